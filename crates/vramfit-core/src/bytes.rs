@@ -1,0 +1,130 @@
+//! Sizes of memory: parsed from what people write, shown in binary units.
+
+use std::fmt;
+use std::str::FromStr;
+
+use serde::{Deserialize, Serialize};
+
+use crate::error::{Error, ErrorKind};
+
+/// A number of bytes.
+///
+/// Shown in binary units with one decimal (`12.0 GiB`); serialised as the exact integer.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Bytes(pub u64);
+
+/// Suffixes people write, with their factor. `G` and `GB` are decimal, `GiB` is binary, as in the
+/// standards; cards are sold in the first and measured in the second.
+const UNITS: &[(&str, u64)] = &[
+    ("", 1),
+    ("b", 1),
+    ("k", 1_000),
+    ("kb", 1_000),
+    ("kib", 1 << 10),
+    ("m", 1_000_000),
+    ("mb", 1_000_000),
+    ("mib", 1 << 20),
+    ("g", 1_000_000_000),
+    ("gb", 1_000_000_000),
+    ("gib", 1 << 30),
+    ("t", 1_000_000_000_000),
+    ("tb", 1_000_000_000_000),
+    ("tib", 1 << 40),
+];
+
+impl FromStr for Bytes {
+    type Err = Error;
+
+    /// Parses `8GiB`, `8 GB`, `1.5GiB` or plain bytes, in any case.
+    ///
+    /// # Errors
+    /// [`ErrorKind::InvalidArgument`] when the number or the unit is not understood.
+    fn from_str(text: &str) -> Result<Self, Error> {
+        let refuse = || {
+            Error::new(ErrorKind::InvalidArgument, format!("`{text}` is not an amount of memory"))
+                .hint("write a number and a unit, such as `8GiB`, `500MB` or `1073741824`")
+        };
+        let trimmed = text.trim();
+        let split = trimmed
+            .find(|c: char| !(c.is_ascii_digit() || c == '.' || c == '_'))
+            .unwrap_or(trimmed.len());
+        let (number, unit) = trimmed.split_at(split);
+        let number = number.replace('_', "");
+        let unit = unit.trim().to_ascii_lowercase();
+        let factor = UNITS.iter().find(|(name, _)| *name == unit).ok_or_else(refuse)?.1;
+        if let Ok(whole) = number.parse::<u64>() {
+            return whole.checked_mul(factor).map(Bytes).ok_or_else(refuse);
+        }
+        let value = number.parse::<f64>().map_err(|_| refuse())? * factor as f64;
+        if value.is_finite() && value < u64::MAX as f64 {
+            Ok(Bytes(value as u64))
+        } else {
+            Err(refuse())
+        }
+    }
+}
+
+impl fmt::Display for Bytes {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        const NAMES: [&str; 5] = ["KiB", "MiB", "GiB", "TiB", "PiB"];
+        if self.0 < 1024 {
+            return f.pad(&format!("{} B", self.0));
+        }
+        let mut value = self.0 as f64 / 1024.0;
+        let mut unit = 0;
+        // 1023.95 would be shown as "1024.0", so it belongs to the next unit.
+        while value >= 1023.95 && unit + 1 < NAMES.len() {
+            value /= 1024.0;
+            unit += 1;
+        }
+        f.pad(&format!("{value:.1} {}", NAMES[unit]))
+    }
+}
+
+impl From<u64> for Bytes {
+    fn from(value: u64) -> Self {
+        Bytes(value)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parses_what_people_write() {
+        for (text, bytes) in [
+            ("8GiB", 8 << 30),
+            ("8 gib", 8 << 30),
+            ("8GB", 8_000_000_000),
+            ("1.5GiB", 3 << 29),
+            ("1024", 1024),
+            ("8_589_934_592", 8 << 30),
+            ("0", 0),
+        ] {
+            assert_eq!(text.parse::<Bytes>().expect(text), Bytes(bytes), "{text}");
+        }
+    }
+
+    #[test]
+    fn refuses_what_is_not_an_amount() {
+        for text in ["", "GiB", "8 gigs", "-1GiB", "1e9", "99999999999999999999", "1.2.3GiB"] {
+            assert!(text.parse::<Bytes>().is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn shows_one_decimal_and_never_1024() {
+        for (bytes, text) in [
+            (0, "0 B"),
+            (1023, "1023 B"),
+            (1024, "1.0 KiB"),
+            ((1 << 30) - 1, "1.0 GiB"),
+            (79 * (1 << 30) + (1 << 28), "79.2 GiB"),
+        ] {
+            assert_eq!(Bytes(bytes).to_string(), text);
+        }
+    }
+}

@@ -1,0 +1,131 @@
+//! The one error type of vramfit: what could not be done, why, and one thing to do about it.
+//!
+//! An answer is not an error: "it does not fit" is a result. Errors are for what could not be
+//! done. `kind` decides the stable id (an anchor in `docs/errors.md`), the exit code and the
+//! Python class.
+
+use std::fmt;
+
+/// Shorthand for results of this crate and its siblings.
+pub type Result<T> = std::result::Result<T, Error>;
+
+/// What sort of thing went wrong. The id of a kind never changes once published.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum ErrorKind {
+    /// An option, value or combination of them is not accepted.
+    InvalidArgument,
+    /// No card of that name is in the catalogue.
+    UnknownGpu,
+    /// A file could not be read or written.
+    Io,
+    /// A file is not what it claims to be: truncated, corrupt, or another version.
+    InvalidFile,
+    /// The command to run does not exist or cannot be executed.
+    CommandNotFound,
+    /// JAX or its CUDA compiler wheels are not installed where the program runs.
+    CompilerMissing,
+    /// The program ended without ever using the virtual GPU.
+    GpuNotUsed,
+    /// XLA or the CUDA plugin failed in a way that is not the user's program's fault.
+    CompilerFailed,
+    /// Something in vramfit does not hold that must hold.
+    Internal,
+}
+
+impl ErrorKind {
+    /// Every kind, for tests that walk over all of them.
+    pub const ALL: &'static [ErrorKind] = &[
+        ErrorKind::InvalidArgument,
+        ErrorKind::UnknownGpu,
+        ErrorKind::Io,
+        ErrorKind::InvalidFile,
+        ErrorKind::CommandNotFound,
+        ErrorKind::CompilerMissing,
+        ErrorKind::GpuNotUsed,
+        ErrorKind::CompilerFailed,
+        ErrorKind::Internal,
+    ];
+
+    /// Returns the stable id, which is also the anchor in `docs/errors.md`.
+    pub fn id(self) -> &'static str {
+        match self {
+            ErrorKind::InvalidArgument => "invalid-argument",
+            ErrorKind::UnknownGpu => "unknown-gpu",
+            ErrorKind::Io => "io",
+            ErrorKind::InvalidFile => "invalid-file",
+            ErrorKind::CommandNotFound => "command-not-found",
+            ErrorKind::CompilerMissing => "compiler-missing",
+            ErrorKind::GpuNotUsed => "gpu-not-used",
+            ErrorKind::CompilerFailed => "compiler-failed",
+            ErrorKind::Internal => "internal",
+        }
+    }
+
+    /// Returns the exit code of a command that ends with this error.
+    pub fn exit_code(self) -> u8 {
+        2
+    }
+}
+
+/// An error with its kind, a one-clause message, and where possible a hint and a cause.
+#[derive(Debug)]
+pub struct Error {
+    kind: ErrorKind,
+    message: String,
+    hint: Option<String>,
+    cause: Option<String>,
+}
+
+impl Error {
+    /// Creates an error; `message` is one clause in lower case without a full stop.
+    pub fn new(kind: ErrorKind, message: impl Into<String>) -> Self {
+        Error { kind, message: message.into(), hint: None, cause: None }
+    }
+
+    /// Adds one thing to do about it.
+    #[must_use]
+    pub fn hint(mut self, hint: impl Into<String>) -> Self {
+        self.hint = Some(hint.into());
+        self
+    }
+
+    /// Adds what the system said, unchanged.
+    #[must_use]
+    pub fn cause(mut self, cause: impl fmt::Display) -> Self {
+        self.cause = Some(cause.to_string());
+        self
+    }
+
+    /// Returns the kind.
+    pub fn kind(&self) -> ErrorKind {
+        self.kind
+    }
+
+    /// Returns the message without hint and cause.
+    pub fn message(&self) -> &str {
+        &self.message
+    }
+
+    /// Returns the hint, if there is one.
+    pub fn hint_text(&self) -> Option<&str> {
+        self.hint.as_deref()
+    }
+
+    /// Returns the cause, if there is one.
+    pub fn cause_text(&self) -> Option<&str> {
+        self.cause.as_deref()
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.message)?;
+        if let Some(cause) = &self.cause {
+            write!(f, ": {cause}")?;
+        }
+        Ok(())
+    }
+}
+
+impl std::error::Error for Error {}

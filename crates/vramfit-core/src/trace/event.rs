@@ -1,0 +1,197 @@
+//! The vocabulary of a trace: one header, events in order, one footer.
+
+use serde::{Deserialize, Serialize};
+
+use crate::allocator::Space;
+
+/// An interned text (a name, a source line); 0 is the empty text.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct TextId(pub u32);
+
+/// What a trace begins with: enough to build the same allocators again.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Header {
+    /// Version of `jax` in the traced process, such as `0.10.2`.
+    pub jax: String,
+    /// What the CUDA plugin says of itself (its PJRT API version).
+    pub plugin: String,
+    /// Catalogue name of the card.
+    pub gpu: String,
+    /// What the driver would call it.
+    pub gpu_description: String,
+    /// Total memory of one card in bytes.
+    pub total_memory_bytes: u64,
+    /// Number of cards.
+    pub devices: u32,
+    /// `default`, `bfc`, `platform`, `address`, `cuda_async` or `vmm`, as JAX passed it.
+    pub allocator: String,
+    /// The share of the card the pool may take, as JAX read it (0.75 unless set).
+    pub memory_fraction: f64,
+    /// Whether the pool is taken at the first allocation.
+    pub preallocate: bool,
+    /// Whether the pool is spatially partitioned (the default from JAX 0.11 on).
+    pub spatial_partitioning: bool,
+    /// Bytes that something else holds on each card (`--taken`).
+    pub taken_bytes: u64,
+    /// Estimate of what the CUDA context holds on each card, outside every pool.
+    pub context_bytes: u64,
+    /// The command line, for people.
+    pub command: Vec<String>,
+}
+
+/// Why bytes were allocated.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Purpose {
+    /// An array put on the device from the host.
+    Upload,
+    /// An output of an execution.
+    Output,
+    /// The temporary block of an execution.
+    Temporary,
+    /// The table of pointers of a multi-output execution.
+    Tuple,
+    /// A copy of a buffer (between devices or memories, or to keep an argument alive).
+    Copy,
+    /// A constant of a program, loaded with it.
+    Constant,
+}
+
+/// The sizes of one compiled program on one device, in XLA's terms.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ProgramSizes {
+    /// Bytes of the entry parameters.
+    pub argument_bytes: u64,
+    /// Bytes of what may live after the call, aliased parameters included.
+    pub output_bytes: u64,
+    /// Bytes that are both argument and output (donated and reused).
+    pub alias_bytes: u64,
+    /// Bytes of the temporary block.
+    pub temp_bytes: u64,
+    /// Bytes of constants.
+    pub constant_bytes: u64,
+    /// Bytes of machine code (cubin), outside the pool.
+    pub code_bytes: u64,
+}
+
+/// One thing that happened.
+///
+/// Allocations are numbered from 0 in the order of their [`Event::Allocate`]; programs carry the
+/// number they were given when compiled or loaded.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Event {
+    /// A program was compiled, or loaded from a cache.
+    Program {
+        /// Its number.
+        program: u32,
+        /// Its name, such as `jit_train_step`.
+        name: TextId,
+        /// Per-device sizes.
+        sizes: ProgramSizes,
+        /// On how many devices it runs.
+        devices: u32,
+        /// True when it came from a cache or a serialised file.
+        loaded: bool,
+        /// Which compile attempt succeeded; empty for the first (`default`).
+        rung: TextId,
+        /// Where it was asked for (`file:line (function)`), empty if not known.
+        site: TextId,
+    },
+    /// A program was dropped.
+    Unload {
+        /// Its number.
+        program: u32,
+    },
+    /// An execution of a program begins; what is allocated until [`Event::End`] belongs to it.
+    Begin {
+        /// The program's number.
+        program: u32,
+        /// Where it was called from, empty if not known.
+        site: TextId,
+    },
+    /// The execution begun last has ended.
+    End,
+    /// Bytes were allocated in a pool. The allocation's number is the count of these before it.
+    Allocate {
+        /// On which device.
+        device: u32,
+        /// Bytes requested (the allocator rounds up).
+        bytes: u64,
+        /// Alignment requested.
+        alignment: u64,
+        /// Which memory space.
+        space: Space,
+        /// Why.
+        purpose: Purpose,
+        /// Inside an execution, the index of the buffer allocation in XLA's assignment.
+        slot: u32,
+        /// Where it was asked for, empty if not known or inside an execution.
+        site: TextId,
+    },
+    /// An allocation was freed.
+    Free {
+        /// The allocation's number.
+        allocation: u64,
+    },
+    /// A request could not be met: out of memory.
+    Refuse {
+        /// On which device.
+        device: u32,
+        /// Bytes requested.
+        bytes: u64,
+        /// Alignment requested.
+        alignment: u64,
+        /// Which memory space.
+        space: Space,
+        /// Why it was requested.
+        purpose: Purpose,
+        /// As in [`Event::Allocate`].
+        slot: u32,
+        /// The message the program was given.
+        message: TextId,
+    },
+    /// The driver was asked for memory by an allocator.
+    Driver {
+        /// On which device.
+        device: u32,
+        /// Bytes asked for.
+        asked: u64,
+        /// Address of what was granted; meaningless when `granted` is 0.
+        address: u64,
+        /// Bytes granted, 0 when refused.
+        granted: u64,
+    },
+    /// Memory outside the pools changed (constants of loaded programs).
+    Outside {
+        /// On which device.
+        device: u32,
+        /// Bytes now held outside the pool by this process, context excluded.
+        bytes: u64,
+    },
+    /// The program read a value that a dry run cannot know.
+    UnknownRead {
+        /// Where.
+        site: TextId,
+        /// Bytes read.
+        bytes: u64,
+    },
+}
+
+/// What a trace ends with. Missing when the process died.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Footer {
+    /// `bytes_in_use` of each device at the end.
+    pub bytes_in_use: Vec<u64>,
+    /// `peak_bytes_in_use` of each device.
+    pub peak_bytes_in_use: Vec<u64>,
+    /// `pool_bytes` of each device, 0 where the allocator has no pool.
+    pub pool_bytes: Vec<u64>,
+    /// Successful allocations of each device.
+    pub num_allocs: Vec<u64>,
+    /// Executions so far.
+    pub executions: u64,
+    /// Small programs whose values were computed.
+    pub evaluated: u64,
+    /// Executions whose results are not known.
+    pub not_evaluated: u64,
+}
