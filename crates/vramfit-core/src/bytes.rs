@@ -10,8 +10,9 @@ use crate::error::{Error, ErrorKind};
 /// A number of bytes.
 ///
 /// Shown in binary units with one decimal (`12.0 GiB`); serialised as the exact integer.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-#[derive(Serialize, Deserialize)]
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
+)]
 #[serde(transparent)]
 pub struct Bytes(pub u64);
 
@@ -43,8 +44,11 @@ impl FromStr for Bytes {
     /// [`ErrorKind::InvalidArgument`] when the number or the unit is not understood.
     fn from_str(text: &str) -> Result<Self, Error> {
         let refuse = || {
-            Error::new(ErrorKind::InvalidArgument, format!("`{text}` is not an amount of memory"))
-                .hint("write a number and a unit, such as `8GiB`, `500MB` or `1073741824`")
+            Error::new(
+                ErrorKind::InvalidArgument,
+                format!("`{text}` is not an amount of memory"),
+            )
+            .hint("write a number and a unit, such as `8GiB`, `500MB` or `1073741824`")
         };
         let trimmed = text.trim();
         let split = trimmed
@@ -53,7 +57,11 @@ impl FromStr for Bytes {
         let (number, unit) = trimmed.split_at(split);
         let number = number.replace('_', "");
         let unit = unit.trim().to_ascii_lowercase();
-        let factor = UNITS.iter().find(|(name, _)| *name == unit).ok_or_else(refuse)?.1;
+        let factor = UNITS
+            .iter()
+            .find(|(name, _)| *name == unit)
+            .ok_or_else(refuse)?
+            .1;
         if let Ok(whole) = number.parse::<u64>() {
             return whole.checked_mul(factor).map(Bytes).ok_or_else(refuse);
         }
@@ -110,7 +118,15 @@ mod tests {
 
     #[test]
     fn refuses_what_is_not_an_amount() {
-        for text in ["", "GiB", "8 gigs", "-1GiB", "1e9", "99999999999999999999", "1.2.3GiB"] {
+        for text in [
+            "",
+            "GiB",
+            "8 gigs",
+            "-1GiB",
+            "1e9",
+            "99999999999999999999",
+            "1.2.3GiB",
+        ] {
             assert!(text.parse::<Bytes>().is_err(), "{text}");
         }
     }

@@ -84,7 +84,12 @@ pub trait Allocator: Send {
     ///
     /// # Errors
     /// A [`Refusal`] when the real allocator would not have succeeded.
-    fn allocate(&mut self, bytes: u64, alignment: u64, space: Space) -> std::result::Result<u64, Refusal>;
+    fn allocate(
+        &mut self,
+        bytes: u64,
+        alignment: u64,
+        space: Space,
+    ) -> std::result::Result<u64, Refusal>;
 
     /// Frees what was allocated at `address`.
     ///

@@ -1,28 +1,224 @@
 //! The cards vramfit knows, and what XLA's compiler is told about each.
+//!
+//! The figures live in `catalogue.toml`, one readable table per card; this module looks cards up.
+//! [`target`] writes the description XLA wants. What the machine's own cards report is not known
+//! here: nothing in this crate touches a GPU.
 
-use serde::Serialize;
+mod catalogue;
+mod nearest;
+mod target;
 
-use crate::error::Result;
+use serde::{Deserialize, Serialize};
+
+use crate::error::{Error, ErrorKind, Result};
+
+pub use target::target_config_text;
+
+/// Whether a figure was printed by a driver or derived from other figures.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Certainty {
+    /// A driver reported it on a card of this kind.
+    Reported,
+    /// Nobody was seen to report it; [`Gpu::source`] says how it was derived.
+    Estimated,
+}
+
+/// Dense peak rates in 10^12 operations per second; `None` where the card has no unit for the type
+/// or the rate is not known.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct PeakTflops {
+    /// 64-bit floats, on tensor cores where the card has them for this type.
+    #[serde(default)]
+    pub fp64: Option<f64>,
+    /// 32-bit floats, without tensor cores.
+    #[serde(default)]
+    pub fp32: Option<f64>,
+    /// 32-bit floats rounded to TF32 on tensor cores.
+    #[serde(default)]
+    pub tf32: Option<f64>,
+    /// bfloat16 with 32-bit accumulation.
+    #[serde(default)]
+    pub bf16: Option<f64>,
+    /// 16-bit floats with 32-bit accumulation.
+    #[serde(default)]
+    pub fp16: Option<f64>,
+    /// 8-bit floats.
+    #[serde(default)]
+    pub fp8: Option<f64>,
+    /// 8-bit integers.
+    #[serde(default)]
+    pub int8: Option<f64>,
+}
+
+impl PeakTflops {
+    /// Returns the known rates by name, fastest type last.
+    pub fn known(&self) -> impl Iterator<Item = (&'static str, f64)> {
+        [
+            ("fp64", self.fp64),
+            ("fp32", self.fp32),
+            ("tf32", self.tf32),
+            ("bf16", self.bf16),
+            ("fp16", self.fp16),
+            ("fp8", self.fp8),
+            ("int8", self.int8),
+        ]
+        .into_iter()
+        .filter_map(|(name, rate)| Some((name, rate?)))
+    }
+
+    fn scaled(&self, share: f64) -> Self {
+        // Three digits are what data sheets print; more would pretend to know better.
+        let scale = |rate: Option<f64>| rate.map(|r| (r * share * 1e3).round() / 1e3);
+        PeakTflops {
+            fp64: scale(self.fp64),
+            fp32: scale(self.fp32),
+            tf32: scale(self.tf32),
+            bf16: scale(self.bf16),
+            fp16: scale(self.fp16),
+            fp8: scale(self.fp8),
+            int8: scale(self.int8),
+        }
+    }
+}
 
 /// One graphics card (or a MIG slice of one) as the driver and XLA see it.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Gpu {
     /// The name used on the command line, such as `h100-80g`.
     pub name: String,
+    /// Other names that mean this card.
+    pub aliases: Vec<String>,
     /// What the driver calls it, such as `NVIDIA H100 80GB HBM3`.
     pub description: String,
     /// Compute capability, such as `(9, 0)`.
     pub compute_capability: (u32, u32),
     /// Total device memory in bytes, as the driver reports it.
     pub total_memory_bytes: u64,
+    /// Whether `total_memory_bytes` was seen on a card.
+    pub memory_certainty: Certainty,
     /// Streaming multiprocessors.
     pub core_count: u32,
+    /// 32-bit floating point lanes per streaming multiprocessor.
+    pub fp32_lanes_per_core: u32,
+    /// Threads that can be resident on one streaming multiprocessor.
+    pub max_threads_per_core: u32,
+    /// 32-bit registers per streaming multiprocessor, and per block.
+    pub registers_per_core: u32,
+    /// Shared memory one block gets without asking.
+    pub shared_memory_per_block_bytes: u32,
+    /// Shared memory of one streaming multiprocessor.
+    pub shared_memory_per_core_bytes: u32,
+    /// Shared memory one block can get by asking for it.
+    pub shared_memory_per_block_optin_bytes: u32,
+    /// Level 2 cache.
+    pub l2_bytes: u64,
+    /// Memory bandwidth, bytes per second.
+    pub bandwidth_bytes_per_s: u64,
+    /// Highest clock of the streaming multiprocessors.
+    pub clock_ghz: f64,
+    /// Dense peak rates by number type.
+    pub peak_tflops: PeakTflops,
+    /// An estimate, not a measurement: device memory that one process's CUDA context takes outside
+    /// JAX's pool. `catalogue.toml` says how it is derived.
+    pub context_bytes_estimate: u64,
+    /// First major release of CUDA whose compiler accepts this card.
+    pub min_cuda_major: u32,
+    /// Last major release of CUDA whose compiler accepts this card; `None`: no end is known.
+    pub max_cuda_major: Option<u32>,
+    /// The card this is a MIG slice of.
+    pub mig_parent: Option<String>,
+    /// Where the figures come from.
+    pub source: String,
+}
+
+impl Gpu {
+    /// Says whether the compiler of this CUDA major release (12, 13) can compile for the card.
+    pub fn supports_cuda(&self, major: u32) -> bool {
+        major >= self.min_cuda_major && self.max_cuda_major.is_none_or(|last| major <= last)
+    }
+}
+
+/// Returns every card of the catalogue, in its order.
+pub fn all() -> &'static [Gpu] {
+    catalogue::cards()
 }
 
 /// Returns the card of that name.
 ///
+/// Names, aliases and the driver's own names are found in any case, with spaces or underscores for
+/// dashes. A name that ends in `.toml` is the path of a file that describes one card; see
+/// [`parse_card`].
+///
 /// # Errors
-/// [`crate::ErrorKind::UnknownGpu`] with the nearest names as a hint.
+/// [`ErrorKind::UnknownGpu`] with the nearest names as a hint; [`ErrorKind::Io`] or
+/// [`ErrorKind::InvalidFile`] for a card file.
 pub fn find(name: &str) -> Result<Gpu> {
-    Err(crate::Error::new(crate::ErrorKind::UnknownGpu, format!("no card is called `{name}`")))
+    if name.to_ascii_lowercase().ends_with(".toml") {
+        let text = std::fs::read_to_string(name).map_err(|e| {
+            Error::new(ErrorKind::Io, format!("cannot read the card file `{name}`")).cause(e)
+        })?;
+        return parse_card(&text).map_err(|e| {
+            let error =
+                Error::new(e.kind(), format!("cannot use the card file `{name}`")).cause(&e);
+            match e.hint_text() {
+                Some(hint) => error.hint(hint),
+                None => error,
+            }
+        });
+    }
+    let wanted = normalise(name);
+    let names = |gpu: &'static Gpu| {
+        std::iter::once(&gpu.name)
+            .chain(&gpu.aliases)
+            .chain(std::iter::once(&gpu.description))
+    };
+    if let Some(gpu) = all()
+        .iter()
+        .find(|gpu| names(gpu).any(|n| normalise(n) == wanted))
+    {
+        return Ok(gpu.clone());
+    }
+    let near = nearest::nearest(
+        &wanted,
+        all().iter().flat_map(|g| {
+            std::iter::once(g.name.as_str()).chain(g.aliases.iter().map(String::as_str))
+        }),
+    );
+    let hint = match near.as_slice() {
+        [] => {
+            "`vramfit gpus` lists the cards; a card of your own goes into a `.toml` file".to_owned()
+        }
+        near => format!(
+            "did you mean `{}`? `vramfit gpus` lists all cards",
+            near.join("` or `")
+        ),
+    };
+    Err(Error::new(ErrorKind::UnknownGpu, format!("no card is called `{name}`")).hint(hint))
 }
+
+/// Reads one card from the text of a card file: the fields of a `[[card]]` of the catalogue at the
+/// top level.
+///
+/// # Errors
+/// [`ErrorKind::InvalidFile`] when a field is missing, unknown or implausible.
+pub fn parse_card(text: &str) -> Result<Gpu> {
+    catalogue::parse_card(text)
+}
+
+/// Brings a name into the one form in which names are compared.
+fn normalise(name: &str) -> String {
+    let dashed: String = name
+        .trim()
+        .to_ascii_lowercase()
+        .chars()
+        .map(|c| if c == ' ' || c == '_' { '-' } else { c })
+        .collect();
+    let bare = dashed.strip_prefix("nvidia-").unwrap_or(&dashed);
+    let bare = bare.strip_prefix("geforce-").unwrap_or(bare);
+    bare.to_owned()
+}
+
+#[cfg(test)]
+mod tests;

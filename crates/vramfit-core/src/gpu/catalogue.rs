@@ -1,0 +1,244 @@
+//! Reads `catalogue.toml`: what is written once per compute capability is joined to each card, and
+//! MIG slices are derived from their parents.
+
+use std::sync::LazyLock;
+
+use serde::Deserialize;
+
+use super::{Certainty, Gpu, PeakTflops};
+use crate::error::{Error, ErrorKind, Result};
+
+const TEXT: &str = include_str!("catalogue.toml");
+
+/// The same on every card of every capability listed here (CUDA C++ Programming Guide).
+const REGISTERS_PER_CORE: u32 = 65_536;
+const SHARED_MEMORY_PER_BLOCK_BYTES: u32 = 49_152;
+
+/// MIG divides the memory of a card, its bandwidth and its L2 cache into this many parts.
+const MEMORY_SLICES: u64 = 8;
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Catalogue {
+    context: ContextModel,
+    capability: Vec<Capability>,
+    card: Vec<Card>,
+    mig: Vec<Slice>,
+}
+
+/// What a CUDA context is taken to cost where a card says nothing itself.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct ContextModel {
+    base_bytes: u64,
+    per_core_bytes: u64,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Capability {
+    version: String,
+    fp32_lanes_per_core: u32,
+    max_threads_per_core: u32,
+    shared_memory_per_core_bytes: u32,
+    shared_memory_per_block_optin_bytes: u32,
+    cuda_majors: (u32, u32),
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Card {
+    name: String,
+    #[serde(default)]
+    aliases: Vec<String>,
+    description: String,
+    capability: String,
+    memory_bytes: u64,
+    memory: Certainty,
+    cores: u32,
+    l2_bytes: u64,
+    bandwidth_bytes_per_s: u64,
+    clock_ghz: f64,
+    #[serde(default)]
+    peak_tflops: PeakTflops,
+    context_bytes_estimate: Option<u64>,
+    source: String,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Slice {
+    parent: String,
+    profile: String,
+    #[serde(default)]
+    aliases: Vec<String>,
+    memory_bytes: u64,
+    memory: Certainty,
+    cores: u32,
+    memory_slices: u64,
+}
+
+struct Parsed {
+    context: ContextModel,
+    capabilities: Vec<Capability>,
+    cards: Vec<Gpu>,
+}
+
+static PARSED: LazyLock<Parsed> =
+    LazyLock::new(|| parse(TEXT).expect("catalogue.toml is part of the program and tested"));
+
+/// Returns every card, MIG slices last.
+pub(super) fn cards() -> &'static [Gpu] {
+    &PARSED.cards
+}
+
+/// Reads a file that describes one card.
+pub(super) fn parse_card(text: &str) -> Result<Gpu> {
+    let card: Card = toml::from_str(text)
+        .map_err(|e| invalid("the text does not describe a card").cause(e.message()))?;
+    check(&card)?;
+    join(card, &PARSED.capabilities, &PARSED.context)
+}
+
+fn parse(text: &str) -> Result<Parsed> {
+    let file: Catalogue =
+        toml::from_str(text).map_err(|e| invalid("the catalogue cannot be read").cause(e))?;
+    let Catalogue {
+        context,
+        capability: capabilities,
+        card,
+        mig,
+    } = file;
+    let mut cards = Vec::with_capacity(card.len() + mig.len());
+    for card in card {
+        check(&card)?;
+        cards.push(join(card, &capabilities, &context)?);
+    }
+    for slice in mig {
+        let parent = cards
+            .iter()
+            .find(|gpu| gpu.name == slice.parent)
+            .ok_or_else(|| {
+                invalid(format!(
+                    "the parent `{}` of a slice is missing",
+                    slice.parent
+                ))
+            })?;
+        let derived = cut(parent, slice, &context);
+        cards.push(derived);
+    }
+    Ok(Parsed {
+        context,
+        capabilities,
+        cards,
+    })
+}
+
+/// Refuses figures with which XLA divides by zero, or that are off by a unit.
+fn check(card: &Card) -> Result<()> {
+    let refuse = |what: &str| {
+        Err(invalid(format!(
+            "`{what}` of card `{}` is implausible",
+            card.name
+        )))
+    };
+    if card.name.trim().is_empty() || card.name.contains(char::is_whitespace) {
+        return refuse("name");
+    }
+    if card.description.trim().is_empty() {
+        return refuse("description");
+    }
+    if !(1 << 28..1 << 44).contains(&card.memory_bytes) {
+        return refuse("memory_bytes");
+    }
+    if card.cores == 0 {
+        return refuse("cores");
+    }
+    if card.l2_bytes == 0 {
+        return refuse("l2_bytes");
+    }
+    if card.bandwidth_bytes_per_s < 1_000_000_000 {
+        return refuse("bandwidth_bytes_per_s");
+    }
+    if !(0.1..10.0).contains(&card.clock_ghz) {
+        return refuse("clock_ghz");
+    }
+    Ok(())
+}
+
+fn join(card: Card, capabilities: &[Capability], context: &ContextModel) -> Result<Gpu> {
+    let found = capabilities.iter().find(|c| c.version == card.capability);
+    let version = card
+        .capability
+        .split_once('.')
+        .and_then(|(major, minor)| Some((major.parse().ok()?, minor.parse().ok()?)));
+    let (Some(capability), Some(compute_capability)) = (found, version) else {
+        let known: Vec<&str> = capabilities.iter().map(|c| c.version.as_str()).collect();
+        return Err(invalid(format!(
+            "compute capability `{}` is not known",
+            card.capability
+        ))
+        .hint(format!("known: {}", known.join(", "))));
+    };
+    let (min_cuda_major, last) = capability.cuda_majors;
+    Ok(Gpu {
+        context_bytes_estimate: card
+            .context_bytes_estimate
+            .unwrap_or(context.base_bytes + context.per_core_bytes * u64::from(card.cores)),
+        name: card.name,
+        aliases: card.aliases,
+        description: card.description,
+        compute_capability,
+        total_memory_bytes: card.memory_bytes,
+        memory_certainty: card.memory,
+        core_count: card.cores,
+        fp32_lanes_per_core: capability.fp32_lanes_per_core,
+        max_threads_per_core: capability.max_threads_per_core,
+        registers_per_core: REGISTERS_PER_CORE,
+        shared_memory_per_block_bytes: SHARED_MEMORY_PER_BLOCK_BYTES,
+        shared_memory_per_core_bytes: capability.shared_memory_per_core_bytes,
+        shared_memory_per_block_optin_bytes: capability.shared_memory_per_block_optin_bytes,
+        l2_bytes: card.l2_bytes,
+        bandwidth_bytes_per_s: card.bandwidth_bytes_per_s,
+        clock_ghz: card.clock_ghz,
+        peak_tflops: card.peak_tflops,
+        min_cuda_major,
+        max_cuda_major: (last != 0).then_some(last),
+        mig_parent: None,
+        source: card.source,
+    })
+}
+
+/// Derives a MIG slice from the card it is cut from.
+fn cut(parent: &Gpu, slice: Slice, context: &ContextModel) -> Gpu {
+    let share = f64::from(slice.cores) / f64::from(parent.core_count);
+    let memory_share = |whole: u64| whole * slice.memory_slices / MEMORY_SLICES;
+    let alias = |name: &String| format!("{name}-{}", slice.profile);
+    Gpu {
+        name: format!("{}-mig-{}", parent.name, slice.profile),
+        aliases: std::iter::once(&parent.name)
+            .chain(&parent.aliases)
+            .map(alias)
+            .chain(slice.aliases)
+            .collect(),
+        description: format!("{} MIG {}", parent.description, slice.profile),
+        total_memory_bytes: slice.memory_bytes,
+        memory_certainty: slice.memory,
+        core_count: slice.cores,
+        l2_bytes: memory_share(parent.l2_bytes),
+        bandwidth_bytes_per_s: memory_share(parent.bandwidth_bytes_per_s),
+        peak_tflops: parent.peak_tflops.scaled(share),
+        context_bytes_estimate: context.base_bytes
+            + context.per_core_bytes * u64::from(slice.cores),
+        mig_parent: Some(parent.name.clone()),
+        source: format!(
+            "memory and cores: nvidia-smi mig -lgip; the rest is the slice's share of {}",
+            parent.name
+        ),
+        ..parent.clone()
+    }
+}
+
+fn invalid(message: impl Into<String>) -> Error {
+    Error::new(ErrorKind::InvalidFile, message)
+}
