@@ -10,6 +10,7 @@ pub struct TextId(pub u32);
 
 /// What a trace begins with: enough to build the same allocators again.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct Header {
     /// Version of `jax` in the traced process, such as `0.10.2`.
     pub jax: String,
@@ -58,7 +59,7 @@ pub enum Purpose {
 }
 
 /// The sizes of one compiled program on one device, in XLA's terms.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct ProgramSizes {
     /// Bytes of the entry parameters.
     pub argument_bytes: u64,
@@ -78,7 +79,7 @@ pub struct ProgramSizes {
 ///
 /// Allocations are numbered from 0 in the order of their [`Event::Allocate`]; programs carry the
 /// number they were given when compiled or loaded.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Event {
     /// A program was compiled, or loaded from a cache.
     Program {
@@ -179,6 +180,7 @@ pub enum Event {
 
 /// What a trace ends with. Missing when the process died.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct Footer {
     /// `bytes_in_use` of each device at the end.
     pub bytes_in_use: Vec<u64>,
@@ -188,7 +190,7 @@ pub struct Footer {
     pub pool_bytes: Vec<u64>,
     /// Successful allocations of each device.
     pub num_allocs: Vec<u64>,
-    /// Executions so far.
+    /// Executions so far: the number of [`Event::Begin`].
     pub executions: u64,
     /// Small programs whose values were computed.
     pub evaluated: u64,

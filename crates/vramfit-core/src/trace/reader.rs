@@ -1,0 +1,267 @@
+//! Reads a trace event by event, unfolding repeats as it goes.
+//!
+//! A file may be cut off (the run died, or is still going on) and then gives all its complete
+//! records; it may be corrupt, and then gives an error. Memory is bounded by the window of the
+//! format and by what the file really holds, never by a number in it.
+
+use std::io::Read;
+
+use super::history::{History, WINDOW};
+use super::wire::{
+    MAGIC, MAX_EVENTS, MAX_JSON_BYTES, MAX_TEXT_BYTES, Source, Stop, VERSION, invalid, tag,
+};
+use super::{Event, Footer, Header, TextId};
+use crate::error::Result;
+
+/// Reads one trace. Iterating gives the events exactly as they were written.
+///
+/// The texts that an event refers to are known as soon as the event was returned; the footer is
+/// known when the iteration has ended.
+#[derive(Debug)]
+pub struct Reader<R> {
+    source: Source<R>,
+    header: Header,
+    texts: Vec<Box<str>>,
+    history: History,
+    repeat: Option<Repeat>,
+    allocations: u64,
+    events: u64,
+    footer: Option<Footer>,
+    ended: bool,
+}
+
+/// A repeat that is being unfolded.
+#[derive(Clone, Copy, Debug)]
+struct Repeat {
+    distance: u64,
+    count: u64,
+    left: u64,
+    cursor: u64,
+}
+
+impl<R: Read> Reader<R> {
+    /// Reads the header. The source need not be buffered.
+    ///
+    /// # Errors
+    /// [`crate::ErrorKind::InvalidFile`] when this is no trace, of another version, or cut off
+    /// inside its header, and [`crate::ErrorKind::Io`] when it cannot be read.
+    pub fn new(source: R) -> Result<Reader<R>> {
+        let mut source = Source::new(source);
+        let header = match read_header(&mut source) {
+            Ok(header) => header,
+            Err(Stop::Failed(error)) => return Err(error),
+            Err(Stop::Truncated) => return Err(invalid("the trace ends inside its header")),
+        };
+        Ok(Reader {
+            source,
+            header,
+            texts: Vec::new(),
+            history: History::default(),
+            repeat: None,
+            allocations: 0,
+            events: 0,
+            footer: None,
+            ended: false,
+        })
+    }
+
+    /// Returns what the trace begins with.
+    pub fn header(&self) -> &Header {
+        &self.header
+    }
+
+    /// Returns what the trace ends with: `None` before the last event was read, and for a trace
+    /// that was cut off.
+    pub fn footer(&self) -> Option<&Footer> {
+        self.footer.as_ref()
+    }
+
+    /// Returns a text by the id that an event of this trace carries; empty for an unknown id.
+    pub fn text(&self, id: TextId) -> &str {
+        let index = (id.0 as usize).checked_sub(1);
+        index
+            .and_then(|index| self.texts.get(index))
+            .map_or("", |text| text)
+    }
+
+    /// Returns how many events were read so far, repeats unfolded.
+    pub fn events_read(&self) -> u64 {
+        self.events
+    }
+
+    /// Returns the next event, or `None` at the end or where the trace was cut off.
+    ///
+    /// # Errors
+    /// [`crate::ErrorKind::InvalidFile`] when the trace is corrupt from here on, and
+    /// [`crate::ErrorKind::Io`] when it cannot be read. After an error there are no more events.
+    pub fn next_event(&mut self) -> Result<Option<Event>> {
+        if self.ended {
+            return Ok(None);
+        }
+        match self.advance() {
+            Ok(Some(event)) => Ok(Some(event)),
+            Ok(None) | Err(Stop::Truncated) => {
+                self.ended = true;
+                Ok(None)
+            }
+            Err(Stop::Failed(error)) => {
+                self.ended = true;
+                Err(error)
+            }
+        }
+    }
+
+    fn advance(&mut self) -> std::result::Result<Option<Event>, Stop> {
+        loop {
+            if let Some(repeat) = &mut self.repeat {
+                if repeat.left > 0 {
+                    let event = *self.history.at(repeat.cursor);
+                    repeat.left -= 1;
+                    repeat.cursor += 1;
+                    if repeat.cursor == self.history.len() {
+                        repeat.cursor -= repeat.distance;
+                    }
+                    return self.absolute(event).map(Some);
+                }
+                self.history.push_repeat(repeat.distance, repeat.count);
+                self.repeat = None;
+            }
+            match self.source.byte()? {
+                tag::TEXT => {
+                    let length = self.source.number()?;
+                    let bytes = self.source.bytes(length, MAX_TEXT_BYTES)?;
+                    let text = String::from_utf8(bytes)
+                        .map_err(|_| self.source.wrong("a text is not UTF-8"))?;
+                    if self.texts.len() == u32::MAX as usize {
+                        return Err(self.source.wrong("too many texts"));
+                    }
+                    self.texts.push(text.into_boxed_str());
+                }
+                tag::REPEAT => {
+                    let (distance, count) = (self.source.number()?, self.source.number()?);
+                    if distance == 0 || distance > WINDOW.min(self.history.len()) {
+                        return Err(self.source.wrong("a repeat reaches back too far"));
+                    }
+                    if count == 0 || count > MAX_EVENTS {
+                        return Err(self.source.wrong("a repeat of no or too many events"));
+                    }
+                    let cursor = self.history.source(distance, 0);
+                    self.repeat = Some(Repeat {
+                        distance,
+                        count,
+                        left: count,
+                        cursor,
+                    });
+                }
+                tag::CHECKSUM => self.check()?,
+                tag::FOOTER => return self.finish().map(|()| None),
+                tag if tag >= tag::SKIPPABLE => {
+                    let length = self.source.number()?;
+                    self.source.skip(length)?;
+                }
+                tag => match self.source.event(tag, self.texts.len())? {
+                    Some(event) => {
+                        self.history.push(event);
+                        return self.absolute(event).map(Some);
+                    }
+                    None => return Err(self.source.wrong("an unknown record")),
+                },
+            }
+        }
+    }
+
+    /// Counts an event and turns it from relative into absolute form.
+    #[inline]
+    fn absolute(&mut self, event: Event) -> std::result::Result<Event, Stop> {
+        self.events += 1;
+        if self.events > MAX_EVENTS {
+            return Err(self.source.wrong("more events than any run has"));
+        }
+        match event {
+            Event::Allocate { .. } => self.allocations += 1,
+            Event::Free { allocation: back } => {
+                if back == 0 || back > self.allocations {
+                    return Err(self
+                        .source
+                        .wrong("an allocation is freed that was never made"));
+                }
+                return Ok(Event::Free {
+                    allocation: self.allocations - back,
+                });
+            }
+            _ => {}
+        }
+        Ok(event)
+    }
+
+    /// Compares the checksum at this place with that of everything before it.
+    fn check(&mut self) -> std::result::Result<(), Stop> {
+        let counted = self.source.checksum();
+        let mut written = [0; 4];
+        for byte in &mut written {
+            *byte = self.source.byte()?;
+        }
+        if u32::from_le_bytes(written) != counted {
+            return Err(self.source.wrong("the checksum does not match"));
+        }
+        Ok(())
+    }
+
+    /// Reads the footer, which counts only with its checksum behind it and nothing after.
+    fn finish(&mut self) -> std::result::Result<(), Stop> {
+        let length = self.source.number()?;
+        let text = self.source.bytes(length, MAX_JSON_BYTES)?;
+        if self.source.byte()? != tag::CHECKSUM {
+            return Err(self.source.wrong("the footer has no checksum"));
+        }
+        self.check()?;
+        let footer = serde_json::from_slice(&text)
+            .map_err(|error| Stop::Failed(invalid("the footer is not understood").cause(error)))?;
+        match self.source.byte() {
+            Err(Stop::Truncated) => {
+                self.footer = Some(footer);
+                Ok(())
+            }
+            Err(stop) => Err(stop),
+            Ok(_) => Err(self.source.wrong("something follows the footer")),
+        }
+    }
+}
+
+impl<R: Read> Iterator for Reader<R> {
+    type Item = Result<Event>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        self.next_event().transpose()
+    }
+}
+
+fn read_header<R: Read>(source: &mut Source<R>) -> std::result::Result<Header, Stop> {
+    let foreign = || Stop::Failed(invalid("this is not a vramfit trace"));
+    for expected in MAGIC {
+        match source.byte() {
+            Ok(byte) if byte == *expected => {}
+            Ok(_) | Err(Stop::Truncated) => return Err(foreign()),
+            Err(stop) => return Err(stop),
+        }
+    }
+    let version = source.line(32).map_err(|stop| match stop {
+        Stop::Failed(error) if error.kind() == crate::ErrorKind::InvalidFile => foreign(),
+        stop => stop,
+    })?;
+    if version != VERSION {
+        let (theirs, ours) = (
+            String::from_utf8_lossy(&version),
+            String::from_utf8_lossy(VERSION),
+        );
+        let error = invalid(format!(
+            "the trace has format version `{theirs}`, not `{ours}`"
+        ));
+        return Err(Stop::Failed(
+            error.hint("read it with the vramfit that wrote it"),
+        ));
+    }
+    let header = source.line(MAX_JSON_BYTES)?;
+    serde_json::from_slice(&header)
+        .map_err(|error| Stop::Failed(invalid("the header is not understood").cause(error)))
+}

@@ -1,0 +1,388 @@
+//! Writes a trace while the run goes on, folding what repeats.
+//!
+//! A training run is one step, a million times. The writer notices when the coming events equal
+//! those some distance back and from then on only counts; a `repeat` record is written when the
+//! match ends. In that state an event costs one comparison, and the file does not grow.
+
+use std::hash::{Hash, Hasher};
+use std::io::{self, Write};
+
+use rustc_hash::{FxHashMap, FxHasher};
+
+use super::history::{History, KEPT_OF_REPEAT, WINDOW};
+use super::wire::{self, Crc, MAX_JSON_BYTES, MAX_TEXT_BYTES, tag};
+use super::{Event, Footer, Header, TextId};
+
+/// How many events in a row must be found again before a match begins. Fewer would start
+/// matches by accident, each of which costs a record; more would make every epoch longer.
+const ROW: usize = 4;
+/// Matches of fewer events than this are written out, which is as short.
+const MIN_REPEAT: u64 = 2;
+/// Entries of the table from rows to positions; a lost entry costs bytes, never correctness.
+const TABLE: usize = 1 << 16;
+/// Bytes gathered before they are handed to the sink.
+const CHUNK: usize = 64 << 10;
+
+/// A match that is going on: the next event is compared with the one at `cursor`.
+#[derive(Clone, Copy, Debug)]
+struct Match {
+    distance: u64,
+    count: u64,
+    cursor: u64,
+}
+
+/// Writes one trace.
+///
+/// Nothing is promised to be in the sink before [`Writer::flush`]. A writer that is dropped
+/// flushes; one that dies with its process leaves a trace that ends after the last flush.
+///
+/// # Examples
+/// ```
+/// use vramfit_core::trace::{Event, Footer, Header, Writer};
+///
+/// let mut writer = Writer::new(std::io::sink(), &Header::default())?;
+/// let site = writer.text("train.py:12 (main)");
+/// writer.event(&Event::UnknownRead { site, bytes: 4 })?;
+/// writer.finish(&Footer::default())?;
+/// # Ok::<(), std::io::Error>(())
+/// ```
+pub struct Writer {
+    sink: Box<dyn Write + Send>,
+    out: Vec<u8>,
+    crc: Crc,
+    texts: FxHashMap<Box<str>, TextId>,
+    history: History,
+    /// From the hash of the last [`ROW`] events to the position behind them; 0 is empty.
+    rows: Box<[u64]>,
+    /// Hashes of the last events of the history, newest last.
+    recent: [u64; ROW],
+    open: Option<Match>,
+    /// Events at the end of the history that are not in `out` yet; fewer than [`ROW`].
+    pending: u64,
+    allocations: u64,
+    /// Something was written since the last checksum.
+    dirty: bool,
+    state: State,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    Open,
+    Finished,
+    Broken(io::ErrorKind),
+}
+
+impl Writer {
+    /// Begins a trace in `sink` and hands the header over at once.
+    ///
+    /// # Errors
+    /// What the sink says, and [`io::ErrorKind::InvalidInput`] for a header over 16 MiB.
+    pub fn new(sink: impl Write + Send + 'static, header: &Header) -> io::Result<Writer> {
+        let mut writer = Writer {
+            sink: Box::new(sink),
+            out: Vec::with_capacity(CHUNK + CHUNK / 4),
+            crc: Crc::new(),
+            texts: FxHashMap::default(),
+            history: History::default(),
+            rows: vec![0; TABLE].into_boxed_slice(),
+            recent: [0; ROW],
+            open: None,
+            pending: 0,
+            allocations: 0,
+            dirty: true,
+            state: State::Open,
+        };
+        writer.out.extend_from_slice(wire::MAGIC);
+        writer.out.extend_from_slice(wire::VERSION);
+        writer.out.push(b'\n');
+        writer.out.extend_from_slice(&json(header)?);
+        writer.out.push(b'\n');
+        writer.flush()?;
+        Ok(writer)
+    }
+
+    /// Returns the id of a text, the same for the same text; the empty text has id 0.
+    ///
+    /// A text over 4 MiB is cut there, so that the reader can bound its memory.
+    pub fn text(&mut self, text: &str) -> TextId {
+        if text.is_empty() {
+            return TextId(0);
+        }
+        let text = cut(text);
+        if let Some(id) = self.texts.get(text) {
+            return *id;
+        }
+        let id = TextId(self.texts.len() as u32 + 1);
+        self.texts.insert(text.into(), id);
+        if self.state == State::Open {
+            // Events that use the id come later, so this may overtake those not yet written.
+            self.out.push(tag::TEXT);
+            wire::put(&mut self.out, text.len() as u64);
+            self.out.extend_from_slice(text.as_bytes());
+            self.dirty = true;
+        }
+        id
+    }
+
+    /// Adds an event.
+    ///
+    /// # Errors
+    /// [`io::ErrorKind::InvalidInput`] when an allocation is freed that was never made, and what
+    /// the sink says; after the sink failed once, every call fails and nothing is gathered.
+    #[inline]
+    pub fn event(&mut self, event: &Event) -> io::Result<()> {
+        if let Some(open) = &mut self.open {
+            if repeats(event, self.history.at(open.cursor), self.allocations) {
+                open.count += 1;
+                open.cursor += 1;
+                if open.cursor == self.history.len() {
+                    open.cursor -= open.distance;
+                }
+                self.allocations += u64::from(matches!(event, Event::Allocate { .. }));
+                return Ok(());
+            }
+            self.close();
+        }
+        self.unmatched(event)
+    }
+
+    /// Hands everything over to the sink, an open match and a checksum included, and flushes it.
+    ///
+    /// Each call during a match adds about a dozen bytes, so call it by the clock or at rare
+    /// events, not after each step.
+    ///
+    /// # Errors
+    /// What the sink says.
+    pub fn flush(&mut self) -> io::Result<()> {
+        self.check()?;
+        if let Some(open) = self.close() {
+            // The same source, unless the history was cut between it and here.
+            if open.distance <= open.count.min(KEPT_OF_REPEAT) || open.count <= KEPT_OF_REPEAT {
+                let cursor = self.history.len() - open.distance;
+                self.open = Some(Match {
+                    count: 0,
+                    cursor,
+                    ..open
+                });
+            }
+        }
+        while self.pending > 0 {
+            self.put_oldest_pending();
+        }
+        if self.dirty {
+            self.put_checksum();
+            self.hand_over()?;
+        }
+        let flushed = self.sink.flush();
+        self.note(flushed)
+    }
+
+    /// Ends the trace. Nothing can be added afterwards.
+    ///
+    /// # Errors
+    /// What the sink says.
+    pub fn finish(&mut self, footer: &Footer) -> io::Result<()> {
+        self.flush()?;
+        let footer = json(footer)?;
+        self.out.push(tag::FOOTER);
+        wire::put(&mut self.out, footer.len() as u64);
+        self.out.extend_from_slice(&footer);
+        self.put_checksum();
+        self.hand_over()?;
+        let flushed = self.sink.flush();
+        self.note(flushed)?;
+        self.state = State::Finished;
+        self.open = None;
+        Ok(())
+    }
+
+    /// Adds an event that does not continue a match.
+    fn unmatched(&mut self, event: &Event) -> io::Result<()> {
+        self.check()?;
+        let event = match *event {
+            Event::Free { allocation } if allocation >= self.allocations => {
+                return Err(io::Error::new(
+                    io::ErrorKind::InvalidInput,
+                    "an allocation was freed that was never made",
+                ));
+            }
+            Event::Free { allocation } => Event::Free {
+                allocation: self.allocations - allocation,
+            },
+            other => other,
+        };
+        self.allocations += u64::from(matches!(event, Event::Allocate { .. }));
+        self.history.push(event);
+        self.pending += 1;
+        if let Some(found) = self.register(self.history.len()) {
+            // The pending events are the beginning of the match.
+            let distance = self.history.len() - found;
+            let count = self.pending;
+            self.history.take_back(count);
+            self.pending = 0;
+            let cursor = self.history.source(distance, count);
+            self.open = Some(Match {
+                distance,
+                count,
+                cursor,
+            });
+        } else if self.pending == ROW as u64 {
+            self.put_oldest_pending();
+            if self.out.len() >= CHUNK {
+                return self.hand_over();
+            }
+        }
+        Ok(())
+    }
+
+    /// Enters the row of events that ends before `end` into the table, and returns the position
+    /// behind an equal row that is near enough to copy from.
+    ///
+    /// Must be called for each position in turn, since it keeps the hashes of the row.
+    fn register(&mut self, end: u64) -> Option<u64> {
+        self.remember(end);
+        if end < ROW as u64 {
+            return None;
+        }
+        let mut row = FxHasher::default();
+        self.recent.hash(&mut row);
+        // The upper bits are the well-mixed ones of this hash.
+        let entry = &mut self.rows[(row.finish() >> 48) as usize % TABLE];
+        let found = std::mem::replace(entry, end);
+        let near = found >= ROW as u64 && found < end && end - found < WINDOW;
+        // The table may hold positions whose events were taken back, or of another row.
+        let equal = near && {
+            (1..=ROW as u64)
+                .all(|back| self.history.at(found - back) == self.history.at(end - back))
+        };
+        equal.then_some(found)
+    }
+
+    /// Shifts the hash of the event before `end` into the row.
+    fn remember(&mut self, end: u64) {
+        self.recent.rotate_left(1);
+        self.recent[ROW - 1] = hash(self.history.at(end - 1));
+    }
+
+    /// Ends the open match, if there is one, and returns it.
+    fn close(&mut self) -> Option<Match> {
+        let open = self.open.take()?;
+        if open.count == 0 {
+            return Some(open);
+        }
+        let start = self.history.len();
+        if open.count < MIN_REPEAT {
+            for index in 0..open.count {
+                let event = *self.history.at(self.history.source(open.distance, index));
+                wire::put_event(&mut self.out, &event);
+            }
+        } else {
+            self.out.push(tag::REPEAT);
+            wire::put(&mut self.out, open.distance);
+            wire::put(&mut self.out, open.count);
+        }
+        self.dirty = true;
+        let kept = self.history.push_repeat(open.distance, open.count);
+        // Rows further than one distance before the end are in the table or will be replaced by
+        // their next occurrence; the first ones behind the start are new.
+        let end = start + kept;
+        let tail = start.max(end.saturating_sub(open.distance + ROW as u64));
+        let head = tail.min(start + ROW as u64);
+        // The row still holds the hashes of events that were taken back when the match began.
+        for position in self.history.first().max(start.saturating_sub(ROW as u64)) + 1..=start {
+            self.remember(position);
+        }
+        for position in start + 1..=head {
+            self.register(position);
+        }
+        for position in tail.max(head) + 1..=end {
+            self.register(position);
+        }
+        Some(open)
+    }
+
+    fn put_oldest_pending(&mut self) {
+        let event = *self.history.at(self.history.len() - self.pending);
+        wire::put_event(&mut self.out, &event);
+        self.pending -= 1;
+        self.dirty = true;
+    }
+
+    /// Appends the checksum of everything before it, its own tag included.
+    fn put_checksum(&mut self) {
+        self.out.push(tag::CHECKSUM);
+        let mut crc = self.crc;
+        crc.add(&self.out);
+        self.out.extend_from_slice(&crc.value().to_le_bytes());
+        self.dirty = false;
+    }
+
+    fn hand_over(&mut self) -> io::Result<()> {
+        self.crc.add(&self.out);
+        let written = self.sink.write_all(&self.out);
+        self.out.clear();
+        self.note(written)
+    }
+
+    fn check(&self) -> io::Result<()> {
+        match self.state {
+            State::Open => Ok(()),
+            State::Finished => Err(io::Error::other("the trace is finished")),
+            State::Broken(kind) => Err(kind.into()),
+        }
+    }
+
+    fn note(&mut self, result: io::Result<()>) -> io::Result<()> {
+        if let Err(error) = &result {
+            self.state = State::Broken(error.kind());
+            self.open = None;
+        }
+        result
+    }
+}
+
+impl Drop for Writer {
+    fn drop(&mut self) {
+        if self.state == State::Open {
+            // There is no one left to tell.
+            let _ = self.flush();
+        }
+    }
+}
+
+/// Says whether `event` equals `earlier`, which is in relative form.
+#[inline]
+fn repeats(event: &Event, earlier: &Event, allocations: u64) -> bool {
+    match (event, earlier) {
+        (Event::Free { allocation }, Event::Free { allocation: back }) => {
+            allocations.checked_sub(*allocation) == Some(*back)
+        }
+        (event, earlier) => event == earlier,
+    }
+}
+
+fn hash(event: &Event) -> u64 {
+    let mut hasher = FxHasher::default();
+    event.hash(&mut hasher);
+    hasher.finish()
+}
+
+/// Returns the beginning of a text, as much of it as a trace may hold.
+fn cut(text: &str) -> &str {
+    let mut end = text.len().min(MAX_TEXT_BYTES);
+    while !text.is_char_boundary(end) {
+        end -= 1;
+    }
+    &text[..end]
+}
+
+fn json(value: &impl serde::Serialize) -> io::Result<Vec<u8>> {
+    let text = serde_json::to_vec(value)?;
+    if text.len() > MAX_JSON_BYTES {
+        return Err(io::Error::new(
+            io::ErrorKind::InvalidInput,
+            "the header is too large",
+        ));
+    }
+    Ok(text)
+}
