@@ -1,7 +1,45 @@
-//! JAX's GPU memory allocators, modelled exactly: no memory is moved, only addresses are given out.
+//! JAX's GPU memory allocators: no memory is moved, only addresses are given out.
 //!
 //! An [`Allocator`] is what a JAX client calls for every buffer. It takes its memory from
-//! [`DeviceMemory`], the card itself, which may be partly taken by others.
+//! [`DeviceMemory`], the card itself, which may be partly taken by others. [`build`] makes the
+//! allocator that a client with given [`PoolOptions`] would make.
+//!
+//! | file | what it is |
+//! | --- | --- |
+//! | `options.rs` | from the client's options to an allocator; limits as XLA computes them |
+//! | `card.rs` | the memory of one card, in this process |
+//! | `bfc.rs` | the classic best-fit-with-coalescing pool |
+//! | `arena.rs`, `free_set.rs`, `regions.rs`, `pool.rs` | what BFC pools are made of |
+//! | `collective.rs` | the separate pool for collective memory |
+//! | `platform.rs`, `cuda_async.rs`, `vmm.rs` | the other kinds, partly models |
+//! | `books.rs`, `driver.rs` | what those are made of |
+//! | `message.rs` | the texts of a failed request |
+
+mod arena;
+mod bfc;
+mod books;
+mod card;
+mod collective;
+mod cuda_async;
+mod driver;
+mod free_set;
+mod message;
+mod options;
+mod platform;
+mod pool;
+mod regions;
+mod vmm;
+
+use std::sync::Arc;
+
+pub use arena::Tag;
+pub use bfc::Bfc;
+pub use card::CardMemory;
+pub use message::{human_readable_bytes, out_of_memory_text};
+pub use options::{JaxVersion, Kind, PoolOptions, build};
+pub use pool::BfcOptions;
+use pool::round_up;
+pub use regions::Card;
 
 use crate::error::Result;
 
@@ -24,6 +62,9 @@ pub trait DeviceMemory: Send {
 
     /// Gives back a region obtained from [`DeviceMemory::allocate`].
     fn free(&mut self, region: Region);
+
+    /// Returns the bytes that the driver would report as free.
+    fn free_bytes(&self) -> u64;
 
     /// Says whether adjacent regions may be merged. False for GPU memory in JAX.
     fn merges_regions(&self) -> bool {
@@ -78,9 +119,39 @@ pub enum Refusal {
     Fatal(String),
 }
 
+/// How far an allocator's answers can be trusted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Exactness {
+    /// Agrees with recordings of the real allocator, operation by operation.
+    Exact,
+    /// Follows what is known; the text says what is not.
+    Model(&'static str),
+}
+
+/// A stretch of a pool: one line of its address map.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Chunk {
+    /// Address of the first byte.
+    pub address: u64,
+    /// Its size, rounding and unsplit surplus included.
+    pub bytes: u64,
+    /// What the client asked for; 0 in a free chunk.
+    pub requested_bytes: u64,
+    /// Whether it is given out.
+    pub in_use: bool,
+    /// The end of a partitioned pool it belongs to; `Lower` in all others.
+    pub tag: Tag,
+    /// The bin a free chunk is in. `None` for chunks in use and for the gap.
+    pub bin: Option<u8>,
+    /// What [`Allocator::label`] said when it was given out.
+    pub label: Option<Arc<str>>,
+}
+
 /// One of JAX's allocators.
 pub trait Allocator: Send {
-    /// Allocates `bytes` (more than 0) and returns the address.
+    /// Allocates `bytes` and returns the address.
+    ///
+    /// No bytes give address 0, which is counted nowhere and may be freed.
     ///
     /// # Errors
     /// A [`Refusal`] when the real allocator would not have succeeded.
@@ -97,6 +168,34 @@ pub trait Allocator: Send {
     /// [`crate::ErrorKind::Internal`] when nothing is allocated there.
     fn free(&mut self, address: u64) -> Result<()>;
 
-    /// Returns the statistics now.
+    /// Returns the statistics now, of the default memory space only, as in JAX.
     fn stats(&self) -> Stats;
+
+    /// Says whether `Device.memory_stats()` shows them; where not, it returns `None` in JAX.
+    fn reports_stats(&self) -> bool {
+        true
+    }
+
+    /// Returns the name in XLA's log lines, such as `GPU_0_bfc`.
+    fn name(&self) -> &str;
+
+    /// Returns the chunks in address order, free ones included where the allocator keeps them.
+    fn chunks(&self) -> Vec<Chunk>;
+
+    /// Returns the status text that the client raises when a request of `bytes` fails, without
+    /// the `RESOURCE_EXHAUSTED: ` that JAX puts in front.
+    fn out_of_memory_message(&self, bytes: u64) -> String;
+
+    /// Sets what the following allocations are for, until it is set anew.
+    ///
+    /// The text goes into [`Chunk::label`] and into the dump as it is. XLA 0.11 writes
+    /// `xla.execute{executable=jit_step}`.
+    fn label(&mut self, text: Option<&str>) {
+        let _ = text;
+    }
+
+    /// Says how far the answers can be trusted.
+    fn exactness(&self) -> Exactness {
+        Exactness::Exact
+    }
 }

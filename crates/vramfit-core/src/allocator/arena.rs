@@ -1,0 +1,177 @@
+//! The table of chunks of a pool, linked in address order within each region.
+//!
+//! Slots are reused last in, first out, and a reused slot keeps the requested size it last had:
+//! both show in XLA's out-of-memory dump (`next N`, `Requested Size`), so both are kept as in
+//! `bfc_allocator.cc` (openxla/xla, August 2026). Which chunks are free for whom is the business
+//! of [`super::free_set`] and its users.
+
+/// The slot of a chunk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(super) struct Handle(pub(super) u32);
+
+impl Handle {
+    /// No chunk: the end of a region's list.
+    pub(super) const NONE: Handle = Handle(u32::MAX);
+}
+
+/// Which end of a partitioned pool a chunk belongs to. Everything is `Lower` in a classic pool.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Tag {
+    /// In use by, or a hole kept for, the lower end.
+    Lower,
+    /// In use by, or a hole kept for, the upper end.
+    Upper,
+    /// The one free chunk between the ends.
+    Gap,
+}
+
+/// One chunk: a stretch of a region that is in use as a whole or free as a whole.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Slot {
+    pub(super) address: u64,
+    pub(super) size: u64,
+    pub(super) requested: u64,
+    pub(super) prev: Handle,
+    pub(super) next: Handle,
+    /// Index of the label that was current at allocation; see [`super::Allocator::label`].
+    pub(super) label: u32,
+    pub(super) tag: Tag,
+    pub(super) in_use: bool,
+}
+
+/// All chunks of a pool.
+#[derive(Debug)]
+pub(super) struct Arena {
+    slots: Vec<Slot>,
+    unused: Handle,
+}
+
+impl std::ops::Index<Handle> for Arena {
+    type Output = Slot;
+
+    fn index(&self, handle: Handle) -> &Slot {
+        &self.slots[handle.0 as usize]
+    }
+}
+
+impl std::ops::IndexMut<Handle> for Arena {
+    fn index_mut(&mut self, handle: Handle) -> &mut Slot {
+        &mut self.slots[handle.0 as usize]
+    }
+}
+
+impl Arena {
+    /// Creates an empty table.
+    pub(super) fn new() -> Self {
+        Arena {
+            slots: Vec::new(),
+            unused: Handle::NONE,
+        }
+    }
+
+    fn take(&mut self, mut slot: Slot) -> Handle {
+        if self.unused == Handle::NONE {
+            let handle = Handle(self.slots.len() as u32);
+            self.slots.push(slot);
+            return handle;
+        }
+        let handle = self.unused;
+        let old = &mut self.slots[handle.0 as usize];
+        self.unused = old.next;
+        slot.requested = old.requested;
+        *old = slot;
+        handle
+    }
+
+    /// Adds a free chunk for a new region, after `prev` if the region grew.
+    pub(super) fn add(&mut self, address: u64, size: u64, tag: Tag, prev: Handle) -> Handle {
+        let slot = Slot {
+            address,
+            size,
+            requested: 0,
+            prev,
+            next: Handle::NONE,
+            label: 0,
+            tag,
+            in_use: false,
+        };
+        let handle = self.take(slot);
+        if prev != Handle::NONE {
+            self[prev].next = handle;
+        }
+        handle
+    }
+
+    /// Cuts a free chunk after `size` bytes and returns the new chunk behind it, also free and
+    /// with the same tag.
+    pub(super) fn split(&mut self, handle: Handle, size: u64) -> Handle {
+        let whole = self[handle];
+        let rest = self.take(Slot {
+            address: whole.address + size,
+            size: whole.size - size,
+            requested: 0,
+            prev: handle,
+            next: whole.next,
+            label: 0,
+            tag: whole.tag,
+            in_use: false,
+        });
+        let first = &mut self[handle];
+        first.size = size;
+        first.next = rest;
+        if whole.next != Handle::NONE {
+            self[whole.next].prev = rest;
+        }
+        rest
+    }
+
+    /// Joins a free chunk with the free chunk after it; unequal tags make the gap.
+    pub(super) fn merge_next(&mut self, handle: Handle) {
+        let second_handle = self[handle].next;
+        let second = self[second_handle];
+        let first = &mut self[handle];
+        first.size += second.size;
+        first.next = second.next;
+        if first.tag != second.tag {
+            first.tag = Tag::Gap;
+        }
+        if second.next != Handle::NONE {
+            self[second.next].prev = handle;
+        }
+        self.discard(second_handle);
+    }
+
+    /// Gives a slot back for reuse.
+    pub(super) fn discard(&mut self, handle: Handle) {
+        let unused = self.unused;
+        let slot = &mut self[handle];
+        slot.next = unused;
+        slot.in_use = false;
+        self.unused = handle;
+    }
+
+    /// Walks the chunks of one region in address order, beginning with its first.
+    pub(super) fn walk(&self, first: Handle) -> impl Iterator<Item = (Handle, &Slot)> {
+        let mut at = first;
+        std::iter::from_fn(move || {
+            if at == Handle::NONE {
+                return None;
+            }
+            let handle = at;
+            let slot = &self[handle];
+            at = slot.next;
+            Some((handle, slot))
+        })
+    }
+}
+
+impl std::fmt::Display for Tag {
+    /// Writes `lower`, `upper` or `gap`.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Tag::Lower => "lower",
+            Tag::Upper => "upper",
+            Tag::Gap => "gap",
+        })
+    }
+}

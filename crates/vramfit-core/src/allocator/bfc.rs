@@ -1,0 +1,229 @@
+//! The best-fit-with-coalescing allocator, JAX's default: the classic model.
+//!
+//! It agrees with XLA's `bfc_allocator.cc` operation by operation (`fixtures/bfc` holds recordings of
+//! the real one). JAX up to 0.10.2 always uses it; JAX 0.11 only for pools that are not
+//! preallocated, see [`super::spatial`] for the others. Frees are taken to be safe at once, as in
+//! JAX, which orders them by the compute stream.
+
+use super::arena::{Handle, Slot, Tag};
+use super::free_set::{Entry, FreeSet};
+use super::message::out_of_memory_text;
+use super::pool::{BfcOptions, Pool, UNIT, round_up};
+use super::regions::Card;
+use super::{Allocator, Chunk, DeviceMemory, Refusal, Space, Stats};
+use crate::error::Result;
+
+/// One classic BFC pool.
+#[derive(Debug)]
+pub struct Bfc {
+    pool: Pool,
+    free: FreeSet,
+}
+
+/// A granted request of no bytes: the null pointer, which may be freed and is counted nowhere.
+const NULL: u64 = 0;
+
+impl Bfc {
+    /// Creates a pool that takes nothing from the card before the first request.
+    pub fn new(options: BfcOptions, memory: Box<dyn DeviceMemory>) -> Self {
+        Bfc::on_card(options, Card::new(memory))
+    }
+
+    pub(super) fn on_card(options: BfcOptions, card: Card) -> Self {
+        Bfc {
+            pool: Pool::new(card, options),
+            free: FreeSet::new(),
+        }
+    }
+
+    /// Says whether this pool has something allocated at the address.
+    pub(super) fn holds(&self, address: u64) -> bool {
+        self.pool.holds(address)
+    }
+
+    fn insert(&mut self, handle: Handle) {
+        let Slot { address, size, .. } = self.pool.arena[handle];
+        self.free.insert(Entry {
+            size,
+            address,
+            handle,
+        });
+    }
+
+    fn remove(&mut self, handle: Handle) {
+        let Slot { address, size, .. } = self.pool.arena[handle];
+        let found = self.free.remove(size, address);
+        debug_assert!(found, "a free chunk is always in the set");
+    }
+
+    /// Places a request in the best free chunk, if one fits.
+    fn place(&mut self, rounded: u64, requested: u64, alignment: u64) -> Option<u64> {
+        let entry = if alignment == UNIT {
+            self.free.best_fit(rounded)?
+        } else {
+            self.free
+                .at_least(rounded)
+                .find(|entry| entry.size - rounded >= padding(entry.address, alignment))?
+        };
+        self.free.remove(entry.size, entry.address);
+        let mut handle = entry.handle;
+        let mut size = entry.size;
+        let padding = padding(entry.address, alignment);
+        if padding > 0 {
+            // What lies before the aligned address becomes a free chunk of its own.
+            let aligned = self.pool.arena.split(handle, padding);
+            self.insert(handle);
+            handle = aligned;
+            size -= padding;
+        }
+        if self.pool.should_split(size, rounded) {
+            let rest = self.pool.arena.split(handle, rounded);
+            self.insert(rest);
+        }
+        Some(self.pool.finish(handle, requested))
+    }
+
+    /// Takes one more region from the card and says whether that worked.
+    fn grow(&mut self, rounded: u64, alignment: u64) -> std::result::Result<bool, Refusal> {
+        let Some(region) = self.pool.regions.grow(alignment, rounded)? else {
+            return Ok(false);
+        };
+        let arena = &mut self.pool.arena;
+        let handle = match self.pool.regions.extendable(region) {
+            Some(before) => {
+                before.bytes += region.bytes;
+                let last = arena
+                    .walk(before.first)
+                    .last()
+                    .map_or(Handle::NONE, |(last, _)| last);
+                arena.add(region.address, region.bytes, Tag::Lower, last)
+            }
+            None => {
+                let first = arena.add(region.address, region.bytes, Tag::Lower, Handle::NONE);
+                self.pool.regions.enter(region, first);
+                first
+            }
+        };
+        self.coalesce(handle);
+        Ok(true)
+    }
+
+    /// Joins a free chunk with free neighbours and enters the result.
+    fn coalesce(&mut self, handle: Handle) {
+        let Slot { next, prev, .. } = self.pool.arena[handle];
+        let mut joined = handle;
+        if next != Handle::NONE && !self.pool.arena[next].in_use {
+            self.remove(next);
+            self.pool.arena.merge_next(handle);
+        }
+        if prev != Handle::NONE && !self.pool.arena[prev].in_use {
+            self.remove(prev);
+            self.pool.arena.merge_next(prev);
+            joined = prev;
+        }
+        self.insert(joined);
+    }
+
+    /// Gives wholly free regions back to the card if that could make room for the request.
+    fn give_back_free_regions(&mut self, rounded: u64) -> bool {
+        let arena = &self.pool.arena;
+        let regions = &self.pool.regions;
+        let free: Vec<usize> = (0..regions.list.len())
+            .filter(|&index| {
+                arena
+                    .walk(regions.list[index].first)
+                    .all(|(_, slot)| !slot.in_use)
+            })
+            .collect();
+        let free_bytes: u64 = free.iter().map(|&index| regions.list[index].bytes).sum();
+        let available = regions
+            .limit_bytes
+            .wrapping_sub(regions.pool_bytes)
+            .wrapping_add(free_bytes);
+        if free_bytes == 0 || rounded > available {
+            return false;
+        }
+        for (gone, index) in free.into_iter().enumerate() {
+            let index = index - gone;
+            let first = self.pool.regions.list[index].first;
+            let chunks: Vec<Handle> = self
+                .pool
+                .arena
+                .walk(first)
+                .map(|(chunk, _)| chunk)
+                .collect();
+            for chunk in chunks {
+                self.remove(chunk);
+                self.pool.arena.discard(chunk);
+            }
+            self.pool.regions.give_back(index);
+        }
+        true
+    }
+}
+
+/// Returns the bytes from an address to the next multiple of the alignment.
+pub(super) fn padding(address: u64, alignment: u64) -> u64 {
+    address.wrapping_neg() & (alignment - 1)
+}
+
+impl Allocator for Bfc {
+    fn allocate(
+        &mut self,
+        bytes: u64,
+        alignment: u64,
+        _space: Space,
+    ) -> std::result::Result<u64, Refusal> {
+        if bytes == 0 {
+            return Ok(NULL);
+        }
+        let rounded = round_up(bytes).ok_or(Refusal::OutOfMemory)?;
+        let alignment = alignment.max(UNIT).next_power_of_two();
+        if let Some(address) = self.place(rounded, bytes, alignment) {
+            return Ok(address);
+        }
+        // A region may have room for the request and still none at the alignment.
+        if self.grow(rounded, alignment)?
+            && let Some(address) = self.place(rounded, bytes, alignment)
+        {
+            return Ok(address);
+        }
+        if self.pool.options.garbage_collection
+            && self.give_back_free_regions(rounded)
+            && self.grow(rounded, alignment)?
+            && let Some(address) = self.place(rounded, bytes, alignment)
+        {
+            return Ok(address);
+        }
+        Err(Refusal::OutOfMemory)
+    }
+
+    fn free(&mut self, address: u64) -> Result<()> {
+        if address == NULL {
+            return Ok(());
+        }
+        let handle = self.pool.take_back(address)?;
+        self.coalesce(handle);
+        Ok(())
+    }
+
+    fn stats(&self) -> Stats {
+        self.pool.stats(self.free.largest().unwrap_or(0))
+    }
+
+    fn name(&self) -> &str {
+        &self.pool.options.name
+    }
+
+    fn chunks(&self) -> Vec<Chunk> {
+        self.pool.chunks()
+    }
+
+    fn out_of_memory_message(&self, bytes: u64) -> String {
+        out_of_memory_text(bytes, self.pool.options.jax_version)
+    }
+
+    fn label(&mut self, text: Option<&str>) {
+        self.pool.label(text);
+    }
+}

@@ -1,0 +1,87 @@
+//! The books of allocators that count requested bytes: everything but BFC.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use super::arena::Tag;
+use super::{Chunk, Stats};
+use crate::error::{Error, ErrorKind, Result};
+
+/// What is given out, and the statistics over it.
+#[derive(Debug, Default)]
+pub(super) struct Books {
+    given: BTreeMap<u64, Piece>,
+    label: Option<Arc<str>>,
+    num_allocs: u64,
+    bytes_in_use: u64,
+    peak_bytes_in_use: u64,
+    largest_alloc_size: u64,
+}
+
+#[derive(Debug)]
+struct Piece {
+    requested: u64,
+    cost: u64,
+    label: Option<Arc<str>>,
+}
+
+impl Books {
+    /// Enters a piece: what was requested, and what it takes from the card.
+    pub(super) fn enter(&mut self, address: u64, requested: u64, cost: u64) {
+        self.given.insert(
+            address,
+            Piece {
+                requested,
+                cost,
+                label: self.label.clone(),
+            },
+        );
+        self.num_allocs += 1;
+        self.bytes_in_use += requested;
+        self.peak_bytes_in_use = self.peak_bytes_in_use.max(self.bytes_in_use);
+        self.largest_alloc_size = self.largest_alloc_size.max(requested);
+    }
+
+    /// Strikes a piece out and returns what it took from the card.
+    pub(super) fn strike(&mut self, address: u64, name: &str) -> Result<u64> {
+        let Some(piece) = self.given.remove(&address) else {
+            return Err(Error::new(
+                ErrorKind::Internal,
+                format!("`{name}` has nothing allocated at address {address:#x}"),
+            ));
+        };
+        self.bytes_in_use -= piece.requested;
+        Ok(piece.cost)
+    }
+
+    pub(super) fn set_label(&mut self, text: Option<&str>) {
+        self.label = text.map(Arc::from);
+    }
+
+    /// Returns the statistics in the sense of these allocators: no rounding is counted.
+    pub(super) fn stats(&self, bytes_limit: Option<u64>) -> Stats {
+        Stats {
+            num_allocs: self.num_allocs,
+            bytes_in_use: self.bytes_in_use,
+            peak_bytes_in_use: self.peak_bytes_in_use,
+            largest_alloc_size: self.largest_alloc_size,
+            bytes_limit,
+            ..Stats::default()
+        }
+    }
+
+    pub(super) fn chunks(&self) -> Vec<Chunk> {
+        let pieces = self.given.iter();
+        pieces
+            .map(|(&address, piece)| Chunk {
+                address,
+                bytes: piece.cost,
+                requested_bytes: piece.requested,
+                in_use: true,
+                tag: Tag::Lower,
+                bin: None,
+                label: piece.label.clone(),
+            })
+            .collect()
+    }
+}

@@ -1,0 +1,142 @@
+//! The memory of one card, for allocators of this process.
+//!
+//! A card that several processes share is made elsewhere, behind the same [`DeviceMemory`].
+
+use std::collections::BTreeMap;
+
+use super::{DeviceMemory, Region};
+
+/// The driver maps memory in pages of this size, and hands out address ranges aligned to it.
+pub(super) const PAGE_BYTES: u64 = 2 << 20;
+
+/// A card with a given number of free bytes.
+///
+/// What is handed out is what was asked for; what it costs is that rounded up to whole 2 MiB pages,
+/// as on a real card. Fresh addresses rise with at least one page between neighbours, so that no two
+/// regions are adjacent; given-back ranges are used again, lowest first.
+#[derive(Debug)]
+pub struct CardMemory {
+    free_bytes: u64,
+    next_address: u64,
+    /// Given-back ranges of whole pages, by address.
+    returned: BTreeMap<u64, u64>,
+}
+
+/// Where CUDA puts device memory on 64-bit Linux, so that addresses look familiar.
+const FIRST_ADDRESS: u64 = 0x7f00_0000_0000;
+
+/// Where CUDA puts memory that it maps itself (stream-ordered pools, virtual memory).
+const FIRST_MAPPED_ADDRESS: u64 = 0x3_0200_0000;
+
+impl CardMemory {
+    /// Creates a card with `free_bytes` free: its total less the CUDA context and whatever else
+    /// holds memory.
+    pub fn new(free_bytes: u64) -> Self {
+        CardMemory {
+            free_bytes,
+            next_address: FIRST_ADDRESS,
+            returned: BTreeMap::new(),
+        }
+    }
+
+    /// Creates a space of addresses with no memory behind it, for allocators that map pages.
+    pub(super) fn address_space() -> Self {
+        CardMemory {
+            free_bytes: FIRST_ADDRESS - FIRST_MAPPED_ADDRESS,
+            next_address: FIRST_MAPPED_ADDRESS,
+            returned: BTreeMap::new(),
+        }
+    }
+}
+
+/// Rounds up to whole pages; `None` beyond 64 bits.
+pub(super) fn whole_pages(bytes: u64) -> Option<u64> {
+    bytes.checked_next_multiple_of(PAGE_BYTES)
+}
+
+impl DeviceMemory for CardMemory {
+    fn allocate(&mut self, alignment: u64, bytes: u64) -> Option<Region> {
+        let cost = whole_pages(bytes)?;
+        if bytes == 0 || cost > self.free_bytes {
+            return None;
+        }
+        let alignment = alignment.max(PAGE_BYTES).next_power_of_two();
+        let reused = self.returned.iter().find_map(|(&begin, &size)| {
+            let address = begin.next_multiple_of(alignment);
+            (address + cost <= begin + size).then_some((begin, size, address))
+        });
+        let address = if let Some((begin, size, address)) = reused {
+            self.returned.remove(&begin);
+            if address > begin {
+                self.returned.insert(begin, address - begin);
+            }
+            if address + cost < begin + size {
+                self.returned
+                    .insert(address + cost, begin + size - address - cost);
+            }
+            address
+        } else {
+            let address = self.next_address.checked_next_multiple_of(alignment)?;
+            self.next_address = address.checked_add(cost)?.checked_add(PAGE_BYTES)?;
+            address
+        };
+        self.free_bytes -= cost;
+        Some(Region { address, bytes })
+    }
+
+    fn free(&mut self, region: Region) {
+        let Some(mut bytes) = whole_pages(region.bytes) else {
+            return;
+        };
+        self.free_bytes += bytes;
+        let mut address = region.address;
+        if let Some(after) = self.returned.remove(&(address + bytes)) {
+            bytes += after;
+        }
+        if let Some((&before, &size)) = self.returned.range(..address).next_back()
+            && before + size == address
+        {
+            address = before;
+            bytes += size;
+        }
+        self.returned.insert(address, bytes);
+    }
+
+    fn free_bytes(&self) -> u64 {
+        self.free_bytes
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn regions_cost_whole_pages_and_are_never_adjacent() {
+        let mut card = CardMemory::new(10 * PAGE_BYTES);
+        let first = card.allocate(256, PAGE_BYTES + 1).expect("there is room");
+        let second = card.allocate(256, PAGE_BYTES).expect("there is room");
+        assert_eq!(first.bytes, PAGE_BYTES + 1);
+        assert_eq!(card.free_bytes(), 7 * PAGE_BYTES);
+        assert!(second.address > first.address + 2 * PAGE_BYTES);
+        assert_eq!(card.allocate(256, 7 * PAGE_BYTES + 1), None);
+        assert_eq!(
+            card.free_bytes(),
+            7 * PAGE_BYTES,
+            "a refusal changes nothing"
+        );
+    }
+
+    #[test]
+    fn a_returned_range_is_used_again() {
+        let mut card = CardMemory::new(1 << 40);
+        let first = card.allocate(256, 8 * PAGE_BYTES).expect("there is room");
+        card.free(first);
+        assert_eq!(card.free_bytes(), 1 << 40);
+        let low = card.allocate(256, 3 * PAGE_BYTES).expect("there is room");
+        let high = card.allocate(256, 5 * PAGE_BYTES).expect("there is room");
+        assert_eq!(low.address, first.address);
+        assert_eq!(high.address, first.address + 3 * PAGE_BYTES);
+        assert!(card.allocate(256, 1).expect("there is room").address > high.address);
+    }
+}

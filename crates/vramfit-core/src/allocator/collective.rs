@@ -1,0 +1,65 @@
+//! A card's default allocator with the separate pool for collective memory beside it.
+//!
+//! XLA makes that pool whenever the default pool is not partitioned. Both draw on the same card. JAX
+//! shows the statistics of the default one only.
+
+use super::bfc::Bfc;
+use super::{Allocator, Chunk, Exactness, Refusal, Space, Stats};
+use crate::error::Result;
+
+/// Two allocators that share a card.
+pub(super) struct WithCollective {
+    pub(super) default: Box<dyn Allocator>,
+    pub(super) collective: Bfc,
+}
+
+impl Allocator for WithCollective {
+    fn allocate(
+        &mut self,
+        bytes: u64,
+        alignment: u64,
+        space: Space,
+    ) -> std::result::Result<u64, Refusal> {
+        match space {
+            Space::Default => self.default.allocate(bytes, alignment, space),
+            Space::Collective => self.collective.allocate(bytes, alignment, space),
+        }
+    }
+
+    fn free(&mut self, address: u64) -> Result<()> {
+        // Programs without collectives never fill that pool, so the question is nearly free.
+        if self.collective.holds(address) {
+            self.collective.free(address)
+        } else {
+            self.default.free(address)
+        }
+    }
+
+    fn stats(&self) -> Stats {
+        self.default.stats()
+    }
+
+    fn name(&self) -> &str {
+        self.default.name()
+    }
+
+    fn chunks(&self) -> Vec<Chunk> {
+        let mut chunks = self.default.chunks();
+        chunks.extend(self.collective.chunks());
+        chunks.sort_by_key(|chunk| chunk.address);
+        chunks
+    }
+
+    fn out_of_memory_message(&self, bytes: u64) -> String {
+        self.default.out_of_memory_message(bytes)
+    }
+
+    fn label(&mut self, text: Option<&str>) {
+        self.default.label(text);
+        self.collective.label(text);
+    }
+
+    fn exactness(&self) -> Exactness {
+        self.default.exactness()
+    }
+}

@@ -1,0 +1,182 @@
+//! The stream-ordered pool of the CUDA driver, as JAX uses it with `cuda_async`.
+//!
+//! What XLA does around it (limit, preallocation, statistics) follows
+//! `gpu_cudamallocasync_allocator.cc`; what the driver does inside is not documented, so placement is a
+//! model: pages of 2 MiB that the driver can map anywhere, so that large buffers never fail for
+//! fragmentation.
+
+use super::books::Books;
+use super::card::{CardMemory, whole_pages};
+use super::driver::DriverHeap;
+use super::message::out_of_memory_text;
+use super::options::PoolOptions;
+use super::regions::Card;
+use super::{Allocator, Chunk, DeviceMemory, Exactness, Refusal, Region, Space, Stats};
+use crate::error::Result;
+
+/// The pool of one card.
+#[derive(Debug)]
+pub(super) struct CudaAsync {
+    name: String,
+    options: PoolOptions,
+    limit_bytes: u64,
+    heap: DriverHeap<PagePool>,
+    books: Books,
+}
+
+impl CudaAsync {
+    pub(super) fn new(options: &PoolOptions, card: Card) -> Self {
+        // The threshold, and with it the limit that is reported, is 0 without preallocation.
+        let threshold = if options.preallocate {
+            options.limit_bytes()
+        } else {
+            0
+        };
+        let mut pool = PagePool::new(card, threshold);
+        let prealloc = if options.cuda_async_prealloc == -1 || options.preallocate {
+            threshold
+        } else {
+            u64::try_from(options.cuda_async_prealloc).unwrap_or(0)
+        };
+        // One allocation, freed at once. A refusal is logged and otherwise ignored.
+        if let Some(region) = pool.allocate(1, prealloc) {
+            pool.free(region);
+        }
+        CudaAsync {
+            name: format!("gpu_async_{}", options.ordinal),
+            options: options.clone(),
+            limit_bytes: threshold,
+            heap: DriverHeap::new(pool),
+            books: Books::default(),
+        }
+    }
+}
+
+/// Pages taken from the card, mapped wherever they are needed.
+#[derive(Debug)]
+struct PagePool {
+    card: Card,
+    addresses: CardMemory,
+    /// What was taken from the card; the pages in it are interchangeable.
+    taken: Vec<Region>,
+    reserved_bytes: u64,
+    used_bytes: u64,
+    /// What stays in the pool when it is free.
+    threshold: u64,
+}
+
+impl PagePool {
+    fn new(card: Card, threshold: u64) -> Self {
+        PagePool {
+            card,
+            addresses: CardMemory::address_space(),
+            taken: Vec::new(),
+            reserved_bytes: 0,
+            used_bytes: 0,
+            threshold,
+        }
+    }
+
+    /// Gives free memory above the threshold back. The driver does so when a stream is waited for,
+    /// which JAX does all the time; the model does it at once.
+    fn trim(&mut self) {
+        let mut index = self.taken.len();
+        while index > 0 && self.reserved_bytes > self.threshold {
+            index -= 1;
+            let cost = whole_pages(self.taken[index].bytes).unwrap_or(u64::MAX);
+            if self.reserved_bytes - self.used_bytes >= cost
+                && self.reserved_bytes - cost >= self.threshold
+            {
+                self.card.free(self.taken.swap_remove(index));
+                self.reserved_bytes -= cost;
+            }
+        }
+    }
+}
+
+impl DeviceMemory for PagePool {
+    fn allocate(&mut self, alignment: u64, bytes: u64) -> Option<Region> {
+        let cost = whole_pages(bytes)?;
+        let spare = self.reserved_bytes - self.used_bytes;
+        if let Some(short) = cost.checked_sub(spare).filter(|&short| short > 0) {
+            self.taken.push(self.card.allocate(1, short)?);
+            self.reserved_bytes += short;
+        }
+        let region = self.addresses.allocate(alignment, bytes)?;
+        self.used_bytes += cost;
+        Some(region)
+    }
+
+    fn free(&mut self, region: Region) {
+        self.used_bytes -= whole_pages(region.bytes).unwrap_or(0);
+        self.addresses.free(region);
+        self.trim();
+    }
+
+    fn free_bytes(&self) -> u64 {
+        self.reserved_bytes - self.used_bytes + self.card.free_bytes()
+    }
+}
+
+impl Drop for PagePool {
+    fn drop(&mut self) {
+        for region in self.taken.drain(..) {
+            self.card.free(region);
+        }
+    }
+}
+
+impl Allocator for CudaAsync {
+    fn allocate(
+        &mut self,
+        bytes: u64,
+        alignment: u64,
+        _space: Space,
+    ) -> std::result::Result<u64, Refusal> {
+        if bytes == 0 {
+            return Ok(0);
+        }
+        let (address, cost) = self
+            .heap
+            .allocate(bytes, alignment)
+            .ok_or(Refusal::OutOfMemory)?;
+        self.books.enter(address, bytes, cost);
+        Ok(address)
+    }
+
+    fn free(&mut self, address: u64) -> Result<()> {
+        if address == 0 {
+            return Ok(());
+        }
+        let cost = self.books.strike(address, &self.name)?;
+        self.heap.free(address, cost);
+        Ok(())
+    }
+
+    fn stats(&self) -> Stats {
+        self.books.stats(Some(self.limit_bytes))
+    }
+
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn chunks(&self) -> Vec<Chunk> {
+        self.books.chunks()
+    }
+
+    fn out_of_memory_message(&self, bytes: u64) -> String {
+        out_of_memory_text(bytes, self.options.jax_version)
+    }
+
+    fn label(&mut self, text: Option<&str>) {
+        self.books.set_label(text);
+    }
+
+    fn exactness(&self) -> Exactness {
+        Exactness::Model(
+            "limit, preallocation and statistics follow XLA; where the CUDA driver places buffers, \
+             and what it keeps, is a model",
+        )
+    }
+}

@@ -1,0 +1,117 @@
+//! How the CUDA driver serves single allocations: a model.
+//!
+//! Large requests get pages of 2 MiB of their own; small ones share pages. Where exactly the driver
+//! puts something is not documented and not claimed here; what matters for fitting is the cost.
+
+use std::collections::BTreeMap;
+
+use super::card::{PAGE_BYTES, whole_pages};
+use super::{DeviceMemory, Region};
+
+/// Requests up to this size share pages.
+const SMALL_BYTES: u64 = 1 << 20;
+/// Small requests are rounded up to this.
+const SMALL_UNIT: u64 = 512;
+
+/// Hands out single allocations over some memory.
+#[derive(Debug)]
+pub(super) struct DriverHeap<M> {
+    pub(super) memory: M,
+    /// Free stretches of shared pages, by page and then by address.
+    shared: BTreeMap<u64, BTreeMap<u64, u64>>,
+}
+
+impl<M: DeviceMemory> DriverHeap<M> {
+    pub(super) fn new(memory: M) -> Self {
+        DriverHeap {
+            memory,
+            shared: BTreeMap::new(),
+        }
+    }
+
+    /// Returns the address and the bytes it takes.
+    pub(super) fn allocate(&mut self, bytes: u64, alignment: u64) -> Option<(u64, u64)> {
+        if bytes > SMALL_BYTES || alignment > SMALL_UNIT {
+            let cost = whole_pages(bytes)?;
+            return self
+                .memory
+                .allocate(alignment, bytes)
+                .map(|region| (region.address, cost));
+        }
+        let cost = bytes.next_multiple_of(SMALL_UNIT);
+        let found = self.shared.iter().find_map(|(&page, free)| {
+            let (&address, &size) = free.iter().find(|&(_, &size)| size >= cost)?;
+            Some((page, address, size))
+        });
+        let (page, address, size) = match found {
+            Some(found) => found,
+            None => {
+                let page = self.memory.allocate(PAGE_BYTES, PAGE_BYTES)?.address;
+                (page, page, PAGE_BYTES)
+            }
+        };
+        let free = self.shared.entry(page).or_default();
+        free.remove(&address);
+        if size > cost {
+            free.insert(address + cost, size - cost);
+        }
+        Some((address, cost))
+    }
+
+    /// Takes back what [`DriverHeap::allocate`] gave, with the bytes it took.
+    pub(super) fn free(&mut self, address: u64, cost: u64) {
+        let page = address / PAGE_BYTES * PAGE_BYTES;
+        let Some(free) = self.shared.get_mut(&page) else {
+            self.memory.free(Region {
+                address,
+                bytes: cost,
+            });
+            return;
+        };
+        let (mut begin, mut size) = (address, cost);
+        if let Some(after) = free.remove(&(begin + size)) {
+            size += after;
+        }
+        if let Some((&before, &length)) = free.range(..begin).next_back()
+            && before + length == begin
+        {
+            begin = before;
+            size += length;
+        }
+        free.insert(begin, size);
+        if size == PAGE_BYTES {
+            self.shared.remove(&page);
+            self.memory.free(Region {
+                address: page,
+                bytes: PAGE_BYTES,
+            });
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::CardMemory;
+    use super::*;
+
+    #[test]
+    fn small_requests_share_a_page_and_give_it_back() {
+        let mut heap = DriverHeap::new(CardMemory::new(2 * PAGE_BYTES));
+        let pieces: Vec<_> = (0..8)
+            .map(|_| heap.allocate(300_000, 256).expect("there is room"))
+            .collect();
+        assert_eq!(
+            heap.memory.free_bytes(),
+            0,
+            "seven fit one page, the eighth needs another"
+        );
+        for (address, cost) in pieces {
+            heap.free(address, cost);
+        }
+        assert_eq!(heap.memory.free_bytes(), 2 * PAGE_BYTES);
+        let (_, cost) = heap
+            .allocate(PAGE_BYTES + 1, 256)
+            .expect("both pages are free again");
+        assert_eq!(cost, 2 * PAGE_BYTES);
+    }
+}

@@ -1,0 +1,302 @@
+//! From the options of a JAX client to the allocator it makes.
+//!
+//! Limits are computed as XLA does it (`CreateBFCAllocator` and neighbours in
+//! `xla/pjrt/gpu/gpu_helpers.cc`). How JAX fills the options from the environment is the business of
+//! [`crate::settings`].
+
+use std::str::FromStr;
+
+use super::bfc::Bfc;
+use super::collective::WithCollective;
+use super::cuda_async::CudaAsync;
+use super::platform::Platform;
+use super::pool::BfcOptions;
+use super::regions::Card;
+use super::vmm::Vmm;
+use super::{Allocator, DeviceMemory};
+use crate::error::{Error, ErrorKind};
+
+/// A release of JAX: `(0, 10, 2)`.
+pub type JaxVersion = (u32, u32, u32);
+
+/// The kinds of allocator a client can be asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Kind {
+    /// Best fit with coalescing: JAX's default.
+    Bfc,
+    /// Every buffer straight from the driver.
+    Platform,
+    /// As `Platform`, built at another level of the client (JAX 0.11).
+    Address,
+    /// CUDA's own stream-ordered pool.
+    CudaAsync,
+    /// CUDA's virtual-memory functions with a budget (JAX 0.10).
+    Vmm,
+}
+
+impl Kind {
+    /// Every kind, in the order of JAX's own list.
+    pub const ALL: [Kind; 5] = [
+        Kind::Bfc,
+        Kind::Platform,
+        Kind::CudaAsync,
+        Kind::Vmm,
+        Kind::Address,
+    ];
+
+    /// Returns the name that JAX uses.
+    pub fn name(self) -> &'static str {
+        match self {
+            Kind::Bfc => "bfc",
+            Kind::Platform => "platform",
+            Kind::Address => "address",
+            Kind::CudaAsync => "cuda_async",
+            Kind::Vmm => "vmm",
+        }
+    }
+}
+
+impl FromStr for Kind {
+    type Err = Error;
+
+    /// Parses JAX's names in any case; `default` is `bfc`.
+    ///
+    /// # Errors
+    /// [`ErrorKind::InvalidArgument`] for any other word.
+    fn from_str(text: &str) -> Result<Self, Error> {
+        let word = text.to_ascii_lowercase();
+        if word == "default" {
+            return Ok(Kind::Bfc);
+        }
+        Kind::ALL
+            .into_iter()
+            .find(|kind| kind.name() == word)
+            .ok_or_else(|| {
+                Error::new(
+                    ErrorKind::InvalidArgument,
+                    format!("`{text}` is not an allocator of JAX"),
+                )
+                .hint("choose one of `default`, `bfc`, `platform`, `cuda_async`, `vmm`, `address`")
+            })
+    }
+}
+
+/// Everything about a client that decides how one card's memory is handed out.
+#[derive(Clone, Debug, PartialEq)]
+pub struct PoolOptions {
+    /// The allocator asked for.
+    pub kind: Kind,
+    /// The card's number in this process.
+    pub ordinal: u32,
+    /// The card's total memory as the driver reports it.
+    pub total_memory_bytes: u64,
+    /// The part of the total that the pool may take.
+    pub memory_fraction: f64,
+    /// Whether the pool takes its whole limit at the first request.
+    pub preallocate: bool,
+    /// `--xla_gpu_enable_allocator_spatial_partitioning`; versions before 0.11 do not know it.
+    pub spatial_partitioning: bool,
+    /// `TF_FORCE_UNIFIED_MEMORY`.
+    pub unified_memory: bool,
+    /// `TF_CUDA_MALLOC_ASYNC_SUPPORTED_PREALLOC`; only `CudaAsync` reads it.
+    pub cuda_async_prealloc: i64,
+    /// `XLA_PYTHON_CLIENT_COLLECTIVE_MEM_SIZE_MB` in bytes.
+    pub collective_memory_bytes: Option<u64>,
+    /// The release of JAX whose behaviour is wanted.
+    pub jax_version: JaxVersion,
+}
+
+impl Default for PoolOptions {
+    /// What JAX 0.10.2 takes when nothing is set, for a card with no memory.
+    fn default() -> Self {
+        PoolOptions {
+            kind: Kind::Bfc,
+            ordinal: 0,
+            total_memory_bytes: 0,
+            memory_fraction: 0.75,
+            preallocate: true,
+            spatial_partitioning: true,
+            unified_memory: false,
+            cuda_async_prealloc: 0,
+            collective_memory_bytes: None,
+            jax_version: (0, 10, 2),
+        }
+    }
+}
+
+impl PoolOptions {
+    /// Returns the fraction as the client has it: it came through a 32-bit option of the PJRT C API
+    /// and was widened again, so 0.9 is 0.89999998.
+    fn fraction(&self) -> f64 {
+        f64::from(self.memory_fraction as f32)
+    }
+
+    /// Returns what the default pool may take: total times fraction, cut to a whole number.
+    pub fn limit_bytes(&self) -> u64 {
+        let fraction = match self.kind {
+            Kind::Bfc if self.unified_memory => self.fraction().max(1.0),
+            _ => self.fraction(),
+        };
+        (self.total_memory_bytes as f64 * fraction) as u64
+    }
+
+    /// Returns what the separate pool for collective memory may take.
+    pub fn collective_limit_bytes(&self) -> u64 {
+        match self.collective_memory_bytes {
+            Some(bytes) if bytes > 0 => bytes,
+            _ => (self.total_memory_bytes as f64 * (1.0 - self.fraction())) as u64,
+        }
+    }
+
+    fn bfc_options(&self, name: String, limit_bytes: u64, grows: bool) -> BfcOptions {
+        BfcOptions {
+            name,
+            limit_bytes,
+            grows,
+            may_back_off_for_ever: self.jax_version < (0, 12, 0),
+            reports_largest_free_block: self.jax_version >= (0, 11, 0),
+            jax_version: self.jax_version,
+            ..BfcOptions::default()
+        }
+    }
+}
+
+/// Makes the allocator that a client with these options makes for one card.
+pub fn build(options: &PoolOptions, memory: Box<dyn DeviceMemory>) -> Box<dyn Allocator> {
+    let card = Card::new(memory);
+    let default: Box<dyn Allocator> = match options.kind {
+        Kind::Bfc => Box::new(Bfc::on_card(
+            options.bfc_options(
+                format!("GPU_{}_bfc", options.ordinal),
+                options.limit_bytes(),
+                !options.preallocate,
+            ),
+            card.clone(),
+        )),
+        Kind::CudaAsync => Box::new(CudaAsync::new(options, card.clone())),
+        Kind::Platform | Kind::Address => return Box::new(Platform::new(options, card)),
+        Kind::Vmm => return Box::new(Vmm::new(options, card)),
+    };
+    let preallocated = options
+        .collective_memory_bytes
+        .is_some_and(|bytes| bytes > 0);
+    let collective = Bfc::on_card(
+        options.bfc_options(
+            format!("GPU_collectivememory_{}_bfc", options.ordinal),
+            options.collective_limit_bytes(),
+            !preallocated,
+        ),
+        card,
+    );
+    Box::new(WithCollective {
+        default,
+        collective,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{CardMemory, Space};
+    use super::*;
+
+    const GIB: u64 = 1 << 30;
+
+    #[test]
+    fn names_are_those_of_jax() {
+        for (text, kind) in [
+            ("default", Kind::Bfc),
+            ("bfc", Kind::Bfc),
+            ("BFC", Kind::Bfc),
+            ("platform", Kind::Platform),
+            ("cuda_async", Kind::CudaAsync),
+            ("vmm", Kind::Vmm),
+            ("address", Kind::Address),
+        ] {
+            assert_eq!(text.parse::<Kind>().expect(text), kind);
+        }
+        assert!("cuda_malloc_async".parse::<Kind>().is_err());
+    }
+
+    #[test]
+    fn the_fraction_is_a_32_bit_float() {
+        let options = |memory_fraction| PoolOptions {
+            total_memory_bytes: 80 * GIB,
+            memory_fraction,
+            ..PoolOptions::default()
+        };
+        // 0.75 is exact in 32 bits; 0.9 becomes 15,099,494 / 2^24, which is less.
+        assert_eq!(options(0.75).limit_bytes(), 60 * GIB);
+        assert_eq!(
+            options(0.9).limit_bytes(),
+            80 * GIB / (1 << 24) * 15_099_494
+        );
+        assert_eq!(
+            options(0.9).collective_limit_bytes(),
+            80 * GIB - 77_309_409_280
+        );
+        assert_eq!(options(-1.0).limit_bytes(), 0);
+        let unified = PoolOptions {
+            unified_memory: true,
+            ..options(0.75)
+        };
+        assert_eq!(unified.limit_bytes(), 80 * GIB);
+        assert_eq!(
+            PoolOptions {
+                memory_fraction: 2.0,
+                ..unified
+            }
+            .limit_bytes(),
+            160 * GIB
+        );
+    }
+
+    #[test]
+    fn the_pool_is_taken_at_the_first_request() {
+        let options = PoolOptions {
+            total_memory_bytes: 80 * GIB,
+            ..PoolOptions::default()
+        };
+        let mut allocator = build(&options, Box::new(CardMemory::new(79 * GIB)));
+        assert_eq!(allocator.stats().pool_bytes, Some(0));
+        allocator
+            .allocate(4, 64, Space::Default)
+            .expect("an empty card has room");
+        assert_eq!(allocator.stats().pool_bytes, Some(60 * GIB));
+        assert_eq!(allocator.stats().bytes_in_use, 256);
+    }
+
+    #[test]
+    fn a_partly_taken_card_gives_a_smaller_pool_without_a_word() {
+        let options = PoolOptions {
+            total_memory_bytes: 80 * GIB,
+            ..PoolOptions::default()
+        };
+        let mut allocator = build(&options, Box::new(CardMemory::new(50 * GIB)));
+        allocator
+            .allocate(4, 64, Space::Default)
+            .expect("there is room for this");
+        let stats = allocator.stats();
+        let pool = stats.pool_bytes.expect("BFC reports its pool");
+        assert_eq!(stats.bytes_limit, Some(60 * GIB));
+        assert!(pool < 50 * GIB && pool > 45 * GIB, "{pool}");
+    }
+
+    #[test]
+    fn collective_memory_has_its_own_pool() {
+        let options = PoolOptions {
+            total_memory_bytes: 80 * GIB,
+            ..PoolOptions::default()
+        };
+        let mut allocator = build(&options, Box::new(CardMemory::new(79 * GIB)));
+        let address = allocator
+            .allocate(1 << 20, 64, Space::Collective)
+            .expect("an empty card has room");
+        assert_eq!(allocator.stats().num_allocs, 0, "JAX does not count it");
+        assert_eq!(allocator.stats().pool_bytes, Some(0));
+        allocator.free(address).expect("it was allocated");
+        let error = allocator.free(address).expect_err("it is gone");
+        assert_eq!(error.kind(), ErrorKind::Internal);
+        let beyond = options.collective_limit_bytes() + 1;
+        assert!(allocator.allocate(beyond, 64, Space::Collective).is_err());
+    }
+}

@@ -1,0 +1,96 @@
+//! The pass-through allocators `platform` and `address`: every buffer straight from the driver.
+//!
+//! Nothing is pooled, so nothing is kept back for later and little is fragmented; a freed buffer is
+//! the card's again at once. `Device.memory_stats()` returns `None` under them.
+
+use super::books::Books;
+use super::driver::DriverHeap;
+use super::message::{direct_out_of_memory_text, out_of_memory_text};
+use super::options::{Kind, PoolOptions};
+use super::regions::Card;
+use super::{Allocator, Chunk, Exactness, Refusal, Space, Stats};
+use crate::error::Result;
+
+/// Hands every request on to the driver.
+#[derive(Debug)]
+pub(super) struct Platform {
+    name: String,
+    options: PoolOptions,
+    heap: DriverHeap<Card>,
+    books: Books,
+}
+
+impl Platform {
+    pub(super) fn new(options: &PoolOptions, card: Card) -> Self {
+        Platform {
+            name: format!("GPU_{}_{}", options.ordinal, options.kind.name()),
+            options: options.clone(),
+            heap: DriverHeap::new(card),
+            books: Books::default(),
+        }
+    }
+}
+
+impl Allocator for Platform {
+    fn allocate(
+        &mut self,
+        bytes: u64,
+        alignment: u64,
+        _space: Space,
+    ) -> std::result::Result<u64, Refusal> {
+        if bytes == 0 {
+            return Ok(0);
+        }
+        let (address, cost) = self
+            .heap
+            .allocate(bytes, alignment)
+            .ok_or(Refusal::OutOfMemory)?;
+        self.books.enter(address, bytes, cost);
+        Ok(address)
+    }
+
+    fn free(&mut self, address: u64) -> Result<()> {
+        if address == 0 {
+            return Ok(());
+        }
+        let cost = self.books.strike(address, &self.name)?;
+        self.heap.free(address, cost);
+        Ok(())
+    }
+
+    fn stats(&self) -> Stats {
+        self.books.stats(None)
+    }
+
+    fn reports_stats(&self) -> bool {
+        false
+    }
+
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn chunks(&self) -> Vec<Chunk> {
+        self.books.chunks()
+    }
+
+    fn out_of_memory_message(&self, bytes: u64) -> String {
+        // In 0.11 `platform` became a pool of the same shape as the others, with their text;
+        // `address` is what `platform` was.
+        if self.options.kind == Kind::Platform && self.options.jax_version >= (0, 11, 0) {
+            out_of_memory_text(bytes, self.options.jax_version)
+        } else {
+            direct_out_of_memory_text(bytes, self.options.ordinal)
+        }
+    }
+
+    fn label(&mut self, text: Option<&str>) {
+        self.books.set_label(text);
+    }
+
+    fn exactness(&self) -> Exactness {
+        Exactness::Model(
+            "addresses, and the bytes that the driver takes for buffers of up to 1 MiB, are a model",
+        )
+    }
+}

@@ -1,0 +1,260 @@
+//! What the classic and the partitioned pool have in common: chunks, regions, books.
+//!
+//! Which free chunk a request gets is decided by [`super::bfc`] and [`super::spatial`].
+
+use std::sync::Arc;
+
+use rustc_hash::FxHashMap;
+
+use super::arena::{Arena, Handle, Slot, Tag};
+use super::options::JaxVersion;
+use super::regions::{Card, Regions};
+use super::{Chunk, Stats};
+use crate::error::{Error, ErrorKind, Result};
+
+/// Sizes are multiples of this, and so are addresses.
+pub(super) const UNIT: u64 = 256;
+/// Bin `b` begins at `256 << b` bytes; the last one has no upper end.
+pub(super) const BINS: usize = 21;
+
+/// Rounds up to a multiple of 256; `None` beyond 64 bits.
+pub(super) fn round_up(bytes: u64) -> Option<u64> {
+    bytes.checked_next_multiple_of(UNIT)
+}
+
+/// Returns XLA's bin of a size.
+pub(super) fn bin_of(size: u64) -> usize {
+    let units = (size / UNIT).max(1);
+    (63 - units.leading_zeros() as usize).min(BINS - 1)
+}
+
+/// What decides how a BFC pool behaves.
+#[derive(Clone, Debug)]
+pub struct BfcOptions {
+    /// The name in log lines; `GPU_0_bfc` for the first card.
+    pub name: String,
+    /// What the pool may take from the card at most.
+    pub limit_bytes: u64,
+    /// False takes the whole limit at the first request (JAX: `preallocate`).
+    pub grows: bool,
+    /// Gives wholly free regions back before failing. JAX leaves it off.
+    pub garbage_collection: bool,
+    /// The surplus above which a chunk is always split, as a part of the limit; 0 means 128 MiB.
+    pub fragmentation_fraction: f64,
+    /// Whether small requests can back off for ever, as in XLA before 14 August 2026.
+    pub may_back_off_for_ever: bool,
+    /// Whether `largest_free_block_bytes` is filled, as since JAX 0.11.
+    pub reports_largest_free_block: bool,
+    /// The release of JAX whose texts are wanted.
+    pub jax_version: JaxVersion,
+}
+
+impl Default for BfcOptions {
+    /// The newest XLA with an empty limit.
+    fn default() -> Self {
+        BfcOptions {
+            name: "GPU_0_bfc".to_owned(),
+            limit_bytes: 0,
+            grows: false,
+            garbage_collection: false,
+            fragmentation_fraction: 0.0,
+            may_back_off_for_ever: false,
+            reports_largest_free_block: true,
+            jax_version: (0, 12, 0),
+        }
+    }
+}
+
+/// Chunks, regions and statistics of one pool.
+#[derive(Debug)]
+pub(super) struct Pool {
+    pub(super) options: BfcOptions,
+    pub(super) arena: Arena,
+    pub(super) regions: Regions,
+    in_use: FxHashMap<u64, Handle>,
+    labels: Labels,
+    split_surplus: i64,
+    num_allocs: u64,
+    bytes_in_use: u64,
+    peak_bytes_in_use: u64,
+    largest_alloc_size: u64,
+}
+
+impl Pool {
+    pub(super) fn new(card: Card, options: BfcOptions) -> Self {
+        let split_surplus = if options.fragmentation_fraction > 0.0 {
+            (options.fragmentation_fraction * options.limit_bytes as f64) as i64
+        } else {
+            128 << 20
+        };
+        let regions = Regions::new(
+            card,
+            options.limit_bytes,
+            options.grows,
+            options.may_back_off_for_ever,
+        );
+        Pool {
+            options,
+            arena: Arena::new(),
+            regions,
+            in_use: FxHashMap::default(),
+            labels: Labels::default(),
+            split_surplus,
+            num_allocs: 0,
+            bytes_in_use: 0,
+            peak_bytes_in_use: 0,
+            largest_alloc_size: 0,
+        }
+    }
+
+    /// Says whether a chunk is split for a request rather than handed out whole.
+    pub(super) fn should_split(&self, size: u64, rounded: u64) -> bool {
+        // Twice a request near 2^64 does not fit; such a request is never smaller than a chunk.
+        size >= rounded.saturating_mul(2)
+            || (size as i64).wrapping_sub(rounded as i64) >= self.split_surplus
+    }
+
+    /// Hands a chunk out.
+    pub(super) fn finish(&mut self, handle: Handle, requested: u64) -> u64 {
+        let label = self.labels.current;
+        let slot = &mut self.arena[handle];
+        slot.requested = requested;
+        slot.in_use = true;
+        slot.label = label;
+        let Slot { address, size, .. } = *slot;
+        self.num_allocs += 1;
+        self.bytes_in_use += size;
+        self.peak_bytes_in_use = self.peak_bytes_in_use.max(self.bytes_in_use);
+        self.largest_alloc_size = self.largest_alloc_size.max(size);
+        self.in_use.insert(address, handle);
+        address
+    }
+
+    /// Takes a chunk back; it is free afterwards but in no set.
+    pub(super) fn take_back(&mut self, address: u64) -> Result<Handle> {
+        let Some(handle) = self.in_use.remove(&address) else {
+            return Err(Error::new(
+                ErrorKind::Internal,
+                format!(
+                    "`{}` has nothing allocated at address {address:#x}",
+                    self.options.name
+                ),
+            ));
+        };
+        let slot = &mut self.arena[handle];
+        slot.in_use = false;
+        self.bytes_in_use -= slot.size;
+        Ok(handle)
+    }
+
+    /// Says whether something is allocated at the address.
+    pub(super) fn holds(&self, address: u64) -> bool {
+        self.in_use.contains_key(&address)
+    }
+
+    /// Sets the label of the following allocations.
+    pub(super) fn label(&mut self, text: Option<&str>) {
+        self.labels.set(text);
+    }
+
+    /// Returns the label of a chunk in use.
+    pub(super) fn label_of(&self, slot: &Slot) -> Option<&Arc<str>> {
+        if slot.in_use {
+            self.labels.texts.get(slot.label.checked_sub(1)? as usize)
+        } else {
+            None
+        }
+    }
+
+    /// Returns the statistics; the caller knows the largest free chunk.
+    pub(super) fn stats(&self, largest_free_block_bytes: u64) -> Stats {
+        Stats {
+            num_allocs: self.num_allocs,
+            bytes_in_use: self.bytes_in_use,
+            peak_bytes_in_use: self.peak_bytes_in_use,
+            largest_alloc_size: self.largest_alloc_size,
+            bytes_limit: Some(self.regions.limit_bytes),
+            bytes_reserved: 0,
+            peak_bytes_reserved: 0,
+            bytes_reservable_limit: None,
+            largest_free_block_bytes: if self.options.reports_largest_free_block {
+                largest_free_block_bytes
+            } else {
+                0
+            },
+            pool_bytes: Some(self.regions.pool_bytes),
+            peak_pool_bytes: Some(self.regions.peak_pool_bytes),
+        }
+    }
+
+    /// Returns all chunks in address order.
+    pub(super) fn chunks(&self) -> Vec<Chunk> {
+        let regions = self.regions.list.iter();
+        regions
+            .flat_map(|region| self.arena.walk(region.first))
+            .map(|(_, slot)| Chunk {
+                address: slot.address,
+                bytes: slot.size,
+                requested_bytes: if slot.in_use { slot.requested } else { 0 },
+                in_use: slot.in_use,
+                tag: slot.tag,
+                bin: (!slot.in_use && slot.tag != Tag::Gap).then(|| bin_of(slot.size) as u8),
+                label: self.label_of(slot).cloned(),
+            })
+            .collect()
+    }
+}
+
+/// Labels by number, so that a chunk carries four bytes and not a text. Number 0 is no label.
+#[derive(Debug, Default)]
+struct Labels {
+    texts: Vec<Arc<str>>,
+    numbers: FxHashMap<Arc<str>, u32>,
+    current: u32,
+}
+
+impl Labels {
+    fn set(&mut self, text: Option<&str>) {
+        self.current = match text {
+            None => 0,
+            Some(text) => match self.numbers.get(text) {
+                Some(number) => *number,
+                None => {
+                    let text: Arc<str> = text.into();
+                    self.texts.push(text.clone());
+                    let number = self.texts.len() as u32;
+                    self.numbers.insert(text, number);
+                    number
+                }
+            },
+        };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bins_begin_at_powers_of_two_and_the_last_has_no_end() {
+        for (size, bin) in [
+            (1, 0),
+            (256, 0),
+            (511, 0),
+            (512, 1),
+            ((256 << 20) - 1, 19),
+            (256 << 20, 20),
+            (u64::MAX, 20),
+        ] {
+            assert_eq!(bin_of(size), bin, "{size}");
+        }
+    }
+
+    #[test]
+    fn rounding_never_wraps() {
+        assert_eq!(round_up(0), Some(0));
+        assert_eq!(round_up(1), Some(256));
+        assert_eq!(round_up(256), Some(256));
+        assert_eq!(round_up(u64::MAX), None);
+    }
+}

@@ -1,0 +1,210 @@
+//! How a pool takes memory from the card: when, how much, and what it does when refused.
+//!
+//! Follows `Extend` in XLA's `bfc_allocator.cc`, including the 32-bit arithmetic of the 10 % steps.
+//! What is done with a region once it is there is the business of the pool.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use super::arena::Handle;
+use super::{DeviceMemory, Refusal, Region, round_up};
+
+/// The card, as several pools of one device share it.
+#[derive(Clone)]
+pub struct Card(Arc<Mutex<Box<dyn DeviceMemory>>>);
+
+impl Card {
+    /// Wraps the memory of a device so that several pools can draw on it.
+    pub fn new(memory: Box<dyn DeviceMemory>) -> Self {
+        Card(Arc::new(Mutex::new(memory)))
+    }
+
+    /// Gives access to the memory for one call.
+    pub(super) fn lock(&self) -> MutexGuard<'_, Box<dyn DeviceMemory>> {
+        // A panic in another pool leaves the card's books as they were after its last whole
+        // operation, so they are still good.
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl DeviceMemory for Card {
+    fn allocate(&mut self, alignment: u64, bytes: u64) -> Option<Region> {
+        self.lock().allocate(alignment, bytes)
+    }
+
+    fn free(&mut self, region: Region) {
+        self.lock().free(region);
+    }
+
+    fn free_bytes(&self) -> u64 {
+        self.lock().free_bytes()
+    }
+
+    fn merges_regions(&self) -> bool {
+        self.lock().merges_regions()
+    }
+}
+
+impl std::fmt::Debug for Card {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Card")
+    }
+}
+
+/// A region of a pool.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct PoolRegion {
+    pub(super) address: u64,
+    pub(super) bytes: u64,
+    /// The first chunk. It keeps its slot for the life of the region: a chunk is merged into the
+    /// one before it, never the other way round.
+    pub(super) first: Handle,
+}
+
+/// The regions of a pool and the rule by which it grows.
+#[derive(Debug)]
+pub(super) struct Regions {
+    card: Card,
+    merges: bool,
+    /// In address order.
+    pub(super) list: Vec<PoolRegion>,
+    pub(super) limit_bytes: u64,
+    pub(super) pool_bytes: u64,
+    pub(super) peak_pool_bytes: u64,
+    /// What the pool would ask for next; doubled as it grows.
+    pub(super) next_region_bytes: u64,
+    may_back_off_for_ever: bool,
+}
+
+/// The part of the limit that a growing pool asks for first.
+const FIRST_REGION_BYTES: u64 = 2 << 20;
+/// Each refusal makes the next request this much smaller. A 32-bit float, as in XLA: the products
+/// are rounded to 24 bits, which shows in region sizes above 16 MiB.
+const BACK_OFF: f32 = 0.9;
+
+impl Regions {
+    /// Prepares a pool that has nothing yet.
+    pub(super) fn new(
+        card: Card,
+        limit_bytes: u64,
+        grows: bool,
+        may_back_off_for_ever: bool,
+    ) -> Self {
+        let first = if grows {
+            limit_bytes.min(FIRST_REGION_BYTES)
+        } else {
+            limit_bytes
+        };
+        let merges = card.lock().merges_regions();
+        Regions {
+            card,
+            merges,
+            list: Vec::new(),
+            limit_bytes,
+            pool_bytes: 0,
+            peak_pool_bytes: 0,
+            next_region_bytes: round_up(first).unwrap_or(u64::MAX),
+            may_back_off_for_ever,
+        }
+    }
+
+    /// Asks the card for a region that holds at least `rounded` bytes.
+    ///
+    /// `Ok(None)` when the limit or the card does not allow it.
+    pub(super) fn grow(&mut self, alignment: u64, rounded: u64) -> Result<Option<Region>, Refusal> {
+        // A card may grant more than was asked for, so a pool can exceed its limit. XLA subtracts
+        // without a sign; the available bytes then seem huge.
+        let available = self.limit_bytes.wrapping_sub(self.pool_bytes) / 256 * 256;
+        if rounded > available {
+            return Ok(None);
+        }
+        let mut doubled = false;
+        while rounded > self.next_region_bytes {
+            let Some(twice) = self.next_region_bytes.checked_mul(2).filter(|&n| n > 0) else {
+                return Err(Refusal::Fatal(
+                    "XLA never returns from this request: its region size overflows".to_owned(),
+                ));
+            };
+            self.next_region_bytes = twice;
+            doubled = true;
+        }
+        let Some(region) = self.ask(alignment, self.next_region_bytes.min(available), rounded)?
+        else {
+            return Ok(None);
+        };
+        if !doubled {
+            self.next_region_bytes = self.next_region_bytes.wrapping_mul(2);
+        }
+        self.pool_bytes += region.bytes;
+        self.peak_pool_bytes = self.peak_pool_bytes.max(self.pool_bytes);
+        Ok(Some(region))
+    }
+
+    /// Asks for `bytes`, then for less and less, but never for less than `rounded`.
+    fn ask(&self, alignment: u64, mut bytes: u64, rounded: u64) -> Result<Option<Region>, Refusal> {
+        let mut card = self.card.lock();
+        loop {
+            if let Some(region) = card.allocate(alignment, bytes) {
+                return Ok(Some(region));
+            }
+            let mut less = round_up((bytes as f32 * BACK_OFF) as u64).unwrap_or(u64::MAX);
+            if less >= bytes {
+                // Small sizes round back up to themselves. XLA before the mend of 14 August 2026
+                // asks for the same size for ever.
+                if self.may_back_off_for_ever {
+                    return Err(Refusal::Fatal(format!(
+                        "XLA of this version never returns from this request: the card refuses \
+                         {bytes} bytes, and the next smaller region it tries is {less} bytes"
+                    )));
+                }
+                less = bytes - 256;
+            }
+            bytes = less;
+            if bytes < rounded {
+                return Ok(None);
+            }
+        }
+    }
+
+    /// Finds the region that ends where `region` begins, if such regions are merged.
+    pub(super) fn extendable(&mut self, region: Region) -> Option<&mut PoolRegion> {
+        if !self.merges {
+            return None;
+        }
+        let after = self
+            .list
+            .partition_point(|other| other.address <= region.address);
+        let before = self.list.get_mut(after.checked_sub(1)?)?;
+        (before.address + before.bytes == region.address).then_some(before)
+    }
+
+    /// Enters a new region.
+    pub(super) fn enter(&mut self, region: Region, first: Handle) {
+        let place = self
+            .list
+            .partition_point(|other| other.address <= region.address);
+        let Region { address, bytes } = region;
+        self.list.insert(
+            place,
+            PoolRegion {
+                address,
+                bytes,
+                first,
+            },
+        );
+    }
+
+    /// Gives the region at `index` back to the card.
+    pub(super) fn give_back(&mut self, index: usize) {
+        let PoolRegion { address, bytes, .. } = self.list.remove(index);
+        self.pool_bytes -= bytes;
+        self.card.lock().free(Region { address, bytes });
+    }
+}
+
+impl Drop for Regions {
+    fn drop(&mut self) {
+        for index in (0..self.list.len()).rev() {
+            self.give_back(index);
+        }
+    }
+}

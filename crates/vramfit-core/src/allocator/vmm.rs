@@ -1,0 +1,210 @@
+//! The allocator `vmm` of JAX 0.10: CUDA's virtual-memory functions under a budget.
+//!
+//! Follows `device_address_vmm_allocator.cc` of openxla/xla. Each buffer takes whole pages of its own,
+//! so there is no fragmentation, only rounding. A freed buffer waits for the stream before its pages
+//! return; the model takes it to wait until someone needs them.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use super::books::Books;
+use super::card::{PAGE_BYTES, whole_pages};
+use super::message::vmm_out_of_memory_text;
+use super::options::PoolOptions;
+use super::regions::Card;
+use super::{Allocator, Chunk, DeviceMemory, Exactness, Refusal, Region, Space, Stats};
+use crate::error::Result;
+
+/// The allocator of one card.
+#[derive(Debug)]
+pub(super) struct Vmm {
+    name: String,
+    budget: u64,
+    card: Card,
+    /// Pages of live and of waiting buffers.
+    mapped_bytes: u64,
+    live: BTreeMap<u64, Region>,
+    /// Freed buffers whose pages have not returned, oldest first.
+    waiting: VecDeque<Region>,
+    books: Books,
+}
+
+impl Vmm {
+    pub(super) fn new(options: &PoolOptions, card: Card) -> Self {
+        Vmm {
+            name: format!("GPU_{}_vmm", options.ordinal),
+            budget: options.limit_bytes(),
+            card,
+            mapped_bytes: 0,
+            live: BTreeMap::new(),
+            waiting: VecDeque::new(),
+            books: Books::default(),
+        }
+    }
+
+    fn map(&mut self, pages: u64) -> Option<Region> {
+        if self.mapped_bytes + pages > self.budget {
+            return None;
+        }
+        let region = self.card.allocate(PAGE_BYTES, pages)?;
+        self.mapped_bytes += pages;
+        Some(region)
+    }
+
+    /// Waits for freed buffers, oldest first, until a tenth more than `pages` has returned.
+    fn wait_for(&mut self, pages: u64) {
+        let wanted = pages + pages / 10;
+        let mut returned = 0;
+        while returned < wanted
+            && let Some(region) = self.waiting.pop_front()
+        {
+            returned += region.bytes;
+            self.mapped_bytes -= region.bytes;
+            self.card.free(region);
+        }
+    }
+}
+
+impl Allocator for Vmm {
+    fn allocate(
+        &mut self,
+        bytes: u64,
+        _alignment: u64,
+        _space: Space,
+    ) -> std::result::Result<u64, Refusal> {
+        if bytes == 0 {
+            return Ok(0);
+        }
+        let pages = whole_pages(bytes).ok_or(Refusal::OutOfMemory)?;
+        let same = self.waiting.iter().position(|region| region.bytes == pages);
+        let region = match same.and_then(|index| self.waiting.remove(index)) {
+            Some(region) => region,
+            None => match self.map(pages) {
+                Some(region) => region,
+                None => {
+                    self.wait_for(pages);
+                    self.map(pages).ok_or(Refusal::OutOfMemory)?
+                }
+            },
+        };
+        self.live.insert(region.address, region);
+        self.books.enter(region.address, bytes, pages);
+        Ok(region.address)
+    }
+
+    fn free(&mut self, address: u64) -> Result<()> {
+        if address == 0 {
+            return Ok(());
+        }
+        self.books.strike(address, &self.name)?;
+        self.waiting.extend(self.live.remove(&address));
+        Ok(())
+    }
+
+    fn stats(&self) -> Stats {
+        self.books.stats(Some(self.budget))
+    }
+
+    fn reports_stats(&self) -> bool {
+        false
+    }
+
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn chunks(&self) -> Vec<Chunk> {
+        self.books.chunks()
+    }
+
+    fn out_of_memory_message(&self, bytes: u64) -> String {
+        let pages = whole_pages(bytes).unwrap_or(u64::MAX);
+        vmm_out_of_memory_text(self.mapped_bytes, pages, self.budget)
+    }
+
+    fn label(&mut self, text: Option<&str>) {
+        self.books.set_label(text);
+    }
+
+    fn exactness(&self) -> Exactness {
+        Exactness::Model(
+            "when freed pages return, and where buffers lie, depends on the stream; the budget and \
+             the rounding to 2 MiB follow XLA",
+        )
+    }
+}
+
+impl Drop for Vmm {
+    fn drop(&mut self) {
+        for region in self
+            .waiting
+            .drain(..)
+            .chain(std::mem::take(&mut self.live).into_values())
+        {
+            self.card.free(region);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::CardMemory;
+    use super::*;
+
+    fn vmm(budget_pages: u64, card_pages: u64) -> Vmm {
+        let options = PoolOptions {
+            total_memory_bytes: budget_pages * PAGE_BYTES,
+            memory_fraction: 1.0,
+            ..PoolOptions::default()
+        };
+        Vmm::new(
+            &options,
+            Card::new(Box::new(CardMemory::new(card_pages * PAGE_BYTES))),
+        )
+    }
+
+    #[test]
+    fn every_buffer_takes_whole_pages() {
+        let mut vmm = vmm(3, 100);
+        for _ in 0..3 {
+            vmm.allocate(1, 64, Space::Default)
+                .expect("within the budget");
+        }
+        assert_eq!(
+            vmm.allocate(1, 64, Space::Default),
+            Err(Refusal::OutOfMemory)
+        );
+        assert_eq!(
+            vmm.out_of_memory_message(1),
+            "Not enough PA budget for allocation: pa_allocated=6291456B, rounded_size=2097152B, \
+             pa_budget=6291456B"
+        );
+        assert_eq!(vmm.stats().bytes_in_use, 3);
+    }
+
+    #[test]
+    fn a_waiting_buffer_of_the_same_size_is_used_again() {
+        let mut vmm = vmm(4, 100);
+        let first = vmm
+            .allocate(PAGE_BYTES, 64, Space::Default)
+            .expect("within the budget");
+        vmm.free(first).expect("it was allocated");
+        assert_eq!(vmm.allocate(1, 64, Space::Default), Ok(first));
+    }
+
+    #[test]
+    fn waiting_pages_return_when_they_are_needed() {
+        let mut vmm = vmm(4, 100);
+        let pieces: Vec<u64> = (0..4)
+            .map(|_| {
+                vmm.allocate(1, 64, Space::Default)
+                    .expect("within the budget")
+            })
+            .collect();
+        for address in &pieces[..3] {
+            vmm.free(*address).expect("it was allocated");
+        }
+        vmm.allocate(3 * PAGE_BYTES, 64, Space::Default)
+            .expect("three pages were waiting");
+        assert!(vmm.allocate(1, 64, Space::Default).is_err());
+    }
+}

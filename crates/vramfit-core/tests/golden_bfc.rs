@@ -1,0 +1,136 @@
+//! The classic pool against recordings of XLA's own, operation by operation.
+//!
+//! Another folder of recordings in the same format can be given in `VRAMFIT_GOLDEN_BFC`.
+
+#![allow(clippy::unwrap_used, reason = "a recording that cannot be read fails the test")]
+
+mod recorded;
+
+use std::collections::HashMap;
+use std::fmt::Write as _;
+
+use recorded::{BASE, Scenario, assert_same_lines, chunk_hash, free_by_bin};
+use vramfit_core::allocator::{Allocator, Bfc, BfcOptions, Refusal, Space};
+
+fn pool(scenario: &Scenario) -> Bfc {
+    let options = BfcOptions {
+        limit_bytes: scenario.total_memory,
+        grows: scenario.allow_growth,
+        garbage_collection: scenario.garbage_collection,
+        fragmentation_fraction: scenario.fragmentation_fraction,
+        ..BfcOptions::default()
+    };
+    Bfc::new(options, Box::new(scenario.card.clone()))
+}
+
+fn stats_line(operation: usize, pool: &Bfc) -> String {
+    let stats = pool.stats();
+    let chunks = pool.chunks();
+    let mut line = format!(
+        "{operation},{},{},{},{},{},{},{},{},{},{}",
+        stats.bytes_in_use,
+        stats.peak_bytes_in_use,
+        stats.largest_alloc_size,
+        stats.num_allocs,
+        stats.pool_bytes.expect("BFC reports its pool"),
+        stats.peak_pool_bytes.expect("BFC reports its pool"),
+        stats.largest_free_block_bytes,
+        chunks.len(),
+        chunks.iter().filter(|chunk| chunk.in_use).count(),
+        chunk_hash(&chunks, false),
+    );
+    for count in free_by_bin(&chunks) {
+        write!(line, ",{count}").unwrap();
+    }
+    line
+}
+
+fn chunks_text(pool: &Bfc) -> String {
+    let mut text = "offset,size,in_use,requested,bin\n".to_owned();
+    for chunk in pool.chunks() {
+        writeln!(
+            text,
+            "{},{},{},{},{}",
+            chunk.address - BASE,
+            chunk.bytes,
+            u8::from(chunk.in_use),
+            chunk.requested_bytes,
+            chunk.bin.map_or(-1, i32::from),
+        )
+        .unwrap();
+    }
+    text
+}
+
+fn replay(scenario: &Scenario) {
+    let name = &scenario.name;
+    let mut pool = pool(scenario);
+    let calls = scenario.card.calls.clone();
+    let trace = scenario.read("trace.txt");
+    let operations = trace.lines().count();
+    let mut addresses: HashMap<&str, u64> = HashMap::new();
+    let mut results = String::new();
+    let stats = scenario.read("stats.csv");
+    let mut our_stats = stats.lines().next().expect("a header").to_owned() + "\n";
+    for (index, line) in trace.lines().enumerate() {
+        let operation = index + 1;
+        calls.lock().unwrap().operation = operation;
+        let mut words = line.split(' ');
+        let verb = words.next().unwrap();
+        let id = words.next().unwrap();
+        if verb == "A" {
+            let bytes = words.next().unwrap().parse().unwrap();
+            match pool.allocate(bytes, scenario.alignment, Space::Default) {
+                Ok(0) => results.push_str("-1\n"),
+                Ok(address) => {
+                    addresses.insert(id, address);
+                    writeln!(results, "{}", address - BASE).unwrap();
+                }
+                Err(Refusal::OutOfMemory) => results.push_str("-1\n"),
+                Err(Refusal::Fatal(why)) => panic!("{name}, operation {operation}: {why}"),
+            }
+        } else {
+            assert_eq!(verb, "F");
+            if let Some(address) = addresses.remove(id) {
+                pool.free(address).expect("it was allocated");
+            }
+            results.push_str("f\n");
+        }
+        if operation % 1000 == 0 || operation == operations {
+            our_stats += &stats_line(operation, &pool);
+            our_stats.push('\n');
+        }
+    }
+    assert_same_lines(
+        &format!("{name}: results"),
+        &results,
+        &scenario.read("result.txt"),
+    );
+    assert_same_lines(&format!("{name}: statistics"), &our_stats, &stats);
+    assert_same_lines(
+        &format!("{name}: chunks"),
+        &chunks_text(&pool),
+        &scenario.read("chunks.csv"),
+    );
+    let calls = calls.lock().unwrap().lines.join("\n");
+    assert_same_lines(
+        &format!("{name}: regions"),
+        &calls,
+        scenario.read("sub.txt").trim_end(),
+    );
+    if let Some(next) = scenario
+        .columns
+        .get("hangs_at_next_op")
+        .filter(|text| !text.is_empty())
+    {
+        panic!("{name}: recorded from a version that hangs ({next}); this test knows none");
+    }
+}
+
+#[test]
+fn every_recorded_scenario_is_reproduced() {
+    let folder = recorded::folder("VRAMFIT_GOLDEN_BFC", "bfc");
+    for scenario in recorded::scenarios(&folder, "scenarios.csv") {
+        replay(&scenario);
+    }
+}
