@@ -1,14 +1,27 @@
 //! Prints the description of a card that XLA takes: `cargo run --example target_config h100-80g`.
-//! Without a name it lists the names of all cards. `tests/test_gpu_targets.py` compiles for each.
+//! Without a name, one JSON object with the description of every card and the CUDA releases that
+//! can compile for it; `tests/test_gpu_targets.py` compiles a program for each.
 
 #![allow(clippy::print_stdout, reason = "an example talks to the terminal")]
 
+use vramfit_core::gpu::{all, find, target_config_text};
+
 fn main() -> vramfit_core::Result<()> {
-    match std::env::args().nth(1) {
-        Some(name) => {
-            print!("{}", vramfit_core::gpu::target_config_text(&vramfit_core::gpu::find(&name)?));
-        }
-        None => vramfit_core::gpu::all().iter().for_each(|gpu| println!("{}", gpu.name)),
+    if let Some(name) = std::env::args().nth(1) {
+        print!("{}", target_config_text(&find(&name)?));
+        return Ok(());
     }
+    let cards: serde_json::Map<_, _> = all()
+        .iter()
+        .map(|gpu| {
+            let card = serde_json::json!({
+                "target_config": target_config_text(gpu),
+                "supports_cuda_12": gpu.supports_cuda(12),
+                "supports_cuda_13": gpu.supports_cuda(13),
+            });
+            (gpu.name.clone(), card)
+        })
+        .collect();
+    println!("{}", serde_json::Value::Object(cards));
     Ok(())
 }

@@ -31,7 +31,13 @@ struct Catalogue {
 #[serde(deny_unknown_fields)]
 struct ContextModel {
     base_bytes: u64,
-    per_core_bytes: u64,
+    per_thread_bytes: u64,
+}
+
+impl ContextModel {
+    fn bytes(&self, cores: u32, max_threads_per_core: u32) -> u64 {
+        self.base_bytes + self.per_thread_bytes * u64::from(cores) * u64::from(max_threads_per_core)
+    }
 }
 
 #[derive(Deserialize)]
@@ -184,7 +190,7 @@ fn join(card: Card, capabilities: &[Capability], context: &ContextModel) -> Resu
     Ok(Gpu {
         context_bytes_estimate: card
             .context_bytes_estimate
-            .unwrap_or(context.base_bytes + context.per_core_bytes * u64::from(card.cores)),
+            .unwrap_or_else(|| context.bytes(card.cores, capability.max_threads_per_core)),
         name: card.name,
         aliases: card.aliases,
         description: card.description,
@@ -228,8 +234,7 @@ fn cut(parent: &Gpu, slice: Slice, context: &ContextModel) -> Gpu {
         l2_bytes: memory_share(parent.l2_bytes),
         bandwidth_bytes_per_s: memory_share(parent.bandwidth_bytes_per_s),
         peak_tflops: parent.peak_tflops.scaled(share),
-        context_bytes_estimate: context.base_bytes
-            + context.per_core_bytes * u64::from(slice.cores),
+        context_bytes_estimate: context.bytes(slice.cores, parent.max_threads_per_core),
         mig_parent: Some(parent.name.clone()),
         source: format!(
             "memory and cores: nvidia-smi mig -lgip; the rest is the slice's share of {}",

@@ -14,6 +14,10 @@ const CUDNN_VERSION: (u32, u32, u32) = (9, 10, 0);
 /// Only fields that every plugin from JAX 0.4.35 to 0.11 knows are written: the text parser refuses
 /// the whole text for one field it does not know. All of them are written, because XLA divides by
 /// several without a check and the process dies.
+///
+/// `cuda_compute_capability` stays without its `feature_extension`: the plugin of JAX 0.6.2 refuses
+/// that field, and every plugin from 0.6.2 to 0.10.2 compiles for `sm_90a`, `sm_100a` and `sm_103a`
+/// without it, as a live client does (looked up in the dumped PTX of each release).
 pub fn target_config_text(gpu: &Gpu) -> String {
     let mut text = String::with_capacity(1024);
     let mut field = |name: &str, value: u64| {

@@ -84,6 +84,18 @@ fn figures_are_plausible() {
     }
 }
 
+/// The two cards the model of the context was fitted to, as they were measured.
+#[test]
+fn context_estimates_go_through_the_measured_cards() {
+    for (name, mib) in [("rtx-3090", 256), ("rtx-6000-ada", 426)] {
+        let estimate = find(name).unwrap().context_bytes_estimate >> 20;
+        assert!(
+            (mib - 1..=mib).contains(&estimate),
+            "{name}: {estimate} MiB"
+        );
+    }
+}
+
 /// Catches a rate typed into the wrong card or the wrong column: two operations per lane and clock.
 #[test]
 fn fp32_rates_follow_from_lanes_and_clock() {

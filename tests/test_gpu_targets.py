@@ -1,0 +1,83 @@
+"""XLA accepts every card of the catalogue and compiles for it, without a GPU.
+
+Each card is compiled for in a child process of its own: a description that XLA does not like can
+kill the process that compiles.
+"""
+
+import importlib.metadata
+import json
+import os
+import pathlib
+import subprocess
+import sys
+
+import pytest
+
+ROOT = pathlib.Path(__file__).parent.parent
+
+COMPILE = """
+import sys
+import jax, jax.numpy as jnp
+from jax.experimental import topologies
+from jax.sharding import SingleDeviceSharding
+
+topology = topologies.get_topology_desc(
+    platform="cuda", target_config=sys.stdin.read(), topology="1x1x1", topology_name="")
+here = SingleDeviceSharding(topology.devices[0])
+
+def program(a, b):
+    product = a @ b
+    return jnp.sort(product, axis=0).sum(axis=1), product.max()
+
+argument = jax.ShapeDtypeStruct((512, 512), jnp.bfloat16, sharding=here)
+lowered = jax.jit(program, out_shardings=here).lower(argument, argument)
+# Releases before 0.9 refuse to compile without a device unless autotuning is off.
+compiled = lowered.compile(compiler_options={"xla_gpu_autotune_level": "0"})
+print(compiled.memory_analysis().argument_size_in_bytes)
+"""
+
+
+def catalogue():
+    command = ["cargo", "run", "--quiet", "-p", "vramfit-core", "--example", "target_config"]
+    return json.loads(subprocess.run(command, cwd=ROOT, check=True, stdout=subprocess.PIPE).stdout)
+
+
+def installed_cuda_major():
+    for major in (13, 12):
+        try:
+            importlib.metadata.version(f"jax-cuda{major}-pjrt")
+        except importlib.metadata.PackageNotFoundError:
+            continue
+        return major
+    raise RuntimeError("no CUDA plugin of JAX is installed: `make setup`")
+
+
+CARDS = catalogue()
+
+
+@pytest.mark.timeout(120)
+@pytest.mark.parametrize("name", CARDS)
+def test_compiles_for_card(name):
+    card = CARDS[name]
+    environment = os.environ | {
+        "JAX_PLATFORMS": "cpu",
+        # Releases before 0.9 do not offer the plugin where no CUDA driver is found.
+        "JAX_SKIP_CUDA_CONSTRAINTS_CHECK": "1",
+    }
+    child = subprocess.run(
+        [sys.executable, "-c", COMPILE],
+        input=card["target_config"],
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=100,
+        check=False,
+    )
+    if card[f"supports_cuda_{installed_cuda_major()}"]:
+        assert child.returncode == 0, child.stderr[-2000:]
+        # Two matrices of 512 x 512 bfloat16.
+        assert child.stdout.split() == ["1048576"]
+    else:
+        # The catalogue says that this compiler has dropped the card; if it has not, say so here.
+        assert child.returncode != 0
+        assert "ptxas too old" in child.stderr, child.stderr[-2000:]
