@@ -7,6 +7,7 @@ The defaults are GPT-2 medium, sixteen sequences of 1,024 tokens a step. On a la
 
 import argparse
 import time
+from itertools import islice
 
 import jax
 import jax.numpy as jnp
@@ -126,7 +127,7 @@ def main():
     print(f"{parameters:,} parameters on {jax.devices()[0].device_kind}")
 
     start = time.perf_counter()
-    for step, batch in zip(range(1, args.steps + 1), batches(args)):
+    for step, batch in enumerate(islice(batches(args), args.steps), 1):
         loss = train_step(model, optimizer, batch)
         if step % args.print_every == 0 or step == 1:
             print(f"step {step:5d}  loss {loss:.4f}  {time.perf_counter() - start:.1f} s")

@@ -8,6 +8,7 @@ are 64 experts of 1,024 x 4,096 and 32,768 tokens a step. On a laptop:
 
 import argparse
 from functools import partial
+from itertools import islice
 
 import jax
 import jax.numpy as jnp
@@ -109,7 +110,7 @@ def build(args):
 def main():
     args = arguments().parse_args()
     params, opt_state, train_step = build(args)
-    for step, (tokens, targets) in zip(range(1, args.steps + 1), batches(args)):
+    for step, (tokens, targets) in enumerate(islice(batches(args), args.steps), 1):
         params, opt_state, error = train_step(params, opt_state, tokens, targets)
         if step % args.print_every == 0 or step == 1:
             print(f"step {step:5d}  loss {error:.4f}")

@@ -7,6 +7,7 @@ The defaults are ResNet-50, 256 images of 224 x 224 a step. On a laptop:
 
 import argparse
 from functools import partial
+from itertools import islice
 from typing import Any
 
 import flax.linen as nn
@@ -126,7 +127,7 @@ def build(args):
 def main():
     args = arguments().parse_args()
     state = build(args)
-    for step, (images, labels) in zip(range(1, args.steps + 1), batches(args)):
+    for step, (images, labels) in enumerate(islice(batches(args), args.steps), 1):
         state, metrics = train_step(state, images, labels)
         if step % args.print_every == 0 or step == 1:
             print(f"step {step:5d}  loss {metrics['loss']:.4f}  accuracy {metrics['accuracy']:.2f}")

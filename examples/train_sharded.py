@@ -10,6 +10,7 @@ On a laptop, with eight devices that JAX makes up:
 
 import argparse
 from functools import partial
+from itertools import islice
 
 import jax
 import jax.numpy as jnp
@@ -95,7 +96,7 @@ def main():
     args = arguments().parse_args()
     mesh = Mesh(np.array(jax.devices()), ("devices",))
     params, opt_state, train_step = build(args, mesh)
-    for step, (inputs, targets) in zip(range(1, args.steps + 1), batches(args, mesh)):
+    for step, (inputs, targets) in enumerate(islice(batches(args, mesh), args.steps), 1):
         params, opt_state, loss = train_step(params, opt_state, inputs, targets)
         if step % args.print_every == 0 or step == 1:
             print(f"step {step:5d}  loss {loss:.4f}  on {mesh.size} devices")

@@ -6,6 +6,7 @@ The defaults are ViT-B/16, 128 images of 224 x 224 a step. On a laptop:
 """
 
 import argparse
+from itertools import islice
 
 import equinox as eqx
 import jax
@@ -116,7 +117,7 @@ def build(args):
 def main():
     args = arguments().parse_args()
     model, train_step, opt_state = build(args)
-    for step, (images, labels) in zip(range(1, args.steps + 1), batches(args)):
+    for step, (images, labels) in enumerate(islice(batches(args), args.steps), 1):
         batch = jnp.asarray(images), jnp.asarray(labels)
         loss, model, opt_state = train_step(batch, model, opt_state)
         if step % args.print_every == 0 or step == 1:
