@@ -1,1 +1,86 @@
-//! (being laid)
+//! Speaks with people: arguments in, words and an exit code out.
+//!
+//! This crate parses, starts child programs, and prints. What is true is decided in
+//! `vramfit-core`; nothing here computes a byte. Both doors, the plain binary and the console
+//! script of the Python package, call [`run`].
+
+use std::ffi::OsString;
+use std::panic::AssertUnwindSafe;
+use std::path::PathBuf;
+
+use clap::Parser;
+use vramfit_core::{Error, ErrorKind};
+
+mod args;
+mod commands;
+mod output;
+mod usage;
+
+use args::Cli;
+use output::Output;
+
+/// Where the command line was started from, as far as its caller knows.
+#[derive(Clone, Debug, Default)]
+pub struct Context {
+    /// The directory of the Python package `vramfit`, which holds the stand-in modules.
+    pub package: Option<PathBuf>,
+    /// The extension module, which is also the PJRT plugin.
+    pub plugin: Option<PathBuf>,
+    /// The Python interpreter that started us.
+    pub python: Option<PathBuf>,
+}
+
+impl Context {
+    /// Returns what a plain binary knows: nothing but the environment it was started in.
+    ///
+    /// The Python is `VRAMFIT_PYTHON`, else that of the active virtual environment; where neither
+    /// is set, commands that need one take `python3`.
+    pub fn from_environment() -> Self {
+        let named = std::env::var_os("VRAMFIT_PYTHON").filter(|name| !name.is_empty());
+        let active =
+            || std::env::var_os("VIRTUAL_ENV").map(|root| PathBuf::from(root).join("bin/python"));
+        Context {
+            python: named.map(PathBuf::from).or_else(active),
+            ..Context::default()
+        }
+    }
+}
+
+/// Runs one command line, program name first, and returns the exit code.
+///
+/// Never panics and never prints a backtrace: a broken promise of ours becomes an `internal` error.
+pub fn run(args: impl IntoIterator<Item = OsString>, _context: &Context) -> u8 {
+    let args: Vec<OsString> = args.into_iter().collect();
+    // The default hook prints a backtrace note in the middle of the user's terminal.
+    let quiet_hook = std::panic::take_hook();
+    std::panic::set_hook(Box::new(|_| {}));
+    let ended = std::panic::catch_unwind(AssertUnwindSafe(|| run_parsed(args)));
+    std::panic::set_hook(quiet_hook);
+    ended.unwrap_or_else(|payload| {
+        let cause = payload
+            .downcast_ref::<String>()
+            .map(String::as_str)
+            .or_else(|| payload.downcast_ref::<&str>().copied())
+            .unwrap_or("a panic without a message");
+        let error = Error::new(ErrorKind::Internal, "vramfit broke one of its own promises")
+            .cause(cause)
+            .hint("report it with the command line; no file of yours was changed");
+        Output::plain().error(&error);
+        error.kind().exit_code()
+    })
+}
+
+fn run_parsed(args: Vec<OsString>) -> u8 {
+    let cli = match Cli::try_parse_from(args) {
+        Ok(cli) => cli,
+        Err(refusal) => return usage::answer(&refusal),
+    };
+    let mut output = Output::new(&cli.global, cli.command.prints_json());
+    match commands::run(cli, &mut output) {
+        Ok(status) => status.code(),
+        Err(error) => {
+            output.error(&error);
+            error.kind().exit_code()
+        }
+    }
+}

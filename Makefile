@@ -1,0 +1,106 @@
+# Every command a developer needs; plain `make` lists them.
+#
+# Two words set everything up by themselves: `make demo` and `make test`.
+
+SHELL := /bin/bash
+.SHELLFLAGS := -eu -o pipefail -c
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+
+# The Python that the environment is made from, and the environment.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(CURDIR)/$(VENV)/bin
+
+# An active environment of another project must not receive our package, and settings for JAX in
+# the caller's shell must not change what the tests see.
+unexport PYTHONPATH PYTHONHOME JAX_PLATFORMS JAX_PLATFORM_NAME XLA_FLAGS CUDA_VISIBLE_DEVICES
+export VIRTUAL_ENV := $(CURDIR)/$(VENV)
+export PATH := $(BIN):$(PATH)
+
+DEMO_CARDS := rtx-3090 a100-40g h100-80g
+
+.PHONY: help
+help: ## List these commands
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+.PHONY: setup
+setup: $(VENV)/.complete build ## Make .venv with the package, JAX and its compiler, and the tools
+
+# The stamp is newer than the list of versions when all of it is installed.
+$(VENV)/.complete: requirements/dev.txt
+	@command -v cargo > /dev/null || { echo "make: there is no cargo; install Rust 1.88 or newer (rustup)" >&2; exit 1; }
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
+		|| { echo "make: Python 3.11 or newer is needed; name one: make setup PYTHON=python3.11" >&2; exit 1; }
+	@$(PYTHON) -c 'import ensurepip, venv' 2> /dev/null \
+		|| { echo "make: this Python cannot make environments; on Debian: apt install python3-venv" >&2; exit 1; }
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps -r requirements/dev.txt
+	touch $@
+
+.PHONY: build
+build: $(VENV)/.complete ## Build the extension module and install the package, editable
+	$(BIN)/maturin develop --quiet
+
+.PHONY: check
+check: build ## Format, lints, types: everything that needs no running program
+	cargo fmt --all --check
+	cargo clippy --workspace --all-targets -- -D warnings
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check
+	$(BIN)/mypy
+	$(BIN)/python -m mypy.stubtest vramfit._native
+
+.PHONY: test
+test: test-rust test-python ## All tests that need no GPU
+
+.PHONY: test-rust
+test-rust: ## The tests of the crates, and the command line against its recorded output
+	cargo test --workspace
+
+.PHONY: test-python
+test-python: setup ## The tests that run Python programs, on the virtual GPU
+	$(BIN)/python -m pytest -m 'not gpu and not matrix'
+
+.PHONY: test-gpu
+test-gpu: setup ## The tests that need a real GPU; fails without one
+	@test -e /dev/nvidiactl || { echo "make: no NVIDIA GPU here (/dev/nvidiactl does not exist)" >&2; exit 1; }
+	$(BIN)/python -m pytest -m gpu
+
+.PHONY: demo
+demo: setup ## Ask three cards whether a GPT fits, and write the answers to build/demo/
+	@mkdir -p build/demo
+	@for card in $(DEMO_CARDS); do \
+		echo; \
+		echo "\$$ vramfit dryrun --gpu $$card --steps 3 --json build/demo/$$card.json -- python examples/train_gpt.py"; \
+		$(BIN)/vramfit dryrun --gpu $$card --steps 3 --json build/demo/$$card.json --force -- \
+			python examples/train_gpt.py || test $$? -eq 1; \
+	done
+
+.PHONY: golden
+golden: ## Accept changed command line output, then show the difference
+	TRYCMD=overwrite cargo test -p vramfit --test cli || true
+	git diff --stat -- crates/vramfit/tests/cli docs README.md
+
+.PHONY: bench
+bench: setup ## Benchmarks, each beside its rival
+	cargo bench --workspace
+	@for script in $(wildcard scripts/bench_*.py); do echo "$$script"; $(BIN)/python $$script; done
+
+.PHONY: wheel
+wheel: $(VENV)/.complete ## Build the release wheel and try it in a clean environment
+	rm -rf build/wheel && mkdir -p build/wheel
+	$(BIN)/maturin build --release --quiet --out build/wheel
+	$(PYTHON) -m venv build/wheel/env
+	build/wheel/env/bin/python -m pip install --quiet --disable-pip-version-check --no-deps build/wheel/*.whl
+	build/wheel/env/bin/vramfit --version
+	build/wheel/env/bin/vramfit gpus > /dev/null
+	@ls -l build/wheel/*.whl
+
+.PHONY: ci
+ci: check test wheel ## What must hold before anything is handed over
+
+.PHONY: clean
+clean: ## Remove what was built, but not the environment
+	cargo clean
+	rm -rf build python/vramfit/_native*.so

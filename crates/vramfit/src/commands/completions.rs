@@ -1,0 +1,30 @@
+//! `vramfit completions`: the script that lets a shell complete vramfit's words.
+
+use clap::CommandFactory;
+use clap_complete::Shell;
+use vramfit_core::Result;
+
+use super::Status;
+use crate::args::Cli;
+use crate::output::Output;
+
+/// Print the completion script of a shell
+#[derive(clap::Args, Debug)]
+#[command(after_help = "\
+Examples:
+  vramfit completions bash > ~/.local/share/bash-completion/completions/vramfit
+  vramfit completions zsh > \"${fpath[1]}/_vramfit\"
+  vramfit completions fish > ~/.config/fish/completions/vramfit.fish
+")]
+pub(crate) struct Args {
+    /// Which shell
+    shell: Shell,
+}
+
+/// Runs `vramfit completions`.
+pub(crate) fn run(args: &Args, output: &mut Output) -> Result<Status> {
+    let mut script = Vec::new();
+    clap_complete::generate(args.shell, &mut Cli::command(), "vramfit", &mut script);
+    output.data(&String::from_utf8_lossy(&script))?;
+    Ok(Status::Yes)
+}

@@ -1,0 +1,197 @@
+//! `vramfit gpus`: which cards are known, and how large they really are.
+
+use clap::Subcommand;
+use serde::Serialize;
+use vramfit_core::gpu::{self, Certainty, Gpu};
+use vramfit_core::{Bytes, Result};
+
+use super::Status;
+use crate::output::Output;
+
+/// List the cards that vramfit knows, or show one
+#[derive(clap::Args, Debug)]
+#[command(args_conflicts_with_subcommands = true)]
+#[command(after_help = "\
+Examples:
+  vramfit gpus
+  vramfit gpus show h100-80g
+  vramfit gpus --json
+")]
+pub(crate) struct Args {
+    #[command(subcommand)]
+    action: Option<Action>,
+    #[command(flatten)]
+    form: Form,
+}
+
+#[derive(Debug, Subcommand)]
+enum Action {
+    /// Show all that is known of one card, and where each figure comes from
+    Show {
+        /// The card: its name, what the driver calls it, or the path of a `.toml` file
+        #[arg(value_name = "NAME")]
+        name: String,
+        #[command(flatten)]
+        form: Form,
+    },
+}
+
+#[derive(clap::Args, Clone, Copy, Debug)]
+struct Form {
+    /// Print one JSON object
+    #[arg(long)]
+    json: bool,
+}
+
+impl Args {
+    pub(crate) fn prints_json(&self) -> bool {
+        match &self.action {
+            None => self.form.json,
+            Some(Action::Show { form, .. }) => form.json,
+        }
+    }
+}
+
+#[derive(Serialize)]
+struct List<'a> {
+    schema: u32,
+    gpus: &'a [Gpu],
+}
+
+#[derive(Serialize)]
+struct One<'a> {
+    schema: u32,
+    gpu: &'a Gpu,
+}
+
+/// Runs `vramfit gpus`.
+pub(crate) fn run(args: &Args, output: &mut Output) -> Result<Status> {
+    let json = args.prints_json();
+    match &args.action {
+        None if json => output.json(&List {
+            schema: 1,
+            gpus: gpu::all(),
+        })?,
+        None => output.data(&table(gpu::all()))?,
+        Some(Action::Show { name, .. }) => {
+            let gpu = gpu::find(name)?;
+            if json {
+                output.json(&One {
+                    schema: 1,
+                    gpu: &gpu,
+                })?;
+            } else {
+                output.data(&sheet(&gpu))?;
+            }
+        }
+    }
+    Ok(Status::Yes)
+}
+
+/// Writes one line a card.
+fn table(cards: &[Gpu]) -> String {
+    let width = cards.iter().map(|gpu| gpu.name.len()).max().unwrap_or(0);
+    let mut text = format!(
+        "{:width$}  {:>10}  {:>4}  {:>5}  description\n",
+        "name", "memory", "cc", "cores"
+    );
+    for gpu in cards {
+        let (major, minor) = gpu.compute_capability;
+        let mark = if gpu.memory_certainty == Certainty::Estimated {
+            "~"
+        } else {
+            ""
+        };
+        text.push_str(&format!(
+            "{:width$}  {:>10}  {:>4}  {:>5}  {}\n",
+            gpu.name,
+            format!("{mark}{}", Bytes(gpu.total_memory_bytes)),
+            format!("{major}.{minor}"),
+            gpu.core_count,
+            gpu.description,
+        ));
+    }
+    text.push_str("\n~ estimated: no driver was seen to report this card's memory\n");
+    text
+}
+
+/// Writes all that is known of a card.
+fn sheet(gpu: &Gpu) -> String {
+    let (major, minor) = gpu.compute_capability;
+    let certainty = match gpu.memory_certainty {
+        Certainty::Reported => "as a driver reported it",
+        Certainty::Estimated => "estimated",
+    };
+    let cuda = match gpu.max_cuda_major {
+        Some(last) => format!("CUDA {} to {last}", gpu.min_cuda_major),
+        None => format!("CUDA {} or newer", gpu.min_cuda_major),
+    };
+    let rates: Vec<String> = gpu
+        .peak_tflops
+        .known()
+        .map(|(dtype, rate)| format!("{dtype} {rate}"))
+        .collect();
+    let kib = |bytes: u32| Bytes(bytes.into()).to_string();
+    let total = gpu.total_memory_bytes;
+
+    let mut lines = vec![
+        ("driver name", gpu.description.clone()),
+        (
+            "memory",
+            format!("{} ({total} bytes, {certainty})", Bytes(total)),
+        ),
+        (
+            "default pool",
+            format!(
+                "{} (three quarters, as JAX takes unless told otherwise)",
+                Bytes(total / 4 * 3)
+            ),
+        ),
+        (
+            "CUDA context",
+            format!(
+                "about {} a process, outside the pool (estimated)",
+                Bytes(gpu.context_bytes_estimate)
+            ),
+        ),
+        (
+            "compute capability",
+            format!("{major}.{minor}, compiled for by {cuda}"),
+        ),
+        (
+            "multiprocessors",
+            format!(
+                "{} with {} lanes each",
+                gpu.core_count, gpu.fp32_lanes_per_core
+            ),
+        ),
+        (
+            "shared memory",
+            format!(
+                "{} a multiprocessor, {} a block on request",
+                kib(gpu.shared_memory_per_core_bytes),
+                kib(gpu.shared_memory_per_block_optin_bytes),
+            ),
+        ),
+        ("level 2 cache", Bytes(gpu.l2_bytes).to_string()),
+        (
+            "bandwidth",
+            format!("{} GB/s", gpu.bandwidth_bytes_per_s / 1_000_000_000),
+        ),
+        ("clock", format!("{} GHz", gpu.clock_ghz)),
+        ("peak 10^12 op/s", format!("{} (dense)", rates.join(", "))),
+    ];
+    if let Some(parent) = &gpu.mig_parent {
+        lines.push(("slice of", parent.clone()));
+    }
+    if !gpu.aliases.is_empty() {
+        lines.push(("also called", gpu.aliases.join(", ")));
+    }
+    lines.push(("source", gpu.source.clone()));
+
+    let mut text = format!("{}\n", gpu.name);
+    for (name, value) in lines {
+        text.push_str(&format!("  {name:<19} {value}\n"));
+    }
+    text
+}

@@ -1,0 +1,172 @@
+//! The only mouth: everything vramfit says passes through here.
+//!
+//! Standard output is data, standard error is talk. A reader that went away (`vramfit … | head`)
+//! is no failure. Nothing is said by colour alone.
+
+use std::io::{ErrorKind as IoErrorKind, IsTerminal, Write};
+
+use anstyle::{AnsiColor, Style};
+use clap::ColorChoice;
+use serde::Serialize;
+use vramfit_core::{Error, ErrorKind, Result};
+
+use crate::args::Global;
+
+const RED: Style = AnsiColor::Red.on_default().bold();
+const YELLOW: Style = AnsiColor::Yellow.on_default().bold();
+const CYAN: Style = AnsiColor::Cyan.on_default().bold();
+
+/// What may be said, and how.
+#[derive(Debug)]
+pub(crate) struct Output {
+    quiet: bool,
+    verbose: bool,
+    color: bool,
+    json: bool,
+}
+
+/// An error as `--json` shows it.
+#[derive(Serialize)]
+struct JsonError<'a> {
+    schema: u32,
+    error: JsonErrorBody<'a>,
+}
+
+#[derive(Serialize)]
+struct JsonErrorBody<'a> {
+    id: &'static str,
+    message: &'a str,
+    cause: Option<&'a str>,
+    hint: Option<&'a str>,
+}
+
+impl Output {
+    /// Returns the output that the global options ask for; `json` makes errors JSON too.
+    pub(crate) fn new(global: &Global, json: bool) -> Self {
+        Output {
+            quiet: global.quiet,
+            verbose: global.verbose,
+            color: wants_color(global.color),
+            json,
+        }
+    }
+
+    /// Returns an output for when the options could not be read.
+    pub(crate) fn plain() -> Self {
+        Output {
+            quiet: false,
+            verbose: false,
+            color: wants_color(ColorChoice::Auto),
+            json: false,
+        }
+    }
+
+    /// Writes data to standard output, as it is.
+    pub(crate) fn data(&mut self, text: &str) -> Result<()> {
+        let mut out = std::io::stdout().lock();
+        match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
+            Err(error) if error.kind() != IoErrorKind::BrokenPipe => {
+                Err(Error::new(ErrorKind::Io, "cannot write to standard output").cause(error))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Writes one value to standard output as one line of JSON.
+    pub(crate) fn json(&mut self, value: &impl Serialize) -> Result<()> {
+        let line = serde_json::to_string(value)
+            .expect("our values have text keys and no numbers out of range");
+        self.data(&format!("{line}\n"))
+    }
+
+    /// Says something that `--quiet` silences.
+    pub(crate) fn say(&mut self, text: &str) {
+        if !self.quiet {
+            talk(text);
+        }
+    }
+
+    /// Says something that only `--verbose` shows.
+    pub(crate) fn detail(&mut self, text: &str) {
+        if self.verbose {
+            talk(text);
+        }
+    }
+
+    /// Says what could not be done.
+    pub(crate) fn error(&mut self, error: &Error) {
+        if self.json {
+            let body = JsonErrorBody {
+                id: error.kind().id(),
+                message: error.message(),
+                cause: error.cause_text(),
+                hint: error.hint_text(),
+            };
+            let line = serde_json::to_string(&JsonError {
+                schema: 1,
+                error: body,
+            });
+            talk(&line.expect("an error is four strings"));
+            return;
+        }
+        let head = self.paint(RED, &format!("error[{}]", error.kind().id()));
+        let mut text = format!("{head}: {}", error.message());
+        if let Some(cause) = error.cause_text() {
+            text.push_str(&format!(
+                "\n  cause: {}",
+                cause.trim_end().replace('\n', "\n         ")
+            ));
+        }
+        self.add_hint(&mut text, error.hint_text());
+        talk(&text);
+    }
+
+    /// Says what may go wrong or mislead, and what to do about it.
+    pub(crate) fn warning(&mut self, id: &str, message: &str, hint: Option<&str>) {
+        if self.quiet {
+            return;
+        }
+        let head = self.paint(YELLOW, &format!("warning[{id}]"));
+        let mut text = format!("{head}: {message}");
+        self.add_hint(&mut text, hint);
+        talk(&text);
+    }
+
+    fn add_hint(&self, text: &mut String, hint: Option<&str>) {
+        if let Some(hint) = hint {
+            text.push_str(&format!("\n{}: {hint}", self.paint(CYAN, "hint")));
+        }
+    }
+
+    fn paint(&self, style: Style, text: &str) -> String {
+        if self.color {
+            format!("{style}{text}{style:#}")
+        } else {
+            text.to_owned()
+        }
+    }
+}
+
+/// Colours are for terminals; `NO_COLOR` (any value that is not empty) refuses them.
+fn wants_color(choice: ColorChoice) -> bool {
+    match choice {
+        ColorChoice::Always => true,
+        ColorChoice::Never => false,
+        ColorChoice::Auto => {
+            let refused = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
+            let dumb = std::env::var_os("TERM").is_some_and(|value| value == "dumb");
+            !refused && !dumb && std::io::stderr().is_terminal()
+        }
+    }
+}
+
+/// Writes one paragraph to standard error.
+///
+/// A failure is ignored: there is no other place left to tell it.
+fn talk(text: &str) {
+    let mut err = std::io::stderr().lock();
+    let _ = err.write_all(text.as_bytes());
+    if !text.ends_with('\n') {
+        let _ = err.write_all(b"\n");
+    }
+}

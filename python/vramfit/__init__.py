@@ -1,0 +1,34 @@
+"""Know how much GPU memory your JAX program needs, before it runs out.
+
+Most of vramfit is the command line, ``vramfit`` or ``python -m vramfit``. What is importable from
+here loads on first use, and none of it imports JAX until it is called, so that
+``import vramfit`` costs next to nothing and changes nothing.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from vramfit._errors import VramfitError as VramfitError
+    from vramfit._native import __version__ as __version__
+
+__all__ = ["VramfitError", "__version__"]
+
+_HOMES = {"VramfitError": "vramfit._errors", "__version__": "vramfit._native"}
+
+
+def __getattr__(name: str) -> object:
+    """Load a public name when it is first asked for."""
+    home = _HOMES.get(name)
+    if home is None:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from importlib import import_module
+
+    value: object = getattr(import_module(home), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted(set(globals()) | set(__all__))

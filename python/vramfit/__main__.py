@@ -1,0 +1,27 @@
+"""The console script ``vramfit`` and ``python -m vramfit``: hands the command line to Rust."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+
+
+def main() -> int:
+    """Run the command line and return its exit code."""
+    # Python's own handler only takes note of Ctrl-C until the interpreter runs again, and it does
+    # not run while Rust waits. Where SIGINT was ignored from the start (nohup), it stays so.
+    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
+    from vramfit import _native
+
+    return _native.run_cli(
+        ["vramfit", *sys.argv[1:]],
+        package=os.path.dirname(os.path.abspath(__file__)),
+        plugin=_native.__file__,
+        python=sys.executable,
+    )
+
+
+if __name__ == "__main__":
+    sys.exit(main())
