@@ -29,6 +29,8 @@ pub enum ErrorKind {
     GpuNotUsed,
     /// XLA or the CUDA plugin failed in a way that is not the user's program's fault.
     CompilerFailed,
+    /// XLA's own allocator would abort the process at this point.
+    AllocatorAborts,
     /// Something in vramfit does not hold that must hold.
     Internal,
 }
@@ -44,6 +46,7 @@ impl ErrorKind {
         ErrorKind::CompilerMissing,
         ErrorKind::GpuNotUsed,
         ErrorKind::CompilerFailed,
+        ErrorKind::AllocatorAborts,
         ErrorKind::Internal,
     ];
 
@@ -58,6 +61,7 @@ impl ErrorKind {
             ErrorKind::CompilerMissing => "compiler-missing",
             ErrorKind::GpuNotUsed => "gpu-not-used",
             ErrorKind::CompilerFailed => "compiler-failed",
+            ErrorKind::AllocatorAborts => "allocator-aborts",
             ErrorKind::Internal => "internal",
         }
     }

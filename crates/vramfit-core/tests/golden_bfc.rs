@@ -2,7 +2,10 @@
 //!
 //! Another folder of recordings in the same format can be given in `VRAMFIT_GOLDEN_BFC`.
 
-#![allow(clippy::unwrap_used, reason = "a recording that cannot be read fails the test")]
+#![allow(
+    clippy::unwrap_used,
+    reason = "a recording that cannot be read fails the test"
+)]
 
 mod recorded;
 

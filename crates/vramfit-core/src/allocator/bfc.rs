@@ -45,7 +45,7 @@ impl Bfc {
         let Slot { address, size, .. } = self.pool.arena[handle];
         self.free.insert(Entry {
             size,
-            address,
+            key: address,
             handle,
         });
     }
@@ -63,12 +63,12 @@ impl Bfc {
         } else {
             self.free
                 .at_least(rounded)
-                .find(|entry| entry.size - rounded >= padding(entry.address, alignment))?
+                .find(|entry| entry.size - rounded >= padding(entry.key, alignment))?
         };
-        self.free.remove(entry.size, entry.address);
+        self.free.remove(entry.size, entry.key);
         let mut handle = entry.handle;
         let mut size = entry.size;
-        let padding = padding(entry.address, alignment);
+        let padding = padding(entry.key, alignment);
         if padding > 0 {
             // What lies before the aligned address becomes a free chunk of its own.
             let aligned = self.pool.arena.split(handle, padding);
@@ -85,24 +85,8 @@ impl Bfc {
 
     /// Takes one more region from the card and says whether that worked.
     fn grow(&mut self, rounded: u64, alignment: u64) -> std::result::Result<bool, Refusal> {
-        let Some(region) = self.pool.regions.grow(alignment, rounded)? else {
+        let Some(handle) = self.pool.grow(rounded, alignment, Tag::Lower)? else {
             return Ok(false);
-        };
-        let arena = &mut self.pool.arena;
-        let handle = match self.pool.regions.extendable(region) {
-            Some(before) => {
-                before.bytes += region.bytes;
-                let last = arena
-                    .walk(before.first)
-                    .last()
-                    .map_or(Handle::NONE, |(last, _)| last);
-                arena.add(region.address, region.bytes, Tag::Lower, last)
-            }
-            None => {
-                let first = arena.add(region.address, region.bytes, Tag::Lower, Handle::NONE);
-                self.pool.regions.enter(region, first);
-                first
-            }
         };
         self.coalesce(handle);
         Ok(true)

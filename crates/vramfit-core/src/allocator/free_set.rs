@@ -19,7 +19,8 @@ const RUN_CAPACITY: usize = 256;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Entry {
     pub(super) size: u64,
-    pub(super) address: u64,
+    /// Decides among equal sizes: the address, or its complement where high addresses come first.
+    pub(super) key: u64,
     pub(super) handle: Handle,
 }
 
@@ -29,7 +30,7 @@ struct Class {
     runs: Vec<Vec<Entry>>,
 }
 
-/// Free chunks in the order (size, address).
+/// Free chunks in the order (size, key).
 #[derive(Debug)]
 pub(super) struct FreeSet {
     classes: Vec<Class>,
@@ -85,22 +86,22 @@ impl FreeSet {
     }
 
     /// Removes a free chunk and says whether it was there.
-    pub(super) fn remove(&mut self, size: u64, address: u64) -> bool {
+    pub(super) fn remove(&mut self, size: u64, key: u64) -> bool {
         let index = class_of(size);
         let runs = &mut self.classes[index].runs;
-        let key = (size, address);
+        let key = (size, key);
         let at = if runs.len() == 1 {
             0
         } else {
-            runs.partition_point(|run| run.last().is_some_and(|end| (end.size, end.address) < key))
+            runs.partition_point(|run| run.last().is_some_and(|end| (end.size, end.key) < key))
         };
         let Some(run) = runs.get_mut(at) else {
             return false;
         };
-        let place = run.partition_point(|other| (other.size, other.address) < key);
+        let place = run.partition_point(|other| (other.size, other.key) < key);
         if run
             .get(place)
-            .is_none_or(|found| (found.size, found.address) != key)
+            .is_none_or(|found| (found.size, found.key) != key)
         {
             return false;
         }
@@ -194,19 +195,19 @@ mod tests {
     #[test]
     fn equal_sizes_by_the_thousand_stay_in_address_order() {
         let mut set = FreeSet::new();
-        // A multiplier coprime to the count visits every address once, in scattered order.
-        let address = |i: u64| (i * 7919 % 10_000) * 256;
+        // A multiplier coprime to the count visits every key once, in scattered order.
+        let key = |i: u64| (i * 7919 % 10_000) * 256;
         for i in 0..10_000 {
             set.insert(Entry {
                 size: 4096,
-                address: address(i),
+                key: key(i),
                 handle: Handle(i as u32),
             });
         }
         for lowest in 0..10_000 {
             let entry = set.best_fit(4000).expect("the set is not empty yet");
-            assert_eq!(entry.address, lowest * 256);
-            assert!(set.remove(entry.size, entry.address));
+            assert_eq!(entry.key, lowest * 256);
+            assert!(set.remove(entry.size, entry.key));
         }
         assert!(set.best_fit(1).is_none());
         assert_eq!(set.largest(), None);
@@ -215,10 +216,10 @@ mod tests {
     #[test]
     fn the_smallest_that_fits_wins_across_classes() {
         let mut set = FreeSet::new();
-        for (size, address) in [(1 << 30, 0), (256, 1 << 40), (5120, 512), (4864, 1024)] {
+        for (size, key) in [(1 << 30, 0), (256, 1 << 40), (5120, 512), (4864, 1024)] {
             set.insert(Entry {
                 size,
-                address,
+                key,
                 handle: Handle(0),
             });
         }

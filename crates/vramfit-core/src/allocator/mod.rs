@@ -9,6 +9,7 @@
 //! | `options.rs` | from the client's options to an allocator; limits as XLA computes them |
 //! | `card.rs` | the memory of one card, in this process |
 //! | `bfc.rs` | the classic best-fit-with-coalescing pool |
+//! | `spatial.rs` | the partitioned pool of JAX 0.11 |
 //! | `arena.rs`, `free_set.rs`, `regions.rs`, `pool.rs` | what BFC pools are made of |
 //! | `collective.rs` | the separate pool for collective memory |
 //! | `platform.rs`, `cuda_async.rs`, `vmm.rs` | the other kinds, partly models |
@@ -28,6 +29,7 @@ mod options;
 mod platform;
 mod pool;
 mod regions;
+mod spatial;
 mod vmm;
 
 use std::sync::Arc;
@@ -40,6 +42,7 @@ pub use options::{JaxVersion, Kind, PoolOptions, build};
 pub use pool::BfcOptions;
 use pool::round_up;
 pub use regions::Card;
+pub use spatial::{End, EndPolicy, HoleSplit, Spatial, SpatialPolicy};
 
 use crate::error::Result;
 

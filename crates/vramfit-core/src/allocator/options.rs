@@ -12,6 +12,7 @@ use super::cuda_async::CudaAsync;
 use super::platform::Platform;
 use super::pool::BfcOptions;
 use super::regions::Card;
+use super::spatial::{Spatial, SpatialPolicy};
 use super::vmm::Vmm;
 use super::{Allocator, DeviceMemory};
 use crate::error::{Error, ErrorKind};
@@ -148,6 +149,24 @@ impl PoolOptions {
         }
     }
 
+    /// Says whether one partitioned pool serves default and collective memory.
+    pub fn is_partitioned(&self) -> bool {
+        self.kind == Kind::Bfc
+            && self.preallocate
+            && self.spatial_partitioning
+            && self.jax_version >= (0, 11, 0)
+    }
+
+    /// The policy after 0.11 was read on XLA's main branch; no release examined has it yet, so where
+    /// it begins is a guess.
+    fn spatial_policy(&self) -> SpatialPolicy {
+        if self.jax_version < (0, 12, 0) {
+            SpatialPolicy::JAX_0_11
+        } else {
+            SpatialPolicy::NEWEST
+        }
+    }
+
     fn bfc_options(&self, name: String, limit_bytes: u64, grows: bool) -> BfcOptions {
         BfcOptions {
             name,
@@ -164,15 +183,15 @@ impl PoolOptions {
 /// Makes the allocator that a client with these options makes for one card.
 pub fn build(options: &PoolOptions, memory: Box<dyn DeviceMemory>) -> Box<dyn Allocator> {
     let card = Card::new(memory);
+    let pool = || {
+        let name = format!("GPU_{}_bfc", options.ordinal);
+        options.bfc_options(name, options.limit_bytes(), !options.preallocate)
+    };
     let default: Box<dyn Allocator> = match options.kind {
-        Kind::Bfc => Box::new(Bfc::on_card(
-            options.bfc_options(
-                format!("GPU_{}_bfc", options.ordinal),
-                options.limit_bytes(),
-                !options.preallocate,
-            ),
-            card.clone(),
-        )),
+        Kind::Bfc if options.is_partitioned() => {
+            return Box::new(Spatial::on_card(pool(), options.spatial_policy(), card));
+        }
+        Kind::Bfc => Box::new(Bfc::on_card(pool(), card.clone())),
         Kind::CudaAsync => Box::new(CudaAsync::new(options, card.clone())),
         Kind::Platform | Kind::Address => return Box::new(Platform::new(options, card)),
         Kind::Vmm => return Box::new(Vmm::new(options, card)),
@@ -279,6 +298,46 @@ mod tests {
         let pool = stats.pool_bytes.expect("BFC reports its pool");
         assert_eq!(stats.bytes_limit, Some(60 * GIB));
         assert!(pool < 50 * GIB && pool > 45 * GIB, "{pool}");
+    }
+
+    #[test]
+    fn one_pool_serves_both_spaces_in_0_11() {
+        let options = PoolOptions {
+            total_memory_bytes: 80 * GIB,
+            jax_version: (0, 11, 0),
+            ..PoolOptions::default()
+        };
+        let place = |options: &PoolOptions| {
+            let mut allocator = build(options, Box::new(CardMemory::new(79 * GIB)));
+            let default = allocator
+                .allocate(1, 64, Space::Default)
+                .expect("there is room");
+            let collective = allocator
+                .allocate(1, 64, Space::Collective)
+                .expect("there is room");
+            (default, collective, allocator.stats())
+        };
+        let (default, collective, stats) = place(&options);
+        assert!(collective > default + 59 * GIB, "the ends of one pool");
+        assert_eq!(collective % (2 << 20), 0);
+        assert_eq!(stats.num_allocs, 2);
+        assert_eq!(stats.largest_free_block_bytes, 60 * GIB - 256 - (2 << 20));
+        for apart in [
+            PoolOptions {
+                preallocate: false,
+                ..options.clone()
+            },
+            PoolOptions {
+                spatial_partitioning: false,
+                ..options.clone()
+            },
+            PoolOptions {
+                jax_version: (0, 10, 2),
+                ..options.clone()
+            },
+        ] {
+            assert_eq!(place(&apart).2.num_allocs, 1, "{apart:?}");
+        }
     }
 
     #[test]

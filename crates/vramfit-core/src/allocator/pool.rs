@@ -9,7 +9,7 @@ use rustc_hash::FxHashMap;
 use super::arena::{Arena, Handle, Slot, Tag};
 use super::options::JaxVersion;
 use super::regions::{Card, Regions};
-use super::{Chunk, Stats};
+use super::{Chunk, Refusal, Stats};
 use crate::error::{Error, ErrorKind, Result};
 
 /// Sizes are multiples of this, and so are addresses.
@@ -105,6 +105,35 @@ impl Pool {
             peak_bytes_in_use: 0,
             largest_alloc_size: 0,
         }
+    }
+
+    /// Takes one more region from the card and returns its free chunk, which is in no set yet.
+    pub(super) fn grow(
+        &mut self,
+        rounded: u64,
+        alignment: u64,
+        tag: Tag,
+    ) -> std::result::Result<Option<Handle>, Refusal> {
+        let Some(region) = self.regions.grow(alignment, rounded)? else {
+            return Ok(None);
+        };
+        let arena = &mut self.arena;
+        let handle = match self.regions.extendable(region) {
+            Some(before) => {
+                before.bytes += region.bytes;
+                let last = arena
+                    .walk(before.first)
+                    .last()
+                    .map_or(Handle::NONE, |(last, _)| last);
+                arena.add(region.address, region.bytes, tag, last)
+            }
+            None => {
+                let first = arena.add(region.address, region.bytes, tag, Handle::NONE);
+                self.regions.enter(region, first);
+                first
+            }
+        };
+        Ok(Some(handle))
     }
 
     /// Says whether a chunk is split for a request rather than handed out whole.

@@ -1,0 +1,431 @@
+//! The partitioned pool of JAX 0.11: one preallocated pool, filled from both ends.
+//!
+//! Default memory and collective memory share it, each from its own end, with one free gap between
+//! them. The rules follow XLA's `bfc_allocator.cc` as it was in JAX 0.11.0 and as it was in August 2026;
+//! `fixtures/bfc-spatial` holds recordings of both. Filled from the lower end only, it is still not
+//! the classic pool of [`super::bfc`]: holes come before the gap, however well the gap would fit.
+//!
+//! Where XLA would abort the process or never return, requests get [`Refusal::Fatal`] and frees an
+//! error, from then on for ever.
+
+use super::arena::{Handle, Slot, Tag};
+use super::bfc::padding;
+use super::free_set::{Entry, FreeSet};
+use super::message::out_of_memory_text;
+use super::pool::{BfcOptions, Pool, UNIT, round_up};
+use super::regions::Card;
+use super::{Allocator, Chunk, DeviceMemory, Refusal, Space, Stats};
+use crate::error::{Error, ErrorKind, Result};
+
+/// An end of the pool.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum End {
+    /// Grows upwards from the lowest address.
+    Lower,
+    /// Grows downwards from the highest address.
+    Upper,
+}
+
+/// What an end does with a hole that is larger than the request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum HoleSplit {
+    /// Splits if the rest is large, as the classic pool does.
+    Heuristic,
+    /// Always splits.
+    Exact,
+}
+
+/// How one end reuses its holes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct EndPolicy {
+    /// What happens to the surplus.
+    pub split: HoleSplit,
+    /// Among holes of equal size the highest address comes first, not the lowest.
+    pub high_addresses_first: bool,
+}
+
+/// What differs between versions, and which memory is at which end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct SpatialPolicy {
+    /// The lower end.
+    pub lower: EndPolicy,
+    /// The upper end.
+    pub upper: EndPolicy,
+    /// A lower request takes the whole gap when little would be left, as in JAX 0.11.0.
+    pub lower_swallows_gap: bool,
+    /// The end of default memory; collective memory is at the other one.
+    pub default_end: End,
+}
+
+impl SpatialPolicy {
+    /// JAX 0.11.0.
+    pub const JAX_0_11: SpatialPolicy = SpatialPolicy {
+        lower: EndPolicy {
+            split: HoleSplit::Heuristic,
+            high_addresses_first: false,
+        },
+        upper: EndPolicy {
+            split: HoleSplit::Exact,
+            high_addresses_first: false,
+        },
+        lower_swallows_gap: true,
+        default_end: End::Lower,
+    };
+
+    /// XLA's main branch after August 2026, as the GPU client sets it up.
+    pub const NEWEST: SpatialPolicy = SpatialPolicy {
+        lower: EndPolicy {
+            split: HoleSplit::Exact,
+            high_addresses_first: false,
+        },
+        upper: EndPolicy {
+            split: HoleSplit::Heuristic,
+            high_addresses_first: true,
+        },
+        lower_swallows_gap: false,
+        default_end: End::Upper,
+    };
+}
+
+/// Collective memory is aligned to what one multicast object can bind: 2 MiB on NVIDIA cards.
+const COLLECTIVE_ALIGNMENT: u64 = 2 << 20;
+
+/// One partitioned pool.
+#[derive(Debug)]
+pub struct Spatial {
+    pool: Pool,
+    policy: SpatialPolicy,
+    lower: FreeSet,
+    upper: FreeSet,
+    gap: Option<Handle>,
+    /// What killed the process, if anything did.
+    fatal: Option<String>,
+}
+
+impl Spatial {
+    /// Creates a pool that takes nothing from the card before the first request.
+    pub fn new(options: BfcOptions, policy: SpatialPolicy, memory: Box<dyn DeviceMemory>) -> Self {
+        Spatial::on_card(options, policy, Card::new(memory))
+    }
+
+    pub(super) fn on_card(mut options: BfcOptions, policy: SpatialPolicy, card: Card) -> Self {
+        // XLA insists on a fixed range.
+        options.grows = false;
+        Spatial {
+            pool: Pool::new(card, options),
+            policy,
+            lower: FreeSet::new(),
+            upper: FreeSet::new(),
+            gap: None,
+            fatal: None,
+        }
+    }
+
+    /// Allocates from the given end; [`Allocator::allocate`] chooses the end by memory space.
+    ///
+    /// # Errors
+    /// As [`Allocator::allocate`].
+    pub fn allocate_at(
+        &mut self,
+        end: End,
+        bytes: u64,
+        alignment: u64,
+    ) -> std::result::Result<u64, Refusal> {
+        if let Some(text) = &self.fatal {
+            return Err(Refusal::Fatal(text.clone()));
+        }
+        let result = self.find_or_grow(end, bytes, alignment);
+        if let Err(Refusal::Fatal(text)) = &result {
+            self.fatal = Some(text.clone());
+        }
+        result
+    }
+
+    fn find_or_grow(
+        &mut self,
+        end: End,
+        bytes: u64,
+        alignment: u64,
+    ) -> std::result::Result<u64, Refusal> {
+        if bytes == 0 {
+            return Ok(0);
+        }
+        let rounded = round_up(bytes).ok_or(Refusal::OutOfMemory)?;
+        let alignment = alignment.max(UNIT).next_power_of_two();
+        if let Some(found) = self.find(end, rounded, alignment) {
+            return self.place(end, found, rounded, bytes, alignment);
+        }
+        // A second region is only asked for when the card refused the whole pool at first.
+        let Some(handle) = self.pool.grow(rounded, alignment, Tag::Gap)? else {
+            return Err(Refusal::OutOfMemory);
+        };
+        self.coalesce(handle)?;
+        match self.find(end, rounded, alignment) {
+            Some(found) => self.place(end, found, rounded, bytes, alignment),
+            None => Err(Refusal::OutOfMemory),
+        }
+    }
+
+    /// Finds the free chunk for a request: the smallest own hole that fits, else the gap.
+    fn find(&self, end: End, rounded: u64, alignment: u64) -> Option<Handle> {
+        let fits = |handle: &Handle| {
+            let Slot { address, size, .. } = self.pool.arena[*handle];
+            match end {
+                End::Lower => size.checked_sub(padding(address, alignment)) >= Some(rounded),
+                End::Upper => high_start(address, size, rounded, alignment).is_some(),
+            }
+        };
+        let own = match end {
+            End::Lower => &self.lower,
+            End::Upper => &self.upper,
+        };
+        let mut holes = own.at_least(rounded).map(|entry| entry.handle);
+        holes.find(fits).or_else(|| self.gap.filter(fits))
+    }
+
+    /// Gives a request its place in a free chunk that has room for it.
+    fn place(
+        &mut self,
+        end: End,
+        handle: Handle,
+        rounded: u64,
+        bytes: u64,
+        alignment: u64,
+    ) -> std::result::Result<u64, Refusal> {
+        self.remove(handle);
+        let chosen = match end {
+            End::Lower => self.place_lower(handle, rounded, alignment)?,
+            End::Upper => self.place_upper(handle, rounded, alignment)?,
+        };
+        Ok(self.pool.finish(chosen, bytes))
+    }
+
+    fn place_lower(
+        &mut self,
+        mut handle: Handle,
+        rounded: u64,
+        alignment: u64,
+    ) -> std::result::Result<Handle, Refusal> {
+        let Slot { address, tag, .. } = self.pool.arena[handle];
+        let padding = padding(address, alignment);
+        if padding > 0 {
+            // What is skipped lies below the new chunk, so it is the lower end's even if it came
+            // from the gap.
+            let aligned = self.pool.arena.split(handle, padding);
+            self.pool.arena[handle].tag = Tag::Lower;
+            self.insert(handle)?;
+            handle = aligned;
+        }
+        let exact = match tag {
+            Tag::Gap => !self.policy.lower_swallows_gap,
+            _ => self.policy.lower.split == HoleSplit::Exact,
+        };
+        self.split_rest(handle, rounded, exact)?;
+        self.pool.arena[handle].tag = Tag::Lower;
+        Ok(handle)
+    }
+
+    fn place_upper(
+        &mut self,
+        mut handle: Handle,
+        rounded: u64,
+        alignment: u64,
+    ) -> std::result::Result<Handle, Refusal> {
+        let Slot {
+            address, size, tag, ..
+        } = self.pool.arena[handle];
+        let exact = tag == Tag::Gap || self.policy.upper.split == HoleSplit::Exact;
+        let padding = padding(address, alignment);
+        // A hole that is not worth splitting is taken whole, from its first aligned address on.
+        let taken_whole = !exact
+            && size
+                .checked_sub(padding)
+                .is_some_and(|rest| !self.pool.should_split(rest, rounded));
+        let start = if taken_whole {
+            address + padding
+        } else {
+            high_start(address, size, rounded, alignment)
+                .expect("the chunk was chosen because the request fits it")
+        };
+        if start > address {
+            let aligned = self.pool.arena.split(handle, start - address);
+            self.insert(handle)?;
+            handle = aligned;
+        }
+        // What lies above the request is the upper end's even if it came from the gap.
+        self.pool.arena[handle].tag = Tag::Upper;
+        self.split_rest(handle, rounded, exact)?;
+        Ok(handle)
+    }
+
+    /// Cuts off what a chunk has beyond the request and keeps it free, if that is the rule.
+    fn split_rest(
+        &mut self,
+        handle: Handle,
+        rounded: u64,
+        exact: bool,
+    ) -> std::result::Result<(), Refusal> {
+        let size = self.pool.arena[handle].size;
+        let split = if exact {
+            size > rounded
+        } else {
+            self.pool.should_split(size, rounded)
+        };
+        if split {
+            let rest = self.pool.arena.split(handle, rounded);
+            self.insert(rest)?;
+        }
+        Ok(())
+    }
+
+    fn entry(&self, handle: Handle) -> Entry {
+        let Slot {
+            address, size, tag, ..
+        } = self.pool.arena[handle];
+        let policy = if tag == Tag::Upper {
+            self.policy.upper
+        } else {
+            self.policy.lower
+        };
+        let key = if policy.high_addresses_first {
+            !address
+        } else {
+            address
+        };
+        Entry { size, key, handle }
+    }
+
+    /// Enters a free chunk where its tag says.
+    fn insert(&mut self, handle: Handle) -> std::result::Result<(), Refusal> {
+        let entry = self.entry(handle);
+        match self.pool.arena[handle].tag {
+            Tag::Lower => self.lower.insert(entry),
+            Tag::Upper => self.upper.insert(entry),
+            Tag::Gap if self.gap.is_none() => self.gap = Some(handle),
+            Tag::Gap => {
+                return Err(Refusal::Fatal(
+                    "XLA aborts the process here: Check failed: central_gap_ == \
+                     kInvalidChunkHandle: spatial partitioning expects one central gap; the card \
+                     refused the whole pool at first and granted a second region later"
+                        .to_owned(),
+                ));
+            }
+        }
+        Ok(())
+    }
+
+    fn remove(&mut self, handle: Handle) {
+        let entry = self.entry(handle);
+        let found = match self.pool.arena[handle].tag {
+            Tag::Lower => self.lower.remove(entry.size, entry.key),
+            Tag::Upper => self.upper.remove(entry.size, entry.key),
+            Tag::Gap => self.gap.take() == Some(handle),
+        };
+        debug_assert!(found, "a free chunk is always where its tag says");
+    }
+
+    /// Joins a free chunk with free neighbours and enters the result.
+    fn coalesce(&mut self, handle: Handle) -> std::result::Result<(), Refusal> {
+        let Slot { next, prev, .. } = self.pool.arena[handle];
+        let mut joined = handle;
+        if next != Handle::NONE && !self.pool.arena[next].in_use {
+            self.remove(next);
+            self.pool.arena.merge_next(handle);
+        }
+        if prev != Handle::NONE && !self.pool.arena[prev].in_use {
+            self.remove(prev);
+            self.pool.arena.merge_next(prev);
+            joined = prev;
+        }
+        self.insert(joined)
+    }
+
+    /// A freed chunk at the border of its end becomes gap; others stay with their end.
+    fn retag(&mut self, handle: Handle) {
+        let Slot {
+            tag, next, prev, ..
+        } = self.pool.arena[handle];
+        let inner = match tag {
+            Tag::Lower => next,
+            _ => prev,
+        };
+        if inner == Handle::NONE || self.pool.arena[inner].tag != tag {
+            self.pool.arena[handle].tag = Tag::Gap;
+        }
+    }
+}
+
+/// Returns the highest aligned address at which a request fits the end of a chunk.
+fn high_start(address: u64, size: u64, rounded: u64, alignment: u64) -> Option<u64> {
+    let start = (address + size.checked_sub(rounded)?) & !(alignment - 1);
+    (start >= address).then_some(start)
+}
+
+impl Allocator for Spatial {
+    fn allocate(
+        &mut self,
+        bytes: u64,
+        alignment: u64,
+        space: Space,
+    ) -> std::result::Result<u64, Refusal> {
+        match (space, self.policy.default_end) {
+            (Space::Default, end) => self.allocate_at(end, bytes, alignment),
+            (Space::Collective, End::Lower) => {
+                self.allocate_at(End::Upper, bytes, alignment.max(COLLECTIVE_ALIGNMENT))
+            }
+            (Space::Collective, End::Upper) => {
+                self.allocate_at(End::Lower, bytes, alignment.max(COLLECTIVE_ALIGNMENT))
+            }
+        }
+    }
+
+    fn free(&mut self, address: u64) -> Result<()> {
+        if address == 0 {
+            return Ok(());
+        }
+        let handle = self.pool.take_back(address)?;
+        self.retag(handle);
+        if self.fatal.is_none()
+            && let Err(Refusal::Fatal(text)) = self.coalesce(handle)
+        {
+            self.fatal = Some(text);
+        }
+        match &self.fatal {
+            None => Ok(()),
+            Some(text) => Err(Error::new(
+                ErrorKind::AllocatorAborts,
+                format!(
+                    "freeing a buffer of `{}` would abort the process",
+                    self.name()
+                ),
+            )
+            .cause(text)
+            .hint(
+                "set `XLA_FLAGS=--xla_gpu_enable_allocator_spatial_partitioning=false`, or take a \
+                 smaller `XLA_CLIENT_MEM_FRACTION`",
+            )),
+        }
+    }
+
+    fn stats(&self) -> Stats {
+        let gap = self.gap.map(|gap| self.pool.arena[gap].size);
+        let largest = self.lower.largest().max(self.upper.largest()).max(gap);
+        self.pool.stats(largest.unwrap_or(0))
+    }
+
+    fn name(&self) -> &str {
+        &self.pool.options.name
+    }
+
+    fn chunks(&self) -> Vec<Chunk> {
+        self.pool.chunks()
+    }
+
+    fn out_of_memory_message(&self, bytes: u64) -> String {
+        out_of_memory_text(bytes, self.pool.options.jax_version)
+    }
+
+    fn label(&mut self, text: Option<&str>) {
+        self.pool.label(text);
+    }
+}

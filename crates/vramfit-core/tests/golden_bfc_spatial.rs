@@ -1,0 +1,274 @@
+//! The partitioned pool against recordings of XLA's own, of JAX 0.11.0 and of a later version.
+//!
+//! Another folder of recordings in the same format can be given in `VRAMFIT_GOLDEN_BFC_SPATIAL`.
+
+#![allow(
+    clippy::unwrap_used,
+    reason = "a recording that cannot be read fails the test"
+)]
+
+mod recorded;
+
+use std::collections::HashMap;
+use std::fmt::Write as _;
+
+use recorded::{BASE, Scenario, assert_same_lines, chunk_hash, free_by_bin};
+use vramfit_core::ErrorKind;
+use vramfit_core::allocator::{
+    Allocator, BfcOptions, Chunk, End, EndPolicy, HoleSplit, Refusal, Spatial, SpatialPolicy, Tag,
+};
+
+#[derive(Clone, Copy, PartialEq)]
+enum Version {
+    Jax0_11,
+    Newest,
+}
+
+/// Reads the letters of the column `newest_policy`.
+fn policy(scenario: &Scenario, version: Version) -> SpatialPolicy {
+    if version == Version::Jax0_11 {
+        return SpatialPolicy::JAX_0_11;
+    }
+    let letters: Vec<char> = scenario.columns["newest_policy"].chars().collect();
+    let end = |split: char, order: char| EndPolicy {
+        split: match split {
+            'b' => HoleSplit::Heuristic,
+            'e' => HoleSplit::Exact,
+            other => panic!("unknown split policy {other}"),
+        },
+        high_addresses_first: match order {
+            'a' => false,
+            'd' => true,
+            other => panic!("unknown order {other}"),
+        },
+    };
+    SpatialPolicy {
+        lower: end(letters[0], letters[2]),
+        upper: end(letters[1], letters[3]),
+        ..SpatialPolicy::NEWEST
+    }
+}
+
+fn pool(scenario: &Scenario, version: Version) -> Spatial {
+    let options = BfcOptions {
+        limit_bytes: scenario.total_memory,
+        fragmentation_fraction: scenario.fragmentation_fraction,
+        may_back_off_for_ever: version == Version::Jax0_11,
+        ..BfcOptions::default()
+    };
+    Spatial::new(
+        options,
+        policy(scenario, version),
+        Box::new(scenario.card.clone()),
+    )
+}
+
+fn stats_line(operation: usize, pool: &Spatial) -> String {
+    let stats = pool.stats();
+    let chunks = pool.chunks();
+    let mut line = format!(
+        "{operation},{},{},{},{},{},{},{},{},{},{}",
+        stats.bytes_in_use,
+        stats.peak_bytes_in_use,
+        stats.largest_alloc_size,
+        stats.num_allocs,
+        stats.pool_bytes.expect("BFC reports its pool"),
+        stats.peak_pool_bytes.expect("BFC reports its pool"),
+        stats.largest_free_block_bytes,
+        chunks.len(),
+        chunks.iter().filter(|chunk| chunk.in_use).count(),
+        chunk_hash(&chunks, true),
+    );
+    for count in free_by_bin(&chunks) {
+        write!(line, ",{count}").unwrap();
+    }
+    let gap = chunks.iter().find(|chunk| chunk.tag == Tag::Gap);
+    let of = |tag: Tag, in_use: bool| {
+        chunks
+            .iter()
+            .filter(move |chunk: &&Chunk| chunk.tag == tag && chunk.in_use == in_use)
+            .map(|chunk| chunk.bytes)
+    };
+    write!(
+        line,
+        ",{},{},{},{},{},{}",
+        gap.map_or("-1".to_owned(), |gap| (gap.address - BASE).to_string()),
+        gap.map_or(0, |gap| gap.bytes),
+        of(Tag::Lower, true).sum::<u64>(),
+        of(Tag::Upper, true).sum::<u64>(),
+        of(Tag::Lower, false).max().unwrap_or(0),
+        of(Tag::Upper, false).max().unwrap_or(0),
+    )
+    .unwrap();
+    line
+}
+
+fn chunks_text(pool: &Spatial) -> String {
+    let mut text = "offset,size,in_use,requested,bin,tag\n".to_owned();
+    for chunk in pool.chunks() {
+        writeln!(
+            text,
+            "{},{},{},{},{},{}",
+            chunk.address - BASE,
+            chunk.bytes,
+            u8::from(chunk.in_use),
+            chunk.requested_bytes,
+            chunk.bin.map_or(-1, i32::from),
+            chunk.tag,
+        )
+        .unwrap();
+    }
+    text
+}
+
+/// Does one line of a trace and returns the line of the result, or what would have killed XLA.
+fn step<'a>(
+    line: &'a str,
+    scenario: &Scenario,
+    pool: &mut Spatial,
+    addresses: &mut HashMap<&'a str, u64>,
+) -> Result<String, String> {
+    let words: Vec<&str> = line.split(' ').collect();
+    let (verb, id) = (words[0], words[1]);
+    if verb == "F" {
+        return match addresses
+            .remove(id)
+            .map_or(Ok(()), |address| pool.free(address))
+        {
+            Ok(()) => Ok("f".to_owned()),
+            Err(error) => {
+                assert_eq!(error.kind(), ErrorKind::AllocatorAborts);
+                Err(error.cause_text().unwrap().to_owned())
+            }
+        };
+    }
+    let end = match verb {
+        "AL" => End::Lower,
+        "AU" => End::Upper,
+        other => panic!("unknown operation {other}"),
+    };
+    let bytes = words[2].parse().unwrap();
+    let alignment = words
+        .get(3)
+        .map_or(scenario.alignment, |word| word.parse().unwrap());
+    match pool.allocate_at(end, bytes, alignment) {
+        Ok(0) | Err(Refusal::OutOfMemory) => Ok("-1".to_owned()),
+        Ok(address) => {
+            addresses.insert(id, address);
+            Ok((address - BASE).to_string())
+        }
+        Err(Refusal::Fatal(text)) => Err(text),
+    }
+}
+
+fn replay(scenario: &Scenario, version: Version) {
+    let read = |ending: &str| {
+        let newest = format!("newest.{ending}");
+        if version == Version::Newest && scenario.has(&newest) {
+            scenario.read(&newest)
+        } else {
+            scenario.read(ending)
+        }
+    };
+    let name = match version {
+        Version::Jax0_11 => scenario.name.clone(),
+        Version::Newest => format!("{} (newest)", scenario.name),
+    };
+    let mut pool = pool(scenario, version);
+    let calls = scenario.card.calls.clone();
+    let trace = scenario.read("trace.txt");
+    let operations = trace.lines().count();
+    let mut addresses: HashMap<&str, u64> = HashMap::new();
+    let mut results = String::new();
+    let stats = read("stats.csv");
+    let mut our_stats = stats.lines().next().expect("a header").to_owned() + "\n";
+    for (index, line) in trace.lines().enumerate() {
+        let operation = index + 1;
+        calls.lock().unwrap().operation = operation;
+        let result = step(line, scenario, &mut pool, &mut addresses);
+        results += &result.unwrap_or_else(|why| panic!("{name}, operation {operation}: {why}"));
+        results.push('\n');
+        if operation % 1000 == 0 || operation == operations {
+            our_stats += &stats_line(operation, &pool);
+            our_stats.push('\n');
+        }
+    }
+    assert_same_lines(&format!("{name}: results"), &results, &read("result.txt"));
+    assert_same_lines(&format!("{name}: statistics"), &our_stats, &stats);
+    assert_same_lines(
+        &format!("{name}: chunks"),
+        &chunks_text(&pool),
+        &read("chunks.csv"),
+    );
+    let lines = calls.lock().unwrap().lines.join("\n");
+    assert_same_lines(
+        &format!("{name}: regions"),
+        &lines,
+        read("sub.txt").trim_end(),
+    );
+    calls.lock().unwrap().lines.clear();
+}
+
+#[test]
+fn every_recorded_scenario_is_reproduced_in_both_versions() {
+    let folder = recorded::folder("VRAMFIT_GOLDEN_BFC_SPATIAL", "bfc-spatial");
+    for version in [Version::Jax0_11, Version::Newest] {
+        for scenario in recorded::scenarios(&folder, "scenarios.csv") {
+            let column = &scenario.columns["newest_crash_at"];
+            assert_eq!(
+                column, "",
+                "this test knows no recording that crashes within its trace"
+            );
+            replay(&scenario, version);
+        }
+    }
+}
+
+/// Replays a scenario and then the operation at which the real one died; `8 AL 6 30000`, sometimes
+/// with a remark in brackets.
+fn outcome_of_the_next_operation(name: &str, version: Version) -> (String, Result<String, String>) {
+    let folder = recorded::folder("VRAMFIT_GOLDEN_BFC_SPATIAL", "bfc-spatial");
+    let scenario = recorded::scenarios(&folder, "scenarios.csv")
+        .into_iter()
+        .find(|scenario| scenario.name == name)
+        .expect("the scenario is in the set");
+    let mut pool = pool(&scenario, version);
+    let trace = scenario.read("trace.txt");
+    let mut addresses = HashMap::new();
+    for line in trace.lines() {
+        step(line, &scenario, &mut pool, &mut addresses).expect("it dies after its trace");
+    }
+    let next = scenario.columns["crash_at_next_op"].clone();
+    let (_, line) = next.split_once(' ').expect("a number and an operation");
+    let line = line.split(" (").next().unwrap().to_owned();
+    let outcome = step(&line, &scenario, &mut pool, &mut HashMap::new());
+    if outcome.is_err() {
+        let again = step("AL 99 1", &scenario, &mut pool, &mut HashMap::new());
+        assert_eq!(again, outcome, "a dead process answers nothing");
+    }
+    (next, outcome)
+}
+
+#[test]
+fn a_second_region_beside_the_gap_would_abort() {
+    for version in [Version::Jax0_11, Version::Newest] {
+        let (next, outcome) = outcome_of_the_next_operation("crash_second_region_small", version);
+        assert!(!next.contains("never returns"), "{next}");
+        let text = outcome.expect_err("the real one aborts");
+        assert!(text.contains("aborts the process"), "{text}");
+        assert!(
+            text.contains("spatial partitioning expects one central gap"),
+            "{text}"
+        );
+    }
+}
+
+#[test]
+fn a_small_request_that_the_card_refuses_hangs_in_0_11_only() {
+    let (next, outcome) = outcome_of_the_next_operation("hang_small_request", Version::Jax0_11);
+    assert!(next.contains("never returns; newest: -1"), "{next}");
+    let text = outcome.expect_err("the real one never returns");
+    assert!(text.contains("never returns"), "{text}");
+    let (_, outcome) = outcome_of_the_next_operation("hang_small_request", Version::Newest);
+    assert_eq!(outcome.as_deref(), Ok("-1"));
+}
