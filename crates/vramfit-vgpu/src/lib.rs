@@ -1,1 +1,81 @@
-//! (being laid)
+//! A GPU that is not there.
+//!
+//! JAX talks to hardware through the PJRT C API. This crate is a PJRT plugin that stands in front
+//! of the real CUDA plugin: programs are compiled by the real compiler, on a topology instead of
+//! a device; buffers are only accounted for, in vramfit's model of JAX's allocators; executing
+//! does no arithmetic. Everything that happens goes into a trace.
+//!
+//! | file | subject |
+//! | --- | --- |
+//! | `abi` | the structs of the C API |
+//! | `names`, `functions`, `table` | which entry of the API does what, and the table itself |
+//! | `extensions`, `layouts`, `shardings` | the chain behind the table |
+//! | `real` | the real plugin |
+//! | `environment` | what `vramfit dryrun` asks for |
+//! | `machine`, `shared` | the cards, their allocators, and the log |
+//! | `client`, `device` | what JAX sees of them |
+//! | `compile`, `compiled`, `record`, `executable` | programs |
+//! | `execute`, `steps`, `sites` | running them |
+//! | `buffer`, `copies`, `strides`, `transfer`, `value` | arrays and their contents |
+//! | `hooks` | what is asked of the Python process around it |
+//! | `error`, `event`, `status` | how things end |
+//!
+//! Safety: every handler trusts one promise, that of the API: pointers in an argument struct are
+//! valid for the call, and handles are those that were given out and not yet destroyed.
+#![allow(unsafe_code, reason = "this crate speaks C in both directions")]
+#![allow(unsafe_op_in_unsafe_fn, reason = "every body trusts the one promise named above")]
+
+mod abi;
+mod buffer;
+mod client;
+mod client_options;
+mod compile;
+mod compiled;
+mod copies;
+mod device;
+mod environment;
+mod error;
+mod event;
+mod executable;
+mod execute;
+mod extensions;
+mod functions;
+mod hooks;
+mod layouts;
+mod log;
+mod machine;
+mod names;
+mod real;
+mod record;
+mod shardings;
+mod shared;
+mod sites;
+mod status;
+mod steps;
+mod strides;
+mod table;
+mod transfer;
+mod value;
+
+pub use hooks::{Evaluation, Hooks, set as set_hooks};
+pub use real::set_library;
+pub use table::{api, calls};
+
+/// Ends the trace. Called when the process is about to exit; later events are not recorded.
+pub fn finish() {
+    if let Some(machine) = machine::get() {
+        machine.session().finish();
+        if machine.environment.print_calls {
+            print_calls();
+        }
+    }
+}
+
+/// Prints how often each function of the API was called: a free report of compatibility.
+fn print_calls() {
+    for (name, count) in calls() {
+        if count > 0 {
+            log::line(&format!("{count:>10} {name}"));
+        }
+    }
+}

@@ -1,1 +1,23 @@
-//! (being laid)
+//! What one compiled program needs and promises: its buffers, shapes, aliases and shardings.
+//!
+//! Everything is derived from the *serialised* executable of the CUDA plugin, because that exists
+//! in every JAX release and holds the whole module; what the plugin answers about an executable
+//! that was compiled without a device differs from release to release.
+//!
+//! | file | subject |
+//! | --- | --- |
+//! | [`wire`] | the fields of XLA's protobuf messages that are read or written here |
+//! | `container` | the record file that newer releases wrap the messages in |
+//! | [`shape`] | element types, dimensions, layouts, sizes in bytes |
+//! | [`options`] | JAX's compile options: devices, and flags added for a compile attempt |
+//! | `executable` | from serialised bytes to a [`Program`] |
+
+mod container;
+mod executable;
+pub mod options;
+pub mod shape;
+pub mod wire;
+
+pub use executable::{Alias, BufferAllocation, BufferClass, Program};
+pub use options::CompileOptions;
+pub use shape::{ElementType, MemorySpace, Shape};

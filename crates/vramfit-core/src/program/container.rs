@@ -1,0 +1,152 @@
+//! The record container that XLA wraps executables in since JAX 0.10.2 (a Riegeli file).
+//!
+//! Only what XLA writes is read: simple record chunks, compressed with Snappy or not at all.
+//! Layout, from the published description of the format: blocks of 64 KiB that each begin with a
+//! 24-byte header, and inside them chunks of a 40-byte header and data. The first record of XLA's
+//! files is a manifest that says what the following records are.
+
+use prost::Message;
+
+use super::wire::SplitProtoManifest;
+use crate::error::{Error, ErrorKind, Result};
+
+/// First bytes of every such file (the hash of an empty previous block).
+const SIGNATURE: [u8; 8] = [0x83, 0xaf, 0x70, 0xd1, 0x0d, 0x88, 0x4a, 0x3f];
+const BLOCK: usize = 1 << 16;
+const BLOCK_HEADER: usize = 24;
+const CHUNK_HEADER: usize = 40;
+/// No executable is near this size; it bounds what a corrupt length can make us allocate.
+const MAX_DECODED: u64 = 8 << 30;
+
+/// Says whether `bytes` are such a file.
+pub(super) fn is_container(bytes: &[u8]) -> bool {
+    bytes.starts_with(&SIGNATURE)
+}
+
+/// Returns the bytes of the message the container holds.
+///
+/// XLA cuts large fields (assembly text, machine code, constants) out into records of their own;
+/// those are left out, as nothing here reads them.
+///
+/// # Errors
+/// [`ErrorKind::InvalidFile`] when the container is not as described above.
+pub(super) fn message_bytes(bytes: &[u8]) -> Result<Vec<u8>> {
+    let records = records(bytes)?;
+    let (first, rest) = records.split_first().ok_or_else(|| damaged("holds no record"))?;
+    let manifest = SplitProtoManifest::decode(first.as_slice())
+        .map_err(|error| damaged("has no manifest").cause(error))?;
+    if manifest.records.len() != rest.len() {
+        return Err(damaged("has a manifest that does not match its records"));
+    }
+    // Protobuf messages are merged by concatenation.
+    Ok(manifest
+        .records
+        .iter()
+        .zip(rest)
+        .filter(|(kind, _)| kind.field_override.is_none())
+        .flat_map(|(_, record)| record.iter().copied())
+        .collect())
+}
+
+fn damaged(what: &str) -> Error {
+    Error::new(ErrorKind::InvalidFile, format!("the serialised executable {what}"))
+}
+
+/// Returns all records in order.
+fn records(bytes: &[u8]) -> Result<Vec<Vec<u8>>> {
+    let stream: Vec<u8> = bytes
+        .chunks(BLOCK)
+        .flat_map(|block| block.get(BLOCK_HEADER..).unwrap_or_default().iter().copied())
+        .collect();
+    let mut records = Vec::new();
+    let mut rest = stream.as_slice();
+    while rest.len() >= CHUNK_HEADER {
+        let (header, after) = rest.split_at(CHUNK_HEADER);
+        let data_size = usize::try_from(u64_at(header, 8)).map_err(|_| damaged("is too large"))?;
+        let kind = header[24];
+        let count = u64_at(header, 24) >> 8;
+        let data = after.get(..data_size).ok_or_else(|| damaged("is truncated"))?;
+        match kind {
+            b'r' => simple_chunk(data, count, &mut records)?,
+            b's' | b'm' | b'p' => {} // signature, metadata, padding
+            _ => return Err(damaged("uses a chunk type that XLA is not known to write")),
+        }
+        rest = &after[data_size..];
+    }
+    Ok(records)
+}
+
+/// Reads a simple chunk: one buffer of record sizes, one of the records end to end.
+fn simple_chunk(data: &[u8], count: u64, records: &mut Vec<Vec<u8>>) -> Result<()> {
+    let (&compression, mut rest) = data.split_first().ok_or_else(|| damaged("is truncated"))?;
+    let sizes_length = varint(&mut rest)?;
+    let sizes_length = usize::try_from(sizes_length).map_err(|_| damaged("is too large"))?;
+    if sizes_length > rest.len() {
+        return Err(damaged("is truncated"));
+    }
+    let (sizes, values) = rest.split_at(sizes_length);
+    let sizes = decompress(compression, sizes)?;
+    let values = decompress(compression, values)?;
+    let mut sizes = sizes.as_slice();
+    let mut values = values.as_slice();
+    for _ in 0..count {
+        let size = usize::try_from(varint(&mut sizes)?).map_err(|_| damaged("is too large"))?;
+        let record = values.get(..size).ok_or_else(|| damaged("is truncated"))?;
+        records.push(record.to_vec());
+        values = &values[size..];
+    }
+    Ok(())
+}
+
+fn decompress(compression: u8, mut bytes: &[u8]) -> Result<Vec<u8>> {
+    match compression {
+        0 => Ok(bytes.to_vec()),
+        b's' => {
+            if varint(&mut bytes)? > MAX_DECODED {
+                return Err(damaged("is too large"));
+            }
+            snap::raw::Decoder::new()
+                .decompress_vec(bytes)
+                .map_err(|error| damaged("cannot be decompressed").cause(error))
+        }
+        _ => Err(damaged("uses a compression that XLA is not known to use")),
+    }
+}
+
+fn u64_at(bytes: &[u8], at: usize) -> u64 {
+    let mut word = [0; 8];
+    word.copy_from_slice(&bytes[at..at + 8]);
+    u64::from_le_bytes(word)
+}
+
+fn varint(bytes: &mut &[u8]) -> Result<u64> {
+    let mut value = 0_u64;
+    for shift in (0..64).step_by(7) {
+        let (&byte, rest) = bytes.split_first().ok_or_else(|| damaged("is truncated"))?;
+        *bytes = rest;
+        value |= u64::from(byte & 0x7f) << shift;
+        if byte < 0x80 {
+            return Ok(value);
+        }
+    }
+    Err(damaged("has a number that is too long"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn truncated_and_foreign_files_are_refused_without_panic() {
+        let mut bytes = SIGNATURE.to_vec();
+        bytes.resize(BLOCK_HEADER, 0);
+        assert!(message_bytes(&bytes).is_err(), "no records");
+        for kind in [b'r', b'x'] {
+            let mut chunk = bytes.clone();
+            chunk.resize(BLOCK_HEADER + CHUNK_HEADER, 0);
+            chunk[BLOCK_HEADER + 8] = 255;
+            chunk[BLOCK_HEADER + 24] = kind;
+            assert!(message_bytes(&chunk).is_err());
+        }
+    }
+}

@@ -1,0 +1,337 @@
+//! From the serialised executable of a CUDA plugin to what the virtual GPU must know of it.
+
+use std::collections::HashMap;
+use std::hash::{DefaultHasher, Hash, Hasher};
+
+use prost::Message;
+
+use super::container;
+use super::options::CompileOptions;
+use super::shape::{ElementType, MemorySpace, Shape};
+use super::wire::{
+    BufferAllocationProto, BufferAssignmentProto, ExecutableAndOptionsProto, GpuExecutableProto,
+    HloModuleProto, HloModuleProtoWithConfig, OpShardingProto, ProgramShapeProto,
+};
+use crate::error::{Error, ErrorKind, Result};
+use crate::trace::ProgramSizes;
+
+/// What one compiled program needs and promises, on each of its devices.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Program {
+    /// XLA's name of the module, such as `jit_train_step`.
+    pub name: String,
+    /// A hash of the serialised executable, stable within one release of JAX.
+    pub fingerprint: u64,
+    /// Shapes of the entry parameters.
+    pub parameters: Vec<Shape>,
+    /// Shapes of the outputs, a tuple result taken apart.
+    pub outputs: Vec<Shape>,
+    /// Serialised `OpSharding` of each parameter, empty when the module has none.
+    pub parameter_shardings: Vec<Vec<u8>>,
+    /// Serialised `OpSharding` of each output, empty when the module has none.
+    pub output_shardings: Vec<Vec<u8>>,
+    /// Which outputs reuse the memory of which parameters.
+    pub aliases: Vec<Alias>,
+    /// XLA's buffer allocations, in index order: that is the order an execution allocates in.
+    pub allocations: Vec<BufferAllocation>,
+    /// For each output, the index of the allocation it lies in, if it is known.
+    pub output_allocations: Vec<Option<usize>>,
+    /// Replicas, partitions and devices.
+    pub options: CompileOptions,
+    /// Sizes by class, in the card's memory.
+    pub sizes: ProgramSizes,
+    /// Sizes by class, in pinned memory of the host.
+    pub host_sizes: ProgramSizes,
+    /// The optimised module with its configuration, as `PJRT_Executable_OptimizedProgram` gives it.
+    pub module: Vec<u8>,
+}
+
+/// An output that reuses a parameter's memory when the caller donates it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Alias {
+    /// Index of the output.
+    pub output: usize,
+    /// Index of the parameter.
+    pub parameter: usize,
+    /// True when a call without donation is an error; otherwise it gets a copy.
+    pub must: bool,
+}
+
+/// One buffer allocation of XLA's assignment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BufferAllocation {
+    /// Its size in bytes.
+    pub bytes: u64,
+    /// What it is for.
+    pub class: BufferClass,
+    /// Where it lies.
+    pub space: MemorySpace,
+}
+
+/// What a buffer allocation is for, in the order XLA's run time asks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BufferClass {
+    /// Scratch of one kernel; never allocated.
+    ThreadLocal,
+    /// An argument of the call, with its number.
+    Parameter(usize),
+    /// Part of the loaded module, outside the pool.
+    Constant,
+    /// The table of pointers of a multi-output result; freed right after the call.
+    Tuple,
+    /// May live after the call.
+    Output,
+    /// The temporary block; freed right after the call.
+    Temporary,
+}
+
+impl Program {
+    /// Reads what `PJRT_Executable_Serialize` of the CUDA plugin wrote, together with the options
+    /// the program was compiled with.
+    ///
+    /// # Errors
+    /// [`ErrorKind::InvalidFile`] when the bytes are of no known form.
+    pub fn parse(serialized: &[u8], options: &[u8]) -> Result<Self> {
+        let outer = ExecutableAndOptionsProto::decode(serialized).map_err(unreadable)?;
+        let inner = outer.serialized_executable;
+        let executable = if container::is_container(&inner) {
+            GpuExecutableProto::decode(container::message_bytes(&inner)?.as_slice())
+        } else {
+            GpuExecutableProto::decode(inner.as_slice())
+        }
+        .map_err(unreadable)?;
+        let with_config = HloModuleProtoWithConfig::decode(
+            executable.hlo_module_with_config.as_slice(),
+        )
+        .map_err(unreadable)?;
+        let module = with_config.hlo_module.unwrap_or_default();
+        // The entry layout of the configuration carries memory spaces; the module's own shape
+        // loses them in some releases.
+        let shape = with_config
+            .config
+            .and_then(|config| config.entry_computation_layout)
+            .or_else(|| executable.program_shape.clone())
+            .or_else(|| module.host_program_shape.clone())
+            .unwrap_or_default();
+
+        let mut program = Program {
+            name: module.name.clone(),
+            fingerprint: fingerprint(&inner),
+            options: CompileOptions::parse(options)?,
+            ..Program::default()
+        };
+        let is_tuple = program.set_shapes(&shape);
+        program.set_shardings(&module);
+        program.set_aliases(&module, is_tuple);
+        let allocations = match (&executable.buffer_allocations, &executable.buffer_assignment) {
+            (Some(list), _) => &list.values,
+            (None, Some(assignment)) => &assignment.buffer_allocations,
+            (None, None) => return Err(Error::new(
+                ErrorKind::InvalidFile,
+                format!("the executable of `{}` has no buffer allocations", program.name),
+            )),
+        };
+        program.allocations = allocations.iter().map(BufferAllocation::from_proto).collect();
+        program.output_allocations = vec![None; program.outputs.len()];
+        if executable.output_info_map.is_empty() {
+            if let Some(assignment) = &executable.buffer_assignment {
+                program.find_outputs(&module, assignment, is_tuple);
+            }
+        } else {
+            for entry in &executable.output_info_map {
+                let index = entry.shape_index.as_ref().map_or(&[][..], |index| &index.indexes);
+                let (Some(output), Some(info)) =
+                    (program.output_of(index, is_tuple), &entry.output_info)
+                else {
+                    continue;
+                };
+                program.output_allocations[output] = usize::try_from(info.allocation_index).ok();
+            }
+        }
+        program.take_spaces_from_allocations();
+        program.sizes = program.sum_sizes(allocations, false);
+        program.sizes.code_bytes = executable.binary.len() as u64;
+        program.host_sizes = program.sum_sizes(allocations, true);
+        program.module = executable.hlo_module_with_config;
+        Ok(program)
+    }
+
+    /// Sets parameter and output shapes; returns true when the result is a tuple.
+    fn set_shapes(&mut self, shape: &ProgramShapeProto) -> bool {
+        self.parameters = shape.parameters.iter().map(Shape::from_proto).collect();
+        match &shape.result {
+            Some(result) if result.element_type == ElementType::TUPLE.0 => {
+                self.outputs = result.tuple_shapes.iter().map(Shape::from_proto).collect();
+                true
+            }
+            Some(result) => {
+                self.outputs = vec![Shape::from_proto(result)];
+                false
+            }
+            None => false,
+        }
+    }
+
+    fn set_shardings(&mut self, module: &HloModuleProto) {
+        self.parameter_shardings.clone_from(&module.spmd_parameters_shardings);
+        let Some(output) = &module.spmd_output_sharding else { return };
+        let tuple = OpShardingProto::decode(output.as_slice()).unwrap_or_default();
+        self.output_shardings = if tuple.tuple_shardings.len() == self.outputs.len() {
+            tuple.tuple_shardings
+        } else {
+            vec![output.clone(); self.outputs.len()]
+        };
+    }
+
+    fn set_aliases(&mut self, module: &HloModuleProto, is_tuple: bool) {
+        const MUST_ALIAS: i32 = 2;
+        let entries = module.input_output_alias.iter().flat_map(|alias| &alias.entries);
+        self.aliases = entries
+            .filter_map(|entry| {
+                Some(Alias {
+                    output: self.output_of(&entry.output_shape_index, is_tuple)?,
+                    parameter: usize::try_from(entry.parameter_number).ok()?,
+                    must: entry.kind == MUST_ALIAS,
+                })
+            })
+            .filter(|alias| alias.parameter < self.parameters.len())
+            .collect();
+    }
+
+    /// Returns the number of the output at a shape index, `None` for the tuple itself.
+    fn output_of(&self, index: &[i64], is_tuple: bool) -> Option<usize> {
+        let output = match (index, is_tuple) {
+            ([], false) => 0,
+            ([one], true) => usize::try_from(*one).ok()?,
+            _ => return None,
+        };
+        (output < self.outputs.len()).then_some(output)
+    }
+
+    /// Finds the allocation of each output in the legacy form, which only has XLA's logical
+    /// buffers: the root is followed through the instructions that pass buffers on unchanged.
+    fn find_outputs(
+        &mut self,
+        module: &HloModuleProto,
+        assignment: &BufferAssignmentProto,
+        is_tuple: bool,
+    ) {
+        let instructions: HashMap<i64, _> = module
+            .computations
+            .iter()
+            .flat_map(|computation| &computation.instructions)
+            .map(|instruction| (instruction.id, instruction))
+            .collect();
+        let Some(root) = module
+            .computations
+            .iter()
+            .find(|computation| computation.id == module.entry_computation_id)
+            .map(|computation| computation.root_id)
+        else {
+            return;
+        };
+        let defined: HashMap<(i64, &[i64]), i64> = assignment
+            .logical_buffers
+            .iter()
+            .filter_map(|buffer| {
+                let at = buffer.defined_at.as_ref()?;
+                Some(((at.instruction_id, at.shape_index.as_slice()), buffer.id))
+            })
+            .collect();
+        let holder: HashMap<i64, usize> = assignment
+            .buffer_allocations
+            .iter()
+            .enumerate()
+            .flat_map(|(index, allocation)| {
+                allocation.assigned.iter().map(move |part| (part.logical_buffer_id, index))
+            })
+            .collect();
+        for output in 0..self.outputs.len() {
+            let mut instruction = root;
+            let mut index: Vec<i64> = if is_tuple { vec![output as i64] } else { Vec::new() };
+            // A chain longer than the module would be a cycle.
+            for _ in 0..=instructions.len() {
+                if let Some(buffer) = defined.get(&(instruction, index.as_slice())) {
+                    self.output_allocations[output] = holder.get(buffer).copied();
+                    break;
+                }
+                let Some(node) = instructions.get(&instruction) else { break };
+                let operand = match node.opcode.as_str() {
+                    "tuple" if !index.is_empty() => index.remove(0) as usize,
+                    "get-tuple-element" => {
+                        index.insert(0, node.tuple_index);
+                        0
+                    }
+                    "bitcast" | "optimization-barrier" | "while" | "copy-done" => 0,
+                    _ => break,
+                };
+                let Some(&next) = node.operand_ids.get(operand) else { break };
+                instruction = next;
+            }
+        }
+    }
+
+    /// Takes the memory space of outputs from their allocations where the layout does not say it
+    /// (JAX 0.6 and 0.8 lose it in the entry layout).
+    fn take_spaces_from_allocations(&mut self) {
+        for (output, allocation) in self.outputs.iter_mut().zip(&self.output_allocations) {
+            let space = allocation.and_then(|index| self.allocations.get(index)).map(|a| a.space);
+            if output.space == MemorySpace::Device && space == Some(MemorySpace::Host) {
+                output.space = MemorySpace::Host;
+            }
+        }
+    }
+
+    /// Sums one kind of memory by class, with the formulas of XLA's own `CompiledMemoryStats`.
+    fn sum_sizes(&self, allocations: &[BufferAllocationProto], host: bool) -> ProgramSizes {
+        let sum = |keep: &dyn Fn(&BufferAllocationProto, BufferClass) -> bool| {
+            allocations
+                .iter()
+                .zip(&self.allocations)
+                .filter(|(proto, own)| (own.space == MemorySpace::Host) == host && keep(proto, own.class))
+                .map(|(_, own)| own.bytes)
+                .sum()
+        };
+        ProgramSizes {
+            argument_bytes: sum(&|proto, _| proto.is_entry_computation_parameter),
+            output_bytes: sum(&|proto, _| proto.maybe_live_out),
+            alias_bytes: sum(&|p, _| p.maybe_live_out && p.is_entry_computation_parameter),
+            temp_bytes: sum(&|_, class| class == BufferClass::Temporary),
+            constant_bytes: sum(&|_, class| class == BufferClass::Constant),
+            code_bytes: 0,
+        }
+    }
+}
+
+impl BufferAllocation {
+    fn from_proto(proto: &BufferAllocationProto) -> Self {
+        let class = if proto.is_thread_local {
+            BufferClass::ThreadLocal
+        } else if proto.is_entry_computation_parameter {
+            BufferClass::Parameter(proto.parameter_number.max(0) as usize)
+        } else if proto.is_constant {
+            BufferClass::Constant
+        } else if proto.maybe_live_out && proto.is_tuple {
+            BufferClass::Tuple
+        } else if proto.maybe_live_out {
+            BufferClass::Output
+        } else {
+            BufferClass::Temporary
+        };
+        BufferAllocation {
+            bytes: proto.size.max(0) as u64,
+            class,
+            space: MemorySpace::from(proto.color),
+        }
+    }
+}
+
+fn unreadable(error: prost::DecodeError) -> Error {
+    Error::new(ErrorKind::InvalidFile, "cannot read the serialised executable").cause(error)
+}
+
+fn fingerprint(bytes: &[u8]) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    bytes.hash(&mut hasher);
+    hasher.finish()
+}

@@ -1,0 +1,121 @@
+//! JAX's compile options: on which devices a program runs, and flags added for a compile attempt.
+
+use prost::Message;
+
+use super::wire::{
+    CompileOptionsProto, ComputationDevice, DeviceAssignmentProto, EnvOptionOverride,
+    EnvOptionOverridesEntry, OptionOverrideProto, OptionValue,
+};
+use crate::error::{Error, ErrorKind, Result};
+
+/// What vramfit needs of the options a program was compiled with.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct CompileOptions {
+    /// Number of replicas.
+    pub replicas: usize,
+    /// Number of partitions (SPMD).
+    pub partitions: usize,
+    /// Global device ids, replica-major, then partition.
+    pub devices: Vec<i64>,
+    /// The memory budget JAX handed to the compiler, 0 when it gave none.
+    pub device_memory_bytes: u64,
+}
+
+impl CompileOptions {
+    /// Reads serialised options. Without a device assignment, devices count from 0.
+    ///
+    /// # Errors
+    /// [`ErrorKind::InvalidFile`] when the bytes are not compile options.
+    pub fn parse(bytes: &[u8]) -> Result<Self> {
+        let options = CompileOptionsProto::decode(bytes).map_err(|error| {
+            Error::new(ErrorKind::InvalidFile, "cannot read the compile options").cause(error)
+        })?;
+        let build = options.executable_build_options.unwrap_or_default();
+        let replicas = build.num_replicas.max(1) as usize;
+        let partitions = build.num_partitions.max(1) as usize;
+        let assigned = build.device_assignment.unwrap_or_default().computation_devices;
+        let devices = (0..replicas)
+            .flat_map(|replica| (0..partitions).map(move |partition| (replica, partition)))
+            .map(|(replica, partition)| {
+                assigned
+                    .get(partition)
+                    .and_then(|computation| computation.replica_device_ids.get(replica).copied())
+                    .unwrap_or((replica * partitions + partition) as i64)
+            })
+            .collect();
+        Ok(CompileOptions {
+            replicas,
+            partitions,
+            devices,
+            device_memory_bytes: build.device_memory_size.max(0) as u64,
+        })
+    }
+
+    /// Returns the device assignment as XLA serialises it.
+    pub fn device_assignment(&self) -> Vec<u8> {
+        let computation_devices = (0..self.partitions)
+            .map(|partition| ComputationDevice {
+                replica_device_ids: (0..self.replicas)
+                    .map(|replica| self.devices[replica * self.partitions + partition])
+                    .collect(),
+            })
+            .collect();
+        DeviceAssignmentProto {
+            replica_count: self.replicas as i32,
+            computation_count: self.partitions as i32,
+            computation_devices,
+        }
+        .encode_to_vec()
+    }
+}
+
+/// Returns `options` with XLA flags added for this compile only; the user's environment and the
+/// options JAX keeps stay as they are.
+pub fn with_flags(options: &[u8], flags: &[(&str, OptionValue)]) -> Vec<u8> {
+    let added = EnvOptionOverride {
+        entries: flags
+            .iter()
+            .map(|(key, value)| EnvOptionOverridesEntry {
+                key: (*key).to_owned(),
+                value: Some(OptionOverrideProto { value: Some(value.clone()) }),
+            })
+            .collect(),
+    };
+    [options, &added.encode_to_vec()].concat()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::program::wire::ExecutableBuildOptionsProto;
+
+    #[test]
+    fn device_order_is_replica_major() {
+        let assignment = DeviceAssignmentProto {
+            replica_count: 2,
+            computation_count: 2,
+            computation_devices: vec![
+                ComputationDevice { replica_device_ids: vec![7, 5] },
+                ComputationDevice { replica_device_ids: vec![6, 4] },
+            ],
+        };
+        let bytes = CompileOptionsProto {
+            executable_build_options: Some(ExecutableBuildOptionsProto {
+                num_replicas: 2,
+                num_partitions: 2,
+                device_assignment: Some(assignment.clone()),
+                device_memory_size: 0,
+            }),
+        }
+        .encode_to_vec();
+        let options = CompileOptions::parse(&bytes).expect("valid");
+        assert_eq!(options.devices, [7, 6, 5, 4]);
+        assert_eq!(options.device_assignment(), assignment.encode_to_vec());
+    }
+
+    #[test]
+    fn without_an_assignment_devices_count_from_zero() {
+        let options = CompileOptions::parse(&[]).expect("empty options are valid");
+        assert_eq!((options.replicas, options.partitions, options.devices), (1, 1, vec![0]));
+    }
+}

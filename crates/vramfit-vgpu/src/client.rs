@@ -1,0 +1,347 @@
+//! The client: from the options JAX passes to a machine, its devices and its topology.
+
+use std::ffi::{c_char, c_int};
+use std::{ptr, slice};
+
+use vramfit_core::allocator::{Kind, PoolOptions};
+use vramfit_core::gpu::target_config_text;
+use crate::client_options::{ClientOptions, Value, Version};
+use vramfit_core::trace::Header;
+
+use crate::abi::client::{
+    ClientAddressableDevicesArgs, ClientAddressableMemoriesArgs, ClientCreateArgs,
+    ClientDefaultDeviceAssignmentArgs, ClientDestroyArgs, ClientDevicesArgs, ClientDmaMapArgs,
+    ClientDmaUnmapArgs, ClientLookupAddressableDeviceArgs, ClientLookupDeviceArgs,
+    ClientPlatformNameArgs, ClientPlatformVersionArgs, ClientProcessIndexArgs,
+    ClientTopologyDescriptionArgs, ClientUpdateGlobalProcessInfoArgs, NamedUnion, NamedValue,
+    TopologyDescriptionCreateArgs, TopologyDescriptionGetDeviceDescriptionsArgs,
+};
+use crate::abi::{self, Device as RawDevice, Memory as RawMemory, TopologyDescription};
+use crate::device::{Device, Memory};
+use crate::environment::Environment;
+use crate::machine::{self, Machine};
+use crate::real::{self, sized};
+use crate::status::{Answer, Code, Status};
+
+/// A client. It lives as long as the process: buffers and executables may outlive JAX's handle.
+pub(crate) struct Client {
+    pub(crate) machine: &'static Machine,
+    pub(crate) topology: *mut TopologyDescription,
+    pub(crate) devices: Vec<&'static Device>,
+    platform_version: String,
+    device_pointers: Vec<*mut RawDevice>,
+    memory_pointers: Vec<*mut RawMemory>,
+}
+
+// SAFETY: all fields are constant after creation; the topology is an immutable object of the real
+// plugin's.
+unsafe impl Send for Client {}
+// SAFETY: as above.
+unsafe impl Sync for Client {}
+
+/// Returns the client behind a handle.
+///
+/// # Safety
+/// `client` came from [`create`].
+pub(crate) unsafe fn from_raw(client: *mut abi::Client) -> Answer<&'static Client> {
+    client.cast::<Client>().cast_const().as_ref().ok_or_else(|| Status::internal("no client"))
+}
+
+pub(crate) unsafe fn create(args: &mut ClientCreateArgs) -> Answer {
+    let environment = Environment::read()?;
+    let options = pool_options(args, &environment)?;
+    let header = header(&environment, &options);
+    let machine = machine::get_or_create(&environment, &options, header)?;
+    let topology = make_topology(&environment)?;
+    let (devices, memory_pointers) = make_devices(machine, topology)?;
+    let device_pointers = devices.iter().map(|device| device.raw()).collect();
+    let client = Client {
+        machine,
+        topology,
+        devices,
+        platform_version: platform_version(),
+        device_pointers,
+        memory_pointers,
+    };
+    args.client = Box::into_raw(Box::new(client)).cast();
+    Ok(())
+}
+
+/// Reads JAX's create options with XLA's own checks.
+unsafe fn pool_options(args: &ClientCreateArgs, environment: &Environment) -> Answer<PoolOptions> {
+    let named = if args.num_options == 0 {
+        &[]
+    } else {
+        slice::from_raw_parts(args.create_options, args.num_options)
+    };
+    let named: Vec<(String, Value)> = named.iter().map(|value| named_value(value)).collect();
+    let minor = real::get()?.minor_version();
+    let client = ClientOptions::from_named_values(&named, minor.unsigned_abs())
+        .map_err(|error| Status::with_code(error.code, error.message))?;
+    let version = jax_version();
+    let kind: Kind = client.allocator.parse()?;
+    let spatial = version >= Version::new(0, 11, 0)
+        && kind == Kind::Bfc
+        && client.preallocate
+        && !flag_is_off("xla_gpu_enable_allocator_spatial_partitioning");
+    Ok(PoolOptions {
+        kind,
+        ordinal: 0,
+        total_memory_bytes: environment.gpu.total_memory_bytes,
+        memory_fraction: client.memory_fraction,
+        preallocate: client.preallocate,
+        spatial_partitioning: spatial,
+        unified_memory: truthy("TF_FORCE_UNIFIED_MEMORY"),
+        cuda_async_prealloc: std::env::var("TF_CUDA_MALLOC_ASYNC_SUPPORTED_PREALLOC")
+            .ok()
+            .and_then(|value| value.parse().ok())
+            .unwrap_or(0),
+        collective_memory_bytes: client.collective_memory_bytes,
+        jax_version: (version.major, version.minor, version.patch),
+    })
+}
+
+unsafe fn named_value(value: &NamedValue) -> (String, Value) {
+    let bytes = |pointer: *const c_char, size: usize| {
+        String::from_utf8_lossy(slice::from_raw_parts(pointer.cast::<u8>(), size)).into_owned()
+    };
+    let name = bytes(value.name, value.name_size);
+    let value = match value.r#type {
+        0 => Value::String(bytes(value.value.string, value.value_size)),
+        1 => Value::Int64(value.value.int64),
+        2 if value.value_size == 0 => Value::Int64List(Vec::new()),
+        2 => Value::Int64List(
+            slice::from_raw_parts(value.value.int64_list, value.value_size).to_vec(),
+        ),
+        3 => Value::Float(value.value.float),
+        _ => Value::Bool(value.value.bool),
+    };
+    (name, value)
+}
+
+/// The version of `jax` in this process, told by the stand-in module.
+fn jax_version() -> Version {
+    std::env::var("VRAMFIT_JAX_VERSION")
+        .ok()
+        .and_then(|text| text.parse().ok())
+        .unwrap_or_else(|| Version::new(0, 10, 2))
+}
+
+fn truthy(name: &str) -> bool {
+    std::env::var(name).is_ok_and(|value| matches!(value.as_str(), "1" | "true" | "True" | "TRUE"))
+}
+
+fn flag_is_off(name: &str) -> bool {
+    let flags = std::env::var("XLA_FLAGS").unwrap_or_default();
+    let last = flags.split_whitespace().filter_map(|flag| {
+        flag.trim_start_matches('-').strip_prefix(name)?.strip_prefix('=')
+    });
+    matches!(last.last(), Some("false" | "0"))
+}
+
+fn header(environment: &Environment, options: &PoolOptions) -> Header {
+    let (major, minor, patch) = options.jax_version;
+    let head = real::get().map(|real| real.head());
+    Header {
+        jax: format!("{major}.{minor}.{patch}"),
+        plugin: head.map_or(String::new(), |head| format!("{}.{}", head.major, head.minor)),
+        gpu: environment.gpu.name.clone(),
+        gpu_description: environment.gpu.description.clone(),
+        total_memory_bytes: environment.gpu.total_memory_bytes,
+        devices: environment.devices,
+        allocator: options.kind.name().to_owned(),
+        memory_fraction: options.memory_fraction,
+        preallocate: options.preallocate,
+        spatial_partitioning: options.spatial_partitioning,
+        taken_bytes: environment.taken_bytes,
+        context_bytes: environment.context_bytes,
+        command: std::env::args().collect(),
+        ..Header::default()
+    }
+}
+
+/// Makes a topology of the card with the real plugin, which needs no GPU for it.
+unsafe fn make_topology(environment: &Environment) -> Answer<*mut TopologyDescription> {
+    let config = target_config_text(&environment.gpu);
+    let shape = format!("1x1x{}", environment.devices);
+    let options = [text_option("target_config", &config), text_option("topology", &shape)];
+    let mut args: TopologyDescriptionCreateArgs = sized();
+    args.create_options = options.as_ptr();
+    args.num_options = options.len();
+    real::get()?.call("PJRT_TopologyDescription_Create", &mut args)?;
+    Ok(args.topology)
+}
+
+fn text_option(name: &'static str, value: &str) -> NamedValue {
+    let mut option: NamedValue = sized();
+    option.name = name.as_ptr().cast();
+    option.name_size = name.len();
+    option.value = NamedUnion { string: value.as_ptr().cast() };
+    option.value_size = value.len();
+    option
+}
+
+unsafe fn make_devices(
+    machine: &'static Machine,
+    topology: *mut TopologyDescription,
+) -> Answer<(Vec<&'static Device>, Vec<*mut RawMemory>)> {
+    let mut args: TopologyDescriptionGetDeviceDescriptionsArgs = sized();
+    args.topology = topology;
+    real::get()?.call("PJRT_TopologyDescription_GetDeviceDescriptions", &mut args)?;
+    let descriptions = slice::from_raw_parts(args.descriptions, args.num_descriptions);
+    let mut memories: Vec<*mut RawMemory> = Vec::new();
+    let devices: Vec<&'static Device> = descriptions
+        .iter()
+        .enumerate()
+        .map(|(id, &description)| Device::new(id, description, &machine.environment.gpu))
+        .collect::<Answer<_>>()?;
+    for device in &devices {
+        for memory in device.memories() {
+            memories.push(Memory::raw(memory));
+        }
+    }
+    Ok((devices, memories))
+}
+
+/// What the CUDA client says of its version, such as `cuda 13000`.
+fn platform_version() -> String {
+    real::cuda_version().map_or_else(|| "cuda".to_owned(), |version| format!("cuda {version}"))
+}
+
+pub(crate) unsafe fn destroy(args: &mut ClientDestroyArgs) -> Answer {
+    // JAX may still hold buffers, and the log ends with the process.
+    if let Some(client) = args.client.cast::<Client>().as_ref() {
+        client.machine.session().flush();
+    }
+    Ok(())
+}
+
+const PLATFORM: &str = "cuda";
+
+pub(crate) unsafe fn platform_name(args: &mut ClientPlatformNameArgs) -> Answer {
+    args.platform_name = PLATFORM.as_ptr().cast();
+    args.platform_name_size = PLATFORM.len();
+    Ok(())
+}
+
+pub(crate) unsafe fn process_index(args: &mut ClientProcessIndexArgs) -> Answer {
+    args.process_index = 0;
+    Ok(())
+}
+
+pub(crate) unsafe fn version(args: &mut ClientPlatformVersionArgs) -> Answer {
+    let client = from_raw(args.client)?;
+    args.platform_version = client.platform_version.as_ptr().cast();
+    args.platform_version_size = client.platform_version.len();
+    Ok(())
+}
+
+pub(crate) unsafe fn devices(args: &mut ClientDevicesArgs) -> Answer {
+    let client = from_raw(args.client)?;
+    args.devices = client.device_pointers.as_ptr();
+    args.num_devices = client.device_pointers.len();
+    Ok(())
+}
+
+pub(crate) unsafe fn addressable_devices(args: &mut ClientAddressableDevicesArgs) -> Answer {
+    let client = from_raw(args.client)?;
+    args.addressable_devices = client.device_pointers.as_ptr();
+    args.num_addressable_devices = client.device_pointers.len();
+    Ok(())
+}
+
+pub(crate) unsafe fn addressable_memories(args: &mut ClientAddressableMemoriesArgs) -> Answer {
+    let client = from_raw(args.client)?;
+    args.addressable_memories = client.memory_pointers.as_ptr();
+    args.num_addressable_memories = client.memory_pointers.len();
+    Ok(())
+}
+
+impl Client {
+    /// Returns the device of a global id.
+    pub(crate) fn device(&self, id: i64) -> Answer<&'static Device> {
+        usize::try_from(id).ok().and_then(|id| self.devices.get(id)).copied().ok_or_else(|| {
+            Status::new(
+                Code::InvalidArgument,
+                format!("No matching device found for device_id {id}"),
+            )
+        })
+    }
+}
+
+pub(crate) unsafe fn lookup_device(args: &mut ClientLookupDeviceArgs) -> Answer {
+    args.device = from_raw(args.client)?.device(i64::from(args.id))?.raw();
+    Ok(())
+}
+
+pub(crate) unsafe fn lookup_addressable_device(
+    args: &mut ClientLookupAddressableDeviceArgs,
+) -> Answer {
+    let id = i64::from(args.local_hardware_id);
+    args.addressable_device = from_raw(args.client)?.device(id)?.raw();
+    Ok(())
+}
+
+pub(crate) unsafe fn topology(args: &mut ClientTopologyDescriptionArgs) -> Answer {
+    args.topology = from_raw(args.client)?.topology;
+    Ok(())
+}
+
+/// Assigns devices in order: replica-major, then partition.
+pub(crate) unsafe fn default_device_assignment(
+    args: &mut ClientDefaultDeviceAssignmentArgs,
+) -> Answer {
+    let wanted = (args.num_replicas * args.num_partitions) as usize;
+    let available = from_raw(args.client)?.devices.len();
+    if wanted > available || wanted > args.default_assignment_size {
+        return Err(Status::new(
+            Code::InvalidArgument,
+            format!("{wanted} devices are wanted, {available} are there"),
+        ));
+    }
+    for id in 0..wanted {
+        args.default_assignment.add(id).write(id as c_int);
+    }
+    Ok(())
+}
+
+pub(crate) unsafe fn update_process_info(_: &mut ClientUpdateGlobalProcessInfoArgs) -> Answer {
+    Ok(())
+}
+
+/// Nothing is copied by hardware here, so registering host memory for it changes nothing.
+pub(crate) unsafe fn dma_map(_: &mut ClientDmaMapArgs) -> Answer {
+    Ok(())
+}
+
+pub(crate) unsafe fn dma_unmap(_: &mut ClientDmaUnmapArgs) -> Answer {
+    Ok(())
+}
+
+/// Makes a topology without a client. The real plugin would look for a GPU when none is
+/// described; ours describes the virtual one.
+pub(crate) unsafe fn create_topology(args: &mut TopologyDescriptionCreateArgs) -> Answer {
+    let given = if args.num_options == 0 {
+        &[]
+    } else {
+        slice::from_raw_parts(args.create_options, args.num_options)
+    };
+    let has = |name: &str| given.iter().any(|option| named_value(option).0 == name);
+    let (has_target, has_shape) = (has("target_config"), has("topology"));
+    let environment = Environment::read()?;
+    let config = target_config_text(&environment.gpu);
+    let shape = format!("1x1x{}", environment.devices);
+    let mut options = given.to_vec();
+    if !has_target {
+        options.push(text_option("target_config", &config));
+    }
+    if !has_shape {
+        options.push(text_option("topology", &shape));
+    }
+    args.create_options = options.as_ptr();
+    args.num_options = options.len();
+    let result = real::get()?.call("PJRT_TopologyDescription_Create", args);
+    args.create_options = ptr::null();
+    args.num_options = 0;
+    result
+}

@@ -1,0 +1,168 @@
+//! Compiling: the real compiler does it, on a topology instead of a device; everything JAX may
+//! ask later is gathered at once and the real executable is destroyed.
+//!
+//! Some legal programs do not compile without a device: on a card the autotuner would have
+//! chosen another kernel. For those there is a ladder of attempts, each with flags for that one
+//! compile; which rung was needed is recorded with the program.
+
+use std::ffi::{c_char, c_void};
+use std::slice;
+use std::sync::Arc;
+
+use vramfit_core::program::{Program, options::with_flags, wire::OptionValue};
+
+use crate::abi::executable::{
+    CompileArgs, ExecutableDestroyArgs, ExecutableSerializeArgs, Program as RawProgram,
+};
+use crate::abi::{Executable, TopologyDescription};
+use crate::compiled::Compiled;
+use crate::real::{self, sized};
+use crate::status::{Answer, Code, Status};
+use crate::table::read_sized;
+
+/// One compile attempt: its name, and the flags it adds.
+struct Rung {
+    name: &'static str,
+    flags: &'static [(&'static str, i64)],
+}
+
+/// Before JAX 0.9, a deviceless compile insists on autotuning results; 0 switches that off.
+const WITHOUT_AUTOTUNING: (&str, i64) = ("xla_gpu_autotune_level", 0);
+/// PJRT API version of JAX 0.9.0, from which on the default flags compile without a device.
+const FIRST_WITH_DEFAULTS: i32 = 90;
+
+const LADDER: &[Rung] = &[
+    Rung { name: "", flags: &[] },
+    Rung {
+        name: "without Triton GEMM",
+        flags: &[("xla_gpu_enable_triton_gemm", 0)],
+    },
+    Rung {
+        name: "without Triton GEMM and cuDNN fusion",
+        flags: &[
+            ("xla_gpu_enable_triton_gemm", 0),
+            ("xla_gpu_cudnn_gemm_fusion_level", 0),
+        ],
+    },
+];
+
+/// The program JAX hands over.
+pub(crate) struct Source {
+    code: Vec<u8>,
+    format: Vec<u8>,
+}
+
+impl Source {
+    /// Copies the program of a compile call.
+    ///
+    /// # Safety
+    /// `program` is valid for the call.
+    pub(crate) unsafe fn read(program: *const RawProgram) -> Answer<Self> {
+        let program: RawProgram =
+            read_sized(program).ok_or_else(|| Status::internal("no program to compile"))?;
+        let bytes = |pointer: *const c_char, size: usize| {
+            if size == 0 { Vec::new() } else {
+                slice::from_raw_parts(pointer.cast::<u8>(), size).to_vec()
+            }
+        };
+        Ok(Source {
+            code: bytes(program.code, program.code_size),
+            format: bytes(program.format, program.format_size),
+        })
+    }
+}
+
+/// Compiles a program for a topology.
+///
+/// # Safety
+/// `topology` is a live topology of the real plugin's.
+pub(crate) unsafe fn compile(
+    topology: *const TopologyDescription,
+    source: &Source,
+    options: &[u8],
+) -> Answer<Arc<Compiled>> {
+    let mut first_error = None;
+    for rung in LADDER {
+        match attempt(topology, source, options, rung) {
+            Ok(serialized) => {
+                let program = Program::parse(&serialized, options)?;
+                let code = if source.format == b"mlir" { source.code.clone() } else { Vec::new() };
+                let rung = rung.name.to_owned();
+                return Ok(Compiled::new(program, code, serialized, options.to_vec(), rung));
+            }
+            // The first error is the one worth showing: later rungs fail for their own reasons.
+            Err(error) if first_error.is_none() => {
+                let another_may_help = may_be_cured(&error);
+                first_error = Some(error);
+                if !another_may_help {
+                    break;
+                }
+            }
+            Err(_) => {}
+        }
+    }
+    Err(first_error.unwrap_or_else(|| Status::internal("there is no way to compile")))
+}
+
+/// Failures inside the compiler may vanish with other kernels; a program that is wrong, or a
+/// missing tool, stays so.
+fn may_be_cured(error: &Status) -> bool {
+    [Code::Internal, Code::Unimplemented, Code::ResourceExhausted, Code::FailedPrecondition]
+        .iter()
+        .any(|code| *code as i32 == error.code())
+        && !error.message().contains("libdevice")
+        && !error.message().contains("ptxas")
+}
+
+unsafe fn attempt(
+    topology: *const TopologyDescription,
+    source: &Source,
+    options: &[u8],
+    rung: &Rung,
+) -> Answer<Vec<u8>> {
+    let real = real::get()?;
+    let mut flags: Vec<(&str, OptionValue)> = Vec::new();
+    if real.minor_version() < FIRST_WITH_DEFAULTS {
+        flags.push((WITHOUT_AUTOTUNING.0, OptionValue::Int(WITHOUT_AUTOTUNING.1)));
+    }
+    for (name, value) in rung.flags {
+        let value = match *name {
+            "xla_gpu_enable_triton_gemm" => OptionValue::Bool(*value != 0),
+            _ => OptionValue::Int(*value),
+        };
+        flags.push((name, value));
+    }
+    let options = if flags.is_empty() { options.to_vec() } else { with_flags(options, &flags) };
+    // Plugins up to 0.6.2 read MLIR text up to a NUL byte beyond its size.
+    let mut code = source.code.clone();
+    code.push(0);
+    let mut program: RawProgram = sized();
+    program.code = code.as_mut_ptr().cast();
+    program.code_size = source.code.len();
+    program.format = source.format.as_ptr().cast();
+    program.format_size = source.format.len();
+    let mut args: CompileArgs = sized();
+    args.topology = topology;
+    args.program = &raw const program;
+    args.compile_options = options.as_ptr().cast();
+    args.compile_options_size = options.len();
+    real.call("PJRT_Compile", &mut args)?;
+    let serialized = serialize(args.executable);
+    let mut destroy: ExecutableDestroyArgs = sized();
+    destroy.executable = args.executable;
+    real.call("PJRT_Executable_Destroy", &mut destroy)?;
+    serialized
+}
+
+unsafe fn serialize(executable: *mut Executable) -> Answer<Vec<u8>> {
+    let mut args: ExecutableSerializeArgs = sized();
+    args.executable = executable;
+    real::get()?.call("PJRT_Executable_Serialize", &mut args)?;
+    let bytes =
+        slice::from_raw_parts(args.serialized_bytes.cast::<u8>(), args.serialized_bytes_size)
+            .to_vec();
+    if let Some(delete) = args.serialized_executable_deleter {
+        delete(args.serialized_executable.cast::<c_void>());
+    }
+    Ok(bytes)
+}

@@ -1,0 +1,194 @@
+//! A compiled program: what was derived from it once, in the forms the C API wants.
+
+use std::ffi::{c_char, c_int};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+
+use vramfit_core::allocator::Space;
+use vramfit_core::program::{BufferClass, MemorySpace, Program, Shape};
+use vramfit_core::trace::Purpose;
+
+use crate::device::MemoryKind;
+use crate::value;
+
+/// Numbers for programs: addresses are reused, numbers are not.
+static NEXT: AtomicU32 = AtomicU32::new(0);
+
+/// A compiled program and everything JAX may ask about it.
+#[derive(Debug)]
+pub(crate) struct Compiled {
+    pub(crate) number: u32,
+    pub(crate) program: Program,
+    /// The program as JAX handed it over (StableHLO), for running small ones on the CPU.
+    pub(crate) code: Vec<u8>,
+    /// What the real plugin serialised.
+    pub(crate) serialized: Vec<u8>,
+    /// The compile options JAX gave.
+    pub(crate) options: Vec<u8>,
+    /// Which compile attempt succeeded; empty for the first.
+    pub(crate) rung: String,
+    /// What one execution allocates, in order.
+    pub(crate) steps: Vec<Step>,
+    /// Shapes of the outputs, shared by their buffers.
+    pub(crate) output_shapes: Vec<Arc<Shape>>,
+    pub(crate) answers: Answers,
+    evaluable: AtomicBool,
+    side_effects: bool,
+}
+
+/// One allocation of an execution.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Step {
+    pub(crate) slot: u32,
+    pub(crate) bytes: u64,
+    pub(crate) purpose: Purpose,
+    pub(crate) space: Space,
+}
+
+/// Lists in the C API's form; they live as long as the program.
+#[derive(Debug, Default)]
+pub(crate) struct Answers {
+    pub(crate) output_types: Vec<c_int>,
+    pub(crate) output_dims: Vec<i64>,
+    pub(crate) output_dim_counts: Vec<usize>,
+    pub(crate) output_kinds: Texts,
+    pub(crate) parameter_kinds: Texts,
+    pub(crate) parameter_shardings: Texts,
+    pub(crate) output_shardings: Texts,
+    pub(crate) fingerprint: String,
+}
+
+/// A list of texts as pointers and sizes.
+#[derive(Debug, Default)]
+pub(crate) struct Texts {
+    pub(crate) pointers: Vec<*const c_char>,
+    pub(crate) sizes: Vec<usize>,
+    /// Backs the pointers; `Vec<u8>` moves without moving its bytes.
+    _bytes: Vec<Vec<u8>>,
+}
+
+// SAFETY: the pointers lead into `_bytes`, which is never changed.
+unsafe impl Send for Texts {}
+// SAFETY: as above.
+unsafe impl Sync for Texts {}
+
+impl Texts {
+    fn new(bytes: Vec<Vec<u8>>) -> Self {
+        Texts {
+            pointers: bytes.iter().map(|text| text.as_ptr().cast()).collect(),
+            sizes: bytes.iter().map(Vec::len).collect(),
+            _bytes: bytes,
+        }
+    }
+}
+
+impl Compiled {
+    pub(crate) fn new(
+        program: Program,
+        code: Vec<u8>,
+        serialized: Vec<u8>,
+        options: Vec<u8>,
+        rung: String,
+    ) -> Arc<Self> {
+        let evaluable = !code.is_empty() && value::is_small(&program) && runs_once(&program);
+        Arc::new(Compiled {
+            number: NEXT.fetch_add(1, Ordering::Relaxed),
+            steps: steps(&program),
+            output_shapes: program.outputs.iter().cloned().map(Arc::new).collect(),
+            answers: Answers::new(&program),
+            evaluable: AtomicBool::new(evaluable),
+            side_effects: contains(&code, b"callback"),
+            program,
+            code,
+            serialized,
+            options,
+            rung,
+        })
+    }
+
+    /// Says whether the program may still be tried on the CPU.
+    pub(crate) fn can_be_evaluated(&self) -> bool {
+        self.evaluable.load(Ordering::Relaxed)
+    }
+
+    /// Remembers that it cannot be run there.
+    pub(crate) fn give_up_evaluating(&self) {
+        self.evaluable.store(false, Ordering::Relaxed);
+    }
+
+    /// Says whether the program calls back into Python, so that it must run when it is called.
+    pub(crate) fn has_side_effects(&self) -> bool {
+        self.side_effects
+    }
+}
+
+fn contains(haystack: &[u8], needle: &[u8]) -> bool {
+    haystack.windows(needle.len()).any(|window| window == needle)
+}
+
+/// Says whether one run on one device gives every device's values: a program for one device, or
+/// one whose arguments and results are all replicated.
+fn runs_once(program: &Program) -> bool {
+    let devices = program.options.devices.len();
+    let replicated = |sharding: &Vec<u8>| is_replicated(sharding);
+    devices == 1
+        || (program.options.replicas == 1
+            && program.parameter_shardings.len() == program.parameters.len()
+            && program.parameter_shardings.iter().all(replicated)
+            && program.output_shardings.len() == program.outputs.len()
+            && program.output_shardings.iter().all(replicated))
+}
+
+/// A serialised `OpSharding` of type REPLICATED, the zero value: field 1 is absent.
+fn is_replicated(sharding: &[u8]) -> bool {
+    sharding.first() != Some(&0x08)
+}
+
+fn steps(program: &Program) -> Vec<Step> {
+    let allocated = program.allocations.iter().enumerate().filter_map(|(slot, allocation)| {
+        let purpose = match allocation.class {
+            BufferClass::ThreadLocal | BufferClass::Parameter(_) | BufferClass::Constant => None,
+            BufferClass::Tuple => Some(Purpose::Tuple),
+            BufferClass::Output => Some(Purpose::Output),
+            BufferClass::Temporary => Some(Purpose::Temporary),
+        }?;
+        let space = match allocation.space {
+            MemorySpace::Device => Space::Default,
+            MemorySpace::Collective => Space::Collective,
+            MemorySpace::Host => return None,
+        };
+        (allocation.bytes > 0).then_some(Step {
+            slot: slot as u32,
+            bytes: allocation.bytes,
+            purpose,
+            space,
+        })
+    });
+    allocated.collect()
+}
+
+/// Returns the kind of memory a shape lies in.
+pub(crate) fn kind_of(shape: &Shape) -> MemoryKind {
+    match shape.space {
+        MemorySpace::Host => MemoryKind::PinnedHost,
+        MemorySpace::Device | MemorySpace::Collective => MemoryKind::Device,
+    }
+}
+
+impl Answers {
+    fn new(program: &Program) -> Self {
+        let kinds = |shapes: &[Shape]| {
+            Texts::new(shapes.iter().map(|s| kind_of(s).name().as_bytes().to_vec()).collect())
+        };
+        Answers {
+            output_types: program.outputs.iter().map(|s| s.element_type.pjrt()).collect(),
+            output_dims: program.outputs.iter().flat_map(|s| s.dims.iter().copied()).collect(),
+            output_dim_counts: program.outputs.iter().map(|s| s.dims.len()).collect(),
+            output_kinds: kinds(&program.outputs),
+            parameter_kinds: kinds(&program.parameters),
+            parameter_shardings: Texts::new(program.parameter_shardings.clone()),
+            output_shardings: Texts::new(program.output_shardings.clone()),
+            fingerprint: format!("{:016x}", program.fingerprint),
+        }
+    }
+}

@@ -1,0 +1,410 @@
+//! Devices, what is said of them, and their two memories.
+
+use std::collections::HashMap;
+use std::ffi::{c_int, c_void};
+use std::sync::{Mutex, OnceLock, PoisonError};
+use std::{ptr, slice};
+
+use vramfit_core::gpu::Gpu;
+
+use crate::abi::client::{NamedUnion, NamedValue};
+use crate::abi::device::{
+    DeviceAddressableMemoriesArgs, DeviceDefaultMemoryArgs,
+    DeviceDescriptionAttributesArgs, DeviceDescriptionDebugStringArgs, DeviceDescriptionIdArgs,
+    DeviceDescriptionKindArgs, DeviceDescriptionProcessIndexArgs, DeviceDescriptionToStringArgs,
+    DeviceGetAttributesArgs, DeviceGetDescriptionArgs, DeviceIsAddressableArgs,
+    DeviceLocalHardwareIdArgs, DeviceMemoryStatsArgs, MemoryAddressableByDevicesArgs,
+    MemoryDebugStringArgs, MemoryIdArgs, MemoryKindArgs, MemoryKindIdArgs, MemoryToStringArgs,
+};
+use crate::abi::{self, MemoryFunctions};
+use crate::machine;
+use crate::real::{self, sized};
+use crate::status::{Answer, Status};
+
+/// One virtual card.
+pub(crate) struct Device {
+    pub(crate) id: u32,
+    /// A real object of the topology: it goes through extensions of the real plugin.
+    description: *mut abi::DeviceDescription,
+    debug_string: String,
+    to_string: String,
+    attributes: Vec<NamedValue>,
+    memories: OnceLock<[Box<Memory>; 2]>,
+    memory_pointers: OnceLock<[*mut abi::Memory; 2]>,
+}
+
+// SAFETY: constant after creation; pointers lead to immutable or leaked objects.
+unsafe impl Send for Device {}
+// SAFETY: as above.
+unsafe impl Sync for Device {}
+
+/// One memory of a card. Its first word is read by JAX (since API 0.109), so the order of the
+/// fields matters.
+#[repr(C)]
+pub(crate) struct Memory {
+    functions: *const MemoryFunctions,
+    pub(crate) device: &'static Device,
+    pub(crate) kind: MemoryKind,
+    id: c_int,
+    debug_string: String,
+    device_pointer: [*mut abi::Device; 1],
+    user_data: Mutex<HashMap<usize, UserData>>,
+}
+
+/// The kinds of memory a card has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum MemoryKind {
+    Device,
+    PinnedHost,
+}
+
+impl MemoryKind {
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            MemoryKind::Device => "device",
+            MemoryKind::PinnedHost => "pinned_host",
+        }
+    }
+}
+
+struct UserData {
+    data: *mut c_void,
+    destroy: Option<unsafe extern "C" fn(*mut c_void)>,
+}
+
+static MEMORY_FUNCTIONS: MemoryFunctions = MemoryFunctions {
+    struct_size: size_of::<MemoryFunctions>(),
+    extension_start: ptr::null_mut(),
+    instance_size: size_of::<*const MemoryFunctions>(),
+    get_user_data,
+    set_user_data,
+};
+
+// SAFETY: constant function pointers.
+unsafe impl Sync for MemoryFunctions {}
+
+/// Cards by the address of their description, to tell them from descriptions of topologies that
+/// JAX made without a client.
+static DESCRIBED: OnceLock<Mutex<HashMap<usize, &'static Device>>> = OnceLock::new();
+
+fn described() -> std::sync::MutexGuard<'static, HashMap<usize, &'static Device>> {
+    DESCRIBED.get_or_init(Mutex::default).lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Device {
+    /// Makes a card that lives as long as the process.
+    ///
+    /// # Safety
+    /// `description` is a device description of the real plugin's.
+    pub(crate) unsafe fn new(
+        id: usize,
+        description: *mut abi::DeviceDescription,
+        gpu: &Gpu,
+    ) -> Answer<&'static Device> {
+        let device: &'static Device = Box::leak(Box::new(Device {
+            id: id as u32,
+            description,
+            debug_string: format!("cuda:{id}"),
+            to_string: format!("CudaDevice(id={id})"),
+            attributes: attributes(description, gpu)?,
+            memories: OnceLock::new(),
+            memory_pointers: OnceLock::new(),
+        }));
+        let memories = [MemoryKind::Device, MemoryKind::PinnedHost].map(|kind| {
+            Box::new(Memory {
+                functions: &raw const MEMORY_FUNCTIONS,
+                device,
+                kind,
+                id: (2 * id) as c_int + c_int::from(kind == MemoryKind::PinnedHost),
+                debug_string: format!("{}(cuda:{id})", kind.name()),
+                device_pointer: [device.raw()],
+                user_data: Mutex::default(),
+            })
+        });
+        let pointers = [Memory::raw(&memories[0]), Memory::raw(&memories[1])];
+        let _ = device.memories.set(memories);
+        let _ = device.memory_pointers.set(pointers);
+        described().insert(description as usize, device);
+        Ok(device)
+    }
+
+    pub(crate) fn raw(&'static self) -> *mut abi::Device {
+        ptr::from_ref(self).cast_mut().cast()
+    }
+
+    pub(crate) fn memories(&self) -> &[Box<Memory>] {
+        self.memories.get().map_or(&[], |memories| memories)
+    }
+
+    /// Returns the memory of a kind.
+    pub(crate) fn memory(&'static self, kind: MemoryKind) -> Answer<&'static Memory> {
+        self.memories()
+            .iter()
+            .find(|memory| memory.kind == kind)
+            .map(Box::as_ref)
+            .ok_or_else(|| Status::internal("a device without memories"))
+    }
+}
+
+impl Memory {
+    pub(crate) fn raw(memory: &Memory) -> *mut abi::Memory {
+        ptr::from_ref(memory).cast_mut().cast()
+    }
+}
+
+/// Copies the real plugin's attributes and adds those that a deviceless description lacks in
+/// some releases (JAX 0.6.2 has no compute capability, which Pallas needs).
+unsafe fn attributes(
+    description: *mut abi::DeviceDescription,
+    gpu: &Gpu,
+) -> Answer<Vec<NamedValue>> {
+    let mut args: DeviceDescriptionAttributesArgs = sized();
+    args.device_description = description;
+    real::get()?.call("PJRT_DeviceDescription_Attributes", &mut args)?;
+    let mut attributes = if args.num_attributes == 0 {
+        Vec::new()
+    } else {
+        slice::from_raw_parts(args.attributes, args.num_attributes).to_vec()
+    };
+    let (major, minor) = gpu.compute_capability;
+    let mut add = |name: &'static str, set: &dyn Fn(&mut NamedValue)| {
+        let known = attributes.iter().any(|value| {
+            slice::from_raw_parts(value.name.cast::<u8>(), value.name_size) == name.as_bytes()
+        });
+        if !known {
+            let mut value: NamedValue = sized();
+            value.name = name.as_ptr().cast();
+            value.name_size = name.len();
+            set(&mut value);
+            attributes.push(value);
+        }
+    };
+    let text = |text: String| {
+        move |value: &mut NamedValue| {
+            value.r#type = 0;
+            value.value_size = text.len();
+            // Attributes live as long as the process.
+            let text: &'static str = Box::leak(text.clone().into_boxed_str());
+            value.value = NamedUnion { string: text.as_ptr().cast() };
+        }
+    };
+    let number = |number: i64| {
+        move |value: &mut NamedValue| {
+            value.r#type = 1;
+            value.value_size = 1;
+            value.value = NamedUnion { int64: number };
+        }
+    };
+    add("compute_capability", &text(format!("{major}.{minor}")));
+    add("device_vendor", &text("NVIDIA Corporation".to_owned()));
+    add("core_count", &number(i64::from(gpu.core_count)));
+    add("slice_index", &number(0));
+    Ok(attributes)
+}
+
+unsafe fn device<'a>(device: *mut abi::Device) -> Answer<&'a Device> {
+    device.cast::<Device>().as_ref().ok_or_else(|| Status::internal("no device"))
+}
+
+/// Returns the card behind a handle.
+///
+/// # Safety
+/// `raw` came from [`Device::raw`] or is null.
+pub(crate) unsafe fn from_raw(raw: *mut abi::Device) -> Option<&'static Device> {
+    raw.cast::<Device>().cast_const().as_ref()
+}
+
+/// Returns the memory behind a handle.
+///
+/// # Safety
+/// `raw` came from [`Memory::raw`] or is null.
+pub(crate) unsafe fn memory_from_raw(raw: *mut abi::Memory) -> Option<&'static Memory> {
+    raw.cast::<Memory>().cast_const().as_ref()
+}
+
+unsafe fn memory<'a>(memory: *mut abi::Memory) -> Answer<&'a Memory> {
+    memory.cast::<Memory>().as_ref().ok_or_else(|| Status::internal("no memory"))
+}
+
+// Descriptions: ids, kinds and attributes are the real ones; both strings are what the CUDA
+// client gives its devices.
+
+pub(crate) unsafe fn description_id(args: &mut DeviceDescriptionIdArgs) -> Answer {
+    real::get()?.forward("PJRT_DeviceDescription_Id", args)
+}
+
+pub(crate) unsafe fn description_process_index(
+    args: &mut DeviceDescriptionProcessIndexArgs,
+) -> Answer {
+    real::get()?.forward("PJRT_DeviceDescription_ProcessIndex", args)
+}
+
+pub(crate) unsafe fn description_kind(args: &mut DeviceDescriptionKindArgs) -> Answer {
+    real::get()?.forward("PJRT_DeviceDescription_Kind", args)
+}
+
+pub(crate) unsafe fn description_attributes(args: &mut DeviceDescriptionAttributesArgs) -> Answer {
+    let Some(device) = described().get(&(args.device_description as usize)).copied() else {
+        return real::get()?.forward("PJRT_DeviceDescription_Attributes", args);
+    };
+    args.attributes = device.attributes.as_ptr();
+    args.num_attributes = device.attributes.len();
+    Ok(())
+}
+
+pub(crate) unsafe fn description_debug_string(
+    args: &mut DeviceDescriptionDebugStringArgs,
+) -> Answer {
+    let Some(device) = described().get(&(args.device_description as usize)).copied() else {
+        return real::get()?.forward("PJRT_DeviceDescription_DebugString", args);
+    };
+    args.debug_string = device.debug_string.as_ptr().cast();
+    args.debug_string_size = device.debug_string.len();
+    Ok(())
+}
+
+pub(crate) unsafe fn description_to_string(args: &mut DeviceDescriptionToStringArgs) -> Answer {
+    let Some(device) = described().get(&(args.device_description as usize)).copied() else {
+        return real::get()?.forward("PJRT_DeviceDescription_ToString", args);
+    };
+    args.to_string = device.to_string.as_ptr().cast();
+    args.to_string_size = device.to_string.len();
+    Ok(())
+}
+
+pub(crate) unsafe fn get_description(args: &mut DeviceGetDescriptionArgs) -> Answer {
+    args.device_description = device(args.device)?.description;
+    Ok(())
+}
+
+pub(crate) unsafe fn get_attributes(args: &mut DeviceGetAttributesArgs) -> Answer {
+    let device = device(args.device)?;
+    args.attributes = device.attributes.as_ptr();
+    args.num_attributes = device.attributes.len();
+    // The list lives as long as the device; nothing is to be freed.
+    args.device_attributes = ptr::null_mut();
+    args.attributes_deleter = Some(keep);
+    Ok(())
+}
+
+unsafe extern "C" fn keep(_: *mut c_void) {}
+
+pub(crate) unsafe fn is_addressable(args: &mut DeviceIsAddressableArgs) -> Answer {
+    args.is_addressable = true;
+    Ok(())
+}
+
+pub(crate) unsafe fn local_hardware_id(args: &mut DeviceLocalHardwareIdArgs) -> Answer {
+    args.local_hardware_id = device(args.device)?.id as c_int;
+    Ok(())
+}
+
+pub(crate) unsafe fn addressable_memories(args: &mut DeviceAddressableMemoriesArgs) -> Answer {
+    let pointers = device(args.device)?.memory_pointers.get().map_or(&[][..], |all| all);
+    args.memories = pointers.as_ptr();
+    args.num_memories = pointers.len();
+    Ok(())
+}
+
+pub(crate) unsafe fn default_memory(args: &mut DeviceDefaultMemoryArgs) -> Answer {
+    let pointers = device(args.device)?.memory_pointers.get();
+    args.memory = pointers.map_or(ptr::null_mut(), |all| all[0]);
+    Ok(())
+}
+
+/// Called by JAX before every compile, too: `bytes_limit` becomes the compiler's budget.
+pub(crate) unsafe fn memory_stats(args: &mut DeviceMemoryStatsArgs) -> Answer {
+    let id = device(args.device)?.id;
+    let machine = machine::get().ok_or_else(|| Status::internal("no machine"))?;
+    let stats = machine.session().stats(id).ok_or_else(|| {
+        // What the CUDA client answers for allocators that keep no statistics; JAX shows `None`.
+        Status::unimplemented("memory statistics of this allocator")
+    })?;
+    let signed = |bytes: u64| bytes.min(i64::MAX as u64) as i64;
+    args.bytes_in_use = signed(stats.bytes_in_use);
+    args.peak_bytes_in_use = signed(stats.peak_bytes_in_use);
+    args.peak_bytes_in_use_is_set = true;
+    args.num_allocs = signed(stats.num_allocs);
+    args.num_allocs_is_set = true;
+    args.largest_alloc_size = signed(stats.largest_alloc_size);
+    args.largest_alloc_size_is_set = true;
+    args.bytes_limit = signed(stats.bytes_limit.unwrap_or(0));
+    args.bytes_limit_is_set = stats.bytes_limit.is_some();
+    args.bytes_reserved = signed(stats.bytes_reserved);
+    args.bytes_reserved_is_set = true;
+    args.peak_bytes_reserved = signed(stats.peak_bytes_reserved);
+    args.peak_bytes_reserved_is_set = true;
+    args.bytes_reservable_limit = signed(stats.bytes_reservable_limit.unwrap_or(0));
+    args.bytes_reservable_limit_is_set = stats.bytes_reservable_limit.is_some();
+    args.largest_free_block_bytes = signed(stats.largest_free_block_bytes);
+    args.largest_free_block_bytes_is_set = true;
+    args.pool_bytes = signed(stats.pool_bytes.unwrap_or(0));
+    args.pool_bytes_is_set = stats.pool_bytes.is_some();
+    args.peak_pool_bytes = signed(stats.peak_pool_bytes.unwrap_or(0));
+    args.peak_pool_bytes_is_set = stats.peak_pool_bytes.is_some();
+    Ok(())
+}
+
+pub(crate) unsafe fn memory_id(args: &mut MemoryIdArgs) -> Answer {
+    args.id = memory(args.memory)?.id;
+    Ok(())
+}
+
+pub(crate) unsafe fn memory_kind(args: &mut MemoryKindArgs) -> Answer {
+    let name = memory(args.memory)?.kind.name();
+    args.kind = name.as_ptr().cast();
+    args.kind_size = name.len();
+    Ok(())
+}
+
+pub(crate) unsafe fn memory_kind_id(args: &mut MemoryKindIdArgs) -> Answer {
+    // The CUDA client derives the id from a hash of the kind's name; JAX only compares ids.
+    args.kind_id = match memory(args.memory)?.kind {
+        MemoryKind::Device => 0,
+        MemoryKind::PinnedHost => 1,
+    };
+    Ok(())
+}
+
+pub(crate) unsafe fn memory_debug_string(args: &mut MemoryDebugStringArgs) -> Answer {
+    let memory = memory(args.memory)?;
+    args.debug_string = memory.debug_string.as_ptr().cast();
+    args.debug_string_size = memory.debug_string.len();
+    Ok(())
+}
+
+pub(crate) unsafe fn memory_to_string(args: &mut MemoryToStringArgs) -> Answer {
+    let memory = memory(args.memory)?;
+    args.to_string = memory.debug_string.as_ptr().cast();
+    args.to_string_size = memory.debug_string.len();
+    Ok(())
+}
+
+pub(crate) unsafe fn memory_devices(args: &mut MemoryAddressableByDevicesArgs) -> Answer {
+    let memory = memory(args.memory)?;
+    args.devices = memory.device_pointer.as_ptr();
+    args.num_devices = 1;
+    Ok(())
+}
+
+unsafe extern "C" fn get_user_data(raw: *mut abi::Memory, key: *const c_void) -> *mut c_void {
+    let Ok(memory) = memory(raw) else { return ptr::null_mut() };
+    let data = memory.user_data.lock().unwrap_or_else(PoisonError::into_inner);
+    data.get(&(key as usize)).map_or(ptr::null_mut(), |entry| entry.data)
+}
+
+unsafe extern "C" fn set_user_data(
+    raw: *mut abi::Memory,
+    key: *const c_void,
+    data: *mut c_void,
+    destroy: Option<unsafe extern "C" fn(*mut c_void)>,
+) {
+    let Ok(memory) = memory(raw) else { return };
+    let before = {
+        let mut all = memory.user_data.lock().unwrap_or_else(PoisonError::into_inner);
+        all.insert(key as usize, UserData { data, destroy })
+    };
+    if let Some(UserData { data, destroy: Some(destroy) }) = before {
+        destroy(data);
+    }
+}

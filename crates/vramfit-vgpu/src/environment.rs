@@ -1,0 +1,105 @@
+//! What `vramfit dryrun` tells the plugin, through the environment.
+
+use std::env;
+use std::path::PathBuf;
+
+use vramfit_core::gpu::{self, Gpu};
+use vramfit_core::{Bytes, Error, ErrorKind, Result};
+
+/// Values that a read of an unknown array gives.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Fill {
+    /// Zeros.
+    #[default]
+    Zeros,
+    /// Ones.
+    Ones,
+    /// Not a number (for integers: zero).
+    Nan,
+    /// Uniform in [0, 1), the same in every run (for integers: any bits).
+    Random,
+}
+
+/// The virtual machine that was asked for.
+#[derive(Clone, Debug)]
+pub struct Environment {
+    /// The card.
+    pub gpu: Gpu,
+    /// How many of them.
+    pub devices: u32,
+    /// Where the trace is written; nowhere when `None`.
+    pub trace: Option<PathBuf>,
+    /// Bytes that something else holds on each card.
+    pub taken_bytes: u64,
+    /// The name of the machine that several processes share.
+    pub shared: Option<String>,
+    /// After this many executions of one program the run is ended.
+    pub steps: Option<u64>,
+    /// What unknown values read as.
+    pub fill: Fill,
+    /// What the CUDA context is estimated to hold on each card.
+    pub context_bytes: u64,
+    /// How many bytes of uploaded values are kept at most.
+    pub upload_cap_bytes: u64,
+    /// Whether the table of calls is printed at the end.
+    pub print_calls: bool,
+}
+
+/// Uploads kept unless `VRAMFIT_UPLOAD_CAP` says otherwise: enough for a data set's labels and
+/// every checkpoint of a small model, small enough for a laptop.
+const DEFAULT_UPLOAD_CAP: u64 = 2 << 30;
+
+impl Environment {
+    /// Reads the `VRAMFIT_*` variables.
+    ///
+    /// # Errors
+    /// [`ErrorKind::InvalidArgument`] and [`ErrorKind::UnknownGpu`] for values that make no sense.
+    pub fn read() -> Result<Self> {
+        let name = text("VRAMFIT_GPU").unwrap_or_else(|| "h100-80g".to_owned());
+        let gpu = gpu::find(&name)?;
+        let context_bytes =
+            bytes("VRAMFIT_CONTEXT")?.unwrap_or(gpu.context_bytes_estimate);
+        Ok(Environment {
+            devices: number("VRAMFIT_GPU_COUNT")?.unwrap_or(1).clamp(1, 4096) as u32,
+            trace: env::var_os("VRAMFIT_TRACE").map(PathBuf::from),
+            taken_bytes: bytes("VRAMFIT_TAKEN")?.unwrap_or(0),
+            shared: text("VRAMFIT_SHARED"),
+            steps: number("VRAMFIT_STEPS")?,
+            fill: fill(text("VRAMFIT_FILL").as_deref())?,
+            context_bytes,
+            upload_cap_bytes: bytes("VRAMFIT_UPLOAD_CAP")?.unwrap_or(DEFAULT_UPLOAD_CAP),
+            print_calls: text("VRAMFIT_PJRT_CALLS").is_some_and(|value| value != "0"),
+            gpu,
+        })
+    }
+}
+
+fn text(name: &str) -> Option<String> {
+    env::var(name).ok().filter(|value| !value.is_empty())
+}
+
+fn number(name: &str) -> Result<Option<u64>> {
+    let parse = |value: String| {
+        value.parse().map_err(|_| {
+            Error::new(ErrorKind::InvalidArgument, format!("`{name}` is no whole number: {value}"))
+        })
+    };
+    text(name).map(parse).transpose()
+}
+
+fn bytes(name: &str) -> Result<Option<u64>> {
+    text(name).map(|value| value.parse::<Bytes>().map(|bytes| bytes.0)).transpose()
+}
+
+fn fill(value: Option<&str>) -> Result<Fill> {
+    match value {
+        None | Some("zeros") => Ok(Fill::Zeros),
+        Some("ones") => Ok(Fill::Ones),
+        Some("nan") => Ok(Fill::Nan),
+        Some("random") => Ok(Fill::Random),
+        Some(other) => Err(Error::new(
+            ErrorKind::InvalidArgument,
+            format!("`VRAMFIT_FILL` is `{other}`, not `zeros`, `ones`, `nan` or `random`"),
+        )),
+    }
+}

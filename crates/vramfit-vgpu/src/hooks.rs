@@ -1,0 +1,42 @@
+//! What the plugin asks of the Python process it lives in. Set by the extension module; without
+//! them everything works but values stay unknown and call sites unnamed.
+
+use std::sync::OnceLock;
+
+/// One small program to run for real, on JAX's CPU backend.
+#[derive(Debug)]
+pub struct Evaluation<'a> {
+    /// Number of the program, unique in this process.
+    pub program: u32,
+    /// The program as JAX handed it to the plugin.
+    pub code: &'a [u8],
+    /// The inputs, row-major.
+    pub inputs: Vec<&'a [u8]>,
+    /// Element type names and dimensions of the inputs.
+    pub input_shapes: Vec<(&'static str, &'a [i64])>,
+    /// Element type names and dimensions of the outputs.
+    pub output_shapes: Vec<(&'static str, &'a [i64])>,
+}
+
+/// The Python side.
+pub trait Hooks: Send + Sync {
+    /// Runs a program; `None` when it cannot be run on the CPU.
+    fn evaluate(&self, evaluation: &Evaluation<'_>) -> Option<Vec<Vec<u8>>>;
+
+    /// Returns the user's line that is being run, as `file:line (function)`.
+    fn site(&self) -> Option<String>;
+
+    /// Asks the program to end, cleanly and soon.
+    fn stop(&self);
+}
+
+static HOOKS: OnceLock<Box<dyn Hooks>> = OnceLock::new();
+
+/// Installs the Python side. Only the first call counts.
+pub fn set(hooks: Box<dyn Hooks>) {
+    let _ = HOOKS.set(hooks);
+}
+
+pub(crate) fn get() -> Option<&'static dyn Hooks> {
+    HOOKS.get().map(Box::as_ref)
+}

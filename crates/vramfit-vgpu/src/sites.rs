@@ -1,0 +1,62 @@
+//! From a Python stack to the one line a person wants to see: the innermost of the user's own.
+
+use std::cell::RefCell;
+use std::ffi::CStr;
+
+use rustc_hash::FxHashMap;
+use vramfit_core::trace::TextId;
+
+/// Parts of paths whose lines are nobody's own code.
+const NOT_THE_USERS: &[&str] = &[
+    "/site-packages/",
+    "/dist-packages/",
+    "/lib/python3",
+    "<frozen ",
+    "<string>",
+];
+
+thread_local! {
+    /// Stacks seen, with the text they led to. A loop sends the same stack every time.
+    static SEEN: RefCell<FxHashMap<Vec<u8>, TextId>> = RefCell::default();
+}
+
+/// More different stacks than this are forgotten at once: the programs that make them are odd.
+const MOST_STACKS: usize = 4096;
+
+/// Returns the text of the user's line in a stack as JAX sends it (innermost frame first).
+pub(crate) fn of_stack(stack: &CStr, mut intern: impl FnMut(&str) -> TextId) -> TextId {
+    SEEN.with_borrow_mut(|seen| {
+        if let Some(&id) = seen.get(stack.to_bytes()) {
+            return id;
+        }
+        let text = stack.to_string_lossy();
+        let id = intern(users_line(&text).unwrap_or(""));
+        if seen.len() >= MOST_STACKS {
+            seen.clear();
+        }
+        seen.insert(stack.to_bytes().to_vec(), id);
+        id
+    })
+}
+
+/// Picks the innermost line that is not of a library.
+fn users_line(stack: &str) -> Option<&str> {
+    stack
+        .lines()
+        .map(str::trim)
+        .filter(|line| !line.is_empty())
+        .find(|line| !NOT_THE_USERS.iter().any(|part| line.contains(part)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_innermost_own_line_is_picked() {
+        let stack = "/x/lib/python3.11/site-packages/jax/_src/api.py:1 (call)\n\
+                     /home/me/model.py:88 (attention)\n/home/me/train.py:3 (<module>)\n";
+        assert_eq!(users_line(stack), Some("/home/me/model.py:88 (attention)"));
+        assert_eq!(users_line("/usr/lib/python3/x.py:1 (f)"), None);
+    }
+}

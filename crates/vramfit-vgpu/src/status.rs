@@ -1,0 +1,82 @@
+//! What a function of the plugin can fail with: a code and a sentence, as XLA has them.
+
+use std::ffi::c_int;
+use std::fmt;
+
+/// Error codes of the PJRT C API (those of `absl::StatusCode`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(i32)]
+#[allow(missing_docs, reason = "the names are the meaning")]
+pub enum Code {
+    InvalidArgument = 3,
+    NotFound = 5,
+    ResourceExhausted = 8,
+    FailedPrecondition = 9,
+    Unimplemented = 12,
+    Internal = 13,
+    Unavailable = 14,
+}
+
+/// The result of a function that only succeeds or fails.
+pub(crate) type Answer<T = ()> = Result<T, Status>;
+
+/// A failure.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Status {
+    code: c_int,
+    message: String,
+}
+
+impl Status {
+    /// Makes a failure of a known code.
+    pub fn new(code: Code, message: impl Into<String>) -> Self {
+        Status { code: code as c_int, message: message.into() }
+    }
+
+    /// Makes a failure of a code that came from elsewhere.
+    pub(crate) fn with_code(code: c_int, message: impl Into<String>) -> Self {
+        Status { code, message: message.into() }
+    }
+
+    /// Something must hold that does not.
+    pub(crate) fn internal(message: impl Into<String>) -> Self {
+        Status::new(Code::Internal, message)
+    }
+
+    /// A function that the virtual GPU does not have.
+    pub(crate) fn unimplemented(what: &str) -> Self {
+        Status::new(
+            Code::Unimplemented,
+            format!("{what} is not available on vramfit's virtual GPU"),
+        )
+    }
+
+    pub(crate) fn code(&self) -> c_int {
+        self.code
+    }
+
+    pub(crate) fn message(&self) -> &str {
+        &self.message
+    }
+
+    pub(crate) fn is_out_of_memory(&self) -> bool {
+        self.code == Code::ResourceExhausted as c_int
+    }
+}
+
+impl fmt::Display for Status {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.message)
+    }
+}
+
+impl From<vramfit_core::Error> for Status {
+    fn from(error: vramfit_core::Error) -> Self {
+        let code = match error.kind() {
+            vramfit_core::ErrorKind::InvalidArgument => Code::InvalidArgument,
+            vramfit_core::ErrorKind::UnknownGpu => Code::NotFound,
+            _ => Code::Internal,
+        };
+        Status::new(code, format!("vramfit: {error}"))
+    }
+}

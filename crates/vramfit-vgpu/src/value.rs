@@ -1,0 +1,284 @@
+//! What an array holds: bytes that are known, bytes that can be computed when somebody asks, or
+//! nothing that a dry run could know.
+//!
+//! Small programs on known values (keys, counters, sizes of `nonzero`) are run for real on JAX's
+//! CPU backend, but only when a value they lead to is read: most never are. Large values stay
+//! unknown; reading one is counted and reported.
+
+use std::ops::Deref;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
+
+use crate::compiled::Compiled;
+use crate::environment::Fill;
+use crate::hooks::{self, Evaluation};
+use crate::machine;
+
+/// Above this many bytes of inputs or outputs a program is not run.
+const LARGEST_EVALUATED: u64 = 1 << 20;
+/// A chain of unread values is computed when it gets this long, so that it cannot grow for ever
+/// (a key split in every step of a long loop).
+const LONGEST_CHAIN: u32 = 64;
+
+/// The contents of an array, row-major, each element in whole bytes.
+#[derive(Clone, Debug)]
+pub(crate) enum Value {
+    /// Known.
+    Known(Arc<Data>),
+    /// The output of that number of a program that can be run when needed.
+    Pending(Arc<Deferred>, usize),
+    /// Not known.
+    Unknown,
+}
+
+/// Bytes of uploads that are kept now, all arrays together.
+static KEPT: AtomicU64 = AtomicU64::new(0);
+
+/// The bytes of a value, counted against the cap on uploads while they live.
+#[derive(Debug)]
+pub(crate) struct Data {
+    bytes: Box<[u8]>,
+    counted: u64,
+}
+
+impl Data {
+    /// Makes the value of an upload.
+    pub(crate) fn uploaded(bytes: Vec<u8>) -> Arc<Self> {
+        let counted = bytes.len() as u64;
+        KEPT.fetch_add(counted, Ordering::Relaxed);
+        Arc::new(Data { bytes: bytes.into_boxed_slice(), counted })
+    }
+
+    /// Makes the value of a small result.
+    pub(crate) fn uncounted(bytes: Vec<u8>) -> Arc<Self> {
+        Arc::new(Data { bytes: bytes.into_boxed_slice(), counted: 0 })
+    }
+
+    /// Returns the bytes of uploads that are kept now.
+    pub(crate) fn kept() -> u64 {
+        KEPT.load(Ordering::Relaxed)
+    }
+}
+
+impl Drop for Data {
+    fn drop(&mut self) {
+        KEPT.fetch_sub(self.counted, Ordering::Relaxed);
+    }
+}
+
+impl Deref for Data {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        &self.bytes
+    }
+}
+
+/// A call of a small program that has not been needed yet.
+#[derive(Debug)]
+pub(crate) struct Deferred {
+    program: Arc<Compiled>,
+    inputs: Vec<Value>,
+    chain: u32,
+    outputs: OnceLock<Option<Vec<Arc<Data>>>>,
+}
+
+impl Value {
+    /// Returns the bytes, computing them if that is possible.
+    pub(crate) fn bytes(&self) -> Option<Arc<Data>> {
+        match self {
+            Value::Known(bytes) => Some(Arc::clone(bytes)),
+            Value::Pending(deferred, output) => {
+                deferred.outputs().and_then(|outputs| outputs.get(*output)).map(Arc::clone)
+            }
+            Value::Unknown => None,
+        }
+    }
+
+    fn is_unknown(&self) -> bool {
+        match self {
+            Value::Known(_) => false,
+            Value::Pending(deferred, _) => matches!(deferred.outputs.get(), Some(None)),
+            Value::Unknown => true,
+        }
+    }
+
+    fn chain(&self) -> u32 {
+        match self {
+            Value::Pending(deferred, _) if deferred.outputs.get().is_none() => deferred.chain,
+            _ => 0,
+        }
+    }
+}
+
+/// Says whether a program is small enough to be run on the CPU at all.
+pub(crate) fn is_small(program: &vramfit_core::program::Program) -> bool {
+    let bytes = |shapes: &[vramfit_core::program::Shape]| -> u64 {
+        shapes.iter().map(vramfit_core::program::Shape::host_bytes).sum()
+    };
+    bytes(&program.parameters) <= LARGEST_EVALUATED
+        && bytes(&program.outputs) <= LARGEST_EVALUATED
+        && program.sizes.temp_bytes <= LARGEST_EVALUATED
+}
+
+/// Returns the values of the outputs of a call: pending if all inputs are known, else unknown.
+pub(crate) fn outputs_of(program: &Arc<Compiled>, inputs: Vec<Value>) -> Vec<Value> {
+    let count = program.program.outputs.len();
+    if !program.can_be_evaluated() || inputs.iter().any(Value::is_unknown) {
+        return vec![Value::Unknown; count];
+    }
+    let chain = 1 + inputs.iter().map(Value::chain).max().unwrap_or(0);
+    let deferred =
+        Arc::new(Deferred { program: Arc::clone(program), inputs, chain, outputs: OnceLock::new() });
+    if chain >= LONGEST_CHAIN || program.has_side_effects() {
+        deferred.outputs();
+    }
+    (0..count).map(|output| Value::Pending(Arc::clone(&deferred), output)).collect()
+}
+
+impl Deferred {
+    fn outputs(&self) -> Option<&Vec<Arc<Data>>> {
+        // No lock is held while Python runs: a thread that has the interpreter could be waiting
+        // for it. Two threads may then compute the same thing; the first to finish wins.
+        if self.outputs.get().is_none() {
+            let outputs = self.run();
+            if let Some(machine) = machine::get() {
+                machine.session().count_evaluation(outputs.is_some());
+            }
+            let _ = self.outputs.set(outputs);
+        }
+        self.outputs.get()?.as_ref()
+    }
+
+    fn run(&self) -> Option<Vec<Arc<Data>>> {
+        if !self.program.can_be_evaluated() {
+            return None;
+        }
+        let inputs: Vec<Arc<Data>> =
+            self.inputs.iter().map(Value::bytes).collect::<Option<_>>()?;
+        let program = &self.program.program;
+        let describe = |shapes: &'_ [vramfit_core::program::Shape]| {
+            shapes
+                .iter()
+                .map(|shape| (shape.element_type.name(), shape.dims.clone()))
+                .collect::<Vec<_>>()
+        };
+        let (input_shapes, output_shapes) =
+            (describe(&program.parameters), describe(&program.outputs));
+        let outputs = hooks::get()?.evaluate(&Evaluation {
+            program: self.program.number,
+            code: &self.program.code,
+            inputs: inputs.iter().map(|data| &***data).collect(),
+            input_shapes: input_shapes.iter().map(|(t, d)| (*t, d.as_slice())).collect(),
+            output_shapes: output_shapes.iter().map(|(t, d)| (*t, d.as_slice())).collect(),
+        });
+        let right_sizes = |outputs: &Vec<Vec<u8>>| {
+            outputs.len() == program.outputs.len()
+                && outputs
+                    .iter()
+                    .zip(&program.outputs)
+                    .all(|(bytes, shape)| bytes.len() as u64 == shape.host_bytes())
+        };
+        match outputs.filter(right_sizes) {
+            Some(outputs) => Some(outputs.into_iter().map(Data::uncounted).collect()),
+            None => {
+                self.program.give_up_evaluating();
+                None
+            }
+        }
+    }
+}
+
+/// Writes what an unknown array of an element type reads as.
+pub(crate) fn fill(fill: Fill, element: &str, bytes: &mut [u8]) {
+    let one: &[u8] = match element {
+        "f32" => &1.0_f32.to_ne_bytes(),
+        "f64" => &1.0_f64.to_ne_bytes(),
+        "f16" => &0x3c00_u16.to_ne_bytes(),
+        "bf16" => &0x3f80_u16.to_ne_bytes(),
+        "c64" => &[0, 0, 0x80, 0x3f, 0, 0, 0, 0],
+        "s16" | "u16" => &1_u16.to_ne_bytes(),
+        "s32" | "u32" => &1_u32.to_ne_bytes(),
+        "s64" | "u64" => &1_u64.to_ne_bytes(),
+        _ => &[1],
+    };
+    let nan: &[u8] = match element {
+        "f32" => &f32::NAN.to_ne_bytes(),
+        "f64" => &f64::NAN.to_ne_bytes(),
+        "f16" => &0x7e00_u16.to_ne_bytes(),
+        "bf16" => &0x7fc0_u16.to_ne_bytes(),
+        _ => &[0],
+    };
+    match fill {
+        Fill::Zeros => bytes.fill(0),
+        Fill::Ones => repeat(one, bytes),
+        Fill::Nan => repeat(nan, bytes),
+        Fill::Random => random(element, bytes),
+    }
+}
+
+fn repeat(pattern: &[u8], bytes: &mut [u8]) {
+    for (byte, value) in bytes.iter_mut().zip(pattern.iter().cycle()) {
+        *byte = *value;
+    }
+}
+
+/// SplitMix64: small, and the same everywhere.
+fn random(element: &str, bytes: &mut [u8]) {
+    let mut state = 0x9e37_79b9_7f4a_7c15_u64;
+    let mut next = || {
+        state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mixed = (state ^ (state >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        mixed ^ (mixed >> 31)
+    };
+    match element {
+        "f32" => {
+            for chunk in bytes.chunks_exact_mut(4) {
+                let value = (next() >> 40) as f32 / (1_u64 << 24) as f32;
+                chunk.copy_from_slice(&value.to_ne_bytes());
+            }
+        }
+        "bf16" => {
+            for chunk in bytes.chunks_exact_mut(2) {
+                let value = (next() >> 40) as f32 / (1_u64 << 24) as f32;
+                chunk.copy_from_slice(&((value.to_bits() >> 16) as u16).to_ne_bytes());
+            }
+        }
+        "f64" => {
+            for chunk in bytes.chunks_exact_mut(8) {
+                let value = (next() >> 11) as f64 / (1_u64 << 53) as f64;
+                chunk.copy_from_slice(&value.to_ne_bytes());
+            }
+        }
+        // Half precision and the 8-bit floats have no type in Rust; their exponent bits are kept
+        // below one by taking small integers' patterns.
+        "pred" => bytes.iter_mut().for_each(|byte| *byte = (next() & 1) as u8),
+        _ => bytes.iter_mut().for_each(|byte| *byte = (next() & 0x3f) as u8),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn fills_are_what_they_are_called() {
+        let mut bytes = [9; 8];
+        fill(Fill::Ones, "f32", &mut bytes);
+        assert_eq!(bytes[..4], 1.0_f32.to_ne_bytes());
+        fill(Fill::Nan, "bf16", &mut bytes);
+        let half = u32::from(u16::from_ne_bytes([bytes[2], bytes[3]])) << 16;
+        assert!(f32::from_bits(half).is_nan());
+        fill(Fill::Zeros, "s8", &mut bytes);
+        assert_eq!(bytes, [0; 8]);
+        let (mut a, mut b) = ([0; 64], [0; 64]);
+        fill(Fill::Random, "f32", &mut a);
+        fill(Fill::Random, "f32", &mut b);
+        assert_eq!(a, b, "the same in every run");
+        let values: Vec<f32> =
+            a.chunks_exact(4).map(|c| f32::from_ne_bytes([c[0], c[1], c[2], c[3]])).collect();
+        assert!(values.iter().all(|value| (0.0..1.0).contains(value)));
+        assert!(values[0] != values[1]);
+    }
+}

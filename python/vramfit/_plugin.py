@@ -1,0 +1,43 @@
+"""Installs the virtual GPU in the user's process, in place of the real CUDA plugin.
+
+The one module, with ``_values``, that relies on JAX's internals. Seen to work with JAX 0.6.2,
+0.8.1, 0.9.2 and 0.10.2.
+"""
+
+from __future__ import annotations
+
+import atexit
+import os
+from types import ModuleType
+
+from vramfit import _native
+
+
+def install(real: ModuleType) -> None:
+    """Let `real`, the CUDA plugin's own module, register vramfit's library instead of its own.
+
+    Everything it registers (custom calls, FFI handlers, Triton, the profiler) goes through
+    vramfit's table into the real library, which is loaded but never asked to touch a GPU.
+    """
+    import jax
+
+    library = real._get_library_path()
+    if library is None:
+        return
+    os.environ["VRAMFIT_JAX_VERSION"] = jax.__version__
+    from vramfit import _values
+
+    _native.start_plugin(os.fspath(library), _values)
+    atexit.register(_native.finish_plugin)
+    _pretend_there_is_hardware()
+    real._get_library_path = lambda: os.environ.get("VRAMFIT_PLUGIN") or _native.__file__
+    # The versions of CUDA's libraries do not matter: none of them is called.
+    os.environ.setdefault("JAX_SKIP_CUDA_CONSTRAINTS_CHECK", "1")
+    real.initialize()
+
+
+def _pretend_there_is_hardware() -> None:
+    """Make JAX look for CUDA although there are no device files; it would skip it silently."""
+    from jax._src import hardware_utils
+
+    hardware_utils.has_visible_nvidia_gpu = lambda: True

@@ -1,0 +1,59 @@
+"""Puts vramfit's plugin in the place of JAX's CUDA plugin, inside the user's process.
+
+JAX finds plugins as modules of the namespace package ``jax_plugins``; the first one on the path
+wins. This file runs in the user's own interpreter, which need not have vramfit installed: the
+package is loaded from where this file lies.
+"""
+
+from __future__ import annotations
+
+import importlib.machinery
+import importlib.util
+import os
+import sys
+from types import ModuleType
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+PACKAGE = os.path.dirname(HERE)
+
+
+def initializer_of(name: str):
+    """Return the ``initialize`` that JAX calls for the plugin module `name`."""
+
+    def initialize() -> None:
+        real = _load_real(name)
+        if real is None:
+            return  # the wheel is not installed; JAX tries the next module
+        _plugin().install(real)
+
+    return initialize
+
+
+def _load_real(name: str) -> ModuleType | None:
+    """Load the real plugin module from behind the stand-in, or return None if there is none."""
+    for directory in sys.path:
+        folder = os.path.join(directory or os.curdir, "jax_plugins")
+        file = os.path.join(folder, name, "__init__.py")
+        if os.path.isfile(file) and not os.path.samefile(folder, os.path.join(HERE, "jax_plugins")):
+            spec = importlib.util.spec_from_file_location(
+                f"_vramfit_real_{name}", file, submodule_search_locations=[os.path.dirname(file)]
+            )
+            module = importlib.util.module_from_spec(spec)
+            sys.modules[spec.name] = module
+            spec.loader.exec_module(module)
+            return module
+    return None
+
+
+def _plugin() -> ModuleType:
+    """Import ``vramfit._plugin`` from the package this file belongs to."""
+    if "vramfit" not in sys.modules:
+        spec = importlib.util.spec_from_file_location(
+            "vramfit",
+            os.path.join(PACKAGE, "__init__.py"),
+            submodule_search_locations=[PACKAGE],
+        )
+        module = importlib.util.module_from_spec(spec)
+        sys.modules["vramfit"] = module
+        spec.loader.exec_module(module)
+    return importlib.import_module("vramfit._plugin")

@@ -1,0 +1,125 @@
+"""Runs small programs for real, on JAX's CPU backend, for the virtual GPU.
+
+A dry run does no arithmetic, but a program's path may depend on small values: random keys,
+counters, the size of ``nonzero``. When such a value is read, the program that makes it, which is
+known exactly, is compiled for the CPU and run. Called from Rust; relies on JAX's internals.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from typing import Any
+
+# A program that takes longer than this is not run again: a dry run does not wait for arithmetic.
+PATIENCE_S = 2.0
+
+_compiled: dict[int, Any] = {}
+_too_slow: set[int] = set()
+
+_DTYPES = {"pred": "bool", "c64": "complex64", "c128": "complex128"}
+
+
+def evaluate(
+    program: int,
+    code: bytes,
+    inputs: list[bytes],
+    input_shapes: list[tuple[str, list[int]]],
+    output_shapes: list[tuple[str, list[int]]],
+) -> list[bytes] | None:
+    """Run a program on the CPU.
+
+    Args:
+        program: Its number, for remembering what was compiled.
+        code: StableHLO as JAX gave it to the plugin.
+        inputs: Row-major bytes of the arguments.
+        input_shapes: XLA's name of the element type, and dimensions, of each argument.
+        output_shapes: The same of each result.
+
+    Returns:
+        Row-major bytes of the results, or None if the program cannot be run on the CPU.
+    """
+    import numpy as np
+
+    if program in _too_slow:
+        return None
+    start = time.monotonic()
+    client = _cpu_client()
+    executable = _compiled.get(program)
+    if executable is None:
+        executable = _compiled[program] = _compile(client, code)
+    device = client.local_devices()[0]
+    arguments = [
+        _put(np.frombuffer(data, dtype=_dtype(kind)).reshape(dims), device)
+        for data, (kind, dims) in zip(inputs, input_shapes, strict=True)
+    ]
+    results = _execute(executable, arguments)
+    data = [np.asarray(result).tobytes() for result in results]
+    if time.monotonic() - start > PATIENCE_S:
+        _too_slow.add(program)
+    return data if len(data) == len(output_shapes) else None
+
+
+def site() -> str | None:
+    """Return the innermost line of the user's own code, as ``file:line (function)``."""
+    frame = sys._getframe()
+    while frame is not None:
+        file = frame.f_code.co_filename
+        if not _is_library(file):
+            return f"{file}:{frame.f_lineno} ({frame.f_code.co_name})"
+        frame = frame.f_back
+    return None
+
+
+def _is_library(file: str) -> bool:
+    return (
+        "/site-packages/" in file
+        or "/dist-packages/" in file
+        or "/lib/python3" in file
+        or file.startswith("<")
+        or file == __file__
+    )
+
+
+def _cpu_client() -> Any:
+    from jax._src import xla_bridge
+
+    return xla_bridge.get_backend("cpu")
+
+
+def _compile(client: Any, code: bytes) -> Any:
+    from jax._src import compiler
+    from jax._src.lib import xla_client
+
+    options = compiler.get_compile_options(num_replicas=1, num_partitions=1)
+    devices = xla_client.DeviceList((client.local_devices()[0],))
+    if hasattr(client, "compile_and_load"):
+        return client.compile_and_load(code, devices, options)
+    return client.compile(code, options)
+
+
+def _put(array: Any, device: Any) -> Any:
+    import jax
+
+    return jax.device_put(array, device)
+
+
+def _execute(executable: Any, arguments: list[Any]) -> list[Any]:
+    results = executable.execute_sharded(arguments)
+    return [shards[0] for shards in results.disassemble_into_single_device_arrays()]
+
+
+def _dtype(kind: str) -> Any:
+    import ml_dtypes
+    import numpy as np
+
+    name = _DTYPES.get(kind)
+    if name is None:
+        letter = {"s": "int", "u": "uint", "f": "float"}.get(kind[0])
+        if kind[1:].isdigit() and letter is not None:
+            name = letter + kind[1:]
+        else:
+            name = {"bf16": "bfloat16"}.get(kind, "float" + kind[1:].replace("f8", "8_", 1))
+            if kind.startswith("f8"):
+                name = "float8_" + kind[2:]
+    return np.dtype(getattr(ml_dtypes, name, None) or name)
