@@ -6,10 +6,12 @@
 //! JAX, which orders them by the compute stream.
 
 use super::arena::{Handle, Slot, Tag};
+use super::dump::{FreeChunks, LogRecord, dump};
 use super::free_set::{Entry, FreeSet};
 use super::message::out_of_memory_text;
 use super::pool::{BfcOptions, Pool, UNIT, round_up};
 use super::regions::Card;
+use super::spatial::End;
 use super::{Allocator, Chunk, DeviceMemory, Refusal, Space, Stats};
 use crate::error::Result;
 
@@ -205,6 +207,20 @@ impl Allocator for Bfc {
 
     fn out_of_memory_message(&self, bytes: u64) -> String {
         out_of_memory_text(bytes, self.pool.options.jax_version)
+    }
+
+    fn out_of_memory_log(&self, bytes: u64, _space: Space) -> Vec<LogRecord> {
+        let free = FreeChunks {
+            end: End::Lower,
+            binned: self.free.at_least(0).map(|entry| entry.handle).collect(),
+            gap: None,
+        };
+        dump(
+            &self.pool,
+            &free,
+            bytes,
+            round_up(bytes).unwrap_or(u64::MAX),
+        )
     }
 
     fn label(&mut self, text: Option<&str>) {

@@ -4,6 +4,7 @@
 //! shows the statistics of the default one only.
 
 use super::bfc::Bfc;
+use super::dump::LogRecord;
 use super::{Allocator, Chunk, Exactness, Refusal, Space, Stats};
 use crate::error::Result;
 
@@ -52,6 +53,13 @@ impl Allocator for WithCollective {
 
     fn out_of_memory_message(&self, bytes: u64) -> String {
         self.default.out_of_memory_message(bytes)
+    }
+
+    fn out_of_memory_log(&self, bytes: u64, space: Space) -> Vec<LogRecord> {
+        match space {
+            Space::Default => self.default.out_of_memory_log(bytes, space),
+            Space::Collective => self.collective.out_of_memory_log(bytes, space),
+        }
     }
 
     fn label(&mut self, text: Option<&str>) {

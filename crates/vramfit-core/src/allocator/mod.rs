@@ -14,7 +14,8 @@
 //! | `collective.rs` | the separate pool for collective memory |
 //! | `platform.rs`, `cuda_async.rs`, `vmm.rs` | the other kinds, partly models |
 //! | `books.rs`, `driver.rs` | what those are made of |
-//! | `message.rs` | the texts of a failed request |
+//! | `dump.rs` | what a BFC pool logs when a request fails |
+//! | `message.rs` | the text of the exception |
 
 mod arena;
 mod bfc;
@@ -23,6 +24,7 @@ mod card;
 mod collective;
 mod cuda_async;
 mod driver;
+mod dump;
 mod free_set;
 mod message;
 mod options;
@@ -37,6 +39,7 @@ use std::sync::Arc;
 pub use arena::Tag;
 pub use bfc::Bfc;
 pub use card::CardMemory;
+pub use dump::{LogRecord, Severity, refusal_warning};
 pub use message::{human_readable_bytes, out_of_memory_text};
 pub use options::{JaxVersion, Kind, PoolOptions, build};
 pub use pool::BfcOptions;
@@ -188,6 +191,14 @@ pub trait Allocator: Send {
     /// Returns the status text that the client raises when a request of `bytes` fails, without
     /// the `RESOURCE_EXHAUSTED: ` that JAX puts in front.
     fn out_of_memory_message(&self, bytes: u64) -> String;
+
+    /// Returns what goes to the log when a request of `bytes` fails for good, before the exception.
+    ///
+    /// Empty for allocators that write nothing of their own.
+    fn out_of_memory_log(&self, bytes: u64, space: Space) -> Vec<LogRecord> {
+        let _ = (bytes, space);
+        Vec::new()
+    }
 
     /// Sets what the following allocations are for, until it is set anew.
     ///

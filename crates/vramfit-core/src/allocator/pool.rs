@@ -195,6 +195,11 @@ impl Pool {
         }
     }
 
+    /// Returns the sizes of the chunks in use.
+    pub(super) fn bytes_in_use(&self) -> u64 {
+        self.bytes_in_use
+    }
+
     /// Returns the statistics; the caller knows the largest free chunk.
     pub(super) fn stats(&self, largest_free_block_bytes: u64) -> Stats {
         Stats {

@@ -10,6 +10,7 @@
 
 use super::arena::{Handle, Slot, Tag};
 use super::bfc::padding;
+use super::dump::{FreeChunks, LogRecord, dump};
 use super::free_set::{Entry, FreeSet};
 use super::message::out_of_memory_text;
 use super::pool::{BfcOptions, Pool, UNIT, round_up};
@@ -139,6 +140,14 @@ impl Spatial {
             self.fatal = Some(text.clone());
         }
         result
+    }
+
+    fn end_of(&self, space: Space) -> End {
+        match (space, self.policy.default_end) {
+            (Space::Default, end) => end,
+            (Space::Collective, End::Lower) => End::Upper,
+            (Space::Collective, End::Upper) => End::Lower,
+        }
     }
 
     fn find_or_grow(
@@ -368,15 +377,11 @@ impl Allocator for Spatial {
         alignment: u64,
         space: Space,
     ) -> std::result::Result<u64, Refusal> {
-        match (space, self.policy.default_end) {
-            (Space::Default, end) => self.allocate_at(end, bytes, alignment),
-            (Space::Collective, End::Lower) => {
-                self.allocate_at(End::Upper, bytes, alignment.max(COLLECTIVE_ALIGNMENT))
-            }
-            (Space::Collective, End::Upper) => {
-                self.allocate_at(End::Lower, bytes, alignment.max(COLLECTIVE_ALIGNMENT))
-            }
-        }
+        let alignment = match space {
+            Space::Default => alignment,
+            Space::Collective => alignment.max(COLLECTIVE_ALIGNMENT),
+        };
+        self.allocate_at(self.end_of(space), bytes, alignment)
     }
 
     fn free(&mut self, address: u64) -> Result<()> {
@@ -423,6 +428,31 @@ impl Allocator for Spatial {
 
     fn out_of_memory_message(&self, bytes: u64) -> String {
         out_of_memory_text(bytes, self.pool.options.jax_version)
+    }
+
+    fn out_of_memory_log(&self, bytes: u64, space: Space) -> Vec<LogRecord> {
+        let mut binned: Vec<(u64, Tag, Entry)> = Vec::new();
+        // 0.11 orders equal sizes by address alone, later versions by end and then address.
+        let by_tag = self.policy != SpatialPolicy::JAX_0_11;
+        for (tag, set) in [(Tag::Lower, &self.lower), (Tag::Upper, &self.upper)] {
+            let tag = if by_tag { tag } else { Tag::Lower };
+            binned.extend(set.at_least(0).map(|entry| (entry.size, tag, entry)));
+        }
+        binned.sort();
+        let free = FreeChunks {
+            end: self.end_of(space),
+            binned: binned
+                .into_iter()
+                .map(|(_, _, entry)| entry.handle)
+                .collect(),
+            gap: self.gap,
+        };
+        dump(
+            &self.pool,
+            &free,
+            bytes,
+            round_up(bytes).unwrap_or(u64::MAX),
+        )
     }
 
     fn label(&mut self, text: Option<&str>) {
