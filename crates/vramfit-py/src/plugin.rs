@@ -39,8 +39,11 @@ struct PythonHooks {
 impl Hooks for PythonHooks {
     fn evaluate(&self, evaluation: &Evaluation<'_>) -> Option<Vec<Vec<u8>>> {
         Python::attach(|py| {
-            let inputs: Vec<_> =
-                evaluation.inputs.iter().map(|bytes| PyBytes::new(py, bytes)).collect();
+            let inputs: Vec<_> = evaluation
+                .inputs
+                .iter()
+                .map(|bytes| PyBytes::new(py, bytes))
+                .collect();
             let result = self.values.call_method1(
                 py,
                 "evaluate",
@@ -59,14 +62,21 @@ impl Hooks for PythonHooks {
 
     fn site(&self) -> Option<String> {
         Python::attach(|py| {
-            self.values.call_method0(py, "site").ok()?.extract::<Option<String>>(py).ok()?
+            self.values
+                .call_method0(py, "site")
+                .ok()?
+                .extract::<Option<String>>(py)
+                .ok()?
         })
     }
 
     fn stop(&self) {
         // Runs in the main thread between two bytecodes, so the program ends as after `sys.exit`:
         // `finally` blocks and exit handlers run.
-        #[allow(unsafe_code, reason = "there is no safe way to ask the main thread to stop")]
+        #[allow(
+            unsafe_code,
+            reason = "there is no safe way to ask the main thread to stop"
+        )]
         // SAFETY: the callback has the type Python asks for, and needs no argument.
         unsafe {
             pyo3::ffi::Py_AddPendingCall(Some(raise_system_exit), ptr::null_mut());

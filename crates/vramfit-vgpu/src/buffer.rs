@@ -50,7 +50,11 @@ pub(crate) struct Storage {
 
 impl Storage {
     pub(crate) fn new(block: Option<Arc<Block>>, value: Value) -> Arc<Self> {
-        Arc::new(Storage { block, value, host: OnceLock::new() })
+        Arc::new(Storage {
+            block,
+            value,
+            host: OnceLock::new(),
+        })
     }
 
     /// Returns the same memory with another value: what a donated input becomes.
@@ -62,12 +66,22 @@ impl Storage {
 impl Buffer {
     pub(crate) fn new(shape: Arc<Shape>, memory: &'static Memory, storage: Arc<Storage>) -> Self {
         let content = Mutex::new(Content::Live(storage));
-        Buffer { shape, memory, content, external: AtomicU64::new(0) }
+        Buffer {
+            shape,
+            memory,
+            content,
+            external: AtomicU64::new(0),
+        }
     }
 
     pub(crate) fn of_error(shape: Arc<Shape>, memory: &'static Memory, error: Status) -> Self {
         let content = Mutex::new(Content::Error(error));
-        Buffer { shape, memory, content, external: AtomicU64::new(0) }
+        Buffer {
+            shape,
+            memory,
+            content,
+            external: AtomicU64::new(0),
+        }
     }
 
     pub(crate) fn into_raw(self) -> *mut RawBuffer {
@@ -110,7 +124,10 @@ impl Buffer {
 /// # Safety
 /// `raw` came from [`Buffer::into_raw`] and is not destroyed.
 pub(crate) unsafe fn from_raw<'a>(raw: *mut RawBuffer) -> Answer<&'a Buffer> {
-    raw.cast::<Buffer>().cast_const().as_ref().ok_or_else(|| Status::internal("no buffer"))
+    raw.cast::<Buffer>()
+        .cast_const()
+        .as_ref()
+        .ok_or_else(|| Status::internal("no buffer"))
 }
 
 pub(crate) unsafe fn destroy(args: &mut BufferDestroyArgs) -> Answer {
@@ -216,9 +233,7 @@ pub(crate) unsafe fn unsafe_pointer(args: &mut BufferUnsafePointerArgs) -> Answe
     Ok(())
 }
 
-pub(crate) unsafe fn opaque_pointer(
-    args: &mut BufferOpaqueDeviceMemoryDataPointerArgs,
-) -> Answer {
+pub(crate) unsafe fn opaque_pointer(args: &mut BufferOpaqueDeviceMemoryDataPointerArgs) -> Answer {
     args.device_memory_ptr = pointer(args.buffer)?;
     Ok(())
 }
@@ -226,7 +241,9 @@ pub(crate) unsafe fn opaque_pointer(
 pub(crate) unsafe fn increase_references(
     args: &mut BufferIncreaseExternalReferenceCountArgs,
 ) -> Answer {
-    from_raw(args.buffer)?.external.fetch_add(1, Ordering::Relaxed);
+    from_raw(args.buffer)?
+        .external
+        .fetch_add(1, Ordering::Relaxed);
     Ok(())
 }
 

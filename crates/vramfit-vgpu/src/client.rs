@@ -3,9 +3,9 @@
 use std::ffi::{c_char, c_int};
 use std::{ptr, slice};
 
+use crate::client_options::{ClientOptions, Value, Version};
 use vramfit_core::allocator::{Kind, PoolOptions};
 use vramfit_core::gpu::target_config_text;
-use crate::client_options::{ClientOptions, Value, Version};
 use vramfit_core::trace::Header;
 
 use crate::abi::client::{
@@ -44,7 +44,11 @@ unsafe impl Sync for Client {}
 /// # Safety
 /// `client` came from [`create`].
 pub(crate) unsafe fn from_raw(client: *mut abi::Client) -> Answer<&'static Client> {
-    client.cast::<Client>().cast_const().as_ref().ok_or_else(|| Status::internal("no client"))
+    client
+        .cast::<Client>()
+        .cast_const()
+        .as_ref()
+        .ok_or_else(|| Status::internal("no client"))
 }
 
 pub(crate) unsafe fn create(args: &mut ClientCreateArgs) -> Answer {
@@ -134,7 +138,9 @@ fn truthy(name: &str) -> bool {
 fn flag_is_off(name: &str) -> bool {
     let flags = std::env::var("XLA_FLAGS").unwrap_or_default();
     let last = flags.split_whitespace().filter_map(|flag| {
-        flag.trim_start_matches('-').strip_prefix(name)?.strip_prefix('=')
+        flag.trim_start_matches('-')
+            .strip_prefix(name)?
+            .strip_prefix('=')
     });
     matches!(last.last(), Some("false" | "0"))
 }
@@ -144,7 +150,9 @@ fn header(environment: &Environment, options: &PoolOptions) -> Header {
     let head = real::get().map(|real| real.head());
     Header {
         jax: format!("{major}.{minor}.{patch}"),
-        plugin: head.map_or(String::new(), |head| format!("{}.{}", head.major, head.minor)),
+        plugin: head.map_or(String::new(), |head| {
+            format!("{}.{}", head.major, head.minor)
+        }),
         gpu: environment.gpu.name.clone(),
         gpu_description: environment.gpu.description.clone(),
         total_memory_bytes: environment.gpu.total_memory_bytes,
@@ -164,7 +172,10 @@ fn header(environment: &Environment, options: &PoolOptions) -> Header {
 unsafe fn make_topology(environment: &Environment) -> Answer<*mut TopologyDescription> {
     let config = target_config_text(&environment.gpu);
     let shape = format!("1x1x{}", environment.devices);
-    let options = [text_option("target_config", &config), text_option("topology", &shape)];
+    let options = [
+        text_option("target_config", &config),
+        text_option("topology", &shape),
+    ];
     let mut args: TopologyDescriptionCreateArgs = sized();
     args.create_options = options.as_ptr();
     args.num_options = options.len();
@@ -176,7 +187,9 @@ fn text_option(name: &'static str, value: &str) -> NamedValue {
     let mut option: NamedValue = sized();
     option.name = name.as_ptr().cast();
     option.name_size = name.len();
-    option.value = NamedUnion { string: value.as_ptr().cast() };
+    option.value = NamedUnion {
+        string: value.as_ptr().cast(),
+    };
     option.value_size = value.len();
     option
 }
@@ -260,12 +273,16 @@ pub(crate) unsafe fn addressable_memories(args: &mut ClientAddressableMemoriesAr
 impl Client {
     /// Returns the device of a global id.
     pub(crate) fn device(&self, id: i64) -> Answer<&'static Device> {
-        usize::try_from(id).ok().and_then(|id| self.devices.get(id)).copied().ok_or_else(|| {
-            Status::new(
-                Code::InvalidArgument,
-                format!("No matching device found for device_id {id}"),
-            )
-        })
+        usize::try_from(id)
+            .ok()
+            .and_then(|id| self.devices.get(id))
+            .copied()
+            .ok_or_else(|| {
+                Status::new(
+                    Code::InvalidArgument,
+                    format!("No matching device found for device_id {id}"),
+                )
+            })
     }
 }
 

@@ -32,7 +32,10 @@ const WITHOUT_AUTOTUNING: (&str, i64) = ("xla_gpu_autotune_level", 0);
 const FIRST_WITH_DEFAULTS: i32 = 90;
 
 const LADDER: &[Rung] = &[
-    Rung { name: "", flags: &[] },
+    Rung {
+        name: "",
+        flags: &[],
+    },
     Rung {
         name: "without Triton GEMM",
         flags: &[("xla_gpu_enable_triton_gemm", 0)],
@@ -61,7 +64,9 @@ impl Source {
         let program: RawProgram =
             read_sized(program).ok_or_else(|| Status::internal("no program to compile"))?;
         let bytes = |pointer: *const c_char, size: usize| {
-            if size == 0 { Vec::new() } else {
+            if size == 0 {
+                Vec::new()
+            } else {
                 slice::from_raw_parts(pointer.cast::<u8>(), size).to_vec()
             }
         };
@@ -86,9 +91,19 @@ pub(crate) unsafe fn compile(
         match attempt(topology, source, options, rung) {
             Ok(serialized) => {
                 let program = Program::parse(&serialized, options)?;
-                let code = if source.format == b"mlir" { source.code.clone() } else { Vec::new() };
+                let code = if source.format == b"mlir" {
+                    source.code.clone()
+                } else {
+                    Vec::new()
+                };
                 let rung = rung.name.to_owned();
-                return Ok(Compiled::new(program, code, serialized, options.to_vec(), rung));
+                return Ok(Compiled::new(
+                    program,
+                    code,
+                    serialized,
+                    options.to_vec(),
+                    rung,
+                ));
             }
             // The first error is the one worth showing: later rungs fail for their own reasons.
             Err(error) if first_error.is_none() => {
@@ -107,9 +122,14 @@ pub(crate) unsafe fn compile(
 /// Failures inside the compiler may vanish with other kernels; a program that is wrong, or a
 /// missing tool, stays so.
 fn may_be_cured(error: &Status) -> bool {
-    [Code::Internal, Code::Unimplemented, Code::ResourceExhausted, Code::FailedPrecondition]
-        .iter()
-        .any(|code| *code as i32 == error.code())
+    [
+        Code::Internal,
+        Code::Unimplemented,
+        Code::ResourceExhausted,
+        Code::FailedPrecondition,
+    ]
+    .iter()
+    .any(|code| *code as i32 == error.code())
         && !error.message().contains("libdevice")
         && !error.message().contains("ptxas")
 }
@@ -132,7 +152,11 @@ unsafe fn attempt(
         };
         flags.push((name, value));
     }
-    let options = if flags.is_empty() { options.to_vec() } else { with_flags(options, &flags) };
+    let options = if flags.is_empty() {
+        options.to_vec()
+    } else {
+        with_flags(options, &flags)
+    };
     // Plugins up to 0.6.2 read MLIR text up to a NUL byte beyond its size.
     let mut code = source.code.clone();
     code.push(0);
@@ -158,9 +182,11 @@ unsafe fn serialize(executable: *mut Executable) -> Answer<Vec<u8>> {
     let mut args: ExecutableSerializeArgs = sized();
     args.executable = executable;
     real::get()?.call("PJRT_Executable_Serialize", &mut args)?;
-    let bytes =
-        slice::from_raw_parts(args.serialized_bytes.cast::<u8>(), args.serialized_bytes_size)
-            .to_vec();
+    let bytes = slice::from_raw_parts(
+        args.serialized_bytes.cast::<u8>(),
+        args.serialized_bytes_size,
+    )
+    .to_vec();
     if let Some(delete) = args.serialized_executable_deleter {
         delete(args.serialized_executable.cast::<c_void>());
     }

@@ -33,6 +33,7 @@ pub(crate) struct Compiled {
     pub(crate) output_shapes: Vec<Arc<Shape>>,
     pub(crate) answers: Answers,
     evaluable: AtomicBool,
+    check: bool,
     side_effects: bool,
 }
 
@@ -97,6 +98,7 @@ impl Compiled {
             output_shapes: program.outputs.iter().cloned().map(Arc::new).collect(),
             answers: Answers::new(&program),
             evaluable: AtomicBool::new(evaluable),
+            check: runs_once(&program) && value::is_check(&program, &code),
             side_effects: contains(&code, b"callback"),
             program,
             code,
@@ -116,6 +118,11 @@ impl Compiled {
         self.evaluable.store(false, Ordering::Relaxed);
     }
 
+    /// Says whether the program only answers yes or no about its arguments.
+    pub(crate) fn is_check(&self) -> bool {
+        self.check
+    }
+
     /// Says whether the program calls back into Python, so that it must run when it is called.
     pub(crate) fn has_side_effects(&self) -> bool {
         self.side_effects
@@ -123,7 +130,9 @@ impl Compiled {
 }
 
 fn contains(haystack: &[u8], needle: &[u8]) -> bool {
-    haystack.windows(needle.len()).any(|window| window == needle)
+    haystack
+        .windows(needle.len())
+        .any(|window| window == needle)
 }
 
 /// Says whether one run on one device gives every device's values: a program for one device, or
@@ -145,25 +154,31 @@ fn is_replicated(sharding: &[u8]) -> bool {
 }
 
 fn steps(program: &Program) -> Vec<Step> {
-    let allocated = program.allocations.iter().enumerate().filter_map(|(slot, allocation)| {
-        let purpose = match allocation.class {
-            BufferClass::ThreadLocal | BufferClass::Parameter(_) | BufferClass::Constant => None,
-            BufferClass::Tuple => Some(Purpose::Tuple),
-            BufferClass::Output => Some(Purpose::Output),
-            BufferClass::Temporary => Some(Purpose::Temporary),
-        }?;
-        let space = match allocation.space {
-            MemorySpace::Device => Space::Default,
-            MemorySpace::Collective => Space::Collective,
-            MemorySpace::Host => return None,
-        };
-        (allocation.bytes > 0).then_some(Step {
-            slot: slot as u32,
-            bytes: allocation.bytes,
-            purpose,
-            space,
-        })
-    });
+    let allocated = program
+        .allocations
+        .iter()
+        .enumerate()
+        .filter_map(|(slot, allocation)| {
+            let purpose = match allocation.class {
+                BufferClass::ThreadLocal | BufferClass::Parameter(_) | BufferClass::Constant => {
+                    None
+                }
+                BufferClass::Tuple => Some(Purpose::Tuple),
+                BufferClass::Output => Some(Purpose::Output),
+                BufferClass::Temporary => Some(Purpose::Temporary),
+            }?;
+            let space = match allocation.space {
+                MemorySpace::Device => Space::Default,
+                MemorySpace::Collective => Space::Collective,
+                MemorySpace::Host => return None,
+            };
+            (allocation.bytes > 0).then_some(Step {
+                slot: slot as u32,
+                bytes: allocation.bytes,
+                purpose,
+                space,
+            })
+        });
     allocated.collect()
 }
 
@@ -178,11 +193,24 @@ pub(crate) fn kind_of(shape: &Shape) -> MemoryKind {
 impl Answers {
     fn new(program: &Program) -> Self {
         let kinds = |shapes: &[Shape]| {
-            Texts::new(shapes.iter().map(|s| kind_of(s).name().as_bytes().to_vec()).collect())
+            Texts::new(
+                shapes
+                    .iter()
+                    .map(|s| kind_of(s).name().as_bytes().to_vec())
+                    .collect(),
+            )
         };
         Answers {
-            output_types: program.outputs.iter().map(|s| s.element_type.pjrt()).collect(),
-            output_dims: program.outputs.iter().flat_map(|s| s.dims.iter().copied()).collect(),
+            output_types: program
+                .outputs
+                .iter()
+                .map(|s| s.element_type.pjrt())
+                .collect(),
+            output_dims: program
+                .outputs
+                .iter()
+                .flat_map(|s| s.dims.iter().copied())
+                .collect(),
             output_dim_counts: program.outputs.iter().map(|s| s.dims.len()).collect(),
             output_kinds: kinds(&program.outputs),
             parameter_kinds: kinds(&program.parameters),

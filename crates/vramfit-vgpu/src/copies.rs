@@ -65,7 +65,10 @@ pub(crate) unsafe fn target(
 
 pub(crate) fn element_type(number: i32) -> Answer<ElementType> {
     ElementType::from_pjrt(number).ok_or_else(|| {
-        Status::new(Code::InvalidArgument, format!("unknown element type {number}"))
+        Status::new(
+            Code::InvalidArgument,
+            format!("unknown element type {number}"),
+        )
     })
 }
 
@@ -95,7 +98,14 @@ pub(crate) unsafe fn from_host(args: &mut ClientBufferFromHostBufferArgs) -> Ans
         };
         let mut bytes = vec![0; shape.host_bytes() as usize];
         let to = row_major(&dims, element);
-        copy(args.data.cast(), &from, bytes.as_mut_ptr(), &to, &dims, element);
+        copy(
+            args.data.cast(),
+            &from,
+            bytes.as_mut_ptr(),
+            &to,
+            &dims,
+            element,
+        );
         Value::Known(Data::uploaded(bytes))
     } else {
         Value::Unknown
@@ -162,13 +172,18 @@ pub(crate) unsafe fn to_host(args: &mut BufferToHostBufferArgs) -> Answer {
     let from = row_major(&source.shape.dims, element);
     let to = match args.host_layout.as_ref() {
         Some(layout) => strides_of_layout(layout, &source.shape)?,
-        None => crate::strides::strides_of(
-            &source.shape.minor_to_major,
-            &source.shape.dims,
-            element,
-        ),
+        None => {
+            crate::strides::strides_of(&source.shape.minor_to_major, &source.shape.dims, element)
+        }
     };
-    copy(bytes.as_ptr(), &from, args.dst.cast(), &to, &source.shape.dims, element);
+    copy(
+        bytes.as_ptr(),
+        &from,
+        args.dst.cast(),
+        &to,
+        &source.shape.dims,
+        element,
+    );
     args.event = event::ready(Ok(()));
     Ok(())
 }
@@ -178,9 +193,15 @@ pub(crate) unsafe fn raw_to_host(args: &mut BufferCopyRawToHostArgs) -> Answer {
     let bytes = read(&source.shape, &source.storage()?.value)?;
     let start = usize::try_from(args.offset).unwrap_or(usize::MAX);
     let length = usize::try_from(args.transfer_size).unwrap_or(usize::MAX);
-    let part = start.checked_add(length).and_then(|end| bytes.get(start..end)).ok_or_else(|| {
-        Status::new(Code::InvalidArgument, "the part to copy lies outside the buffer")
-    })?;
+    let part = start
+        .checked_add(length)
+        .and_then(|end| bytes.get(start..end))
+        .ok_or_else(|| {
+            Status::new(
+                Code::InvalidArgument,
+                "the part to copy lies outside the buffer",
+            )
+        })?;
     ptr::copy_nonoverlapping(part.as_ptr(), args.dst.cast::<u8>(), part.len());
     args.event = event::ready(Ok(()));
     Ok(())
@@ -192,13 +213,25 @@ fn read(shape: &Shape, value: &Value) -> Answer<Arc<Data>> {
         return Ok(bytes);
     }
     let machine = the_machine()?;
-    let site = hooks::get().and_then(hooks::Hooks::site).unwrap_or_default();
+    let site = hooks::get()
+        .and_then(hooks::Hooks::site)
+        .unwrap_or_default();
     let mut session = machine.session();
     let site = session.text(&site);
-    session.record(&LogEvent::UnknownRead { site, bytes: shape.host_bytes() });
+    session.record(&LogEvent::UnknownRead {
+        site,
+        bytes: shape.host_bytes(),
+    });
     drop(session);
+    if let Some(bytes) = value.assumed_bytes() {
+        return Ok(bytes);
+    }
     let mut bytes = vec![0; shape.host_bytes() as usize];
-    value::fill(machine.environment.fill, shape.element_type.name(), &mut bytes);
+    value::fill(
+        machine.environment.fill,
+        shape.element_type.name(),
+        &mut bytes,
+    );
     Ok(Data::uncounted(bytes))
 }
 
@@ -211,7 +244,11 @@ fn copy_to(source: &Buffer, memory: &'static Memory) -> Answer<Buffer> {
         MemoryKind::Device => vramfit_core::program::MemorySpace::Device,
         MemoryKind::PinnedHost => vramfit_core::program::MemorySpace::Host,
     };
-    Ok(Buffer::new(Arc::new(shape), memory, Storage::new(block, storage.value.clone())))
+    Ok(Buffer::new(
+        Arc::new(shape),
+        memory,
+        Storage::new(block, storage.value.clone()),
+    ))
 }
 
 pub(crate) unsafe fn to_memory(args: &mut BufferCopyToMemoryArgs) -> Answer {
@@ -229,15 +266,19 @@ pub(crate) unsafe fn to_device(args: &mut BufferCopyToDeviceArgs) -> Answer {
 /// Gives the same memory another type and shape of equal size.
 pub(crate) unsafe fn bitcast(args: &mut BufferBitcastArgs) -> Answer {
     let source = buffer::from_raw(args.buffer)?;
-    let mut shape =
-        Shape::dense(element_type(args.element_type)?, &list(args.dims, args.num_dims));
+    let mut shape = Shape::dense(
+        element_type(args.element_type)?,
+        &list(args.dims, args.num_dims),
+    );
     if let Some(layout) = args.device_layout.as_ref() {
         set_order(&mut shape, layout)?;
     }
     if shape.bytes() != source.shape.bytes() {
-        return Err(Status::new(Code::InvalidArgument, "a bitcast cannot change the size"));
+        return Err(Status::new(
+            Code::InvalidArgument,
+            "a bitcast cannot change the size",
+        ));
     }
     args.out_buffer = Buffer::new(Arc::new(shape), source.memory, source.storage()?).into_raw();
     Ok(())
 }
-

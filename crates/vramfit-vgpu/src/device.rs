@@ -9,12 +9,12 @@ use vramfit_core::gpu::Gpu;
 
 use crate::abi::client::{NamedUnion, NamedValue};
 use crate::abi::device::{
-    DeviceAddressableMemoriesArgs, DeviceDefaultMemoryArgs,
-    DeviceDescriptionAttributesArgs, DeviceDescriptionDebugStringArgs, DeviceDescriptionIdArgs,
-    DeviceDescriptionKindArgs, DeviceDescriptionProcessIndexArgs, DeviceDescriptionToStringArgs,
-    DeviceGetAttributesArgs, DeviceGetDescriptionArgs, DeviceIsAddressableArgs,
-    DeviceLocalHardwareIdArgs, DeviceMemoryStatsArgs, MemoryAddressableByDevicesArgs,
-    MemoryDebugStringArgs, MemoryIdArgs, MemoryKindArgs, MemoryKindIdArgs, MemoryToStringArgs,
+    DeviceAddressableMemoriesArgs, DeviceDefaultMemoryArgs, DeviceDescriptionAttributesArgs,
+    DeviceDescriptionDebugStringArgs, DeviceDescriptionIdArgs, DeviceDescriptionKindArgs,
+    DeviceDescriptionProcessIndexArgs, DeviceDescriptionToStringArgs, DeviceGetAttributesArgs,
+    DeviceGetDescriptionArgs, DeviceIsAddressableArgs, DeviceLocalHardwareIdArgs,
+    DeviceMemoryStatsArgs, MemoryAddressableByDevicesArgs, MemoryDebugStringArgs, MemoryIdArgs,
+    MemoryKindArgs, MemoryKindIdArgs, MemoryToStringArgs,
 };
 use crate::abi::{self, MemoryFunctions};
 use crate::machine;
@@ -88,7 +88,10 @@ unsafe impl Sync for MemoryFunctions {}
 static DESCRIBED: OnceLock<Mutex<HashMap<usize, &'static Device>>> = OnceLock::new();
 
 fn described() -> std::sync::MutexGuard<'static, HashMap<usize, &'static Device>> {
-    DESCRIBED.get_or_init(Mutex::default).lock().unwrap_or_else(PoisonError::into_inner)
+    DESCRIBED
+        .get_or_init(Mutex::default)
+        .lock()
+        .unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Device {
@@ -185,7 +188,9 @@ unsafe fn attributes(
             value.value_size = text.len();
             // Attributes live as long as the process.
             let text: &'static str = Box::leak(text.clone().into_boxed_str());
-            value.value = NamedUnion { string: text.as_ptr().cast() };
+            value.value = NamedUnion {
+                string: text.as_ptr().cast(),
+            };
         }
     };
     let number = |number: i64| {
@@ -203,7 +208,10 @@ unsafe fn attributes(
 }
 
 unsafe fn device<'a>(device: *mut abi::Device) -> Answer<&'a Device> {
-    device.cast::<Device>().as_ref().ok_or_else(|| Status::internal("no device"))
+    device
+        .cast::<Device>()
+        .as_ref()
+        .ok_or_else(|| Status::internal("no device"))
 }
 
 /// Returns the card behind a handle.
@@ -223,7 +231,10 @@ pub(crate) unsafe fn memory_from_raw(raw: *mut abi::Memory) -> Option<&'static M
 }
 
 unsafe fn memory<'a>(memory: *mut abi::Memory) -> Answer<&'a Memory> {
-    memory.cast::<Memory>().as_ref().ok_or_else(|| Status::internal("no memory"))
+    memory
+        .cast::<Memory>()
+        .as_ref()
+        .ok_or_else(|| Status::internal("no memory"))
 }
 
 // Descriptions: ids, kinds and attributes are the real ones; both strings are what the CUDA
@@ -244,7 +255,10 @@ pub(crate) unsafe fn description_kind(args: &mut DeviceDescriptionKindArgs) -> A
 }
 
 pub(crate) unsafe fn description_attributes(args: &mut DeviceDescriptionAttributesArgs) -> Answer {
-    let Some(device) = described().get(&(args.device_description as usize)).copied() else {
+    let Some(device) = described()
+        .get(&(args.device_description as usize))
+        .copied()
+    else {
         return real::get()?.forward("PJRT_DeviceDescription_Attributes", args);
     };
     args.attributes = device.attributes.as_ptr();
@@ -255,7 +269,10 @@ pub(crate) unsafe fn description_attributes(args: &mut DeviceDescriptionAttribut
 pub(crate) unsafe fn description_debug_string(
     args: &mut DeviceDescriptionDebugStringArgs,
 ) -> Answer {
-    let Some(device) = described().get(&(args.device_description as usize)).copied() else {
+    let Some(device) = described()
+        .get(&(args.device_description as usize))
+        .copied()
+    else {
         return real::get()?.forward("PJRT_DeviceDescription_DebugString", args);
     };
     args.debug_string = device.debug_string.as_ptr().cast();
@@ -264,7 +281,10 @@ pub(crate) unsafe fn description_debug_string(
 }
 
 pub(crate) unsafe fn description_to_string(args: &mut DeviceDescriptionToStringArgs) -> Answer {
-    let Some(device) = described().get(&(args.device_description as usize)).copied() else {
+    let Some(device) = described()
+        .get(&(args.device_description as usize))
+        .copied()
+    else {
         return real::get()?.forward("PJRT_DeviceDescription_ToString", args);
     };
     args.to_string = device.to_string.as_ptr().cast();
@@ -300,7 +320,10 @@ pub(crate) unsafe fn local_hardware_id(args: &mut DeviceLocalHardwareIdArgs) -> 
 }
 
 pub(crate) unsafe fn addressable_memories(args: &mut DeviceAddressableMemoriesArgs) -> Answer {
-    let pointers = device(args.device)?.memory_pointers.get().map_or(&[][..], |all| all);
+    let pointers = device(args.device)?
+        .memory_pointers
+        .get()
+        .map_or(&[][..], |all| all);
     args.memories = pointers.as_ptr();
     args.num_memories = pointers.len();
     Ok(())
@@ -388,9 +411,15 @@ pub(crate) unsafe fn memory_devices(args: &mut MemoryAddressableByDevicesArgs) -
 }
 
 unsafe extern "C" fn get_user_data(raw: *mut abi::Memory, key: *const c_void) -> *mut c_void {
-    let Ok(memory) = memory(raw) else { return ptr::null_mut() };
-    let data = memory.user_data.lock().unwrap_or_else(PoisonError::into_inner);
-    data.get(&(key as usize)).map_or(ptr::null_mut(), |entry| entry.data)
+    let Ok(memory) = memory(raw) else {
+        return ptr::null_mut();
+    };
+    let data = memory
+        .user_data
+        .lock()
+        .unwrap_or_else(PoisonError::into_inner);
+    data.get(&(key as usize))
+        .map_or(ptr::null_mut(), |entry| entry.data)
 }
 
 unsafe extern "C" fn set_user_data(
@@ -401,10 +430,17 @@ unsafe extern "C" fn set_user_data(
 ) {
     let Ok(memory) = memory(raw) else { return };
     let before = {
-        let mut all = memory.user_data.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut all = memory
+            .user_data
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
         all.insert(key as usize, UserData { data, destroy })
     };
-    if let Some(UserData { data, destroy: Some(destroy) }) = before {
+    if let Some(UserData {
+        data,
+        destroy: Some(destroy),
+    }) = before
+    {
         destroy(data);
     }
 }

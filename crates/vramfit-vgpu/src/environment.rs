@@ -57,8 +57,7 @@ impl Environment {
     pub fn read() -> Result<Self> {
         let name = text("VRAMFIT_GPU").unwrap_or_else(|| "h100-80g".to_owned());
         let gpu = gpu::find(&name)?;
-        let context_bytes =
-            bytes("VRAMFIT_CONTEXT")?.unwrap_or(gpu.context_bytes_estimate);
+        let context_bytes = bytes("VRAMFIT_CONTEXT")?.unwrap_or(gpu.context_bytes_estimate);
         Ok(Environment {
             devices: number("VRAMFIT_GPU_COUNT")?.unwrap_or(1).clamp(1, 4096) as u32,
             trace: env::var_os("VRAMFIT_TRACE").map(PathBuf::from),
@@ -81,14 +80,19 @@ fn text(name: &str) -> Option<String> {
 fn number(name: &str) -> Result<Option<u64>> {
     let parse = |value: String| {
         value.parse().map_err(|_| {
-            Error::new(ErrorKind::InvalidArgument, format!("`{name}` is no whole number: {value}"))
+            Error::new(
+                ErrorKind::InvalidArgument,
+                format!("`{name}` is no whole number: {value}"),
+            )
         })
     };
     text(name).map(parse).transpose()
 }
 
 fn bytes(name: &str) -> Result<Option<u64>> {
-    text(name).map(|value| value.parse::<Bytes>().map(|bytes| bytes.0)).transpose()
+    text(name)
+        .map(|value| value.parse::<Bytes>().map(|bytes| bytes.0))
+        .transpose()
 }
 
 fn fill(value: Option<&str>) -> Result<Fill> {

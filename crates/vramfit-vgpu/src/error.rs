@@ -35,7 +35,11 @@ unsafe impl Sync for ErrorFunctions {}
 
 /// Makes an error object, to be freed by `PJRT_Error_Destroy`.
 pub(crate) fn into_raw(status: Status) -> *mut Error {
-    Box::into_raw(Box::new(ErrorObject { functions: &raw const FUNCTIONS, status })).cast()
+    Box::into_raw(Box::new(ErrorObject {
+        functions: &raw const FUNCTIONS,
+        status,
+    }))
+    .cast()
 }
 
 /// Takes an error of either kind apart and frees it.
@@ -87,7 +91,11 @@ pub(crate) unsafe fn destroy(args: &mut ErrorDestroyArgs) -> Answer {
 
 pub(crate) unsafe fn message(args: &mut ErrorMessageArgs) -> Answer {
     if is_own(args.error) {
-        own_message(args.error, &raw mut args.message, &raw mut args.message_size);
+        own_message(
+            args.error,
+            &raw mut args.message,
+            &raw mut args.message_size,
+        );
         Ok(())
     } else {
         real::get()?.forward("PJRT_Error_Message", args)

@@ -31,7 +31,10 @@ unsafe impl Send for UserArgument {}
 
 /// Makes an event that is ready, with success or an error.
 pub(crate) fn ready(result: Answer) -> *mut Event {
-    let object = EventObject { state: Mutex::new(State::Ready(result)), set: Condvar::new() };
+    let object = EventObject {
+        state: Mutex::new(State::Ready(result)),
+        set: Condvar::new(),
+    };
     Box::into_raw(Box::new(object)).cast()
 }
 
@@ -79,12 +82,17 @@ pub(crate) unsafe fn wait(args: &mut EventAwaitArgs) -> Answer {
         if let State::Ready(result) = &*state {
             return result.clone();
         }
-        state = event.set.wait(state).unwrap_or_else(PoisonError::into_inner);
+        state = event
+            .set
+            .wait(state)
+            .unwrap_or_else(PoisonError::into_inner);
     }
 }
 
 pub(crate) unsafe fn on_ready(args: &mut EventOnReadyArgs) -> Answer {
-    let callback = args.callback.ok_or_else(|| Status::internal("no callback was given"))?;
+    let callback = args
+        .callback
+        .ok_or_else(|| Status::internal("no callback was given"))?;
     let mut state = object(args.event).state();
     let result = match &mut *state {
         State::Ready(result) => result.clone(),
@@ -101,7 +109,11 @@ pub(crate) unsafe fn on_ready(args: &mut EventOnReadyArgs) -> Answer {
 
 pub(crate) unsafe fn create(args: &mut EventCreateArgs) -> Answer {
     let state = Mutex::new(State::Waiting(Vec::new()));
-    args.event = Box::into_raw(Box::new(EventObject { state, set: Condvar::new() })).cast();
+    args.event = Box::into_raw(Box::new(EventObject {
+        state,
+        set: Condvar::new(),
+    }))
+    .cast();
     Ok(())
 }
 
@@ -110,7 +122,10 @@ pub(crate) unsafe fn set(args: &mut EventSetArgs) -> Answer {
         Ok(())
     } else {
         let text = slice::from_raw_parts(args.error_message.cast::<u8>(), args.error_message_size);
-        Err(Status::with_code(args.error_code, String::from_utf8_lossy(text)))
+        Err(Status::with_code(
+            args.error_code,
+            String::from_utf8_lossy(text),
+        ))
     };
     let event = object(args.event);
     let before = std::mem::replace(&mut *event.state(), State::Ready(result.clone()));

@@ -53,15 +53,20 @@ pub(crate) struct Loaded {
 impl Loaded {
     fn new(client: &'static Client, compiled: Arc<Compiled>, from_cache: bool) -> Answer<Self> {
         let options = &compiled.program.options;
-        let devices: Vec<&'static Device> =
-            options.devices.iter().map(|&id| client.device(id)).collect::<Answer<_>>()?;
+        let devices: Vec<&'static Device> = options
+            .devices
+            .iter()
+            .map(|&id| client.device(id))
+            .collect::<Answer<_>>()?;
         let logical_ids = (0..options.replicas as c_int)
             .flat_map(|replica| {
                 (0..options.partitions as c_int)
                     .map(move |partition| LogicalDeviceIds { replica, partition })
             })
             .collect();
-        let site = hooks::get().and_then(hooks::Hooks::site).unwrap_or_default();
+        let site = hooks::get()
+            .and_then(hooks::Hooks::site)
+            .unwrap_or_default();
         let mut session = client.machine.session();
         let event = LogEvent::Program {
             program: compiled.number,
@@ -103,7 +108,9 @@ impl Loaded {
                 session.add_outside(device.id, -(constants as i64));
             }
         }
-        session.record(&LogEvent::Unload { program: self.compiled.number });
+        session.record(&LogEvent::Unload {
+            program: self.compiled.number,
+        });
     }
 
     pub(crate) fn is_deleted(&self) -> bool {
@@ -138,11 +145,17 @@ pub(crate) unsafe fn from_raw<'a>(raw: *mut abi::Executable) -> Answer<&'a Execu
 /// # Safety
 /// As for [`from_raw`].
 pub(crate) unsafe fn loaded<'a>(raw: *mut abi::LoadedExecutable) -> Answer<&'a Loaded> {
-    raw.cast::<Loaded>().cast_const().as_ref().ok_or_else(|| Status::internal("no executable"))
+    raw.cast::<Loaded>()
+        .cast_const()
+        .as_ref()
+        .ok_or_else(|| Status::internal("no executable"))
 }
 
 fn handle(compiled: Arc<Compiled>) -> *mut abi::Executable {
-    let executable = Executable { compiled, layouts: layouts::Lists::default() };
+    let executable = Executable {
+        compiled,
+        layouts: layouts::Lists::default(),
+    };
     Box::into_raw(Box::new(executable)).cast()
 }
 
@@ -210,7 +223,11 @@ pub(crate) unsafe fn num_replicas(args: &mut ExecutableNumReplicasArgs) -> Answe
 }
 
 pub(crate) unsafe fn num_partitions(args: &mut ExecutableNumPartitionsArgs) -> Answer {
-    args.num_partitions = from_raw(args.executable)?.compiled.program.options.partitions;
+    args.num_partitions = from_raw(args.executable)?
+        .compiled
+        .program
+        .options
+        .partitions;
     Ok(())
 }
 
@@ -267,14 +284,19 @@ const OPTIMIZED_FORMAT: &str = "hlo_with_config";
 /// Asked twice: for the size, then for the bytes.
 pub(crate) unsafe fn optimized_program(args: &mut ExecutableOptimizedProgramArgs) -> Answer {
     let module = &from_raw(args.executable)?.compiled.program.module;
-    let program: &mut RawProgram =
-        args.program.as_mut().ok_or_else(|| Status::internal("no program to fill"))?;
+    let program: &mut RawProgram = args
+        .program
+        .as_mut()
+        .ok_or_else(|| Status::internal("no program to fill"))?;
     program.format = OPTIMIZED_FORMAT.as_ptr().cast();
     program.format_size = OPTIMIZED_FORMAT.len();
     if program.code.is_null() {
         program.code_size = module.len();
     } else if program.code_size < module.len() {
-        return Err(Status::new(Code::InvalidArgument, "the space for the program is too small"));
+        return Err(Status::new(
+            Code::InvalidArgument,
+            "the space for the program is too small",
+        ));
     } else {
         ptr::copy_nonoverlapping(module.as_ptr(), program.code.cast(), module.len());
         program.code_size = module.len();
@@ -305,8 +327,7 @@ pub(crate) unsafe fn serialize(args: &mut ExecutableSerializeArgs) -> Answer {
 }
 
 pub(crate) unsafe fn compile_options(args: &mut ExecutableGetCompileOptionsArgs) -> Answer {
-    let (pointer, size, owner) =
-        hand_over(from_raw(args.executable)?.compiled.options.clone());
+    let (pointer, size, owner) = hand_over(from_raw(args.executable)?.compiled.options.clone());
     args.serialized_bytes = pointer;
     args.serialized_bytes_size = size;
     args.serialized_compile_options = owner;
@@ -373,7 +394,11 @@ pub(crate) unsafe fn logical_ids(
 pub(crate) unsafe fn device_assignment(
     args: &mut LoadedExecutableGetDeviceAssignmentArgs,
 ) -> Answer {
-    let bytes = loaded(args.executable)?.compiled.program.options.device_assignment();
+    let bytes = loaded(args.executable)?
+        .compiled
+        .program
+        .options
+        .device_assignment();
     let (pointer, size, owner) = hand_over(bytes);
     args.serialized_bytes = pointer;
     args.serialized_bytes_size = size;

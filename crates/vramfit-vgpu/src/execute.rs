@@ -30,7 +30,10 @@ use crate::{event, sites, steps};
 pub(crate) unsafe fn execute(args: &mut LoadedExecutableExecuteArgs) -> Answer {
     let loaded = executable::loaded(args.executable)?;
     if loaded.is_deleted() {
-        return Err(Status::new(Code::InvalidArgument, "the executable was deleted"));
+        return Err(Status::new(
+            Code::InvalidArgument,
+            "the executable was deleted",
+        ));
     }
     let options: ExecuteOptions =
         read_sized(args.options).unwrap_or_else(crate::real::sized::<ExecuteOptions>);
@@ -49,7 +52,10 @@ pub(crate) unsafe fn execute(args: &mut LoadedExecutableExecuteArgs) -> Answer {
     let mut session = machine.session();
     let site = location(&mut session, &options);
     session.count_execution();
-    session.record(&LogEvent::Begin { program: loaded.compiled.number, site });
+    session.record(&LogEvent::Begin {
+        program: loaded.compiled.number,
+        site,
+    });
     let mut allocated = Vec::with_capacity(calls.len());
     let mut failure = None;
     for call in &calls {
@@ -74,7 +80,9 @@ pub(crate) unsafe fn execute(args: &mut LoadedExecutableExecuteArgs) -> Answer {
             list.add(number).write(output.into_raw());
         }
         if !args.device_complete_events.is_null() {
-            args.device_complete_events.add(row).write(event::ready(Ok(())));
+            args.device_complete_events
+                .add(row)
+                .write(event::ready(Ok(())));
         }
     }
     steps::count(loaded.compiled.number, machine.environment.steps);
@@ -90,7 +98,10 @@ unsafe fn devices_of(
     if let Some(one) = crate::device::from_raw(args.execute_device) {
         let found: Vec<_> = all.filter(|(_, device)| device.id == one.id).collect();
         return if found.is_empty() {
-            Err(Status::new(Code::InvalidArgument, "the program does not run on that device"))
+            Err(Status::new(
+                Code::InvalidArgument,
+                "the program does not run on that device",
+            ))
         } else {
             Ok(found)
         };
@@ -113,7 +124,9 @@ unsafe fn location(session: &mut Session, options: &ExecuteOptions) -> TextId {
     if options.call_location.is_null() {
         return TextId(0);
     }
-    sites::of_stack(CStr::from_ptr(options.call_location), |text| session.text(text))
+    sites::of_stack(CStr::from_ptr(options.call_location), |text| {
+        session.text(text)
+    })
 }
 
 /// One device's part of an execution.
@@ -161,10 +174,15 @@ impl<'a> Call<'a> {
                 ),
             ));
         }
-        let arguments: Vec<&Buffer> =
-            raw.iter().map(|&buffer| buffer::from_raw(buffer)).collect::<Answer<_>>()?;
+        let arguments: Vec<&Buffer> = raw
+            .iter()
+            .map(|&buffer| buffer::from_raw(buffer))
+            .collect::<Answer<_>>()?;
         check_sizes(program, &arguments)?;
-        let storages = arguments.iter().map(|b| b.storage()).collect::<Answer<Vec<_>>>()?;
+        let storages = arguments
+            .iter()
+            .map(|b| b.storage())
+            .collect::<Answer<Vec<_>>>()?;
         let mut donors = vec![None; program.outputs.len()];
         let mut copies = Vec::new();
         for alias in &program.aliases {
@@ -201,9 +219,10 @@ impl<'a> Call<'a> {
     fn check_donations(&self, raw: &[*mut RawBuffer]) -> Answer {
         for (at, &donor) in self.donors.iter().enumerate() {
             let Some(donor) = donor else { continue };
-            let twice = raw.iter().enumerate().any(|(other, &buffer)| {
-                other != donor && buffer == raw[donor]
-            });
+            let twice = raw
+                .iter()
+                .enumerate()
+                .any(|(other, &buffer)| other != donor && buffer == raw[donor]);
             if twice {
                 return Err(Status::new(
                     Code::InvalidArgument,
@@ -268,8 +287,9 @@ impl<'a> Call<'a> {
             }
         }
         // The temporary block goes with the end of the launch, the table of pointers after it.
-        let (tables, temporaries): (Vec<_>, Vec<_>) =
-            passing.into_iter().partition(|(purpose, _)| *purpose == Purpose::Tuple);
+        let (tables, temporaries): (Vec<_>, Vec<_>) = passing
+            .into_iter()
+            .partition(|(purpose, _)| *purpose == Purpose::Tuple);
         for (_, block) in temporaries.into_iter().chain(tables) {
             session.release(block);
         }
@@ -278,7 +298,11 @@ impl<'a> Call<'a> {
 
     /// Loads the module on first use, with its constants.
     fn load_constants(&self, session: &mut Session) {
-        let mut resident = self.loaded.resident.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut resident = self
+            .loaded
+            .resident
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
         if !std::mem::replace(&mut resident[self.index], true) {
             let bytes = executable::outside_bytes(&self.compiled.program.sizes);
             if bytes > 0 {
@@ -344,12 +368,18 @@ impl<'a> Call<'a> {
     ) -> Arc<Storage> {
         let slot = program.output_allocations[output];
         let block = slot.and_then(|slot| {
-            blocks.slots.iter().find(|(number, _)| *number as usize == slot)
+            blocks
+                .slots
+                .iter()
+                .find(|(number, _)| *number as usize == slot)
         });
         if let Some((_, block)) = block {
             return Storage::new(Some(Arc::clone(block)), value);
         }
-        match slot.and_then(|slot| program.allocations.get(slot)).map(|a| a.class) {
+        match slot
+            .and_then(|slot| program.allocations.get(slot))
+            .map(|a| a.class)
+        {
             Some(BufferClass::Parameter(number)) if number < self.storages.len() => {
                 self.storages[number].with_value(value)
             }

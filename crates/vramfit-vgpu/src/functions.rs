@@ -5,9 +5,7 @@ use std::ffi::c_void;
 use crate::abi::Function;
 use crate::real::Real;
 use crate::status::Answer;
-use crate::{
-    buffer, client, copies, device, error, event, executable, execute, transfer,
-};
+use crate::{buffer, client, copies, device, error, event, executable, execute, transfer};
 
 /// What happens on a call.
 pub(crate) enum Action {
@@ -24,10 +22,10 @@ macro_rules! own {
     ($handler:path) => {{
         unsafe extern "C" fn entry(args: *mut std::ffi::c_void) -> *mut crate::abi::Error {
             // SAFETY: JAX passes the argument struct that belongs to this entry.
-            let result = unsafe {
-                crate::table::with_args(args, |args| $handler(args))
-            };
-            result.err().map_or(std::ptr::null_mut(), crate::error::into_raw)
+            let result = unsafe { crate::table::with_args(args, |args| $handler(args)) };
+            result
+                .err()
+                .map_or(std::ptr::null_mut(), crate::error::into_raw)
         }
         entry as crate::abi::Function
     }};
@@ -186,4 +184,3 @@ table! {
     "PJRT_AsyncHostToDeviceTransferManager_SetBufferError" => transfer::set_error,
     "PJRT_AsyncHostToDeviceTransferManager_AddMetadata" => transfer::add_metadata,
 }
-

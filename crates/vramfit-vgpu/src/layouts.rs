@@ -58,7 +58,11 @@ impl Drop for List {
 
 fn of_shape(shape: &Shape) -> *mut MemoryLayout {
     let serialized = shape.layout_text().into_bytes();
-    Box::into_raw(Box::new(Layout { mark: &raw const MARK, serialized })).cast()
+    Box::into_raw(Box::new(Layout {
+        mark: &raw const MARK,
+        serialized,
+    }))
+    .cast()
 }
 
 unsafe fn is_own(layout: *mut MemoryLayout) -> bool {
@@ -76,7 +80,9 @@ unsafe impl Send for RealExtension {}
 unsafe impl Sync for RealExtension {}
 
 fn real_extension() -> Answer<&'static LayoutsExtension> {
-    REAL.get().map(|real| &real.0).ok_or_else(|| Status::internal("the layouts extension is not there"))
+    REAL.get()
+        .map(|real| &real.0)
+        .ok_or_else(|| Status::internal("the layouts extension is not there"))
 }
 
 /// Replaces what concerns our objects. The struct grew over the releases: what lies beyond its
@@ -121,14 +127,18 @@ pub(crate) unsafe fn destroy(args: &mut LayoutDestroyArgs) -> Answer {
         drop(Box::from_raw(args.layout.cast::<Layout>()));
         return Ok(());
     }
-    error::take((real_extension()?.layout_destroy)(ptr::from_mut(args).cast()))
+    error::take((real_extension()?.layout_destroy)(
+        ptr::from_mut(args).cast(),
+    ))
 }
 
 unsafe extern "C" fn keep(_: *mut c_void) {}
 
 pub(crate) unsafe fn serialize(args: &mut LayoutSerializeArgs) -> Answer {
     if !is_own(args.layout) {
-        return error::take((real_extension()?.layout_serialize)(ptr::from_mut(args).cast()));
+        return error::take((real_extension()?.layout_serialize)(
+            ptr::from_mut(args).cast(),
+        ));
     }
     let bytes = &(*args.layout.cast::<Layout>()).serialized;
     args.serialized_bytes = bytes.as_ptr().cast::<c_char>();

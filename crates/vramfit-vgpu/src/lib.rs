@@ -23,7 +23,10 @@
 //! Safety: every handler trusts one promise, that of the API: pointers in an argument struct are
 //! valid for the call, and handles are those that were given out and not yet destroyed.
 #![allow(unsafe_code, reason = "this crate speaks C in both directions")]
-#![allow(unsafe_op_in_unsafe_fn, reason = "every body trusts the one promise named above")]
+#![allow(
+    unsafe_op_in_unsafe_fn,
+    reason = "every body trusts the one promise named above"
+)]
 
 mod abi;
 mod buffer;

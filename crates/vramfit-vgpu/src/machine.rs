@@ -67,7 +67,9 @@ pub(crate) struct Block {
 
 impl Drop for Block {
     fn drop(&mut self) {
-        self.machine.session().free(self.device, self.address, self.number);
+        self.machine
+            .session()
+            .free(self.device, self.address, self.number);
     }
 }
 
@@ -86,7 +88,9 @@ pub(crate) fn get_or_create(
         let machine = Machine::new(environment.clone(), options.clone(), &header)?;
         let _ = MACHINE.set(machine);
     }
-    let machine = MACHINE.get().ok_or_else(|| Status::internal("the machine vanished"))?;
+    let machine = MACHINE
+        .get()
+        .ok_or_else(|| Status::internal("the machine vanished"))?;
     if machine.options != *options {
         return Err(Status::new(
             Code::FailedPrecondition,
@@ -128,13 +132,20 @@ impl Machine {
             evaluated: 0,
             not_evaluated: 0,
         });
-        Ok(Machine { environment, options, state })
+        Ok(Machine {
+            environment,
+            options,
+            state,
+        })
     }
 
     /// Locks the machine for one thing that happens.
     pub(crate) fn session(&'static self) -> Session {
         let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        Session { machine: self, state }
+        Session {
+            machine: self,
+            state,
+        }
     }
 }
 
@@ -145,9 +156,16 @@ impl Pool {
             inner: crate::shared::device_memory(environment, ordinal)?,
             calls: Arc::clone(&driver),
         };
-        let options = PoolOptions { ordinal, ..options.clone() };
+        let options = PoolOptions {
+            ordinal,
+            ..options.clone()
+        };
         let allocator = allocator::build(&options, Box::new(memory));
-        Ok(Pool { allocator, driver, outside_bytes: 0 })
+        Ok(Pool {
+            allocator,
+            driver,
+            outside_bytes: 0,
+        })
     }
 }
 
@@ -161,7 +179,10 @@ impl DeviceMemory for Recorded {
     fn allocate(&mut self, alignment: u64, bytes: u64) -> Option<Region> {
         let granted = self.inner.allocate(alignment, bytes);
         let mut calls = self.calls.lock().unwrap_or_else(PoisonError::into_inner);
-        calls.push(DriverCall { asked: bytes, granted });
+        calls.push(DriverCall {
+            asked: bytes,
+            granted,
+        });
         granted
     }
 
@@ -192,7 +213,9 @@ impl Session {
     /// process would abort or never return.
     pub(crate) fn allocate(&mut self, request: &Request) -> Answer<Block> {
         let pool = &mut self.state.pools[request.device as usize];
-        let result = pool.allocator.allocate(request.bytes, ALIGNMENT, request.space);
+        let result = pool
+            .allocator
+            .allocate(request.bytes, ALIGNMENT, request.space);
         let message = result.as_ref().err().map(|refusal| match refusal {
             Refusal::OutOfMemory => (
                 Code::ResourceExhausted,
@@ -230,7 +253,12 @@ impl Session {
         });
         let number = self.state.allocations;
         self.state.allocations += 1;
-        Ok(Block { machine: self.machine, device: request.device, address, number })
+        Ok(Block {
+            machine: self.machine,
+            device: request.device,
+            address,
+            number,
+        })
     }
 
     /// Frees a block while the machine is locked. (A dropped [`Block`] locks it itself.)
@@ -255,7 +283,10 @@ impl Session {
             std::mem::take(&mut *pool.driver.lock().unwrap_or_else(PoisonError::into_inner))
         };
         for call in calls {
-            let region = call.granted.unwrap_or(Region { address: 0, bytes: 0 });
+            let region = call.granted.unwrap_or(Region {
+                address: 0,
+                bytes: 0,
+            });
             self.record(&Event::Driver {
                 device,
                 asked: call.asked,
@@ -281,12 +312,17 @@ impl Session {
 
     /// Interns a text in the log.
     pub(crate) fn text(&mut self, text: &str) -> TextId {
-        self.state.recorder.as_mut().map_or(TextId(0), |recorder| recorder.text(text))
+        self.state
+            .recorder
+            .as_mut()
+            .map_or(TextId(0), |recorder| recorder.text(text))
     }
 
     /// Writes an event. A log that cannot be written is given up with a word, once.
     pub(crate) fn record(&mut self, event: &Event) {
-        let Some(recorder) = &mut self.state.recorder else { return };
+        let Some(recorder) = &mut self.state.recorder else {
+            return;
+        };
         if let Err(error) = recorder.event(event) {
             crate::log::line(&format!("the trace is incomplete: {error}"));
             self.state.recorder = None;
@@ -319,8 +355,12 @@ impl Session {
 
     /// Ends the log.
     pub(crate) fn finish(&mut self) {
-        let stats: Vec<Stats> =
-            self.state.pools.iter().map(|pool| pool.allocator.stats()).collect();
+        let stats: Vec<Stats> = self
+            .state
+            .pools
+            .iter()
+            .map(|pool| pool.allocator.stats())
+            .collect();
         let footer = Footer {
             bytes_in_use: stats.iter().map(|s| s.bytes_in_use).collect(),
             peak_bytes_in_use: stats.iter().map(|s| s.peak_bytes_in_use).collect(),

@@ -42,9 +42,11 @@ fn load() -> Result<Real, Status> {
     let unavailable = |what: String| Status::new(Code::Unavailable, what);
     let path = match PATH.get() {
         Some(path) => path.clone(),
-        None => std::env::var_os("VRAMFIT_REAL_PLUGIN").map(PathBuf::from).ok_or_else(|| {
-            unavailable("vramfit was not told where the CUDA plugin is".to_owned())
-        })?,
+        None => std::env::var_os("VRAMFIT_REAL_PLUGIN")
+            .map(PathBuf::from)
+            .ok_or_else(|| {
+                unavailable("vramfit was not told where the CUDA plugin is".to_owned())
+            })?,
     };
     // SAFETY: the plugin's initialisers are those that run when JAX itself loads it.
     let library = unsafe { libloading::Library::new(&path) }
@@ -63,9 +65,16 @@ fn load() -> Result<Real, Status> {
         let first = head.add(1).cast::<Option<Function>>();
         slice::from_raw_parts(first, bytes / size_of::<Function>())
     };
-    let functions =
-        NAMES.iter().zip(functions).filter_map(|(name, f)| Some((*name, (*f)?))).collect();
-    Ok(Real { head, functions, _library: library })
+    let functions = NAMES
+        .iter()
+        .zip(functions)
+        .filter_map(|(name, f)| Some((*name, (*f)?)))
+        .collect();
+    Ok(Real {
+        head,
+        functions,
+        _library: library,
+    })
 }
 
 impl Real {
@@ -97,7 +106,11 @@ impl Real {
             .function(name)
             .ok_or_else(|| Status::unimplemented(&format!("{name} (not in the CUDA plugin)")))?;
         let error = function(ptr::from_mut(args).cast::<c_void>());
-        if error.is_null() { Ok(()) } else { Err(self.take_error(error)) }
+        if error.is_null() {
+            Ok(())
+        } else {
+            Err(self.take_error(error))
+        }
     }
 
     /// Passes a call on whose object belongs to the real plugin.
@@ -155,9 +168,11 @@ pub(crate) fn cuda_version() -> Option<i64> {
     // SAFETY: the attributes live as long as the process, and field and type go together.
     unsafe {
         get().ok()?.call("PJRT_Plugin_Attributes", &mut args).ok()?;
-        slice::from_raw_parts(args.attributes, args.num_attributes).iter().find_map(|value| {
-            let name = slice::from_raw_parts(value.name.cast::<u8>(), value.name_size);
-            (name == b"cuda_version" && value.r#type == 1).then(|| value.value.int64)
-        })
+        slice::from_raw_parts(args.attributes, args.num_attributes)
+            .iter()
+            .find_map(|value| {
+                let name = slice::from_raw_parts(value.name.cast::<u8>(), value.name_size);
+                (name == b"cuda_version" && value.r#type == 1).then(|| value.value.int64)
+            })
     }
 }

@@ -43,19 +43,28 @@ impl Record {
     /// When the bytes are none of ours: a program that was compiled and stored on a real GPU, or
     /// by a later version.
     pub(crate) fn read(bytes: &[u8]) -> Answer<Self> {
-        Record::decode(bytes).ok().filter(|record| record.schema == SCHEMA).ok_or_else(|| {
-            Status::new(
-                Code::InvalidArgument,
-                "vramfit: this executable was not serialised on a virtual GPU of this version; \
+        Record::decode(bytes)
+            .ok()
+            .filter(|record| record.schema == SCHEMA)
+            .ok_or_else(|| {
+                Status::new(
+                    Code::InvalidArgument,
+                    "vramfit: this executable was not serialised on a virtual GPU of this version; \
                  give the dry run a compilation cache of its own",
-            )
-        })
+                )
+            })
     }
 
     /// Makes the program again, with other compile options if they are given.
     pub(crate) fn into_compiled(self, options: Option<Vec<u8>>) -> Answer<Arc<Compiled>> {
         let options = options.unwrap_or(self.options);
         let program = Program::parse(&self.serialized, &options)?;
-        Ok(Compiled::new(program, self.code, self.serialized, options, self.rung))
+        Ok(Compiled::new(
+            program,
+            self.code,
+            self.serialized,
+            options,
+            self.rung,
+        ))
     }
 }

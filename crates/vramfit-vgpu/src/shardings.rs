@@ -23,18 +23,34 @@ fn answer(args: &mut ExecutableShardingsArgs, count: usize, shardings: &Texts) {
     args.count = count;
     // A program that is not partitioned has none, which is told by null.
     let known = shardings.pointers.len() == count;
-    args.shardings = if known { shardings.pointers.as_ptr() } else { ptr::null() };
-    args.sharding_sizes = if known { shardings.sizes.as_ptr() } else { ptr::null() };
+    args.shardings = if known {
+        shardings.pointers.as_ptr()
+    } else {
+        ptr::null()
+    };
+    args.sharding_sizes = if known {
+        shardings.sizes.as_ptr()
+    } else {
+        ptr::null()
+    };
 }
 
 pub(crate) unsafe fn parameters(args: &mut ExecutableShardingsArgs) -> Answer {
     let compiled = &executable::from_raw(args.executable)?.compiled;
-    answer(args, compiled.program.parameters.len(), &compiled.answers.parameter_shardings);
+    answer(
+        args,
+        compiled.program.parameters.len(),
+        &compiled.answers.parameter_shardings,
+    );
     Ok(())
 }
 
 pub(crate) unsafe fn outputs(args: &mut ExecutableShardingsArgs) -> Answer {
     let compiled = &executable::from_raw(args.executable)?.compiled;
-    answer(args, compiled.program.outputs.len(), &compiled.answers.output_shardings);
+    answer(
+        args,
+        compiled.program.outputs.len(),
+        &compiled.answers.output_shardings,
+    );
     Ok(())
 }

@@ -30,12 +30,18 @@ pub struct Status {
 impl Status {
     /// Makes a failure of a known code.
     pub fn new(code: Code, message: impl Into<String>) -> Self {
-        Status { code: code as c_int, message: message.into() }
+        Status {
+            code: code as c_int,
+            message: message.into(),
+        }
     }
 
     /// Makes a failure of a code that came from elsewhere.
     pub(crate) fn with_code(code: c_int, message: impl Into<String>) -> Self {
-        Status { code, message: message.into() }
+        Status {
+            code,
+            message: message.into(),
+        }
     }
 
     /// Something must hold that does not.

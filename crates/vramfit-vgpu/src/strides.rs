@@ -12,7 +12,10 @@ pub(crate) fn strides_of(minor_to_major: &[i64], dims: &[i64], element_bytes: u6
     let mut strides = vec![0; dims.len()];
     let mut stride = element_bytes as i64;
     for &dim in minor_to_major {
-        if let Some(slot) = usize::try_from(dim).ok().and_then(|dim| strides.get_mut(dim)) {
+        if let Some(slot) = usize::try_from(dim)
+            .ok()
+            .and_then(|dim| strides.get_mut(dim))
+        {
             *slot = stride;
             stride *= dims[dim as usize].max(1);
         }
@@ -39,7 +42,12 @@ pub(crate) unsafe fn strides_of_layout(
 ) -> Answer<Vec<i64>> {
     const STRIDES: i32 = 1;
     let rank = shape.dims.len();
-    let wrong = || Status::new(Code::InvalidArgument, "a layout of another rank than its array");
+    let wrong = || {
+        Status::new(
+            Code::InvalidArgument,
+            "a layout of another rank than its array",
+        )
+    };
     // SAFETY: `type` says which field of the union holds.
     unsafe {
         if layout.r#type == STRIDES {
@@ -92,17 +100,18 @@ pub(crate) unsafe fn copy(
     // The innermost dimensions that are dense on both sides are copied in one piece.
     let mut run = element_bytes as i64;
     let mut outer = dims.len();
-    while outer > 0
-        && from_strides[outer - 1] == run
-        && to_strides[outer - 1] == run
-    {
+    while outer > 0 && from_strides[outer - 1] == run && to_strides[outer - 1] == run {
         run *= dims[outer - 1];
         outer -= 1;
     }
     let mut index = vec![0_i64; outer];
     loop {
         let offset = |strides: &[i64]| -> isize {
-            index.iter().zip(strides).map(|(i, stride)| i * stride).sum::<i64>() as isize
+            index
+                .iter()
+                .zip(strides)
+                .map(|(i, stride)| i * stride)
+                .sum::<i64>() as isize
         };
         // SAFETY: the offsets are those of elements, promised by the caller.
         unsafe {
@@ -112,7 +121,9 @@ pub(crate) unsafe fn copy(
                 run as usize,
             );
         }
-        let Some(dim) = (0..outer).rev().find(|&dim| index[dim] + 1 < dims[dim]) else { return };
+        let Some(dim) = (0..outer).rev().find(|&dim| index[dim] + 1 < dims[dim]) else {
+            return;
+        };
         index[dim] += 1;
         index[dim + 1..].fill(0);
     }
@@ -160,7 +171,14 @@ mod tests {
         let mut target = [7_u8; 2];
         // SAFETY: nothing is copied for the first, one byte for the second.
         unsafe {
-            copy([1].as_ptr(), &[1, 1], target.as_mut_ptr(), &[1, 1], &[0, 5], 1);
+            copy(
+                [1].as_ptr(),
+                &[1, 1],
+                target.as_mut_ptr(),
+                &[1, 1],
+                &[0, 5],
+                1,
+            );
             copy([1].as_ptr(), &[], target.as_mut_ptr(), &[], &[], 1);
         }
         assert_eq!(target, [1, 7]);

@@ -54,14 +54,21 @@ pub fn api() -> *const c_void {
         head.struct_size = size_of::<ApiHead>() + entries * size_of::<Function>();
         // SAFETY: the chain belongs to the loaded plugin.
         head.extension_start = unsafe { extensions::copy(head.extension_start) };
-        Table { head, functions: TRAMPOLINES }
+        Table {
+            head,
+            functions: TRAMPOLINES,
+        }
     });
     ptr::from_ref(table).cast()
 }
 
 /// Returns how often each function was called, in the order of the table.
 pub fn calls() -> Vec<(&'static str, u64)> {
-    NAMES.iter().zip(&CALLS).map(|(name, count)| (*name, count.load(Ordering::Relaxed))).collect()
+    NAMES
+        .iter()
+        .zip(&CALLS)
+        .map(|(name, count)| (*name, count.load(Ordering::Relaxed)))
+        .collect()
 }
 
 unsafe extern "C" fn trampoline<const SLOT: usize>(args: *mut c_void) -> *mut Error {
@@ -70,8 +77,8 @@ unsafe extern "C" fn trampoline<const SLOT: usize>(args: *mut c_void) -> *mut Er
         // SAFETY: JAX passes the argument struct that belongs to this entry.
         Some(Action::Forward(function)) => return unsafe { function(args) },
         // SAFETY: as above.
-        Some(Action::Own(function)) => {
-            catch_unwind(AssertUnwindSafe(|| unsafe { function(args) })).unwrap_or_else(|panic| {
+        Some(Action::Own(function)) => catch_unwind(AssertUnwindSafe(|| unsafe { function(args) }))
+            .unwrap_or_else(|panic| {
                 let what = panic
                     .downcast_ref::<String>()
                     .map(String::as_str)
@@ -81,11 +88,10 @@ unsafe extern "C" fn trampoline<const SLOT: usize>(args: *mut c_void) -> *mut Er
                     "vramfit has a bug in {}: {what}",
                     NAMES.get(SLOT).unwrap_or(&"an unknown function")
                 )))
-            })
-        }
-        Some(Action::Missing) | None => {
-            Err(Status::unimplemented(NAMES.get(SLOT).unwrap_or(&"a function newer than 0.112")))
-        }
+            }),
+        Some(Action::Missing) | None => Err(Status::unimplemented(
+            NAMES.get(SLOT).unwrap_or(&"a function newer than 0.112"),
+        )),
     };
     match result {
         Ok(()) => ptr::null_mut(),
@@ -171,7 +177,16 @@ mod tests {
 
     #[test]
     fn fields_beyond_the_callers_size_read_zero_and_are_not_written() {
-        let mut memory = [Short { size: size_of::<Short>(), first: 1 }, Short { size: 77, first: 88 }];
+        let mut memory = [
+            Short {
+                size: size_of::<Short>(),
+                first: 1,
+            },
+            Short {
+                size: 77,
+                first: 88,
+            },
+        ];
         // SAFETY: the struct begins with its size.
         let result = unsafe {
             with_args((&raw mut memory[0]).cast(), |long: &mut Long| {
@@ -182,6 +197,9 @@ mod tests {
             })
         };
         assert_eq!(result, Ok(()));
-        assert_eq!((memory[0].first, memory[1].size, memory[1].first), (2, 77, 88));
+        assert_eq!(
+            (memory[0].first, memory[1].size, memory[1].first),
+            (2, 77, 88)
+        );
     }
 }

@@ -12,11 +12,9 @@ use crate::abi::transfer::{
     AsyncHostToDeviceTransferManagerAddMetadataArgs,
     AsyncHostToDeviceTransferManagerBufferCountArgs,
     AsyncHostToDeviceTransferManagerBufferSizeArgs, AsyncHostToDeviceTransferManagerDestroyArgs,
-    AsyncHostToDeviceTransferManagerDeviceArgs,
-    AsyncHostToDeviceTransferManagerRetrieveBufferArgs,
+    AsyncHostToDeviceTransferManagerDeviceArgs, AsyncHostToDeviceTransferManagerRetrieveBufferArgs,
     AsyncHostToDeviceTransferManagerSetBufferErrorArgs,
-    AsyncHostToDeviceTransferManagerTransferDataArgs,
-    ClientCreateBuffersForAsyncHostToDeviceArgs,
+    AsyncHostToDeviceTransferManagerTransferDataArgs, ClientCreateBuffersForAsyncHostToDeviceArgs,
 };
 use crate::buffer::{Buffer, Storage};
 use crate::copies::{allocate, element_type, set_order, target};
@@ -45,14 +43,23 @@ struct State {
 }
 
 unsafe fn manager<'a>(raw: *mut AsyncHostToDeviceTransferManager) -> Answer<&'a Manager> {
-    raw.cast::<Manager>().cast_const().as_ref().ok_or_else(|| Status::internal("no transfer"))
+    raw.cast::<Manager>()
+        .cast_const()
+        .as_ref()
+        .ok_or_else(|| Status::internal("no transfer"))
 }
 
 impl Manager {
     fn transfer(&self, index: i32) -> Answer<&Transfer> {
-        usize::try_from(index).ok().and_then(|index| self.transfers.get(index)).ok_or_else(|| {
-            Status::new(Code::InvalidArgument, format!("there is no transfer {index}"))
-        })
+        usize::try_from(index)
+            .ok()
+            .and_then(|index| self.transfers.get(index))
+            .ok_or_else(|| {
+                Status::new(
+                    Code::InvalidArgument,
+                    format!("there is no transfer {index}"),
+                )
+            })
     }
 }
 
@@ -74,7 +81,10 @@ pub(crate) unsafe fn create(args: &mut ClientCreateBuffersForAsyncHostToDeviceAr
         }
         transfers.push(Transfer {
             block: allocate(memory, shape.bytes(), Purpose::Upload)?,
-            state: Mutex::new(State { bytes: Vec::new(), error: None }),
+            state: Mutex::new(State {
+                bytes: Vec::new(),
+                error: None,
+            }),
             shape: Arc::new(shape),
         });
     }
@@ -101,7 +111,10 @@ pub(crate) unsafe fn transfer_data(
     if end > size {
         return Err(outside());
     }
-    let mut state = transfer.state.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut state = transfer
+        .state
+        .lock()
+        .unwrap_or_else(PoisonError::into_inner);
     state.bytes.resize(size, 0);
     if length > 0 {
         let piece = slice::from_raw_parts(args.data.cast::<u8>(), length);
@@ -118,15 +131,26 @@ pub(crate) unsafe fn retrieve(
 ) -> Answer {
     let manager = manager(args.transfer_manager)?;
     let transfer = manager.transfer(args.buffer_index)?;
-    let mut state = transfer.state.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut state = transfer
+        .state
+        .lock()
+        .unwrap_or_else(PoisonError::into_inner);
     let shape = Arc::clone(&transfer.shape);
     let buffer = if let Some(error) = &state.error {
         Buffer::of_error(shape, manager.memory, error.clone())
     } else {
         let bytes = std::mem::take(&mut state.bytes);
         let whole = bytes.len() as u64 == shape.host_bytes();
-        let value = if whole { Value::Known(Data::uploaded(bytes)) } else { Value::Unknown };
-        Buffer::new(shape, manager.memory, Storage::new(transfer.block.clone(), value))
+        let value = if whole {
+            Value::Known(Data::uploaded(bytes))
+        } else {
+            Value::Unknown
+        };
+        Buffer::new(
+            shape,
+            manager.memory,
+            Storage::new(transfer.block.clone(), value),
+        )
     };
     args.buffer_out = buffer.into_raw();
     Ok(())
@@ -157,8 +181,14 @@ pub(crate) unsafe fn set_error(
 ) -> Answer {
     let transfer = manager(args.transfer_manager)?.transfer(args.buffer_index)?;
     let text = slice::from_raw_parts(args.error_message.cast::<u8>(), args.error_message_size);
-    let mut state = transfer.state.lock().unwrap_or_else(PoisonError::into_inner);
-    state.error = Some(Status::with_code(args.error_code, String::from_utf8_lossy(text)));
+    let mut state = transfer
+        .state
+        .lock()
+        .unwrap_or_else(PoisonError::into_inner);
+    state.error = Some(Status::with_code(
+        args.error_code,
+        String::from_utf8_lossy(text),
+    ));
     Ok(())
 }
 

@@ -9,6 +9,8 @@ use std::ops::Deref;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
+use vramfit_core::program::{Program, Shape};
+
 use crate::compiled::Compiled;
 use crate::environment::Fill;
 use crate::hooks::{self, Evaluation};
@@ -16,9 +18,16 @@ use crate::machine;
 
 /// Above this many bytes of inputs or outputs a program is not run.
 const LARGEST_EVALUATED: u64 = 1 << 20;
-/// A chain of unread values is computed when it gets this long, so that it cannot grow for ever
-/// (a key split in every step of a long loop).
+/// A chain of values that nobody has read (a key split in every step of a long loop) does not
+/// grow beyond this: then it is computed if it is tiny, and given up otherwise. Giving up matters
+/// for small models, whose every training step would else be done in earnest.
 const LONGEST_CHAIN: u32 = 64;
+/// Keys, counters and the like: computing them costs about as much as the call itself.
+const TINY: u64 = 4 << 10;
+/// A check on unknown values is run if the program is no longer than this …
+const LONGEST_CHECK: usize = 16 << 10;
+/// … and its arguments are no larger than this.
+const LARGEST_CHECKED: u64 = 256 << 20;
 
 /// The contents of an array, row-major, each element in whole bytes.
 #[derive(Clone, Debug)]
@@ -27,6 +36,9 @@ pub(crate) enum Value {
     Known(Arc<Data>),
     /// The output of that number of a program that can be run when needed.
     Pending(Arc<Deferred>, usize),
+    /// Not known, but a yes or no that follows from what unknown arrays read as: a check such as
+    /// "are all finite" must agree with the numbers a program would see if it looked itself.
+    Assumed(Arc<Deferred>, usize),
     /// Not known.
     Unknown,
 }
@@ -46,12 +58,18 @@ impl Data {
     pub(crate) fn uploaded(bytes: Vec<u8>) -> Arc<Self> {
         let counted = bytes.len() as u64;
         KEPT.fetch_add(counted, Ordering::Relaxed);
-        Arc::new(Data { bytes: bytes.into_boxed_slice(), counted })
+        Arc::new(Data {
+            bytes: bytes.into_boxed_slice(),
+            counted,
+        })
     }
 
     /// Makes the value of a small result.
     pub(crate) fn uncounted(bytes: Vec<u8>) -> Arc<Self> {
-        Arc::new(Data { bytes: bytes.into_boxed_slice(), counted: 0 })
+        Arc::new(Data {
+            bytes: bytes.into_boxed_slice(),
+            counted: 0,
+        })
     }
 
     /// Returns the bytes of uploads that are kept now.
@@ -88,10 +106,22 @@ impl Value {
     pub(crate) fn bytes(&self) -> Option<Arc<Data>> {
         match self {
             Value::Known(bytes) => Some(Arc::clone(bytes)),
-            Value::Pending(deferred, output) => {
-                deferred.outputs().and_then(|outputs| outputs.get(*output)).map(Arc::clone)
-            }
-            Value::Unknown => None,
+            Value::Pending(deferred, output) => deferred
+                .outputs()
+                .and_then(|outputs| outputs.get(*output))
+                .map(Arc::clone),
+            Value::Assumed(..) | Value::Unknown => None,
+        }
+    }
+
+    /// Returns what a check on unknown values comes to if those read as zeros.
+    pub(crate) fn assumed_bytes(&self) -> Option<Arc<Data>> {
+        match self {
+            Value::Assumed(deferred, output) => deferred
+                .outputs()
+                .and_then(|outputs| outputs.get(*output))
+                .map(Arc::clone),
+            _ => None,
         }
     }
 
@@ -99,41 +129,95 @@ impl Value {
         match self {
             Value::Known(_) => false,
             Value::Pending(deferred, _) => matches!(deferred.outputs.get(), Some(None)),
-            Value::Unknown => true,
+            Value::Assumed(..) | Value::Unknown => true,
         }
     }
 
     fn chain(&self) -> u32 {
         match self {
-            Value::Pending(deferred, _) if deferred.outputs.get().is_none() => deferred.chain,
+            Value::Pending(deferred, _) | Value::Assumed(deferred, _)
+                if deferred.outputs.get().is_none() =>
+            {
+                deferred.chain
+            }
             _ => 0,
         }
     }
 }
 
 /// Says whether a program is small enough to be run on the CPU at all.
-pub(crate) fn is_small(program: &vramfit_core::program::Program) -> bool {
-    let bytes = |shapes: &[vramfit_core::program::Shape]| -> u64 {
-        shapes.iter().map(vramfit_core::program::Shape::host_bytes).sum()
-    };
-    bytes(&program.parameters) <= LARGEST_EVALUATED
-        && bytes(&program.outputs) <= LARGEST_EVALUATED
-        && program.sizes.temp_bytes <= LARGEST_EVALUATED
+pub(crate) fn is_small(program: &Program) -> bool {
+    is_within(program, LARGEST_EVALUATED) && program.sizes.temp_bytes <= LARGEST_EVALUATED
+}
+
+fn is_within(program: &Program, limit: u64) -> bool {
+    let bytes = |shapes: &[Shape]| shapes.iter().map(Shape::host_bytes).sum::<u64>();
+    bytes(&program.parameters) <= limit && bytes(&program.outputs) <= limit
 }
 
 /// Returns the values of the outputs of a call: pending if all inputs are known, else unknown.
 pub(crate) fn outputs_of(program: &Arc<Compiled>, inputs: Vec<Value>) -> Vec<Value> {
     let count = program.program.outputs.len();
-    if !program.can_be_evaluated() || inputs.iter().any(Value::is_unknown) {
+    if inputs.iter().any(Value::is_unknown) {
+        return assumed_outputs_of(program, inputs);
+    }
+    if !program.can_be_evaluated() {
         return vec![Value::Unknown; count];
     }
     let chain = 1 + inputs.iter().map(Value::chain).max().unwrap_or(0);
-    let deferred =
-        Arc::new(Deferred { program: Arc::clone(program), inputs, chain, outputs: OnceLock::new() });
+    if chain >= LONGEST_CHAIN && !is_within(&program.program, TINY) {
+        return vec![Value::Unknown; count];
+    }
+    let deferred = Arc::new(Deferred {
+        program: Arc::clone(program),
+        inputs,
+        chain,
+        outputs: OnceLock::new(),
+    });
     if chain >= LONGEST_CHAIN || program.has_side_effects() {
         deferred.outputs();
     }
-    (0..count).map(|output| Value::Pending(Arc::clone(&deferred), output)).collect()
+    (0..count)
+        .map(|output| Value::Pending(Arc::clone(&deferred), output))
+        .collect()
+}
+
+/// Returns the values of a call with unknown arguments: unknown, but for checks.
+fn assumed_outputs_of(program: &Arc<Compiled>, inputs: Vec<Value>) -> Vec<Value> {
+    let count = program.program.outputs.len();
+    if !program.is_check() {
+        return vec![Value::Unknown; count];
+    }
+    let chain = 1 + inputs.iter().map(Value::chain).max().unwrap_or(0);
+    if chain >= LONGEST_CHAIN {
+        return vec![Value::Unknown; count];
+    }
+    let deferred = Arc::new(Deferred {
+        program: Arc::clone(program),
+        inputs,
+        chain,
+        outputs: OnceLock::new(),
+    });
+    (0..count)
+        .map(|output| Value::Assumed(Arc::clone(&deferred), output))
+        .collect()
+}
+
+/// Says whether a program answers yes or no about arrays, and is short enough to be asked.
+pub(crate) fn is_check(program: &Program, code: &[u8]) -> bool {
+    const PRED: &str = "pred";
+    !code.is_empty()
+        && code.len() <= LONGEST_CHECK
+        && program
+            .outputs
+            .iter()
+            .all(|shape| shape.element_type.name() == PRED)
+        && program
+            .parameters
+            .iter()
+            .map(Shape::host_bytes)
+            .sum::<u64>()
+            <= LARGEST_CHECKED
 }
 
 impl Deferred {
@@ -151,13 +235,22 @@ impl Deferred {
     }
 
     fn run(&self) -> Option<Vec<Arc<Data>>> {
-        if !self.program.can_be_evaluated() {
+        let program = &self.program.program;
+        let is_check = self.program.is_check();
+        if !self.program.can_be_evaluated() && !is_check {
             return None;
         }
-        let inputs: Vec<Arc<Data>> =
-            self.inputs.iter().map(Value::bytes).collect::<Option<_>>()?;
-        let program = &self.program.program;
-        let describe = |shapes: &'_ [vramfit_core::program::Shape]| {
+        let zeros = |shape: &Shape| Data::uncounted(vec![0; shape.host_bytes() as usize]);
+        let inputs: Vec<Arc<Data>> = self
+            .inputs
+            .iter()
+            .zip(&program.parameters)
+            .map(|(value, shape)| {
+                let assume = || value.assumed_bytes().unwrap_or_else(|| zeros(shape));
+                value.bytes().or_else(|| is_check.then(assume))
+            })
+            .collect::<Option<_>>()?;
+        let describe = |shapes: &[Shape]| {
             shapes
                 .iter()
                 .map(|shape| (shape.element_type.name(), shape.dims.clone()))
@@ -169,8 +262,14 @@ impl Deferred {
             program: self.program.number,
             code: &self.program.code,
             inputs: inputs.iter().map(|data| &***data).collect(),
-            input_shapes: input_shapes.iter().map(|(t, d)| (*t, d.as_slice())).collect(),
-            output_shapes: output_shapes.iter().map(|(t, d)| (*t, d.as_slice())).collect(),
+            input_shapes: input_shapes
+                .iter()
+                .map(|(t, d)| (*t, d.as_slice()))
+                .collect(),
+            output_shapes: output_shapes
+                .iter()
+                .map(|(t, d)| (*t, d.as_slice()))
+                .collect(),
         });
         let right_sizes = |outputs: &Vec<Vec<u8>>| {
             outputs.len() == program.outputs.len()
@@ -254,7 +353,9 @@ fn random(element: &str, bytes: &mut [u8]) {
         // Half precision and the 8-bit floats have no type in Rust; their exponent bits are kept
         // below one by taking small integers' patterns.
         "pred" => bytes.iter_mut().for_each(|byte| *byte = (next() & 1) as u8),
-        _ => bytes.iter_mut().for_each(|byte| *byte = (next() & 0x3f) as u8),
+        _ => bytes
+            .iter_mut()
+            .for_each(|byte| *byte = (next() & 0x3f) as u8),
     }
 }
 
@@ -276,8 +377,10 @@ mod tests {
         fill(Fill::Random, "f32", &mut a);
         fill(Fill::Random, "f32", &mut b);
         assert_eq!(a, b, "the same in every run");
-        let values: Vec<f32> =
-            a.chunks_exact(4).map(|c| f32::from_ne_bytes([c[0], c[1], c[2], c[3]])).collect();
+        let values: Vec<f32> = a
+            .chunks_exact(4)
+            .map(|c| f32::from_ne_bytes([c[0], c[1], c[2], c[3]]))
+            .collect();
         assert!(values.iter().all(|value| (0.0..1.0).contains(value)));
         assert!(values[0] != values[1]);
     }

@@ -32,7 +32,9 @@ pub(super) fn is_container(bytes: &[u8]) -> bool {
 /// [`ErrorKind::InvalidFile`] when the container is not as described above.
 pub(super) fn message_bytes(bytes: &[u8]) -> Result<Vec<u8>> {
     let records = records(bytes)?;
-    let (first, rest) = records.split_first().ok_or_else(|| damaged("holds no record"))?;
+    let (first, rest) = records
+        .split_first()
+        .ok_or_else(|| damaged("holds no record"))?;
     let manifest = SplitProtoManifest::decode(first.as_slice())
         .map_err(|error| damaged("has no manifest").cause(error))?;
     if manifest.records.len() != rest.len() {
@@ -49,14 +51,23 @@ pub(super) fn message_bytes(bytes: &[u8]) -> Result<Vec<u8>> {
 }
 
 fn damaged(what: &str) -> Error {
-    Error::new(ErrorKind::InvalidFile, format!("the serialised executable {what}"))
+    Error::new(
+        ErrorKind::InvalidFile,
+        format!("the serialised executable {what}"),
+    )
 }
 
 /// Returns all records in order.
 fn records(bytes: &[u8]) -> Result<Vec<Vec<u8>>> {
     let stream: Vec<u8> = bytes
         .chunks(BLOCK)
-        .flat_map(|block| block.get(BLOCK_HEADER..).unwrap_or_default().iter().copied())
+        .flat_map(|block| {
+            block
+                .get(BLOCK_HEADER..)
+                .unwrap_or_default()
+                .iter()
+                .copied()
+        })
         .collect();
     let mut records = Vec::new();
     let mut rest = stream.as_slice();
@@ -65,7 +76,9 @@ fn records(bytes: &[u8]) -> Result<Vec<Vec<u8>>> {
         let data_size = usize::try_from(u64_at(header, 8)).map_err(|_| damaged("is too large"))?;
         let kind = header[24];
         let count = u64_at(header, 24) >> 8;
-        let data = after.get(..data_size).ok_or_else(|| damaged("is truncated"))?;
+        let data = after
+            .get(..data_size)
+            .ok_or_else(|| damaged("is truncated"))?;
         match kind {
             b'r' => simple_chunk(data, count, &mut records)?,
             b's' | b'm' | b'p' => {} // signature, metadata, padding

@@ -100,10 +100,9 @@ impl Program {
             GpuExecutableProto::decode(inner.as_slice())
         }
         .map_err(unreadable)?;
-        let with_config = HloModuleProtoWithConfig::decode(
-            executable.hlo_module_with_config.as_slice(),
-        )
-        .map_err(unreadable)?;
+        let with_config =
+            HloModuleProtoWithConfig::decode(executable.hlo_module_with_config.as_slice())
+                .map_err(unreadable)?;
         let module = with_config.hlo_module.unwrap_or_default();
         // The entry layout of the configuration carries memory spaces; the module's own shape
         // loses them in some releases.
@@ -123,15 +122,26 @@ impl Program {
         let is_tuple = program.set_shapes(&shape);
         program.set_shardings(&module);
         program.set_aliases(&module, is_tuple);
-        let allocations = match (&executable.buffer_allocations, &executable.buffer_assignment) {
+        let allocations = match (
+            &executable.buffer_allocations,
+            &executable.buffer_assignment,
+        ) {
             (Some(list), _) => &list.values,
             (None, Some(assignment)) => &assignment.buffer_allocations,
-            (None, None) => return Err(Error::new(
-                ErrorKind::InvalidFile,
-                format!("the executable of `{}` has no buffer allocations", program.name),
-            )),
+            (None, None) => {
+                return Err(Error::new(
+                    ErrorKind::InvalidFile,
+                    format!(
+                        "the executable of `{}` has no buffer allocations",
+                        program.name
+                    ),
+                ));
+            }
         };
-        program.allocations = allocations.iter().map(BufferAllocation::from_proto).collect();
+        program.allocations = allocations
+            .iter()
+            .map(BufferAllocation::from_proto)
+            .collect();
         program.output_allocations = vec![None; program.outputs.len()];
         if executable.output_info_map.is_empty() {
             if let Some(assignment) = &executable.buffer_assignment {
@@ -139,7 +149,10 @@ impl Program {
             }
         } else {
             for entry in &executable.output_info_map {
-                let index = entry.shape_index.as_ref().map_or(&[][..], |index| &index.indexes);
+                let index = entry
+                    .shape_index
+                    .as_ref()
+                    .map_or(&[][..], |index| &index.indexes);
                 let (Some(output), Some(info)) =
                     (program.output_of(index, is_tuple), &entry.output_info)
                 else {
@@ -173,8 +186,11 @@ impl Program {
     }
 
     fn set_shardings(&mut self, module: &HloModuleProto) {
-        self.parameter_shardings.clone_from(&module.spmd_parameters_shardings);
-        let Some(output) = &module.spmd_output_sharding else { return };
+        self.parameter_shardings
+            .clone_from(&module.spmd_parameters_shardings);
+        let Some(output) = &module.spmd_output_sharding else {
+            return;
+        };
         let tuple = OpShardingProto::decode(output.as_slice()).unwrap_or_default();
         self.output_shardings = if tuple.tuple_shardings.len() == self.outputs.len() {
             tuple.tuple_shardings
@@ -185,7 +201,10 @@ impl Program {
 
     fn set_aliases(&mut self, module: &HloModuleProto, is_tuple: bool) {
         const MUST_ALIAS: i32 = 2;
-        let entries = module.input_output_alias.iter().flat_map(|alias| &alias.entries);
+        let entries = module
+            .input_output_alias
+            .iter()
+            .flat_map(|alias| &alias.entries);
         self.aliases = entries
             .filter_map(|entry| {
                 Some(Alias {
@@ -243,19 +262,28 @@ impl Program {
             .iter()
             .enumerate()
             .flat_map(|(index, allocation)| {
-                allocation.assigned.iter().map(move |part| (part.logical_buffer_id, index))
+                allocation
+                    .assigned
+                    .iter()
+                    .map(move |part| (part.logical_buffer_id, index))
             })
             .collect();
         for output in 0..self.outputs.len() {
             let mut instruction = root;
-            let mut index: Vec<i64> = if is_tuple { vec![output as i64] } else { Vec::new() };
+            let mut index: Vec<i64> = if is_tuple {
+                vec![output as i64]
+            } else {
+                Vec::new()
+            };
             // A chain longer than the module would be a cycle.
             for _ in 0..=instructions.len() {
                 if let Some(buffer) = defined.get(&(instruction, index.as_slice())) {
                     self.output_allocations[output] = holder.get(buffer).copied();
                     break;
                 }
-                let Some(node) = instructions.get(&instruction) else { break };
+                let Some(node) = instructions.get(&instruction) else {
+                    break;
+                };
                 let operand = match node.opcode.as_str() {
                     "tuple" if !index.is_empty() => index.remove(0) as usize,
                     "get-tuple-element" => {
@@ -265,7 +293,9 @@ impl Program {
                     "bitcast" | "optimization-barrier" | "while" | "copy-done" => 0,
                     _ => break,
                 };
-                let Some(&next) = node.operand_ids.get(operand) else { break };
+                let Some(&next) = node.operand_ids.get(operand) else {
+                    break;
+                };
                 instruction = next;
             }
         }
@@ -275,7 +305,9 @@ impl Program {
     /// (JAX 0.6 and 0.8 lose it in the entry layout).
     fn take_spaces_from_allocations(&mut self) {
         for (output, allocation) in self.outputs.iter_mut().zip(&self.output_allocations) {
-            let space = allocation.and_then(|index| self.allocations.get(index)).map(|a| a.space);
+            let space = allocation
+                .and_then(|index| self.allocations.get(index))
+                .map(|a| a.space);
             if output.space == MemorySpace::Device && space == Some(MemorySpace::Host) {
                 output.space = MemorySpace::Host;
             }
@@ -288,7 +320,9 @@ impl Program {
             allocations
                 .iter()
                 .zip(&self.allocations)
-                .filter(|(proto, own)| (own.space == MemorySpace::Host) == host && keep(proto, own.class))
+                .filter(|(proto, own)| {
+                    (own.space == MemorySpace::Host) == host && keep(proto, own.class)
+                })
                 .map(|(_, own)| own.bytes)
                 .sum()
         };
@@ -327,7 +361,11 @@ impl BufferAllocation {
 }
 
 fn unreadable(error: prost::DecodeError) -> Error {
-    Error::new(ErrorKind::InvalidFile, "cannot read the serialised executable").cause(error)
+    Error::new(
+        ErrorKind::InvalidFile,
+        "cannot read the serialised executable",
+    )
+    .cause(error)
 }
 
 fn fingerprint(bytes: &[u8]) -> u64 {

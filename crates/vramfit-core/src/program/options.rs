@@ -33,7 +33,10 @@ impl CompileOptions {
         let build = options.executable_build_options.unwrap_or_default();
         let replicas = build.num_replicas.max(1) as usize;
         let partitions = build.num_partitions.max(1) as usize;
-        let assigned = build.device_assignment.unwrap_or_default().computation_devices;
+        let assigned = build
+            .device_assignment
+            .unwrap_or_default()
+            .computation_devices;
         let devices = (0..replicas)
             .flat_map(|replica| (0..partitions).map(move |partition| (replica, partition)))
             .map(|(replica, partition)| {
@@ -77,7 +80,9 @@ pub fn with_flags(options: &[u8], flags: &[(&str, OptionValue)]) -> Vec<u8> {
             .iter()
             .map(|(key, value)| EnvOptionOverridesEntry {
                 key: (*key).to_owned(),
-                value: Some(OptionOverrideProto { value: Some(value.clone()) }),
+                value: Some(OptionOverrideProto {
+                    value: Some(value.clone()),
+                }),
             })
             .collect(),
     };
@@ -95,8 +100,12 @@ mod tests {
             replica_count: 2,
             computation_count: 2,
             computation_devices: vec![
-                ComputationDevice { replica_device_ids: vec![7, 5] },
-                ComputationDevice { replica_device_ids: vec![6, 4] },
+                ComputationDevice {
+                    replica_device_ids: vec![7, 5],
+                },
+                ComputationDevice {
+                    replica_device_ids: vec![6, 4],
+                },
             ],
         };
         let bytes = CompileOptionsProto {
@@ -116,6 +125,9 @@ mod tests {
     #[test]
     fn without_an_assignment_devices_count_from_zero() {
         let options = CompileOptions::parse(&[]).expect("empty options are valid");
-        assert_eq!((options.replicas, options.partitions, options.devices), (1, 1, vec![0]));
+        assert_eq!(
+            (options.replicas, options.partitions, options.devices),
+            (1, 1, vec![0])
+        );
     }
 }

@@ -3,7 +3,10 @@
 use std::ffi::{c_char, c_int, c_void};
 
 use super::client::NamedValue;
-use super::{Buffer, Client, Device, Event, ExecuteContext, Executable, LoadedExecutable, TopologyDescription};
+use super::{
+    Buffer, Client, Device, Event, Executable, ExecuteContext, LoadedExecutable,
+    TopologyDescription,
+};
 
 args! {
     sized struct Program {
