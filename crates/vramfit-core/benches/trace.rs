@@ -9,8 +9,10 @@ use std::hint::black_box;
 use std::time::Duration;
 
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
-use vramfit_core::allocator::Space;
-use vramfit_core::trace::{Event, Footer, Header, Purpose, Reader, TextId, Writer};
+use vramfit_core::allocator::{Allocator, DeviceMemory, PoolOptions, Region, Space, build};
+use vramfit_core::trace::{
+    Event, Footer, Header, ProgramSizes, Purpose, Reader, TextId, Writer, summarise,
+};
 
 /// Events of one step: eight outputs, one temporary, all freed.
 const STEP: u64 = 20;
@@ -125,5 +127,136 @@ fn reading(criterion: &mut Criterion) {
     group.finish();
 }
 
-criterion_group!(benches, folded, reading);
+/// A card that gives whatever is asked of it and notes it for the trace.
+struct Generous(std::sync::mpsc::Sender<u64>);
+
+impl DeviceMemory for Generous {
+    fn allocate(&mut self, _alignment: u64, bytes: u64) -> Option<Region> {
+        self.0.send(bytes).expect("the bench listens");
+        Some(Region {
+            address: 1 << 40,
+            bytes,
+        })
+    }
+
+    fn free(&mut self, _region: Region) {}
+
+    fn free_bytes(&self) -> u64 {
+        0
+    }
+}
+
+/// A run of `steps` equal steps over `parameters` arrays that stay.
+fn run(steps: u64, parameters: u64) -> Vec<u8> {
+    let header = Header {
+        jax: "0.10.2".into(),
+        devices: 1,
+        allocator: "bfc".into(),
+        total_memory_bytes: 80 << 30,
+        memory_fraction: 0.75,
+        preallocate: true,
+        ..Header::default()
+    };
+    let (asked, answers) = std::sync::mpsc::channel();
+    let options = PoolOptions {
+        total_memory_bytes: header.total_memory_bytes,
+        ..PoolOptions::default()
+    };
+    let mut pool = build(&options, Box::new(Generous(asked)));
+    let path = std::env::temp_dir().join(format!("vramfit-bench-{}", std::process::id()));
+    let file = std::fs::File::create(&path).expect("a temporary file");
+    let mut writer = Writer::new(file, &header).expect("a temporary file");
+    let mut number = 0;
+    let mut allocate = |writer: &mut Writer, pool: &mut dyn Allocator, bytes| {
+        let address = pool
+            .allocate(bytes, 256, Space::Default)
+            .expect("there is room");
+        for asked in answers.try_iter() {
+            let (address, granted) = (1 << 40, asked);
+            let driver = Event::Driver {
+                device: 0,
+                asked,
+                address,
+                granted,
+            };
+            writer.event(&driver).expect("a temporary file");
+        }
+        let event = Event::Allocate {
+            device: 0,
+            bytes,
+            alignment: 256,
+            space: Space::Default,
+            purpose: Purpose::Output,
+            slot: 0,
+            site: TextId(0),
+        };
+        writer.event(&event).expect("a temporary file");
+        number += 1;
+        (number - 1, address)
+    };
+    for parameter in 0..parameters {
+        allocate(&mut writer, &mut *pool, 1000 * (parameter % 50 + 1));
+    }
+    let program = Event::Program {
+        program: 1,
+        name: TextId(0),
+        sizes: ProgramSizes::default(),
+        devices: 1,
+        loaded: false,
+        rung: TextId(0),
+        site: TextId(0),
+    };
+    writer.event(&program).expect("a temporary file");
+    for _ in 0..steps {
+        let begin = Event::Begin {
+            program: 1,
+            site: TextId(0),
+        };
+        writer.event(&begin).expect("a temporary file");
+        let blocks: Vec<_> = (0..9u64)
+            .map(|slot| allocate(&mut writer, &mut *pool, 100_000 * (slot + 1)))
+            .collect();
+        writer.event(&Event::End).expect("a temporary file");
+        for (allocation, address) in blocks {
+            pool.free(address).expect("it was allocated");
+            writer
+                .event(&Event::Free { allocation })
+                .expect("a temporary file");
+        }
+    }
+    let stats = pool.stats();
+    let footer = Footer {
+        bytes_in_use: vec![stats.bytes_in_use],
+        peak_bytes_in_use: vec![stats.peak_bytes_in_use],
+        pool_bytes: vec![stats.pool_bytes.expect("BFC has a pool")],
+        num_allocs: vec![stats.num_allocs],
+        executions: steps,
+        ..Footer::default()
+    };
+    writer.finish(&footer).expect("a temporary file");
+    let bytes = std::fs::read(&path).expect("it was just written");
+    std::fs::remove_file(&path).expect("it was just written");
+    bytes
+}
+
+fn answering(criterion: &mut Criterion) {
+    let mut group = criterion.benchmark_group("trace");
+    group
+        .sample_size(10)
+        .measurement_time(Duration::from_secs(4));
+    for (name, parameters) in [("few arrays", 10), ("10 000 arrays", 10_000)] {
+        let steps = 10_000;
+        let bytes = run(steps, parameters);
+        group.throughput(Throughput::Elements(steps * STEP));
+        group.bench_function(format!("summarise, {name}"), |bencher| {
+            bencher.iter(|| {
+                let reader = Reader::new(&bytes[..]).expect("it was just written");
+                summarise(reader).expect("it was just written")
+            });
+        });
+    }
+    group.finish();
+}
+
+criterion_group!(benches, folded, reading, answering);
 criterion_main!(benches);

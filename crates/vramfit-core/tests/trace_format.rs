@@ -197,6 +197,11 @@ fn every_kind_of_event_comes_back() {
             bytes: 77,
         },
         Event::UnknownRead { site, bytes: 4 },
+        Event::ClearPeak { device: 1 },
+        Event::FreeAborts {
+            allocation: 0,
+            message: site,
+        },
         Event::Unload { program: 9 },
     ];
     for event in &events {
@@ -620,12 +625,18 @@ fn play(acts: &[Act]) -> Run {
             Act::Event(kind, value) => {
                 let event = match kind {
                     0..=2 => allocate(value.into(), value.into(), site),
-                    3..=4 if run.allocations > 0 => Event::Free {
-                        allocation: run
-                            .allocations
-                            .saturating_sub(value.into())
-                            .min(run.allocations - 1),
-                    },
+                    3..=4 | 7 if run.allocations > 0 => {
+                        let last = run.allocations - 1;
+                        let allocation = run.allocations.saturating_sub(value.into()).min(last);
+                        let message = site;
+                        match kind {
+                            7 => Event::FreeAborts {
+                                allocation,
+                                message,
+                            },
+                            _ => Event::Free { allocation },
+                        }
+                    }
                     5 => Event::Begin {
                         program: value.into(),
                         site,
@@ -644,16 +655,24 @@ fn play(acts: &[Act]) -> Run {
                 for _ in 0..usize::from(times) * back {
                     // Equal in relative form, as a loop would be.
                     let index = run.written.len() - back;
+                    let shift = || {
+                        let before = run.written[..index].iter();
+                        let then = before
+                            .filter(|e| matches!(e, Event::Allocate { .. }))
+                            .count();
+                        run.allocations - then as u64
+                    };
                     let event = match run.written[index] {
-                        Event::Free { allocation } => {
-                            let then = run.written[..index]
-                                .iter()
-                                .filter(|e| matches!(e, Event::Allocate { .. }))
-                                .count() as u64;
-                            Event::Free {
-                                allocation: run.allocations - (then - allocation),
-                            }
-                        }
+                        Event::Free { allocation } => Event::Free {
+                            allocation: allocation + shift(),
+                        },
+                        Event::FreeAborts {
+                            allocation,
+                            message,
+                        } => Event::FreeAborts {
+                            allocation: allocation + shift(),
+                            message,
+                        },
                         other => other,
                     };
                     run.event(event);

@@ -197,6 +197,10 @@ impl Allocator for Bfc {
         self.pool.stats(self.free.largest().unwrap_or(0))
     }
 
+    fn largest_free_block(&self) -> Option<u64> {
+        Some(self.free.largest().unwrap_or(0))
+    }
+
     fn name(&self) -> &str {
         &self.pool.options.name
     }

@@ -40,6 +40,10 @@ impl Allocator for WithCollective {
         self.default.stats()
     }
 
+    fn largest_free_block(&self) -> Option<u64> {
+        self.default.largest_free_block()
+    }
+
     fn name(&self) -> &str {
         self.default.name()
     }

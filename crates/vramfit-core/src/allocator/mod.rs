@@ -177,6 +177,12 @@ pub trait Allocator: Send {
     /// Returns the statistics now, of the default memory space only, as in JAX.
     fn stats(&self) -> Stats;
 
+    /// Returns the largest free block inside the pool, whether or not [`Allocator::stats`] shows
+    /// it; `None` where nothing is pooled.
+    fn largest_free_block(&self) -> Option<u64> {
+        Some(self.stats().largest_free_block_bytes).filter(|bytes| *bytes > 0)
+    }
+
     /// Says whether `Device.memory_stats()` shows them; where not, it returns `None` in JAX.
     fn reports_stats(&self) -> bool {
         true

@@ -36,6 +36,12 @@ pub struct Header {
     pub taken_bytes: u64,
     /// Estimate of what the CUDA context holds on each card, outside every pool.
     pub context_bytes: u64,
+    /// Whether `TF_FORCE_UNIFIED_MEMORY` lets the pool be larger than the card.
+    pub unified_memory: bool,
+    /// `TF_CUDA_MALLOC_ASYNC_SUPPORTED_PREALLOC`, 0 unless set.
+    pub cuda_async_prealloc: i64,
+    /// Size of the preallocated pool for collective memory, where one was asked for.
+    pub collective_memory_bytes: Option<u64>,
     /// The command line, for people.
     pub command: Vec<String>,
 }
@@ -134,6 +140,14 @@ pub enum Event {
         /// The allocation's number.
         allocation: u64,
     },
+    /// An allocation was freed, and the real allocator would have aborted the process over it.
+    /// What follows in the trace would not have happened on a real card.
+    FreeAborts {
+        /// The allocation's number.
+        allocation: u64,
+        /// What the process would have died of.
+        message: TextId,
+    },
     /// A request could not be met: out of memory.
     Refuse {
         /// On which device.
@@ -169,6 +183,11 @@ pub enum Event {
         /// Bytes now held outside the pool by this process, context excluded.
         bytes: u64,
     },
+    /// The peak of a device was set to what is in use, as a profiler may ask for.
+    ClearPeak {
+        /// On which device.
+        device: u32,
+    },
     /// The program read a value that a dry run cannot know.
     UnknownRead {
         /// Where.
@@ -178,13 +197,24 @@ pub enum Event {
     },
 }
 
+impl Event {
+    /// Returns the event with the number of the allocation it frees replaced by what `change` makes
+    /// of it, or `None` where `change` gives `None`. Events that free nothing stay as they are.
+    pub(super) fn renumbered(mut self, change: impl FnOnce(u64) -> Option<u64>) -> Option<Event> {
+        if let Event::Free { allocation } | Event::FreeAborts { allocation, .. } = &mut self {
+            *allocation = change(*allocation)?;
+        }
+        Some(self)
+    }
+}
+
 /// What a trace ends with. Missing when the process died.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Footer {
     /// `bytes_in_use` of each device at the end.
     pub bytes_in_use: Vec<u64>,
-    /// `peak_bytes_in_use` of each device.
+    /// `peak_bytes_in_use` of each device, since its last [`Event::ClearPeak`].
     pub peak_bytes_in_use: Vec<u64>,
     /// `pool_bytes` of each device, 0 where the allocator has no pool.
     pub pool_bytes: Vec<u64>,

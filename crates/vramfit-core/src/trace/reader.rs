@@ -177,21 +177,14 @@ impl<R: Read> Reader<R> {
         if self.events > MAX_EVENTS {
             return Err(self.source.wrong("more events than any run has"));
         }
-        match event {
-            Event::Allocate { .. } => self.allocations += 1,
-            Event::Free { allocation: back } => {
-                if back == 0 || back > self.allocations {
-                    return Err(self
-                        .source
-                        .wrong("an allocation is freed that was never made"));
-                }
-                return Ok(Event::Free {
-                    allocation: self.allocations - back,
-                });
-            }
-            _ => {}
-        }
-        Ok(event)
+        let before = self.allocations;
+        self.allocations += u64::from(matches!(event, Event::Allocate { .. }));
+        event
+            .renumbered(|back| before.checked_sub(back).filter(|_| back > 0))
+            .ok_or_else(|| {
+                self.source
+                    .wrong("an allocation is freed that was never made")
+            })
     }
 
     /// Compares the checksum at this place with that of everything before it.

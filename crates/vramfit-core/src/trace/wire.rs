@@ -36,6 +36,8 @@ pub(super) mod tag {
     pub(crate) const REPEAT: u8 = 12;
     pub(crate) const CHECKSUM: u8 = 13;
     pub(crate) const FOOTER: u8 = 14;
+    pub(crate) const CLEAR_PEAK: u8 = 15;
+    pub(crate) const FREE_ABORTS: u8 = 16;
     /// From here on a record is a length and that many bytes, and may be skipped.
     pub(crate) const SKIPPABLE: u8 = 128;
 }
@@ -69,7 +71,7 @@ pub(super) fn put(out: &mut Vec<u8>, mut value: u64) {
     out.push(value as u8);
 }
 
-/// Appends the record of one event in relative form: `Free` says how many allocations back.
+/// Appends the record of one event in relative form: a freed allocation is how many back.
 pub(super) fn put_event(out: &mut Vec<u8>, event: &Event) {
     let (tag, fields): (u8, &[u64]) = match *event {
         Event::Program {
@@ -120,6 +122,10 @@ pub(super) fn put_event(out: &mut Vec<u8>, event: &Event) {
                 site.0.into(),
             ],
         ),
+        Event::FreeAborts {
+            allocation: back,
+            message,
+        } => (tag::FREE_ABORTS, &[back, message.0.into()]),
         Event::Free { allocation: back } => (tag::FREE, &[back]),
         Event::Refuse {
             device,
@@ -148,6 +154,7 @@ pub(super) fn put_event(out: &mut Vec<u8>, event: &Event) {
             granted,
         } => (tag::DRIVER, &[device.into(), asked, address, granted]),
         Event::Outside { device, bytes } => (tag::OUTSIDE, &[device.into(), bytes]),
+        Event::ClearPeak { device } => (tag::CLEAR_PEAK, &[device.into()]),
         Event::UnknownRead { site, bytes } => (tag::UNKNOWN_READ, &[site.0.into(), bytes]),
     };
     out.push(tag);
@@ -454,6 +461,13 @@ impl<R: Read> Source<R> {
             tag::OUTSIDE => Event::Outside {
                 device: self.small()?,
                 bytes: self.number()?,
+            },
+            tag::FREE_ABORTS => Event::FreeAborts {
+                allocation: self.number()?,
+                message: self.text(texts)?,
+            },
+            tag::CLEAR_PEAK => Event::ClearPeak {
+                device: self.small()?,
             },
             tag::UNKNOWN_READ => Event::UnknownRead {
                 site: self.text(texts)?,

@@ -199,17 +199,11 @@ impl Writer {
     /// Adds an event that does not continue a match.
     fn unmatched(&mut self, event: &Event) -> io::Result<()> {
         self.check()?;
-        let event = match *event {
-            Event::Free { allocation } if allocation >= self.allocations => {
-                return Err(io::Error::new(
-                    io::ErrorKind::InvalidInput,
-                    "an allocation was freed that was never made",
-                ));
-            }
-            Event::Free { allocation } => Event::Free {
-                allocation: self.allocations - allocation,
-            },
-            other => other,
+        let Some(event) = relative(event, self.allocations) else {
+            return Err(io::Error::new(
+                io::ErrorKind::InvalidInput,
+                "an allocation was freed that was never made",
+            ));
         };
         self.allocations += u64::from(matches!(event, Event::Allocate { .. }));
         self.history.push(event);
@@ -350,6 +344,11 @@ impl Drop for Writer {
     }
 }
 
+/// Returns the event in relative form, or `None` when it frees what was never allocated.
+fn relative(event: &Event, allocations: u64) -> Option<Event> {
+    event.renumbered(|number| allocations.checked_sub(number).filter(|back| *back > 0))
+}
+
 /// Says whether `event` equals `earlier`, which is in relative form.
 #[inline]
 fn repeats(event: &Event, earlier: &Event, allocations: u64) -> bool {
@@ -357,6 +356,7 @@ fn repeats(event: &Event, earlier: &Event, allocations: u64) -> bool {
         (Event::Free { allocation }, Event::Free { allocation: back }) => {
             allocations.checked_sub(*allocation) == Some(*back)
         }
+        (Event::FreeAborts { .. }, earlier) => relative(event, allocations) == Some(*earlier),
         (event, earlier) => event == earlier,
     }
 }

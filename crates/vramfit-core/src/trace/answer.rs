@@ -1,0 +1,254 @@
+//! What a run came to: whether it fits, what it needed, when, and what was left.
+//!
+//! Counting is done in [`super::summary`]; telling it to people is the business of
+//! [`crate::report`].
+
+use serde::Serialize;
+
+use super::{Header, ProgramSizes, Purpose};
+
+/// The answer to "does this run fit on this card?", with the figures behind it.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Answer {
+    /// What the trace begins with.
+    pub header: Header,
+    /// Whether the run ended properly. If not, everything here is "so far".
+    pub complete: bool,
+    /// One entry a device, in order.
+    pub devices: Vec<DeviceAnswer>,
+    /// One entry for each different program, the one with most memory first.
+    pub programs: Vec<ProgramAnswer>,
+    /// Every request that was refused, in order; at most [`MAX_REFUSALS_KEPT`] of them.
+    pub refusals: Vec<RefusalAnswer>,
+    /// How many requests were refused.
+    pub refusal_count: u64,
+    /// Set when the real process would have been aborted by its allocator while it freed memory.
+    pub abort: Option<AbortAnswer>,
+    /// Where values were read that the dry run does not know, most reads first.
+    pub unknown_reads: Vec<UnknownReads>,
+    /// Executions of any program.
+    pub executions: u64,
+    /// Small programs whose values were computed; `None` when the trace was cut off.
+    pub evaluated: Option<u64>,
+    /// Events in the trace.
+    pub events: u64,
+}
+
+/// How many refused requests an [`Answer`] keeps. A loop that tries until it fits makes many.
+pub const MAX_REFUSALS_KEPT: usize = 100;
+
+/// What one device came to.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct DeviceAnswer {
+    /// Its number.
+    pub device: u32,
+    /// What the allocator may take; `None` where it has no limit of its own.
+    pub limit_bytes: Option<u64>,
+    /// Most that was ever taken from the card; `None` where nothing is pooled.
+    pub pool_bytes: Option<u64>,
+    /// Most that was ever given out at once, rounding included.
+    pub peak_bytes: u64,
+    /// When that was first reached; `None` when nothing was ever given out.
+    pub peak: Option<Moment>,
+    /// What the pool looked like then.
+    pub at_peak: PoolState,
+    /// What it looks like at the end.
+    pub at_end: PoolState,
+    /// The least in use between the last two executions of the most-executed program. With a
+    /// single execution: what was in use when it began. 0 when nothing was executed.
+    pub held_between_steps_bytes: u64,
+    /// Most that was ever held outside the pool by this process, context excluded.
+    pub outside_bytes: u64,
+    /// Machine code of the programs loaded at once, at most; outside the pool as well.
+    pub code_bytes: u64,
+    /// Requests refused here.
+    pub refusals: u64,
+}
+
+/// How full a pool is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct PoolState {
+    /// Given out, rounding included.
+    pub in_use_bytes: u64,
+    /// Taken from the card and not given out; `None` where nothing is pooled.
+    pub free_bytes: Option<u64>,
+    /// Largest free piece of it.
+    pub largest_free_block_bytes: Option<u64>,
+}
+
+impl PoolState {
+    /// Returns the share of the free bytes that is not in the largest free block, 0 to 1: 0 when
+    /// nothing is free. `None` where nothing is pooled.
+    pub fn fragmentation(&self) -> Option<f64> {
+        let (free, largest) = (self.free_bytes?, self.largest_free_block_bytes?);
+        if free == 0 {
+            return Some(0.0);
+        }
+        Some(free.saturating_sub(largest) as f64 / free as f64)
+    }
+}
+
+/// A moment of a run, as people think of it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Moment {
+    /// Name of the program in execution; `None` between executions.
+    pub program: Option<String>,
+    /// Which execution of that program, from 1. Between executions: how many were done in all.
+    pub call: u64,
+    /// What the bytes were for.
+    pub purpose: Purpose,
+    /// Bytes requested at that moment.
+    pub requested_bytes: u64,
+    /// Line of the user's program, empty if not known.
+    pub site: String,
+    /// Index of the event in the trace.
+    pub event: u64,
+}
+
+/// Programs of the same name and the same sizes.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct ProgramAnswer {
+    /// Their name.
+    pub name: String,
+    /// How often they were executed.
+    pub calls: u64,
+    /// How often they were compiled or loaded.
+    pub compilations: u64,
+    /// How many of those came from a cache.
+    pub loaded: u64,
+    /// On how many devices they run.
+    pub devices: u32,
+    /// The compile attempt that succeeded; empty for the first.
+    pub rung: String,
+    /// Where the first of them was asked for, empty if not known.
+    pub site: String,
+    /// Their sizes on each device.
+    #[serde(flatten)]
+    pub sizes: ProgramSizes,
+}
+
+impl ProgramSizes {
+    /// Returns what an execution needs on a device: arguments, outputs that are not arguments
+    /// reused, temporaries and constants.
+    pub fn needed_bytes(&self) -> u64 {
+        // Sums of figures from a file may overflow; the largest number is the honest answer then.
+        self.argument_bytes
+            .saturating_add(self.output_bytes.saturating_sub(self.alias_bytes))
+            .saturating_add(self.temp_bytes)
+            .saturating_add(self.constant_bytes)
+    }
+}
+
+/// A request that was refused, and what there was instead.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct RefusalAnswer {
+    /// On which device.
+    pub device: u32,
+    /// When, and for what.
+    pub moment: Moment,
+    /// What the program was told.
+    pub message: String,
+    /// What the pool looked like.
+    pub pool: PoolState,
+    /// What the pool could still have grown by: 0 when the card itself had refused it, `None`
+    /// where there is no limit to grow to.
+    pub growth_bytes: Option<u64>,
+    /// Where nothing is pooled: what the card should have had free, going by its size, what
+    /// others hold and the context. An estimate: other processes may have held more.
+    pub card_free_bytes: Option<u64>,
+    /// Set when the real process would not have gone on at all (XLA aborts or hangs); says why.
+    pub fatal: Option<String>,
+    /// Whether the program executed anything after it.
+    pub went_on: bool,
+}
+
+impl RefusalAnswer {
+    /// Returns the largest request that could have been met instead, rounding aside.
+    pub fn available_bytes(&self) -> u64 {
+        let largest = self.pool.largest_free_block_bytes.or(self.card_free_bytes);
+        largest.unwrap_or(0).max(self.growth_bytes.unwrap_or(0))
+    }
+
+    /// Returns how much was missing in one piece: requested less available, at least 1.
+    ///
+    /// It is what this request lacked. What would have been asked for after it is not in it.
+    pub fn short_bytes(&self) -> u64 {
+        // Rounding to 256 bytes can hide the last of it.
+        self.moment
+            .requested_bytes
+            .saturating_sub(self.available_bytes())
+            .max(1)
+    }
+
+    /// Says whether enough was free in all, only not in one piece.
+    pub fn fragmented(&self) -> bool {
+        let growth = self.growth_bytes.unwrap_or(0);
+        let free = self.pool.free_bytes.map(|free| free.saturating_add(growth));
+        free.is_some_and(|free| free >= self.moment.requested_bytes)
+    }
+}
+
+/// The moment at which a real process would have been aborted by its allocator.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct AbortAnswer {
+    /// On which device.
+    pub device: u32,
+    /// Name of the program executed last; `None` when there was none.
+    pub program: Option<String>,
+    /// Executions of any program until then.
+    pub executions: u64,
+    /// What the process would have died of.
+    pub message: String,
+    /// Index of the event in the trace.
+    pub event: u64,
+}
+
+/// Reads of unknown values from one line.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct UnknownReads {
+    /// The line, empty if not known.
+    pub site: String,
+    /// How many reads.
+    pub reads: u64,
+    /// How many bytes they read in all.
+    pub bytes: u64,
+}
+
+impl Answer {
+    /// Says whether every request was met on every device, and no allocator aborted.
+    pub fn fits(&self) -> bool {
+        self.refusal_count == 0 && self.abort.is_none()
+    }
+
+    /// Returns the refused request that decides the answer: the first. What comes after it is
+    /// what the program did about it.
+    pub fn out_of_memory(&self) -> Option<&RefusalAnswer> {
+        self.refusals.first()
+    }
+
+    /// Returns the device that decides the answer: that of [`Answer::out_of_memory`], that of the
+    /// abort, or else the one with the highest peak, the first of equals.
+    pub fn worst_device(&self) -> Option<&DeviceAnswer> {
+        if let Some(refusal) = self.out_of_memory() {
+            return self.devices.get(refusal.device as usize);
+        }
+        if let Some(abort) = &self.abort {
+            return self.devices.get(abort.device as usize);
+        }
+        // `max_by_key` takes the last of equals.
+        self.devices
+            .iter()
+            .rev()
+            .max_by_key(|device| device.peak_bytes)
+    }
+
+    /// Returns the most-executed program, which is taken to be the step; the one that needs most
+    /// among equals.
+    pub fn step(&self) -> Option<&ProgramAnswer> {
+        self.programs
+            .iter()
+            .rev()
+            .filter(|p| p.calls > 0)
+            .max_by_key(|program| program.calls)
+    }
+}

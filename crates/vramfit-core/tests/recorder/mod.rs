@@ -1,0 +1,295 @@
+//! A run on a made-up card, written as the plugin writes one: real allocators, a real trace.
+
+#![allow(dead_code, reason = "each test that uses it needs a part of it")]
+#![expect(clippy::unwrap_used, reason = "what surrounds a test fails loudly too")]
+
+use std::io::{self, Write};
+use std::sync::{Arc, Mutex};
+
+use vramfit_core::ErrorKind;
+use vramfit_core::allocator::{
+    Allocator, CardMemory, DeviceMemory, PoolOptions, Region, Space, build,
+};
+use vramfit_core::trace::{Event, Footer, Header, ProgramSizes, Purpose, TextId, Writer};
+
+pub(crate) const MIB: u64 = 1 << 20;
+
+/// A file in memory that can still be looked at when the writer owns it.
+#[derive(Clone, Default)]
+pub(crate) struct File(Arc<Mutex<Vec<u8>>>);
+
+impl File {
+    pub(crate) fn bytes(&self) -> Vec<u8> {
+        self.0.lock().unwrap().clone()
+    }
+}
+
+impl Write for File {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.lock().unwrap().extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+type Calls = Arc<Mutex<Vec<(u64, Option<Region>)>>>;
+
+/// A card that notes what it was asked.
+struct Noted {
+    card: CardMemory,
+    calls: Calls,
+}
+
+impl DeviceMemory for Noted {
+    fn allocate(&mut self, alignment: u64, bytes: u64) -> Option<Region> {
+        let region = self.card.allocate(alignment, bytes);
+        self.calls.lock().unwrap().push((bytes, region));
+        region
+    }
+
+    fn free(&mut self, region: Region) {
+        self.card.free(region);
+    }
+
+    fn free_bytes(&self) -> u64 {
+        self.card.free_bytes()
+    }
+}
+
+struct Pool {
+    allocator: Box<dyn Allocator>,
+    calls: Calls,
+}
+
+/// Something allocated.
+pub(crate) struct Block {
+    device: u32,
+    address: u64,
+    number: u64,
+}
+
+pub(crate) struct Recorder {
+    pub(crate) writer: Writer,
+    pub(crate) footer: Footer,
+    file: File,
+    pools: Vec<Pool>,
+    allocations: u64,
+}
+
+/// Returns the header of a run on cards of 1024 MiB of which the pool may take 768 MiB at once.
+pub(crate) fn header() -> Header {
+    Header {
+        jax: "0.10.2".into(),
+        plugin: "0.112".into(),
+        gpu: "toy-1g".into(),
+        gpu_description: "Toy 1GB".into(),
+        total_memory_bytes: 1024 * MIB,
+        devices: 1,
+        allocator: "bfc".into(),
+        memory_fraction: 0.75,
+        preallocate: true,
+        command: vec!["python".into(), "train.py".into()],
+        ..Header::default()
+    }
+}
+
+impl Recorder {
+    pub(crate) fn new(header: &Header) -> Recorder {
+        let mut version = header.jax.split('.').map(|part| part.parse().unwrap());
+        let options = PoolOptions {
+            kind: header.allocator.parse().unwrap(),
+            total_memory_bytes: header.total_memory_bytes,
+            memory_fraction: header.memory_fraction,
+            preallocate: header.preallocate,
+            spatial_partitioning: header.spatial_partitioning,
+            cuda_async_prealloc: header.cuda_async_prealloc,
+            collective_memory_bytes: header.collective_memory_bytes,
+            unified_memory: header.unified_memory,
+            jax_version: (
+                version.next().unwrap(),
+                version.next().unwrap(),
+                version.next().unwrap(),
+            ),
+            ordinal: 0,
+        };
+        let free = header.total_memory_bytes - header.taken_bytes - header.context_bytes;
+        let pools = (0..header.devices).map(|ordinal| {
+            let calls = Calls::default();
+            let card = Noted {
+                card: CardMemory::new(free),
+                calls: calls.clone(),
+            };
+            let options = PoolOptions {
+                ordinal,
+                ..options.clone()
+            };
+            Pool {
+                allocator: build(&options, Box::new(card)),
+                calls,
+            }
+        });
+        let file = File::default();
+        Recorder {
+            writer: Writer::new(file.clone(), header).unwrap(),
+            footer: Footer::default(),
+            file,
+            pools: pools.collect(),
+            allocations: 0,
+        }
+    }
+
+    pub(crate) fn event(&mut self, event: Event) {
+        self.writer.event(&event).unwrap();
+    }
+
+    fn note_driver(&mut self, device: u32) {
+        let calls = std::mem::take(&mut *self.pools[device as usize].calls.lock().unwrap());
+        for (asked, region) in calls {
+            let Region { address, bytes } = region.unwrap_or(Region {
+                address: 0,
+                bytes: 0,
+            });
+            self.event(Event::Driver {
+                device,
+                asked,
+                address,
+                granted: bytes,
+            });
+        }
+    }
+
+    pub(crate) fn stats(&self, device: u32) -> vramfit_core::allocator::Stats {
+        self.pools[device as usize].allocator.stats()
+    }
+
+    /// Allocates in any space; `None` and a refusal in the trace when there is no room.
+    pub(crate) fn allocate_in(
+        &mut self,
+        device: u32,
+        bytes: u64,
+        space: Space,
+        purpose: Purpose,
+    ) -> Option<Block> {
+        let pool = &mut self.pools[device as usize];
+        let result = pool.allocator.allocate(bytes, 64, space);
+        let message = pool.allocator.out_of_memory_message(bytes);
+        self.note_driver(device);
+        let (alignment, slot) = (64, 0);
+        let Ok(address) = result else {
+            let message = self.writer.text(&message);
+            self.event(Event::Refuse {
+                device,
+                bytes,
+                alignment,
+                space,
+                purpose,
+                slot,
+                message,
+            });
+            return None;
+        };
+        let site = self.writer.text("train.py:7 (main)");
+        self.event(Event::Allocate {
+            device,
+            bytes,
+            alignment,
+            space,
+            purpose,
+            slot,
+            site,
+        });
+        let number = self.allocations;
+        self.allocations += 1;
+        Some(Block {
+            device,
+            address,
+            number,
+        })
+    }
+
+    pub(crate) fn allocate(&mut self, device: u32, bytes: u64, purpose: Purpose) -> Option<Block> {
+        self.allocate_in(device, bytes, Space::Default, purpose)
+    }
+
+    pub(crate) fn upload(&mut self, bytes: u64) -> Block {
+        self.allocate(0, bytes, Purpose::Upload).unwrap()
+    }
+
+    pub(crate) fn free(
+        &mut self,
+        Block {
+            device,
+            address,
+            number,
+        }: Block,
+    ) {
+        let pool = &mut self.pools[device as usize];
+        let result = pool.allocator.free(address);
+        self.note_driver(device);
+        let allocation = number;
+        if let Err(error) = result {
+            assert_eq!(error.kind(), ErrorKind::AllocatorAborts);
+            let message = self.writer.text(&error.to_string());
+            self.event(Event::FreeAborts {
+                allocation,
+                message,
+            });
+        } else {
+            self.event(Event::Free { allocation });
+        }
+    }
+
+    pub(crate) fn program(&mut self, program: u32, name: &str, sizes: ProgramSizes) {
+        let name = self.writer.text(name);
+        let devices = self.pools.len() as u32;
+        self.event(Event::Program {
+            program,
+            name,
+            sizes,
+            devices,
+            loaded: false,
+            rung: TextId(0),
+            site: TextId(0),
+        });
+    }
+
+    pub(crate) fn begin(&mut self, program: u32) {
+        self.footer.executions += 1;
+        self.event(Event::Begin {
+            program,
+            site: TextId(0),
+        });
+    }
+
+    pub(crate) fn end(&mut self) {
+        self.event(Event::End);
+    }
+
+    /// Fills the closing figures from the allocators.
+    pub(crate) fn close(&mut self) {
+        let stats: Vec<_> = self.pools.iter().map(|p| p.allocator.stats()).collect();
+        self.footer.bytes_in_use = stats.iter().map(|s| s.bytes_in_use).collect();
+        self.footer.peak_bytes_in_use = stats.iter().map(|s| s.peak_bytes_in_use).collect();
+        self.footer.pool_bytes = stats.iter().map(|s| s.pool_bytes.unwrap_or(0)).collect();
+        self.footer.num_allocs = stats.iter().map(|s| s.num_allocs).collect();
+    }
+
+    pub(crate) fn finish(mut self) -> Vec<u8> {
+        self.close();
+        self.finish_as_is()
+    }
+
+    pub(crate) fn finish_as_is(mut self) -> Vec<u8> {
+        self.writer.finish(&self.footer).unwrap();
+        self.file.bytes()
+    }
+
+    /// Ends as a killed process does.
+    pub(crate) fn kill(mut self) -> Vec<u8> {
+        self.writer.flush().unwrap();
+        self.file.bytes()
+    }
+}

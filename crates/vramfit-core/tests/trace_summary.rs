@@ -1,0 +1,635 @@
+//! The figures of an answer are those that one can count by hand, and those that the allocators of
+//! the run had; and an answer is refused when they differ.
+
+#![expect(clippy::unwrap_used, reason = "what surrounds a test fails loudly too")]
+
+mod recorder;
+
+use proptest::prelude::*;
+use recorder::{MIB, Recorder, header};
+use vramfit_core::ErrorKind;
+use vramfit_core::allocator::Space;
+use vramfit_core::trace::{
+    Answer, Event, Header, PoolState, ProgramSizes, Purpose, Reader, TextId, summarise,
+};
+
+fn answer(trace: &[u8]) -> Answer {
+    summarise(Reader::new(trace).unwrap()).unwrap()
+}
+
+fn sizes(temp_bytes: u64) -> ProgramSizes {
+    ProgramSizes {
+        temp_bytes,
+        ..ProgramSizes::default()
+    }
+}
+
+/// Parameters of 100 MiB, an optimiser's 200 MiB, one small program, three training steps.
+fn training() -> Recorder {
+    let mut run = Recorder::new(&header());
+    let _parameters = run.upload(100 * MIB);
+    let _moments = run.upload(200 * MIB);
+    run.program(
+        1,
+        "jit_init",
+        ProgramSizes {
+            output_bytes: 10 * MIB,
+            code_bytes: 7,
+            ..sizes(0)
+        },
+    );
+    run.begin(1);
+    let small = run.allocate(0, 10 * MIB, Purpose::Output).unwrap();
+    run.end();
+    run.free(small);
+    run.event(Event::Unload { program: 1 });
+    run.program(
+        2,
+        "jit_step",
+        ProgramSizes {
+            code_bytes: 9,
+            ..sizes(250 * MIB)
+        },
+    );
+    run.event(Event::Outside {
+        device: 0,
+        bytes: 33,
+    });
+    run.event(Event::Outside {
+        device: 0,
+        bytes: 11,
+    });
+    for _ in 0..3 {
+        let batch = run.upload(20 * MIB);
+        run.begin(2);
+        let temporary = run.allocate(0, 250 * MIB, Purpose::Temporary).unwrap();
+        let loss = run.allocate(0, MIB / 2, Purpose::Output).unwrap();
+        run.end();
+        run.free(temporary);
+        run.free(loss);
+        run.free(batch);
+    }
+    run
+}
+
+#[test]
+fn a_training_run_comes_to_what_one_counts_by_hand() {
+    let answer = answer(&training().finish());
+    assert!(answer.fits() && answer.complete);
+    assert_eq!(answer.executions, 4);
+    let [device] = &answer.devices[..] else {
+        panic!("one device")
+    };
+    assert_eq!(device.limit_bytes, Some(768 * MIB));
+    assert_eq!(device.pool_bytes, Some(768 * MIB));
+    // 100 + 200 state, 20 batch, 250 temporaries, 0.5 loss.
+    assert_eq!(device.peak_bytes, 570 * MIB + MIB / 2);
+    let peak = device.peak.as_ref().unwrap();
+    assert_eq!((peak.program.as_deref(), peak.call), (Some("jit_step"), 1));
+    assert_eq!(
+        (peak.purpose, peak.requested_bytes),
+        (Purpose::Output, MIB / 2)
+    );
+    // One question to the card, two uploads, six events of jit_init; then Program, Outside,
+    // Outside, batch, Begin, temporary, loss.
+    assert_eq!(peak.event, 1 + 2 + 6 + 6);
+    assert_eq!(
+        device.at_peak,
+        PoolState {
+            in_use_bytes: device.peak_bytes,
+            free_bytes: Some(197 * MIB + MIB / 2),
+            largest_free_block_bytes: Some(197 * MIB + MIB / 2),
+        }
+    );
+    assert_eq!(device.at_peak.fragmentation(), Some(0.0));
+    assert_eq!(device.at_end.in_use_bytes, 300 * MIB);
+    assert_eq!(device.held_between_steps_bytes, 300 * MIB);
+    assert_eq!(device.outside_bytes, 33);
+    assert_eq!(
+        device.code_bytes, 9,
+        "the first program was dropped before the second came"
+    );
+
+    let rows: Vec<_> = answer
+        .programs
+        .iter()
+        .map(|p| (&p.name[..], p.calls))
+        .collect();
+    assert_eq!(rows, [("jit_step", 3), ("jit_init", 1)]);
+    assert_eq!(answer.step().unwrap().name, "jit_step");
+    assert_eq!(answer.worst_device().unwrap().device, 0);
+}
+
+#[test]
+fn what_is_held_between_steps_leaves_out_what_comes_and_goes() {
+    // No donation: each step makes new state while the old one is alive, then drops the old.
+    let mut run = Recorder::new(&header());
+    run.program(1, "jit_step", sizes(0));
+    let mut state = run.upload(100 * MIB);
+    for _ in 0..3 {
+        run.begin(1);
+        let new = run.allocate(0, 100 * MIB, Purpose::Output).unwrap();
+        run.end();
+        run.free(std::mem::replace(&mut state, new));
+    }
+    let device = answer(&run.finish()).devices.remove(0);
+    assert_eq!(device.peak_bytes, 200 * MIB);
+    assert_eq!(device.held_between_steps_bytes, 100 * MIB);
+}
+
+#[test]
+fn a_single_execution_is_told_what_it_began_with() {
+    let mut run = Recorder::new(&header());
+    run.program(1, "jit_step", sizes(0));
+    let state = run.upload(100 * MIB);
+    run.begin(1);
+    run.end();
+    run.free(state);
+    assert_eq!(
+        answer(&run.finish()).devices[0].held_between_steps_bytes,
+        100 * MIB
+    );
+}
+
+#[test]
+fn a_refusal_in_pieces_is_fragmentation() {
+    let mut run = Recorder::new(&header());
+    run.program(1, "jit_step", sizes(300 * MIB));
+    let first = run.upload(200 * MIB);
+    let _wall = run.upload(100 * MIB);
+    let _last = run.upload(200 * MIB);
+    run.free(first);
+    run.begin(1);
+    assert!(run.allocate(0, 300 * MIB, Purpose::Temporary).is_none());
+    run.end();
+    let answer = answer(&run.finish());
+    assert!(!answer.fits());
+    let refusal = answer.out_of_memory().unwrap();
+    assert_eq!(refusal.pool.free_bytes, Some(468 * MIB));
+    assert_eq!(refusal.pool.largest_free_block_bytes, Some(268 * MIB));
+    assert_eq!(
+        (refusal.growth_bytes, refusal.available_bytes()),
+        (Some(0), 268 * MIB)
+    );
+    assert_eq!(
+        (refusal.short_bytes(), refusal.fragmented()),
+        (32 * MIB, true)
+    );
+    assert_eq!(refusal.moment.program.as_deref(), Some("jit_step"));
+    assert_eq!(
+        refusal.message,
+        "Out of memory while trying to allocate 300.00MiB."
+    );
+    assert!(!refusal.went_on && refusal.fatal.is_none());
+    let device = &answer.devices[0];
+    assert_eq!(device.peak_bytes, 500 * MIB);
+    assert_eq!(device.at_peak.largest_free_block_bytes, Some(268 * MIB));
+    assert_eq!(
+        device.at_peak.fragmentation(),
+        Some(0.0),
+        "nothing was freed by then"
+    );
+    assert!((device.at_end.fragmentation().unwrap() - 200.0 / 468.0).abs() < 1e-12);
+}
+
+#[test]
+fn a_refusal_beyond_all_that_is_free_is_not_fragmentation() {
+    let mut run = Recorder::new(&header());
+    let _state = run.upload(400 * MIB);
+    assert!(run.allocate(0, 500 * MIB, Purpose::Upload).is_none());
+    run.program(1, "jit_step", sizes(0));
+    run.begin(1);
+    run.end();
+    let answer = answer(&run.finish());
+    let refusal = answer.out_of_memory().unwrap();
+    assert_eq!(
+        (refusal.short_bytes(), refusal.fragmented()),
+        (132 * MIB, false)
+    );
+    assert_eq!(
+        (refusal.moment.program.as_deref(), refusal.moment.call),
+        (None, 0)
+    );
+    assert!(refusal.went_on);
+    assert_eq!(answer.worst_device().unwrap().refusals, 1);
+}
+
+#[test]
+fn a_growing_pool_counts_what_it_could_still_take() {
+    let mut run = Recorder::new(&Header {
+        preallocate: false,
+        ..header()
+    });
+    // Regions: 512 MiB for the first (2 MiB doubled until it fits), then at most 256 MiB are left.
+    let _state = run.upload(300 * MIB);
+    assert_eq!(run.stats(0).pool_bytes, Some(512 * MIB));
+    assert!(run.allocate(0, 260 * MIB, Purpose::Upload).is_none());
+    let refusal = answer(&run.finish()).refusals.remove(0);
+    assert_eq!(refusal.pool.largest_free_block_bytes, Some(212 * MIB));
+    assert_eq!(refusal.growth_bytes, Some(256 * MIB));
+    assert_eq!(
+        (refusal.short_bytes(), refusal.fragmented()),
+        (4 * MIB, true)
+    );
+}
+
+#[test]
+fn a_card_that_is_taken_is_no_room_to_grow() {
+    let mut run = Recorder::new(&Header {
+        preallocate: false,
+        taken_bytes: 600 * MIB,
+        ..header()
+    });
+    // A region of 16 MiB, handed out whole since it is less than twice the request; one more of
+    // which 14 MiB are left. Of the card, 1024 - 600 - 32 = 392 MiB.
+    let (_first, _second) = (run.upload(10 * MIB), run.upload(2 * MIB));
+    assert!(run.allocate(0, 400 * MIB, Purpose::Upload).is_none());
+    let refusal = answer(&run.finish()).refusals.remove(0);
+    assert_eq!(refusal.growth_bytes, Some(0));
+    assert_eq!(refusal.available_bytes(), 14 * MIB);
+    assert!(!refusal.fragmented());
+}
+
+#[test]
+fn without_a_pool_the_card_itself_is_what_there_is() {
+    let mut run = Recorder::new(&Header {
+        allocator: "platform".into(),
+        context_bytes: 24 * MIB,
+        ..header()
+    });
+    let _state = run.upload(600 * MIB);
+    assert!(run.allocate(0, 500 * MIB, Purpose::Upload).is_none());
+    let answer = answer(&run.finish());
+    let device = &answer.devices[0];
+    assert_eq!((device.limit_bytes, device.pool_bytes), (None, None));
+    assert_eq!(device.at_peak.free_bytes, None);
+    assert_eq!(device.peak_bytes, 600 * MIB);
+    let refusal = answer.out_of_memory().unwrap();
+    assert_eq!(refusal.card_free_bytes, Some(400 * MIB));
+    assert_eq!(
+        (refusal.short_bytes(), refusal.fragmented()),
+        (100 * MIB, false)
+    );
+}
+
+#[test]
+fn the_worst_device_decides() {
+    let mut run = Recorder::new(&Header {
+        devices: 3,
+        ..header()
+    });
+    for (device, mib) in [(0, 100), (1, 300), (2, 300)] {
+        run.allocate(device, mib * MIB, Purpose::Upload).unwrap();
+    }
+    let fitting = answer(&run.finish());
+    assert_eq!(fitting.worst_device().unwrap().device, 1);
+
+    let mut run = Recorder::new(&Header {
+        devices: 2,
+        ..header()
+    });
+    run.allocate(0, 300 * MIB, Purpose::Upload).unwrap();
+    assert!(run.allocate(1, 800 * MIB, Purpose::Upload).is_none());
+    let failing = answer(&run.finish());
+    assert_eq!(failing.worst_device().unwrap().device, 1);
+    assert_eq!(failing.devices[1].peak, None);
+}
+
+#[test]
+fn programs_of_one_name_are_told_apart_by_their_sizes() {
+    let mut run = Recorder::new(&header());
+    run.program(1, "jit_step", sizes(5));
+    run.program(2, "jit_step", sizes(6));
+    run.program(3, "jit_step", sizes(5));
+    // Loaded twice, dropped twice.
+    run.program(3, "jit_step", sizes(5));
+    for program in [1, 2, 3, 3] {
+        run.begin(program);
+        run.end();
+    }
+    run.event(Event::Unload { program: 3 });
+    run.event(Event::Unload { program: 3 });
+    let rows: Vec<_> = answer(&run.finish())
+        .programs
+        .into_iter()
+        .map(|row| (row.sizes.temp_bytes, row.calls, row.compilations))
+        .collect();
+    assert_eq!(rows, [(6, 1, 1), (5, 3, 3)]);
+}
+
+#[test]
+fn reads_of_unknown_values_are_counted_by_line() {
+    let mut run = Recorder::new(&header());
+    let (loss, shape) = (run.writer.text("a.py:1 (f)"), run.writer.text("b.py:2 (g)"));
+    for site in [shape, loss, loss, TextId(0)] {
+        run.event(Event::UnknownRead { site, bytes: 4 });
+    }
+    let reads: Vec<_> = answer(&run.finish())
+        .unknown_reads
+        .into_iter()
+        .map(|r| (r.site, r.reads, r.bytes))
+        .collect();
+    let expected = [("a.py:1 (f)", 2, 8), ("", 1, 4), ("b.py:2 (g)", 1, 4)];
+    assert_eq!(
+        reads,
+        expected.map(|(site, reads, bytes)| (site.to_owned(), reads, bytes))
+    );
+}
+
+#[test]
+fn a_cleared_peak_changes_the_closing_figure_and_not_the_answer() {
+    let mut run = Recorder::new(&header());
+    let large = run.upload(500 * MIB);
+    run.free(large);
+    run.event(Event::ClearPeak { device: 0 });
+    let _small = run.upload(MIB);
+    run.close();
+    run.footer.peak_bytes_in_use = vec![MIB];
+    let answer = answer(&run.finish_as_is());
+    assert_eq!(answer.devices[0].peak_bytes, 500 * MIB);
+}
+
+#[test]
+fn a_run_that_was_killed_is_told_so_far() {
+    let answer = answer(&training().kill());
+    assert!(!answer.complete && answer.fits());
+    assert_eq!(answer.devices[0].peak_bytes, 570 * MIB + MIB / 2);
+    assert_eq!(answer.evaluated, None);
+}
+
+#[test]
+fn refusals_by_the_thousand_are_counted_and_not_kept() {
+    let mut run = Recorder::new(&header());
+    for _ in 0..5_000 {
+        assert!(run.allocate(0, 800 * MIB, Purpose::Upload).is_none());
+    }
+    let answer = answer(&run.finish());
+    assert_eq!((answer.refusal_count, answer.refusals.len()), (5_000, 100));
+}
+
+#[test]
+fn an_allocator_that_would_abort_is_no_fit() {
+    // The partitioned pool of JAX 0.11 on a card that grants the pool in two regions.
+    let mut run = Recorder::new(&Header {
+        jax: "0.11.0".into(),
+        spatial_partitioning: true,
+        taken_bytes: 347 * MIB,
+        ..header()
+    });
+    run.program(1, "jit_step", sizes(0));
+    run.begin(1);
+    run.end();
+    let block = run.allocate_in(0, 1, Space::Collective, Purpose::Output);
+    let mut blocks = vec![block.unwrap()];
+    let first_region = run.stats(0).pool_bytes;
+    while run.stats(0).pool_bytes == first_region {
+        let block = run.allocate_in(0, 1, Space::Collective, Purpose::Output);
+        blocks.push(block.unwrap());
+    }
+    for block in blocks {
+        run.free(block);
+    }
+    let answer = answer(&run.finish());
+    assert!(!answer.fits() && answer.refusal_count == 0);
+    let abort = answer.abort.as_ref().unwrap();
+    assert_eq!(
+        (abort.program.as_deref(), abort.executions),
+        (Some("jit_step"), 1)
+    );
+    assert!(abort.message.contains("would abort"), "{}", abort.message);
+    assert_eq!(answer.worst_device().unwrap().device, 0);
+}
+
+#[test]
+fn any_closing_figure_that_differs_refuses_the_answer() {
+    type Change = fn(&mut vramfit_core::trace::Footer);
+    let changes: [(Change, &str); 6] = [
+        (|f| f.bytes_in_use[0] += 1, "bytes in use of device 0"),
+        (
+            |f| f.peak_bytes_in_use[0] -= 256,
+            "peak bytes in use of device 0",
+        ),
+        (|f| f.pool_bytes[0] = 0, "pool bytes of device 0"),
+        (|f| f.num_allocs[0] += 1, "allocations of device 0"),
+        (|f| f.executions += 1, "5 there"),
+        (|f| f.pool_bytes.push(0), "of 2 devices instead of 1"),
+    ];
+    for (change, words) in changes {
+        let mut run = training();
+        run.close();
+        change(&mut run.footer);
+        let trace = run.finish_as_is();
+        let error = summarise(Reader::new(&trace[..]).unwrap()).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Internal);
+        assert!(error.message().contains(words), "{error}");
+    }
+}
+
+#[test]
+fn events_that_cannot_have_happened_refuse_the_answer() {
+    let allocate = |device, bytes| Event::Allocate {
+        device,
+        bytes,
+        alignment: 64,
+        space: Space::Default,
+        purpose: Purpose::Upload,
+        slot: 0,
+        site: TextId(0),
+    };
+    let driver = |asked| Event::Driver {
+        device: 0,
+        asked,
+        address: 1 << 30,
+        granted: asked,
+    };
+    let refuse = Event::Refuse {
+        device: 0,
+        bytes: 1,
+        alignment: 64,
+        space: Space::Default,
+        purpose: Purpose::Upload,
+        slot: 0,
+        message: TextId(0),
+    };
+    let program = |program, temp| Event::Program {
+        program,
+        name: TextId(0),
+        sizes: sizes(temp),
+        devices: 1,
+        loaded: false,
+        rung: TextId(0),
+        site: TextId(0),
+    };
+    let begin = Event::Begin {
+        program: 1,
+        site: TextId(0),
+    };
+    let pool = 768 * MIB;
+    let (file, internal) = (ErrorKind::InvalidFile, ErrorKind::Internal);
+    let cases: [(&[Event], ErrorKind, &str); 13] = [
+        (&[allocate(1, 1)], file, "a device that is not there"),
+        (
+            &[Event::ClearPeak { device: 1 }],
+            file,
+            "a device that is not there",
+        ),
+        (
+            &[
+                driver(pool),
+                allocate(0, 1),
+                Event::Free { allocation: 0 },
+                Event::Free { allocation: 0 },
+            ],
+            file,
+            "freed that is not there",
+        ),
+        (&[Event::End], file, "never began"),
+        (&[begin], file, "executed that is not there"),
+        (
+            &[program(1, 1), Event::Unload { program: 1 }, begin],
+            file,
+            "executed that is not there",
+        ),
+        (
+            &[Event::Unload { program: 1 }],
+            file,
+            "dropped that is not there",
+        ),
+        (&[program(1, 1), program(1, 2)], file, "the same number"),
+        // The card was not asked in the run, or for something else, or once more.
+        (
+            &[allocate(0, 1)],
+            internal,
+            "granted in the run and are refused here",
+        ),
+        (
+            &[driver(pool - 256), allocate(0, 1)],
+            internal,
+            "refused here",
+        ),
+        (
+            &[driver(pool), driver(pool), allocate(0, 1)],
+            internal,
+            "other amounts",
+        ),
+        (
+            &[driver(pool), refuse],
+            internal,
+            "refused in the run and are granted here",
+        ),
+        (&[refuse], internal, "other amounts"),
+    ];
+    for (events, kind, words) in cases {
+        let mut run = Recorder::new(&header());
+        for event in events {
+            run.event(*event);
+        }
+        let trace = run.finish_as_is();
+        let error = summarise(Reader::new(&trace[..]).unwrap()).unwrap_err();
+        assert_eq!(error.kind(), kind, "{error}");
+        assert!(error.message().contains(words), "{error}");
+    }
+    let nested = [program(1, 1)]
+        .into_iter()
+        .chain(std::iter::repeat_n(begin, 5_000));
+    let mut run = Recorder::new(&header());
+    nested.for_each(|event| run.event(event));
+    let trace = run.finish_as_is();
+    let error = summarise(Reader::new(&trace[..]).unwrap()).unwrap_err();
+    assert!(error.message().contains("inside each other"), "{error}");
+}
+
+#[test]
+fn headers_that_describe_no_machine_are_refused() {
+    for header in [
+        Header {
+            allocator: "jemalloc".into(),
+            ..header()
+        },
+        Header {
+            devices: u32::MAX,
+            ..header()
+        },
+    ] {
+        let file = recorder::File::default();
+        drop(vramfit_core::trace::Writer::new(file.clone(), &header).unwrap());
+        let error = summarise(Reader::new(&file.bytes()[..]).unwrap()).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::InvalidFile);
+    }
+}
+
+/// A header of any allocator that a client can ask for.
+fn any_header() -> impl Strategy<Value = Header> {
+    let allocator = prop::sample::select(vec!["bfc", "platform", "cuda_async", "vmm", "address"]);
+    let jax = prop::sample::select(vec!["0.6.2", "0.10.2", "0.11.0"]);
+    let taken = prop_oneof![Just(0), (0u64..900).prop_map(|mib| mib * MIB)];
+    (
+        allocator,
+        jax,
+        any::<(bool, bool)>(),
+        taken,
+        1u32..4,
+        0.1f64..1.0,
+    )
+        .prop_map(
+            |(allocator, jax, (preallocate, spatial), taken_bytes, devices, memory_fraction)| {
+                Header {
+                    allocator: allocator.into(),
+                    jax: jax.into(),
+                    preallocate,
+                    spatial_partitioning: spatial && jax == "0.11.0",
+                    taken_bytes,
+                    devices,
+                    memory_fraction,
+                    ..header()
+                }
+            },
+        )
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(200))]
+
+    /// Whatever the allocators did in the run, they do again, and the peak is the run's.
+    #[test]
+    fn any_run_is_replayed_to_the_byte(
+        header in any_header(),
+        acts in prop::collection::vec((any::<u8>(), any::<u32>(), 0u32..29), 0..300),
+    ) {
+        let mut run = Recorder::new(&header);
+        let mut live = Vec::new();
+        let mut peaks = vec![0; header.devices as usize];
+        let mut refused = 0;
+        for (act, value, shift) in acts {
+            let device = value % header.devices;
+            if act % 3 < 2 || live.is_empty() {
+                let space = if act % 16 == 0 { Space::Collective } else { Space::Default };
+                let bytes = u64::from(value >> 3 >> (28 - shift)) + 1;
+                match run.allocate_in(device, bytes, space, Purpose::Output) {
+                    Some(block) => live.push(block),
+                    None => refused += 1,
+                }
+                let peak = &mut peaks[device as usize];
+                *peak = run.stats(device).bytes_in_use.max(*peak);
+            } else {
+                let block = live.swap_remove(value as usize % live.len());
+                run.free(block);
+            }
+        }
+        let stats: Vec<_> = (0..header.devices).map(|device| run.stats(device)).collect();
+        let answer = answer(&run.finish());
+        prop_assert_eq!(answer.refusal_count, refused);
+        for (device, stats) in answer.devices.iter().zip(stats) {
+            prop_assert_eq!(device.peak_bytes, peaks[device.device as usize]);
+            prop_assert_eq!(device.at_end.in_use_bytes, stats.bytes_in_use);
+            prop_assert_eq!(device.limit_bytes, stats.bytes_limit);
+            if stats.peak_pool_bytes.is_some() {
+                prop_assert_eq!(device.pool_bytes, stats.peak_pool_bytes);
+            }
+            let state = device.at_peak;
+            if let Some((free, largest)) = state.free_bytes.zip(state.largest_free_block_bytes) {
+                prop_assert!(largest <= free, "{} of {}", largest, free);
+            }
+        }
+    }
+}
