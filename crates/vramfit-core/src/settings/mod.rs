@@ -1,1 +1,25 @@
-//! (being laid)
+//! What JAX and its plugin read from the environment, per release, and what they make of it.
+//!
+//! | file | what it is |
+//! | --- | --- |
+//! | `table.toml`, `table.rs` | every variable and flag, and the page made from them |
+//! | `version.rs` | releases of JAX |
+//! | `client.rs` | the options of a client, checked as XLA checks them |
+//! | `plugin.rs`, `flags.rs` | what the plugin reads past those options |
+//! | `policy.rs` | from what a user wants to the variables that the installed release reads |
+//!
+//! Nothing here reads or changes the environment of this process: values are handed in and out.
+
+mod client;
+mod flags;
+mod plugin;
+mod policy;
+mod table;
+mod version;
+
+pub use client::{ClientOptions, OptionError, Value};
+pub use flags::XlaFlags;
+pub use plugin::{Abort, PluginSettings};
+pub use policy::{Assignments, Policy, Share, variables_for};
+pub use table::{ReadAt, Reader, Setting, all, lookup, markdown};
+pub use version::Version;
