@@ -31,6 +31,7 @@ def install(real: ModuleType) -> None:
     from vramfit import _values
 
     _native.start_plugin(os.fspath(library), _values)
+    _values.note_callbacks()
     atexit.register(_native.finish_plugin)
     _pretend_there_is_hardware()
     real._get_library_path = lambda: os.environ.get("VRAMFIT_PLUGIN") or _native.__file__

@@ -7,8 +7,13 @@ known exactly, is compiled for the CPU and run. Called from Rust; relies on JAX'
 
 from __future__ import annotations
 
+import functools
+import os
 import sys
+import threading
 import time
+import traceback
+from collections.abc import Sequence
 from typing import Any
 
 # A program that takes longer than this is not run again: a dry run does not wait for arithmetic.
@@ -16,6 +21,11 @@ PATIENCE_S = 2.0
 
 _compiled: dict[int, Any] = {}
 _too_slow: set[int] = set()
+
+# Python functions that a program calls back, by its number; and those of the program that this
+# thread is compiling.
+_callbacks: dict[int, Sequence[Any]] = {}
+_compiling = threading.local()
 
 _DTYPES = {"pred": "bool", "c64": "complex64", "c128": "complex128"}
 
@@ -39,6 +49,23 @@ def evaluate(
     Returns:
         Row-major bytes of the results, or None if the program cannot be run on the CPU.
     """
+    try:
+        return _evaluate(program, code, inputs, input_shapes, output_shapes)
+    except Exception:
+        # Custom calls that only CUDA has, types numpy does not have, a callback that raised: the
+        # values stay unknown, which the report counts.
+        if os.environ.get("VRAMFIT_VERBOSE"):
+            traceback.print_exc()
+        return None
+
+
+def _evaluate(
+    program: int,
+    code: bytes,
+    inputs: list[bytes],
+    input_shapes: list[tuple[str, list[int]]],
+    output_shapes: list[tuple[str, list[int]]],
+) -> list[bytes] | None:
     import numpy as np
 
     if program in _too_slow:
@@ -47,17 +74,62 @@ def evaluate(
     client = _cpu_client()
     executable = _compiled.get(program)
     if executable is None:
-        executable = _compiled[program] = _compile(client, code)
+        executable = _compile(client, code, _callbacks.get(program, ()))
+        _compiled[program] = executable
     device = client.local_devices()[0]
     arguments = [
-        _put(np.frombuffer(data, dtype=_dtype(kind)).reshape(dims), device)
+        _put(_array(data, kind, dims), device)
         for data, (kind, dims) in zip(inputs, input_shapes, strict=True)
     ]
     results = _execute(executable, arguments)
-    data = [np.asarray(result).tobytes() for result in results]
+    if len(results) != len(output_shapes):
+        return None
+    # A token orders side effects and has no bytes.
+    data = [
+        b"" if kind == "token" else np.asarray(result).tobytes()
+        for result, (kind, _) in zip(results, output_shapes, strict=True)
+    ]
     if time.monotonic() - start > PATIENCE_S:
         _too_slow.add(program)
-    return data if len(data) == len(output_shapes) else None
+    return data
+
+
+def _array(data: bytes, kind: str, dims: list[int]) -> Any:
+    import numpy as np
+
+    if kind == "token":
+        return np.zeros(0, bool)  # what JAX itself passes for one
+    return np.frombuffer(data, dtype=_dtype(kind)).reshape(dims)
+
+
+def compiled(program: int) -> None:
+    """Note that this thread has compiled a program, with the callbacks JAX gave for it."""
+    callbacks = getattr(_compiling, "callbacks", None)
+    if callbacks:
+        _callbacks[program] = callbacks
+
+
+def note_callbacks() -> None:
+    """Let JAX's compile function tell which Python functions a program calls back.
+
+    They never reach a plugin: JAX's own run time calls them. On the virtual GPU they are called
+    when a program that is run on the CPU calls them.
+    """
+    from jax._src import compiler
+
+    compile_and_load = compiler.backend_compile_and_load
+
+    @functools.wraps(compile_and_load)
+    def noting(
+        backend: Any, module: Any, executable_devices: Any, options: Any, host_callbacks: Any
+    ) -> Any:
+        _compiling.callbacks = host_callbacks
+        try:
+            return compile_and_load(backend, module, executable_devices, options, host_callbacks)
+        finally:
+            _compiling.callbacks = None
+
+    compiler.backend_compile_and_load = noting
 
 
 def site() -> str | None:
@@ -87,15 +159,21 @@ def _cpu_client() -> Any:
     return xla_bridge.get_backend("cpu")
 
 
-def _compile(client: Any, code: bytes) -> Any:
+def _compile(client: Any, code: bytes, callbacks: Sequence[Any]) -> Any:
     from jax._src import compiler
+    from jax._src.interpreters import mlir
     from jax._src.lib import xla_client
+    from jax._src.lib.mlir.dialects import hlo
 
     options = compiler.get_compile_options(num_replicas=1, num_partitions=1)
     devices = xla_client.DeviceList((client.local_devices()[0],))
-    if hasattr(client, "compile_and_load"):
+    if not callbacks:
         return client.compile_and_load(code, devices, options)
-    return client.compile(code, options)
+    # The names differ in one letter, so the bytes of the module keep their length.
+    code = code.replace(b"_python_gpu_callback", b"_python_cpu_callback")
+    with mlir.make_ir_context() as context:
+        module = hlo.deserialize_portable_artifact(context, code)
+        return client.compile_and_load(module, devices, options, list(callbacks))
 
 
 def _put(array: Any, device: Any) -> Any:

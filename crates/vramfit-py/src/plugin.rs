@@ -21,6 +21,7 @@ pub extern "C" fn GetPjrtApi() -> *const c_void {
 /// `library` is the real CUDA plugin; `values` is a Python object with `evaluate` and `site`, which
 /// the plugin calls while it runs.
 #[pyfunction]
+#[allow(clippy::needless_pass_by_value, reason = "arguments from Python come by value")]
 pub(crate) fn start_plugin(library: PathBuf, values: Py<PyAny>) {
     vramfit_vgpu::set_library(&library);
     vramfit_vgpu::set_hooks(Box::new(PythonHooks { values }));
@@ -58,6 +59,13 @@ impl Hooks for PythonHooks {
             // A program that the CPU cannot run is no error: its values stay unknown.
             result.ok()?.extract::<Option<Vec<Vec<u8>>>>(py).ok()?
         })
+    }
+
+    fn compiled(&self, program: u32) {
+        Python::attach(|py| {
+            // It only takes note; a program whose callbacks are not known is not run.
+            let _ = self.values.call_method1(py, "compiled", (program,));
+        });
     }
 
     fn site(&self) -> Option<String> {

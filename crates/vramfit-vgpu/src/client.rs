@@ -55,7 +55,7 @@ pub(crate) unsafe fn create(args: &mut ClientCreateArgs) -> Answer {
     let environment = Environment::read()?;
     let options = pool_options(args, &environment)?;
     let header = header(&environment, &options);
-    let machine = machine::get_or_create(&environment, &options, header)?;
+    let machine = machine::get_or_create(&environment, &options, &header)?;
     let topology = make_topology(&environment)?;
     let (devices, memory_pointers) = make_devices(machine, topology)?;
     let device_pointers = devices.iter().map(|device| device.raw()).collect();
@@ -137,12 +137,12 @@ fn truthy(name: &str) -> bool {
 
 fn flag_is_off(name: &str) -> bool {
     let flags = std::env::var("XLA_FLAGS").unwrap_or_default();
-    let last = flags.split_whitespace().filter_map(|flag| {
+    let mut last = flags.split_whitespace().filter_map(|flag| {
         flag.trim_start_matches('-')
             .strip_prefix(name)?
             .strip_prefix('=')
     });
-    matches!(last.last(), Some("false" | "0"))
+    matches!(last.next_back(), Some("false" | "0"))
 }
 
 fn header(environment: &Environment, options: &PoolOptions) -> Header {

@@ -8,7 +8,7 @@ use vramfit_core::{Bytes, Error, ErrorKind, Result};
 
 /// Values that a read of an unknown array gives.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Fill {
+pub(crate) enum Fill {
     /// Zeros.
     #[default]
     Zeros,
@@ -22,27 +22,27 @@ pub enum Fill {
 
 /// The virtual machine that was asked for.
 #[derive(Clone, Debug)]
-pub struct Environment {
+pub(crate) struct Environment {
     /// The card.
-    pub gpu: Gpu,
+    pub(crate) gpu: Gpu,
     /// How many of them.
-    pub devices: u32,
+    pub(crate) devices: u32,
     /// Where the trace is written; nowhere when `None`.
-    pub trace: Option<PathBuf>,
+    pub(crate) trace: Option<PathBuf>,
     /// Bytes that something else holds on each card.
-    pub taken_bytes: u64,
+    pub(crate) taken_bytes: u64,
     /// The name of the machine that several processes share.
-    pub shared: Option<String>,
+    pub(crate) shared: Option<String>,
     /// After this many executions of one program the run is ended.
-    pub steps: Option<u64>,
+    pub(crate) steps: Option<u64>,
     /// What unknown values read as.
-    pub fill: Fill,
+    pub(crate) fill: Fill,
     /// What the CUDA context is estimated to hold on each card.
-    pub context_bytes: u64,
+    pub(crate) context_bytes: u64,
     /// How many bytes of uploaded values are kept at most.
-    pub upload_cap_bytes: u64,
+    pub(crate) upload_cap_bytes: u64,
     /// Whether the table of calls is printed at the end.
-    pub print_calls: bool,
+    pub(crate) print_calls: bool,
 }
 
 /// Uploads kept unless `VRAMFIT_UPLOAD_CAP` says otherwise: enough for a data set's labels and
@@ -54,7 +54,7 @@ impl Environment {
     ///
     /// # Errors
     /// [`ErrorKind::InvalidArgument`] and [`ErrorKind::UnknownGpu`] for values that make no sense.
-    pub fn read() -> Result<Self> {
+    pub(crate) fn read() -> Result<Self> {
         let name = text("VRAMFIT_GPU").unwrap_or_else(|| "h100-80g".to_owned());
         let gpu = gpu::find(&name)?;
         let context_bytes = bytes("VRAMFIT_CONTEXT")?.unwrap_or(gpu.context_bytes_estimate);

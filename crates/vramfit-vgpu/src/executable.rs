@@ -67,6 +67,9 @@ impl Loaded {
         let site = hooks::get()
             .and_then(hooks::Hooks::site)
             .unwrap_or_default();
+        if let Some(hooks) = hooks::get() {
+            hooks.compiled(compiled.number);
+        }
         let mut session = client.machine.session();
         let event = LogEvent::Program {
             program: compiled.number,
@@ -353,6 +356,7 @@ pub(crate) unsafe fn memory_stats(args: &mut ExecutableGetCompiledMemoryStatsArg
     args.output_size_in_bytes = sizes.output_bytes as i64;
     args.alias_size_in_bytes = sizes.alias_bytes as i64;
     args.temp_size_in_bytes = sizes.temp_bytes as i64;
+    args.host_generated_code_size_in_bytes = 0;
     args.host_argument_size_in_bytes = host.argument_bytes as i64;
     args.host_output_size_in_bytes = host.output_bytes as i64;
     args.host_alias_size_in_bytes = host.alias_bytes as i64;

@@ -74,7 +74,7 @@ pub(crate) unsafe fn execute(args: &mut LoadedExecutableExecuteArgs) -> Answer {
     }
 
     for (row, (call, blocks)) in calls.iter().zip(allocated).enumerate() {
-        let outputs = call.finish(blocks)?;
+        let outputs = call.finish(&blocks)?;
         let list = args.output_lists.add(row).read();
         for (number, output) in outputs.into_iter().enumerate() {
             list.add(number).write(output.into_raw());
@@ -320,7 +320,7 @@ impl<'a> Call<'a> {
         Status::with_code(
             error.code(),
             format!(
-                "{}\nvramfit: in `{}` on virtual {} of {}; the program takes arguments {} B, \
+                "{}\nvramfit: in `{}` on device {} of {}; the program takes arguments {} B, \
                  outputs {} B (aliased {} B), temporaries {} B",
                 error.message(),
                 self.compiled.program.name,
@@ -335,7 +335,7 @@ impl<'a> Call<'a> {
     }
 
     /// Makes the output buffers, and takes the donated arguments away.
-    fn finish(&self, blocks: Blocks) -> Answer<Vec<Buffer>> {
+    fn finish(&self, blocks: &Blocks) -> Answer<Vec<Buffer>> {
         let inputs: Vec<Value> = self.storages.iter().map(|s| s.value.clone()).collect();
         let values = value::outputs_of(self.compiled, inputs);
         let program = &self.compiled.program;
@@ -348,7 +348,7 @@ impl<'a> Call<'a> {
             } else if let Some((_, block)) = blocks.copies.iter().find(|(o, _)| *o == output) {
                 Storage::new(Some(Arc::clone(block)), value)
             } else {
-                self.own_storage(program, output, &blocks, value)
+                self.own_storage(program, output, blocks, value)
             };
             outputs.push(Buffer::new(Arc::clone(shape), memory, storage));
         }

@@ -23,6 +23,9 @@ pub trait Hooks: Send + Sync {
     /// Runs a program; `None` when it cannot be run on the CPU.
     fn evaluate(&self, evaluation: &Evaluation<'_>) -> Option<Vec<Vec<u8>>>;
 
+    /// Notes that a program was compiled, in the thread that compiles it.
+    fn compiled(&self, program: u32);
+
     /// Returns the user's line that is being run, as `file:line (function)`.
     fn site(&self) -> Option<String>;
 

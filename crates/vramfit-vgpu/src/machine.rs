@@ -82,10 +82,10 @@ static MACHINE: OnceLock<Machine> = OnceLock::new();
 pub(crate) fn get_or_create(
     environment: &Environment,
     options: &PoolOptions,
-    header: Header,
+    header: &Header,
 ) -> Answer<&'static Machine> {
     if MACHINE.get().is_none() {
-        let machine = Machine::new(environment.clone(), options.clone(), &header)?;
+        let machine = Machine::new(environment.clone(), options.clone(), header)?;
         let _ = MACHINE.set(machine);
     }
     let machine = MACHINE

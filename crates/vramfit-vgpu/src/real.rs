@@ -172,7 +172,11 @@ pub(crate) fn cuda_version() -> Option<i64> {
             .iter()
             .find_map(|value| {
                 let name = slice::from_raw_parts(value.name.cast::<u8>(), value.name_size);
-                (name == b"cuda_version" && value.r#type == 1).then(|| value.value.int64)
+                if name == b"cuda_version" && value.r#type == 1 {
+                Some(value.value.int64)
+            } else {
+                None
+            }
             })
     }
 }

@@ -7,7 +7,7 @@ use std::fmt;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(i32)]
 #[allow(missing_docs, reason = "the names are the meaning")]
-pub enum Code {
+pub(crate) enum Code {
     InvalidArgument = 3,
     NotFound = 5,
     ResourceExhausted = 8,
@@ -22,14 +22,14 @@ pub(crate) type Answer<T = ()> = Result<T, Status>;
 
 /// A failure.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Status {
+pub(crate) struct Status {
     code: c_int,
     message: String,
 }
 
 impl Status {
     /// Makes a failure of a known code.
-    pub fn new(code: Code, message: impl Into<String>) -> Self {
+    pub(crate) fn new(code: Code, message: impl Into<String>) -> Self {
         Status {
             code: code as c_int,
             message: message.into(),

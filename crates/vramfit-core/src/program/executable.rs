@@ -163,7 +163,8 @@ impl Program {
         }
         program.take_spaces_from_allocations();
         program.sizes = program.sum_sizes(allocations, false);
-        program.sizes.code_bytes = executable.binary.len() as u64;
+        program.sizes.code_bytes = executable.binary.len() as u64
+            + executable.thunks.iter().map(|thunk| code_bytes(thunk, 0)).sum::<u64>();
         program.host_sizes = program.sum_sizes(allocations, true);
         program.module = executable.hlo_module_with_config;
         Ok(program)
@@ -366,6 +367,40 @@ fn unreadable(error: prost::DecodeError) -> Error {
         "cannot read the serialised executable",
     )
     .cause(error)
+}
+
+/// Sums the machine code (ELF files) inside a message whose fields are not known here.
+///
+/// Newer releases keep a cubin with each kernel, somewhere inside its thunk.
+fn code_bytes(message: &[u8], depth: u32) -> u64 {
+    const DEEPEST: u32 = 8;
+    let mut rest = message;
+    let mut total = 0;
+    while !rest.is_empty() && depth < DEEPEST {
+        let Ok((_, wire_type)) = prost::encoding::decode_key(&mut rest) else { break };
+        if wire_type == prost::encoding::WireType::LengthDelimited {
+            let Ok(length) = prost::encoding::decode_varint(&mut rest) else { break };
+            let Some(field) = usize::try_from(length).ok().and_then(|n| rest.get(..n)) else {
+                break;
+            };
+            total += if field.starts_with(b"\x7fELF") {
+                field.len() as u64
+            } else {
+                code_bytes(field, depth + 1)
+            };
+            rest = &rest[field.len()..];
+        } else if prost::encoding::skip_field(
+            wire_type,
+            1,
+            &mut rest,
+            prost::encoding::DecodeContext::default(),
+        )
+        .is_err()
+        {
+            break;
+        }
+    }
+    total
 }
 
 fn fingerprint(bytes: &[u8]) -> u64 {

@@ -31,6 +31,9 @@ pub struct GpuExecutableProto {
     pub buffer_allocations: Option<RepeatedBufferAllocations>,
     #[prost(message, repeated, tag = "11")]
     pub output_info_map: Vec<OutputInfoMapEntry>,
+    /// One message for each step of the launch; only searched for machine code.
+    #[prost(bytes = "vec", repeated, tag = "13")]
+    pub thunks: Vec<Vec<u8>>,
 }
 
 #[derive(Clone, PartialEq, Message)]

@@ -172,10 +172,4 @@ args! {
         device_layout: *mut BufferMemoryLayout,
         out_buffer: *mut Buffer,
     }
-    sized struct BufferDonateWithControlDependencyArgs {
-        buffer: *mut Buffer,
-        callback_data: *mut c_void,
-        dependency_ready_callback: *mut c_void,
-        out_buffer: *mut Buffer,
-    }
 }

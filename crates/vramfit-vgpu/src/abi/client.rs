@@ -112,9 +112,6 @@ args! {
         num_options: usize,
         topology: *mut TopologyDescription,
     }
-    sized struct TopologyDescriptionDestroyArgs {
-        topology: *mut TopologyDescription,
-    }
     sized struct TopologyDescriptionGetDeviceDescriptionsArgs {
         topology: *const TopologyDescription,
         descriptions: *const *mut DeviceDescription,

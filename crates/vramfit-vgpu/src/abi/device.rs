@@ -79,9 +79,6 @@ args! {
         peak_pool_bytes: i64,
         peak_pool_bytes_is_set: bool,
     }
-    sized struct DeviceClearMemoryStatsArgs {
-        device: *mut Device,
-    }
     sized struct DeviceGetAttributesArgs {
         device: *mut Device,
         attributes: *const NamedValue,

@@ -28,16 +28,6 @@ args! {
         is_last_transfer: bool,
         done_with_h2d_transfer: *mut Event,
     }
-    sized struct AsyncHostToDeviceTransferManagerTransferLiteralArgs {
-        transfer_manager: *mut AsyncHostToDeviceTransferManager,
-        buffer_index: c_int,
-        data: *const c_void,
-        shape_dims: *const i64,
-        shape_num_dims: usize,
-        shape_element_type: c_int,
-        shape_layout: *mut BufferMemoryLayout,
-        done_with_h2d_transfer: *mut Event,
-    }
     sized struct AsyncHostToDeviceTransferManagerRetrieveBufferArgs {
         transfer_manager: *mut AsyncHostToDeviceTransferManager,
         buffer_index: c_int,
