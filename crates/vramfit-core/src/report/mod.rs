@@ -1,1 +1,140 @@
-//! (being laid)
+//! How an answer is told. A [`Report`] is data; text and JSON are readers of it, and neither
+//! computes anything.
+
+mod dryrun;
+mod record;
+mod text;
+
+use serde::Serialize;
+
+use crate::bytes::Bytes;
+use crate::trace::Answer;
+
+/// Everything a reader of a report needs, in the order in which it is told.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Report {
+    /// What the report is about, such as `vramfit dryrun`.
+    pub title: String,
+    /// Whether the answer is yes.
+    pub good: bool,
+    /// The answer in one sentence.
+    pub answer: String,
+    /// What follows it.
+    pub sections: Vec<Section>,
+    /// What is needed to do it again.
+    pub facts: Vec<Figure>,
+    /// The same for programs: what `--json` prints.
+    pub record: serde_json::Value,
+}
+
+/// A part of a report.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Section {
+    /// Its heading; empty where the answer is the heading.
+    pub title: String,
+    /// What it says.
+    pub body: Body,
+}
+
+/// The few forms in which things are said.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Body {
+    /// Sentences, each a point of its own.
+    Text(Vec<String>),
+    /// Figures with their names and what they mean.
+    Figures(Vec<Figure>),
+    /// Rows and columns.
+    Table(Table),
+    /// Parts of wholes, to be drawn.
+    Bars(Vec<Bar>),
+}
+
+/// A figure with its name.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Figure {
+    /// What it is.
+    pub label: String,
+    /// How much.
+    pub value: Value,
+    /// What it covers, or where it comes from; may be empty.
+    pub note: String,
+}
+
+/// Rows and columns. The first column holds names, the others values.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Table {
+    /// Headings.
+    pub columns: Vec<String>,
+    /// Rows of as many values as there are headings.
+    pub rows: Vec<Vec<Value>>,
+    /// What is not in it; may be empty.
+    pub note: String,
+}
+
+/// A part of a whole.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Bar {
+    /// Whose.
+    pub label: String,
+    /// The part.
+    pub part_bytes: u64,
+    /// The whole.
+    pub whole_bytes: u64,
+}
+
+/// A value that knows what it is, so that every reader can show it its own way.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Value {
+    /// Words.
+    Text(String),
+    /// An amount of memory.
+    Bytes(u64),
+    /// A number of things.
+    Count(u64),
+    /// A part of one, from 0 to 1.
+    Share(f64),
+    /// Not known, or there is no such thing here; the text says which.
+    Missing(&'static str),
+}
+
+impl std::fmt::Display for Value {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Value::Text(text) => f.pad(text),
+            Value::Bytes(bytes) => Bytes(*bytes).fmt(f),
+            Value::Count(count) => f.pad(&count.to_string()),
+            Value::Share(share) => f.pad(&format!("{:.1} %", share * 100.0)),
+            Value::Missing(why) => f.pad(why),
+        }
+    }
+}
+
+impl Report {
+    /// Makes the report of a dry run.
+    pub fn of_dryrun(answer: &Answer) -> Report {
+        dryrun::report(answer)
+    }
+
+    /// Returns the report for a terminal of 80 columns, without colours and without a line feed at
+    /// the end. The first line is the answer.
+    pub fn to_text(&self) -> String {
+        text::render(self)
+    }
+
+    /// Returns the report for programs, one JSON object on one line.
+    pub fn to_json(&self) -> String {
+        self.record.to_string()
+    }
+}
+
+/// Returns the report of a dry run as text; see [`Report::to_text`].
+pub fn text(answer: &Answer) -> String {
+    Report::of_dryrun(answer).to_text()
+}
+
+/// Returns the report of a dry run as JSON; see [`Report::to_json`].
+pub fn json(answer: &Answer) -> String {
+    Report::of_dryrun(answer).to_json()
+}

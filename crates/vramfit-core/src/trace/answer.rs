@@ -32,6 +32,8 @@ pub struct Answer {
     pub evaluated: Option<u64>,
     /// Events in the trace.
     pub events: u64,
+    /// What is not exact about the allocator; `None` when it agrees with the real one.
+    pub allocator_model: Option<&'static str>,
 }
 
 /// How many refused requests an [`Answer`] keeps. A loop that tries until it fits makes many.
@@ -44,6 +46,9 @@ pub struct DeviceAnswer {
     pub device: u32,
     /// What the allocator may take; `None` where it has no limit of its own.
     pub limit_bytes: Option<u64>,
+    /// What this process could have had: the limit where it is one, but not more than the card has
+    /// beside the context and what others hold, going by the header.
+    pub capacity_bytes: u64,
     /// Most that was ever taken from the card; `None` where nothing is pooled.
     pub pool_bytes: Option<u64>,
     /// Most that was ever given out at once, rounding included.
@@ -169,15 +174,15 @@ impl RefusalAnswer {
         largest.unwrap_or(0).max(self.growth_bytes.unwrap_or(0))
     }
 
-    /// Returns how much was missing in one piece: requested less available, at least 1.
+    /// Returns how much was missing in one piece: requested less available.
     ///
-    /// It is what this request lacked. What would have been asked for after it is not in it.
+    /// It is what this request lacked. What would have been asked for after it is not in it. 0 when
+    /// memory was not what was missing: the free block was for the other end of a partitioned
+    /// pool, or the allocator died.
     pub fn short_bytes(&self) -> u64 {
-        // Rounding to 256 bytes can hide the last of it.
         self.moment
             .requested_bytes
             .saturating_sub(self.available_bytes())
-            .max(1)
     }
 
     /// Says whether enough was free in all, only not in one piece.

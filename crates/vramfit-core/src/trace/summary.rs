@@ -14,7 +14,7 @@ use super::answer::{
 use super::low_water::LowWater;
 use super::replay::{Effect, Replay, disagreement, inconsistent};
 use super::{Event, Footer, Header, ProgramSizes, Purpose, Reader, TextId};
-use crate::allocator::Refusal;
+use crate::allocator::{Exactness, Kind, Refusal};
 use crate::error::Result;
 
 /// Executions inside executions; more than any program nests callbacks.
@@ -47,8 +47,8 @@ struct Count {
     /// Rows of the programs that are loaded, and how often each is: the same program may be
     /// loaded again before it is dropped.
     loaded: FxHashMap<u32, (usize, u64)>,
-    /// Rows of the executions that are going on, the innermost last.
-    running: Vec<usize>,
+    /// Rows of the executions that are going on, the innermost last, and where each was called.
+    running: Vec<(usize, TextId)>,
     executions: u64,
     /// Row of the execution begun last.
     last_row: Option<usize>,
@@ -246,15 +246,15 @@ impl Count {
                     self.code(row, false);
                 }
             }
-            (_, Event::Begin { program, .. }) => {
+            (_, Event::Begin { program, site }) => {
                 let Some(row) = self.loaded.get(&program) else {
                     return self.wrong("a program is executed that is not there");
                 };
                 let row = row.0;
-                return self.begin(row);
+                return self.begin(row, site);
             }
             (_, Event::End) => {
-                let Some(row) = self.running.pop() else {
+                let Some((row, _)) = self.running.pop() else {
                     return self.wrong("an execution ends that never began");
                 };
                 let levels = self.devices.iter().map(|device| device.in_use);
@@ -313,7 +313,11 @@ impl Count {
     }
 
     fn now(&self, purpose: Purpose, bytes: u64, site: TextId) -> RawMoment {
-        let row = self.running.last().copied();
+        let (row, site) = match self.running.last() {
+            // Inside an execution the line is that of the call.
+            Some((row, called_at)) => (Some(*row), *called_at),
+            None => (None, site),
+        };
         let call = row.map_or(self.executions, |row| self.rows[row].calls);
         RawMoment {
             row,
@@ -396,12 +400,12 @@ impl Count {
         }
     }
 
-    fn begin(&mut self, row: usize) -> Result<()> {
+    fn begin(&mut self, row: usize, site: TextId) -> Result<()> {
         if self.running.len() == MAX_DEPTH {
             return self.wrong("too many executions inside each other");
         }
         self.executions += 1;
-        self.running.push(row);
+        self.running.push((row, site));
         self.last_row = Some(row);
         let row = &mut self.rows[row];
         row.calls += 1;
@@ -486,6 +490,13 @@ impl Count {
             DeviceAnswer {
                 device,
                 limit_bytes: stats.bytes_limit,
+                // What `cuda_async` reports as its limit is what it keeps, not what it may take.
+                capacity_bytes: match stats.bytes_limit {
+                    Some(limit) if reader.header().allocator != Kind::CudaAsync.name() => {
+                        limit.min(self.card_bytes.max(stats.peak_pool_bytes.unwrap_or(0)))
+                    }
+                    _ => self.card_bytes,
+                },
                 pool_bytes: stats.peak_pool_bytes,
                 peak_bytes: state.peak,
                 peak: state
@@ -526,6 +537,13 @@ impl Count {
             message: text(abort.message),
             event: abort.event,
         });
+        let allocator_model = match self.devices.is_empty() {
+            true => None,
+            false => match self.replay.allocator(0).exactness() {
+                Exactness::Exact => None,
+                Exactness::Model(what) => Some(what),
+            },
+        };
         // A stable sort: programs that need the same stay in the order of their compilation.
         self.rows
             .sort_by_key(|row| std::cmp::Reverse(row.key.1.needed_bytes()));
@@ -564,6 +582,7 @@ impl Count {
             executions: self.executions,
             evaluated: reader.footer().map(|footer| footer.evaluated),
             events: self.replay.events(),
+            allocator_model,
         }
     }
 }

@@ -1,0 +1,224 @@
+//! What `vramfit dryrun --json` prints. Keys are only ever added within a schema.
+
+use serde::Serialize;
+
+use crate::trace::{
+    AbortAnswer, Answer, DeviceAnswer, Moment, ProgramAnswer, RefusalAnswer, UnknownReads,
+};
+
+/// Version of the object; it changes when a key changes its meaning or goes away.
+const SCHEMA: u32 = 1;
+
+#[derive(Serialize)]
+struct Record<'a> {
+    schema: u32,
+    jax: &'a str,
+    gpu: Gpu<'a>,
+    fits: bool,
+    complete: bool,
+    limit_bytes: Option<u64>,
+    capacity_bytes: u64,
+    pool_bytes: Option<u64>,
+    peak_bytes: u64,
+    held_between_steps_bytes: u64,
+    largest_free_block_bytes: Option<u64>,
+    fragmentation: Option<f64>,
+    peak: Option<&'a Moment>,
+    programs: Vec<Program<'a>>,
+    oom: Option<OutOfMemory<'a>>,
+    oom_count: u64,
+    abort: Option<&'a AbortAnswer>,
+    devices: Vec<Device<'a>>,
+    context_bytes_estimate: u64,
+    unknown_reads: &'a [UnknownReads],
+    executions: u64,
+    evaluated: Option<u64>,
+    settings: Settings<'a>,
+    allocator_model: Option<&'a str>,
+    not_covered: &'a [String],
+    command: &'a [String],
+}
+
+#[derive(Serialize)]
+struct Gpu<'a> {
+    name: &'a str,
+    description: &'a str,
+    count: u32,
+    total_memory_bytes: u64,
+}
+
+#[derive(Serialize)]
+struct Program<'a> {
+    name: &'a str,
+    calls: u64,
+    argument_bytes: u64,
+    output_bytes: u64,
+    alias_bytes: u64,
+    temp_bytes: u64,
+    constant_bytes: u64,
+    code_bytes: u64,
+    devices: u32,
+    compilations: u64,
+    loaded: u64,
+    rung: &'a str,
+    site: &'a str,
+}
+
+#[derive(Serialize)]
+struct OutOfMemory<'a> {
+    requested_bytes: u64,
+    program: Option<&'a str>,
+    message: &'a str,
+    device: u32,
+    call: u64,
+    purpose: crate::trace::Purpose,
+    event: u64,
+    in_use_bytes: u64,
+    free_bytes: Option<u64>,
+    largest_free_block_bytes: Option<u64>,
+    growth_bytes: Option<u64>,
+    available_bytes: u64,
+    short_bytes: u64,
+    fragmented: bool,
+    fatal: Option<&'a str>,
+    went_on: bool,
+}
+
+#[derive(Serialize)]
+struct Device<'a> {
+    device: u32,
+    limit_bytes: Option<u64>,
+    capacity_bytes: u64,
+    pool_bytes: Option<u64>,
+    peak_bytes: u64,
+    peak: Option<&'a Moment>,
+    held_between_steps_bytes: u64,
+    free_at_peak_bytes: Option<u64>,
+    largest_free_block_bytes: Option<u64>,
+    fragmentation: Option<f64>,
+    in_use_at_end_bytes: u64,
+    free_at_end_bytes: Option<u64>,
+    largest_free_block_at_end_bytes: Option<u64>,
+    fragmentation_at_end: Option<f64>,
+    outside_bytes: u64,
+    code_bytes: u64,
+    oom_count: u64,
+}
+
+#[derive(Serialize)]
+struct Settings<'a> {
+    allocator: &'a str,
+    memory_fraction: f64,
+    preallocate: bool,
+    spatial_partitioning: bool,
+    taken_bytes: u64,
+}
+
+/// Returns the record of an answer, with the points that it does not cover.
+pub(super) fn record(answer: &Answer, not_covered: &[String]) -> serde_json::Value {
+    let header = &answer.header;
+    let empty = DeviceAnswer::default();
+    let worst = answer.worst_device().unwrap_or(&empty);
+    let record = Record {
+        schema: SCHEMA,
+        jax: &header.jax,
+        gpu: Gpu {
+            name: &header.gpu,
+            description: &header.gpu_description,
+            count: header.devices,
+            total_memory_bytes: header.total_memory_bytes,
+        },
+        fits: answer.fits(),
+        complete: answer.complete,
+        limit_bytes: worst.limit_bytes,
+        capacity_bytes: worst.capacity_bytes,
+        pool_bytes: worst.pool_bytes,
+        peak_bytes: worst.peak_bytes,
+        held_between_steps_bytes: worst.held_between_steps_bytes,
+        largest_free_block_bytes: worst.at_peak.largest_free_block_bytes,
+        fragmentation: worst.at_peak.fragmentation(),
+        peak: worst.peak.as_ref(),
+        programs: answer.programs.iter().map(program).collect(),
+        oom: answer.out_of_memory().map(out_of_memory),
+        oom_count: answer.refusal_count,
+        abort: answer.abort.as_ref(),
+        devices: answer.devices.iter().map(device).collect(),
+        context_bytes_estimate: header.context_bytes,
+        unknown_reads: &answer.unknown_reads,
+        executions: answer.executions,
+        evaluated: answer.evaluated,
+        settings: Settings {
+            allocator: &header.allocator,
+            memory_fraction: header.memory_fraction,
+            preallocate: header.preallocate,
+            spatial_partitioning: header.spatial_partitioning,
+            taken_bytes: header.taken_bytes,
+        },
+        allocator_model: answer.allocator_model,
+        not_covered,
+        command: &header.command,
+    };
+    serde_json::to_value(record).expect("the keys are texts and no map is in it")
+}
+
+fn program(program: &ProgramAnswer) -> Program<'_> {
+    let sizes = &program.sizes;
+    Program {
+        name: &program.name,
+        calls: program.calls,
+        argument_bytes: sizes.argument_bytes,
+        output_bytes: sizes.output_bytes,
+        alias_bytes: sizes.alias_bytes,
+        temp_bytes: sizes.temp_bytes,
+        constant_bytes: sizes.constant_bytes,
+        code_bytes: sizes.code_bytes,
+        devices: program.devices,
+        compilations: program.compilations,
+        loaded: program.loaded,
+        rung: &program.rung,
+        site: &program.site,
+    }
+}
+
+fn out_of_memory(refusal: &RefusalAnswer) -> OutOfMemory<'_> {
+    OutOfMemory {
+        requested_bytes: refusal.moment.requested_bytes,
+        program: refusal.moment.program.as_deref(),
+        message: &refusal.message,
+        device: refusal.device,
+        call: refusal.moment.call,
+        purpose: refusal.moment.purpose,
+        event: refusal.moment.event,
+        in_use_bytes: refusal.pool.in_use_bytes,
+        free_bytes: refusal.pool.free_bytes,
+        largest_free_block_bytes: refusal.pool.largest_free_block_bytes,
+        growth_bytes: refusal.growth_bytes,
+        available_bytes: refusal.available_bytes(),
+        short_bytes: refusal.short_bytes(),
+        fragmented: refusal.fragmented(),
+        fatal: refusal.fatal.as_deref(),
+        went_on: refusal.went_on,
+    }
+}
+
+fn device(device: &DeviceAnswer) -> Device<'_> {
+    Device {
+        device: device.device,
+        limit_bytes: device.limit_bytes,
+        capacity_bytes: device.capacity_bytes,
+        pool_bytes: device.pool_bytes,
+        peak_bytes: device.peak_bytes,
+        peak: device.peak.as_ref(),
+        held_between_steps_bytes: device.held_between_steps_bytes,
+        free_at_peak_bytes: device.at_peak.free_bytes,
+        largest_free_block_bytes: device.at_peak.largest_free_block_bytes,
+        fragmentation: device.at_peak.fragmentation(),
+        in_use_at_end_bytes: device.at_end.in_use_bytes,
+        free_at_end_bytes: device.at_end.free_bytes,
+        largest_free_block_at_end_bytes: device.at_end.largest_free_block_bytes,
+        fragmentation_at_end: device.at_end.fragmentation(),
+        outside_bytes: device.outside_bytes,
+        code_bytes: device.code_bytes,
+        oom_count: device.refusals,
+    }
+}

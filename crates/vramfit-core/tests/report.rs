@@ -1,0 +1,351 @@
+//! What people and programs are told: whole texts, compared with the files in `tests/report/`.
+//!
+//! `TRYCMD=overwrite cargo test --test report` accepts new texts; look at the difference then.
+
+#![expect(clippy::unwrap_used, reason = "what surrounds a test fails loudly too")]
+
+mod recorder;
+
+use recorder::{MIB, Recorder, header};
+use serde_json::{Value, json};
+use vramfit_core::allocator::Space;
+use vramfit_core::report;
+use vramfit_core::trace::{
+    Answer, Event, Header, ProgramSizes, Purpose, Reader, TextId, summarise,
+};
+
+fn answer(trace: &[u8]) -> Answer {
+    summarise(Reader::new(trace).unwrap()).unwrap()
+}
+
+/// Compares a text with its file, and holds it to what every text must be.
+fn check(name: &str, text: &str) {
+    for line in text.lines() {
+        assert!(line.chars().count() <= 80, "{name}: {line}");
+        assert_eq!(line, line.trim_end(), "{name}");
+        assert!(!line.chars().any(char::is_control), "{name}: {line:?}");
+    }
+    let path = format!("{}/tests/report/{name}.txt", env!("CARGO_MANIFEST_DIR"));
+    if std::env::var_os("TRYCMD").is_some_and(|value| value == "overwrite") {
+        std::fs::write(&path, format!("{text}\n")).unwrap();
+    }
+    let expected = std::fs::read_to_string(&path).unwrap();
+    assert_eq!(text, expected.trim_end(), "{path}:\n{text}\n");
+}
+
+fn step_sizes() -> ProgramSizes {
+    ProgramSizes {
+        argument_bytes: 320 * MIB,
+        output_bytes: 300 * MIB + 256,
+        alias_bytes: 300 * MIB,
+        temp_bytes: 250 * MIB,
+        constant_bytes: 0,
+        code_bytes: 48_000,
+    }
+}
+
+/// Three steps that donate 300 MiB of state, on each device.
+fn training(header: &Header) -> Recorder {
+    let mut run = Recorder::new(header);
+    let devices = 0..header.devices;
+    let init = ProgramSizes {
+        output_bytes: 300 * MIB,
+        ..ProgramSizes::default()
+    };
+    run.program(1, "jit_init", init);
+    run.begin(1);
+    for device in devices.clone() {
+        run.allocate(device, 300 * MIB, Purpose::Output).unwrap();
+    }
+    run.end();
+    run.program(2, "jit_train_step", step_sizes());
+    for _ in 0..3 {
+        let mut blocks = Vec::new();
+        for device in devices.clone() {
+            blocks.push(run.allocate(device, 20 * MIB, Purpose::Upload).unwrap());
+        }
+        run.begin(2);
+        for device in devices.clone() {
+            blocks.push(run.allocate(device, 250 * MIB, Purpose::Temporary).unwrap());
+            blocks.push(run.allocate(device, 4, Purpose::Output).unwrap());
+        }
+        run.end();
+        blocks.into_iter().for_each(|block| run.free(block));
+    }
+    run
+}
+
+#[test]
+fn a_run_that_fits() {
+    let header = Header {
+        context_bytes: 100 * MIB,
+        ..header()
+    };
+    check("fits", &report::text(&answer(&training(&header).finish())));
+}
+
+/// A step that needs more than is left.
+fn too_large() -> Vec<u8> {
+    let mut run = Recorder::new(&header());
+    let _state = run.upload(360 * MIB);
+    run.program(2, "jit_train_step", step_sizes());
+    run.begin(2);
+    assert!(run.allocate(0, 500 * MIB, Purpose::Temporary).is_none());
+    run.end();
+    run.finish()
+}
+
+#[test]
+fn a_run_that_does_not_fit() {
+    check("does-not-fit", &report::text(&answer(&too_large())));
+}
+
+#[test]
+fn a_run_that_fails_for_fragmentation_and_goes_on() {
+    let mut run = Recorder::new(&Header {
+        preallocate: false,
+        taken_bytes: 200 * MIB,
+        ..header()
+    });
+    let first = run.upload(200 * MIB);
+    let _wall = run.upload(120 * MIB);
+    run.free(first);
+    for _ in 0..2 {
+        assert!(run.allocate(0, 500 * MIB, Purpose::Upload).is_none());
+    }
+    run.program(1, "jit_step", ProgramSizes::default());
+    run.begin(1);
+    run.end();
+    check("fragmented", &report::text(&answer(&run.finish())));
+}
+
+#[test]
+fn devices_that_are_alike_and_devices_that_are_not() {
+    let four = Header {
+        devices: 4,
+        ..header()
+    };
+    check(
+        "devices-alike",
+        &report::text(&answer(&training(&four).finish())),
+    );
+    let mut run = training(&four);
+    run.allocate(2, 400 * MIB, Purpose::Upload).unwrap();
+    check("devices-differ", &report::text(&answer(&run.finish())));
+}
+
+#[test]
+fn a_run_without_a_pool() {
+    let header = Header {
+        allocator: "platform".into(),
+        ..header()
+    };
+    check(
+        "platform",
+        &report::text(&answer(&training(&header).finish())),
+    );
+}
+
+#[test]
+fn a_run_that_was_killed_and_read_made_up_values() {
+    let mut run = training(&Header {
+        gpu: "h100-80g".into(),
+        ..header()
+    });
+    let (loss, other) = (
+        run.writer.text("train.py:88 (main)"),
+        run.writer.text("eval.py:3 (f)"),
+    );
+    for site in [loss, loss, other, TextId(0)] {
+        run.event(Event::UnknownRead { site, bytes: 4 });
+    }
+    for line in 0..9 {
+        let site = run.writer.text(&format!("metrics.py:{line} (log)"));
+        run.event(Event::UnknownRead { site, bytes: 4 });
+    }
+    let (name, rung) = (
+        run.writer.text("jit_attention"),
+        run.writer.text("no-triton-gemm"),
+    );
+    run.event(Event::Program {
+        program: 3,
+        name,
+        sizes: ProgramSizes {
+            temp_bytes: MIB,
+            ..ProgramSizes::default()
+        },
+        devices: 1,
+        loaded: true,
+        rung,
+        site: TextId(0),
+    });
+    for number in 4..20 {
+        run.program(
+            number,
+            &format!("jit_small_{number}"),
+            ProgramSizes::default(),
+        );
+        run.begin(number);
+        run.end();
+    }
+    check("killed", &report::text(&answer(&run.kill())));
+}
+
+/// The partitioned pool of JAX 0.11 on a card that grants it in two regions: `hangs` asks until
+/// XLA would never return, the other frees before that.
+fn two_regions(hangs: bool) -> Vec<u8> {
+    let mut run = Recorder::new(&Header {
+        jax: "0.11.0".into(),
+        spatial_partitioning: true,
+        taken_bytes: 347 * MIB,
+        ..header()
+    });
+    run.program(1, "jit_step", ProgramSizes::default());
+    run.begin(1);
+    run.end();
+    let mut blocks = Vec::new();
+    let mut pools = 0;
+    let mut pool = 0;
+    while hangs || pools < 2 {
+        let block = run.allocate_in(0, 1, Space::Collective, Purpose::Output);
+        pools += u32::from(run.stats(0).pool_bytes.unwrap() > pool);
+        pool = run.stats(0).pool_bytes.unwrap();
+        let Some(block) = block else { break };
+        blocks.push(block);
+    }
+    blocks.into_iter().for_each(|block| run.free(block));
+    run.finish()
+}
+
+#[test]
+fn an_allocator_that_would_abort() {
+    check("aborts", &report::text(&answer(&two_regions(false))));
+}
+
+#[test]
+fn an_allocator_that_would_never_return() {
+    check("hangs", &report::text(&answer(&two_regions(true))));
+}
+
+#[test]
+fn a_run_that_put_nothing_on_a_card() {
+    check(
+        "nothing",
+        &report::text(&answer(&Recorder::new(&header()).finish())),
+    );
+}
+
+#[test]
+fn names_can_do_nothing_to_the_terminal() {
+    let hostile = "jit_\x1b]0;owned\x07\u{202e}\nsecond line\u{9b}31m".repeat(9);
+    let mut run = Recorder::new(&Header {
+        gpu: hostile.clone(),
+        command: vec![hostile.clone()],
+        ..header()
+    });
+    run.program(1, &hostile, step_sizes());
+    run.begin(1);
+    run.allocate(0, MIB, Purpose::Output).unwrap();
+    assert!(run.allocate(0, 999 * MIB, Purpose::Temporary).is_none());
+    run.end();
+    let site = run.writer.text(&hostile);
+    run.event(Event::UnknownRead { site, bytes: 4 });
+    let answer = answer(&run.finish());
+    let text = report::text(&answer);
+    for line in text.lines() {
+        assert!(line.chars().count() <= 80, "{line}");
+        assert!(
+            !line.chars().any(|c| c.is_control() || c == '\u{202e}'),
+            "{line:?}"
+        );
+    }
+    // JSON keeps the name and escapes it.
+    let json = report::json(&answer);
+    assert!(!json.chars().any(|c| c < ' '));
+    let value: Value = serde_json::from_str(&json).unwrap();
+    assert_eq!(value["programs"][0]["name"], hostile);
+}
+
+#[test]
+fn amounts_of_any_size_keep_to_the_columns() {
+    let mut run = Recorder::new(&header());
+    // Shown as `1023.9 TiB`, as wide as an amount gets.
+    let bytes = (1 << 50) - (1 << 46) / 640;
+    let sizes = ProgramSizes {
+        argument_bytes: bytes,
+        output_bytes: bytes,
+        alias_bytes: bytes,
+        temp_bytes: bytes,
+        constant_bytes: bytes,
+        code_bytes: u64::MAX,
+    };
+    run.program(1, "jit_a_step_with_a_rather_long_name", sizes);
+    run.event(Event::Outside {
+        device: 0,
+        bytes: u64::MAX,
+    });
+    run.event(Event::Outside {
+        device: 0,
+        bytes: u64::MAX,
+    });
+    let text = report::text(&answer(&run.finish()));
+    assert!(
+        text.lines().all(|line| line.chars().count() <= 80),
+        "{text}"
+    );
+}
+
+#[test]
+fn json_has_the_keys_that_were_promised() {
+    let fits: Value =
+        serde_json::from_str(&report::json(&answer(&training(&header()).finish()))).unwrap();
+    assert_eq!(fits["schema"], 1);
+    assert_eq!(fits["jax"], "0.10.2");
+    assert_eq!(fits["gpu"]["name"], "toy-1g");
+    assert_eq!(fits["gpu"]["total_memory_bytes"], 1024 * MIB);
+    assert_eq!(fits["fits"], true);
+    assert_eq!(fits["limit_bytes"], 768 * MIB);
+    assert_eq!(fits["pool_bytes"], 768 * MIB);
+    assert_eq!(fits["peak_bytes"], 570 * MIB + 256);
+    assert_eq!(fits["held_between_steps_bytes"], 300 * MIB);
+    assert_eq!(fits["largest_free_block_bytes"], 198 * MIB - 256);
+    assert_eq!(fits["oom"], Value::Null);
+    assert_eq!(fits["devices"][0]["peak_bytes"], 570 * MIB + 256);
+    let step = &fits["programs"][0];
+    for (key, value) in [
+        ("name", json!("jit_train_step")),
+        ("calls", json!(3)),
+        ("argument_bytes", json!(320 * MIB)),
+        ("output_bytes", json!(300 * MIB + 256)),
+        ("alias_bytes", json!(300 * MIB)),
+        ("temp_bytes", json!(250 * MIB)),
+        ("constant_bytes", json!(0)),
+        ("code_bytes", json!(48_000)),
+    ] {
+        assert_eq!(step[key], value, "{key}");
+    }
+
+    let failed: Value = serde_json::from_str(&report::json(&answer(&too_large()))).unwrap();
+    assert_eq!(failed["fits"], false);
+    assert_eq!(failed["oom"]["requested_bytes"], 500 * MIB);
+    assert_eq!(failed["oom"]["program"], "jit_train_step");
+    assert_eq!(
+        failed["oom"]["message"],
+        "Out of memory while trying to allocate 500.00MiB."
+    );
+    assert_eq!(failed["oom"]["short_bytes"], 92 * MIB);
+    assert_eq!(failed["oom"]["fragmented"], false);
+}
+
+#[test]
+fn a_report_is_data() {
+    let report = report::Report::of_dryrun(&answer(&too_large()));
+    assert!(!report.good);
+    assert!(report.to_text().starts_with(&report.answer));
+    let data = serde_json::to_value(&report).unwrap();
+    assert_eq!(data["record"]["oom"]["short_bytes"], 92 * MIB);
+    assert_eq!(
+        data["sections"][0]["body"]["bars"][0]["whole_bytes"],
+        768 * MIB
+    );
+}
