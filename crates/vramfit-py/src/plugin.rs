@@ -21,7 +21,10 @@ pub extern "C" fn GetPjrtApi() -> *const c_void {
 /// `library` is the real CUDA plugin; `values` is a Python object with `evaluate` and `site`, which
 /// the plugin calls while it runs.
 #[pyfunction]
-#[allow(clippy::needless_pass_by_value, reason = "arguments from Python come by value")]
+#[allow(
+    clippy::needless_pass_by_value,
+    reason = "arguments from Python come by value"
+)]
 pub(crate) fn start_plugin(library: PathBuf, values: Py<PyAny>) {
     vramfit_vgpu::set_library(&library);
     vramfit_vgpu::set_hooks(Box::new(PythonHooks { values }));

@@ -3,9 +3,9 @@
 use std::ffi::{c_char, c_int};
 use std::{ptr, slice};
 
-use crate::client_options::{ClientOptions, Value, Version};
 use vramfit_core::allocator::{Kind, PoolOptions};
 use vramfit_core::gpu::target_config_text;
+use vramfit_core::settings::{ClientOptions, PluginSettings, Value, Version};
 use vramfit_core::trace::Header;
 
 use crate::abi::client::{
@@ -52,8 +52,17 @@ pub(crate) unsafe fn from_raw(client: *mut abi::Client) -> Answer<&'static Clien
 }
 
 pub(crate) unsafe fn create(args: &mut ClientCreateArgs) -> Answer {
-    let environment = Environment::read()?;
-    let options = pool_options(args, &environment)?;
+    let mut environment = Environment::read()?;
+    let (options, visible) = pool_options(args, &environment)?;
+    if let Some(visible) = visible {
+        environment.devices = environment.devices.min(visible);
+    }
+    if environment.devices == 0 {
+        return Err(Status::new(
+            Code::FailedPrecondition,
+            "No visible GPU devices.",
+        ));
+    }
     let header = header(&environment, &options);
     let machine = machine::get_or_create(&environment, &options, &header)?;
     let topology = make_topology(&environment)?;
@@ -71,8 +80,12 @@ pub(crate) unsafe fn create(args: &mut ClientCreateArgs) -> Answer {
     Ok(())
 }
 
-/// Reads JAX's create options with XLA's own checks.
-unsafe fn pool_options(args: &ClientCreateArgs, environment: &Environment) -> Answer<PoolOptions> {
+/// Reads JAX's create options with XLA's own checks, and what the plugin reads past them.
+/// Returns with them how many cards JAX asks to see, if it says.
+unsafe fn pool_options(
+    args: &ClientCreateArgs,
+    environment: &Environment,
+) -> Answer<(PoolOptions, Option<u32>)> {
     let named = if args.num_options == 0 {
         &[]
     } else {
@@ -82,27 +95,40 @@ unsafe fn pool_options(args: &ClientCreateArgs, environment: &Environment) -> An
     let minor = real::get()?.minor_version();
     let client = ClientOptions::from_named_values(&named, minor.unsigned_abs())
         .map_err(|error| Status::with_code(error.code, error.message))?;
+    let plugin = PluginSettings::read(|name| std::env::var(name).ok()).map_err(|abort| {
+        Status::new(
+            Code::InvalidArgument,
+            format!(
+                "vramfit: on a real card this process would be ended here: {}",
+                abort.message
+            ),
+        )
+    })?;
+    for ignored in &plugin.ignored {
+        crate::log::line(ignored);
+    }
     let version = jax_version();
-    let kind: Kind = client.allocator.parse()?;
-    let spatial = version >= Version::new(0, 11, 0)
-        && kind == Kind::Bfc
+    let partitioned = version >= Version::new(0, 11, 0)
+        && client.allocator == Kind::Bfc
         && client.preallocate
-        && !flag_is_off("xla_gpu_enable_allocator_spatial_partitioning");
-    Ok(PoolOptions {
-        kind,
+        && plugin.spatial_partitioning.unwrap_or(true);
+    let visible = client
+        .visible_devices
+        .as_ref()
+        .map(|list| list.len() as u32);
+    let options = PoolOptions {
+        kind: client.allocator,
         ordinal: 0,
         total_memory_bytes: environment.gpu.total_memory_bytes,
-        memory_fraction: client.memory_fraction,
+        memory_fraction: f64::from(client.memory_fraction),
         preallocate: client.preallocate,
-        spatial_partitioning: spatial,
-        unified_memory: truthy("TF_FORCE_UNIFIED_MEMORY"),
-        cuda_async_prealloc: std::env::var("TF_CUDA_MALLOC_ASYNC_SUPPORTED_PREALLOC")
-            .ok()
-            .and_then(|value| value.parse().ok())
-            .unwrap_or(0),
+        spatial_partitioning: partitioned,
+        unified_memory: plugin.unified_memory,
+        cuda_async_prealloc: plugin.cuda_async_prealloc,
         collective_memory_bytes: client.collective_memory_bytes,
         jax_version: (version.major, version.minor, version.patch),
-    })
+    };
+    Ok((options, visible))
 }
 
 unsafe fn named_value(value: &NamedValue) -> (String, Value) {
@@ -129,20 +155,6 @@ fn jax_version() -> Version {
         .ok()
         .and_then(|text| text.parse().ok())
         .unwrap_or_else(|| Version::new(0, 10, 2))
-}
-
-fn truthy(name: &str) -> bool {
-    std::env::var(name).is_ok_and(|value| matches!(value.as_str(), "1" | "true" | "True" | "TRUE"))
-}
-
-fn flag_is_off(name: &str) -> bool {
-    let flags = std::env::var("XLA_FLAGS").unwrap_or_default();
-    let mut last = flags.split_whitespace().filter_map(|flag| {
-        flag.trim_start_matches('-')
-            .strip_prefix(name)?
-            .strip_prefix('=')
-    });
-    matches!(last.next_back(), Some("false" | "0"))
 }
 
 fn header(environment: &Environment, options: &PoolOptions) -> Header {

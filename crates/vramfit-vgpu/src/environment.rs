@@ -59,7 +59,10 @@ impl Environment {
         let gpu = gpu::find(&name)?;
         let context_bytes = bytes("VRAMFIT_CONTEXT")?.unwrap_or(gpu.context_bytes_estimate);
         Ok(Environment {
-            devices: number("VRAMFIT_GPU_COUNT")?.unwrap_or(1).clamp(1, 4096) as u32,
+            devices: visible(
+                number("VRAMFIT_GPU_COUNT")?.unwrap_or(1).clamp(1, 4096) as u32,
+                env::var("CUDA_VISIBLE_DEVICES").ok().as_deref(),
+            ),
             trace: env::var_os("VRAMFIT_TRACE").map(PathBuf::from),
             taken_bytes: bytes("VRAMFIT_TAKEN")?.unwrap_or(0),
             shared: text("VRAMFIT_SHARED"),
@@ -71,6 +74,20 @@ impl Environment {
             gpu,
         })
     }
+}
+
+/// Returns how many of `count` cards `CUDA_VISIBLE_DEVICES` leaves, read as the driver reads it:
+/// the list ends before the first entry that is no card. (Cards named by UUID are taken as seen.)
+fn visible(count: u32, list: Option<&str>) -> u32 {
+    let Some(list) = list else { return count };
+    let is_card = |entry: &&str| match entry.trim().parse::<i64>() {
+        Ok(index) => (0..i64::from(count)).contains(&index),
+        Err(_) => entry.trim().starts_with("GPU-") || entry.trim().starts_with("MIG-"),
+    };
+    list.split(',')
+        .take_while(is_card)
+        .count()
+        .min(count as usize) as u32
 }
 
 fn text(name: &str) -> Option<String> {
@@ -105,5 +122,25 @@ fn fill(value: Option<&str>) -> Result<Fill> {
             ErrorKind::InvalidArgument,
             format!("`VRAMFIT_FILL` is `{other}`, not `zeros`, `ones`, `nan` or `random`"),
         )),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn visible_cards_are_counted_as_the_driver_does() {
+        for (list, count) in [
+            (None, 4),
+            (Some("0,2"), 2),
+            (Some("1"), 1),
+            (Some("0,9,1"), 1),
+            (Some("-1"), 0),
+            (Some(""), 0),
+            (Some("GPU-5c7e"), 1),
+        ] {
+            assert_eq!(visible(4, list), count, "{list:?}");
+        }
     }
 }

@@ -31,7 +31,6 @@
 mod abi;
 mod buffer;
 mod client;
-mod client_options;
 mod compile;
 mod compiled;
 mod copies;

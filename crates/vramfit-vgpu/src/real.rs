@@ -173,10 +173,10 @@ pub(crate) fn cuda_version() -> Option<i64> {
             .find_map(|value| {
                 let name = slice::from_raw_parts(value.name.cast::<u8>(), value.name_size);
                 if name == b"cuda_version" && value.r#type == 1 {
-                Some(value.value.int64)
-            } else {
-                None
-            }
+                    Some(value.value.int64)
+                } else {
+                    None
+                }
             })
     }
 }

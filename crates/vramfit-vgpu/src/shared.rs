@@ -30,7 +30,9 @@ pub(crate) fn device_memory(
     let total = environment.gpu.total_memory_bytes;
     let free = total.saturating_sub(environment.taken_bytes);
     let Some(name) = &environment.shared else {
-        return Ok(Box::new(CardMemory::new(free.saturating_sub(environment.context_bytes))));
+        return Ok(Box::new(CardMemory::new(
+            free.saturating_sub(environment.context_bytes),
+        )));
     };
     let mut card = SharedCard {
         file: open(name)?,
@@ -78,14 +80,23 @@ fn open(name: &str) -> Answer<File> {
     if name.is_empty() || name.starts_with('.') || !name.chars().all(sane) {
         return Err(Status::new(
             Code::InvalidArgument,
-            format!("vramfit: `{name}` is no name for a shared card; use letters, digits and `-_.`"),
+            format!(
+                "vramfit: `{name}` is no name for a shared card; use letters, digits and `-_.`"
+            ),
         ));
     }
     let cannot = |error: std::io::Error| {
-        Status::new(Code::Unavailable, format!("vramfit cannot open the shared card: {error}"))
+        Status::new(
+            Code::Unavailable,
+            format!("vramfit cannot open the shared card: {error}"),
+        )
     };
     let folder = folder();
-    fs::DirBuilder::new().recursive(true).mode(0o700).create(&folder).map_err(cannot)?;
+    fs::DirBuilder::new()
+        .recursive(true)
+        .mode(0o700)
+        .create(&folder)
+        .map_err(cannot)?;
     // In a place where everybody may write, somebody else's folder is not to be trusted.
     // SAFETY: takes no argument and cannot fail.
     let user = unsafe { libc::geteuid() };
@@ -130,7 +141,10 @@ impl SharedCard {
         self.file.read_to_string(&mut text)?;
         let mut lines = text.lines();
         let first = lines.next().unwrap_or_default().to_owned();
-        let shares = lines.filter_map(Share::parse).filter(Share::is_alive).collect();
+        let shares = lines
+            .filter_map(Share::parse)
+            .filter(Share::is_alive)
+            .collect();
         Ok((Books { card: self, shares }, first))
     }
 
@@ -153,8 +167,15 @@ impl SharedCard {
     /// Adds to what this process holds, if the card has that much left.
     fn reserve(&mut self, bytes: u64) -> bool {
         let (device, free) = (self.device, self.free_bytes);
-        let Ok((mut books, _)) = self.books() else { return false };
-        let held: u64 = books.shares.iter().filter(|s| s.device == device).map(|s| s.bytes).sum();
+        let Ok((mut books, _)) = self.books() else {
+            return false;
+        };
+        let held: u64 = books
+            .shares
+            .iter()
+            .filter(|s| s.device == device)
+            .map(|s| s.bytes)
+            .sum();
         if held.saturating_add(bytes) > free {
             return false;
         }
@@ -177,10 +198,18 @@ impl Books<'_> {
     /// Returns this process's line for a card.
     fn own(&mut self, device: u32) -> &mut Share {
         let process = std::process::id();
-        let found = self.shares.iter().position(|s| s.process == process && s.device == device);
+        let found = self
+            .shares
+            .iter()
+            .position(|s| s.process == process && s.device == device);
         let at = found.unwrap_or_else(|| {
             let started = start_time(process).unwrap_or(0);
-            self.shares.push(Share { process, started, device, bytes: 0 });
+            self.shares.push(Share {
+                process,
+                started,
+                device,
+                bytes: 0,
+            });
             self.shares.len() - 1
         });
         &mut self.shares[at]
@@ -217,7 +246,10 @@ impl Share {
     }
 
     fn line(&self) -> String {
-        format!("{} {} {} {}\n", self.process, self.started, self.device, self.bytes)
+        format!(
+            "{} {} {} {}\n",
+            self.process, self.started, self.device, self.bytes
+        )
     }
 
     fn is_alive(&self) -> bool {
@@ -255,7 +287,9 @@ impl DeviceMemory for SharedCard {
     }
 
     fn free_bytes(&self) -> u64 {
-        let Ok(file) = self.file.try_clone() else { return 0 };
+        let Ok(file) = self.file.try_clone() else {
+            return 0;
+        };
         let mut view = SharedCard {
             file,
             first_line: self.first_line.clone(),
@@ -264,7 +298,12 @@ impl DeviceMemory for SharedCard {
             addresses: CardMemory::new(0),
         };
         let held: u64 = view.books().map_or(u64::MAX, |(books, _)| {
-            books.shares.iter().filter(|s| s.device == self.device).map(|s| s.bytes).sum()
+            books
+                .shares
+                .iter()
+                .filter(|s| s.device == self.device)
+                .map(|s| s.bytes)
+                .sum()
         });
         self.free_bytes.saturating_sub(held)
     }
@@ -305,7 +344,12 @@ mod tests {
 
         // A process that is gone: its number exists no more.
         let (mut books, _) = first.books().expect("the file is there");
-        books.shares = vec![Share { process: u32::MAX, started: 1, device: 0, bytes: 10 * PAGE }];
+        books.shares = vec![Share {
+            process: u32::MAX,
+            started: 1,
+            device: 0,
+            bytes: 10 * PAGE,
+        }];
         books.write().expect("room on the disk");
         assert_eq!(first.free_bytes(), 10 * PAGE);
         fs::remove_file(path).expect("it was there");
@@ -313,7 +357,12 @@ mod tests {
 
     #[test]
     fn lines_survive_being_written_and_read() {
-        let share = Share { process: 7, started: 12_345, device: 3, bytes: 1 << 40 };
+        let share = Share {
+            process: 7,
+            started: 12_345,
+            device: 3,
+            bytes: 1 << 40,
+        };
         assert_eq!(Share::parse(share.line().trim_end()), Some(share));
         assert_eq!(Share::parse("nonsense"), None);
     }

@@ -164,7 +164,11 @@ impl Program {
         program.take_spaces_from_allocations();
         program.sizes = program.sum_sizes(allocations, false);
         program.sizes.code_bytes = executable.binary.len() as u64
-            + executable.thunks.iter().map(|thunk| code_bytes(thunk, 0)).sum::<u64>();
+            + executable
+                .thunks
+                .iter()
+                .map(|thunk| code_bytes(thunk, 0))
+                .sum::<u64>();
         program.host_sizes = program.sum_sizes(allocations, true);
         program.module = executable.hlo_module_with_config;
         Ok(program)
@@ -377,9 +381,13 @@ fn code_bytes(message: &[u8], depth: u32) -> u64 {
     let mut rest = message;
     let mut total = 0;
     while !rest.is_empty() && depth < DEEPEST {
-        let Ok((_, wire_type)) = prost::encoding::decode_key(&mut rest) else { break };
+        let Ok((_, wire_type)) = prost::encoding::decode_key(&mut rest) else {
+            break;
+        };
         if wire_type == prost::encoding::WireType::LengthDelimited {
-            let Ok(length) = prost::encoding::decode_varint(&mut rest) else { break };
+            let Ok(length) = prost::encoding::decode_varint(&mut rest) else {
+                break;
+            };
             let Some(field) = usize::try_from(length).ok().and_then(|n| rest.get(..n)) else {
                 break;
             };
