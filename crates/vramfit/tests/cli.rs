@@ -10,5 +10,7 @@ fn recorded_command_lines() {
         .env("NO_COLOR", "1")
         .env("COLUMNS", "100")
         .env("LC_ALL", "C")
-        .case("tests/cli/*.trycmd");
+        .case("tests/cli/*.trycmd")
+        // What the page shows is what the command says.
+        .case("../../docs/commands/gpus.md");
 }
