@@ -252,7 +252,9 @@ fn a_card_file_is_enough_to_add_a_card() {
 #[test]
 fn the_card_file_of_the_page_is_the_card_of_the_catalogue() {
     let page = include_str!("../../../../docs/commands/gpus.md");
-    let (_, rest) = page.split_once("```toml\n").expect("the page shows a card file");
+    let (_, rest) = page
+        .split_once("```toml\n")
+        .expect("the page shows a card file");
     let (text, _) = rest.split_once("```").expect("which ends");
     let shown = parse_card(text).unwrap();
     let ours = find("rtx-3060").unwrap();
