@@ -1,8 +1,53 @@
-//! What the plugin has to say outside of errors: one line on standard error, marked as ours.
+//! What the plugin has to say outside of errors: one line on standard error, marked as ours; and
+//! the lines that XLA itself would log.
 
 use std::io::Write;
+use std::time::SystemTime;
+
+use vramfit_core::allocator::{LogRecord, Severity};
 
 /// Writes one line. A closed standard error is nobody's business here.
 pub(crate) fn line(text: &str) {
     let _ = writeln!(std::io::stderr().lock(), "vramfit: {text}");
+}
+
+/// Writes records as the real plugin's log would show them, at the level the user has set.
+pub(crate) fn as_xla(records: &[LogRecord]) {
+    let least = std::env::var("TF_CPP_MIN_LOG_LEVEL").ok().and_then(|text| text.parse().ok());
+    // JAX sets 1 unless the user has set something.
+    let least: u32 = least.unwrap_or(1);
+    let mut stderr = std::io::stderr().lock();
+    for record in records {
+        let (level, letter) = match record.severity {
+            Severity::Info => (0, 'I'),
+            Severity::Warning => (1, 'W'),
+        };
+        if level >= least {
+            let prefix = prefix(letter);
+            let _ = writeln!(stderr, "{prefix}{}", record.text);
+        }
+    }
+}
+
+/// The prefix of the absl log: severity, date, time, thread, and the file the text is from.
+fn prefix(severity: char) -> String {
+    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    let seconds = now.as_secs() as libc::time_t;
+    let mut local = std::mem::MaybeUninit::<libc::tm>::zeroed();
+    // SAFETY: both pointers are valid; `localtime_r` fills the whole struct, or leaves zeros.
+    let local = unsafe {
+        libc::localtime_r(&raw const seconds, local.as_mut_ptr());
+        local.assume_init()
+    };
+    // SAFETY: takes no argument and cannot fail.
+    let thread = unsafe { libc::gettid() };
+    format!(
+        "{severity}{:02}{:02} {:02}:{:02}:{:02}.{:06} {thread:>7} bfc_allocator.cc] ",
+        local.tm_mon + 1,
+        local.tm_mday,
+        local.tm_hour,
+        local.tm_min,
+        local.tm_sec,
+        now.subsec_micros(),
+    )
 }

@@ -3,14 +3,17 @@
 
 use std::fs::File;
 use std::io::BufWriter;
+use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use vramfit_core::allocator::{
     self, Allocator, DeviceMemory, PoolOptions, Refusal, Region, Space, Stats,
 };
+use vramfit_core::ErrorKind;
 use vramfit_core::trace::{Event, Footer, Header, Purpose, TextId, Writer};
 
 use crate::environment::Environment;
+use crate::log;
 use crate::status::{Answer, Code, Status};
 
 /// PJRT asks for this alignment (`kAllocatorAlignment`); the allocators round it up to 256.
@@ -116,7 +119,7 @@ impl Machine {
                         path.display()
                     ))
                 };
-                let file = BufWriter::new(File::create(path).map_err(cannot)?);
+                let file = BufWriter::new(create(path).map_err(cannot)?);
                 Some(Writer::new(file, header).map_err(cannot)?)
             }
             None => None,
@@ -146,6 +149,19 @@ impl Machine {
             machine: self,
             state,
         }
+    }
+}
+
+/// Creates the trace. If there is one already, another process of the same run has it (a worker
+/// that uses the GPU, too), and this one writes beside it, with its process number.
+fn create(path: &Path) -> std::io::Result<File> {
+    match File::create_new(path) {
+        Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {
+            let mut beside = path.as_os_str().to_owned();
+            beside.push(format!(".{}", std::process::id()));
+            File::create(beside)
+        }
+        result => result,
     }
 }
 
@@ -213,35 +229,12 @@ impl Session {
     /// process would abort or never return.
     pub(crate) fn allocate(&mut self, request: &Request) -> Answer<Block> {
         let pool = &mut self.state.pools[request.device as usize];
-        let result = pool
-            .allocator
-            .allocate(request.bytes, ALIGNMENT, request.space);
-        let message = result.as_ref().err().map(|refusal| match refusal {
-            Refusal::OutOfMemory => (
-                Code::ResourceExhausted,
-                pool.allocator.out_of_memory_message(request.bytes),
-            ),
-            Refusal::Fatal(what) => (
-                Code::Internal,
-                format!("vramfit: on a real card this process would not go on: {what}"),
-            ),
-        });
+        let result = pool.allocator.allocate(request.bytes, ALIGNMENT, request.space);
         self.drain_driver_calls(request.device);
-        if let (Err(_), Some((code, message))) = (&result, message) {
-            let text = self.text(&message);
-            self.record(&Event::Refuse {
-                device: request.device,
-                bytes: request.bytes,
-                alignment: ALIGNMENT,
-                space: request.space,
-                purpose: request.purpose,
-                slot: request.slot,
-                message: text,
-            });
-            self.flush();
-            return Err(Status::new(code, message));
-        }
-        let address = result.map_err(|_| Status::internal("a refusal without a message"))?;
+        let address = match result {
+            Ok(address) => address,
+            Err(refusal) => return Err(self.refuse(request, refusal)),
+        };
         self.record(&Event::Allocate {
             device: request.device,
             bytes: request.bytes,
@@ -253,12 +246,35 @@ impl Session {
         });
         let number = self.state.allocations;
         self.state.allocations += 1;
-        Ok(Block {
-            machine: self.machine,
+        Ok(Block { machine: self.machine, device: request.device, address, number })
+    }
+
+    /// Notes a request that could not be met, and says so as the real client does.
+    fn refuse(&mut self, request: &Request, refusal: Refusal) -> Status {
+        let allocator = &self.state.pools[request.device as usize].allocator;
+        let status = match refusal {
+            Refusal::OutOfMemory => {
+                log::as_xla(&allocator.out_of_memory_log(request.bytes, request.space));
+                let message = allocator.out_of_memory_message(request.bytes);
+                Status::new(Code::ResourceExhausted, message)
+            }
+            Refusal::Fatal(what) => Status::new(
+                Code::Internal,
+                format!("vramfit: on a real card this process would not go on: {what}"),
+            ),
+        };
+        let message = self.text(status.message());
+        self.record(&Event::Refuse {
             device: request.device,
-            address,
-            number,
-        })
+            bytes: request.bytes,
+            alignment: ALIGNMENT,
+            space: request.space,
+            purpose: request.purpose,
+            slot: request.slot,
+            message,
+        });
+        self.flush();
+        status
     }
 
     /// Frees a block while the machine is locked. (A dropped [`Block`] locks it itself.)
@@ -268,13 +284,19 @@ impl Session {
     }
 
     fn free(&mut self, device: u32, address: u64, number: u64) {
-        let pool = &mut self.state.pools[device as usize];
-        if let Err(error) = pool.allocator.free(address) {
-            crate::log::line(&format!("allocation {number}: {error}"));
-            return;
-        }
+        let result = self.state.pools[device as usize].allocator.free(address);
         self.drain_driver_calls(device);
-        self.record(&Event::Free { allocation: number });
+        match result {
+            Ok(()) => self.record(&Event::Free { allocation: number }),
+            Err(error) if error.kind() == ErrorKind::AllocatorAborts => {
+                let text = error.to_string();
+                log::line(&format!("on a real card this process would die here: {text}"));
+                let message = self.text(&text);
+                self.record(&Event::FreeAborts { allocation: number, message });
+                self.flush();
+            }
+            Err(error) => log::line(&format!("allocation {number}: {error}")),
+        }
     }
 
     fn drain_driver_calls(&mut self, device: u32) {
@@ -324,7 +346,7 @@ impl Session {
             return;
         };
         if let Err(error) = recorder.event(event) {
-            crate::log::line(&format!("the trace is incomplete: {error}"));
+            log::line(&format!("the trace is incomplete: {error}"));
             self.state.recorder = None;
         }
     }
@@ -334,14 +356,19 @@ impl Session {
         if let Some(recorder) = &mut self.state.recorder
             && let Err(error) = recorder.flush()
         {
-            crate::log::line(&format!("the trace is incomplete: {error}"));
+            log::line(&format!("the trace is incomplete: {error}"));
             self.state.recorder = None;
         }
     }
 
-    /// Counts an execution.
+    /// Counts an execution. Every so often the log is written out, so that a process that is
+    /// killed leaves most of it.
     pub(crate) fn count_execution(&mut self) {
+        const BETWEEN_FLUSHES: u64 = 4096;
         self.state.executions += 1;
+        if self.state.executions.is_multiple_of(BETWEEN_FLUSHES) {
+            self.flush();
+        }
     }
 
     /// Counts whether the values of an execution could be computed when they were wanted.
@@ -373,7 +400,7 @@ impl Session {
         if let Some(mut recorder) = self.state.recorder.take()
             && let Err(error) = recorder.finish(&footer)
         {
-            crate::log::line(&format!("the trace is incomplete: {error}"));
+            log::line(&format!("the trace is incomplete: {error}"));
         }
     }
 }
