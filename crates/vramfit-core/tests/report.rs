@@ -337,6 +337,43 @@ fn json_has_the_keys_that_were_promised() {
     assert_eq!(failed["oom"]["fragmented"], false);
 }
 
+/// Collects every key of an object and of the objects inside it.
+fn keys(value: &Value, into: &mut Vec<String>) {
+    match value {
+        Value::Object(map) => {
+            for (key, value) in map {
+                into.push(key.clone());
+                keys(value, into);
+            }
+        }
+        Value::Array(values) => values.iter().for_each(|value| keys(value, into)),
+        _ => {}
+    }
+}
+
+#[test]
+fn every_key_of_the_json_is_documented() {
+    let page = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/dryrun-answer.md");
+    let page = std::fs::read_to_string(page).unwrap();
+    let mut all = Vec::new();
+    for trace in [
+        training(&header()).finish(),
+        too_large(),
+        two_regions(false),
+    ] {
+        let text = report::json(&answer(&trace));
+        keys(&serde_json::from_str(&text).unwrap(), &mut all);
+    }
+    assert!(all.len() > 100, "{}", all.len());
+    let missing: Vec<_> = all
+        .iter()
+        .filter(|key| {
+            !page.contains(&format!("`{key}`")) && !page.contains(&format!("`oom.{key}`"))
+        })
+        .collect();
+    assert!(missing.is_empty(), "{missing:?}");
+}
+
 #[test]
 fn a_report_is_data() {
     let report = report::Report::of_dryrun(&answer(&too_large()));

@@ -466,7 +466,25 @@ fn events_that_cannot_have_happened_refuse_the_answer() {
     };
     let pool = 768 * MIB;
     let (file, internal) = (ErrorKind::InvalidFile, ErrorKind::Internal);
-    let cases: [(&[Event], ErrorKind, &str); 13] = [
+    let aligned = |alignment| Event::Allocate {
+        device: 0,
+        bytes: 1,
+        alignment,
+        space: Space::Default,
+        purpose: Purpose::Upload,
+        slot: 0,
+        site: TextId(0),
+    };
+    let beyond = Event::Driver {
+        device: 0,
+        asked: pool,
+        address: u64::MAX - 5,
+        granted: pool,
+    };
+    let cases: [(&[Event], ErrorKind, &str); 16] = [
+        (&[aligned(u64::MAX)], file, "beyond any card's"),
+        (&[allocate(0, u64::MAX)], file, "beyond any card's"),
+        (&[beyond], file, "beyond any card's"),
         (&[allocate(1, 1)], file, "a device that is not there"),
         (
             &[Event::ClearPeak { device: 1 }],
@@ -548,6 +566,10 @@ fn headers_that_describe_no_machine_are_refused() {
         },
         Header {
             devices: u32::MAX,
+            ..header()
+        },
+        Header {
+            total_memory_bytes: u64::MAX,
             ..header()
         },
     ] {
@@ -632,4 +654,100 @@ proptest! {
             }
         }
     }
+
+    /// Events that no run made give an error or an answer, never a panic.
+    #[test]
+    fn no_events_make_it_panic(
+        header in any_header().prop_map(|header| Header { memory_fraction: 0.75, ..header }),
+        events in prop::collection::vec(any_event(), 0..60),
+        footer in any::<bool>(),
+    ) {
+        let mut run = Recorder::new(&header);
+        for event in events {
+            // The writer refuses to free what was never allocated.
+            let _ = run.writer.event(&event);
+        }
+        let trace = if footer { run.finish_as_is() } else { run.kill() };
+        if let Ok(answer) = summarise(Reader::new(&trace[..]).unwrap()) {
+            vramfit_core::report::text(&answer);
+            vramfit_core::report::json(&answer);
+        }
+    }
+}
+
+/// Numbers at the edges of what fits, and small ones.
+fn any_number() -> BoxedStrategy<u64> {
+    let numbers = prop_oneof![
+        4 => 0u64..4096,
+        2 => (0u32..64).prop_map(|shift| 1 << shift),
+        1 => (0u32..64).prop_map(|shift| u64::MAX >> shift),
+        1 => any::<u64>(),
+        // What a pool of the card asks for.
+        2 => Just(768 * MIB),
+    ];
+    numbers.boxed()
+}
+
+fn any_event() -> impl Strategy<Value = Event> {
+    let space = prop::sample::select(vec![Space::Default, Space::Collective]);
+    let number = any_number;
+    let request = (number(), number(), space);
+    prop_oneof![
+        4 => request.clone().prop_map(|(bytes, alignment, space)| Event::Allocate {
+            device: 0,
+            bytes,
+            alignment,
+            space,
+            purpose: Purpose::Upload,
+            slot: 0,
+            site: TextId(0),
+        }),
+        2 => request.prop_map(|(bytes, alignment, space)| Event::Refuse {
+            device: 0,
+            bytes,
+            alignment,
+            space,
+            purpose: Purpose::Upload,
+            slot: 0,
+            message: TextId(0),
+        }),
+        4 => (number(), number(), number()).prop_map(|(asked, address, granted)| Event::Driver {
+            device: 0,
+            asked,
+            address,
+            granted,
+        }),
+        4 => (number(), number()).prop_map(|(address, granted)| Event::Driver {
+            device: 0,
+            asked: 768 * MIB,
+            address,
+            granted,
+        }),
+        4 => (0u64..8).prop_map(|allocation| Event::Free { allocation }),
+        1 => (0u64..8).prop_map(|allocation| Event::FreeAborts {
+            allocation,
+            message: TextId(0),
+        }),
+        1 => (0u32..3, number(), number()).prop_map(|(program, temp_bytes, code_bytes)| {
+            Event::Program {
+                program,
+                name: TextId(0),
+                sizes: ProgramSizes {
+                    temp_bytes,
+                    code_bytes,
+                    argument_bytes: code_bytes,
+                    ..ProgramSizes::default()
+                },
+                devices: 1,
+                loaded: false,
+                rung: TextId(0),
+                site: TextId(0),
+            }
+        }),
+        1 => (0u32..3).prop_map(|program| Event::Unload { program }),
+        1 => (0u32..3).prop_map(|program| Event::Begin { program, site: TextId(0) }),
+        1 => Just(Event::End),
+        1 => number().prop_map(|bytes| Event::Outside { device: 0, bytes }),
+        1 => Just(Event::ClearPeak { device: 0 }),
+    ]
 }

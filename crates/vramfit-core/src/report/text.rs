@@ -99,10 +99,13 @@ fn wrap(text: &str, columns: usize, hanging: usize) -> Vec<String> {
         // A word longer than a line is broken; a path that is cut could not be copied.
         while width(&line) + width(word) > columns {
             let room = columns - width(&line);
-            let at = word
+            let end = word
                 .char_indices()
                 .nth(room)
                 .map_or(word.len(), |(at, _)| at);
+            // Behind a slash, if that leaves at least half a line.
+            let slash = word[..end].rfind('/').map(|at| at + 1);
+            let at = slash.filter(|at| *at > end / 2).unwrap_or(end);
             line.push_str(&word[..at]);
             word = &word[at..];
             lines.push(std::mem::replace(&mut line, " ".repeat(hanging)));
@@ -213,6 +216,7 @@ mod tests {
     fn lines_break_at_words_and_hang() {
         assert_eq!(wrap("aa bb cc", 5, 1), ["aa bb", " cc"]);
         assert_eq!(wrap("a bbbbbbbb", 5, 1), ["a", " bbbb", " bbbb"]);
+        assert_eq!(wrap("/home/a/train.py", 9, 1), ["/home/a/", " train.py"]);
         assert_eq!(wrap("", 5, 1), [""]);
         assert_eq!(wrap("of 1.5 GiB, 20 %", 9, 0), ["of", "1.5 GiB,", "20 %"]);
     }

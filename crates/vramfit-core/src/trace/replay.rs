@@ -20,6 +20,9 @@ use crate::error::{Error, ErrorKind, Result};
 /// More cards than any host has; a limit for damaged headers.
 const MAX_DEVICES: u32 = 4096;
 
+/// Beyond the addresses and sizes of any card, and far enough below 64 bits for every sum.
+const MAX_ADDRESS: u64 = 1 << 60;
+
 /// The pools of all devices of a run, and what is allocated in them.
 pub struct Replay {
     pools: Vec<Pool>,
@@ -66,8 +69,9 @@ impl Replay {
     /// # Errors
     /// [`ErrorKind::InvalidFile`] when the header describes none.
     pub fn new(header: &Header) -> Result<Replay> {
-        if header.devices > MAX_DEVICES {
-            let message = format!("the trace names {} devices", header.devices);
+        let memory = header.total_memory_bytes;
+        if header.devices > MAX_DEVICES || memory > MAX_ADDRESS {
+            let message = format!("the trace names {} cards of {memory} bytes", header.devices);
             return Err(Error::new(ErrorKind::InvalidFile, message));
         }
         let options = pool_options(header)?;
@@ -118,6 +122,10 @@ impl Replay {
     /// [`ErrorKind::Internal`] when the allocators do something else than they did in the run.
     pub fn apply(&mut self, event: &Event) -> Result<Effect> {
         self.events += 1;
+        if !plausible(event) {
+            let what = "an address or size is beyond any card's";
+            return Err(inconsistent(self.events, what));
+        }
         match *event {
             Event::Allocate {
                 device,
@@ -246,6 +254,33 @@ impl Pool {
             return Err(disagreement(at, what));
         }
         Ok(())
+    }
+}
+
+/// Says whether the numbers of an event can be those of a card. The allocators rely on it.
+fn plausible(event: &Event) -> bool {
+    match *event {
+        Event::Allocate {
+            bytes, alignment, ..
+        }
+        | Event::Refuse {
+            bytes, alignment, ..
+        } => {
+            // Sizes are signed in XLA.
+            bytes <= i64::MAX as u64 && alignment <= MAX_ADDRESS
+        }
+        Event::Driver {
+            asked,
+            address,
+            granted,
+            ..
+        } => {
+            granted == 0
+                || (granted >= asked
+                    && granted <= MAX_ADDRESS
+                    && (1..=MAX_ADDRESS).contains(&address))
+        }
+        _ => true,
     }
 }
 
