@@ -27,10 +27,21 @@ use crate::status::{Answer, Code, Status};
 pub(crate) struct Client {
     pub(crate) machine: &'static Machine,
     pub(crate) topology: *mut TopologyDescription,
+    /// All devices, those of other processes included, by global id.
     pub(crate) devices: Vec<&'static Device>,
+    process: Process,
     platform_version: String,
     device_pointers: Vec<*mut RawDevice>,
+    addressable_pointers: Vec<*mut RawDevice>,
     memory_pointers: Vec<*mut RawMemory>,
+}
+
+/// This process among those that run one program together (`jax.distributed`). Each has as many
+/// cards as this one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Process {
+    pub(crate) index: u32,
+    pub(crate) count: u32,
 }
 
 // SAFETY: all fields are constant after creation; the topology is an immutable object of the real
@@ -53,7 +64,7 @@ pub(crate) unsafe fn from_raw(client: *mut abi::Client) -> Answer<&'static Clien
 
 pub(crate) unsafe fn create(args: &mut ClientCreateArgs) -> Answer {
     let mut environment = Environment::read()?;
-    let (options, visible) = pool_options(args, &environment)?;
+    let (options, visible, process) = pool_options(args, &environment)?;
     if let Some(visible) = visible {
         environment.devices = environment.devices.min(visible);
     }
@@ -65,15 +76,23 @@ pub(crate) unsafe fn create(args: &mut ClientCreateArgs) -> Answer {
     }
     let header = header(&environment, &options);
     let machine = machine::get_or_create(&environment, &options, &header)?;
-    let topology = make_topology(&environment)?;
-    let (devices, memory_pointers) = make_devices(machine, topology)?;
+    let topology = make_topology(&environment, process)?;
+    let devices = make_devices(machine, topology, process)?;
+    let addressable = || devices.iter().filter(|device| device.ordinal.is_some());
     let device_pointers = devices.iter().map(|device| device.raw()).collect();
+    let addressable_pointers = addressable().map(|device| device.raw()).collect();
+    let memory_pointers = addressable()
+        .flat_map(|device| device.memories())
+        .map(|memory| Memory::raw(memory));
+    let memory_pointers = memory_pointers.collect();
     let client = Client {
         machine,
         topology,
         devices,
+        process,
         platform_version: platform_version(),
         device_pointers,
+        addressable_pointers,
         memory_pointers,
     };
     args.client = Box::into_raw(Box::new(client)).cast();
@@ -81,11 +100,11 @@ pub(crate) unsafe fn create(args: &mut ClientCreateArgs) -> Answer {
 }
 
 /// Reads JAX's create options with XLA's own checks, and what the plugin reads past them.
-/// Returns with them how many cards JAX asks to see, if it says.
+/// Returns with them how many cards JAX asks to see, if it says, and which process this is.
 unsafe fn pool_options(
     args: &ClientCreateArgs,
     environment: &Environment,
-) -> Answer<(PoolOptions, Option<u32>)> {
+) -> Answer<(PoolOptions, Option<u32>, Process)> {
     let named = if args.num_options == 0 {
         &[]
     } else {
@@ -128,7 +147,11 @@ unsafe fn pool_options(
         collective_memory_bytes: client.collective_memory_bytes,
         jax_version: (version.major, version.minor, version.patch),
     };
-    Ok((options, visible))
+    let process = Process {
+        index: client.node_id.max(0) as u32,
+        count: client.num_nodes.max(1) as u32,
+    };
+    Ok((options, visible, process))
 }
 
 unsafe fn named_value(value: &NamedValue) -> (String, Value) {
@@ -181,9 +204,12 @@ fn header(environment: &Environment, options: &PoolOptions) -> Header {
 }
 
 /// Makes a topology of the card with the real plugin, which needs no GPU for it.
-unsafe fn make_topology(environment: &Environment) -> Answer<*mut TopologyDescription> {
+unsafe fn make_topology(
+    environment: &Environment,
+    process: Process,
+) -> Answer<*mut TopologyDescription> {
     let config = target_config_text(&environment.gpu);
-    let shape = format!("1x1x{}", environment.devices);
+    let shape = format!("1x{}x{}", process.count, environment.devices);
     let options = [
         text_option("target_config", &config),
         text_option("topology", &shape),
@@ -209,23 +235,25 @@ fn text_option(name: &'static str, value: &str) -> NamedValue {
 unsafe fn make_devices(
     machine: &'static Machine,
     topology: *mut TopologyDescription,
-) -> Answer<(Vec<&'static Device>, Vec<*mut RawMemory>)> {
+    process: Process,
+) -> Answer<Vec<&'static Device>> {
     let mut args: TopologyDescriptionGetDeviceDescriptionsArgs = sized();
     args.topology = topology;
     real::get()?.call("PJRT_TopologyDescription_GetDeviceDescriptions", &mut args)?;
     let descriptions = slice::from_raw_parts(args.descriptions, args.num_descriptions);
-    let mut memories: Vec<*mut RawMemory> = Vec::new();
-    let devices: Vec<&'static Device> = descriptions
+    // Ids run over the processes, each with as many cards as this one.
+    let own = machine.environment.devices;
+    let first = process.index * own;
+    descriptions
         .iter()
         .enumerate()
-        .map(|(id, &description)| Device::new(id, description, &machine.environment.gpu))
-        .collect::<Answer<_>>()?;
-    for device in &devices {
-        for memory in device.memories() {
-            memories.push(Memory::raw(memory));
-        }
-    }
-    Ok((devices, memories))
+        .map(|(id, &description)| {
+            let ordinal = (id as u32)
+                .checked_sub(first)
+                .filter(|ordinal| *ordinal < own);
+            Device::new(id, ordinal, description, &machine.environment.gpu)
+        })
+        .collect()
 }
 
 /// What the CUDA client says of its version, such as `cuda 13000`.
@@ -250,7 +278,7 @@ pub(crate) unsafe fn platform_name(args: &mut ClientPlatformNameArgs) -> Answer 
 }
 
 pub(crate) unsafe fn process_index(args: &mut ClientProcessIndexArgs) -> Answer {
-    args.process_index = 0;
+    args.process_index = from_raw(args.client)?.process.index as c_int;
     Ok(())
 }
 
@@ -270,8 +298,8 @@ pub(crate) unsafe fn devices(args: &mut ClientDevicesArgs) -> Answer {
 
 pub(crate) unsafe fn addressable_devices(args: &mut ClientAddressableDevicesArgs) -> Answer {
     let client = from_raw(args.client)?;
-    args.addressable_devices = client.device_pointers.as_ptr();
-    args.num_addressable_devices = client.device_pointers.len();
+    args.addressable_devices = client.addressable_pointers.as_ptr();
+    args.num_addressable_devices = client.addressable_pointers.len();
     Ok(())
 }
 
@@ -306,8 +334,21 @@ pub(crate) unsafe fn lookup_device(args: &mut ClientLookupDeviceArgs) -> Answer 
 pub(crate) unsafe fn lookup_addressable_device(
     args: &mut ClientLookupAddressableDeviceArgs,
 ) -> Answer {
-    let id = i64::from(args.local_hardware_id);
-    args.addressable_device = from_raw(args.client)?.device(id)?.raw();
+    let client = from_raw(args.client)?;
+    let ordinal = u32::try_from(args.local_hardware_id).ok();
+    let found = client
+        .devices
+        .iter()
+        .find(|device| device.ordinal == ordinal && ordinal.is_some());
+    args.addressable_device = found.map(|device| device.raw()).ok_or_else(|| {
+        Status::new(
+            Code::InvalidArgument,
+            format!(
+                "No matching device found for local_hardware_id {}",
+                args.local_hardware_id
+            ),
+        )
+    })?;
     Ok(())
 }
 

@@ -38,7 +38,7 @@ pub(crate) fn allocate(
     }
     let mut session = the_machine()?.session();
     let request = Request {
-        device: memory.device.id,
+        device: memory.device.ordinal()?,
         bytes,
         space: Space::Default,
         purpose,

@@ -19,11 +19,14 @@ use crate::abi::device::{
 use crate::abi::{self, MemoryFunctions};
 use crate::machine;
 use crate::real::{self, sized};
-use crate::status::{Answer, Status};
+use crate::status::{Answer, Code, Status};
 
 /// One virtual card.
 pub(crate) struct Device {
+    /// Its number among the cards of all processes.
     pub(crate) id: u32,
+    /// Its number in this process; `None` for a card of another one.
+    pub(crate) ordinal: Option<u32>,
     /// A real object of the topology: it goes through extensions of the real plugin.
     description: *mut abi::DeviceDescription,
     debug_string: String,
@@ -101,11 +104,13 @@ impl Device {
     /// `description` is a device description of the real plugin's.
     pub(crate) unsafe fn new(
         id: usize,
+        ordinal: Option<u32>,
         description: *mut abi::DeviceDescription,
         gpu: &Gpu,
     ) -> Answer<&'static Device> {
         let device: &'static Device = Box::leak(Box::new(Device {
             id: id as u32,
+            ordinal,
             description,
             debug_string: format!("cuda:{id}"),
             to_string: format!("CudaDevice(id={id})"),
@@ -129,6 +134,19 @@ impl Device {
         let _ = device.memory_pointers.set(pointers);
         described().insert(description as usize, device);
         Ok(device)
+    }
+
+    /// Returns its number in this process.
+    ///
+    /// # Errors
+    /// When it is another process's.
+    pub(crate) fn ordinal(&self) -> Answer<u32> {
+        self.ordinal.ok_or_else(|| {
+            Status::new(
+                Code::InvalidArgument,
+                format!("device {} belongs to another process", self.id),
+            )
+        })
     }
 
     pub(crate) fn raw(&'static self) -> *mut abi::Device {
@@ -310,12 +328,15 @@ pub(crate) unsafe fn get_attributes(args: &mut DeviceGetAttributesArgs) -> Answe
 unsafe extern "C" fn keep(_: *mut c_void) {}
 
 pub(crate) unsafe fn is_addressable(args: &mut DeviceIsAddressableArgs) -> Answer {
-    args.is_addressable = true;
+    args.is_addressable = device(args.device)?.ordinal.is_some();
     Ok(())
 }
 
 pub(crate) unsafe fn local_hardware_id(args: &mut DeviceLocalHardwareIdArgs) -> Answer {
-    args.local_hardware_id = device(args.device)?.id as c_int;
+    // -1 is what XLA says of another process's card; an error here would end the process.
+    args.local_hardware_id = device(args.device)?
+        .ordinal
+        .map_or(-1, |ordinal| ordinal as c_int);
     Ok(())
 }
 
@@ -337,9 +358,9 @@ pub(crate) unsafe fn default_memory(args: &mut DeviceDefaultMemoryArgs) -> Answe
 
 /// Called by JAX before every compile, too: `bytes_limit` becomes the compiler's budget.
 pub(crate) unsafe fn memory_stats(args: &mut DeviceMemoryStatsArgs) -> Answer {
-    let id = device(args.device)?.id;
+    let ordinal = device(args.device)?.ordinal()?;
     let machine = machine::get().ok_or_else(|| Status::internal("no machine"))?;
-    let stats = machine.session().stats(id).ok_or_else(|| {
+    let stats = machine.session().stats(ordinal).ok_or_else(|| {
         // What the CUDA client answers for allocators that keep no statistics; JAX shows `None`.
         Status::unimplemented("memory statistics of this allocator")
     })?;

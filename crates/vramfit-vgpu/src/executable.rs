@@ -41,7 +41,10 @@ pub(crate) struct Executable {
 /// A program that can be executed.
 pub(crate) struct Loaded {
     pub(crate) compiled: Arc<Compiled>,
+    /// Its devices in this process.
     pub(crate) devices: Vec<&'static Device>,
+    /// Their numbers in this process.
+    pub(crate) ordinals: Vec<u32>,
     device_pointers: Vec<*mut RawDevice>,
     logical_ids: Vec<LogicalDeviceIds>,
     deleted: AtomicBool,
@@ -53,17 +56,21 @@ pub(crate) struct Loaded {
 impl Loaded {
     fn new(client: &'static Client, compiled: Arc<Compiled>, from_cache: bool) -> Answer<Self> {
         let options = &compiled.program.options;
-        let devices: Vec<&'static Device> = options
-            .devices
-            .iter()
-            .map(|&id| client.device(id))
-            .collect::<Answer<_>>()?;
-        let logical_ids = (0..options.replicas as c_int)
-            .flat_map(|replica| {
-                (0..options.partitions as c_int)
-                    .map(move |partition| LogicalDeviceIds { replica, partition })
-            })
-            .collect();
+        // This process executes on its own devices only; the others are other processes' business.
+        let mut devices = Vec::new();
+        let mut ordinals = Vec::new();
+        let mut logical_ids = Vec::new();
+        for (place, &id) in options.devices.iter().enumerate() {
+            let device = client.device(id)?;
+            if let Some(ordinal) = device.ordinal {
+                devices.push(device);
+                ordinals.push(ordinal);
+                logical_ids.push(LogicalDeviceIds {
+                    replica: (place / options.partitions) as c_int,
+                    partition: (place % options.partitions) as c_int,
+                });
+            }
+        }
         let site = hooks::get()
             .and_then(hooks::Hooks::site)
             .unwrap_or_default();
@@ -88,6 +95,7 @@ impl Loaded {
             resident: Mutex::new(vec![false; devices.len()]),
             compiled,
             devices,
+            ordinals,
             logical_ids,
             deleted: AtomicBool::new(false),
             client,
@@ -106,9 +114,9 @@ impl Loaded {
         let constants = outside_bytes(&self.compiled.program.sizes);
         let mut resident = self.resident.lock().unwrap_or_else(PoisonError::into_inner);
         let mut session = self.client.machine.session();
-        for (device, loaded) in self.devices.iter().zip(resident.iter_mut()) {
+        for (&ordinal, loaded) in self.ordinals.iter().zip(resident.iter_mut()) {
             if std::mem::take(loaded) && constants > 0 {
-                session.add_outside(device.id, -(constants as i64));
+                session.add_outside(ordinal, -(constants as i64));
             }
         }
         session.record(&LogEvent::Unload {

@@ -246,7 +246,7 @@ impl<'a> Call<'a> {
         let mut passing = Vec::new();
         for step in &self.compiled.steps {
             let request = Request {
-                device: self.device.id,
+                device: self.loaded.ordinals[self.index],
                 bytes: step.bytes,
                 space: step.space,
                 purpose: step.purpose,
@@ -271,7 +271,7 @@ impl<'a> Call<'a> {
         let mut copies = Vec::with_capacity(self.copies.len());
         for &output in &self.copies {
             let request = Request {
-                device: self.device.id,
+                device: self.loaded.ordinals[self.index],
                 bytes: self.compiled.output_shapes[output].bytes(),
                 space: vramfit_core::allocator::Space::Default,
                 purpose: Purpose::Copy,
@@ -306,7 +306,7 @@ impl<'a> Call<'a> {
         if !std::mem::replace(&mut resident[self.index], true) {
             let bytes = executable::outside_bytes(&self.compiled.program.sizes);
             if bytes > 0 {
-                session.add_outside(self.device.id, bytes as i64);
+                session.add_outside(self.loaded.ordinals[self.index], bytes as i64);
             }
         }
     }

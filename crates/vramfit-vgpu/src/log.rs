@@ -13,7 +13,9 @@ pub(crate) fn line(text: &str) {
 
 /// Writes records as the real plugin's log would show them, at the level the user has set.
 pub(crate) fn as_xla(records: &[LogRecord]) {
-    let least = std::env::var("TF_CPP_MIN_LOG_LEVEL").ok().and_then(|text| text.parse().ok());
+    let least = std::env::var("TF_CPP_MIN_LOG_LEVEL")
+        .ok()
+        .and_then(|text| text.parse().ok());
     // JAX sets 1 unless the user has set something.
     let least: u32 = least.unwrap_or(1);
     let mut stderr = std::io::stderr().lock();
@@ -31,7 +33,9 @@ pub(crate) fn as_xla(records: &[LogRecord]) {
 
 /// The prefix of the absl log: severity, date, time, thread, and the file the text is from.
 fn prefix(severity: char) -> String {
-    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    let now = SystemTime::now()
+        .duration_since(SystemTime::UNIX_EPOCH)
+        .unwrap_or_default();
     let seconds = now.as_secs() as libc::time_t;
     let mut local = std::mem::MaybeUninit::<libc::tm>::zeroed();
     // SAFETY: both pointers are valid; `localtime_r` fills the whole struct, or leaves zeros.

@@ -6,10 +6,10 @@ use std::io::BufWriter;
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
+use vramfit_core::ErrorKind;
 use vramfit_core::allocator::{
     self, Allocator, DeviceMemory, PoolOptions, Refusal, Region, Space, Stats,
 };
-use vramfit_core::ErrorKind;
 use vramfit_core::trace::{Event, Footer, Header, Purpose, TextId, Writer};
 
 use crate::environment::Environment;
@@ -229,7 +229,9 @@ impl Session {
     /// process would abort or never return.
     pub(crate) fn allocate(&mut self, request: &Request) -> Answer<Block> {
         let pool = &mut self.state.pools[request.device as usize];
-        let result = pool.allocator.allocate(request.bytes, ALIGNMENT, request.space);
+        let result = pool
+            .allocator
+            .allocate(request.bytes, ALIGNMENT, request.space);
         self.drain_driver_calls(request.device);
         let address = match result {
             Ok(address) => address,
@@ -246,7 +248,12 @@ impl Session {
         });
         let number = self.state.allocations;
         self.state.allocations += 1;
-        Ok(Block { machine: self.machine, device: request.device, address, number })
+        Ok(Block {
+            machine: self.machine,
+            device: request.device,
+            address,
+            number,
+        })
     }
 
     /// Notes a request that could not be met, and says so as the real client does.
@@ -290,9 +297,14 @@ impl Session {
             Ok(()) => self.record(&Event::Free { allocation: number }),
             Err(error) if error.kind() == ErrorKind::AllocatorAborts => {
                 let text = error.to_string();
-                log::line(&format!("on a real card this process would die here: {text}"));
+                log::line(&format!(
+                    "on a real card this process would die here: {text}"
+                ));
                 let message = self.text(&text);
-                self.record(&Event::FreeAborts { allocation: number, message });
+                self.record(&Event::FreeAborts {
+                    allocation: number,
+                    message,
+                });
                 self.flush();
             }
             Err(error) => log::line(&format!("allocation {number}: {error}")),
