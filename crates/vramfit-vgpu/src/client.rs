@@ -198,6 +198,9 @@ fn header(environment: &Environment, options: &PoolOptions) -> Header {
         spatial_partitioning: options.spatial_partitioning,
         taken_bytes: environment.taken_bytes,
         context_bytes: environment.context_bytes,
+        unified_memory: options.unified_memory,
+        cuda_async_prealloc: options.cuda_async_prealloc,
+        collective_memory_bytes: options.collective_memory_bytes,
         command: std::env::args().collect(),
         ..Header::default()
     }
