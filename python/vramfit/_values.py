@@ -14,6 +14,7 @@ import threading
 import time
 import traceback
 from collections.abc import Sequence
+from types import FrameType
 from typing import Any
 
 # A program that takes longer than this is not run again: a dry run does not wait for arithmetic.
@@ -134,7 +135,7 @@ def note_callbacks() -> None:
 
 def site() -> str | None:
     """Return the innermost line of the user's own code, as ``file:line (function)``."""
-    frame = sys._getframe()
+    frame: FrameType | None = sys._getframe()
     while frame is not None:
         file = frame.f_code.co_filename
         if not _is_library(file):
