@@ -3,6 +3,8 @@
 use pyo3::prelude::*;
 
 mod cli;
+mod error;
+mod gpus;
 mod plugin;
 
 pub use plugin::GetPjrtApi;
@@ -11,10 +13,9 @@ pub use plugin::GetPjrtApi;
 #[pymodule]
 fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("__version__", env!("CARGO_PKG_VERSION"))?;
-    module.add(
-        "__all__",
-        ["__version__", "finish_plugin", "run_cli", "start_plugin"],
-    )?;
+    module.add_class::<gpus::Gpu>()?;
+    module.add_function(wrap_pyfunction!(gpus::all_gpus, module)?)?;
+    module.add_function(wrap_pyfunction!(gpus::find_gpu, module)?)?;
     module.add_function(wrap_pyfunction!(plugin::start_plugin, module)?)?;
     module.add_function(wrap_pyfunction!(plugin::finish_plugin, module)?)?;
     module.add_function(wrap_pyfunction!(cli::run_cli, module)?)

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::{ColorChoice, Parser, Subcommand};
 
-use crate::commands::{completions, gpus};
+use crate::commands::{completions, dryrun, gpus};
 
 /// Know how much GPU memory your JAX program needs, before it runs out.
 #[derive(Debug, Parser)]
@@ -60,6 +60,7 @@ pub(crate) struct Global {
 /// The commands; each is one file in `commands/`.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
+    Dryrun(dryrun::Args),
     Gpus(gpus::Args),
     Completions(completions::Args),
 }
@@ -68,6 +69,7 @@ impl Command {
     /// Says whether standard output is promised to hold JSON, so that errors are JSON too.
     pub(crate) fn prints_json(&self) -> bool {
         match self {
+            Command::Dryrun(args) => args.prints_json(),
             Command::Gpus(args) => args.prints_json(),
             Command::Completions(_) => false,
         }
@@ -76,11 +78,50 @@ impl Command {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use std::path::Path;
+
     use clap::CommandFactory;
+
+    use super::*;
+
+    fn read(path: &str) -> String {
+        let file = Path::new(env!("CARGO_MANIFEST_DIR")).join(path);
+        std::fs::read_to_string(&file).unwrap_or_else(|error| panic!("{}: {error}", file.display()))
+    }
 
     #[test]
     fn definition_is_consistent() {
         Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn every_command_has_examples_recorded_lines_and_a_page_with_its_options() {
+        for command in Cli::command().get_subcommands() {
+            let name = command.get_name();
+            let help = command
+                .get_after_help()
+                .map(ToString::to_string)
+                .unwrap_or_default();
+            let example = format!("vramfit {name}");
+            assert!(
+                help.matches(&example).count() >= 3,
+                "`{name} --help` lacks three examples"
+            );
+            let recorded = read(&format!("tests/cli/{name}.trycmd"));
+            assert!(
+                recorded.contains(&format!("$ {example}")),
+                "{name}.trycmd runs another command"
+            );
+            let page = read(&format!("../../docs/commands/{name}.md"));
+            for option in command
+                .get_arguments()
+                .filter_map(|argument| argument.get_long())
+            {
+                assert!(
+                    page.contains(&format!("`--{option}")),
+                    "{name}.md lacks `--{option}`"
+                );
+            }
+        }
     }
 }

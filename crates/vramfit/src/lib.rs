@@ -12,8 +12,10 @@ use clap::Parser;
 use vramfit_core::{Error, ErrorKind};
 
 mod args;
+mod child;
 mod commands;
 mod output;
+mod python;
 mod usage;
 
 use args::Cli;
@@ -49,13 +51,18 @@ impl Context {
 /// Runs one command line, program name first, and returns the exit code.
 ///
 /// Never panics and never prints a backtrace: a broken promise of ours becomes an `internal` error.
-pub fn run(args: impl IntoIterator<Item = OsString>, _context: &Context) -> u8 {
+pub fn run(args: impl IntoIterator<Item = OsString>, context: &Context) -> u8 {
     let args: Vec<OsString> = args.into_iter().collect();
+    contained(|| run_parsed(args, context))
+}
+
+/// Turns a panic into an error like any other.
+fn contained(work: impl FnOnce() -> u8) -> u8 {
     // The default hook prints a backtrace note in the middle of the user's terminal.
-    let quiet_hook = std::panic::take_hook();
+    let usual_hook = std::panic::take_hook();
     std::panic::set_hook(Box::new(|_| {}));
-    let ended = std::panic::catch_unwind(AssertUnwindSafe(|| run_parsed(args)));
-    std::panic::set_hook(quiet_hook);
+    let ended = std::panic::catch_unwind(AssertUnwindSafe(work));
+    std::panic::set_hook(usual_hook);
     ended.unwrap_or_else(|payload| {
         let cause = payload
             .downcast_ref::<String>()
@@ -64,23 +71,38 @@ pub fn run(args: impl IntoIterator<Item = OsString>, _context: &Context) -> u8 {
             .unwrap_or("a panic without a message");
         let error = Error::new(ErrorKind::Internal, "vramfit broke one of its own promises")
             .cause(cause)
-            .hint("report it with the command line; no file of yours was changed");
+            .hint("report it with the command line and the lines above");
         Output::plain().error(&error);
         error.kind().exit_code()
     })
 }
 
-fn run_parsed(args: Vec<OsString>) -> u8 {
+fn run_parsed(args: Vec<OsString>, context: &Context) -> u8 {
     let cli = match Cli::try_parse_from(args) {
         Ok(cli) => cli,
         Err(refusal) => return usage::answer(&refusal),
     };
     let mut output = Output::new(&cli.global, cli.command.prints_json());
-    match commands::run(cli, &mut output) {
+    match commands::run(cli, context, &mut output) {
         Ok(status) => status.code(),
         Err(error) => {
             output.error(&error);
             error.kind().exit_code()
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_panic_becomes_an_internal_error() {
+        assert_eq!(contained(|| 7), 7);
+        // Says `internal` on standard error.
+        assert_eq!(
+            contained(|| panic!("provoked by a test")),
+            ErrorKind::Internal.exit_code()
+        );
     }
 }

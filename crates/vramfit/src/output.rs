@@ -13,7 +13,6 @@ use vramfit_core::{Error, ErrorKind, Result};
 use crate::args::Global;
 
 const RED: Style = AnsiColor::Red.on_default().bold();
-const YELLOW: Style = AnsiColor::Yellow.on_default().bold();
 const CYAN: Style = AnsiColor::Cyan.on_default().bold();
 
 /// What may be said, and how.
@@ -118,17 +117,6 @@ impl Output {
             ));
         }
         self.add_hint(&mut text, error.hint_text());
-        talk(&text);
-    }
-
-    /// Says what may go wrong or mislead, and what to do about it.
-    pub(crate) fn warning(&mut self, id: &str, message: &str, hint: Option<&str>) {
-        if self.quiet {
-            return;
-        }
-        let head = self.paint(YELLOW, &format!("warning[{id}]"));
-        let mut text = format!("{head}: {message}");
-        self.add_hint(&mut text, hint);
         talk(&text);
     }
 

@@ -11,6 +11,7 @@ fn recorded_command_lines() {
         .env("COLUMNS", "100")
         .env("LC_ALL", "C")
         .case("tests/cli/*.trycmd")
-        // What the page shows is what the command says.
-        .case("../../docs/commands/gpus.md");
+        // What the pages show is what the command says.
+        .case("../../docs/commands/gpus.md")
+        .case("../../docs/errors.md");
 }

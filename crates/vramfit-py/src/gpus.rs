@@ -1,0 +1,100 @@
+//! The catalogue of cards, for `vramfit.gpus`.
+
+use pyo3::prelude::*;
+use pyo3::types::PyDict;
+use vramfit_core::Bytes;
+use vramfit_core::gpu::{self, Certainty};
+
+use crate::error::raise;
+
+/// A graphics card, or a MIG slice of one, as the driver and XLA see it.
+#[pyclass(frozen, eq, module = "vramfit.gpus")]
+#[derive(Clone, PartialEq)]
+pub(crate) struct Gpu(gpu::Gpu);
+
+#[pymethods]
+impl Gpu {
+    /// The name used on the command line, such as `h100-80g`.
+    #[getter]
+    fn name(&self) -> &str {
+        &self.0.name
+    }
+
+    /// Other names that mean this card.
+    #[getter]
+    fn aliases(&self) -> Vec<String> {
+        self.0.aliases.clone()
+    }
+
+    /// What the driver calls it.
+    #[getter]
+    fn description(&self) -> &str {
+        &self.0.description
+    }
+
+    /// Compute capability, such as `(9, 0)`.
+    #[getter]
+    fn compute_capability(&self) -> (u32, u32) {
+        self.0.compute_capability
+    }
+
+    /// Total device memory in bytes, as the driver reports it.
+    #[getter]
+    fn total_memory_bytes(&self) -> u64 {
+        self.0.total_memory_bytes
+    }
+
+    /// True when no driver was seen to report `total_memory_bytes`.
+    #[getter]
+    fn memory_is_estimated(&self) -> bool {
+        self.0.memory_certainty == Certainty::Estimated
+    }
+
+    /// Streaming multiprocessors.
+    #[getter]
+    fn core_count(&self) -> u32 {
+        self.0.core_count
+    }
+
+    /// Memory bandwidth in bytes per second.
+    #[getter]
+    fn bandwidth_bytes_per_s(&self) -> u64 {
+        self.0.bandwidth_bytes_per_s
+    }
+
+    /// Dense peak rates in 10^12 operations per second, by number type; what is not known is absent.
+    #[getter]
+    fn peak_tflops<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        let rates = PyDict::new(py);
+        for (dtype, rate) in self.0.peak_tflops.known() {
+            rates.set_item(dtype, rate)?;
+        }
+        Ok(rates)
+    }
+
+    /// Where the figures come from.
+    #[getter]
+    fn source(&self) -> &str {
+        &self.0.source
+    }
+
+    fn __repr__(&self) -> String {
+        format!(
+            "<Gpu {}: {}>",
+            self.0.name,
+            Bytes(self.0.total_memory_bytes)
+        )
+    }
+}
+
+/// Returns every card of the catalogue.
+#[pyfunction]
+pub(crate) fn all_gpus() -> Vec<Gpu> {
+    gpu::all().iter().cloned().map(Gpu).collect()
+}
+
+/// Returns the card of that name.
+#[pyfunction]
+pub(crate) fn find_gpu(py: Python<'_>, name: &str) -> PyResult<Gpu> {
+    gpu::find(name).map(Gpu).map_err(|error| raise(py, &error))
+}

@@ -1,0 +1,251 @@
+//! Starts the user's command and waits for it: the terminal is the child's, the signals too.
+//!
+//! The child stays in our process group, so Ctrl-C reaches it without our help; we only must not
+//! die of it, because there is a report to give. A SIGTERM or SIGHUP sent to us alone is passed on.
+
+use std::ffi::{OsStr, OsString};
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::process::ExitStatusExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitStatus};
+
+use rustix::io::Errno;
+use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process, waitid};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM};
+use signal_hook::iterator::Signals;
+use vramfit_core::{Error, ErrorKind, Result};
+
+/// How a child ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Ended {
+    /// It exited by itself with this code.
+    Code(u8),
+    /// A signal killed it.
+    Signal(i32),
+}
+
+impl Ended {
+    /// Returns the exit code that a shell would report.
+    pub(crate) fn shell_code(self) -> u8 {
+        match self {
+            Ended::Code(code) => code,
+            Ended::Signal(signal) => u8::try_from(128 + signal).unwrap_or(u8::MAX),
+        }
+    }
+
+    /// Says it in words that fit after "the program".
+    pub(crate) fn words(self) -> String {
+        match self {
+            Ended::Code(code) => format!("ended with exit code {code}"),
+            Ended::Signal(signal) => format!("was killed by {}", signal_name(signal)),
+        }
+    }
+}
+
+/// Finds the file that a command name stands for, as the shell and `execvp` would.
+///
+/// # Errors
+/// `command-not-found` when there is none, or when it may not be executed.
+pub(crate) fn resolve(program: &OsStr) -> Result<PathBuf> {
+    let shown = program.to_string_lossy();
+    if program.as_encoded_bytes().contains(&b'/') {
+        let path = Path::new(program);
+        if is_executable(path) {
+            return Ok(path.to_owned());
+        }
+        return Err(if path.is_dir() {
+            Error::new(
+                ErrorKind::CommandNotFound,
+                format!("`{shown}` is a directory"),
+            )
+            .hint("name the program to run, such as `python train.py`")
+        } else if path.exists() {
+            Error::new(
+                ErrorKind::CommandNotFound,
+                format!("`{shown}` is not executable"),
+            )
+            .hint(format!(
+                "start it with its interpreter, or run `chmod +x {shown}`"
+            ))
+        } else {
+            Error::new(
+                ErrorKind::CommandNotFound,
+                format!("`{shown}` does not exist"),
+            )
+            .hint("check the path; it is taken relative to the current directory")
+        });
+    }
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    std::env::split_paths(&path)
+        .map(|folder| folder.join(program))
+        .find(|file| is_executable(file))
+        .ok_or_else(|| {
+            let error = Error::new(
+                ErrorKind::CommandNotFound,
+                format!("there is no command `{shown}` in the directories of `PATH`"),
+            );
+            if Path::new(program).exists() {
+                error.hint(format!("a file of that name is here: write `./{shown}`"))
+            } else {
+                error.hint(
+                    "write the command as you would without vramfit, such as `python train.py`",
+                )
+            }
+        })
+}
+
+/// Starts the command with our own standard streams and waits until it ended.
+///
+/// # Errors
+/// `command-not-found` when the system refuses to start it.
+pub(crate) fn run(
+    program: &Path,
+    arguments: &[OsString],
+    adjust: impl FnOnce(&mut Command),
+) -> Result<Ended> {
+    // A handler, not "ignore": what is ignored stays ignored after exec, and Python would then
+    // start without KeyboardInterrupt. What our own caller already ignores must stay so (nohup).
+    let caught: Vec<i32> = [SIGINT, SIGQUIT, SIGTERM, SIGHUP]
+        .into_iter()
+        .filter(|signal| !is_ignored(*signal))
+        .collect();
+    let mut signals = Signals::new(&caught).map_err(|error| {
+        Error::new(ErrorKind::Internal, "cannot watch for signals").cause(error)
+    })?;
+
+    let mut command = Command::new(program);
+    command.args(arguments);
+    adjust(&mut command);
+    let mut child = command.spawn().map_err(|error| {
+        let shown = program.display();
+        Error::new(
+            ErrorKind::CommandNotFound,
+            format!("`{shown}` cannot be started"),
+        )
+        .cause(error)
+        .hint("a script needs a first line such as `#!/usr/bin/env python3`")
+    })?;
+
+    let pid = Pid::from_child(&child);
+    let handle = signals.handle();
+    let forwarder = std::thread::spawn(move || {
+        for signal in &mut signals {
+            // Ctrl-C and Ctrl-\ come from the terminal, which has told the child itself.
+            if signal == SIGTERM || signal == SIGHUP {
+                let signal = if signal == SIGTERM {
+                    Signal::TERM
+                } else {
+                    Signal::HUP
+                };
+                // It may have ended this moment; its number stays reserved until `wait` below.
+                let _ = kill_process(pid, signal);
+            }
+        }
+    });
+    // Wait without reaping, so that no signal can be passed on to a stranger with the same number.
+    let until_ended = WaitIdOptions::EXITED | WaitIdOptions::NOWAIT;
+    while waitid(WaitId::Pid(pid), until_ended).is_err_and(|error| error == Errno::INTR) {}
+    handle.close();
+    // The thread only loops over signals; if it panicked there is nothing of it to keep.
+    let _ = forwarder.join();
+    let status = child.wait().map_err(|error| {
+        Error::new(ErrorKind::Internal, "cannot wait for the program").cause(error)
+    })?;
+    Ok(ended(status))
+}
+
+fn ended(status: ExitStatus) -> Ended {
+    match (status.code(), status.signal()) {
+        (Some(code), _) => Ended::Code(u8::try_from(code).unwrap_or(u8::MAX)),
+        (None, Some(signal)) => Ended::Signal(signal),
+        // Neither exited nor killed cannot come back from `wait`; the largest code says "failed".
+        (None, None) => Ended::Code(u8::MAX),
+    }
+}
+
+/// Returns the name people know a signal by.
+pub(crate) fn signal_name(signal: i32) -> String {
+    match signal_hook::low_level::signal_name(signal) {
+        Some(name) => name.to_owned(),
+        None => format!("signal {signal}"),
+    }
+}
+
+fn is_executable(path: &Path) -> bool {
+    std::fs::metadata(path)
+        .is_ok_and(|data| data.is_file() && data.permissions().mode() & 0o111 != 0)
+}
+
+/// Says whether this process was started with a signal ignored (`nohup`, a background job).
+fn is_ignored(signal: i32) -> bool {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    let mask = mask
+        .and_then(|text| u64::from_str_radix(text.trim(), 16).ok())
+        .unwrap_or(0);
+    mask >> (signal - 1) & 1 == 1
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn shell(script: &str) -> Ended {
+        run(Path::new("/bin/sh"), &["-c".into(), script.into()], |_| {}).expect("sh starts")
+    }
+
+    #[test]
+    fn exit_codes_come_back() {
+        assert_eq!(shell("exit 0"), Ended::Code(0));
+        assert_eq!(shell("exit 7"), Ended::Code(7));
+    }
+
+    #[test]
+    fn a_killing_signal_is_named() {
+        let ended = shell("kill -SEGV $$");
+        assert_eq!(ended.shell_code(), 139);
+        assert_eq!(ended.words(), "was killed by SIGSEGV");
+    }
+
+    #[test]
+    fn the_environment_can_be_adjusted() {
+        let ended = run(
+            Path::new("/bin/sh"),
+            &["-c".into(), "exit \"$VRAMFIT_TEST_CODE\"".into()],
+            |command| {
+                command.env("VRAMFIT_TEST_CODE", "5");
+            },
+        );
+        assert_eq!(ended.expect("sh starts"), Ended::Code(5));
+    }
+
+    #[test]
+    fn a_missing_command_is_told_apart_from_a_forbidden_one() {
+        let missing = resolve(OsStr::new("no-such-command-vramfit")).unwrap_err();
+        assert!(
+            missing.message().contains("in the directories of `PATH`"),
+            "{missing}"
+        );
+        let absent = resolve(OsStr::new("./no-such-file-vramfit")).unwrap_err();
+        assert!(absent.message().contains("does not exist"), "{absent}");
+        let folder = tempfile::tempdir().expect("a temporary directory");
+        let file = folder.path().join("data");
+        std::fs::write(&file, "no program").expect("written");
+        let forbidden = resolve(file.as_os_str()).unwrap_err();
+        assert!(
+            forbidden.message().contains("not executable"),
+            "{forbidden}"
+        );
+        let folder = resolve(folder.path().as_os_str()).unwrap_err();
+        assert!(folder.message().contains("is a directory"), "{folder}");
+    }
+
+    #[test]
+    fn a_command_on_the_path_is_found() {
+        assert!(
+            resolve(OsStr::new("sh"))
+                .expect("every system has sh")
+                .is_absolute()
+        );
+    }
+}

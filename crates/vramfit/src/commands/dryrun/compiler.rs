@@ -1,0 +1,230 @@
+//! Checks, before the program starts, that its Python has what a dry run needs.
+//!
+//! JAX answers most of what can be missing by going on without a GPU, or by an error that does not
+//! name the package. Each refusal here names the one thing to install.
+
+use vramfit_core::gpu::Gpu;
+use vramfit_core::{Error, ErrorKind, Result};
+
+use crate::python::{Installed, Interpreter};
+
+/// The oldest Python that the plugin can be loaded into: it is built for this stable interface.
+const OLDEST_PYTHON: (u32, u32) = (3, 11);
+
+/// Refuses an interpreter in which the program could not use the virtual GPU.
+///
+/// # Errors
+/// `compiler-missing` for what is not installed, `gpu-not-used` when the stand-in cannot be seen.
+pub(super) fn check(interpreter: &Interpreter, installed: &Installed, gpu: &Gpu) -> Result<()> {
+    let python = interpreter.program.display();
+    let missing = |message: String| Error::new(ErrorKind::CompilerMissing, message);
+    let pip = |packages: &str| format!("`{python} -m pip install {packages}`");
+
+    if installed.python_version < OLDEST_PYTHON {
+        let version = &installed.python;
+        return Err(missing(format!(
+            "`{python}` is Python {version}, a dry run needs 3.11 or newer"
+        ))
+        .hint("make an environment with a newer Python and install JAX there"));
+    }
+    if !installed.reads_pythonpath {
+        let options: Vec<_> = interpreter
+            .options
+            .iter()
+            .map(|text| text.to_string_lossy())
+            .collect();
+        return Err(Error::new(
+            ErrorKind::GpuNotUsed,
+            format!(
+                "`{python} {}` does not read `PYTHONPATH`",
+                options.join(" ")
+            ),
+        )
+        .hint("leave `-I` and `-E` away: the virtual GPU is found through `PYTHONPATH`"));
+    }
+    let Some(jax) = &installed.jax else {
+        return Err(missing(format!("`{python}` has no `jax`")).hint(format!(
+            "name the Python that has it, or install it: {}",
+            pip("'vramfit[cuda13]'")
+        )));
+    };
+    let Some(jaxlib) = &installed.jaxlib else {
+        return Err(
+            missing(format!("`{python}` has `jax` {jax} but no `jaxlib`"))
+                .hint(pip(&format!("'jax[cuda13-local]=={jax}'"))),
+        );
+    };
+    let wanted = wanted_cuda(gpu);
+    // JAX takes the plugin for CUDA 13 where both are installed.
+    let Some(plugin) = installed
+        .plugins
+        .iter()
+        .find(|plugin| gpu.supports_cuda(plugin.cuda))
+    else {
+        let need = pip(&format!(
+            "'jax-cuda{wanted}-plugin=={jaxlib}' {}",
+            tools_of(wanted)
+        ));
+        return Err(match installed.plugins.first() {
+            None => missing(format!("`{python}` has JAX {jax} without a CUDA plugin")).hint(need),
+            Some(other) => missing(format!(
+                "the compiler of CUDA {} does not know `{}`",
+                other.cuda, gpu.name
+            ))
+            .hint(need),
+        });
+    };
+    let cuda = plugin.cuda;
+    if !plugin.library {
+        return Err(missing(format!(
+            "`jax-cuda{cuda}-plugin` is there without its compiler"
+        ))
+        .hint(pip(&format!("'jax-cuda{cuda}-pjrt=={jaxlib}'"))));
+    }
+    if let Some(version) = plugin.version.as_ref().filter(|version| *version != jaxlib) {
+        return Err(missing(format!(
+            "`jax-cuda{cuda}-plugin` {version} does not fit `jaxlib` {jaxlib}, so JAX will not load it"
+        ))
+        .hint(pip(&format!("'jax-cuda{cuda}-plugin=={jaxlib}'"))));
+    }
+    let tool = match (&installed.ptxas, &installed.libdevice) {
+        (None, _) => Some("ptxas"),
+        (_, None) => Some("libdevice.10.bc"),
+        _ => None,
+    };
+    if let Some(tool) = tool {
+        return Err(missing(format!(
+            "XLA will not find `{tool}`, which it needs to compile for a GPU"
+        ))
+        .hint(pip(tools_of(cuda))));
+    }
+    Ok(())
+}
+
+/// The major version of CUDA to recommend for a card.
+fn wanted_cuda(gpu: &Gpu) -> u32 {
+    if gpu.supports_cuda(13) { 13 } else { 12 }
+}
+
+/// The wheels that hold `ptxas` and `libdevice`.
+fn tools_of(cuda: u32) -> &'static str {
+    if cuda == 12 {
+        "nvidia-cuda-nvcc-cu12"
+    } else {
+        "'nvidia-cuda-nvcc>=13,<14' 'nvidia-nvvm>=13,<14'"
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use vramfit_core::gpu;
+
+    use super::*;
+    use crate::python::Plugin;
+
+    fn complete() -> Installed {
+        Installed {
+            python: "3.11.7".into(),
+            python_version: (3, 11),
+            package: None,
+            reads_pythonpath: true,
+            jax: Some("0.10.2".into()),
+            jaxlib: Some("0.10.2".into()),
+            plugins: vec![Plugin {
+                cuda: 13,
+                version: Some("0.10.2".into()),
+                library: true,
+            }],
+            ptxas: Some("/n/bin/ptxas".into()),
+            libdevice: Some("/n/nvvm/libdevice/libdevice.10.bc".into()),
+        }
+    }
+
+    fn refusal(card: &str, edit: impl FnOnce(&mut Installed)) -> Error {
+        let mut installed = complete();
+        edit(&mut installed);
+        let interpreter = Interpreter {
+            program: "python".into(),
+            options: vec!["-I".into()],
+        };
+        check(&interpreter, &installed, &gpu::find(card).expect("known")).unwrap_err()
+    }
+
+    #[test]
+    fn a_complete_environment_is_accepted() {
+        let interpreter = Interpreter {
+            program: "python".into(),
+            options: Vec::new(),
+        };
+        check(
+            &interpreter,
+            &complete(),
+            &gpu::find("h100-80g").expect("known"),
+        )
+        .expect("complete");
+    }
+
+    #[test]
+    fn each_missing_part_is_named_with_what_brings_it() {
+        type Edit = fn(&mut Installed);
+        let cases: [(Edit, &str, &str); 7] = [
+            (|i| i.jax = None, "has no `jax`", "vramfit[cuda13]"),
+            (
+                |i| i.jaxlib = None,
+                "no `jaxlib`",
+                "jax[cuda13-local]==0.10.2",
+            ),
+            (
+                |i| i.plugins.clear(),
+                "without a CUDA plugin",
+                "jax-cuda13-plugin==0.10.2",
+            ),
+            (
+                |i| i.plugins[0].library = false,
+                "without its compiler",
+                "jax-cuda13-pjrt==0.10.2",
+            ),
+            (
+                |i| i.plugins[0].version = Some("0.9.2".into()),
+                "0.9.2 does not fit `jaxlib` 0.10.2",
+                "jax-cuda13-plugin==0.10.2",
+            ),
+            (|i| i.ptxas = None, "`ptxas`", "nvidia-cuda-nvcc"),
+            (|i| i.libdevice = None, "`libdevice.10.bc`", "nvidia-nvvm"),
+        ];
+        for (edit, message, hint) in cases {
+            let error = refusal("h100-80g", edit);
+            assert_eq!(error.kind(), ErrorKind::CompilerMissing, "{message}");
+            assert!(
+                error.message().contains(message),
+                "{} lacks {message}",
+                error.message()
+            );
+            let said = error.hint_text().expect("every refusal has a hint");
+            assert!(said.contains(hint), "{said} lacks {hint}");
+        }
+    }
+
+    #[test]
+    fn an_old_python_and_an_isolated_one_are_refused() {
+        let old = refusal("h100-80g", |i| i.python_version = (3, 10));
+        assert_eq!(old.kind(), ErrorKind::CompilerMissing);
+        let isolated = refusal("h100-80g", |i| i.reads_pythonpath = false);
+        assert_eq!(isolated.kind(), ErrorKind::GpuNotUsed);
+        assert!(isolated.message().contains("`python -I`"), "{isolated}");
+    }
+
+    #[test]
+    fn a_card_that_cuda_13_has_dropped_needs_the_plugin_for_cuda_12() {
+        let error = refusal("v100-16g", |_| {});
+        assert!(
+            error.message().contains("CUDA 13 does not know `v100-16g`"),
+            "{error}"
+        );
+        let hint = error.hint_text().expect("there is a cure");
+        assert!(
+            hint.contains("jax-cuda12-plugin==0.10.2") && hint.contains("nvcc-cu12"),
+            "{hint}"
+        );
+    }
+}

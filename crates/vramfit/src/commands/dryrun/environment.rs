@@ -1,0 +1,248 @@
+//! The environment of the user's program: the only thing about it that a dry run changes.
+//!
+//! Settings for JAX that the user made stay as they are, unless an option of ours says otherwise;
+//! what is changed is told with `--verbose`.
+
+use std::collections::BTreeMap;
+use std::ffi::{OsStr, OsString};
+use std::path::Path;
+use std::process::Command;
+
+use vramfit_core::settings::Assignments;
+use vramfit_core::{Bytes, Error, ErrorKind, Result};
+
+use super::Fill;
+use super::request::Cards;
+
+/// What the virtual GPU shall be like.
+#[derive(Clone, Debug)]
+pub(super) struct Wish<'a> {
+    pub(super) cards: &'a Cards,
+    pub(super) steps: Option<u64>,
+    pub(super) taken: Option<Bytes>,
+    pub(super) shared: Option<&'a str>,
+    pub(super) fill: Option<Fill>,
+    pub(super) trace: &'a Path,
+    pub(super) plugin: &'a Path,
+    pub(super) standin: &'a Path,
+}
+
+/// Changes to an environment: a value to set, or `None` to remove the variable.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Changes(BTreeMap<&'static str, Option<OsString>>);
+
+impl Changes {
+    /// Applies the changes to a command.
+    pub(super) fn apply(&self, command: &mut Command) {
+        for (name, value) in &self.0 {
+            match value {
+                Some(value) => command.env(name, value),
+                None => command.env_remove(name),
+            };
+        }
+    }
+
+    /// Adds what the options about JAX's pool come to.
+    pub(super) fn add(&mut self, assignments: &Assignments) {
+        for (name, value) in &assignments.set {
+            self.set(name, value.clone());
+        }
+        for name in &assignments.remove {
+            self.0.insert(name, None);
+        }
+    }
+
+    /// Lists the changes, one `NAME=value` a line, in the order of their names.
+    pub(super) fn lines(&self) -> impl Iterator<Item = String> {
+        self.0.iter().map(|(name, value)| match value {
+            Some(value) => format!("{name}={}", value.to_string_lossy()),
+            None => format!("{name} unset"),
+        })
+    }
+
+    fn set(&mut self, name: &'static str, value: impl Into<OsString>) {
+        self.0.insert(name, Some(value.into()));
+    }
+
+    /// Sets a variable of ours, or removes what an outer dry run may have left.
+    fn own(&mut self, name: &'static str, value: Option<String>) {
+        self.0.insert(name, value.map(OsString::from));
+    }
+}
+
+/// Refuses an environment in which the user's own settings keep JAX off every GPU.
+///
+/// # Errors
+/// `gpu-not-used`.
+pub(super) fn check_platforms(inherited: impl Fn(&str) -> Option<OsString>) -> Result<()> {
+    match inherited("JAX_PLATFORMS").filter(|platforms| !platforms.is_empty()) {
+        Some(platforms) if !names_cuda(&platforms) => {
+            let platforms = platforms.to_string_lossy();
+            Err(Error::new(
+                ErrorKind::GpuNotUsed,
+                format!("`JAX_PLATFORMS={platforms}` keeps JAX off every GPU, the virtual one too"),
+            )
+            .hint("unset it for the dry run: `env -u JAX_PLATFORMS vramfit dryrun …`"))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Decides what to change, given what the user's environment holds.
+pub(super) fn changes(wish: &Wish<'_>, inherited: impl Fn(&str) -> Option<OsString>) -> Changes {
+    let set = |name: &str| inherited(name).filter(|value| !value.is_empty());
+    let mut changes = Changes::default();
+
+    changes.set("VRAMFIT_GPU", wish.cards.name.clone());
+    changes.set("VRAMFIT_GPU_COUNT", wish.cards.count.to_string());
+    changes.set("VRAMFIT_TRACE", wish.trace);
+    changes.set("VRAMFIT_PLUGIN", wish.plugin);
+    changes.own("VRAMFIT_STEPS", wish.steps.map(|steps| steps.to_string()));
+    changes.own("VRAMFIT_TAKEN", wish.taken.map(|bytes| bytes.0.to_string()));
+    changes.own("VRAMFIT_SHARED", wish.shared.map(str::to_owned));
+    changes.own(
+        "VRAMFIT_FILL",
+        wish.fill.map(|fill| fill.as_str().to_owned()),
+    );
+
+    // The first directory that holds `jax_plugins.xla_cudaXX` wins.
+    let mut path = OsString::from(wish.standin);
+    if let Some(users) = set("PYTHONPATH") {
+        path.push(":");
+        path.push(users);
+    }
+    changes.set("PYTHONPATH", path);
+
+    if set("JAX_PLATFORMS").is_none() {
+        // Named, a GPU that cannot be had is an error; unnamed, JAX goes on without a word.
+        changes.set("JAX_PLATFORMS", "cuda,cpu");
+    }
+
+    changes
+}
+
+/// Says whether a `JAX_PLATFORMS` list includes the CUDA platform; `gpu` stands for it too.
+fn names_cuda(platforms: &OsStr) -> bool {
+    platforms
+        .to_string_lossy()
+        .split(',')
+        .any(|name| matches!(name.trim(), "cuda" | "gpu"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::request::cards;
+    use super::*;
+
+    fn decide(edit: impl FnOnce(&mut Wish<'_>), users: &[(&str, &str)]) -> Changes {
+        let cards = cards("h100-80gx2").expect("in the catalogue");
+        let mut wish = Wish {
+            cards: &cards,
+            steps: None,
+            taken: None,
+            shared: None,
+            fill: None,
+            trace: Path::new("/tmp/t.trace"),
+            plugin: Path::new("/p/_native.so"),
+            standin: Path::new("/p/_standin"),
+        };
+        edit(&mut wish);
+        changes(&wish, |name| {
+            users
+                .iter()
+                .find(|(known, _)| *known == name)
+                .map(|(_, value)| value.into())
+        })
+    }
+
+    fn value(changes: &Changes, name: &str) -> Option<String> {
+        changes
+            .0
+            .get(name)?
+            .as_ref()
+            .map(|value| value.to_string_lossy().into_owned())
+    }
+
+    #[test]
+    fn the_plugin_learns_what_was_asked_for() {
+        let changes = decide(
+            |wish| {
+                wish.steps = Some(3);
+                wish.taken = Some(Bytes(2 << 30));
+                wish.shared = Some("desk");
+                wish.fill = Some(Fill::Nan);
+            },
+            &[],
+        );
+        for (name, expected) in [
+            ("VRAMFIT_GPU", "h100-80g"),
+            ("VRAMFIT_GPU_COUNT", "2"),
+            ("VRAMFIT_TRACE", "/tmp/t.trace"),
+            ("VRAMFIT_PLUGIN", "/p/_native.so"),
+            ("VRAMFIT_STEPS", "3"),
+            ("VRAMFIT_TAKEN", "2147483648"),
+            ("VRAMFIT_SHARED", "desk"),
+            ("VRAMFIT_FILL", "nan"),
+            ("JAX_PLATFORMS", "cuda,cpu"),
+            ("PYTHONPATH", "/p/_standin"),
+        ] {
+            assert_eq!(value(&changes, name).as_deref(), Some(expected), "{name}");
+        }
+    }
+
+    #[test]
+    fn what_an_outer_dry_run_asked_for_is_not_inherited() {
+        let changes = decide(|_| {}, &[("VRAMFIT_STEPS", "9")]);
+        assert_eq!(changes.0.get("VRAMFIT_STEPS"), Some(&None));
+    }
+
+    #[test]
+    fn the_users_path_comes_after_the_stand_in() {
+        let changes = decide(|_| {}, &[("PYTHONPATH", "/a:/b")]);
+        assert_eq!(
+            value(&changes, "PYTHONPATH").as_deref(),
+            Some("/p/_standin:/a:/b")
+        );
+    }
+
+    #[test]
+    fn platforms_without_a_gpu_are_refused_and_others_kept() {
+        let given = |platforms: &str| {
+            let platforms = OsString::from(platforms);
+            move |_: &str| Some(platforms.clone())
+        };
+        for kept in ["cuda", "gpu", "cpu,cuda", "cuda, cpu"] {
+            check_platforms(given(kept)).expect(kept);
+            let changes = decide(|_| {}, &[("JAX_PLATFORMS", kept)]);
+            assert_eq!(changes.0.get("JAX_PLATFORMS"), None, "{kept}");
+        }
+        for refused in ["cpu", "tpu,cpu", "rocm"] {
+            let error = check_platforms(given(refused)).unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::GpuNotUsed, "{refused}");
+        }
+        check_platforms(given("")).expect("empty is unset");
+        let changes = decide(|_| {}, &[("JAX_PLATFORMS", "")]);
+        assert_eq!(
+            value(&changes, "JAX_PLATFORMS").as_deref(),
+            Some("cuda,cpu")
+        );
+    }
+
+    #[test]
+    fn the_users_settings_for_jax_stay_unless_an_option_says_otherwise() {
+        let users = [("XLA_PYTHON_CLIENT_MEM_FRACTION", "0.5")];
+        let mut changes = decide(|_| {}, &users);
+        let touched = |changes: &Changes| changes.0.keys().any(|name| name.starts_with("XLA_"));
+        assert!(!touched(&changes));
+        changes.add(&Assignments {
+            set: vec![("XLA_CLIENT_MEM_FRACTION", "0.9".into())],
+            remove: vec!["XLA_PYTHON_CLIENT_MEM_FRACTION"],
+            notes: Vec::new(),
+        });
+        assert_eq!(
+            value(&changes, "XLA_CLIENT_MEM_FRACTION").as_deref(),
+            Some("0.9")
+        );
+        assert_eq!(changes.0.get("XLA_PYTHON_CLIENT_MEM_FRACTION"), Some(&None));
+    }
+}

@@ -1,0 +1,306 @@
+//! `vramfit dryrun`: what would my program do on that GPU?
+//!
+//! Checks what was asked for, prepares the environment, runs the user's own command in it, and
+//! tells the answer. The virtual GPU itself lives in the child, inside JAX.
+
+mod compiler;
+mod environment;
+mod request;
+mod verdict;
+
+use std::ffi::{OsStr, OsString};
+use std::path::{Path, PathBuf};
+
+use clap::ValueEnum;
+use vramfit_core::allocator::Kind;
+use vramfit_core::settings::{self, Policy, Version};
+use vramfit_core::{Bytes, Error, ErrorKind, Result};
+
+use self::environment::{Changes, Wish};
+use self::request::Cards;
+use super::Status;
+use crate::Context;
+use crate::child;
+use crate::output::Output;
+use crate::python::{self, Installed, Interpreter};
+
+/// Run a JAX program on a GPU that is not there, and say whether it fits
+///
+/// The program runs as it is, with its own arguments and output; only its environment is changed.
+/// The answer comes after it, on standard error.
+#[derive(clap::Args, Debug)]
+#[command(after_help = "\
+Examples:
+  vramfit dryrun --gpu h100-80g -- python train.py --batch 32
+  vramfit dryrun --gpu rtx-4090 --steps 3 train.py
+  vramfit dryrun --gpu a100-80gx8 --fraction 0.9 --json answer.json -- python train.py
+
+Exit codes:
+  0  it fits
+  1  it does not fit
+  2  could not tell
+  otherwise the program failed in its own way, and this is its exit code
+")]
+pub(crate) struct Args {
+    /// The card, or several: `h100-80g`, `h100-80gx8`; `vramfit gpus` lists them
+    #[arg(long, value_name = "NAME[xN]")]
+    gpu: String,
+    /// End the run once the program that runs most often ran N times
+    #[arg(long, value_name = "N", value_parser = request::steps)]
+    steps: Option<u64>,
+    /// Memory that something else holds on each card
+    #[arg(long, value_name = "BYTES")]
+    taken: Option<Bytes>,
+    /// Share the virtual card with every other dry run that names it so
+    #[arg(long, value_name = "NAME", value_parser = request::shared)]
+    shared: Option<String>,
+    /// The share of the card that JAX's pool may take
+    #[arg(
+        long,
+        value_name = "F",
+        conflicts_with = "limit",
+        allow_negative_numbers = true
+    )]
+    fraction: Option<f64>,
+    /// The bytes that JAX's pool may take
+    #[arg(long, value_name = "BYTES")]
+    limit: Option<Bytes>,
+    /// The allocator that JAX uses: default, bfc, platform, cuda_async, vmm or address
+    #[arg(long, value_name = "NAME")]
+    allocator: Option<Kind>,
+    /// Let the pool grow instead of taking it at the first operation
+    #[arg(long)]
+    no_preallocate: bool,
+    /// What values that a dry run cannot know read as
+    #[arg(long, value_name = "KIND")]
+    fill: Option<Fill>,
+    /// Write the answer as JSON to a file, or with `-` as the last line of standard output
+    #[arg(long, value_name = "FILE")]
+    json: Option<PathBuf>,
+    /// Keep the trace of the run in a file
+    #[arg(long, value_name = "FILE")]
+    trace: Option<PathBuf>,
+    /// Overwrite files that exist
+    #[arg(long)]
+    force: bool,
+    /// The program and its arguments; one that ends in `.py` is run with Python
+    #[arg(
+        value_name = "COMMAND",
+        required = true,
+        trailing_var_arg = true,
+        allow_hyphen_values = true
+    )]
+    command: Vec<OsString>,
+}
+
+/// What unknown values read as.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Fill {
+    /// 0
+    Zeros,
+    /// 1
+    Ones,
+    /// Not a number, where the type has it
+    Nan,
+    /// The same made-up numbers in every run
+    Random,
+}
+
+impl Fill {
+    /// Returns the name as the plugin reads it.
+    fn as_str(self) -> &'static str {
+        match self {
+            Fill::Zeros => "zeros",
+            Fill::Ones => "ones",
+            Fill::Nan => "nan",
+            Fill::Random => "random",
+        }
+    }
+}
+
+impl Args {
+    pub(crate) fn prints_json(&self) -> bool {
+        self.json.as_deref() == Some(Path::new("-"))
+    }
+}
+
+/// Runs `vramfit dryrun`.
+pub(crate) fn run(args: Args, context: &Context, output: &mut Output) -> Result<Status> {
+    // Everything that can be refused is refused before the program runs: it may run for an hour.
+    let cards = request::cards(&args.gpu)?;
+    let inherited = |name: &str| std::env::var(name).ok();
+    let policy = request::policy(&args, &cards.gpu, inherited)?;
+    let json_to_stdout = args.prints_json();
+    let json = match args.json.as_deref() {
+        Some(path) if !json_to_stdout => Some(request::writable(path, args.force)?),
+        _ => None,
+    };
+    let kept = args
+        .trace
+        .as_deref()
+        .map(|path| request::fresh_trace(path, args.force))
+        .transpose()?;
+    environment::check_platforms(|name| std::env::var_os(name))?;
+    let (program, arguments) = command(args.command, context)?;
+    let home = Home::find(context)?;
+    let scratch = tempfile::Builder::new()
+        .prefix("vramfit-")
+        .tempdir()
+        .map_err(|error| {
+            Error::new(ErrorKind::Io, "cannot make a temporary directory")
+                .cause(error)
+                .hint("name one that can be written with `TMPDIR=…`")
+        })?;
+    let trace = kept
+        .clone()
+        .unwrap_or_else(|| scratch.path().join("run.trace"));
+    let mut changes = environment::changes(
+        &Wish {
+            cards: &cards,
+            steps: args.steps,
+            taken: args.taken,
+            shared: args.shared.as_deref(),
+            fill: args.fill,
+            trace: &trace,
+            plugin: &home.plugin,
+            standin: &home.standin,
+        },
+        |name| std::env::var_os(name),
+    );
+    let installed = look_into(&program, &arguments, &changes, &cards)?;
+    let version = installed
+        .as_ref()
+        .and_then(|installed| installed.jax.as_ref()?.parse().ok());
+    if policy != Policy::default() {
+        let version = version.unwrap_or(LATEST_TESTED);
+        let assignments = settings::variables_for(&policy, version, inherited)?;
+        for note in &assignments.notes {
+            output.say(&format!("note: {note}"));
+        }
+        changes.add(&assignments);
+    }
+    for line in changes.lines() {
+        output.detail(&format!("environment: {line}"));
+    }
+    if installed.is_none() {
+        output.detail(&format!(
+            "cannot look into `{}` before it runs",
+            program.display()
+        ));
+    }
+
+    let ended = child::run(&program, &arguments, |command| changes.apply(command))?;
+    let run = verdict::Run {
+        ended,
+        asked: installed.is_some(),
+        program: &program,
+        trace: &trace,
+        shared: args.shared.is_some(),
+    };
+    let files = verdict::Files {
+        json: json.as_deref(),
+        json_to_stdout,
+        trace: kept.as_deref(),
+        force: args.force,
+    };
+    verdict::tell(&run, &files, output)
+}
+
+/// What to take for the version of JAX in a program that cannot be looked into.
+const LATEST_TESTED: Version = Version::new(0, 10, 2);
+
+/// Asks the Python that will run the program what it has installed, and refuses what cannot work.
+///
+/// Returns `None` when it is not known which Python that is, or when it does not answer.
+fn look_into(
+    program: &Path,
+    arguments: &[OsString],
+    changes: &Changes,
+    cards: &Cards,
+) -> Result<Option<Installed>> {
+    let Some(interpreter) = python::interpreter(program, arguments) else {
+        return Ok(None);
+    };
+    let installed = python::ask(&interpreter, |command| changes.apply(command));
+    if let Some(installed) = &installed {
+        compiler::check(&interpreter, installed, &cards.gpu)?;
+    }
+    Ok(installed)
+}
+
+/// Where the parts of the virtual GPU lie.
+struct Home {
+    plugin: PathBuf,
+    standin: PathBuf,
+}
+
+impl Home {
+    /// Takes what the caller knows, else asks the Python at hand.
+    fn find(context: &Context) -> Result<Home> {
+        let python = context.python.clone().unwrap_or_else(|| "python3".into());
+        let package = context.package.clone().or_else(|| {
+            let interpreter = Interpreter {
+                program: python.clone(),
+                options: Vec::new(),
+            };
+            python::ask(&interpreter, |_| {})?.package
+        });
+        let Some(package) = package else {
+            return Err(Error::new(
+                ErrorKind::CompilerMissing,
+                format!(
+                    "`{}` has no package `vramfit`, which holds the virtual GPU",
+                    python.display()
+                ),
+            )
+            .hint("install it there, or name the Python that has it with `--python`"));
+        };
+        let plugin = context
+            .plugin
+            .clone()
+            .or_else(|| extension_module(&package));
+        let Some(plugin) = plugin else {
+            return Err(Error::new(
+                ErrorKind::CompilerMissing,
+                format!("there is no extension module in `{}`", package.display()),
+            )
+            .hint("build it with `make build`, or install a wheel"));
+        };
+        Ok(Home {
+            plugin,
+            standin: package.join("_standin"),
+        })
+    }
+}
+
+fn extension_module(package: &Path) -> Option<PathBuf> {
+    let files = std::fs::read_dir(package)
+        .ok()?
+        .flatten()
+        .map(|entry| entry.path());
+    files.into_iter().find(|file| {
+        let name = file.file_name().and_then(OsStr::to_str).unwrap_or_default();
+        name.starts_with("_native.") && name.ends_with(".so")
+    })
+}
+
+/// Splits the command into a program that exists and its arguments.
+fn command(words: Vec<OsString>, context: &Context) -> Result<(PathBuf, Vec<OsString>)> {
+    let mut words = words.into_iter();
+    let first = words.next().expect("clap requires one word");
+    let is_script = Path::new(&first).extension() == Some(OsStr::new("py"));
+    if !is_script {
+        return Ok((child::resolve(&first)?, words.collect()));
+    }
+    if !Path::new(&first).is_file() {
+        let shown = first.to_string_lossy();
+        return Err(Error::new(
+            ErrorKind::CommandNotFound,
+            format!("`{shown}` does not exist"),
+        )
+        .hint("check the path; it is taken relative to the current directory"));
+    }
+    let python = context.python.clone().unwrap_or_else(|| "python3".into());
+    let arguments = std::iter::once(first).chain(words).collect();
+    Ok((child::resolve(python.as_os_str())?, arguments))
+}

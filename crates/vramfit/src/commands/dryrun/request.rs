@@ -1,0 +1,213 @@
+//! What was asked for: the arguments of `vramfit dryrun`, checked and turned into plain values.
+
+use std::path::{Path, PathBuf};
+
+use vramfit_core::gpu::{self, Gpu};
+use vramfit_core::settings::{self, Policy, Share, Version};
+use vramfit_core::{Error, ErrorKind, Result};
+
+use super::Args;
+use super::verdict::traces;
+
+/// A card and how many of it.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Cards {
+    pub(super) gpu: Gpu,
+    /// The name that the plugin will look up: a catalogue name, or the absolute path of a file.
+    pub(super) name: String,
+    pub(super) count: u32,
+}
+
+/// More devices than one process ever drives; a larger number is a slip of the finger.
+const MOST_CARDS: u32 = 1024;
+
+/// A version that has everything any version has.
+const ANY_VERSION: Version = Version::new(u32::MAX, 0, 0);
+
+/// Reads `NAME` or `NAMExN`.
+///
+/// # Errors
+/// `unknown-gpu` for a name that is not in the catalogue, `invalid-argument` for a bad number.
+pub(super) fn cards(text: &str) -> Result<Cards> {
+    let refusal = match gpu::find(text) {
+        Ok(gpu) => return Ok(one_kind(text, gpu, 1)),
+        Err(refusal) => refusal,
+    };
+    // Only now look for a number: names may hold an `x` and digits themselves.
+    let Some((name, digits)) = text.rsplit_once(['x', 'X', '*']) else {
+        return Err(refusal);
+    };
+    if name.is_empty() || digits.is_empty() || !digits.bytes().all(|byte| byte.is_ascii_digit()) {
+        return Err(refusal);
+    }
+    let Ok(gpu) = gpu::find(name) else {
+        return Err(refusal);
+    };
+    match digits.parse() {
+        Ok(count) if (1..=MOST_CARDS).contains(&count) => Ok(one_kind(name, gpu, count)),
+        _ => Err(Error::new(
+            ErrorKind::InvalidArgument,
+            format!("there cannot be {digits} cards of `{name}`"),
+        )
+        .hint(format!(
+            "write a number from 1 to {MOST_CARDS}, such as `{name}x8`"
+        ))),
+    }
+}
+
+fn one_kind(written: &str, gpu: Gpu, count: u32) -> Cards {
+    // A card file is named by its path, and the program may change its directory before JAX asks.
+    let name = match std::path::absolute(written) {
+        Ok(path) if written.to_ascii_lowercase().ends_with(".toml") => {
+            path.to_string_lossy().into_owned()
+        }
+        _ => gpu.name.clone(),
+    };
+    Cards { gpu, name, count }
+}
+
+/// Reads `--steps`.
+///
+/// # Errors
+/// `invalid-argument` for what is not a positive number.
+pub(super) fn steps(text: &str) -> Result<u64> {
+    text.parse().ok().filter(|steps| *steps > 0).ok_or_else(|| {
+        Error::new(
+            ErrorKind::InvalidArgument,
+            format!("`{text}` is not a number of steps"),
+        )
+        .hint("write a whole number from 1, such as `3`")
+    })
+}
+
+/// Reads `--shared`.
+///
+/// # Errors
+/// `invalid-argument` for what cannot be the name of a file everywhere.
+pub(super) fn shared(text: &str) -> Result<String> {
+    let sane = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
+    if text.is_empty() || text.starts_with('.') || !text.chars().all(sane) {
+        return Err(Error::new(
+            ErrorKind::InvalidArgument,
+            format!("`{text}` is not a name for a shared card"),
+        )
+        .hint("write a word of letters, digits and `-_.`, such as `desk`"));
+    }
+    Ok(text.to_owned())
+}
+
+/// Gathers the options about JAX's pool.
+///
+/// # Errors
+/// `invalid-argument` for a share that no card can give.
+pub(super) fn policy(
+    args: &Args,
+    gpu: &Gpu,
+    inherited: impl Fn(&str) -> Option<String>,
+) -> Result<Policy> {
+    let limit = args.limit.map(|limit| Share::Limit {
+        limit_bytes: limit.0,
+        total_bytes: gpu.total_memory_bytes,
+    });
+    let policy = Policy {
+        share: args.fraction.map(Share::Fraction).or(limit),
+        allocator: args.allocator,
+        preallocate: args.no_preallocate.then_some(false),
+    };
+    // Which names the program's JAX reads is known later; whether a share can be had, now.
+    settings::variables_for(&policy, ANY_VERSION, inherited)?;
+    Ok(policy)
+}
+
+/// Refuses a file that would be overwritten, or that cannot be written, before the program runs.
+///
+/// # Errors
+/// `io` when it exists and `--force` was not given, or when its directory does not exist.
+pub(super) fn writable(path: &Path, force: bool) -> Result<PathBuf> {
+    let shown = path.display();
+    let absolute = std::path::absolute(path).map_err(|error| {
+        Error::new(ErrorKind::Io, format!("cannot write `{shown}`")).cause(error)
+    })?;
+    if absolute.is_dir() {
+        return Err(Error::new(
+            ErrorKind::Io,
+            format!("cannot write `{shown}`: it is a directory"),
+        ));
+    }
+    if absolute.exists() && !force {
+        return Err(Error::new(
+            ErrorKind::Io,
+            format!("`{shown}` exists and will not be overwritten"),
+        )
+        .hint("add `--force`, or name another file"));
+    }
+    match absolute.parent() {
+        Some(parent) if !parent.is_dir() => Err(Error::new(
+            ErrorKind::Io,
+            format!("cannot write `{shown}`: its directory does not exist"),
+        )
+        .hint(format!("make it first: `mkdir -p {}`", parent.display()))),
+        _ => Ok(absolute),
+    }
+}
+
+/// Makes room for a trace: as [`writable`], and nothing of an older run may lie beside it.
+///
+/// # Errors
+/// `io`.
+pub(super) fn fresh_trace(path: &Path, force: bool) -> Result<PathBuf> {
+    let absolute = writable(path, force)?;
+    for old in traces(&absolute) {
+        writable(&old, force)?;
+        std::fs::remove_file(&old).map_err(|error| {
+            Error::new(ErrorKind::Io, format!("cannot replace `{}`", old.display())).cause(error)
+        })?;
+    }
+    Ok(absolute)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_number_of_cards_may_follow_the_name() {
+        assert_eq!(cards("h100-80g").expect("known").count, 1);
+        let eight = cards("h100-80gx8").expect("known");
+        assert_eq!((eight.gpu.name.as_str(), eight.count), ("h100-80g", 8));
+    }
+
+    #[test]
+    fn bad_cards_are_told_apart_from_bad_numbers() {
+        for text in ["h100-80gx0", "h100-80gx1025", "h100-80gx99999999999"] {
+            assert_eq!(
+                cards(text).unwrap_err().kind(),
+                ErrorKind::InvalidArgument,
+                "{text}"
+            );
+        }
+        for text in ["h1000", "h1000x8", "x8", "", "h100-80gx"] {
+            assert_eq!(
+                cards(text).unwrap_err().kind(),
+                ErrorKind::UnknownGpu,
+                "{text}"
+            );
+        }
+    }
+
+    #[test]
+    fn files_are_not_overwritten_unless_told() {
+        let folder = tempfile::tempdir().expect("a temporary directory");
+        let file = folder.path().join("answer.json");
+        assert_eq!(writable(&file, false).expect("free"), file);
+        std::fs::write(&file, "{}").expect("written");
+        assert!(writable(&file, false).unwrap_err().hint_text().is_some());
+        assert!(writable(&file, true).is_ok());
+        let second = folder.path().join("answer.json.123");
+        std::fs::write(&second, "").expect("written");
+        assert_eq!(fresh_trace(&file, true).expect("replaced"), file);
+        assert!(!file.exists() && !second.exists());
+        assert!(writable(folder.path(), true).is_err());
+        assert!(writable(&folder.path().join("no/answer.json"), true).is_err());
+    }
+}

@@ -1,0 +1,239 @@
+//! Which Python will run the user's program, and what that Python has installed.
+//!
+//! The question is asked before the program starts, because JAX answers a missing compiler by
+//! going on without a GPU. Asking costs one start of the interpreter; `jax` is not imported.
+
+use std::ffi::{OsStr, OsString};
+use std::io::Read;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::mpsc;
+use std::time::Duration;
+
+use serde::Deserialize;
+
+use crate::child;
+
+/// The script that a Python is asked with; see its own first lines.
+const QUESTION: &str = include_str!("python_question.py");
+
+/// Before the answer, since start-up files of a site may print too.
+const MARK: &str = "vramfit-answer:";
+
+/// A healthy interpreter answers within a tenth of a second; a wrapper that waits for something
+/// must not hold up the user's program, which is then started without knowing.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// An interpreter and the options it is given before the script.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Interpreter {
+    /// The program.
+    pub(crate) program: PathBuf,
+    /// Its own options, such as `-u`, and never the script's.
+    pub(crate) options: Vec<OsString>,
+}
+
+/// What an interpreter has installed, as far as a virtual GPU is concerned.
+#[derive(Clone, Debug, Default, Deserialize, PartialEq, Eq)]
+pub(crate) struct Installed {
+    /// Version of the language, such as `3.11.7`.
+    pub(crate) python: String,
+    /// Major and minor version of the language.
+    pub(crate) python_version: (u32, u32),
+    /// Where the package `vramfit` lies, if it is installed there.
+    pub(crate) package: Option<PathBuf>,
+    /// Whether directories named in `PYTHONPATH` are searched.
+    pub(crate) reads_pythonpath: bool,
+    /// Version of `jax`.
+    pub(crate) jax: Option<String>,
+    /// Version of `jaxlib`.
+    pub(crate) jaxlib: Option<String>,
+    /// The real CUDA plugins: major version of CUDA and version of the package.
+    pub(crate) plugins: Vec<Plugin>,
+    /// Where XLA will find the assembler for GPU code.
+    pub(crate) ptxas: Option<PathBuf>,
+    /// Where XLA will find the device functions.
+    pub(crate) libdevice: Option<PathBuf>,
+}
+
+/// An installed `jax-cudaXX-plugin`.
+#[derive(Clone, Debug, Default, Deserialize, PartialEq, Eq)]
+pub(crate) struct Plugin {
+    /// Major version of CUDA, such as 13.
+    pub(crate) cuda: u32,
+    /// Version of the package, if its metadata could be read.
+    pub(crate) version: Option<String>,
+    /// Whether the compiler itself (`jax-cudaXX-pjrt`) is there too.
+    pub(crate) library: bool,
+}
+
+/// Finds out which interpreter a command will run, if it is a Python program at all.
+///
+/// Looks at the program's name, or at the first line of a script such as `pytest`. Returns `None`
+/// for shell scripts and launchers, of which nothing is known before they run.
+pub(crate) fn interpreter(program: &Path, arguments: &[OsString]) -> Option<Interpreter> {
+    if is_python(program) {
+        return Some(Interpreter {
+            program: program.to_owned(),
+            options: own_options(arguments.iter().map(OsString::as_os_str)),
+        });
+    }
+    let mut start = Vec::new();
+    std::fs::File::open(program)
+        .ok()?
+        .take(512)
+        .read_to_end(&mut start)
+        .ok()?;
+    let line = start
+        .strip_prefix(b"#!")?
+        .split(|byte| *byte == b'\n')
+        .next()?;
+    let line = std::str::from_utf8(line).ok()?;
+    let mut words = line.split_whitespace().map(OsStr::new).peekable();
+    let mut named = PathBuf::from(words.next()?);
+    if named.file_name() == Some(OsStr::new("env")) {
+        while words
+            .peek()
+            .is_some_and(|word| word.as_encoded_bytes().starts_with(b"-"))
+        {
+            words.next();
+        }
+        named = child::resolve(words.next()?).ok()?;
+    }
+    is_python(&named).then(|| Interpreter {
+        program: named,
+        options: own_options(words),
+    })
+}
+
+/// Asks an interpreter what it has installed.
+///
+/// `adjust` gives the question the environment that the program will get. Returns `None` when no
+/// answer came: then the program is started without knowing.
+pub(crate) fn ask(
+    interpreter: &Interpreter,
+    adjust: impl FnOnce(&mut Command),
+) -> Option<Installed> {
+    let mut command = Command::new(&interpreter.program);
+    adjust(&mut command);
+    command
+        .args(&interpreter.options)
+        .args(["-c", QUESTION])
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null());
+    let mut child = command.spawn().ok()?;
+    let mut pipe = child.stdout.take().expect("standard output was piped");
+    let (sender, receiver) = mpsc::channel();
+    std::thread::spawn(move || {
+        let mut text = Vec::new();
+        // A half-read answer does not parse, which says the same as an error here.
+        let _ = pipe.read_to_end(&mut text);
+        let _ = sender.send(text);
+    });
+    let text = receiver.recv_timeout(PATIENCE);
+    if text.is_err() {
+        // It may have ended meanwhile; either way it is reaped in the next line.
+        let _ = child.kill();
+    }
+    let _ = child.wait();
+    let text = String::from_utf8_lossy(&text.ok()?).into_owned();
+    serde_json::from_str(text.lines().find_map(|line| line.strip_prefix(MARK))?).ok()
+}
+
+fn is_python(program: &Path) -> bool {
+    let name = program
+        .file_name()
+        .and_then(OsStr::to_str)
+        .unwrap_or_default();
+    name.strip_prefix("python")
+        .is_some_and(|rest| rest.chars().all(|c| c.is_ascii_digit() || c == '.'))
+}
+
+/// Takes the options that belong to the interpreter itself, up to the script, `-c` or `-m`.
+fn own_options<'a>(arguments: impl Iterator<Item = &'a OsStr>) -> Vec<OsString> {
+    let mut options = Vec::new();
+    let mut arguments = arguments;
+    while let Some(argument) = arguments.next() {
+        let text = argument.to_string_lossy();
+        let Some(letters) = text.strip_prefix('-').filter(|letters| !letters.is_empty()) else {
+            break;
+        };
+        if letters.starts_with('-') {
+            break;
+        }
+        // `-Xdev` and `-Werror` carry their value, `-X dev` takes the next word, and in `-um` the
+        // `m` ends the interpreter's part.
+        let value = letters.find(['X', 'W']).unwrap_or(letters.len());
+        if let Some(end) = letters[..value].find(['c', 'm']) {
+            if end > 0 {
+                options.push(format!("-{}", &letters[..end]).into());
+            }
+            break;
+        }
+        options.push(argument.to_owned());
+        if value + 1 == letters.len() {
+            options.extend(arguments.next().map(OsStr::to_owned));
+        }
+    }
+    options
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn options_of(line: &str) -> Vec<String> {
+        own_options(line.split(' ').map(OsStr::new))
+            .into_iter()
+            .map(|option| option.to_string_lossy().into_owned())
+            .collect()
+    }
+
+    #[test]
+    fn options_end_where_the_script_begins() {
+        assert_eq!(
+            options_of("-u -X dev -Werror train.py -I"),
+            ["-u", "-X", "dev", "-Werror"]
+        );
+        assert_eq!(options_of("-I -m train -u"), ["-I"]);
+        assert_eq!(options_of("-um train -I"), ["-u"]);
+        assert_eq!(options_of("-Wc -B train.py"), ["-Wc", "-B"]);
+        assert_eq!(options_of("- -I"), [""; 0]);
+        assert_eq!(options_of("train.py"), [""; 0]);
+    }
+
+    #[test]
+    fn pythons_are_told_by_name() {
+        for name in ["python", "python3", "/usr/bin/python3.11", "python3.14"] {
+            assert!(is_python(Path::new(name)), "{name}");
+        }
+        for name in ["pythonw-wrapper", "ipython", "bash", "python-config"] {
+            assert!(!is_python(Path::new(name)), "{name}");
+        }
+    }
+
+    #[test]
+    fn a_script_names_its_interpreter_in_the_first_line() {
+        let folder = tempfile::tempdir().expect("a temporary directory");
+        let script = folder.path().join("tool");
+        std::fs::write(&script, "#!/usr/bin/python3 -s\nimport sys\n").expect("written");
+        let found = interpreter(&script, &["-I".into()]).expect("the line names a Python");
+        assert_eq!(found.program, Path::new("/usr/bin/python3"));
+        assert_eq!(found.options, ["-s"]);
+
+        std::fs::write(&script, "#!/bin/sh\nexec python3\n").expect("written");
+        assert_eq!(interpreter(&script, &[]), None);
+        std::fs::write(&script, [0x7f, b'E', b'L', b'F', 0]).expect("written");
+        assert_eq!(interpreter(&script, &[]), None);
+    }
+
+    #[test]
+    fn a_program_that_does_not_answer_is_not_known() {
+        let silent = Interpreter {
+            program: "/bin/true".into(),
+            options: Vec::new(),
+        };
+        assert_eq!(ask(&silent, |_| {}), None);
+    }
+}

@@ -1,0 +1,110 @@
+"""The exceptions of vramfit, raised from Python and from Rust alike.
+
+Each has the id of an error that ``docs/errors.md`` explains, and says the same as the command line
+would. Where Python has a standard class for the case, ours is one of that kind too.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+
+class VramfitError(Exception):
+    """What could not be done, why, and one thing to do about it.
+
+    Attributes:
+        id: The error's stable name, an anchor in ``docs/errors.md``.
+        message: What could not be done, in one clause.
+        cause: What the system said, unchanged, or None.
+        hint: One thing to do, or None.
+    """
+
+    id: ClassVar[str] = "internal"
+
+    def __init__(self, message: str, *, cause: str | None = None, hint: str | None = None) -> None:
+        super().__init__(message)
+        self.message = message
+        self.cause = cause
+        self.hint = hint
+
+    def __str__(self) -> str:
+        text = self.message
+        if self.cause is not None:
+            text += f"\n  cause: {self.cause}"
+        if self.hint is not None:
+            text += f"\nhint: {self.hint}"
+        return text
+
+    def __reduce__(self) -> tuple[object, ...]:
+        # Exceptions pickle by their positional arguments, which would lose cause and hint.
+        return _restore, (type(self), self.message, self.cause, self.hint)
+
+
+def _restore(
+    kind: type[VramfitError], message: str, cause: str | None, hint: str | None
+) -> VramfitError:
+    return kind(message, cause=cause, hint=hint)
+
+
+class InvalidArgumentError(VramfitError, ValueError):
+    """An argument, or a combination of them, is not accepted."""
+
+    id = "invalid-argument"
+
+
+class UnknownGpuError(VramfitError, KeyError):
+    """No card of that name is in the catalogue."""
+
+    id = "unknown-gpu"
+
+
+class IoError(VramfitError, OSError):
+    """A file could not be read or written."""
+
+    id = "io"
+
+
+class InvalidFileError(VramfitError, ValueError):
+    """A file is not what it claims to be: truncated, corrupt, or another version."""
+
+    id = "invalid-file"
+
+
+class CommandNotFoundError(VramfitError):
+    """The program to run does not exist or cannot be executed."""
+
+    id = "command-not-found"
+
+
+class CompilerMissingError(VramfitError):
+    """JAX or its CUDA compiler is not installed where the program runs."""
+
+    id = "compiler-missing"
+
+
+class GpuNotUsedError(VramfitError):
+    """The program ended without ever using the virtual GPU."""
+
+    id = "gpu-not-used"
+
+
+class CompilerFailedError(VramfitError):
+    """XLA or the CUDA plugin failed in a way that is not the program's fault."""
+
+    id = "compiler-failed"
+
+
+class AllocatorAbortsError(VramfitError):
+    """XLA's own allocator would end the process at this point."""
+
+    id = "allocator-aborts"
+
+
+class InternalError(VramfitError, RuntimeError):
+    """Something in vramfit does not hold that must hold."""
+
+    id = "internal"
+
+
+# Rust finds the class of an error here.
+BY_ID: dict[str, type[VramfitError]] = {kind.id: kind for kind in VramfitError.__subclasses__()}

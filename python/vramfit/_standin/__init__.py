@@ -1,1 +1,0 @@
-"""The directory that ``vramfit dryrun`` puts first on the path of the user's Python."""

@@ -1,0 +1,35 @@
+"""Which cards vramfit knows, and how large they really are.
+
+The same catalogue as ``vramfit gpus``; the figures live in Rust.
+
+Example:
+    >>> import vramfit.gpus
+    >>> vramfit.gpus.find("h100").total_memory_bytes
+    84942979072
+"""
+
+from __future__ import annotations
+
+from vramfit._native import Gpu, all_gpus, find_gpu
+
+__all__ = ["Gpu", "all", "find"]
+
+
+def all() -> list[Gpu]:
+    """Return every card of the catalogue, in its order."""
+    return all_gpus()
+
+
+def find(name: str) -> Gpu:
+    """Return the card of that name.
+
+    Args:
+        name: A name or alias from the catalogue, what the driver calls the card, or the path of a
+            ``.toml`` file that describes one.
+
+    Raises:
+        UnknownGpuError: If there is no such card; the hint names the nearest ones.
+        IoError: If the file cannot be read.
+        InvalidFileError: If the file does not describe a card.
+    """
+    return find_gpu(name)

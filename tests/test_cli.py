@@ -1,0 +1,298 @@
+"""The command line as people use it: what goes where, and which exit code comes back."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+import venv
+
+import pytest
+
+VRAMFIT = [sys.executable, "-m", "vramfit"]
+
+FITS = """
+import jax, jax.numpy as jnp
+x = jnp.ones((1024, 1024))
+jax.block_until_ready(x @ x)
+print("done")
+"""
+
+# 40 GB on a card of 16.
+TOO_LARGE = """
+import jax, jax.numpy as jnp
+jax.block_until_ready(jnp.ones((10_000_000_000,), jnp.float32))
+print("not reached")
+"""
+
+
+@pytest.fixture
+def program(tmp_path):
+    """Write a program and return its path."""
+
+    def write(text):
+        path = tmp_path / "program.py"
+        path.write_text(text)
+        return str(path)
+
+    return write
+
+
+def environment(**changes):
+    """Return an environment in which nothing is set for JAX but what a test sets."""
+    kept = {
+        name: value
+        for name, value in os.environ.items()
+        if not name.startswith(("JAX_", "XLA_", "VRAMFIT_")) and name != "PYTHONPATH"
+    }
+    return {**kept, **changes}
+
+
+def dryrun(*args, gpu="t4", stdin="", **changes):
+    return subprocess.run(
+        [*VRAMFIT, "dryrun", "--gpu", gpu, *args],
+        input=stdin,
+        capture_output=True,
+        text=True,
+        env=environment(**changes),
+    )
+
+
+def error_id(done):
+    """Return the id of the error a command ended with."""
+    lines = [line for line in done.stderr.splitlines() if line.startswith("error[")]
+    assert len(lines) == 1, done.stderr
+    assert "Traceback" not in done.stderr.split(lines[0])[1]
+    return lines[0].split("[")[1].split("]")[0]
+
+
+def test_a_program_that_fits_keeps_its_output_to_itself(program):
+    done = dryrun(program(FITS))
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == "done\n"
+    assert "fits" in done.stderr
+
+
+def test_a_program_that_does_not_fit_ends_with_1(program):
+    done = dryrun(program(TOO_LARGE))
+    assert done.returncode == 1, done.stderr
+    assert done.stdout == ""
+    assert "RESOURCE_EXHAUSTED" in done.stderr
+    assert "does not fit" in done.stderr
+
+
+def test_what_comes_after_the_program_is_the_programs(program):
+    path = program("import sys; print(sys.argv[1:])\n" + FITS)
+    for separator in ([], ["--"]):
+        done = dryrun("--quiet", *separator, path, "--gpu", "h100", "--json", "-x", "--", "--force")
+        assert done.returncode == 0, done.stderr
+        assert done.stdout.splitlines()[0] == "['--gpu', 'h100', '--json', '-x', '--', '--force']"
+
+
+def test_standard_input_is_the_programs(program):
+    done = dryrun(sys.executable, program("print(input()[::-1])\n" + FITS), stdin="abc\n")
+    assert done.stdout == "cba\ndone\n"
+
+
+def test_the_programs_own_failure_is_passed_on(program):
+    done = dryrun(program(FITS + "import sys; sys.exit(7)"))
+    assert done.returncode == 7
+    assert "exit code 7" in done.stderr
+
+
+def test_json_is_the_last_line_of_standard_output(program):
+    done = dryrun("--json", "-", program(FITS))
+    assert done.returncode == 0, done.stderr
+    first, last = done.stdout.splitlines()
+    assert first == "done"
+    answer = json.loads(last)
+    assert answer["schema"] == 1
+    assert answer["fits"] is True
+    assert answer["oom"] is None
+    # Two arrays of 1024 x 1024 in float32 live at once.
+    assert answer["peak_bytes"] >= 2 * 4 * 1024**2
+
+
+def test_files_are_written_and_never_overwritten(program, tmp_path):
+    answer, trace = tmp_path / "answer.json", tmp_path / "run.trace"
+    args = ["--json", str(answer), "--trace", str(trace), program(FITS)]
+    done = dryrun(*args)
+    assert done.returncode == 0, done.stderr
+    assert json.loads(answer.read_text())["fits"] is True
+    assert trace.stat().st_size > 0
+    assert str(answer) in done.stderr
+    assert str(trace) in done.stderr
+
+    refused = dryrun(*args)
+    assert (refused.returncode, refused.stdout) == (2, "")
+    assert error_id(refused) == "io"
+    assert dryrun("--force", *args).returncode == 0
+
+
+def test_nothing_is_left_behind(program, tmp_path):
+    scratch = tmp_path / "scratch"
+    scratch.mkdir()
+    assert dryrun(program(FITS), TMPDIR=str(scratch)).returncode == 0
+    assert list(scratch.iterdir()) == []
+
+
+def limit_of(*args, **changes):
+    done = dryrun("--json", "-", *args, **changes)
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout.splitlines()[-1])["limit_bytes"]
+
+
+def test_the_users_settings_hold_until_an_option_says_otherwise(program):
+    path = program(FITS)
+    card = subprocess.run(
+        [*VRAMFIT, "gpus", "show", "t4", "--json"], capture_output=True, text=True, check=True
+    )
+    total = json.loads(card.stdout)["gpu"]["total_memory_bytes"]
+    block = 256
+    assert abs(limit_of(path, XLA_PYTHON_CLIENT_MEM_FRACTION="0.5") - total * 0.5) < block
+    assert (
+        abs(
+            limit_of("--fraction", "0.25", path, XLA_PYTHON_CLIENT_MEM_FRACTION="0.5")
+            - total * 0.25
+        )
+        < block
+    )
+    limit = limit_of("--limit", "8GiB", path)
+    assert 8 * 2**30 - 2**11 < limit <= 8 * 2**30
+
+
+def test_steps_end_the_run(program):
+    loop = """
+import jax, jax.numpy as jnp
+step = jax.jit(lambda x: x + 1)
+x = jnp.zeros(8)
+for i in range(1_000_000):
+    x = step(x)
+print("not reached")
+"""
+    done = dryrun("--steps", "3", "--json", "-", program(loop))
+    assert done.returncode == 0, done.stderr
+    answer = json.loads(done.stdout)
+    assert max(row["calls"] for row in answer["programs"]) == 3
+
+
+def test_a_program_that_uses_no_gpu_gives_no_answer(program):
+    done = dryrun(program("print('hello')"))
+    assert (done.returncode, done.stdout) == (2, "hello\n")
+    assert error_id(done) == "gpu-not-used"
+
+
+def test_a_program_that_fails_before_the_gpu_gives_no_answer(program):
+    done = dryrun(program("raise SystemExit(1)"))
+    assert done.returncode == 2
+    assert error_id(done) == "gpu-not-used"
+    assert "exit code 1" in done.stderr
+
+
+def test_a_launcher_that_drops_the_environment_is_named(program):
+    done = dryrun("env", "-i", sys.executable, program(FITS))
+    assert done.returncode == 2
+    assert error_id(done) == "gpu-not-used"
+    assert "`env` must pass `PYTHONPATH`" in done.stderr
+
+
+@pytest.mark.parametrize(
+    "choice",
+    [
+        "jax.config.update('jax_platforms', 'cpu')",
+        "jax.config.update('jax_default_device', jax.devices('cpu')[0])",
+    ],
+)
+def test_a_program_that_chooses_the_cpu_gives_no_answer(program, choice):
+    done = dryrun(program(f"import jax\n{choice}\n{FITS}"))
+    assert (done.returncode, done.stdout) == (2, "done\n")
+    assert error_id(done) == "gpu-not-used"
+
+
+def test_platforms_without_a_gpu_are_refused(program):
+    done = dryrun(program(FITS), JAX_PLATFORMS="cpu")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert error_id(done) == "gpu-not-used"
+
+
+@pytest.mark.parametrize("options", [["-I"], ["-E"], ["-B", "-Es"]])
+def test_an_isolated_python_is_refused_before_it_runs(program, options):
+    done = dryrun(sys.executable, *options, program(FITS))
+    assert (done.returncode, done.stdout) == (2, "")
+    assert error_id(done) == "gpu-not-used"
+
+
+def test_a_python_without_jax_is_refused_before_it_runs(program, tmp_path):
+    venv.create(tmp_path / "env", with_pip=False)
+    done = dryrun(str(tmp_path / "env/bin/python"), program(FITS))
+    assert (done.returncode, done.stdout) == (2, "")
+    assert error_id(done) == "compiler-missing"
+    assert "has no `jax`" in done.stderr
+
+
+def test_a_crash_is_told_from_a_failure(program):
+    done = dryrun(program(FITS + "import os, signal; os.kill(os.getpid(), signal.SIGSEGV)"))
+    assert done.returncode == 2
+    assert error_id(done) == "compiler-failed"
+    assert "SIGSEGV" in done.stderr
+
+
+def test_a_flag_that_xla_does_not_know_is_a_clear_error(program):
+    done = dryrun(program(FITS), XLA_FLAGS="--xla_no_such_flag=1")
+    assert done.returncode == 2
+    # XLA ends the process itself, in some versions by a signal and in some by an exit code.
+    assert error_id(done) in ("compiler-failed", "gpu-not-used")
+    assert "does not know a flag in `XLA_FLAGS`" in done.stderr
+
+
+WAITS = (
+    FITS
+    + """
+import sys, time
+sys.stdout.flush()
+time.sleep(100)
+"""
+)
+
+
+@pytest.mark.parametrize(
+    ("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)], ids=["SIGINT", "SIGTERM"]
+)
+def test_an_interrupted_run_still_gives_its_answer(program, number, code):
+    process = subprocess.Popen(
+        [*VRAMFIT, "dryrun", "--gpu", "t4", program(WAITS)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=environment(),
+        start_new_session=True,
+    )
+    assert process.stdout.readline() == "done\n"
+    # Ctrl-C reaches every process of the terminal's group; a SIGTERM comes to one.
+    if number == signal.SIGINT:
+        os.killpg(process.pid, number)
+    else:
+        process.send_signal(number)
+    stderr = process.communicate(timeout=60)[1]
+    assert process.returncode == code, stderr
+    assert "fits" in stderr
+
+
+def test_a_reader_that_went_away_is_no_failure():
+    process = subprocess.Popen([*VRAMFIT, "gpus"], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    process.stdout.close()
+    stderr = process.stderr.read()
+    process.stderr.close()
+    assert (process.wait(), stderr) == (0, b"")
+
+
+def test_asking_the_python_first_is_quick(program):
+    """The question costs one start of an interpreter: it must not become an import of JAX."""
+    path = program("pass")
+    start = time.monotonic()
+    done = dryrun(path)
+    elapsed = time.monotonic() - start
+    assert done.returncode == 2
+    # Importing jax alone takes longer than this on any machine these tests run on.
+    assert elapsed < 0.6, f"{elapsed:.2f} s"

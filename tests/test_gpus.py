@@ -1,0 +1,53 @@
+"""`vramfit.gpus` gives the same catalogue as `vramfit gpus`."""
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+from vramfit import gpus
+from vramfit._errors import InvalidFileError, UnknownGpuError
+
+
+def test_both_languages_give_the_same_cards():
+    done = subprocess.run(
+        [sys.executable, "-m", "vramfit", "gpus", "--json"],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    listed = json.loads(done.stdout)["gpus"]
+    ours = gpus.all()
+    assert [card["name"] for card in listed] == [gpu.name for gpu in ours]
+    for card, gpu in zip(listed, ours, strict=True):
+        assert card["total_memory_bytes"] == gpu.total_memory_bytes
+        assert tuple(card["compute_capability"]) == gpu.compute_capability
+        assert {k: v for k, v in card["peak_tflops"].items() if v is not None} == gpu.peak_tflops
+        assert (card["memory_certainty"] == "estimated") == gpu.memory_is_estimated
+
+
+def test_a_card_is_found_by_each_of_its_names():
+    card = gpus.find("h100-80g")
+    assert card == gpus.find("NVIDIA H100 80GB HBM3")
+    for alias in card.aliases:
+        assert gpus.find(alias) == card
+    assert repr(card) == "<Gpu h100-80g: 79.1 GiB>"
+
+
+def test_an_unknown_card_names_the_nearest():
+    with pytest.raises(UnknownGpuError) as caught:
+        gpus.find("h100-81g")
+    assert "h100-80g" in caught.value.hint
+
+
+def test_a_card_file_that_is_none_is_refused(tmp_path):
+    file = tmp_path / "card.toml"
+    file.write_text("name = 'mine'\n")
+    with pytest.raises(InvalidFileError):
+        gpus.find(str(file))
+
+
+def test_cards_cannot_be_changed():
+    with pytest.raises(AttributeError):
+        gpus.find("t4").name = "mine"
