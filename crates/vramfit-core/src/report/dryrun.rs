@@ -1,17 +1,11 @@
 //! From the answer of a dry run to its report: which figures are told, in which words.
 
+use super::coverage::not_covered;
 use super::record::record;
-use super::{Bar, Body, Figure, Report, Section, Table, Value};
+use super::tables::{devices, programs, unknown_reads};
+use super::{Bar, Body, Figure, Report, Section, Value};
 use crate::bytes::Bytes;
-use crate::gpu::{self, Certainty};
 use crate::trace::{Answer, DeviceAnswer, Moment, Purpose, RefusalAnswer};
-
-/// Programs that are listed; the others are summed up in one line.
-const PROGRAMS_SHOWN: usize = 10;
-/// Lines with reads of unknown values that are listed.
-const READS_SHOWN: usize = 5;
-/// Devices that are listed when they differ.
-const DEVICES_SHOWN: usize = 16;
 
 /// Makes the report of a dry run.
 pub(super) fn report(answer: &Answer) -> Report {
@@ -38,7 +32,7 @@ pub(super) fn report(answer: &Answer) -> Report {
     }
 }
 
-fn section(title: &str, body: Body) -> Section {
+pub(super) fn section(title: &str, body: Body) -> Section {
     Section {
         title: title.to_owned(),
         body,
@@ -293,190 +287,6 @@ fn held(answer: &Answer) -> String {
         Some(step) => format!("in use when `{}` began, which ran once", step.name),
         None => "nothing was executed".to_owned(),
     }
-}
-
-/// One row a device, where there are several.
-fn devices(answer: &Answer) -> Option<Section> {
-    if answer.devices.len() < 2 {
-        return None;
-    }
-    let row = |device: &DeviceAnswer| {
-        let known = |bytes: Option<u64>| bytes.map_or(Value::Missing("none"), Value::Bytes);
-        vec![
-            known(device.limit_bytes),
-            known(device.pool_bytes),
-            Value::Bytes(device.peak_bytes),
-            Value::Bytes(device.held_between_steps_bytes),
-            known(device.at_peak.largest_free_block_bytes),
-            Value::Count(device.refusals),
-        ]
-    };
-    let rows: Vec<_> = answer.devices.iter().map(row).collect();
-    let alike = rows.iter().all(|row| *row == rows[0]);
-    let shown = if alike { 1 } else { DEVICES_SHOWN };
-    let count = rows.len();
-    let named = rows
-        .into_iter()
-        .enumerate()
-        .take(shown)
-        .map(|(number, row)| {
-            let name = match alike {
-                true => format!("all {count}"),
-                false => number.to_string(),
-            };
-            [vec![Value::Text(name)], row].concat()
-        });
-    let columns = [
-        "GPU",
-        "limit",
-        "pool",
-        "peak",
-        "held",
-        "free block",
-        "refused",
-    ];
-    let table = Table {
-        columns: columns.map(str::to_owned).to_vec(),
-        rows: named.collect(),
-        note: match count.saturating_sub(shown) {
-            _ if alike => String::new(),
-            0 => String::new(),
-            more => format!("{more} more in the JSON"),
-        },
-    };
-    Some(section("devices", Body::Table(table)))
-}
-
-fn programs(answer: &Answer) -> Option<Section> {
-    let rows = answer.programs.iter().take(PROGRAMS_SHOWN).map(|program| {
-        let sizes = &program.sizes;
-        vec![
-            Value::Text(program.name.clone()),
-            Value::Count(program.calls),
-            Value::Bytes(sizes.argument_bytes),
-            Value::Bytes(sizes.output_bytes),
-            Value::Bytes(sizes.alias_bytes),
-            Value::Bytes(sizes.temp_bytes),
-            Value::Bytes(sizes.constant_bytes),
-        ]
-    });
-    let columns = [
-        "program",
-        "calls",
-        "arguments",
-        "outputs",
-        "aliased",
-        "temporary",
-        "constants",
-    ];
-    let rest = answer.programs.get(PROGRAMS_SHOWN..).unwrap_or_default();
-    let note = rest.first().map_or_else(String::new, |largest| {
-        let calls: u64 = rest.iter().map(|program| program.calls).sum();
-        let most = Bytes(largest.sizes.needed_bytes());
-        format!(
-            "{} more, called {calls} times, none of which needs more than {most}",
-            rest.len()
-        )
-    });
-    let table = Table {
-        columns: columns.map(str::to_owned).to_vec(),
-        rows: rows.collect(),
-        note,
-    };
-    (!answer.programs.is_empty()).then(|| section("programs, per device", Body::Table(table)))
-}
-
-fn unknown_reads(answer: &Answer) -> Option<Section> {
-    let rows = answer.unknown_reads.iter().take(READS_SHOWN).map(|reads| {
-        let site = match reads.site.is_empty() {
-            true => "a line that is not known",
-            false => &reads.site,
-        };
-        vec![
-            Value::Text(site.to_owned()),
-            Value::Count(reads.reads),
-            Value::Bytes(reads.bytes),
-        ]
-    });
-    let rest = answer.unknown_reads.get(READS_SHOWN..).unwrap_or_default();
-    let table = Table {
-        columns: ["line", "reads", "bytes"].map(str::to_owned).to_vec(),
-        rows: rows.collect(),
-        note: match rest.len() {
-            0 => String::new(),
-            lines => {
-                let reads: u64 = rest.iter().map(|reads| reads.reads).sum();
-                format!("{lines} more lines with {reads} reads")
-            }
-        },
-    };
-    let title = "made-up values that the program read (its path may depend on them)";
-    (!answer.unknown_reads.is_empty()).then(|| section(title, Body::Table(table)))
-}
-
-/// What the figures leave out, and what about them is not exact.
-fn not_covered(answer: &Answer) -> Vec<String> {
-    let header = &answer.header;
-    let mut points = Vec::new();
-    if !answer.complete {
-        points.push(
-            "the rest of the run: it was cut off, and the figures are those up to there".to_owned(),
-        );
-    }
-    points.push(
-        "memory of cuBLAS, cuDNN, NCCL and CUDA graphs, which lies outside the pool; the context \
-         above is an estimate"
-            .to_owned(),
-    );
-    if let Some(device) = answer.worst_device() {
-        let pool = device.pool_bytes.unwrap_or(device.peak_bytes);
-        let beside = header
-            .context_bytes
-            .saturating_add(device.outside_bytes)
-            .saturating_add(header.taken_bytes);
-        if pool.saturating_add(beside) > header.total_memory_bytes {
-            let over = Bytes(pool.saturating_add(beside) - header.total_memory_bytes);
-            points.push(format!(
-                "what lies outside the pool does not fit beside it: {over} too much; take a \
-                 smaller share for the pool"
-            ));
-        }
-    }
-    points.push(
-        "autotuning: without a card the compiler takes its default kernels; other choices moved \
-         the peak of whole programs by 0.2 % to 7 % in tests"
-            .to_owned(),
-    );
-    let other: Vec<_> = answer
-        .programs
-        .iter()
-        .filter(|program| !program.rung.is_empty())
-        .collect();
-    if let Some(first) = other.first() {
-        let count = other.len();
-        points.push(format!(
-            "{count} of {} programs did not compile with the compiler's default choices; `{}` did \
-             with `{}`",
-            answer.programs.len(),
-            first.name,
-            first.rung
-        ));
-    }
-    if let Some(model) = answer.allocator_model {
-        points.push(format!(
-            "the allocator `{}` is a model: {model}",
-            header.allocator
-        ));
-    }
-    let card = gpu::all().iter().find(|gpu| gpu.name == header.gpu);
-    if card.is_some_and(|gpu| gpu.memory_certainty == Certainty::Estimated) {
-        points.push(format!(
-            "the total memory of {}: no driver's report of it is known, {} is an estimate",
-            header.gpu,
-            Bytes(header.total_memory_bytes)
-        ));
-    }
-    points
 }
 
 fn facts(answer: &Answer) -> Vec<Figure> {

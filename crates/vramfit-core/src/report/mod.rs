@@ -1,8 +1,10 @@
 //! How an answer is told. A [`Report`] is data; text and JSON are readers of it, and neither
 //! computes anything.
 
+mod coverage;
 mod dryrun;
 mod record;
+mod tables;
 mod text;
 
 use serde::Serialize;

@@ -5,11 +5,13 @@
 //! events happen again in the same allocators, and [`summarise`] makes an [`Answer`] of them.
 
 mod answer;
+mod count;
 mod event;
 mod history;
 mod low_water;
 mod reader;
 mod replay;
+mod source;
 mod summary;
 mod wire;
 mod writer;

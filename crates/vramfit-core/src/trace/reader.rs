@@ -7,9 +7,8 @@
 use std::io::Read;
 
 use super::history::{History, WINDOW};
-use super::wire::{
-    MAGIC, MAX_EVENTS, MAX_JSON_BYTES, MAX_TEXT_BYTES, Source, Stop, VERSION, invalid, tag,
-};
+use super::source::{Source, Stop, invalid};
+use super::wire::{MAGIC, MAX_EVENTS, MAX_JSON_BYTES, MAX_TEXT_BYTES, VERSION, tag};
 use super::{Event, Footer, Header, TextId};
 use crate::error::Result;
 

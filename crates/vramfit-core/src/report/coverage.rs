@@ -1,0 +1,70 @@
+//! What the figures of a dry run leave out, and what about them is not exact.
+
+use crate::bytes::Bytes;
+use crate::gpu::{self, Certainty};
+use crate::trace::Answer;
+
+/// Returns one sentence for each thing that the figures do not cover.
+pub(super) fn not_covered(answer: &Answer) -> Vec<String> {
+    let header = &answer.header;
+    let mut points = Vec::new();
+    if !answer.complete {
+        points.push(
+            "the rest of the run: it was cut off, and the figures are those up to there".to_owned(),
+        );
+    }
+    points.push(
+        "memory of cuBLAS, cuDNN, NCCL and CUDA graphs, which lies outside the pool; the context \
+         above is an estimate"
+            .to_owned(),
+    );
+    if let Some(device) = answer.worst_device() {
+        let pool = device.pool_bytes.unwrap_or(device.peak_bytes);
+        let beside = header
+            .context_bytes
+            .saturating_add(device.outside_bytes)
+            .saturating_add(header.taken_bytes);
+        if pool.saturating_add(beside) > header.total_memory_bytes {
+            let over = Bytes(pool.saturating_add(beside) - header.total_memory_bytes);
+            points.push(format!(
+                "what lies outside the pool does not fit beside it: {over} too much; take a \
+                 smaller share for the pool"
+            ));
+        }
+    }
+    points.push(
+        "autotuning: without a card the compiler takes its default kernels; other choices moved \
+         the peak of whole programs by 0.2 % to 7 % in tests"
+            .to_owned(),
+    );
+    let other: Vec<_> = answer
+        .programs
+        .iter()
+        .filter(|program| !program.rung.is_empty())
+        .collect();
+    if let Some(first) = other.first() {
+        let count = other.len();
+        points.push(format!(
+            "{count} of {} programs did not compile with the compiler's default choices; `{}` did \
+             with `{}`",
+            answer.programs.len(),
+            first.name,
+            first.rung
+        ));
+    }
+    if let Some(model) = answer.allocator_model {
+        points.push(format!(
+            "the allocator `{}` is a model: {model}",
+            header.allocator
+        ));
+    }
+    let card = gpu::all().iter().find(|gpu| gpu.name == header.gpu);
+    if card.is_some_and(|gpu| gpu.memory_certainty == Certainty::Estimated) {
+        points.push(format!(
+            "the total memory of {}: no driver's report of it is known, {} is an estimate",
+            header.gpu,
+            Bytes(header.total_memory_bytes)
+        ));
+    }
+    points
+}

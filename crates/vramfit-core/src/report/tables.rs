@@ -1,0 +1,134 @@
+//! The tables of a dry run: devices, programs, reads of made-up values.
+
+use super::dryrun::section;
+use super::{Body, Section, Table, Value};
+use crate::bytes::Bytes;
+use crate::trace::{Answer, DeviceAnswer};
+
+/// Programs that are listed; the others are summed up in one line.
+const PROGRAMS_SHOWN: usize = 10;
+/// Lines with reads of unknown values that are listed.
+const READS_SHOWN: usize = 5;
+/// Devices that are listed when they differ.
+const DEVICES_SHOWN: usize = 16;
+
+/// One row a device, where there are several.
+pub(super) fn devices(answer: &Answer) -> Option<Section> {
+    if answer.devices.len() < 2 {
+        return None;
+    }
+    let row = |device: &DeviceAnswer| {
+        let known = |bytes: Option<u64>| bytes.map_or(Value::Missing("none"), Value::Bytes);
+        vec![
+            known(device.limit_bytes),
+            known(device.pool_bytes),
+            Value::Bytes(device.peak_bytes),
+            Value::Bytes(device.held_between_steps_bytes),
+            known(device.at_peak.largest_free_block_bytes),
+            Value::Count(device.refusals),
+        ]
+    };
+    let rows: Vec<_> = answer.devices.iter().map(row).collect();
+    let alike = rows.iter().all(|row| *row == rows[0]);
+    let shown = if alike { 1 } else { DEVICES_SHOWN };
+    let count = rows.len();
+    let named = rows
+        .into_iter()
+        .enumerate()
+        .take(shown)
+        .map(|(number, row)| {
+            let name = match alike {
+                true => format!("all {count}"),
+                false => number.to_string(),
+            };
+            [vec![Value::Text(name)], row].concat()
+        });
+    let columns = [
+        "GPU",
+        "limit",
+        "pool",
+        "peak",
+        "held",
+        "free block",
+        "refused",
+    ];
+    let table = Table {
+        columns: columns.map(str::to_owned).to_vec(),
+        rows: named.collect(),
+        note: match count.saturating_sub(shown) {
+            _ if alike => String::new(),
+            0 => String::new(),
+            more => format!("{more} more in the JSON"),
+        },
+    };
+    Some(section("devices", Body::Table(table)))
+}
+
+/// The programs that need most, and how many more there are.
+pub(super) fn programs(answer: &Answer) -> Option<Section> {
+    let rows = answer.programs.iter().take(PROGRAMS_SHOWN).map(|program| {
+        let sizes = &program.sizes;
+        vec![
+            Value::Text(program.name.clone()),
+            Value::Count(program.calls),
+            Value::Bytes(sizes.argument_bytes),
+            Value::Bytes(sizes.output_bytes),
+            Value::Bytes(sizes.alias_bytes),
+            Value::Bytes(sizes.temp_bytes),
+            Value::Bytes(sizes.constant_bytes),
+        ]
+    });
+    let columns = [
+        "program",
+        "calls",
+        "arguments",
+        "outputs",
+        "aliased",
+        "temporary",
+        "constants",
+    ];
+    let rest = answer.programs.get(PROGRAMS_SHOWN..).unwrap_or_default();
+    let note = rest.first().map_or_else(String::new, |largest| {
+        let calls: u64 = rest.iter().map(|program| program.calls).sum();
+        let most = Bytes(largest.sizes.needed_bytes());
+        format!(
+            "{} more, called {calls} times, none of which needs more than {most}",
+            rest.len()
+        )
+    });
+    let table = Table {
+        columns: columns.map(str::to_owned).to_vec(),
+        rows: rows.collect(),
+        note,
+    };
+    (!answer.programs.is_empty()).then(|| section("programs, per device", Body::Table(table)))
+}
+
+/// Where the program read values that the dry run does not know.
+pub(super) fn unknown_reads(answer: &Answer) -> Option<Section> {
+    let rows = answer.unknown_reads.iter().take(READS_SHOWN).map(|reads| {
+        let site = match reads.site.is_empty() {
+            true => "a line that is not known",
+            false => &reads.site,
+        };
+        vec![
+            Value::Text(site.to_owned()),
+            Value::Count(reads.reads),
+            Value::Bytes(reads.bytes),
+        ]
+    });
+    let rest = answer.unknown_reads.get(READS_SHOWN..).unwrap_or_default();
+    let table = Table {
+        columns: ["line", "reads", "bytes"].map(str::to_owned).to_vec(),
+        rows: rows.collect(),
+        note: match rest.len() {
+            0 => String::new(),
+            lines => {
+                let reads: u64 = rest.iter().map(|reads| reads.reads).sum();
+                format!("{lines} more lines with {reads} reads")
+            }
+        },
+    };
+    let title = "made-up values that the program read (its path may depend on them)";
+    (!answer.unknown_reads.is_empty()).then(|| section(title, Body::Table(table)))
+}
