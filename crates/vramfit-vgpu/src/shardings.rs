@@ -21,8 +21,9 @@ pub(crate) unsafe fn replace(extension: *mut ShardingsExtension, size: usize) {
 
 fn answer(args: &mut ExecutableShardingsArgs, count: usize, shardings: &Texts) {
     args.count = count;
-    // A program that is not partitioned has none, which is told by null.
-    let known = shardings.pointers.len() == count;
+    // A program that is not partitioned has none, which is told by null. So has one without
+    // outputs: JAX takes an empty list for a contradiction.
+    let known = count > 0 && shardings.pointers.len() == count;
     args.shardings = if known {
         shardings.pointers.as_ptr()
     } else {
