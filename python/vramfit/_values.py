@@ -14,6 +14,7 @@ import threading
 import time
 import traceback
 from collections.abc import Sequence
+from types import FrameType
 from typing import Any
 
 # A program that takes longer than this is not run again: a dry run does not wait for arithmetic.
@@ -66,6 +67,7 @@ def _evaluate(
     input_shapes: list[tuple[str, list[int]]],
     output_shapes: list[tuple[str, list[int]]],
 ) -> list[bytes] | None:
+    import jax
     import numpy as np
 
     if program in _too_slow:
@@ -78,7 +80,7 @@ def _evaluate(
         _compiled[program] = executable
     device = client.local_devices()[0]
     arguments = [
-        _put(_array(data, kind, dims), device)
+        jax.device_put(_array(data, kind, dims), device)
         for data, (kind, dims) in zip(inputs, input_shapes, strict=True)
     ]
     results = _execute(executable, arguments)
@@ -134,7 +136,7 @@ def note_callbacks() -> None:
 
 def site() -> str | None:
     """Return the innermost line of the user's own code, as ``file:line (function)``."""
-    frame = sys._getframe()
+    frame: FrameType | None = sys._getframe()
     while frame is not None:
         file = frame.f_code.co_filename
         if not _is_library(file):
@@ -153,10 +155,16 @@ def _is_library(file: str) -> bool:
     )
 
 
+@functools.cache
 def _cpu_client() -> Any:
+    """Return JAX's CPU client, or one of our own where ``JAX_PLATFORMS`` leaves the CPU out."""
     from jax._src import xla_bridge
+    from jax._src.lib import xla_client
 
-    return xla_bridge.get_backend("cpu")
+    try:
+        return xla_bridge.get_backend("cpu")
+    except RuntimeError:
+        return xla_client.make_cpu_client()
 
 
 def _compile(client: Any, code: bytes, callbacks: Sequence[Any]) -> Any:
@@ -174,12 +182,6 @@ def _compile(client: Any, code: bytes, callbacks: Sequence[Any]) -> Any:
     with mlir.make_ir_context() as context:
         module = hlo.deserialize_portable_artifact(context, code)
         return client.compile_and_load(module, devices, options, list(callbacks))
-
-
-def _put(array: Any, device: Any) -> Any:
-    import jax
-
-    return jax.device_put(array, device)
 
 
 def _execute(executable: Any, arguments: list[Any]) -> list[Any]:

@@ -7,17 +7,18 @@ package is loaded from where this file lies.
 
 from __future__ import annotations
 
-import importlib.machinery
+import importlib
 import importlib.util
 import os
 import sys
+from collections.abc import Callable
 from types import ModuleType
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 PACKAGE = os.path.dirname(HERE)
 
 
-def initializer_of(name: str):
+def initializer_of(name: str) -> Callable[[], None]:
     """Return the ``initialize`` that JAX calls for the plugin module `name`."""
 
     def initialize() -> None:
@@ -35,25 +36,24 @@ def _load_real(name: str) -> ModuleType | None:
         folder = os.path.join(directory or os.curdir, "jax_plugins")
         file = os.path.join(folder, name, "__init__.py")
         if os.path.isfile(file) and not os.path.samefile(folder, os.path.join(HERE, "jax_plugins")):
-            spec = importlib.util.spec_from_file_location(
-                f"_vramfit_real_{name}", file, submodule_search_locations=[os.path.dirname(file)]
-            )
-            module = importlib.util.module_from_spec(spec)
-            sys.modules[spec.name] = module
-            spec.loader.exec_module(module)
-            return module
+            return _load(f"_vramfit_real_{name}", file)
     return None
 
 
 def _plugin() -> ModuleType:
     """Import ``vramfit._plugin`` from the package this file belongs to."""
     if "vramfit" not in sys.modules:
-        spec = importlib.util.spec_from_file_location(
-            "vramfit",
-            os.path.join(PACKAGE, "__init__.py"),
-            submodule_search_locations=[PACKAGE],
-        )
-        module = importlib.util.module_from_spec(spec)
-        sys.modules["vramfit"] = module
-        spec.loader.exec_module(module)
+        _load("vramfit", os.path.join(PACKAGE, "__init__.py"))
     return importlib.import_module("vramfit._plugin")
+
+
+def _load(name: str, file: str) -> ModuleType:
+    """Load a package from its ``__init__.py`` under a name of our choice."""
+    folder = os.path.dirname(file)
+    spec = importlib.util.spec_from_file_location(name, file, submodule_search_locations=[folder])
+    if spec is None or spec.loader is None:
+        raise ImportError(f"cannot load {file}")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module
+    spec.loader.exec_module(module)
+    return module

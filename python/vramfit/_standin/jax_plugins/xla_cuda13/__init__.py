@@ -7,6 +7,6 @@ file and does all of its registrations, through vramfit's library instead of its
 import os
 import runpy
 
-initialize = runpy.run_path(
-    os.path.join(os.path.dirname(__file__), "..", "..", "standin.py")
-)["initializer_of"]("xla_cuda13")
+initialize = runpy.run_path(os.path.join(os.path.dirname(__file__), "..", "..", "standin.py"))[
+    "initializer_of"
+]("xla_cuda13")

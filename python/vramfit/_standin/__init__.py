@@ -1,0 +1,1 @@
+"""The directory that ``vramfit dryrun`` puts first on the path of the user's Python."""

@@ -1,0 +1,66 @@
+"""Keeps CUDA's libraries from saying, while they load, that there is no driver.
+
+It is true and beside the point, and the user's own output is not to be disturbed. Anything else
+that is written meanwhile is passed on.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib.abc
+import importlib.machinery
+import os
+import sys
+from collections.abc import Iterator, Sequence
+from types import ModuleType
+
+COMPLAINTS = (b"cudart_stub.cc", b"absl::InitializeLog()")
+
+# The extension modules of JAX's CUDA packages; each brings a copy of the library that complains.
+PACKAGES = ("jax_cuda12_plugin", "jax_cuda13_plugin")
+
+
+@contextlib.contextmanager
+def without_driver_complaints() -> Iterator[None]:
+    """Hold standard error back for a moment, and drop the complaints from it."""
+    with contextlib.suppress(AttributeError, ValueError):  # there may be none, or a closed one
+        sys.stderr.flush()
+    try:
+        kept = os.dup(2)
+    except OSError:
+        yield  # standard error is closed
+        return
+    with open(os.memfd_create("stderr"), "w+b", buffering=0) as caught:
+        os.dup2(caught.fileno(), 2)
+        try:
+            yield
+        finally:
+            with contextlib.suppress(AttributeError, ValueError):
+                sys.stderr.flush()
+            os.dup2(kept, 2)
+            os.close(kept)
+            caught.seek(0)
+            for line in caught.read().splitlines(keepends=True):
+                if not any(complaint in line for complaint in COMPLAINTS):
+                    os.write(2, line)
+
+
+class _QuietLoader(importlib.machinery.ExtensionFileLoader):
+    def create_module(self, spec: importlib.machinery.ModuleSpec) -> ModuleType:
+        with without_driver_complaints():
+            return super().create_module(spec)
+
+
+class QuietFinder(importlib.abc.MetaPathFinder):
+    """Finds the extension modules of JAX's CUDA packages as usual, and loads them quietly."""
+
+    def find_spec(
+        self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
+    ) -> importlib.machinery.ModuleSpec | None:
+        """Return the usual spec with a quiet loader, or None for everything else."""
+        if fullname.partition(".")[0] not in PACKAGES or path is None:
+            return None
+        spec = importlib.machinery.PathFinder.find_spec(fullname, path, target)
+        if spec is not None and type(spec.loader) is importlib.machinery.ExtensionFileLoader:
+            spec.loader = _QuietLoader(spec.loader.name, spec.loader.path)
+        return spec

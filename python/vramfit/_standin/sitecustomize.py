@@ -1,0 +1,37 @@
+"""Python imports this when it starts: loads the user's own ``sitecustomize``, then quiets CUDA."""
+
+from __future__ import annotations
+
+import os
+import sys
+
+_HERE = os.path.dirname(os.path.abspath(__file__))
+
+
+def _is_here(directory: str) -> bool:
+    return os.path.abspath(directory or os.curdir) == _HERE
+
+
+def _load_the_users_own() -> None:
+    """Import the module that this one stands before on the path, if there is one."""
+    import importlib.machinery
+    import importlib.util
+
+    behind = [directory for directory in sys.path if not _is_here(directory)]
+    spec = importlib.machinery.PathFinder.find_spec("sitecustomize", behind)
+    if spec is None or spec.loader is None:
+        return
+    module = importlib.util.module_from_spec(spec)
+    sys.modules["sitecustomize"] = module
+    spec.loader.exec_module(module)
+
+
+def _quiet_cuda() -> None:
+    import runpy
+
+    quiet = runpy.run_path(os.path.join(_HERE, "quiet.py"))
+    sys.meta_path.insert(0, quiet["QuietFinder"]())
+
+
+_quiet_cuda()
+_load_the_users_own()

@@ -1,0 +1,69 @@
+"""Runs a few lines of JAX on the virtual GPU, without the command line in between."""
+
+import json
+import os
+import re
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+
+PACKAGE = Path(__file__).resolve().parent.parent / "python" / "vramfit"
+GIB = 1 << 30
+
+
+class Failed(AssertionError):
+    """The lines raised something that the test did not expect."""
+
+
+def environment(gpu="h100-80g", count=1, **more):
+    """Return an environment in which Python's JAX finds `count` cards called `gpu`."""
+    steering = re.compile(r"(JAX|XLA|TF|VRAMFIT|CUDA|NVIDIA)_|PYTHONPATH$")
+    kept = {k: v for k, v in os.environ.items() if not steering.match(k)}
+    return kept | {
+        "PYTHONPATH": str(PACKAGE / "_standin"),
+        "VRAMFIT_GPU": gpu,
+        "VRAMFIT_GPU_COUNT": str(count),
+        "JAX_PLATFORMS": "cuda,cpu",
+        **{name: str(value) for name, value in more.items()},
+    }
+
+
+def start(lines, *, python=sys.executable, **settings):
+    """Start a process that runs `lines`; they may call `tell(**values)`."""
+    program = (
+        "import json, jax, jax.numpy as jnp, numpy as np\n"
+        "def tell(**values): print('TOLD', json.dumps(values), flush=True)\n"
+        "def stats(device=0): return jax.devices()[device].memory_stats()\n"
+        + textwrap.dedent(lines)
+    )
+    return subprocess.Popen(
+        [python, "-c", program],
+        env=environment(**settings),
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+def finish(process):
+    """Wait for a process of `start`; return what it told, its output and its errors."""
+    out, err = process.communicate()
+    told = {}
+    for line in out.splitlines():
+        if line.startswith("TOLD "):
+            told |= json.loads(line.removeprefix("TOLD "))
+    return told, out, err, process.returncode
+
+
+def on_gpu(lines, **settings):
+    """Run `lines` on the virtual GPU and return what they `tell`.
+
+    Raises:
+        Failed: If they end with an exception, with its text.
+    """
+    told, out, err, code = finish(start(lines, **settings))
+    if code != 0:
+        raise Failed(f"exit code {code}\n{out[-2000:]}\n{err[-6000:]}")
+    return told

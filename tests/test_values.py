@@ -1,0 +1,126 @@
+"""What arrays on the virtual GPU hold: uploads, small results, and what cannot be known."""
+
+import jax
+import numpy as np
+import pytest
+from on_gpu import finish, on_gpu, start
+
+
+def test_uploads_read_back_as_they_were():
+    told = on_gpu(
+        """
+        rng = np.random.default_rng(0)
+        for array in [
+            rng.standard_normal((300, 200)).astype("float32"),
+            np.asfortranarray(rng.standard_normal((30, 20)).astype("float32")),
+            rng.integers(0, 99, (5, 6, 7))[:, ::-1, ::2].astype("int32"),
+            np.array(True), np.zeros((0, 3), "float32"), np.arange(9, dtype="uint8"),
+        ]:
+            assert (np.asarray(jax.device_put(array)) == array).all(), array.shape
+        for dtype in ["bfloat16", "float16", "int4", "uint4", "float8_e4m3fn", "complex64"]:
+            small = jnp.array([0, 1, 2, 3], dtype)
+            assert np.asarray(small).astype("complex64").real.tolist() == [0, 1, 2, 3], dtype
+        tell(done=True)
+        """
+    )
+    assert told["done"]
+
+
+def test_small_results_are_those_of_the_cpu():
+    told = on_gpu(
+        """
+        key = jax.random.key(7)
+        for _ in range(200):  # longer than any chain of unread values is kept
+            key, part = jax.random.split(key)
+        tell(
+            key=jax.random.key_data(part).tolist(),
+            normal=jax.random.normal(part, (3,)).tolist(),
+            nonzero=jnp.nonzero(jnp.array([0, 3, 0, 4]))[0].tolist(),
+            unique=jnp.unique(jnp.array([3, 1, 3])).tolist(),
+            norm=float(jnp.linalg.norm(jnp.array([3.0, 4.0]))),
+        )
+        """
+    )
+    key = jax.random.key(7)
+    for _ in range(200):
+        key, part = jax.random.split(key)
+    assert told["key"] == jax.random.key_data(part).tolist()
+    assert told["normal"] == pytest.approx(jax.random.normal(part, (3,)).tolist())
+    assert (told["nonzero"], told["unique"], told["norm"]) == ([1, 3], [1, 3], 5.0)
+
+
+def test_values_are_known_where_jax_platforms_leaves_the_cpu_out():
+    told = on_gpu("tell(sum=float(jnp.arange(5.0).sum()))", JAX_PLATFORMS="cuda")
+    assert told["sum"] == 10.0
+
+
+@pytest.mark.parametrize(
+    ("fill", "value"), [("zeros", 0.0), ("ones", 1.0), ("nan", np.nan), ("random", None)]
+)
+def test_unknown_values_read_as_asked(fill, value):
+    told = on_gpu(
+        """
+        large = jnp.ones((1000, 1000)) * 3
+        tell(first=float(large[0, 0]), again=float(large[0, 0]))
+        """,
+        VRAMFIT_FILL=fill,
+    )
+    if value is None:
+        assert 0 <= told["first"] < 1
+        assert told["again"] == told["first"]
+    else:
+        np.testing.assert_equal(told["first"], value)
+
+
+def test_checks_on_unknown_arrays_agree_with_what_they_read_as():
+    told = on_gpu(
+        """
+        large = jnp.ones((1000, 1000)) * 3
+        tell(
+            finite=bool(jnp.all(jnp.isfinite(large))), nan=bool(jnp.any(jnp.isnan(large))),
+            same=bool(jnp.all(large == large)), positive=bool(jnp.all(large > 0)),
+        )
+        """
+    )
+    assert told == {"finite": True, "nan": False, "same": True, "positive": False}
+
+
+def test_host_callbacks_fire_where_their_inputs_are_known():
+    told = on_gpu(
+        """
+        from jax.experimental import io_callback
+        seen = []
+
+        @jax.jit
+        def step(x):
+            io_callback(lambda v: seen.append(float(v)), None, x.sum(), ordered=True)
+            return jax.pure_callback(lambda v: v * 2, jax.ShapeDtypeStruct(x.shape, x.dtype), x)
+
+        small = step(jnp.arange(4.0))
+        step(jnp.ones((1000, 1000)))  # not known, so nobody is called
+        jax.effects_barrier()
+        tell(seen=seen, small=small.tolist())
+        """
+    )
+    assert told == {"seen": [6.0], "small": [0.0, 2.0, 4.0, 6.0]}
+
+
+def test_uploads_beyond_the_cap_are_forgotten_and_small_ones_kept():
+    told = on_gpu(
+        """
+        first = jax.device_put(np.ones(1 << 18, "float32"))   # 1 MiB: the cap
+        second = jax.device_put(np.ones(1 << 18, "float32"))
+        small = jax.device_put(np.ones(16, "float32"))
+        tell(kept=[float(np.asarray(a)[0]) for a in (first, second, small)])
+        del first
+        third = jax.device_put(np.ones(1 << 18, "float32"))   # there is room again
+        tell(third=float(np.asarray(third)[0]))
+        """,
+        VRAMFIT_UPLOAD_CAP="1MiB",
+    )
+    assert told == {"kept": [1.0, 0.0, 1.0], "third": 1.0}
+
+
+def test_the_users_output_is_not_disturbed():
+    _, out, err, code = finish(start("print(int(jnp.arange(3).sum()))"))
+    assert (out, err, code) == ("3\n", "", 0)
