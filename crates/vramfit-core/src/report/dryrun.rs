@@ -184,15 +184,11 @@ fn figures(answer: &Answer, device: &DeviceAnswer) -> Vec<Figure> {
         Value::Bytes(device.held_between_steps_bytes),
         held(answer),
     ));
-    let outside = header
-        .context_bytes
-        .saturating_add(device.outside_bytes)
-        .saturating_add(device.code_bytes);
+    let outside = header.context_bytes.saturating_add(device.outside_bytes);
     let note = format!(
-        "CUDA context {} (estimate), constants {}, machine code {}",
+        "context {} (estimate), programs {}",
         Bytes(header.context_bytes),
-        Bytes(device.outside_bytes),
-        Bytes(device.code_bytes)
+        Bytes(device.outside_bytes)
     );
     figures.push(figure("outside the pool", Value::Bytes(outside), note));
     figures

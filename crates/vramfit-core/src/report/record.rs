@@ -24,6 +24,7 @@ struct Record<'a> {
     largest_free_block_bytes: Option<u64>,
     fragmentation: Option<f64>,
     peak: Option<&'a Moment>,
+    step: Option<&'a str>,
     programs: Vec<Program<'a>>,
     oom: Option<OutOfMemory<'a>>,
     oom_count: u64,
@@ -101,7 +102,6 @@ struct Device<'a> {
     largest_free_block_at_end_bytes: Option<u64>,
     fragmentation_at_end: Option<f64>,
     outside_bytes: u64,
-    code_bytes: u64,
     oom_count: u64,
 }
 
@@ -138,6 +138,7 @@ pub(super) fn record(answer: &Answer, not_covered: &[String]) -> serde_json::Val
         largest_free_block_bytes: worst.at_peak.largest_free_block_bytes,
         fragmentation: worst.at_peak.fragmentation(),
         peak: worst.peak.as_ref(),
+        step: answer.step().map(|step| &step.name[..]),
         programs: answer.programs.iter().map(program).collect(),
         oom: answer.out_of_memory().map(out_of_memory),
         oom_count: answer.refusal_count,
@@ -218,7 +219,6 @@ fn device(device: &DeviceAnswer) -> Device<'_> {
         largest_free_block_at_end_bytes: device.at_end.largest_free_block_bytes,
         fragmentation_at_end: device.at_end.fragmentation(),
         outside_bytes: device.outside_bytes,
-        code_bytes: device.code_bytes,
         oom_count: device.refusals,
     }
 }

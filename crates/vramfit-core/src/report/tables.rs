@@ -3,10 +3,13 @@
 use super::dryrun::section;
 use super::{Body, Section, Table, Value};
 use crate::bytes::Bytes;
-use crate::trace::{Answer, DeviceAnswer};
+use crate::trace::{Answer, DeviceAnswer, ProgramAnswer};
 
-/// Programs that are listed; the others are summed up in one line.
+/// Programs that are listed at most; the others are summed up in one line.
 const PROGRAMS_SHOWN: usize = 10;
+/// Programs that are listed however little they need. Of the others, those that need less than
+/// 1 % of the largest are not: eager code makes hundreds of them.
+const PROGRAMS_SHOWN_ALWAYS: usize = 3;
 /// Lines with reads of unknown values that are listed.
 const READS_SHOWN: usize = 5;
 /// Devices that are listed when they differ.
@@ -66,7 +69,11 @@ pub(super) fn devices(answer: &Answer) -> Option<Section> {
 
 /// The programs that need most, and how many more there are.
 pub(super) fn programs(answer: &Answer) -> Option<Section> {
-    let rows = answer.programs.iter().take(PROGRAMS_SHOWN).map(|program| {
+    let need = |program: &ProgramAnswer| program.sizes.needed_bytes();
+    let least = answer.programs.first().map_or(0, need) / 100;
+    let large = answer.programs.iter().filter(|p| need(p) >= least.max(1));
+    let shown = large.count().clamp(PROGRAMS_SHOWN_ALWAYS, PROGRAMS_SHOWN);
+    let rows = answer.programs.iter().take(shown).map(|program| {
         let sizes = &program.sizes;
         vec![
             Value::Text(program.name.clone()),
@@ -87,10 +94,10 @@ pub(super) fn programs(answer: &Answer) -> Option<Section> {
         "temporary",
         "constants",
     ];
-    let rest = answer.programs.get(PROGRAMS_SHOWN..).unwrap_or_default();
+    let rest = answer.programs.get(shown..).unwrap_or_default();
     let note = rest.first().map_or_else(String::new, |largest| {
         let calls: u64 = rest.iter().map(|program| program.calls).sum();
-        let most = Bytes(largest.sizes.needed_bytes());
+        let most = Bytes(need(largest));
         format!(
             "{} more, called {calls} times, none of which needs more than {most}",
             rest.len()

@@ -18,6 +18,8 @@ pub struct Answer {
     pub devices: Vec<DeviceAnswer>,
     /// One entry for each different program, the one with most memory first.
     pub programs: Vec<ProgramAnswer>,
+    /// Which of them is taken to be the step, see [`Answer::step`].
+    pub step: Option<usize>,
     /// Every request that was refused, in order; at most [`MAX_REFUSALS_KEPT`] of them.
     pub refusals: Vec<RefusalAnswer>,
     /// How many requests were refused.
@@ -59,13 +61,12 @@ pub struct DeviceAnswer {
     pub at_peak: PoolState,
     /// What it looks like at the end.
     pub at_end: PoolState,
-    /// The least in use between the last two executions of the most-executed program. With a
-    /// single execution: what was in use when it began. 0 when nothing was executed.
+    /// The least in use between the last two executions of [`Answer::step`]. With a single
+    /// execution: what was in use when it began. 0 when nothing was executed.
     pub held_between_steps_bytes: u64,
-    /// Most that was ever held outside the pool by this process, context excluded.
+    /// Most that was ever held outside the pool by this process, in constants and machine code of
+    /// its programs; the context excluded.
     pub outside_bytes: u64,
-    /// Machine code of the programs loaded at once, at most; outside the pool as well.
-    pub code_bytes: u64,
     /// Requests refused here.
     pub refusals: u64,
 }
@@ -247,13 +248,10 @@ impl Answer {
             .max_by_key(|device| device.peak_bytes)
     }
 
-    /// Returns the most-executed program, which is taken to be the step; the one that needs most
-    /// among equals.
+    /// Returns the program that is taken to be the step of a training loop: the one whose number of
+    /// calls times what it needs is largest. (The most calls alone would often be those of a
+    /// conversion of scalars.) `None` when nothing was executed.
     pub fn step(&self) -> Option<&ProgramAnswer> {
-        self.programs
-            .iter()
-            .rev()
-            .filter(|p| p.calls > 0)
-            .max_by_key(|program| program.calls)
+        self.programs.get(self.step?)
     }
 }

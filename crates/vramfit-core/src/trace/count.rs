@@ -47,8 +47,6 @@ pub(super) struct Device {
     pub(super) at_peak: PoolState,
     pub(super) low_water: LowWater,
     pub(super) outside: u64,
-    pub(super) code: u64,
-    pub(super) peak_code: u64,
     pub(super) refusals: u64,
     pub(super) card_refused: bool,
 }
@@ -208,19 +206,14 @@ impl Count {
                     return self.wrong("two programs have the same number");
                 }
                 entry.1 += 1;
-                if entry.1 == 1 {
-                    self.code(row, true);
-                }
             }
             (_, Event::Unload { program }) => {
-                let Some((row, times)) = self.loaded.get_mut(&program) else {
+                let Some((_, times)) = self.loaded.get_mut(&program) else {
                     return self.wrong("a program is dropped that is not there");
                 };
                 *times -= 1;
                 if *times == 0 {
-                    let row = *row;
                     self.loaded.remove(&program);
-                    self.code(row, false);
                 }
             }
             (_, Event::Begin { program, site }) => {
@@ -361,20 +354,6 @@ impl Count {
             });
         }
         row
-    }
-
-    /// Counts the machine code of a program that comes or goes.
-    fn code(&mut self, row: usize, comes: bool) {
-        let (_, sizes, devices, _) = self.rows[row].key;
-        // Which devices it runs on is not in the trace; all but odd programs run on the first ones.
-        for state in self.devices.iter_mut().take(devices as usize) {
-            state.code = if comes {
-                state.code.saturating_add(sizes.code_bytes)
-            } else {
-                state.code.saturating_sub(sizes.code_bytes)
-            };
-            state.peak_code = state.peak_code.max(state.code);
-        }
     }
 
     fn begin(&mut self, row: usize, site: TextId) -> Result<()> {

@@ -176,7 +176,7 @@ pub enum Event {
         /// Bytes granted, 0 when refused.
         granted: u64,
     },
-    /// Memory outside the pools changed (constants of loaded programs).
+    /// Memory outside the pools changed (constants and machine code of programs).
     Outside {
         /// On which device.
         device: u32,

@@ -88,10 +88,13 @@ impl Count {
             site: text(moment.site),
             event: moment.event,
         };
-        let step = (0..self.rows.len())
-            .rev()
-            .filter(|row| self.rows[*row].calls > 0)
-            .max_by_key(|row| (self.rows[*row].calls, self.rows[*row].key.1.needed_bytes()));
+        // The first of equals; `max_by_key` takes the last.
+        let step = (0..self.rows.len()).rev().max_by_key(|row| {
+            let row = &self.rows[*row];
+            u128::from(row.calls) * u128::from(row.key.1.needed_bytes().max(1))
+        });
+        let step = step.filter(|row| self.rows[*row].calls > 0);
+        let step_key = step.map(|row| self.rows[row].key);
         let replay = &mut self.replay;
         let devices = self.devices.iter().zip(0..).map(|(state, device)| {
             let stats = replay.allocator(device).stats();
@@ -123,7 +126,6 @@ impl Count {
                     .copied()
                     .unwrap_or(0),
                 outside_bytes: state.outside,
-                code_bytes: state.peak_code,
                 refusals: state.refusals,
             }
         });
@@ -156,6 +158,7 @@ impl Count {
         // A stable sort: programs that need the same stay in the order of their compilation.
         self.rows
             .sort_by_key(|row| std::cmp::Reverse(row.key.1.needed_bytes()));
+        let step = step_key.and_then(|key| self.rows.iter().position(|row| row.key == key));
         let programs = self.rows.iter().map(|row| {
             let (name, sizes, devices, rung) = row.key;
             ProgramAnswer {
@@ -184,6 +187,7 @@ impl Count {
             complete: reader.footer().is_some(),
             devices,
             programs: programs.collect(),
+            step,
             refusals,
             refusal_count: self.refusal_count,
             abort,
