@@ -108,15 +108,16 @@ def test_host_callbacks_fire_where_their_inputs_are_known():
 def test_uploads_beyond_the_cap_are_forgotten_and_small_ones_kept():
     told = on_gpu(
         """
-        first = jax.device_put(np.ones(1 << 18, "float32"))   # 1 MiB: the cap
+        first = jax.device_put(np.ones(1 << 18, "float32"))   # 1 MiB
         second = jax.device_put(np.ones(1 << 18, "float32"))
         small = jax.device_put(np.ones(16, "float32"))
         tell(kept=[float(np.asarray(a)[0]) for a in (first, second, small)])
         del first
+        stats()  # JAX lets go of deleted arrays when it is asked for this
         third = jax.device_put(np.ones(1 << 18, "float32"))   # there is room again
         tell(third=float(np.asarray(third)[0]))
         """,
-        VRAMFIT_UPLOAD_CAP="1MiB",
+        VRAMFIT_UPLOAD_CAP="1.5MiB",
     )
     assert told == {"kept": [1.0, 0.0, 1.0], "third": 1.0}
 
