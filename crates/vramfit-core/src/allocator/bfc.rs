@@ -43,34 +43,33 @@ impl Bfc {
         self.pool.holds(address)
     }
 
-    fn insert(&mut self, handle: Handle) {
+    fn entry(&self, handle: Handle) -> Entry {
         let Slot { address, size, .. } = self.pool.arena[handle];
-        self.free.insert(Entry {
-            size,
-            key: address,
-            handle,
-        });
+        Entry::new(size, address, handle)
+    }
+
+    fn insert(&mut self, handle: Handle) {
+        let entry = self.entry(handle);
+        self.free.insert(entry);
     }
 
     fn remove(&mut self, handle: Handle) {
-        let Slot { address, size, .. } = self.pool.arena[handle];
-        let found = self.free.remove(size, address);
+        let entry = self.entry(handle);
+        let found = self.free.remove(entry);
         debug_assert!(found, "a free chunk is always in the set");
     }
 
     /// Places a request in the best free chunk, if one fits.
     fn place(&mut self, rounded: u64, requested: u64, alignment: u64) -> Option<u64> {
         let entry = if alignment == UNIT {
-            self.free.best_fit(rounded)?
+            self.free.take_best_fit(rounded)?
         } else {
-            self.free
-                .at_least(rounded)
-                .find(|entry| entry.size - rounded >= padding(entry.key, alignment))?
+            let fits = |entry: Entry| entry.size() - rounded >= padding(entry.key(), alignment);
+            self.free.take_fitting(rounded, fits)?
         };
-        self.free.remove(entry.size, entry.key);
-        let mut handle = entry.handle;
-        let mut size = entry.size;
-        let padding = padding(entry.key, alignment);
+        let mut handle = entry.handle();
+        let mut size = entry.size();
+        let padding = padding(entry.key(), alignment);
         if padding > 0 {
             // What lies before the aligned address becomes a free chunk of its own.
             let aligned = self.pool.arena.split(handle, padding);
@@ -216,7 +215,7 @@ impl Allocator for Bfc {
     fn out_of_memory_log(&self, bytes: u64, _space: Space) -> Vec<LogRecord> {
         let free = FreeChunks {
             end: End::Lower,
-            binned: self.free.at_least(0).map(|entry| entry.handle).collect(),
+            binned: self.free.at_least(0).map(Entry::handle).collect(),
             gap: None,
         };
         dump(

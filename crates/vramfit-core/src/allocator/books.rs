@@ -54,6 +54,15 @@ impl Books {
         Ok(piece.cost)
     }
 
+    /// Strikes everything out and returns the places and costs.
+    pub(super) fn close(&mut self) -> impl Iterator<Item = (u64, u64)> {
+        self.bytes_in_use = 0;
+        let given = std::mem::take(&mut self.given);
+        given
+            .into_iter()
+            .map(|(address, piece)| (address, piece.cost))
+    }
+
     pub(super) fn set_label(&mut self, text: Option<&str>) {
         self.label = text.map(Arc::from);
     }

@@ -18,7 +18,7 @@ pub(super) const PAGE_BYTES: u64 = 2 << 20;
 pub struct CardMemory {
     free_bytes: u64,
     next_address: u64,
-    /// Given-back ranges of whole pages, by address.
+    /// Given-back ranges by address, each with the page after it that keeps neighbours apart.
     returned: BTreeMap<u64, u64>,
 }
 
@@ -61,23 +61,24 @@ impl DeviceMemory for CardMemory {
             return None;
         }
         let alignment = alignment.max(PAGE_BYTES).next_power_of_two();
+        let width = cost.checked_add(PAGE_BYTES)?;
         let reused = self.returned.iter().find_map(|(&begin, &size)| {
             let address = begin.next_multiple_of(alignment);
-            (address + cost <= begin + size).then_some((begin, size, address))
+            (address + width <= begin + size).then_some((begin, size, address))
         });
         let address = if let Some((begin, size, address)) = reused {
             self.returned.remove(&begin);
             if address > begin {
                 self.returned.insert(begin, address - begin);
             }
-            if address + cost < begin + size {
+            if address + width < begin + size {
                 self.returned
-                    .insert(address + cost, begin + size - address - cost);
+                    .insert(address + width, begin + size - address - width);
             }
             address
         } else {
             let address = self.next_address.checked_next_multiple_of(alignment)?;
-            self.next_address = address.checked_add(cost)?.checked_add(PAGE_BYTES)?;
+            self.next_address = address.checked_add(width)?;
             address
         };
         self.free_bytes -= cost;
@@ -85,21 +86,21 @@ impl DeviceMemory for CardMemory {
     }
 
     fn free(&mut self, region: Region) {
-        let Some(mut bytes) = whole_pages(region.bytes) else {
+        let Some(cost) = whole_pages(region.bytes) else {
             return;
         };
-        self.free_bytes += bytes;
-        let mut address = region.address;
-        if let Some(after) = self.returned.remove(&(address + bytes)) {
-            bytes += after;
+        self.free_bytes += cost;
+        let (mut address, mut width) = (region.address, cost + PAGE_BYTES);
+        if let Some(after) = self.returned.remove(&(address + width)) {
+            width += after;
         }
         if let Some((&before, &size)) = self.returned.range(..address).next_back()
             && before + size == address
         {
             address = before;
-            bytes += size;
+            width += size;
         }
-        self.returned.insert(address, bytes);
+        self.returned.insert(address, width);
     }
 
     fn free_bytes(&self) -> u64 {
@@ -134,9 +135,9 @@ mod tests {
         card.free(first);
         assert_eq!(card.free_bytes(), 1 << 40);
         let low = card.allocate(256, 3 * PAGE_BYTES).expect("there is room");
-        let high = card.allocate(256, 5 * PAGE_BYTES).expect("there is room");
+        let high = card.allocate(256, 4 * PAGE_BYTES).expect("there is room");
         assert_eq!(low.address, first.address);
-        assert_eq!(high.address, first.address + 3 * PAGE_BYTES);
+        assert_eq!(high.address, first.address + 4 * PAGE_BYTES);
         assert!(card.allocate(256, 1).expect("there is room").address > high.address);
     }
 }

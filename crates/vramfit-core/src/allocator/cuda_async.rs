@@ -180,3 +180,104 @@ impl Allocator for CudaAsync {
         )
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::card::PAGE_BYTES;
+    use super::*;
+
+    const GIB: u64 = 1 << 30;
+
+    fn pool(preallocate: bool, variable: i64, free_bytes: u64) -> (CudaAsync, Card) {
+        let options = PoolOptions {
+            total_memory_bytes: 80 * GIB,
+            preallocate,
+            cuda_async_prealloc: variable,
+            ..PoolOptions::default()
+        };
+        let card = Card::new(Box::new(CardMemory::new(free_bytes)));
+        (CudaAsync::new(&options, card.clone()), card)
+    }
+
+    #[test]
+    fn preallocation_takes_the_limit_at_creation_and_counts_as_nothing() {
+        // With preallocation a positive number in the variable is ignored.
+        for variable in [0, -1, 5] {
+            let (pool, card) = pool(true, variable, 79 * GIB);
+            assert_eq!(card.free_bytes(), 19 * GIB);
+            let stats = pool.stats();
+            assert_eq!(stats.bytes_limit, Some(60 * GIB));
+            assert_eq!((stats.num_allocs, stats.peak_bytes_in_use), (0, 0));
+            assert_eq!(stats.pool_bytes, None);
+        }
+    }
+
+    #[test]
+    fn without_preallocation_nothing_is_kept_and_the_limit_is_0() {
+        for variable in [0, -1, 1 << 30] {
+            let (mut pool, card) = pool(false, variable, 79 * GIB);
+            assert_eq!(card.free_bytes(), 79 * GIB);
+            assert_eq!(pool.stats().bytes_limit, Some(0));
+            let address = pool
+                .allocate(3 * GIB, 64, Space::Default)
+                .expect("there is room");
+            assert_eq!(card.free_bytes(), 76 * GIB);
+            pool.free(address).expect("it was allocated");
+            assert_eq!(card.free_bytes(), 79 * GIB);
+        }
+    }
+
+    #[test]
+    fn the_threshold_is_not_a_cap() {
+        let (mut pool, card) = pool(true, 0, 79 * GIB);
+        let address = pool
+            .allocate(70 * GIB, 64, Space::Default)
+            .expect("the card has room");
+        assert_eq!(card.free_bytes(), 9 * GIB);
+        assert_eq!(
+            pool.allocate(10 * GIB, 64, Space::Default),
+            Err(Refusal::OutOfMemory)
+        );
+        pool.free(address).expect("it was allocated");
+        assert_eq!(
+            card.free_bytes(),
+            19 * GIB,
+            "what is above the threshold returns"
+        );
+    }
+
+    #[test]
+    fn a_card_without_room_for_the_preallocation_leaves_the_pool_empty() {
+        let (mut pool, card) = pool(true, 0, 50 * GIB);
+        assert_eq!(card.free_bytes(), 50 * GIB);
+        pool.allocate(40 * GIB, 64, Space::Default)
+            .expect("it grows as needed");
+    }
+
+    #[test]
+    fn requested_bytes_are_counted_and_small_buffers_share_pages() {
+        let (mut pool, card) = pool(false, 0, 79 * GIB);
+        for _ in 0..10 {
+            pool.allocate(1000, 64, Space::Default)
+                .expect("there is room");
+        }
+        assert_eq!(pool.stats().bytes_in_use, 10_000);
+        assert_eq!(card.free_bytes(), 79 * GIB - PAGE_BYTES);
+    }
+
+    #[test]
+    fn holes_never_keep_a_large_buffer_out() {
+        let (mut pool, _card) = pool(false, 0, 8 * GIB);
+        let pieces: Vec<u64> = (0..8)
+            .map(|_| {
+                pool.allocate(GIB, 64, Space::Default)
+                    .expect("there is room")
+            })
+            .collect();
+        for address in pieces.iter().step_by(2) {
+            pool.free(*address).expect("it was allocated");
+        }
+        pool.allocate(4 * GIB, 64, Space::Default)
+            .expect("4 GiB are free, if not in a row");
+    }
+}

@@ -2,39 +2,70 @@
 //!
 //! XLA keeps 21 bins, each an ordered set by size and then address. The order inside and across
 //! its bins is one total order by (size, address), so the bins are only an index; here the index
-//! is finer (eight classes for each doubling), which keeps the sorted runs short. What may be
+//! is finer (sixteen classes for each doubling), which keeps the sorted runs short. What may be
 //! given out for a request, and in which order chunks are listed, is the same.
 
 use super::arena::Handle;
 
-/// Eight classes for each doubling.
-const FRACTION_BITS: u32 = 3;
+/// Sixteen classes for each doubling.
+const FRACTION_BITS: u32 = 4;
 /// Classes for every size that fits 64 bits, counted in units of 256 bytes.
 const CLASSES: usize = (64 - 8 + 1) << FRACTION_BITS;
-/// A run is cut in two when it grows beyond this: 256 entries of 24 bytes are moved in about the
-/// time of one cache miss, and equal sizes by the ten thousand stay cheap.
-const RUN_CAPACITY: usize = 256;
+const WORDS: usize = CLASSES.div_ceil(64);
+/// A run is cut in two when it grows beyond this, so that equal sizes by the ten thousand stay
+/// cheap: an insertion moves at most 1 KiB.
+const RUN_CAPACITY: usize = 64;
+/// In runs up to this length a plain search from the end beats a binary one.
+const SHORT_RUN: usize = 12;
 
-/// One free chunk as the set knows it.
+/// One free chunk as the set knows it: size, key and slot in one number, so that comparing and
+/// passing it costs two registers. From the top: 40 bits of size and 56 bits of key, both in units of
+/// 256 bytes, and 32 bits of slot.
+///
+/// The key decides among equal sizes: the address, or its complement where high addresses come first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Entry {
-    pub(super) size: u64,
-    /// Decides among equal sizes: the address, or its complement where high addresses come first.
-    pub(super) key: u64,
-    pub(super) handle: Handle,
+pub(super) struct Entry(u128);
+
+impl Entry {
+    /// Describes a free chunk. Sizes and keys are cut to multiples of 256.
+    pub(super) fn new(size: u64, key: u64, handle: Handle) -> Self {
+        debug_assert!(size >> 48 == 0, "a pool of 256 TiB");
+        Entry(u128::from(size >> 8) << 88 | u128::from(key >> 8) << 32 | u128::from(handle.0))
+    }
+
+    /// Returns the smallest entry of at least a size. It compares as less than any real one.
+    fn at_least(size: u64) -> Self {
+        Entry::new(size, 0, Handle(0))
+    }
+
+    pub(super) fn size(self) -> u64 {
+        ((self.0 >> 88) as u64) << 8
+    }
+
+    pub(super) fn key(self) -> u64 {
+        ((self.0 >> 32) as u64) << 8
+    }
+
+    pub(super) fn handle(self) -> Handle {
+        Handle(self.0 as u32)
+    }
 }
 
-/// A class: sorted runs, one after the other. There is nearly always one.
-#[derive(Debug, Default)]
+/// A class: runs in falling order, one after the other. Nearly always all is in the first, which is
+/// kept apart because that saves a step on every access. Later runs are never empty.
+///
+/// Falling, because the smallest that fits is then near the end, where taking it out moves little.
+#[derive(Clone, Debug, Default)]
 struct Class {
-    runs: Vec<Vec<Entry>>,
+    first: Vec<Entry>,
+    later: Vec<Vec<Entry>>,
 }
 
 /// Free chunks in the order (size, key).
 #[derive(Debug)]
 pub(super) struct FreeSet {
     classes: Vec<Class>,
-    occupied: [u64; CLASSES.div_ceil(64)],
+    occupied: [u64; WORDS],
 }
 
 /// Returns the class of a size; a larger size never has a smaller class.
@@ -48,125 +79,225 @@ fn class_of(size: u64) -> usize {
     (((exponent - FRACTION_BITS + 1) << FRACTION_BITS) as u64 + fraction) as usize
 }
 
-impl FreeSet {
-    /// Creates an empty set.
-    pub(super) fn new() -> Self {
-        let mut classes = Vec::new();
-        classes.resize_with(CLASSES, Class::default);
-        FreeSet {
-            classes,
-            occupied: [0; CLASSES.div_ceil(64)],
+/// Returns the number of entries of a run that are not less than the given one.
+fn count_from(run: &[Entry], entry: Entry) -> usize {
+    if run.len() > SHORT_RUN {
+        return run.partition_point(|other| *other >= entry);
+    }
+    let mut place = run.len();
+    while place > 0 && run[place - 1] < entry {
+        place -= 1;
+    }
+    place
+}
+
+impl Class {
+    /// Returns the number of the run where an entry is or belongs; 0 is the first.
+    fn run_of(&self, entry: Entry) -> usize {
+        // A later run begins with its largest entry, and what is larger belongs further left.
+        self.later.partition_point(|run| run[0] >= entry)
+    }
+
+    fn run_mut(&mut self, number: usize) -> &mut Vec<Entry> {
+        match number.checked_sub(1) {
+            None => &mut self.first,
+            Some(later) => &mut self.later[later],
         }
     }
 
-    /// Adds a free chunk.
-    pub(super) fn insert(&mut self, entry: Entry) {
-        let index = class_of(entry.size);
-        self.occupied[index / 64] |= 1 << (index % 64);
-        let runs = &mut self.classes[index].runs;
-        let Some(last) = runs.len().checked_sub(1) else {
-            let mut run = Vec::with_capacity(8);
+    fn insert(&mut self, entry: Entry) {
+        let number = if self.later.is_empty() {
+            0
+        } else {
+            self.run_of(entry)
+        };
+        let run = self.run_mut(number);
+        if run.len() > SHORT_RUN {
+            run.insert(count_from(run, entry), entry);
+        } else {
+            // Entry by entry: moving a few as one block right after one of them was written stalls
+            // the processor for longer than this takes.
+            let mut place = run.len();
             run.push(entry);
-            runs.push(run);
-            return;
-        };
-        let at = if last == 0 {
-            0
-        } else {
-            runs.partition_point(|run| run.last().is_some_and(|end| *end < entry))
-                .min(last)
-        };
-        let run = &mut runs[at];
-        let place = run.partition_point(|other| *other < entry);
-        run.insert(place, entry);
+            while place > 0 && run[place - 1] < entry {
+                run[place] = run[place - 1];
+                place -= 1;
+            }
+            run[place] = entry;
+        }
         if run.len() > RUN_CAPACITY {
-            let tail = run.split_off(RUN_CAPACITY / 2);
-            runs.insert(at + 1, tail);
+            let lower = run.split_off(RUN_CAPACITY / 2);
+            self.later.insert(number, lower);
         }
     }
 
-    /// Removes a free chunk and says whether it was there.
-    pub(super) fn remove(&mut self, size: u64, key: u64) -> bool {
-        let index = class_of(size);
-        let runs = &mut self.classes[index].runs;
-        let key = (size, key);
-        let at = if runs.len() == 1 {
+    fn remove(&mut self, entry: Entry) -> bool {
+        let number = if self.later.is_empty() {
             0
         } else {
-            runs.partition_point(|run| run.last().is_some_and(|end| (end.size, end.key) < key))
+            self.run_of(entry)
         };
-        let Some(run) = runs.get_mut(at) else {
-            return false;
-        };
-        let place = run.partition_point(|other| (other.size, other.key) < key);
-        if run
-            .get(place)
-            .is_none_or(|found| (found.size, found.key) != key)
-        {
-            return false;
+        let run = self.run_mut(number);
+        let count = count_from(run, entry);
+        let found = count > 0 && run[count - 1] == entry;
+        if found {
+            self.take(number, count - 1);
         }
-        run.remove(place);
-        if run.is_empty() {
-            // The last run of a class stays, so that a class that comes and goes does not allocate.
-            if runs.len() > 1 {
-                runs.remove(at);
-            } else {
-                self.occupied[index / 64] &= !(1 << (index % 64));
-            }
-        }
-        true
+        found
     }
 
-    /// Returns the smallest chunk of at least `size`, the lowest address first among equals.
-    pub(super) fn best_fit(&self, size: u64) -> Option<Entry> {
-        let index = class_of(size);
-        if self.occupied[index / 64] & (1 << (index % 64)) != 0 {
-            for run in &self.classes[index].runs {
-                let place = run.partition_point(|entry| entry.size < size);
-                if let Some(entry) = run.get(place) {
-                    return Some(*entry);
-                }
-            }
-        }
-        let next = self.next_occupied(index + 1)?;
-        self.classes[next].runs.first()?.first().copied()
-    }
-
-    /// Returns the chunks of at least `size` in order.
-    pub(super) fn at_least(&self, size: u64) -> impl Iterator<Item = Entry> + '_ {
-        let first = class_of(size);
-        self.classes[first..]
-            .iter()
-            .flat_map(|class| class.runs.iter().flatten())
-            .copied()
-            .skip_while(move |entry| entry.size < size)
-    }
-
-    /// Returns the largest free chunk's size.
-    pub(super) fn largest(&self) -> Option<u64> {
-        for (index, word) in self.occupied.iter().enumerate().rev() {
-            if *word != 0 {
-                let class = index * 64 + 63 - word.leading_zeros() as usize;
-                return self.classes[class]
-                    .runs
-                    .last()?
-                    .last()
-                    .map(|entry| entry.size);
+    /// Takes the smallest entry that is not less than the given one and fits.
+    fn take_from(&mut self, entry: Entry, fits: impl Fn(Entry) -> bool) -> Option<Entry> {
+        for number in (0..=self.later.len()).rev() {
+            let run = self.run_mut(number);
+            let count = count_from(run, entry);
+            if let Some(place) = run[..count].iter().rposition(|&other| fits(other)) {
+                return Some(self.take(number, place));
             }
         }
         None
     }
 
+    /// Takes the smallest entry of a class that is not empty.
+    fn take_smallest(&mut self) -> Entry {
+        let number = self.later.len();
+        let last = self.run_mut(number).len() - 1;
+        self.take(number, last)
+    }
+
+    fn take(&mut self, number: usize, place: usize) -> Entry {
+        let run = self.run_mut(number);
+        let entry = if place + 1 == run.len() {
+            run.pop()
+        } else {
+            None
+        };
+        let entry = entry.unwrap_or_else(|| run.remove(place));
+        if run.is_empty() && !self.later.is_empty() {
+            if number == 0 {
+                self.first = self.later.remove(0);
+            } else {
+                self.later.remove(number - 1);
+            }
+        }
+        entry
+    }
+
+    /// Returns the entries in rising order.
+    fn iter(&self) -> impl Iterator<Item = &Entry> {
+        self.later
+            .iter()
+            .rev()
+            .flat_map(|run| run.iter().rev())
+            .chain(self.first.iter().rev())
+    }
+
+    fn largest(&self) -> Option<u64> {
+        self.first.first().map(|entry| entry.size())
+    }
+}
+
+impl FreeSet {
+    /// Creates an empty set.
+    pub(super) fn new() -> Self {
+        FreeSet {
+            classes: vec![Class::default(); CLASSES],
+            occupied: [0; WORDS],
+        }
+    }
+
+    /// Adds a free chunk.
+    pub(super) fn insert(&mut self, entry: Entry) {
+        let index = class_of(entry.size());
+        let class = &mut self.classes[index];
+        if class.first.is_empty() {
+            self.occupied[index / 64] |= 1 << (index % 64);
+        }
+        class.insert(entry);
+    }
+
+    /// Removes a free chunk and says whether it was there.
+    pub(super) fn remove(&mut self, entry: Entry) -> bool {
+        let index = class_of(entry.size());
+        let found = self.classes[index].remove(entry);
+        self.note_if_empty(index);
+        found
+    }
+
+    /// Takes the smallest chunk of at least `size`, the lowest address first among equals.
+    pub(super) fn take_best_fit(&mut self, size: u64) -> Option<Entry> {
+        let index = class_of(size);
+        if self.is_occupied(index)
+            && let Some(entry) = self.classes[index].take_from(Entry::at_least(size), |_| true)
+        {
+            self.note_if_empty(index);
+            return Some(entry);
+        }
+        // Everything in a higher class is large enough.
+        let next = self.next_occupied(index + 1)?;
+        let entry = self.classes[next].take_smallest();
+        self.note_if_empty(next);
+        Some(entry)
+    }
+
+    /// Takes the first chunk of at least `size`, in the order of the set, that fits.
+    pub(super) fn take_fitting(
+        &mut self,
+        size: u64,
+        fits: impl Fn(Entry) -> bool,
+    ) -> Option<Entry> {
+        let least = Entry::at_least(size);
+        let mut from = class_of(size);
+        loop {
+            let index = self.next_occupied(from)?;
+            if let Some(entry) = self.classes[index].take_from(least, &fits) {
+                self.note_if_empty(index);
+                return Some(entry);
+            }
+            from = index + 1;
+        }
+    }
+
+    /// Returns the chunks of at least `size` in order.
+    pub(super) fn at_least(&self, size: u64) -> impl Iterator<Item = Entry> + '_ {
+        let mut next = self.next_occupied(class_of(size));
+        let classes = std::iter::from_fn(move || {
+            let index = next?;
+            next = self.next_occupied(index + 1);
+            Some(&self.classes[index])
+        });
+        classes
+            .flat_map(Class::iter)
+            .copied()
+            .skip_while(move |entry| entry.size() < size)
+    }
+
+    /// Returns the largest free chunk's size.
+    pub(super) fn largest(&self) -> Option<u64> {
+        let word = (0..WORDS).rev().find(|&word| self.occupied[word] != 0)?;
+        let index = word * 64 + 63 - self.occupied[word].leading_zeros() as usize;
+        self.classes[index].largest()
+    }
+
+    fn is_occupied(&self, index: usize) -> bool {
+        self.occupied[index / 64] & (1 << (index % 64)) != 0
+    }
+
+    fn note_if_empty(&mut self, index: usize) {
+        // Later runs move up when the first is used up, so an empty first run is an empty class.
+        if self.classes[index].first.is_empty() {
+            self.occupied[index / 64] &= !(1 << (index % 64));
+        }
+    }
+
     fn next_occupied(&self, from: usize) -> Option<usize> {
         let mut index = from / 64;
         let mut word = self.occupied.get(index)? & (u64::MAX << (from % 64));
-        loop {
-            if word != 0 {
-                return Some(index * 64 + word.trailing_zeros() as usize);
-            }
+        while word == 0 {
             index += 1;
             word = *self.occupied.get(index)?;
         }
+        Some(index * 64 + word.trailing_zeros() as usize)
     }
 }
 
@@ -193,23 +324,37 @@ mod tests {
     }
 
     #[test]
+    fn an_entry_gives_back_what_was_put_in() {
+        let entry = Entry::new((1 << 48) - 256, !0x300, Handle(u32::MAX));
+        assert_eq!(entry.size(), (1 << 48) - 256);
+        assert_eq!(entry.key(), !0x300 & !0xff);
+        assert_eq!(entry.handle(), Handle(u32::MAX));
+    }
+
+    #[test]
     fn equal_sizes_by_the_thousand_stay_in_address_order() {
         let mut set = FreeSet::new();
         // A multiplier coprime to the count visits every key once, in scattered order.
         let key = |i: u64| (i * 7919 % 10_000) * 256;
         for i in 0..10_000 {
-            set.insert(Entry {
-                size: 4096,
-                key: key(i),
-                handle: Handle(i as u32),
-            });
+            set.insert(Entry::new(4096, key(i), Handle(i as u32)));
         }
-        for lowest in 0..10_000 {
-            let entry = set.best_fit(4000).expect("the set is not empty yet");
-            assert_eq!(entry.key, lowest * 256);
-            assert!(set.remove(entry.size, entry.key));
+        for i in 0..5_000 {
+            let entry = Entry::new(4096, key(i), Handle(i as u32));
+            assert!(set.remove(entry), "{i}");
+            assert!(!set.remove(entry), "{i} is gone");
         }
-        assert!(set.best_fit(1).is_none());
+        let mut left: Vec<u64> = (5_000..10_000).map(key).collect();
+        left.sort_unstable();
+        assert!(
+            set.at_least(4000)
+                .map(|entry| entry.key())
+                .eq(left.iter().copied())
+        );
+        for key in left {
+            assert_eq!(set.take_best_fit(4000).map(|entry| entry.key()), Some(key));
+        }
+        assert_eq!(set.take_best_fit(1), None);
         assert_eq!(set.largest(), None);
     }
 
@@ -217,22 +362,24 @@ mod tests {
     fn the_smallest_that_fits_wins_across_classes() {
         let mut set = FreeSet::new();
         for (size, key) in [(1 << 30, 0), (256, 1 << 40), (5120, 512), (4864, 1024)] {
-            set.insert(Entry {
-                size,
-                key,
-                handle: Handle(0),
-            });
+            set.insert(Entry::new(size, key, Handle(0)));
         }
-        assert_eq!(set.best_fit(4800).map(|entry| entry.size), Some(4864));
-        assert_eq!(set.best_fit(4865).map(|entry| entry.size), Some(5120));
-        assert_eq!(set.best_fit(5121).map(|entry| entry.size), Some(1 << 30));
-        assert_eq!(
-            set.at_least(300)
-                .map(|entry| entry.size)
-                .collect::<Vec<_>>(),
-            [4864, 5120, 1 << 30]
-        );
+        let sizes: Vec<u64> = set.at_least(300).map(|entry| entry.size()).collect();
+        assert_eq!(sizes, [4864, 5120, 1 << 30]);
         assert_eq!(set.largest(), Some(1 << 30));
-        assert!(!set.remove(5120, 513));
+        assert!(!set.remove(Entry::new(5120, 256, Handle(0))));
+        assert_eq!(
+            set.take_best_fit(5120).map(|entry| entry.size()),
+            Some(5120)
+        );
+        assert_eq!(
+            set.take_best_fit(4608).map(|entry| entry.size()),
+            Some(4864)
+        );
+        assert_eq!(
+            set.take_best_fit(5376).map(|entry| entry.size()),
+            Some(1 << 30)
+        );
+        assert_eq!(set.take_best_fit(512), None);
     }
 }

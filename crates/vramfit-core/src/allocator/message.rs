@@ -46,12 +46,18 @@ pub(super) fn direct_out_of_memory_text(bytes: u64, ordinal: u32) -> String {
 }
 
 /// Returns the status text of a request beyond the budget of the virtual-memory allocator.
-pub(super) fn vmm_out_of_memory_text(mapped: u64, rounded: u64, budget: u64) -> String {
-    format!(
-        "Not enough PA budget for allocation: pa_allocated={mapped}B, rounded_size={rounded}B, \
-         pa_budget={budget}B"
-    )
+pub(super) fn over_budget_text(mapped: u64, rounded: u64, budget: u64, jax: JaxVersion) -> String {
+    let (what, word) = if jax < (0, 11, 0) {
+        ("Not enough PA budget for allocation", "rounded_size")
+    } else {
+        ("Not enough PA budget", "allocation_size")
+    };
+    format!("{what}: pa_allocated={mapped}B, {word}={rounded}B, pa_budget={budget}B")
 }
+
+/// The status text when the driver has no pages left, though the budget would allow them. The detail
+/// that belongs before the colon is empty in XLA.
+pub(super) const NO_PAGES_TEXT: &str = ": CUDA_ERROR_OUT_OF_MEMORY: out of memory";
 
 #[cfg(test)]
 mod tests {

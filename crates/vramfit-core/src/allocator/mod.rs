@@ -10,13 +10,14 @@
 //! | `card.rs` | the memory of one card, in this process |
 //! | `bfc.rs` | the classic best-fit-with-coalescing pool |
 //! | `spatial.rs` | the partitioned pool of JAX 0.11 |
-//! | `arena.rs`, `free_set.rs`, `regions.rs`, `pool.rs` | what BFC pools are made of |
+//! | `arena.rs`, `address_map.rs`, `free_set.rs`, `regions.rs`, `pool.rs` | what BFC pools are made of |
 //! | `collective.rs` | the separate pool for collective memory |
 //! | `platform.rs`, `cuda_async.rs`, `vmm.rs` | the other kinds, partly models |
 //! | `books.rs`, `driver.rs` | what those are made of |
 //! | `dump.rs` | what a BFC pool logs when a request fails |
 //! | `message.rs` | the text of the exception |
 
+mod address_map;
 mod arena;
 mod bfc;
 mod books;

@@ -31,6 +31,14 @@ impl Platform {
     }
 }
 
+impl Drop for Platform {
+    fn drop(&mut self) {
+        for (address, cost) in self.books.close() {
+            self.heap.free(address, cost);
+        }
+    }
+}
+
 impl Allocator for Platform {
     fn allocate(
         &mut self,

@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use rustc_hash::FxHashMap;
 
+use super::address_map::AddressMap;
 use super::arena::{Arena, Handle, Slot, Tag};
 use super::options::JaxVersion;
 use super::regions::{Card, Regions};
@@ -71,7 +72,7 @@ pub(super) struct Pool {
     pub(super) options: BfcOptions,
     pub(super) arena: Arena,
     pub(super) regions: Regions,
-    in_use: FxHashMap<u64, Handle>,
+    in_use: AddressMap,
     labels: Labels,
     split_surplus: i64,
     num_allocs: u64,
@@ -97,7 +98,7 @@ impl Pool {
             options,
             arena: Arena::new(),
             regions,
-            in_use: FxHashMap::default(),
+            in_use: AddressMap::new(),
             labels: Labels::default(),
             split_surplus,
             num_allocs: 0,
@@ -155,13 +156,13 @@ impl Pool {
         self.bytes_in_use += size;
         self.peak_bytes_in_use = self.peak_bytes_in_use.max(self.bytes_in_use);
         self.largest_alloc_size = self.largest_alloc_size.max(size);
-        self.in_use.insert(address, handle);
+        self.in_use.insert(&self.arena, handle);
         address
     }
 
     /// Takes a chunk back; it is free afterwards but in no set.
     pub(super) fn take_back(&mut self, address: u64) -> Result<Handle> {
-        let Some(handle) = self.in_use.remove(&address) else {
+        let Some(handle) = self.in_use.remove(&self.arena, address) else {
             return Err(Error::new(
                 ErrorKind::Internal,
                 format!(
@@ -178,7 +179,7 @@ impl Pool {
 
     /// Says whether something is allocated at the address.
     pub(super) fn holds(&self, address: u64) -> bool {
-        self.in_use.contains_key(&address)
+        self.in_use.contains(&self.arena, address)
     }
 
     /// Sets the label of the following allocations.

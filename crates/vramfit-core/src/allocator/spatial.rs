@@ -161,7 +161,7 @@ impl Spatial {
         }
         let rounded = round_up(bytes).ok_or(Refusal::OutOfMemory)?;
         let alignment = alignment.max(UNIT).next_power_of_two();
-        if let Some(found) = self.find(end, rounded, alignment) {
+        if let Some(found) = self.take(end, rounded, alignment) {
             return self.place(end, found, rounded, bytes, alignment);
         }
         // A second region is only asked for when the card refused the whole pool at first.
@@ -169,30 +169,32 @@ impl Spatial {
             return Err(Refusal::OutOfMemory);
         };
         self.coalesce(handle)?;
-        match self.find(end, rounded, alignment) {
+        match self.take(end, rounded, alignment) {
             Some(found) => self.place(end, found, rounded, bytes, alignment),
             None => Err(Refusal::OutOfMemory),
         }
     }
 
-    /// Finds the free chunk for a request: the smallest own hole that fits, else the gap.
-    fn find(&self, end: End, rounded: u64, alignment: u64) -> Option<Handle> {
-        let fits = |handle: &Handle| {
-            let Slot { address, size, .. } = self.pool.arena[*handle];
+    /// Takes the free chunk for a request: the smallest own hole that fits, else the gap.
+    fn take(&mut self, end: End, rounded: u64, alignment: u64) -> Option<Handle> {
+        let arena = &self.pool.arena;
+        let fits = |handle: Handle| {
+            let Slot { address, size, .. } = arena[handle];
             match end {
                 End::Lower => size.checked_sub(padding(address, alignment)) >= Some(rounded),
                 End::Upper => high_start(address, size, rounded, alignment).is_some(),
             }
         };
         let own = match end {
-            End::Lower => &self.lower,
-            End::Upper => &self.upper,
+            End::Lower => &mut self.lower,
+            End::Upper => &mut self.upper,
         };
-        let mut holes = own.at_least(rounded).map(|entry| entry.handle);
-        holes.find(fits).or_else(|| self.gap.filter(fits))
+        let hole = own.take_fitting(rounded, |entry| fits(entry.handle()));
+        hole.map(Entry::handle)
+            .or_else(|| self.gap.take_if(|gap| fits(*gap)))
     }
 
-    /// Gives a request its place in a free chunk that has room for it.
+    /// Gives a request its place in a free chunk that has room for it and is in no set any more.
     fn place(
         &mut self,
         end: End,
@@ -201,7 +203,6 @@ impl Spatial {
         bytes: u64,
         alignment: u64,
     ) -> std::result::Result<u64, Refusal> {
-        self.remove(handle);
         let chosen = match end {
             End::Lower => self.place_lower(handle, rounded, alignment)?,
             End::Upper => self.place_upper(handle, rounded, alignment)?,
@@ -301,7 +302,7 @@ impl Spatial {
         } else {
             address
         };
-        Entry { size, key, handle }
+        Entry::new(size, key, handle)
     }
 
     /// Enters a free chunk where its tag says.
@@ -326,8 +327,8 @@ impl Spatial {
     fn remove(&mut self, handle: Handle) {
         let entry = self.entry(handle);
         let found = match self.pool.arena[handle].tag {
-            Tag::Lower => self.lower.remove(entry.size, entry.key),
-            Tag::Upper => self.upper.remove(entry.size, entry.key),
+            Tag::Lower => self.lower.remove(entry),
+            Tag::Upper => self.upper.remove(entry),
             Tag::Gap => self.gap.take() == Some(handle),
         };
         debug_assert!(found, "a free chunk is always where its tag says");
@@ -436,14 +437,14 @@ impl Allocator for Spatial {
         let by_tag = self.policy != SpatialPolicy::JAX_0_11;
         for (tag, set) in [(Tag::Lower, &self.lower), (Tag::Upper, &self.upper)] {
             let tag = if by_tag { tag } else { Tag::Lower };
-            binned.extend(set.at_least(0).map(|entry| (entry.size, tag, entry)));
+            binned.extend(set.at_least(0).map(|entry| (entry.size(), tag, entry)));
         }
         binned.sort();
         let free = FreeChunks {
             end: self.end_of(space),
             binned: binned
                 .into_iter()
-                .map(|(_, _, entry)| entry.handle)
+                .map(|(_, _, entry)| entry.handle())
                 .collect(),
             gap: self.gap,
         };

@@ -8,8 +8,8 @@ use std::collections::{BTreeMap, VecDeque};
 
 use super::books::Books;
 use super::card::{PAGE_BYTES, whole_pages};
-use super::message::vmm_out_of_memory_text;
-use super::options::PoolOptions;
+use super::message::{NO_PAGES_TEXT, over_budget_text};
+use super::options::{JaxVersion, PoolOptions};
 use super::regions::Card;
 use super::{Allocator, Chunk, DeviceMemory, Exactness, Refusal, Region, Space, Stats};
 use crate::error::Result;
@@ -19,6 +19,7 @@ use crate::error::Result;
 pub(super) struct Vmm {
     name: String,
     budget: u64,
+    jax_version: JaxVersion,
     card: Card,
     /// Pages of live and of waiting buffers.
     mapped_bytes: u64,
@@ -33,6 +34,7 @@ impl Vmm {
         Vmm {
             name: format!("GPU_{}_vmm", options.ordinal),
             budget: options.limit_bytes(),
+            jax_version: options.jax_version,
             card,
             mapped_bytes: 0,
             live: BTreeMap::new(),
@@ -42,7 +44,7 @@ impl Vmm {
     }
 
     fn map(&mut self, pages: u64) -> Option<Region> {
-        if self.mapped_bytes + pages > self.budget {
+        if self.mapped_bytes.saturating_add(pages) > self.budget {
             return None;
         }
         let region = self.card.allocate(PAGE_BYTES, pages)?;
@@ -118,7 +120,11 @@ impl Allocator for Vmm {
 
     fn out_of_memory_message(&self, bytes: u64) -> String {
         let pages = whole_pages(bytes).unwrap_or(u64::MAX);
-        vmm_out_of_memory_text(self.mapped_bytes, pages, self.budget)
+        if self.mapped_bytes.saturating_add(pages) > self.budget {
+            over_budget_text(self.mapped_bytes, pages, self.budget, self.jax_version)
+        } else {
+            NO_PAGES_TEXT.to_owned()
+        }
     }
 
     fn label(&mut self, text: Option<&str>) {
@@ -179,6 +185,24 @@ mod tests {
              pa_budget=6291456B"
         );
         assert_eq!(vmm.stats().bytes_in_use, 3);
+        vmm.jax_version = (0, 11, 0);
+        assert_eq!(
+            vmm.out_of_memory_message(1),
+            "Not enough PA budget: pa_allocated=6291456B, allocation_size=2097152B, \
+             pa_budget=6291456B"
+        );
+    }
+
+    #[test]
+    fn the_card_can_refuse_what_the_budget_allows() {
+        let mut vmm = vmm(3, 1);
+        vmm.allocate(1, 64, Space::Default)
+            .expect("one page is there");
+        assert!(vmm.allocate(1, 64, Space::Default).is_err());
+        assert_eq!(
+            vmm.out_of_memory_message(1),
+            ": CUDA_ERROR_OUT_OF_MEMORY: out of memory"
+        );
     }
 
     #[test]

@@ -175,11 +175,21 @@ pub struct FakeCard {
     /// Regions out by offset; only `arena` looks at them.
     out: BTreeMap<u64, u64>,
     pub calls: Arc<Mutex<Calls>>,
+    /// Keeps no record of the calls, for timing.
+    pub quiet: bool,
 }
 
 const GAP: u64 = 2 << 20;
 
 impl FakeCard {
+    fn note(&self, call: std::fmt::Arguments<'_>) {
+        if !self.quiet {
+            let mut calls = self.calls.lock().unwrap();
+            let operation = calls.operation;
+            calls.lines.push(format!("{operation} {call}"));
+        }
+    }
+
     fn place(&self, got: u64) -> Option<u64> {
         if self.max_region > 0 && got > self.max_region {
             return None;
@@ -215,17 +225,11 @@ impl DeviceMemory for FakeCard {
     fn allocate(&mut self, alignment: u64, bytes: u64) -> Option<Region> {
         let got = bytes.next_multiple_of(self.granule);
         let place = self.place(got);
-        let mut calls = self.calls.lock().unwrap();
-        let operation = calls.operation;
         let Some(offset) = place else {
-            calls
-                .lines
-                .push(format!("{operation} A {alignment} {bytes} -1 0"));
+            self.note(format_args!("A {alignment} {bytes} -1 0"));
             return None;
         };
-        calls
-            .lines
-            .push(format!("{operation} A {alignment} {bytes} {offset} {got}"));
+        self.note(format_args!("A {alignment} {bytes} {offset} {got}"));
         self.bytes_out += got;
         self.last = Some((offset, offset + got));
         self.out.insert(offset, got);
@@ -236,10 +240,8 @@ impl DeviceMemory for FakeCard {
     }
 
     fn free(&mut self, region: Region) {
-        let mut calls = self.calls.lock().unwrap();
         let offset = region.address - BASE;
-        let line = format!("{} F {offset} {}", calls.operation, region.bytes);
-        calls.lines.push(line);
+        self.note(format_args!("F {offset} {}", region.bytes));
         self.out.remove(&offset);
         self.bytes_out -= region.bytes;
     }

@@ -1,0 +1,369 @@
+//! What must hold for every allocator, whatever it is asked.
+
+use std::sync::{Arc, Mutex};
+
+use proptest::prelude::*;
+use vramfit_core::allocator::{
+    Allocator, CardMemory, Chunk, DeviceMemory, Kind, PoolOptions, Refusal, Region, Space, Tag,
+    build,
+};
+
+const MIB: u64 = 1 << 20;
+
+#[derive(Clone, Debug)]
+enum Operation {
+    Allocate {
+        bytes: u64,
+        alignment: u64,
+        space: Space,
+    },
+    /// Frees one of those alive, by position modulo their number.
+    Free(usize),
+}
+
+fn operations() -> impl Strategy<Value = Vec<Operation>> {
+    // Every size class is as likely as any other, so that small and large ones mix.
+    let bytes = (0..28u32).prop_flat_map(|bits| (1u64 << bits)..(2u64 << bits));
+    let alignment = prop_oneof![8 => Just(64u64), 1 => Just(512), 1 => Just(2 * MIB)];
+    let space = prop_oneof![9 => Just(Space::Default), 1 => Just(Space::Collective)];
+    let allocate =
+        (bytes, alignment, space).prop_map(|(bytes, alignment, space)| Operation::Allocate {
+            bytes,
+            alignment,
+            space,
+        });
+    let free = any::<usize>().prop_map(Operation::Free);
+    prop::collection::vec(prop_oneof![3 => allocate, 2 => free], 1..200)
+}
+
+fn clients() -> impl Strategy<Value = PoolOptions> {
+    let kind = prop::sample::select(Kind::ALL.to_vec());
+    let version = prop::sample::select(vec![(0, 8, 1), (0, 10, 2), (0, 11, 0), (0, 12, 0)]);
+    let fraction = prop::sample::select(vec![0.1, 0.5, 0.75, 0.9, 1.0]);
+    (
+        kind,
+        any::<bool>(),
+        version,
+        fraction,
+        256 * MIB..2048 * MIB,
+    )
+        .prop_map(
+            |(kind, preallocate, jax_version, memory_fraction, total_memory_bytes)| PoolOptions {
+                kind,
+                preallocate,
+                jax_version,
+                memory_fraction,
+                total_memory_bytes,
+                ..PoolOptions::default()
+            },
+        )
+}
+
+/// A card that can be looked at while an allocator has it.
+#[derive(Clone)]
+struct Watched(Arc<Mutex<CardMemory>>);
+
+impl DeviceMemory for Watched {
+    fn allocate(&mut self, alignment: u64, bytes: u64) -> Option<Region> {
+        self.0
+            .lock()
+            .expect("no test panics while it holds this")
+            .allocate(alignment, bytes)
+    }
+
+    fn free(&mut self, region: Region) {
+        self.0
+            .lock()
+            .expect("no test panics while it holds this")
+            .free(region);
+    }
+
+    fn free_bytes(&self) -> u64 {
+        self.0
+            .lock()
+            .expect("no test panics while it holds this")
+            .free_bytes()
+    }
+}
+
+fn card(free_bytes: u64) -> Watched {
+    Watched(Arc::new(Mutex::new(CardMemory::new(free_bytes))))
+}
+
+/// Checks what must hold after every operation.
+fn check(
+    allocator: &dyn Allocator,
+    alive: &[(u64, u64)],
+    pooled: bool,
+) -> Result<(), TestCaseError> {
+    let chunks = allocator.chunks();
+    for pair in chunks.windows(2) {
+        prop_assert!(
+            pair[0].address + pair[0].bytes <= pair[1].address,
+            "overlap: {:?}",
+            pair
+        );
+    }
+    let given: Vec<&Chunk> = chunks.iter().filter(|chunk| chunk.in_use).collect();
+    let mut places: Vec<(u64, u64)> = given
+        .iter()
+        .map(|chunk| (chunk.address, chunk.requested_bytes))
+        .collect();
+    let mut expected = alive.to_vec();
+    places.sort_unstable();
+    expected.sort_unstable();
+    prop_assert_eq!(places, expected, "what is given out is what was asked for");
+    for chunk in &given {
+        prop_assert!(chunk.bytes >= chunk.requested_bytes);
+    }
+    let stats = allocator.stats();
+    prop_assert!(stats.peak_bytes_in_use >= stats.bytes_in_use);
+    prop_assert!(stats.largest_alloc_size <= stats.peak_bytes_in_use);
+    if pooled {
+        let of = |in_use: bool| -> u64 {
+            let some = chunks.iter().filter(move |chunk| chunk.in_use == in_use);
+            some.map(|chunk| chunk.bytes).sum()
+        };
+        prop_assert_eq!(Some(of(true) + of(false)), stats.pool_bytes);
+        prop_assert_eq!(of(true), stats.bytes_in_use);
+        prop_assert!(stats.pool_bytes <= stats.bytes_limit, "within the limit");
+        prop_assert!(stats.peak_pool_bytes >= stats.pool_bytes);
+    }
+    Ok(())
+}
+
+/// What a run left.
+struct Run {
+    /// The address of each request, or that it was refused.
+    answers: Vec<Option<u64>>,
+    /// The allocator after everything was freed; none if it reported the death of the real one,
+    /// after which nothing more is to be checked.
+    allocator: Option<Box<dyn Allocator>>,
+}
+
+/// Does the operations, frees what is left, and looks after every step.
+fn run(
+    options: &PoolOptions,
+    card: &Watched,
+    operations: &[Operation],
+    mut look: impl FnMut(&dyn Allocator, &[(u64, u64)]) -> Result<(), TestCaseError>,
+) -> Result<Run, TestCaseError> {
+    let mut allocator = build(options, Box::new(card.clone()));
+    let mut alive: Vec<(u64, u64)> = Vec::new();
+    let mut answers = Vec::new();
+    for operation in operations {
+        match *operation {
+            Operation::Allocate {
+                bytes,
+                alignment,
+                space,
+            } => match allocator.allocate(bytes, alignment, space) {
+                Ok(address) => {
+                    prop_assert_eq!(address % alignment.min(256), 0);
+                    alive.push((address, bytes));
+                    answers.push(Some(address));
+                }
+                Err(Refusal::OutOfMemory) => answers.push(None),
+                Err(Refusal::Fatal(_)) => {
+                    return Ok(Run {
+                        answers,
+                        allocator: None,
+                    });
+                }
+            },
+            Operation::Free(_) if alive.is_empty() => {}
+            Operation::Free(index) => {
+                let (address, _) = alive.swap_remove(index % alive.len());
+                if allocator.free(address).is_err() {
+                    return Ok(Run {
+                        answers,
+                        allocator: None,
+                    });
+                }
+            }
+        }
+        look(&*allocator, &alive)?;
+    }
+    for (address, _) in alive.drain(..) {
+        if allocator.free(address).is_err() {
+            return Ok(Run {
+                answers,
+                allocator: None,
+            });
+        }
+    }
+    look(&*allocator, &alive)?;
+    Ok(Run {
+        answers,
+        allocator: Some(allocator),
+    })
+}
+
+/// Says whether all chunks are those of one pool whose books are shown.
+fn is_pooled(options: &PoolOptions, operations: &[Operation]) -> bool {
+    let collective = operations.iter().any(|operation| {
+        matches!(
+            operation,
+            Operation::Allocate {
+                space: Space::Collective,
+                ..
+            }
+        )
+    });
+    options.kind == Kind::Bfc && (options.is_partitioned() || !collective)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(400))]
+
+    #[test]
+    fn books_and_map_agree_after_every_operation(
+        options in clients(),
+        operations in operations(),
+        taken in 0..512 * MIB,
+    ) {
+        let card = card(options.total_memory_bytes.saturating_sub(taken));
+        let pooled = is_pooled(&options, &operations);
+        run(&options, &card, &operations, |allocator, alive| check(allocator, alive, pooled))?;
+    }
+
+    #[test]
+    fn the_same_operations_get_the_same_answers(options in clients(), operations in operations()) {
+        let once = || run(&options, &card(options.total_memory_bytes), &operations, |_, _| Ok(()));
+        prop_assert_eq!(once()?.answers, once()?.answers);
+    }
+
+    #[test]
+    fn freeing_everything_leaves_one_chunk_in_each_region(
+        options in clients(),
+        operations in operations(),
+    ) {
+        let card = card(options.total_memory_bytes);
+        let end = run(&options, &card, &operations, |_, _| Ok(()))?;
+        let Some(allocator) = end.allocator else { return Ok(()) };
+        let chunks = allocator.chunks();
+        prop_assert!(chunks.iter().all(|chunk| !chunk.in_use));
+        for pair in chunks.windows(2) {
+            // Regions of a card are never adjacent, so neighbours would be an unmerged pair.
+            prop_assert!(pair[0].address + pair[0].bytes < pair[1].address);
+        }
+        if options.is_partitioned() {
+            prop_assert!(chunks.iter().all(|chunk| chunk.tag == Tag::Gap));
+            prop_assert!(chunks.len() <= 1);
+        }
+        prop_assert_eq!(allocator.stats().bytes_in_use, 0);
+    }
+
+    #[test]
+    fn a_client_that_ends_leaves_the_card_as_it_was(
+        options in clients(),
+        operations in operations(),
+    ) {
+        let card = card(options.total_memory_bytes);
+        let mut allocator = build(&options, Box::new(card.clone()));
+        for operation in &operations {
+            if let Operation::Allocate { bytes, alignment, space } = *operation {
+                // Whether it succeeds does not matter here.
+                let _ = allocator.allocate(bytes, alignment, space);
+            }
+        }
+        drop(allocator);
+        prop_assert_eq!(card.free_bytes(), options.total_memory_bytes);
+    }
+
+    #[test]
+    fn nothing_is_freed_twice(options in clients(), bytes in 1..MIB) {
+        let mut allocator = build(&options, Box::new(card(options.total_memory_bytes)));
+        let address = allocator.allocate(bytes, 64, Space::Default).expect("an empty card has room");
+        prop_assert!(allocator.free(address).is_ok());
+        prop_assert!(allocator.free(address).is_err());
+        prop_assert_eq!(allocator.allocate(0, 64, Space::Default), Ok(0));
+        prop_assert!(allocator.free(0).is_ok());
+    }
+}
+
+/// A best fit that looks at every chunk every time.
+#[derive(Default)]
+struct Naive {
+    /// Address, bytes, in use; in address order.
+    chunks: Vec<(u64, u64, bool)>,
+}
+
+impl Naive {
+    fn allocate(&mut self, bytes: u64, alignment: u64) -> Option<u64> {
+        let rounded = bytes.next_multiple_of(256);
+        let alignment = alignment.max(256);
+        let padding = |address: u64| address.next_multiple_of(alignment) - address;
+        let fitting = self
+            .chunks
+            .iter()
+            .enumerate()
+            .filter(|(_, (address, size, in_use))| !in_use && *size >= rounded + padding(*address));
+        let (mut index, _) = fitting.min_by_key(|(_, (address, size, _))| (*size, *address))?;
+        let padding = padding(self.chunks[index].0);
+        if padding > 0 {
+            let (address, size, _) = self.chunks[index];
+            self.chunks[index].1 = padding;
+            index += 1;
+            self.chunks
+                .insert(index, (address + padding, size - padding, false));
+        }
+        let (address, size, _) = self.chunks[index];
+        if size >= 2 * rounded || size - rounded >= 128 * MIB {
+            self.chunks[index].1 = rounded;
+            self.chunks
+                .insert(index + 1, (address + rounded, size - rounded, false));
+        }
+        self.chunks[index].2 = true;
+        Some(address)
+    }
+
+    fn free(&mut self, address: u64) {
+        let mut index = self
+            .chunks
+            .iter()
+            .position(|chunk| chunk.0 == address)
+            .expect("given out");
+        self.chunks[index].2 = false;
+        if self.chunks.get(index + 1).is_some_and(|next| !next.2) {
+            self.chunks[index].1 += self.chunks.remove(index + 1).1;
+        }
+        if index > 0 && !self.chunks[index - 1].2 {
+            index -= 1;
+            self.chunks[index].1 += self.chunks.remove(index + 1).1;
+        }
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(400))]
+
+    #[test]
+    fn the_fast_best_fit_is_the_plain_one(operations in operations()) {
+        let options = PoolOptions {
+            total_memory_bytes: 1024 * MIB,
+            memory_fraction: 1.0,
+            ..PoolOptions::default()
+        };
+        let mut ours = build(&options, Box::new(card(1024 * MIB)));
+        let first = ours.allocate(1, 64, Space::Default).expect("an empty card has room");
+        ours.free(first).expect("it was allocated");
+        let mut plain = Naive { chunks: vec![(first, 1024 * MIB, false)] };
+        let mut alive = Vec::new();
+        for operation in operations {
+            match operation {
+                Operation::Allocate { bytes, alignment, .. } => {
+                    let our = ours.allocate(bytes, alignment, Space::Default).ok();
+                    prop_assert_eq!(our, plain.allocate(bytes, alignment));
+                    alive.extend(our);
+                }
+                Operation::Free(_) if alive.is_empty() => {}
+                Operation::Free(index) => {
+                    let address = alive.swap_remove(index % alive.len());
+                    ours.free(address).expect("it was allocated");
+                    plain.free(address);
+                }
+            }
+        }
+    }
+}
