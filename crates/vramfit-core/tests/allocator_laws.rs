@@ -367,3 +367,29 @@ proptest! {
         }
     }
 }
+
+proptest! {
+    #[test]
+    fn absurd_sizes_are_refused_and_nothing_panics(
+        options in clients(),
+        total_memory_bytes in any::<u64>(),
+        free_bytes in any::<u64>(),
+        sizes in prop::collection::vec(any::<u64>(), 1..20),
+        alignment in any::<u64>(),
+    ) {
+        let options = PoolOptions { total_memory_bytes, ..options };
+        let mut allocator = build(&options, Box::new(card(free_bytes)));
+        for bytes in sizes.into_iter().chain([u64::MAX, u64::MAX - 255, 1 << 63, 1 << 48]) {
+            for space in [Space::Default, Space::Collective] {
+                match allocator.allocate(bytes, alignment, space) {
+                    Ok(address) => prop_assert!(allocator.free(address).is_ok() || options.is_partitioned()),
+                    Err(_) => {
+                        let _ = allocator.out_of_memory_message(bytes);
+                        let _ = allocator.out_of_memory_log(bytes, space);
+                    }
+                }
+            }
+        }
+        let _ = (allocator.stats(), allocator.chunks());
+    }
+}

@@ -163,7 +163,10 @@ impl Allocator for Bfc {
             return Ok(NULL);
         }
         let rounded = round_up(bytes).ok_or(Refusal::OutOfMemory)?;
-        let alignment = alignment.max(UNIT).next_power_of_two();
+        let alignment = alignment
+            .max(UNIT)
+            .checked_next_power_of_two()
+            .ok_or(Refusal::OutOfMemory)?;
         if let Some(address) = self.place(rounded, bytes, alignment) {
             return Ok(address);
         }

@@ -60,11 +60,12 @@ impl DeviceMemory for CardMemory {
         if bytes == 0 || cost > self.free_bytes {
             return None;
         }
-        let alignment = alignment.max(PAGE_BYTES).next_power_of_two();
+        let alignment = alignment.max(PAGE_BYTES).checked_next_power_of_two()?;
         let width = cost.checked_add(PAGE_BYTES)?;
         let reused = self.returned.iter().find_map(|(&begin, &size)| {
-            let address = begin.next_multiple_of(alignment);
-            (address + width <= begin + size).then_some((begin, size, address))
+            let address = begin.checked_next_multiple_of(alignment)?;
+            let end = address.checked_add(width)?;
+            (end <= begin + size).then_some((begin, size, address))
         });
         let address = if let Some((begin, size, address)) = reused {
             self.returned.remove(&begin);

@@ -27,15 +27,19 @@ const SHORT_RUN: usize = 12;
 pub(super) struct Entry(u128);
 
 impl Entry {
+    /// The largest size of a chunk: 256 TiB less one unit.
+    pub(super) const MAX_SIZE: u64 = (1 << 48) - 256;
+
     /// Describes a free chunk. Sizes and keys are cut to multiples of 256.
     pub(super) fn new(size: u64, key: u64, handle: Handle) -> Self {
-        debug_assert!(size >> 48 == 0, "a pool of 256 TiB");
+        debug_assert!(size <= Entry::MAX_SIZE);
         Entry(u128::from(size >> 8) << 88 | u128::from(key >> 8) << 32 | u128::from(handle.0))
     }
 
     /// Returns the smallest entry of at least a size. It compares as less than any real one.
     fn at_least(size: u64) -> Self {
-        Entry::new(size, 0, Handle(0))
+        // Whoever asks for more than the maximum looks into a class that is always empty.
+        Entry::new(size.min(Entry::MAX_SIZE), 0, Handle(0))
     }
 
     pub(super) fn size(self) -> u64 {

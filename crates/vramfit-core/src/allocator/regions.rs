@@ -6,6 +6,7 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::arena::Handle;
+use super::free_set::Entry;
 use super::{DeviceMemory, Refusal, Region, round_up};
 
 /// The card, as several pools of one device share it.
@@ -143,7 +144,10 @@ impl Regions {
     fn ask(&self, alignment: u64, mut bytes: u64, rounded: u64) -> Result<Option<Region>, Refusal> {
         let mut card = self.card.lock();
         loop {
-            if let Some(region) = card.allocate(alignment, bytes) {
+            // No card has more than a chunk can describe.
+            if bytes <= Entry::MAX_SIZE
+                && let Some(region) = card.allocate(alignment, bytes)
+            {
                 return Ok(Some(region));
             }
             let mut less = round_up((bytes as f32 * BACK_OFF) as u64).unwrap_or(u64::MAX);

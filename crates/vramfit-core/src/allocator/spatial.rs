@@ -160,7 +160,10 @@ impl Spatial {
             return Ok(0);
         }
         let rounded = round_up(bytes).ok_or(Refusal::OutOfMemory)?;
-        let alignment = alignment.max(UNIT).next_power_of_two();
+        let alignment = alignment
+            .max(UNIT)
+            .checked_next_power_of_two()
+            .ok_or(Refusal::OutOfMemory)?;
         if let Some(found) = self.take(end, rounded, alignment) {
             return self.place(end, found, rounded, bytes, alignment);
         }

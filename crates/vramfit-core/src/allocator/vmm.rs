@@ -54,7 +54,7 @@ impl Vmm {
 
     /// Waits for freed buffers, oldest first, until a tenth more than `pages` has returned.
     fn wait_for(&mut self, pages: u64) {
-        let wanted = pages + pages / 10;
+        let wanted = pages.saturating_add(pages / 10);
         let mut returned = 0;
         while returned < wanted
             && let Some(region) = self.waiting.pop_front()
