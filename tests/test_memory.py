@@ -158,6 +158,24 @@ def test_out_of_memory_can_be_caught_and_its_arguments_live_on():
     assert told["in_use"] == 2 * (4 << 20)
 
 
+def test_asking_for_the_users_line_keeps_no_array_alive():
+    told = on_gpu(
+        """
+        def work():
+            x = jax.device_put(np.ones((1024, 1024), "float32"))
+            return float((x + 1).sum())  # reads an unknown value, which asks for the line
+
+        import gc
+        work()
+        gc.collect()  # JAX itself leaves cycles behind when it first traces something
+        gc.disable()
+        work()
+        tell(in_use=stats()["bytes_in_use"])
+        """
+    )
+    assert told["in_use"] == 0
+
+
 def test_each_device_has_a_pool_of_its_own():
     told = on_gpu(
         """

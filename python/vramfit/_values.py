@@ -136,13 +136,17 @@ def note_callbacks() -> None:
 
 def site() -> str | None:
     """Return the innermost line of the user's own code, as ``file:line (function)``."""
-    frame: FrameType | None = sys._getframe()
-    while frame is not None:
-        file = frame.f_code.co_filename
-        if not _is_library(file):
-            return f"{file}:{frame.f_lineno} ({frame.f_code.co_name})"
-        frame = frame.f_back
-    return None
+    # Never this function's own frame: a frame that is held by a variable of its own is a cycle, and
+    # would keep every array of every caller alive until the garbage collector comes by.
+    frame: FrameType | None = sys._getframe(1)
+    try:
+        while frame is not None and _is_library(frame.f_code.co_filename):
+            frame = frame.f_back
+        if frame is None:
+            return None
+        return f"{frame.f_code.co_filename}:{frame.f_lineno} ({frame.f_code.co_name})"
+    finally:
+        del frame
 
 
 def _is_library(file: str) -> bool:

@@ -202,7 +202,6 @@ fn header(environment: &Environment, options: &PoolOptions) -> Header {
         cuda_async_prealloc: options.cuda_async_prealloc,
         collective_memory_bytes: options.collective_memory_bytes,
         command: std::env::args().collect(),
-        ..Header::default()
     }
 }
 

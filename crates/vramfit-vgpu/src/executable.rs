@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use prost::Message;
-use vramfit_core::trace::Event as LogEvent;
+use vramfit_core::trace::{Event as LogEvent, ProgramSizes};
 
 use crate::abi::executable::{
     ClientCompileArgs, ClientLoadArgs, CompileArgs, ExecutableDeserializeAndLoadArgs,
@@ -111,7 +111,7 @@ impl Loaded {
         if self.deleted.swap(true, Ordering::Relaxed) {
             return;
         }
-        let constants = self.compiled.program.sizes.constant_bytes;
+        let constants = outside_bytes(&self.compiled.program.sizes);
         let mut resident = self.resident.lock().unwrap_or_else(PoisonError::into_inner);
         let mut session = self.client.machine.session();
         for (&ordinal, loaded) in self.ordinals.iter().zip(resident.iter_mut()) {
@@ -127,6 +127,12 @@ impl Loaded {
     pub(crate) fn is_deleted(&self) -> bool {
         self.deleted.load(Ordering::Relaxed)
     }
+}
+
+/// Bytes a loaded program holds outside the pool: its machine code, and its constants, which are
+/// globals of the module.
+pub(crate) fn outside_bytes(sizes: &ProgramSizes) -> u64 {
+    sizes.constant_bytes + sizes.code_bytes
 }
 
 impl Drop for Loaded {

@@ -304,7 +304,7 @@ impl<'a> Call<'a> {
             .lock()
             .unwrap_or_else(PoisonError::into_inner);
         if !std::mem::replace(&mut resident[self.index], true) {
-            let bytes = self.compiled.program.sizes.constant_bytes;
+            let bytes = executable::outside_bytes(&self.compiled.program.sizes);
             if bytes > 0 {
                 session.add_outside(self.loaded.ordinals[self.index], bytes as i64);
             }
