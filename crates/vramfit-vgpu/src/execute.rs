@@ -52,6 +52,7 @@ pub(crate) unsafe fn execute(args: &mut LoadedExecutableExecuteArgs) -> Answer {
     let mut session = machine.session();
     let site = location(&mut session, &options);
     session.count_execution();
+    let in_use_before = loaded.ordinals.first().map_or(0, |&first| session.bytes_in_use(first));
     session.record(&LogEvent::Begin {
         program: loaded.compiled.number,
         site,
@@ -85,7 +86,10 @@ pub(crate) unsafe fn execute(args: &mut LoadedExecutableExecuteArgs) -> Answer {
                 .write(event::ready(Ok(())));
         }
     }
-    steps::count(loaded.compiled.number, machine.environment.steps);
+    if let Some(limit) = machine.environment.steps {
+        let compiled = &loaded.compiled;
+        steps::count(compiled.number, &compiled.program.sizes, in_use_before, limit);
+    }
     Ok(())
 }
 

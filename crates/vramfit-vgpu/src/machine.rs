@@ -330,6 +330,11 @@ impl Session {
         }
     }
 
+    /// Returns the bytes in use on a device.
+    pub(crate) fn bytes_in_use(&self, device: u32) -> u64 {
+        self.state.pools[device as usize].allocator.stats().bytes_in_use
+    }
+
     /// Adds to what this process holds on a card outside the pool.
     pub(crate) fn add_outside(&mut self, device: u32, bytes: i64) {
         let pool = &mut self.state.pools[device as usize];
