@@ -18,7 +18,7 @@ unexport PYTHONPATH PYTHONHOME JAX_PLATFORMS JAX_PLATFORM_NAME XLA_FLAGS CUDA_VI
 export VIRTUAL_ENV := $(CURDIR)/$(VENV)
 export PATH := $(BIN):$(PATH)
 
-DEMO_CARDS := rtx-3090 a100-40g h100-80g
+DEMO_CARDS := t4 rtx-3090 h100-80g
 
 .PHONY: help
 help: ## List these commands

@@ -165,16 +165,28 @@ def test_the_users_settings_hold_until_an_option_says_otherwise(program):
 def test_steps_end_the_run(program):
     loop = """
 import jax, jax.numpy as jnp
-step = jax.jit(lambda x: x + 1)
-x = jnp.zeros(8)
-for i in range(1_000_000):
-    x = step(x)
-print("not reached")
+keys = [jax.random.fold_in(jax.random.key(0), i) for i in range(8)]
+weights = [jax.random.normal(key, (1024, 1024)) for key in keys]
+
+@jax.jit
+def train_step(weights, x):
+    for w in weights:
+        x = jnp.tanh(x @ w)
+    return [w - x.mean() for w in weights]
+
+try:
+    for i in range(100_000):
+        weights = train_step(weights, jnp.ones((64, 1024)))
+    print("not reached")
+finally:
+    print("cleaned up")
 """
     done = dryrun("--steps", "3", "--json", "-", program(loop))
     assert done.returncode == 0, done.stderr
-    answer = json.loads(done.stdout)
-    assert max(row["calls"] for row in answer["programs"]) == 3
+    said, answer = done.stdout.splitlines()
+    assert said == "cleaned up"
+    calls = {row["name"]: row["calls"] for row in json.loads(answer)["programs"]}
+    assert calls["jit_train_step"] == 3
 
 
 def test_a_program_that_uses_no_gpu_gives_no_answer(program):

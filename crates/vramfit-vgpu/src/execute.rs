@@ -52,7 +52,6 @@ pub(crate) unsafe fn execute(args: &mut LoadedExecutableExecuteArgs) -> Answer {
     let mut session = machine.session();
     let site = location(&mut session, &options);
     session.count_execution();
-    let in_use_before = loaded.ordinals.first().map_or(0, |&first| session.bytes_in_use(first));
     session.record(&LogEvent::Begin {
         program: loaded.compiled.number,
         site,
@@ -69,6 +68,11 @@ pub(crate) unsafe fn execute(args: &mut LoadedExecutableExecuteArgs) -> Answer {
         }
     }
     session.record(&LogEvent::End);
+    // Statistics take a moment, and only a run that is to be ended wants them.
+    let in_use_bytes = match (machine.environment.steps, loaded.ordinals.first()) {
+        (Some(_), Some(&first)) => session.bytes_in_use(first),
+        _ => 0,
+    };
     drop(session);
     if let Some(error) = failure {
         return Err(error);
@@ -87,8 +91,15 @@ pub(crate) unsafe fn execute(args: &mut LoadedExecutableExecuteArgs) -> Answer {
         }
     }
     if let Some(limit) = machine.environment.steps {
-        let compiled = &loaded.compiled;
-        steps::count(compiled.number, &compiled.program.sizes, in_use_before, limit);
+        let sizes = &loaded.compiled.program.sizes;
+        let execution = steps::Execution {
+            program: loaded.compiled.number,
+            needed_bytes: sizes.needed_bytes(),
+            argument_bytes: sizes.argument_bytes,
+            alias_bytes: sizes.alias_bytes,
+            in_use_bytes,
+        };
+        steps::note(&execution, limit);
     }
     Ok(())
 }

@@ -45,7 +45,7 @@ pub(crate) struct Args {
     /// The card, or several: `h100-80g`, `h100-80gx8`; `vramfit gpus` lists them
     #[arg(long, value_name = "NAME[xN]")]
     gpu: String,
-    /// End the run once the program that runs most often ran N times
+    /// End the run once the training step, as far as it can be told, ran N times
     #[arg(long, value_name = "N", value_parser = request::steps)]
     steps: Option<u64>,
     /// Memory that something else holds on each card
