@@ -1,0 +1,86 @@
+"""Wall time of a dry run over that of compiling the same programs and doing nothing else.
+
+The rival gets every program the dry run compiled (JAX writes them out) and hands them to the same
+compiler, without tracing, without a virtual GPU. So the ratio covers JAX's own tracing and
+lowering, too, which no run can do without. Goal: at most 1.10.
+"""
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+SCRIPT = ["examples/train_gpt.py", "--steps", "50", "--layers", "4", "--width", "256"]
+SCRIPT += ["--heads", "4", "--vocab", "8192", "--sequence", "256"]
+GPU = "h100-80g"
+
+COMPILE = """
+import sys, time
+from pathlib import Path
+import jax
+from jax._src import compiler
+from jax._src.lib import xla_client
+from jax.experimental import topologies
+
+target, folder = Path(sys.argv[1]).read_text(), Path(sys.argv[2])
+topology = topologies.get_topology_desc(platform="cuda", target_config=target, topology="1x1x1")
+client = topology.devices[0].client
+options = compiler.get_compile_options(num_replicas=1, num_partitions=1)
+devices = xla_client.DeviceList(tuple(topology.devices))
+modules = sorted(folder.glob("*compile.mlir"))
+for module in modules:
+    client.compile(module.read_text(), devices, options)
+print(len(modules))
+"""
+
+
+def timed(command, **settings):
+    """Run a command; return its wall time in seconds and its standard output."""
+    start = time.perf_counter()
+    done = subprocess.run(
+        [str(word) for word in command],
+        cwd=ROOT,
+        env=os.environ | settings,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        check=True,
+        text=True,
+    )
+    return time.perf_counter() - start, done.stdout
+
+
+def main():
+    """Print both times and their ratio."""
+    print(f"machine load before: {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores")
+    with tempfile.TemporaryDirectory() as folder:
+        folder = Path(folder)
+        target = folder / "target.txt"
+        _, text = timed(
+            ["cargo", "run", "-q", "-p", "vramfit-core", "--example", "target_config", GPU]
+        )
+        target.write_text(text)
+        dryrun = [sys.executable, "-m", "vramfit", "dryrun", "--gpu", GPU, "--json", "-", "--"]
+        dryrun += [sys.executable, *SCRIPT]
+        modules = folder / "modules"
+        timed(dryrun, JAX_DUMP_IR_TO=str(modules), JAX_DUMP_IR_MODES="stablehlo")
+        bare = [sys.executable, "-c", COMPILE, target, modules]
+        ours, rival, count = [], [], ""
+        for _ in range(2):
+            seconds, out = timed(dryrun)
+            ours.append(seconds)
+            seconds, count = timed(bare, JAX_PLATFORMS="cpu", JAX_SKIP_CUDA_CONSTRAINTS_CHECK="1")
+            rival.append(seconds)
+        answer = json.loads(out[out.index("{") :])
+        print(f"script            {' '.join(SCRIPT)}")
+        print(f"programs          {count.strip()}, {answer['executions']} executions")
+        print(f"dry run           {min(ours):.2f} s  (best of {len(ours)})")
+        print(f"bare compile      {min(rival):.2f} s  (the same programs, nothing else)")
+        print(f"ratio             {min(ours) / min(rival):.2f}")
+
+
+if __name__ == "__main__":
+    main()
