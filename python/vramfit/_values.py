@@ -7,6 +7,7 @@ known exactly, is compiled for the CPU and run. Called from Rust; relies on JAX'
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import os
 import sys
@@ -37,21 +38,40 @@ def evaluate(
     inputs: list[bytes],
     input_shapes: list[tuple[str, list[int]]],
     output_shapes: list[tuple[str, list[int]]],
+    devices: int,
+    options: bytes,
+    output_shardings: list[bytes],
 ) -> list[bytes] | None:
     """Run a program on the CPU.
 
     Args:
         program: Its number, for remembering what was compiled.
         code: StableHLO as JAX gave it to the plugin.
-        inputs: Row-major bytes of the arguments.
+        inputs: Row-major bytes of the arguments of each device in turn.
         input_shapes: XLA's name of the element type, and dimensions, of each argument.
         output_shapes: The same of each result.
+        devices: On how many devices to run it.
+        options: The options it was compiled with, serialised.
+        output_shardings: How each result lies over the devices, as XLA's serialised message.
 
     Returns:
-        Row-major bytes of the results, or None if the program cannot be run on the CPU.
+        Row-major bytes of the results of each device in turn, or None if the program cannot be
+        run on the CPU.
     """
     try:
-        return _evaluate(program, code, inputs, input_shapes, output_shapes)
+        if program in _too_slow:
+            return None
+        start = time.monotonic()
+        executable = _compiled.get(program)
+        if executable is None:
+            callbacks = _callbacks.get(program, ())
+            executable = _compile(code, options, devices, output_shardings, callbacks)
+            _compiled[program] = executable
+        with _as_jax_itself():
+            data = _run(executable, inputs, input_shapes, output_shapes)
+        if time.monotonic() - start > PATIENCE_S:
+            _too_slow.add(program)
+        return data
     except Exception:
         # Custom calls that only CUDA has, types numpy does not have, a callback that raised: the
         # values stay unknown, which the report counts.
@@ -60,40 +80,29 @@ def evaluate(
         return None
 
 
-def _evaluate(
-    program: int,
-    code: bytes,
+def _run(
+    executable: Any,
     inputs: list[bytes],
     input_shapes: list[tuple[str, list[int]]],
     output_shapes: list[tuple[str, list[int]]],
 ) -> list[bytes] | None:
-    import jax
     import numpy as np
 
-    if program in _too_slow:
-        return None
-    start = time.monotonic()
-    client = _cpu_client()
-    executable = _compiled.get(program)
-    if executable is None:
-        executable = _compile(client, code, _callbacks.get(program, ()))
-        _compiled[program] = executable
-    device = client.local_devices()[0]
+    devices = executable.local_devices()
+    count = len(input_shapes)
     arguments = [
-        jax.device_put(_array(data, kind, dims), device)
-        for data, (kind, dims) in zip(inputs, input_shapes, strict=True)
+        _put([_array(data, kind, dims) for data in inputs[number::count]], devices)
+        for number, (kind, dims) in enumerate(input_shapes)
     ]
-    results = _execute(executable, arguments)
+    results = executable.execute_sharded(arguments).disassemble_into_single_device_arrays()
     if len(results) != len(output_shapes):
         return None
-    # A token orders side effects and has no bytes.
-    data = [
-        b"" if kind == "token" else np.asarray(result).tobytes()
-        for result, (kind, _) in zip(results, output_shapes, strict=True)
+    return [
+        # A token orders side effects and has no bytes.
+        b"" if kind == "token" else np.asarray(shards[device]).tobytes()
+        for device in range(len(devices))
+        for shards, (kind, _) in zip(results, output_shapes, strict=True)
     ]
-    if time.monotonic() - start > PATIENCE_S:
-        _too_slow.add(program)
-    return data
 
 
 def _array(data: bytes, kind: str, dims: list[int]) -> Any:
@@ -160,37 +169,142 @@ def _is_library(file: str) -> bool:
 
 
 @functools.cache
-def _cpu_client() -> Any:
-    """Return JAX's CPU client, or one of our own where ``JAX_PLATFORMS`` leaves the CPU out."""
+def _cpu_client(devices: int) -> Any:
+    """Return JAX's CPU client, or one of our own: ``JAX_PLATFORMS`` may leave the CPU out."""
     from jax._src import xla_bridge
     from jax._src.lib import xla_client
 
-    try:
-        return xla_bridge.get_backend("cpu")
-    except RuntimeError:
-        return xla_client.make_cpu_client()
+    if devices == 1:
+        with contextlib.suppress(RuntimeError):
+            return xla_bridge.get_backend("cpu")
+    return xla_client.make_cpu_client(num_devices=devices)
 
 
-def _compile(client: Any, code: bytes, callbacks: Sequence[Any]) -> Any:
-    from jax._src import compiler
+def _compile(
+    code: bytes,
+    options: bytes,
+    devices: int,
+    output_shardings: list[bytes],
+    callbacks: Sequence[Any],
+) -> Any:
     from jax._src.interpreters import mlir
     from jax._src.lib import xla_client
     from jax._src.lib.mlir.dialects import hlo
 
-    options = compiler.get_compile_options(num_replicas=1, num_partitions=1)
-    devices = xla_client.DeviceList((client.local_devices()[0],))
-    if not callbacks:
-        return client.compile_and_load(code, devices, options)
-    # The names differ in one letter, so the bytes of the module keep their length.
-    code = code.replace(b"_python_gpu_callback", b"_python_cpu_callback")
-    with mlir.make_ir_context() as context:
-        module = hlo.deserialize_portable_artifact(context, code)
-        return client.compile_and_load(module, devices, options, list(callbacks))
+    client = _cpu_client(devices)
+    chosen = xla_client.DeviceList(tuple(client.local_devices()[:devices]))
+    chosen_options = _options(options, devices)
+    if not callbacks and not any(mark in code for mark in _PLACED):
+        executable = client.compile_and_load(code, chosen, chosen_options)
+    else:
+        # The names differ in one letter, so the bytes of the module keep their length.
+        code = code.replace(b"_python_gpu_callback", b"_python_cpu_callback")
+        with mlir.make_ir_context() as context:
+            module = hlo.deserialize_portable_artifact(context, code)
+            _forget_places(module)
+            executable = client.compile_and_load(module, chosen, chosen_options, list(callbacks))
+    if devices > 1 and not _has_shardings(executable, output_shardings):
+        raise ValueError("the CPU compiler lays the results out in another way")
+    return executable
 
 
-def _execute(executable: Any, arguments: list[Any]) -> list[Any]:
-    results = executable.execute_sharded(arguments)
-    return [shards[0] for shards in results.disassemble_into_single_device_arrays()]
+def _options(options: bytes, devices: int) -> Any:
+    """Return the compile options for the CPU."""
+    import numpy as np
+    from jax._src import compiler
+    from jax._src.lib import xla_client
+
+    if devices == 1:
+        return compiler.get_compile_options(num_replicas=1, num_partitions=1)
+    given = xla_client.CompileOptions.ParseFromString(options)
+    ids = np.arange(devices).reshape(given.num_replicas, given.num_partitions)
+    given.device_assignment = xla_client.DeviceAssignment.create(ids)
+    return given
+
+
+def _has_shardings(executable: Any, expected: list[bytes]) -> bool:
+    """Say whether a compiled program spreads its results as the program for the GPU does."""
+    from jax._src.lib import xla_client
+
+    got = executable.get_output_shardings()
+    if got is None or not expected:
+        return not expected
+
+    def parse(data: bytes) -> Any:
+        message = xla_client.OpSharding()
+        message.ParseFromString(data)
+        return xla_client.HloSharding.from_proto(message)
+
+    return [xla_client.HloSharding.from_proto(one) for one in got] == [
+        parse(data) for data in expected
+    ]
+
+
+# What programs contain that have arrays in the host's memory, or in an order of their own.
+_PLACED = (b"pinned_host", b"mhlo.layout_mode")
+
+
+def _forget_places(module: Any) -> None:
+    """Let a program keep everything in one memory, row-major: as inputs come and results go.
+
+    XLA's CPU client even ends the process when a result is to lie in another memory.
+    """
+    from jax._src.lib.mlir import ir
+
+    def without_places(attributes: Any) -> Any:
+        places = ("mhlo.memory_kind", "mhlo.layout_mode")
+        kept = [
+            {one.name: one.attr for one in each if one.name not in places} for each in attributes
+        ]
+        return ir.ArrayAttr.get([ir.DictAttr.get(each) for each in kept])
+
+    moves = []
+
+    def visit(operation: Any) -> Any:
+        attributes = operation.attributes
+        for name in ("arg_attrs", "res_attrs"):
+            if operation.name == "func.func" and name in attributes:
+                attributes[name] = without_places(attributes[name])
+        is_call = operation.name == "stablehlo.custom_call"
+        if is_call and attributes["call_target_name"].value == "annotate_device_placement":
+            moves.append(operation)
+        return ir.WalkResult.ADVANCE
+
+    module.operation.walk(visit)
+    for move in moves:
+        move.results[0].replace_all_uses_with(move.operands[0])
+        move.erase()
+
+
+def _as_jax_itself() -> contextlib.AbstractContextManager[Any]:
+    """Keep the user's settings away from transfers that are none of the user's."""
+    import jax
+    from jax._src import config
+
+    stack = contextlib.ExitStack()
+    stack.enter_context(config.enable_x64(True))
+    stack.enter_context(jax.transfer_guard("allow"))
+    return stack
+
+
+def _put(shards: list[Any], devices: list[Any]) -> Any:
+    """Put one array on each device, past all that JAX counts."""
+    import jax
+    import numpy as np
+    from jax._src import core
+    from jax._src.lib import xla_client
+
+    shape = shards[0].shape
+    if len(devices) == 1:
+        sharding: Any = jax.sharding.SingleDeviceSharding(devices[0])
+    else:
+        # Only the pieces matter to the program; any sharding with pieces of this shape will do.
+        mesh = jax.sharding.Mesh(np.array(devices), ("device",))
+        spec = jax.sharding.PartitionSpec(*("device",)[: len(shape)])
+        sharding = jax.sharding.NamedSharding(mesh, spec)
+        shape = tuple(size * len(devices) if axis == 0 else size for axis, size in enumerate(shape))
+    aval = core.ShapedArray(shape, shards[0].dtype)
+    return xla_client.batched_device_put(aval, sharding, shards, devices, True)
 
 
 def _dtype(kind: str) -> Any:

@@ -48,6 +48,11 @@ impl Hooks for PythonHooks {
                 .iter()
                 .map(|bytes| PyBytes::new(py, bytes))
                 .collect();
+            let shardings: Vec<_> = evaluation
+                .output_shardings
+                .iter()
+                .map(|bytes| PyBytes::new(py, bytes))
+                .collect();
             let result = self.values.call_method1(
                 py,
                 "evaluate",
@@ -57,6 +62,9 @@ impl Hooks for PythonHooks {
                     inputs,
                     evaluation.input_shapes.clone(),
                     evaluation.output_shapes.clone(),
+                    evaluation.devices,
+                    PyBytes::new(py, evaluation.options),
+                    shardings,
                 ),
             );
             // A program that the CPU cannot run is no error: its values stay unknown.

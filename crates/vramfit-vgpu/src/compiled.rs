@@ -32,6 +32,9 @@ pub(crate) struct Compiled {
     /// Shapes of the outputs, shared by their buffers.
     pub(crate) output_shapes: Vec<Arc<Shape>>,
     pub(crate) answers: Answers,
+    /// On how many devices the program must be run to know its values: 1 if all of them do the
+    /// same.
+    pub(crate) copies: usize,
     evaluable: AtomicBool,
     check: bool,
     side_effects: bool,
@@ -91,14 +94,16 @@ impl Compiled {
         options: Vec<u8>,
         rung: String,
     ) -> Arc<Self> {
-        let evaluable = !code.is_empty() && value::is_small(&program) && runs_once(&program);
+        let copies = copies(&program);
+        let evaluable = !code.is_empty() && value::is_small(&program, copies);
         Arc::new(Compiled {
             number: NEXT.fetch_add(1, Ordering::Relaxed),
             steps: steps(&program),
             output_shapes: program.outputs.iter().cloned().map(Arc::new).collect(),
             answers: Answers::new(&program),
             evaluable: AtomicBool::new(evaluable),
-            check: runs_once(&program) && value::is_check(&program, &code),
+            check: value::is_check(&program, &code, copies),
+            copies,
             side_effects: contains(&code, b"callback"),
             program,
             code,
@@ -135,17 +140,19 @@ fn contains(haystack: &[u8], needle: &[u8]) -> bool {
         .any(|window| window == needle)
 }
 
-/// Says whether one run on one device gives every device's values: a program for one device, or
-/// one whose arguments and results are all replicated.
-fn runs_once(program: &Program) -> bool {
-    let devices = program.options.devices.len();
+/// One run on one device gives every device's values if all arguments and results are replicated.
+fn copies(program: &Program) -> usize {
     let replicated = |sharding: &Vec<u8>| is_replicated(sharding);
-    devices == 1
-        || (program.options.replicas == 1
-            && program.parameter_shardings.len() == program.parameters.len()
-            && program.parameter_shardings.iter().all(replicated)
-            && program.output_shardings.len() == program.outputs.len()
-            && program.output_shardings.iter().all(replicated))
+    let all_the_same = program.options.replicas == 1
+        && program.parameter_shardings.len() == program.parameters.len()
+        && program.parameter_shardings.iter().all(replicated)
+        && program.output_shardings.len() == program.outputs.len()
+        && program.output_shardings.iter().all(replicated);
+    if all_the_same {
+        1
+    } else {
+        program.options.devices.len()
+    }
 }
 
 /// A serialised `OpSharding` of type REPLICATED, the zero value: field 1 is absent.

@@ -78,8 +78,10 @@ pub(crate) unsafe fn execute(args: &mut LoadedExecutableExecuteArgs) -> Answer {
         return Err(error);
     }
 
-    for (row, (call, blocks)) in calls.iter().zip(allocated).enumerate() {
-        let outputs = call.finish(&blocks)?;
+    let inputs = calls.iter().map(Call::values).collect();
+    let values = value::outputs_of(&loaded.compiled, inputs);
+    for (row, ((call, blocks), values)) in calls.iter().zip(allocated).zip(values).enumerate() {
+        let outputs = call.finish(&blocks, values)?;
         let list = args.output_lists.add(row).read();
         for (number, output) in outputs.into_iter().enumerate() {
             list.add(number).write(output.into_raw());
@@ -349,10 +351,13 @@ impl<'a> Call<'a> {
         )
     }
 
+    /// Returns what is known of the arguments.
+    fn values(&self) -> Vec<Value> {
+        self.storages.iter().map(|s| s.value.clone()).collect()
+    }
+
     /// Makes the output buffers, and takes the donated arguments away.
-    fn finish(&self, blocks: &Blocks) -> Answer<Vec<Buffer>> {
-        let inputs: Vec<Value> = self.storages.iter().map(|s| s.value.clone()).collect();
-        let values = value::outputs_of(self.compiled, inputs);
+    fn finish(&self, blocks: &Blocks, values: Vec<Value>) -> Answer<Vec<Buffer>> {
         let program = &self.compiled.program;
         let mut outputs = Vec::with_capacity(values.len());
         for (output, value) in values.into_iter().enumerate() {

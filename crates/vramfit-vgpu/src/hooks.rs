@@ -10,17 +10,24 @@ pub struct Evaluation<'a> {
     pub program: u32,
     /// The program as JAX handed it to the plugin.
     pub code: &'a [u8],
-    /// The inputs, row-major.
+    /// The options JAX compiled it with.
+    pub options: &'a [u8],
+    /// On how many devices it must be run; 1 where all devices do the same.
+    pub devices: usize,
+    /// How the outputs lie over the devices, as serialised `OpSharding`; empty when not told.
+    pub output_shardings: &'a [Vec<u8>],
+    /// The inputs of each device in turn, row-major.
     pub inputs: Vec<&'a [u8]>,
-    /// Element type names and dimensions of the inputs.
+    /// Element type names and dimensions of one device's inputs.
     pub input_shapes: Vec<(&'static str, &'a [i64])>,
-    /// Element type names and dimensions of the outputs.
+    /// Element type names and dimensions of one device's outputs.
     pub output_shapes: Vec<(&'static str, &'a [i64])>,
 }
 
 /// The Python side.
 pub trait Hooks: Send + Sync {
-    /// Runs a program; `None` when it cannot be run on the CPU.
+    /// Runs a program and returns the outputs of each device in turn; `None` when it cannot be
+    /// run on the CPU.
     fn evaluate(&self, evaluation: &Evaluation<'_>) -> Option<Vec<Vec<u8>>>;
 
     /// Notes that a program was compiled, in the thread that compiles it.

@@ -92,7 +92,8 @@ impl Deref for Data {
     }
 }
 
-/// A call of a small program that has not been needed yet.
+/// A call of a small program that has not been needed yet. Inputs and outputs are those of each
+/// device in turn.
 #[derive(Debug)]
 pub(crate) struct Deferred {
     program: Arc<Compiled>,
@@ -145,9 +146,10 @@ impl Value {
     }
 }
 
-/// Says whether a program is small enough to be run on the CPU at all.
-pub(crate) fn is_small(program: &Program) -> bool {
-    is_within(program, LARGEST_EVALUATED) && program.sizes.temp_bytes <= LARGEST_EVALUATED
+/// Says whether a program is small enough to be run on the CPU at all, on so many devices.
+pub(crate) fn is_small(program: &Program, copies: usize) -> bool {
+    let limit = LARGEST_EVALUATED / copies as u64;
+    is_within(program, limit) && program.sizes.temp_bytes <= limit
 }
 
 fn is_within(program: &Program, limit: u64) -> bool {
@@ -155,9 +157,29 @@ fn is_within(program: &Program, limit: u64) -> bool {
     bytes(&program.parameters) <= limit && bytes(&program.outputs) <= limit
 }
 
-/// Returns the values of the outputs of a call: pending if all inputs are known, else unknown.
-pub(crate) fn outputs_of(program: &Arc<Compiled>, inputs: Vec<Value>) -> Vec<Value> {
+/// Returns the values of the outputs of a call on each of its devices, from the values of the
+/// inputs there.
+pub(crate) fn outputs_of(program: &Arc<Compiled>, mut inputs: Vec<Vec<Value>>) -> Vec<Vec<Value>> {
+    let rows = inputs.len();
     let count = program.program.outputs.len();
+    if program.copies == 1 {
+        let outputs = flat_outputs_of(program, inputs.swap_remove(0));
+        vec![outputs; rows]
+    } else if program.copies == rows {
+        let outputs = flat_outputs_of(program, inputs.concat());
+        (0..rows)
+            .map(|row| outputs[row * count..(row + 1) * count].to_vec())
+            .collect()
+    } else {
+        // Other processes have the rest of the devices.
+        vec![vec![Value::Unknown; count]; rows]
+    }
+}
+
+/// Returns the values of the outputs, pending if all inputs are known, else unknown; both lists
+/// device by device.
+fn flat_outputs_of(program: &Arc<Compiled>, inputs: Vec<Value>) -> Vec<Value> {
+    let count = program.copies * program.program.outputs.len();
     if inputs.iter().any(Value::is_unknown) {
         return assumed_outputs_of(program, inputs);
     }
@@ -165,7 +187,7 @@ pub(crate) fn outputs_of(program: &Arc<Compiled>, inputs: Vec<Value>) -> Vec<Val
         return vec![Value::Unknown; count];
     }
     let chain = 1 + inputs.iter().map(Value::chain).max().unwrap_or(0);
-    if chain >= LONGEST_CHAIN && !is_within(&program.program, TINY) {
+    if chain >= LONGEST_CHAIN && !is_within(&program.program, TINY / program.copies as u64) {
         return vec![Value::Unknown; count];
     }
     let deferred = Arc::new(Deferred {
@@ -184,7 +206,7 @@ pub(crate) fn outputs_of(program: &Arc<Compiled>, inputs: Vec<Value>) -> Vec<Val
 
 /// Returns the values of a call with unknown arguments: unknown, but for checks.
 fn assumed_outputs_of(program: &Arc<Compiled>, inputs: Vec<Value>) -> Vec<Value> {
-    let count = program.program.outputs.len();
+    let count = program.copies * program.program.outputs.len();
     if !program.is_check() {
         return vec![Value::Unknown; count];
     }
@@ -204,7 +226,7 @@ fn assumed_outputs_of(program: &Arc<Compiled>, inputs: Vec<Value>) -> Vec<Value>
 }
 
 /// Says whether a program answers yes or no about arrays, and is short enough to be asked.
-pub(crate) fn is_check(program: &Program, code: &[u8]) -> bool {
+pub(crate) fn is_check(program: &Program, code: &[u8], copies: usize) -> bool {
     const PRED: &str = "pred";
     !code.is_empty()
         && code.len() <= LONGEST_CHECK
@@ -217,7 +239,7 @@ pub(crate) fn is_check(program: &Program, code: &[u8]) -> bool {
             .iter()
             .map(Shape::host_bytes)
             .sum::<u64>()
-            <= LARGEST_CHECKED
+            <= LARGEST_CHECKED / copies as u64
 }
 
 impl Deferred {
@@ -244,7 +266,7 @@ impl Deferred {
         let inputs: Vec<Arc<Data>> = self
             .inputs
             .iter()
-            .zip(&program.parameters)
+            .zip(program.parameters.iter().cycle())
             .map(|(value, shape)| {
                 let assume = || value.assumed_bytes().unwrap_or_else(|| zeros(shape));
                 value.bytes().or_else(|| is_check.then(assume))
@@ -261,6 +283,9 @@ impl Deferred {
         let outputs = hooks::get()?.evaluate(&Evaluation {
             program: self.program.number,
             code: &self.program.code,
+            options: &self.program.options,
+            devices: self.program.copies,
+            output_shardings: &program.output_shardings,
             inputs: inputs.iter().map(|data| &***data).collect(),
             input_shapes: input_shapes
                 .iter()
@@ -272,10 +297,10 @@ impl Deferred {
                 .collect(),
         });
         let right_sizes = |outputs: &Vec<Vec<u8>>| {
-            outputs.len() == program.outputs.len()
+            outputs.len() == self.program.copies * program.outputs.len()
                 && outputs
                     .iter()
-                    .zip(&program.outputs)
+                    .zip(program.outputs.iter().cycle())
                     .all(|(bytes, shape)| bytes.len() as u64 == shape.host_bytes())
         };
         match outputs.filter(right_sizes) {

@@ -1,0 +1,95 @@
+"""Small values are right: programs on known values are run on the CPU when somebody looks."""
+
+SHARDED = """
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.sharding import Mesh, NamedSharding, PartitionSpec as P
+
+mesh = Mesh(np.array(jax.devices()).reshape(4, 2), ("x", "y"))
+x = jax.device_put(np.arange(16.0).reshape(8, 2), NamedSharding(mesh, P("x", "y")))
+print(np.asarray(x * 2 + 1)[7].tolist())
+print(float(jnp.sum(x)))
+column_sums = jax.shard_map(
+    lambda a: jax.lax.psum(a.sum(0), "x"), mesh=mesh, in_specs=P("x", "y"), out_specs=P("y"))
+print(np.asarray(column_sums(x)).tolist())
+place = jax.pmap(lambda a: a + 10 * jax.lax.axis_index("i"), axis_name="i")
+print(np.asarray(place(np.arange(8))).tolist())
+"""
+
+
+def test_values_spread_over_devices(on_virtual_gpu):
+    assert on_virtual_gpu(SHARDED, devices=8) == [
+        "[29.0, 31.0]",
+        "120.0",
+        "[56.0, 64.0]",
+        "[0, 11, 22, 33, 44, 55, 66, 77]",
+    ]
+
+
+HOST_MEMORY = """
+import jax
+import jax.numpy as jnp
+from jax.sharding import SingleDeviceSharding
+
+here = SingleDeviceSharding(jax.devices()[0])
+host = here.with_memory_kind("pinned_host")
+
+@jax.jit
+def offload(x):
+    y = jax.device_put(x * 2, host)
+    return y, jax.device_put(y, here) + 1
+
+y, z = offload(jnp.arange(4.0))
+print(y.sharding.memory_kind, y.tolist(), z.sharding.memory_kind, z.tolist())
+"""
+
+
+def test_values_in_host_memory(on_virtual_gpu):
+    expected = "pinned_host [0.0, 2.0, 4.0, 6.0] device [1.0, 3.0, 5.0, 7.0]"
+    assert on_virtual_gpu(HOST_MEMORY) == [expected]
+
+
+LAYOUT = """
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.experimental.layout import Format, Layout
+from jax.sharding import SingleDeviceSharding
+
+columns_first = Format(Layout((1, 0)), SingleDeviceSharding(jax.devices()[0]))
+x = jax.device_put(np.arange(6).reshape(2, 3), columns_first)
+double = jax.jit(lambda x: x * 2, in_shardings=columns_first, out_shardings=columns_first)
+print(np.asarray(x).tolist(), np.asarray(double(x)).tolist())
+"""
+
+
+def test_values_in_another_layout(on_virtual_gpu):
+    assert on_virtual_gpu(LAYOUT) == ["[[0, 1, 2], [3, 4, 5]] [[0, 2, 4], [6, 8, 10]]"]
+
+
+WIDE = """
+import jax
+import jax.numpy as jnp
+
+with jax.enable_x64(True):
+    x = jnp.arange(3, dtype=jnp.int64) + 2**40
+    y = x * 2
+print(y.dtype, y.tolist())
+"""
+
+
+def test_values_of_64_bits_outside_the_mode_they_were_made_in(on_virtual_gpu):
+    twice = [2 * (2**40 + n) for n in range(3)]
+    assert on_virtual_gpu(WIDE) == [f"int64 {twice}"]
+
+
+def test_computing_a_value_is_no_transfer_of_the_programs(on_virtual_gpu):
+    script = """
+import jax
+import jax.numpy as jnp
+x = jnp.ones(3)
+with jax.transfer_guard_host_to_device("disallow_explicit"):
+    print(int(jnp.sum(x)))
+"""
+    assert on_virtual_gpu(script) == ["3"]
