@@ -1,0 +1,80 @@
+"""The pages that people start with say what really happens."""
+
+import os
+import pathlib
+import re
+import shlex
+import subprocess
+import sys
+
+import pytest
+
+ROOT = pathlib.Path(__file__).parent.parent
+
+
+def blocks(page, language):
+    """Return the code blocks of a page in one language."""
+    return re.findall(rf"^```{language}\n(.*?)^```", (ROOT / page).read_text(), re.M | re.S)
+
+
+def dry_runs(page):
+    """Return each dry run of a page that shows output: its arguments and the lines shown."""
+    found = []
+    for block in blocks(page, "console"):
+        command, *shown = block.splitlines()
+        if command.startswith("$ vramfit dryrun ") and shown and not shown[0].startswith("$"):
+            found.append((shlex.split(command)[2:], shown))
+    return found
+
+
+def said(arguments, cwd):
+    environment = {
+        name: value
+        for name, value in os.environ.items()
+        if not name.startswith(("JAX_", "XLA_", "VRAMFIT_"))
+    }
+    # `python` in a page is the one that has vramfit.
+    environment["PATH"] = os.path.dirname(sys.executable) + os.pathsep + environment["PATH"]
+    done = subprocess.run(
+        [sys.executable, "-m", "vramfit", *arguments],
+        cwd=cwd,
+        env=environment,
+        capture_output=True,
+        text=True,
+    )
+    return done.stderr.splitlines()
+
+
+def assert_shows(lines, shown):
+    """Check that the shown lines come in this order; `...` stands for any lines.
+
+    How wide the columns are is the business of the report's own tests.
+    """
+    lines = [" ".join(line.split()) for line in lines]
+    at, free = 0, True
+    for expected in (" ".join(line.split()) for line in shown):
+        if expected == "...":
+            free = True
+            continue
+        matches = [number for number in range(at, len(lines)) if lines[number] == expected]
+        assert matches, f"{expected!r} is not in\n" + "\n".join(lines[at:])
+        assert free or matches[0] == at, f"{expected!r} comes later than shown"
+        at, free = matches[0] + 1, False
+
+
+def test_readme_shows_what_the_first_answer_says():
+    [(arguments, shown)] = dry_runs("README.md")
+    assert_shows(said(arguments, ROOT), shown)
+
+
+@pytest.mark.timeout(300)
+def test_quickstart_works_as_written(tmp_path):
+    program, donation = blocks("docs/quickstart.md", "python")
+    before, after = dry_runs("docs/quickstart.md")
+
+    script = tmp_path / "train.py"
+    script.write_text(program)
+    assert_shows(said(before[0], tmp_path), before[1])
+
+    script.write_text("import functools\n" + program.replace("@jax.jit\n", donation))
+    assert_shows(said(after[0], tmp_path), after[1])
