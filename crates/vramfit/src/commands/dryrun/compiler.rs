@@ -42,10 +42,11 @@ pub(super) fn check(interpreter: &Interpreter, installed: &Installed, gpu: &Gpu)
         )
         .hint("leave `-I` and `-E` away: the virtual GPU is found through `PYTHONPATH`"));
     }
+    let wanted = wanted_cuda(gpu);
     let Some(jax) = &installed.jax else {
         return Err(missing(format!("`{python}` has no `jax`")).hint(format!(
             "name the Python that has it, or install it: {}",
-            pip("'vramfit[cuda13]'")
+            pip(&format!("'jax[cuda{wanted}-local]' {}", tools_of(wanted)))
         )));
     };
     let Some(jaxlib) = &installed.jaxlib else {
@@ -54,7 +55,6 @@ pub(super) fn check(interpreter: &Interpreter, installed: &Installed, gpu: &Gpu)
                 .hint(pip(&format!("'jax[cuda13-local]=={jax}'"))),
         );
     };
-    let wanted = wanted_cuda(gpu);
     // JAX takes the plugin for CUDA 13 where both are installed.
     let Some(plugin) = installed
         .plugins
@@ -168,7 +168,11 @@ mod tests {
     fn each_missing_part_is_named_with_what_brings_it() {
         type Edit = fn(&mut Installed);
         let cases: [(Edit, &str, &str); 7] = [
-            (|i| i.jax = None, "has no `jax`", "vramfit[cuda13]"),
+            (
+                |i| i.jax = None,
+                "has no `jax`",
+                "'jax[cuda13-local]' 'nvidia-cuda-nvcc",
+            ),
             (
                 |i| i.jaxlib = None,
                 "no `jaxlib`",
