@@ -78,3 +78,34 @@ def test_quickstart_works_as_written(tmp_path):
 
     script.write_text("import functools\n" + program.replace("@jax.jit\n", donation))
     assert_shows(said(after[0], tmp_path), after[1])
+
+
+def anchors(page):
+    """Return the anchors that the headings of a page make."""
+    headings = re.findall(r"^#+ (.*)$", re.sub(r"^```.*?^```", "", page, flags=re.M | re.S), re.M)
+    return {re.sub(r"[^\w\- ]", "", text.lower()).replace(" ", "-") for text in headings}
+
+
+@pytest.mark.parametrize(
+    "page", sorted(ROOT.glob("*.md")) + sorted(ROOT.glob("docs/**/*.md")), ids=lambda p: p.name
+)
+def test_links_lead_somewhere(page):
+    for link in re.findall(r"\]\(([^)\s]+)\)", page.read_text()):
+        if link.startswith(("http://", "https://")):
+            continue
+        path, _, anchor = link.partition("#")
+        target = (page.parent / path).resolve() if path else page
+        assert target.exists(), f"{page.name}: {link}"
+        if anchor:
+            assert anchor in anchors(target.read_text()), f"{page.name}: {link}"
+
+
+def test_every_page_is_linked_from_another():
+    pages = [*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")]
+    linked = {
+        (page.parent / link.partition("#")[0]).resolve()
+        for page in pages
+        for link in re.findall(r"\]\(([^)\s#][^)\s]*)\)", page.read_text())
+    }
+    for page in ROOT.glob("docs/**/*.md"):
+        assert page in linked, f"no page leads to {page.relative_to(ROOT)}"
