@@ -222,6 +222,35 @@ def test_a_program_that_chooses_the_cpu_gives_no_answer(program, choice):
     assert error_id(done) == "gpu-not-used"
 
 
+def test_a_shell_script_passes_the_environment_on(program, tmp_path):
+    script = tmp_path / "run.sh"
+    script.write_text(f'#!/bin/sh\nexec "{sys.executable}" "$@"\n')
+    script.chmod(0o755)
+    done = dryrun("--verbose", str(script), program(FITS))
+    assert (done.returncode, done.stdout) == (0, "done\n"), done.stderr
+    assert "cannot look into" in done.stderr
+
+
+def test_every_process_that_uses_the_gpu_is_seen(program, tmp_path):
+    worker = tmp_path / "worker.py"
+    worker.write_text(TOO_LARGE)
+    path = program(
+        f"{FITS}import subprocess, sys; subprocess.run([sys.executable, {str(worker)!r}])"
+    )
+    trace = tmp_path / "run.trace"
+    done = dryrun("--trace", str(trace), path)
+    # The program itself fits and ends well; its worker does not fit.
+    assert done.returncode == 1, done.stderr
+    assert "2 processes used the GPU, each as if it were alone" in done.stderr
+    assert len(list(tmp_path.glob("run.trace*"))) == 2
+
+    alone = dryrun("--trace", str(trace), program(FITS))
+    assert error_id(alone) == "io"
+    done = dryrun("--force", "--trace", str(trace), program(FITS))
+    assert done.returncode == 0, done.stderr
+    assert list(tmp_path.glob("run.trace*")) == [trace]
+
+
 def test_platforms_without_a_gpu_are_refused(program):
     done = dryrun(program(FITS), JAX_PLATFORMS="cpu")
     assert (done.returncode, done.stdout) == (2, "")
