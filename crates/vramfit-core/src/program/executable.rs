@@ -246,12 +246,12 @@ impl Program {
             .flat_map(|computation| &computation.instructions)
             .map(|instruction| (instruction.id, instruction))
             .collect();
-        let Some(root) = module
+        let roots: HashMap<i64, i64> = module
             .computations
             .iter()
-            .find(|computation| computation.id == module.entry_computation_id)
-            .map(|computation| computation.root_id)
-        else {
+            .map(|computation| (computation.id, computation.root_id))
+            .collect();
+        let Some(&root) = roots.get(&module.entry_computation_id) else {
             return;
         };
         let defined: HashMap<(i64, &[i64]), i64> = assignment
@@ -289,13 +289,32 @@ impl Program {
                 let Some(node) = instructions.get(&instruction) else {
                     break;
                 };
+                if node.opcode == "call" {
+                    // Command buffers are calls; the callee's root is the result.
+                    let root = node
+                        .called_computation_ids
+                        .first()
+                        .and_then(|id| roots.get(id));
+                    let Some(&root) = root else { break };
+                    instruction = root;
+                    continue;
+                }
                 let operand = match node.opcode.as_str() {
                     "tuple" if !index.is_empty() => index.remove(0) as usize,
                     "get-tuple-element" => {
                         index.insert(0, node.tuple_index);
                         0
                     }
-                    "bitcast" | "optimization-barrier" | "while" | "copy-done" => 0,
+                    // Where the start of an asynchronous operation keeps its result.
+                    "copy-done" => {
+                        index.insert(0, 0);
+                        0
+                    }
+                    "all-gather-done" | "collective-permute-done" | "async-done" => {
+                        index.insert(0, 1);
+                        0
+                    }
+                    "bitcast" | "optimization-barrier" | "while" | "all-reduce-done" => 0,
                     _ => break,
                 };
                 let Some(&next) = node.operand_ids.get(operand) else {

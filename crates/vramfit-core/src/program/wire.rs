@@ -178,6 +178,8 @@ pub struct HloInstructionProto {
     pub id: i64,
     #[prost(int64, repeated, tag = "36")]
     pub operand_ids: Vec<i64>,
+    #[prost(int64, repeated, tag = "38")]
+    pub called_computation_ids: Vec<i64>,
 }
 
 #[derive(Clone, PartialEq, Message)]
