@@ -17,8 +17,8 @@ use crate::device::{self, Memory, MemoryKind};
 use crate::machine::{self, Block, Machine, Request};
 use crate::status::{Answer, Code, Status};
 use crate::strides::{copy, list, row_major, strides_of_layout};
-use crate::value::{self, Data, Value};
-use crate::{event, hooks};
+use crate::value::{Data, Value};
+use crate::{event, fill, hooks};
 
 /// Uploads up to this size are always kept: scalars and keys decide the program's path.
 const ALWAYS_KEPT: u64 = 64 << 10;
@@ -227,7 +227,7 @@ fn read(shape: &Shape, value: &Value) -> Answer<Arc<Data>> {
         return Ok(bytes);
     }
     let mut bytes = vec![0; shape.host_bytes() as usize];
-    value::fill(
+    fill::fill(
         machine.environment.fill,
         shape.element_type.name(),
         &mut bytes,

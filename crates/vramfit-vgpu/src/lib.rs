@@ -16,7 +16,7 @@
 //! | `client`, `device` | what JAX sees of them |
 //! | `compile`, `compiled`, `record`, `executable` | programs |
 //! | `execute`, `steps`, `sites` | running them |
-//! | `buffer`, `copies`, `strides`, `transfer`, `value` | arrays and their contents |
+//! | `buffer`, `copies`, `strides`, `transfer`, `value`, `fill` | arrays and their contents |
 //! | `hooks` | what is asked of the Python process around it |
 //! | `error`, `event`, `status` | how things end |
 //!
@@ -41,6 +41,7 @@ mod event;
 mod executable;
 mod execute;
 mod extensions;
+mod fill;
 mod functions;
 mod hooks;
 mod layouts;

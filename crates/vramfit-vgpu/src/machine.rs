@@ -332,7 +332,10 @@ impl Session {
 
     /// Returns the bytes in use on a device.
     pub(crate) fn bytes_in_use(&self, device: u32) -> u64 {
-        self.state.pools[device as usize].allocator.stats().bytes_in_use
+        self.state.pools[device as usize]
+            .allocator
+            .stats()
+            .bytes_in_use
     }
 
     /// Adds to what this process holds on a card outside the pool.

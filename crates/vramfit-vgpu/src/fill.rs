@@ -1,0 +1,101 @@
+//! What arrays read as whose values a dry run cannot know.
+
+use crate::environment::Fill;
+
+/// Writes what an unknown array of an element type reads as.
+pub(crate) fn fill(fill: Fill, element: &str, bytes: &mut [u8]) {
+    let one: &[u8] = match element {
+        "f32" => &1.0_f32.to_ne_bytes(),
+        "f64" => &1.0_f64.to_ne_bytes(),
+        "f16" => &0x3c00_u16.to_ne_bytes(),
+        "bf16" => &0x3f80_u16.to_ne_bytes(),
+        "c64" => &[0, 0, 0x80, 0x3f, 0, 0, 0, 0],
+        "s16" | "u16" => &1_u16.to_ne_bytes(),
+        "s32" | "u32" => &1_u32.to_ne_bytes(),
+        "s64" | "u64" => &1_u64.to_ne_bytes(),
+        _ => &[1],
+    };
+    let nan: &[u8] = match element {
+        "f32" => &f32::NAN.to_ne_bytes(),
+        "f64" => &f64::NAN.to_ne_bytes(),
+        "f16" => &0x7e00_u16.to_ne_bytes(),
+        "bf16" => &0x7fc0_u16.to_ne_bytes(),
+        _ => &[0],
+    };
+    match fill {
+        Fill::Zeros => bytes.fill(0),
+        Fill::Ones => repeat(one, bytes),
+        Fill::Nan => repeat(nan, bytes),
+        Fill::Random => random(element, bytes),
+    }
+}
+
+fn repeat(pattern: &[u8], bytes: &mut [u8]) {
+    for (byte, value) in bytes.iter_mut().zip(pattern.iter().cycle()) {
+        *byte = *value;
+    }
+}
+
+/// SplitMix64: small, and the same everywhere.
+fn random(element: &str, bytes: &mut [u8]) {
+    let mut state = 0x9e37_79b9_7f4a_7c15_u64;
+    let mut next = || {
+        state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mixed = (state ^ (state >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        mixed ^ (mixed >> 31)
+    };
+    match element {
+        "f32" => {
+            for chunk in bytes.chunks_exact_mut(4) {
+                let value = (next() >> 40) as f32 / (1_u64 << 24) as f32;
+                chunk.copy_from_slice(&value.to_ne_bytes());
+            }
+        }
+        "bf16" => {
+            for chunk in bytes.chunks_exact_mut(2) {
+                let value = (next() >> 40) as f32 / (1_u64 << 24) as f32;
+                chunk.copy_from_slice(&((value.to_bits() >> 16) as u16).to_ne_bytes());
+            }
+        }
+        "f64" => {
+            for chunk in bytes.chunks_exact_mut(8) {
+                let value = (next() >> 11) as f64 / (1_u64 << 53) as f64;
+                chunk.copy_from_slice(&value.to_ne_bytes());
+            }
+        }
+        // Half precision and the 8-bit floats have no type in Rust; their exponent bits are kept
+        // below one by taking small integers' patterns.
+        "pred" => bytes.iter_mut().for_each(|byte| *byte = (next() & 1) as u8),
+        _ => bytes
+            .iter_mut()
+            .for_each(|byte| *byte = (next() & 0x3f) as u8),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn fills_are_what_they_are_called() {
+        let mut bytes = [9; 8];
+        fill(Fill::Ones, "f32", &mut bytes);
+        assert_eq!(bytes[..4], 1.0_f32.to_ne_bytes());
+        fill(Fill::Nan, "bf16", &mut bytes);
+        let half = u32::from(u16::from_ne_bytes([bytes[2], bytes[3]])) << 16;
+        assert!(f32::from_bits(half).is_nan());
+        fill(Fill::Zeros, "s8", &mut bytes);
+        assert_eq!(bytes, [0; 8]);
+        let (mut a, mut b) = ([0; 64], [0; 64]);
+        fill(Fill::Random, "f32", &mut a);
+        fill(Fill::Random, "f32", &mut b);
+        assert_eq!(a, b, "the same in every run");
+        let values: Vec<f32> = a
+            .chunks_exact(4)
+            .map(|c| f32::from_ne_bytes([c[0], c[1], c[2], c[3]]))
+            .collect();
+        assert!(values.iter().all(|value| (0.0..1.0).contains(value)));
+        assert!(values[0] != values[1]);
+    }
+}
