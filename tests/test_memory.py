@@ -111,7 +111,8 @@ def test_a_donated_loop_holds_its_state_once():
         held, peak_before = stats()["bytes_in_use"], stats()["peak_bytes_in_use"]
         for _ in range(50):
             old, state = state, donating(state)
-        tell(held=held, peak_before=peak_before, after=stats()["bytes_in_use"], peak=stats()["peak_bytes_in_use"],
+        tell(held=held, peak_before=peak_before)
+        tell(after=stats()["bytes_in_use"], peak=stats()["peak_bytes_in_use"],
              gone=[x.is_deleted() for x in old])
         state = keeping(state)
         tell(peak_kept=stats()["peak_bytes_in_use"])
