@@ -1,4 +1,5 @@
-//! The partitioned pool against recordings of XLA's own, of JAX 0.11.0 and of a later version.
+//! The partitioned pool against recordings of XLA's own: of JAX 0.11.0, of 0.12, and of XLA's main
+//! branch in between.
 //!
 //! Another folder of recordings in the same format can be given in `VRAMFIT_GOLDEN_BFC_SPATIAL`.
 
@@ -15,27 +16,28 @@ use std::fmt::Write as _;
 use recorded::{BASE, Scenario, assert_same_lines, chunk_hash, free_by_bin};
 use vramfit_core::ErrorKind;
 use vramfit_core::allocator::{
-    Allocator, BfcOptions, Chunk, End, EndPolicy, HoleSplit, Refusal, Spatial, SpatialPolicy, Tag,
+    Allocator, BackOff, BfcOptions, Chunk, End, EndPolicy, Refusal, Spatial, SpatialPolicy,
+    SplitRule, Tag,
 };
 
 #[derive(Clone, Copy, PartialEq)]
 enum Version {
     Jax0_11,
-    Newest,
+    /// Between the two, with other rules in every scenario.
+    Main,
+    Jax0_12,
 }
 
 /// Reads the letters of the column `newest_policy`.
-fn policy(scenario: &Scenario, version: Version) -> SpatialPolicy {
-    if version == Version::Jax0_11 {
-        return SpatialPolicy::JAX_0_11;
-    }
+fn main_policy(scenario: &Scenario) -> SpatialPolicy {
     let letters: Vec<char> = scenario.columns["newest_policy"].chars().collect();
     let end = |split: char, order: char| EndPolicy {
-        split: match split {
-            'b' => HoleSplit::Heuristic,
-            'e' => HoleSplit::Exact,
+        holes: match split {
+            'b' => SplitRule::Heuristic,
+            'e' => SplitRule::Exact,
             other => panic!("unknown split policy {other}"),
         },
+        gap: SplitRule::Exact,
         high_addresses_first: match order {
             'a' => false,
             'd' => true,
@@ -45,22 +47,23 @@ fn policy(scenario: &Scenario, version: Version) -> SpatialPolicy {
     SpatialPolicy {
         lower: end(letters[0], letters[2]),
         upper: end(letters[1], letters[3]),
-        ..SpatialPolicy::NEWEST
+        ..SpatialPolicy::JAX_0_11
     }
 }
 
 fn pool(scenario: &Scenario, version: Version) -> Spatial {
+    let (policy, back_off) = match version {
+        Version::Jax0_11 => (SpatialPolicy::JAX_0_11, BackOff::UpForEver),
+        Version::Main => (main_policy(scenario), BackOff::Up),
+        Version::Jax0_12 => (SpatialPolicy::JAX_0_12, BackOff::Down),
+    };
     let options = BfcOptions {
         limit_bytes: scenario.total_memory,
         fragmentation_fraction: scenario.fragmentation_fraction,
-        may_back_off_for_ever: version == Version::Jax0_11,
+        back_off,
         ..BfcOptions::default()
     };
-    Spatial::new(
-        options,
-        policy(scenario, version),
-        Box::new(scenario.card.clone()),
-    )
+    Spatial::new(options, policy, Box::new(scenario.card.clone()))
 }
 
 fn stats_line(operation: usize, pool: &Spatial) -> String {
@@ -161,27 +164,23 @@ fn step<'a>(
     }
 }
 
-fn replay(scenario: &Scenario, version: Version) {
-    let read = |ending: &str| {
-        let newest = format!("newest.{ending}");
-        if version == Version::Newest && scenario.has(&newest) {
-            scenario.read(&newest)
-        } else {
-            scenario.read(ending)
-        }
-    };
-    let name = match version {
-        Version::Jax0_11 => scenario.name.clone(),
-        Version::Newest => format!("{} (newest)", scenario.name),
-    };
+/// What a replay gives, in the form of the recordings.
+struct Replay {
+    results: String,
+    stats: String,
+    chunks: String,
+    regions: String,
+}
+
+fn replay(scenario: &Scenario, version: Version, line_of: fn(usize, &Spatial) -> String) -> Replay {
+    let name = &scenario.name;
     let mut pool = pool(scenario, version);
     let calls = scenario.card.calls.clone();
     let trace = scenario.read("trace.txt");
     let operations = trace.lines().count();
     let mut addresses: HashMap<&str, u64> = HashMap::new();
     let mut results = String::new();
-    let stats = read("stats.csv");
-    let mut our_stats = stats.lines().next().expect("a header").to_owned() + "\n";
+    let mut stats = String::new();
     for (index, line) in trace.lines().enumerate() {
         let operation = index + 1;
         calls.lock().unwrap().operation = operation;
@@ -189,39 +188,91 @@ fn replay(scenario: &Scenario, version: Version) {
         results += &result.unwrap_or_else(|why| panic!("{name}, operation {operation}: {why}"));
         results.push('\n');
         if operation % 1000 == 0 || operation == operations {
-            our_stats += &stats_line(operation, &pool);
-            our_stats.push('\n');
+            stats += &line_of(operation, &pool);
+            stats.push('\n');
         }
     }
-    assert_same_lines(&format!("{name}: results"), &results, &read("result.txt"));
-    assert_same_lines(&format!("{name}: statistics"), &our_stats, &stats);
-    assert_same_lines(
-        &format!("{name}: chunks"),
-        &chunks_text(&pool),
-        &read("chunks.csv"),
-    );
-    let lines = calls.lock().unwrap().lines.join("\n");
-    assert_same_lines(
-        &format!("{name}: regions"),
-        &lines,
-        read("sub.txt").trim_end(),
-    );
-    calls.lock().unwrap().lines.clear();
+    let lines = std::mem::take(&mut calls.lock().unwrap().lines);
+    let regions = lines.iter().map(|line| format!("{line}\n")).collect();
+    Replay {
+        results,
+        stats,
+        chunks: chunks_text(&pool),
+        regions,
+    }
+}
+
+fn without_header(text: &str) -> &str {
+    text.split_once('\n').expect("a header").1
 }
 
 #[test]
 fn every_recorded_scenario_is_reproduced_in_both_versions() {
     let folder = recorded::folder("VRAMFIT_GOLDEN_BFC_SPATIAL", "bfc-spatial");
-    for version in [Version::Jax0_11, Version::Newest] {
+    for version in [Version::Jax0_11, Version::Main] {
         for scenario in recorded::scenarios(&folder, "scenarios.csv") {
             let column = &scenario.columns["newest_crash_at"];
             assert_eq!(
                 column, "",
                 "this test knows no recording that crashes within its trace"
             );
-            replay(&scenario, version);
+            let read = |ending: &str| {
+                let newest = format!("newest.{ending}");
+                let newest = (version == Version::Main && scenario.has(&newest)).then_some(newest);
+                scenario.read(newest.as_deref().unwrap_or(ending))
+            };
+            let ours = replay(&scenario, version, stats_line);
+            let what = |file| match version {
+                Version::Main => format!("{} (newest), {file}", scenario.name),
+                _ => format!("{}, {file}", scenario.name),
+            };
+            assert_same_lines(&what("results"), &ours.results, &read("result.txt"));
+            assert_same_lines(
+                &what("statistics"),
+                &ours.stats,
+                without_header(&read("stats.csv")),
+            );
+            assert_same_lines(&what("chunks"), &ours.chunks, &read("chunks.csv"));
+            assert_same_lines(&what("regions"), &ours.regions, &read("sub.txt"));
         }
     }
+}
+
+#[test]
+fn jax_0_12_as_released_is_reproduced() {
+    let folder = recorded::folder("VRAMFIT_GOLDEN_BFC_SPATIAL", "bfc-spatial");
+    let mut compared = 0;
+    for scenario in recorded::scenarios(&folder, "scenarios.csv") {
+        if !scenario.has("jax0.12.result.txt") {
+            // A folder of one's own need not have them.
+            continue;
+        }
+        compared += 1;
+        let ours = replay(&scenario, Version::Jax0_12, |operation, pool| {
+            let stats = pool.stats();
+            format!(
+                "{operation},{},{},{},{}",
+                stats.bytes_in_use,
+                stats.peak_bytes_in_use,
+                stats.largest_alloc_size,
+                stats.num_allocs,
+            )
+        });
+        let read = |ending: &str| scenario.read(&format!("jax0.12.{ending}"));
+        let name = &scenario.name;
+        assert_same_lines(
+            &format!("{name}, results"),
+            &ours.results,
+            &read("result.txt"),
+        );
+        assert_same_lines(
+            &format!("{name}, statistics"),
+            &ours.stats,
+            without_header(&read("stats.csv")),
+        );
+        assert_same_lines(&format!("{name}, regions"), &ours.regions, &read("sub.txt"));
+    }
+    assert!(compared > 0 || std::env::var_os("VRAMFIT_GOLDEN_BFC_SPATIAL").is_some());
 }
 
 /// Replays a scenario and then the operation at which the real one died; `8 AL 6 30000`, sometimes
@@ -251,7 +302,7 @@ fn outcome_of_the_next_operation(name: &str, version: Version) -> (String, Resul
 
 #[test]
 fn a_second_region_beside_the_gap_would_abort() {
-    for version in [Version::Jax0_11, Version::Newest] {
+    for version in [Version::Jax0_11, Version::Main] {
         let (next, outcome) = outcome_of_the_next_operation("crash_second_region_small", version);
         assert!(!next.contains("never returns"), "{next}");
         let text = outcome.expect_err("the real one aborts");
@@ -269,6 +320,42 @@ fn a_small_request_that_the_card_refuses_hangs_in_0_11_only() {
     assert!(next.contains("never returns; newest: -1"), "{next}");
     let text = outcome.expect_err("the real one never returns");
     assert!(text.contains("never returns"), "{text}");
-    let (_, outcome) = outcome_of_the_next_operation("hang_small_request", Version::Newest);
+    let (_, outcome) = outcome_of_the_next_operation("hang_small_request", Version::Main);
     assert_eq!(outcome.as_deref(), Ok("-1"));
+}
+
+#[test]
+fn jax_0_12_neither_aborts_nor_hangs() {
+    // Seen on the released one: it never asks for a second region.
+    for name in ["crash_second_region_small", "hang_small_request"] {
+        let (_, outcome) = outcome_of_the_next_operation(name, Version::Jax0_12);
+        let expected = if name.starts_with("crash") {
+            "50176"
+        } else {
+            "503296"
+        };
+        assert_eq!(outcome.as_deref(), Ok(expected), "{name}");
+    }
+}
+
+#[test]
+fn only_requests_of_up_to_2304_bytes_hang() {
+    // Seen on the released 0.11.0.
+    let folder = recorded::folder("VRAMFIT_GOLDEN_BFC_SPATIAL", "bfc-spatial");
+    let scenarios = recorded::scenarios(&folder, "scenarios.csv");
+    let scenario = scenarios
+        .iter()
+        .find(|one| one.name == "hang_small_request");
+    let scenario = scenario.expect("the scenario is in the set");
+    for (bytes, hangs) in [(1, true), (2304, true), (2305, false), (2560, false)] {
+        let mut pool = pool(scenario, Version::Jax0_11);
+        let trace = scenario.read("trace.txt");
+        for line in trace.lines() {
+            step(line, scenario, &mut pool, &mut HashMap::new()).expect("it dies after its trace");
+        }
+        let refusal = pool
+            .allocate_at(End::Lower, bytes, 64)
+            .expect_err("there is no room");
+        assert_eq!(matches!(refusal, Refusal::Fatal(_)), hangs, "{bytes}");
+    }
 }

@@ -11,35 +11,11 @@ mod recorded;
 
 use std::collections::HashMap;
 
-use recorded::{BASE, Scenario};
+use recorded::{BASE, Scenario, assert_same_records, parse_log};
 use vramfit_core::allocator::{
-    Allocator, Bfc, BfcOptions, End, JaxVersion, LogRecord, Refusal, Severity, Space,
-    refusal_warning,
+    Allocator, BackOff, Bfc, BfcOptions, End, JaxVersion, LogRecord, Refusal, Space, Spatial,
+    SpatialPolicy, refusal_warning,
 };
-
-/// Reads the records of a recorded log.
-fn parse(text: &str) -> Vec<LogRecord> {
-    let mut records: Vec<LogRecord> = Vec::new();
-    for line in text.lines() {
-        let severity = match line.split_once(" bfc_allocator.cc:") {
-            Some(("I", _)) => Some(Severity::Info),
-            Some(("W", _)) => Some(Severity::Warning),
-            _ => None,
-        };
-        match severity {
-            Some(severity) => {
-                let text = line.split_once("] ").unwrap().1.to_owned();
-                records.push(LogRecord { severity, text });
-            }
-            None => {
-                let text = &mut records.last_mut().unwrap().text;
-                text.push('\n');
-                text.push_str(line);
-            }
-        }
-    }
-    records
-}
 
 fn replay(scenario: &Scenario, jax_version: JaxVersion) -> (String, Vec<LogRecord>) {
     let name = scenario.columns["allocator_name"].clone();
@@ -112,15 +88,88 @@ fn every_recorded_dump_is_written_again() {
             scenario.card.calls = Default::default();
             let (results, ours) = replay(&scenario, jax_version);
             assert_eq!(results, read("result.txt"), "{name}");
-            let theirs = parse(&read(ending));
-            for (number, (our, their)) in ours.iter().zip(&theirs).enumerate() {
-                assert_eq!(our, their, "{name}.{ending}, record {number}");
+            let theirs = parse_log(&read(ending));
+            assert_same_records(&format!("{name}.{ending}"), &ours, &theirs);
+        }
+    }
+}
+
+#[test]
+fn dumps_of_partitioned_pools_are_written_again() {
+    let folder = recorded::folder("VRAMFIT_GOLDEN_BFC_SPATIAL", "bfc-spatial");
+    // The pools are those of these scenarios.
+    for (name, like) in [("s1_rules", "rules_small"), ("s2_mixed", "mix_align_8g_cl")] {
+        for (version, jax_version, policy, back_off) in [
+            (
+                "0.11.0",
+                (0, 11, 0),
+                SpatialPolicy::JAX_0_11,
+                BackOff::UpForEver,
+            ),
+            ("0.12", (0, 12, 0), SpatialPolicy::JAX_0_12, BackOff::Down),
+        ] {
+            let scenario = recorded::scenarios(&folder, "scenarios.csv")
+                .into_iter()
+                .find(|scenario| scenario.name == like)
+                .expect("the scenario is in the set");
+            let read = |file: String| {
+                let path = folder.join("oom_dumps").join(&file);
+                std::fs::read_to_string(path).unwrap_or_else(|e| panic!("{file}: {e}"))
+            };
+            let options = BfcOptions {
+                name: "GPU_3_bfc".to_owned(),
+                limit_bytes: scenario.total_memory,
+                back_off,
+                jax_version,
+                ..BfcOptions::default()
+            };
+            let mut pool = Spatial::new(options, policy, Box::new(scenario.card.clone()));
+            let mut addresses = HashMap::new();
+            let mut results = String::new();
+            let mut log = Vec::new();
+            for line in read(format!("{name}.trace.txt")).lines() {
+                let words: Vec<&str> = line.split(' ').collect();
+                let (verb, id) = (words[0], words[1]);
+                if verb == "F" {
+                    if let Some(address) = addresses.remove(id) {
+                        pool.free(address).unwrap();
+                    }
+                    results.push_str("f\n");
+                    continue;
+                }
+                let end = if verb.ends_with('U') {
+                    End::Upper
+                } else {
+                    End::Lower
+                };
+                let bytes = words[2].parse().unwrap();
+                let alignment = words
+                    .get(3)
+                    .map_or(scenario.alignment, |word| word.parse().unwrap());
+                match pool.allocate_at(end, bytes, alignment) {
+                    Ok(0) => results.push_str("-1\n"),
+                    Ok(address) => {
+                        addresses.insert(id.to_owned(), address);
+                        results += &format!("{}\n", address - BASE);
+                    }
+                    Err(_) => {
+                        results.push_str("-1\n");
+                        if verb.starts_with('D') {
+                            log.extend(pool.out_of_memory_log_at(end, bytes));
+                        } else {
+                            log.push(refusal_warning("GPU_3_bfc", bytes, end, jax_version));
+                        }
+                    }
+                }
             }
+            let what = format!("{name}, jax {version}");
             assert_eq!(
-                ours.len(),
-                theirs.len(),
-                "{name}.{ending}: number of records"
+                results,
+                read(format!("{name}.jax{version}.result.txt")),
+                "{what}"
             );
+            let theirs = parse_log(&read(format!("{name}.dump.jax{version}.txt")));
+            assert_same_records(&what, &log, &theirs);
         }
     }
 }

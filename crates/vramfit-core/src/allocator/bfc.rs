@@ -12,7 +12,7 @@ use super::message::out_of_memory_text;
 use super::pool::{BfcOptions, Pool, UNIT, round_up};
 use super::regions::Card;
 use super::spatial::End;
-use super::{Allocator, Chunk, DeviceMemory, Refusal, Space, Stats};
+use super::{Allocator, Chunk, DeviceMemory, Exactness, Refusal, Space, Stats};
 use crate::error::Result;
 
 /// One classic BFC pool.
@@ -231,5 +231,9 @@ impl Allocator for Bfc {
 
     fn label(&mut self, text: Option<&str>) {
         self.pool.label(text);
+    }
+
+    fn exactness(&self) -> Exactness {
+        self.pool.exactness()
     }
 }

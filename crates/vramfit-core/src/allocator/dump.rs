@@ -361,8 +361,8 @@ fn statistics(pool: &Pool, free: &FreeChunks, style: Style) -> LogRecord {
     line("Reserved:", 18, show(0));
     line("PeakReserved:", 18, show(0));
     if style == Style::Ends {
-        // Four columns to the right, and not filled in before 0.12.
-        let filled = pool.options.jax_version >= (0, 12, 0);
+        // Four columns to the right, and not filled in before 0.11.2.
+        let filled = pool.options.jax_version >= (0, 11, 2);
         line(
             "PeakAllocated:",
             22,

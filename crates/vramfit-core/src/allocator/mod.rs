@@ -4,12 +4,42 @@
 //! [`DeviceMemory`], the card itself, which may be partly taken by others. [`build`] makes the
 //! allocator that a client with given [`PoolOptions`] would make.
 //!
+//! ```
+//! use vramfit_core::allocator::{CardMemory, PoolOptions, Space, build};
+//!
+//! const MIB: u64 = 1 << 20;
+//! let options = PoolOptions {
+//!     total_memory_bytes: 1024 * MIB,
+//!     memory_fraction: 1.0,
+//!     ..PoolOptions::default()
+//! };
+//! let mut pool = build(&options, Box::new(CardMemory::new(1024 * MIB)));
+//! let mut take = |mib: u64| pool.allocate(mib * MIB, 64, Space::Default);
+//! let first = take(400)?;
+//! take(1)?;
+//! let last = take(400)?;
+//! pool.free(first)?;
+//! pool.free(last)?;
+//!
+//! // All but 1 MiB is free, and yet 700 MiB are not to be had: the pool is fragmented.
+//! assert_eq!(pool.stats().bytes_in_use, MIB);
+//! assert!(pool.allocate(700 * MIB, 64, Space::Default).is_err());
+//! let free: Vec<u64> = pool
+//!     .chunks()
+//!     .iter()
+//!     .filter(|chunk| !chunk.in_use)
+//!     .map(|chunk| chunk.bytes / MIB)
+//!     .collect();
+//! assert_eq!(free, [400, 623]);
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
 //! | file | what it is |
 //! | --- | --- |
 //! | `options.rs` | from the client's options to an allocator; limits as XLA computes them |
 //! | `card.rs` | the memory of one card, in this process |
 //! | `bfc.rs` | the classic best-fit-with-coalescing pool |
-//! | `spatial.rs` | the partitioned pool of JAX 0.11 |
+//! | `spatial.rs` | the partitioned pool of JAX 0.11 and later |
 //! | `arena.rs`, `address_map.rs`, `free_set.rs`, `regions.rs`, `pool.rs` | what BFC pools are made of |
 //! | `collective.rs` | the separate pool for collective memory |
 //! | `platform.rs`, `cuda_async.rs`, `vmm.rs` | the other kinds, partly models |
@@ -45,8 +75,8 @@ pub use message::{human_readable_bytes, out_of_memory_text};
 pub use options::{JaxVersion, Kind, PoolOptions, build};
 pub use pool::BfcOptions;
 use pool::round_up;
-pub use regions::Card;
-pub use spatial::{End, EndPolicy, HoleSplit, Spatial, SpatialPolicy};
+pub use regions::{BackOff, Card};
+pub use spatial::{End, EndPolicy, Spatial, SpatialPolicy, SplitRule};
 
 use crate::error::Result;
 
@@ -125,6 +155,17 @@ pub enum Refusal {
     /// XLA's own allocator would abort the process or never return here; the text says which.
     Fatal(String),
 }
+
+impl std::fmt::Display for Refusal {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Refusal::OutOfMemory => f.write_str("out of memory"),
+            Refusal::Fatal(why) => f.write_str(why),
+        }
+    }
+}
+
+impl std::error::Error for Refusal {}
 
 /// How far an allocator's answers can be trusted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -7,11 +7,12 @@
 use std::str::FromStr;
 
 use super::bfc::Bfc;
+use super::card::PAGE_BYTES;
 use super::collective::WithCollective;
 use super::cuda_async::CudaAsync;
 use super::platform::Platform;
 use super::pool::BfcOptions;
-use super::regions::Card;
+use super::regions::{BackOff, Card};
 use super::spatial::{Spatial, SpatialPolicy};
 use super::vmm::Vmm;
 use super::{Allocator, DeviceMemory};
@@ -132,20 +133,33 @@ impl PoolOptions {
         f64::from(self.memory_fraction as f32)
     }
 
-    /// Returns what the default pool may take: total times fraction, cut to a whole number.
+    /// Returns what the default pool may take: total times fraction, cut to a whole number, and for
+    /// BFC since JAX 0.10.2 rounded up to 2 MiB.
     pub fn limit_bytes(&self) -> u64 {
-        let fraction = match self.kind {
-            Kind::Bfc if self.unified_memory => self.fraction().max(1.0),
-            _ => self.fraction(),
-        };
-        (self.total_memory_bytes as f64 * fraction) as u64
+        let total = self.total_memory_bytes as f64;
+        match self.kind {
+            Kind::Bfc if self.unified_memory => {
+                self.rounded((total * self.fraction().max(1.0)) as u64)
+            }
+            Kind::Bfc => self.rounded((total * self.fraction()) as u64),
+            _ => (total * self.fraction()) as u64,
+        }
     }
 
     /// Returns what the separate pool for collective memory may take.
     pub fn collective_limit_bytes(&self) -> u64 {
-        match self.collective_memory_bytes {
+        self.rounded(match self.collective_memory_bytes {
             Some(bytes) if bytes > 0 => bytes,
             _ => (self.total_memory_bytes as f64 * (1.0 - self.fraction())) as u64,
+        })
+    }
+
+    /// Seen in the released plugins: 0.10.1 uses the product as it is, 0.10.2 rounds it up.
+    fn rounded(&self, limit: u64) -> u64 {
+        if self.jax_version < (0, 10, 2) {
+            limit
+        } else {
+            limit.checked_next_multiple_of(PAGE_BYTES).unwrap_or(limit)
         }
     }
 
@@ -157,13 +171,19 @@ impl PoolOptions {
             && self.jax_version >= (0, 11, 0)
     }
 
-    /// The policy after 0.11 was read on XLA's main branch; no release examined has it yet, so where
-    /// it begins is a guess.
     fn spatial_policy(&self) -> SpatialPolicy {
         if self.jax_version < (0, 12, 0) {
             SpatialPolicy::JAX_0_11
         } else {
-            SpatialPolicy::NEWEST
+            SpatialPolicy::JAX_0_12
+        }
+    }
+
+    fn back_off(&self) -> BackOff {
+        match self.jax_version {
+            version if version < (0, 11, 1) => BackOff::UpForEver,
+            version if version < (0, 12, 0) => BackOff::Up,
+            _ => BackOff::Down,
         }
     }
 
@@ -172,7 +192,7 @@ impl PoolOptions {
             name,
             limit_bytes,
             grows,
-            may_back_off_for_ever: self.jax_version < (0, 12, 0),
+            back_off: self.back_off(),
             reports_largest_free_block: self.jax_version >= (0, 11, 0),
             jax_version: self.jax_version,
             ..BfcOptions::default()
@@ -215,7 +235,7 @@ pub fn build(options: &PoolOptions, memory: Box<dyn DeviceMemory>) -> Box<dyn Al
 
 #[cfg(test)]
 mod tests {
-    use super::super::{CardMemory, Space};
+    use super::super::{CardMemory, Exactness, Space};
     use super::*;
 
     const GIB: u64 = 1 << 30;
@@ -241,17 +261,16 @@ mod tests {
         let options = |memory_fraction| PoolOptions {
             total_memory_bytes: 80 * GIB,
             memory_fraction,
+            jax_version: (0, 10, 1),
             ..PoolOptions::default()
         };
         // 0.75 is exact in 32 bits; 0.9 becomes 15,099,494 / 2^24, which is less.
+        let nine_tenths = 80 * GIB / (1 << 24) * 15_099_494;
         assert_eq!(options(0.75).limit_bytes(), 60 * GIB);
-        assert_eq!(
-            options(0.9).limit_bytes(),
-            80 * GIB / (1 << 24) * 15_099_494
-        );
+        assert_eq!(options(0.9).limit_bytes(), nine_tenths);
         assert_eq!(
             options(0.9).collective_limit_bytes(),
-            80 * GIB - 77_309_409_280
+            80 * GIB - nine_tenths
         );
         assert_eq!(options(-1.0).limit_bytes(), 0);
         let unified = PoolOptions {
@@ -259,14 +278,38 @@ mod tests {
             ..options(0.75)
         };
         assert_eq!(unified.limit_bytes(), 80 * GIB);
-        assert_eq!(
-            PoolOptions {
-                memory_fraction: 2.0,
-                ..unified
-            }
-            .limit_bytes(),
-            160 * GIB
-        );
+        let twice = PoolOptions {
+            memory_fraction: 2.0,
+            ..unified
+        };
+        assert_eq!(twice.limit_bytes(), 160 * GIB);
+    }
+
+    #[test]
+    fn bfc_limits_are_rounded_up_since_0_10_2() {
+        // An H100 with 80 GB.
+        let total_memory_bytes = 84_942_979_072;
+        let options = |jax_version, kind| PoolOptions {
+            kind,
+            total_memory_bytes,
+            jax_version,
+            collective_memory_bytes: None,
+            ..PoolOptions::default()
+        };
+        let product = total_memory_bytes / 4 * 3;
+        assert_ne!(product % PAGE_BYTES, 0, "a multiple would show nothing");
+        let page_above = (product / PAGE_BYTES + 1) * PAGE_BYTES;
+        assert_eq!(options((0, 10, 1), Kind::Bfc).limit_bytes(), product);
+        assert_eq!(options((0, 10, 2), Kind::Bfc).limit_bytes(), page_above);
+        for kind in [Kind::CudaAsync, Kind::Vmm] {
+            assert_eq!(options((0, 10, 2), kind).limit_bytes(), product);
+        }
+        let given = |jax_version| PoolOptions {
+            collective_memory_bytes: Some(PAGE_BYTES + 1),
+            ..options(jax_version, Kind::Bfc)
+        };
+        assert_eq!(given((0, 10, 1)).collective_limit_bytes(), PAGE_BYTES + 1);
+        assert_eq!(given((0, 10, 2)).collective_limit_bytes(), 2 * PAGE_BYTES);
     }
 
     #[test]
@@ -337,6 +380,35 @@ mod tests {
             },
         ] {
             assert_eq!(place(&apart).2.num_allocs, 1, "{apart:?}");
+        }
+    }
+
+    #[test]
+    fn what_was_not_compared_is_called_a_model() {
+        let exactness = |kind, jax_version| {
+            let options = PoolOptions {
+                kind,
+                jax_version,
+                ..PoolOptions::default()
+            };
+            build(&options, Box::new(CardMemory::new(GIB))).exactness()
+        };
+        for version in [(0, 4, 38), (0, 10, 2), (0, 11, 0), (0, 12, 9)] {
+            assert_eq!(
+                exactness(Kind::Bfc, version),
+                Exactness::Exact,
+                "{version:?}"
+            );
+        }
+        assert!(matches!(
+            exactness(Kind::Bfc, (0, 13, 0)),
+            Exactness::Model(_)
+        ));
+        for kind in [Kind::Platform, Kind::Address, Kind::CudaAsync, Kind::Vmm] {
+            assert!(
+                matches!(exactness(kind, (0, 10, 2)), Exactness::Model(_)),
+                "{kind:?}"
+            );
         }
     }
 

@@ -9,14 +9,17 @@ use rustc_hash::FxHashMap;
 use super::address_map::AddressMap;
 use super::arena::{Arena, Handle, Slot, Tag};
 use super::options::JaxVersion;
-use super::regions::{Card, Regions};
-use super::{Chunk, Refusal, Stats};
+use super::regions::{BackOff, Card, Regions};
+use super::{Chunk, Exactness, Refusal, Stats};
 use crate::error::{Error, ErrorKind, Result};
 
 /// Sizes are multiples of this, and so are addresses.
 pub(super) const UNIT: u64 = 256;
 /// Bin `b` begins at `256 << b` bytes; the last one has no upper end.
 pub(super) const BINS: usize = 21;
+
+/// The newest release of JAX whose allocator the recordings are from.
+const NEWEST_COMPARED: (u32, u32) = (0, 12);
 
 /// Rounds up to a multiple of 256; `None` beyond 64 bits.
 pub(super) fn round_up(bytes: u64) -> Option<u64> {
@@ -42,8 +45,8 @@ pub struct BfcOptions {
     pub garbage_collection: bool,
     /// The surplus above which a chunk is always split, as a part of the limit; 0 means 128 MiB.
     pub fragmentation_fraction: f64,
-    /// Whether small requests can back off for ever, as in XLA before 14 August 2026.
-    pub may_back_off_for_ever: bool,
+    /// What becomes of requests that the card refuses.
+    pub back_off: BackOff,
     /// Whether `largest_free_block_bytes` is filled, as since JAX 0.11.
     pub reports_largest_free_block: bool,
     /// The release of JAX whose texts are wanted.
@@ -51,7 +54,7 @@ pub struct BfcOptions {
 }
 
 impl Default for BfcOptions {
-    /// The newest XLA with an empty limit.
+    /// XLA as it was when the recordings in `fixtures/bfc` were made, with an empty limit.
     fn default() -> Self {
         BfcOptions {
             name: "GPU_0_bfc".to_owned(),
@@ -59,9 +62,9 @@ impl Default for BfcOptions {
             grows: false,
             garbage_collection: false,
             fragmentation_fraction: 0.0,
-            may_back_off_for_ever: false,
+            back_off: BackOff::Up,
             reports_largest_free_block: true,
-            jax_version: (0, 12, 0),
+            jax_version: (0, 11, 2),
         }
     }
 }
@@ -88,12 +91,7 @@ impl Pool {
         } else {
             128 << 20
         };
-        let regions = Regions::new(
-            card,
-            options.limit_bytes,
-            options.grows,
-            options.may_back_off_for_ever,
-        );
+        let regions = Regions::new(card, options.limit_bytes, options.grows, options.back_off);
         Pool {
             options,
             arena: Arena::new(),
@@ -219,6 +217,18 @@ impl Pool {
             },
             pool_bytes: Some(self.regions.pool_bytes),
             peak_pool_bytes: Some(self.regions.peak_pool_bytes),
+        }
+    }
+
+    /// Says how far the answers can be trusted.
+    pub(super) fn exactness(&self) -> Exactness {
+        let (major, minor, _) = self.options.jax_version;
+        if (major, minor) > NEWEST_COMPARED {
+            Exactness::Model(
+                "this release of JAX is newer than 0.12, the newest whose allocator was compared",
+            )
+        } else {
+            Exactness::Exact
         }
     }
 

@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::arena::Handle;
 use super::free_set::Entry;
+use super::pool::UNIT;
 use super::{DeviceMemory, Refusal, Region, round_up};
 
 /// The card, as several pools of one device share it.
@@ -73,23 +74,30 @@ pub(super) struct Regions {
     pub(super) peak_pool_bytes: u64,
     /// What the pool would ask for next; doubled as it grows.
     pub(super) next_region_bytes: u64,
-    may_back_off_for_ever: bool,
+    back_off: BackOff,
 }
 
 /// The part of the limit that a growing pool asks for first.
 const FIRST_REGION_BYTES: u64 = 2 << 20;
 /// Each refusal makes the next request this much smaller. A 32-bit float, as in XLA: the products
 /// are rounded to 24 bits, which shows in region sizes above 16 MiB.
-const BACK_OFF: f32 = 0.9;
+const FACTOR: f32 = 0.9;
+
+/// What becomes of a request that the card refused, after it was made a tenth smaller.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum BackOff {
+    /// Rounded up to 256 bytes. At 2,304 bytes that changes nothing any more, and XLA never returns.
+    /// Up to JAX 0.11.0.
+    UpForEver,
+    /// Rounded up, but at least 256 bytes smaller than before. JAX 0.11.1 and 0.11.2.
+    Up,
+    /// Rounded down. From JAX 0.12 on.
+    Down,
+}
 
 impl Regions {
     /// Prepares a pool that has nothing yet.
-    pub(super) fn new(
-        card: Card,
-        limit_bytes: u64,
-        grows: bool,
-        may_back_off_for_ever: bool,
-    ) -> Self {
+    pub(super) fn new(card: Card, limit_bytes: u64, grows: bool, back_off: BackOff) -> Self {
         let first = if grows {
             limit_bytes.min(FIRST_REGION_BYTES)
         } else {
@@ -104,7 +112,7 @@ impl Regions {
             pool_bytes: 0,
             peak_pool_bytes: 0,
             next_region_bytes: round_up(first).unwrap_or(u64::MAX),
-            may_back_off_for_ever,
+            back_off,
         }
     }
 
@@ -150,17 +158,20 @@ impl Regions {
             {
                 return Ok(Some(region));
             }
-            let mut less = round_up((bytes as f32 * BACK_OFF) as u64).unwrap_or(u64::MAX);
+            let product = (bytes as f32 * FACTOR) as u64;
+            let mut less = match self.back_off {
+                BackOff::Up | BackOff::UpForEver => round_up(product).unwrap_or(u64::MAX),
+                BackOff::Down => product / UNIT * UNIT,
+            };
             if less >= bytes {
-                // Small sizes round back up to themselves. XLA before the mend of 14 August 2026
-                // asks for the same size for ever.
-                if self.may_back_off_for_ever {
+                // Small sizes round back up to themselves.
+                if self.back_off == BackOff::UpForEver {
                     return Err(Refusal::Fatal(format!(
                         "XLA of this version never returns from this request: the card refuses \
                          {bytes} bytes, and the next smaller region it tries is {less} bytes"
                     )));
                 }
-                less = bytes - 256;
+                less = bytes - UNIT;
             }
             bytes = less;
             if bytes < rounded {

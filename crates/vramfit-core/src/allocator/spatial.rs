@@ -1,7 +1,7 @@
 //! The partitioned pool of JAX 0.11: one preallocated pool, filled from both ends.
 //!
 //! Default memory and collective memory share it, each from its own end, with one free gap between
-//! them. The rules follow XLA's `bfc_allocator.cc` as it was in JAX 0.11.0 and as it was in August 2026;
+//! them. The rules follow XLA's `bfc_allocator.cc` as it was in JAX 0.11 and 0.12;
 //! `fixtures/bfc-spatial` holds recordings of both. Filled from the lower end only, it is still not
 //! the classic pool of [`super::bfc`]: holes come before the gap, however well the gap would fit.
 //!
@@ -15,7 +15,7 @@ use super::free_set::{Entry, FreeSet};
 use super::message::out_of_memory_text;
 use super::pool::{BfcOptions, Pool, UNIT, round_up};
 use super::regions::Card;
-use super::{Allocator, Chunk, DeviceMemory, Refusal, Space, Stats};
+use super::{Allocator, Chunk, DeviceMemory, Exactness, Refusal, Space, Stats};
 use crate::error::{Error, ErrorKind, Result};
 
 /// An end of the pool.
@@ -27,20 +27,22 @@ pub enum End {
     Upper,
 }
 
-/// What an end does with a hole that is larger than the request.
+/// What an end does with a free chunk that is larger than the request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum HoleSplit {
-    /// Splits if the rest is large, as the classic pool does.
+pub enum SplitRule {
+    /// Splits if the rest is large, as the classic pool does; otherwise hands all of it out.
     Heuristic,
     /// Always splits.
     Exact,
 }
 
-/// How one end reuses its holes.
+/// How one end uses free memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct EndPolicy {
-    /// What happens to the surplus.
-    pub split: HoleSplit,
+    /// What happens to the surplus of a hole.
+    pub holes: SplitRule,
+    /// What happens to the surplus of the gap: with the heuristic, a request can swallow it.
+    pub gap: SplitRule,
     /// Among holes of equal size the highest address comes first, not the lowest.
     pub high_addresses_first: bool,
 }
@@ -52,39 +54,53 @@ pub struct SpatialPolicy {
     pub lower: EndPolicy,
     /// The upper end.
     pub upper: EndPolicy,
-    /// A lower request takes the whole gap when little would be left, as in JAX 0.11.0.
-    pub lower_swallows_gap: bool,
     /// The end of default memory; collective memory is at the other one.
     pub default_end: End,
+    /// Never asks for a second region; if not, that is where XLA can abort.
+    pub single_region: bool,
+}
+
+impl EndPolicy {
+    fn rule_for(&self, source: Tag) -> SplitRule {
+        if source == Tag::Gap {
+            self.gap
+        } else {
+            self.holes
+        }
+    }
 }
 
 impl SpatialPolicy {
-    /// JAX 0.11.0.
+    /// JAX 0.11: default memory from below.
     pub const JAX_0_11: SpatialPolicy = SpatialPolicy {
         lower: EndPolicy {
-            split: HoleSplit::Heuristic,
+            holes: SplitRule::Heuristic,
+            gap: SplitRule::Heuristic,
             high_addresses_first: false,
         },
         upper: EndPolicy {
-            split: HoleSplit::Exact,
+            holes: SplitRule::Exact,
+            gap: SplitRule::Exact,
             high_addresses_first: false,
         },
-        lower_swallows_gap: true,
         default_end: End::Lower,
+        single_region: false,
     };
 
-    /// XLA's main branch after August 2026, as the GPU client sets it up.
-    pub const NEWEST: SpatialPolicy = SpatialPolicy {
+    /// JAX 0.12: default memory from above.
+    pub const JAX_0_12: SpatialPolicy = SpatialPolicy {
         lower: EndPolicy {
-            split: HoleSplit::Exact,
+            holes: SplitRule::Exact,
+            gap: SplitRule::Exact,
             high_addresses_first: false,
         },
         upper: EndPolicy {
-            split: HoleSplit::Heuristic,
+            holes: SplitRule::Heuristic,
+            gap: SplitRule::Heuristic,
             high_addresses_first: true,
         },
-        lower_swallows_gap: false,
         default_end: End::Upper,
+        single_region: true,
     };
 }
 
@@ -142,6 +158,32 @@ impl Spatial {
         result
     }
 
+    /// Returns what goes to the log when a request at this end fails for good.
+    pub fn out_of_memory_log_at(&self, end: End, bytes: u64) -> Vec<LogRecord> {
+        let mut binned: Vec<(u64, Tag, Entry)> = Vec::new();
+        // 0.11 orders equal sizes by address alone, later versions by end and then address.
+        let by_tag = self.policy != SpatialPolicy::JAX_0_11;
+        for (tag, set) in [(Tag::Lower, &self.lower), (Tag::Upper, &self.upper)] {
+            let tag = if by_tag { tag } else { Tag::Lower };
+            binned.extend(set.at_least(0).map(|entry| (entry.size(), tag, entry)));
+        }
+        binned.sort();
+        let free = FreeChunks {
+            end,
+            binned: binned
+                .into_iter()
+                .map(|(_, _, entry)| entry.handle())
+                .collect(),
+            gap: self.gap,
+        };
+        dump(
+            &self.pool,
+            &free,
+            bytes,
+            round_up(bytes).unwrap_or(u64::MAX),
+        )
+    }
+
     fn end_of(&self, space: Space) -> End {
         match (space, self.policy.default_end) {
             (Space::Default, end) => end,
@@ -167,7 +209,10 @@ impl Spatial {
         if let Some(found) = self.take(end, rounded, alignment) {
             return self.place(end, found, rounded, bytes, alignment);
         }
-        // A second region is only asked for when the card refused the whole pool at first.
+        if self.policy.single_region && !self.pool.regions.list.is_empty() {
+            return Err(Refusal::OutOfMemory);
+        }
+        // A second region can only be had when the card refused the whole pool at first.
         let Some(handle) = self.pool.grow(rounded, alignment, Tag::Gap)? else {
             return Err(Refusal::OutOfMemory);
         };
@@ -229,11 +274,7 @@ impl Spatial {
             self.insert(handle)?;
             handle = aligned;
         }
-        let exact = match tag {
-            Tag::Gap => !self.policy.lower_swallows_gap,
-            _ => self.policy.lower.split == HoleSplit::Exact,
-        };
-        self.split_rest(handle, rounded, exact)?;
+        self.split_rest(handle, rounded, self.policy.lower.rule_for(tag))?;
         self.pool.arena[handle].tag = Tag::Lower;
         Ok(handle)
     }
@@ -247,10 +288,10 @@ impl Spatial {
         let Slot {
             address, size, tag, ..
         } = self.pool.arena[handle];
-        let exact = tag == Tag::Gap || self.policy.upper.split == HoleSplit::Exact;
+        let rule = self.policy.upper.rule_for(tag);
         let padding = padding(address, alignment);
-        // A hole that is not worth splitting is taken whole, from its first aligned address on.
-        let taken_whole = !exact
+        // What is not worth splitting is taken whole, from its first aligned address on.
+        let taken_whole = rule == SplitRule::Heuristic
             && size
                 .checked_sub(padding)
                 .is_some_and(|rest| !self.pool.should_split(rest, rounded));
@@ -267,7 +308,7 @@ impl Spatial {
         }
         // What lies above the request is the upper end's even if it came from the gap.
         self.pool.arena[handle].tag = Tag::Upper;
-        self.split_rest(handle, rounded, exact)?;
+        self.split_rest(handle, rounded, rule)?;
         Ok(handle)
     }
 
@@ -276,13 +317,12 @@ impl Spatial {
         &mut self,
         handle: Handle,
         rounded: u64,
-        exact: bool,
+        rule: SplitRule,
     ) -> std::result::Result<(), Refusal> {
         let size = self.pool.arena[handle].size;
-        let split = if exact {
-            size > rounded
-        } else {
-            self.pool.should_split(size, rounded)
+        let split = match rule {
+            SplitRule::Exact => size > rounded,
+            SplitRule::Heuristic => self.pool.should_split(size, rounded),
         };
         if split {
             let rest = self.pool.arena.split(handle, rounded);
@@ -435,31 +475,14 @@ impl Allocator for Spatial {
     }
 
     fn out_of_memory_log(&self, bytes: u64, space: Space) -> Vec<LogRecord> {
-        let mut binned: Vec<(u64, Tag, Entry)> = Vec::new();
-        // 0.11 orders equal sizes by address alone, later versions by end and then address.
-        let by_tag = self.policy != SpatialPolicy::JAX_0_11;
-        for (tag, set) in [(Tag::Lower, &self.lower), (Tag::Upper, &self.upper)] {
-            let tag = if by_tag { tag } else { Tag::Lower };
-            binned.extend(set.at_least(0).map(|entry| (entry.size(), tag, entry)));
-        }
-        binned.sort();
-        let free = FreeChunks {
-            end: self.end_of(space),
-            binned: binned
-                .into_iter()
-                .map(|(_, _, entry)| entry.handle())
-                .collect(),
-            gap: self.gap,
-        };
-        dump(
-            &self.pool,
-            &free,
-            bytes,
-            round_up(bytes).unwrap_or(u64::MAX),
-        )
+        self.out_of_memory_log_at(self.end_of(space), bytes)
     }
 
     fn label(&mut self, text: Option<&str>) {
         self.pool.label(text);
+    }
+
+    fn exactness(&self) -> Exactness {
+        self.pool.exactness()
     }
 }

@@ -13,7 +13,7 @@ use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
-use vramfit_core::allocator::{Chunk, DeviceMemory, Region};
+use vramfit_core::allocator::{Chunk, DeviceMemory, LogRecord, Region, Severity};
 
 /// Address 0 of the recordings.
 pub const BASE: u64 = 1 << 40;
@@ -303,4 +303,36 @@ pub fn assert_same_lines(what: &str, ours: &str, theirs: &str) {
         "{what}: number of lines"
     );
     assert_eq!(ours, theirs, "{what}");
+}
+
+/// Reads the records of a recorded log.
+pub fn parse_log(text: &str) -> Vec<LogRecord> {
+    let mut records: Vec<LogRecord> = Vec::new();
+    for line in text.lines() {
+        let severity = match line.split_once(" bfc_allocator.cc:") {
+            Some(("I", _)) => Some(Severity::Info),
+            Some(("W", _)) => Some(Severity::Warning),
+            _ => None,
+        };
+        match severity {
+            Some(severity) => {
+                let text = line.split_once("] ").unwrap().1.to_owned();
+                records.push(LogRecord { severity, text });
+            }
+            None => {
+                let text = &mut records.last_mut().unwrap().text;
+                text.push('\n');
+                text.push_str(line);
+            }
+        }
+    }
+    records
+}
+
+/// Says where two logs differ first.
+pub fn assert_same_records(what: &str, ours: &[LogRecord], theirs: &[LogRecord]) {
+    for (number, (our, their)) in ours.iter().zip(theirs).enumerate() {
+        assert_eq!(our, their, "{what}, record {number}");
+    }
+    assert_eq!(ours.len(), theirs.len(), "{what}: number of records");
 }
