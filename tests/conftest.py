@@ -1,13 +1,85 @@
 """What several test files share."""
 
+import dataclasses
+import json
 import os
-import pathlib
+import re
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
-ROOT = pathlib.Path(__file__).resolve().parent.parent
+ROOT = Path(__file__).resolve().parent.parent
+
+
+def clean_environment(**more):
+    """Return this process's environment without anything that steers JAX or vramfit."""
+    steering = re.compile(r"(JAX|XLA|TF|VRAMFIT|CUDA|NVIDIA)_|PYTHONPATH$")
+    return {k: v for k, v in os.environ.items() if not steering.match(k)} | more
+
+
+@dataclasses.dataclass(frozen=True)
+class DryRun:
+    """What `vramfit dryrun` left behind."""
+
+    answer: dict
+    trace: Path
+    code: int
+    out: str
+    err: str
+
+    def programs(self, name):
+        """Return the programs called `name`, smallest temporaries first."""
+        found = [p for p in self.answer["programs"] if p["name"] == name]
+        return sorted(found, key=lambda p: p["temp_bytes"])
+
+
+@pytest.fixture
+def dryrun(tmp_path):
+    """Run a script of `examples/` on a virtual GPU: `dryrun("leak.py", "--steps", 5)`."""
+    runs = 0
+
+    def run(script, *arguments, gpu="h100-80g", options=(), env=None):
+        nonlocal runs
+        runs += 1
+        answer, trace = tmp_path / f"dryrun-{runs}.json", tmp_path / f"dryrun-{runs}.trace"
+        command = [sys.executable, "-m", "vramfit", "dryrun", "--gpu", gpu, *options]
+        command += ["--json", answer, "--trace", trace]
+        command += ["--", sys.executable, ROOT / "examples" / script, *arguments]
+        done = subprocess.run(
+            [str(word) for word in command],
+            env=clean_environment(**(env or {})),
+            capture_output=True,
+            check=False,
+            text=True,
+        )
+        assert answer.exists(), f"no answer, exit code {done.returncode}\n{done.stderr[-4000:]}"
+        return DryRun(
+            json.loads(answer.read_text()), trace, done.returncode, done.stdout, done.stderr
+        )
+
+    return run
+
+
+@pytest.fixture
+def derive():
+    """Derive what an example needs with XLA alone; see `derive_expected.py`."""
+
+    def run(example, *arguments, limit, devices=1):
+        command = [sys.executable, ROOT / "tests" / "derive_expected.py", example]
+        command += ["--limit", limit, "--devices", devices, "--", *arguments]
+        done = subprocess.run(
+            [str(word) for word in command],
+            env=clean_environment(JAX_PLATFORMS="cpu"),
+            capture_output=True,
+            check=False,
+            text=True,
+        )
+        assert done.returncode == 0, done.stderr[-4000:]
+        return json.loads(done.stdout)
+
+    return run
 
 
 @pytest.fixture
