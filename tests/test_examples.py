@@ -16,9 +16,13 @@ import sys
 import pytest
 from bfc_by_rule import MIB, Bfc, OutOfMemory, rounded
 from conftest import ROOT, clean_environment
+from trace_by_page import peak_of
 
 # 75 % of what the driver reports for an H100 SXM, 84,942,979,072 bytes.
 LIMIT = 63_707_234_304
+
+# Several compiles a test; on a busy machine some of them take minutes.
+pytestmark = pytest.mark.timeout(600)
 
 EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
 
@@ -150,14 +154,16 @@ LOOPS = {
     ),
     "train_vit": (
         hand_vit,
+        # 12,544 rows (64 images of 196 patches) have no default tiling for a Triton product. On a
+        # card the autotuner would choose another kernel; ahead of time XLA gives up.
         {
-            "layers": 2,
-            "width": 128,
-            "heads": 4,
-            "image": 32,
-            "patch": 4,
-            "classes": 10,
-            "batch": 16,
+            "layers": 1,
+            "width": 768,
+            "heads": 12,
+            "image": 224,
+            "patch": 16,
+            "classes": 1000,
+            "batch": 64,
         },
         {"the last loss": 256},
     ),
@@ -205,12 +211,26 @@ def assert_same_sizes(ours, theirs):
     assert {k: ours[k] for k in keys} == {k: theirs[k] for k in keys}
 
 
+def assert_peak(run, expected, program="jit_train_step", devices=1):
+    """Check that the peak is `expected` and what the allocator could not split off.
+
+    A request may be given a chunk that is up to twice its size when nothing closer is free; the
+    pool counts all of it. How much that was depends on the holes that the start of the script
+    left, which a sum over one program cannot know, so it is taken from a replay of every request.
+    """
+    for device in range(devices):
+        peak = peak_of(run.trace, device)
+        assert (peak.program, peak.requested) == (program, expected)
+        assert run.answer["peak_bytes"] == peak.bytes
+
+
 @pytest.mark.parametrize("loop", LOOPS)
 def test_a_loop_needs_what_xla_says(loop, dryrun, derive):
     hand, settings, others = LOOPS[loop]
     example = loop.split()[0]
     (program,) = derive(example, *words(settings), limit=LIMIT)
     assert program["argument_bytes"] == hand(**settings)
+    assert program["triton"] is (example != "train_vit")
 
     steps = 6
     run = dryrun(f"{example}.py", *words(settings), "--steps", steps)
@@ -220,11 +240,14 @@ def test_a_loop_needs_what_xla_says(loop, dryrun, derive):
     (step,) = run.programs("jit_train_step")
     assert step["calls"] == steps
     assert_same_sizes(step, program)
-    assert run.answer["peak_bytes"] == at_launch(program) + sum(others.values())
+    assert_peak(run, at_launch(program) + sum(others.values()))
 
 
 def test_svi_needs_what_xla_says(dryrun, derive):
-    settings = {"rows": 20000, "features": 16, "groups": 50, "steps": 100}
+    # Many groups and few rows, so that the peak is in the scan and not in NumPyro's start, which
+    # computes on whole columns of rows one operation at a time.
+    rows, groups = 1000, 20000
+    settings = {"rows": rows, "features": 16, "groups": groups, "steps": 100}
     (program,) = derive("infer_svi", *words(settings), limit=LIMIT)
     assert program["argument_bytes"] == hand_svi(**settings)
 
@@ -233,29 +256,14 @@ def test_svi_needs_what_xla_says(dryrun, derive):
     (scan,) = run.programs("jit_scan")
     assert scan["calls"] == 1
     assert_same_sizes(scan, program)
-    # A bound, not an equality: the guide keeps the arrays of the trace it was made from, and the
-    # starting state lives beside the one the scan writes. All are tiny but for one copy of the
-    # data at most (the substituted outcome of that trace).
-    data = settings["rows"] * (settings["features"] + 2) * F32
-    assert at_launch(program) <= run.answer["peak_bytes"] <= at_launch(program) + data + 64 * 1024
-
-
-def test_a_step_that_default_tiles_cannot_compile_still_runs(dryrun, derive):
-    """12,544 rows (64 images of 196 patches) have no default tiling for a Triton product.
-
-    On a card the autotuner would choose another kernel; ahead of time XLA gives up. The dry run
-    must then compile without Triton products, as is done here by hand.
-    """
-    arguments = ("--layers", 1, "--batch", 64)
-    with pytest.raises(AssertionError, match="Couldn't find output tile sizes"):
-        derive("train_vit", *arguments, limit=LIMIT)
-    flags = ["xla_gpu_enable_triton_gemm=false"]
-    (program,) = derive("train_vit", *arguments, limit=LIMIT, flags=flags)
-
-    run = dryrun("train_vit.py", *arguments, "--steps", 2)
-    assert run.code == 0
-    (step,) = run.programs("jit_train_step")
-    assert_same_sizes(step, program)
+    # The guide keeps the trace of the model it was made from: the indices of both plates, the
+    # intercepts, the logits. How many scalars and short vectors it keeps beside them is NumPyro's
+    # affair; a bound for these is as far as theory goes.
+    kept = 2 * rounded(groups * F32) + 2 * rounded(rows * F32)
+    peak = peak_of(run.trace)
+    assert peak.program == "jit_scan"
+    assert run.answer["peak_bytes"] == peak.bytes
+    assert 0 <= peak.requested - at_launch(program) - kept <= 64 * 256
 
 
 def test_nuts_samples_to_the_end(dryrun):
@@ -279,7 +287,7 @@ def test_each_of_eight_devices_holds_its_slice(dryrun, derive):
     assert "on 8 devices" in run.out
     (step,) = run.programs("jit_train_step")
     assert_same_sizes(step, program)
-    assert run.answer["peak_bytes"] == at_launch(program) + 256  # and the last loss
+    assert_peak(run, at_launch(program) + 256, devices=8)  # and the last loss
 
 
 # --- runs that do not fit ------------------------------------------------------------------
@@ -298,7 +306,7 @@ def test_a_gpt_fits_two_cards_of_three(dryrun):
 
 
 def test_donation_decides_on_a_48_gb_card(dryrun):
-    """The state is 18 GiB. Held twice, it and its gradients do not fit; held once, they do."""
+    """The state is 18 GiB. Two of it and the temporaries exceed 35.7 GiB, one of it does not."""
     kept = dryrun("no_donation.py", "--steps", 2, gpu="a6000")
     donated = dryrun("no_donation.py", "--steps", 2, "--donate", gpu="a6000")
     assert (kept.answer["fits"], kept.code) == (False, 1)
@@ -351,8 +359,7 @@ def replay_leak(pool, program):
 def test_the_leak_runs_out_when_arithmetic_says(dryrun, derive):
     (program,) = derive("leak", limit=LIMIT)
     scores = 4096 * 10000 * F32  # kept from every step
-    pool = Bfc(LIMIT)
-    done, requested = replay_leak(pool, program)
+    done, requested = replay_leak(Bfc(LIMIT), program)
     # The same by hand: step n needs what is always there and n times the scores.
     always = at_launch(program) - scores
     assert done == (LIMIT - always) // scores
@@ -364,7 +371,8 @@ def test_the_leak_runs_out_when_arithmetic_says(dryrun, derive):
     oom = run.answer["oom"]
     assert oom["program"] == "jit_train_step"
     assert oom["requested_bytes"] == requested
-    assert run.answer["peak_bytes"] == pool.peak
+    # Nothing can be higher than the last step that was done.
+    assert_peak(run, always + done * scores + 256)
 
 
 def test_the_leak_is_gone_when_scores_go_to_the_host(dryrun, derive):
@@ -373,7 +381,7 @@ def test_the_leak_is_gone_when_scores_go_to_the_host(dryrun, derive):
     assert run.code == 0
     # The scores of the last step are still named while the next step makes new ones.
     last = 64 * 10000 * F32 + 256
-    assert run.answer["peak_bytes"] == at_launch(program) + last
+    assert_peak(run, at_launch(program) + last)
 
 
 def replay_stages(pool, programs):
@@ -382,8 +390,8 @@ def replay_stages(pool, programs):
     Twenty steps of a stage allocate alike, so two are enough.
     """
     train, evaluate = programs[::2], programs[1::2]
-    # Adam's two moments of both weights, the weights, and the count.
-    replay = Replay(pool, [8 * 1024 * 1024 * F32] * 6 + [I32])
+    # First the seed's key, then the weights, Adam's two moments of both, and its count.
+    replay = Replay(pool, [KEY] + [8 * 1024 * 1024 * F32] * 6 + [I32])
     inputs = loss = None
     for step, evaluation in zip(train, evaluate, strict=True):
         longer = pool.allocate(max(arguments_of(step)))
@@ -423,7 +431,7 @@ def test_a_growing_pool_fragments_and_a_preallocated_one_does_not(preallocate, d
         assert answer["pool_bytes"] == LIMIT
         # The evaluations of the stages before, the inputs, the state, the last loss.
         kept = sum(rounded(length * 1024 * F32) for length in (512, 1024, 2048))
-        assert answer["peak_bytes"] == at_launch(programs[-2]) + kept + 256
+        assert_peak(run, at_launch(programs[-2]) + kept + 256)
     else:
         program, requested = failure
         assert program["name"] == "jit_train_step/4096"
