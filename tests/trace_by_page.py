@@ -23,6 +23,8 @@ EVENTS = {
     9: "driver device asked address granted",
     10: "outside device bytes",
     11: "unknown site bytes",
+    15: "clear-peak device",
+    16: "free-aborts back message",
 }
 TEXTS = {"name", "rung", "site", "message"}
 
