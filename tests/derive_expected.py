@@ -32,7 +32,7 @@ from jax.sharding import Mesh, NamedSharding, SingleDeviceSharding
 from jax.sharding import PartitionSpec as P
 
 ROOT = Path(__file__).resolve().parent.parent
-TARGET = ROOT / "fixtures" / "examples" / "h100-sxm.target.txtpb"
+TARGET = ROOT / "tests" / "h100_sxm.target.txtpb"
 
 # One line an allocation: its number, its size, and what it is.
 ALLOCATION = re.compile(r"^allocation (\d+): size (\d+), (.*):$", re.MULTILINE)
