@@ -17,7 +17,8 @@ def test_uploads_read_back_as_they_were():
             np.array(True), np.zeros((0, 3), "float32"), np.arange(9, dtype="uint8"),
         ]:
             assert (np.asarray(jax.device_put(array)) == array).all(), array.shape
-        for dtype in ["bfloat16", "float16", "int4", "uint4", "float8_e4m3fn", "complex64"]:
+        for dtype in ["bfloat16", "float16", "int4", "uint4", "float8_e4m3fn", "float4_e2m1fn",
+                      "complex64"]:
             small = jnp.array([0, 1, 2, 3], dtype)
             assert np.asarray(small).astype("complex64").real.tolist() == [0, 1, 2, 3], dtype
         tell(done=True)

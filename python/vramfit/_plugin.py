@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import atexit
 import contextlib
+import functools
 import os
 from types import ModuleType
-from typing import Any
+from typing import Any, NoReturn
 
 from vramfit import _native
 from vramfit._standin.quiet import without_driver_complaints
@@ -33,6 +34,7 @@ def install(real: Any) -> None:
     _native.start_plugin(os.fspath(library), _values)
     _values.note_callbacks()
     atexit.register(_native.finish_plugin)
+    _finish_before_an_exit_without_handlers()
     _pretend_there_is_hardware()
     real._get_library_path = lambda: os.environ.get("VRAMFIT_PLUGIN") or _native.__file__
     # The versions of CUDA's libraries do not matter: none of them is called.
@@ -40,6 +42,18 @@ def install(real: Any) -> None:
     with without_driver_complaints():
         real.initialize()
     _ask_for_call_sites(jax)
+
+
+def _finish_before_an_exit_without_handlers() -> None:
+    """End the trace in ``os._exit``, too: workers made by fork, and many launchers, end so."""
+    exit_at_once = os._exit
+
+    @functools.wraps(exit_at_once)
+    def finish_and_exit(status: int) -> NoReturn:
+        _native.finish_plugin()
+        exit_at_once(status)
+
+    os._exit = finish_and_exit
 
 
 def _pretend_there_is_hardware() -> None:

@@ -317,7 +317,6 @@ def _dtype(kind: str) -> Any:
         if kind[1:].isdigit() and letter is not None:
             name = letter + kind[1:]
         else:
-            name = {"bf16": "bfloat16"}.get(kind, "float" + kind[1:].replace("f8", "8_", 1))
-            if kind.startswith("f8"):
-                name = "float8_" + kind[2:]
+            # XLA's `f8e4m3fn` is `float8_e4m3fn`.
+            name = {"bf16": "bfloat16"}.get(kind, f"float{kind[1]}_{kind[2:]}")
     return np.dtype(getattr(ml_dtypes, name, None) or name)

@@ -321,6 +321,8 @@ impl<'a> Call<'a> {
             .lock()
             .unwrap_or_else(PoisonError::into_inner);
         if !std::mem::replace(&mut resident[self.index], true) {
+            // What a program needs is known from its first call, whatever ends the process later.
+            session.write_out();
             let bytes = executable::outside_bytes(&self.compiled.program.sizes);
             if bytes > 0 {
                 session.add_outside(self.loaded.ordinals[self.index], bytes as i64);

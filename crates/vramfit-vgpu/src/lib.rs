@@ -66,7 +66,8 @@ pub use table::{api, calls};
 
 /// Ends the trace. Called when the process is about to exit; later events are not recorded.
 pub fn finish() {
-    if let Some(machine) = machine::get() {
+    // A forked copy of the process ends, too; the trace is not its own.
+    if let Some(machine) = machine::get().filter(|_| !machine::is_forked()) {
         machine.session().finish();
         if machine.environment.print_calls {
             print_calls();

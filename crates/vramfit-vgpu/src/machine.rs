@@ -4,7 +4,9 @@
 use std::fs::File;
 use std::io::BufWriter;
 use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::{Duration, Instant};
 
 use vramfit_core::ErrorKind;
 use vramfit_core::allocator::{
@@ -31,6 +33,8 @@ pub(crate) struct Machine {
 struct State {
     pools: Vec<Pool>,
     recorder: Option<Writer>,
+    /// When the log was last written out by the clock.
+    written_out: Instant,
     /// Number of the next allocation.
     allocations: u64,
     executions: u64,
@@ -70,6 +74,9 @@ pub(crate) struct Block {
 
 impl Drop for Block {
     fn drop(&mut self) {
+        if is_forked() {
+            return;
+        }
         self.machine
             .session()
             .free(self.device, self.address, self.number);
@@ -77,6 +84,23 @@ impl Drop for Block {
 }
 
 static MACHINE: OnceLock<Machine> = OnceLock::new();
+
+/// How much of the log may be lost when the process is killed.
+const BETWEEN_WRITES: Duration = Duration::from_millis(20);
+
+/// Set in a process that was forked off the one the machine was made in.
+static FORKED: AtomicBool = AtomicBool::new(false);
+
+extern "C" fn note_fork() {
+    FORKED.store(true, Ordering::Relaxed);
+}
+
+/// Says whether this is a copy of the process that the machine belongs to. On a card it could not
+/// use the GPU; here it must not write into the log, whose file and buffer it has inherited, nor
+/// wait for the lock, which a thread that was not copied may have held.
+pub(crate) fn is_forked() -> bool {
+    FORKED.load(Ordering::Relaxed)
+}
 
 /// Returns the machine, making it with these options if there is none yet.
 ///
@@ -124,12 +148,15 @@ impl Machine {
             }
             None => None,
         };
+        // SAFETY: the handler only stores a flag. That there is no memory for it is no reason to stop.
+        unsafe { libc::pthread_atfork(None, None, Some(note_fork)) };
         let pools = (0..environment.devices)
             .map(|ordinal| Pool::new(&environment, &options, ordinal))
             .collect::<Answer<_>>()?;
         let state = Mutex::new(State {
             pools,
             recorder,
+            written_out: Instant::now(),
             allocations: 0,
             executions: 0,
             evaluated: 0,
@@ -148,6 +175,7 @@ impl Machine {
         Session {
             machine: self,
             state,
+            write_out: false,
         }
     }
 }
@@ -219,6 +247,21 @@ impl DeviceMemory for Recorded {
 pub(crate) struct Session {
     machine: &'static Machine,
     state: MutexGuard<'static, State>,
+    write_out: bool,
+}
+
+impl Drop for Session {
+    /// Writes the log out every so often: a process that is killed, or ends itself at once, leaves
+    /// what it did.
+    fn drop(&mut self) {
+        if self.state.recorder.is_none() || is_forked() {
+            return;
+        }
+        if self.write_out || self.state.written_out.elapsed() >= BETWEEN_WRITES {
+            self.flush();
+            self.state.written_out = Instant::now();
+        }
+    }
 }
 
 impl Session {
@@ -362,6 +405,9 @@ impl Session {
 
     /// Writes an event. A log that cannot be written is given up with a word, once.
     pub(crate) fn record(&mut self, event: &Event) {
+        if is_forked() {
+            return;
+        }
         let Some(recorder) = &mut self.state.recorder else {
             return;
         };
@@ -373,7 +419,7 @@ impl Session {
 
     /// Writes the log out, so that it survives whatever comes next.
     pub(crate) fn flush(&mut self) {
-        if let Some(recorder) = &mut self.state.recorder
+        if let Some(recorder) = self.state.recorder.as_mut().filter(|_| !is_forked())
             && let Err(error) = recorder.flush()
         {
             log::line(&format!("the trace is incomplete: {error}"));
@@ -381,14 +427,14 @@ impl Session {
         }
     }
 
-    /// Counts an execution. Every so often the log is written out, so that a process that is
-    /// killed leaves most of it.
+    /// Has the log written out when this session ends.
+    pub(crate) fn write_out(&mut self) {
+        self.write_out = true;
+    }
+
+    /// Counts an execution.
     pub(crate) fn count_execution(&mut self) {
-        const BETWEEN_FLUSHES: u64 = 4096;
         self.state.executions += 1;
-        if self.state.executions.is_multiple_of(BETWEEN_FLUSHES) {
-            self.flush();
-        }
     }
 
     /// Counts whether the values of an execution could be computed when they were wanted.

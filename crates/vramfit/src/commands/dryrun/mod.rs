@@ -130,6 +130,7 @@ pub(crate) fn run(args: Args, context: &Context, output: &mut Output) -> Result<
     let cards = request::cards(&args.gpu)?;
     let inherited = |name: &str| std::env::var(name).ok();
     let policy = request::policy(&args, &cards.gpu, inherited)?;
+    request::check_taken(args.taken, &cards.gpu)?;
     let json_to_stdout = args.prints_json();
     let json = match args.json.as_deref() {
         Some(path) if !json_to_stdout => Some(request::writable(path, args.force)?),

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use vramfit_core::gpu::{self, Gpu};
 use vramfit_core::settings::{self, Policy, Share, Version};
-use vramfit_core::{Error, ErrorKind, Result};
+use vramfit_core::{Bytes, Error, ErrorKind, Result};
 
 use super::Args;
 use super::verdict::traces;
@@ -96,6 +96,22 @@ pub(super) fn shared(text: &str) -> Result<String> {
     Ok(text.to_owned())
 }
 
+/// Refuses more memory in others' hands than the card has.
+///
+/// # Errors
+/// `invalid-argument`.
+pub(super) fn check_taken(taken: Option<Bytes>, gpu: &Gpu) -> Result<()> {
+    let total = Bytes(gpu.total_memory_bytes);
+    match taken {
+        Some(taken) if taken > total => Err(Error::new(
+            ErrorKind::InvalidArgument,
+            format!("{taken} cannot be taken of a card of {total}"),
+        )
+        .hint(format!("give at most {} bytes", total.0))),
+        _ => Ok(()),
+    }
+}
+
 /// Gathers the options about JAX's pool.
 ///
 /// # Errors
@@ -134,7 +150,7 @@ pub(super) fn writable(path: &Path, force: bool) -> Result<PathBuf> {
             format!("cannot write `{shown}`: it is a directory"),
         ));
     }
-    if absolute.exists() && !force {
+    if absolute.exists() && !force && !is_special(&absolute) {
         return Err(Error::new(
             ErrorKind::Io,
             format!("`{shown}` exists and will not be overwritten"),
@@ -151,12 +167,28 @@ pub(super) fn writable(path: &Path, force: bool) -> Result<PathBuf> {
     }
 }
 
+/// Says whether a path is a device, a pipe or the like: writing there overwrites nothing.
+pub(super) fn is_special(path: &Path) -> bool {
+    std::fs::metadata(path).is_ok_and(|data| !data.is_file() && !data.is_dir())
+}
+
 /// Makes room for a trace: as [`writable`], and nothing of an older run may lie beside it.
 ///
 /// # Errors
 /// `io`.
 pub(super) fn fresh_trace(path: &Path, force: bool) -> Result<PathBuf> {
     let absolute = writable(path, force)?;
+    // It is read back when the program has ended, and one of an older run is removed.
+    if is_special(&absolute) {
+        return Err(Error::new(
+            ErrorKind::Io,
+            format!(
+                "a trace cannot be kept in `{}`: it is no file",
+                path.display()
+            ),
+        )
+        .hint("name a file; leave `--trace` away when you do not need it"));
+    }
     for old in traces(&absolute) {
         writable(&old, force)?;
         std::fs::remove_file(&old).map_err(|error| {
@@ -193,6 +225,29 @@ mod tests {
                 "{text}"
             );
         }
+    }
+
+    #[test]
+    fn no_more_can_be_taken_than_the_card_has() {
+        let card = cards("t4").expect("known").gpu;
+        let total = card.total_memory_bytes;
+        assert!(check_taken(None, &card).is_ok());
+        assert!(check_taken(Some(Bytes(total)), &card).is_ok());
+        let error = check_taken(Some(Bytes(total + 1)), &card).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::InvalidArgument);
+    }
+
+    #[test]
+    fn what_is_no_file_is_written_to_but_never_replaced() {
+        let folder = tempfile::tempdir().expect("a temporary directory");
+        let socket = folder.path().join("socket");
+        let _listener = std::os::unix::net::UnixListener::bind(&socket).expect("bound");
+        assert_eq!(writable(&socket, false).expect("nothing is lost"), socket);
+        assert_eq!(
+            fresh_trace(&socket, true).unwrap_err().kind(),
+            ErrorKind::Io
+        );
+        assert!(socket.exists());
     }
 
     #[test]

@@ -9,6 +9,7 @@ use vramfit_core::report;
 use vramfit_core::trace::{self, Answer, Reader};
 use vramfit_core::{Error, ErrorKind, Result};
 
+use super::request::is_special;
 use crate::child::{Ended, signal_name};
 use crate::commands::Status;
 use crate::output::Output;
@@ -151,7 +152,7 @@ fn read(path: &Path) -> Result<Answer> {
 fn write(path: &Path, text: &str, force: bool) -> Result<()> {
     let mut options = File::options();
     options.write(true);
-    if force {
+    if force || is_special(path) {
         options.create(true).truncate(true);
     } else {
         options.create_new(true);

@@ -1,0 +1,89 @@
+"""Programs that end in unusual ways: what they did before is in the answer all the same."""
+
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+
+ONES = 4096 * 4096 * 4
+
+# Two arrays of 64 MiB are in use at the end; the last line says how the program ends.
+STEP = """
+import os, signal, sys
+import jax, jax.numpy as jnp
+x = jnp.ones((4096, 4096))
+y = jnp.tanh(x)
+"""
+
+
+@pytest.fixture
+def answer(tmp_path):
+    """Return a function that dry-runs a script and returns its exit code and its answer."""
+
+    def run(script):
+        path = tmp_path / "program.py"
+        path.write_text(script)
+        own = ("JAX_", "XLA_", "VRAMFIT_", "PYTHONPATH")
+        done = subprocess.run(
+            [sys.executable, "-m", "vramfit", "dryrun", "--gpu", "t4", "--json", "-", str(path)],
+            env={name: value for name, value in os.environ.items() if not name.startswith(own)},
+            capture_output=True,
+            text=True,
+        )
+        return done.returncode, json.loads(done.stdout.splitlines()[-1])
+
+    return run
+
+
+@pytest.mark.parametrize(
+    ("ending", "code", "complete"),
+    [
+        ("os._exit(0)", 0, True),
+        ("os._exit(7)", 7, True),
+        ("os.kill(os.getpid(), signal.SIGKILL)", 137, False),
+    ],
+)
+def test_what_was_done_before_an_abrupt_end_is_in_the_answer(answer, ending, code, complete):
+    returned, told = answer(STEP + ending)
+    assert (returned, told["complete"]) == (code, complete)
+    assert told["peak_bytes"] == 2 * ONES
+
+
+def test_a_forked_copy_leaves_the_trace_alone(answer):
+    # The copy runs the exit handlers, JAX's among them; joining JAX's threads would never end.
+    returned, told = answer(
+        STEP
+        + """
+import atexit
+copy = os.fork()
+if copy == 0:
+    del x, y
+    atexit._run_exitfuncs()
+    os._exit(0)
+os.waitpid(copy, 0)
+z = jnp.tanh(y)
+"""
+    )
+    assert (returned, told["complete"]) == (0, True)
+    assert told["peak_bytes"] == 3 * ONES
+
+
+def test_a_worker_that_is_forked_before_jax_is_imported_gives_an_answer(answer):
+    returned, told = answer(
+        """
+import multiprocessing
+
+def work():
+    import jax.numpy as jnp
+    x = jnp.ones((4096, 4096))
+    y = jnp.tanh(x)
+
+worker = multiprocessing.get_context("fork").Process(target=work)
+worker.start()
+worker.join()
+"""
+    )
+    assert (returned, told["complete"]) == (0, True)
+    assert told["peak_bytes"] == 2 * ONES
