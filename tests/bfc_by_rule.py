@@ -13,6 +13,16 @@ def rounded(size):
     return -(-size // 256) * 256
 
 
+def pool_limit(total, fraction, jax):
+    """Return what the pool of a card with `total` bytes may take.
+
+    JAX 0.10.2 began to round it up to whole pages of 2 MiB.
+    """
+    limit = int(total * fraction)
+    version = tuple(int(part) for part in jax.split(".")[:3])
+    return limit if version < (0, 10, 2) else -(-limit // (2 * MIB)) * 2 * MIB
+
+
 class OutOfMemory(Exception):
     """No chunk fits and no region can be added; `size` is what was asked for."""
 

@@ -1,6 +1,6 @@
 """Say what an example must need, from XLA's own words and without vramfit.
 
-    python tests/derive_expected.py no_donation --limit 63707234304 -- --layers 4 --width 512
+    python tests/derive_expected.py no_donation --limit 63707283456 -- --layers 4 --width 512
 
 The step of the example is lowered from shapes alone and compiled for a card that is not there,
 by the CUDA plugin's own ahead-of-time route; no array is made and no vramfit code is loaded. Two

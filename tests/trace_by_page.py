@@ -9,7 +9,7 @@ import json
 import zlib
 from pathlib import Path
 
-from bfc_by_rule import Bfc, rounded
+from bfc_by_rule import Bfc, pool_limit, rounded
 
 # Fields of each kind of event, by its tag.
 EVENTS = {
@@ -103,7 +103,7 @@ class Peak:
 def peak_of(path, device=0):
     """Replay the trace at `path` in a pool made by the rules and return its peak."""
     header, events, _ = read(path)
-    limit = int(header["total_memory_bytes"] * header["memory_fraction"])
+    limit = pool_limit(header["total_memory_bytes"], header["memory_fraction"], header["jax"])
     pool, chunks, names, running = Bfc(limit, header["preallocate"]), [], {}, [""]
     live, best = {}, Peak(0, 0, "")
     for event in events:
