@@ -1,12 +1,12 @@
 //! From the serialised executable of a CUDA plugin to what the virtual GPU must know of it.
 
-use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
 
 use prost::Message;
 
 use super::container;
 use super::options::CompileOptions;
+use super::outputs::OutputFinder;
 use super::shape::{ElementType, MemorySpace, Shape};
 use super::wire::{
     BufferAllocationProto, BufferAssignmentProto, ExecutableAndOptionsProto, GpuExecutableProto,
@@ -145,7 +145,7 @@ impl Program {
         program.output_allocations = vec![None; program.outputs.len()];
         if executable.output_info_map.is_empty() {
             if let Some(assignment) = &executable.buffer_assignment {
-                program.find_outputs(&module, assignment, is_tuple);
+                program.find_outputs(&module, assignment, is_tuple)?;
             }
         } else {
             for entry in &executable.output_info_map {
@@ -232,97 +232,30 @@ impl Program {
         (output < self.outputs.len()).then_some(output)
     }
 
-    /// Finds the allocation of each output in the legacy form, which only has XLA's logical
-    /// buffers: the root is followed through the instructions that pass buffers on unchanged.
+    /// Finds the allocation of each output in the legacy form, which does not tell it.
     fn find_outputs(
         &mut self,
         module: &HloModuleProto,
         assignment: &BufferAssignmentProto,
         is_tuple: bool,
-    ) {
-        let instructions: HashMap<i64, _> = module
-            .computations
-            .iter()
-            .flat_map(|computation| &computation.instructions)
-            .map(|instruction| (instruction.id, instruction))
-            .collect();
-        let roots: HashMap<i64, i64> = module
-            .computations
-            .iter()
-            .map(|computation| (computation.id, computation.root_id))
-            .collect();
-        let Some(&root) = roots.get(&module.entry_computation_id) else {
-            return;
-        };
-        let defined: HashMap<(i64, &[i64]), i64> = assignment
-            .logical_buffers
-            .iter()
-            .filter_map(|buffer| {
-                let at = buffer.defined_at.as_ref()?;
-                Some(((at.instruction_id, at.shape_index.as_slice()), buffer.id))
-            })
-            .collect();
-        let holder: HashMap<i64, usize> = assignment
-            .buffer_allocations
-            .iter()
-            .enumerate()
-            .flat_map(|(index, allocation)| {
-                allocation
-                    .assigned
-                    .iter()
-                    .map(move |part| (part.logical_buffer_id, index))
-            })
-            .collect();
-        for output in 0..self.outputs.len() {
-            let mut instruction = root;
-            let mut index: Vec<i64> = if is_tuple {
-                vec![output as i64]
-            } else {
-                Vec::new()
-            };
-            // A chain longer than the module would be a cycle.
-            for _ in 0..=instructions.len() {
-                if let Some(buffer) = defined.get(&(instruction, index.as_slice())) {
-                    self.output_allocations[output] = holder.get(buffer).copied();
-                    break;
-                }
-                let Some(node) = instructions.get(&instruction) else {
-                    break;
-                };
-                if node.opcode == "call" {
-                    // Command buffers are calls; the callee's root is the result.
-                    let root = node
-                        .called_computation_ids
-                        .first()
-                        .and_then(|id| roots.get(id));
-                    let Some(&root) = root else { break };
-                    instruction = root;
-                    continue;
-                }
-                let operand = match node.opcode.as_str() {
-                    "tuple" if !index.is_empty() => index.remove(0) as usize,
-                    "get-tuple-element" => {
-                        index.insert(0, node.tuple_index);
-                        0
-                    }
-                    // Where the start of an asynchronous operation keeps its result.
-                    "copy-done" => {
-                        index.insert(0, 0);
-                        0
-                    }
-                    "all-gather-done" | "collective-permute-done" | "async-done" => {
-                        index.insert(0, 1);
-                        0
-                    }
-                    "bitcast" | "optimization-barrier" | "while" | "all-reduce-done" => 0,
-                    _ => break,
-                };
-                let Some(&next) = node.operand_ids.get(operand) else {
-                    break;
-                };
-                instruction = next;
+    ) -> Result<()> {
+        let finder = OutputFinder::new(module, assignment);
+        for (output, shape) in self.outputs.iter().enumerate() {
+            let index = [output as i64];
+            let found = finder.find(if is_tuple { &index } else { &[] });
+            if found.is_none() && shape.bytes() > 0 {
+                // Going on would mean to lose the output's bytes.
+                return Err(Error::new(
+                    ErrorKind::InvalidFile,
+                    format!(
+                        "cannot tell which allocation output {output} of `{}` lies in",
+                        self.name
+                    ),
+                ));
             }
+            self.output_allocations[output] = found;
         }
+        Ok(())
     }
 
     /// Takes the memory space of outputs from their allocations where the layout does not say it

@@ -10,11 +10,13 @@
 //! | `container` | the record file that newer releases wrap the messages in |
 //! | [`shape`] | element types, dimensions, layouts, sizes in bytes |
 //! | [`options`] | JAX's compile options: devices, and flags added for a compile attempt |
+//! | `outputs` | where the outputs lie, for releases that do not say it |
 //! | `executable` | from serialised bytes to a [`Program`] |
 
 mod container;
 mod executable;
 pub mod options;
+mod outputs;
 pub mod shape;
 pub mod wire;
 

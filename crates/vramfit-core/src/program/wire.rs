@@ -172,6 +172,8 @@ pub struct HloInstructionProto {
     pub opcode: String,
     #[prost(message, optional, tag = "3")]
     pub shape: Option<ShapeProto>,
+    #[prost(int64, tag = "9")]
+    pub parameter_number: i64,
     #[prost(int64, tag = "13")]
     pub tuple_index: i64,
     #[prost(int64, tag = "35")]
