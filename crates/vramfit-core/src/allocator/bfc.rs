@@ -11,7 +11,7 @@ use super::free_set::{Entry, FreeSet};
 use super::message::out_of_memory_text;
 use super::pool::{BfcOptions, Pool, UNIT, round_up};
 use super::regions::Card;
-use super::spatial::End;
+use super::spatial_policy::End;
 use super::{Allocator, Chunk, DeviceMemory, Exactness, Refusal, Space, Stats};
 use crate::error::Result;
 

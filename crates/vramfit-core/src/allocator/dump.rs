@@ -11,7 +11,7 @@ use super::arena::{Handle, Slot, Tag};
 use super::message::human_readable_bytes;
 use super::options::JaxVersion;
 use super::pool::{BINS, Pool, bin_of};
-use super::spatial::End;
+use super::spatial_policy::End;
 
 /// How important a log record is. JAX hides `Info` unless `TF_CPP_MIN_LOG_LEVEL=0` is set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

@@ -2,8 +2,10 @@
 //!
 //! XLA keeps 21 bins, each an ordered set by size and then address. The order inside and across
 //! its bins is one total order by (size, address), so the bins are only an index; here the index
-//! is finer (sixteen classes for each doubling), which keeps the sorted runs short. What may be
+//! is finer (sixteen classes for each doubling), which keeps each part short. What may be
 //! given out for a request, and in which order chunks are listed, is the same.
+
+use std::collections::BTreeSet;
 
 use super::arena::Handle;
 
@@ -12,11 +14,10 @@ const FRACTION_BITS: u32 = 4;
 /// Classes for every size that fits 64 bits, counted in units of 256 bytes.
 const CLASSES: usize = (64 - 8 + 1) << FRACTION_BITS;
 const WORDS: usize = CLASSES.div_ceil(64);
-/// A run is cut in two when it grows beyond this, so that equal sizes by the ten thousand stay
-/// cheap: an insertion moves at most 1 KiB.
-const RUN_CAPACITY: usize = 64;
-/// In runs up to this length a plain search from the end beats a binary one.
-const SHORT_RUN: usize = 12;
+/// Beyond this an array costs more than a tree, and equal sizes by the ten thousand stay cheap.
+const SHORT_CAPACITY: usize = 512;
+/// In arrays up to this length a plain search from the end beats a binary one.
+const SEARCHED_PLAINLY: usize = 12;
 
 /// One free chunk as the set knows it: size, key and slot in one number, so that comparing and
 /// passing it costs two registers. From the top: 40 bits of size and 56 bits of key, both in units of
@@ -55,14 +56,14 @@ impl Entry {
     }
 }
 
-/// A class: runs in falling order, one after the other. Nearly always all is in the first, which is
-/// kept apart because that saves a step on every access. Later runs are never empty.
+/// A class: an array in falling order while it is short, which it nearly always is, else a tree.
 ///
 /// Falling, because the smallest that fits is then near the end, where taking it out moves little.
 #[derive(Clone, Debug, Default)]
 struct Class {
-    first: Vec<Entry>,
-    later: Vec<Vec<Entry>>,
+    short: Vec<Entry>,
+    /// Not empty only while `short` is.
+    long: BTreeSet<Entry>,
 }
 
 /// Free chunks in the order (size, key).
@@ -83,121 +84,102 @@ fn class_of(size: u64) -> usize {
     (((exponent - FRACTION_BITS + 1) << FRACTION_BITS) as u64 + fraction) as usize
 }
 
-/// Returns the number of entries of a run that are not less than the given one.
-fn count_from(run: &[Entry], entry: Entry) -> usize {
-    if run.len() > SHORT_RUN {
-        return run.partition_point(|other| *other >= entry);
-    }
-    let mut place = run.len();
-    while place > 0 && run[place - 1] < entry {
-        place -= 1;
-    }
-    place
-}
-
 impl Class {
-    /// Returns the number of the run where an entry is or belongs; 0 is the first.
-    fn run_of(&self, entry: Entry) -> usize {
-        // A later run begins with its largest entry, and what is larger belongs further left.
-        self.later.partition_point(|run| run[0] >= entry)
+    fn is_empty(&self) -> bool {
+        self.short.is_empty() && self.long.is_empty()
     }
 
-    fn run_mut(&mut self, number: usize) -> &mut Vec<Entry> {
-        match number.checked_sub(1) {
-            None => &mut self.first,
-            Some(later) => &mut self.later[later],
+    /// Returns how many entries of the array are not less than the given one.
+    fn count_from(&self, entry: Entry) -> usize {
+        if self.short.len() > SEARCHED_PLAINLY {
+            return self.short.partition_point(|other| *other >= entry);
         }
+        let mut place = self.short.len();
+        while place > 0 && self.short[place - 1] < entry {
+            place -= 1;
+        }
+        place
     }
 
     fn insert(&mut self, entry: Entry) {
-        let number = if self.later.is_empty() {
-            0
-        } else {
-            self.run_of(entry)
-        };
-        let run = self.run_mut(number);
-        if run.len() > SHORT_RUN {
-            run.insert(count_from(run, entry), entry);
-        } else {
+        if !self.long.is_empty() {
+            self.long.insert(entry);
+        } else if self.short.len() < SEARCHED_PLAINLY {
             // Entry by entry: moving a few as one block right after one of them was written stalls
             // the processor for longer than this takes.
-            let mut place = run.len();
-            run.push(entry);
-            while place > 0 && run[place - 1] < entry {
-                run[place] = run[place - 1];
+            let mut place = self.short.len();
+            self.short.push(entry);
+            while place > 0 && self.short[place - 1] < entry {
+                self.short[place] = self.short[place - 1];
                 place -= 1;
             }
-            run[place] = entry;
-        }
-        if run.len() > RUN_CAPACITY {
-            let lower = run.split_off(RUN_CAPACITY / 2);
-            self.later.insert(number, lower);
+            self.short[place] = entry;
+        } else if self.short.len() < SHORT_CAPACITY {
+            self.short.insert(self.count_from(entry), entry);
+        } else {
+            self.long.extend(self.short.drain(..));
+            self.long.insert(entry);
         }
     }
 
     fn remove(&mut self, entry: Entry) -> bool {
-        let number = if self.later.is_empty() {
-            0
-        } else {
-            self.run_of(entry)
-        };
-        let run = self.run_mut(number);
-        let count = count_from(run, entry);
-        let found = count > 0 && run[count - 1] == entry;
+        if !self.long.is_empty() {
+            let found = self.long.remove(&entry);
+            self.shorten();
+            return found;
+        }
+        let count = self.count_from(entry);
+        let found = count > 0 && self.short[count - 1] == entry;
         if found {
-            self.take(number, count - 1);
+            self.take(count - 1);
         }
         found
     }
 
     /// Takes the smallest entry that is not less than the given one and fits.
     fn take_from(&mut self, entry: Entry, fits: impl Fn(Entry) -> bool) -> Option<Entry> {
-        for number in (0..=self.later.len()).rev() {
-            let run = self.run_mut(number);
-            let count = count_from(run, entry);
-            if let Some(place) = run[..count].iter().rposition(|&other| fits(other)) {
-                return Some(self.take(number, place));
-            }
+        if self.long.is_empty() {
+            let count = self.count_from(entry);
+            let place = self.short[..count].iter().rposition(|&other| fits(other))?;
+            return Some(self.take(place));
         }
-        None
+        let found = self
+            .long
+            .range(entry..)
+            .copied()
+            .find(|&other| fits(other))?;
+        self.long.remove(&found);
+        self.shorten();
+        Some(found)
     }
 
-    /// Takes the smallest entry of a class that is not empty.
-    fn take_smallest(&mut self) -> Entry {
-        let number = self.later.len();
-        let last = self.run_mut(number).len() - 1;
-        self.take(number, last)
-    }
-
-    fn take(&mut self, number: usize, place: usize) -> Entry {
-        let run = self.run_mut(number);
-        let entry = if place + 1 == run.len() {
-            run.pop()
+    fn take(&mut self, place: usize) -> Entry {
+        let last = if place + 1 == self.short.len() {
+            self.short.pop()
         } else {
             None
         };
-        let entry = entry.unwrap_or_else(|| run.remove(place));
-        if run.is_empty() && !self.later.is_empty() {
-            if number == 0 {
-                self.first = self.later.remove(0);
-            } else {
-                self.later.remove(number - 1);
-            }
+        last.unwrap_or_else(|| self.short.remove(place))
+    }
+
+    /// Goes back to the array when the tree has become much shorter than what made it.
+    fn shorten(&mut self) {
+        if self.long.len() < SHORT_CAPACITY / 4 {
+            self.short
+                .extend(std::mem::take(&mut self.long).into_iter().rev());
         }
-        entry
     }
 
     /// Returns the entries in rising order.
     fn iter(&self) -> impl Iterator<Item = &Entry> {
-        self.later
-            .iter()
-            .rev()
-            .flat_map(|run| run.iter().rev())
-            .chain(self.first.iter().rev())
+        self.short.iter().rev().chain(&self.long)
     }
 
     fn largest(&self) -> Option<u64> {
-        self.first.first().map(|entry| entry.size())
+        self.short
+            .first()
+            .or_else(|| self.long.last())
+            .map(|entry| entry.size())
     }
 }
 
@@ -214,7 +196,7 @@ impl FreeSet {
     pub(super) fn insert(&mut self, entry: Entry) {
         let index = class_of(entry.size());
         let class = &mut self.classes[index];
-        if class.first.is_empty() {
+        if class.is_empty() {
             self.occupied[index / 64] |= 1 << (index % 64);
         }
         class.insert(entry);
@@ -239,9 +221,9 @@ impl FreeSet {
         }
         // Everything in a higher class is large enough.
         let next = self.next_occupied(index + 1)?;
-        let entry = self.classes[next].take_smallest();
+        let entry = self.classes[next].take_from(Entry::at_least(size), |_| true);
         self.note_if_empty(next);
-        Some(entry)
+        entry
     }
 
     /// Takes the first chunk of at least `size`, in the order of the set, that fits.
@@ -288,8 +270,7 @@ impl FreeSet {
     }
 
     fn note_if_empty(&mut self, index: usize) {
-        // Later runs move up when the first is used up, so an empty first run is an empty class.
-        if self.classes[index].first.is_empty() {
+        if self.classes[index].is_empty() {
             self.occupied[index / 64] &= !(1 << (index % 64));
         }
     }

@@ -39,7 +39,7 @@
 //! | `options.rs` | from the client's options to an allocator; limits as XLA computes them |
 //! | `card.rs` | the memory of one card, in this process |
 //! | `bfc.rs` | the classic best-fit-with-coalescing pool |
-//! | `spatial.rs` | the partitioned pool of JAX 0.11 and later |
+//! | `spatial.rs`, `spatial_policy.rs` | the partitioned pool of JAX 0.11 and later |
 //! | `arena.rs`, `address_map.rs`, `free_set.rs`, `regions.rs`, `pool.rs` | what BFC pools are made of |
 //! | `collective.rs` | the separate pool for collective memory |
 //! | `platform.rs`, `cuda_async.rs`, `vmm.rs` | the other kinds, partly models |
@@ -63,6 +63,7 @@ mod platform;
 mod pool;
 mod regions;
 mod spatial;
+mod spatial_policy;
 mod vmm;
 
 use std::sync::Arc;
@@ -76,7 +77,8 @@ pub use options::{JaxVersion, Kind, PoolOptions, build};
 pub use pool::BfcOptions;
 use pool::round_up;
 pub use regions::{BackOff, Card};
-pub use spatial::{End, EndPolicy, Spatial, SpatialPolicy, SplitRule};
+pub use spatial::Spatial;
+pub use spatial_policy::{End, EndPolicy, SpatialPolicy, SplitRule};
 
 use crate::error::Result;
 
@@ -95,6 +97,8 @@ pub enum Space {
 /// XLA calls this the sub-allocator.
 pub trait DeviceMemory: Send {
     /// Asks for `bytes` at `alignment`; returns the address and the bytes granted, or `None`.
+    ///
+    /// Addresses and grants are multiples of 256, as those of any driver.
     fn allocate(&mut self, alignment: u64, bytes: u64) -> Option<Region>;
 
     /// Gives back a region obtained from [`DeviceMemory::allocate`].
