@@ -33,16 +33,11 @@ pub struct Context {
 }
 
 impl Context {
-    /// Returns what a plain binary knows: nothing but the environment it was started in.
-    ///
-    /// The Python is `VRAMFIT_PYTHON`, else that of the active virtual environment; where neither
-    /// is set, commands that need one take `python3`.
+    /// Returns what a plain binary knows: the Python of the virtual environment it was started in.
     pub fn from_environment() -> Self {
-        let named = std::env::var_os("VRAMFIT_PYTHON").filter(|name| !name.is_empty());
-        let active =
-            || std::env::var_os("VIRTUAL_ENV").map(|root| PathBuf::from(root).join("bin/python"));
+        let root = std::env::var_os("VIRTUAL_ENV").filter(|root| !root.is_empty());
         Context {
-            python: named.map(PathBuf::from).or_else(active),
+            python: root.map(|root| PathBuf::from(root).join("bin/python")),
             ..Context::default()
         }
     }

@@ -4,6 +4,8 @@ pub(crate) mod completions;
 pub(crate) mod dryrun;
 pub(crate) mod gpus;
 
+use std::path::PathBuf;
+
 use vramfit_core::Result;
 
 use crate::Context;
@@ -34,16 +36,23 @@ impl Status {
 
 /// Runs the command that was asked for.
 pub(crate) fn run(cli: Cli, context: &Context, output: &mut Output) -> Result<Status> {
-    let context = match cli.global.python {
-        Some(python) => &Context {
-            python: Some(python),
-            ..context.clone()
-        },
-        None => context,
+    let context = &Context {
+        python: Some(python(cli.global.python, context)),
+        ..context.clone()
     };
     match cli.command {
         Command::Dryrun(args) => dryrun::run(args, context, output),
         Command::Gpus(args) => gpus::run(&args, output),
         Command::Completions(args) => completions::run(&args, output),
     }
+}
+
+/// Decides which Python to use where the user's command does not name one: `--python`, else
+/// `VRAMFIT_PYTHON`, else the one that started us, else what `python3` is.
+fn python(option: Option<PathBuf>, context: &Context) -> PathBuf {
+    let variable = std::env::var_os("VRAMFIT_PYTHON").filter(|name| !name.is_empty());
+    option
+        .or_else(|| variable.map(PathBuf::from))
+        .or_else(|| context.python.clone())
+        .unwrap_or_else(|| "python3".into())
 }

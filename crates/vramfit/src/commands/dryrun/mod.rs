@@ -12,6 +12,7 @@ use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 
 use clap::ValueEnum;
+use tempfile::TempDir;
 use vramfit_core::allocator::Kind;
 use vramfit_core::settings::{self, Policy, Version};
 use vramfit_core::{Bytes, Error, ErrorKind, Result};
@@ -139,19 +140,12 @@ pub(crate) fn run(args: Args, context: &Context, output: &mut Output) -> Result<
     let kept = args
         .trace
         .as_deref()
-        .map(|path| request::fresh_trace(path, args.force))
+        .map(|path| request::writable_trace(path, args.force))
         .transpose()?;
     environment::check_platforms(|name| std::env::var_os(name))?;
     let (program, arguments) = command(args.command, context)?;
     let home = Home::find(context)?;
-    let scratch = tempfile::Builder::new()
-        .prefix("vramfit-")
-        .tempdir()
-        .map_err(|error| {
-            Error::new(ErrorKind::Io, "cannot make a temporary directory")
-                .cause(error)
-                .hint("name one that can be written with `TMPDIR=…`")
-        })?;
+    let scratch = scratch()?;
     let trace = kept
         .clone()
         .unwrap_or_else(|| scratch.path().join("run.trace"));
@@ -190,6 +184,9 @@ pub(crate) fn run(args: Args, context: &Context, output: &mut Output) -> Result<
         ));
     }
 
+    if let Some(trace) = &kept {
+        request::remove_traces(trace)?;
+    }
     let ended = child::run(&program, &arguments, |command| changes.apply(command))?;
     let run = verdict::Run {
         ended,
@@ -205,6 +202,16 @@ pub(crate) fn run(args: Args, context: &Context, output: &mut Output) -> Result<
         force: args.force,
     };
     verdict::tell(&run, &files, output)
+}
+
+/// Makes the directory of a trace that is not kept; it is removed when dropped.
+fn scratch() -> Result<TempDir> {
+    let made = tempfile::Builder::new().prefix("vramfit-").tempdir();
+    made.map_err(|error| {
+        Error::new(ErrorKind::Io, "cannot make a temporary directory")
+            .cause(error)
+            .hint("name one that can be written with `TMPDIR=…`")
+    })
 }
 
 /// What to take for the version of JAX in a program that cannot be looked into.
@@ -238,7 +245,7 @@ struct Home {
 impl Home {
     /// Takes what the caller knows, else asks the Python at hand.
     fn find(context: &Context) -> Result<Home> {
-        let python = context.python.clone().unwrap_or_else(|| "python3".into());
+        let python = context.python.clone().unwrap_or_default();
         let package = context.package.clone().or_else(|| {
             let interpreter = Interpreter {
                 program: python.clone(),
@@ -301,7 +308,7 @@ fn command(words: Vec<OsString>, context: &Context) -> Result<(PathBuf, Vec<OsSt
         )
         .hint("check the path; it is taken relative to the current directory"));
     }
-    let python = context.python.clone().unwrap_or_else(|| "python3".into());
+    let python = context.python.clone().unwrap_or_default();
     let arguments = std::iter::once(first).chain(words).collect();
     Ok((child::resolve(python.as_os_str())?, arguments))
 }

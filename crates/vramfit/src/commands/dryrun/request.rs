@@ -172,11 +172,11 @@ pub(super) fn is_special(path: &Path) -> bool {
     std::fs::metadata(path).is_ok_and(|data| !data.is_file() && !data.is_dir())
 }
 
-/// Makes room for a trace: as [`writable`], and nothing of an older run may lie beside it.
+/// As [`writable`], for a trace: traces of other processes of an older run may lie beside it.
 ///
 /// # Errors
 /// `io`.
-pub(super) fn fresh_trace(path: &Path, force: bool) -> Result<PathBuf> {
+pub(super) fn writable_trace(path: &Path, force: bool) -> Result<PathBuf> {
     let absolute = writable(path, force)?;
     // It is read back when the program has ended, and one of an older run is removed.
     if is_special(&absolute) {
@@ -191,11 +191,21 @@ pub(super) fn fresh_trace(path: &Path, force: bool) -> Result<PathBuf> {
     }
     for old in traces(&absolute) {
         writable(&old, force)?;
+    }
+    Ok(absolute)
+}
+
+/// Removes the traces of an older run, so that what lies there afterwards is of this one.
+///
+/// # Errors
+/// `io` when one cannot be removed.
+pub(super) fn remove_traces(path: &Path) -> Result<()> {
+    for old in traces(path) {
         std::fs::remove_file(&old).map_err(|error| {
             Error::new(ErrorKind::Io, format!("cannot replace `{}`", old.display())).cause(error)
         })?;
     }
-    Ok(absolute)
+    Ok(())
 }
 
 #[cfg(test)]
@@ -244,7 +254,7 @@ mod tests {
         let _listener = std::os::unix::net::UnixListener::bind(&socket).expect("bound");
         assert_eq!(writable(&socket, false).expect("nothing is lost"), socket);
         assert_eq!(
-            fresh_trace(&socket, true).unwrap_err().kind(),
+            writable_trace(&socket, true).unwrap_err().kind(),
             ErrorKind::Io
         );
         assert!(socket.exists());
@@ -260,7 +270,9 @@ mod tests {
         assert!(writable(&file, true).is_ok());
         let second = folder.path().join("answer.json.123");
         std::fs::write(&second, "").expect("written");
-        assert_eq!(fresh_trace(&file, true).expect("replaced"), file);
+        assert_eq!(writable_trace(&file, true).expect("forced"), file);
+        assert!(writable_trace(&file, false).is_err());
+        remove_traces(&file).expect("they can be removed");
         assert!(!file.exists() && !second.exists());
         assert!(writable(folder.path(), true).is_err());
         assert!(writable(&folder.path().join("no/answer.json"), true).is_err());
