@@ -126,3 +126,16 @@ def test_uploads_beyond_the_cap_are_forgotten_and_small_ones_kept():
 def test_the_users_output_is_not_disturbed():
     _, out, err, code = finish(start("print(int(jnp.arange(3).sum()))"))
     assert (out, err, code) == ("3\n", "", 0)
+
+
+def test_a_loop_on_a_made_up_value_is_told_once():
+    lines = """
+    total = jax.jit(lambda x: x.sum())
+    large = jnp.ones((1000, 1000))
+    for _ in range(20_005):
+        float(total(large))
+    """
+    _, _, err, code = finish(start(lines))
+    assert code == 0
+    assert err.count("made-up values were read") == 1
+    assert "--steps N" in err

@@ -1,6 +1,7 @@
 //! Arrays that come from the host, go back to it, or move between memories.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::{ptr, slice};
 
 use vramfit_core::allocator::Space;
@@ -207,6 +208,18 @@ pub(crate) unsafe fn raw_to_host(args: &mut BufferCopyRawToHostArgs) -> Answer {
     Ok(())
 }
 
+/// Says, once, that a program may be waiting for a value that will never change.
+fn warn_of_a_loop(site: &str) {
+    const MANY: u64 = 10_000;
+    static READS: AtomicU64 = AtomicU64::new(0);
+    if READS.fetch_add(1, Ordering::Relaxed) + 1 == MANY {
+        crate::log::line(&format!(
+            "{MANY} made-up values were read, the last one at {site}; a loop that waits for one \
+             to change never ends: `--steps N` ends the run after N steps"
+        ));
+    }
+}
+
 /// Returns an array's value as the program sees it; a made-up one is noted in the log.
 fn read(shape: &Shape, value: &Value) -> Answer<Arc<Data>> {
     if let Some(bytes) = value.bytes() {
@@ -216,6 +229,7 @@ fn read(shape: &Shape, value: &Value) -> Answer<Arc<Data>> {
     let site = hooks::get()
         .and_then(hooks::Hooks::site)
         .unwrap_or_default();
+    warn_of_a_loop(&site);
     let mut session = machine.session();
     let site = session.text(&site);
     session.record(&LogEvent::UnknownRead {
