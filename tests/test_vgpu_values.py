@@ -93,3 +93,38 @@ with jax.transfer_guard_host_to_device("disallow_explicit"):
     print(int(jnp.sum(x)))
 """
     assert on_virtual_gpu(script) == ["3"]
+
+
+UNREDUCED = """
+import jax
+import jax.numpy as jnp
+from jax.sharding import PartitionSpec as P, reshard
+
+with jax.set_mesh(jax.make_mesh((8,), ("x",))):
+    parts = reshard(jnp.array(3), P(unreduced={"x"}))
+    print([int(shard.data) for shard in parts.addressable_shards], int(reshard(parts, P())))
+"""
+
+
+def test_scalars_that_differ_from_device_to_device(on_virtual_gpu):
+    assert on_virtual_gpu(UNREDUCED, devices=8) == ["[3, 0, 0, 0, 0, 0, 0, 0] 3"]
+
+
+ALIKE = """
+import jax
+import jax.numpy as jnp
+from jax.sharding import PartitionSpec as P
+
+mesh = jax.make_mesh((8,), ("x",))
+
+@jax.jit
+@jax.shard_map(mesh=mesh, in_specs=P(), out_specs=P())
+def weighted_sum(x):
+    return jax.lax.psum(x * jax.lax.axis_index("x"), "x")
+
+print(int(weighted_sum(jnp.array(3))))
+"""
+
+
+def test_results_that_are_alike_but_need_all_devices(on_virtual_gpu):
+    assert on_virtual_gpu(ALIKE, devices=8) == [str(3 * sum(range(8)))]

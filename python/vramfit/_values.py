@@ -64,11 +64,11 @@ def evaluate(
         start = time.monotonic()
         executable = _compiled.get(program)
         if executable is None:
-            callbacks = _callbacks.get(program, ())
-            executable = _compile(code, options, devices, output_shardings, callbacks)
-            _compiled[program] = executable
+            executable = _compiled[program] = _compile(
+                code, options, devices, output_shardings, _callbacks.get(program, ())
+            )
         with _as_jax_itself():
-            data = _run(executable, inputs, input_shapes, output_shapes)
+            data = _run(executable, inputs, input_shapes, output_shapes, devices)
         if time.monotonic() - start > PATIENCE_S:
             _too_slow.add(program)
         return data
@@ -85,11 +85,15 @@ def _run(
     inputs: list[bytes],
     input_shapes: list[tuple[str, list[int]]],
     output_shapes: list[tuple[str, list[int]]],
+    wanted: int,
 ) -> list[bytes] | None:
     import numpy as np
 
     devices = executable.local_devices()
     count = len(input_shapes)
+    # A program that needs several devices to run, although all of them do the same, is given the
+    # one device's inputs on each of them.
+    inputs = inputs * (len(devices) // wanted)
     arguments = [
         _put([_array(data, kind, dims) for data in inputs[number::count]], devices)
         for number, (kind, dims) in enumerate(input_shapes)
@@ -100,7 +104,7 @@ def _run(
     return [
         # A token orders side effects and has no bytes.
         b"" if kind == "token" else np.asarray(shards[device]).tobytes()
-        for device in range(len(devices))
+        for device in range(wanted)
         for shards, (kind, _) in zip(results, output_shapes, strict=True)
     ]
 
@@ -187,6 +191,24 @@ def _compile(
     output_shardings: list[bytes],
     callbacks: Sequence[Any],
 ) -> Any:
+    from jax._src.lib import xla_client
+
+    if devices == 1:
+        given = xla_client.CompileOptions.ParseFromString(options)
+        all_devices = given.num_replicas * given.num_partitions
+        if all_devices == 1:
+            return _compile_for(1, code, options, callbacks)
+        # All devices do the same. One will do, unless the program says what each of them does.
+        with contextlib.suppress(Exception):
+            return _compile_for(1, code, options, callbacks)
+        devices = all_devices
+    executable = _compile_for(devices, code, options, callbacks)
+    if not _has_shardings(executable, output_shardings):
+        raise ValueError("the CPU compiler lays the results out in another way")
+    return executable
+
+
+def _compile_for(devices: int, code: bytes, options: bytes, callbacks: Sequence[Any]) -> Any:
     from jax._src.interpreters import mlir
     from jax._src.lib import xla_client
     from jax._src.lib.mlir.dialects import hlo
@@ -195,17 +217,13 @@ def _compile(
     chosen = xla_client.DeviceList(tuple(client.local_devices()[:devices]))
     chosen_options = _options(options, devices)
     if not callbacks and not any(mark in code for mark in _PLACED):
-        executable = client.compile_and_load(code, chosen, chosen_options)
-    else:
-        # The names differ in one letter, so the bytes of the module keep their length.
-        code = code.replace(b"_python_gpu_callback", b"_python_cpu_callback")
-        with mlir.make_ir_context() as context:
-            module = hlo.deserialize_portable_artifact(context, code)
-            _forget_places(module)
-            executable = client.compile_and_load(module, chosen, chosen_options, list(callbacks))
-    if devices > 1 and not _has_shardings(executable, output_shardings):
-        raise ValueError("the CPU compiler lays the results out in another way")
-    return executable
+        return client.compile_and_load(code, chosen, chosen_options)
+    # The names differ in one letter, so the bytes of the module keep their length.
+    code = code.replace(b"_python_gpu_callback", b"_python_cpu_callback")
+    with mlir.make_ir_context() as context:
+        module = hlo.deserialize_portable_artifact(context, code)
+        _forget_places(module)
+        return client.compile_and_load(module, chosen, chosen_options, list(callbacks))
 
 
 def _options(options: bytes, devices: int) -> Any:
@@ -294,17 +312,23 @@ def _put(shards: list[Any], devices: list[Any]) -> Any:
     from jax._src import core
     from jax._src.lib import xla_client
 
-    shape = shards[0].shape
+    aval = core.ShapedArray(shards[0].shape, shards[0].dtype)
+    pieces = [
+        xla_client.batched_device_put(
+            aval, jax.sharding.SingleDeviceSharding(device), [shard], [device], True
+        )
+        for shard, device in zip(shards, devices, strict=True)
+    ]
     if len(devices) == 1:
-        sharding: Any = jax.sharding.SingleDeviceSharding(devices[0])
-    else:
-        # Only the pieces matter to the program; any sharding with pieces of this shape will do.
-        mesh = jax.sharding.Mesh(np.array(devices), ("device",))
-        spec = jax.sharding.PartitionSpec(*("device",)[: len(shape)])
-        sharding = jax.sharding.NamedSharding(mesh, spec)
-        shape = tuple(size * len(devices) if axis == 0 else size for axis, size in enumerate(shape))
-    aval = core.ShapedArray(shape, shards[0].dtype)
-    return xla_client.batched_device_put(aval, sharding, shards, devices, True)
+        return pieces[0]
+    # Only the pieces matter to the program; any sharding with pieces of this shape will do.
+    mesh = jax.sharding.Mesh(np.array(devices), ("device",))
+    spec = jax.sharding.PartitionSpec(*("device",)[: len(aval.shape)])
+    shape = tuple(
+        size * len(devices) if axis == 0 else size for axis, size in enumerate(aval.shape)
+    )
+    sharding = jax.sharding.NamedSharding(mesh, spec)
+    return jax.make_array_from_single_device_arrays(shape, sharding, pieces)
 
 
 def _dtype(kind: str) -> Any:

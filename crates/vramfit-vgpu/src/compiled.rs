@@ -155,9 +155,9 @@ fn copies(program: &Program) -> usize {
     }
 }
 
-/// A serialised `OpSharding` of type REPLICATED, the zero value: field 1 is absent.
+/// A serialised `OpSharding` of type REPLICATED, the zero value, has no fields.
 fn is_replicated(sharding: &[u8]) -> bool {
-    sharding.first() != Some(&0x08)
+    sharding.is_empty()
 }
 
 fn steps(program: &Program) -> Vec<Step> {
