@@ -67,6 +67,14 @@ test-gpu: setup ## The tests that need a real GPU; fails without one
 	@test -e /dev/nvidiactl || { echo "make: no NVIDIA GPU here (/dev/nvidiactl does not exist)" >&2; exit 1; }
 	$(BIN)/python -m pytest -m gpu
 
+.PHONY: matrix
+matrix: setup ## The same programs on every supported release of JAX (one environment each)
+	$(BIN)/python scripts/matrix.py
+
+.PHONY: conformance
+conformance: setup ## JAX's own tests on the virtual GPU: make conformance JAX_SOURCE=path/to/jax
+	$(BIN)/python scripts/conformance.py $(if $(JAX_SOURCE),--jax-source $(JAX_SOURCE))
+
 .PHONY: demo
 demo: setup ## Ask three cards whether a GPT fits, and write the answers to build/demo/
 	@mkdir -p build/demo

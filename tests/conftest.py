@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from on_gpu import environment
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -86,17 +87,12 @@ def derive():
 def on_virtual_gpu():
     """Return a function that runs a script on virtual cards and returns what it printed."""
 
-    def run(script, *, devices=1, gpu="h100-80g", **environment):
-        own = {
-            "PYTHONPATH": str(ROOT / "python" / "vramfit" / "_standin"),
-            "VRAMFIT_GPU": gpu,
-            "VRAMFIT_GPU_COUNT": str(devices),
-            "JAX_PLATFORMS": "cuda,cpu",
-        }
+    def run(script, *, devices=1):
         done = subprocess.run(
             [sys.executable, "-c", script],
-            env={**os.environ, **own, **environment},
+            env=environment(count=devices),
             capture_output=True,
+            check=False,
             text=True,
         )
         assert done.returncode == 0, done.stderr[-4000:]

@@ -223,7 +223,11 @@ def _compile_for(devices: int, code: bytes, options: bytes, callbacks: Sequence[
     with mlir.make_ir_context() as context:
         module = hlo.deserialize_portable_artifact(context, code)
         _forget_places(module)
-        return client.compile_and_load(module, chosen, chosen_options, list(callbacks))
+        rest = (chosen, chosen_options, list(callbacks))
+        try:
+            return client.compile_and_load(module, *rest)
+        except TypeError:  # JAX 0.6 takes bytes
+            return client.compile_and_load(mlir.module_to_bytecode(module), *rest)
 
 
 def _options(options: bytes, devices: int) -> Any:

@@ -1,0 +1,42 @@
+"""The programs of `tests/matrix` run on every supported release of JAX.
+
+The release that is installed here runs with the ordinary tests; the others with `make matrix`.
+"""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from on_gpu import environment
+
+ROOT = Path(__file__).resolve().parent.parent
+SCRIPTS = sorted((ROOT / "tests" / "matrix").glob("*.py"))
+RELEASES = sorted(path.stem.removeprefix("jax-") for path in (ROOT / "requirements").glob("jax-*"))
+# All others run on one card.
+ON_EIGHT_CARDS = ("devices", "sharded_step")
+
+
+def run(python, script):
+    count = 8 if script.stem in ON_EIGHT_CARDS else 1
+    done = subprocess.run(
+        [python, script],
+        env=environment(count=count),
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stderr[-4000:]
+
+
+@pytest.mark.parametrize("script", SCRIPTS, ids=lambda path: path.stem)
+def test_installed_release(script):
+    run(sys.executable, script)
+
+
+@pytest.mark.matrix
+@pytest.mark.parametrize("script", SCRIPTS, ids=lambda path: path.stem)
+@pytest.mark.parametrize("release", RELEASES)
+def test_release(release, script):
+    python = ROOT / ".cache" / "matrix" / f"jax-{release}" / "bin" / "python"
+    assert python.is_file(), f"{python} is not there: `make matrix`"
+    run(python, script)
