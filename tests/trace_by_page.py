@@ -25,6 +25,7 @@ EVENTS = {
     11: "unknown site bytes",
     15: "clear-peak device",
     16: "free-aborts back message",
+    17: "variant number name argument output alias temp constant code",
 }
 TEXTS = {"name", "rung", "site", "message"}
 

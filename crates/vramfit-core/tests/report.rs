@@ -358,6 +358,11 @@ fn every_key_of_the_json_is_documented() {
     let mut all = Vec::new();
     for trace in [
         training(&header()).finish(),
+        training(&Header {
+            bracket: true,
+            ..header()
+        })
+        .finish(),
         too_large(),
         two_regions(false),
     ] {

@@ -165,6 +165,11 @@ fn every_kind_of_event_comes_back() {
             rung: site,
             site,
         },
+        Event::Variant {
+            program: 9,
+            name: site,
+            sizes,
+        },
         Event::Begin { program: 9, site },
         Event::Driver {
             device: 1,

@@ -201,6 +201,8 @@ fn header(environment: &Environment, options: &PoolOptions) -> Header {
         unified_memory: options.unified_memory,
         cuda_async_prealloc: options.cuda_async_prealloc,
         collective_memory_bytes: options.collective_memory_bytes,
+        bracket: environment.bracket,
+        autotune_results: environment.autotune_results.is_some(),
         command: std::env::args().collect(),
     }
 }

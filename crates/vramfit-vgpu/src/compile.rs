@@ -4,18 +4,24 @@
 //! Some legal programs do not compile without a device: on a card the autotuner would have
 //! chosen another kernel. For those there is a ladder of attempts, each with flags for that one
 //! compile; which rung was needed is recorded with the program.
+//!
+//! The second rung also serves to measure what the compiler's default choices leave open: on a
+//! card the autotuner may take cuBLAS where they say Triton.
 
 use std::ffi::{c_char, c_void};
 use std::slice;
 use std::sync::Arc;
 
 use vramfit_core::program::{Program, options::with_flags, wire::OptionValue};
+use vramfit_core::trace::ProgramSizes;
 
 use crate::abi::executable::{
     CompileArgs, ExecutableDestroyArgs, ExecutableSerializeArgs, Program as RawProgram,
 };
 use crate::abi::{Executable, TopologyDescription};
 use crate::compiled::Compiled;
+use crate::log;
+use crate::machine;
 use crate::real::{self, sized};
 use crate::status::{Answer, Code, Status};
 use crate::table::read_sized;
@@ -31,15 +37,17 @@ const WITHOUT_AUTOTUNING: (&str, i64) = ("xla_gpu_autotune_level", 0);
 /// PJRT API version of JAX 0.9.0, from which on the default flags compile without a device.
 const FIRST_WITH_DEFAULTS: i32 = 90;
 
+const WITHOUT_TRITON: Rung = Rung {
+    name: "without Triton GEMM",
+    flags: &[("xla_gpu_enable_triton_gemm", 0)],
+};
+
 const LADDER: &[Rung] = &[
     Rung {
         name: "",
         flags: &[],
     },
-    Rung {
-        name: "without Triton GEMM",
-        flags: &[("xla_gpu_enable_triton_gemm", 0)],
-    },
+    WITHOUT_TRITON,
     Rung {
         name: "without Triton GEMM and cuDNN fusion",
         flags: &[
@@ -119,6 +127,50 @@ pub(crate) unsafe fn compile(
     Err(first_error.unwrap_or_else(|| Status::internal("there is no way to compile")))
 }
 
+/// What a program was compiled as, only to be measured.
+pub(crate) struct Variant {
+    pub(crate) name: &'static str,
+    pub(crate) sizes: ProgramSizes,
+}
+
+/// Compiles a program without Triton GEMM and measures it. `None` when that is how it was compiled
+/// anyway, or when it does not compile so; that is no error, the program has what it needs.
+///
+/// # Safety
+/// As for [`compile`].
+pub(crate) unsafe fn variant(
+    topology: *const TopologyDescription,
+    compiled: &Compiled,
+) -> Option<Variant> {
+    let sizes = *compiled.variant.get_or_init(|| {
+        // The other rungs are without it, too.
+        if !compiled.rung.is_empty() || compiled.code.is_empty() {
+            return None;
+        }
+        let source = Source {
+            code: compiled.code.clone(),
+            format: b"mlir".to_vec(),
+        };
+        let measured = attempt(topology, &source, &compiled.options, &WITHOUT_TRITON)
+            .and_then(|serialized| Ok(Program::parse(&serialized, &compiled.options)?));
+        match measured {
+            Ok(program) => Some(program.sizes),
+            Err(error) => {
+                let (name, rung) = (&compiled.program.name, WITHOUT_TRITON.name);
+                let first_line = error.message().lines().next().unwrap_or_default();
+                log::line(&format!(
+                    "`{name}` could not be measured {rung}: {first_line}"
+                ));
+                None
+            }
+        }
+    });
+    Some(Variant {
+        name: WITHOUT_TRITON.name,
+        sizes: sizes?,
+    })
+}
+
 /// Failures inside the compiler may vanish with other kernels; a program that is wrong, or a
 /// missing tool, stays so.
 fn may_be_cured(error: &Status) -> bool {
@@ -151,6 +203,13 @@ unsafe fn attempt(
             _ => OptionValue::Int(*value),
         };
         flags.push((name, value));
+    }
+    let results = machine::get().and_then(|machine| machine.environment.autotune_results.as_ref());
+    if let Some(path) = results {
+        flags.push((
+            "xla_gpu_load_autotune_results_from",
+            OptionValue::Text(path.clone()),
+        ));
     }
     let options = if flags.is_empty() {
         options.to_vec()

@@ -1,12 +1,12 @@
 //! A compiled program: what was derived from it once, in the forms the C API wants.
 
 use std::ffi::{c_char, c_int};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::{Arc, OnceLock};
 
 use vramfit_core::allocator::Space;
 use vramfit_core::program::{BufferClass, MemorySpace, Program, Shape};
-use vramfit_core::trace::Purpose;
+use vramfit_core::trace::{ProgramSizes, Purpose};
 
 use crate::device::MemoryKind;
 use crate::value;
@@ -35,6 +35,8 @@ pub(crate) struct Compiled {
     /// On how many devices the program must be run to know its values: 1 if all of them do the
     /// same.
     pub(crate) copies: usize,
+    /// Its sizes when it is compiled without Triton GEMM, once that was tried.
+    pub(crate) variant: OnceLock<Option<ProgramSizes>>,
     evaluable: AtomicBool,
     check: bool,
     side_effects: bool,
@@ -101,6 +103,7 @@ impl Compiled {
             steps: steps(&program),
             output_shapes: program.outputs.iter().cloned().map(Arc::new).collect(),
             answers: Answers::new(&program),
+            variant: OnceLock::new(),
             evaluable: AtomicBool::new(evaluable),
             check: value::is_check(&program, &code, copies),
             copies,

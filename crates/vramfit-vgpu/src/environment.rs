@@ -41,6 +41,10 @@ pub(crate) struct Environment {
     pub(crate) context_bytes: u64,
     /// How many bytes of uploaded values are kept at most.
     pub(crate) upload_cap_bytes: u64,
+    /// Whether large programs are compiled a second way, to be measured.
+    pub(crate) bracket: bool,
+    /// Autotuning results recorded on a card, for the compiler.
+    pub(crate) autotune_results: Option<String>,
     /// Whether the table of calls is printed at the end.
     pub(crate) print_calls: bool,
 }
@@ -70,6 +74,8 @@ impl Environment {
             fill: fill(text("VRAMFIT_FILL").as_deref())?,
             context_bytes,
             upload_cap_bytes: bytes("VRAMFIT_UPLOAD_CAP")?.unwrap_or(DEFAULT_UPLOAD_CAP),
+            bracket: text("VRAMFIT_BRACKET").is_some_and(|value| value != "0"),
+            autotune_results: text("VRAMFIT_AUTOTUNE_RESULTS"),
             print_calls: text("VRAMFIT_PJRT_CALLS").is_some_and(|value| value != "0"),
             gpu,
         })

@@ -77,6 +77,14 @@ impl Loaded {
         if let Some(hooks) = hooks::get() {
             hooks.compiled(compiled.number);
         }
+        let limit_bytes = client.machine.limit_bytes();
+        let variant =
+            if client.machine.environment.bracket && compiled.program.sizes.is_large(limit_bytes) {
+                // SAFETY: the client's topology lives as long as the client.
+                unsafe { compile::variant(client.topology, &compiled) }
+            } else {
+                None
+            };
         let mut session = client.machine.session();
         let event = LogEvent::Program {
             program: compiled.number,
@@ -88,6 +96,14 @@ impl Loaded {
             site: session.text(&site),
         };
         session.record(&event);
+        if let Some(variant) = variant {
+            let event = LogEvent::Variant {
+                program: compiled.number,
+                name: session.text(variant.name),
+                sizes: variant.sizes,
+            };
+            session.record(&event);
+        }
         session.flush();
         drop(session);
         Ok(Loaded {

@@ -169,6 +169,12 @@ impl Machine {
         })
     }
 
+    /// Returns what a pool may take: what matters is measured against it.
+    pub(crate) fn limit_bytes(&'static self) -> u64 {
+        let limit = self.session().limit_bytes();
+        limit.unwrap_or(self.environment.gpu.total_memory_bytes)
+    }
+
     /// Locks the machine for one thing that happens.
     pub(crate) fn session(&'static self) -> Session {
         let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
@@ -379,6 +385,10 @@ impl Session {
             .allocator
             .stats()
             .bytes_in_use
+    }
+
+    fn limit_bytes(&self) -> Option<u64> {
+        self.state.pools.first()?.allocator.stats().bytes_limit
     }
 
     /// Adds to what this process holds on a card outside the pool.

@@ -4,6 +4,7 @@
 //! [`target`] writes the description XLA wants. What the machine's own cards report is not known
 //! here: nothing in this crate touches a GPU.
 
+mod autotune;
 mod catalogue;
 mod nearest;
 mod target;
@@ -12,6 +13,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::error::{Error, ErrorKind, Result};
 
+pub use autotune::fit_autotune_results;
 pub use target::target_config_text;
 
 /// Whether a figure was printed by a driver or derived from other figures.

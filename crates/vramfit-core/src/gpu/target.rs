@@ -7,7 +7,7 @@ use super::Gpu;
 
 /// The cuDNN that the compiler may assume. A live client reports the one that is installed; JAX's
 /// CUDA wheels have required 9.8 or newer since 0.6, and XLA's own target files name 9.10.
-const CUDNN_VERSION: (u32, u32, u32) = (9, 10, 0);
+pub(super) const CUDNN_VERSION: (u32, u32, u32) = (9, 10, 0);
 
 /// Returns the card as the text of XLA's `GpuTargetConfigProto`.
 ///

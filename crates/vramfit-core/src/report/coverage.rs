@@ -32,11 +32,7 @@ pub(super) fn not_covered(answer: &Answer) -> Vec<String> {
             ));
         }
     }
-    points.push(
-        "autotuning: without a card the compiler takes its default kernels; other choices moved \
-         the peak of whole programs by 0.2 % to 7 % in tests"
-            .to_owned(),
-    );
+    points.push(autotuning(answer));
     let other: Vec<_> = answer
         .programs
         .iter()
@@ -67,4 +63,26 @@ pub(super) fn not_covered(answer: &Answer) -> Vec<String> {
         ));
     }
     points
+}
+
+/// What is not known of the kernels that a card's autotuner would choose.
+fn autotuning(answer: &Answer) -> String {
+    let kernels = if answer.header.autotune_results {
+        "autotuning: kernels that are not in the results given are the compiler's default ones"
+    } else {
+        "autotuning: without a card the compiler takes its default kernels"
+    };
+    let rest = match &answer.bracket {
+        None => "other choices moved the peak of whole programs by 0.2 % to 7 % in tests; \
+                 `--bracket` measures what they do to this one"
+            .to_owned(),
+        Some(bracket) => {
+            let unmeasured = match bracket.unmeasured {
+                0 => String::new(),
+                count => format!("; {count} large programs could not be compiled another way"),
+            };
+            format!("the bracket leaves out convolutions and workspaces of cuDNN{unmeasured}")
+        }
+    };
+    format!("{kernels}; {rest}")
 }

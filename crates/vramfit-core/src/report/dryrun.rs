@@ -2,7 +2,7 @@
 
 use super::coverage::not_covered;
 use super::record::record;
-use super::tables::{devices, programs, unknown_reads};
+use super::tables::{devices, programs, unknown_reads, variants};
 use super::{Bar, Body, Figure, Report, Section, Value};
 use crate::bytes::Bytes;
 use crate::trace::{Answer, DeviceAnswer, Moment, Purpose, RefusalAnswer};
@@ -17,6 +17,7 @@ pub(super) fn report(answer: &Answer) -> Report {
     }
     sections.extend(devices(answer));
     sections.extend(programs(answer));
+    sections.extend(variants(answer));
     sections.extend(unknown_reads(answer));
     sections.push(section(
         "not covered by these figures",
@@ -173,6 +174,7 @@ fn figures(answer: &Answer, device: &DeviceAnswer) -> Vec<Figure> {
         Value::Bytes(device.peak_bytes),
         device.peak.as_ref().map_or_else(String::new, described),
     ));
+    figures.extend(bracket(answer, device));
     let state = device.at_peak;
     if let Some((free, largest)) = state.free_bytes.zip(state.largest_free_block_bytes) {
         let share = Value::Share(state.fragmentation().unwrap_or(0.0));
@@ -192,6 +194,32 @@ fn figures(answer: &Answer, device: &DeviceAnswer) -> Vec<Figure> {
     );
     figures.push(figure("outside the pool", Value::Bytes(outside), note));
     figures
+}
+
+/// Between which peaks the choice of kernels may put the run.
+fn bracket(answer: &Answer, device: &DeviceAnswer) -> Option<Figure> {
+    let bracket = answer.bracket.as_ref()?;
+    let (label, variant) = ("peak bracket", &bracket.variant);
+    if bracket.measured == 0 {
+        let note = "no program of 1 % of the pool compiles another way";
+        return Some(figure(label, Value::Missing("none"), note));
+    }
+    let other = bracket.peak_bytes.get(device.device as usize).copied()?;
+    let (low, high) = (device.peak_bytes.min(other), device.peak_bytes.max(other));
+    let ends = [low, high].map(|end| Bytes(end).to_string());
+    let value = match ends[0] == ends[1] {
+        true => Value::Bytes(high),
+        false => Value::Text(ends.join(" to ")),
+    };
+    let note = match bracket.fits {
+        Some(false) if answer.fits() => format!("does not fit {variant}"),
+        None => format!("{variant} the request that was refused would be met"),
+        _ if low == high => format!("the same {variant}"),
+        _ if other == high => format!("{} more {variant}", Bytes(high - low)),
+        _ => format!("{} less {variant}", Bytes(high - low)),
+    };
+    let note = format!("{note}; autotuning on a card decides");
+    Some(figure(label, value, note))
 }
 
 /// What was asked for and could not be had.

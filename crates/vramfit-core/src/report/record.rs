@@ -29,6 +29,7 @@ struct Record<'a> {
     oom: Option<OutOfMemory<'a>>,
     oom_count: u64,
     abort: Option<&'a AbortAnswer>,
+    bracket: Option<Bracket<'a>>,
     devices: Vec<Device<'a>>,
     context_bytes_estimate: u64,
     unknown_reads: &'a [UnknownReads],
@@ -49,6 +50,20 @@ struct Gpu<'a> {
 }
 
 #[derive(Serialize)]
+struct Bracket<'a> {
+    variants: Vec<Variant<'a>>,
+    programs_measured: u64,
+    programs_not_measured: u64,
+}
+
+#[derive(Serialize)]
+struct Variant<'a> {
+    name: &'a str,
+    peak_bytes: u64,
+    fits: Option<bool>,
+}
+
+#[derive(Serialize)]
 struct Program<'a> {
     name: &'a str,
     calls: u64,
@@ -56,6 +71,7 @@ struct Program<'a> {
     output_bytes: u64,
     alias_bytes: u64,
     temp_bytes: u64,
+    variant_temp_bytes: Option<u64>,
     constant_bytes: u64,
     code_bytes: u64,
     devices: u32,
@@ -92,6 +108,7 @@ struct Device<'a> {
     capacity_bytes: u64,
     pool_bytes: Option<u64>,
     peak_bytes: u64,
+    variant_peak_bytes: Option<u64>,
     peak: Option<&'a Moment>,
     held_between_steps_bytes: u64,
     free_at_peak_bytes: Option<u64>,
@@ -112,6 +129,7 @@ struct Settings<'a> {
     preallocate: bool,
     spatial_partitioning: bool,
     taken_bytes: u64,
+    autotune_results: bool,
 }
 
 /// Returns the record of an answer, with the points that it does not cover.
@@ -143,7 +161,8 @@ pub(super) fn record(answer: &Answer, not_covered: &[String]) -> serde_json::Val
         oom: answer.out_of_memory().map(out_of_memory),
         oom_count: answer.refusal_count,
         abort: answer.abort.as_ref(),
-        devices: answer.devices.iter().map(device).collect(),
+        bracket: bracket(answer, worst),
+        devices: answer.devices.iter().map(|of| device(answer, of)).collect(),
         context_bytes_estimate: header.context_bytes,
         unknown_reads: &answer.unknown_reads,
         executions: answer.executions,
@@ -154,6 +173,7 @@ pub(super) fn record(answer: &Answer, not_covered: &[String]) -> serde_json::Val
             preallocate: header.preallocate,
             spatial_partitioning: header.spatial_partitioning,
             taken_bytes: header.taken_bytes,
+            autotune_results: header.autotune_results,
         },
         allocator_model: answer.allocator_model,
         not_covered,
@@ -171,6 +191,7 @@ fn program(program: &ProgramAnswer) -> Program<'_> {
         output_bytes: sizes.output_bytes,
         alias_bytes: sizes.alias_bytes,
         temp_bytes: sizes.temp_bytes,
+        variant_temp_bytes: program.variant_temp_bytes,
         constant_bytes: sizes.constant_bytes,
         code_bytes: sizes.code_bytes,
         devices: program.devices,
@@ -202,13 +223,41 @@ fn out_of_memory(refusal: &RefusalAnswer) -> OutOfMemory<'_> {
     }
 }
 
-fn device(device: &DeviceAnswer) -> Device<'_> {
+/// Returns the peaks of the worst device, the compiler's default choices first.
+fn bracket<'a>(answer: &'a Answer, worst: &DeviceAnswer) -> Option<Bracket<'a>> {
+    let bracket = answer.bracket.as_ref()?;
+    let mut variants = vec![Variant {
+        name: "default",
+        peak_bytes: worst.peak_bytes,
+        fits: Some(answer.fits()),
+    }];
+    if bracket.measured > 0 {
+        variants.push(Variant {
+            name: &bracket.variant,
+            peak_bytes: variant_peak(answer, worst).unwrap_or(0),
+            fits: bracket.fits,
+        });
+    }
+    Some(Bracket {
+        variants,
+        programs_measured: bracket.measured,
+        programs_not_measured: bracket.unmeasured,
+    })
+}
+
+fn variant_peak(answer: &Answer, device: &DeviceAnswer) -> Option<u64> {
+    let bracket = answer.bracket.as_ref().filter(|b| b.measured > 0)?;
+    bracket.peak_bytes.get(device.device as usize).copied()
+}
+
+fn device<'a>(answer: &Answer, device: &'a DeviceAnswer) -> Device<'a> {
     Device {
         device: device.device,
         limit_bytes: device.limit_bytes,
         capacity_bytes: device.capacity_bytes,
         pool_bytes: device.pool_bytes,
         peak_bytes: device.peak_bytes,
+        variant_peak_bytes: variant_peak(answer, device),
         peak: device.peak.as_ref(),
         held_between_steps_bytes: device.held_between_steps_bytes,
         free_at_peak_bytes: device.at_peak.free_bytes,

@@ -111,6 +111,38 @@ pub(super) fn programs(answer: &Answer) -> Option<Section> {
     (!answer.programs.is_empty()).then(|| section("programs, per device", Body::Table(table)))
 }
 
+/// The programs that were compiled another way, too, and need other temporaries then.
+pub(super) fn variants(answer: &Answer) -> Option<Section> {
+    let bracket = answer.bracket.as_ref()?;
+    let changed = answer.programs.iter().filter_map(|program| {
+        let other = program.variant_temp_bytes?;
+        (other != program.sizes.temp_bytes).then(|| {
+            vec![
+                Value::Text(program.name.clone()),
+                Value::Bytes(program.sizes.temp_bytes),
+                Value::Bytes(other),
+            ]
+        })
+    });
+    let mut rows: Vec<_> = changed.collect();
+    let note = match rows.len().saturating_sub(PROGRAMS_SHOWN) {
+        0 => String::new(),
+        more => format!("{more} more in the JSON"),
+    };
+    rows.truncate(PROGRAMS_SHOWN);
+    if rows.is_empty() {
+        return None;
+    }
+    let columns = ["program", "by default", &bracket.variant];
+    let table = Table {
+        columns: columns.map(str::to_owned).to_vec(),
+        rows,
+        note,
+    };
+    let title = "temporaries by choice of kernels, per device";
+    Some(section(title, Body::Table(table)))
+}
+
 /// Where the program read values that the dry run does not know.
 pub(super) fn unknown_reads(answer: &Answer) -> Option<Section> {
     let rows = answer.unknown_reads.iter().take(READS_SHOWN).map(|reads| {

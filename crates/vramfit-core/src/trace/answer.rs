@@ -28,6 +28,8 @@ pub struct Answer {
     pub abort: Option<AbortAnswer>,
     /// Where values were read that the dry run does not know, most reads first.
     pub unknown_reads: Vec<UnknownReads>,
+    /// What the run came to with other kernels; `None` when that was not asked for.
+    pub bracket: Option<BracketAnswer>,
     /// Executions of any program.
     pub executions: u64,
     /// Small programs whose values were computed; `None` when the trace was cut off.
@@ -128,6 +130,9 @@ pub struct ProgramAnswer {
     pub rung: String,
     /// Where the first of them was asked for, empty if not known.
     pub site: String,
+    /// Their temporaries as they were in [`BracketAnswer::variant`]; `None` where that was not
+    /// measured.
+    pub variant_temp_bytes: Option<u64>,
     /// Their sizes on each device.
     #[serde(flatten)]
     pub sizes: ProgramSizes,
@@ -142,6 +147,14 @@ impl ProgramSizes {
             .saturating_add(self.output_bytes.saturating_sub(self.alias_bytes))
             .saturating_add(self.temp_bytes)
             .saturating_add(self.constant_bytes)
+    }
+
+    /// Says whether a call takes at least 1 % of a pool of `limit_bytes`: whether it matters how
+    /// such a program is compiled.
+    pub fn is_large(&self, limit_bytes: u64) -> bool {
+        // Constants lie outside the pool.
+        let in_pool = self.needed_bytes().saturating_sub(self.constant_bytes);
+        in_pool > 0 && in_pool >= limit_bytes / 100
     }
 }
 
@@ -192,6 +205,26 @@ impl RefusalAnswer {
         let free = self.pool.free_bytes.map(|free| free.saturating_add(growth));
         free.is_some_and(|free| free >= self.moment.requested_bytes)
     }
+}
+
+/// The same run once more, with the temporaries that its large programs need when they are
+/// compiled another way. What a card's autotuner chooses lies at one of the ends, or in between.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct BracketAnswer {
+    /// The other way, such as `without Triton GEMM`; empty when no program was measured.
+    pub variant: String,
+    /// The highest number of bytes given out on each device, in order, as
+    /// [`DeviceAnswer::peak_bytes`]. Where it does not fit: until the first request that the
+    /// run had met.
+    pub peak_bytes: Vec<u64>,
+    /// Whether every request would be met. `None` when a request that the run refused would be:
+    /// how the program would have gone on is not known.
+    pub fits: Option<bool>,
+    /// How many different programs were measured.
+    pub measured: u64,
+    /// How many programs are large, took the compiler's default choices, and could not be
+    /// compiled the other way.
+    pub unmeasured: u64,
 }
 
 /// The moment at which a real process would have been aborted by its allocator.

@@ -3,6 +3,7 @@
 use rustc_hash::FxHashMap;
 
 use super::answer::{MAX_REFUSALS_KEPT, PoolState};
+use super::bracket::WhatIf;
 use super::low_water::LowWater;
 use super::replay::{Effect, Replay, inconsistent};
 use super::{Event, Header, ProgramSizes, Purpose, TextId};
@@ -15,6 +16,8 @@ const MAX_DEPTH: usize = 1024;
 /// What is counted while events go by.
 pub(super) struct Count {
     pub(super) replay: Replay,
+    /// The same run with other kernels, where that was asked for.
+    pub(super) what_if: Option<WhatIf>,
     /// What a card has for this process, going by the header alone.
     pub(super) card_bytes: u64,
     pub(super) devices: Vec<Device>,
@@ -67,6 +70,8 @@ pub(super) type RowKey = (TextId, ProgramSizes, u32, TextId);
 pub(super) struct Row {
     pub(super) key: RowKey,
     pub(super) site: TextId,
+    /// How it was compiled a second time, and the temporaries that it needs then.
+    pub(super) variant: Option<(TextId, u64)>,
     pub(super) compilations: u64,
     pub(super) loaded: u64,
     pub(super) calls: u64,
@@ -99,9 +104,11 @@ impl Count {
     pub(super) fn new(header: &Header) -> Result<Count> {
         let replay = Replay::new(header)?;
         let devices = (0..replay.devices()).map(|_| Device::default()).collect();
+        let what_if = header.bracket.then(|| WhatIf::new(header)).transpose()?;
         let elsewhere = header.taken_bytes.saturating_add(header.context_bytes);
         Ok(Count {
             replay,
+            what_if,
             card_bytes: header.total_memory_bytes.saturating_sub(elsewhere),
             devices,
             rows: Vec::new(),
@@ -124,6 +131,9 @@ impl Count {
             self.look_at_peak(event);
         }
         let effect = self.replay.apply(event)?;
+        if let Some(what_if) = &mut self.what_if {
+            what_if.apply(event);
+        }
         match (effect, *event) {
             (
                 Effect::Allocated(device),
@@ -206,6 +216,19 @@ impl Count {
                     return self.wrong("two programs have the same number");
                 }
                 entry.1 += 1;
+            }
+            (
+                _,
+                Event::Variant {
+                    program,
+                    name,
+                    sizes,
+                },
+            ) => {
+                let Some((row, _)) = self.loaded.get(&program) else {
+                    return self.wrong("a program was measured that is not there");
+                };
+                self.rows[*row].variant = Some((name, sizes.temp_bytes));
             }
             (_, Event::Unload { program }) => {
                 let Some((_, times)) = self.loaded.get_mut(&program) else {
@@ -346,6 +369,7 @@ impl Count {
             self.rows.push(Row {
                 key,
                 site,
+                variant: None,
                 compilations,
                 loaded,
                 calls,

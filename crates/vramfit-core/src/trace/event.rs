@@ -42,6 +42,10 @@ pub struct Header {
     pub cuda_async_prealloc: i64,
     /// Size of the preallocated pool for collective memory, where one was asked for.
     pub collective_memory_bytes: Option<u64>,
+    /// Whether large programs were compiled a second way, too ([`Event::Variant`]).
+    pub bracket: bool,
+    /// Whether the compiler was given autotuning results that were recorded on a card.
+    pub autotune_results: bool,
     /// The command line, for people.
     pub command: Vec<String>,
 }
@@ -103,6 +107,15 @@ pub enum Event {
         rung: TextId,
         /// Where it was asked for (`file:line (function)`), empty if not known.
         site: TextId,
+    },
+    /// The program named last was compiled a second time with other choices, only to be measured.
+    Variant {
+        /// Its number.
+        program: u32,
+        /// How it was compiled, such as `without Triton GEMM`.
+        name: TextId,
+        /// Per-device sizes of what came out.
+        sizes: ProgramSizes,
     },
     /// A program was dropped.
     Unload {

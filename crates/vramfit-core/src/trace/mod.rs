@@ -5,6 +5,7 @@
 //! events happen again in the same allocators, and [`summarise`] makes an [`Answer`] of them.
 
 mod answer;
+mod bracket;
 mod count;
 mod event;
 mod history;
@@ -17,8 +18,8 @@ mod wire;
 mod writer;
 
 pub use answer::{
-    AbortAnswer, Answer, DeviceAnswer, MAX_REFUSALS_KEPT, Moment, PoolState, ProgramAnswer,
-    RefusalAnswer, UnknownReads,
+    AbortAnswer, Answer, BracketAnswer, DeviceAnswer, MAX_REFUSALS_KEPT, Moment, PoolState,
+    ProgramAnswer, RefusalAnswer, UnknownReads,
 };
 pub use event::{Event, Footer, Header, ProgramSizes, Purpose, TextId};
 pub use reader::Reader;

@@ -209,6 +209,7 @@ impl Replay {
                 self.pool(device).map(|_| Effect::None)
             }
             Event::Program { .. }
+            | Event::Variant { .. }
             | Event::Unload { .. }
             | Event::Begin { .. }
             | Event::End
@@ -342,7 +343,8 @@ impl DeviceMemory for RecordedCard {
     }
 }
 
-fn pool_options(header: &Header) -> Result<PoolOptions> {
+/// Reads the allocators' options from a header.
+pub(super) fn pool_options(header: &Header) -> Result<PoolOptions> {
     let kind: Kind = header.allocator.parse().map_err(|error: Error| {
         let what = format!(
             "the trace names the unknown allocator `{}`",

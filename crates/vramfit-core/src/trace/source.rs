@@ -208,6 +208,17 @@ impl<R: Read> Source<R> {
         })
     }
 
+    fn sizes(&mut self) -> Taken<ProgramSizes> {
+        Ok(ProgramSizes {
+            argument_bytes: self.number()?,
+            output_bytes: self.number()?,
+            alias_bytes: self.number()?,
+            temp_bytes: self.number()?,
+            constant_bytes: self.number()?,
+            code_bytes: self.number()?,
+        })
+    }
+
     /// Takes the fields of the event that begins with `tag`, in relative form, where `texts` texts
     /// are defined so far. Returns `None` when the tag is not that of an event.
     pub(super) fn event(&mut self, tag: u8, texts: usize) -> Taken<Option<Event>> {
@@ -216,18 +227,16 @@ impl<R: Read> Source<R> {
             tag::PROGRAM => Event::Program {
                 program: self.small()?,
                 name: self.text(texts)?,
-                sizes: ProgramSizes {
-                    argument_bytes: self.number()?,
-                    output_bytes: self.number()?,
-                    alias_bytes: self.number()?,
-                    temp_bytes: self.number()?,
-                    constant_bytes: self.number()?,
-                    code_bytes: self.number()?,
-                },
+                sizes: self.sizes()?,
                 devices: self.small()?,
                 loaded: self.flag()?,
                 rung: self.text(texts)?,
                 site: self.text(texts)?,
+            },
+            tag::VARIANT => Event::Variant {
+                program: self.small()?,
+                name: self.text(texts)?,
+                sizes: self.sizes()?,
             },
             tag::UNLOAD => Event::Unload {
                 program: self.small()?,

@@ -6,11 +6,12 @@
 use std::io::Read;
 
 use super::answer::{
-    AbortAnswer, Answer, DeviceAnswer, Moment, ProgramAnswer, RefusalAnswer, UnknownReads,
+    AbortAnswer, Answer, BracketAnswer, DeviceAnswer, Moment, ProgramAnswer, RefusalAnswer,
+    UnknownReads,
 };
 use super::count::{Count, RawMoment, Row, pool_state};
 use super::replay::disagreement;
-use super::{Footer, Reader};
+use super::{Footer, Reader, TextId};
 use crate::allocator::{Exactness, Kind};
 use crate::error::Result;
 
@@ -129,7 +130,7 @@ impl Count {
                 refusals: state.refusals,
             }
         });
-        let devices = devices.collect();
+        let devices: Vec<_> = devices.collect();
         let refusals = self.refusals.iter().map(|refused| RefusalAnswer {
             device: refused.device,
             moment: names(&refused.moment, &self.rows),
@@ -147,6 +148,25 @@ impl Count {
             executions: abort.executions,
             message: text(abort.message),
             event: abort.event,
+        });
+        let bracket = self.what_if.as_ref().map(|what_if| {
+            let limit = devices.first().and_then(|device| device.limit_bytes);
+            let limit = limit.unwrap_or(reader.header().total_memory_bytes);
+            let measured = self.rows.iter().filter_map(|row| row.variant);
+            let unmeasured = self.rows.iter().filter(|row| {
+                let (_, sizes, _, rung) = row.key;
+                row.variant.is_none() && rung == TextId(0) && sizes.is_large(limit)
+            });
+            BracketAnswer {
+                variant: measured
+                    .clone()
+                    .next()
+                    .map_or(String::new(), |(name, _)| text(name)),
+                peak_bytes: what_if.peak_bytes(),
+                fits: what_if.fits(),
+                measured: measured.count() as u64,
+                unmeasured: unmeasured.count() as u64,
+            }
         });
         let allocator_model = match self.devices.is_empty() {
             true => None,
@@ -169,6 +189,7 @@ impl Count {
                 devices,
                 rung: text(rung),
                 site: text(row.site),
+                variant_temp_bytes: row.variant.map(|(_, bytes)| bytes),
                 sizes,
             }
         });
@@ -192,6 +213,7 @@ impl Count {
             refusal_count: self.refusal_count,
             abort,
             unknown_reads,
+            bracket,
             executions: self.executions,
             evaluated: reader.footer().map(|footer| footer.evaluated),
             events: self.replay.events(),

@@ -35,6 +35,7 @@ pub(super) mod tag {
     pub(crate) const FOOTER: u8 = 14;
     pub(crate) const CLEAR_PEAK: u8 = 15;
     pub(crate) const FREE_ABORTS: u8 = 16;
+    pub(crate) const VARIANT: u8 = 17;
     /// From here on a record is a length and that many bytes, and may be skipped.
     pub(crate) const SKIPPABLE: u8 = 128;
 }
@@ -94,6 +95,23 @@ pub(super) fn put_event(out: &mut Vec<u8>, event: &Event) {
                 loaded.into(),
                 rung.0.into(),
                 site.0.into(),
+            ],
+        ),
+        Event::Variant {
+            program,
+            name,
+            sizes,
+        } => (
+            tag::VARIANT,
+            &[
+                program.into(),
+                name.0.into(),
+                sizes.argument_bytes,
+                sizes.output_bytes,
+                sizes.alias_bytes,
+                sizes.temp_bytes,
+                sizes.constant_bytes,
+                sizes.code_bytes,
             ],
         ),
         Event::Unload { program } => (tag::UNLOAD, &[program.into()]),

@@ -22,6 +22,8 @@ pub(super) struct Wish<'a> {
     pub(super) taken: Option<Bytes>,
     pub(super) shared: Option<&'a str>,
     pub(super) fill: Option<Fill>,
+    pub(super) bracket: bool,
+    pub(super) autotune_results: Option<&'a Path>,
     pub(super) trace: &'a Path,
     pub(super) plugin: &'a Path,
     pub(super) standin: &'a Path,
@@ -104,6 +106,11 @@ pub(super) fn changes(wish: &Wish<'_>, inherited: impl Fn(&str) -> Option<OsStri
         "VRAMFIT_FILL",
         wish.fill.map(|fill| fill.as_str().to_owned()),
     );
+    changes.own("VRAMFIT_BRACKET", wish.bracket.then(|| "1".to_owned()));
+    changes.0.insert(
+        "VRAMFIT_AUTOTUNE_RESULTS",
+        wish.autotune_results.map(OsString::from),
+    );
 
     // The first directory that holds `jax_plugins.xla_cudaXX` wins.
     let mut path = OsString::from(wish.standin);
@@ -142,6 +149,8 @@ mod tests {
             taken: None,
             shared: None,
             fill: None,
+            bracket: false,
+            autotune_results: None,
             trace: Path::new("/tmp/t.trace"),
             plugin: Path::new("/p/_native.so"),
             standin: Path::new("/p/_standin"),
@@ -171,6 +180,8 @@ mod tests {
                 wish.taken = Some(Bytes(2 << 30));
                 wish.shared = Some("desk");
                 wish.fill = Some(Fill::Nan);
+                wish.bracket = true;
+                wish.autotune_results = Some(Path::new("/tmp/a.txt"));
             },
             &[],
         );
@@ -183,6 +194,8 @@ mod tests {
             ("VRAMFIT_TAKEN", "2147483648"),
             ("VRAMFIT_SHARED", "desk"),
             ("VRAMFIT_FILL", "nan"),
+            ("VRAMFIT_BRACKET", "1"),
+            ("VRAMFIT_AUTOTUNE_RESULTS", "/tmp/a.txt"),
             ("JAX_PLATFORMS", "cuda,cpu"),
             ("PYTHONPATH", "/p/_standin"),
         ] {

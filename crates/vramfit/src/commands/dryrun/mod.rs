@@ -72,6 +72,12 @@ pub(crate) struct Args {
     /// Let the pool grow instead of taking it at the first operation
     #[arg(long)]
     no_preallocate: bool,
+    /// Compile large programs without Triton GEMM, too, and say what that does to the peak
+    #[arg(long, conflicts_with = "shared")]
+    bracket: bool,
+    /// Autotuning results that were recorded on a card of the same kind
+    #[arg(long, value_name = "FILE")]
+    autotune_results: Option<PathBuf>,
     /// What values that a dry run cannot know read as
     #[arg(long, value_name = "KIND")]
     fill: Option<Fill>,
@@ -132,6 +138,10 @@ pub(crate) fn run(args: Args, context: &Context, output: &mut Output) -> Result<
     let inherited = |name: &str| std::env::var(name).ok();
     let policy = request::policy(&args, &cards.gpu, inherited)?;
     request::check_taken(args.taken, &cards.gpu)?;
+    let results = args.autotune_results.as_deref();
+    let results = results
+        .map(|path| request::autotune_results(path, &cards.gpu))
+        .transpose()?;
     let json_to_stdout = args.prints_json();
     let json = match args.json.as_deref() {
         Some(path) if !json_to_stdout => Some(request::writable(path, args.force)?),
@@ -149,6 +159,9 @@ pub(crate) fn run(args: Args, context: &Context, output: &mut Output) -> Result<
     let trace = kept
         .clone()
         .unwrap_or_else(|| scratch.path().join("run.trace"));
+    let results = results
+        .map(|text| keep_results(scratch.path(), &text))
+        .transpose()?;
     let mut changes = environment::changes(
         &Wish {
             cards: &cards,
@@ -156,6 +169,8 @@ pub(crate) fn run(args: Args, context: &Context, output: &mut Output) -> Result<
             taken: args.taken,
             shared: args.shared.as_deref(),
             fill: args.fill,
+            bracket: args.bracket,
+            autotune_results: results.as_deref(),
             trace: &trace,
             plugin: &home.plugin,
             standin: &home.standin,
@@ -212,6 +227,16 @@ fn scratch() -> Result<TempDir> {
             .cause(error)
             .hint("name one that can be written with `TMPDIR=…`")
     })
+}
+
+/// Writes autotuning results where the compiler finds them. It takes them for text by their name.
+fn keep_results(folder: &Path, text: &str) -> Result<PathBuf> {
+    let path = folder.join("autotune-results.txt");
+    std::fs::write(&path, text).map_err(|error| {
+        let shown = path.display();
+        Error::new(ErrorKind::Io, format!("cannot write `{shown}`")).cause(error)
+    })?;
+    Ok(path)
 }
 
 /// What to take for the version of JAX in a program that cannot be looked into.

@@ -135,6 +135,20 @@ pub(super) fn policy(
     Ok(policy)
 }
 
+/// Reads `--autotune-results`, made to apply to the card.
+///
+/// # Errors
+/// `io` when the file cannot be read, `invalid-file` when it holds nothing for such a card.
+pub(super) fn autotune_results(path: &Path, gpu: &Gpu) -> Result<String> {
+    let bytes = std::fs::read(path).map_err(|error| {
+        let message = format!("cannot read `{}`", path.display());
+        Error::new(ErrorKind::Io, message)
+            .cause(error)
+            .hint("check the path; it is taken relative to the current directory")
+    })?;
+    gpu::fit_autotune_results(&String::from_utf8_lossy(&bytes), gpu)
+}
+
 /// Refuses a file that would be overwritten, or that cannot be written, before the program runs.
 ///
 /// # Errors

@@ -1,0 +1,185 @@
+//! The run once more with other temporaries comes to what a run with those temporaries comes to.
+
+#![expect(clippy::unwrap_used, reason = "what surrounds a test fails loudly too")]
+
+mod recorder;
+
+use recorder::{MIB, Recorder, header};
+use vramfit_core::report;
+use vramfit_core::trace::{
+    Answer, BracketAnswer, Event, Header, ProgramSizes, Purpose, Reader, summarise,
+};
+
+const VARIANT: &str = "without Triton GEMM";
+
+fn asked() -> Header {
+    Header {
+        bracket: true,
+        ..header()
+    }
+}
+
+fn answer(run: Recorder) -> Answer {
+    summarise(Reader::new(&run.finish()[..]).unwrap()).unwrap()
+}
+
+fn bracket(run: Recorder) -> BracketAnswer {
+    answer(run).bracket.unwrap()
+}
+
+fn sizes(temp_bytes: u64) -> ProgramSizes {
+    ProgramSizes {
+        output_bytes: MIB,
+        temp_bytes,
+        ..ProgramSizes::default()
+    }
+}
+
+fn program(run: &mut Recorder, number: u32, name: &str, temporaries: u64, other: Option<u64>) {
+    run.program(number, name, sizes(temporaries));
+    if let Some(other) = other {
+        let name = run.writer.text(VARIANT);
+        let (program, sizes) = (number, sizes(other));
+        run.event(Event::Variant {
+            program,
+            name,
+            sizes,
+        });
+    }
+}
+
+/// An execution that takes these blocks of temporaries and one output.
+fn execute(run: &mut Recorder, number: u32, temporaries: &[u64]) -> bool {
+    run.begin(number);
+    let mut blocks = Vec::new();
+    for bytes in temporaries {
+        blocks.extend(run.allocate(0, *bytes, Purpose::Temporary));
+    }
+    let output = run.allocate(0, MIB, Purpose::Output);
+    let executed = output.is_some() && blocks.len() == temporaries.len();
+    for block in blocks {
+        run.free(block);
+    }
+    run.end();
+    output.into_iter().for_each(|output| run.free(output));
+    executed
+}
+
+/// Three steps beside 100 MiB of parameters, with an evaluation before them.
+fn training(header: &Header, step: u64, evaluation: u64, others: [Option<u64>; 2]) -> Recorder {
+    let mut run = Recorder::new(header);
+    run.upload(100 * MIB);
+    program(&mut run, 1, "jit_evaluate", evaluation, others[1]);
+    execute(&mut run, 1, &[evaluation]);
+    program(&mut run, 2, "jit_step", step, others[0]);
+    for _ in 0..3 {
+        assert!(execute(&mut run, 2, &[step]));
+    }
+    run
+}
+
+#[test]
+fn without_other_temporaries_it_is_the_same_run() {
+    let plain = answer(training(&asked(), 200 * MIB, 50 * MIB, [None; 2]));
+    let bracket = plain.bracket.clone().unwrap();
+    assert_eq!(bracket.peak_bytes, [plain.devices[0].peak_bytes]);
+    assert_eq!((bracket.fits, bracket.measured), (Some(true), 0));
+    // 1 % of 768 MiB is less than either needs, and neither was measured.
+    assert_eq!(bracket.unmeasured, 2);
+    assert_eq!(bracket.variant, "");
+}
+
+#[test]
+fn a_run_that_was_not_asked_has_no_bracket() {
+    let others = [Some(300 * MIB), None];
+    let answer = answer(training(&header(), 200 * MIB, 50 * MIB, others));
+    assert_eq!(answer.bracket, None);
+    assert!(report::text(&answer).contains("`--bracket`"));
+}
+
+#[test]
+fn other_temporaries_come_to_what_a_run_with_them_comes_to() {
+    // Also when another program then has the peak, and when nothing is left of the block.
+    for (step, evaluation) in [(333, 50), (90, 50), (10, 50), (10, 400), (0, 50)] {
+        let (step, evaluation) = (step * MIB + 512, evaluation * MIB);
+        let others = [Some(step), Some(evaluation)];
+        let what_if = answer(training(&asked(), 200 * MIB, 60 * MIB, others));
+        let real = answer(training(&header(), step, evaluation, [None; 2]));
+        let bracket = what_if.bracket.unwrap();
+        assert_eq!(bracket.peak_bytes, [real.devices[0].peak_bytes], "{step}");
+        assert_eq!((bracket.fits, bracket.measured), (Some(true), 2));
+        assert_eq!((&bracket.variant[..], bracket.unmeasured), (VARIANT, 0));
+        assert_eq!(what_if.programs[0].variant_temp_bytes, Some(step));
+    }
+}
+
+#[test]
+fn the_first_of_several_temporary_blocks_takes_it_all() {
+    let mut run = Recorder::new(&asked());
+    program(&mut run, 1, "jit_step", 30 * MIB, Some(50 * MIB));
+    execute(&mut run, 1, &[10 * MIB, 20 * MIB]);
+    assert_eq!(bracket(run).peak_bytes, [51 * MIB]);
+}
+
+#[test]
+fn a_program_without_temporaries_may_have_some_then() {
+    let two = Header {
+        devices: 2,
+        ..asked()
+    };
+    let mut run = Recorder::new(&two);
+    program(&mut run, 1, "jit_step", 0, Some(32 * MIB));
+    execute(&mut run, 1, &[]);
+    // On the second device everything is reused, so that nothing is allocated there.
+    assert_eq!(bracket(run).peak_bytes, [33 * MIB, 32 * MIB]);
+}
+
+#[test]
+fn it_may_not_fit_then() {
+    let others = [Some(700 * MIB), None];
+    let answer = answer(training(&asked(), 200 * MIB, 50 * MIB, others));
+    assert!(answer.fits());
+    let bracket = answer.bracket.as_ref().unwrap();
+    assert_eq!(bracket.fits, Some(false));
+    assert_eq!(bracket.peak_bytes, [151 * MIB], "up to the request refused");
+    let told = report::text(&answer);
+    assert!(told.contains("does not fit without Triton GEMM"), "{told}");
+}
+
+#[test]
+fn what_was_refused_may_be_met_then_and_what_follows_is_not_known() {
+    for (other, fits) in [(300, None), (800, Some(false))] {
+        let mut run = Recorder::new(&asked());
+        run.upload(100 * MIB);
+        program(&mut run, 1, "jit_step", 700 * MIB, Some(other * MIB));
+        assert!(!execute(&mut run, 1, &[700 * MIB]));
+        let answer = answer(run);
+        assert!(!answer.fits());
+        assert_eq!(answer.bracket.unwrap().fits, fits, "{other}");
+    }
+}
+
+#[test]
+fn the_bracket_is_told_with_both_ends() {
+    let answer = answer(training(
+        &asked(),
+        200 * MIB,
+        4 * MIB,
+        [Some(300 * MIB), None],
+    ));
+    let told = report::text(&answer);
+    assert!(told.contains("301.0 MiB to 401.0 MiB"), "{told}");
+    assert!(told.contains("100.0 MiB more without"), "{told}");
+    let record: serde_json::Value = serde_json::from_str(&report::json(&answer)).unwrap();
+    let expected = serde_json::json!({
+        "variants": [
+            {"name": "default", "peak_bytes": 301 * MIB, "fits": true},
+            {"name": VARIANT, "peak_bytes": 401 * MIB, "fits": true},
+        ],
+        "programs_measured": 1,
+        "programs_not_measured": 0,
+    });
+    assert_eq!(record["bracket"], expected);
+    assert_eq!(record["devices"][0]["variant_peak_bytes"], 401 * MIB);
+    assert_eq!(record["programs"][0]["variant_temp_bytes"], 300 * MIB);
+}
