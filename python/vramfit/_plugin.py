@@ -37,8 +37,9 @@ def install(real: Any) -> None:
     _finish_before_an_exit_without_handlers()
     _pretend_there_is_hardware()
     real._get_library_path = lambda: os.environ.get("VRAMFIT_PLUGIN") or _native.__file__
-    # The versions of CUDA's libraries do not matter: none of them is called.
-    os.environ.setdefault("JAX_SKIP_CUDA_CONSTRAINTS_CHECK", "1")
+    # None of CUDA's libraries is called, so their versions do not matter. The variable that JAX has
+    # for this makes 0.6.2 print a line among the user's own output.
+    real._check_cuda_versions = lambda *_, **__: None
     with without_driver_complaints():
         real.initialize()
     _ask_for_call_sites(jax)
