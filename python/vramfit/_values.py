@@ -124,6 +124,15 @@ def compiled(program: int) -> None:
         _callbacks[program] = callbacks
 
 
+def costs(module: bytes) -> list[tuple[str, float]]:
+    """Return what XLA's cost model says of a serialised module: operations, bytes, and so on."""
+    from jax._src.lib import xla_client
+
+    parsed = xla_client.XlaComputation(module).get_hlo_module()
+    figures = xla_client._xla.hlo_module_cost_analysis(_cpu_client(1), parsed)
+    return list(figures.items())
+
+
 def note_callbacks() -> None:
     """Let JAX's compile function tell which Python functions a program calls back.
 

@@ -39,6 +39,11 @@ step = jax.jit(step, donate_argnums=(0, 1)).lower(parameters, momentum, x).compi
 planned = step.memory_analysis()
 assert planned.argument_size_in_bytes == expected
 assert planned.alias_size_in_bytes == expected - MIB
+cost = step.cost_analysis()
+cost = cost[0] if isinstance(cost, list) else cost  # a list in old releases
+# Forward, and backward by weights in each layer and by activations in all but the first.
+products = 2 * BATCH * WIDTH * WIDTH * (3 * LAYERS - 1)
+assert products <= cost["flops"] < 1.1 * products, (cost["flops"], products)
 for _ in range(5):
     old = parameters
     parameters, momentum = step(parameters, momentum, x)

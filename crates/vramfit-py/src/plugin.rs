@@ -72,6 +72,14 @@ impl Hooks for PythonHooks {
         })
     }
 
+    fn costs(&self, module: &[u8]) -> Option<Vec<(String, f32)>> {
+        Python::attach(|py| {
+            let module = PyBytes::new(py, module);
+            let costs = self.values.call_method1(py, "costs", (module,));
+            costs.ok()?.extract::<Vec<(String, f32)>>(py).ok()
+        })
+    }
+
     fn compiled(&self, program: u32) {
         Python::attach(|py| {
             // It only takes note; a program whose callbacks are not known is not run.

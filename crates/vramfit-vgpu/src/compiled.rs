@@ -1,6 +1,7 @@
 //! A compiled program: what was derived from it once, in the forms the C API wants.
 
 use std::ffi::{c_char, c_int};
+use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, OnceLock};
 
@@ -8,7 +9,10 @@ use vramfit_core::allocator::Space;
 use vramfit_core::program::{BufferClass, MemorySpace, Program, Shape};
 use vramfit_core::trace::{ProgramSizes, Purpose};
 
+use crate::abi::client::{NamedUnion, NamedValue};
 use crate::device::MemoryKind;
+use crate::hooks;
+use crate::real::sized;
 use crate::value;
 
 /// Numbers for programs: addresses are reused, numbers are not.
@@ -37,6 +41,7 @@ pub(crate) struct Compiled {
     pub(crate) copies: usize,
     /// Its sizes when it is compiled without Triton GEMM, once that was tried.
     pub(crate) variant: OnceLock<Option<ProgramSizes>>,
+    costs: OnceLock<Option<Costs>>,
     evaluable: AtomicBool,
     check: bool,
     side_effects: bool,
@@ -62,6 +67,43 @@ pub(crate) struct Answers {
     pub(crate) parameter_shardings: Texts,
     pub(crate) output_shardings: Texts,
     pub(crate) fingerprint: String,
+}
+
+/// What the cost model says of a program, in the C API's form.
+pub(crate) struct Costs {
+    pub(crate) values: Vec<NamedValue>,
+    /// Backs the names in `values`.
+    names: Vec<String>,
+}
+
+impl fmt::Debug for Costs {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.debug_tuple("Costs").field(&self.names).finish()
+    }
+}
+
+// SAFETY: the pointers lead into `names`, which is never changed.
+unsafe impl Send for Costs {}
+// SAFETY: as above.
+unsafe impl Sync for Costs {}
+
+impl Costs {
+    fn new(costs: Vec<(String, f32)>) -> Self {
+        const FLOAT: c_int = 3;
+        let value = |(name, cost): &(String, f32)| {
+            let mut value: NamedValue = sized();
+            value.name = name.as_ptr().cast();
+            value.name_size = name.len();
+            value.r#type = FLOAT;
+            value.value = NamedUnion { float: *cost };
+            value.value_size = 1;
+            value
+        };
+        Costs {
+            values: costs.iter().map(value).collect(),
+            names: costs.into_iter().map(|(name, _)| name).collect(),
+        }
+    }
 }
 
 /// A list of texts as pointers and sizes.
@@ -104,6 +146,7 @@ impl Compiled {
             output_shapes: program.outputs.iter().cloned().map(Arc::new).collect(),
             answers: Answers::new(&program),
             variant: OnceLock::new(),
+            costs: OnceLock::new(),
             evaluable: AtomicBool::new(evaluable),
             check: value::is_check(&program, &code, copies),
             copies,
@@ -114,6 +157,15 @@ impl Compiled {
             options,
             rung,
         })
+    }
+
+    /// Returns what XLA's cost model says, asked once.
+    pub(crate) fn costs(&self) -> Option<&Costs> {
+        let ask = || {
+            let module = self.program.module_proto().ok()?;
+            Some(Costs::new(hooks::get()?.costs(&module)?))
+        };
+        self.costs.get_or_init(ask).as_ref()
     }
 
     /// Says whether the program may still be tried on the CPU.

@@ -269,9 +269,15 @@ pub(crate) unsafe fn code_size(args: &mut ExecutableSizeOfGeneratedCodeInBytesAr
     Ok(())
 }
 
-/// The compiler's cost model needs a device; JAX shows this as "no cost analysis".
-pub(crate) unsafe fn cost_analysis(_: &mut ExecutableGetCostAnalysisArgs) -> Answer {
-    Err(Status::unimplemented("cost analysis"))
+/// Asks the cost model of XLA's CPU client: the plugin's own is reached through a device only.
+pub(crate) unsafe fn cost_analysis(args: &mut ExecutableGetCostAnalysisArgs) -> Answer {
+    let costs = from_raw(args.executable)?
+        .compiled
+        .costs()
+        .ok_or_else(|| Status::unimplemented("cost analysis"))?;
+    args.num_properties = costs.values.len();
+    args.properties = costs.values.as_ptr();
+    Ok(())
 }
 
 pub(crate) unsafe fn output_memory_kinds(args: &mut ExecutableOutputMemoryKindsArgs) -> Answer {

@@ -30,6 +30,10 @@ pub trait Hooks: Send + Sync {
     /// run on the CPU.
     fn evaluate(&self, evaluation: &Evaluation<'_>) -> Option<Vec<Vec<u8>>>;
 
+    /// Asks XLA's cost model about a module, a serialised `HloModuleProto`: names and figures, such
+    /// as `flops`. `None` when it cannot tell.
+    fn costs(&self, module: &[u8]) -> Option<Vec<(String, f32)>>;
+
     /// Notes that a program was compiled, in the thread that compiles it.
     fn compiled(&self, program: u32);
 

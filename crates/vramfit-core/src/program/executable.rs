@@ -11,6 +11,7 @@ use super::shape::{ElementType, MemorySpace, Shape};
 use super::wire::{
     BufferAllocationProto, BufferAssignmentProto, ExecutableAndOptionsProto, GpuExecutableProto,
     HloModuleProto, HloModuleProtoWithConfig, OpShardingProto, ProgramShapeProto,
+    SerializedHloModule,
 };
 use crate::error::{Error, ErrorKind, Result};
 use crate::trace::ProgramSizes;
@@ -172,6 +173,15 @@ impl Program {
         program.host_sizes = program.sum_sizes(allocations, true);
         program.module = executable.hlo_module_with_config;
         Ok(program)
+    }
+
+    /// Returns the module alone, as XLA serialises it.
+    ///
+    /// # Errors
+    /// [`ErrorKind::InvalidFile`] when the program was not made by [`Program::parse`].
+    pub fn module_proto(&self) -> Result<Vec<u8>> {
+        let module = SerializedHloModule::decode(self.module.as_slice()).map_err(unreadable)?;
+        Ok(module.hlo_module)
     }
 
     /// Sets parameter and output shapes; returns true when the result is a tuple.

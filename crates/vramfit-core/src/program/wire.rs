@@ -130,6 +130,13 @@ pub struct HloModuleProtoWithConfig {
     pub config: Option<HloModuleConfigProto>,
 }
 
+/// The module of an [`HloModuleProtoWithConfig`], still serialised.
+#[derive(Clone, PartialEq, Message)]
+pub struct SerializedHloModule {
+    #[prost(bytes = "vec", tag = "1")]
+    pub hlo_module: Vec<u8>,
+}
+
 #[derive(Clone, PartialEq, Message)]
 pub struct HloModuleConfigProto {
     #[prost(message, optional, tag = "1")]
