@@ -149,17 +149,17 @@ def test_the_users_settings_hold_until_an_option_says_otherwise(program):
         [*VRAMFIT, "gpus", "show", "t4", "--json"], capture_output=True, text=True, check=True
     )
     total = json.loads(card.stdout)["gpu"]["total_memory_bytes"]
-    block = 256
-    assert abs(limit_of(path, XLA_PYTHON_CLIENT_MEM_FRACTION="0.5") - total * 0.5) < block
+    page = 2 << 20  # to which JAX rounds the limit up since 0.10.2
+    assert abs(limit_of(path, XLA_PYTHON_CLIENT_MEM_FRACTION="0.5") - total * 0.5) < page
     assert (
         abs(
             limit_of("--fraction", "0.25", path, XLA_PYTHON_CLIENT_MEM_FRACTION="0.5")
             - total * 0.25
         )
-        < block
+        < page
     )
     limit = limit_of("--limit", "8GiB", path)
-    assert 8 * 2**30 - 2**11 < limit <= 8 * 2**30
+    assert abs(limit - 8 * 2**30) < page
 
 
 def test_steps_end_the_run(program):
