@@ -1,0 +1,93 @@
+"""A pytest plugin that writes down, test by test, what happened.
+
+A test of a GPU plugin can end the process it runs in. What was written before that says which
+test did it, and the next process leaves out what is already known.
+"""
+
+import faulthandler
+import json
+import os
+import sys
+
+import numpy as np
+import pytest
+
+RECORD = os.environ["CONFORMANCE_RECORD"]
+DONE = os.environ.get("CONFORMANCE_DONE")
+LIMIT_S = float(os.environ.get("CONFORMANCE_LIMIT_S", "120"))
+# Enough to tell a comparison of numbers from anything else.
+LONGEST_MESSAGE = 4000
+# Elements.
+LONG = 1000
+
+
+def name_of(item):
+    """Return the test as `Class::method`: what it is called in the lists."""
+    return item.nodeid.split("::", 1)[1]
+
+
+def write(**entry):
+    with open(RECORD, "a") as record:
+        record.write(json.dumps(entry) + "\n")
+
+
+def compare_beginnings_first():
+    """Let numpy compare the first elements of long arrays before it compares all.
+
+    Where two arrays of some million elements differ everywhere, numpy lists each difference, and
+    takes minutes and as many GB for it.
+    """
+    from numpy.testing._private import utils
+
+    compare = utils.assert_array_compare
+
+    def compare_twice(comparison, x, y, *args, **kwargs):
+        a, b = np.asanyarray(x), np.asanyarray(y)
+        if a.shape == b.shape and a.size > LONG:
+            compare(comparison, a.ravel()[:LONG], b.ravel()[:LONG], *args, **kwargs)
+        compare(comparison, x, y, *args, **kwargs)
+
+    utils.assert_array_compare = compare_twice
+
+
+def pytest_configure(config):
+    compare_beginnings_first()
+    for mark in ("multiaccelerator", "SlurmMultiNodeGpuTest"):
+        config.addinivalue_line("markers", f"{mark}: a mark of JAX's own tests")
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(config, items):
+    if DONE is None:
+        return
+    with open(DONE) as file:
+        done = set(file.read().splitlines())
+    items[:] = [item for item in items if name_of(item) not in done]
+
+
+@pytest.hookimpl(hookwrapper=True)
+def pytest_runtest_protocol(item):
+    write(start=name_of(item))
+    # Also ends a process that hangs inside the plugin, where no signal handler of Python's runs.
+    faulthandler.dump_traceback_later(LIMIT_S, exit=True, file=sys.__stderr__)
+    yield
+    faulthandler.cancel_dump_traceback_later()
+
+
+def pytest_runtest_logreport(report):
+    if report.when != "call" and report.outcome == "passed":
+        return
+    message = "" if report.outcome == "passed" else str(report.longrepr)
+    # The end of a report holds the error; its beginning is the test's source.
+    write(
+        test=report.nodeid.split("::", 1)[1],
+        when=report.when,
+        outcome=report.outcome,
+        seconds=round(report.duration, 2),
+        message=message[-LONGEST_MESSAGE:],
+    )
+
+
+def pytest_collectreport(report):
+    if report.failed:
+        write(collection=str(report.longrepr)[-LONGEST_MESSAGE:])
