@@ -685,6 +685,32 @@ proptest! {
     }
 }
 
+#[test]
+fn a_region_larger_than_a_chunk_can_be_is_not_believed() {
+    let mut run = Recorder::new(&header());
+    for event in [
+        Event::Driver {
+            device: 0,
+            asked: 768 * MIB,
+            address: 768 * MIB,
+            granted: 1 << 48,
+        },
+        Event::Allocate {
+            device: 0,
+            bytes: 768 * MIB,
+            alignment: 0,
+            space: Space::Default,
+            purpose: Purpose::Upload,
+            slot: 0,
+            site: TextId(0),
+        },
+    ] {
+        run.writer.event(&event).unwrap();
+    }
+    let error = summarise(Reader::new(&run.kill()[..]).unwrap()).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::InvalidFile);
+}
+
 /// Numbers at the edges of what fits, and small ones.
 fn any_number() -> BoxedStrategy<u64> {
     let numbers = prop_oneof![

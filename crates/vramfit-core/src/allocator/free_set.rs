@@ -29,7 +29,7 @@ pub(super) struct Entry(u128);
 
 impl Entry {
     /// The largest size of a chunk: 256 TiB less one unit.
-    pub(super) const MAX_SIZE: u64 = (1 << 48) - 256;
+    pub(super) const MAX_SIZE: u64 = super::MAX_REGION_BYTES;
 
     /// Describes a free chunk. Sizes and keys are cut to multiples of 256.
     pub(super) fn new(size: u64, key: u64, handle: Handle) -> Self {

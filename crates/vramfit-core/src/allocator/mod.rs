@@ -82,6 +82,9 @@ pub use spatial_policy::{End, EndPolicy, SpatialPolicy, SplitRule};
 
 use crate::error::Result;
 
+/// The largest region that an allocator takes from a card: 256 TiB less one unit of 256 bytes.
+pub const MAX_REGION_BYTES: u64 = (1 << 48) - 256;
+
 /// Which end of a spatially partitioned pool, or which separate pool, a request is for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Space {

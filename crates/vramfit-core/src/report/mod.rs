@@ -3,11 +3,14 @@
 
 mod coverage;
 mod dryrun;
+mod picture;
 mod record;
 mod tables;
 mod text;
 
 use serde::Serialize;
+
+pub use picture::{AddressMap, Band, Bands, Line, Mark, Node, Piece, Span, Timeline, Tree};
 
 use crate::bytes::Bytes;
 use crate::trace::Answer;
@@ -50,6 +53,14 @@ pub enum Body {
     Table(Table),
     /// Parts of wholes, to be drawn.
     Bars(Vec<Bar>),
+    /// Bytes divided among owners, again and again.
+    Tree(Tree),
+    /// Bytes over the run.
+    Timeline(Timeline),
+    /// Every buffer of one program, over its course.
+    Bands(Bands),
+    /// What lies where.
+    Map(AddressMap),
 }
 
 /// A figure with its name.

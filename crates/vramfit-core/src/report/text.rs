@@ -32,6 +32,7 @@ pub(super) fn render(report: &Report) -> String {
                 .iter()
                 .map(|bar| render_bar(bar, WIDTH - indent))
                 .collect(),
+            Body::Tree(_) | Body::Timeline(_) | Body::Bands(_) | Body::Map(_) => Vec::new(),
         };
         lines.extend(body.into_iter().map(|line| format!("{:indent$}{line}", "")));
     }

@@ -13,7 +13,7 @@ use rustc_hash::FxHashMap;
 
 use super::{Event, Header};
 use crate::allocator::{
-    self, Allocator, DeviceMemory, JaxVersion, Kind, PoolOptions, Refusal, Region,
+    self, Allocator, DeviceMemory, JaxVersion, Kind, MAX_REGION_BYTES, PoolOptions, Refusal, Region,
 };
 use crate::error::{Error, ErrorKind, Result};
 
@@ -278,7 +278,7 @@ fn plausible(event: &Event) -> bool {
         } => {
             granted == 0
                 || (granted >= asked
-                    && granted <= MAX_ADDRESS
+                    && granted <= MAX_REGION_BYTES
                     && (1..=MAX_ADDRESS).contains(&address))
         }
         _ => true,
