@@ -133,6 +133,40 @@ def costs(module: bytes) -> list[tuple[str, float]]:
     return list(figures.items())
 
 
+def names(code: bytes) -> tuple[list[str], list[str]]:
+    """Return the pytree paths of a program's arguments and results, empty where JAX gives none.
+
+    Args:
+        code: StableHLO as JAX gave it to the plugin.
+    """
+    from jax._src.interpreters import mlir
+    from jax._src.lib.mlir.dialects import hlo
+
+    def named(attributes: Any, name: str) -> str:
+        return next((one.attr.value for one in attributes if one.name == name), "")
+
+    with mlir.make_ir_context() as context:
+        module = hlo.deserialize_portable_artifact(context, code)
+        main = next(one for one in module.body.operations if _name(one) == "main")
+        arguments = [_location_name(one.location) for one in main.regions[0].blocks[0].arguments]
+        results = [named(each, "jax.result_info") for each in main.attributes["res_attrs"]]
+    return arguments, results
+
+
+def _name(operation: Any) -> str:
+    return str(operation.attributes["sym_name"].value) if "sym_name" in operation.attributes else ""
+
+
+def _location_name(location: Any) -> str:
+    """Return the name in a location such as ``loc("state['params']")``."""
+    text = str(location)
+    if not text.startswith('loc("'):
+        return ""
+    quoted = text[len('loc("') : text.rindex('"')]
+    # A place in a file is no name.
+    return "" if '":' in text else quoted.encode().decode("unicode_escape")
+
+
 def note_callbacks() -> None:
     """Let JAX's compile function tell which Python functions a program calls back.
 

@@ -9,6 +9,7 @@ use std::sync::{Arc, Mutex};
 use proptest::prelude::*;
 use vramfit_core::ErrorKind;
 use vramfit_core::allocator::Space;
+use vramfit_core::program::ProgramMemory;
 use vramfit_core::trace::{Event, Footer, Header, ProgramSizes, Purpose, Reader, TextId, Writer};
 
 /// A file in memory that can still be looked at when the writer owns it.
@@ -613,12 +614,36 @@ enum Act {
 
 fn act() -> impl Strategy<Value = Act> {
     prop_oneof![
-        8 => (0u8..8, 0u16..4).prop_map(|(kind, value)| Act::Event(kind, value)),
+        8 => (0u8..9, 0u16..4).prop_map(|(kind, value)| Act::Event(kind, value)),
         1 => any::<(u8, u16)>().prop_map(|(kind, value)| Act::Event(kind, value)),
         4 => (1u8..20, 1u8..40).prop_map(|(last, times)| Act::Again(last, times)),
         1 => (0u8..6).prop_map(Act::Text),
         1 => Just(Act::Flush),
     ]
+}
+
+#[test]
+fn what_is_said_of_a_programs_memory_comes_back_and_does_not_disturb_repeats() {
+    let mut run = Run::new(true);
+    let memory = ProgramMemory {
+        temp_bytes: 77,
+        ..ProgramMemory::default()
+    };
+    for round in 0..9 {
+        if round == 4 {
+            run.writer.program_memory(7, &memory.to_stored()).unwrap();
+        }
+        run.step(1, 3);
+    }
+    let (file, written) = run.finish();
+    let mut reader = Reader::new(&file[..]).unwrap();
+    let mut read = Vec::new();
+    while let Some(event) = reader.next_event().unwrap() {
+        read.push(event);
+    }
+    assert_eq!(read, written);
+    assert_eq!(reader.program_memory(7).unwrap(), Some(memory));
+    assert_eq!(reader.program_memory(1).unwrap(), None);
 }
 
 /// Plays acts into a run and gives what was written.
@@ -630,7 +655,7 @@ fn play(acts: &[Act]) -> Run {
             Act::Event(kind, value) => {
                 let event = match kind {
                     0..=2 => allocate(value.into(), value.into(), site),
-                    3..=4 | 7 if run.allocations > 0 => {
+                    3..=4 | 7 | 8 if run.allocations > 0 => {
                         let last = run.allocations - 1;
                         let allocation = run.allocations.saturating_sub(value.into()).min(last);
                         let message = site;
@@ -638,6 +663,10 @@ fn play(acts: &[Act]) -> Run {
                             7 => Event::FreeAborts {
                                 allocation,
                                 message,
+                            },
+                            8 => Event::Argument {
+                                parameter: value.into(),
+                                allocation,
                             },
                             _ => Event::Free { allocation },
                         }

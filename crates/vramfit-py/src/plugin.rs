@@ -80,6 +80,14 @@ impl Hooks for PythonHooks {
         })
     }
 
+    fn names(&self, code: &[u8]) -> Option<(Vec<String>, Vec<String>)> {
+        Python::attach(|py| {
+            let code = PyBytes::new(py, code);
+            let names = self.values.call_method1(py, "names", (code,));
+            names.ok()?.extract::<(Vec<String>, Vec<String>)>(py).ok()
+        })
+    }
+
     fn compiled(&self, program: u32) {
         Python::attach(|py| {
             // It only takes note; a program whose callbacks are not known is not run.

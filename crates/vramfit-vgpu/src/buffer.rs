@@ -42,7 +42,7 @@ enum Content {
 /// The memory and the value of an array.
 pub(crate) struct Storage {
     /// `None` in host memory, and for arrays without bytes.
-    block: Option<Arc<Block>>,
+    pub(crate) block: Option<Arc<Block>>,
     pub(crate) value: Value,
     /// Real bytes for host memory, made when somebody asks for the pointer.
     host: OnceLock<Box<[u8]>>,

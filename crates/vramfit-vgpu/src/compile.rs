@@ -20,6 +20,7 @@ use crate::abi::executable::{
 };
 use crate::abi::{Executable, TopologyDescription};
 use crate::compiled::Compiled;
+use crate::dump::Dump;
 use crate::log;
 use crate::machine;
 use crate::real::{self, sized};
@@ -96,9 +97,11 @@ pub(crate) unsafe fn compile(
 ) -> Answer<Arc<Compiled>> {
     let mut first_error = None;
     for rung in LADDER {
-        match attempt(topology, source, options, rung) {
+        let dump = wants_owners().then(|| Dump::new(options)).flatten();
+        match attempt(topology, source, options, rung, dump.as_ref()) {
             Ok(serialized) => {
                 let program = Program::parse(&serialized, options)?;
+                let memory = dump.and_then(|dump| dump.memory(&program, &source.code));
                 let code = if source.format == b"mlir" {
                     source.code.clone()
                 } else {
@@ -111,6 +114,7 @@ pub(crate) unsafe fn compile(
                     serialized,
                     options.to_vec(),
                     rung,
+                    memory.map(|memory| memory.to_stored()).unwrap_or_default(),
                 ));
             }
             // The first error is the one worth showing: later rungs fail for their own reasons.
@@ -151,7 +155,7 @@ pub(crate) unsafe fn variant(
             code: compiled.code.clone(),
             format: b"mlir".to_vec(),
         };
-        let measured = attempt(topology, &source, &compiled.options, &WITHOUT_TRITON)
+        let measured = attempt(topology, &source, &compiled.options, &WITHOUT_TRITON, None)
             .and_then(|serialized| Ok(Program::parse(&serialized, &compiled.options)?));
         match measured {
             Ok(program) => Some(program.sizes),
@@ -169,6 +173,11 @@ pub(crate) unsafe fn variant(
         name: WITHOUT_TRITON.name,
         sizes: sizes?,
     })
+}
+
+/// Says whether it is to be found out where the memory of programs goes.
+fn wants_owners() -> bool {
+    machine::get().is_none_or(|machine| machine.environment.owners)
 }
 
 /// Failures inside the compiler may vanish with other kernels; a program that is wrong, or a
@@ -191,9 +200,10 @@ unsafe fn attempt(
     source: &Source,
     options: &[u8],
     rung: &Rung,
+    dump: Option<&Dump>,
 ) -> Answer<Vec<u8>> {
     let real = real::get()?;
-    let mut flags: Vec<(&str, OptionValue)> = Vec::new();
+    let mut flags: Vec<(&str, OptionValue)> = dump.map(Dump::flags).unwrap_or_default();
     if real.minor_version() < FIRST_WITH_DEFAULTS {
         flags.push((WITHOUT_AUTOTUNING.0, OptionValue::Int(WITHOUT_AUTOTUNING.1)));
     }

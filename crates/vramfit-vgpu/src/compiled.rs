@@ -31,6 +31,8 @@ pub(crate) struct Compiled {
     pub(crate) options: Vec<u8>,
     /// Which compile attempt succeeded; empty for the first.
     pub(crate) rung: String,
+    /// Where its memory goes, as a trace keeps it; empty when that is not known.
+    pub(crate) memory: Vec<u8>,
     /// What one execution allocates, in order.
     pub(crate) steps: Vec<Step>,
     /// Shapes of the outputs, shared by their buffers.
@@ -137,6 +139,7 @@ impl Compiled {
         serialized: Vec<u8>,
         options: Vec<u8>,
         rung: String,
+        memory: Vec<u8>,
     ) -> Arc<Self> {
         let copies = copies(&program);
         let evaluable = !code.is_empty() && value::is_small(&program, copies);
@@ -156,6 +159,7 @@ impl Compiled {
             serialized,
             options,
             rung,
+            memory,
         })
     }
 

@@ -45,6 +45,8 @@ pub(crate) struct Environment {
     pub(crate) bracket: bool,
     /// Autotuning results recorded on a card, for the compiler.
     pub(crate) autotune_results: Option<String>,
+    /// Whether it is to be found out where the memory of programs goes.
+    pub(crate) owners: bool,
     /// Whether the table of calls is printed at the end.
     pub(crate) print_calls: bool,
 }
@@ -76,6 +78,7 @@ impl Environment {
             upload_cap_bytes: bytes("VRAMFIT_UPLOAD_CAP")?.unwrap_or(DEFAULT_UPLOAD_CAP),
             bracket: text("VRAMFIT_BRACKET").is_some_and(|value| value != "0"),
             autotune_results: text("VRAMFIT_AUTOTUNE_RESULTS"),
+            owners: text("VRAMFIT_OWNERS").is_none_or(|value| value != "0"),
             print_calls: text("VRAMFIT_PJRT_CALLS").is_some_and(|value| value != "0"),
             gpu,
         })

@@ -96,6 +96,7 @@ impl Loaded {
             site: session.text(&site),
         };
         session.record(&event);
+        session.record_memory(compiled.number, &compiled.memory);
         if let Some(variant) = variant {
             let event = LogEvent::Variant {
                 program: compiled.number,

@@ -59,7 +59,12 @@ pub(crate) unsafe fn execute(args: &mut LoadedExecutableExecuteArgs) -> Answer {
     let mut allocated = Vec::with_capacity(calls.len());
     let mut failure = None;
     for call in &calls {
-        match call.allocate(&mut session) {
+        let peak_before = session.peak_bytes(call.ordinal());
+        let blocks = call.allocate(&mut session);
+        if blocks.is_err() || session.peak_bytes(call.ordinal()) > peak_before {
+            call.record_arguments(&mut session);
+        }
+        match blocks {
             Ok(blocks) => allocated.push(blocks),
             Err(error) => {
                 failure = Some(error);
@@ -256,6 +261,20 @@ impl<'a> Call<'a> {
         Ok(())
     }
 
+    /// The number of its device in this process.
+    fn ordinal(&self) -> u32 {
+        self.loaded.ordinals[self.index]
+    }
+
+    /// Notes where the arguments lie: whose the memory was at a peak is told by them.
+    fn record_arguments(&self, session: &mut Session) {
+        for (parameter, storage) in self.storages.iter().enumerate() {
+            if let Some(block) = &storage.block {
+                session.record_argument(parameter, block);
+            }
+        }
+    }
+
     /// Allocates in XLA's order, and frees what does not outlive the call.
     fn allocate(&self, session: &mut Session) -> Answer<Blocks> {
         self.load_constants(session);
@@ -263,7 +282,7 @@ impl<'a> Call<'a> {
         let mut passing = Vec::new();
         for step in &self.compiled.steps {
             let request = Request {
-                device: self.loaded.ordinals[self.index],
+                device: self.ordinal(),
                 bytes: step.bytes,
                 space: step.space,
                 purpose: step.purpose,
@@ -288,7 +307,7 @@ impl<'a> Call<'a> {
         let mut copies = Vec::with_capacity(self.copies.len());
         for &output in &self.copies {
             let request = Request {
-                device: self.loaded.ordinals[self.index],
+                device: self.ordinal(),
                 bytes: self.compiled.output_shapes[output].bytes(),
                 space: vramfit_core::allocator::Space::Default,
                 purpose: Purpose::Copy,

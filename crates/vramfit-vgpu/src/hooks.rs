@@ -34,6 +34,10 @@ pub trait Hooks: Send + Sync {
     /// as `flops`. `None` when it cannot tell.
     fn costs(&self, module: &[u8]) -> Option<Vec<(String, f32)>>;
 
+    /// Returns what the arguments and outputs of a program are called, from the program as JAX handed it
+    /// over. `None` when it does not say.
+    fn names(&self, code: &[u8]) -> Option<(Vec<String>, Vec<String>)>;
+
     /// Notes that a program was compiled, in the thread that compiles it.
     fn compiled(&self, program: u32);
 

@@ -35,6 +35,7 @@ mod compile;
 mod compiled;
 mod copies;
 mod device;
+mod dump;
 mod environment;
 mod error;
 mod event;

@@ -387,6 +387,19 @@ impl Session {
             .bytes_in_use
     }
 
+    /// Returns the most that was ever in use on a device.
+    pub(crate) fn peak_bytes(&self, device: u32) -> u64 {
+        self.state.pools[device as usize].allocator.peak_bytes()
+    }
+
+    /// Notes which allocation an argument of the execution that goes on lies in.
+    pub(crate) fn record_argument(&mut self, parameter: usize, block: &Block) {
+        self.record(&Event::Argument {
+            parameter: parameter as u32,
+            allocation: block.number,
+        });
+    }
+
     fn limit_bytes(&self) -> Option<u64> {
         self.state.pools.first()?.allocator.stats().bytes_limit
     }
@@ -422,6 +435,19 @@ impl Session {
             return;
         };
         if let Err(error) = recorder.event(event) {
+            log::line(&format!("the trace is incomplete: {error}"));
+            self.state.recorder = None;
+        }
+    }
+
+    /// Writes where the memory of a program goes, if that is known.
+    pub(crate) fn record_memory(&mut self, program: u32, stored: &[u8]) {
+        if stored.is_empty() || is_forked() {
+            return;
+        }
+        if let Some(recorder) = &mut self.state.recorder
+            && let Err(error) = recorder.program_memory(program, stored)
+        {
             log::line(&format!("the trace is incomplete: {error}"));
             self.state.recorder = None;
         }

@@ -26,6 +26,9 @@ pub(crate) struct Record {
     code: Vec<u8>,
     #[prost(string, tag = "5")]
     rung: String,
+    /// Where its memory goes; empty when that is not known.
+    #[prost(bytes = "vec", tag = "6")]
+    memory: Vec<u8>,
 }
 
 impl Record {
@@ -36,6 +39,7 @@ impl Record {
             options: compiled.options.clone(),
             code: compiled.code.clone(),
             rung: compiled.rung.clone(),
+            memory: compiled.memory.clone(),
         }
     }
 
@@ -65,6 +69,7 @@ impl Record {
             self.serialized,
             options,
             self.rung,
+            self.memory,
         ))
     }
 }

@@ -203,6 +203,10 @@ impl Allocator for Bfc {
         Some(self.free.largest().unwrap_or(0))
     }
 
+    fn peak_bytes(&self) -> u64 {
+        self.pool.peak_bytes_in_use()
+    }
+
     fn name(&self) -> &str {
         &self.pool.options.name
     }

@@ -226,6 +226,11 @@ pub trait Allocator: Send {
     /// Returns the statistics now, of the default memory space only, as in JAX.
     fn stats(&self) -> Stats;
 
+    /// Returns the most that was given out so far, as [`Stats::peak_bytes_in_use`], at no cost.
+    fn peak_bytes(&self) -> u64 {
+        self.stats().peak_bytes_in_use
+    }
+
     /// Returns the largest free block inside the pool, whether or not [`Allocator::stats`] shows
     /// it; `None` where nothing is pooled.
     fn largest_free_block(&self) -> Option<u64> {

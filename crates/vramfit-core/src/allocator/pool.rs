@@ -220,6 +220,11 @@ impl Pool {
         }
     }
 
+    /// Returns the most that was given out so far.
+    pub(super) fn peak_bytes_in_use(&self) -> u64 {
+        self.peak_bytes_in_use
+    }
+
     /// Says how far the answers can be trusted.
     pub(super) fn exactness(&self) -> Exactness {
         let (major, minor, _) = self.options.jax_version;

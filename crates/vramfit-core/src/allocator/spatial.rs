@@ -377,6 +377,10 @@ impl Allocator for Spatial {
         self.pool.stats(largest.unwrap_or(0))
     }
 
+    fn peak_bytes(&self) -> u64 {
+        self.pool.peak_bytes_in_use()
+    }
+
     fn name(&self) -> &str {
         &self.pool.options.name
     }

@@ -21,7 +21,7 @@ use crate::trace::ProgramSizes;
 pub struct Program {
     /// XLA's name of the module, such as `jit_train_step`.
     pub name: String,
-    /// A hash of the serialised executable, stable within one release of JAX.
+    /// A hash of the optimised module, stable within one release of JAX.
     pub fingerprint: u64,
     /// Shapes of the entry parameters.
     pub parameters: Vec<Shape>,
@@ -116,7 +116,7 @@ impl Program {
 
         let mut program = Program {
             name: module.name.clone(),
-            fingerprint: fingerprint(&inner),
+            fingerprint: fingerprint(&executable.hlo_module_with_config)?,
             options: CompileOptions::parse(options)?,
             ..Program::default()
         };
@@ -305,7 +305,7 @@ impl Program {
 }
 
 impl BufferAllocation {
-    fn from_proto(proto: &BufferAllocationProto) -> Self {
+    pub(super) fn from_proto(proto: &BufferAllocationProto) -> Self {
         let class = if proto.is_thread_local {
             BufferClass::ThreadLocal
         } else if proto.is_entry_computation_parameter {
@@ -373,8 +373,10 @@ fn code_bytes(message: &[u8], depth: u32) -> u64 {
     total
 }
 
-fn fingerprint(bytes: &[u8]) -> u64 {
+/// Hashes the module alone: the flags it was compiled with name folders that differ from run to run.
+fn fingerprint(module_with_config: &[u8]) -> Result<u64> {
+    let module = SerializedHloModule::decode(module_with_config).map_err(unreadable)?;
     let mut hasher = DefaultHasher::new();
-    bytes.hash(&mut hasher);
-    hasher.finish()
+    module.hlo_module.hash(&mut hasher);
+    Ok(hasher.finish())
 }

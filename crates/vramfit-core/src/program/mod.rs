@@ -12,14 +12,19 @@
 //! | [`options`] | JAX's compile options: devices, and flags added for a compile attempt |
 //! | `outputs` | where the outputs lie, for releases that do not say it |
 //! | `executable` | from serialised bytes to a [`Program`] |
+//! | `texts` | each different text once |
+//! | [`memory`] | where the memory of a program goes: owners, lines, the fullest moment |
 
 mod container;
 mod executable;
+pub mod memory;
 pub mod options;
 mod outputs;
 pub mod shape;
+mod texts;
 pub mod wire;
 
 pub use executable::{Alias, BufferAllocation, BufferClass, Program};
+pub use memory::ProgramMemory;
 pub use options::CompileOptions;
 pub use shape::{ElementType, MemorySpace, Shape};

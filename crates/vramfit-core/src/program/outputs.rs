@@ -163,6 +163,7 @@ mod tests {
             assignment.buffer_allocations.push(BufferAllocationProto {
                 assigned: vec![AssignedProto {
                     logical_buffer_id: 100 + number,
+                    ..AssignedProto::default()
                 }],
                 ..BufferAllocationProto::default()
             });

@@ -75,6 +75,11 @@ impl ElementType {
         u64::from(self.bits().div_ceil(8))
     }
 
+    /// Says whether elements are floating point numbers, real or complex.
+    pub fn is_float(self) -> bool {
+        self.name().starts_with(['f', 'b', 'c'])
+    }
+
     /// Returns XLA's name, such as `bf16`.
     pub fn name(self) -> &'static str {
         self.row().map_or("unknown", |row| row.3)
@@ -158,6 +163,12 @@ impl Shape {
             bits => format!(":E({bits})"),
         };
         format!("{{{}{packing}}}", order.join(","))
+    }
+
+    /// Returns type and dimensions in XLA's text form, such as `f32[256,1024]`.
+    pub fn text(&self) -> String {
+        let dims: Vec<String> = self.dims.iter().map(i64::to_string).collect();
+        format!("{}[{}]", self.element_type.name(), dims.join(","))
     }
 
     /// Returns the number of elements.

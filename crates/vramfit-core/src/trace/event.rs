@@ -129,6 +129,14 @@ pub enum Event {
         /// Where it was called from, empty if not known.
         site: TextId,
     },
+    /// An argument of the execution that goes on. Told only when that execution reached a new peak or
+    /// was refused a request, after its allocations.
+    Argument {
+        /// Number of the entry parameter.
+        parameter: u32,
+        /// The allocation it lies in.
+        allocation: u64,
+    },
     /// The execution begun last has ended.
     End,
     /// Bytes were allocated in a pool. The allocation's number is the count of these before it.
@@ -211,10 +219,13 @@ pub enum Event {
 }
 
 impl Event {
-    /// Returns the event with the number of the allocation it frees replaced by what `change` makes
-    /// of it, or `None` where `change` gives `None`. Events that free nothing stay as they are.
+    /// Returns the event with the number of the allocation it names replaced by what `change` makes
+    /// of it, or `None` where `change` gives `None`. Events that name none stay as they are.
     pub(super) fn renumbered(mut self, change: impl FnOnce(u64) -> Option<u64>) -> Option<Event> {
-        if let Event::Free { allocation } | Event::FreeAborts { allocation, .. } = &mut self {
+        if let Event::Free { allocation }
+        | Event::FreeAborts { allocation, .. }
+        | Event::Argument { allocation, .. } = &mut self
+        {
             *allocation = change(*allocation)?;
         }
         Some(self)

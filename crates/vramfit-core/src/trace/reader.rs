@@ -6,11 +6,16 @@
 
 use std::io::Read;
 
+use rustc_hash::FxHashMap;
+
 use super::history::{History, WINDOW};
 use super::source::{Source, Stop, invalid};
-use super::wire::{MAGIC, MAX_EVENTS, MAX_JSON_BYTES, MAX_TEXT_BYTES, VERSION, tag};
+use super::wire::{
+    MAGIC, MAX_EVENTS, MAX_JSON_BYTES, MAX_MEMORY_BYTES, MAX_TEXT_BYTES, VERSION, tag,
+};
 use super::{Event, Footer, Header, TextId};
 use crate::error::Result;
+use crate::program::ProgramMemory;
 
 /// Reads one trace. Iterating gives the events exactly as they were written.
 ///
@@ -26,6 +31,7 @@ pub struct Reader<R> {
     allocations: u64,
     events: u64,
     footer: Option<Footer>,
+    memories: FxHashMap<u32, Vec<u8>>,
     ended: bool,
 }
 
@@ -60,6 +66,7 @@ impl<R: Read> Reader<R> {
             allocations: 0,
             events: 0,
             footer: None,
+            memories: FxHashMap::default(),
             ended: false,
         })
     }
@@ -81,6 +88,18 @@ impl<R: Read> Reader<R> {
         index
             .and_then(|index| self.texts.get(index))
             .map_or("", |text| text)
+    }
+
+    /// Returns where the memory of a program goes, as far as the trace was read; `None` where it says
+    /// nothing of that program.
+    ///
+    /// # Errors
+    /// [`crate::ErrorKind::InvalidFile`] when what it says is damaged.
+    pub fn program_memory(&self, program: u32) -> Result<Option<ProgramMemory>> {
+        let stored = self.memories.get(&program);
+        stored
+            .map(|stored| ProgramMemory::from_stored(stored))
+            .transpose()
     }
 
     /// Returns how many events were read so far, repeats unfolded.
@@ -154,6 +173,17 @@ impl<R: Read> Reader<R> {
                 }
                 tag::CHECKSUM => self.check()?,
                 tag::FOOTER => return self.finish().map(|()| None),
+                tag::MEMORY => {
+                    let length = self.source.number()?;
+                    let body = self.source.bytes(length, MAX_MEMORY_BYTES)?;
+                    let mut rest = Source::new(&body[..]);
+                    let program = match rest.number() {
+                        Ok(program) if program <= u64::from(u32::MAX) => program as u32,
+                        _ => return Err(self.source.wrong("buffers of no program")),
+                    };
+                    let stored = body[rest.offset() as usize..].to_vec();
+                    self.memories.insert(program, stored);
+                }
                 tag if tag >= tag::SKIPPABLE => {
                     let length = self.source.number()?;
                     self.source.skip(length)?;

@@ -212,6 +212,7 @@ impl Replay {
             | Event::Variant { .. }
             | Event::Unload { .. }
             | Event::Begin { .. }
+            | Event::Argument { .. }
             | Event::End
             | Event::UnknownRead { .. } => Ok(Effect::None),
         }

@@ -245,6 +245,10 @@ impl<R: Read> Source<R> {
                 program: self.small()?,
                 site: self.text(texts)?,
             },
+            tag::ARGUMENT => Event::Argument {
+                parameter: self.small()?,
+                allocation: self.number()?,
+            },
             tag::END => Event::End,
             tag::ALLOCATE => Event::Allocate {
                 device: self.small()?,

@@ -13,6 +13,8 @@ pub(super) const VERSION: &[u8] = b"1";
 pub(super) const MAX_JSON_BYTES: usize = 16 << 20;
 /// Longest text in bytes; an out-of-memory dump of 10 000 chunks is below 1 MiB.
 pub(super) const MAX_TEXT_BYTES: usize = 4 << 20;
+/// Most bytes that a trace keeps of one program's buffers; 100,000 buffers take about a twentieth.
+pub(super) const MAX_MEMORY_BYTES: usize = 64 << 20;
 /// Most events a trace may expand to. A limit of sanity for hostile files: the largest run so
 /// far, three hours at full speed, has 2^34.
 pub(super) const MAX_EVENTS: u64 = 1 << 40;
@@ -36,8 +38,10 @@ pub(super) mod tag {
     pub(crate) const CLEAR_PEAK: u8 = 15;
     pub(crate) const FREE_ABORTS: u8 = 16;
     pub(crate) const VARIANT: u8 = 17;
+    pub(crate) const ARGUMENT: u8 = 18;
     /// From here on a record is a length and that many bytes, and may be skipped.
     pub(crate) const SKIPPABLE: u8 = 128;
+    pub(crate) const MEMORY: u8 = 128;
 }
 
 /// Returns the number of a memory space in the file.
@@ -116,6 +120,10 @@ pub(super) fn put_event(out: &mut Vec<u8>, event: &Event) {
         ),
         Event::Unload { program } => (tag::UNLOAD, &[program.into()]),
         Event::Begin { program, site } => (tag::BEGIN, &[program.into(), site.0.into()]),
+        Event::Argument {
+            parameter,
+            allocation,
+        } => (tag::ARGUMENT, &[parameter.into(), allocation]),
         Event::End => (tag::END, &[]),
         Event::Allocate {
             device,

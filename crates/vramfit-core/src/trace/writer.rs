@@ -10,7 +10,7 @@ use std::io::{self, Write};
 use rustc_hash::{FxHashMap, FxHasher};
 
 use super::history::{History, KEPT_OF_REPEAT, WINDOW};
-use super::wire::{self, Crc, MAX_JSON_BYTES, MAX_TEXT_BYTES, tag};
+use super::wire::{self, Crc, MAX_JSON_BYTES, MAX_MEMORY_BYTES, MAX_TEXT_BYTES, tag};
 use super::{Event, Footer, Header, TextId};
 
 /// How many events in a row must be found again before a match begins. Fewer would start
@@ -146,6 +146,28 @@ impl Writer {
         self.unmatched(event)
     }
 
+    /// Adds where the memory of a program goes, as [`crate::program::ProgramMemory::to_stored`] keeps
+    /// it. Its number is that of an [`Event::Program`] before or after it.
+    ///
+    /// # Errors
+    /// What the sink says, and [`io::ErrorKind::InvalidInput`] for more than 64 MiB.
+    pub fn program_memory(&mut self, program: u32, stored: &[u8]) -> io::Result<()> {
+        self.check()?;
+        let mut body = Vec::with_capacity(stored.len() + 5);
+        wire::put(&mut body, u64::from(program));
+        body.extend_from_slice(stored);
+        if body.len() > MAX_MEMORY_BYTES {
+            let what = "the buffers of a program take more than a trace can hold";
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, what));
+        }
+        // No event, so it may stand anywhere between events, as a text does.
+        self.out.push(tag::MEMORY);
+        wire::put(&mut self.out, body.len() as u64);
+        self.out.extend_from_slice(&body);
+        self.dirty = true;
+        self.hand_over()
+    }
+
     /// Hands everything over to the sink, an open match and a checksum included, and flushes it.
     ///
     /// Each call during a match adds about a dozen bytes, so call it by the clock or at rare
@@ -202,7 +224,7 @@ impl Writer {
         let Some(event) = relative(event, self.allocations) else {
             return Err(io::Error::new(
                 io::ErrorKind::InvalidInput,
-                "an allocation was freed that was never made",
+                "an event names an allocation that was never made",
             ));
         };
         self.allocations += u64::from(matches!(event, Event::Allocate { .. }));
@@ -356,7 +378,9 @@ fn repeats(event: &Event, earlier: &Event, allocations: u64) -> bool {
         (Event::Free { allocation }, Event::Free { allocation: back }) => {
             allocations.checked_sub(*allocation) == Some(*back)
         }
-        (Event::FreeAborts { .. }, earlier) => relative(event, allocations) == Some(*earlier),
+        (Event::FreeAborts { .. } | Event::Argument { .. }, earlier) => {
+            relative(event, allocations) == Some(*earlier)
+        }
         (event, earlier) => event == earlier,
     }
 }

@@ -1,0 +1,160 @@
+//! Where the memory of one compiled program goes: every byte it takes, by owner, pytree path and line.
+//!
+//! Read from the optimised module and XLA's buffer assignment. Two totals are told apart: what the run
+//! time *takes* (each buffer allocation whole, for the length of the call), and what is *live* at the
+//! fullest moment of the temporary block. The difference is [`Owner::Padding`].
+//!
+//! | file | subject |
+//! | --- | --- |
+//! | `index` | the module as a graph |
+//! | `frames` | Python stacks, and which line is the user's |
+//! | `liveness` | when each value is needed |
+//! | `phase` | forward, backward, computed again; who uses a value |
+//! | `owner` | who owns a buffer |
+//! | `block` | the temporary block: its buffers, its fullest moment, its padding |
+//! | `read` | from XLA's messages to [`ProgramMemory`] |
+//! | `stored` | how it is kept in a trace |
+
+mod block;
+mod frames;
+mod index;
+mod liveness;
+mod owner;
+mod phase;
+mod read;
+mod stored;
+
+use serde::{Deserialize, Serialize};
+
+pub use owner::Owner;
+pub use phase::Phase;
+pub use read::Names;
+
+/// Where the memory of one program goes, on each of its devices.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct ProgramMemory {
+    /// Everything that takes device memory, in the order of XLA's allocations; inside the temporary
+    /// block by the moment at which it begins.
+    pub buffers: Vec<Buffer>,
+    /// Names of the instructions that begin something in the temporary block, in the order in which
+    /// they run. An instruction stands here again when something was freed in between.
+    pub moments: Vec<String>,
+    /// Index of the moment at which most of the temporary block is live.
+    pub peak_at: u32,
+    /// Live bytes of the temporary block at each moment.
+    pub live_bytes: Vec<u64>,
+    /// Bytes of the temporary block that are not live at its fullest moment.
+    pub padding_bytes: u64,
+    /// Size of the temporary block.
+    pub temp_bytes: u64,
+    /// Python frames that the buffers refer to.
+    pub frames: Vec<Frame>,
+    /// Arguments whose memory could be reused by an output and is not, by index.
+    pub undonated: Vec<Undonated>,
+    /// The limit that the compiler worked against; 0 when it had none.
+    pub compiler_limit_bytes: u64,
+}
+
+/// A buffer: a value, or values that follow each other at one place without a gap.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Buffer {
+    /// Who owns it.
+    pub owner: Owner,
+    /// Its size.
+    pub bytes: u64,
+    /// How many of its bytes are its alone at the fullest moment; 0 when it is not live then. For
+    /// anything outside the temporary block its whole size.
+    pub peak_bytes: u64,
+    /// Index of XLA's allocation that it lies in.
+    pub allocation: u32,
+    /// Where in the allocation it begins.
+    pub offset: u64,
+    /// Index of the moment that begins it.
+    pub start: u32,
+    /// Index of the last moment that needs it.
+    pub end: u32,
+    /// Pytree path of the argument or output; empty for what is neither.
+    pub path: String,
+    /// Number of the entry parameter, for arguments.
+    pub parameter: Option<u32>,
+    /// Shape in XLA's notation, such as `f32[256,1024]`.
+    pub shape: String,
+    /// Name of the instruction that makes it.
+    pub instruction: String,
+    /// Name of the operation it stands for, as JAX nests it; may be empty.
+    pub operation: String,
+    /// Innermost Python frame of that, in [`ProgramMemory::frames`].
+    pub frame: Option<u32>,
+    /// The part of a differentiated program that makes it.
+    pub phase: Phase,
+    /// Whether it is computed a second time to save memory.
+    pub rematerialized: bool,
+    /// Whether a loop writes one slice of it in each round, as `jax.lax.scan` does.
+    pub stacked: bool,
+}
+
+/// A line of Python that led to an operation.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Frame {
+    /// `file:line (function)`.
+    pub site: String,
+    /// Whether the file belongs to an installed package.
+    pub library: bool,
+    /// The frame that called it.
+    pub parent: Option<u32>,
+}
+
+/// An argument that an output of the same shape could have reused.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Undonated {
+    /// Pytree path of the argument.
+    pub argument: String,
+    /// Pytree path of the output.
+    pub output: String,
+    /// Size of both.
+    pub bytes: u64,
+}
+
+impl ProgramMemory {
+    /// Returns the bytes that the run time takes for a call: every allocation whole. Constants are not
+    /// among them; they lie outside the pool.
+    pub fn taken_bytes(&self) -> u64 {
+        self.bytes_where(|buffer| buffer.owner != Owner::Constants) + self.padding_bytes
+    }
+
+    /// Returns the bytes that are live at the fullest moment, constants left out.
+    pub fn live_bytes_at_peak(&self) -> u64 {
+        self.bytes_where(|buffer| buffer.owner != Owner::Constants)
+    }
+
+    /// Returns the bytes of an owner at the fullest moment.
+    pub fn bytes_of(&self, owner: Owner) -> u64 {
+        match owner {
+            Owner::Padding => self.padding_bytes,
+            owner => self.bytes_where(|buffer| buffer.owner == owner),
+        }
+    }
+
+    fn bytes_where(&self, keep: impl Fn(&Buffer) -> bool) -> u64 {
+        let kept = self.buffers.iter().filter(|buffer| keep(buffer));
+        kept.map(|buffer| buffer.peak_bytes).sum()
+    }
+
+    /// Returns the innermost line of a stack that is the user's own, if there is one.
+    pub fn user_site(&self, frame: Option<u32>) -> Option<&str> {
+        self.stack(frame)
+            .find(|frame| !frame.library)
+            .map(|frame| frame.site.as_str())
+    }
+
+    /// Returns the frames of a stack, the innermost first.
+    pub fn stack(&self, frame: Option<u32>) -> impl Iterator<Item = &Frame> {
+        // A frame's parent is always made before it, so this ends.
+        let next = |frame: &&Frame| self.frames.get(frame.parent? as usize);
+        std::iter::successors(frame.and_then(|at| self.frames.get(at as usize)), next)
+    }
+}

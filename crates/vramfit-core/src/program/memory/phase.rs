@@ -1,0 +1,200 @@
+//! Forward or backward: which part of a differentiated program an instruction belongs to, read from
+//! the names that JAX's transformations leave in it.
+//!
+//! JAX writes `jvp(…)` around what is differentiated, `transpose(jvp(…))` around what carries
+//! gradients back, and `rematted_computation` around what `jax.checkpoint` computes a second time.
+
+use rustc_hash::FxHashSet;
+use serde::{Deserialize, Serialize};
+
+use super::index::{At, ModuleIndex, Place, WHOLE};
+
+/// Which part of a differentiated program an instruction belongs to.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Phase {
+    /// Neither: nothing is differentiated, or this is what is done with gradients.
+    #[default]
+    Outside,
+    /// The function that is differentiated.
+    Forward,
+    /// What carries gradients back through it.
+    Backward,
+}
+
+/// Places that are looked at to find who uses a value.
+const MOST_PLACES: usize = 2048;
+
+/// Reads the phase from the name of an operation.
+pub(super) fn of_name(name: &str) -> Phase {
+    if name.contains("transpose(") {
+        Phase::Backward
+    } else if name.contains("jvp(") {
+        Phase::Forward
+    } else {
+        Phase::Outside
+    }
+}
+
+/// Says whether an operation computes again what the forward part had computed before.
+pub(super) fn is_rematerialized(instruction: &str, name: &str) -> bool {
+    // XLA's own pass marks the instructions it duplicates.
+    name.contains("rematted_computation") || instruction.contains(".remat")
+}
+
+/// Returns the name of the operation an instruction stands for: its own, or else that of what is fused
+/// into it. Empty when neither has one.
+pub(super) fn name_of<'a>(index: &ModuleIndex<'a>, at: At) -> &'a str {
+    let instruction = index.get(at);
+    let own = instruction
+        .metadata
+        .as_ref()
+        .map_or("", |metadata| &metadata.op_name);
+    if !own.is_empty() || instruction.opcode != "fusion" {
+        return own;
+    }
+    let Some(fused) = index.callee(at, 0) else {
+        return "";
+    };
+    let root = fused
+        .instructions
+        .iter()
+        .find(|one| one.id == fused.root_id);
+    let inside = root.into_iter().chain(fused.instructions.iter().rev());
+    inside
+        .filter_map(|one| Some(one.metadata.as_ref()?.op_name.as_str()))
+        .find(|name| !name.is_empty())
+        .unwrap_or("")
+}
+
+/// Which phases the instructions belong to that use a value.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Users {
+    pub(super) forward: bool,
+    pub(super) backward: bool,
+    pub(super) outside: bool,
+    /// It is part of what the program returns.
+    pub(super) returned: bool,
+}
+
+/// Finds who uses the values at some places, through everything that passes them on unchanged.
+pub(super) fn users_of(index: &ModuleIndex<'_>, places: &[Place]) -> Users {
+    let mut users = Users::default();
+    let mut seen: FxHashSet<Place> = places.iter().copied().collect();
+    let mut open: Vec<Place> = places.to_vec();
+    while let Some(place) = open.pop() {
+        let mut next = Vec::new();
+        for &user in index.users(place.0) {
+            if !passes_on(index, place, user, &mut next) {
+                match of_name(name_of(index, user)) {
+                    Phase::Forward => users.forward = true,
+                    Phase::Backward => users.backward = true,
+                    // XLA's own copies say nothing; what comes of them does.
+                    Phase::Outside if index.get(user).opcode == "copy" => next.push((user, WHOLE)),
+                    Phase::Outside => users.outside = true,
+                }
+            }
+        }
+        if index.is_root(place.0) {
+            let callers = index.callers_of_home(place.0);
+            users.returned |= callers.is_empty();
+            let through = callers.iter().filter(|&&caller| {
+                matches!(
+                    index.get(caller).opcode.as_str(),
+                    "while" | "call" | "conditional"
+                )
+            });
+            next.extend(through.map(|&caller| (caller, place.1)));
+        }
+        for place in next {
+            if seen.len() < MOST_PLACES && seen.insert(place) {
+                open.push(place);
+            }
+        }
+    }
+    users
+}
+
+/// Says whether `user` only passes the value at a place on, and adds where to.
+fn passes_on(index: &ModuleIndex<'_>, place: Place, user: At, next: &mut Vec<Place>) -> bool {
+    let instruction = index.get(user);
+    match instruction.opcode.as_str() {
+        "bitcast" | "optimization-barrier" | "add-dependency" | "copy-start" | "copy-done" => {
+            next.push((user, place.1));
+        }
+        "tuple" => {
+            let numbers = index.operand_numbers(user, place.0);
+            next.extend(numbers.map(|number| (user, number as i64)));
+        }
+        "get-tuple-element" => {
+            if place.1 == instruction.tuple_index {
+                next.push((user, WHOLE));
+            }
+        }
+        "while" => {
+            next.push((user, place.1));
+            let bodies = [0, 1]
+                .into_iter()
+                .filter_map(|number| index.callee(user, number));
+            let parameters = bodies.filter_map(|body| index.parameter(body, 0));
+            next.extend(parameters.map(|parameter| (parameter, place.1)));
+        }
+        "call" => {
+            let numbers: Vec<_> = index.operand_numbers(user, place.0).collect();
+            let callee = index.callee(user, 0);
+            let parameters = numbers
+                .iter()
+                .filter_map(|&n| index.parameter(callee?, n as i64));
+            next.extend(parameters.map(|parameter| (parameter, place.1)));
+        }
+        "conditional" => {
+            // Operand 0 chooses; operand n is the parameter of branch n - 1.
+            let numbers: Vec<_> = index.operand_numbers(user, place.0).collect();
+            if numbers.contains(&0) {
+                return false;
+            }
+            let parameters = numbers
+                .iter()
+                .filter_map(|&n| index.parameter(index.callee(user, n - 1)?, 0));
+            next.extend(parameters.map(|parameter| (parameter, place.1)));
+        }
+        _ => return false,
+    }
+    true
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_of_jaxs_transformations_tell_the_phase() {
+        for (name, phase) in [
+            ("jit(step)/jvp(Dense)/dot_general", Phase::Forward),
+            (
+                "jit(step)/jvp()/while/body/closed_call/tanh",
+                Phase::Forward,
+            ),
+            (
+                "jit(step)/transpose(jvp(Dense))/dot_general",
+                Phase::Backward,
+            ),
+            ("jit(step)/mul", Phase::Outside),
+            ("state['params']", Phase::Outside),
+            ("", Phase::Outside),
+        ] {
+            assert_eq!(of_name(name), phase, "{name}");
+        }
+    }
+
+    #[test]
+    fn what_is_computed_again_is_told() {
+        let name = "jit(step)/transpose(jvp())/checkpoint/rematted_computation/tanh";
+        assert!(is_rematerialized("fusion.3", name));
+        assert!(is_rematerialized("fusion.3.remat2", ""));
+        assert!(!is_rematerialized(
+            "fusion.3",
+            "jit(step)/jvp()/checkpoint/tanh"
+        ));
+    }
+}
