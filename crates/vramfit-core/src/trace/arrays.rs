@@ -56,31 +56,51 @@ pub(super) fn grouped<'a>(
     name: impl Fn(TextId) -> String,
     program: impl Fn(u32) -> Option<String>,
 ) -> Vec<ArrayAnswer> {
-    let mut sums: FxHashMap<(TextId, Option<String>, Purpose), [u64; 3]> = FxHashMap::default();
-    // Rows of the same program in other sizes have the same name, and are one maker to a reader.
-    let mut names: FxHashMap<u32, Option<String>> = FxHashMap::default();
+    // There may be a million blocks but hardly as many makers, and only makers have names.
+    let mut by_maker: FxHashMap<u32, Sum> = FxHashMap::default();
     for block in blocks {
-        let maker = makers.get(block.owner);
-        let row = names.entry(maker.row);
-        let program = row.or_insert_with(|| program(maker.row)).clone();
-        let sum = sums.entry((maker.site, program, maker.purpose)).or_default();
-        sum[0] += 1;
-        sum[1] = sum[1].saturating_add(block.requested_bytes);
-        sum[2] = sum[2].saturating_add(block.held_bytes);
+        let sum = by_maker.entry(block.owner).or_default();
+        sum.add(1, block.requested_bytes, block.held_bytes);
     }
-    let arrays = sums.into_iter().map(|((site, program, purpose), sum)| ArrayAnswer {
-        site: name(site),
-        program,
-        purpose,
-        count: sum[0],
-        bytes: sum[1],
-        held_bytes: sum[2],
-    });
+    // Rows of one program in several sizes have one name, and are one maker to a reader.
+    let mut by_name: FxHashMap<_, Sum> = FxHashMap::default();
+    for (owner, sum) in by_maker {
+        let maker = makers.get(owner);
+        let key = (name(maker.site), program(maker.row), maker.purpose);
+        let whole = by_name.entry(key).or_default();
+        whole.add(sum.count, sum.bytes, sum.held_bytes);
+    }
+    let arrays = by_name
+        .into_iter()
+        .map(|((site, program, purpose), sum)| ArrayAnswer {
+            site,
+            program,
+            purpose,
+            count: sum.count,
+            bytes: sum.bytes,
+            held_bytes: sum.held_bytes,
+        });
     let mut arrays: Vec<_> = arrays.collect();
-    let key = |array: &ArrayAnswer| {
-        let name = (array.site.clone(), array.program.clone());
-        (std::cmp::Reverse(array.held_bytes), name, array.purpose as u8)
-    };
-    arrays.sort_by_cached_key(key);
+    arrays.sort_by(|a, b| {
+        let name = |of: &ArrayAnswer| (of.site.clone(), of.program.clone(), of.purpose as u8);
+        let larger = b.held_bytes.cmp(&a.held_bytes);
+        larger.then_with(|| name(a).cmp(&name(b)))
+    });
     arrays
+}
+
+/// Arrays added up.
+#[derive(Clone, Copy, Debug, Default)]
+struct Sum {
+    count: u64,
+    bytes: u64,
+    held_bytes: u64,
+}
+
+impl Sum {
+    fn add(&mut self, count: u64, bytes: u64, held_bytes: u64) {
+        self.count += count;
+        self.bytes = self.bytes.saturating_add(bytes);
+        self.held_bytes = self.held_bytes.saturating_add(held_bytes);
+    }
 }

@@ -7,7 +7,6 @@ use super::arrays::{Maker, Makers, NO_ROW};
 use super::bracket::WhatIf;
 use super::compilations::Compiled;
 use super::device::Device;
-use super::kept::Kept;
 use super::leaks::Leaks;
 use super::replay::{Block, Effect, Parting, Replay, inconsistent};
 use super::{Event, Header, ProgramSizes, Purpose, TextId};
@@ -46,8 +45,6 @@ pub(super) struct Count {
     pub(super) compiled: Vec<Compiled>,
     /// The row that has needed most so far, all its calls together.
     pub(super) step: Option<usize>,
-    /// What was allocated when its last execution began.
-    pub(super) blocks_at_step: Kept,
 }
 
 /// A moment before names are looked up.
@@ -139,7 +136,6 @@ impl Count {
             leaks: Leaks::default(),
             compiled: Vec::new(),
             step: None,
-            blocks_at_step: Kept::default(),
         }
     }
 
@@ -354,10 +350,7 @@ impl Count {
 
     fn freed(&mut self, block: &Block) {
         self.leaks.freed(block);
-        self.blocks_at_step.freed(block);
-        let device = &mut self.devices[block.device as usize];
-        device.blocks_at_peak.freed(block);
-        device.note(&mut self.replay);
+        self.devices[block.device as usize].freed(block, &mut self.replay);
     }
 
     fn now(&self, purpose: Purpose, bytes: u64, site: TextId) -> RawMoment {
@@ -377,13 +370,7 @@ impl Count {
         }
     }
 
-    fn refused(
-        &mut self,
-        device: u32,
-        refusal: Refusal,
-        message: Message,
-        moment: RawMoment,
-    ) {
+    fn refused(&mut self, device: u32, refusal: Refusal, message: Message, moment: RawMoment) {
         let state = &mut self.devices[device as usize];
         // The pool may have grown although the request was refused.
         state.note(&mut self.replay);
@@ -479,12 +466,15 @@ impl Count {
             let row = &rows[row];
             u128::from(row.calls) * u128::from(row.key.1.needed_bytes().max(1))
         };
-        let leads = self.step.is_none_or(|step| {
-            row == step || (needed(row), step) > (needed(step), row)
-        });
+        let leads = self
+            .step
+            .is_none_or(|step| row == step || (needed(row), step) > (needed(step), row));
         if leads {
             self.step = Some(row);
-            self.blocks_at_step.mark(self.replay.allocations());
+            let next = self.replay.allocations();
+            for device in &mut self.devices {
+                device.blocks_at_step.mark(next);
+            }
         }
         self.leaks.begin(row, leads, needed);
     }

@@ -49,12 +49,14 @@ pub struct LeakAnswer {
     pub steps: u64,
     /// By how many arrays in these steps.
     pub arrays: u64,
-    /// By how many bytes of the pool in these steps, rounding included.
+    /// By how many bytes, as they were asked for, in these steps.
     pub bytes: u64,
+    /// By how much they took more of the pool in these steps, rounding included.
+    pub held_bytes: u64,
 }
 
 impl LeakAnswer {
-    /// Returns the growth in one step: exact where all steps grew alike, else their mean.
+    /// Returns the bytes asked for in one step: exact where all steps grew alike, else their mean.
     pub fn bytes_per_step(&self) -> u64 {
         self.bytes / self.steps.max(1)
     }

@@ -5,7 +5,7 @@ use super::count::RawMoment;
 use super::kept::Kept;
 use super::layout::Given;
 use super::low_water::LowWater;
-use super::replay::{Level, Replay};
+use super::replay::{Block, Level, Replay};
 use super::timeline::Timeline;
 use crate::allocator::Region;
 
@@ -19,6 +19,8 @@ pub(super) struct Device {
     pub(super) moment: Option<RawMoment>,
     pub(super) at_peak: PoolState,
     pub(super) blocks_at_peak: Kept,
+    /// What was allocated when the last execution of the step began.
+    pub(super) blocks_at_step: Kept,
     pub(super) low_water: LowWater,
     pub(super) timeline: Timeline,
     pub(super) outside: u64,
@@ -38,6 +40,7 @@ impl Device {
             moment: None,
             at_peak: PoolState::default(),
             blocks_at_peak: Kept::default(),
+            blocks_at_step: Kept::default(),
             low_water: LowWater::default(),
             timeline: Timeline::new(devices),
             outside: 0,
@@ -68,6 +71,13 @@ impl Device {
             self.blocks_at_peak.mark(replay.allocations());
         }
         rose
+    }
+
+    /// Takes over that a block of this device was freed.
+    pub(super) fn freed(&mut self, block: &Block, replay: &mut Replay) {
+        self.blocks_at_peak.freed(block);
+        self.blocks_at_step.freed(block);
+        self.note(replay);
     }
 
     /// Takes over the regions that are new. A pool gives none back.

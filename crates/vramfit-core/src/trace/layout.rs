@@ -3,10 +3,10 @@
 //! It is put together from the regions that the card gave and the blocks in them; what no block
 //! takes is free. A pool gives no region back, so the regions of a moment are those given until then.
 
-use super::course::{LayoutAnswer, PieceAnswer, RegionAnswer};
+use super::TextId;
 use super::arrays::Makers;
+use super::course::{LayoutAnswer, PieceAnswer, RegionAnswer};
 use super::replay::Block;
-use super::{Purpose, TextId};
 use crate::allocator::Region;
 
 /// Pieces of a layout at most. Where there are more, the smallest neighbours are told as one.
@@ -57,24 +57,27 @@ pub(super) fn layout<'a>(
         spans.iter_mut().for_each(|span| merge(span, smallest));
         smallest = smallest.saturating_mul(2);
     }
-    let regions = regions.iter().zip(spans).map(|(region, span)| RegionAnswer {
-        address: region.address,
-        bytes: region.bytes,
-        pieces: span
-            .iter()
-            .map(|stretch| {
-                let maker = stretch.owner.map(|owner| makers.get(owner));
-                PieceAnswer {
-                    bytes: stretch.bytes,
-                    blocks: stretch.blocks,
-                    free_bytes: stretch.free_bytes,
-                    purpose: maker.map(|maker| maker.purpose),
-                    site: maker.map_or(String::new(), |maker| text(maker.site)),
-                    program: maker.and_then(|maker| program(maker.row)),
-                }
-            })
-            .collect(),
-    });
+    let regions = regions
+        .iter()
+        .zip(spans)
+        .map(|(region, span)| RegionAnswer {
+            address: region.address,
+            bytes: region.bytes,
+            pieces: span
+                .iter()
+                .map(|stretch| {
+                    let maker = stretch.owner.map(|owner| makers.get(owner));
+                    PieceAnswer {
+                        bytes: stretch.bytes,
+                        blocks: stretch.blocks,
+                        free_bytes: stretch.free_bytes,
+                        purpose: maker.map(|maker| maker.purpose),
+                        site: maker.map_or(String::new(), |maker| text(maker.site)),
+                        program: maker.and_then(|maker| program(maker.row)),
+                    }
+                })
+                .collect(),
+        });
     LayoutAnswer {
         regions: regions.collect(),
     }
@@ -138,17 +141,4 @@ fn merge(span: &mut Vec<Stretch>, smallest: u64) {
         }
     }
     *span = kept;
-}
-
-/// Returns the word for the kind of a piece or an array, the same in all pictures.
-pub(crate) fn kind(purpose: Option<Purpose>) -> &'static str {
-    match purpose {
-        None => "free",
-        Some(Purpose::Upload) => "upload",
-        Some(Purpose::Output) => "output",
-        Some(Purpose::Temporary) => "temporary",
-        Some(Purpose::Tuple) => "table",
-        Some(Purpose::Copy) => "copy",
-        Some(Purpose::Constant) => "constant",
-    }
 }

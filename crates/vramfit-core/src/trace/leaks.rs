@@ -44,7 +44,10 @@ struct Group {
 #[derive(Clone, Copy, Debug, Default)]
 struct Level {
     count: u64,
+    /// Requested.
     bytes: u64,
+    /// Taken of the pool.
+    held_bytes: u64,
 }
 
 /// Arrays of one line and program that grew in each of the last steps.
@@ -58,8 +61,10 @@ pub(super) struct Suspect {
     pub(super) steps: u64,
     /// By how many arrays in all of them.
     pub(super) arrays: u64,
-    /// By how many bytes of the pool in all of them.
+    /// By how many bytes requested in all of them.
     pub(super) bytes: u64,
+    /// By how many bytes of the pool in all of them.
+    pub(super) held_bytes: u64,
 }
 
 impl Leaks {
@@ -68,7 +73,8 @@ impl Leaks {
     pub(super) fn allocated(&mut self, block: &Block) {
         let group = self.changed(block.owner);
         group.now.count += 1;
-        group.now.bytes += block.held_bytes;
+        group.now.bytes = group.now.bytes.saturating_add(block.requested_bytes);
+        group.now.held_bytes = group.now.held_bytes.saturating_add(block.held_bytes);
     }
 
     /// Notes that a block went.
@@ -76,7 +82,8 @@ impl Leaks {
     pub(super) fn freed(&mut self, block: &Block) {
         let group = self.changed(block.owner);
         group.now.count = group.now.count.saturating_sub(1);
-        group.now.bytes = group.now.bytes.saturating_sub(block.held_bytes);
+        group.now.bytes = group.now.bytes.saturating_sub(block.requested_bytes);
+        group.now.held_bytes = group.now.held_bytes.saturating_sub(block.held_bytes);
     }
 
     #[inline]
@@ -153,7 +160,7 @@ impl Leaks {
                 continue;
             }
             let maker = makers.get(owner);
-            let bytes = group.before.bytes.saturating_sub(group.began.bytes);
+            let (now, began) = (group.before, group.began);
             let suspect = Suspect {
                 device: maker.device,
                 site: maker.site,
@@ -161,27 +168,44 @@ impl Leaks {
                 purpose: maker.purpose,
                 steps: group.steps,
                 arrays,
-                bytes,
+                bytes: now.bytes.saturating_sub(began.bytes),
+                held_bytes: now.held_bytes.saturating_sub(began.held_bytes),
             };
             let key = (maker.device, maker.site, maker.row, maker.purpose);
-            let whole = found.entry(key).or_insert(Suspect {
-                arrays: 0,
-                bytes: 0,
-                ..suspect
-            });
-            // Outputs of one call; the shortest growth is what is sure of all of them.
-            let steps = whole.steps.min(suspect.steps);
-            let of = |all: u64, in_steps: u64| (u128::from(all) * u128::from(steps) / u128::from(in_steps.max(1))) as u64;
-            whole.arrays = of(whole.arrays, whole.steps) + of(suspect.arrays, suspect.steps);
-            whole.bytes = of(whole.bytes, whole.steps) + of(suspect.bytes, suspect.steps);
-            whole.steps = steps;
+            let whole = found.entry(key);
+            whole
+                .and_modify(|whole| whole.join(&suspect))
+                .or_insert(suspect);
         }
         let mut found: Vec<_> = found.into_values().collect();
         found.sort_by_key(|suspect| {
             let a_step = suspect.bytes / suspect.steps.max(1);
-            let maker = (suspect.device, suspect.site, suspect.row, suspect.purpose as u8);
+            let maker = (
+                suspect.device,
+                suspect.site,
+                suspect.row,
+                suspect.purpose as u8,
+            );
             (std::cmp::Reverse(a_step), maker)
         });
         found
+    }
+}
+
+impl Suspect {
+    /// Takes another output of the same call in. The shorter growth is what is sure of both.
+    fn join(&mut self, other: &Suspect) {
+        let steps = self.steps.min(other.steps);
+        let of = |all: u64, in_steps: u64| {
+            (u128::from(all) * u128::from(steps) / u128::from(in_steps.max(1))) as u64
+        };
+        let sum = |ours, theirs| of(ours, self.steps).saturating_add(of(theirs, other.steps));
+        *self = Suspect {
+            arrays: sum(self.arrays, other.arrays),
+            bytes: sum(self.bytes, other.bytes),
+            held_bytes: sum(self.held_bytes, other.held_bytes),
+            steps,
+            ..*self
+        };
     }
 }

@@ -41,7 +41,6 @@ pub use course::{
     TimelinePoint,
 };
 pub use event::{Event, Footer, Header, ProgramSizes, Purpose, TextId};
-pub(crate) use layout::kind;
 pub use reader::Reader;
 pub use replay::{Block, Effect, Parting, Replay};
 pub use stream::Events;

@@ -93,10 +93,14 @@ impl Count {
         };
         let step = self.step;
         let step_key = step.map(|row| self.rows[row].key);
-        let mut devices = Vec::with_capacity(self.devices.len());
-        for number in 0..self.devices.len() {
-            devices.push(self.device(number, header, &text));
+        let mut live = vec![Vec::new(); self.devices.len()];
+        for block in self.replay.live() {
+            live[block.device as usize].push(*block);
         }
+        let devices = live.iter().enumerate();
+        let devices: Vec<_> = devices
+            .map(|(number, live)| self.device(number, live, header, &text))
+            .collect();
         let refusals = self.refusals.iter().map(|refused| RefusalAnswer {
             device: refused.device,
             moment: named(&refused.moment, &self.rows, &text),
@@ -185,6 +189,7 @@ impl Count {
     fn device(
         &mut self,
         number: usize,
+        live: &[Block],
         header: &Header,
         text: &impl Fn(TextId) -> String,
     ) -> DeviceAnswer {
@@ -196,20 +201,20 @@ impl Count {
             let row = self.rows.get(row as usize)?;
             Some(text(row.key.0))
         };
-        let here = |block: &&Block| block.device == device;
-        let group = |blocks: &mut dyn Iterator<Item = &Block>| {
-            grouped(blocks, &self.makers, text, program)
-        };
+        let group =
+            |blocks: &mut dyn Iterator<Item = &Block>| grouped(blocks, &self.makers, text, program);
         let place = |event, blocks: &mut dyn Iterator<Item = &Block>| {
             layout(state.regions_at(event), blocks, &self.makers, text, program)
         };
-        let refused = self.refusals.iter().filter(|refused| refused.device == device);
+        let refused = self
+            .refusals
+            .iter()
+            .filter(|refused| refused.device == device);
         let refused = refused.map(|refused| TimelinePoint {
             event: refused.moment.event,
             state: refused.pool,
         });
         let peak_event = state.moment.map(|moment| moment.event);
-        let live = || self.replay.live();
         DeviceAnswer {
             device,
             limit_bytes: stats.bytes_limit,
@@ -229,17 +234,14 @@ impl Count {
             },
             at_end,
             timeline: state.timeline.points(refused),
-            arrays_at_peak: group(&mut state.blocks_at_peak.blocks(live()).filter(here)),
-            arrays_between_steps: group(&mut self.blocks_at_step.blocks(live()).filter(here)),
-            arrays_at_end: group(&mut live().filter(here)),
+            arrays_at_peak: group(&mut state.blocks_at_peak.blocks(live.iter())),
+            arrays_between_steps: group(&mut state.blocks_at_step.blocks(live.iter())),
+            arrays_at_end: group(&mut live.iter()),
             layout_at_peak: match peak_event {
-                Some(event) => place(
-                    Some(event),
-                    &mut state.blocks_at_peak.blocks(live()).filter(here),
-                ),
+                Some(event) => place(Some(event), &mut state.blocks_at_peak.blocks(live.iter())),
                 None => LayoutAnswer::default(),
             },
-            layout_at_end: place(None, &mut live().filter(here)),
+            layout_at_end: place(None, &mut live.iter()),
             held_between_steps_bytes: self
                 .step
                 .and_then(|row| self.rows[row].held.get(number))
@@ -282,6 +284,7 @@ impl Count {
             steps: suspect.steps,
             arrays: suspect.arrays,
             bytes: suspect.bytes,
+            held_bytes: suspect.held_bytes,
         });
         answers.collect()
     }

@@ -155,7 +155,10 @@ mod tests {
     #[test]
     fn a_short_run_is_kept_whole() {
         let points = timeline(1000).points(std::iter::empty());
-        let kept: Vec<_> = points.iter().map(|point| point.state.in_use_bytes).collect();
+        let kept: Vec<_> = points
+            .iter()
+            .map(|point| point.state.in_use_bytes)
+            .collect();
         assert_eq!(kept, levels(1000).collect::<Vec<_>>());
     }
 
@@ -170,7 +173,10 @@ mod tests {
             for stretch in all.chunks(1 << timeline.shift) {
                 for end in [stretch.iter().min(), stretch.iter().max()] {
                     let end = end.copied().expect("no stretch is empty");
-                    assert!(points.iter().any(|point| point.state == state(end)), "{end}");
+                    assert!(
+                        points.iter().any(|point| point.state == state(end)),
+                        "{end}"
+                    );
                 }
             }
             for point in points {
