@@ -12,7 +12,7 @@ use super::message::out_of_memory_text;
 use super::pool::{BfcOptions, Pool, UNIT, round_up};
 use super::regions::Card;
 use super::spatial_policy::End;
-use super::{Allocator, Chunk, DeviceMemory, Exactness, Refusal, Space, Stats};
+use super::{Allocator, Chunk, DeviceMemory, Exactness, Refusal, Region, Space, Stats};
 use crate::error::Result;
 
 /// One classic BFC pool.
@@ -213,6 +213,10 @@ impl Allocator for Bfc {
 
     fn chunks(&self) -> Vec<Chunk> {
         self.pool.chunks()
+    }
+
+    fn regions(&self) -> Vec<Region> {
+        self.pool.regions()
     }
 
     fn out_of_memory_message(&self, bytes: u64) -> String {

@@ -5,7 +5,7 @@
 
 use super::bfc::Bfc;
 use super::dump::LogRecord;
-use super::{Allocator, Chunk, Exactness, Refusal, Space, Stats};
+use super::{Allocator, Chunk, Exactness, Refusal, Region, Space, Stats};
 use crate::error::Result;
 
 /// Two allocators that share a card.
@@ -53,6 +53,10 @@ impl Allocator for WithCollective {
         chunks.extend(self.collective.chunks());
         chunks.sort_by_key(|chunk| chunk.address);
         chunks
+    }
+
+    fn regions(&self) -> Vec<Region> {
+        self.default.regions()
     }
 
     fn out_of_memory_message(&self, bytes: u64) -> String {

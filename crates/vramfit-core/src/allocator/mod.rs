@@ -248,6 +248,12 @@ pub trait Allocator: Send {
     /// Returns the chunks in address order, free ones included where the allocator keeps them.
     fn chunks(&self) -> Vec<Chunk>;
 
+    /// Returns the regions that the default pool has from the card, by address; none where nothing is
+    /// pooled.
+    fn regions(&self) -> Vec<Region> {
+        Vec::new()
+    }
+
     /// Returns the status text that the client raises when a request of `bytes` fails, without
     /// the `RESOURCE_EXHAUSTED: ` that JAX puts in front.
     fn out_of_memory_message(&self, bytes: u64) -> String;

@@ -9,8 +9,8 @@ use rustc_hash::FxHashMap;
 use super::address_map::AddressMap;
 use super::arena::{Arena, Handle, Slot, Tag};
 use super::options::JaxVersion;
-use super::regions::{BackOff, Card, Regions};
-use super::{Chunk, Exactness, Refusal, Stats};
+use super::regions::{BackOff, Card, PoolRegion, Regions};
+use super::{Chunk, Exactness, Refusal, Region, Stats};
 use crate::error::{Error, ErrorKind, Result};
 
 /// Sizes are multiples of this, and so are addresses.
@@ -235,6 +235,16 @@ impl Pool {
         } else {
             Exactness::Exact
         }
+    }
+
+    /// Returns all regions in address order.
+    pub(super) fn regions(&self) -> Vec<Region> {
+        let list = self.regions.list.iter();
+        let region = |region: &PoolRegion| Region {
+            address: region.address,
+            bytes: region.bytes,
+        };
+        list.map(region).collect()
     }
 
     /// Returns all chunks in address order.

@@ -16,7 +16,7 @@ use super::message::out_of_memory_text;
 use super::pool::{BfcOptions, Pool, UNIT, round_up};
 use super::regions::Card;
 use super::spatial_policy::{End, SpatialPolicy, SplitRule};
-use super::{Allocator, Chunk, DeviceMemory, Exactness, Refusal, Space, Stats};
+use super::{Allocator, Chunk, DeviceMemory, Exactness, Refusal, Region, Space, Stats};
 use crate::error::{Error, ErrorKind, Result};
 
 /// Collective memory is aligned to what one multicast object can bind: 2 MiB on NVIDIA cards.
@@ -387,6 +387,10 @@ impl Allocator for Spatial {
 
     fn chunks(&self) -> Vec<Chunk> {
         self.pool.chunks()
+    }
+
+    fn regions(&self) -> Vec<Region> {
+        self.pool.regions()
     }
 
     fn out_of_memory_message(&self, bytes: u64) -> String {

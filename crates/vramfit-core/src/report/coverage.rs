@@ -1,68 +1,147 @@
-//! What the figures of a dry run leave out, and what about them is not exact.
+//! What the figures of a dry run or a replay leave out, and what about them is not exact.
 
 use crate::bytes::Bytes;
 use crate::gpu::{self, Certainty};
-use crate::trace::Answer;
+use crate::trace::{Answer, Comparison};
 
-/// Returns one sentence for each thing that the figures do not cover.
+/// Returns one sentence for each thing that the figures of a dry run do not cover.
 pub(super) fn not_covered(answer: &Answer) -> Vec<String> {
-    let header = &answer.header;
     let mut points = Vec::new();
-    if !answer.complete {
-        points.push(
-            "the rest of the run: it was cut off, and the figures are those up to there".to_owned(),
-        );
-    }
+    points.extend(cut_off(answer));
     points.push(
         "memory of cuBLAS, cuDNN, NCCL and CUDA graphs, which lies outside the pool; the context \
          above is an estimate"
             .to_owned(),
     );
-    if let Some(device) = answer.worst_device() {
-        let pool = device.pool_bytes.unwrap_or(device.peak_bytes);
-        let beside = header
-            .context_bytes
-            .saturating_add(device.outside_bytes)
-            .saturating_add(header.taken_bytes);
-        if pool.saturating_add(beside) > header.total_memory_bytes {
-            let over = Bytes(pool.saturating_add(beside) - header.total_memory_bytes);
-            points.push(format!(
-                "what lies outside the pool does not fit beside it: {over} too much; take a \
-                 smaller share for the pool"
-            ));
-        }
-    }
+    points.extend(beside_the_pool(answer));
     points.push(autotuning(answer));
-    let other: Vec<_> = answer
-        .programs
-        .iter()
+    points.extend(other_choices(answer));
+    points.extend(model(answer));
+    points.extend(card(answer));
+    points
+}
+
+/// Returns one sentence for each thing that the figures of a replay do not cover.
+pub(super) fn not_replayed(comparison: &Comparison) -> Vec<String> {
+    let after = &comparison.after;
+    let mut points = Vec::new();
+    if comparison.ends_at_refusal {
+        points.push(
+            "what the program does after the request that is not met: the run had it met, so the \
+             figures after the change are those up to there"
+                .to_owned(),
+        );
+    }
+    if comparison.met.is_some() {
+        points.push(
+            "what the program does after the request that is met now: the run was refused it, so \
+             the figures after the change are those up to there; a dry run with these settings \
+             tells"
+                .to_owned(),
+        );
+    }
+    points.extend(compiled_anew(comparison));
+    points.extend(shared_card(comparison));
+    points.extend(cut_off(after));
+    points.push(format!(
+        "memory of cuBLAS, cuDNN, NCCL and CUDA graphs, which lies outside the pool; the context is \
+         taken to be {}, an estimate",
+        Bytes(after.header.context_bytes)
+    ));
+    points.extend(beside_the_pool(after));
+    points.extend(model(after));
+    points.extend(card(after));
+    points
+}
+
+/// What XLA would have compiled otherwise.
+fn compiled_anew(comparison: &Comparison) -> Option<String> {
+    let before = comparison.before.as_ref()?;
+    let limit = |answer: &Answer| answer.devices.first().and_then(|device| device.limit_bytes);
+    let what = if before.header.gpu != comparison.after.header.gpu {
+        "on another card the compiler takes other kernels and fits programs into another limit"
+    } else if limit(before) != limit(&comparison.after) {
+        "XLA fits programs into the limit (it reorders and recomputes), and this is another one"
+    } else {
+        return None;
+    };
+    Some(format!(
+        "other temporaries: {what}; the replay has those of the run; a dry run with these settings \
+         compiles anew"
+    ))
+}
+
+/// Says so when nothing was changed and the figures are others all the same.
+fn shared_card(comparison: &Comparison) -> Option<String> {
+    let (before, after) = (comparison.before.as_ref()?, &comparison.after);
+    let pools = |answer: &Answer| -> Vec<_> {
+        let devices = answer.devices.iter();
+        devices.map(|device| device.pool_bytes).collect()
+    };
+    (before.header == after.header && pools(before) != pools(after)).then(|| {
+        "what the card itself granted: other processes or another driver answered in the run, here \
+         a card that nobody shares"
+            .to_owned()
+    })
+}
+
+fn cut_off(answer: &Answer) -> Option<String> {
+    let text = "the rest of the run: it was cut off, and the figures are those up to there";
+    (!answer.complete).then(|| text.to_owned())
+}
+
+/// Says so when pool and what lies outside of it do not go together on the card.
+fn beside_the_pool(answer: &Answer) -> Option<String> {
+    let header = &answer.header;
+    let device = answer.worst_device()?;
+    let pool = device.pool_bytes.unwrap_or(device.peak_bytes);
+    let beside = header
+        .context_bytes
+        .saturating_add(device.outside_bytes)
+        .saturating_add(header.taken_bytes);
+    let over = pool.saturating_add(beside);
+    let over = over.checked_sub(header.total_memory_bytes)?;
+    (over > 0).then(|| {
+        format!(
+            "what lies outside the pool does not fit beside it: {} too much; take a smaller share \
+             for the pool",
+            Bytes(over)
+        )
+    })
+}
+
+/// Names the programs that the compiler did not compile as it would by default.
+fn other_choices(answer: &Answer) -> Option<String> {
+    let programs = answer.programs.iter();
+    let other: Vec<_> = programs
         .filter(|program| !program.rung.is_empty())
         .collect();
-    if let Some(first) = other.first() {
-        let count = other.len();
-        points.push(format!(
-            "{count} of {} programs did not compile with the compiler's default choices; `{}` did \
-             with `{}`",
-            answer.programs.len(),
-            first.name,
-            first.rung
-        ));
-    }
-    if let Some(model) = answer.allocator_model {
-        points.push(format!(
-            "the allocator `{}` is a model: {model}",
-            header.allocator
-        ));
-    }
-    let card = gpu::all().iter().find(|gpu| gpu.name == header.gpu);
-    if card.is_some_and(|gpu| gpu.memory_certainty == Certainty::Estimated) {
-        points.push(format!(
+    let first = other.first()?;
+    Some(format!(
+        "{} of {} programs did not compile with the compiler's default choices; `{}` did with `{}`",
+        other.len(),
+        answer.programs.len(),
+        first.name,
+        first.rung
+    ))
+}
+
+fn model(answer: &Answer) -> Option<String> {
+    let model = answer.allocator_model?;
+    let name = &answer.header.allocator;
+    Some(format!("the allocator `{name}` is a model: {model}"))
+}
+
+fn card(answer: &Answer) -> Option<String> {
+    let header = &answer.header;
+    let card = gpu::all().iter().find(|gpu| gpu.name == header.gpu)?;
+    (card.memory_certainty == Certainty::Estimated).then(|| {
+        format!(
             "the total memory of {}: no driver's report of it is known, {} is an estimate",
             header.gpu,
             Bytes(header.total_memory_bytes)
-        ));
-    }
-    points
+        )
+    })
 }
 
 /// What is not known of the kernels that a card's autotuner would choose.

@@ -2,6 +2,7 @@
 
 use super::coverage::not_covered;
 use super::record::record;
+use super::run;
 use super::tables::{devices, programs, unknown_reads, variants};
 use super::{Bar, Body, Figure, Report, Section, Value};
 use crate::bytes::Bytes;
@@ -15,6 +16,8 @@ pub(super) fn report(answer: &Answer) -> Report {
         sections.push(section("", Body::Bars(vec![bar(answer, device)])));
         sections.push(section("", Body::Figures(figures(answer, device))));
     }
+    sections.extend(run::leaks(answer));
+    sections.extend(run::compilations(answer));
     sections.extend(devices(answer));
     sections.extend(programs(answer));
     sections.extend(variants(answer));
@@ -23,6 +26,7 @@ pub(super) fn report(answer: &Answer) -> Report {
         "not covered by these figures",
         Body::Text(not_covered.clone()),
     ));
+    sections.extend(run::details(answer));
     Report {
         title: "vramfit dryrun".to_owned(),
         good: answer.fits(),
@@ -37,10 +41,11 @@ pub(super) fn section(title: &str, body: Body) -> Section {
     Section {
         title: title.to_owned(),
         body,
+        detail: false,
     }
 }
 
-fn figure(label: &str, value: Value, note: impl Into<String>) -> Figure {
+pub(super) fn figure(label: &str, value: Value, note: impl Into<String>) -> Figure {
     Figure {
         label: label.to_owned(),
         value,
@@ -49,7 +54,7 @@ fn figure(label: &str, value: Value, note: impl Into<String>) -> Figure {
 }
 
 /// The answer in one sentence.
-fn sentence(answer: &Answer) -> String {
+pub(super) fn sentence(answer: &Answer) -> String {
     let Some(device) = answer.worst_device() else {
         return "fits: nothing was put on a GPU".to_owned();
     };
@@ -111,7 +116,7 @@ fn executions(count: u64) -> String {
 }
 
 /// When: in which program, or between which.
-fn when(moment: &Moment) -> String {
+pub(super) fn when(moment: &Moment) -> String {
     match &moment.program {
         Some(program) => format!("in `{program}`"),
         None if moment.site.is_empty() => "between programs".to_owned(),
@@ -119,7 +124,7 @@ fn when(moment: &Moment) -> String {
     }
 }
 
-fn bar(answer: &Answer, device: &DeviceAnswer) -> Bar {
+pub(super) fn bar(answer: &Answer, device: &DeviceAnswer) -> Bar {
     Bar {
         label: match answer.header.devices {
             0 | 1 => String::new(),
@@ -223,7 +228,7 @@ fn bracket(answer: &Answer, device: &DeviceAnswer) -> Option<Figure> {
 }
 
 /// What was asked for and could not be had.
-fn refused(answer: &Answer, refusal: &RefusalAnswer) -> Vec<Figure> {
+pub(super) fn refused(answer: &Answer, refusal: &RefusalAnswer) -> Vec<Figure> {
     let moment = &refusal.moment;
     let free = refusal
         .pool
@@ -273,7 +278,7 @@ fn refused(answer: &Answer, refusal: &RefusalAnswer) -> Vec<Figure> {
     figures
 }
 
-fn described(moment: &Moment) -> String {
+pub(super) fn described(moment: &Moment) -> String {
     let site = match moment.site.is_empty() {
         true => String::new(),
         false => format!(", at {}", moment.site),
@@ -291,7 +296,7 @@ fn what_for(moment: &Moment) -> String {
     }
 }
 
-fn purpose(purpose: Purpose) -> &'static str {
+pub(super) fn purpose(purpose: Purpose) -> &'static str {
     match purpose {
         Purpose::Upload => "an upload",
         Purpose::Output => "an output",

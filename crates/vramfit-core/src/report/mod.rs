@@ -5,6 +5,8 @@ mod coverage;
 mod dryrun;
 mod picture;
 mod record;
+mod replay;
+mod run;
 mod tables;
 mod text;
 
@@ -13,7 +15,7 @@ use serde::Serialize;
 pub use picture::{AddressMap, Band, Bands, Line, Mark, Node, Piece, Span, Timeline, Tree};
 
 use crate::bytes::Bytes;
-use crate::trace::Answer;
+use crate::trace::{Answer, Comparison};
 
 /// Everything a reader of a report needs, in the order in which it is told.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -39,6 +41,9 @@ pub struct Section {
     pub title: String,
     /// What it says.
     pub body: Body,
+    /// Whether it is only for those who want to know everything: the answer of a command leaves it
+    /// out, a full report has it.
+    pub detail: bool,
 }
 
 /// The few forms in which things are said.
@@ -130,10 +135,20 @@ impl Report {
         dryrun::report(answer)
     }
 
-    /// Returns the report for a terminal of 80 columns, without colours and without a line feed at
-    /// the end. The first line is the answer.
+    /// Makes the report of a replay.
+    pub fn of_replay(comparison: &Comparison) -> Report {
+        replay::report(comparison)
+    }
+
+    /// Returns the report for a terminal of 80 columns, without colours, without details and without
+    /// a line feed at the end. The first line is the answer.
     pub fn to_text(&self) -> String {
-        text::render(self)
+        text::render(self, false)
+    }
+
+    /// Returns the same with details.
+    pub fn to_full_text(&self) -> String {
+        text::render(self, true)
     }
 
     /// Returns the report for programs, one JSON object on one line.

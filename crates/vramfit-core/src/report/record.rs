@@ -3,7 +3,8 @@
 use serde::Serialize;
 
 use crate::trace::{
-    AbortAnswer, Answer, DeviceAnswer, Moment, ProgramAnswer, RefusalAnswer, UnknownReads,
+    AbortAnswer, Answer, CompilationAnswer, DeviceAnswer, LeakAnswer, Moment, ProgramAnswer,
+    RefusalAnswer, UnknownReads,
 };
 
 /// Version of the object; it changes when a key changes its meaning or goes away.
@@ -30,6 +31,8 @@ struct Record<'a> {
     oom_count: u64,
     abort: Option<&'a AbortAnswer>,
     bracket: Option<Bracket<'a>>,
+    leaks: Vec<Leak<'a>>,
+    compilations: &'a [CompilationAnswer],
     devices: Vec<Device<'a>>,
     context_bytes_estimate: u64,
     unknown_reads: &'a [UnknownReads],
@@ -82,7 +85,7 @@ struct Program<'a> {
 }
 
 #[derive(Serialize)]
-struct OutOfMemory<'a> {
+pub(super) struct OutOfMemory<'a> {
     requested_bytes: u64,
     program: Option<&'a str>,
     message: &'a str,
@@ -99,6 +102,13 @@ struct OutOfMemory<'a> {
     fragmented: bool,
     fatal: Option<&'a str>,
     went_on: bool,
+}
+
+#[derive(Serialize)]
+struct Leak<'a> {
+    bytes_per_step: u64,
+    #[serde(flatten)]
+    leak: &'a LeakAnswer,
 }
 
 #[derive(Serialize)]
@@ -162,6 +172,8 @@ pub(super) fn record(answer: &Answer, not_covered: &[String]) -> serde_json::Val
         oom_count: answer.refusal_count,
         abort: answer.abort.as_ref(),
         bracket: bracket(answer, worst),
+        leaks: answer.leaks.iter().map(leak).collect(),
+        compilations: &answer.compilations,
         devices: answer.devices.iter().map(|of| device(answer, of)).collect(),
         context_bytes_estimate: header.context_bytes,
         unknown_reads: &answer.unknown_reads,
@@ -202,7 +214,14 @@ fn program(program: &ProgramAnswer) -> Program<'_> {
     }
 }
 
-fn out_of_memory(refusal: &RefusalAnswer) -> OutOfMemory<'_> {
+fn leak(leak: &LeakAnswer) -> Leak<'_> {
+    Leak {
+        bytes_per_step: leak.bytes_per_step(),
+        leak,
+    }
+}
+
+pub(super) fn out_of_memory(refusal: &RefusalAnswer) -> OutOfMemory<'_> {
     OutOfMemory {
         requested_bytes: refusal.moment.requested_bytes,
         program: refusal.moment.program.as_deref(),

@@ -11,9 +11,10 @@ const GAP: usize = 2;
 const NARROWEST_NAME: usize = 8;
 
 /// Renders a report; the first line is the answer.
-pub(super) fn render(report: &Report) -> String {
+pub(super) fn render(report: &Report, details: bool) -> String {
     let mut lines = wrap(&report.answer, WIDTH, 2);
-    for section in &report.sections {
+    let told = report.sections.iter();
+    for section in told.filter(|section| details || !section.detail) {
         lines.push(String::new());
         let indent = if section.title.is_empty() {
             0

@@ -5,6 +5,7 @@
 
 use serde::Serialize;
 
+use super::course::{ArrayAnswer, CompilationAnswer, LayoutAnswer, LeakAnswer, TimelinePoint};
 use super::{Header, ProgramSizes, Purpose};
 
 /// The answer to "does this run fit on this card?", with the figures behind it.
@@ -30,6 +31,10 @@ pub struct Answer {
     pub unknown_reads: Vec<UnknownReads>,
     /// What the run came to with other kernels; `None` when that was not asked for.
     pub bracket: Option<BracketAnswer>,
+    /// What grew in each of the last steps, the most bytes a step first.
+    pub leaks: Vec<LeakAnswer>,
+    /// What was compiled more than once under one name, the most often compiled first.
+    pub compilations: Vec<CompilationAnswer>,
     /// Executions of any program.
     pub executions: u64,
     /// Small programs whose values were computed; `None` when the trace was cut off.
@@ -63,6 +68,18 @@ pub struct DeviceAnswer {
     pub at_peak: PoolState,
     /// What it looks like at the end.
     pub at_end: PoolState,
+    /// How full it was over the run.
+    pub timeline: Vec<TimelinePoint>,
+    /// The arrays that were there at the peak, by who made them.
+    pub arrays_at_peak: Vec<ArrayAnswer>,
+    /// Those that were there when the last execution of [`Answer::step`] began.
+    pub arrays_between_steps: Vec<ArrayAnswer>,
+    /// Those that are there at the end.
+    pub arrays_at_end: Vec<ArrayAnswer>,
+    /// What lay where at the peak; no regions where nothing is pooled.
+    pub layout_at_peak: LayoutAnswer,
+    /// What lies where at the end.
+    pub layout_at_end: LayoutAnswer,
     /// The least in use between the last two executions of [`Answer::step`]. With a single
     /// execution: what was in use when it began. 0 when nothing was executed.
     pub held_between_steps_bytes: u64,
@@ -120,6 +137,8 @@ pub struct ProgramAnswer {
     pub name: String,
     /// How often they were executed.
     pub calls: u64,
+    /// Index of the event with which their first execution began; `None` when there was none.
+    pub first_call_event: Option<u64>,
     /// How often they were compiled or loaded.
     pub compilations: u64,
     /// How many of those came from a cache.

@@ -3,9 +3,12 @@
 use rustc_hash::FxHashMap;
 
 use super::answer::{MAX_REFUSALS_KEPT, PoolState};
+use super::arrays::{Maker, Makers, NO_ROW};
 use super::bracket::WhatIf;
-use super::low_water::LowWater;
-use super::replay::{Effect, Replay, inconsistent};
+use super::compilations::Compiled;
+use super::device::Device;
+use super::leaks::Leaks;
+use super::replay::{Block, Effect, Parting, Replay, inconsistent};
 use super::{Event, Header, ProgramSizes, Purpose, TextId};
 use crate::allocator::Refusal;
 use crate::error::Result;
@@ -34,24 +37,14 @@ pub(super) struct Count {
     pub(super) refusals: Vec<Refused>,
     pub(super) refusal_count: u64,
     pub(super) abort: Option<Aborted>,
+    /// The request with which a replay elsewhere leaves the run, by meeting it.
+    pub(super) met: Option<RawMoment>,
     pub(super) reads: FxHashMap<TextId, (u64, u64)>,
-    /// Devices whose peak was just reached and not looked at yet.
-    pub(super) unseen_peaks: u32,
-}
-
-#[derive(Default)]
-pub(super) struct Device {
-    pub(super) in_use: u64,
-    pub(super) peak: u64,
-    /// As the process counts it, which may have set it back.
-    pub(super) reported_peak: u64,
-    pub(super) moment: Option<RawMoment>,
-    pub(super) peak_unseen: bool,
-    pub(super) at_peak: PoolState,
-    pub(super) low_water: LowWater,
-    pub(super) outside: u64,
-    pub(super) refusals: u64,
-    pub(super) card_refused: bool,
+    pub(super) makers: Makers,
+    pub(super) leaks: Leaks,
+    pub(super) compiled: Vec<Compiled>,
+    /// The row that has needed most so far, all its calls together.
+    pub(super) step: Option<usize>,
 }
 
 /// A moment before names are looked up.
@@ -75,6 +68,8 @@ pub(super) struct Row {
     pub(super) compilations: u64,
     pub(super) loaded: u64,
     pub(super) calls: u64,
+    /// Event with which its first execution began.
+    pub(super) first_call: Option<u64>,
     /// When its last execution ended, and what was in use on each device then.
     pub(super) ended: Option<(u64, Vec<u64>)>,
     /// What was held before its last execution, on each device.
@@ -84,7 +79,7 @@ pub(super) struct Row {
 pub(super) struct Refused {
     pub(super) device: u32,
     pub(super) moment: RawMoment,
-    pub(super) message: TextId,
+    pub(super) message: Message,
     pub(super) pool: PoolState,
     pub(super) growth: Option<u64>,
     pub(super) card_free: Option<u64>,
@@ -96,21 +91,36 @@ pub(super) struct Aborted {
     pub(super) device: u32,
     pub(super) row: Option<usize>,
     pub(super) executions: u64,
-    pub(super) message: TextId,
+    pub(super) message: Message,
     pub(super) event: u64,
 }
 
+/// What the program was told: in the run, or only in this replay.
+pub(super) enum Message {
+    Recorded(TextId),
+    Own(String),
+}
+
 impl Count {
+    /// Prepares to count a run as it was.
     pub(super) fn new(header: &Header) -> Result<Count> {
-        let replay = Replay::new(header)?;
-        let devices = (0..replay.devices()).map(|_| Device::default()).collect();
         let what_if = header.bracket.then(|| WhatIf::new(header)).transpose()?;
-        let elsewhere = header.taken_bytes.saturating_add(header.context_bytes);
         Ok(Count {
-            replay,
             what_if,
+            ..Count::of(header, Replay::new(header)?)
+        })
+    }
+
+    /// Prepares to count what a replay comes to.
+    pub(super) fn of(header: &Header, replay: Replay) -> Count {
+        let count = replay.devices();
+        let devices = (0..count).map(|number| Device::new(number, count as usize));
+        let elsewhere = header.taken_bytes.saturating_add(header.context_bytes);
+        Count {
+            replay,
+            what_if: None,
             card_bytes: header.total_memory_bytes.saturating_sub(elsewhere),
-            devices,
+            devices: devices.collect(),
             rows: Vec::new(),
             row_of: FxHashMap::default(),
             loaded: FxHashMap::default(),
@@ -120,23 +130,29 @@ impl Count {
             refusals: Vec::new(),
             refusal_count: 0,
             abort: None,
+            met: None,
             reads: FxHashMap::default(),
-            unseen_peaks: 0,
-        })
+            makers: Makers::default(),
+            leaks: Leaks::default(),
+            compiled: Vec::new(),
+            step: None,
+        }
     }
 
     /// Lets one event happen and counts it.
     pub(super) fn event(&mut self, event: &Event) -> Result<()> {
-        if self.unseen_peaks > 0 {
-            self.look_at_peak(event);
+        let owner = self.owner(event);
+        let effect = self.replay.apply(event, owner)?;
+        if self.replay.parting().is_some() && effect == Effect::None {
+            self.note_met(event);
+            return Ok(());
         }
-        let effect = self.replay.apply(event)?;
         if let Some(what_if) = &mut self.what_if {
-            what_if.apply(event);
+            what_if.apply(event)?;
         }
         match (effect, *event) {
             (
-                Effect::Allocated(device),
+                Effect::Allocated(block),
                 Event::Allocate {
                     bytes,
                     purpose,
@@ -144,24 +160,25 @@ impl Count {
                     ..
                 },
             ) => {
-                self.level(device);
-                let state = &mut self.devices[device as usize];
-                state.card_refused = false;
-                state.reported_peak = state.reported_peak.max(state.in_use);
-                if state.in_use > state.peak {
-                    state.peak = state.in_use;
-                    self.unseen_peaks += u32::from(!state.peak_unseen);
-                    state.peak_unseen = true;
-                    self.devices[device as usize].moment = Some(self.now(purpose, bytes, site));
+                self.leaks.allocated(&block);
+                let device = &mut self.devices[block.device as usize];
+                device.card_refused = false;
+                if device.note(&mut self.replay) {
+                    let moment = self.now(purpose, bytes, site);
+                    self.devices[block.device as usize].moment = Some(moment);
                 }
             }
-            (Effect::Freed(device), _) => self.level(device),
-            (Effect::Aborted(device), Event::FreeAborts { message, .. }) => {
-                self.level(device);
+            (Effect::Freed(block), _) => self.freed(&block),
+            (Effect::Aborted(block, text), event) => {
+                self.freed(&block);
+                let message = match event {
+                    Event::FreeAborts { message, .. } => Message::Recorded(message),
+                    _ => Message::Own(text),
+                };
                 let (row, executions) = (self.last_row, self.executions);
                 let event = self.replay.events() - 1;
                 self.abort.get_or_insert(Aborted {
-                    device,
+                    device: block.device,
                     row,
                     executions,
                     message,
@@ -178,7 +195,20 @@ impl Count {
                 },
             ) => {
                 let moment = self.now(purpose, bytes, TextId(0));
-                self.refused(device, refusal, message, moment);
+                self.refused(device, refusal, Message::Recorded(message), moment);
+            }
+            (
+                Effect::Refused(device, refusal),
+                Event::Allocate {
+                    bytes,
+                    purpose,
+                    site,
+                    ..
+                },
+            ) => {
+                let moment = self.now(purpose, bytes, site);
+                let told = self.replay.allocator(device).out_of_memory_message(bytes);
+                self.refused(device, refusal, Message::Own(told), moment);
             }
             (
                 _,
@@ -194,7 +224,7 @@ impl Count {
             }
             (_, Event::ClearPeak { device }) => {
                 let state = &mut self.devices[device as usize];
-                state.reported_peak = state.in_use;
+                state.reported_peak = state.level.in_use_bytes;
             }
             (
                 _,
@@ -209,6 +239,13 @@ impl Count {
                 },
             ) => {
                 let row = self.row((name, sizes, devices, rung), site);
+                self.compiled.push(Compiled {
+                    name,
+                    site,
+                    sizes,
+                    loaded,
+                    event: self.replay.events() - 1,
+                });
                 self.rows[row].compilations += 1;
                 self.rows[row].loaded += u64::from(loaded);
                 let entry = self.loaded.entry(program).or_insert((row, 0));
@@ -250,7 +287,7 @@ impl Count {
                 let Some((row, _)) = self.running.pop() else {
                     return self.wrong("an execution ends that never began");
                 };
-                let levels = self.devices.iter().map(|device| device.in_use);
+                let levels = self.devices.iter().map(|device| device.level.in_use_bytes);
                 let (at, ended) = (self.replay.events(), &mut self.rows[row].ended);
                 match ended {
                     Some((time, kept)) => {
@@ -275,34 +312,45 @@ impl Count {
         Err(inconsistent(self.replay.events(), what))
     }
 
-    /// Takes over what is in use on a device.
+    /// Returns the number of whoever made what an event allocates; 0 where it allocates nothing.
     #[inline]
-    fn level(&mut self, device: u32) {
-        let in_use = self.replay.allocator(device).stats().bytes_in_use;
-        let state = &mut self.devices[device as usize];
-        state.in_use = in_use;
-        state.low_water.note(self.replay.events(), in_use);
+    fn owner(&mut self, event: &Event) -> u32 {
+        let Event::Allocate {
+            device,
+            purpose,
+            slot,
+            site,
+            ..
+        } = *event
+        else {
+            return 0;
+        };
+        let (row, site) = match self.running.last() {
+            Some((row, called_at)) => (*row as u32, *called_at),
+            None => (NO_ROW, site),
+        };
+        self.makers.number(Maker {
+            device,
+            purpose,
+            site,
+            row,
+            slot,
+        })
     }
 
-    /// Looks at pools whose peak is about to be over. As long as a device only allocates, its
-    /// peak is still rising, and looking at every new one would cost a walk over the pool each.
-    fn look_at_peak(&mut self, event: &Event) {
-        let device = match *event {
-            Event::Free { allocation } | Event::FreeAborts { allocation, .. } => {
-                self.replay.device_of(allocation)
-            }
-            // A refused request may leave a larger pool behind.
-            Event::Refuse { device, .. } => Some(device),
-            _ => None,
-        };
-        let Some(device) = device else { return };
-        let Some(state) = self.devices.get_mut(device as usize) else {
-            return;
-        };
-        if std::mem::take(&mut state.peak_unseen) {
-            self.unseen_peaks -= 1;
-            state.at_peak = pool_state(&mut self.replay, device);
+    /// Notes the request that was met although the run had refused it.
+    fn note_met(&mut self, event: &Event) {
+        if let Event::Refuse { bytes, purpose, .. } = *event
+            && self.replay.parting() == Some(Parting::Met)
+            && self.met.is_none()
+        {
+            self.met = Some(self.now(purpose, bytes, TextId(0)));
         }
+    }
+
+    fn freed(&mut self, block: &Block) {
+        self.leaks.freed(block);
+        self.devices[block.device as usize].freed(block, &mut self.replay);
     }
 
     fn now(&self, purpose: Purpose, bytes: u64, site: TextId) -> RawMoment {
@@ -322,8 +370,10 @@ impl Count {
         }
     }
 
-    fn refused(&mut self, device: u32, refusal: Refusal, message: TextId, moment: RawMoment) {
+    fn refused(&mut self, device: u32, refusal: Refusal, message: Message, moment: RawMoment) {
         let state = &mut self.devices[device as usize];
+        // The pool may have grown although the request was refused.
+        state.note(&mut self.replay);
         state.refusals += 1;
         let card_refused = std::mem::take(&mut state.card_refused);
         self.refusal_count += 1;
@@ -345,7 +395,7 @@ impl Count {
             device,
             moment,
             message,
-            pool: pool_state(&mut self.replay, device),
+            pool: self.replay.state(device),
             growth,
             card_free: match stats.pool_bytes {
                 Some(_) => None,
@@ -365,7 +415,7 @@ impl Count {
         let row = *self.row_of.entry(key).or_insert(next);
         if row == next {
             let (ended, held) = (None, Vec::new());
-            let (compilations, loaded, calls) = (0, 0, 0);
+            let (compilations, loaded, calls, first_call) = (0, 0, 0, None);
             self.rows.push(Row {
                 key,
                 site,
@@ -373,6 +423,7 @@ impl Count {
                 compilations,
                 loaded,
                 calls,
+                first_call,
                 ended,
                 held,
             });
@@ -387,8 +438,11 @@ impl Count {
         self.executions += 1;
         self.running.push((row, site));
         self.last_row = Some(row);
+        let event = self.replay.events() - 1;
+        self.rows[row].calls += 1;
+        self.rows[row].first_call.get_or_insert(event);
+        self.note_step(row);
         let row = &mut self.rows[row];
-        row.calls += 1;
         let devices = self.devices.iter().enumerate();
         let held = devices.map(|(index, device)| match &row.ended {
             // Nothing noted since means that nothing changed since.
@@ -396,25 +450,32 @@ impl Count {
                 let since = device.low_water.lowest_after(*time).unwrap_or(u64::MAX);
                 since.min(levels[index])
             }
-            None => device.in_use,
+            None => device.level.in_use_bytes,
         });
         row.held.clear();
         row.held.extend(held);
         Ok(())
     }
-}
 
-pub(super) fn pool_state(replay: &mut Replay, device: u32) -> PoolState {
-    let allocator = replay.allocator(device);
-    let stats = allocator.stats();
-    PoolState {
-        in_use_bytes: stats.bytes_in_use,
-        free_bytes: stats
-            .pool_bytes
-            .map(|pool| pool.saturating_sub(stats.bytes_in_use)),
-        // A full pool has a largest free block of nothing.
-        largest_free_block_bytes: allocator
-            .largest_free_block()
-            .or(stats.pool_bytes.map(|_| 0)),
+    /// Finds out whether a program that is about to be executed is the step, as far as one can know
+    /// now. Only its own figure has changed, so at the end this is the largest of all; of equals the
+    /// one compiled first.
+    fn note_step(&mut self, row: usize) {
+        let rows = &self.rows;
+        let needed = |row: usize| {
+            let row = &rows[row];
+            u128::from(row.calls) * u128::from(row.key.1.needed_bytes().max(1))
+        };
+        let leads = self
+            .step
+            .is_none_or(|step| row == step || (needed(row), step) > (needed(step), row));
+        if leads {
+            self.step = Some(row);
+            let next = self.replay.allocations();
+            for device in &mut self.devices {
+                device.blocks_at_step.mark(next);
+            }
+        }
+        self.leaks.begin(row, leads, needed);
     }
 }

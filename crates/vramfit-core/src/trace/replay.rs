@@ -1,19 +1,20 @@
 //! The allocators of a traced run, built again from its header and driven by its events.
 //!
-//! What the card answered is taken from the trace, so that a card that other processes shared gives
-//! the same regions again. Every difference between what the trace says and what the allocators do is
-//! an error: a figure that two ways of computing disagree on is worth nothing.
-
-use std::collections::VecDeque;
-use std::sync::atomic::AtomicBool;
-use std::sync::atomic::Ordering::Relaxed;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+//! [`Replay::new`] takes what the card answered from the trace, so that a card that other processes
+//! shared gives the same regions again. Every difference between what the trace says and what the
+//! allocators do is an error then: a figure that two ways of computing disagree on is worth nothing.
+//!
+//! [`Replay::elsewhere`] lets the same events happen under other settings, on cards of its own. There
+//! a difference is what one wants to know, and where one begins the run is not known any further.
 
 use rustc_hash::FxHashMap;
 
+use super::answer::PoolState;
+use super::options::pool_options;
+use super::recorded_card::RecordedCard;
 use super::{Event, Header};
 use crate::allocator::{
-    self, Allocator, DeviceMemory, JaxVersion, Kind, MAX_REGION_BYTES, PoolOptions, Refusal, Region,
+    self, Allocator, CardMemory, MAX_REGION_BYTES, PoolOptions, Refusal, Region, Space,
 };
 use crate::error::{Error, ErrorKind, Result};
 
@@ -26,9 +27,31 @@ const MAX_ADDRESS: u64 = 1 << 60;
 /// The pools of all devices of a run, and what is allocated in them.
 pub struct Replay {
     pools: Vec<Pool>,
-    live: FxHashMap<u64, Placed>,
+    live: FxHashMap<u64, Block>,
     allocations: u64,
     events: u64,
+    course: Course,
+    parting: Option<Parting>,
+}
+
+/// Which course the events take.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Course {
+    /// That of the run, or it is an error.
+    Recorded,
+    /// Their own, up to the first request that is answered otherwise than in the run.
+    Elsewhere,
+    /// Their own to the end: who asked does not mind a refusal.
+    Regardless,
+}
+
+/// Why a replay elsewhere does not follow the run any further.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Parting {
+    /// A request was refused that the run had met.
+    Refused,
+    /// A request was met that the run had refused.
+    Met,
 }
 
 struct Pool {
@@ -36,16 +59,42 @@ struct Pool {
     /// in the trace right before that request.
     allocator: Option<Box<dyn Allocator>>,
     options: PoolOptions,
-    card: RecordedCard,
+    card: Card,
     /// Answers of the card that the next request will ask for.
     answers_waiting: bool,
+    level: Level,
 }
 
-/// Where an allocation lies.
-#[derive(Clone, Copy, Debug)]
-struct Placed {
-    device: u32,
-    address: u64,
+/// How much of a pool is given out, and how large it is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Level {
+    pub(super) in_use_bytes: u64,
+    /// `None` where nothing is pooled.
+    pub(super) pool_bytes: Option<u64>,
+}
+
+enum Card {
+    Recorded(RecordedCard),
+    /// A card that nobody shares, with so many bytes free.
+    Own(u64),
+}
+
+/// Something allocated.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Block {
+    /// Its number in the trace.
+    pub number: u64,
+    /// On which device.
+    pub device: u32,
+    /// What the caller of [`Replay::apply`] gave it.
+    pub owner: u32,
+    /// Where it lies.
+    pub address: u64,
+    /// What was asked for.
+    pub requested_bytes: u64,
+    /// By how much it raised `bytes_in_use`: rounding included where the allocator counts it, 0
+    /// where its pool is not the one that is counted.
+    pub held_bytes: u64,
 }
 
 /// What an event did to the pools.
@@ -53,22 +102,47 @@ struct Placed {
 pub enum Effect {
     /// Nothing was allocated, freed or refused.
     None,
-    /// Bytes were given out on a device.
-    Allocated(u32),
-    /// Bytes came back on a device.
-    Freed(u32),
-    /// Bytes came back on a device, and its allocator would have aborted the process.
-    Aborted(u32),
+    /// Bytes were given out.
+    Allocated(Block),
+    /// Bytes came back.
+    Freed(Block),
+    /// Bytes came back, and the allocator would have aborted the process with this message.
+    Aborted(Block, String),
     /// A request on a device was refused.
     Refused(u32, Refusal),
 }
 
 impl Replay {
-    /// Builds the allocators that the header describes, with nothing allocated.
+    /// Builds the allocators that the header describes, with nothing allocated, to follow the run.
     ///
     /// # Errors
     /// [`ErrorKind::InvalidFile`] when the header describes none.
     pub fn new(header: &Header) -> Result<Replay> {
+        Replay::build(header, Course::Recorded, || {
+            Card::Recorded(RecordedCard::default())
+        })
+    }
+
+    /// Builds the allocators that the header describes on cards that nobody shares, to let another
+    /// run's events happen there. What the card has beside the context and what others hold, going
+    /// by the header, is free.
+    ///
+    /// `regardless` says that the events do not depend on whether a request is met, so that they go
+    /// on to the end.
+    ///
+    /// # Errors
+    /// [`ErrorKind::InvalidFile`] when the header describes none.
+    pub fn elsewhere(header: &Header, regardless: bool) -> Result<Replay> {
+        let beside = header.taken_bytes.saturating_add(header.context_bytes);
+        let free_bytes = header.total_memory_bytes.saturating_sub(beside);
+        let course = match regardless {
+            true => Course::Regardless,
+            false => Course::Elsewhere,
+        };
+        Replay::build(header, course, || Card::Own(free_bytes))
+    }
+
+    fn build(header: &Header, course: Course, card: impl Fn() -> Card) -> Result<Replay> {
         let memory = header.total_memory_bytes;
         if header.devices > MAX_DEVICES || memory > MAX_ADDRESS {
             let message = format!("the trace names {} cards of {memory} bytes", header.devices);
@@ -81,14 +155,17 @@ impl Replay {
                 ordinal,
                 ..options.clone()
             },
-            card: RecordedCard::default(),
+            card: card(),
             answers_waiting: false,
+            level: Level::default(),
         });
         Ok(Replay {
             pools: pools.collect(),
             live: FxHashMap::default(),
             allocations: 0,
             events: 0,
+            course,
+            parting: None,
         })
     }
 
@@ -102,6 +179,11 @@ impl Replay {
         self.events
     }
 
+    /// Returns how many allocations were numbered so far: the number of the next one.
+    pub fn allocations(&self) -> u64 {
+        self.allocations
+    }
+
     /// Returns the allocator of a device, which is made now if nothing was asked of it so far.
     ///
     /// # Panics
@@ -110,17 +192,46 @@ impl Replay {
         &**self.pools[device as usize].allocator()
     }
 
-    /// Returns the device that a live allocation is on.
-    pub fn device_of(&self, allocation: u64) -> Option<u32> {
-        self.live.get(&allocation).map(|placed| placed.device)
+    /// Returns how full the pool of a device is, as it was after the last request there.
+    pub(super) fn level(&self, device: u32) -> Level {
+        self.pools[device as usize].level
     }
 
-    /// Lets one event happen.
+    /// Returns how full the pool of a device is, and its largest free block.
+    pub(super) fn state(&mut self, device: u32) -> PoolState {
+        let Level {
+            in_use_bytes,
+            pool_bytes,
+        } = self.pools[device as usize].level;
+        let largest = self.allocator(device).largest_free_block();
+        PoolState {
+            in_use_bytes,
+            free_bytes: pool_bytes.map(|pool| pool.saturating_sub(in_use_bytes)),
+            // A full pool has a largest free block of nothing.
+            largest_free_block_bytes: largest.or(pool_bytes.map(|_| 0)),
+        }
+    }
+
+    /// Returns what is allocated now, in no order.
+    pub fn live(&self) -> impl Iterator<Item = &Block> {
+        self.live.values()
+    }
+
+    /// Returns why the run is not followed any further; from then on no event does anything.
+    pub fn parting(&self) -> Option<Parting> {
+        self.parting
+    }
+
+    /// Lets one event happen. What it allocates belongs to `owner`, a number that means something
+    /// to the caller only.
     ///
     /// # Errors
-    /// [`ErrorKind::InvalidFile`] when the event makes no sense here, and
-    /// [`ErrorKind::Internal`] when the allocators do something else than they did in the run.
-    pub fn apply(&mut self, event: &Event) -> Result<Effect> {
+    /// [`ErrorKind::InvalidFile`] when the event makes no sense here. Where the run is to be
+    /// followed, [`ErrorKind::Internal`] when the allocators do something else than they did in it.
+    pub fn apply(&mut self, event: &Event, owner: u32) -> Result<Effect> {
+        if self.parting.is_some() {
+            return Ok(Effect::None);
+        }
         self.events += 1;
         if !plausible(event) {
             let what = "an address or size is beyond any card's";
@@ -136,60 +247,36 @@ impl Replay {
             } => {
                 let number = self.allocations;
                 self.allocations += 1;
-                let at = self.events;
-                let pool = self.pool(device)?;
-                match pool.allocator().allocate(bytes, alignment, space) {
-                    Ok(address) => {
-                        pool.settle(at)?;
-                        self.live.insert(number, Placed { device, address });
-                        Ok(Effect::Allocated(device))
-                    }
-                    Err(_) => Err(disagreement(
-                        at,
-                        &format!("{bytes} bytes were granted in the run and are refused here"),
-                    )),
-                }
+                self.allocate(device, bytes, alignment, space, (number, owner))
             }
-            Event::Free { allocation } => {
-                let (device, result) = self.free(allocation)?;
-                result.map_err(|error| {
+            Event::Free { allocation } => match self.free(allocation)? {
+                None => Ok(Effect::None),
+                Some((block, Ok(()))) => Ok(Effect::Freed(block)),
+                Some((_, Err(error))) if self.course == Course::Recorded => {
                     let what = format!("an allocation was freed in the run and cannot be: {error}");
-                    disagreement(self.events, &what)
-                })?;
-                Ok(Effect::Freed(device))
-            }
-            Event::FreeAborts { allocation, .. } => {
-                let (device, result) = self.free(allocation)?;
-                match result {
-                    Err(error) if error.kind() == ErrorKind::AllocatorAborts => {
-                        Ok(Effect::Aborted(device))
-                    }
-                    _ => Err(disagreement(
-                        self.events,
-                        "freeing an allocation aborted in the run and does not here",
-                    )),
+                    Err(disagreement(self.events, &what))
                 }
-            }
+                Some((block, Err(error))) => Ok(Effect::Aborted(block, error.to_string())),
+            },
+            Event::FreeAborts { allocation, .. } => match self.free(allocation)? {
+                None => Ok(Effect::None),
+                Some((block, Err(error))) if error.kind() == ErrorKind::AllocatorAborts => {
+                    Ok(Effect::Aborted(block, error.to_string()))
+                }
+                Some(_) if self.course == Course::Recorded => Err(disagreement(
+                    self.events,
+                    "freeing an allocation aborted in the run and does not here",
+                )),
+                Some((block, Ok(()))) => Ok(Effect::Freed(block)),
+                Some((block, Err(error))) => Ok(Effect::Aborted(block, error.to_string())),
+            },
             Event::Refuse {
                 device,
                 bytes,
                 alignment,
                 space,
                 ..
-            } => {
-                let at = self.events;
-                let pool = self.pool(device)?;
-                match pool.allocator().allocate(bytes, alignment, space) {
-                    Ok(_) => Err(disagreement(
-                        at,
-                        &format!("{bytes} bytes were refused in the run and are granted here"),
-                    )),
-                    Err(refusal) => {
-                        pool.settle(at)?;
-                        Ok(Effect::Refused(device, refusal))
-                    }
-                }
-            }
+            } => self.refuse(device, bytes, alignment, space),
             Event::Driver {
                 device,
                 asked,
@@ -197,12 +284,12 @@ impl Replay {
                 granted,
             } => {
                 let pool = self.pool(device)?;
-                let region = (granted > 0).then_some(Region {
-                    address,
-                    bytes: granted,
-                });
-                pool.card.answers().push_back((asked, region));
-                pool.answers_waiting = true;
+                if let Card::Recorded(card) = &pool.card {
+                    let bytes = granted;
+                    let region = (granted > 0).then_some(Region { address, bytes });
+                    card.will_answer(asked, region);
+                    pool.answers_waiting = true;
+                }
                 Ok(Effect::None)
             }
             Event::Outside { device, .. } | Event::ClearPeak { device } => {
@@ -218,16 +305,96 @@ impl Replay {
         }
     }
 
-    /// Frees an allocation; returns its device and what the allocator said.
-    fn free(&mut self, allocation: u64) -> Result<(u32, Result<()>)> {
+    /// Allocates and frees at once something that has no number in the trace. Only elsewhere.
+    ///
+    /// # Errors
+    /// As [`Replay::apply`].
+    pub(super) fn pass(&mut self, device: u32, bytes: u64, alignment: u64) -> Result<Effect> {
+        let pool = self.pool(device)?;
+        match pool.allocator().allocate(bytes, alignment, Space::Default) {
+            Ok(address) => pool.allocator().free(address).map(|()| Effect::None),
+            Err(refusal) => {
+                self.parting = Some(Parting::Refused);
+                Ok(Effect::Refused(device, refusal))
+            }
+        }
+    }
+
+    fn allocate(
+        &mut self,
+        device: u32,
+        bytes: u64,
+        alignment: u64,
+        space: Space,
+        (number, owner): (u64, u32),
+    ) -> Result<Effect> {
+        let (at, course) = (self.events, self.course);
+        let pool = self.pool(device)?;
+        let address = match pool.allocator().allocate(bytes, alignment, space) {
+            Ok(address) => address,
+            Err(_) if course == Course::Recorded => {
+                let what = format!("{bytes} bytes were granted in the run and are refused here");
+                return Err(disagreement(at, &what));
+            }
+            Err(refusal) => {
+                pool.note_level();
+                if course == Course::Elsewhere {
+                    self.parting = Some(Parting::Refused);
+                }
+                return Ok(Effect::Refused(device, refusal));
+            }
+        };
+        pool.settle(at)?;
+        let before = pool.level.in_use_bytes;
+        pool.note_level();
+        let block = Block {
+            number,
+            device,
+            owner,
+            address,
+            requested_bytes: bytes,
+            held_bytes: pool.level.in_use_bytes.saturating_sub(before),
+        };
+        self.live.insert(number, block);
+        Ok(Effect::Allocated(block))
+    }
+
+    fn refuse(&mut self, device: u32, bytes: u64, alignment: u64, space: Space) -> Result<Effect> {
+        let (at, course) = (self.events, self.course);
+        let pool = self.pool(device)?;
+        match pool.allocator().allocate(bytes, alignment, space) {
+            Err(refusal) => {
+                pool.settle(at)?;
+                // A request that is refused may leave a larger pool behind.
+                pool.note_level();
+                Ok(Effect::Refused(device, refusal))
+            }
+            Ok(_) if course == Course::Recorded => {
+                let what = format!("{bytes} bytes were refused in the run and are granted here");
+                Err(disagreement(at, &what))
+            }
+            Ok(_) => {
+                self.parting = Some(Parting::Met);
+                Ok(Effect::None)
+            }
+        }
+    }
+
+    /// Frees an allocation; returns what it was and what the allocator said. `None` for one that was
+    /// refused elsewhere.
+    fn free(&mut self, allocation: u64) -> Result<Option<(Block, Result<()>)>> {
         let at = self.events;
-        let Some(Placed { device, address }) = self.live.remove(&allocation) else {
+        let Some(block) = self.live.remove(&allocation) else {
+            if self.course == Course::Regardless && allocation < self.allocations {
+                return Ok(None);
+            }
             return Err(inconsistent(at, "an allocation is freed that is not there"));
         };
-        let pool = self.pool(device)?;
-        let result = pool.allocator().free(address);
+        let pool = self.pool(block.device)?;
+        let result = pool.allocator().free(block.address);
         pool.settle(at)?;
-        Ok((device, result))
+        pool.note_level();
+        Ok(Some((block, result)))
     }
 
     fn pool(&mut self, device: u32) -> Result<&mut Pool> {
@@ -240,15 +407,31 @@ impl Replay {
 
 impl Pool {
     fn allocator(&mut self) -> &mut Box<dyn Allocator> {
-        self.allocator
-            .get_or_insert_with(|| allocator::build(&self.options, Box::new(self.card.clone())))
+        self.allocator.get_or_insert_with(|| {
+            let memory: Box<dyn allocator::DeviceMemory> = match &self.card {
+                Card::Recorded(card) => Box::new(card.clone()),
+                Card::Own(free_bytes) => Box::new(CardMemory::new(*free_bytes)),
+            };
+            allocator::build(&self.options, memory)
+        })
+    }
+
+    fn note_level(&mut self) {
+        let stats = self.allocator().stats();
+        self.level = Level {
+            in_use_bytes: stats.bytes_in_use,
+            pool_bytes: stats.pool_bytes,
+        };
     }
 
     /// Checks that a request asked the card exactly what it asked in the run.
     fn settle(&mut self, at: u64) -> Result<()> {
-        let mut differs = self.card.0.differs.load(Relaxed);
+        let Card::Recorded(card) = &self.card else {
+            return Ok(());
+        };
+        let mut differs = card.differs();
         if self.answers_waiting {
-            differs |= !self.card.answers().is_empty();
+            differs |= card.has_answers_left();
             self.answers_waiting = false;
         }
         if differs {
@@ -303,97 +486,4 @@ pub(super) fn inconsistent(events: u64, what: &str) -> Error {
         ErrorKind::InvalidFile,
         format!("the trace is inconsistent at event {at}: {what}"),
     )
-}
-
-/// A card that gives the answers it gave in the run.
-#[derive(Clone, Default)]
-struct RecordedCard(Arc<Script>);
-
-#[derive(Default)]
-struct Script {
-    answers: Mutex<VecDeque<(u64, Option<Region>)>>,
-    /// Something was asked that is not in the trace.
-    differs: AtomicBool,
-}
-
-impl RecordedCard {
-    fn answers(&self) -> MutexGuard<'_, VecDeque<(u64, Option<Region>)>> {
-        self.0
-            .answers
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-impl DeviceMemory for RecordedCard {
-    fn allocate(&mut self, _alignment: u64, bytes: u64) -> Option<Region> {
-        match self.answers().pop_front() {
-            Some((asked, region)) if asked == bytes => region,
-            _ => {
-                self.0.differs.store(true, Relaxed);
-                None
-            }
-        }
-    }
-
-    fn free(&mut self, _region: Region) {}
-
-    fn free_bytes(&self) -> u64 {
-        // Only texts for people are made of it, and those are in the trace.
-        0
-    }
-}
-
-/// Reads the allocators' options from a header.
-pub(super) fn pool_options(header: &Header) -> Result<PoolOptions> {
-    let kind: Kind = header.allocator.parse().map_err(|error: Error| {
-        let what = format!(
-            "the trace names the unknown allocator `{}`",
-            header.allocator
-        );
-        Error::new(ErrorKind::InvalidFile, what).cause(error)
-    })?;
-    Ok(PoolOptions {
-        kind,
-        ordinal: 0,
-        total_memory_bytes: header.total_memory_bytes,
-        memory_fraction: header.memory_fraction,
-        preallocate: header.preallocate,
-        spatial_partitioning: header.spatial_partitioning,
-        unified_memory: header.unified_memory,
-        cuda_async_prealloc: header.cuda_async_prealloc,
-        collective_memory_bytes: header.collective_memory_bytes,
-        jax_version: jax_version(&header.jax),
-    })
-}
-
-/// Reads `0.10.2` or `0.10.2.dev20260601`; what is missing or no number is 0.
-fn jax_version(text: &str) -> JaxVersion {
-    let mut parts = text.split('.').map(|part| {
-        let digits = part
-            .split(|c: char| !c.is_ascii_digit())
-            .next()
-            .unwrap_or_default();
-        digits.parse().unwrap_or(0)
-    });
-    let mut next = || parts.next().unwrap_or(0);
-    (next(), next(), next())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn versions_are_read_as_jax_writes_them() {
-        for (text, version) in [
-            ("0.10.2", (0, 10, 2)),
-            ("0.11.0.dev20260801", (0, 11, 0)),
-            ("0.9.2rc1", (0, 9, 2)),
-            ("1", (1, 0, 0)),
-            ("", (0, 0, 0)),
-        ] {
-            assert_eq!(jax_version(text), version, "{text}");
-        }
-    }
 }

@@ -9,9 +9,13 @@ use super::answer::{
     AbortAnswer, Answer, BracketAnswer, DeviceAnswer, Moment, ProgramAnswer, RefusalAnswer,
     UnknownReads,
 };
-use super::count::{Count, RawMoment, Row, pool_state};
-use super::replay::disagreement;
-use super::{Footer, Reader, TextId};
+use super::arrays::{NO_ROW, grouped};
+use super::compilations::repeated;
+use super::count::{Count, Message, RawMoment, Row};
+use super::course::{LayoutAnswer, LeakAnswer, TimelinePoint};
+use super::layout::layout;
+use super::replay::{Block, disagreement};
+use super::{Events, Footer, Header, Reader, TextId};
 use crate::allocator::{Exactness, Kind};
 use crate::error::Result;
 
@@ -28,12 +32,13 @@ pub fn summarise<R: Read>(mut reader: Reader<R>) -> Result<Answer> {
     if let Some(footer) = reader.footer() {
         count.check(footer)?;
     }
-    Ok(count.answer(&reader))
+    let header = reader.header().clone();
+    Ok(count.answer(&header, &reader))
 }
 
 impl Count {
     /// Compares the closing figures with those of the process.
-    fn check(&mut self, footer: &Footer) -> Result<()> {
+    pub(super) fn check(&mut self, footer: &Footer) -> Result<()> {
         let lists = [
             ("bytes in use", &footer.bytes_in_use),
             ("peak bytes in use", &footer.peak_bytes_in_use),
@@ -78,63 +83,28 @@ impl Count {
         Ok(())
     }
 
-    /// Looks names up and puts everything where an [`Answer`] has it.
-    fn answer<R: Read>(mut self, reader: &Reader<R>) -> Answer {
-        let text = |id| reader.text(id).to_owned();
-        let names = |moment: &RawMoment, rows: &[Row]| Moment {
-            program: moment.row.map(|row| text(rows[row].key.0)),
-            call: moment.call,
-            purpose: moment.purpose,
-            requested_bytes: moment.bytes,
-            site: text(moment.site),
-            event: moment.event,
+    /// Looks names up and puts everything where an [`Answer`] has it. `header` says under which
+    /// settings it happened; `source` is where the events came from, read to the end.
+    pub(super) fn answer(mut self, header: &Header, source: &dyn Events) -> Answer {
+        let text = |id| source.text(id).to_owned();
+        let told = |message: &Message| match message {
+            Message::Recorded(id) => text(*id),
+            Message::Own(text) => text.clone(),
         };
-        // The first of equals; `max_by_key` takes the last.
-        let step = (0..self.rows.len()).rev().max_by_key(|row| {
-            let row = &self.rows[*row];
-            u128::from(row.calls) * u128::from(row.key.1.needed_bytes().max(1))
-        });
-        let step = step.filter(|row| self.rows[*row].calls > 0);
+        let step = self.step;
         let step_key = step.map(|row| self.rows[row].key);
-        let replay = &mut self.replay;
-        let devices = self.devices.iter().zip(0..).map(|(state, device)| {
-            let stats = replay.allocator(device).stats();
-            let at_end = pool_state(replay, device);
-            DeviceAnswer {
-                device,
-                limit_bytes: stats.bytes_limit,
-                // What `cuda_async` reports as its limit is what it keeps, not what it may take.
-                capacity_bytes: match stats.bytes_limit {
-                    Some(limit) if reader.header().allocator != Kind::CudaAsync.name() => {
-                        limit.min(self.card_bytes.max(stats.peak_pool_bytes.unwrap_or(0)))
-                    }
-                    _ => self.card_bytes,
-                },
-                pool_bytes: stats.peak_pool_bytes,
-                peak_bytes: state.peak,
-                peak: state
-                    .moment
-                    .as_ref()
-                    .map(|moment| names(moment, &self.rows)),
-                at_peak: if state.peak_unseen {
-                    at_end
-                } else {
-                    state.at_peak
-                },
-                at_end,
-                held_between_steps_bytes: step
-                    .and_then(|row| self.rows[row].held.get(device as usize))
-                    .copied()
-                    .unwrap_or(0),
-                outside_bytes: state.outside,
-                refusals: state.refusals,
-            }
-        });
-        let devices: Vec<_> = devices.collect();
+        let mut live = vec![Vec::new(); self.devices.len()];
+        for block in self.replay.live() {
+            live[block.device as usize].push(*block);
+        }
+        let devices = live.iter().enumerate();
+        let devices: Vec<_> = devices
+            .map(|(number, live)| self.device(number, live, header, &text))
+            .collect();
         let refusals = self.refusals.iter().map(|refused| RefusalAnswer {
             device: refused.device,
-            moment: names(&refused.moment, &self.rows),
-            message: text(refused.message),
+            moment: named(&refused.moment, &self.rows, &text),
+            message: told(&refused.message),
             pool: refused.pool,
             growth_bytes: refused.growth,
             card_free_bytes: refused.card_free,
@@ -146,28 +116,12 @@ impl Count {
             device: abort.device,
             program: abort.row.map(|row| text(self.rows[row].key.0)),
             executions: abort.executions,
-            message: text(abort.message),
+            message: told(&abort.message),
             event: abort.event,
         });
-        let bracket = self.what_if.as_ref().map(|what_if| {
-            let limit = devices.first().and_then(|device| device.limit_bytes);
-            let limit = limit.unwrap_or(reader.header().total_memory_bytes);
-            let measured = self.rows.iter().filter_map(|row| row.variant);
-            let unmeasured = self.rows.iter().filter(|row| {
-                let (_, sizes, _, rung) = row.key;
-                row.variant.is_none() && rung == TextId(0) && sizes.is_large(limit)
-            });
-            BracketAnswer {
-                variant: measured
-                    .clone()
-                    .next()
-                    .map_or(String::new(), |(name, _)| text(name)),
-                peak_bytes: what_if.peak_bytes(),
-                fits: what_if.fits(),
-                measured: measured.count() as u64,
-                unmeasured: unmeasured.count() as u64,
-            }
-        });
+        let limit = devices.first().and_then(|device| device.limit_bytes);
+        let limit = limit.unwrap_or(header.total_memory_bytes);
+        let bracket = self.bracket(limit, &text);
         let allocator_model = match self.devices.is_empty() {
             true => None,
             false => match self.replay.allocator(0).exactness() {
@@ -175,6 +129,9 @@ impl Count {
                 Exactness::Model(what) => Some(what),
             },
         };
+        let leaks = self.leaks(&text);
+        let first_step = step.and_then(|row| self.rows[row].first_call);
+        let compilations = repeated(&self.compiled, first_step, limit, text);
         // A stable sort: programs that need the same stay in the order of their compilation.
         self.rows
             .sort_by_key(|row| std::cmp::Reverse(row.key.1.needed_bytes()));
@@ -184,6 +141,7 @@ impl Count {
             ProgramAnswer {
                 name: text(name),
                 calls: row.calls,
+                first_call_event: row.first_call,
                 compilations: row.compilations,
                 loaded: row.loaded,
                 devices,
@@ -204,8 +162,8 @@ impl Count {
             .collect();
         unknown_reads.sort_by(|a, b| b.reads.cmp(&a.reads).then_with(|| a.site.cmp(&b.site)));
         Answer {
-            header: reader.header().clone(),
-            complete: reader.footer().is_some(),
+            header: header.clone(),
+            complete: source.footer().is_some(),
             devices,
             programs: programs.collect(),
             step,
@@ -214,10 +172,131 @@ impl Count {
             abort,
             unknown_reads,
             bracket,
+            leaks,
+            compilations,
             executions: self.executions,
-            evaluated: reader.footer().map(|footer| footer.evaluated),
+            evaluated: source.footer().map(|footer| footer.evaluated),
             events: self.replay.events(),
             allocator_model,
         }
+    }
+
+    /// Looks up the names of a moment.
+    pub(super) fn named(&self, moment: &RawMoment, source: &dyn Events) -> Moment {
+        named(moment, &self.rows, &|id| source.text(id).to_owned())
+    }
+
+    fn device(
+        &mut self,
+        number: usize,
+        live: &[Block],
+        header: &Header,
+        text: &impl Fn(TextId) -> String,
+    ) -> DeviceAnswer {
+        let device = number as u32;
+        let stats = self.replay.allocator(device).stats();
+        let at_end = self.replay.state(device);
+        let state = &self.devices[number];
+        let program = |row: u32| {
+            let row = self.rows.get(row as usize)?;
+            Some(text(row.key.0))
+        };
+        let group =
+            |blocks: &mut dyn Iterator<Item = &Block>| grouped(blocks, &self.makers, text, program);
+        let place = |event, blocks: &mut dyn Iterator<Item = &Block>| {
+            layout(state.regions_at(event), blocks, &self.makers, text, program)
+        };
+        let refused = self
+            .refusals
+            .iter()
+            .filter(|refused| refused.device == device);
+        let refused = refused.map(|refused| TimelinePoint {
+            event: refused.moment.event,
+            state: refused.pool,
+        });
+        let peak_event = state.moment.map(|moment| moment.event);
+        DeviceAnswer {
+            device,
+            limit_bytes: stats.bytes_limit,
+            // What `cuda_async` reports as its limit is what it keeps, not what it may take.
+            capacity_bytes: match stats.bytes_limit {
+                Some(limit) if header.allocator != Kind::CudaAsync.name() => {
+                    limit.min(self.card_bytes.max(stats.peak_pool_bytes.unwrap_or(0)))
+                }
+                _ => self.card_bytes,
+            },
+            pool_bytes: stats.peak_pool_bytes,
+            peak_bytes: state.peak,
+            peak: state.moment.map(|moment| named(&moment, &self.rows, text)),
+            at_peak: match peak_event {
+                Some(_) => state.at_peak,
+                None => at_end,
+            },
+            at_end,
+            timeline: state.timeline.points(refused),
+            arrays_at_peak: group(&mut state.blocks_at_peak.blocks(live.iter())),
+            arrays_between_steps: group(&mut state.blocks_at_step.blocks(live.iter())),
+            arrays_at_end: group(&mut live.iter()),
+            layout_at_peak: match peak_event {
+                Some(event) => place(Some(event), &mut state.blocks_at_peak.blocks(live.iter())),
+                None => LayoutAnswer::default(),
+            },
+            layout_at_end: place(None, &mut live.iter()),
+            held_between_steps_bytes: self
+                .step
+                .and_then(|row| self.rows[row].held.get(number))
+                .copied()
+                .unwrap_or(0),
+            outside_bytes: state.outside,
+            refusals: state.refusals,
+        }
+    }
+
+    fn bracket(&mut self, limit: u64, text: &impl Fn(TextId) -> String) -> Option<BracketAnswer> {
+        let what_if = self.what_if.as_mut()?;
+        let measured = self.rows.iter().filter_map(|row| row.variant);
+        let unmeasured = self.rows.iter().filter(|row| {
+            let (_, sizes, _, rung) = row.key;
+            row.variant.is_none() && rung == TextId(0) && sizes.is_large(limit)
+        });
+        let mut names = measured.clone();
+        Some(BracketAnswer {
+            variant: names.next().map_or(String::new(), |(name, _)| text(name)),
+            peak_bytes: what_if.peak_bytes(),
+            fits: what_if.fits(),
+            measured: measured.count() as u64,
+            unmeasured: unmeasured.count() as u64,
+        })
+    }
+
+    fn leaks(&self, text: &impl Fn(TextId) -> String) -> Vec<LeakAnswer> {
+        let Some(clock) = self.leaks.clock() else {
+            return Vec::new();
+        };
+        let name = |row: usize| text(self.rows[row].key.0);
+        let suspects = self.leaks.suspects(&self.makers).into_iter();
+        let answers = suspects.map(|suspect| LeakAnswer {
+            device: suspect.device,
+            site: text(suspect.site),
+            program: (suspect.row != NO_ROW).then(|| name(suspect.row as usize)),
+            purpose: suspect.purpose,
+            step: name(clock),
+            steps: suspect.steps,
+            arrays: suspect.arrays,
+            bytes: suspect.bytes,
+            held_bytes: suspect.held_bytes,
+        });
+        answers.collect()
+    }
+}
+
+fn named(moment: &RawMoment, rows: &[Row], text: &impl Fn(TextId) -> String) -> Moment {
+    Moment {
+        program: moment.row.map(|row| text(rows[row].key.0)),
+        call: moment.call,
+        purpose: moment.purpose,
+        requested_bytes: moment.bytes,
+        site: text(moment.site),
+        event: moment.event,
     }
 }

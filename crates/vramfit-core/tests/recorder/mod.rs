@@ -173,11 +173,33 @@ impl Recorder {
         space: Space,
         purpose: Purpose,
     ) -> Option<Block> {
+        self.request(device, bytes, space, purpose, 0)
+    }
+
+    /// Allocates what is a certain buffer of the program in execution.
+    pub(crate) fn allocate_slot(
+        &mut self,
+        device: u32,
+        bytes: u64,
+        purpose: Purpose,
+        slot: u32,
+    ) -> Option<Block> {
+        self.request(device, bytes, Space::Default, purpose, slot)
+    }
+
+    fn request(
+        &mut self,
+        device: u32,
+        bytes: u64,
+        space: Space,
+        purpose: Purpose,
+        slot: u32,
+    ) -> Option<Block> {
         let pool = &mut self.pools[device as usize];
         let result = pool.allocator.allocate(bytes, 64, space);
         let message = pool.allocator.out_of_memory_message(bytes);
         self.note_driver(device);
-        let (alignment, slot) = (64, 0);
+        let alignment = 64;
         let Ok(address) = result else {
             let message = self.writer.text(&message);
             self.event(Event::Refuse {
@@ -257,11 +279,14 @@ impl Recorder {
     }
 
     pub(crate) fn begin(&mut self, program: u32) {
+        self.begin_at(program, "");
+    }
+
+    /// Begins an execution that a line called.
+    pub(crate) fn begin_at(&mut self, program: u32, line: &str) {
         self.footer.executions += 1;
-        self.event(Event::Begin {
-            program,
-            site: TextId(0),
-        });
+        let site = self.writer.text(line);
+        self.event(Event::Begin { program, site });
     }
 
     pub(crate) fn end(&mut self) {

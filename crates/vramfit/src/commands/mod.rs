@@ -2,7 +2,10 @@
 
 pub(crate) mod completions;
 pub(crate) mod dryrun;
+mod files;
 pub(crate) mod gpus;
+mod policy;
+pub(crate) mod replay;
 
 use std::path::PathBuf;
 
@@ -19,6 +22,8 @@ pub(crate) enum Status {
     Yes,
     /// The answer is no.
     No,
+    /// There is no answer, for a reason that was told.
+    Unknown,
     /// The user's own program failed in its own way; its exit code is passed on.
     Child(u8),
 }
@@ -29,6 +34,7 @@ impl Status {
         match self {
             Status::Yes => 0,
             Status::No => 1,
+            Status::Unknown => 2,
             Status::Child(code) => code,
         }
     }
@@ -42,6 +48,7 @@ pub(crate) fn run(cli: Cli, context: &Context, output: &mut Output) -> Result<St
     };
     match cli.command {
         Command::Dryrun(args) => dryrun::run(args, context, output),
+        Command::Replay(args) => replay::run(&args, output),
         Command::Gpus(args) => gpus::run(&args, output),
         Command::Completions(args) => completions::run(&args, output),
     }

@@ -13,13 +13,14 @@ use std::path::{Path, PathBuf};
 
 use clap::ValueEnum;
 use tempfile::TempDir;
-use vramfit_core::allocator::Kind;
 use vramfit_core::settings::{self, Policy, Version};
 use vramfit_core::{Bytes, Error, ErrorKind, Result};
 
 use self::environment::{Changes, Wish};
 use self::request::Cards;
 use super::Status;
+use super::files::writable;
+use super::policy::{PoolArgs, check_taken};
 use crate::Context;
 use crate::child;
 use crate::output::Output;
@@ -55,23 +56,8 @@ pub(crate) struct Args {
     /// Share the virtual card with every other dry run that names it so
     #[arg(long, value_name = "NAME", value_parser = request::shared)]
     shared: Option<String>,
-    /// The share of the card that JAX's pool may take
-    #[arg(
-        long,
-        value_name = "F",
-        conflicts_with = "limit",
-        allow_negative_numbers = true
-    )]
-    fraction: Option<f64>,
-    /// The bytes that JAX's pool may take
-    #[arg(long, value_name = "BYTES")]
-    limit: Option<Bytes>,
-    /// The allocator that JAX uses: default, bfc, platform, cuda_async, vmm or address
-    #[arg(long, value_name = "NAME")]
-    allocator: Option<Kind>,
-    /// Let the pool grow instead of taking it at the first operation
-    #[arg(long)]
-    no_preallocate: bool,
+    #[command(flatten)]
+    pool: PoolArgs,
     /// Compile large programs without Triton GEMM, too, and say what that does to the peak
     #[arg(long, conflicts_with = "shared")]
     bracket: bool,
@@ -136,15 +122,16 @@ pub(crate) fn run(args: Args, context: &Context, output: &mut Output) -> Result<
     // Everything that can be refused is refused before the program runs: it may run for an hour.
     let cards = request::cards(&args.gpu)?;
     let inherited = |name: &str| std::env::var(name).ok();
-    let policy = request::policy(&args, &cards.gpu, inherited)?;
-    request::check_taken(args.taken, &cards.gpu)?;
+    let total_bytes = cards.gpu.total_memory_bytes;
+    let policy = args.pool.policy(total_bytes, inherited)?;
+    check_taken(args.taken, total_bytes)?;
     let results = args.autotune_results.as_deref();
     let results = results
         .map(|path| request::autotune_results(path, &cards.gpu))
         .transpose()?;
     let json_to_stdout = args.prints_json();
     let json = match args.json.as_deref() {
-        Some(path) if !json_to_stdout => Some(request::writable(path, args.force)?),
+        Some(path) if !json_to_stdout => Some(writable(path, args.force)?),
         _ => None,
     };
     let kept = args

@@ -3,11 +3,10 @@
 use std::path::{Path, PathBuf};
 
 use vramfit_core::gpu::{self, Gpu};
-use vramfit_core::settings::{self, Policy, Share, Version};
-use vramfit_core::{Bytes, Error, ErrorKind, Result};
+use vramfit_core::{Error, ErrorKind, Result};
 
-use super::Args;
 use super::verdict::traces;
+use crate::commands::files::{is_special, writable};
 
 /// A card and how many of it.
 #[derive(Clone, Debug, PartialEq)]
@@ -20,9 +19,6 @@ pub(super) struct Cards {
 
 /// More devices than one process ever drives; a larger number is a slip of the finger.
 const MOST_CARDS: u32 = 1024;
-
-/// A version that has everything any version has.
-const ANY_VERSION: Version = Version::new(u32::MAX, 0, 0);
 
 /// Reads `NAME` or `NAMExN`.
 ///
@@ -96,45 +92,6 @@ pub(super) fn shared(text: &str) -> Result<String> {
     Ok(text.to_owned())
 }
 
-/// Refuses more memory in others' hands than the card has.
-///
-/// # Errors
-/// `invalid-argument`.
-pub(super) fn check_taken(taken: Option<Bytes>, gpu: &Gpu) -> Result<()> {
-    let total = Bytes(gpu.total_memory_bytes);
-    match taken {
-        Some(taken) if taken > total => Err(Error::new(
-            ErrorKind::InvalidArgument,
-            format!("{taken} cannot be taken of a card of {total}"),
-        )
-        .hint(format!("give at most {} bytes", total.0))),
-        _ => Ok(()),
-    }
-}
-
-/// Gathers the options about JAX's pool.
-///
-/// # Errors
-/// `invalid-argument` for a share that no card can give.
-pub(super) fn policy(
-    args: &Args,
-    gpu: &Gpu,
-    inherited: impl Fn(&str) -> Option<String>,
-) -> Result<Policy> {
-    let limit = args.limit.map(|limit| Share::Limit {
-        limit_bytes: limit.0,
-        total_bytes: gpu.total_memory_bytes,
-    });
-    let policy = Policy {
-        share: args.fraction.map(Share::Fraction).or(limit),
-        allocator: args.allocator,
-        preallocate: args.no_preallocate.then_some(false),
-    };
-    // Which names the program's JAX reads is known later; whether a share can be had, now.
-    settings::variables_for(&policy, ANY_VERSION, inherited)?;
-    Ok(policy)
-}
-
 /// Reads `--autotune-results`, made to apply to the card.
 ///
 /// # Errors
@@ -147,43 +104,6 @@ pub(super) fn autotune_results(path: &Path, gpu: &Gpu) -> Result<String> {
             .hint("check the path; it is taken relative to the current directory")
     })?;
     gpu::fit_autotune_results(&String::from_utf8_lossy(&bytes), gpu)
-}
-
-/// Refuses a file that would be overwritten, or that cannot be written, before the program runs.
-///
-/// # Errors
-/// `io` when it exists and `--force` was not given, or when its directory does not exist.
-pub(super) fn writable(path: &Path, force: bool) -> Result<PathBuf> {
-    let shown = path.display();
-    let absolute = std::path::absolute(path).map_err(|error| {
-        Error::new(ErrorKind::Io, format!("cannot write `{shown}`")).cause(error)
-    })?;
-    if absolute.is_dir() {
-        return Err(Error::new(
-            ErrorKind::Io,
-            format!("cannot write `{shown}`: it is a directory"),
-        ));
-    }
-    if absolute.exists() && !force && !is_special(&absolute) {
-        return Err(Error::new(
-            ErrorKind::Io,
-            format!("`{shown}` exists and will not be overwritten"),
-        )
-        .hint("add `--force`, or name another file"));
-    }
-    match absolute.parent() {
-        Some(parent) if !parent.is_dir() => Err(Error::new(
-            ErrorKind::Io,
-            format!("cannot write `{shown}`: its directory does not exist"),
-        )
-        .hint(format!("make it first: `mkdir -p {}`", parent.display()))),
-        _ => Ok(absolute),
-    }
-}
-
-/// Says whether a path is a device, a pipe or the like: writing there overwrites nothing.
-pub(super) fn is_special(path: &Path) -> bool {
-    std::fs::metadata(path).is_ok_and(|data| !data.is_file() && !data.is_dir())
 }
 
 /// As [`writable`], for a trace: traces of other processes of an older run may lie beside it.
@@ -249,16 +169,6 @@ mod tests {
                 "{text}"
             );
         }
-    }
-
-    #[test]
-    fn no_more_can_be_taken_than_the_card_has() {
-        let card = cards("t4").expect("known").gpu;
-        let total = card.total_memory_bytes;
-        assert!(check_taken(None, &card).is_ok());
-        assert!(check_taken(Some(Bytes(total)), &card).is_ok());
-        let error = check_taken(Some(Bytes(total + 1)), &card).unwrap_err();
-        assert_eq!(error.kind(), ErrorKind::InvalidArgument);
     }
 
     #[test]

@@ -1,7 +1,6 @@
 //! After the program ended: the answer is read from the trace and told, or why there is none.
 
 use std::fs::File;
-use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use signal_hook::consts::{SIGABRT, SIGBUS, SIGFPE, SIGILL, SIGSEGV};
@@ -9,9 +8,9 @@ use vramfit_core::report;
 use vramfit_core::trace::{self, Answer, Reader};
 use vramfit_core::{Error, ErrorKind, Result};
 
-use super::request::is_special;
 use crate::child::{Ended, signal_name};
 use crate::commands::Status;
+use crate::commands::files::write;
 use crate::output::Output;
 
 /// A program that ran, and where its trace should be.
@@ -146,24 +145,6 @@ fn read(path: &Path) -> Result<Answer> {
         .cause(error)
     })?;
     trace::summarise(Reader::new(file)?)
-}
-
-/// Writes a file that was free when the program started, and may not be free any more.
-fn write(path: &Path, text: &str, force: bool) -> Result<()> {
-    let mut options = File::options();
-    options.write(true);
-    if force || is_special(path) {
-        options.create(true).truncate(true);
-    } else {
-        options.create_new(true);
-    }
-    let written = options.open(path).and_then(|mut file| {
-        file.write_all(text.as_bytes())?;
-        file.write_all(b"\n")
-    });
-    written.map_err(|error| {
-        Error::new(ErrorKind::Io, format!("cannot write `{}`", path.display())).cause(error)
-    })
 }
 
 /// Says why there is nothing to tell, as well as it can be known.

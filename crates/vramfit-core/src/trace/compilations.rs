@@ -1,0 +1,66 @@
+//! Functions that were compiled again and again, and what made them so.
+
+use super::course::CompilationAnswer;
+use super::{ProgramSizes, TextId};
+
+/// One compilation.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Compiled {
+    pub(super) name: TextId,
+    pub(super) site: TextId,
+    pub(super) sizes: ProgramSizes,
+    pub(super) loaded: bool,
+    /// Index of its event.
+    pub(super) event: u64,
+}
+
+/// Adds up what was compiled more than once under one name, the most often compiled first.
+///
+/// `first_step` is the event of the step's first call, and `limit` the bytes that a pool may take.
+pub(super) fn repeated(
+    compiled: &[Compiled],
+    first_step: Option<u64>,
+    limit: u64,
+    text: impl Fn(TextId) -> String,
+) -> Vec<CompilationAnswer> {
+    let mut sorted: Vec<_> = compiled.iter().collect();
+    sorted.sort_by_key(|one| (one.name, one.event));
+    let functions = sorted.chunk_by(|a, b| a.name == b.name);
+    let mut answers: Vec<_> = functions
+        .filter(|all| all.len() > 1)
+        .map(|all| {
+            let counted = |wanted: &dyn Fn(&Compiled) -> bool| {
+                all.iter().filter(|one| wanted(one)).count() as u64
+            };
+            CompilationAnswer {
+                name: text(all[0].name),
+                count: all.len() as u64,
+                loaded: counted(&|one| one.loaded),
+                argument_sizes: different(all.iter().map(|one| one.sizes.argument_bytes)),
+                after_first_step: counted(&|one| first_step.is_some_and(|step| one.event > step)),
+                large: all.iter().any(|one| one.sizes.is_large(limit)),
+                sites: sites(all, &text),
+            }
+        })
+        .collect();
+    answers.sort_by(|a, b| b.count.cmp(&a.count).then_with(|| a.name.cmp(&b.name)));
+    answers
+}
+
+fn different(values: impl Iterator<Item = u64>) -> u64 {
+    let mut values: Vec<_> = values.collect();
+    values.sort_unstable();
+    values.dedup();
+    values.len() as u64
+}
+
+/// Returns the lines that asked for them, the one that asked most often first.
+fn sites(all: &[&Compiled], text: impl Fn(TextId) -> String) -> Vec<String> {
+    let mut sites: Vec<_> = all.iter().map(|one| one.site).collect();
+    sites.sort_unstable();
+    let lines = sites.chunk_by(|a, b| a == b);
+    let mut counted: Vec<_> = lines.map(|line| (line.len(), text(line[0]))).collect();
+    counted.sort_by(|a, b| b.0.cmp(&a.0).then_with(|| a.1.cmp(&b.1)));
+    let named = counted.into_iter().map(|(_, line)| line);
+    named.filter(|line| !line.is_empty()).collect()
+}

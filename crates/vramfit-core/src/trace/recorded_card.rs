@@ -1,0 +1,60 @@
+//! The card of a traced run: it gives the answers that it gave then.
+
+use std::collections::VecDeque;
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use crate::allocator::{DeviceMemory, Region};
+
+/// A card that gives the answers it gave in the run. Clones are the same card.
+#[derive(Clone, Default)]
+pub(super) struct RecordedCard(Arc<Script>);
+
+#[derive(Default)]
+struct Script {
+    answers: Mutex<VecDeque<(u64, Option<Region>)>>,
+    /// Something was asked that is not in the trace.
+    differs: AtomicBool,
+}
+
+impl RecordedCard {
+    /// Adds the answer to the question that comes after those not asked yet.
+    pub(super) fn will_answer(&self, asked: u64, region: Option<Region>) {
+        self.answers().push_back((asked, region));
+    }
+
+    /// Says whether something was asked that was not asked in the run.
+    pub(super) fn differs(&self) -> bool {
+        self.0.differs.load(Relaxed)
+    }
+
+    /// Says whether answers are left for which nobody asked.
+    pub(super) fn has_answers_left(&self) -> bool {
+        !self.answers().is_empty()
+    }
+
+    fn answers(&self) -> MutexGuard<'_, VecDeque<(u64, Option<Region>)>> {
+        let answers = self.0.answers.lock();
+        answers.unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl DeviceMemory for RecordedCard {
+    fn allocate(&mut self, _alignment: u64, bytes: u64) -> Option<Region> {
+        match self.answers().pop_front() {
+            Some((asked, region)) if asked == bytes => region,
+            _ => {
+                self.0.differs.store(true, Relaxed);
+                None
+            }
+        }
+    }
+
+    fn free(&mut self, _region: Region) {}
+
+    fn free_bytes(&self) -> u64 {
+        // Only texts for people are made of it, and those are in the trace.
+        0
+    }
+}

@@ -1,0 +1,49 @@
+//! Where events come from.
+
+use std::io::Read;
+
+use super::{Event, Footer, Header, Reader, TextId};
+use crate::error::Result;
+
+/// A run that is read event by event.
+pub trait Events {
+    /// Returns what it begins with.
+    fn header(&self) -> &Header;
+
+    /// Returns the next event, or `None` at the end.
+    ///
+    /// # Errors
+    /// [`crate::ErrorKind::InvalidFile`] when what comes is no event, and [`crate::ErrorKind::Io`]
+    /// when it cannot be read.
+    fn next_event(&mut self) -> Result<Option<Event>>;
+
+    /// Returns a text by the id that an event carries; empty for an unknown id.
+    fn text(&self, id: TextId) -> &str;
+
+    /// Returns what it ends with, once the last event was read; `None` if it was cut off.
+    fn footer(&self) -> Option<&Footer>;
+
+    /// Says whether it holds the answers to its requests. Where it does not, it is a mere list of
+    /// requests, which does not depend on whether they are met.
+    fn has_answers(&self) -> bool {
+        true
+    }
+}
+
+impl<R: Read> Events for Reader<R> {
+    fn header(&self) -> &Header {
+        self.header()
+    }
+
+    fn next_event(&mut self) -> Result<Option<Event>> {
+        self.next_event()
+    }
+
+    fn text(&self, id: TextId) -> &str {
+        self.text(id)
+    }
+
+    fn footer(&self) -> Option<&Footer> {
+        self.footer()
+    }
+}

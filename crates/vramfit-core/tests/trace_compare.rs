@@ -1,0 +1,437 @@
+//! A run under other settings comes to what a run with those settings comes to, as far as it is known.
+
+#![expect(clippy::unwrap_used, reason = "what surrounds a test fails loudly too")]
+
+mod recorded;
+mod recorder;
+
+use proptest::prelude::*;
+use recorder::{Block, MIB, Recorder, header};
+use vramfit_core::ErrorKind;
+use vramfit_core::allocator::{Kind, Space};
+use vramfit_core::gpu;
+use vramfit_core::report::Report;
+use vramfit_core::settings::{Policy, Share};
+use vramfit_core::trace::{
+    Answer, Comparison, Event, Header, ProgramSizes, Purpose, Reader, Settings, TextTrace, compare,
+    summarise,
+};
+
+fn replay(trace: &[u8], settings: &Settings) -> Comparison {
+    compare(&mut Reader::new(trace).unwrap(), settings).unwrap()
+}
+
+fn answer(trace: &[u8]) -> Answer {
+    summarise(Reader::new(trace).unwrap()).unwrap()
+}
+
+fn share(fraction: f64) -> Settings {
+    Settings {
+        policy: Policy {
+            share: Some(Share::Fraction(fraction)),
+            ..Policy::default()
+        },
+        ..Settings::default()
+    }
+}
+
+fn growing() -> Settings {
+    Settings {
+        policy: Policy {
+            preallocate: Some(false),
+            ..Policy::default()
+        },
+        ..Settings::default()
+    }
+}
+
+/// 300 MiB of state, and three steps with 250 MiB of temporaries.
+fn training(header: &Header) -> Recorder {
+    let mut run = Recorder::new(header);
+    run.upload(100 * MIB);
+    run.upload(200 * MIB);
+    let sizes = ProgramSizes {
+        argument_bytes: 300 * MIB,
+        temp_bytes: 250 * MIB,
+        ..ProgramSizes::default()
+    };
+    run.program(1, "jit_train_step", sizes);
+    for _ in 0..3 {
+        run.begin_at(1, "train.py:31 (main)");
+        let temporary = run.allocate(0, 250 * MIB, Purpose::Temporary).unwrap();
+        let loss = run.allocate(0, 4, Purpose::Output).unwrap();
+        run.end();
+        run.free(temporary);
+        run.free(loss);
+    }
+    run
+}
+
+#[test]
+fn nothing_changed_is_the_same_run() {
+    let trace = training(&header()).finish();
+    let same = replay(&trace, &Settings::default());
+    assert_eq!(same.fits(), Some(true));
+    assert_eq!(same.before, Some(answer(&trace)));
+    assert_eq!(same.after, answer(&trace));
+    assert_eq!(
+        (same.met, same.ends_at_refusal, same.notes.len()),
+        (None, false, 0)
+    );
+}
+
+#[test]
+fn other_settings_come_to_what_a_run_with_them_comes_to() {
+    let trace = training(&header()).finish();
+    for (settings, changed) in [
+        (
+            share(0.6875),
+            Header {
+                memory_fraction: 0.6875,
+                ..header()
+            },
+        ),
+        (
+            growing(),
+            Header {
+                preallocate: false,
+                ..header()
+            },
+        ),
+        (
+            Settings {
+                taken_bytes: Some(200 * MIB),
+                ..Settings::default()
+            },
+            Header {
+                taken_bytes: 200 * MIB,
+                ..header()
+            },
+        ),
+        (
+            Settings {
+                policy: Policy {
+                    allocator: Some(Kind::Platform),
+                    ..Policy::default()
+                },
+                ..Settings::default()
+            },
+            Header {
+                allocator: "platform".into(),
+                ..header()
+            },
+        ),
+    ] {
+        let real = answer(&training(&changed).finish());
+        // What the card was asked for are events, too; a replay has those of its run.
+        let there = replay(&trace, &settings).after;
+        assert_eq!(there.header, real.header);
+        let (there, real) = (&there.devices[0], &real.devices[0]);
+        assert_eq!(there.limit_bytes, real.limit_bytes, "{settings:?}");
+        assert_eq!(there.pool_bytes, real.pool_bytes, "{settings:?}");
+        assert_eq!(there.peak_bytes, real.peak_bytes, "{settings:?}");
+        assert_eq!(there.at_peak, real.at_peak, "{settings:?}");
+        assert_eq!(there.at_end, real.at_end, "{settings:?}");
+    }
+}
+
+#[test]
+fn the_request_that_fails_is_named_and_the_replay_ends_there() {
+    let trace = training(&header()).finish();
+    // Half of 1024 MiB: 300 of state leave 212 for 250 of temporaries.
+    let half = replay(&trace, &share(0.5));
+    assert_eq!((half.fits(), half.ends_at_refusal), (Some(false), true));
+    let refusal = half.after.out_of_memory().unwrap();
+    assert_eq!(refusal.moment.program.as_deref(), Some("jit_train_step"));
+    assert_eq!(
+        (refusal.moment.call, refusal.moment.purpose),
+        (1, Purpose::Temporary)
+    );
+    assert_eq!(
+        (refusal.available_bytes(), refusal.short_bytes()),
+        (212 * MIB, 38 * MIB)
+    );
+    // One question to the card, two uploads, the program, Begin.
+    assert_eq!(refusal.moment.event, 5);
+    assert_eq!((half.after.executions, half.after.events), (1, 6));
+    assert!(half.before.unwrap().fits());
+}
+
+#[test]
+fn what_the_run_was_refused_may_be_met_and_what_follows_is_not_known() {
+    let mut run = Recorder::new(&header());
+    run.upload(600 * MIB);
+    assert!(run.allocate(0, 200 * MIB, Purpose::Upload).is_none());
+    // The program took less then; with 200 MiB granted it would not have asked for this.
+    let less = run.upload(50 * MIB);
+    run.free(less);
+    let trace = run.finish();
+    let whole = replay(&trace, &share(1.0));
+    assert_eq!(whole.fits(), None);
+    assert_eq!(whole.met.as_ref().unwrap().requested_bytes, 200 * MIB);
+    assert_eq!(whole.after.devices[0].peak_bytes, 600 * MIB);
+    let report = Report::of_replay(&whole);
+    assert!(
+        !report.good && report.answer.starts_with("not known: 200.0 MiB"),
+        "{}",
+        report.answer
+    );
+    assert_eq!(report.record["fits"], serde_json::Value::Null);
+    // Where it is refused again the program goes on as it did.
+    let same = replay(&trace, &share(0.77));
+    assert_eq!((same.fits(), same.ends_at_refusal), (Some(false), false));
+    assert_eq!(same.after.refusal_count, 1);
+    assert_eq!(same.after.at_end_bytes(), 600 * MIB);
+}
+
+trait AtEnd {
+    fn at_end_bytes(&self) -> u64;
+}
+
+impl AtEnd for Answer {
+    fn at_end_bytes(&self) -> u64 {
+        self.devices[0].at_end.in_use_bytes
+    }
+}
+
+#[test]
+fn a_card_of_the_catalogue_brings_its_memory_and_its_context() {
+    let card = gpu::find("t4").unwrap();
+    let settings = Settings {
+        gpu: Some(card.clone()),
+        ..Settings::default()
+    };
+    let after = replay(&training(&header()).finish(), &settings).after;
+    assert_eq!(after.header.gpu, "t4");
+    assert_eq!(after.header.context_bytes, card.context_bytes_estimate);
+    let limit = after.devices[0].limit_bytes.unwrap();
+    assert_eq!(
+        limit,
+        (card.total_memory_bytes / 4 * 3).next_multiple_of(2 * MIB)
+    );
+}
+
+#[test]
+fn settings_that_cannot_be_are_refused_as_in_a_dry_run() {
+    let trace = training(&header()).finish();
+    let refused = |settings: &Settings| {
+        let error = compare(&mut Reader::new(&trace[..]).unwrap(), settings).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::InvalidArgument);
+    };
+    refused(&share(1.5));
+    let vmm = |jax: &str| {
+        let header = Header {
+            jax: jax.into(),
+            ..header()
+        };
+        let trace = training(&header).finish();
+        let policy = Policy {
+            allocator: Some(Kind::Vmm),
+            ..Policy::default()
+        };
+        let settings = Settings {
+            policy,
+            ..Settings::default()
+        };
+        compare(&mut Reader::new(&trace[..]).unwrap(), &settings).is_ok()
+    };
+    assert!(vmm("0.10.2") && !vmm("0.9.2"));
+}
+
+#[test]
+fn a_pool_that_can_be_partitioned_is_and_that_is_told() {
+    let header = Header {
+        jax: "0.11.0".into(),
+        preallocate: false,
+        ..header()
+    };
+    let trace = training(&header).finish();
+    let mut settings = growing();
+    settings.policy.preallocate = Some(true);
+    let there = replay(&trace, &settings);
+    assert!(there.after.header.spatial_partitioning);
+    assert!(there.notes[0].contains("partitioned"), "{:?}", there.notes);
+    assert!(replay(&trace, &growing()).notes.is_empty());
+}
+
+#[test]
+fn a_replay_is_told_with_both_sides() {
+    let half = replay(&training(&header()).finish(), &share(0.5));
+    let report = Report::of_replay(&half);
+    let text = report.to_text();
+    let expected = [
+        "does not fit: short by 38.0 MiB in `jit_train_step` on toy-1g",
+        "fits                                   yes         no",
+        "limit                            768.0 MiB  512.0 MiB",
+        "peak in use                      550.0 MiB  300.0 MiB",
+        "refused first after the change",
+        "XLA fits programs into the limit",
+    ];
+    for line in expected {
+        assert!(text.contains(line), "{line}\n{text}");
+    }
+    assert!(
+        text.lines().all(|line| line.chars().count() <= 80),
+        "{text}"
+    );
+    let record: serde_json::Value = serde_json::from_str(&report.to_json()).unwrap();
+    assert_eq!(record["before"]["fits"], true);
+    assert_eq!(record["after"]["fits"], false);
+    assert_eq!(record["after"]["oom"]["event"], 5);
+    assert_eq!(record["after"]["limit_bytes"], 512 * MIB);
+}
+
+/// The trace that the command line is tested with, so that it can be made again.
+#[test]
+fn the_trace_of_the_command_line_tests_is_this_run() {
+    let folder = concat!(
+        env!("CARGO_MANIFEST_DIR"),
+        "/../vramfit/tests/cli/replay.in"
+    );
+    let path = format!("{folder}/run.trace");
+    let trace = training(&header()).finish();
+    if std::env::var_os("TRYCMD").is_some_and(|value| value == "overwrite") {
+        std::fs::create_dir_all(folder).unwrap();
+        std::fs::write(&path, &trace).unwrap();
+    }
+    assert!(
+        std::fs::read(&path).unwrap() == trace,
+        "{path} is another run"
+    );
+}
+
+// --- lists of requests ---------------------------------------------------------------------
+
+/// Recordings on a card without limits of its own, whose pool is taken at once or grows freely: what
+/// the card is like cannot be seen in what the pool does.
+#[test]
+fn recorded_lists_come_to_the_recorded_figures() {
+    let folder = recorded::folder("VRAMFIT_GOLDEN_BFC", "bfc");
+    let mut compared = 0;
+    for scenario in recorded::scenarios(&folder, "scenarios.csv") {
+        let column = |name: &str| &scenario.columns[name][..];
+        let plain = column("capacity") == "0"
+            && column("granule") == "1"
+            && scenario.alignment == 256
+            && scenario.fragmentation_fraction == 0.0
+            && !scenario.garbage_collection
+            && !scenario.allow_growth
+            && scenario.total_memory.is_multiple_of(2 * MIB);
+        // Limits are in whole pages since JAX 0.10.2.
+        let Some(card) = plain.then(|| card_of(scenario.total_memory)) else {
+            continue;
+        };
+        compared += 1;
+        let settings = Settings {
+            gpu: Some(card),
+            policy: Policy {
+                share: Some(Share::Fraction(1.0)),
+                ..Policy::default()
+            },
+            taken_bytes: None,
+        };
+        let text = scenario.read("trace.txt");
+        let ours = compare(&mut TextTrace::new(text.as_bytes()), &settings).unwrap();
+        assert!(ours.before.is_none() && ours.met.is_none() && !ours.ends_at_refusal);
+        let name = &scenario.name;
+        assert_eq!(
+            ours.after.refusal_count.to_string(),
+            column("failures"),
+            "{name}"
+        );
+        let stats = scenario.read("stats.csv");
+        let last: Vec<_> = stats.lines().last().unwrap().split(',').collect();
+        let device = &ours.after.devices[0];
+        let figures = [
+            ours.after.events,
+            device.at_end.in_use_bytes,
+            device.peak_bytes,
+        ];
+        let figures: Vec<_> = figures.iter().map(u64::to_string).collect();
+        assert_eq!(figures[..], last[..3], "{name}");
+        let largest = device.at_end.largest_free_block_bytes.unwrap();
+        assert_eq!(largest.to_string(), last[7], "{name}");
+        assert_eq!(device.pool_bytes.unwrap().to_string(), last[6], "{name}");
+    }
+    assert!(compared >= 5, "{compared}");
+}
+
+/// A card that is one pool of that size.
+fn card_of(total_memory_bytes: u64) -> gpu::Gpu {
+    gpu::Gpu {
+        name: "made-up".into(),
+        total_memory_bytes,
+        context_bytes_estimate: 0,
+        ..gpu::find("t4").unwrap()
+    }
+}
+
+// --- laws ----------------------------------------------------------------------------------
+
+/// Does something that depends on the number alone.
+fn random(run: &mut Recorder, alive: &mut Vec<Block>, choice: u64) {
+    match choice % 8 {
+        0..=4 => {
+            let bytes = (1 << (choice / 16 % 28)) + choice % 999;
+            let space = match choice / 1024 % 5 {
+                0 => Space::Collective,
+                _ => Space::Default,
+            };
+            alive.extend(run.allocate_in(0, bytes, space, Purpose::Upload));
+        }
+        5 | 6 if !alive.is_empty() => {
+            let index = choice as usize / 16 % alive.len();
+            run.free(alive.swap_remove(index));
+        }
+        _ => {
+            run.begin(1);
+            alive.extend(run.allocate(0, 1000 * (choice % 99), Purpose::Output));
+            run.end();
+        }
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+
+    #[test]
+    fn the_same_settings_give_the_same_figures(
+        choices in prop::collection::vec(any::<u64>(), 1..300),
+        allocator in prop::sample::select(Kind::ALL.to_vec()),
+        jax in prop::sample::select(vec!["0.10.2", "0.11.1", "0.12.0"]),
+        preallocate: bool,
+    ) {
+        let header = Header {
+            allocator: allocator.name().into(),
+            jax: jax.into(),
+            preallocate,
+            spatial_partitioning: preallocate,
+            context_bytes: 100 * MIB,
+            ..header()
+        };
+        let mut run = Recorder::new(&header);
+        run.program(1, "jit_step", ProgramSizes::default());
+        let mut alive = Vec::new();
+        for choice in choices {
+            random(&mut run, &mut alive, choice);
+        }
+        run.event(Event::Outside { device: 0, bytes: 7 });
+        let trace = run.finish();
+        let same = replay(&trace, &Settings::default());
+        prop_assert_eq!(same.before.as_ref(), Some(&same.after));
+        prop_assert_eq!(&same.after, &answer(&trace));
+        // Asking for what there is anyway changes nothing either.
+        let settings = Settings {
+            policy: Policy {
+                share: Some(Share::Fraction(0.75)),
+                allocator: Some(allocator),
+                preallocate: Some(preallocate),
+            },
+            taken_bytes: Some(0),
+            ..Settings::default()
+        };
+        if jax != "0.10.2" || allocator != Kind::Address {
+            prop_assert_eq!(&replay(&trace, &settings).after, &same.after);
+        }
+    }
+}

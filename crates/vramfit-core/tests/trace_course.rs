@@ -1,0 +1,557 @@
+//! What a run comes to over its course: figures that one can count by hand, and what must add up.
+
+#![expect(clippy::unwrap_used, reason = "what surrounds a test fails loudly too")]
+
+mod recorder;
+
+use proptest::prelude::*;
+use recorder::{Block, MIB, Recorder, header};
+use vramfit_core::allocator::Space;
+use vramfit_core::report;
+use vramfit_core::trace::{
+    Answer, ArrayAnswer, DeviceAnswer, Event, Header, LayoutAnswer, ProgramSizes, Purpose, Reader,
+    TextId, summarise,
+};
+
+fn answer(run: Recorder) -> Answer {
+    summarise(Reader::new(&run.finish()[..]).unwrap()).unwrap()
+}
+
+fn sizes(argument_bytes: u64, temp_bytes: u64) -> ProgramSizes {
+    ProgramSizes {
+        argument_bytes,
+        temp_bytes,
+        ..ProgramSizes::default()
+    }
+}
+
+/// A step of 10 MiB of temporaries with a loss that is dropped; `kept` more outputs stay.
+fn step(run: &mut Recorder, program: u32, kept: &[u64]) -> Vec<Block> {
+    run.begin_at(program, "train.py:31 (main)");
+    let temporary = run.allocate(0, 10 * MIB, Purpose::Temporary).unwrap();
+    let loss = run.allocate(0, 4, Purpose::Output).unwrap();
+    let outputs = kept
+        .iter()
+        .map(|bytes| run.allocate(0, *bytes, Purpose::Output).unwrap());
+    let outputs = outputs.collect();
+    run.end();
+    run.free(temporary);
+    run.free(loss);
+    outputs
+}
+
+fn loop_of(steps: u32, kept: impl Fn(u32) -> Vec<u64>) -> Recorder {
+    let mut run = Recorder::new(&header());
+    run.upload(100 * MIB);
+    run.program(1, "jit_step", sizes(100 * MIB, 10 * MIB));
+    for number in 0..steps {
+        step(&mut run, 1, &kept(number));
+    }
+    run
+}
+
+// --- leaks ---------------------------------------------------------------------------------
+
+#[test]
+fn what_stays_from_every_step_is_found_with_its_line_and_bytes() {
+    let answer = answer(loop_of(6, |_| vec![4 * MIB]));
+    let [leak] = &answer.leaks[..] else {
+        panic!("{:?}", answer.leaks)
+    };
+    assert_eq!(leak.site, "train.py:31 (main)");
+    assert_eq!(leak.program.as_deref(), Some("jit_step"));
+    assert_eq!(
+        (leak.purpose, &leak.step[..]),
+        (Purpose::Output, "jit_step")
+    );
+    // Six calls have five steps between them.
+    assert_eq!((leak.steps, leak.arrays), (5, 5));
+    assert_eq!((leak.bytes_per_step(), leak.bytes), (4 * MIB, 20 * MIB));
+    assert_eq!(leak.held_bytes, 20 * MIB);
+    let told = report::text(&answer);
+    assert!(
+        told.contains("grows by 4.0 MiB a step: train.py:31 (main), an output of `jit_step`"),
+        "{told}"
+    );
+    // 768 less 100, 24 that stay, 10 of temporaries, and the last loss: 634 MiB less 256 bytes.
+    assert!(told.contains("room for about 158 more steps"), "{told}");
+    let record: serde_json::Value = serde_json::from_str(&report::json(&answer)).unwrap();
+    assert_eq!(record["leaks"][0]["bytes_per_step"], 4 * MIB);
+    assert_eq!(record["leaks"][0]["site"], "train.py:31 (main)");
+}
+
+#[test]
+fn what_stops_to_grow_or_shrinks_or_is_too_short_is_no_leak() {
+    let none = |run: Recorder| assert_eq!(answer(run).leaks, []);
+    // Three steps between four calls are the least.
+    none(loop_of(3, |_| vec![4 * MIB]));
+    assert_eq!(answer(loop_of(4, |_| vec![4 * MIB])).leaks.len(), 1);
+    // A cache that fills up in five steps, and then is full.
+    none(loop_of(
+        7,
+        |number| if number < 5 { vec![4 * MIB] } else { vec![] },
+    ));
+    // Kept every second step only.
+    none(loop_of(9, |number| {
+        if number % 2 == 0 {
+            vec![4 * MIB]
+        } else {
+            vec![]
+        }
+    }));
+    none(loop_of(6, |_| vec![]));
+    // A history that is thrown away every three steps.
+    let mut run = Recorder::new(&header());
+    run.program(1, "jit_step", sizes(0, 10 * MIB));
+    let mut history = Vec::new();
+    for number in 0..10 {
+        if number % 3 == 0 {
+            history.drain(..).for_each(|block| run.free(block));
+        }
+        history.extend(step(&mut run, 1, &[4 * MIB]));
+    }
+    none(run);
+}
+
+#[test]
+fn outputs_that_are_replaced_do_not_hide_one_that_stays() {
+    let mut run = Recorder::new(&header());
+    run.program(1, "jit_step", sizes(100 * MIB, 10 * MIB));
+    let mut state: Option<Block> = None;
+    for number in 0..5 {
+        let size = [30, 20, 10, 40, 5][number];
+        let mut outputs = step(&mut run, 1, &[size * MIB, MIB]);
+        outputs.truncate(1);
+        let old = state.replace(outputs.remove(0));
+        old.into_iter().for_each(|block| run.free(block));
+    }
+    // In the recorder all outputs have slot 0, so both are one group, which shrinks at times.
+    assert_eq!(answer(run).leaks, []);
+
+    let mut run = Recorder::new(&header());
+    run.program(1, "jit_step", sizes(100 * MIB, 10 * MIB));
+    let mut state: Option<Block> = None;
+    for number in 0..5 {
+        let size = [30, 20, 10, 40, 5][number];
+        run.begin_at(1, "train.py:31 (main)");
+        let new = run
+            .allocate_slot(0, size * MIB, Purpose::Output, 1)
+            .unwrap();
+        run.allocate_slot(0, MIB, Purpose::Output, 2).unwrap();
+        run.end();
+        let old = state.replace(new);
+        old.into_iter().for_each(|block| run.free(block));
+    }
+    let answer = answer(run);
+    let found: Vec<_> = answer
+        .leaks
+        .iter()
+        .map(|leak| leak.bytes_per_step())
+        .collect();
+    assert_eq!(found, [MIB]);
+}
+
+#[test]
+fn two_programs_of_the_same_need_in_turns_are_one_loop() {
+    let mut run = Recorder::new(&header());
+    run.program(1, "jit_a", sizes(100 * MIB, 10 * MIB));
+    run.program(2, "jit_b", sizes(100 * MIB, 10 * MIB));
+    for _ in 0..6 {
+        step(&mut run, 1, &[]);
+        step(&mut run, 2, &[MIB]);
+    }
+    let answer = answer(run);
+    assert_eq!(answer.leaks.len(), 1);
+    assert_eq!(answer.leaks[0].program.as_deref(), Some("jit_b"));
+    assert_eq!(answer.leaks[0].step, "jit_a");
+    assert_eq!((answer.leaks[0].steps, answer.leaks[0].bytes), (5, 5 * MIB));
+}
+
+#[test]
+fn an_array_that_is_replaced_by_a_longer_one_needs_more_steps_to_be_suspected() {
+    for (steps, found) in [(8, 0), (9, 1)] {
+        let mut run = Recorder::new(&header());
+        run.program(1, "jit_step", sizes(0, 10 * MIB));
+        let mut buffer = run.upload(MIB);
+        for number in 0..steps {
+            step(&mut run, 1, &[]);
+            let longer = run.upload((number + 2) * MIB);
+            run.free(std::mem::replace(&mut buffer, longer));
+        }
+        let leaks = answer(run).leaks;
+        assert_eq!(leaks.len(), found, "{steps} calls: {leaks:?}");
+        assert!(
+            leaks
+                .iter()
+                .all(|leak| leak.arrays == 0 && leak.bytes_per_step() == MIB)
+        );
+    }
+}
+
+#[test]
+fn growth_after_the_start_up_is_found_although_the_start_up_needed_more() {
+    let mut run = Recorder::new(&header());
+    run.program(1, "jit_init", sizes(0, 500 * MIB));
+    run.begin(1);
+    let block = run.allocate(0, 500 * MIB, Purpose::Temporary).unwrap();
+    run.free(block);
+    run.end();
+    run.program(2, "jit_step", sizes(100 * MIB, 10 * MIB));
+    // 5 x 110 MiB are more than 500; from the tenth call on it is twice as much.
+    for _ in 0..14 {
+        step(&mut run, 2, &[MIB]);
+    }
+    let answer = answer(run);
+    assert_eq!(answer.step().unwrap().name, "jit_step");
+    assert_eq!(answer.leaks.len(), 1);
+    assert_eq!(
+        (answer.leaks[0].steps, answer.leaks[0].bytes_per_step()),
+        (4, MIB)
+    );
+}
+
+// --- arrays and layouts --------------------------------------------------------------------
+
+fn short(arrays: &[ArrayAnswer]) -> Vec<(&str, Purpose, u64, u64)> {
+    let each = arrays.iter();
+    each.map(|array| (&array.site[..], array.purpose, array.count, array.bytes))
+        .collect()
+}
+
+#[test]
+fn arrays_at_three_moments_are_those_that_one_counts_by_hand() {
+    let answer = answer(loop_of(3, |_| vec![4 * MIB]));
+    let device = &answer.devices[0];
+    let (upload, output) = (Purpose::Upload, Purpose::Output);
+    let (main, called) = ("train.py:7 (main)", "train.py:31 (main)");
+    // The peak is in the third call, with all that was kept, the temporaries and the loss.
+    assert_eq!(
+        short(&device.arrays_at_peak),
+        [
+            (main, upload, 1, 100 * MIB),
+            (called, output, 4, 12 * MIB + 4),
+            (called, Purpose::Temporary, 1, 10 * MIB),
+        ]
+    );
+    assert_eq!(
+        short(&device.arrays_between_steps),
+        [(main, upload, 1, 100 * MIB), (called, output, 2, 8 * MIB)]
+    );
+    assert_eq!(
+        short(&device.arrays_at_end),
+        [(main, upload, 1, 100 * MIB), (called, output, 3, 12 * MIB)]
+    );
+    // The loss takes 256 bytes.
+    assert_eq!(device.arrays_at_peak[1].held_bytes, 12 * MIB + 256);
+}
+
+fn bytes_of(layout: &LayoutAnswer) -> u64 {
+    let pieces = layout.regions.iter().flat_map(|region| &region.pieces);
+    pieces.map(|piece| piece.bytes).sum()
+}
+
+#[test]
+fn a_layout_shows_what_lies_between_what() {
+    let mut run = Recorder::new(&header());
+    let first = run.upload(100 * MIB);
+    run.upload(50 * MIB);
+    run.free(first);
+    let answer = answer(run);
+    let device = &answer.devices[0];
+    let pieces = |layout: &LayoutAnswer| -> Vec<_> {
+        let [region] = &layout.regions[..] else {
+            panic!("one region")
+        };
+        assert_eq!(region.bytes, 768 * MIB);
+        let pieces = region.pieces.iter();
+        pieces
+            .map(|piece| (piece.bytes / MIB, piece.blocks, piece.purpose))
+            .collect()
+    };
+    // Neighbours of the same line are one piece.
+    assert_eq!(
+        pieces(&device.layout_at_peak),
+        [(150, 2, Some(Purpose::Upload)), (618, 0, None)]
+    );
+    assert_eq!(
+        pieces(&device.layout_at_end),
+        [
+            (100, 0, None),
+            (50, 1, Some(Purpose::Upload)),
+            (618, 0, None)
+        ]
+    );
+}
+
+#[test]
+fn a_region_that_came_after_the_peak_is_not_in_the_layout_of_the_peak() {
+    let growing = Header {
+        preallocate: false,
+        total_memory_bytes: 8192 * MIB,
+        ..header()
+    };
+    let mut run = Recorder::new(&growing);
+    // All of a first region of 512 MiB: what would be left is too little to be split off.
+    let all = run.upload(400 * MIB);
+    run.free(all);
+    let low = run.upload(250 * MIB);
+    run.upload(10 * MIB);
+    run.free(low);
+    // It fits on neither side, so that a region is added although less is in use than before.
+    run.upload(300 * MIB);
+    let answer = answer(run);
+    let device = &answer.devices[0];
+    assert_eq!(device.peak_bytes, 512 * MIB);
+    assert_eq!(bytes_of(&device.layout_at_peak), 512 * MIB);
+    assert_eq!(device.layout_at_peak.regions.len(), 1);
+    assert_eq!(device.layout_at_end.regions.len(), 2);
+    assert_eq!(bytes_of(&device.layout_at_end), device.pool_bytes.unwrap());
+}
+
+#[test]
+fn a_layout_of_very_many_pieces_is_bounded_and_loses_no_byte() {
+    let mut run = Recorder::new(&header());
+    let blocks: Vec<_> = (0..10_000)
+        .map(|number| run.upload(1000 + number))
+        .collect();
+    run.upload(100 * MIB);
+    for (number, block) in blocks.into_iter().enumerate() {
+        if number % 2 == 1 {
+            run.free(block);
+        }
+    }
+    let answer = answer(run);
+    let layout = &answer.devices[0].layout_at_end;
+    let [region] = &layout.regions[..] else {
+        panic!("one region")
+    };
+    assert!(region.pieces.len() <= 4096, "{}", region.pieces.len());
+    assert_eq!(bytes_of(layout), 768 * MIB);
+    let pieces = region.pieces.iter();
+    assert_eq!(pieces.clone().map(|piece| piece.blocks).sum::<u64>(), 5001);
+    let free: u64 = pieces.clone().map(|piece| piece.free_bytes).sum();
+    assert_eq!(Some(free), answer.devices[0].at_end.free_bytes);
+    // What is large is told for itself.
+    assert!(
+        pieces
+            .clone()
+            .any(|piece| piece.bytes == 100 * MIB && piece.blocks == 1)
+    );
+}
+
+// --- compilations --------------------------------------------------------------------------
+
+fn compile(run: &mut Recorder, number: u32, name: &str, argument_bytes: u64, line: &str) {
+    let name = run.writer.text(name);
+    let site = run.writer.text(line);
+    run.event(Event::Program {
+        program: number,
+        name,
+        sizes: sizes(argument_bytes, 0),
+        devices: 1,
+        loaded: false,
+        rung: TextId(0),
+        site,
+    });
+}
+
+#[test]
+fn a_function_that_is_compiled_for_many_sizes_is_told_with_its_line() {
+    let mut run = Recorder::new(&header());
+    run.upload(MIB);
+    for number in 0..12 {
+        compile(
+            &mut run,
+            number,
+            "jit_step",
+            (20 + u64::from(number)) * MIB,
+            "train.py:40 (fit)",
+        );
+        run.begin(number);
+        run.end();
+    }
+    let told = report::text(&answer(run));
+    let told: Vec<_> = told.split_whitespace().collect();
+    let told = told.join(" ");
+    assert!(
+        told.contains("`jit_step` 12 times with 12 different sizes of arguments")
+            && told.contains("at train.py:40 (fit)"),
+        "{told}"
+    );
+}
+
+#[test]
+fn small_helpers_of_the_start_up_are_counted_and_not_told() {
+    let mut run = Recorder::new(&header());
+    for number in 0..9 {
+        compile(&mut run, number, "jit_convert", u64::from(number), "");
+    }
+    compile(&mut run, 20, "jit_step", 100 * MIB, "train.py:3 (main)");
+    run.begin(20);
+    run.end();
+    // Three after the first step are not many yet.
+    for number in 30..33 {
+        compile(&mut run, number, "jit_late", 4, "");
+    }
+    let before = answer(run);
+    let counted: Vec<_> = before
+        .compilations
+        .iter()
+        .map(|one| {
+            (
+                &one.name[..],
+                one.count,
+                one.argument_sizes,
+                one.after_first_step,
+            )
+        })
+        .collect();
+    assert_eq!(counted, [("jit_convert", 9, 9, 0), ("jit_late", 3, 1, 3)]);
+    assert!(!report::text(&before).contains("again and again"));
+}
+
+#[test]
+fn a_function_that_is_compiled_in_every_step_is_told() {
+    let mut run = Recorder::new(&header());
+    compile(&mut run, 0, "jit_step", 100 * MIB, "train.py:3 (main)");
+    for number in 1..6 {
+        run.begin(0);
+        run.end();
+        compile(&mut run, number, "jit_lambda", 4, "train.py:9 (log)");
+    }
+    let answer = answer(run);
+    let told = report::text(&answer);
+    assert!(
+        told.contains("`jit_lambda` 5 times always with the same size"),
+        "{told}"
+    );
+}
+
+// --- the timeline, and laws ----------------------------------------------------------------
+
+#[test]
+fn refusals_and_the_peak_are_points_of_the_timeline() {
+    let mut run = loop_of(3000, |_| vec![]);
+    assert!(run.allocate(0, 700 * MIB, Purpose::Upload).is_none());
+    let answer = answer(run);
+    let device = &answer.devices[0];
+    assert!(device.timeline.len() <= 2049, "{}", device.timeline.len());
+    let at = |event: u64| device.timeline.iter().find(|point| point.event == event);
+    let peak = at(device.peak.as_ref().unwrap().event).unwrap();
+    assert_eq!(peak.state, device.at_peak);
+    let refusal = &answer.refusals[0];
+    assert_eq!(at(refusal.moment.event).unwrap().state, refusal.pool);
+}
+
+#[test]
+fn the_full_report_has_what_the_short_one_leaves_out() {
+    let report = report::Report::of_dryrun(&answer(loop_of(5, |_| vec![MIB])));
+    let titles = |detail| -> Vec<_> {
+        let sections = report
+            .sections
+            .iter()
+            .filter(move |section| section.detail == detail);
+        sections.map(|section| &section.title[..]).collect()
+    };
+    assert_eq!(
+        titles(true),
+        [
+            "memory over the run",
+            "arrays at the peak, by the line that made them",
+            "arrays when the last step began, by the line that made them",
+            "arrays at the end, by the line that made them",
+            "what lies where at the peak",
+            "what lies where at the end",
+        ]
+    );
+    let (short, full) = (report.to_text(), report.to_full_text());
+    for title in titles(true) {
+        assert!(full.contains(title) && !short.contains(title), "{title}");
+    }
+}
+
+/// Does something that depends on the number alone.
+fn random(run: &mut Recorder, alive: &mut Vec<Block>, choice: u64) {
+    let device = (choice % 2) as u32;
+    match choice / 2 % 8 {
+        0..=3 => {
+            let bytes = 1 << (choice / 16 % 28);
+            let space = match choice / 1024 % 5 {
+                0 => Space::Collective,
+                _ => Space::Default,
+            };
+            let purpose = [Purpose::Upload, Purpose::Copy][choice as usize / 4096 % 2];
+            alive.extend(run.allocate_in(device, bytes + choice % 999, space, purpose));
+        }
+        4 | 5 if !alive.is_empty() => {
+            let index = choice as usize / 16 % alive.len();
+            run.free(alive.swap_remove(index));
+        }
+        6 => {
+            run.begin_at(1, "train.py:31 (main)");
+            alive.extend(run.allocate(device, 1000 * (choice % 99), Purpose::Output));
+            run.end();
+        }
+        _ => {}
+    }
+}
+
+fn check(device: &DeviceAnswer, allocator: &str) -> Result<(), TestCaseError> {
+    let held = |arrays: &[ArrayAnswer]| arrays.iter().map(|array| array.held_bytes).sum::<u64>();
+    prop_assert_eq!(held(&device.arrays_at_peak), device.peak_bytes);
+    prop_assert_eq!(held(&device.arrays_at_end), device.at_end.in_use_bytes);
+    let highest = device
+        .timeline
+        .iter()
+        .map(|point| point.state.in_use_bytes)
+        .max();
+    prop_assert_eq!(highest.unwrap_or(0), device.peak_bytes);
+    prop_assert!(device.timeline.is_sorted_by_key(|point| point.event));
+    if allocator == "bfc" {
+        let free = |layout: &LayoutAnswer| {
+            let pieces = layout.regions.iter().flat_map(|region| &region.pieces);
+            pieces.map(|piece| piece.free_bytes).sum::<u64>()
+        };
+        prop_assert_eq!(Some(free(&device.layout_at_end)), device.at_end.free_bytes);
+        if device.peak.is_some() {
+            prop_assert_eq!(
+                Some(free(&device.layout_at_peak)),
+                device.at_peak.free_bytes
+            );
+        }
+    }
+    Ok(())
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+
+    #[test]
+    fn groups_layouts_and_timelines_add_up(
+        choices in prop::collection::vec(any::<u64>(), 1..300),
+        allocator in prop::sample::select(vec!["bfc", "platform", "cuda_async", "vmm"]),
+        jax in prop::sample::select(vec!["0.10.2", "0.12.0"]),
+        preallocate: bool,
+    ) {
+        let header = Header {
+            allocator: allocator.into(),
+            jax: jax.into(),
+            devices: 2,
+            preallocate,
+            spatial_partitioning: true,
+            ..header()
+        };
+        let mut run = Recorder::new(&header);
+        run.program(1, "jit_step", sizes(MIB, 0));
+        let mut alive = Vec::new();
+        for choice in choices {
+            random(&mut run, &mut alive, choice);
+        }
+        let trace = run.finish();
+        let answer = summarise(Reader::new(&trace[..]).unwrap()).unwrap();
+        for device in &answer.devices {
+            check(device, allocator)?;
+        }
+        prop_assert_eq!(summarise(Reader::new(&trace[..]).unwrap()).unwrap(), answer);
+    }
+}

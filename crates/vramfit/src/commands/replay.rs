@@ -1,0 +1,131 @@
+//! `vramfit replay`: the same run under another allocator, share or card.
+
+use std::fs::File;
+use std::io::{BufRead, BufReader};
+use std::path::{Path, PathBuf};
+
+use vramfit_core::gpu;
+use vramfit_core::report::Report;
+use vramfit_core::trace::{self, Events, Reader, Settings, TextTrace};
+use vramfit_core::{Bytes, Error, ErrorKind, Result};
+
+use super::Status;
+use super::files::{writable, write};
+use super::policy::{PoolArgs, check_taken};
+use crate::output::Output;
+
+/// Tell what a recorded run would have come to under other settings
+///
+/// Every allocation and free of the trace happens again in the allocator and on the card that the
+/// options name; what they do not name stays as it was in the run. Nothing is compiled or executed.
+#[derive(clap::Args, Debug)]
+#[command(after_help = "\
+Examples:
+  vramfit dryrun --gpu h100-80g --trace run.trace -- python train.py
+  vramfit replay run.trace --fraction 0.9
+  vramfit replay run.trace --gpu rtx-4090 --allocator cuda_async
+  vramfit replay run.trace --no-preallocate --taken 20GiB --json -
+
+Exit codes:
+  0  it fits
+  1  it does not fit
+  2  could not tell
+")]
+pub(crate) struct Args {
+    /// The trace of a run, or a list of requests: `A ID BYTES` and `F ID`, one a line
+    #[arg(value_name = "TRACE")]
+    trace: PathBuf,
+    /// Another card, as many as the run had; `vramfit gpus` lists them
+    #[arg(long, value_name = "NAME")]
+    gpu: Option<String>,
+    /// Memory that something else holds on each card
+    #[arg(long, value_name = "BYTES")]
+    taken: Option<Bytes>,
+    #[command(flatten)]
+    pool: PoolArgs,
+    /// Take the pool at the first operation
+    #[arg(long, conflicts_with = "no_preallocate")]
+    preallocate: bool,
+    /// Write the answer as JSON to a file, or with `-` as one line to standard output
+    #[arg(long, value_name = "FILE")]
+    json: Option<PathBuf>,
+    /// Overwrite a file that exists
+    #[arg(long)]
+    force: bool,
+}
+
+impl Args {
+    pub(crate) fn prints_json(&self) -> bool {
+        self.json.as_deref() == Some(Path::new("-"))
+    }
+}
+
+/// Runs `vramfit replay`.
+pub(crate) fn run(args: &Args, output: &mut Output) -> Result<Status> {
+    let card = args.gpu.as_deref().map(gpu::find).transpose()?;
+    let json = match args.json.as_deref() {
+        Some(path) if !args.prints_json() => Some(writable(path, args.force)?),
+        _ => None,
+    };
+    let mut source = open(&args.trace)?;
+    let recorded = source.header().total_memory_bytes;
+    let total_bytes = card.as_ref().map_or(recorded, |gpu| gpu.total_memory_bytes);
+    if card.is_none() && recorded == 0 {
+        let message = "a list of requests does not say on which card they were made";
+        return Err(Error::new(ErrorKind::InvalidArgument, message)
+            .hint("add `--gpu NAME`, such as `h100-80g`"));
+    }
+    check_taken(args.taken, total_bytes)?;
+    let unified = source.header().unified_memory;
+    let held = |name: &str| {
+        let unified = unified && name == "TF_FORCE_UNIFIED_MEMORY";
+        unified.then(|| "1".to_owned())
+    };
+    let mut policy = args.pool.policy(total_bytes, held)?;
+    if args.preallocate {
+        policy.preallocate = Some(true);
+    }
+    let settings = Settings {
+        gpu: card,
+        policy,
+        taken_bytes: args.taken.map(|taken| taken.0),
+    };
+    let comparison = trace::compare(&mut *source, &settings)?;
+    let report = Report::of_replay(&comparison);
+    if args.prints_json() {
+        output.data(&format!("{}\n", report.to_json()))?;
+    } else {
+        output.say(&report.to_text());
+    }
+    if let Some(path) = json {
+        write(&path, &report.to_json(), args.force)?;
+        output.say(&format!("answer written to {}", path.display()));
+    }
+    Ok(match comparison.fits() {
+        Some(true) => Status::Yes,
+        Some(false) => Status::No,
+        None => Status::Unknown,
+    })
+}
+
+/// What a file that was packed with `zstd` begins with.
+const PACKED: &[u8] = &[0x28, 0xb5, 0x2f, 0xfd];
+
+/// Opens a trace or a list of requests, whichever it is.
+fn open(path: &Path) -> Result<Box<dyn Events>> {
+    let shown = path.display();
+    let cannot = |error: std::io::Error| {
+        Error::new(ErrorKind::Io, format!("cannot read the trace `{shown}`")).cause(error)
+    };
+    let mut file = BufReader::new(File::open(path).map_err(cannot)?);
+    let beginning = file.fill_buf().map_err(cannot)?;
+    if beginning.starts_with(PACKED) {
+        let message = format!("`{shown}` is packed");
+        return Err(Error::new(ErrorKind::InvalidFile, message)
+            .hint(format!("unpack it first: `zstd -d {shown}`")));
+    }
+    if TextTrace::<File>::looks_like(beginning) {
+        return Ok(Box::new(TextTrace::new(file)));
+    }
+    Ok(Box::new(Reader::new(file)?))
+}
