@@ -1,9 +1,10 @@
 //! Many numbers and many texts in little room, for the data block of the HTML report.
 //!
-//! A text is written once, into a table, and named by its place there. A column of integers is one
-//! string: each number divided by what all have in common, the difference from the one before where
-//! that is shorter, zigzag, five bits a digit, the sixth says that more follow. Source maps pack
-//! their numbers this way. `assets/data.js` reads both.
+//! A text is kept once, in a table, and named by its place there; the table holds it as words, since
+//! the names and lines of a program are made of few. A column of integers is one string: each number
+//! divided by what all have in common, the difference from the one before where that is shorter,
+//! zigzag, five bits a digit, the sixth says that more follow. Source maps pack their numbers this
+//! way. `assets/data.js` reads both.
 
 use rustc_hash::FxHashMap;
 use serde_json::{Value, json};
@@ -30,10 +31,39 @@ impl Strings {
         place
     }
 
-    /// Returns the texts by their places.
-    pub(super) fn into_texts(self) -> Vec<String> {
-        self.texts
+    /// Returns the table: the words, the commonest first, and how texts are made of them.
+    pub(super) fn into_json(self) -> Value {
+        let mut uses: FxHashMap<&str, usize> = FxHashMap::default();
+        for word in self.texts.iter().flat_map(|text| words(text)) {
+            *uses.entry(word).or_default() += 1;
+        }
+        let mut common: Vec<(&str, usize)> = uses.into_iter().collect();
+        common.sort_by(|a, b| b.1.cmp(&a.1).then(a.0.cmp(b.0)));
+        let numbers: FxHashMap<&str, u64> = common
+            .iter()
+            .zip(0..)
+            .map(|((word, _), number)| (*word, number))
+            .collect();
+        let texts = self.texts.iter();
+        json!({
+            "lengths": pack(texts.clone().map(|text| words(text).count() as u64)),
+            "of": pack(texts.flat_map(|text| words(text)).map(|word| numbers[word])),
+            "words": common.iter().map(|(word, _)| word).collect::<Vec<_>>(),
+        })
     }
+}
+
+/// Divides a text into words, each with the signs and spaces behind it.
+fn words(text: &str) -> impl Iterator<Item = &str> {
+    let in_word = |c: char| c.is_alphanumeric() || c == '_';
+    let mut rest = text;
+    std::iter::from_fn(move || {
+        let end = rest.find(|c| !in_word(c)).unwrap_or(rest.len());
+        let signs = rest[end..].find(in_word).unwrap_or(rest.len() - end);
+        let (word, others) = rest.split_at(end + signs);
+        rest = others;
+        (!word.is_empty()).then_some(word)
+    })
 }
 
 /// Packs a column of numbers.
@@ -140,9 +170,36 @@ mod tests {
     #[test]
     fn a_text_is_kept_once_and_harmless() {
         let mut strings = Strings::default();
-        assert_eq!(strings.place("a"), 0);
-        assert_eq!(strings.place("b\u{202e}"), 1);
-        assert_eq!(strings.place("a"), 0);
-        assert_eq!(strings.into_texts(), ["a", "b\u{fffd}"]);
+        assert_eq!(strings.place("loop_fusion.1"), 0);
+        assert_eq!(strings.place("loop_fusion.2 b\u{202e}"), 1);
+        assert_eq!(strings.place(""), 2);
+        assert_eq!(strings.place("loop_fusion.1"), 0);
+        let table = strings.into_json();
+        assert_eq!(table["words"][0], "loop_fusion.");
+        let of = unpack(&table["of"]);
+        let mut words = of
+            .iter()
+            .map(|word| table["words"][*word as usize].as_str().expect("a word"));
+        let lengths = unpack(&table["lengths"]);
+        let texts: Vec<String> = lengths
+            .iter()
+            .map(|length| words.by_ref().take(*length as usize).collect())
+            .collect();
+        assert_eq!(texts, ["loop_fusion.1", "loop_fusion.2 b\u{fffd}", ""]);
+    }
+
+    #[test]
+    fn words_put_together_are_the_text() {
+        for text in [
+            "",
+            " ",
+            "a",
+            "[f32]",
+            "jit(step)/jvp/äöü_1 + 2 …",
+            "..",
+            "a.b",
+        ] {
+            assert_eq!(words(text).collect::<String>(), text);
+        }
     }
 }

@@ -28,7 +28,7 @@ pub(super) fn data(report: &Report) -> Json {
         "sections": sections,
         "facts": facts,
         "kinds": kinds,
-        "strings": data.strings.into_texts(),
+        "strings": data.strings.into_json(),
     })
 }
 

@@ -5,6 +5,8 @@
 
 #![allow(dead_code, reason = "each that uses it needs a part of it")]
 
+use std::collections::HashMap;
+
 use vramfit_core::Bytes;
 use vramfit_core::report::{
     AddressMap, Band, Bands, Bar, Body, Figure, Line, Mark, Node, Piece, Report, Section, Span,
@@ -321,34 +323,32 @@ fn tree(bands: &Bands) -> Tree {
         label: "in use at the peak".into(),
         ..Node::default()
     }];
+    let mut known = HashMap::new();
     for band in at_peak(bands) {
         let group = match band.label.split_once('/') {
-            Some((_, rest)) => rest.split('/').next().unwrap_or(rest).to_owned(),
-            None => band.note.split(", ").last().unwrap_or("").to_owned(),
+            Some((_, rest)) => rest.split('/').next().unwrap_or(rest),
+            None => band.note.split(", ").last().unwrap_or(""),
         };
+        let leaf = band
+            .label
+            .rsplit_once('/')
+            .map_or(&band.label[..], |(path, _)| path);
         let mut parent = 0;
         nodes[0].bytes += band.bytes;
-        for label in [band.kind, &group, &band.label] {
-            let known = nodes
-                .iter()
-                .position(|node| node.parent == Some(parent) && node.label == label);
-            let node = known.unwrap_or_else(|| {
+        for label in [band.kind, group, leaf] {
+            let node = *known.entry((parent, label)).or_insert_with(|| {
                 nodes.push(Node {
                     parent: Some(parent),
                     label: label.to_owned(),
                     kind: band.kind,
                     ..Node::default()
                 });
-                nodes.len() - 1
+                nodes.len() as u32 - 1
             });
-            nodes[node].bytes += band.bytes;
-            parent = node as u32;
+            nodes[node as usize].bytes += band.bytes;
+            parent = node;
         }
         nodes[parent as usize].note.clone_from(&band.note);
-        // Enough to see how a large tree is drawn; each node is looked for among all.
-        if nodes.len() > 3000 {
-            break;
-        }
     }
     Tree { nodes }
 }

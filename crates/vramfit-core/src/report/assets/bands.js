@@ -17,7 +17,7 @@ function drawBands(body) {
   const y = (byte) => stage.height - BOTTOM - (byte - view[2]) / (view[3] - view[2]) * (stage.height - BOTTOM - TOP - CURVE - GAP);
   const floor = TOP + CURVE;
 
-  const stage = new Stage(520, `Buffers of ${strings[body.label]}: arrow down for the largest`, (ctx, width, height) => {
+  const stage = new Stage(520, `Buffers of ${textAt(body.label)}: arrow down for the largest`, (ctx, width, height) => {
     ctx.clearRect(0, 0, width, height);
     drawCurve(ctx, width);
     drawBoxes(ctx, width, height);
@@ -47,7 +47,7 @@ function drawBands(body) {
     ctx.clip();
     ctx.strokeStyle = ctx.fillStyle = themed("--accent");
     ctx.lineWidth = 1.4;
-    drawSteps(ctx, every, live, x, up, true);
+    drawSteps(ctx, every, live, last, x, up, true);
     ctx.restore();
     ctx.fillStyle = themed("--rule");
     ctx.fillRect(LEFT, floor, width - LEFT - RIGHT, 1);
@@ -71,10 +71,15 @@ function drawBands(body) {
     const colours = data.kinds.map((_, number) => colourOf(number));
     for (let wanted = 0; wanted < colours.length; wanted++) {
       ctx.fillStyle = colours[wanted];
+      let before = NaN;
       for (let band = 0; band < size.length; band++) {
         if (kind[band] !== wanted) continue;
         const [left, right, low, high] = box(band);
         if (right < LEFT || left > width || high > bottom || low < top) continue;
+        // Many a buffer falls on the very dots of the one before it.
+        const dots = low - high > 1 ? NaN : Math.round(left * 2) * 1e9 + Math.round(right * 2) * 1e5 + Math.round(high * 2);
+        if (dots === before) continue;
+        before = dots;
         // A hairline of paper keeps neighbours apart where there is room for one.
         const thin = low - high > 3 ? 0.7 : 0, slim = right - left > 4 ? 0.7 : 0;
         ctx.fillRect(left, high, Math.max(0.5, right - left - slim), Math.max(0.5, low - high - thin));
@@ -93,7 +98,7 @@ function drawBands(body) {
       const [from, to] = [Math.max(left, LEFT), Math.min(right, width - RIGHT)];
       const [upper, lower] = [Math.max(high, top), Math.min(low, bottom)];
       if (to - from < 90 || lower - upper < 15) continue;
-      const text = strings[name[band]];
+      const text = textAt(name[band]);
       const room = Math.floor((to - from - 12) / 6.6);
       ctx.fillStyle = inkOn(colours[kind[band]]);
       ctx.fillText(text.length > room ? `${text.slice(0, room - 1)}…` : text, from + 6, (upper + lower) / 2);
@@ -105,7 +110,7 @@ function drawBands(body) {
     if (at < LEFT || at > width - RIGHT) return;
     ctx.fillStyle = themed("--mark");
     ctx.fillRect(Math.round(at) - 0.5, TOP, 1.5, height - BOTTOM - TOP);
-    const label = `peak ${bytes(live[body.peak_at] ?? 0)}, ${strings[moments[body.peak_at]] ?? ""}`;
+    const label = `peak ${bytes(live[body.peak_at] ?? 0)}, ${textAt(moments[body.peak_at]) ?? ""}`;
     drawLabel(ctx, label, at, 9, LEFT, width - RIGHT, themed("--mark"));
   }
 
@@ -148,10 +153,10 @@ function drawBands(body) {
 
   function about(band) {
     const end = start[band] + length[band];
-    const when = [start[band], end].map((moment) => strings[moments[moment]] ?? count(moment));
+    const when = [start[band], end].map((moment) => textAt(moments[moment]) ?? count(moment));
     return described(
-      kind[band], strings[name[band]], `${exact(size[band])}, at offset ${count(offset[band])}`,
-      data.kinds[kind[band]].name, strings[note[band]],
+      kind[band], textAt(name[band]), `${exact(size[band])}, at offset ${count(offset[band])}`,
+      data.kinds[kind[band]].name, textAt(note[band]),
       `from ${when[0]} to ${when[1]} (${plural(length[band] + 1, "instruction", "instructions")})`,
     );
   }

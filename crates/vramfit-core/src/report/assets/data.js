@@ -2,7 +2,6 @@
 // The data block, unpacked. See `columns.rs` and `data.rs`, which write it.
 
 const data = JSON.parse(document.getElementById("data").textContent);
-const strings = data.strings;
 
 const DIGIT = new Int8Array(128).fill(-1);
 for (const [value, digit] of [..."ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/"].entries()) {
@@ -28,4 +27,21 @@ function unpack(column) {
     }
   }
   return values;
+}
+
+const textTable = {
+  words: data.strings.words,
+  of: unpack(data.strings.of),
+  ends: unpack(data.strings.lengths),
+  texts: [],
+};
+for (let place = 1; place < textTable.ends.length; place++) textTable.ends[place] += textTable.ends[place - 1];
+
+/** Returns the text at a place of the table; put together when first asked for. */
+function textAt(place) {
+  if (place === undefined) return undefined;
+  return textTable.texts[place] ??= Array.from(
+    textTable.of.subarray(place ? textTable.ends[place - 1] : 0, textTable.ends[place]),
+    (word) => textTable.words[word],
+  ).join("");
 }

@@ -20,14 +20,14 @@ function drawTree(body) {
 
   const path = (node) => {
     const names = [];
-    for (let at = node; at > 0; at = parent[at]) names.unshift(strings[label[at]]);
+    for (let at = node; at > 0; at = parent[at]) names.unshift(textAt(label[at]));
     return names.slice(0, -1).join(" › ");
   };
   const about = (node) => described(
-    kind[node], strings[label[node]], exact(size[node]),
+    kind[node], textAt(label[node]), exact(size[node]),
     node ? `${share(size[node] / size[0])} of the whole` : "",
     data.kinds[kind[node]].name && node ? data.kinds[kind[node]].name : "",
-    path(node), strings[note[node]],
+    path(node), textAt(note[node]),
   );
 
   function render() {
@@ -62,9 +62,9 @@ function drawTree(body) {
 
   function place(node, left, wide, shown) {
     const colour = mix(colourOf(kind[node]), dark() ? "#14181d" : "#ffffff", Math.max(0, depth[node] - 1) * 0.09);
-    const button = make("button", { type: "button", tabIndex: -1, role: "treeitem", ariaLevel: depth[node] + 1 }, strings[label[node]]);
+    const button = make("button", { type: "button", tabIndex: -1, role: "treeitem", ariaLevel: depth[node] + 1 }, textAt(label[node]));
     if (wide > 70) button.append(make("span", {}, bytes(size[node])));
-    button.ariaLabel = `${strings[label[node]]}, ${bytes(size[node])}`;
+    button.ariaLabel = `${textAt(label[node])}, ${bytes(size[node])}`;
     Object.assign(button.style, {
       left: `${left}px`, width: `${Math.max(1, wide - 1)}px`, top: `${depth[node] * LEVEL}px`,
       background: node ? colour : themed("--panel"), color: node ? inkOn(colour) : themed("--ink"),

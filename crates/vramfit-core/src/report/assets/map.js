@@ -5,7 +5,7 @@ function drawMap(body) {
   const HIGH = 24, BETWEEN = 4;
   const host = make("div");
   const kinds = new Set();
-  if (strings[body.moment]) host.append(make("p", { className: "soft" }, ...sentence(strings[body.moment])));
+  if (textAt(body.moment)) host.append(make("p", { className: "soft" }, ...sentence(textAt(body.moment))));
   const panel = make("div", { className: "pinned hint", ariaLive: "polite" }, "Point at a part; arrow keys go from part to part.");
   for (const span of body.spans) {
     const size = unpack(span.bytes), kind = unpack(span.kind), label = unpack(span.label);
@@ -41,7 +41,7 @@ function drawMap(body) {
     });
     const about = (piece) => {
       const name = data.kinds[kind[piece]].name;
-      return described(kind[piece], strings[label[piece]] || name, exact(size[piece]), strings[label[piece]] ? name : "", `at ${count(from[piece])} bytes into the region`);
+      return described(kind[piece], textAt(label[piece]) || name, exact(size[piece]), textAt(label[piece]) ? name : "", `at ${count(from[piece])} bytes into the region`);
     };
     stage.element.addEventListener("pointermove", (event) => {
       const [left, top] = stage.at(event);

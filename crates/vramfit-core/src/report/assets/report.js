@@ -2,9 +2,9 @@
 // The page: one drawing for each form of section, in the report's order.
 
 const FORMS = {
-  text: (body) => make("ul", { className: "points" }, ...body.points.map((point) => make("li", {}, ...sentence(strings[point])))),
+  text: (body) => make("ul", { className: "points" }, ...body.points.map((point) => make("li", {}, ...sentence(textAt(point))))),
   figures: (body) => drawFigures(body.figures),
-  table: (body) => drawTable(tableColumns(body), body.rows, strings[body.note], strings[body.title]),
+  table: (body) => drawTable(tableColumns(body), body.rows, textAt(body.note), textAt(body.title)),
   bars: (body) => make("div", {}, ...body.bars.map(drawBar)),
   tree: drawTree,
   timeline: drawTimeline,
@@ -15,10 +15,10 @@ const FORMS = {
 function drawFigures(figures, words = false) {
   const list = make("dl", { className: words ? "figures words" : "figures" });
   for (const figure of figures) {
-    const value = make("dd", { className: "value" }, strings[figure.value]);
+    const value = make("dd", { className: "value" }, textAt(figure.value));
     if (figure.bytes !== null) value.title = `${count(figure.bytes)} bytes`;
-    const row = make("div", {}, make("dt", {}, strings[figure.label]), value);
-    if (!words) row.append(make("dd", { className: "note" }, ...sentence(strings[figure.note])));
+    const row = make("div", {}, make("dt", {}, textAt(figure.label)), value);
+    if (!words) row.append(make("dd", { className: "note" }, ...sentence(textAt(figure.note))));
     list.append(row);
   }
   return list;
@@ -28,16 +28,16 @@ function drawBar(bar) {
   const fill = make("div", { className: "fill" });
   fill.style.width = `${bar.whole ? Math.min(100, bar.part / bar.whole * 100) : 100}%`;
   const amount = `${bytes(bar.part)} of ${bytes(bar.whole)}`;
-  const track = make("div", { className: "track", role: "img", ariaLabel: `${strings[bar.label]} ${amount}` }, fill);
+  const track = make("div", { className: "track", role: "img", ariaLabel: `${textAt(bar.label)} ${amount}` }, fill);
   track.title = `${count(bar.part)} of ${count(bar.whole)} bytes`;
-  return make("div", { className: bar.part ? "bar" : "bar none" }, make("span", {}, strings[bar.label]), track, make("span", { className: "amount" }, amount));
+  return make("div", { className: bar.part ? "bar" : "bar none" }, make("span", {}, textAt(bar.label)), track, make("span", { className: "amount" }, amount));
 }
 
 function drawSections() {
   const main = document.getElementById("sections");
   const shown = new Set(["always"]);
   for (const body of data.sections) {
-    const title = strings[body.title];
+    const title = textAt(body.title);
     const section = make("section", { className: title ? "" : "untitled" });
     section.dataset.form = body.form;
     if (title) section.append(make("h2", {}, ...sentence(title)));

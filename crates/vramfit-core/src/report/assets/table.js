@@ -9,7 +9,7 @@ const PRINTED = 60;
 /** Unpacks the columns of a table. */
 function tableColumns(body) {
   return body.columns.map((column) => ({
-    name: strings[column.name],
+    name: textAt(column.name),
     form: column.cells,
     values: Array.isArray(column.values) ? Float64Array.from(column.values) : unpack(column.values),
   }));
@@ -18,14 +18,14 @@ function tableColumns(body) {
 /** Returns the words of a cell; numbers below zero are the place of a text, counted from -1. */
 function cellText(column, row) {
   const value = column.values[row];
-  if (value < 0) return strings[-1 - value];
+  if (value < 0) return textAt(-1 - value);
   switch (column.form) {
     case "bytes": return bytes(value);
     case "count": return count(value);
     case "share": return share(value);
-    case "name": return strings[value];
+    case "name": return textAt(value);
     case "kind": return data.kinds[value].name;
-    default: return strings[value];
+    default: return textAt(value);
   }
 }
 

@@ -8,8 +8,8 @@ const STROKES = [
   { light: "#a8478f", dark: "#d583c0", dash: [9, 3, 2, 3] },
 ];
 
-/** Draws values as steps; where many fall on one pixel, from their least to their most. */
-function drawSteps(ctx, at, values, x, y, fill) {
+/** Draws values as steps up to `end`; where many fall on one pixel, from their least to their most. */
+function drawSteps(ctx, at, values, end, x, y, fill) {
   const path = new Path2D();
   let bottom = 0, column = null, low = 0, high = 0;
   const flush = () => {
@@ -34,10 +34,11 @@ function drawSteps(ctx, at, values, x, y, fill) {
     last = values[row];
   }
   flush();
+  path.lineTo(x(end), y(last));
   ctx.lineJoin = "round";
   ctx.stroke(path);
   if (fill && values.length) {
-    path.lineTo(x(at[at.length - 1]), y(0));
+    path.lineTo(x(end), y(0));
     path.lineTo(x(at[0]), y(0));
     ctx.globalAlpha = 0.14;
     ctx.fill(path);
@@ -47,11 +48,11 @@ function drawSteps(ctx, at, values, x, y, fill) {
 
 function drawTimeline(body) {
   const at = unpack(body.at);
-  const lines = body.lines.map((line) => ({ label: strings[line.label], bytes: unpack(line.bytes) }));
+  const lines = body.lines.map((line) => ({ label: textAt(line.label), bytes: unpack(line.bytes) }));
   const markAt = unpack(body.mark_at), markLabel = unpack(body.mark_label);
   const highest = lines.reduce((most, line) => line.bytes.reduce((a, b) => Math.max(a, b), most), body.limit ?? 0);
   const first = at[0] ?? 0, span = Math.max(1, (at[at.length - 1] ?? 1) - first);
-  const TOP = 30, BOTTOM = 22, LEFT = 76, RIGHT = 8;
+  const TOP = 42, BOTTOM = 22, LEFT = 76, RIGHT = 8;
   let cursor = -1;
 
   const stage = new Stage(280, `Memory over the run, by ${body.unit}`, (ctx, width, height) => {
@@ -63,7 +64,7 @@ function drawTimeline(body) {
       ctx.strokeStyle = ctx.fillStyle = stroke[dark() ? "dark" : "light"];
       ctx.lineWidth = 1.6;
       ctx.setLineDash(stroke.dash);
-      drawSteps(ctx, at, line.bytes, x, y, number === 0);
+      drawSteps(ctx, at, line.bytes, first + span, x, y, number === 0);
       ctx.setLineDash([]);
     }
     if (body.limit !== null) drawLimit(ctx, y, width);
@@ -108,7 +109,7 @@ function drawTimeline(body) {
   /** The peak as a line with its name; other marks as ticks, named by pointing at them. */
   function drawMarks(ctx, x, y, width, height) {
     for (const [row, position] of markAt.entries()) {
-      const label = strings[markLabel[row]], strong = label.startsWith("peak");
+      const label = textAt(markLabel[row]), strong = label.startsWith("peak");
       ctx.fillStyle = themed(strong ? "--mark" : "--soft");
       const from = strong ? TOP : height - BOTTOM - 5;
       ctx.fillRect(Math.round(x(position)), from, strong ? 1.5 : 1, height - BOTTOM - from);
@@ -117,7 +118,7 @@ function drawTimeline(body) {
   }
 
   function about(row) {
-    const near = [...markAt.keys()].filter((mark) => markAt[mark] === at[row]).map((mark) => strings[markLabel[mark]]);
+    const near = [...markAt.keys()].filter((mark) => markAt[mark] === at[row]).map((mark) => textAt(markLabel[mark]));
     const values = lines.map((line) => `${line.label}: ${exact(line.bytes[row])}`);
     return described(null, `${body.unit} ${count(at[row])}`, ...values, ...near);
   }

@@ -1,7 +1,13 @@
 //! A report for a terminal: 80 columns, no colours, nothing that a name could do to the terminal.
 
+mod chart;
+mod map;
+mod tree;
+mod wrap;
+
+use self::wrap::{cut, width, wrap};
 use super::escape::plain;
-use super::{Bar, Body, Figure, Report, Table};
+use super::{Bar, Body, Figure, Report, Table, Value};
 use crate::bytes::Bytes;
 
 /// Columns that every terminal has.
@@ -10,6 +16,10 @@ const WIDTH: usize = 80;
 const GAP: usize = 2;
 /// Narrowest column of names in a table; others are cut to it before the table grows wider.
 const NARROWEST_NAME: usize = 8;
+/// Rows of a table that are told; a page or a spreadsheet holds them all.
+const MOST_ROWS: usize = 20;
+/// Columns that the name of a bar may take.
+const BAR_NAME: usize = 20;
 
 /// Renders a report; the first line is the answer.
 pub(super) fn render(report: &Report) -> String {
@@ -33,7 +43,10 @@ pub(super) fn render(report: &Report) -> String {
                 .iter()
                 .map(|bar| render_bar(bar, WIDTH - indent))
                 .collect(),
-            Body::Tree(_) | Body::Timeline(_) | Body::Bands(_) | Body::Map(_) => Vec::new(),
+            Body::Tree(tree) => tree::render(tree, WIDTH - indent),
+            Body::Timeline(timeline) => chart::timeline(timeline, WIDTH - indent),
+            Body::Bands(bands) => chart::bands(bands, WIDTH - indent),
+            Body::Map(map) => map::render(map, WIDTH - indent),
         };
         lines.extend(body.into_iter().map(|line| format!("{:indent$}{line}", "")));
     }
@@ -45,82 +58,6 @@ pub(super) fn render(report: &Report) -> String {
     }
     let lines: Vec<_> = lines.iter().map(|line| line.trim_end()).collect();
     lines.join("\n")
-}
-
-fn width(text: &str) -> usize {
-    text.chars().count()
-}
-
-/// Units that follow a number.
-const UNITS: [&str; 7] = ["B", "KiB", "MiB", "GiB", "TiB", "PiB", "%"];
-
-/// Returns a word without the punctuation around it.
-fn bare(word: &str) -> &str {
-    word.trim_matches(|c| matches!(c, ',' | ';' | ':' | '.' | ')'))
-}
-
-fn ends_in_digit(word: &str) -> bool {
-    word.ends_with(|c: char| c.is_ascii_digit())
-}
-
-/// Breaks a text into lines of at most `columns`, all but the first indented by `hanging`.
-fn wrap(text: &str, columns: usize, hanging: usize) -> Vec<String> {
-    let mut lines = Vec::new();
-    let mut line = String::new();
-    let mut words: Vec<String> = Vec::new();
-    for word in plain(text).split(' ').filter(|word| !word.is_empty()) {
-        match words.last_mut() {
-            // A number and its unit stay together.
-            Some(number) if UNITS.contains(&bare(word)) && ends_in_digit(number) => {
-                number.push(' ');
-                number.push_str(word);
-            }
-            _ => words.push(word.to_owned()),
-        }
-    }
-    for word in &words {
-        let mut word = &word[..];
-        if !line.trim().is_empty() && width(&line) + 1 + width(word) > columns {
-            lines.push(std::mem::replace(&mut line, " ".repeat(hanging)));
-        }
-        if !line.trim().is_empty() {
-            line.push(' ');
-        }
-        // A word longer than a line is broken; a path that is cut could not be copied.
-        while width(&line) + width(word) > columns {
-            let room = columns - width(&line);
-            let end = word
-                .char_indices()
-                .nth(room)
-                .map_or(word.len(), |(at, _)| at);
-            // Behind a slash, if that leaves at least half a line.
-            let slash = word[..end].rfind('/').map(|at| at + 1);
-            let at = slash.filter(|at| *at > end / 2).unwrap_or(end);
-            line.push_str(&word[..at]);
-            word = &word[at..];
-            lines.push(std::mem::replace(&mut line, " ".repeat(hanging)));
-        }
-        line.push_str(word);
-    }
-    if !line.trim().is_empty() || lines.is_empty() {
-        lines.push(line);
-    }
-    lines
-}
-
-/// Cuts a text in the middle, where names differ least.
-fn cut(text: &str, columns: usize) -> String {
-    let text = plain(text);
-    let count = width(&text);
-    if count <= columns {
-        return text;
-    }
-    let kept = columns.saturating_sub(1);
-    let head = kept.div_ceil(2);
-    let tail = kept - head;
-    let start: String = text.chars().take(head).collect();
-    let end: String = text.chars().skip(count - tail).collect();
-    format!("{start}…{end}")
 }
 
 fn render_figures(figures: &[Figure], columns: usize) -> Vec<String> {
@@ -144,48 +81,66 @@ fn render_figures(figures: &[Figure], columns: usize) -> Vec<String> {
 }
 
 fn render_table(table: &Table, columns: usize) -> Vec<String> {
-    let cells: Vec<Vec<String>> = std::iter::once(table.columns.clone())
-        .chain(
-            table
-                .rows
-                .iter()
-                .map(|row| row.iter().map(|value| plain(&value.to_string())).collect()),
-        )
-        .collect();
-    let mut widths = vec![0; table.columns.len()];
-    for row in &cells {
-        for (widest, cell) in widths.iter_mut().zip(row) {
-            *widest = width(cell).max(*widest);
-        }
-    }
-    let others: usize = widths.iter().skip(1).map(|width| width + GAP).sum();
-    if let Some(name) = widths.first_mut() {
-        *name = (*name).min(columns.saturating_sub(others).max(NARROWEST_NAME));
-    }
-    let mut lines: Vec<String> = cells
-        .iter()
-        .map(|row| {
-            let mut line = String::new();
-            for (index, (cell, widest)) in row.iter().zip(&widths).enumerate() {
-                if index == 0 {
-                    line += &format!("{:widest$}", cut(cell, *widest));
-                } else {
-                    line += &format!("  {cell:>widest$}");
-                }
-            }
-            line
+    let shown = table.rows.len().min(MOST_ROWS);
+    let words: Vec<bool> = (0..table.columns.len())
+        .map(|at| {
+            at == 0
+                || table
+                    .rows
+                    .iter()
+                    .any(|row| matches!(row.get(at), Some(Value::Text(_))))
         })
         .collect();
+    let rows = table.rows[..shown].iter();
+    let rows = rows.map(|row| row.iter().map(|value| plain(&value.to_string())).collect());
+    let cells: Vec<Vec<String>> =
+        std::iter::once(table.columns.iter().map(|name| plain(name)).collect())
+            .chain(rows)
+            .collect();
+    let widths = column_widths(&cells, &words, columns);
+    let line = |row: &Vec<String>| {
+        let cells = row.iter().zip(&widths).zip(&words);
+        let cells = cells.map(|((cell, widest), words)| match words {
+            true => format!("{:widest$}", cut(cell, *widest)),
+            false => format!("{cell:>widest$}"),
+        });
+        cells.collect::<Vec<_>>().join(&" ".repeat(GAP))
+    };
+    let mut lines: Vec<String> = cells.iter().map(line).collect();
+    match table.rows.len() - shown {
+        0 => {}
+        more => lines.push(format!("{more} more rows")),
+    }
     if !table.note.is_empty() {
         lines.extend(wrap(&table.note, columns, 0));
     }
     lines
 }
 
+/// Returns the widths of columns. Where the line has not enough room, the widest column of words
+/// gives some of its own; figures are never cut.
+fn column_widths(cells: &[Vec<String>], words: &[bool], columns: usize) -> Vec<usize> {
+    let mut widths = vec![0; words.len()];
+    for row in cells {
+        for (widest, cell) in widths.iter_mut().zip(row) {
+            *widest = width(cell).max(*widest);
+        }
+    }
+    let gaps = GAP * widths.len().saturating_sub(1);
+    while widths.iter().sum::<usize>() + gaps > columns {
+        let wide = (0..widths.len()).filter(|at| words[*at] && widths[*at] > NARROWEST_NAME);
+        let Some(widest) = wide.max_by_key(|at| widths[*at]) else {
+            break;
+        };
+        widths[widest] -= 1;
+    }
+    widths
+}
+
 fn render_bar(bar: &Bar, columns: usize) -> String {
     let label = match bar.label.is_empty() {
         true => String::new(),
-        false => format!("{}  ", plain(&bar.label)),
+        false => format!("{}  ", cut(&bar.label, BAR_NAME)),
     };
     let figures = format!("  {} of {}", Bytes(bar.part_bytes), Bytes(bar.whole_bytes));
     let room = columns.saturating_sub(width(&label) + width(&figures) + 2);
@@ -201,21 +156,6 @@ fn render_bar(bar: &Bar, columns: usize) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn lines_break_at_words_and_hang() {
-        assert_eq!(wrap("aa bb cc", 5, 1), ["aa bb", " cc"]);
-        assert_eq!(wrap("a bbbbbbbb", 5, 1), ["a", " bbbb", " bbbb"]);
-        assert_eq!(wrap("/home/a/train.py", 9, 1), ["/home/a/", " train.py"]);
-        assert_eq!(wrap("", 5, 1), [""]);
-        assert_eq!(wrap("of 1.5 GiB, 20 %", 9, 0), ["of", "1.5 GiB,", "20 %"]);
-    }
-
-    #[test]
-    fn names_are_cut_in_the_middle() {
-        assert_eq!(cut("jit_train_step", 14), "jit_train_step");
-        assert_eq!(cut("jit_train_step", 9), "jit_…step");
-    }
 
     #[test]
     fn a_bar_shows_something_and_never_all_too_early() {
