@@ -3,6 +3,7 @@
 pub(crate) mod completions;
 pub(crate) mod dryrun;
 pub(crate) mod gpus;
+pub(crate) mod report;
 
 use std::path::PathBuf;
 
@@ -42,6 +43,7 @@ pub(crate) fn run(cli: Cli, context: &Context, output: &mut Output) -> Result<St
     };
     match cli.command {
         Command::Dryrun(args) => dryrun::run(args, context, output),
+        Command::Report(args) => report::run(&args, output),
         Command::Gpus(args) => gpus::run(&args, output),
         Command::Completions(args) => completions::run(&args, output),
     }

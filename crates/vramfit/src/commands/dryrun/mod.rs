@@ -22,6 +22,7 @@ use self::request::Cards;
 use super::Status;
 use crate::Context;
 use crate::child;
+use crate::files::writable;
 use crate::output::Output;
 use crate::python::{self, Installed, Interpreter};
 
@@ -84,6 +85,9 @@ pub(crate) struct Args {
     /// Write the answer as JSON to a file, or with `-` as the last line of standard output
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
+    /// Write the report as an HTML file, with every picture of the run
+    #[arg(long, value_name = "FILE")]
+    report: Option<PathBuf>,
     /// Keep the trace of the run in a file
     #[arg(long, value_name = "FILE")]
     trace: Option<PathBuf>,
@@ -144,9 +148,14 @@ pub(crate) fn run(args: Args, context: &Context, output: &mut Output) -> Result<
         .transpose()?;
     let json_to_stdout = args.prints_json();
     let json = match args.json.as_deref() {
-        Some(path) if !json_to_stdout => Some(request::writable(path, args.force)?),
+        Some(path) if !json_to_stdout => Some(writable(path, args.force)?),
         _ => None,
     };
+    let report = args
+        .report
+        .as_deref()
+        .map(|path| writable(path, args.force))
+        .transpose()?;
     let kept = args
         .trace
         .as_deref()
@@ -213,6 +222,7 @@ pub(crate) fn run(args: Args, context: &Context, output: &mut Output) -> Result<
     let files = verdict::Files {
         json: json.as_deref(),
         json_to_stdout,
+        report: report.as_deref(),
         trace: kept.as_deref(),
         force: args.force,
     };

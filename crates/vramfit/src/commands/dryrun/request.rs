@@ -7,7 +7,8 @@ use vramfit_core::settings::{self, Policy, Share, Version};
 use vramfit_core::{Bytes, Error, ErrorKind, Result};
 
 use super::Args;
-use super::verdict::traces;
+use crate::files::{is_special, writable};
+use crate::traces::traces;
 
 /// A card and how many of it.
 #[derive(Clone, Debug, PartialEq)]
@@ -147,43 +148,6 @@ pub(super) fn autotune_results(path: &Path, gpu: &Gpu) -> Result<String> {
             .hint("check the path; it is taken relative to the current directory")
     })?;
     gpu::fit_autotune_results(&String::from_utf8_lossy(&bytes), gpu)
-}
-
-/// Refuses a file that would be overwritten, or that cannot be written, before the program runs.
-///
-/// # Errors
-/// `io` when it exists and `--force` was not given, or when its directory does not exist.
-pub(super) fn writable(path: &Path, force: bool) -> Result<PathBuf> {
-    let shown = path.display();
-    let absolute = std::path::absolute(path).map_err(|error| {
-        Error::new(ErrorKind::Io, format!("cannot write `{shown}`")).cause(error)
-    })?;
-    if absolute.is_dir() {
-        return Err(Error::new(
-            ErrorKind::Io,
-            format!("cannot write `{shown}`: it is a directory"),
-        ));
-    }
-    if absolute.exists() && !force && !is_special(&absolute) {
-        return Err(Error::new(
-            ErrorKind::Io,
-            format!("`{shown}` exists and will not be overwritten"),
-        )
-        .hint("add `--force`, or name another file"));
-    }
-    match absolute.parent() {
-        Some(parent) if !parent.is_dir() => Err(Error::new(
-            ErrorKind::Io,
-            format!("cannot write `{shown}`: its directory does not exist"),
-        )
-        .hint(format!("make it first: `mkdir -p {}`", parent.display()))),
-        _ => Ok(absolute),
-    }
-}
-
-/// Says whether a path is a device, a pipe or the like: writing there overwrites nothing.
-pub(super) fn is_special(path: &Path) -> bool {
-    std::fs::metadata(path).is_ok_and(|data| !data.is_file() && !data.is_dir())
 }
 
 /// As [`writable`], for a trace: traces of other processes of an older run may lie beside it.
