@@ -117,7 +117,10 @@ pub(crate) fn hostile() -> Report {
             }
             Body::Map(map) => {
                 HOSTILE.clone_into(&mut map.moment);
-                HOSTILE.clone_into(&mut map.spans[0].pieces[0].label);
+                map.spans[0]
+                    .pieces
+                    .iter_mut()
+                    .for_each(|piece| HOSTILE.clone_into(&mut piece.label));
             }
         }
     }

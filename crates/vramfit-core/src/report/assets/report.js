@@ -79,6 +79,8 @@ function startTheme() {
   apply(current());
 }
 
+const answer = document.querySelector("h1");
+answer.replaceChildren(...sentence(answer.textContent));
 document.documentElement.dataset.theme = matchMedia("(prefers-color-scheme: dark)").matches ? "dark" : "light";
 drawSections();
 startTheme();

@@ -97,7 +97,7 @@ function drawTable(columns, rows, note, label) {
       const value = column.values[row];
       const cell = make("td", {}, text);
       if (column.words) cell.className = "words";
-      else if (value < 0) cell.className = "missing";
+      else if (value <= 0) cell.className = "missing";
       if (column.words) cell.title = text;
       else if (column.form === "bytes" && value >= 0) cell.title = `${count(value)} bytes`;
       return cell;
