@@ -59,8 +59,15 @@ test-rust: ## The tests of the crates, and the command line against its recorded
 	cargo test --workspace
 
 .PHONY: test-python
-test-python: setup ## The tests that run Python programs, on the virtual GPU
+test-python: setup browser ## The tests that run Python programs, on the virtual GPU
 	$(BIN)/python -m pytest -m 'not gpu and not matrix'
+
+# Without one the tests of the page are skipped, and say so; in CI they fail.
+.PHONY: browser
+browser: ## Install the browser that the HTML report is tested in, where we may
+	@command -v chromium > /dev/null || command -v chromium-browser > /dev/null || test "$$(id -u)" -ne 0 \
+		|| ! command -v apt-get > /dev/null \
+		|| { apt-get update --quiet=2 && apt-get install --quiet=2 --yes --no-install-recommends chromium; }
 
 .PHONY: test-gpu
 test-gpu: setup ## The tests that need a real GPU; fails without one
@@ -80,8 +87,9 @@ demo: setup ## Ask three cards whether a GPT fits, and write the answers to buil
 	@mkdir -p build/demo
 	@for card in $(DEMO_CARDS); do \
 		echo; \
-		echo "\$$ vramfit dryrun --gpu $$card --steps 3 --json build/demo/$$card.json -- python examples/train_gpt.py"; \
-		$(BIN)/vramfit dryrun --gpu $$card --steps 3 --json build/demo/$$card.json --force -- \
+		echo "\$$ vramfit dryrun --gpu $$card --steps 3 --report build/demo/$$card.html -- python examples/train_gpt.py"; \
+		$(BIN)/vramfit dryrun --gpu $$card --steps 3 --json build/demo/$$card.json \
+			--report build/demo/$$card.html --force -- \
 			python examples/train_gpt.py || test $$? -eq 1; \
 	done
 

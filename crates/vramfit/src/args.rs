@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::{ColorChoice, Parser, Subcommand};
 
-use crate::commands::{completions, dryrun, gpus, replay};
+use crate::commands::{completions, dryrun, gpus, replay, report};
 
 /// Know how much GPU memory your JAX program needs, before it runs out.
 #[derive(Debug, Parser)]
@@ -61,6 +61,7 @@ pub(crate) struct Global {
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
     Dryrun(dryrun::Args),
+    Report(report::Args),
     Replay(replay::Args),
     Gpus(gpus::Args),
     Completions(completions::Args),
@@ -71,6 +72,7 @@ impl Command {
     pub(crate) fn prints_json(&self) -> bool {
         match self {
             Command::Dryrun(args) => args.prints_json(),
+            Command::Report(args) => args.prints_json(),
             Command::Replay(args) => args.prints_json(),
             Command::Gpus(args) => args.prints_json(),
             Command::Completions(_) => false,

@@ -14,8 +14,10 @@ use vramfit_core::{Error, ErrorKind};
 mod args;
 mod child;
 mod commands;
+mod files;
 mod output;
 mod python;
+mod traces;
 mod usage;
 
 use args::Cli;

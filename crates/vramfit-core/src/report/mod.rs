@@ -1,12 +1,20 @@
-//! How an answer is told. A [`Report`] is data; text and JSON are readers of it, and neither
-//! computes anything.
+//! How an answer is told. A [`Report`] is data; text, JSON, the HTML page, SVG and CSV are readers
+//! of it, and none of them computes anything.
 
+mod columns;
 mod coverage;
+mod csv;
+mod data;
+mod digest;
 mod dryrun;
+mod escape;
+mod html;
+mod palette;
 mod picture;
 mod record;
 mod replay;
 mod run;
+mod svg;
 mod tables;
 mod text;
 
@@ -154,6 +162,22 @@ impl Report {
     /// Returns the report for programs, one JSON object on one line.
     pub fn to_json(&self) -> String {
         self.record.to_string()
+    }
+
+    /// Returns the report as one self-contained HTML file: it loads nothing and needs nothing.
+    pub fn to_html(&self) -> String {
+        html::render(self)
+    }
+
+    /// Returns the report's largest table as CSV, with exact bytes: the buffers, where the report
+    /// has any, else the table with the most rows. Empty when there is none.
+    pub fn to_csv(&self) -> String {
+        csv::render(self)
+    }
+
+    /// Returns the memory over the run as a picture that stands alone, where the report has one.
+    pub fn to_svg(&self) -> Option<String> {
+        svg::render(self)
     }
 }
 

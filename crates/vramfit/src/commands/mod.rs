@@ -2,10 +2,10 @@
 
 pub(crate) mod completions;
 pub(crate) mod dryrun;
-mod files;
 pub(crate) mod gpus;
 mod policy;
 pub(crate) mod replay;
+pub(crate) mod report;
 
 use std::path::PathBuf;
 
@@ -49,6 +49,7 @@ pub(crate) fn run(cli: Cli, context: &Context, output: &mut Output) -> Result<St
     match cli.command {
         Command::Dryrun(args) => dryrun::run(args, context, output),
         Command::Replay(args) => replay::run(&args, output),
+        Command::Report(args) => report::run(&args, output),
         Command::Gpus(args) => gpus::run(&args, output),
         Command::Completions(args) => completions::run(&args, output),
     }

@@ -10,8 +10,8 @@ use vramfit_core::trace::{self, Events, Reader, Settings, TextTrace};
 use vramfit_core::{Bytes, Error, ErrorKind, Result};
 
 use super::Status;
-use super::files::{writable, write};
 use super::policy::{PoolArgs, check_taken};
+use crate::files::{writable, write};
 use crate::output::Output;
 
 /// Tell what a recorded run would have come to under other settings

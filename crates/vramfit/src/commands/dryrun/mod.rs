@@ -19,10 +19,10 @@ use vramfit_core::{Bytes, Error, ErrorKind, Result};
 use self::environment::{Changes, Wish};
 use self::request::Cards;
 use super::Status;
-use super::files::writable;
 use super::policy::{PoolArgs, check_taken};
 use crate::Context;
 use crate::child;
+use crate::files::writable;
 use crate::output::Output;
 use crate::python::{self, Installed, Interpreter};
 
@@ -70,6 +70,9 @@ pub(crate) struct Args {
     /// Write the answer as JSON to a file, or with `-` as the last line of standard output
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
+    /// Write the report as an HTML file, with every picture of the run
+    #[arg(long, value_name = "FILE")]
+    report: Option<PathBuf>,
     /// Keep the trace of the run in a file
     #[arg(long, value_name = "FILE")]
     trace: Option<PathBuf>,
@@ -134,6 +137,11 @@ pub(crate) fn run(args: Args, context: &Context, output: &mut Output) -> Result<
         Some(path) if !json_to_stdout => Some(writable(path, args.force)?),
         _ => None,
     };
+    let report = args
+        .report
+        .as_deref()
+        .map(|path| writable(path, args.force))
+        .transpose()?;
     let kept = args
         .trace
         .as_deref()
@@ -200,6 +208,7 @@ pub(crate) fn run(args: Args, context: &Context, output: &mut Output) -> Result<
     let files = verdict::Files {
         json: json.as_deref(),
         json_to_stdout,
+        report: report.as_deref(),
         trace: kept.as_deref(),
         force: args.force,
     };

@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 use vramfit_core::gpu::{self, Gpu};
 use vramfit_core::{Error, ErrorKind, Result};
 
-use super::verdict::traces;
-use crate::commands::files::{is_special, writable};
+use crate::files::{is_special, writable};
+use crate::traces::traces;
 
 /// A card and how many of it.
 #[derive(Clone, Debug, PartialEq)]

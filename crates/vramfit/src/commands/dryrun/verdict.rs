@@ -1,17 +1,16 @@
 //! After the program ended: the answer is read from the trace and told, or why there is none.
 
-use std::fs::File;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use signal_hook::consts::{SIGABRT, SIGBUS, SIGFPE, SIGILL, SIGSEGV};
-use vramfit_core::report;
-use vramfit_core::trace::{self, Answer, Reader};
+use vramfit_core::report::Report;
 use vramfit_core::{Error, ErrorKind, Result};
 
 use crate::child::{Ended, signal_name};
 use crate::commands::Status;
-use crate::commands::files::write;
+use crate::files::write;
 use crate::output::Output;
+use crate::traces::{read, traces, worst};
 
 /// A program that ran, and where its trace should be.
 pub(super) struct Run<'a> {
@@ -29,6 +28,8 @@ pub(super) struct Files<'a> {
     pub(super) json: Option<&'a Path>,
     /// Whether the JSON goes to standard output, and nothing else is to be said.
     pub(super) json_to_stdout: bool,
+    /// The report as a page.
+    pub(super) report: Option<&'a Path>,
     /// The trace, when it is to be kept.
     pub(super) trace: Option<&'a Path>,
     pub(super) force: bool,
@@ -53,14 +54,19 @@ pub(super) fn tell(run: &Run<'_>, files: &Files<'_>, output: &mut Output) -> Res
     let Some(answer) = worst(&answers) else {
         return Err(never_used(run));
     };
+    let report = Report::of_dryrun(answer);
     if files.json_to_stdout {
-        output.data(&format!("{}\n", report::json(answer)))?;
+        output.data(&format!("{}\n", report.to_json()))?;
     } else {
-        output.say(&report::text(answer));
+        output.say(&report.to_text());
     }
     if let Some(path) = files.json {
-        write(path, &report::json(answer), files.force)?;
+        write(path, &report.to_json(), files.force)?;
         output.say(&format!("answer written to {}", path.display()));
+    }
+    if let Some(path) = files.report {
+        write(path, &report.to_html(), files.force)?;
+        output.say(&format!("report written to {}", path.display()));
     }
     if let Some(path) = files.trace {
         output.say(&format!("trace written to {}", path.display()));
@@ -96,55 +102,6 @@ pub(super) fn tell(run: &Run<'_>, files: &Files<'_>, output: &mut Output) -> Res
             Ok(Status::Child(ended.shell_code()))
         }
     }
-}
-
-/// Returns the traces that a run has left: a second process of it writes beside the first, with
-/// its process number behind the name.
-pub(super) fn traces(path: &Path) -> Vec<PathBuf> {
-    let name = path
-        .file_name()
-        .unwrap_or_default()
-        .to_string_lossy()
-        .into_owned();
-    let entries = path
-        .parent()
-        .and_then(|folder| std::fs::read_dir(folder).ok());
-    let mut found: Vec<PathBuf> = entries
-        .into_iter()
-        .flatten()
-        .flatten()
-        .map(|entry| entry.path())
-        .filter(|file| {
-            let file = file.file_name().unwrap_or_default().to_string_lossy();
-            file.strip_prefix(&name).is_some_and(|rest| {
-                rest.is_empty()
-                    || rest
-                        .strip_prefix('.')
-                        .is_some_and(|number| number.parse::<u32>().is_ok())
-            })
-        })
-        .collect();
-    found.sort();
-    found
-}
-
-/// Returns the answer that decides: one that does not fit, else the one with the highest peak.
-fn worst(answers: &[Answer]) -> Option<&Answer> {
-    let peak = |answer: &Answer| answer.devices.iter().map(|device| device.peak_bytes).max();
-    answers
-        .iter()
-        .max_by_key(|answer| (!answer.fits(), peak(answer)))
-}
-
-fn read(path: &Path) -> Result<Answer> {
-    let file = File::open(path).map_err(|error| {
-        Error::new(
-            ErrorKind::Io,
-            format!("cannot read the trace `{}`", path.display()),
-        )
-        .cause(error)
-    })?;
-    trace::summarise(Reader::new(file)?)
 }
 
 /// Says why there is nothing to tell, as well as it can be known.

@@ -1,4 +1,4 @@
-//! Files that commands write: never over something by accident, and refused before any work is done.
+//! Files that a command writes: refused before the work is done, and never overwritten unless told.
 
 use std::fs::File;
 use std::io::Write;
@@ -43,8 +43,8 @@ pub(crate) fn is_special(path: &Path) -> bool {
     std::fs::metadata(path).is_ok_and(|data| !data.is_file() && !data.is_dir())
 }
 
-/// Writes a text and a line feed into a file that [`writable`] has allowed, and that may not be free
-/// any more.
+/// Writes a file that was free when the command started, and may not be free any more. It ends in a
+/// line feed.
 ///
 /// # Errors
 /// `io`.
@@ -58,7 +58,10 @@ pub(crate) fn write(path: &Path, text: &str, force: bool) -> Result<()> {
     }
     let written = options.open(path).and_then(|mut file| {
         file.write_all(text.as_bytes())?;
-        file.write_all(b"\n")
+        match text.ends_with('\n') {
+            true => Ok(()),
+            false => file.write_all(b"\n"),
+        }
     });
     written.map_err(|error| {
         Error::new(ErrorKind::Io, format!("cannot write `{}`", path.display())).cause(error)

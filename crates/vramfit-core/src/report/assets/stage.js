@@ -1,0 +1,90 @@
+
+// A canvas that keeps its size, its sharpness and its colours, with a second one on top for what is
+// pointed at; so that pointing never draws a hundred thousand buffers again.
+
+class Stage {
+  /** `draw(ctx, width, height)` draws all; `over(ctx, width, height)` what is pointed at. */
+  constructor(height, name, draw, over) {
+    Object.assign(this, { height, draw, over, width: 0 });
+    this.base = make("canvas", { className: "base" });
+    this.top = make("canvas", { className: "over" });
+    this.element = make("div", { className: "stage", tabIndex: 0, role: "img", ariaLabel: name }, this.base, this.top);
+    this.element.style.height = `${height}px`;
+    new ResizeObserver(() => this.resize()).observe(this.element);
+    themes.push(() => this.repaint());
+  }
+
+  resize() {
+    const width = this.element.clientWidth;
+    if (!width || width === this.width) return;
+    this.width = width;
+    this.repaint();
+  }
+
+  repaint() {
+    if (!this.width) return;
+    // Paper has more dots than most screens.
+    const density = Math.max(devicePixelRatio || 1, 2);
+    for (const canvas of [this.base, this.top]) {
+      canvas.width = Math.round(this.width * density);
+      canvas.height = Math.round(this.height * density);
+      canvas.getContext("2d").setTransform(density, 0, 0, density, 0, 0);
+    }
+    this.draw(this.base.getContext("2d"), this.width, this.height);
+    this.point();
+  }
+
+  /** Draws what is pointed at, again. */
+  point() {
+    const ctx = this.top.getContext("2d");
+    ctx.clearRect(0, 0, this.width, this.height);
+    this.over(ctx, this.width, this.height);
+  }
+
+  /** Returns where an event happened, in the stage's own coordinates. */
+  at(event) {
+    const box = this.element.getBoundingClientRect();
+    return [event.clientX - box.left, event.clientY - box.top];
+  }
+}
+
+/** Returns amounts for an axis up to `most`: round in binary units, at most `lines` of them. */
+function ticks(most, lines) {
+  let step = 1;
+  while (most / step > lines) step *= 2;
+  const found = [];
+  for (let value = 0; value <= most; value += step) found.push(value);
+  return found;
+}
+
+/** Sets the type of a canvas. */
+function type(ctx, size, weight = 400) {
+  ctx.font = `${weight} ${size}px system-ui, -apple-system, "Segoe UI", Roboto, Arial, sans-serif`;
+  ctx.textBaseline = "middle";
+}
+
+/** Draws lines for amounts, with their names, right of the names. */
+function drawAxis(ctx, most, y, left, right) {
+  type(ctx, 12);
+  ctx.textAlign = "right";
+  for (const value of ticks(most, 5)) {
+    ctx.fillStyle = themed("--soft");
+    ctx.fillText(bytes(value), left - 8, y(value));
+    ctx.fillStyle = themed("--rule");
+    ctx.fillRect(left, Math.round(y(value)), right - left, 1);
+  }
+}
+
+/** Draws a label that stays inside the picture. */
+function drawLabel(ctx, text, x, y, left, right, colour) {
+  type(ctx, 12, 600);
+  ctx.textAlign = "left";
+  const width = ctx.measureText(text).width;
+  const from = Math.min(Math.max(x - width / 2, left), right - width);
+  ctx.fillStyle = themed("--paper");
+  ctx.globalAlpha = 0.85;
+  ctx.fillRect(from - 3, y - 9, width + 6, 18);
+  ctx.globalAlpha = 1;
+  ctx.fillStyle = colour;
+  ctx.fillText(text, from, y);
+}

@@ -1,0 +1,244 @@
+//! The forms a report can take beside the text of a dry run: pictures as text, HTML, CSV, SVG.
+//!
+//! `TRYCMD=overwrite cargo test --test report_forms` accepts new texts; look at the difference then.
+
+#![expect(clippy::unwrap_used, reason = "what surrounds a test fails loudly too")]
+
+mod recorder;
+mod samples;
+
+use recorder::{MIB, Recorder, header};
+use samples::{HOSTILE, hostile, sample};
+use serde_json::Value;
+use vramfit_core::report::{Band, Bands, Body, Line, Node, Report, Section, Table, Timeline, Tree};
+use vramfit_core::trace::{Purpose, Reader, summarise};
+
+fn check(name: &str, text: &str) {
+    let path = format!("{}/tests/report/{name}", env!("CARGO_MANIFEST_DIR"));
+    if std::env::var_os("TRYCMD").is_some_and(|value| value == "overwrite") {
+        std::fs::write(&path, format!("{text}\n")).unwrap();
+    }
+    let expected = std::fs::read_to_string(&path).unwrap();
+    assert_eq!(text, expected.trim_end(), "{path}:\n{text}\n");
+}
+
+/// Returns what stands between two marks.
+fn between<'a>(text: &'a str, start: &str, end: &str) -> &'a str {
+    let from = text.find(start).unwrap() + start.len();
+    &text[from..from + text[from..].find(end).unwrap()]
+}
+
+fn data_of(page: &str) -> Value {
+    let block = between(
+        page,
+        "<script type=\"application/json\" id=\"data\">",
+        "</script>",
+    );
+    serde_json::from_str(block).unwrap()
+}
+
+fn only(body: Body) -> Report {
+    let mut report = sample(20);
+    report.sections = vec![Section {
+        title: "the one".into(),
+        body,
+        detail: false,
+    }];
+    report
+}
+
+fn dryrun() -> Report {
+    let mut run = Recorder::new(&header());
+    run.upload(100 * MIB);
+    assert!(run.allocate(0, 999 * MIB, Purpose::Upload).is_none());
+    Report::of_dryrun(&summarise(Reader::new(&run.finish()[..]).unwrap()).unwrap())
+}
+
+#[test]
+fn pictures_as_text() {
+    let text = sample(200).to_text();
+    for line in text.lines() {
+        assert!(line.chars().count() <= 80, "{line}");
+    }
+    check("pictures.txt", &text);
+}
+
+#[test]
+fn hostile_names_keep_to_their_lines() {
+    let text = hostile().to_text();
+    for line in text.lines() {
+        assert!(line.chars().count() <= 80, "{line}");
+        assert!(
+            !line.chars().any(|c| c.is_control() || c == '\u{202e}'),
+            "{line:?}"
+        );
+    }
+}
+
+#[test]
+fn a_timeline_as_svg() {
+    check("timeline.svg", sample(60).to_svg().unwrap().trim_end());
+    assert_eq!(dryrun().to_svg(), None);
+}
+
+#[test]
+fn hostile_names_are_inert_in_svg() {
+    let svg = hostile().to_svg().unwrap();
+    assert!(!svg.contains("<script") && !svg.contains("<img") && !svg.contains("<!--"));
+    assert!(
+        !svg.chars()
+            .any(|c| (c.is_control() && c != '\n') || c == '\u{202e}')
+    );
+    assert!(svg.contains("&lt;/script&gt;"));
+    // Each element is closed: what is opened and not closed in itself has an end.
+    let opened = svg.matches('<').count() - 2 * svg.matches("</").count();
+    assert_eq!(opened, svg.matches("/>").count());
+}
+
+#[test]
+fn a_page_holds_the_answer_and_its_data_and_loads_nothing() {
+    for report in [dryrun(), sample(200), hostile()] {
+        let page = report.to_html();
+        // Nothing but the document itself: the page's own tags are those of the template.
+        assert_eq!(page.matches("<script").count(), 2);
+        assert_eq!(page.matches("</script>").count(), 2);
+        assert_eq!(page.matches("<!--").count(), 0);
+        assert!(!page.contains("<img") && !page.contains(" src=\"") && !page.contains("url("));
+        assert!(!page.contains("{{"));
+        assert!(!page.chars().any(|c| c.is_control() && c != '\n'));
+        assert!(!page.contains('\u{202e}'));
+        let forms = data_of(&page)["sections"].as_array().unwrap().len();
+        assert_eq!(forms, report.sections.len());
+    }
+    let page = dryrun().to_html();
+    assert!(page.contains("<h1 class=\"answer no\">does not fit: short by "));
+    // Without a script there is still the text.
+    let text = between(&page, "<noscript><pre>", "</pre></noscript>");
+    assert!(text.contains("not covered by these figures"));
+}
+
+#[test]
+fn a_hostile_name_is_data_and_nothing_else() {
+    let data = data_of(&hostile().to_html());
+    let words = data["strings"]["words"].as_array().unwrap();
+    let words: Vec<&str> = words.iter().map(|word| word.as_str().unwrap()).collect();
+    assert!(words.contains(&"script><!--<"), "{words:?}");
+    assert!(HOSTILE.contains("</script>"));
+}
+
+#[test]
+fn all_but_the_data_is_small_and_100_000_buffers_are_below_5_mb() {
+    let page = sample(20).to_html();
+    let [data, text] = [("id=\"data\">", "</script>"), ("<pre>", "</pre>")]
+        .map(|(start, end)| between(&page, start, end).len());
+    assert!(
+        page.len() - data - text < 60_000,
+        "{}",
+        page.len() - data - text
+    );
+    let large = sample(100_000).to_html();
+    assert!(large.len() < 5_000_000, "{}", large.len());
+    let bands = &data_of(&large)["sections"][3];
+    assert!(bands["bytes"]["count"].as_u64().unwrap() > 99_000);
+}
+
+#[test]
+fn csv_is_the_largest_table_with_exact_bytes() {
+    let report = only(Body::Bands(Bands {
+        moments: vec!["fusion.1".into(), "dot.2".into()],
+        bands: vec![
+            Band {
+                label: "small".into(),
+                kind: "temporaries",
+                bytes: 3,
+                ..Band::default()
+            },
+            Band {
+                label: "=cmd|' /C calc'!A0".into(),
+                kind: "activations",
+                offset: 256,
+                bytes: 1_073_741_825,
+                end: 1,
+                note: "f32[2,3]".into(),
+                ..Band::default()
+            },
+        ],
+        ..Bands::default()
+    }));
+    assert_eq!(
+        report.to_csv(),
+        "buffer,kind,bytes,offset,from,to,first,last,note\r\n\
+         \"'=cmd|' /C calc'!A0\",activations,1073741825,256,0,1,fusion.1,dot.2,\"f32[2,3]\"\r\n\
+         small,temporaries,3,0,0,0,fusion.1,fusion.1,\r\n"
+    );
+    assert!(dryrun().to_csv().is_empty());
+    let large = sample(500).to_csv();
+    assert_eq!(
+        large.lines().count(),
+        1 + match &sample(500).sections[3].body {
+            Body::Bands(bands) => bands.bands.len(),
+            _ => 0,
+        }
+    );
+}
+
+#[test]
+fn pictures_of_nothing_are_drawn_as_nothing() {
+    let table = Table {
+        columns: vec!["a".into()],
+        rows: Vec::new(),
+        note: String::new(),
+    };
+    for body in [
+        Body::Tree(Tree::default()),
+        Body::Timeline(Timeline::default()),
+        Body::Bands(Bands::default()),
+        Body::Map(Default::default()),
+        Body::Table(table),
+        Body::Bars(Vec::new()),
+    ] {
+        let report = only(body);
+        assert!(report.to_text().contains("the one"));
+        assert!(report.to_html().contains("</html>"));
+        report.to_csv();
+        report.to_svg();
+    }
+}
+
+#[test]
+fn amounts_at_the_end_of_the_range_are_drawn() {
+    let node = |parent, bytes| Node {
+        parent,
+        bytes,
+        label: "x".into(),
+        ..Node::default()
+    };
+    let tree = Tree {
+        nodes: vec![
+            node(None, u64::MAX),
+            node(Some(0), u64::MAX - 1),
+            node(Some(0), 1),
+        ],
+    };
+    let timeline = Timeline {
+        unit: "events",
+        at: vec![0, u64::MAX],
+        lines: vec![Line {
+            label: "in use".into(),
+            bytes: vec![0, u64::MAX],
+        }],
+        marks: Vec::new(),
+        limit_bytes: Some(u64::MAX),
+    };
+    for body in [Body::Tree(tree), Body::Timeline(timeline)] {
+        let report = only(body);
+        assert!(
+            report
+                .to_text()
+                .lines()
+                .all(|line| line.chars().count() <= 80)
+        );
+        report.to_html();
+        report.to_svg();
+    }
+}

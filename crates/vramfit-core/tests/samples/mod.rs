@@ -1,0 +1,485 @@
+//! Made-up reports with every kind of picture, of any size, for tests, benchmarks and looking at.
+//!
+//! They have the shapes of real ones: a step whose activations pile up on the way forward and go on
+//! the way back, small buffers above them, state below. The sums agree: tree, peak and pool.
+
+#![allow(dead_code, reason = "each that uses it needs a part of it")]
+
+use std::collections::HashMap;
+
+use vramfit_core::Bytes;
+use vramfit_core::report::{
+    AddressMap, Band, Bands, Bar, Body, Figure, Line, Mark, Node, Piece, Report, Section, Span,
+    Table, Timeline, Tree, Value,
+};
+
+const MIB: u64 = 1 << 20;
+const GIB: u64 = 1 << 30;
+
+/// Returns a report with about `buffers` buffers.
+pub(crate) fn sample(buffers: usize) -> Report {
+    let bands = bands(buffers);
+    let peak = bands.live_bytes[bands.peak_at as usize];
+    let limit = peak + peak / 4;
+    let tree = tree(&bands);
+    let sections = vec![
+        section("", Body::Bars(vec![Bar {
+            label: String::new(),
+            part_bytes: peak,
+            whole_bytes: limit,
+        }])),
+        section("", Body::Figures(figures(peak, limit))),
+        section("who holds the peak", Body::Tree(tree)),
+        section("memory over `jit_train_step`", Body::Bands(bands.clone())),
+        section("memory over the run", Body::Timeline(timeline(&bands, peak, limit))),
+        section("what lies where in the pool", Body::Map(map(&bands, limit))),
+        section("largest buffers at the peak", Body::Table(largest(&bands))),
+        section("what to do", Body::Text(vec![
+            "rematerialise `attention` (`jax.checkpoint` around the block): its activations are the \
+             largest part of the peak".to_owned(),
+            "donate `opt_state` to `jit_train_step`: it is held twice while the step runs".to_owned(),
+        ])),
+        section("not covered by these figures", Body::Text(vec![
+            "memory of cuBLAS, cuDNN, NCCL and CUDA graphs, which lies outside the pool".to_owned(),
+        ])),
+    ];
+    Report {
+        title: "vramfit dryrun".to_owned(),
+        good: true,
+        answer: format!(
+            "fits: peak {} of {} on h100-80g, {} to spare",
+            Bytes(peak),
+            Bytes(limit),
+            Bytes(limit - peak)
+        ),
+        sections,
+        facts: vec![
+            figure(
+                "command",
+                Value::Text("python train.py --batch 32".into()),
+                "",
+            ),
+            figure(
+                "card",
+                Value::Text("1 x h100-80g (NVIDIA H100 80GB HBM3)".into()),
+                "",
+            ),
+            figure(
+                "allocator",
+                Value::Text("bfc, fraction 0.75, preallocated".into()),
+                "",
+            ),
+            figure("jax", Value::Text("0.10.2 (PJRT 0.112)".into()), ""),
+        ],
+        record: serde_json::json!({"schema": 1, "fits": true}),
+    }
+}
+
+/// A name that tries everything a name can try.
+pub(crate) const HOSTILE: &str = "</script><script>document.title='owned'</script><!--<img src=x onerror=alert(1)>`&\"'\u{202e}\x1b[31m\n=1+1";
+
+/// Returns a report in which everything that has a name has a hostile one.
+pub(crate) fn hostile() -> Report {
+    let mut report = sample(60);
+    report.title = HOSTILE.to_owned();
+    report.answer = format!("fits: {HOSTILE}");
+    report.facts[0].value = Value::Text(HOSTILE.to_owned());
+    for section in &mut report.sections {
+        section.title = HOSTILE.to_owned();
+        match &mut section.body {
+            Body::Text(points) => points.push(HOSTILE.to_owned()),
+            Body::Figures(figures) => figures[0].note = HOSTILE.to_owned(),
+            Body::Table(table) => {
+                HOSTILE.clone_into(&mut table.note);
+                HOSTILE.clone_into(&mut table.columns[0]);
+                table.rows[0][0] = Value::Text(HOSTILE.to_owned());
+            }
+            Body::Bars(bars) => HOSTILE.clone_into(&mut bars[0].label),
+            Body::Tree(tree) => tree.nodes.iter_mut().for_each(|node| {
+                HOSTILE.clone_into(&mut node.label);
+                HOSTILE.clone_into(&mut node.note);
+            }),
+            Body::Timeline(timeline) => {
+                HOSTILE.clone_into(&mut timeline.lines[0].label);
+                timeline.marks[0].label = format!("peak {HOSTILE}");
+                HOSTILE.clone_into(&mut timeline.marks[1].label);
+            }
+            Body::Bands(bands) => {
+                HOSTILE.clone_into(&mut bands.label);
+                bands
+                    .moments
+                    .iter_mut()
+                    .for_each(|name| HOSTILE.clone_into(name));
+                bands.bands.iter_mut().for_each(|band| {
+                    HOSTILE.clone_into(&mut band.label);
+                    HOSTILE.clone_into(&mut band.note);
+                });
+            }
+            Body::Map(map) => {
+                HOSTILE.clone_into(&mut map.moment);
+                map.spans[0]
+                    .pieces
+                    .iter_mut()
+                    .for_each(|piece| HOSTILE.clone_into(&mut piece.label));
+            }
+        }
+    }
+    report
+}
+
+fn section(title: &str, body: Body) -> Section {
+    Section {
+        title: title.to_owned(),
+        body,
+        detail: false,
+    }
+}
+
+fn figure(label: &str, value: Value, note: &str) -> Figure {
+    Figure {
+        label: label.to_owned(),
+        value,
+        note: note.to_owned(),
+    }
+}
+
+fn figures(peak: u64, limit: u64) -> Vec<Figure> {
+    vec![
+        figure(
+            "limit",
+            Value::Bytes(limit),
+            "75.0 % of the card's 79.1 GiB",
+        ),
+        figure("pool", Value::Bytes(limit), "taken at the first allocation"),
+        figure(
+            "peak in use",
+            Value::Bytes(peak),
+            "temporaries of `jit_train_step`, call 1, at train.py:88 (main)",
+        ),
+        figure(
+            "largest free block",
+            Value::Bytes(limit - peak),
+            "of all that is free at the peak, 0.0 % fragmented",
+        ),
+        figure(
+            "collective memory",
+            Value::Missing("none"),
+            "one card needs none",
+        ),
+    ]
+}
+
+/// Numbers that look random and are the same in every run.
+struct Dice(u64);
+
+impl Dice {
+    fn below(&mut self, limit: u64) -> u64 {
+        self.0 = self
+            .0
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1_442_695_040_888_963_407);
+        (self.0 >> 33) % limit
+    }
+}
+
+const LAYERS: usize = 12;
+const PARTS: [&str; 4] = ["attention/qkv", "attention/out", "mlp/up", "mlp/down"];
+
+/// One training step: state at the bottom, activations in a heap, temporaries on its slopes.
+fn bands(buffers: usize) -> Bands {
+    let mut dice = Dice(7);
+    let state = (buffers / 10).clamp(6, 400);
+    // Each activation comes with two temporaries on the way up and two on the way down.
+    let activations = (buffers.saturating_sub(state) / 5).max(4);
+    let steps = 2 * activations as u32;
+    let mut all = Vec::with_capacity(buffers);
+    let mut top = 0;
+    for number in 0..state {
+        let kind = if number % 3 == 0 {
+            "parameters"
+        } else {
+            "optimizer state"
+        };
+        let bytes = (1 + dice.below(24)) * MIB;
+        let layer = number * LAYERS / state;
+        let part = PARTS[number % 4];
+        let label = match kind {
+            "parameters" => format!("params/layer_{layer}/{part}/kernel"),
+            _ => format!(
+                "opt_state/{}/layer_{layer}/{part}",
+                if number % 3 == 1 { "mu" } else { "nu" }
+            ),
+        };
+        all.push(Band {
+            label,
+            kind,
+            offset: top,
+            bytes,
+            start: 0,
+            end: steps - 1,
+            note: "f32[1024,1024], argument of `train_step`".into(),
+        });
+        top += bytes;
+    }
+    let mut heap = Vec::new();
+    for at in 0..activations {
+        let layer = at * LAYERS / activations;
+        let bytes = (64 + dice.below(4000)) * 1024;
+        let line = 31 + (at % 4) * 9;
+        all.push(Band {
+            label: format!("loop_fusion.{at}"),
+            kind: "activations",
+            offset: top,
+            bytes,
+            start: at as u32,
+            end: steps - 1 - at as u32,
+            note: format!(
+                "bf16[32,{},256] in layer_{layer}/{}, model.py:{line} (block)",
+                bytes / 16384,
+                PARTS[at % 4]
+            ),
+        });
+        top += bytes;
+        heap.push(top);
+        temporaries(&mut all, &mut dice, at as u32, at as u32 + 1, top, at);
+    }
+    for at in 0..activations {
+        let below = heap.pop().unwrap_or(top);
+        let moment = (activations + at) as u32;
+        temporaries(&mut all, &mut dice, moment, moment, below, activations + at);
+    }
+    let moments: Vec<String> = (0..steps).map(|at| format!("loop_fusion.{at}")).collect();
+    let live_bytes = live(&all, steps as usize);
+    let peak_at = (0..live_bytes.len())
+        .max_by_key(|at| live_bytes[*at])
+        .unwrap_or(0) as u32;
+    let height_bytes = all
+        .iter()
+        .map(|band| band.offset + band.bytes)
+        .max()
+        .unwrap_or(0);
+    Bands {
+        label: "jit_train_step".into(),
+        height_bytes,
+        moments,
+        peak_at,
+        live_bytes,
+        bands: all,
+    }
+}
+
+fn temporaries(
+    all: &mut Vec<Band>,
+    dice: &mut Dice,
+    start: u32,
+    end: u32,
+    above: u64,
+    number: usize,
+) {
+    let mut offset = above;
+    for (name, kind) in [
+        ("gemm_fusion_dot", "temporaries"),
+        ("custom-call", "workspace"),
+    ] {
+        let bytes = (16 + dice.below(3000)) * 1024;
+        all.push(Band {
+            label: format!("{name}.{number}"),
+            kind,
+            offset,
+            bytes,
+            start,
+            end,
+            note: format!(
+                "bf16[{},128], model.py:{} (block)",
+                bytes / 256,
+                40 + number % 7
+            ),
+        });
+        offset += bytes;
+    }
+}
+
+fn live(all: &[Band], moments: usize) -> Vec<u64> {
+    let mut changes = vec![0_i64; moments + 1];
+    for band in all {
+        changes[band.start as usize] += band.bytes as i64;
+        changes[band.end as usize + 1] -= band.bytes as i64;
+    }
+    let mut sum = 0;
+    let sums = changes.iter().take(moments).map(|change| {
+        sum += change;
+        sum as u64
+    });
+    sums.collect()
+}
+
+fn at_peak(bands: &Bands) -> impl Iterator<Item = &Band> {
+    let peak = bands.peak_at;
+    bands
+        .bands
+        .iter()
+        .filter(move |band| band.start <= peak && peak <= band.end)
+}
+
+/// Divides what is live at the peak by kind, by the first part of the name, by the buffer.
+fn tree(bands: &Bands) -> Tree {
+    let mut nodes = vec![Node {
+        label: "in use at the peak".into(),
+        ..Node::default()
+    }];
+    let mut known = HashMap::new();
+    for band in at_peak(bands) {
+        let group = match band.label.split_once('/') {
+            Some((_, rest)) => rest.split('/').next().unwrap_or(rest),
+            None => band.note.split(", ").last().unwrap_or(""),
+        };
+        let leaf = band
+            .label
+            .rsplit_once('/')
+            .map_or(&band.label[..], |(path, _)| path);
+        let mut parent = 0;
+        nodes[0].bytes += band.bytes;
+        for label in [band.kind, group, leaf] {
+            let node = *known.entry((parent, label)).or_insert_with(|| {
+                nodes.push(Node {
+                    parent: Some(parent),
+                    label: label.to_owned(),
+                    kind: band.kind,
+                    ..Node::default()
+                });
+                nodes.len() as u32 - 1
+            });
+            nodes[node as usize].bytes += band.bytes;
+            parent = node;
+        }
+        nodes[parent as usize].note.clone_from(&band.note);
+    }
+    Tree { nodes }
+}
+
+fn timeline(bands: &Bands, peak: u64, limit: u64) -> Timeline {
+    let held = bands.live_bytes.first().copied().unwrap_or(0);
+    let (mut at, mut used, mut pool, mut marks) = (vec![], vec![], vec![], vec![]);
+    let step = (bands.live_bytes.len() / 4000).max(1);
+    for call in 0..3 {
+        marks.push(Mark {
+            at: at.len() as u64,
+            label: format!("jit_train_step, call {}", call + 1),
+        });
+        for (moment, bytes) in bands.live_bytes.iter().enumerate() {
+            if moment % step == 0 || moment as u32 == bands.peak_at {
+                at.push(at.len() as u64);
+                used.push(*bytes);
+            }
+        }
+        at.push(at.len() as u64);
+        used.push(held);
+    }
+    pool.resize(at.len(), limit - limit / 16);
+    let peak_at = used.iter().position(|bytes| *bytes == peak).unwrap_or(0) as u64;
+    marks.insert(
+        0,
+        Mark {
+            at: peak_at,
+            label: format!("peak {}", Bytes(peak)),
+        },
+    );
+    Timeline {
+        unit: "events",
+        at,
+        lines: vec![
+            Line {
+                label: "in use".into(),
+                bytes: used,
+            },
+            Line {
+                label: "taken from the card".into(),
+                bytes: pool,
+            },
+        ],
+        marks,
+        limit_bytes: Some(limit),
+    }
+}
+
+fn map(bands: &Bands, limit: u64) -> AddressMap {
+    let mut pieces: Vec<Piece> = at_peak(bands)
+        .take(400)
+        .map(|band| Piece {
+            bytes: band.bytes,
+            kind: band.kind,
+            label: band.label.clone(),
+        })
+        .collect();
+    for at in (5..pieces.len()).step_by(9) {
+        pieces[at].kind = "free";
+        pieces[at].label.clear();
+    }
+    let used: u64 = pieces.iter().map(|piece| piece.bytes).sum();
+    pieces.push(Piece {
+        bytes: limit - used,
+        kind: "free",
+        label: String::new(),
+    });
+    let second = vec![
+        Piece {
+            bytes: 96 * MIB,
+            kind: "inputs",
+            label: "batch".into(),
+        },
+        Piece {
+            bytes: 160 * MIB,
+            kind: "free",
+            label: String::new(),
+        },
+    ];
+    AddressMap {
+        moment: "at the peak, in `jit_train_step`, call 1".into(),
+        spans: vec![
+            Span {
+                address: 0x7f20_0000_0000,
+                bytes: limit,
+                pieces,
+            },
+            Span {
+                address: 0x7f20_0000_0000 + 64 * GIB,
+                bytes: 256 * MIB,
+                pieces: second,
+            },
+        ],
+    }
+}
+
+fn largest(bands: &Bands) -> Table {
+    let mut rows: Vec<&Band> = at_peak(bands).collect();
+    rows.sort_by_key(|band| std::cmp::Reverse(band.bytes));
+    let count = rows.len();
+    rows.truncate(2000);
+    let columns = [
+        "buffer",
+        "kind",
+        "bytes",
+        "of the peak",
+        "instructions",
+        "what it is",
+    ];
+    let peak = bands.live_bytes[bands.peak_at as usize] as f64;
+    let row = |band: &&Band| {
+        vec![
+            Value::Text(band.label.clone()),
+            Value::Text(band.kind.to_owned()),
+            Value::Bytes(band.bytes),
+            Value::Share(band.bytes as f64 / peak),
+            Value::Count((band.end - band.start + 1).into()),
+            Value::Text(band.note.clone()),
+        ]
+    };
+    Table {
+        columns: columns.map(str::to_owned).to_vec(),
+        rows: rows.iter().map(row).collect(),
+        note: match count.saturating_sub(rows.len()) {
+            0 => String::new(),
+            more => format!("{more} more that are smaller"),
+        },
+    }
+}

@@ -1,0 +1,118 @@
+//! `vramfit report`: the report of a run again, from its trace, in any form.
+
+use std::path::{Path, PathBuf};
+
+use vramfit_core::report::Report;
+use vramfit_core::{Error, ErrorKind, Result};
+
+use super::Status;
+use crate::files::{writable, write};
+use crate::output::Output;
+use crate::traces::{read, traces, worst};
+
+/// Tell the report of a dry run again, from its trace: as text, page, picture or table
+///
+/// Where a run had several processes, their traces lie beside the one that is named; the one that
+/// decides is told.
+#[derive(clap::Args, Debug)]
+#[command(after_help = "\
+Examples:
+  vramfit report run.trace
+  vramfit report run.trace --html report.html
+  vramfit report run.trace --json - --svg memory.svg --csv buffers.csv
+
+Exit codes:
+  0  it fits
+  1  it does not fit
+  2  could not be told
+")]
+pub(crate) struct Args {
+    /// The trace, as `vramfit dryrun --trace FILE` kept it
+    #[arg(value_name = "TRACE")]
+    trace: PathBuf,
+    /// Write the page, one HTML file that needs nothing else
+    #[arg(long, value_name = "FILE")]
+    html: Option<PathBuf>,
+    /// Write the answer as JSON to a file, or with `-` to standard output in place of the text
+    #[arg(long, value_name = "FILE")]
+    json: Option<PathBuf>,
+    /// Write the largest table, that of the buffers, with exact bytes
+    #[arg(long, value_name = "FILE")]
+    csv: Option<PathBuf>,
+    /// Write the memory over the run as a picture
+    #[arg(long, value_name = "FILE")]
+    svg: Option<PathBuf>,
+    /// Overwrite files that exist
+    #[arg(long)]
+    force: bool,
+}
+
+impl Args {
+    pub(crate) fn prints_json(&self) -> bool {
+        self.json.as_deref() == Some(Path::new("-"))
+    }
+}
+
+/// Runs `vramfit report`.
+pub(crate) fn run(args: &Args, output: &mut Output) -> Result<Status> {
+    let free = |path: &Option<PathBuf>| match path {
+        Some(path) => writable(path, args.force).map(Some),
+        None => Ok(None),
+    };
+    let json = match args.prints_json() {
+        true => None,
+        false => free(&args.json)?,
+    };
+    let (html, csv, svg) = (free(&args.html)?, free(&args.csv)?, free(&args.svg)?);
+
+    let report = report_of(&args.trace)?;
+    let nothing = |what: &str| {
+        let message = format!("`{}` holds no {what}", args.trace.display());
+        Error::new(ErrorKind::InvalidFile, message)
+            .hint("leave the option away; `--html` shows all that the trace does hold")
+    };
+    // All forms are made before the first is told, so that a refusal comes alone.
+    let mut files = Vec::new();
+    if let Some(path) = html {
+        files.push((path, report.to_html()));
+    }
+    if let Some(path) = json {
+        files.push((path, report.to_json()));
+    }
+    if let Some(path) = csv {
+        let table = Some(report.to_csv()).filter(|table| !table.is_empty());
+        files.push((path, table.ok_or_else(|| nothing("table"))?));
+    }
+    if let Some(path) = svg {
+        let picture = report.to_svg();
+        files.push((path, picture.ok_or_else(|| nothing("memory over the run"))?));
+    }
+    let text = match args.prints_json() {
+        true => report.to_json(),
+        false => report.to_full_text(),
+    };
+    output.data(&format!("{text}\n"))?;
+    for (path, text) in &files {
+        write(path, text, args.force)?;
+        output.say(&format!("written to {}", path.display()));
+    }
+    Ok(if report.good { Status::Yes } else { Status::No })
+}
+
+/// Reads the traces of a run and returns the report of the one that decides.
+fn report_of(trace: &Path) -> Result<Report> {
+    let mut found = traces(&std::path::absolute(trace).unwrap_or_else(|_| trace.to_owned()));
+    if !found
+        .iter()
+        .any(|path| path.file_name() == trace.file_name())
+    {
+        // Named, so that what it is refused for is said of it.
+        found = vec![trace.to_owned()];
+    }
+    let answers = found
+        .iter()
+        .map(|path| read(path))
+        .collect::<Result<Vec<_>>>()?;
+    let decides = worst(&answers).expect("there is the named one at least");
+    Ok(Report::of_dryrun(decides))
+}

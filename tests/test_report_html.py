@@ -1,0 +1,294 @@
+"""The HTML report in a real browser: drawn without complaint, used by mouse and keyboard, inert."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import browser
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+TRACES = ROOT / "fixtures" / "traces"
+# What the page opens in: `scripts/bench_report.py` measures it. Far above that, since other work
+# may run beside the tests.
+OPENS_IN_MS = 5000
+
+
+@pytest.fixture(scope="module")
+def chromium():
+    program = browser.find()
+    if program is None:
+        missing = "there is no Chromium: `make browser` installs it as root on Debian"
+        if os.environ.get("CI"):
+            pytest.fail(missing)
+        pytest.skip(missing)
+    with browser.Browser(program) as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def pages(tmp_path_factory):
+    """Return a function that makes the page of a sample: a number of buffers, or `hostile`."""
+    folder = tmp_path_factory.mktemp("pages")
+
+    def page(sample):
+        path = folder / f"{sample}.html"
+        if not path.exists():
+            command = ["cargo", "run", "--quiet", "-p", "vramfit-core"]
+            command += ["--example", "sample_report", "--", str(sample)]
+            done = subprocess.run(command, cwd=ROOT, check=True, stdout=subprocess.PIPE)
+            path.write_bytes(done.stdout)
+        return path
+
+    return page
+
+
+@pytest.fixture(scope="module")
+def small(chromium, pages):
+    return chromium.open(pages(200))
+
+
+def shown_rows(page, table="section[data-form=table]"):
+    return page.run(
+        f"[...document.querySelectorAll('{table} tbody tr:not(.gap)')]"
+        ".map(row => [...row.cells].map(cell => cell.textContent))"
+    )
+
+
+def picture(page, form):
+    """Return the box of a picture of a form, in sight."""
+    return page.box(f"section[data-form={form}] .stage, section[data-form={form}] .icicle")
+
+
+def panel(page, form):
+    return page.run(f"document.querySelector('section[data-form={form}] .pinned').textContent")
+
+
+def tip(page):
+    return page.run("document.getElementById('tip').hidden ? null : tip.textContent")
+
+
+@pytest.mark.parametrize(("width", "dark"), [(1280, False), (1280, True), (420, False)])
+def test_every_picture_is_drawn_without_complaint(chromium, pages, width, dark):
+    path = pages(200)
+    page = chromium.open(path, width=width, dark=dark)
+    forms = page.run("data.sections.map(section => section.form)")
+    assert set(forms) == {"bars", "figures", "tree", "bands", "timeline", "map", "table", "text"}
+    # Something is on each canvas: more than one colour.
+    colours = page.run(
+        "[...document.querySelectorAll('canvas.base')].map(canvas => {"
+        " const dots = canvas.getContext('2d').getImageData(0, 0, canvas.width, canvas.height);"
+        " return new Set(new Uint32Array(dots.data.buffer)).size; })"
+    )
+    assert len(colours) == 4
+    assert min(colours) > 2
+    # The page fits its window: nothing but tables scrolls sideways.
+    assert page.run("document.documentElement.scrollWidth <= innerWidth")
+    assert page.run("document.documentElement.dataset.theme") == ("dark" if dark else "light")
+    assert page.complaints() == []
+    assert page.requests() == [path.resolve().as_uri()]
+
+
+def test_amounts_are_written_as_in_text(small):
+    for count, shown in [
+        (0, "0 B"),
+        (1023, "1023 B"),
+        (1024, "1.0 KiB"),
+        ((1 << 30) - 1, "1.0 GiB"),
+        # Ties go to the even digit, as Rust's formatting has it.
+        (5 << 28, "1.2 GiB"),
+        (7 << 28, "1.8 GiB"),
+        (79 * (1 << 30) + (1 << 28), "79.2 GiB"),
+        (1 << 50, "1.0 PiB"),
+    ]:
+        assert small.run(f"bytes({count})") == shown
+
+
+def test_the_colours_follow_the_button(chromium, pages):
+    page = chromium.open(pages(200))
+    before = page.run("document.querySelector('.icicle button:nth-child(2)').style.background")
+    page.run("document.getElementById('theme').click()")
+    assert page.run("document.documentElement.dataset.theme") == "dark"
+    after = page.run("document.querySelector('.icicle button:nth-child(2)').style.background")
+    assert before != after
+
+
+def test_pointing_at_a_buffer_tells_it_and_a_click_keeps_it(small):
+    left, top, width, height = picture(small, "bands")
+    # The lowest buffer of the sample is a parameter that lives from beginning to end.
+    x, y = left + width / 2, top + height - 24
+    small.point(x, y)
+    said = tip(small)
+    assert "params/layer_0/attention/qkv/kernel" in said
+    assert "parameters" in said
+    assert "bytes), at offset 0" in said
+    assert "f32[1024,1024]" in said
+    small.click(x, y)
+    assert "params/layer_0/attention/qkv/kernel" in panel(small, "bands")
+    small.point(left + 5, top + 5)
+    assert tip(small) is None
+    assert "params/layer_0/attention/qkv/kernel" in panel(small, "bands")
+    small.press("Escape")
+    assert "Point at a buffer" in panel(small, "bands")
+
+
+def test_a_rectangle_looks_closer_and_escape_goes_back(small):
+    left, top, width, height = picture(small, "bands")
+    seen = "document.querySelector('section[data-form=bands] .tools button').hidden"
+    assert small.run(seen)
+    start, end = (left + width * 0.4, top + height * 0.4), (left + width * 0.6, top + height * 0.6)
+    small.point(*start)
+    small.point(*start, "mousePressed", button="left", buttons=1, clickCount=1)
+    small.point(*end, "mouseMoved", button="left", buttons=1)
+    small.point(*end, "mouseReleased", button="left", clickCount=1)
+    assert not small.run(seen)
+    small.press("Escape")
+    assert small.run(seen)
+
+
+def test_the_keyboard_goes_from_buffer_to_buffer(small):
+    small.run("document.querySelector('section[data-form=bands] .stage').focus()")
+    sizes = []
+    for _ in range(3):
+        small.press("ArrowDown")
+        sizes.append(int(panel(small, "bands").split("(")[1].split(" bytes")[0].replace(",", "")))
+    assert sizes == sorted(sizes, reverse=True)
+    largest = small.run("Math.max(...unpack(data.sections.find(s => s.form === 'bands').bytes))")
+    assert sizes[0] == largest
+    small.press("Escape")
+
+
+def test_the_tree_is_walked_and_zoomed(small):
+    focused = "document.activeElement.ariaLabel"
+    small.run("document.querySelector('.icicle button').focus()")
+    assert small.run(focused).startswith("in use at the peak, ")
+    small.press("ArrowDown")
+    first = small.run(focused)
+    small.press("ArrowRight")
+    second = small.run(focused)
+    assert first != second
+    whole = small.run("document.querySelector('.icicle').clientWidth")
+    width = "document.activeElement.getBoundingClientRect().width"
+    assert small.run(width) < whole / 2
+    small.press("Enter")
+    assert small.run(focused) == second
+    assert abs(small.run(width) - whole) <= 1
+    small.press("Escape")
+    assert small.run(focused).startswith("in use at the peak, ")
+
+
+def test_a_cursor_on_the_run_reads_exact_bytes(small):
+    left, top, width, _ = picture(small, "timeline")
+    small.point(left + width / 2, top + 100)
+    said = tip(small)
+    assert said.startswith("events ")
+    assert "in use: " in said
+    assert " bytes)" in said
+    small.run("document.querySelector('section[data-form=timeline] .stage').focus()")
+    small.press("Home")
+    small.press("ArrowRight")
+    assert panel(small, "timeline").startswith("events 1")
+
+
+def test_a_part_of_the_pool_tells_itself(small):
+    left, top, _, _ = picture(small, "map")
+    small.point(left + 10, top + 10)
+    assert "params/layer_0" in tip(small)
+
+
+def test_search_and_sorting(small):
+    small.box("section[data-form=table]")
+    everything = shown_rows(small)
+    small.run("document.querySelector('section[data-form=table] input').focus()")
+    small.write("OPT_STATE mlp/up")
+    found = shown_rows(small)
+    assert 0 < len(found) < len(everything)
+    assert all("opt_state" in row[0] and "mlp/up" in row[0] for row in found)
+    status = small.run(
+        "document.querySelector('section[data-form=table] [role=status]').textContent"
+    )
+    assert status.startswith(f"{len(found)} of ")
+    heading = "document.querySelectorAll('section[data-form=table] th button')[2].click()"
+    order = "document.querySelectorAll('section[data-form=table] th')[2].ariaSort"
+    small.run(heading)
+    assert small.run(order) == "descending"
+    falling = shown_rows(small)
+    small.run(heading)
+    assert small.run(order) == "ascending"
+    # Equal rows keep their order, so only the amounts are turned round.
+    assert [row[2] for row in shown_rows(small)] == [row[2] for row in falling][::-1]
+
+
+def test_hostile_names_are_inert(chromium, pages):
+    page = chromium.open(pages("hostile"))
+    # Point at everything, so that every name is shown wherever names are shown.
+    for form in ("tree", "bands", "timeline", "map"):
+        left, top, width, height = picture(page, form)
+        for part in (0.2, 0.5, 0.8):
+            page.click(left + width * part, top + height * 0.7)
+        assert "</script><script>" in panel(page, form) + (tip(page) or "")
+    assert page.run("document.title").startswith("</script><script>document.title='owned'")
+    assert page.run("document.scripts.length") == 2
+    assert page.run("document.images.length") == 0
+    assert not page.run("/[\\u202e\\u001b]/.test(document.body.textContent)")
+    assert page.complaints() == []
+
+
+def test_the_policy_refuses_what_was_not_there(chromium, pages):
+    page = chromium.open(pages(200))
+    page.run(
+        "document.body.append(Object.assign(document.createElement('script'),"
+        " {textContent: 'window.owned = true'}))"
+    )
+    page.run("new Image().src = 'https://example.com/'")
+    assert page.run("window.owned") is None
+    refused = json.dumps(page.complaints())
+    assert "script-src" in refused
+    assert "img-src" in refused or "default-src" in refused
+
+
+def test_100_000_buffers_open_fast_and_only_rows_in_sight_exist(chromium, pages):
+    path = pages(100_000)
+    assert path.stat().st_size < 5_000_000
+    page = chromium.open(path)
+    assert page.run("performance.getEntriesByName('pictures drawn')[0].startTime") < OPENS_IN_MS
+    page.run("document.querySelector('section[data-form=bands] details').open = true")
+    table = "section[data-form=bands] details"
+    page.until(f"document.querySelector('{table} tbody')")
+    summary = page.run(f"document.querySelector('{table} summary').textContent")
+    total = int(summary.split()[1].replace(",", ""))
+    assert total > 99_000
+    assert len(shown_rows(page, table)) < 60
+    page.run(f"document.querySelector('{table} .scroll').scrollTop = 1e9")
+    page.until(
+        f"document.querySelector('{table} tbody tr:nth-last-child(2)').textContent"
+        ".startsWith('custom-call.39')"
+    )
+    page.run(f"document.querySelector('{table} input').focus()")
+    page.write("loop_fusion.1234")
+    assert shown_rows(page, table)[0][0] == "loop_fusion.1234"
+    assert page.complaints() == []
+
+
+@pytest.mark.parametrize("card", ["t4", "h100-80g"])
+def test_the_page_of_a_real_run(chromium, tmp_path, card):
+    path = tmp_path / "report.html"
+    trace = TRACES / f"train_gpt-{card}.trace"
+    command = [sys.executable, "-m", "vramfit", "report", trace, "--html", path]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, check=False, text=True)
+    assert done.returncode == (1 if card == "t4" else 0), done.stderr
+    page = chromium.open(path)
+    answer = done.stdout.splitlines()[0].replace("`", "")
+    assert page.run("document.querySelector('h1').textContent").replace("`", "") == answer
+    assert ["jit_train_step", "1" if card == "t4" else "3"] in [row[:2] for row in shown_rows(page)]
+    assert page.complaints() == []
+
+
+def test_it_prints(small):
+    paper = small.pdf()
+    assert paper.startswith(b"%PDF-")
+    assert len(paper) > 20_000
+    # The screen is as it was.
+    assert small.run("document.documentElement.dataset.theme") == "light"
