@@ -2,9 +2,9 @@
 
 use super::coverage::not_covered;
 use super::record::record;
-use super::run;
 use super::tables::{devices, programs, unknown_reads, variants};
 use super::{Bar, Body, Figure, Report, Section, Value};
+use super::{advice, bands, owners, run};
 use crate::bytes::Bytes;
 use crate::trace::{Answer, DeviceAnswer, Moment, Purpose, RefusalAnswer};
 
@@ -16,6 +16,8 @@ pub(super) fn report(answer: &Answer) -> Report {
         sections.push(section("", Body::Bars(vec![bar(answer, device)])));
         sections.push(section("", Body::Figures(figures(answer, device))));
     }
+    sections.extend(owners::summary(answer));
+    sections.extend(advice::advice(answer));
     sections.extend(run::leaks(answer));
     sections.extend(run::compilations(answer));
     sections.extend(devices(answer));
@@ -26,6 +28,8 @@ pub(super) fn report(answer: &Answer) -> Report {
         "not covered by these figures",
         Body::Text(not_covered.clone()),
     ));
+    sections.extend(owners::details(answer));
+    sections.extend(bands::details(answer));
     sections.extend(run::details(answer));
     Report {
         title: "vramfit dryrun".to_owned(),

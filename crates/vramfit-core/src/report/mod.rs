@@ -1,6 +1,8 @@
 //! How an answer is told. A [`Report`] is data; text, JSON, the HTML page, SVG and CSV are readers
 //! of it, and none of them computes anything.
 
+mod advice;
+mod bands;
 mod columns;
 mod coverage;
 mod csv;
@@ -9,6 +11,7 @@ mod digest;
 mod dryrun;
 mod escape;
 mod html;
+mod owners;
 mod palette;
 mod picture;
 mod record;

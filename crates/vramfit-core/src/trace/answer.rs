@@ -6,7 +6,8 @@
 use serde::Serialize;
 
 use super::course::{ArrayAnswer, CompilationAnswer, LayoutAnswer, LeakAnswer, TimelinePoint};
-use super::{Header, ProgramSizes, Purpose};
+use super::{Header, Holdings, ProgramSizes, Purpose};
+use crate::program::ProgramMemory;
 
 /// The answer to "does this run fit on this card?", with the figures behind it.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -35,6 +36,12 @@ pub struct Answer {
     pub leaks: Vec<LeakAnswer>,
     /// What was compiled more than once under one name, the most often compiled first.
     pub compilations: Vec<CompilationAnswer>,
+    /// Whose the bytes are at the first refused request, or else at the peak of the device that
+    /// decides; `None` when nothing was allocated.
+    pub holdings: Option<Holdings>,
+    /// Where the memory of the program goes that ran then, or else of [`Answer::step`]; `None` where
+    /// that is not known.
+    pub program_memory: Option<ProgramMemoryAnswer>,
     /// Executions of any program.
     pub executions: u64,
     /// Small programs whose values were computed; `None` when the trace was cut off.
@@ -43,6 +50,15 @@ pub struct Answer {
     pub events: u64,
     /// What is not exact about the allocator; `None` when it agrees with the real one.
     pub allocator_model: Option<&'static str>,
+}
+
+/// Where the memory of one program of an [`Answer`] goes.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct ProgramMemoryAnswer {
+    /// Index of the program in [`Answer::programs`].
+    pub program: usize,
+    /// Its buffers.
+    pub memory: ProgramMemory,
 }
 
 /// How many refused requests an [`Answer`] keeps. A loop that tries until it fits makes many.

@@ -7,6 +7,7 @@ use super::arrays::{Maker, Makers, NO_ROW};
 use super::bracket::WhatIf;
 use super::compilations::Compiled;
 use super::device::Device;
+use super::holdings::Arguments;
 use super::leaks::Leaks;
 use super::replay::{Block, Effect, Parting, Replay, inconsistent};
 use super::{Event, Header, ProgramSizes, Purpose, TextId};
@@ -29,13 +30,15 @@ pub(super) struct Count {
     /// Rows of the programs that are loaded, and how often each is: the same program may be
     /// loaded again before it is dropped.
     pub(super) loaded: FxHashMap<u32, (usize, u64)>,
-    /// Rows of the executions that are going on, the innermost last, and where each was called.
-    pub(super) running: Vec<(usize, TextId)>,
+    /// The executions that are going on, the innermost last.
+    pub(super) running: Vec<Running>,
     pub(super) executions: u64,
     /// Row of the execution begun last.
     pub(super) last_row: Option<usize>,
     pub(super) refusals: Vec<Refused>,
     pub(super) refusal_count: u64,
+    /// Arguments of the execution whose request was refused first.
+    pub(super) arguments_at_refusal: Arguments,
     pub(super) abort: Option<Aborted>,
     /// The request with which a replay elsewhere leaves the run, by meeting it.
     pub(super) met: Option<RawMoment>,
@@ -56,12 +59,24 @@ pub(super) struct RawMoment {
     pub(super) bytes: u64,
     pub(super) site: TextId,
     pub(super) event: u64,
+    /// Number of the first allocation that the execution going on could make.
+    pub(super) first_allocation: u64,
+}
+
+/// An execution that is going on.
+pub(super) struct Running {
+    pub(super) row: usize,
+    /// Where it was called.
+    pub(super) site: TextId,
+    pub(super) first_allocation: u64,
 }
 
 pub(super) type RowKey = (TextId, ProgramSizes, u32, TextId);
 
 pub(super) struct Row {
     pub(super) key: RowKey,
+    /// Number of the first program of this kind.
+    pub(super) program: u32,
     pub(super) site: TextId,
     /// How it was compiled a second time, and the temporaries that it needs then.
     pub(super) variant: Option<(TextId, u64)>,
@@ -79,6 +94,8 @@ pub(super) struct Row {
 pub(super) struct Refused {
     pub(super) device: u32,
     pub(super) moment: RawMoment,
+    /// The buffer it was for, in XLA's assignment.
+    pub(super) slot: u32,
     pub(super) message: Message,
     pub(super) pool: PoolState,
     pub(super) growth: Option<u64>,
@@ -129,6 +146,7 @@ impl Count {
             last_row: None,
             refusals: Vec::new(),
             refusal_count: 0,
+            arguments_at_refusal: Arguments::default(),
             abort: None,
             met: None,
             reads: FxHashMap::default(),
@@ -190,25 +208,27 @@ impl Count {
                 Event::Refuse {
                     bytes,
                     purpose,
+                    slot,
                     message,
                     ..
                 },
             ) => {
                 let moment = self.now(purpose, bytes, TextId(0));
-                self.refused(device, refusal, Message::Recorded(message), moment);
+                self.refused(device, refusal, Message::Recorded(message), (moment, slot));
             }
             (
                 Effect::Refused(device, refusal),
                 Event::Allocate {
                     bytes,
                     purpose,
+                    slot,
                     site,
                     ..
                 },
             ) => {
                 let moment = self.now(purpose, bytes, site);
                 let told = self.replay.allocator(device).out_of_memory_message(bytes);
-                self.refused(device, refusal, Message::Own(told), moment);
+                self.refused(device, refusal, Message::Own(told), (moment, slot));
             }
             (
                 _,
@@ -238,7 +258,7 @@ impl Count {
                     site,
                 },
             ) => {
-                let row = self.row((name, sizes, devices, rung), site);
+                let row = self.row((name, sizes, devices, rung), site, program);
                 self.compiled.push(Compiled {
                     name,
                     site,
@@ -284,7 +304,7 @@ impl Count {
                 return self.begin(row, site);
             }
             (_, Event::End) => {
-                let Some((row, _)) = self.running.pop() else {
+                let Some(Running { row, .. }) = self.running.pop() else {
                     return self.wrong("an execution ends that never began");
                 };
                 let levels = self.devices.iter().map(|device| device.level.in_use_bytes);
@@ -298,6 +318,13 @@ impl Count {
                     None => *ended = Some((at, levels.collect())),
                 }
             }
+            (
+                _,
+                Event::Argument {
+                    parameter,
+                    allocation,
+                },
+            ) => return self.argument(parameter, allocation),
             (_, Event::UnknownRead { site, bytes }) => {
                 let reads = self.reads.entry(site).or_default();
                 reads.0 += 1;
@@ -326,7 +353,7 @@ impl Count {
             return 0;
         };
         let (row, site) = match self.running.last() {
-            Some((row, called_at)) => (*row as u32, *called_at),
+            Some(running) => (running.row as u32, running.site),
             None => (NO_ROW, site),
         };
         self.makers.number(Maker {
@@ -356,7 +383,7 @@ impl Count {
     fn now(&self, purpose: Purpose, bytes: u64, site: TextId) -> RawMoment {
         let (row, site) = match self.running.last() {
             // Inside an execution the line is that of the call.
-            Some((row, called_at)) => (Some(*row), *called_at),
+            Some(running) => (Some(running.row), running.site),
             None => (None, site),
         };
         let call = row.map_or(self.executions, |row| self.rows[row].calls);
@@ -367,10 +394,45 @@ impl Count {
             bytes,
             site,
             event: self.replay.events() - 1,
+            first_allocation: self
+                .running
+                .last()
+                .map_or(0, |running| running.first_allocation),
         }
     }
 
-    fn refused(&mut self, device: u32, refusal: Refusal, message: Message, moment: RawMoment) {
+    /// Notes an argument of the execution that goes on, where it holds a moment that decides.
+    fn argument(&mut self, parameter: u32, allocation: u64) -> Result<()> {
+        let Some(running) = self.running.last() else {
+            return self.wrong("an argument of no execution");
+        };
+        let Some(device) = self.replay.device_of(allocation) else {
+            return self.wrong("an argument is not there");
+        };
+        let here = |moment: &RawMoment| {
+            moment.row == Some(running.row) && moment.first_allocation == running.first_allocation
+        };
+        let state = &mut self.devices[device as usize];
+        if let Some(moment) = state.moment.filter(here) {
+            state.arguments_at_peak.add(&moment, parameter, allocation);
+        }
+        if let Some(refused) = self.refusals.first()
+            && refused.device == device
+            && here(&refused.moment)
+        {
+            self.arguments_at_refusal
+                .add(&refused.moment, parameter, allocation);
+        }
+        Ok(())
+    }
+
+    fn refused(
+        &mut self,
+        device: u32,
+        refusal: Refusal,
+        message: Message,
+        (moment, slot): (RawMoment, u32),
+    ) {
         let state = &mut self.devices[device as usize];
         // The pool may have grown although the request was refused.
         state.note(&mut self.replay);
@@ -391,9 +453,14 @@ impl Count {
                     limit.saturating_sub(pool)
                 }
             });
+        if self.refusals.is_empty() {
+            let next = self.replay.allocations();
+            self.devices[device as usize].blocks_at_refusal.mark(next);
+        }
         self.refusals.push(Refused {
             device,
             moment,
+            slot,
             message,
             pool: self.replay.state(device),
             growth,
@@ -410,7 +477,7 @@ impl Count {
     }
 
     /// Returns the row of a program, making it if it is the first of its kind.
-    fn row(&mut self, key: RowKey, site: TextId) -> usize {
+    fn row(&mut self, key: RowKey, site: TextId, program: u32) -> usize {
         let next = self.rows.len();
         let row = *self.row_of.entry(key).or_insert(next);
         if row == next {
@@ -418,6 +485,7 @@ impl Count {
             let (compilations, loaded, calls, first_call) = (0, 0, 0, None);
             self.rows.push(Row {
                 key,
+                program,
                 site,
                 variant: None,
                 compilations,
@@ -436,7 +504,12 @@ impl Count {
             return self.wrong("too many executions inside each other");
         }
         self.executions += 1;
-        self.running.push((row, site));
+        let first_allocation = self.replay.allocations();
+        self.running.push(Running {
+            row,
+            site,
+            first_allocation,
+        });
         self.last_row = Some(row);
         let event = self.replay.events() - 1;
         self.rows[row].calls += 1;

@@ -2,6 +2,7 @@
 
 use super::answer::PoolState;
 use super::count::RawMoment;
+use super::holdings::Arguments;
 use super::kept::Kept;
 use super::layout::Given;
 use super::low_water::LowWater;
@@ -19,6 +20,9 @@ pub(super) struct Device {
     pub(super) moment: Option<RawMoment>,
     pub(super) at_peak: PoolState,
     pub(super) blocks_at_peak: Kept,
+    pub(super) arguments_at_peak: Arguments,
+    /// What was allocated when the first request of the run was refused, if that was here.
+    pub(super) blocks_at_refusal: Kept,
     /// What was allocated when the last execution of the step began.
     pub(super) blocks_at_step: Kept,
     pub(super) low_water: LowWater,
@@ -40,6 +44,8 @@ impl Device {
             moment: None,
             at_peak: PoolState::default(),
             blocks_at_peak: Kept::default(),
+            arguments_at_peak: Arguments::default(),
+            blocks_at_refusal: Kept::default(),
             blocks_at_step: Kept::default(),
             low_water: LowWater::default(),
             timeline: Timeline::new(devices),
@@ -76,6 +82,7 @@ impl Device {
     /// Takes over that a block of this device was freed.
     pub(super) fn freed(&mut self, block: &Block, replay: &mut Replay) {
         self.blocks_at_peak.freed(block);
+        self.blocks_at_refusal.freed(block);
         self.blocks_at_step.freed(block);
         self.note(replay);
     }

@@ -15,6 +15,7 @@ mod course;
 mod device;
 mod event;
 mod history;
+mod holdings;
 mod kept;
 mod layout;
 mod leaks;
@@ -33,7 +34,7 @@ mod writer;
 
 pub use answer::{
     AbortAnswer, Answer, BracketAnswer, DeviceAnswer, MAX_REFUSALS_KEPT, Moment, PoolState,
-    ProgramAnswer, RefusalAnswer, UnknownReads,
+    ProgramAnswer, ProgramMemoryAnswer, RefusalAnswer, UnknownReads,
 };
 pub use compare::{Comparison, Settings, compare};
 pub use course::{
@@ -41,6 +42,7 @@ pub use course::{
     TimelinePoint,
 };
 pub use event::{Event, Footer, Header, ProgramSizes, Purpose, TextId};
+pub use holdings::{Holdings, Part, PartKind};
 pub use reader::Reader;
 pub use replay::{Block, Effect, Parting, Replay};
 pub use stream::Events;

@@ -217,6 +217,11 @@ impl Replay {
         self.live.values()
     }
 
+    /// Returns the device that a live allocation is on.
+    pub fn device_of(&self, allocation: u64) -> Option<u32> {
+        self.live.get(&allocation).map(|block| block.device)
+    }
+
     /// Returns why the run is not followed any further; from then on no event does anything.
     pub fn parting(&self) -> Option<Parting> {
         self.parting

@@ -4,6 +4,7 @@ use std::io::Read;
 
 use super::{Event, Footer, Header, Reader, TextId};
 use crate::error::Result;
+use crate::program::ProgramMemory;
 
 /// A run that is read event by event.
 pub trait Events {
@@ -22,6 +23,12 @@ pub trait Events {
 
     /// Returns what it ends with, once the last event was read; `None` if it was cut off.
     fn footer(&self) -> Option<&Footer>;
+
+    /// Returns where the memory of a program goes, by its number; `None` where that is not known.
+    fn program_memory(&self, program: u32) -> Option<ProgramMemory> {
+        let _ = program;
+        None
+    }
 
     /// Says whether it holds the answers to its requests. Where it does not, it is a mere list of
     /// requests, which does not depend on whether they are met.
@@ -45,5 +52,10 @@ impl<R: Read> Events for Reader<R> {
 
     fn footer(&self) -> Option<&Footer> {
         self.footer()
+    }
+
+    fn program_memory(&self, program: u32) -> Option<ProgramMemory> {
+        // What is damaged is as good as not there; every total comes from the events.
+        self.program_memory(program).ok().flatten()
     }
 }

@@ -5,19 +5,24 @@
 
 use std::io::Read;
 
+use rustc_hash::FxHashMap;
+
 use super::answer::{
-    AbortAnswer, Answer, BracketAnswer, DeviceAnswer, Moment, ProgramAnswer, RefusalAnswer,
-    UnknownReads,
+    AbortAnswer, Answer, BracketAnswer, DeviceAnswer, Moment, ProgramAnswer, ProgramMemoryAnswer,
+    RefusalAnswer, UnknownReads,
 };
 use super::arrays::{NO_ROW, grouped};
 use super::compilations::repeated;
-use super::count::{Count, Message, RawMoment, Row};
+use super::count::{Count, Message, RawMoment, Row, RowKey};
 use super::course::{LayoutAnswer, LeakAnswer, TimelinePoint};
+use super::holdings::{Division, Holdings};
+use super::kept::Kept;
 use super::layout::layout;
 use super::replay::{Block, disagreement};
 use super::{Events, Footer, Header, Reader, TextId};
 use crate::allocator::{Exactness, Kind};
 use crate::error::Result;
+use crate::program::ProgramMemory;
 
 /// Replays a trace and says what the run came to.
 ///
@@ -119,6 +124,7 @@ impl Count {
             message: told(&abort.message),
             event: abort.event,
         });
+        let (mut holdings, memory) = self.holdings(&live, source);
         let limit = devices.first().and_then(|device| device.limit_bytes);
         let limit = limit.unwrap_or(header.total_memory_bytes);
         let bracket = self.bracket(limit, &text);
@@ -132,10 +138,19 @@ impl Count {
         let leaks = self.leaks(&text);
         let first_step = step.and_then(|row| self.rows[row].first_call);
         let compilations = repeated(&self.compiled, first_step, limit, text);
+        let keys: Vec<_> = self.rows.iter().map(|row| row.key).collect();
         // A stable sort: programs that need the same stay in the order of their compilation.
         self.rows
             .sort_by_key(|row| std::cmp::Reverse(row.key.1.needed_bytes()));
-        let step = step_key.and_then(|key| self.rows.iter().position(|row| row.key == key));
+        let place = |key: RowKey| self.rows.iter().position(|row| row.key == key);
+        let step = step_key.and_then(place);
+        if let Some(holdings) = &mut holdings {
+            holdings.program = holdings.program.and_then(|row| place(keys[row]));
+        }
+        let program_memory = memory.and_then(|(row, memory)| {
+            let program = place(keys[row])?;
+            Some(ProgramMemoryAnswer { program, memory })
+        });
         let programs = self.rows.iter().map(|row| {
             let (name, sizes, devices, rung) = row.key;
             ProgramAnswer {
@@ -174,11 +189,78 @@ impl Count {
             bracket,
             leaks,
             compilations,
+            holdings,
+            program_memory,
             executions: self.executions,
             evaluated: source.footer().map(|footer| footer.evaluated),
             events: self.replay.events(),
             allocator_model,
         }
+    }
+
+    /// Finds out whose the bytes are at the moment that decides; and where the memory of the program goes
+    /// that ran then, or else of the step, with its row.
+    fn holdings(
+        &self,
+        live: &[Vec<Block>],
+        source: &dyn Events,
+    ) -> (Option<Holdings>, Option<(usize, ProgramMemory)>) {
+        let none = Kept::default();
+        let refused = self
+            .refusals
+            .first()
+            .filter(|refused| refused.fatal.is_none());
+        let highest = || self.devices.iter().rev().max_by_key(|device| device.peak);
+        let device = match (refused, &self.abort) {
+            (Some(refused), _) => self.devices.get(refused.device as usize),
+            (None, Some(abort)) => self.devices.get(abort.device as usize),
+            (None, None) => highest(),
+        };
+        let at = device.and_then(|device| match refused {
+            Some(refused) => Some((device, refused.moment)),
+            None => Some((device, device.moment?)),
+        });
+        let kept = device.map_or(&none, |device| match refused {
+            Some(_) => &device.blocks_at_refusal,
+            None => &device.blocks_at_peak,
+        });
+        let blocks =
+            || kept.blocks(live[at.map_or(0, |(device, _)| device.number as usize)].iter());
+        let row = at.and_then(|(_, moment)| moment.row).or(self.step);
+        let mut rows: Vec<usize> = row.into_iter().collect();
+        if at.is_some() {
+            // Outputs of other programs have their names from those.
+            let made = blocks().map(|block| self.makers.get(block.owner).row);
+            rows.extend(made.filter(|row| *row != NO_ROW).map(|row| row as usize));
+        }
+        rows.sort_unstable();
+        rows.dedup();
+        let known = rows
+            .into_iter()
+            .filter_map(|row| Some((row as u32, source.program_memory(self.rows[row].program)?)));
+        let mut memories: FxHashMap<u32, ProgramMemory> = known.collect();
+        let Some((device, moment)) = at else {
+            return (
+                None,
+                row.and_then(|row| Some((row, memories.remove(&(row as u32))?))),
+            );
+        };
+        let mut division = Division {
+            device: device.number,
+            moment,
+            arguments: match refused {
+                Some(_) => &self.arguments_at_refusal,
+                None => &device.arguments_at_peak,
+            },
+            request: refused.map(|refused| refused.slot),
+            makers: &self.makers,
+            rows: &self.rows,
+            memories,
+            source,
+        };
+        let holdings = division.divide(blocks());
+        let memory = row.and_then(|row| Some((row, division.memories.remove(&(row as u32))?)));
+        (Some(holdings), memory)
     }
 
     /// Looks up the names of a moment.

@@ -1,0 +1,150 @@
+//! What would need less, with the bytes that it is about.
+//!
+//! Each rule looks at one thing, says how many bytes it is about, and what is known of the price. What
+//! would really be saved only another dry run can tell: the compiler plans anew.
+
+use super::dryrun::section;
+use super::{Body, Section};
+use crate::bytes::Bytes;
+use crate::program::ProgramMemory;
+use crate::program::memory::{Buffer, Owner};
+use crate::trace::{Answer, Holdings, PartKind};
+
+/// What is less than one in so many of the whole is not worth a word.
+const WORTH: u64 = 20;
+
+/// A program whose activations are less than one in so many has been told already, or need not be.
+const MANY_ACTIVATIONS: u64 = 4;
+
+/// The pieces of advice, those about most bytes first.
+pub(super) fn advice(answer: &Answer) -> Option<Section> {
+    let holdings = answer.holdings.as_ref()?;
+    let least = (holdings.total_bytes / WORTH).max(1);
+    let of_program = answer
+        .program_memory
+        .as_ref()
+        .filter(|known| Some(known.program) == holdings.program);
+    let mut points: Vec<(u64, String)> = Vec::new();
+    if let Some(known) = of_program {
+        points.extend(donation(&known.memory));
+        points.extend(activations(&known.memory));
+        points.extend(precision(&known.memory));
+        points.extend(compiler_limit(&known.memory));
+    }
+    points.extend(others(holdings));
+    points.extend(scattered(answer));
+    points.retain(|(bytes, _)| *bytes >= least);
+    points.sort_by_key(|(bytes, _)| std::cmp::Reverse(*bytes));
+    let points: Vec<_> = points.into_iter().map(|(_, point)| point).collect();
+    (!points.is_empty()).then(|| section("what would need less", Body::Text(points)))
+}
+
+/// State that is kept beside its successor.
+fn donation(memory: &ProgramMemory) -> Option<(u64, String)> {
+    let bytes = memory.undonated.iter().map(|one| one.bytes).sum();
+    let largest = memory.undonated.iter().max_by_key(|one| one.bytes)?;
+    let rest = match memory.undonated.len() - 1 {
+        0 => String::new(),
+        more => format!(" and {more} more"),
+    };
+    let point = format!(
+        "donate what comes back: {} are held twice during a call, since `{}`{rest} are not donated; \
+         `jax.jit(..., donate_argnums=...)` lets the outputs take their place",
+        Bytes(bytes),
+        largest.argument,
+    );
+    Some((bytes, point))
+}
+
+/// What the forward part keeps for the backward part.
+fn activations(memory: &ProgramMemory) -> Option<(u64, String)> {
+    let bytes = memory.bytes_of(Owner::Activations);
+    let kept = memory
+        .buffers
+        .iter()
+        .filter(|buffer| buffer.owner == Owner::Activations);
+    let largest = kept.max_by_key(|buffer| buffer.peak_bytes)?;
+    let at = memory
+        .user_site(largest.frame)
+        .map_or(String::new(), |site| format!(", most of all at {site}"));
+    let point = format!(
+        "keep less for the backward part: {} are saved activations{at}; `jax.checkpoint` around a layer keeps \
+         its inputs only, and computes the rest a second time",
+        Bytes(bytes),
+    );
+    Some((bytes, point))
+}
+
+/// Activations in 32 bits where 16 would do.
+fn precision(memory: &ProgramMemory) -> Option<(u64, String)> {
+    let wide =
+        |buffer: &&Buffer| buffer.owner == Owner::Activations && buffer.shape.starts_with("f32[");
+    let bytes: u64 = memory
+        .buffers
+        .iter()
+        .filter(wide)
+        .map(|buffer| buffer.peak_bytes)
+        .sum();
+    let point = format!(
+        "compute in bfloat16: {} of the saved activations are float32 and would take half of that",
+        Bytes(bytes),
+    );
+    (bytes > 0).then_some((bytes / 2, point))
+}
+
+/// A program that the compiler could not bring below its limit.
+fn compiler_limit(memory: &ProgramMemory) -> Option<(u64, String)> {
+    let taken = memory.taken_bytes();
+    let over = taken
+        .checked_sub(memory.compiler_limit_bytes)
+        .filter(|_| memory.compiler_limit_bytes > 0)?;
+    let again: u64 = memory
+        .buffers
+        .iter()
+        .filter(|buffer| buffer.rematerialized)
+        .map(|buffer| buffer.peak_bytes)
+        .sum();
+    let point = format!(
+        "the program alone takes {}, the limit is {}: XLA computes values a second time to come below it, and could \
+         not by {} ({} live at the fullest moment are such values)",
+        Bytes(taken),
+        Bytes(memory.compiler_limit_bytes),
+        Bytes(over),
+        Bytes(again),
+    );
+    Some((over, point))
+}
+
+/// Arrays that the program which decides does not use.
+fn others(holdings: &Holdings) -> Option<(u64, String)> {
+    let others = holdings
+        .parts
+        .iter()
+        .filter(|part| part.kind == PartKind::OtherArrays);
+    let bytes = others.clone().map(|part| part.bytes).sum();
+    // The parts come with the largest first.
+    let largest = others.clone().next()?;
+    let at = match largest.site.is_empty() {
+        true => String::new(),
+        false => format!(", {} of it from {}", Bytes(largest.bytes), largest.site),
+    };
+    let point = format!(
+        "let go of arrays that the program does not use: {}{at}",
+        Bytes(bytes)
+    );
+    Some((bytes, point))
+}
+
+/// Memory that is free and in pieces.
+fn scattered(answer: &Answer) -> Option<(u64, String)> {
+    let refusal = answer.out_of_memory()?;
+    (refusal.fragmented() && !answer.header.preallocate).then(|| {
+        let free = refusal.pool.free_bytes.unwrap_or(0);
+        let point = format!(
+            "let JAX take its pool at the start: {} are free in pieces, which a pool that grows cannot join \
+             (`XLA_PYTHON_CLIENT_PREALLOCATE` unset or `true`)",
+            Bytes(free),
+        );
+        (free, point)
+    })
+}
