@@ -46,8 +46,15 @@ def pages(tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def small(chromium, pages):
+def opened(chromium, pages):
     return chromium.open(pages(200))
+
+
+@pytest.fixture
+def small(opened):
+    """Return a page with 200 buffers, in front of those that other tests opened."""
+    opened.call("Page.bringToFront")
+    return opened
 
 
 def shown_rows(page, table="section[data-form=table]"):
@@ -286,9 +293,11 @@ def test_the_page_of_a_real_run(chromium, tmp_path, card):
     assert page.complaints() == []
 
 
-def test_it_prints(small):
-    paper = small.pdf()
+def test_it_prints_its_pictures_on_light_paper(chromium, pages):
+    page = chromium.open(pages(200), dark=True)
+    paper = page.pdf()
     assert paper.startswith(b"%PDF-")
-    assert len(paper) > 20_000
-    # The screen is as it was.
-    assert small.run("document.documentElement.dataset.theme") == "light"
+    # The screen is as it was, and what the pictures add is in the file.
+    assert page.run("document.documentElement.dataset.theme") == "dark"
+    page.run("for (const e of document.querySelectorAll('.stage')) e.style.visibility = 'hidden'")
+    assert len(paper) > len(page.pdf()) + 50_000

@@ -18,24 +18,29 @@ class Stage {
     const width = this.element.clientWidth;
     if (!width || width === this.width) return;
     this.width = width;
-    this.repaint();
-  }
-
-  repaint() {
-    if (!this.width) return;
     // Paper has more dots than most screens.
     const density = Math.max(devicePixelRatio || 1, 2);
     for (const canvas of [this.base, this.top]) {
-      canvas.width = Math.round(this.width * density);
+      canvas.width = Math.round(width * density);
       canvas.height = Math.round(this.height * density);
       canvas.getContext("2d").setTransform(density, 0, 0, density, 0, 0);
     }
-    this.draw(this.base.getContext("2d"), this.width, this.height);
+    this.repaint();
     this.point();
+  }
+
+  /** Paints over what was there: Chromium prints nothing of a canvas that was cleared or resized just before. */
+  repaint() {
+    if (!this.width) return;
+    const ctx = this.base.getContext("2d");
+    ctx.fillStyle = themed("--paper");
+    ctx.fillRect(0, 0, this.width, this.height);
+    this.draw(ctx, this.width, this.height);
   }
 
   /** Draws what is pointed at, again. */
   point() {
+    if (!this.width) return;
     const ctx = this.top.getContext("2d");
     ctx.clearRect(0, 0, this.width, this.height);
     this.over(ctx, this.width, this.height);
