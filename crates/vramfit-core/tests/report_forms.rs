@@ -1,6 +1,7 @@
 //! The forms a report can take beside the text of a dry run: pictures as text, HTML, CSV, SVG.
 //!
-//! `TRYCMD=overwrite cargo test --test report_forms` accepts new texts; look at the difference then.
+//! `TRYCMD=overwrite cargo test --test report_forms` accepts new texts; look at the difference
+//! then.
 
 #![expect(clippy::unwrap_used, reason = "what surrounds a test fails loudly too")]
 
