@@ -34,7 +34,7 @@ def main():
     print(f"machine load before: {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores")
     with tempfile.TemporaryDirectory() as folder:
         page = Path(folder) / "report.html"
-        command = ["cargo", "run", "--quiet", "--release", "-p", "vramfit-core"]
+        command = ["cargo", "run", "--quiet", "-p", "vramfit-core"]
         command += ["--example", "sample_report", "--", str(BUFFERS)]
         page.write_bytes(subprocess.run(command, cwd=ROOT, check=True, capture_output=True).stdout)
         size = page.stat().st_size

@@ -30,7 +30,7 @@ def chromium():
 
 @pytest.fixture(scope="module")
 def pages(tmp_path_factory):
-    """Return a function that makes the page of a sample: a number of buffers, or `hostile`."""
+    """Return a function that makes the page of a sample: a number of buffers, or a word."""
     folder = tmp_path_factory.mktemp("pages")
 
     def page(sample):
@@ -240,6 +240,18 @@ def test_hostile_names_are_inert(chromium, pages):
     assert page.run("document.scripts.length") == 2
     assert page.run("document.images.length") == 0
     assert not page.run("/[\\u202e\\u001b]/.test(document.body.textContent)")
+    assert page.complaints() == []
+
+
+def test_pictures_of_nothing_are_empty_and_no_failure(chromium, pages):
+    page = chromium.open(pages("nothing"))
+    assert page.run("document.querySelectorAll('section').length") == 8
+    for form in ("tree", "bands", "timeline"):
+        page.box(f"section[data-form={form}]")
+        left, top, width, height = page.box(f"section[data-form={form}] > div")
+        page.click(left + width / 2, top + height / 2)
+        page.press("ArrowDown")
+        page.press("Escape")
     assert page.complaints() == []
 
 

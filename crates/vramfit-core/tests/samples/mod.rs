@@ -92,6 +92,31 @@ pub(crate) fn sample(buffers: usize) -> Report {
     }
 }
 
+/// Returns a report whose pictures and tables have nothing in them.
+pub(crate) fn nothing() -> Report {
+    let table = Table {
+        columns: vec!["a".into(), "b".into()],
+        rows: Vec::new(),
+        note: String::new(),
+    };
+    let bodies = [
+        Body::Bars(Vec::new()),
+        Body::Figures(Vec::new()),
+        Body::Tree(Tree::default()),
+        Body::Bands(Bands::default()),
+        Body::Timeline(Timeline::default()),
+        Body::Map(AddressMap::default()),
+        Body::Table(table),
+        Body::Text(Vec::new()),
+    ];
+    let mut report = sample(20);
+    report.sections = bodies
+        .into_iter()
+        .map(|body| section("nothing", body))
+        .collect();
+    report
+}
+
 /// A name that tries everything a name can try.
 pub(crate) const HOSTILE: &str = concat!(
     "</script><script>document.title='owned'</script>",
