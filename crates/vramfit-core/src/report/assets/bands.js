@@ -56,10 +56,9 @@ function drawBands(body) {
     const top = floor + GAP, bottom = height - BOTTOM;
     type(ctx, 12);
     ctx.textAlign = "right";
-    for (const value of ticks(view[3], 6)) {
-      if (value < view[2]) continue;
+    for (const [value, name] of ticks(view[2], view[3], 6)) {
       ctx.fillStyle = themed("--soft");
-      ctx.fillText(bytes(value), LEFT - 8, y(value));
+      ctx.fillText(name, LEFT - 8, y(value));
     }
     ctx.fillStyle = themed("--panel");
     ctx.fillRect(LEFT, top, width - LEFT - RIGHT, bottom - top);
