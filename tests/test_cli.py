@@ -130,6 +130,26 @@ def test_files_are_written_and_never_overwritten(program, tmp_path):
     assert dryrun("--force", *args).returncode == 0
 
 
+def test_the_page_is_written_at_the_end_and_again_from_the_trace(program, tmp_path):
+    page, trace = tmp_path / "report.html", tmp_path / "run.trace"
+    done = dryrun("--report", str(page), "--trace", str(trace), program(TOO_LARGE))
+    assert done.returncode == 1, done.stderr
+    assert f"report written to {page}" in done.stderr
+    again, table = tmp_path / "again.html", tmp_path / "table.csv"
+    command = ["report", str(trace), "--html", str(again), "--csv", str(table)]
+    told = subprocess.run(
+        [*VRAMFIT, *command], capture_output=True, text=True, env=environment(), check=False
+    )
+    assert told.returncode == 1, told.stderr
+    assert told.stdout.startswith("does not fit: short by ")
+    assert again.read_text() == page.read_text()
+    assert table.read_text().startswith("program,")
+
+    refused = dryrun("--report", str(page), program(FITS))
+    assert (refused.returncode, refused.stdout) == (2, "")
+    assert error_id(refused) == "io"
+
+
 def test_nothing_is_left_behind(program, tmp_path):
     scratch = tmp_path / "scratch"
     scratch.mkdir()

@@ -30,7 +30,7 @@ def chromium():
 
 @pytest.fixture(scope="module")
 def pages(tmp_path_factory):
-    """Return a function that makes the page of a sample: a number of buffers, or `hostile`."""
+    """Return a function that makes the page of a sample: a number of buffers, or a word."""
     folder = tmp_path_factory.mktemp("pages")
 
     def page(sample):
@@ -46,8 +46,15 @@ def pages(tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def small(chromium, pages):
+def opened(chromium, pages):
     return chromium.open(pages(200))
+
+
+@pytest.fixture
+def small(opened):
+    """Return a page with 200 buffers, in front of those that other tests opened."""
+    opened.call("Page.bringToFront")
+    return opened
 
 
 def shown_rows(page, table="section[data-form=table]"):
@@ -236,6 +243,18 @@ def test_hostile_names_are_inert(chromium, pages):
     assert page.complaints() == []
 
 
+def test_pictures_of_nothing_are_empty_and_no_failure(chromium, pages):
+    page = chromium.open(pages("nothing"))
+    assert page.run("document.querySelectorAll('section').length") == 8
+    for form in ("tree", "bands", "timeline"):
+        page.box(f"section[data-form={form}]")
+        left, top, width, height = page.box(f"section[data-form={form}] > div")
+        page.click(left + width / 2, top + height / 2)
+        page.press("ArrowDown")
+        page.press("Escape")
+    assert page.complaints() == []
+
+
 def test_the_policy_refuses_what_was_not_there(chromium, pages):
     page = chromium.open(pages(200))
     page.run(
@@ -286,9 +305,11 @@ def test_the_page_of_a_real_run(chromium, tmp_path, card):
     assert page.complaints() == []
 
 
-def test_it_prints(small):
-    paper = small.pdf()
+def test_it_prints_its_pictures_on_light_paper(chromium, pages):
+    page = chromium.open(pages(200), dark=True)
+    paper = page.pdf()
     assert paper.startswith(b"%PDF-")
-    assert len(paper) > 20_000
-    # The screen is as it was.
-    assert small.run("document.documentElement.dataset.theme") == "light"
+    # The screen is as it was, and what the pictures add is in the file.
+    assert page.run("document.documentElement.dataset.theme") == "dark"
+    page.run("for (const e of document.querySelectorAll('.stage')) e.style.visibility = 'hidden'")
+    assert len(paper) > len(page.pdf()) + 50_000

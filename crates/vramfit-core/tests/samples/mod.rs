@@ -5,6 +5,8 @@
 
 #![allow(dead_code, reason = "each that uses it needs a part of it")]
 
+mod program;
+
 use std::collections::HashMap;
 
 use vramfit_core::Bytes;
@@ -12,6 +14,8 @@ use vramfit_core::report::{
     AddressMap, Band, Bands, Bar, Body, Figure, Line, Mark, Node, Piece, Report, Section, Span,
     Table, Timeline, Tree, Value,
 };
+
+use self::program::{at_peak, bands};
 
 const MIB: u64 = 1 << 20;
 const GIB: u64 = 1 << 30;
@@ -23,25 +27,38 @@ pub(crate) fn sample(buffers: usize) -> Report {
     let limit = peak + peak / 4;
     let tree = tree(&bands);
     let sections = vec![
-        section("", Body::Bars(vec![Bar {
-            label: String::new(),
-            part_bytes: peak,
-            whole_bytes: limit,
-        }])),
+        section(
+            "",
+            Body::Bars(vec![Bar {
+                label: String::new(),
+                part_bytes: peak,
+                whole_bytes: limit,
+            }]),
+        ),
         section("", Body::Figures(figures(peak, limit))),
         section("who holds the peak", Body::Tree(tree)),
         section("memory over `jit_train_step`", Body::Bands(bands.clone())),
-        section("memory over the run", Body::Timeline(timeline(&bands, peak, limit))),
+        section(
+            "memory over the run",
+            Body::Timeline(timeline(&bands, peak, limit)),
+        ),
         section("what lies where in the pool", Body::Map(map(&bands, limit))),
         section("largest buffers at the peak", Body::Table(largest(&bands))),
-        section("what to do", Body::Text(vec![
-            "rematerialise `attention` (`jax.checkpoint` around the block): its activations are the \
-             largest part of the peak".to_owned(),
-            "donate `opt_state` to `jit_train_step`: it is held twice while the step runs".to_owned(),
-        ])),
-        section("not covered by these figures", Body::Text(vec![
-            "memory of cuBLAS, cuDNN, NCCL and CUDA graphs, which lies outside the pool".to_owned(),
-        ])),
+        section(
+            "what to do",
+            Body::Text(vec![
+            "rematerialise `attention` (`jax.checkpoint`): its activations are the largest part"
+                .to_owned(),
+            "donate `opt_state` to `jit_train_step`: it is held twice".to_owned(),
+        ]),
+        ),
+        section(
+            "not covered by these figures",
+            Body::Text(vec![
+                "memory of cuBLAS, cuDNN, NCCL and CUDA graphs, which lies outside the pool"
+                    .to_owned(),
+            ]),
+        ),
     ];
     Report {
         title: "vramfit dryrun".to_owned(),
@@ -75,8 +92,36 @@ pub(crate) fn sample(buffers: usize) -> Report {
     }
 }
 
+/// Returns a report whose pictures and tables have nothing in them.
+pub(crate) fn nothing() -> Report {
+    let table = Table {
+        columns: vec!["a".into(), "b".into()],
+        rows: Vec::new(),
+        note: String::new(),
+    };
+    let bodies = [
+        Body::Bars(Vec::new()),
+        Body::Figures(Vec::new()),
+        Body::Tree(Tree::default()),
+        Body::Bands(Bands::default()),
+        Body::Timeline(Timeline::default()),
+        Body::Map(AddressMap::default()),
+        Body::Table(table),
+        Body::Text(Vec::new()),
+    ];
+    let mut report = sample(20);
+    report.sections = bodies
+        .into_iter()
+        .map(|body| section("nothing", body))
+        .collect();
+    report
+}
+
 /// A name that tries everything a name can try.
-pub(crate) const HOSTILE: &str = "</script><script>document.title='owned'</script><!--<img src=x onerror=alert(1)>`&\"'\u{202e}\x1b[31m\n=1+1";
+pub(crate) const HOSTILE: &str = concat!(
+    "</script><script>document.title='owned'</script>",
+    "<!--<img src=x onerror=alert(1)>`&\"'\u{202e}\x1b[31m\n=1+1"
+);
 
 /// Returns a report in which everything that has a name has a hostile one.
 pub(crate) fn hostile() -> Report {
@@ -167,158 +212,6 @@ fn figures(peak: u64, limit: u64) -> Vec<Figure> {
             "one card needs none",
         ),
     ]
-}
-
-/// Numbers that look random and are the same in every run.
-struct Dice(u64);
-
-impl Dice {
-    fn below(&mut self, limit: u64) -> u64 {
-        self.0 = self
-            .0
-            .wrapping_mul(6_364_136_223_846_793_005)
-            .wrapping_add(1_442_695_040_888_963_407);
-        (self.0 >> 33) % limit
-    }
-}
-
-const LAYERS: usize = 12;
-const PARTS: [&str; 4] = ["attention/qkv", "attention/out", "mlp/up", "mlp/down"];
-
-/// One training step: state at the bottom, activations in a heap, temporaries on its slopes.
-fn bands(buffers: usize) -> Bands {
-    let mut dice = Dice(7);
-    let state = (buffers / 10).clamp(6, 400);
-    // Each activation comes with two temporaries on the way up and two on the way down.
-    let activations = (buffers.saturating_sub(state) / 5).max(4);
-    let steps = 2 * activations as u32;
-    let mut all = Vec::with_capacity(buffers);
-    let mut top = 0;
-    for number in 0..state {
-        let kind = if number % 3 == 0 {
-            "parameters"
-        } else {
-            "optimizer state"
-        };
-        let bytes = (1 + dice.below(24)) * MIB;
-        let layer = number * LAYERS / state;
-        let part = PARTS[number % 4];
-        let label = match kind {
-            "parameters" => format!("params/layer_{layer}/{part}/kernel"),
-            _ => format!(
-                "opt_state/{}/layer_{layer}/{part}",
-                if number % 3 == 1 { "mu" } else { "nu" }
-            ),
-        };
-        all.push(Band {
-            label,
-            kind,
-            offset: top,
-            bytes,
-            start: 0,
-            end: steps - 1,
-            note: "f32[1024,1024], argument of `train_step`".into(),
-        });
-        top += bytes;
-    }
-    let mut heap = Vec::new();
-    for at in 0..activations {
-        let layer = at * LAYERS / activations;
-        let bytes = (64 + dice.below(4000)) * 1024;
-        let line = 31 + (at % 4) * 9;
-        all.push(Band {
-            label: format!("loop_fusion.{at}"),
-            kind: "activations",
-            offset: top,
-            bytes,
-            start: at as u32,
-            end: steps - 1 - at as u32,
-            note: format!(
-                "bf16[32,{},256] in layer_{layer}/{}, model.py:{line} (block)",
-                bytes / 16384,
-                PARTS[at % 4]
-            ),
-        });
-        top += bytes;
-        heap.push(top);
-        temporaries(&mut all, &mut dice, at as u32, at as u32 + 1, top, at);
-    }
-    for at in 0..activations {
-        let below = heap.pop().unwrap_or(top);
-        let moment = (activations + at) as u32;
-        temporaries(&mut all, &mut dice, moment, moment, below, activations + at);
-    }
-    let moments: Vec<String> = (0..steps).map(|at| format!("loop_fusion.{at}")).collect();
-    let live_bytes = live(&all, steps as usize);
-    let peak_at = (0..live_bytes.len())
-        .max_by_key(|at| live_bytes[*at])
-        .unwrap_or(0) as u32;
-    let height_bytes = all
-        .iter()
-        .map(|band| band.offset + band.bytes)
-        .max()
-        .unwrap_or(0);
-    Bands {
-        label: "jit_train_step".into(),
-        height_bytes,
-        moments,
-        peak_at,
-        live_bytes,
-        bands: all,
-    }
-}
-
-fn temporaries(
-    all: &mut Vec<Band>,
-    dice: &mut Dice,
-    start: u32,
-    end: u32,
-    above: u64,
-    number: usize,
-) {
-    let mut offset = above;
-    for (name, kind) in [
-        ("gemm_fusion_dot", "temporaries"),
-        ("custom-call", "workspace"),
-    ] {
-        let bytes = (16 + dice.below(3000)) * 1024;
-        all.push(Band {
-            label: format!("{name}.{number}"),
-            kind,
-            offset,
-            bytes,
-            start,
-            end,
-            note: format!(
-                "bf16[{},128], model.py:{} (block)",
-                bytes / 256,
-                40 + number % 7
-            ),
-        });
-        offset += bytes;
-    }
-}
-
-fn live(all: &[Band], moments: usize) -> Vec<u64> {
-    let mut changes = vec![0_i64; moments + 1];
-    for band in all {
-        changes[band.start as usize] += band.bytes as i64;
-        changes[band.end as usize + 1] -= band.bytes as i64;
-    }
-    let mut sum = 0;
-    let sums = changes.iter().take(moments).map(|change| {
-        sum += change;
-        sum as u64
-    });
-    sums.collect()
-}
-
-fn at_peak(bands: &Bands) -> impl Iterator<Item = &Band> {
-    let peak = bands.peak_at;
-    bands
-        .bands
-        .iter()
-        .filter(move |band| band.start <= peak && peak <= band.end)
 }
 
 /// Divides what is live at the peak by kind, by the first part of the name, by the buffer.

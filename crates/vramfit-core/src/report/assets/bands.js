@@ -18,7 +18,6 @@ function drawBands(body) {
   const floor = TOP + CURVE;
 
   const stage = new Stage(520, `Buffers of ${textAt(body.label)}: arrow down for the largest`, (ctx, width, height) => {
-    ctx.clearRect(0, 0, width, height);
     drawCurve(ctx, width);
     drawBoxes(ctx, width, height);
     drawPeak(ctx, width, height);
@@ -31,7 +30,7 @@ function drawBands(body) {
       ctx.strokeRect(x0, y0, x1 - x0, y1 - y0);
       ctx.setLineDash([]);
     }
-    for (const [band, wide] of [[pinned, 2.5], [pointed, 1.5]]) if (band >= 0) outline(ctx, band, wide);
+    for (const band of [pinned, pointed]) if (band >= 0) outline(ctx, band);
   });
 
   function drawCurve(ctx, width) {
@@ -57,10 +56,9 @@ function drawBands(body) {
     const top = floor + GAP, bottom = height - BOTTOM;
     type(ctx, 12);
     ctx.textAlign = "right";
-    for (const value of ticks(view[3], 6)) {
-      if (value < view[2]) continue;
+    for (const [value, name] of ticks(view[2], view[3], 6)) {
       ctx.fillStyle = themed("--soft");
-      ctx.fillText(bytes(value), LEFT - 8, y(value));
+      ctx.fillText(name, LEFT - 8, y(value));
     }
     ctx.fillStyle = themed("--panel");
     ctx.fillRect(LEFT, top, width - LEFT - RIGHT, bottom - top);
@@ -76,13 +74,17 @@ function drawBands(body) {
         if (kind[band] !== wanted) continue;
         const [left, right, low, high] = box(band);
         if (right < LEFT || left > width || high > bottom || low < top) continue;
-        // Many a buffer falls on the very dots of the one before it.
-        const dots = low - high > 1 ? NaN : Math.round(left * 2) * 1e9 + Math.round(right * 2) * 1e5 + Math.round(high * 2);
-        if (dots === before) continue;
-        before = dots;
+        if (low - high <= 1) {
+          // Whole dots of the screen, and none twice: many a buffer falls on those of the one before.
+          const upper = Math.floor(high * 2) / 2;
+          const dots = Math.round(left * 2) * 1e9 + Math.round(right * 2) * 1e5 + upper * 2;
+          if (dots !== before) ctx.fillRect(left, upper, Math.max(0.5, right - left), 0.5);
+          before = dots;
+          continue;
+        }
         // A hairline of paper keeps neighbours apart where there is room for one.
         const thin = low - high > 3 ? 0.7 : 0, slim = right - left > 4 ? 0.7 : 0;
-        ctx.fillRect(left, high, Math.max(0.5, right - left - slim), Math.max(0.5, low - high - thin));
+        ctx.fillRect(left, high, Math.max(0.5, right - left - slim), low - high - thin);
       }
     }
     nameBoxes(ctx, top, bottom, width, colours);
@@ -128,14 +130,15 @@ function drawBands(body) {
     return [x(start[band]), x(start[band] + length[band] + 1), y(offset[band]), y(offset[band] + size[band])];
   }
 
-  function outline(ctx, band, wide) {
+  /** Draws a frame around a buffer, so that its own colour stays in sight however thin it is. */
+  function outline(ctx, band) {
     const [left, right, low, high] = box(band);
     const top = Math.max(high, floor + GAP), bottom = Math.min(low, stage.height - BOTTOM);
     if (bottom < top) return;
-    ctx.lineWidth = wide;
+    ctx.lineWidth = 1.5;
     ctx.strokeStyle = themed("--ink");
     const from = Math.max(left, LEFT), to = Math.min(right, stage.width - RIGHT);
-    ctx.strokeRect(from, top, Math.max(1, to - from), Math.max(1, bottom - top));
+    ctx.strokeRect(from - 1, top - 1, Math.max(1, to - from) + 2, Math.max(1, bottom - top) + 2);
   }
 
   /** Returns the buffer at a point: the smallest, where several are drawn over one another. */

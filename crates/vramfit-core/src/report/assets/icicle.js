@@ -26,9 +26,12 @@ function drawTree(body) {
   const about = (node) => described(
     kind[node], textAt(label[node]), exact(size[node]),
     node ? `${share(size[node] / size[0])} of the whole` : "",
-    data.kinds[kind[node]].name && node ? data.kinds[kind[node]].name : "",
+    node ? data.kinds[kind[node]].name : "",
     path(node), textAt(note[node]),
   );
+
+  // Of the whole, so that it fits on paper, too.
+  const part = (pixels) => `${pixels / width * 100}%`;
 
   function render() {
     if (!width || !parent.length) return;
@@ -66,7 +69,7 @@ function drawTree(body) {
     if (wide > 70) button.append(make("span", {}, bytes(size[node])));
     button.ariaLabel = `${textAt(label[node])}, ${bytes(size[node])}`;
     Object.assign(button.style, {
-      left: `${left}px`, width: `${Math.max(1, wide - 1)}px`, top: `${depth[node] * LEVEL}px`,
+      left: part(left), width: `max(1px, calc(${part(wide)} - 1px))`, top: `${depth[node] * LEVEL}px`,
       background: node ? colour : themed("--panel"), color: node ? inkOn(colour) : themed("--ink"),
       padding: wide < 26 ? "0" : "",
     });
@@ -87,7 +90,7 @@ function drawTree(body) {
     if (wide < 2) return;
     const more = make("div", { className: "more" });
     const sum = hidden.reduce((sum, node) => sum + size[node], 0);
-    Object.assign(more.style, { left: `${left}px`, width: `${wide - 1}px`, top: `${level * LEVEL}px` });
+    Object.assign(more.style, { left: part(left), width: `calc(${part(wide)} - 1px)`, top: `${level * LEVEL}px` });
     const says = () => described(null, `${plural(hidden.length, "part", "parts")} too narrow to draw`, exact(sum));
     more.addEventListener("pointermove", (event) => showTip(says(), event.clientX, event.clientY));
     shown.push(more);

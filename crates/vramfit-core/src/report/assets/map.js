@@ -26,8 +26,7 @@ function drawMap(body) {
       }
     };
     const stage = new Stage(rows * (HIGH + BETWEEN) - BETWEEN, `Region of ${bytes(span.size)}, ${plural(size.length, "part", "parts")}`, (ctx, width, height) => {
-      ctx.clearRect(0, 0, width, height);
-      for (let piece = 0; piece < size.length; piece++) {
+        for (let piece = 0; piece < size.length; piece++) {
         ctx.fillStyle = colourOf(kind[piece]);
         boxes(piece, width, (left, top, wide) => {
           ctx.fillRect(left, top, Math.max(0.5, wide - (wide > 4 ? 0.7 : 0)), HIGH);

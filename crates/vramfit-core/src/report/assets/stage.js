@@ -18,24 +18,29 @@ class Stage {
     const width = this.element.clientWidth;
     if (!width || width === this.width) return;
     this.width = width;
-    this.repaint();
-  }
-
-  repaint() {
-    if (!this.width) return;
     // Paper has more dots than most screens.
     const density = Math.max(devicePixelRatio || 1, 2);
     for (const canvas of [this.base, this.top]) {
-      canvas.width = Math.round(this.width * density);
+      canvas.width = Math.round(width * density);
       canvas.height = Math.round(this.height * density);
       canvas.getContext("2d").setTransform(density, 0, 0, density, 0, 0);
     }
-    this.draw(this.base.getContext("2d"), this.width, this.height);
+    this.repaint();
     this.point();
+  }
+
+  /** Paints over what was there: Chromium prints nothing of a canvas that was cleared or resized just before. */
+  repaint() {
+    if (!this.width) return;
+    const ctx = this.base.getContext("2d");
+    ctx.fillStyle = themed("--paper");
+    ctx.fillRect(0, 0, this.width, this.height);
+    this.draw(ctx, this.width, this.height);
   }
 
   /** Draws what is pointed at, again. */
   point() {
+    if (!this.width) return;
     const ctx = this.top.getContext("2d");
     ctx.clearRect(0, 0, this.width, this.height);
     this.over(ctx, this.width, this.height);
@@ -48,12 +53,16 @@ class Stage {
   }
 }
 
-/** Returns amounts for an axis up to `most`: round in binary units, at most `lines` of them. */
-function ticks(most, lines) {
+/** Returns amounts for an axis and their names: round in binary units, `lines` of them or fewer. */
+function ticks(least, most, lines) {
   let step = 1;
-  while (most / step > lines) step *= 2;
+  while ((most - least) / step > lines) step *= 2;
+  // Close neighbours far from zero would all be called the same in their own unit.
+  const unit = Math.min(Math.floor(Math.log2(step) / 10), UNITS.length);
+  const near = step * 10 < 1024 ** Math.floor(Math.log2(Math.max(1, most)) / 10);
+  const name = (value) => (near ? `${count(value / 1024 ** unit)} ${unit ? UNITS[unit - 1] : "B"}` : bytes(value));
   const found = [];
-  for (let value = 0; value <= most; value += step) found.push(value);
+  for (let value = Math.ceil(least / step) * step; value <= most; value += step) found.push([value, name(value)]);
   return found;
 }
 
@@ -67,9 +76,9 @@ function type(ctx, size, weight = 400) {
 function drawAxis(ctx, most, y, left, right) {
   type(ctx, 12);
   ctx.textAlign = "right";
-  for (const value of ticks(most, 5)) {
+  for (const [value, name] of ticks(0, most, 5)) {
     ctx.fillStyle = themed("--soft");
-    ctx.fillText(bytes(value), left - 8, y(value));
+    ctx.fillText(name, left - 8, y(value));
     ctx.fillStyle = themed("--rule");
     ctx.fillRect(left, Math.round(y(value)), right - left, 1);
   }

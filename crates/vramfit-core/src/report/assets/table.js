@@ -95,7 +95,7 @@ function drawTable(columns, rows, note, label) {
     const cells = columns.map((column) => {
       const text = cellText(column, row);
       const value = column.values[row];
-      const cell = make("td", {}, text);
+      const cell = make("td", {}, ...sentence(text));
       if (column.words) cell.className = "words";
       else if (value <= 0) cell.className = "missing";
       if (column.words) cell.title = text;

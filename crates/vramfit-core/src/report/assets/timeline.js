@@ -57,7 +57,6 @@ function drawTimeline(body) {
 
   const stage = new Stage(280, `Memory over the run, by ${body.unit}`, (ctx, width, height) => {
     const [x, y] = scales(width, height);
-    ctx.clearRect(0, 0, width, height);
     drawAxis(ctx, highest, y, LEFT, width - RIGHT);
     for (const [number, line] of lines.entries()) {
       const stroke = STROKES[number % STROKES.length];
@@ -126,8 +125,9 @@ function drawTimeline(body) {
   function move(row) {
     cursor = Math.min(Math.max(row, 0), at.length - 1);
     stage.point();
-    panel.replaceChildren(...about(cursor));
   }
+
+  const keep = () => panel.replaceChildren(...(cursor < 0 ? [] : about(cursor)));
 
   stage.element.classList.add("cross");
   stage.element.addEventListener("pointermove", (event) => {
@@ -137,13 +137,15 @@ function drawTimeline(body) {
     showTip(about(cursor), event.clientX, event.clientY);
   });
   stage.element.addEventListener("pointerleave", () => showTip(null));
+  stage.element.addEventListener("click", keep);
   stage.element.addEventListener("keydown", (event) => {
     const moves = { ArrowLeft: cursor - 1, ArrowRight: cursor + 1, Home: 0, End: at.length - 1 };
     if (!(event.key in moves) || !at.length) return;
     move(moves[event.key]);
+    keep();
     event.preventDefault();
   });
-  const panel = make("div", { className: "pinned hint", ariaLive: "polite" }, "Point at the picture, or use the arrow keys, to read values.");
+  const panel = make("div", { className: "pinned hint", ariaLive: "polite" }, "Point at the picture, or use the arrow keys, to read values; click to keep them here.");
   return make("div", {}, stage.element, strokeLegend(lines.map((line) => line.label), body.limit !== null), panel);
 }
 

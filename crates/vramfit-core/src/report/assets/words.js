@@ -87,7 +87,7 @@ function described(kind, name, ...lines) {
     parts.push(swatch);
   }
   parts.push(make("b", {}, name));
-  for (const line of lines) if (line) parts.push(make("span", {}, line));
+  for (const line of lines) if (line && line !== name) parts.push(make("span", {}, ...sentence(line)));
   return parts;
 }
 
