@@ -13,7 +13,7 @@ use crate::trace::{Answer, Holdings, PartKind};
 /// What is less than one in so many of the whole is not worth a word.
 const WORTH: u64 = 20;
 
-/// A program whose activations are less than one in so many has been told already, or need not be.
+/// Activations that are less than one in so many of a program are not what it takes.
 const MANY_ACTIVATIONS: u64 = 4;
 
 /// The pieces of advice, those about most bytes first.
@@ -59,6 +59,9 @@ fn donation(memory: &ProgramMemory) -> Option<(u64, String)> {
 /// What the forward part keeps for the backward part.
 fn activations(memory: &ProgramMemory) -> Option<(u64, String)> {
     let bytes = memory.bytes_of(Owner::Activations);
+    if bytes < memory.taken_bytes() / MANY_ACTIVATIONS {
+        return None;
+    }
     let kept = memory
         .buffers
         .iter()
