@@ -157,15 +157,19 @@ fn the_request_that_fails_is_named_and_the_replay_ends_there() {
     assert!(half.before.unwrap().fits());
 }
 
-#[test]
-fn what_the_run_was_refused_may_be_met_and_what_follows_is_not_known() {
+/// A run that is refused 200 MiB, and takes less then.
+fn refused() -> Recorder {
     let mut run = Recorder::new(&header());
     run.upload(600 * MIB);
     assert!(run.allocate(0, 200 * MIB, Purpose::Upload).is_none());
-    // The program took less then; with 200 MiB granted it would not have asked for this.
     let less = run.upload(50 * MIB);
     run.free(less);
-    let trace = run.finish();
+    run
+}
+
+#[test]
+fn what_the_run_was_refused_may_be_met_and_what_follows_is_not_known() {
+    let trace = refused().finish();
     let whole = replay(&trace, &share(1.0));
     assert_eq!(whole.fits(), None);
     assert_eq!(whole.met.as_ref().unwrap().requested_bytes, 200 * MIB);
@@ -281,23 +285,25 @@ fn a_replay_is_told_with_both_sides() {
     assert_eq!(record["after"]["limit_bytes"], 512 * MIB);
 }
 
-/// The trace that the command line is tested with, so that it can be made again.
+/// The traces that the command line is tested with, so that they can be made again.
 #[test]
-fn the_trace_of_the_command_line_tests_is_this_run() {
+fn the_traces_of_the_command_line_tests_are_these_runs() {
     let folder = concat!(
         env!("CARGO_MANIFEST_DIR"),
         "/../vramfit/tests/cli/replay.in"
     );
-    let path = format!("{folder}/run.trace");
-    let trace = training(&header()).finish();
-    if std::env::var_os("TRYCMD").is_some_and(|value| value == "overwrite") {
-        std::fs::create_dir_all(folder).unwrap();
-        std::fs::write(&path, &trace).unwrap();
+    for (name, run) in [("run", training(&header())), ("refused", refused())] {
+        let path = format!("{folder}/{name}.trace");
+        let trace = run.finish();
+        if std::env::var_os("TRYCMD").is_some_and(|value| value == "overwrite") {
+            std::fs::create_dir_all(folder).unwrap();
+            std::fs::write(&path, &trace).unwrap();
+        }
+        assert!(
+            std::fs::read(&path).unwrap() == trace,
+            "{path} is another run"
+        );
     }
-    assert!(
-        std::fs::read(&path).unwrap() == trace,
-        "{path} is another run"
-    );
 }
 
 // --- lists of requests ---------------------------------------------------------------------

@@ -115,6 +115,12 @@ fn refusals(comparison: &Comparison) -> Vec<Section> {
     let of = |title: &str, answer: &Answer| {
         let refusal = answer.out_of_memory()?;
         let mut figures = refused(answer, refusal);
+        if comparison.before.is_none() {
+            // A list of requests does not say what they are for.
+            if let Some(asked) = figures.first_mut() {
+                asked.note.clear();
+            }
+        }
         let event = Value::Count(refusal.moment.event);
         figures.push(figure("event", event, "in the trace, from 0"));
         Some(section(title, Body::Figures(figures)))
