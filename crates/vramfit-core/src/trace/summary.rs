@@ -11,10 +11,13 @@ use super::answer::{
 };
 use super::arrays::{NO_ROW, grouped};
 use super::compilations::repeated;
-use super::count::{Count, Message, RawMoment, Row};
+use super::count::Count;
 use super::course::{LayoutAnswer, LeakAnswer, TimelinePoint};
+use super::failure::{Message, RawMoment};
 use super::layout::layout;
-use super::replay::{Block, disagreement};
+use super::pool::disagreement;
+use super::programs::Row;
+use super::replay::Block;
 use super::{Events, Footer, Header, Reader, TextId};
 use crate::allocator::{Exactness, Kind};
 use crate::error::Result;
@@ -91,8 +94,8 @@ impl Count {
             Message::Recorded(id) => text(*id),
             Message::Own(text) => text.clone(),
         };
-        let step = self.step;
-        let step_key = step.map(|row| self.rows[row].key);
+        let step = self.programs.step;
+        let step_key = step.map(|row| self.programs.rows[row].key);
         let mut live = vec![Vec::new(); self.devices.len()];
         for block in self.replay.live() {
             live[block.device as usize].push(*block);
@@ -103,7 +106,7 @@ impl Count {
             .collect();
         let refusals = self.refusals.iter().map(|refused| RefusalAnswer {
             device: refused.device,
-            moment: named(&refused.moment, &self.rows, &text),
+            moment: named(&refused.moment, &self.programs.rows, &text),
             message: told(&refused.message),
             pool: refused.pool,
             growth_bytes: refused.growth,
@@ -114,7 +117,7 @@ impl Count {
         let refusals = refusals.collect();
         let abort = self.abort.as_ref().map(|abort| AbortAnswer {
             device: abort.device,
-            program: abort.row.map(|row| text(self.rows[row].key.0)),
+            program: abort.row.map(|row| text(self.programs.rows[row].key.0)),
             executions: abort.executions,
             message: told(&abort.message),
             event: abort.event,
@@ -130,13 +133,15 @@ impl Count {
             },
         };
         let leaks = self.leaks(&text);
-        let first_step = step.and_then(|row| self.rows[row].first_call);
-        let compilations = repeated(&self.compiled, first_step, limit, text);
+        let first_step = step.and_then(|row| self.programs.rows[row].first_call);
+        let compilations = repeated(&self.programs.compiled, first_step, limit, text);
         // A stable sort: programs that need the same stay in the order of their compilation.
-        self.rows
+        self.programs
+            .rows
             .sort_by_key(|row| std::cmp::Reverse(row.key.1.needed_bytes()));
-        let step = step_key.and_then(|key| self.rows.iter().position(|row| row.key == key));
-        let programs = self.rows.iter().map(|row| {
+        let step =
+            step_key.and_then(|key| self.programs.rows.iter().position(|row| row.key == key));
+        let programs = self.programs.rows.iter().map(|row| {
             let (name, sizes, devices, rung) = row.key;
             ProgramAnswer {
                 name: text(name),
@@ -183,7 +188,9 @@ impl Count {
 
     /// Looks up the names of a moment.
     pub(super) fn named(&self, moment: &RawMoment, source: &dyn Events) -> Moment {
-        named(moment, &self.rows, &|id| source.text(id).to_owned())
+        named(moment, &self.programs.rows, &|id| {
+            source.text(id).to_owned()
+        })
     }
 
     fn device(
@@ -198,7 +205,7 @@ impl Count {
         let at_end = self.replay.state(device);
         let state = &self.devices[number];
         let program = |row: u32| {
-            let row = self.rows.get(row as usize)?;
+            let row = self.programs.rows.get(row as usize)?;
             Some(text(row.key.0))
         };
         let group =
@@ -227,7 +234,9 @@ impl Count {
             },
             pool_bytes: stats.peak_pool_bytes,
             peak_bytes: state.peak,
-            peak: state.moment.map(|moment| named(&moment, &self.rows, text)),
+            peak: state
+                .moment
+                .map(|moment| named(&moment, &self.programs.rows, text)),
             at_peak: match peak_event {
                 Some(_) => state.at_peak,
                 None => at_end,
@@ -243,8 +252,9 @@ impl Count {
             },
             layout_at_end: place(None, &mut live.iter()),
             held_between_steps_bytes: self
+                .programs
                 .step
-                .and_then(|row| self.rows[row].held.get(number))
+                .and_then(|row| self.programs.rows[row].held.get(number))
                 .copied()
                 .unwrap_or(0),
             outside_bytes: state.outside,
@@ -254,8 +264,8 @@ impl Count {
 
     fn bracket(&mut self, limit: u64, text: &impl Fn(TextId) -> String) -> Option<BracketAnswer> {
         let what_if = self.what_if.as_mut()?;
-        let measured = self.rows.iter().filter_map(|row| row.variant);
-        let unmeasured = self.rows.iter().filter(|row| {
+        let measured = self.programs.rows.iter().filter_map(|row| row.variant);
+        let unmeasured = self.programs.rows.iter().filter(|row| {
             let (_, sizes, _, rung) = row.key;
             row.variant.is_none() && rung == TextId(0) && sizes.is_large(limit)
         });
@@ -273,7 +283,7 @@ impl Count {
         let Some(clock) = self.leaks.clock() else {
             return Vec::new();
         };
-        let name = |row: usize| text(self.rows[row].key.0);
+        let name = |row: usize| text(self.programs.rows[row].key.0);
         let suspects = self.leaks.suspects(&self.makers).into_iter();
         let answers = suspects.map(|suspect| LeakAnswer {
             device: suspect.device,
