@@ -447,6 +447,7 @@ def test_a_growing_pool_fragments_and_a_preallocated_one_does_not(preallocate, d
         # The evaluations of the stages before, the inputs, the state, the last loss.
         kept = sum(rounded(length * 1024 * F32) for length in (512, 1024, 2048))
         assert_peak(run, at_launch(programs[-2]) + kept + 256)
+        assert answer["leaks"] == []
     else:
         program, requested = failure
         assert program["name"] == "jit_train_step/4096"
