@@ -242,6 +242,8 @@ def test_a_loop_needs_what_xla_says(loop, dryrun, derive):
     assert step["calls"] == steps
     assert_same_sizes(step, program)
     assert_peak(run, at_launch(program) + sum(others.values()))
+    assert run.answer["leaks"] == []
+    assert "grows by" not in run.err
 
 
 def test_svi_needs_what_xla_says(dryrun, derive):
@@ -289,6 +291,7 @@ def test_each_of_eight_devices_holds_its_slice(dryrun, derive):
     (step,) = run.programs("jit_train_step")
     assert_same_sizes(step, program)
     assert_peak(run, at_launch(program) + 256, devices=8)  # and the last loss
+    assert run.answer["leaks"] == []
 
 
 # --- runs that do not fit ------------------------------------------------------------------
@@ -375,6 +378,16 @@ def test_the_leak_runs_out_when_arithmetic_says(dryrun, derive):
     # Nothing can be higher than the last step that was done.
     assert_peak(run, always + done * scores + 256)
 
+    script = (ROOT / "examples" / "leak.py").read_text().splitlines()
+    line = 1 + next(n for n, text in enumerate(script) if "= train_step(" in text)
+    (leak,) = run.answer["leaks"]
+    assert leak["site"].endswith(f"/leak.py:{line} (main)")
+    assert (leak["program"], leak["purpose"]) == ("jit_train_step", "output")
+    assert (leak["bytes_per_step"], leak["bytes"]) == (scores, leak["steps"] * scores)
+    # The call that failed is one more, and what it left is not looked at any more.
+    assert leak["steps"] == leak["arrays"] == done
+    assert "grows by 156.2 MiB a step" in run.err
+
 
 def test_the_leak_is_gone_when_scores_go_to_the_host(dryrun, derive):
     (program,) = derive("leak", "--batch", 64, limit=LIMIT)
@@ -383,6 +396,7 @@ def test_the_leak_is_gone_when_scores_go_to_the_host(dryrun, derive):
     # The scores of the last step are still named while the next step makes new ones.
     last = 64 * 10000 * F32 + 256
     assert_peak(run, at_launch(program) + last)
+    assert run.answer["leaks"] == []
 
 
 def replay_stages(pool, programs):
@@ -433,6 +447,7 @@ def test_a_growing_pool_fragments_and_a_preallocated_one_does_not(preallocate, d
         # The evaluations of the stages before, the inputs, the state, the last loss.
         kept = sum(rounded(length * 1024 * F32) for length in (512, 1024, 2048))
         assert_peak(run, at_launch(programs[-2]) + kept + 256)
+        assert answer["leaks"] == []
     else:
         program, requested = failure
         assert program["name"] == "jit_train_step/4096"

@@ -10,8 +10,10 @@ use std::time::Duration;
 
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 use vramfit_core::allocator::{Allocator, DeviceMemory, PoolOptions, Region, Space, build};
+use vramfit_core::settings::{Policy, Share};
 use vramfit_core::trace::{
-    Event, Footer, Header, ProgramSizes, Purpose, Reader, TextId, Writer, summarise,
+    Event, Footer, Header, ProgramSizes, Purpose, Reader, Settings, TextId, Writer, compare,
+    summarise,
 };
 
 /// Events of one step: eight outputs, one temporary, all freed.
@@ -258,5 +260,30 @@ fn answering(criterion: &mut Criterion) {
     group.finish();
 }
 
-criterion_group!(benches, folded, reading, answering);
+/// A million events, as they were and under another fraction.
+fn replaying(criterion: &mut Criterion) {
+    let mut group = criterion.benchmark_group("trace");
+    group
+        .sample_size(10)
+        .measurement_time(Duration::from_secs(6));
+    let steps = 50_000;
+    let bytes = run(steps, 1000);
+    let settings = Settings {
+        policy: Policy {
+            share: Some(Share::Fraction(0.9)),
+            ..Policy::default()
+        },
+        ..Settings::default()
+    };
+    group.throughput(Throughput::Elements(steps * STEP));
+    group.bench_function("replay, other fraction", |bencher| {
+        bencher.iter(|| {
+            let mut reader = Reader::new(&bytes[..]).expect("it was just written");
+            compare(&mut reader, &settings).expect("it was just written")
+        });
+    });
+    group.finish();
+}
+
+criterion_group!(benches, folded, reading, answering, replaying);
 criterion_main!(benches);

@@ -157,15 +157,19 @@ fn the_request_that_fails_is_named_and_the_replay_ends_there() {
     assert!(half.before.unwrap().fits());
 }
 
-#[test]
-fn what_the_run_was_refused_may_be_met_and_what_follows_is_not_known() {
+/// A run that is refused 200 MiB, and takes less then.
+fn refused() -> Recorder {
     let mut run = Recorder::new(&header());
     run.upload(600 * MIB);
     assert!(run.allocate(0, 200 * MIB, Purpose::Upload).is_none());
-    // The program took less then; with 200 MiB granted it would not have asked for this.
     let less = run.upload(50 * MIB);
     run.free(less);
-    let trace = run.finish();
+    run
+}
+
+#[test]
+fn what_the_run_was_refused_may_be_met_and_what_follows_is_not_known() {
+    let trace = refused().finish();
     let whole = replay(&trace, &share(1.0));
     assert_eq!(whole.fits(), None);
     assert_eq!(whole.met.as_ref().unwrap().requested_bytes, 200 * MIB);
@@ -182,6 +186,83 @@ fn what_the_run_was_refused_may_be_met_and_what_follows_is_not_known() {
     assert_eq!((same.fits(), same.ends_at_refusal), (Some(false), false));
     assert_eq!(same.after.refusal_count, 1);
     assert_eq!(same.after.at_end_bytes(), 600 * MIB);
+}
+
+/// The partitioned pool of JAX 0.11 on a card that grants it in two regions: XLA's own allocator
+/// aborts when it frees (known), or, when asked on and on, never returns.
+fn two_regions(hangs: bool) -> Vec<u8> {
+    let mut run = Recorder::new(&Header {
+        jax: "0.11.0".into(),
+        spatial_partitioning: true,
+        taken_bytes: 347 * MIB,
+        ..header()
+    });
+    let mut blocks = Vec::new();
+    let (mut pools, mut pool) = (0, 0);
+    while hangs || pools < 2 {
+        let block = run.allocate_in(0, 1, Space::Collective, Purpose::Output);
+        pools += u32::from(run.stats(0).pool_bytes.unwrap() > pool);
+        pool = run.stats(0).pool_bytes.unwrap();
+        let Some(block) = block else { break };
+        blocks.push(block);
+    }
+    blocks.into_iter().for_each(|block| run.free(block));
+    run.finish()
+}
+
+#[test]
+fn what_the_allocator_would_have_died_of_may_not_come_to_pass() {
+    let alone = Settings {
+        taken_bytes: Some(0),
+        ..Settings::default()
+    };
+    // The dry run went on after the abort, so its events are all there.
+    let aborts = replay(&two_regions(false), &alone);
+    assert_eq!((aborts.fits(), &aborts.after.abort), (Some(true), &None));
+    assert!(aborts.before.unwrap().abort.is_some());
+    // A request that a real process never returned from is met: nothing is known from there on.
+    let hangs = replay(&two_regions(true), &alone);
+    let refusal = hangs.before.as_ref().unwrap().out_of_memory().unwrap();
+    assert!(refusal.fatal.is_some());
+    assert_eq!((hangs.fits(), hangs.met.is_some()), (None, true));
+    // The other way round, they do.
+    let same = replay(&two_regions(false), &Settings::default());
+    assert_eq!(same.fits(), Some(false));
+    assert!(same.after.abort.is_some());
+}
+
+#[test]
+fn names_can_do_nothing_to_the_terminal() {
+    let hostile = "jit_\x1b]0;owned\x07\u{202e}\nsecond line\u{9b}31m".repeat(9);
+    let mut run = Recorder::new(&Header {
+        gpu: hostile.clone(),
+        command: vec![hostile.clone()],
+        ..header()
+    });
+    run.program(1, &hostile, ProgramSizes::default());
+    for _ in 0..6 {
+        run.begin_at(1, &hostile);
+        run.allocate(0, 100 * MIB, Purpose::Output).unwrap();
+        run.end();
+    }
+    let there = replay(&run.finish(), &share(0.5));
+    assert_eq!(there.fits(), Some(false));
+    for text in [
+        Report::of_replay(&there).to_text(),
+        Report::of_replay(&there).to_full_text(),
+    ] {
+        for line in text.lines() {
+            assert!(
+                !line.chars().any(|c| c.is_control() || c == '\u{202e}'),
+                "{line:?}"
+            );
+        }
+    }
+    let text = Report::of_replay(&there).to_text();
+    assert!(
+        text.lines().all(|line| line.chars().count() <= 80),
+        "{text}"
+    );
 }
 
 trait AtEnd {
@@ -281,23 +362,25 @@ fn a_replay_is_told_with_both_sides() {
     assert_eq!(record["after"]["limit_bytes"], 512 * MIB);
 }
 
-/// The trace that the command line is tested with, so that it can be made again.
+/// The traces that the command line is tested with, so that they can be made again.
 #[test]
-fn the_trace_of_the_command_line_tests_is_this_run() {
+fn the_traces_of_the_command_line_tests_are_these_runs() {
     let folder = concat!(
         env!("CARGO_MANIFEST_DIR"),
         "/../vramfit/tests/cli/replay.in"
     );
-    let path = format!("{folder}/run.trace");
-    let trace = training(&header()).finish();
-    if std::env::var_os("TRYCMD").is_some_and(|value| value == "overwrite") {
-        std::fs::create_dir_all(folder).unwrap();
-        std::fs::write(&path, &trace).unwrap();
+    for (name, run) in [("run", training(&header())), ("refused", refused())] {
+        let path = format!("{folder}/{name}.trace");
+        let trace = run.finish();
+        if std::env::var_os("TRYCMD").is_some_and(|value| value == "overwrite") {
+            std::fs::create_dir_all(folder).unwrap();
+            std::fs::write(&path, &trace).unwrap();
+        }
+        assert!(
+            std::fs::read(&path).unwrap() == trace,
+            "{path} is another run"
+        );
     }
-    assert!(
-        std::fs::read(&path).unwrap() == trace,
-        "{path} is another run"
-    );
 }
 
 // --- lists of requests ---------------------------------------------------------------------

@@ -81,6 +81,35 @@ fn what_stays_from_every_step_is_found_with_its_line_and_bytes() {
 }
 
 #[test]
+fn each_device_has_its_own_leaks_and_the_text_tells_of_the_first() {
+    let two = Header {
+        devices: 2,
+        ..header()
+    };
+    let mut run = Recorder::new(&two);
+    run.program(1, "jit_step", sizes(MIB, 0));
+    for _ in 0..5 {
+        run.begin_at(1, "train.py:31 (main)");
+        for device in 0..2 {
+            run.allocate(device, 1000, Purpose::Output).unwrap();
+        }
+        run.end();
+    }
+    let answer = answer(run);
+    let found = answer.leaks.iter();
+    let found: Vec<_> = found
+        .map(|leak| (leak.device, leak.bytes_per_step(), leak.held_bytes))
+        .collect();
+    // 1000 bytes take 1024, and four steps lie between five calls.
+    assert_eq!(found, [(0, 1000, 4096), (1, 1000, 4096)]);
+    let told = report::text(&answer);
+    assert!(
+        told.contains("this is GPU 0; other GPUs have 1 such line"),
+        "{told}"
+    );
+}
+
+#[test]
 fn what_stops_to_grow_or_shrinks_or_is_too_short_is_no_leak() {
     let none = |run: Recorder| assert_eq!(answer(run).leaks, []);
     // Three steps between four calls are the least.

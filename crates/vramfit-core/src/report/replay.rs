@@ -7,7 +7,7 @@ use super::dryrun::{bar, figure, refused, section, sentence, when};
 use super::record::{OutOfMemory, out_of_memory};
 use super::{Body, Figure, Report, Section, Table, Value, run};
 use crate::bytes::Bytes;
-use crate::trace::{AbortAnswer, Answer, Comparison, DeviceAnswer, Moment};
+use crate::trace::{AbortAnswer, Answer, Comparison, DeviceAnswer, Header, Moment};
 
 /// Version of the JSON object; it changes when a key changes its meaning or goes away.
 const SCHEMA: u32 = 1;
@@ -36,7 +36,7 @@ pub(super) fn report(comparison: &Comparison) -> Report {
         good: comparison.fits() == Some(true),
         answer: answer(comparison),
         sections,
-        facts: facts(after),
+        facts: facts(comparison),
         record: record(comparison, &not_covered),
     }
 }
@@ -66,8 +66,6 @@ fn table(comparison: &Comparison) -> Table {
         cells.push(value(after));
         rows.push(cells);
     };
-    row("card", &|of| Value::Text(of.header.gpu.clone()));
-    row("allocator", &|of| Value::Text(of.header.allocator.clone()));
     row("limit", &|of| bytes(of, |device| device.limit_bytes));
     row("pool", &|of| bytes(of, |device| device.pool_bytes));
     row("peak in use", &|of| {
@@ -115,6 +113,12 @@ fn refusals(comparison: &Comparison) -> Vec<Section> {
     let of = |title: &str, answer: &Answer| {
         let refusal = answer.out_of_memory()?;
         let mut figures = refused(answer, refusal);
+        if comparison.before.is_none() {
+            // A list of requests does not say what they are for.
+            if let Some(asked) = figures.first_mut() {
+                asked.note.clear();
+            }
+        }
         let event = Value::Count(refusal.moment.event);
         figures.push(figure("event", event, "in the trace, from 0"));
         Some(section(title, Body::Figures(figures)))
@@ -125,32 +129,36 @@ fn refusals(comparison: &Comparison) -> Vec<Section> {
     before.into_iter().chain(after).collect()
 }
 
-fn facts(after: &Answer) -> Vec<Figure> {
-    let header = &after.header;
+fn facts(comparison: &Comparison) -> Vec<Figure> {
+    let header = &comparison.after.header;
     let mut facts = Vec::new();
     if !header.command.is_empty() {
         let command = Value::Text(header.command.join(" "));
         facts.push(figure("command of the run", command, ""));
     }
+    if let Some(before) = &comparison.before {
+        facts.push(figure("settings in the run", settings(&before.header), ""));
+    }
+    facts.push(figure("settings after", settings(header), ""));
+    facts.push(figure("jax", Value::Text(header.jax.clone()), ""));
+    facts
+}
+
+fn settings(header: &Header) -> Value {
     let how = match header.preallocate {
         true => "preallocated",
         false => "growing",
     };
+    let taken = match header.taken_bytes {
+        0 => String::new(),
+        taken => format!(", {} taken by others", Bytes(taken)),
+    };
     // It is a 32-bit number that was widened; 0.9 would be shown as 0.8999999761581421.
     let fraction = header.memory_fraction as f32;
-    facts.push(figure(
-        "settings after",
-        Value::Text(format!(
-            "{} x {}, {}, fraction {fraction}, {how}, {} taken by others",
-            header.devices,
-            header.gpu,
-            header.allocator,
-            Bytes(header.taken_bytes)
-        )),
-        "",
-    ));
-    facts.push(figure("jax", Value::Text(header.jax.clone()), ""));
-    facts
+    Value::Text(format!(
+        "{} x {}, {}, fraction {fraction}, {how}{taken}",
+        header.devices, header.gpu, header.allocator
+    ))
 }
 
 #[derive(Serialize)]

@@ -29,7 +29,7 @@ pub(super) fn leaks(answer: &Answer) -> Option<Section> {
     let elsewhere = answer.leaks.len() - here;
     if elsewhere > 0 {
         points.push(format!(
-            "this is GPU {}; on the others there are {elsewhere} more, see the JSON",
+            "this is GPU {}; other GPUs have {elsewhere} such lines, which are in the JSON",
             first.device
         ));
     }

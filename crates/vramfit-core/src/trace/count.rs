@@ -2,15 +2,18 @@
 
 use rustc_hash::FxHashMap;
 
-use super::answer::{MAX_REFUSALS_KEPT, PoolState};
+use super::answer::MAX_REFUSALS_KEPT;
 use super::arrays::{Maker, Makers, NO_ROW};
 use super::bracket::WhatIf;
 use super::compilations::Compiled;
 use super::device::Device;
+use super::failure::{Aborted, Message, RawMoment, Refused};
 use super::holdings::Arguments;
 use super::leaks::Leaks;
-use super::replay::{Block, Effect, Parting, Replay, inconsistent};
-use super::{Event, Header, ProgramSizes, Purpose, TextId};
+use super::pool::inconsistent;
+use super::programs::Programs;
+use super::replay::{Block, Effect, Parting, Replay};
+use super::{Event, Header, Purpose, TextId};
 use crate::allocator::Refusal;
 use crate::error::Result;
 
@@ -25,11 +28,7 @@ pub(super) struct Count {
     /// What a card has for this process, going by the header alone.
     pub(super) card_bytes: u64,
     pub(super) devices: Vec<Device>,
-    pub(super) rows: Vec<Row>,
-    pub(super) row_of: FxHashMap<RowKey, usize>,
-    /// Rows of the programs that are loaded, and how often each is: the same program may be
-    /// loaded again before it is dropped.
-    pub(super) loaded: FxHashMap<u32, (usize, u64)>,
+    pub(super) programs: Programs,
     /// The executions that are going on, the innermost last.
     pub(super) running: Vec<Running>,
     pub(super) executions: u64,
@@ -45,22 +44,6 @@ pub(super) struct Count {
     pub(super) reads: FxHashMap<TextId, (u64, u64)>,
     pub(super) makers: Makers,
     pub(super) leaks: Leaks,
-    pub(super) compiled: Vec<Compiled>,
-    /// The row that has needed most so far, all its calls together.
-    pub(super) step: Option<usize>,
-}
-
-/// A moment before names are looked up.
-#[derive(Clone, Copy)]
-pub(super) struct RawMoment {
-    pub(super) row: Option<usize>,
-    pub(super) call: u64,
-    pub(super) purpose: Purpose,
-    pub(super) bytes: u64,
-    pub(super) site: TextId,
-    pub(super) event: u64,
-    /// Number of the first allocation that the execution going on could make.
-    pub(super) first_allocation: u64,
 }
 
 /// An execution that is going on.
@@ -69,53 +52,6 @@ pub(super) struct Running {
     /// Where it was called.
     pub(super) site: TextId,
     pub(super) first_allocation: u64,
-}
-
-pub(super) type RowKey = (TextId, ProgramSizes, u32, TextId);
-
-pub(super) struct Row {
-    pub(super) key: RowKey,
-    /// Number of the first program of this kind.
-    pub(super) program: u32,
-    pub(super) site: TextId,
-    /// How it was compiled a second time, and the temporaries that it needs then.
-    pub(super) variant: Option<(TextId, u64)>,
-    pub(super) compilations: u64,
-    pub(super) loaded: u64,
-    pub(super) calls: u64,
-    /// Event with which its first execution began.
-    pub(super) first_call: Option<u64>,
-    /// When its last execution ended, and what was in use on each device then.
-    pub(super) ended: Option<(u64, Vec<u64>)>,
-    /// What was held before its last execution, on each device.
-    pub(super) held: Vec<u64>,
-}
-
-pub(super) struct Refused {
-    pub(super) device: u32,
-    pub(super) moment: RawMoment,
-    /// The buffer it was for, in XLA's assignment.
-    pub(super) slot: u32,
-    pub(super) message: Message,
-    pub(super) pool: PoolState,
-    pub(super) growth: Option<u64>,
-    pub(super) card_free: Option<u64>,
-    pub(super) fatal: Option<String>,
-    pub(super) executions_before: u64,
-}
-
-pub(super) struct Aborted {
-    pub(super) device: u32,
-    pub(super) row: Option<usize>,
-    pub(super) executions: u64,
-    pub(super) message: Message,
-    pub(super) event: u64,
-}
-
-/// What the program was told: in the run, or only in this replay.
-pub(super) enum Message {
-    Recorded(TextId),
-    Own(String),
 }
 
 impl Count {
@@ -138,9 +74,7 @@ impl Count {
             what_if: None,
             card_bytes: header.total_memory_bytes.saturating_sub(elsewhere),
             devices: devices.collect(),
-            rows: Vec::new(),
-            row_of: FxHashMap::default(),
-            loaded: FxHashMap::default(),
+            programs: Programs::default(),
             running: Vec::new(),
             executions: 0,
             last_row: None,
@@ -152,8 +86,6 @@ impl Count {
             reads: FxHashMap::default(),
             makers: Makers::default(),
             leaks: Leaks::default(),
-            compiled: Vec::new(),
-            step: None,
         }
     }
 
@@ -258,21 +190,15 @@ impl Count {
                     site,
                 },
             ) => {
-                let row = self.row((name, sizes, devices, rung), site, program);
-                self.compiled.push(Compiled {
+                let compiled = Compiled {
                     name,
                     site,
                     sizes,
                     loaded,
                     event: self.replay.events() - 1,
-                });
-                self.rows[row].compilations += 1;
-                self.rows[row].loaded += u64::from(loaded);
-                let entry = self.loaded.entry(program).or_insert((row, 0));
-                if entry.0 != row {
-                    return self.wrong("two programs have the same number");
-                }
-                entry.1 += 1;
+                };
+                let added = self.programs.add(program, compiled, devices, rung);
+                return self.consistent(added);
             }
             (
                 _,
@@ -282,25 +208,15 @@ impl Count {
                     sizes,
                 },
             ) => {
-                let Some((row, _)) = self.loaded.get(&program) else {
-                    return self.wrong("a program was measured that is not there");
-                };
-                self.rows[*row].variant = Some((name, sizes.temp_bytes));
+                let measured = self.programs.measure(program, name, sizes.temp_bytes);
+                return self.consistent(measured);
             }
             (_, Event::Unload { program }) => {
-                let Some((_, times)) = self.loaded.get_mut(&program) else {
-                    return self.wrong("a program is dropped that is not there");
-                };
-                *times -= 1;
-                if *times == 0 {
-                    self.loaded.remove(&program);
-                }
+                let unloaded = self.programs.unload(program);
+                return self.consistent(unloaded);
             }
             (_, Event::Begin { program, site }) => {
-                let Some(row) = self.loaded.get(&program) else {
-                    return self.wrong("a program is executed that is not there");
-                };
-                let row = row.0;
+                let row = self.consistent(self.programs.row_of(program))?;
                 return self.begin(row, site);
             }
             (_, Event::End) => {
@@ -308,7 +224,7 @@ impl Count {
                     return self.wrong("an execution ends that never began");
                 };
                 let levels = self.devices.iter().map(|device| device.level.in_use_bytes);
-                let (at, ended) = (self.replay.events(), &mut self.rows[row].ended);
+                let (at, ended) = (self.replay.events(), &mut self.programs.rows[row].ended);
                 match ended {
                     Some((time, kept)) => {
                         *time = at;
@@ -336,7 +252,12 @@ impl Count {
     }
 
     fn wrong(&self, what: &str) -> Result<()> {
-        Err(inconsistent(self.replay.events(), what))
+        self.consistent(Err(what))
+    }
+
+    /// Makes an error of what cannot have happened.
+    fn consistent<T>(&self, result: std::result::Result<T, &str>) -> Result<T> {
+        result.map_err(|what| inconsistent(self.replay.events(), what))
     }
 
     /// Returns the number of whoever made what an event allocates; 0 where it allocates nothing.
@@ -386,7 +307,7 @@ impl Count {
             Some(running) => (Some(running.row), running.site),
             None => (None, site),
         };
-        let call = row.map_or(self.executions, |row| self.rows[row].calls);
+        let call = row.map_or(self.executions, |row| self.programs.rows[row].calls);
         RawMoment {
             row,
             call,
@@ -476,29 +397,6 @@ impl Count {
         });
     }
 
-    /// Returns the row of a program, making it if it is the first of its kind.
-    fn row(&mut self, key: RowKey, site: TextId, program: u32) -> usize {
-        let next = self.rows.len();
-        let row = *self.row_of.entry(key).or_insert(next);
-        if row == next {
-            let (ended, held) = (None, Vec::new());
-            let (compilations, loaded, calls, first_call) = (0, 0, 0, None);
-            self.rows.push(Row {
-                key,
-                program,
-                site,
-                variant: None,
-                compilations,
-                loaded,
-                calls,
-                first_call,
-                ended,
-                held,
-            });
-        }
-        row
-    }
-
     fn begin(&mut self, row: usize, site: TextId) -> Result<()> {
         if self.running.len() == MAX_DEPTH {
             return self.wrong("too many executions inside each other");
@@ -512,10 +410,16 @@ impl Count {
         });
         self.last_row = Some(row);
         let event = self.replay.events() - 1;
-        self.rows[row].calls += 1;
-        self.rows[row].first_call.get_or_insert(event);
-        self.note_step(row);
-        let row = &mut self.rows[row];
+        let leads = self.programs.call(row, event);
+        if leads {
+            let next = self.replay.allocations();
+            for device in &mut self.devices {
+                device.blocks_at_step.mark(next);
+            }
+        }
+        let needed = |row| self.programs.needed(row);
+        self.leaks.begin(row, leads, needed);
+        let row = &mut self.programs.rows[row];
         let devices = self.devices.iter().enumerate();
         let held = devices.map(|(index, device)| match &row.ended {
             // Nothing noted since means that nothing changed since.
@@ -528,27 +432,5 @@ impl Count {
         row.held.clear();
         row.held.extend(held);
         Ok(())
-    }
-
-    /// Finds out whether a program that is about to be executed is the step, as far as one can know
-    /// now. Only its own figure has changed, so at the end this is the largest of all; of equals the
-    /// one compiled first.
-    fn note_step(&mut self, row: usize) {
-        let rows = &self.rows;
-        let needed = |row: usize| {
-            let row = &rows[row];
-            u128::from(row.calls) * u128::from(row.key.1.needed_bytes().max(1))
-        };
-        let leads = self
-            .step
-            .is_none_or(|step| row == step || (needed(row), step) > (needed(step), row));
-        if leads {
-            self.step = Some(row);
-            let next = self.replay.allocations();
-            for device in &mut self.devices {
-                device.blocks_at_step.mark(next);
-            }
-        }
-        self.leaks.begin(row, leads, needed);
     }
 }

@@ -1,12 +1,13 @@
 //! What is counted on one device while events go by.
 
 use super::answer::PoolState;
-use super::count::RawMoment;
+use super::failure::RawMoment;
 use super::holdings::Arguments;
 use super::kept::Kept;
 use super::layout::Given;
 use super::low_water::LowWater;
-use super::replay::{Block, Level, Replay};
+use super::pool::Level;
+use super::replay::{Block, Replay};
 use super::timeline::Timeline;
 use crate::allocator::Region;
 

@@ -10,7 +10,8 @@ use rustc_hash::FxHashMap;
 use serde::Serialize;
 
 use super::arrays::{Makers, NO_ROW};
-use super::count::{RawMoment, Row};
+use super::failure::RawMoment;
+use super::programs::Row;
 use super::replay::Block;
 use super::{Events, Purpose};
 use crate::program::ProgramMemory;
@@ -163,7 +164,7 @@ impl Division<'_> {
                     parts.add(argument_part(memory, *parameter, site), bytes);
                 }
                 (Some(memory), None) if running => {
-                    self.slot(memory, maker.slot, maker.purpose, bytes, &mut parts)
+                    self.slot(memory, maker.slot, maker.purpose, bytes, &mut parts);
                 }
                 (None, _) if running => parts.add(plain(maker.purpose), bytes),
                 _ => parts.add(self.other(maker), bytes),
@@ -276,7 +277,10 @@ impl Division<'_> {
 
 /// Parts that are alike are one.
 #[derive(Default)]
-struct Parts(FxHashMap<(PartKind, String, String, String, String), (u64, u64)>);
+struct Parts(FxHashMap<Names, (u64, u64)>);
+
+/// Kind, path, site, shape, and what made it.
+type Names = (PartKind, String, String, String, String);
 
 impl Parts {
     fn add(&mut self, part: Part, bytes: u64) {

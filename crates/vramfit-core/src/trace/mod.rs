@@ -4,6 +4,18 @@
 //! steps cost nothing. The vocabulary is [`Header`], [`Event`] and [`Footer`]. [`Replay`] lets the
 //! events happen again in allocators, the same or others, and [`summarise`] makes an [`Answer`] of
 //! them. [`compare`] tells what other settings would have made of the run.
+//!
+//! | file | what it is |
+//! | --- | --- |
+//! | `event.rs`, `stream.rs` | the vocabulary, and where events come from |
+//! | `writer.rs`, `reader.rs`, `source.rs`, `wire.rs`, `history.rs` | the file |
+//! | `text.rs` | lists of requests as plain text |
+//! | `replay.rs`, `pool.rs`, `recorded_card.rs`, `options.rs` | allocators that the events drive |
+//! | `count.rs`, `device.rs`, `programs.rs`, `failure.rs` | what is counted while they do |
+//! | `low_water.rs`, `kept.rs`, `timeline.rs` | a run's past in bounded memory |
+//! | `arrays.rs`, `leaks.rs`, `layout.rs`, `compilations.rs` | who made what, what grows, what lies where |
+//! | `bracket.rs`, `compare.rs` | the same run with other kernels, under other settings |
+//! | `answer.rs`, `course.rs`, `summary.rs` | what it comes to |
 
 mod answer;
 mod arrays;
@@ -12,8 +24,10 @@ mod compare;
 mod compilations;
 mod count;
 mod course;
+mod deciding;
 mod device;
 mod event;
+mod failure;
 mod history;
 mod holdings;
 mod kept;
@@ -21,6 +35,8 @@ mod layout;
 mod leaks;
 mod low_water;
 mod options;
+mod pool;
+mod programs;
 mod reader;
 mod recorded_card;
 mod replay;

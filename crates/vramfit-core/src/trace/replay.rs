@@ -11,11 +11,10 @@ use rustc_hash::FxHashMap;
 
 use super::answer::PoolState;
 use super::options::pool_options;
+use super::pool::{Card, Level, Pool, disagreement, inconsistent};
 use super::recorded_card::RecordedCard;
 use super::{Event, Header};
-use crate::allocator::{
-    self, Allocator, CardMemory, MAX_REGION_BYTES, PoolOptions, Refusal, Region, Space,
-};
+use crate::allocator::{Allocator, MAX_REGION_BYTES, PoolOptions, Refusal, Region, Space};
 use crate::error::{Error, ErrorKind, Result};
 
 /// More cards than any host has; a limit for damaged headers.
@@ -52,31 +51,6 @@ pub enum Parting {
     Refused,
     /// A request was met that the run had refused.
     Met,
-}
-
-struct Pool {
-    /// Made at the first request. Some kinds ask the card while they are made; what it said is
-    /// in the trace right before that request.
-    allocator: Option<Box<dyn Allocator>>,
-    options: PoolOptions,
-    card: Card,
-    /// Answers of the card that the next request will ask for.
-    answers_waiting: bool,
-    level: Level,
-}
-
-/// How much of a pool is given out, and how large it is.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Level {
-    pub(super) in_use_bytes: u64,
-    /// `None` where nothing is pooled.
-    pub(super) pool_bytes: Option<u64>,
-}
-
-enum Card {
-    Recorded(RecordedCard),
-    /// A card that nobody shares, with so many bytes free.
-    Own(u64),
 }
 
 /// Something allocated.
@@ -149,15 +123,12 @@ impl Replay {
             return Err(Error::new(ErrorKind::InvalidFile, message));
         }
         let options = pool_options(header)?;
-        let pools = (0..header.devices).map(|ordinal| Pool {
-            allocator: None,
-            options: PoolOptions {
+        let pools = (0..header.devices).map(|ordinal| {
+            let options = PoolOptions {
                 ordinal,
                 ..options.clone()
-            },
-            card: card(),
-            answers_waiting: false,
-            level: Level::default(),
+            };
+            Pool::new(options, card())
         });
         Ok(Replay {
             pools: pools.collect(),
@@ -410,43 +381,6 @@ impl Replay {
     }
 }
 
-impl Pool {
-    fn allocator(&mut self) -> &mut Box<dyn Allocator> {
-        self.allocator.get_or_insert_with(|| {
-            let memory: Box<dyn allocator::DeviceMemory> = match &self.card {
-                Card::Recorded(card) => Box::new(card.clone()),
-                Card::Own(free_bytes) => Box::new(CardMemory::new(*free_bytes)),
-            };
-            allocator::build(&self.options, memory)
-        })
-    }
-
-    fn note_level(&mut self) {
-        let stats = self.allocator().stats();
-        self.level = Level {
-            in_use_bytes: stats.bytes_in_use,
-            pool_bytes: stats.pool_bytes,
-        };
-    }
-
-    /// Checks that a request asked the card exactly what it asked in the run.
-    fn settle(&mut self, at: u64) -> Result<()> {
-        let Card::Recorded(card) = &self.card else {
-            return Ok(());
-        };
-        let mut differs = card.differs();
-        if self.answers_waiting {
-            differs |= card.has_answers_left();
-            self.answers_waiting = false;
-        }
-        if differs {
-            let what = "the card was asked for other amounts of memory than in the run";
-            return Err(disagreement(at, what));
-        }
-        Ok(())
-    }
-}
-
 /// Says whether the numbers of an event can be those of a card. The allocators rely on it.
 fn plausible(event: &Event) -> bool {
     match *event {
@@ -472,23 +406,4 @@ fn plausible(event: &Event) -> bool {
         }
         _ => true,
     }
-}
-
-/// Says that replay and run differ at an event.
-pub(super) fn disagreement(events: u64, what: &str) -> Error {
-    let at = events.saturating_sub(1);
-    Error::new(
-        ErrorKind::Internal,
-        format!("replay and run disagree at event {at}: {what}"),
-    )
-    .hint("keep the trace file and report this; no figure of it can be trusted")
-}
-
-/// Says that an event of the trace cannot have happened.
-pub(super) fn inconsistent(events: u64, what: &str) -> Error {
-    let at = events.saturating_sub(1);
-    Error::new(
-        ErrorKind::InvalidFile,
-        format!("the trace is inconsistent at event {at}: {what}"),
-    )
 }

@@ -5,24 +5,22 @@
 
 use std::io::Read;
 
-use rustc_hash::FxHashMap;
-
 use super::answer::{
     AbortAnswer, Answer, BracketAnswer, DeviceAnswer, Moment, ProgramAnswer, ProgramMemoryAnswer,
     RefusalAnswer, UnknownReads,
 };
 use super::arrays::{NO_ROW, grouped};
 use super::compilations::repeated;
-use super::count::{Count, Message, RawMoment, Row, RowKey};
+use super::count::Count;
 use super::course::{LayoutAnswer, LeakAnswer, TimelinePoint};
-use super::holdings::{Division, Holdings};
-use super::kept::Kept;
+use super::failure::{Message, RawMoment};
 use super::layout::layout;
-use super::replay::{Block, disagreement};
+use super::pool::disagreement;
+use super::programs::{Row, RowKey};
+use super::replay::Block;
 use super::{Events, Footer, Header, Reader, TextId};
 use crate::allocator::{Exactness, Kind};
 use crate::error::Result;
-use crate::program::ProgramMemory;
 
 /// Replays a trace and says what the run came to.
 ///
@@ -96,8 +94,8 @@ impl Count {
             Message::Recorded(id) => text(*id),
             Message::Own(text) => text.clone(),
         };
-        let step = self.step;
-        let step_key = step.map(|row| self.rows[row].key);
+        let step = self.programs.step;
+        let step_key = step.map(|row| self.programs.rows[row].key);
         let mut live = vec![Vec::new(); self.devices.len()];
         for block in self.replay.live() {
             live[block.device as usize].push(*block);
@@ -108,7 +106,7 @@ impl Count {
             .collect();
         let refusals = self.refusals.iter().map(|refused| RefusalAnswer {
             device: refused.device,
-            moment: named(&refused.moment, &self.rows, &text),
+            moment: named(&refused.moment, &self.programs.rows, &text),
             message: told(&refused.message),
             pool: refused.pool,
             growth_bytes: refused.growth,
@@ -119,7 +117,7 @@ impl Count {
         let refusals = refusals.collect();
         let abort = self.abort.as_ref().map(|abort| AbortAnswer {
             device: abort.device,
-            program: abort.row.map(|row| text(self.rows[row].key.0)),
+            program: abort.row.map(|row| text(self.programs.rows[row].key.0)),
             executions: abort.executions,
             message: told(&abort.message),
             event: abort.event,
@@ -136,13 +134,14 @@ impl Count {
             },
         };
         let leaks = self.leaks(&text);
-        let first_step = step.and_then(|row| self.rows[row].first_call);
-        let compilations = repeated(&self.compiled, first_step, limit, text);
-        let keys: Vec<_> = self.rows.iter().map(|row| row.key).collect();
+        let first_step = step.and_then(|row| self.programs.rows[row].first_call);
+        let compilations = repeated(&self.programs.compiled, first_step, limit, text);
+        let keys: Vec<_> = self.programs.rows.iter().map(|row| row.key).collect();
         // A stable sort: programs that need the same stay in the order of their compilation.
-        self.rows
+        self.programs
+            .rows
             .sort_by_key(|row| std::cmp::Reverse(row.key.1.needed_bytes()));
-        let place = |key: RowKey| self.rows.iter().position(|row| row.key == key);
+        let place = |key: RowKey| self.programs.rows.iter().position(|row| row.key == key);
         let step = step_key.and_then(place);
         if let Some(holdings) = &mut holdings {
             holdings.program = holdings.program.and_then(|row| place(keys[row]));
@@ -151,7 +150,7 @@ impl Count {
             let program = place(keys[row])?;
             Some(ProgramMemoryAnswer { program, memory })
         });
-        let programs = self.rows.iter().map(|row| {
+        let programs = self.programs.rows.iter().map(|row| {
             let (name, sizes, devices, rung) = row.key;
             ProgramAnswer {
                 name: text(name),
@@ -198,74 +197,11 @@ impl Count {
         }
     }
 
-    /// Finds out whose the bytes are at the moment that decides; and where the memory of the program goes
-    /// that ran then, or else of the step, with its row.
-    fn holdings(
-        &self,
-        live: &[Vec<Block>],
-        source: &dyn Events,
-    ) -> (Option<Holdings>, Option<(usize, ProgramMemory)>) {
-        let none = Kept::default();
-        let refused = self
-            .refusals
-            .first()
-            .filter(|refused| refused.fatal.is_none());
-        let highest = || self.devices.iter().rev().max_by_key(|device| device.peak);
-        let device = match (refused, &self.abort) {
-            (Some(refused), _) => self.devices.get(refused.device as usize),
-            (None, Some(abort)) => self.devices.get(abort.device as usize),
-            (None, None) => highest(),
-        };
-        let at = device.and_then(|device| match refused {
-            Some(refused) => Some((device, refused.moment)),
-            None => Some((device, device.moment?)),
-        });
-        let kept = device.map_or(&none, |device| match refused {
-            Some(_) => &device.blocks_at_refusal,
-            None => &device.blocks_at_peak,
-        });
-        let blocks =
-            || kept.blocks(live[at.map_or(0, |(device, _)| device.number as usize)].iter());
-        let row = at.and_then(|(_, moment)| moment.row).or(self.step);
-        let mut rows: Vec<usize> = row.into_iter().collect();
-        if at.is_some() {
-            // Outputs of other programs have their names from those.
-            let made = blocks().map(|block| self.makers.get(block.owner).row);
-            rows.extend(made.filter(|row| *row != NO_ROW).map(|row| row as usize));
-        }
-        rows.sort_unstable();
-        rows.dedup();
-        let known = rows
-            .into_iter()
-            .filter_map(|row| Some((row as u32, source.program_memory(self.rows[row].program)?)));
-        let mut memories: FxHashMap<u32, ProgramMemory> = known.collect();
-        let Some((device, moment)) = at else {
-            return (
-                None,
-                row.and_then(|row| Some((row, memories.remove(&(row as u32))?))),
-            );
-        };
-        let mut division = Division {
-            device: device.number,
-            moment,
-            arguments: match refused {
-                Some(_) => &self.arguments_at_refusal,
-                None => &device.arguments_at_peak,
-            },
-            request: refused.map(|refused| refused.slot),
-            makers: &self.makers,
-            rows: &self.rows,
-            memories,
-            source,
-        };
-        let holdings = division.divide(blocks());
-        let memory = row.and_then(|row| Some((row, division.memories.remove(&(row as u32))?)));
-        (Some(holdings), memory)
-    }
-
     /// Looks up the names of a moment.
     pub(super) fn named(&self, moment: &RawMoment, source: &dyn Events) -> Moment {
-        named(moment, &self.rows, &|id| source.text(id).to_owned())
+        named(moment, &self.programs.rows, &|id| {
+            source.text(id).to_owned()
+        })
     }
 
     fn device(
@@ -280,7 +216,7 @@ impl Count {
         let at_end = self.replay.state(device);
         let state = &self.devices[number];
         let program = |row: u32| {
-            let row = self.rows.get(row as usize)?;
+            let row = self.programs.rows.get(row as usize)?;
             Some(text(row.key.0))
         };
         let group =
@@ -309,7 +245,9 @@ impl Count {
             },
             pool_bytes: stats.peak_pool_bytes,
             peak_bytes: state.peak,
-            peak: state.moment.map(|moment| named(&moment, &self.rows, text)),
+            peak: state
+                .moment
+                .map(|moment| named(&moment, &self.programs.rows, text)),
             at_peak: match peak_event {
                 Some(_) => state.at_peak,
                 None => at_end,
@@ -325,8 +263,9 @@ impl Count {
             },
             layout_at_end: place(None, &mut live.iter()),
             held_between_steps_bytes: self
+                .programs
                 .step
-                .and_then(|row| self.rows[row].held.get(number))
+                .and_then(|row| self.programs.rows[row].held.get(number))
                 .copied()
                 .unwrap_or(0),
             outside_bytes: state.outside,
@@ -336,8 +275,8 @@ impl Count {
 
     fn bracket(&mut self, limit: u64, text: &impl Fn(TextId) -> String) -> Option<BracketAnswer> {
         let what_if = self.what_if.as_mut()?;
-        let measured = self.rows.iter().filter_map(|row| row.variant);
-        let unmeasured = self.rows.iter().filter(|row| {
+        let measured = self.programs.rows.iter().filter_map(|row| row.variant);
+        let unmeasured = self.programs.rows.iter().filter(|row| {
             let (_, sizes, _, rung) = row.key;
             row.variant.is_none() && rung == TextId(0) && sizes.is_large(limit)
         });
@@ -355,7 +294,7 @@ impl Count {
         let Some(clock) = self.leaks.clock() else {
             return Vec::new();
         };
-        let name = |row: usize| text(self.rows[row].key.0);
+        let name = |row: usize| text(self.programs.rows[row].key.0);
         let suspects = self.leaks.suspects(&self.makers).into_iter();
         let answers = suspects.map(|suspect| LeakAnswer {
             device: suspect.device,

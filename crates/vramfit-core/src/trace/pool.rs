@@ -1,0 +1,101 @@
+//! The pool of one device during a replay: its allocator, made when it is first needed, and its card.
+
+use super::recorded_card::RecordedCard;
+use crate::allocator::{self, Allocator, CardMemory, DeviceMemory, PoolOptions};
+use crate::error::{Error, ErrorKind, Result};
+
+/// The allocator of one device, and the card behind it.
+pub(super) struct Pool {
+    /// Made at the first request. Some kinds ask the card while they are made; what it said is
+    /// in the trace right before that request.
+    allocator: Option<Box<dyn Allocator>>,
+    options: PoolOptions,
+    pub(super) card: Card,
+    /// Answers of the card that the next request will ask for.
+    pub(super) answers_waiting: bool,
+    pub(super) level: Level,
+}
+
+/// How much of a pool is given out, and how large it is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Level {
+    pub(super) in_use_bytes: u64,
+    /// `None` where nothing is pooled.
+    pub(super) pool_bytes: Option<u64>,
+}
+
+/// Where a pool has its memory from.
+pub(super) enum Card {
+    /// The card of the run, with the answers that it gave then.
+    Recorded(RecordedCard),
+    /// A card that nobody shares, with so many bytes free.
+    Own(u64),
+}
+
+impl Pool {
+    pub(super) fn new(options: PoolOptions, card: Card) -> Pool {
+        Pool {
+            allocator: None,
+            options,
+            card,
+            answers_waiting: false,
+            level: Level::default(),
+        }
+    }
+
+    /// Returns the allocator, which is made now if nothing was asked of it so far.
+    pub(super) fn allocator(&mut self) -> &mut Box<dyn Allocator> {
+        self.allocator.get_or_insert_with(|| {
+            let memory: Box<dyn DeviceMemory> = match &self.card {
+                Card::Recorded(card) => Box::new(card.clone()),
+                Card::Own(free_bytes) => Box::new(CardMemory::new(*free_bytes)),
+            };
+            allocator::build(&self.options, memory)
+        })
+    }
+
+    /// Takes over how full it is.
+    pub(super) fn note_level(&mut self) {
+        let stats = self.allocator().stats();
+        self.level = Level {
+            in_use_bytes: stats.bytes_in_use,
+            pool_bytes: stats.pool_bytes,
+        };
+    }
+
+    /// Checks that a request asked the card exactly what it asked in the run.
+    pub(super) fn settle(&mut self, at: u64) -> Result<()> {
+        let Card::Recorded(card) = &self.card else {
+            return Ok(());
+        };
+        let mut differs = card.differs();
+        if self.answers_waiting {
+            differs |= card.has_answers_left();
+            self.answers_waiting = false;
+        }
+        if differs {
+            let what = "the card was asked for other amounts of memory than in the run";
+            return Err(disagreement(at, what));
+        }
+        Ok(())
+    }
+}
+
+/// Says that replay and run differ at an event.
+pub(super) fn disagreement(events: u64, what: &str) -> Error {
+    let at = events.saturating_sub(1);
+    Error::new(
+        ErrorKind::Internal,
+        format!("replay and run disagree at event {at}: {what}"),
+    )
+    .hint("keep the trace file and report this; no figure of it can be trusted")
+}
+
+/// Says that an event of the trace cannot have happened.
+pub(super) fn inconsistent(events: u64, what: &str) -> Error {
+    let at = events.saturating_sub(1);
+    Error::new(
+        ErrorKind::InvalidFile,
+        format!("the trace is inconsistent at event {at}: {what}"),
+    )
+}

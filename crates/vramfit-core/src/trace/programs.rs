@@ -1,0 +1,138 @@
+//! The programs of a run: what was compiled, what is loaded, which of them is the step.
+
+use rustc_hash::FxHashMap;
+
+use super::compilations::Compiled;
+use super::{ProgramSizes, TextId};
+
+/// Name, sizes, devices and rung: what makes programs the same to a reader.
+pub(super) type RowKey = (TextId, ProgramSizes, u32, TextId);
+
+/// Programs of the same key.
+pub(super) struct Row {
+    pub(super) key: RowKey,
+    /// Number of the first of them.
+    pub(super) program: u32,
+    pub(super) site: TextId,
+    /// How it was compiled a second time, and the temporaries that it needs then.
+    pub(super) variant: Option<(TextId, u64)>,
+    pub(super) compilations: u64,
+    pub(super) loaded: u64,
+    pub(super) calls: u64,
+    /// Event with which its first execution began.
+    pub(super) first_call: Option<u64>,
+    /// When its last execution ended, and what was in use on each device then.
+    pub(super) ended: Option<(u64, Vec<u64>)>,
+    /// What was held before its last execution, on each device.
+    pub(super) held: Vec<u64>,
+}
+
+/// Every program so far.
+#[derive(Default)]
+pub(super) struct Programs {
+    pub(super) rows: Vec<Row>,
+    pub(super) compiled: Vec<Compiled>,
+    /// The row that has needed most so far, all its calls together; of equals the one compiled first.
+    pub(super) step: Option<usize>,
+    row_of: FxHashMap<RowKey, usize>,
+    /// Rows of the programs that are loaded, and how often each is: the same program may be
+    /// loaded again before it is dropped.
+    loaded: FxHashMap<u32, (usize, u64)>,
+}
+
+/// Why an event about a program cannot have happened.
+type Wrong = &'static str;
+
+impl Programs {
+    /// Notes that a program was compiled or loaded.
+    pub(super) fn add(
+        &mut self,
+        program: u32,
+        compiled: Compiled,
+        devices: u32,
+        rung: TextId,
+    ) -> Result<(), Wrong> {
+        let row = self.row(
+            (compiled.name, compiled.sizes, devices, rung),
+            compiled.site,
+            program,
+        );
+        self.compiled.push(compiled);
+        self.rows[row].compilations += 1;
+        self.rows[row].loaded += u64::from(compiled.loaded);
+        let entry = self.loaded.entry(program).or_insert((row, 0));
+        if entry.0 != row {
+            return Err("two programs have the same number");
+        }
+        entry.1 += 1;
+        Ok(())
+    }
+
+    /// Notes what a program needs when it is compiled another way.
+    pub(super) fn measure(&mut self, program: u32, name: TextId, bytes: u64) -> Result<(), Wrong> {
+        let Some((row, _)) = self.loaded.get(&program) else {
+            return Err("a program was measured that is not there");
+        };
+        self.rows[*row].variant = Some((name, bytes));
+        Ok(())
+    }
+
+    /// Notes that a program was dropped.
+    pub(super) fn unload(&mut self, program: u32) -> Result<(), Wrong> {
+        let Some((_, times)) = self.loaded.get_mut(&program) else {
+            return Err("a program is dropped that is not there");
+        };
+        *times -= 1;
+        if *times == 0 {
+            self.loaded.remove(&program);
+        }
+        Ok(())
+    }
+
+    /// Returns the row of a program that is loaded.
+    pub(super) fn row_of(&self, program: u32) -> Result<usize, Wrong> {
+        let loaded = self.loaded.get(&program).map(|(row, _)| *row);
+        loaded.ok_or("a program is executed that is not there")
+    }
+
+    /// Notes a call, and says whether the program is the step as far as one can know now. Only its own
+    /// figure has changed, so after the last call the step is that of the whole run.
+    pub(super) fn call(&mut self, row: usize, event: u64) -> bool {
+        self.rows[row].calls += 1;
+        self.rows[row].first_call.get_or_insert(event);
+        let leads = self
+            .step
+            .is_none_or(|step| row == step || (self.needed(row), step) > (self.needed(step), row));
+        if leads {
+            self.step = Some(row);
+        }
+        leads
+    }
+
+    /// Returns what a program has needed so far: its calls times its bytes.
+    pub(super) fn needed(&self, row: usize) -> u128 {
+        let row = &self.rows[row];
+        u128::from(row.calls) * u128::from(row.key.1.needed_bytes().max(1))
+    }
+
+    /// Returns the row of a key, making it if it is the first of its kind.
+    fn row(&mut self, key: RowKey, site: TextId, program: u32) -> usize {
+        let next = self.rows.len();
+        let row = *self.row_of.entry(key).or_insert(next);
+        if row == next {
+            self.rows.push(Row {
+                key,
+                program,
+                site,
+                variant: None,
+                compilations: 0,
+                loaded: 0,
+                calls: 0,
+                first_call: None,
+                ended: None,
+                held: Vec::new(),
+            });
+        }
+        row
+    }
+}

@@ -1,0 +1,61 @@
+"""A run replayed under other settings comes to what a dry run with those settings comes to."""
+
+import json
+import subprocess
+import sys
+
+import pytest
+from conftest import clean_environment
+
+pytestmark = pytest.mark.timeout(300)
+
+SMALL = ("--features", 256, "--width", 512, "--classes", 1000, "--batch", 512, "--steps", 5)
+
+
+def replay(trace, *options):
+    """Return the answer and the exit code of `vramfit replay`."""
+    command = [sys.executable, "-m", "vramfit", "replay", trace, *options, "--json", "-"]
+    done = subprocess.run(
+        [str(word) for word in command],
+        env=clean_environment(),
+        capture_output=True,
+        check=False,
+        text=True,
+    )
+    assert done.stdout, done.stderr
+    return json.loads(done.stdout), done.returncode
+
+
+def figures(side):
+    keys = ("fits", "limit_bytes", "pool_bytes", "peak_bytes", "largest_free_block_bytes")
+    return {key: side[key] for key in keys} | {"refused": side["oom_count"]}
+
+
+def test_replays_agree_with_dry_runs(dryrun):
+    run = dryrun("leak.py", *SMALL)
+    same, code = replay(run.trace)
+    assert code == 0
+    assert figures(same["before"]) == figures(same["after"]) == figures(run.answer)
+    assert same["after"]["events"] == same["before"]["events"]
+
+    # The model is small beside the card, so that XLA compiles the same under each of them.
+    for options in (
+        ("--allocator", "platform"),
+        ("--fraction", "0.5", "--no-preallocate"),
+        ("--taken", "70GiB"),
+    ):
+        real = dryrun("leak.py", *SMALL, options=options)
+        there, code = replay(run.trace, *options)
+        assert code == 0, options
+        assert figures(there["after"]) == figures(real.answer), options
+
+
+def test_a_smaller_card_refuses_what_a_dry_run_is_refused_there(dryrun):
+    run = dryrun("leak.py", *SMALL)
+    limit = run.answer["peak_bytes"] // 2
+    there, code = replay(run.trace, "--limit", limit)
+    assert (there["fits"], there["ends_at_refusal"], code) == (False, True, 1)
+    real = dryrun("leak.py", *SMALL, options=("--limit", limit))
+    keys = ("requested_bytes", "program", "call", "purpose", "in_use_bytes", "available_bytes")
+    ours, theirs = there["after"]["oom"], real.answer["oom"]
+    assert {key: ours[key] for key in keys} == {key: theirs[key] for key in keys}
