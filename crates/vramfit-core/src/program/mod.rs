@@ -11,6 +11,7 @@
 //! | [`shape`] | element types, dimensions, layouts, sizes in bytes |
 //! | [`options`] | JAX's compile options: devices, and flags added for a compile attempt |
 //! | `outputs` | where the outputs lie, for releases that do not say it |
+//! | `workspace` | scratch memory of cuBLAS and other libraries |
 //! | `executable` | from serialised bytes to a [`Program`] |
 
 mod container;
@@ -19,6 +20,7 @@ pub mod options;
 mod outputs;
 pub mod shape;
 pub mod wire;
+mod workspace;
 
 pub use executable::{Alias, BufferAllocation, BufferClass, Program};
 pub use options::CompileOptions;
