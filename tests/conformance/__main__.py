@@ -115,7 +115,8 @@ def print_verdict(name, verdict, complaint, seconds):
 def gist(message):
     """Return the line of a report that says what went wrong."""
     errors = [line[2:].strip() for line in message.splitlines() if line.startswith("E  ")]
-    return errors[0][:160] if errors else f"see {BUILD / 'run'}"
+    # Where numbers are compared, the first line says only that it was asserted.
+    return " ".join(errors[:2])[:160] if errors else f"see {BUILD / 'run'}"
 
 
 def print_summary(totals):
@@ -123,8 +124,9 @@ def print_summary(totals):
     print()
     rows = {
         "passed": "",
-        **expected.REASONS,
-        "unexpected": "",
+        "made-up": "passed, but on values that a dry run makes up",
+        **{reason: f"failed as expected: {why}" for reason, why in expected.REASONS.items()},
+        "unexpected": "failed, and not as expected",
         "skipped": "by the tests themselves",
     }
     for word, meaning in rows.items():
