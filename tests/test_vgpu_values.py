@@ -145,3 +145,28 @@ def test_a_small_product_is_known_although_its_routine_wants_a_workspace(on_virt
     # A T4 has no Triton kernels, and no card has them for complex numbers: cuBLAS, with 4 MiB.
     for gpu in ("t4", "h100-80g"):
         assert on_virtual_gpu(PRODUCTS, gpu=gpu) == ["True", "True"]
+
+
+CALLBACKS = """
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+@jax.jit
+def ask(x):
+    return jax.pure_callback(lambda _: 42.0, jax.ShapeDtypeStruct((), np.float32), x)
+
+@jax.jit
+def ask_ints(x):
+    return jax.pure_callback(lambda _: 7, jax.ShapeDtypeStruct((), np.int32), x)
+
+print(float(ask(0.0)), int(ask_ints(0.0)))
+with jax.enable_x64(True):
+    wide = jax.jit(lambda x: jax.pure_callback(
+        lambda _: 1 + 2**-40, jax.ShapeDtypeStruct((), np.float64), x))
+    print(float(wide(0.0)) - 1 == 2**-40)
+"""
+
+
+def test_a_callback_may_return_numbers_of_python(on_virtual_gpu):
+    assert on_virtual_gpu(CALLBACKS) == ["42.0 7", "True"]

@@ -147,13 +147,32 @@ def note_callbacks() -> None:
     def noting(
         backend: Any, module: Any, executable_devices: Any, options: Any, host_callbacks: Any
     ) -> Any:
-        _compiling.callbacks = host_callbacks
+        _compiling.callbacks = [_with_the_users_widths(each) for each in host_callbacks]
         try:
             return compile_and_load(backend, module, executable_devices, options, host_callbacks)
         finally:
             _compiling.callbacks = None
 
     compiler.backend_compile_and_load = noting
+
+
+def _with_the_users_widths(callback: Any) -> Any:
+    """Let a callback see the user's setting for 64-bit types, not that of `_as_jax_itself`.
+
+    JAX converts what the callback returns by this setting.
+    """
+    from jax._src import config
+
+    if not callable(callback):
+        return callback
+    users = config.enable_x64.value
+
+    @functools.wraps(callback)
+    def calling(*arguments: Any) -> Any:
+        with config.enable_x64(users):
+            return callback(*arguments)
+
+    return calling
 
 
 def site() -> str | None:
