@@ -170,3 +170,30 @@ with jax.enable_x64(True):
 
 def test_a_callback_may_return_numbers_of_python(on_virtual_gpu):
     assert on_virtual_gpu(CALLBACKS) == ["42.0 7", "True"]
+
+
+CALLBACKS_WITHOUT_RESULTS = """
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.experimental import io_callback
+from jax.sharding import Mesh, PartitionSpec as P
+
+seen = []
+
+def note(x):
+    total = 0
+    for number in range(200_000):  # long enough for the others to be ahead
+        total += number
+    seen.append(int(x[0]))
+
+mesh = Mesh(np.array(jax.devices()), "x")
+send = jax.jit(jax.shard_map(
+    lambda a: io_callback(note, (), a), mesh=mesh, in_specs=P("x"), out_specs=P()))
+send(jnp.arange(8))
+print(sorted(seen))
+"""
+
+
+def test_callbacks_of_all_devices_are_over_when_the_program_goes_on(on_virtual_gpu):
+    assert on_virtual_gpu(CALLBACKS_WITHOUT_RESULTS, devices=8) == ["[0, 1, 2, 3, 4, 5, 6, 7]"]
