@@ -80,7 +80,7 @@ matrix: setup ## The same programs on every supported release of JAX (one enviro
 
 .PHONY: conformance
 conformance: setup ## JAX's own tests on the virtual GPU: make conformance JAX_SOURCE=path/to/jax
-	$(BIN)/python scripts/conformance.py $(if $(JAX_SOURCE),--jax-source $(JAX_SOURCE))
+	$(BIN)/python tests/conformance $(if $(JAX_SOURCE),--jax-source $(JAX_SOURCE))
 
 .PHONY: demo
 demo: setup ## Ask three cards whether a GPT fits, and write the answers to build/demo/

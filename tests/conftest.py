@@ -87,10 +87,10 @@ def derive():
 def on_virtual_gpu():
     """Return a function that runs a script on virtual cards and returns what it printed."""
 
-    def run(script, *, devices=1):
+    def run(script, *, devices=1, gpu="h100-80g"):
         done = subprocess.run(
             [sys.executable, "-c", script],
-            env=environment(count=devices),
+            env=environment(gpu, count=devices),
             capture_output=True,
             check=False,
             text=True,

@@ -128,3 +128,72 @@ print(int(weighted_sum(jnp.array(3))))
 
 def test_results_that_are_alike_but_need_all_devices(on_virtual_gpu):
     assert on_virtual_gpu(ALIKE, devices=8) == [str(3 * sum(range(8)))]
+
+
+PRODUCTS = """
+import jax.numpy as jnp
+import numpy as np
+
+a = np.arange(64.0 * 64).reshape(64, 64) % 7
+z = a[:4, :4].astype("complex64")
+print(np.array_equal(jnp.asarray(a, "float32") @ jnp.asarray(a, "float32"), a @ a))
+print(np.array_equal(jnp.asarray(z) @ jnp.asarray(z), z @ z))
+"""
+
+
+def test_a_small_product_is_known_although_its_routine_wants_a_workspace(on_virtual_gpu):
+    # A T4 has no Triton kernels, and no card has them for complex numbers: cuBLAS, with 4 MiB.
+    for gpu in ("t4", "h100-80g"):
+        assert on_virtual_gpu(PRODUCTS, gpu=gpu) == ["True", "True"]
+
+
+CALLBACKS = """
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+@jax.jit
+def ask(x):
+    return jax.pure_callback(lambda _: 42.0, jax.ShapeDtypeStruct((), np.float32), x)
+
+@jax.jit
+def ask_ints(x):
+    return jax.pure_callback(lambda _: 7, jax.ShapeDtypeStruct((), np.int32), x)
+
+print(float(ask(0.0)), int(ask_ints(0.0)))
+with jax.enable_x64(True):
+    wide = jax.jit(lambda x: jax.pure_callback(
+        lambda _: 1 + 2**-40, jax.ShapeDtypeStruct((), np.float64), x))
+    print(float(wide(0.0)) - 1 == 2**-40)
+"""
+
+
+def test_a_callback_may_return_numbers_of_python(on_virtual_gpu):
+    assert on_virtual_gpu(CALLBACKS) == ["42.0 7", "True"]
+
+
+CALLBACKS_WITHOUT_RESULTS = """
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.experimental import io_callback
+from jax.sharding import Mesh, PartitionSpec as P
+
+seen = []
+
+def note(x):
+    total = 0
+    for number in range(200_000):  # long enough for the others to be ahead
+        total += number
+    seen.append(int(x[0]))
+
+mesh = Mesh(np.array(jax.devices()), "x")
+send = jax.jit(jax.shard_map(
+    lambda a: io_callback(note, (), a), mesh=mesh, in_specs=P("x"), out_specs=P()))
+send(jnp.arange(8))
+print(sorted(seen))
+"""
+
+
+def test_callbacks_of_all_devices_are_over_when_the_program_goes_on(on_virtual_gpu):
+    assert on_virtual_gpu(CALLBACKS_WITHOUT_RESULTS, devices=8) == ["[0, 1, 2, 3, 4, 5, 6, 7]"]

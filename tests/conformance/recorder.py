@@ -2,6 +2,9 @@
 
 A test of a GPU plugin can end the process it runs in. What was written before that says which
 test did it, and the next process leaves out what is already known.
+
+It also counts how many made-up values a test read: a test that read none cannot have failed for
+want of arithmetic.
 """
 
 import faulthandler
@@ -19,6 +22,8 @@ LIMIT_S = float(os.environ.get("CONFORMANCE_LIMIT_S", "120"))
 LONGEST_MESSAGE = 4000
 # Elements.
 LONG = 1000
+
+made_up = 0
 
 
 def name_of(item):
@@ -50,8 +55,32 @@ def compare_beginnings_first():
     utils.assert_array_compare = compare_twice
 
 
+def count_made_up_values():
+    """Count reads of values that the dry run makes up.
+
+    The plugin asks which line of the user's is being run at each such read, and once for each
+    program it compiles; there it tells of the program right after.
+    """
+    from vramfit import _values
+
+    site, compiled = _values.site, _values.compiled
+
+    def counted_site():
+        global made_up
+        made_up += 1
+        return site()
+
+    def counted_compiled(program):
+        global made_up
+        made_up -= 1
+        compiled(program)
+
+    _values.site, _values.compiled = counted_site, counted_compiled
+
+
 def pytest_configure(config):
     compare_beginnings_first()
+    count_made_up_values()
     for mark in ("multiaccelerator", "SlurmMultiNodeGpuTest"):
         config.addinivalue_line("markers", f"{mark}: a mark of JAX's own tests")
 
@@ -67,6 +96,8 @@ def pytest_collection_modifyitems(config, items):
 
 @pytest.hookimpl(hookwrapper=True)
 def pytest_runtest_protocol(item):
+    global made_up
+    made_up = 0
     write(start=name_of(item))
     # Also ends a process that hangs inside the plugin, where no signal handler of Python's runs.
     faulthandler.dump_traceback_later(LIMIT_S, exit=True, file=sys.__stderr__)
@@ -84,6 +115,7 @@ def pytest_runtest_logreport(report):
         when=report.when,
         outcome=report.outcome,
         seconds=round(report.duration, 2),
+        made_up=made_up,
         message=message[-LONGEST_MESSAGE:],
     )
 

@@ -78,9 +78,9 @@ pub fn finish() {
 
 /// Prints how often each function of the API was called: a free report of compatibility.
 fn print_calls() {
-    for (name, count) in calls() {
-        if count > 0 {
-            log::line(&format!("{count:>10} {name}"));
-        }
+    log::line("calls of the PJRT API in this process");
+    for (name, count, is_there) in calls() {
+        let note = if is_there { "" } else { "  (not available)" };
+        log::line(&format!("{count:>10} {name}{note}"));
     }
 }

@@ -62,12 +62,19 @@ pub fn api() -> *const c_void {
     ptr::from_ref(table).cast()
 }
 
-/// Returns how often each function was called, in the order of the table.
-pub fn calls() -> Vec<(&'static str, u64)> {
+/// Returns the functions that were called, in the order of the table: how often, and whether
+/// there is such a function here.
+pub fn calls() -> Vec<(&'static str, u64, bool)> {
+    let missing = |slot| {
+        let action: Option<&Action> = ACTIONS.get().and_then(|actions| actions.get(slot));
+        matches!(action, Some(Action::Missing))
+    };
     NAMES
         .iter()
         .zip(&CALLS)
-        .map(|(name, count)| (*name, count.load(Ordering::Relaxed)))
+        .enumerate()
+        .map(|(slot, (name, count))| (*name, count.load(Ordering::Relaxed), !missing(slot)))
+        .filter(|(_, count, _)| *count > 0)
         .collect()
 }
 

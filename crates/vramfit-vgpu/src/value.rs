@@ -148,7 +148,12 @@ impl Value {
 /// Says whether a program is small enough to be run on the CPU at all, on so many devices.
 pub(crate) fn is_small(program: &Program, copies: usize) -> bool {
     let limit = LARGEST_EVALUATED / copies as u64;
-    is_within(program, limit) && program.sizes.temp_bytes <= limit
+    // The smallest product may be given a workspace of megabytes.
+    let temp_bytes = program
+        .sizes
+        .temp_bytes
+        .saturating_sub(program.workspace_bytes);
+    is_within(program, limit) && temp_bytes <= limit
 }
 
 fn is_within(program: &Program, limit: u64) -> bool {

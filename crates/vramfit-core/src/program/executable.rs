@@ -13,6 +13,7 @@ use super::wire::{
     HloModuleProto, HloModuleProtoWithConfig, OpShardingProto, ProgramShapeProto,
     SerializedHloModule,
 };
+use super::workspace;
 use crate::error::{Error, ErrorKind, Result};
 use crate::trace::ProgramSizes;
 
@@ -43,6 +44,8 @@ pub struct Program {
     pub sizes: ProgramSizes,
     /// Sizes by class, in pinned memory of the host.
     pub host_sizes: ProgramSizes,
+    /// Bytes of the temporaries that are scratch of a library's routine, such as cuBLAS.
+    pub workspace_bytes: u64,
     /// The optimised module with its configuration, as `PJRT_Executable_OptimizedProgram` gives it.
     pub module: Vec<u8>,
 }
@@ -171,6 +174,7 @@ impl Program {
                 .map(|thunk| code_bytes(thunk, 0))
                 .sum::<u64>();
         program.host_sizes = program.sum_sizes(allocations, true);
+        program.workspace_bytes = workspace::largest(&module);
         program.module = executable.hlo_module_with_config;
         Ok(program)
     }

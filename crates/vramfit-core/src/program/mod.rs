@@ -11,6 +11,7 @@
 //! | [`shape`] | element types, dimensions, layouts, sizes in bytes |
 //! | [`options`] | JAX's compile options: devices, and flags added for a compile attempt |
 //! | `outputs` | where the outputs lie, for releases that do not say it |
+//! | `workspace` | scratch memory of cuBLAS and other libraries |
 //! | `executable` | from serialised bytes to a [`Program`] |
 //! | `texts` | each different text once |
 //! | [`memory`] | where the memory of a program goes: owners, lines, the fullest moment |
@@ -23,6 +24,7 @@ mod outputs;
 pub mod shape;
 mod texts;
 pub mod wire;
+mod workspace;
 
 pub use executable::{Alias, BufferAllocation, BufferClass, Program};
 pub use memory::ProgramMemory;

@@ -80,6 +80,8 @@ pub struct HloInstructionProto {
     pub parameter_number: i64,
     #[prost(int64, tag = "13")]
     pub tuple_index: i64,
+    #[prost(string, tag = "28")]
+    pub custom_call_target: String,
     #[prost(int64, tag = "35")]
     pub id: i64,
     #[prost(int64, repeated, tag = "36")]
