@@ -34,10 +34,22 @@ pub struct Answer {
     pub executions: u64,
     /// Small programs whose values were computed; `None` when the trace was cut off.
     pub evaluated: Option<u64>,
+    /// How the program's process ended; `None` where only the trace is known. The trace does not
+    /// tell: whoever started the program puts it in.
+    pub program_exit: Option<ProgramExit>,
     /// Events in the trace.
     pub events: u64,
     /// What is not exact about the allocator; `None` when it agrees with the real one.
     pub allocator_model: Option<&'static str>,
+}
+
+/// How a process ended: by itself, or by a signal. One of the two is set.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct ProgramExit {
+    /// Its exit code.
+    pub code: Option<u8>,
+    /// The number of the signal that killed it.
+    pub signal: Option<i32>,
 }
 
 /// How many refused requests an [`Answer`] keeps. A loop that tries until it fits makes many.

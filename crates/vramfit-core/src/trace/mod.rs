@@ -19,7 +19,7 @@ mod writer;
 
 pub use answer::{
     AbortAnswer, Answer, BracketAnswer, DeviceAnswer, MAX_REFUSALS_KEPT, Moment, PoolState,
-    ProgramAnswer, RefusalAnswer, UnknownReads,
+    ProgramAnswer, ProgramExit, RefusalAnswer, UnknownReads,
 };
 pub use event::{Event, Footer, Header, ProgramSizes, Purpose, TextId};
 pub use reader::Reader;

@@ -216,6 +216,7 @@ impl Count {
             bracket,
             executions: self.executions,
             evaluated: reader.footer().map(|footer| footer.evaluated),
+            program_exit: None,
             events: self.replay.events(),
             allocator_model,
         }
