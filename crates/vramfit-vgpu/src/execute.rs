@@ -20,6 +20,7 @@ use crate::abi::executable::{ExecuteOptions, LoadedExecutableExecuteArgs};
 use crate::buffer::{self, Buffer, Storage};
 use crate::compiled::{Compiled, kind_of};
 use crate::device::Device;
+use crate::ending::Running;
 use crate::executable::{self, Loaded};
 use crate::machine::{self, Block, Request, Session};
 use crate::status::{Answer, Code, Status};
@@ -28,6 +29,7 @@ use crate::value::{self, Value};
 use crate::{event, sites, steps};
 
 pub(crate) unsafe fn execute(args: &mut LoadedExecutableExecuteArgs) -> Answer {
+    let _running = Running::begin();
     let loaded = executable::loaded(args.executable)?;
     if loaded.is_deleted() {
         return Err(Status::new(

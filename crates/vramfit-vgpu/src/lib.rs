@@ -16,6 +16,7 @@
 //! | `client`, `device` | what JAX sees of them |
 //! | `compile`, `compiled`, `record`, `executable` | programs |
 //! | `execute`, `steps`, `sites` | running them |
+//! | `ending` | ending the process when the steps are done |
 //! | `buffer`, `copies`, `strides`, `transfer`, `value`, `fill` | arrays and their contents |
 //! | `hooks` | what is asked of the Python process around it |
 //! | `error`, `event`, `status` | how things end |
@@ -35,6 +36,7 @@ mod compile;
 mod compiled;
 mod copies;
 mod device;
+mod ending;
 mod environment;
 mod error;
 mod event;
@@ -60,6 +62,7 @@ mod table;
 mod transfer;
 mod value;
 
+pub use ending::{further_steps, hold_other_threads, wake_main_thread};
 pub use hooks::{Evaluation, Hooks, set as set_hooks};
 pub use real::set_library;
 pub use table::{api, calls};
