@@ -14,7 +14,7 @@
 //! | `environment` | what `vramfit dryrun` asks for |
 //! | `machine`, `shared` | the cards, their allocators, and the log |
 //! | `client`, `device` | what JAX sees of them |
-//! | `compile`, `compiled`, `record`, `executable` | programs |
+//! | `compile`, `choices`, `compiled`, `record`, `executable` | programs |
 //! | `execute`, `steps`, `sites` | running them |
 //! | `ending` | ending the process when the steps are done |
 //! | `buffer`, `copies`, `strides`, `transfer`, `value`, `fill` | arrays and their contents |
@@ -31,6 +31,7 @@
 
 mod abi;
 mod buffer;
+mod choices;
 mod client;
 mod compile;
 mod compiled;
