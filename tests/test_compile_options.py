@@ -1,4 +1,4 @@
-"""Flags and options for the compiler that the user has set: they hold, and their errors are shown."""
+"""Flags and options for the compiler that the user has set hold, and their errors are shown."""
 
 import json
 import subprocess
@@ -25,7 +25,7 @@ NO_TILES = "Couldn't find output tile sizes"
 
 
 def rung_of(tmp_path, script, **environment):
-    """Return the compile attempt by which `attention` was compiled, and what the program printed."""
+    """Return by which attempt `attention` was compiled, and what the program printed."""
     program, answer = tmp_path / "program.py", tmp_path / "answer.json"
     program.write_text(ATTENTION + script)
     command = [sys.executable, "-m", "vramfit", "dryrun", "--gpu", "h100-80g"]

@@ -26,6 +26,7 @@ EVENTS = {
     15: "clear-peak device",
     16: "free-aborts back message",
     17: "variant number name argument output alias temp constant code",
+    18: "shape site bytes",
 }
 TEXTS = {"name", "rung", "site", "message"}
 

@@ -98,6 +98,13 @@ impl Hooks for PythonHooks {
         })
     }
 
+    fn reader(&self) -> Option<(String, bool)> {
+        ask_python(|py| {
+            let reader = self.values.call_method0(py, "reader").ok()?;
+            reader.extract(py).ok()
+        })
+    }
+
     fn stop(&self) {
         self.tell_ending("begin");
     }

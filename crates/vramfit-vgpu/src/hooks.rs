@@ -40,6 +40,10 @@ pub trait Hooks: Send + Sync {
     /// Returns the user's line that is being run, as `file:line (function)`.
     fn site(&self) -> Option<String>;
 
+    /// Returns the user's line that reads a value, empty if not known, and whether JAX reads it to
+    /// make a shape of it.
+    fn reader(&self) -> Option<(String, bool)>;
+
     /// Asks the program to end, cleanly and soon. Called once.
     fn stop(&self);
 

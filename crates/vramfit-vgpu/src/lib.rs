@@ -17,7 +17,7 @@
 //! | `compile`, `choices`, `compiled`, `record`, `executable` | programs |
 //! | `execute`, `steps`, `sites` | running them |
 //! | `ending` | ending the process when the steps are done |
-//! | `buffer`, `copies`, `strides`, `transfer`, `value`, `fill` | arrays and their contents |
+//! | `buffer`, `copies`, `strides`, `transfer`, `value`, `reads`, `fill` | arrays and their contents |
 //! | `hooks` | what is asked of the Python process around it |
 //! | `error`, `event`, `status` | how things end |
 //!
@@ -51,6 +51,7 @@ mod layouts;
 mod log;
 mod machine;
 mod names;
+mod reads;
 mod real;
 mod record;
 mod shardings;

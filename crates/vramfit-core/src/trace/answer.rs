@@ -26,7 +26,8 @@ pub struct Answer {
     pub refusal_count: u64,
     /// Set when the real process would have been aborted by its allocator while it freed memory.
     pub abort: Option<AbortAnswer>,
-    /// Where values were read that the dry run does not know, most reads first.
+    /// Where values were read that the dry run does not know: first where most shapes were made of
+    /// them, then where most reads were.
     pub unknown_reads: Vec<UnknownReads>,
     /// What the run came to with other kernels; `None` when that was not asked for.
     pub bracket: Option<BracketAnswer>,
@@ -263,6 +264,8 @@ pub struct UnknownReads {
     pub reads: u64,
     /// How many bytes they read in all.
     pub bytes: u64,
+    /// Of how many of the reads JAX made a shape, such as that of `nonzero`.
+    pub shapes: u64,
 }
 
 impl Answer {

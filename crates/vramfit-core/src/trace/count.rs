@@ -34,9 +34,17 @@ pub(super) struct Count {
     pub(super) refusals: Vec<Refused>,
     pub(super) refusal_count: u64,
     pub(super) abort: Option<Aborted>,
-    pub(super) reads: FxHashMap<TextId, (u64, u64)>,
+    pub(super) reads: FxHashMap<TextId, Reads>,
     /// Devices whose peak was just reached and not looked at yet.
     pub(super) unseen_peaks: u32,
+}
+
+/// Reads of values that are not known, from one line.
+#[derive(Default)]
+pub(super) struct Reads {
+    pub(super) count: u64,
+    pub(super) bytes: u64,
+    pub(super) shapes: u64,
 }
 
 #[derive(Default)]
@@ -261,14 +269,18 @@ impl Count {
                     None => *ended = Some((at, levels.collect())),
                 }
             }
-            (_, Event::UnknownRead { site, bytes }) => {
-                let reads = self.reads.entry(site).or_default();
-                reads.0 += 1;
-                reads.1 = reads.1.saturating_add(bytes);
-            }
+            (_, Event::UnknownRead { site, bytes }) => self.read(site, bytes, 0),
+            (_, Event::ShapeRead { site, bytes }) => self.read(site, bytes, 1),
             _ => {}
         }
         Ok(())
+    }
+
+    fn read(&mut self, site: TextId, bytes: u64, shapes: u64) {
+        let reads = self.reads.entry(site).or_default();
+        reads.count += 1;
+        reads.bytes = reads.bytes.saturating_add(bytes);
+        reads.shapes += shapes;
     }
 
     fn wrong(&self, what: &str) -> Result<()> {

@@ -213,7 +213,8 @@ impl Replay {
             | Event::Unload { .. }
             | Event::Begin { .. }
             | Event::End
-            | Event::UnknownRead { .. } => Ok(Effect::None),
+            | Event::UnknownRead { .. }
+            | Event::ShapeRead { .. } => Ok(Effect::None),
         }
     }
 

@@ -36,6 +36,7 @@ pub(super) mod tag {
     pub(crate) const CLEAR_PEAK: u8 = 15;
     pub(crate) const FREE_ABORTS: u8 = 16;
     pub(crate) const VARIANT: u8 = 17;
+    pub(crate) const SHAPE_READ: u8 = 18;
     /// From here on a record is a length and that many bytes, and may be skipped.
     pub(crate) const SKIPPABLE: u8 = 128;
 }
@@ -171,6 +172,7 @@ pub(super) fn put_event(out: &mut Vec<u8>, event: &Event) {
         Event::Outside { device, bytes } => (tag::OUTSIDE, &[device.into(), bytes]),
         Event::ClearPeak { device } => (tag::CLEAR_PEAK, &[device.into()]),
         Event::UnknownRead { site, bytes } => (tag::UNKNOWN_READ, &[site.0.into(), bytes]),
+        Event::ShapeRead { site, bytes } => (tag::SHAPE_READ, &[site.0.into(), bytes]),
     };
     out.push(tag);
     for field in fields {
