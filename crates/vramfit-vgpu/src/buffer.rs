@@ -17,10 +17,10 @@ use crate::abi::buffer::{
     BufferUnsafePointerArgs, LayoutUnion,
 };
 use crate::abi::{self, Buffer as RawBuffer};
-use crate::device::{Memory, MemoryKind};
 use crate::event;
-use crate::machine::Block;
+use crate::memory::{Memory, MemoryKind};
 use crate::reads::read;
+use crate::session::Block;
 use crate::status::{Answer, Code, Status};
 use crate::value::Value;
 

@@ -13,10 +13,12 @@ use crate::abi::buffer::{
     ClientCreateUninitializedBufferArgs,
 };
 use crate::buffer::{self, Buffer, Storage};
-use crate::device::{self, Memory, MemoryKind};
+use crate::device;
 use crate::event;
-use crate::machine::{self, Block, Machine, Request};
+use crate::machine::{self, Machine};
+use crate::memory::{self, Memory, MemoryKind};
 use crate::reads::read;
+use crate::session::{Block, Request};
 use crate::status::{Answer, Code, Status};
 use crate::strides::{copy, list, row_major, strides_of_layout};
 use crate::value::{Data, Value};
@@ -56,7 +58,7 @@ pub(crate) unsafe fn target(
     memory: *mut crate::abi::Memory,
     target: *mut crate::abi::Device,
 ) -> Answer<&'static Memory> {
-    if let Some(memory) = device::memory_from_raw(memory) {
+    if let Some(memory) = memory::from_raw(memory) {
         return Ok(memory);
     }
     device::from_raw(target)

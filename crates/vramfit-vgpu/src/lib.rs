@@ -12,10 +12,10 @@
 //! | `extensions`, `layouts`, `shardings` | the chain behind the table |
 //! | `real` | the real plugin |
 //! | `environment` | what `vramfit dryrun` asks for |
-//! | `machine`, `shared` | the cards, their allocators, and the log |
-//! | `client`, `device` | what JAX sees of them |
-//! | `compile`, `choices`, `compiled`, `record`, `executable` | programs |
-//! | `execute`, `steps`, `sites` | running them |
+//! | `machine`, `session`, `shared` | the cards, their allocators, and the log |
+//! | `client`, `topology`, `device`, `memory` | what JAX sees of them |
+//! | `compile`, `choices`, `compiled`, `record`, `executable`, `inspect` | programs |
+//! | `execute`, `call`, `steps`, `sites` | running them |
 //! | `ending` | ending the process when the steps are done |
 //! | `buffer`, `copies`, `strides`, `transfer`, `value`, `reads`, `fill` | arrays and their contents |
 //! | `hooks` | what is asked of the Python process around it |
@@ -31,6 +31,7 @@
 
 mod abi;
 mod buffer;
+mod call;
 mod choices;
 mod client;
 mod compile;
@@ -47,13 +48,16 @@ mod extensions;
 mod fill;
 mod functions;
 mod hooks;
+mod inspect;
 mod layouts;
 mod log;
 mod machine;
+mod memory;
 mod names;
 mod reads;
 mod real;
 mod record;
+mod session;
 mod shardings;
 mod shared;
 mod sites;
@@ -61,6 +65,7 @@ mod status;
 mod steps;
 mod strides;
 mod table;
+mod topology;
 mod transfer;
 mod value;
 
