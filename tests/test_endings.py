@@ -49,6 +49,28 @@ def test_what_was_done_before_an_abrupt_end_is_in_the_answer(answer, ending, cod
     returned, told = answer(STEP + ending)
     assert (returned, told["complete"]) == (code, complete)
     assert told["peak_bytes"] == 2 * ONES
+    exited = {"code": None, "signal": 9} if code == 137 else {"code": code, "signal": None}
+    assert told["program_exit"] == exited
+
+
+def test_an_own_failure_and_a_lack_of_memory_are_told_apart(answer):
+    # vramfit itself ends with 1 in all three.
+    fails = answer(STEP + "sys.exit(1)")
+    too_large = answer("import jax.numpy as jnp\nx = jnp.ones((1 << 16, 1 << 16))")
+    goes_on = answer(
+        """
+import sys
+import jax.numpy as jnp
+try:
+    jnp.ones((1 << 16, 1 << 16))
+except Exception:
+    sys.exit(7)
+"""
+    )
+    assert [code for code, _ in (fails, too_large, goes_on)] == [1, 1, 1]
+    assert [told["fits"] for _, told in (fails, too_large, goes_on)] == [True, False, False]
+    codes = [told["program_exit"] for _, told in (fails, too_large, goes_on)]
+    assert codes == [{"code": code, "signal": None} for code in (1, 1, 7)]
 
 
 def test_a_forked_copy_leaves_the_trace_alone(answer):

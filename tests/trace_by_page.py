@@ -27,6 +27,7 @@ EVENTS = {
     16: "free-aborts back message",
     17: "variant number name argument output alias temp constant code",
     18: "argument parameter back",
+    19: "shape site bytes",
 }
 TEXTS = {"name", "rung", "site", "message"}
 

@@ -29,9 +29,9 @@ def install(real: Any) -> None:
     if library is None:
         return
     os.environ["VRAMFIT_JAX_VERSION"] = jax.__version__
-    from vramfit import _values
+    from vramfit import _ending, _values
 
-    _native.start_plugin(os.fspath(library), _values)
+    _native.start_plugin(os.fspath(library), _values, _ending)
     _values.note_callbacks()
     atexit.register(_native.finish_plugin)
     _finish_before_an_exit_without_handlers()

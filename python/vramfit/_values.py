@@ -216,15 +216,50 @@ def _with_the_users_widths(callback: Any) -> Any:
 
 def site() -> str | None:
     """Return the innermost line of the user's own code, as ``file:line (function)``."""
+    return reader()[0] or None
+
+
+# Functions of JAX that read an array because a shape depends on it: the number of elements that are
+# not zero, a boolean mask, the length of a result, a dimension given as an array.
+_SHAPING = {
+    "_expand_bool_indices",
+    "_rewriting_take",
+    "_unique",
+    "arange",
+    "bincount",
+    "canonicalize_dim",
+    "canonicalize_shape",
+    "concrete_dim_or_error",
+    "delete",
+    "expand_bool_indices",
+    "nonzero",
+    "pad",
+    "repeat",
+    "rewriting_take",
+    "setdiff1d",
+    "tile",
+    "unique",
+}
+
+
+def reader() -> tuple[str, bool]:
+    """Return the user's line that reads a value, and whether JAX reads it to make a shape of it.
+
+    The line is empty where there is none.
+    """
+    makes_a_shape = False
     # Never this function's own frame: a frame that is held by a variable of its own is a cycle, and
     # would keep every array of every caller alive until the garbage collector comes by.
     frame: FrameType | None = sys._getframe(1)
     try:
         while frame is not None and _is_library(frame.f_code.co_filename):
+            if frame.f_code.co_name in _SHAPING and "/jax/_src/" in frame.f_code.co_filename:
+                makes_a_shape = True
             frame = frame.f_back
         if frame is None:
-            return None
-        return f"{frame.f_code.co_filename}:{frame.f_lineno} ({frame.f_code.co_name})"
+            return "", makes_a_shape
+        code = frame.f_code
+        return f"{code.co_filename}:{frame.f_lineno} ({code.co_name})", makes_a_shape
     finally:
         del frame
 

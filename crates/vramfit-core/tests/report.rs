@@ -236,6 +236,26 @@ fn a_run_that_put_nothing_on_a_card() {
 }
 
 #[test]
+fn a_run_in_which_shapes_were_made_up() {
+    let mut run = training(&header());
+    let (mask, loss) = (
+        run.writer.text("data.py:7 (select)"),
+        run.writer.text("train.py:88 (main)"),
+    );
+    for _ in 0..3 {
+        run.event(Event::UnknownRead {
+            site: loss,
+            bytes: 4,
+        });
+        run.event(Event::ShapeRead {
+            site: mask,
+            bytes: 4,
+        });
+    }
+    check("made-up-shapes", &report::text(&answer(&run.finish())));
+}
+
+#[test]
 fn names_can_do_nothing_to_the_terminal() {
     let hostile = "jit_\x1b]0;owned\x07\u{202e}\nsecond line\u{9b}31m".repeat(9);
     let mut run = Recorder::new(&Header {

@@ -485,6 +485,8 @@ fn the_full_report_has_what_the_short_one_leaves_out() {
     assert_eq!(
         titles(true),
         [
+            "the same by owner, path and line",
+            "the largest buffers and arrays",
             "memory over the run",
             "arrays at the peak, by the line that made them",
             "arrays when the last step began, by the line that made them",

@@ -203,6 +203,7 @@ fn every_kind_of_event_comes_back() {
             bytes: 77,
         },
         Event::UnknownRead { site, bytes: 4 },
+        Event::ShapeRead { site, bytes: 8 },
         Event::ClearPeak { device: 1 },
         Event::FreeAborts {
             allocation: 0,

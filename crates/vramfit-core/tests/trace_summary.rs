@@ -334,15 +334,23 @@ fn reads_of_unknown_values_are_counted_by_line() {
     for site in [shape, loss, loss, TextId(0)] {
         run.event(Event::UnknownRead { site, bytes: 4 });
     }
+    run.event(Event::ShapeRead {
+        site: shape,
+        bytes: 8,
+    });
     let reads: Vec<_> = answer(&run.finish())
         .unknown_reads
         .into_iter()
-        .map(|r| (r.site, r.reads, r.bytes))
+        .map(|r| (r.site, r.reads, r.bytes, r.shapes))
         .collect();
-    let expected = [("a.py:1 (f)", 2, 8), ("", 1, 4), ("b.py:2 (g)", 1, 4)];
+    let expected = [
+        ("b.py:2 (g)", 2, 12, 1),
+        ("a.py:1 (f)", 2, 8, 0),
+        ("", 1, 4, 0),
+    ];
     assert_eq!(
         reads,
-        expected.map(|(site, reads, bytes)| (site.to_owned(), reads, bytes))
+        expected.map(|(site, reads, bytes, shapes)| (site.to_owned(), reads, bytes, shapes))
     );
 }
 

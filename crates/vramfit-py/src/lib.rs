@@ -4,6 +4,7 @@ use pyo3::prelude::*;
 
 mod cli;
 mod error;
+mod exit;
 mod gpus;
 mod plugin;
 
@@ -18,5 +19,8 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(gpus::find_gpu, module)?)?;
     module.add_function(wrap_pyfunction!(plugin::start_plugin, module)?)?;
     module.add_function(wrap_pyfunction!(plugin::finish_plugin, module)?)?;
+    module.add_function(wrap_pyfunction!(exit::ask_main_thread_to_exit, module)?)?;
+    module.add_function(wrap_pyfunction!(plugin::further_steps, module)?)?;
+    module.add_function(wrap_pyfunction!(plugin::hold_other_threads, module)?)?;
     module.add_function(wrap_pyfunction!(cli::run_cli, module)?)
 }

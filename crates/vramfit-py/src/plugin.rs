@@ -1,13 +1,13 @@
 //! The PJRT plugin's entry point, and what the plugin asks of Python.
 
-use std::ffi::{c_int, c_void};
+use std::ffi::c_void;
 use std::path::PathBuf;
-use std::ptr;
 
-use pyo3::exceptions::PySystemExit;
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 use vramfit_vgpu::{Evaluation, Hooks};
+
+use crate::exit::ask_python;
 
 /// Returns the table of PJRT functions. JAX looks this symbol up in the library it is told to load.
 #[unsafe(no_mangle)]
@@ -18,16 +18,16 @@ pub extern "C" fn GetPjrtApi() -> *const c_void {
 
 /// Prepares the plugin before JAX loads it.
 ///
-/// `library` is the real CUDA plugin; `values` is a Python object with `evaluate` and `site`, which
-/// the plugin calls while it runs.
+/// `library` is the real CUDA plugin; `values` and `ending` are the modules `_values` and `_ending`,
+/// whose functions the plugin calls while it runs.
 #[pyfunction]
 #[allow(
     clippy::needless_pass_by_value,
     reason = "arguments from Python come by value"
 )]
-pub(crate) fn start_plugin(library: PathBuf, values: Py<PyAny>) {
+pub(crate) fn start_plugin(library: PathBuf, values: Py<PyAny>, ending: Py<PyAny>) {
     vramfit_vgpu::set_library(&library);
-    vramfit_vgpu::set_hooks(Box::new(PythonHooks { values }));
+    vramfit_vgpu::set_hooks(Box::new(PythonHooks { values, ending }));
 }
 
 /// Ends the trace; to be called when the interpreter exits.
@@ -38,11 +38,12 @@ pub(crate) fn finish_plugin(py: Python<'_>) {
 
 struct PythonHooks {
     values: Py<PyAny>,
+    ending: Py<PyAny>,
 }
 
 impl Hooks for PythonHooks {
     fn evaluate(&self, evaluation: &Evaluation<'_>) -> Option<Vec<Vec<u8>>> {
-        Python::attach(|py| {
+        ask_python(|py| {
             let inputs: Vec<_> = evaluation
                 .inputs
                 .iter()
@@ -73,7 +74,7 @@ impl Hooks for PythonHooks {
     }
 
     fn costs(&self, module: &[u8]) -> Option<Vec<(String, f32)>> {
-        Python::attach(|py| {
+        ask_python(|py| {
             let module = PyBytes::new(py, module);
             let costs = self.values.call_method1(py, "costs", (module,));
             costs.ok()?.extract::<Vec<(String, f32)>>(py).ok()
@@ -89,14 +90,14 @@ impl Hooks for PythonHooks {
     }
 
     fn compiled(&self, program: u32) {
-        Python::attach(|py| {
+        ask_python(|py| {
             // It only takes note; a program whose callbacks are not known is not run.
             let _ = self.values.call_method1(py, "compiled", (program,));
         });
     }
 
     fn site(&self) -> Option<String> {
-        Python::attach(|py| {
+        ask_python(|py| {
             self.values
                 .call_method0(py, "site")
                 .ok()?
@@ -105,21 +106,39 @@ impl Hooks for PythonHooks {
         })
     }
 
+    fn reader(&self) -> Option<(String, bool)> {
+        ask_python(|py| {
+            let reader = self.values.call_method0(py, "reader").ok()?;
+            reader.extract(py).ok()
+        })
+    }
+
     fn stop(&self) {
-        // Runs in the main thread between two bytecodes, so the program ends as after `sys.exit`:
-        // `finally` blocks and exit handlers run.
-        #[allow(
-            unsafe_code,
-            reason = "there is no safe way to ask the main thread to stop"
-        )]
-        // SAFETY: the callback has the type Python asks for, and needs no argument.
-        unsafe {
-            pyo3::ffi::Py_AddPendingCall(Some(raise_system_exit), ptr::null_mut());
-        }
+        self.tell_ending("begin");
+    }
+
+    fn further_step(&self) {
+        self.tell_ending("further");
     }
 }
 
-extern "C" fn raise_system_exit(_: *mut c_void) -> c_int {
-    Python::attach(|py| PySystemExit::new_err(0).restore(py));
-    -1
+impl PythonHooks {
+    fn tell_ending(&self, what: &str) {
+        ask_python(|py| {
+            // What it may raise is nobody's business: the run goes on a little longer then.
+            let _ = self.ending.call_method0(py, what);
+        });
+    }
+}
+
+/// Returns how many steps threads other than the main one have executed since the run was over.
+#[pyfunction]
+pub(crate) fn further_steps() -> u64 {
+    vramfit_vgpu::further_steps()
+}
+
+/// Lets no thread but this one execute programs any more; to be called where the process ends.
+#[pyfunction]
+pub(crate) fn hold_other_threads(py: Python<'_>) {
+    py.detach(vramfit_vgpu::hold_other_threads);
 }

@@ -17,9 +17,10 @@ use crate::abi::buffer::{
     BufferUnsafePointerArgs, LayoutUnion,
 };
 use crate::abi::{self, Buffer as RawBuffer};
-use crate::device::{Memory, MemoryKind};
 use crate::event;
-use crate::machine::Block;
+use crate::memory::{Memory, MemoryKind};
+use crate::reads::read;
+use crate::session::Block;
 use crate::status::{Answer, Code, Status};
 use crate::value::Value;
 
@@ -218,13 +219,15 @@ unsafe fn pointer(buffer: *mut abi::Buffer) -> Answer<*mut c_void> {
         let address = storage.block.as_ref().map_or(0, |block| block.address);
         return Ok(ptr::without_provenance_mut(address as usize));
     }
-    let bytes = storage.host.get_or_init(|| {
-        let size = buffer.shape.host_bytes() as usize;
-        match storage.value.bytes() {
-            Some(bytes) => bytes.to_vec().into_boxed_slice(),
-            None => vec![0; size].into_boxed_slice(),
-        }
-    });
+    if let Some(bytes) = storage.host.get() {
+        return Ok(bytes.as_ptr().cast_mut().cast());
+    }
+    // Whoever has the pointer reads without asking again, so this counts as the one read. Not inside
+    // of the lock's own initialisation: what is read may ask Python, and Python wait for the lock.
+    let bytes = read(&buffer.shape, &storage.value)?;
+    let bytes = storage
+        .host
+        .get_or_init(|| bytes.to_vec().into_boxed_slice());
     Ok(bytes.as_ptr().cast_mut().cast())
 }
 

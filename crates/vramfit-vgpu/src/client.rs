@@ -1,10 +1,9 @@
-//! The client: from the options JAX passes to a machine, its devices and its topology.
+//! The client: from the options JAX passes to a machine and its devices.
 
 use std::ffi::{c_char, c_int};
-use std::{ptr, slice};
+use std::slice;
 
 use vramfit_core::allocator::{Kind, PoolOptions};
-use vramfit_core::gpu::target_config_text;
 use vramfit_core::settings::{ClientOptions, PluginSettings, Value, Version};
 use vramfit_core::trace::Header;
 
@@ -13,15 +12,17 @@ use crate::abi::client::{
     ClientDefaultDeviceAssignmentArgs, ClientDestroyArgs, ClientDevicesArgs, ClientDmaMapArgs,
     ClientDmaUnmapArgs, ClientLookupAddressableDeviceArgs, ClientLookupDeviceArgs,
     ClientPlatformNameArgs, ClientPlatformVersionArgs, ClientProcessIndexArgs,
-    ClientTopologyDescriptionArgs, ClientUpdateGlobalProcessInfoArgs, NamedUnion, NamedValue,
-    TopologyDescriptionCreateArgs, TopologyDescriptionGetDeviceDescriptionsArgs,
+    ClientTopologyDescriptionArgs, ClientUpdateGlobalProcessInfoArgs, NamedValue,
+    TopologyDescriptionGetDeviceDescriptionsArgs,
 };
 use crate::abi::{self, Device as RawDevice, Memory as RawMemory, TopologyDescription};
-use crate::device::{Device, Memory};
+use crate::device::Device;
 use crate::environment::Environment;
 use crate::machine::{self, Machine};
+use crate::memory::Memory;
 use crate::real::{self, sized};
 use crate::status::{Answer, Code, Status};
+use crate::topology;
 
 /// A client. It lives as long as the process: buffers and executables may outlive JAX's handle.
 pub(crate) struct Client {
@@ -76,7 +77,7 @@ pub(crate) unsafe fn create(args: &mut ClientCreateArgs) -> Answer {
     }
     let header = header(&environment, &options);
     let machine = machine::get_or_create(&environment, &options, &header)?;
-    let topology = make_topology(&environment, process)?;
+    let topology = topology::make(&environment, process)?;
     let devices = make_devices(machine, topology, process)?;
     let addressable = || devices.iter().filter(|device| device.ordinal.is_some());
     let device_pointers = devices.iter().map(|device| device.raw()).collect();
@@ -154,7 +155,8 @@ unsafe fn pool_options(
     Ok((options, visible, process))
 }
 
-unsafe fn named_value(value: &NamedValue) -> (String, Value) {
+/// Takes an option of the C API apart.
+pub(crate) unsafe fn named_value(value: &NamedValue) -> (String, Value) {
     let bytes = |pointer: *const c_char, size: usize| {
         String::from_utf8_lossy(slice::from_raw_parts(pointer.cast::<u8>(), size)).into_owned()
     };
@@ -207,35 +209,7 @@ fn header(environment: &Environment, options: &PoolOptions) -> Header {
     }
 }
 
-/// Makes a topology of the card with the real plugin, which needs no GPU for it.
-unsafe fn make_topology(
-    environment: &Environment,
-    process: Process,
-) -> Answer<*mut TopologyDescription> {
-    let config = target_config_text(&environment.gpu);
-    let shape = format!("1x{}x{}", process.count, environment.devices);
-    let options = [
-        text_option("target_config", &config),
-        text_option("topology", &shape),
-    ];
-    let mut args: TopologyDescriptionCreateArgs = sized();
-    args.create_options = options.as_ptr();
-    args.num_options = options.len();
-    real::get()?.call("PJRT_TopologyDescription_Create", &mut args)?;
-    Ok(args.topology)
-}
-
-fn text_option(name: &'static str, value: &str) -> NamedValue {
-    let mut option: NamedValue = sized();
-    option.name = name.as_ptr().cast();
-    option.name_size = name.len();
-    option.value = NamedUnion {
-        string: value.as_ptr().cast(),
-    };
-    option.value_size = value.len();
-    option
-}
-
+/// Makes the devices of a topology, those of other processes included.
 unsafe fn make_devices(
     machine: &'static Machine,
     topology: *mut TopologyDescription,
@@ -390,32 +364,4 @@ pub(crate) unsafe fn dma_map(_: &mut ClientDmaMapArgs) -> Answer {
 
 pub(crate) unsafe fn dma_unmap(_: &mut ClientDmaUnmapArgs) -> Answer {
     Ok(())
-}
-
-/// Makes a topology without a client. The real plugin would look for a GPU when none is
-/// described; ours describes the virtual one.
-pub(crate) unsafe fn create_topology(args: &mut TopologyDescriptionCreateArgs) -> Answer {
-    let given = if args.num_options == 0 {
-        &[]
-    } else {
-        slice::from_raw_parts(args.create_options, args.num_options)
-    };
-    let has = |name: &str| given.iter().any(|option| named_value(option).0 == name);
-    let (has_target, has_shape) = (has("target_config"), has("topology"));
-    let environment = Environment::read()?;
-    let config = target_config_text(&environment.gpu);
-    let shape = format!("1x1x{}", environment.devices);
-    let mut options = given.to_vec();
-    if !has_target {
-        options.push(text_option("target_config", &config));
-    }
-    if !has_shape {
-        options.push(text_option("topology", &shape));
-    }
-    args.create_options = options.as_ptr();
-    args.num_options = options.len();
-    let result = real::get()?.call("PJRT_TopologyDescription_Create", args);
-    args.create_options = ptr::null();
-    args.num_options = 0;
-    result
 }

@@ -3,7 +3,8 @@
 //!
 //! Some legal programs do not compile without a device: on a card the autotuner would have
 //! chosen another kernel. For those there is a ladder of attempts, each with flags for that one
-//! compile; which rung was needed is recorded with the program.
+//! compile; which rung was needed is recorded with the program. A flag that the user has set holds:
+//! a rung that would change it is left out, and the compiler's error is the answer.
 //!
 //! The second rung also serves to measure what the compiler's default choices leave open: on a
 //! card the autotuner may take cuBLAS where they say Triton.
@@ -12,13 +13,14 @@ use std::ffi::{c_char, c_void};
 use std::slice;
 use std::sync::Arc;
 
-use vramfit_core::program::{Program, options::with_flags, wire::OptionValue};
+use vramfit_core::program::{Program, options::flag, options::with_flags, wire::OptionValue};
 use vramfit_core::trace::ProgramSizes;
 
 use crate::abi::executable::{
     CompileArgs, ExecutableDestroyArgs, ExecutableSerializeArgs, Program as RawProgram,
 };
 use crate::abi::{Executable, TopologyDescription};
+use crate::choices::Choices;
 use crate::compiled::Compiled;
 use crate::dump::Dump;
 use crate::log;
@@ -37,6 +39,19 @@ struct Rung {
 const WITHOUT_AUTOTUNING: (&str, i64) = ("xla_gpu_autotune_level", 0);
 /// PJRT API version of JAX 0.9.0, from which on the default flags compile without a device.
 const FIRST_WITH_DEFAULTS: i32 = 90;
+
+impl Rung {
+    /// Says whether it leaves alone what the user has set.
+    fn agrees_with(&self, choices: &Choices<'_>) -> bool {
+        let mut flags = self.flags.iter();
+        flags.all(|(name, value)| !choices.contradict(name, *value))
+    }
+
+    /// Says whether the user has set what it sets, so that it would change nothing.
+    fn is_chosen_by(&self, choices: &Choices<'_>) -> bool {
+        self.agrees_with(choices) && self.flags.iter().all(|(name, _)| choices.has(name))
+    }
+}
 
 const WITHOUT_TRITON: Rung = Rung {
     name: "without Triton GEMM",
@@ -96,7 +111,9 @@ pub(crate) unsafe fn compile(
     options: &[u8],
 ) -> Answer<Arc<Compiled>> {
     let mut first_error = None;
-    for rung in LADDER {
+    let choices = Choices::read(options);
+    let rungs = LADDER.iter().filter(|rung| rung.agrees_with(&choices));
+    for rung in rungs {
         let dump = wants_owners().then(|| Dump::new(options)).flatten();
         match attempt(topology, source, options, rung, dump.as_ref()) {
             Ok(serialized) => {
@@ -151,6 +168,9 @@ pub(crate) unsafe fn variant(
         if !compiled.rung.is_empty() || compiled.code.is_empty() {
             return None;
         }
+        if WITHOUT_TRITON.is_chosen_by(&Choices::read(&compiled.options)) {
+            return None;
+        }
         let source = Source {
             code: compiled.code.clone(),
             format: b"mlir".to_vec(),
@@ -180,8 +200,8 @@ fn wants_owners() -> bool {
     machine::get().is_none_or(|machine| machine.environment.owners)
 }
 
-/// Failures inside the compiler may vanish with other kernels; a program that is wrong, or a
-/// missing tool, stays so.
+/// Failures inside the compiler may vanish with other kernels; a program that is wrong, an option
+/// that the compiler does not take, or a missing tool, stays so.
 fn may_be_cured(error: &Status) -> bool {
     [
         Code::Internal,
@@ -191,8 +211,14 @@ fn may_be_cured(error: &Status) -> bool {
     ]
     .iter()
     .any(|code| *code as i32 == error.code())
-        && !error.message().contains("libdevice")
-        && !error.message().contains("ptxas")
+        && ![
+            "libdevice",
+            "ptxas",
+            "compile option",
+            "While setting option",
+        ]
+        .iter()
+        .any(|part| error.message().contains(part))
 }
 
 unsafe fn attempt(
@@ -204,7 +230,9 @@ unsafe fn attempt(
 ) -> Answer<Vec<u8>> {
     let real = real::get()?;
     let mut flags: Vec<(&str, OptionValue)> = dump.map(Dump::flags).unwrap_or_default();
-    if real.minor_version() < FIRST_WITH_DEFAULTS {
+    // What is in `XLA_FLAGS` gives way here: with any other level nothing would compile.
+    let old = real.minor_version() < FIRST_WITH_DEFAULTS;
+    if old && flag(options, WITHOUT_AUTOTUNING.0).is_none() {
         flags.push((WITHOUT_AUTOTUNING.0, OptionValue::Int(WITHOUT_AUTOTUNING.1)));
     }
     for (name, value) in rung.flags {

@@ -10,8 +10,8 @@ use vramfit_core::program::{BufferClass, MemorySpace, Program, Shape};
 use vramfit_core::trace::{ProgramSizes, Purpose};
 
 use crate::abi::client::{NamedUnion, NamedValue};
-use crate::device::MemoryKind;
 use crate::hooks;
+use crate::memory::MemoryKind;
 use crate::real::sized;
 use crate::value;
 

@@ -1,12 +1,11 @@
 //! Arrays that come from the host, go back to it, or move between memories.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::{ptr, slice};
 
 use vramfit_core::allocator::Space;
 use vramfit_core::program::{ElementType, Shape};
-use vramfit_core::trace::{Event as LogEvent, Purpose, TextId};
+use vramfit_core::trace::{Purpose, TextId};
 
 use crate::abi::buffer::{
     BufferBitcastArgs, BufferCopyRawToHostArgs, BufferCopyToDeviceArgs, BufferCopyToMemoryArgs,
@@ -14,12 +13,15 @@ use crate::abi::buffer::{
     ClientCreateUninitializedBufferArgs,
 };
 use crate::buffer::{self, Buffer, Storage};
-use crate::device::{self, Memory, MemoryKind};
-use crate::machine::{self, Block, Machine, Request};
+use crate::device;
+use crate::event;
+use crate::machine::{self, Machine};
+use crate::memory::{self, Memory, MemoryKind};
+use crate::reads::read;
+use crate::session::{Block, Request};
 use crate::status::{Answer, Code, Status};
 use crate::strides::{copy, list, row_major, strides_of_layout};
 use crate::value::{Data, Value};
-use crate::{event, fill, hooks};
 
 /// Uploads up to this size are always kept: scalars and keys decide the program's path.
 const ALWAYS_KEPT: u64 = 64 << 10;
@@ -56,7 +58,7 @@ pub(crate) unsafe fn target(
     memory: *mut crate::abi::Memory,
     target: *mut crate::abi::Device,
 ) -> Answer<&'static Memory> {
-    if let Some(memory) = device::memory_from_raw(memory) {
+    if let Some(memory) = memory::from_raw(memory) {
         return Ok(memory);
     }
     device::from_raw(target)
@@ -206,47 +208,6 @@ pub(crate) unsafe fn raw_to_host(args: &mut BufferCopyRawToHostArgs) -> Answer {
     ptr::copy_nonoverlapping(part.as_ptr(), args.dst.cast::<u8>(), part.len());
     args.event = event::ready(Ok(()));
     Ok(())
-}
-
-/// Says, once, that a program may be waiting for a value that will never change.
-fn warn_of_a_loop(site: &str) {
-    const MANY: u64 = 10_000;
-    static READS: AtomicU64 = AtomicU64::new(0);
-    if READS.fetch_add(1, Ordering::Relaxed) + 1 == MANY {
-        crate::log::line(&format!(
-            "{MANY} made-up values were read, the last one at {site}; a loop that waits for one \
-             to change never ends: `--steps N` ends the run after N steps"
-        ));
-    }
-}
-
-/// Returns an array's value as the program sees it; a made-up one is noted in the log.
-fn read(shape: &Shape, value: &Value) -> Answer<Arc<Data>> {
-    if let Some(bytes) = value.bytes() {
-        return Ok(bytes);
-    }
-    let machine = the_machine()?;
-    let site = hooks::get()
-        .and_then(hooks::Hooks::site)
-        .unwrap_or_default();
-    warn_of_a_loop(&site);
-    let mut session = machine.session();
-    let site = session.text(&site);
-    session.record(&LogEvent::UnknownRead {
-        site,
-        bytes: shape.host_bytes(),
-    });
-    drop(session);
-    if let Some(bytes) = value.assumed_bytes() {
-        return Ok(bytes);
-    }
-    let mut bytes = vec![0; shape.host_bytes() as usize];
-    fill::fill(
-        machine.environment.fill,
-        shape.element_type.name(),
-        &mut bytes,
-    );
-    Ok(Data::uncounted(bytes))
 }
 
 /// Copies an array into another memory, of this or another device.

@@ -1,4 +1,4 @@
-//! Devices, what is said of them, and their two memories.
+//! Devices, and what is said of them.
 
 use std::collections::HashMap;
 use std::ffi::{c_int, c_void};
@@ -7,17 +7,17 @@ use std::{ptr, slice};
 
 use vramfit_core::gpu::Gpu;
 
+use crate::abi;
 use crate::abi::client::{NamedUnion, NamedValue};
 use crate::abi::device::{
     DeviceAddressableMemoriesArgs, DeviceDefaultMemoryArgs, DeviceDescriptionAttributesArgs,
     DeviceDescriptionDebugStringArgs, DeviceDescriptionIdArgs, DeviceDescriptionKindArgs,
     DeviceDescriptionProcessIndexArgs, DeviceDescriptionToStringArgs, DeviceGetAttributesArgs,
     DeviceGetDescriptionArgs, DeviceIsAddressableArgs, DeviceLocalHardwareIdArgs,
-    DeviceMemoryStatsArgs, MemoryAddressableByDevicesArgs, MemoryDebugStringArgs, MemoryIdArgs,
-    MemoryKindArgs, MemoryKindIdArgs, MemoryToStringArgs,
+    DeviceMemoryStatsArgs,
 };
-use crate::abi::{self, MemoryFunctions};
 use crate::machine;
+use crate::memory::{Memory, MemoryKind};
 use crate::real::{self, sized};
 use crate::status::{Answer, Code, Status};
 
@@ -40,51 +40,6 @@ pub(crate) struct Device {
 unsafe impl Send for Device {}
 // SAFETY: as above.
 unsafe impl Sync for Device {}
-
-/// One memory of a card. Its first word is read by JAX (since API 0.109), so the order of the
-/// fields matters.
-#[repr(C)]
-pub(crate) struct Memory {
-    functions: *const MemoryFunctions,
-    pub(crate) device: &'static Device,
-    pub(crate) kind: MemoryKind,
-    id: c_int,
-    debug_string: String,
-    device_pointer: [*mut abi::Device; 1],
-    user_data: Mutex<HashMap<usize, UserData>>,
-}
-
-/// The kinds of memory a card has.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum MemoryKind {
-    Device,
-    PinnedHost,
-}
-
-impl MemoryKind {
-    pub(crate) fn name(self) -> &'static str {
-        match self {
-            MemoryKind::Device => "device",
-            MemoryKind::PinnedHost => "pinned_host",
-        }
-    }
-}
-
-struct UserData {
-    data: *mut c_void,
-    destroy: Option<unsafe extern "C" fn(*mut c_void)>,
-}
-
-static MEMORY_FUNCTIONS: MemoryFunctions = MemoryFunctions {
-    struct_size: size_of::<MemoryFunctions>(),
-    extension_start: ptr::null_mut(),
-    instance_size: size_of::<*const MemoryFunctions>(),
-    get_user_data,
-    set_user_data,
-};
-
-// SAFETY: constant function pointers.
-unsafe impl Sync for MemoryFunctions {}
 
 /// Cards by the address of their description, to tell them from descriptions of topologies that
 /// JAX made without a client.
@@ -118,17 +73,8 @@ impl Device {
             memories: OnceLock::new(),
             memory_pointers: OnceLock::new(),
         }));
-        let memories = [MemoryKind::Device, MemoryKind::PinnedHost].map(|kind| {
-            Box::new(Memory {
-                functions: &raw const MEMORY_FUNCTIONS,
-                device,
-                kind,
-                id: (2 * id) as c_int + c_int::from(kind == MemoryKind::PinnedHost),
-                debug_string: format!("{}(cuda:{id})", kind.name()),
-                device_pointer: [device.raw()],
-                user_data: Mutex::default(),
-            })
-        });
+        let memories = [MemoryKind::Device, MemoryKind::PinnedHost]
+            .map(|kind| Box::new(Memory::new(device, kind)));
         let pointers = [Memory::raw(&memories[0]), Memory::raw(&memories[1])];
         let _ = device.memories.set(memories);
         let _ = device.memory_pointers.set(pointers);
@@ -164,12 +110,6 @@ impl Device {
             .find(|memory| memory.kind == kind)
             .map(Box::as_ref)
             .ok_or_else(|| Status::internal("a device without memories"))
-    }
-}
-
-impl Memory {
-    pub(crate) fn raw(memory: &Memory) -> *mut abi::Memory {
-        ptr::from_ref(memory).cast_mut().cast()
     }
 }
 
@@ -238,21 +178,6 @@ unsafe fn device<'a>(device: *mut abi::Device) -> Answer<&'a Device> {
 /// `raw` came from [`Device::raw`] or is null.
 pub(crate) unsafe fn from_raw(raw: *mut abi::Device) -> Option<&'static Device> {
     raw.cast::<Device>().cast_const().as_ref()
-}
-
-/// Returns the memory behind a handle.
-///
-/// # Safety
-/// `raw` came from [`Memory::raw`] or is null.
-pub(crate) unsafe fn memory_from_raw(raw: *mut abi::Memory) -> Option<&'static Memory> {
-    raw.cast::<Memory>().cast_const().as_ref()
-}
-
-unsafe fn memory<'a>(memory: *mut abi::Memory) -> Answer<&'a Memory> {
-    memory
-        .cast::<Memory>()
-        .as_ref()
-        .ok_or_else(|| Status::internal("no memory"))
 }
 
 // Descriptions: ids, kinds and attributes are the real ones; both strings are what the CUDA
@@ -387,81 +312,4 @@ pub(crate) unsafe fn memory_stats(args: &mut DeviceMemoryStatsArgs) -> Answer {
     args.peak_pool_bytes = signed(stats.peak_pool_bytes.unwrap_or(0));
     args.peak_pool_bytes_is_set = stats.peak_pool_bytes.is_some();
     Ok(())
-}
-
-pub(crate) unsafe fn memory_id(args: &mut MemoryIdArgs) -> Answer {
-    args.id = memory(args.memory)?.id;
-    Ok(())
-}
-
-pub(crate) unsafe fn memory_kind(args: &mut MemoryKindArgs) -> Answer {
-    let name = memory(args.memory)?.kind.name();
-    args.kind = name.as_ptr().cast();
-    args.kind_size = name.len();
-    Ok(())
-}
-
-pub(crate) unsafe fn memory_kind_id(args: &mut MemoryKindIdArgs) -> Answer {
-    // The CUDA client derives the id from a hash of the kind's name; JAX only compares ids.
-    args.kind_id = match memory(args.memory)?.kind {
-        MemoryKind::Device => 0,
-        MemoryKind::PinnedHost => 1,
-    };
-    Ok(())
-}
-
-pub(crate) unsafe fn memory_debug_string(args: &mut MemoryDebugStringArgs) -> Answer {
-    let memory = memory(args.memory)?;
-    args.debug_string = memory.debug_string.as_ptr().cast();
-    args.debug_string_size = memory.debug_string.len();
-    Ok(())
-}
-
-pub(crate) unsafe fn memory_to_string(args: &mut MemoryToStringArgs) -> Answer {
-    let memory = memory(args.memory)?;
-    args.to_string = memory.debug_string.as_ptr().cast();
-    args.to_string_size = memory.debug_string.len();
-    Ok(())
-}
-
-pub(crate) unsafe fn memory_devices(args: &mut MemoryAddressableByDevicesArgs) -> Answer {
-    let memory = memory(args.memory)?;
-    args.devices = memory.device_pointer.as_ptr();
-    args.num_devices = 1;
-    Ok(())
-}
-
-unsafe extern "C" fn get_user_data(raw: *mut abi::Memory, key: *const c_void) -> *mut c_void {
-    let Ok(memory) = memory(raw) else {
-        return ptr::null_mut();
-    };
-    let data = memory
-        .user_data
-        .lock()
-        .unwrap_or_else(PoisonError::into_inner);
-    data.get(&(key as usize))
-        .map_or(ptr::null_mut(), |entry| entry.data)
-}
-
-unsafe extern "C" fn set_user_data(
-    raw: *mut abi::Memory,
-    key: *const c_void,
-    data: *mut c_void,
-    destroy: Option<unsafe extern "C" fn(*mut c_void)>,
-) {
-    let Ok(memory) = memory(raw) else { return };
-    let before = {
-        let mut all = memory
-            .user_data
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
-        all.insert(key as usize, UserData { data, destroy })
-    };
-    if let Some(UserData {
-        data,
-        destroy: Some(destroy),
-    }) = before
-    {
-        destroy(data);
-    }
 }

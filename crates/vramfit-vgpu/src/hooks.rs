@@ -44,8 +44,15 @@ pub trait Hooks: Send + Sync {
     /// Returns the user's line that is being run, as `file:line (function)`.
     fn site(&self) -> Option<String>;
 
-    /// Asks the program to end, cleanly and soon.
+    /// Returns the user's line that reads a value, empty if not known, and whether JAX reads it to
+    /// make a shape of it.
+    fn reader(&self) -> Option<(String, bool)>;
+
+    /// Asks the program to end, cleanly and soon. Called once.
     fn stop(&self);
+
+    /// Notes that the main thread has executed a step after [`Hooks::stop`]. May end the process.
+    fn further_step(&self);
 }
 
 static HOOKS: OnceLock<Box<dyn Hooks>> = OnceLock::new();

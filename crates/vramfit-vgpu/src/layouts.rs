@@ -16,7 +16,7 @@ use crate::abi::extension::{
 };
 use crate::real::sized;
 use crate::status::{Answer, Status};
-use crate::{buffer, client, error, executable, real};
+use crate::{buffer, client, error, inspect, real};
 
 /// Marks a layout of ours.
 static MARK: u8 = 0;
@@ -177,7 +177,7 @@ pub(crate) unsafe fn of_buffer(args: &mut BufferLayoutArgs) -> Answer {
 }
 
 pub(crate) unsafe fn outputs(args: &mut ExecutableLayoutsArgs) -> Answer {
-    let executable = executable::from_raw(args.executable)?;
+    let executable = inspect::from_raw(args.executable)?;
     let list = executable
         .layouts
         .outputs
@@ -188,7 +188,7 @@ pub(crate) unsafe fn outputs(args: &mut ExecutableLayoutsArgs) -> Answer {
 }
 
 pub(crate) unsafe fn parameters(args: &mut ExecutableLayoutsArgs) -> Answer {
-    let executable = executable::from_raw(args.executable)?;
+    let executable = inspect::from_raw(args.executable)?;
     let list = executable
         .layouts
         .parameters

@@ -12,11 +12,12 @@
 //! | `extensions`, `layouts`, `shardings` | the chain behind the table |
 //! | `real` | the real plugin |
 //! | `environment` | what `vramfit dryrun` asks for |
-//! | `machine`, `shared` | the cards, their allocators, and the log |
-//! | `client`, `device` | what JAX sees of them |
-//! | `compile`, `compiled`, `record`, `executable` | programs |
-//! | `execute`, `steps`, `sites` | running them |
-//! | `buffer`, `copies`, `strides`, `transfer`, `value`, `fill` | arrays and their contents |
+//! | `machine`, `session`, `shared` | the cards, their allocators, and the log |
+//! | `client`, `topology`, `device`, `memory` | what JAX sees of them |
+//! | `compile`, `choices`, `compiled`, `record`, `executable`, `inspect` | programs |
+//! | `execute`, `call`, `steps`, `sites` | running them |
+//! | `ending` | ending the process when the steps are done |
+//! | `buffer`, `copies`, `strides`, `transfer`, `value`, `reads`, `fill` | arrays and their contents |
 //! | `hooks` | what is asked of the Python process around it |
 //! | `error`, `event`, `status` | how things end |
 //!
@@ -30,12 +31,15 @@
 
 mod abi;
 mod buffer;
+mod call;
+mod choices;
 mod client;
 mod compile;
 mod compiled;
 mod copies;
 mod device;
 mod dump;
+mod ending;
 mod environment;
 mod error;
 mod event;
@@ -45,12 +49,16 @@ mod extensions;
 mod fill;
 mod functions;
 mod hooks;
+mod inspect;
 mod layouts;
 mod log;
 mod machine;
+mod memory;
 mod names;
+mod reads;
 mod real;
 mod record;
+mod session;
 mod shardings;
 mod shared;
 mod sites;
@@ -58,9 +66,11 @@ mod status;
 mod steps;
 mod strides;
 mod table;
+mod topology;
 mod transfer;
 mod value;
 
+pub use ending::{further_steps, hold_other_threads, wake_main_thread};
 pub use hooks::{Evaluation, Hooks, set as set_hooks};
 pub use real::set_library;
 pub use table::{api, calls};

@@ -4,8 +4,8 @@ use std::ptr;
 
 use crate::abi::extension::{ExecutableShardingsArgs, ShardingsExtension};
 use crate::compiled::Texts;
-use crate::executable;
 use crate::functions::own;
+use crate::inspect;
 use crate::status::Answer;
 
 /// Replaces both functions.
@@ -37,7 +37,7 @@ fn answer(args: &mut ExecutableShardingsArgs, count: usize, shardings: &Texts) {
 }
 
 pub(crate) unsafe fn parameters(args: &mut ExecutableShardingsArgs) -> Answer {
-    let compiled = &executable::from_raw(args.executable)?.compiled;
+    let compiled = &inspect::from_raw(args.executable)?.compiled;
     answer(
         args,
         compiled.program.parameters.len(),
@@ -47,7 +47,7 @@ pub(crate) unsafe fn parameters(args: &mut ExecutableShardingsArgs) -> Answer {
 }
 
 pub(crate) unsafe fn outputs(args: &mut ExecutableShardingsArgs) -> Answer {
-    let compiled = &executable::from_raw(args.executable)?.compiled;
+    let compiled = &inspect::from_raw(args.executable)?.compiled;
     answer(
         args,
         compiled.program.outputs.len(),

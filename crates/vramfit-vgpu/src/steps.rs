@@ -10,7 +10,7 @@ use std::sync::{Mutex, PoisonError};
 
 use rustc_hash::FxHashMap;
 
-use crate::hooks;
+use crate::{ending, hooks};
 
 /// One execution of a program on one device.
 #[derive(Clone, Copy, Debug)]
@@ -30,7 +30,18 @@ pub(crate) struct Execution {
 struct Watch {
     seen: FxHashMap<u32, Seen>,
     largest_bytes: u64,
-    over: bool,
+    /// What the step needs, once it ran often enough.
+    over: Option<u64>,
+}
+
+/// What an execution means for the run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Verdict {
+    GoOn,
+    /// It was the last one that was wanted.
+    Over,
+    /// It was one more.
+    Further,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -49,8 +60,15 @@ const A_PART_OF_IT: f64 = 0.1;
 const SMALL_BYTES: u64 = 1 << 20;
 
 impl Watch {
-    /// Notes an execution and says whether the run is over, once.
-    fn note(&mut self, execution: &Execution, limit: u64) -> bool {
+    /// Notes an execution and says whether the run is over with it, or was so before.
+    fn note(&mut self, execution: &Execution, limit: u64) -> Verdict {
+        if let Some(step_bytes) = self.over {
+            // Smaller programs may be those of an evaluation, or of saving what was trained.
+            return match execution.needed_bytes >= step_bytes {
+                true => Verdict::Further,
+                false => Verdict::GoOn,
+            };
+        }
         self.largest_bytes = self.largest_bytes.max(execution.needed_bytes);
         let known_before = self.seen.len();
         let seen = self
@@ -69,7 +87,7 @@ impl Watch {
         } else if share >= A_PART_OF_IT {
             10
         } else {
-            return false;
+            return Verdict::GoOn;
         };
         let patience = if execution.needed_bytes < SMALL_BYTES {
             100 * patience
@@ -79,21 +97,29 @@ impl Watch {
         // One execution does not show that nothing new comes before the next.
         let wanted = limit.max(2).saturating_mul(patience);
         let over = steady && count >= wanted && execution.needed_bytes == self.largest_bytes;
-        over && !std::mem::replace(&mut self.over, true)
+        if !over {
+            return Verdict::GoOn;
+        }
+        self.over = Some(execution.needed_bytes);
+        Verdict::Over
     }
 }
 
 static WATCH: Mutex<Option<Watch>> = Mutex::new(None);
 
-/// Notes an execution; when the steps are done, the Python side is asked to end the run, once.
+/// Notes an execution; when the steps are done, the Python side is asked to end the run, and told
+/// of each step that the main thread executes all the same.
 pub(crate) fn note(execution: &Execution, limit: u64) {
-    let over = {
+    let verdict = {
         let mut watch = WATCH.lock().unwrap_or_else(PoisonError::into_inner);
         watch.get_or_insert_default().note(execution, limit)
     };
     // The lock is gone: the other side waits for the Python interpreter.
-    if over && let Some(hooks) = hooks::get() {
-        hooks.stop();
+    match (verdict, hooks::get()) {
+        (Verdict::Over, Some(hooks)) => hooks.stop(),
+        (Verdict::Further, Some(hooks)) if ending::is_main_thread() => hooks.further_step(),
+        (Verdict::Further, _) => ending::rest(),
+        _ => {}
     }
 }
 
@@ -121,7 +147,7 @@ mod tests {
                         in_use_bytes,
                     },
                     limit,
-                )
+                ) == Verdict::Over
             })
     }
 
@@ -169,7 +195,27 @@ mod tests {
             alias_bytes: GIB / 2,
             in_use_bytes: 50 * GIB,
         };
-        assert_eq!((1..9).find(|_| watch.note(&step, 3)), Some(3));
+        let over = |_: &i32| watch.note(&step, 3) == Verdict::Over;
+        assert_eq!((1..9).find(over), Some(3));
+    }
+
+    #[test]
+    fn after_the_end_only_programs_as_large_as_the_step_are_further_steps() {
+        let mut watch = Watch::default();
+        let run = |program, needed_bytes| Execution {
+            program,
+            needed_bytes,
+            argument_bytes: GIB,
+            alias_bytes: GIB,
+            in_use_bytes: GIB,
+        };
+        let mut note = |execution| watch.note(&execution, 2);
+        assert_eq!(note(run(0, 3 * GIB)), Verdict::GoOn);
+        assert_eq!(note(run(0, 3 * GIB)), Verdict::Over);
+        // An evaluation, the step once more, and the step compiled anew.
+        assert_eq!(note(run(1, 2 * GIB)), Verdict::GoOn);
+        assert_eq!(note(run(0, 3 * GIB)), Verdict::Further);
+        assert_eq!(note(run(2, 3 * GIB)), Verdict::Further);
     }
 
     #[test]

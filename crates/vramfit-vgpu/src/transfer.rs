@@ -18,9 +18,9 @@ use crate::abi::transfer::{
 };
 use crate::buffer::{Buffer, Storage};
 use crate::copies::{allocate, element_type, set_order, target};
-use crate::device::{Memory, MemoryKind};
 use crate::event;
-use crate::machine::Block;
+use crate::memory::{Memory, MemoryKind};
+use crate::session::Block;
 use crate::status::{Answer, Code, Status};
 use crate::strides::list;
 use crate::table::read_sized;

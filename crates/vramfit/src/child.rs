@@ -13,6 +13,7 @@ use rustix::io::Errno;
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process, waitid};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM};
 use signal_hook::iterator::Signals;
+use vramfit_core::trace::ProgramExit;
 use vramfit_core::{Error, ErrorKind, Result};
 
 /// How a child ended.
@@ -31,6 +32,15 @@ impl Ended {
             Ended::Code(code) => code,
             Ended::Signal(signal) => u8::try_from(128 + signal).unwrap_or(u8::MAX),
         }
+    }
+
+    /// Returns it in the words of the answer.
+    pub(crate) fn as_exit(self) -> ProgramExit {
+        let (code, signal) = match self {
+            Ended::Code(code) => (Some(code), None),
+            Ended::Signal(signal) => (None, Some(signal)),
+        };
+        ProgramExit { code, signal }
     }
 
     /// Says it in words that fit after "the program".

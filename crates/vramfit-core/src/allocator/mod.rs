@@ -36,6 +36,7 @@
 //!
 //! | file | what it is |
 //! | --- | --- |
+//! | `kind.rs` | the kinds of allocator, by JAX's names |
 //! | `options.rs` | from the client's options to an allocator; limits as XLA computes them |
 //! | `card.rs` | the memory of one card, in this process |
 //! | `bfc.rs` | the classic best-fit-with-coalescing pool |
@@ -57,6 +58,7 @@ mod cuda_async;
 mod driver;
 mod dump;
 mod free_set;
+mod kind;
 mod message;
 mod options;
 mod platform;
@@ -72,8 +74,9 @@ pub use arena::Tag;
 pub use bfc::Bfc;
 pub use card::CardMemory;
 pub use dump::{LogRecord, Severity, refusal_warning};
+pub use kind::Kind;
 pub use message::{human_readable_bytes, out_of_memory_text};
-pub use options::{JaxVersion, Kind, PoolOptions, build};
+pub use options::{JaxVersion, PoolOptions, build};
 pub use pool::BfcOptions;
 use pool::round_up;
 pub use regions::{BackOff, Card};

@@ -5,8 +5,9 @@
 
 use super::books::Books;
 use super::driver::DriverHeap;
+use super::kind::Kind;
 use super::message::{direct_out_of_memory_text, out_of_memory_text};
-use super::options::{Kind, PoolOptions};
+use super::options::PoolOptions;
 use super::regions::Card;
 use super::{Allocator, Chunk, Exactness, Refusal, Space, Stats};
 use crate::error::Result;

@@ -89,6 +89,18 @@ pub fn with_flags(options: &[u8], flags: &[(&str, OptionValue)]) -> Vec<u8> {
     [options, &added.encode_to_vec()].concat()
 }
 
+/// Returns the value that the options give an XLA flag, as the user wrote it: `jit` and `compile`
+/// take `compiler_options`. `None` when they leave it alone, or cannot be read.
+pub fn flag(options: &[u8], name: &str) -> Option<OptionValue> {
+    let overrides = EnvOptionOverride::decode(options).ok()?;
+    let last = overrides
+        .entries
+        .into_iter()
+        .rev()
+        .find(|entry| entry.key == name)?;
+    last.value?.value
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -120,6 +132,15 @@ mod tests {
         let options = CompileOptions::parse(&bytes).expect("valid");
         assert_eq!(options.devices, [7, 6, 5, 4]);
         assert_eq!(options.device_assignment(), assignment.encode_to_vec());
+    }
+
+    #[test]
+    fn the_flags_of_the_options_are_found() {
+        let options = with_flags(&[], &[("a", OptionValue::Bool(true))]);
+        let options = with_flags(&options, &[("a", OptionValue::Bool(false))]);
+        assert_eq!(flag(&options, "a"), Some(OptionValue::Bool(false)));
+        assert_eq!(flag(&options, "b"), None);
+        assert_eq!(flag(b"\xff", "a"), None);
     }
 
     #[test]

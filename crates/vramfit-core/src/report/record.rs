@@ -4,7 +4,7 @@ use serde::Serialize;
 
 use crate::trace::{
     AbortAnswer, Answer, CompilationAnswer, DeviceAnswer, LeakAnswer, Moment, ProgramAnswer,
-    RefusalAnswer, UnknownReads,
+    ProgramExit, RefusalAnswer, UnknownReads,
 };
 
 /// Version of the object; it changes when a key changes its meaning or goes away.
@@ -17,6 +17,7 @@ struct Record<'a> {
     gpu: Gpu<'a>,
     fits: bool,
     complete: bool,
+    program_exit: Option<ProgramExit>,
     limit_bytes: Option<u64>,
     capacity_bytes: u64,
     pool_bytes: Option<u64>,
@@ -158,6 +159,7 @@ pub(super) fn record(answer: &Answer, not_covered: &[String]) -> serde_json::Val
         },
         fits: answer.fits(),
         complete: answer.complete,
+        program_exit: answer.program_exit,
         limit_bytes: worst.limit_bytes,
         capacity_bytes: worst.capacity_bytes,
         pool_bytes: worst.pool_bytes,

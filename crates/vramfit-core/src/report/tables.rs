@@ -145,20 +145,25 @@ pub(super) fn variants(answer: &Answer) -> Option<Section> {
 
 /// Where the program read values that the dry run does not know.
 pub(super) fn unknown_reads(answer: &Answer) -> Option<Section> {
+    let has_shapes = answer.unknown_reads.iter().any(|reads| reads.shapes > 0);
     let rows = answer.unknown_reads.iter().take(READS_SHOWN).map(|reads| {
         let site = match reads.site.is_empty() {
             true => "a line that is not known",
             false => &reads.site,
         };
-        vec![
+        let mut row = vec![
             Value::Text(site.to_owned()),
             Value::Count(reads.reads),
             Value::Bytes(reads.bytes),
-        ]
+        ];
+        row.extend(has_shapes.then_some(Value::Count(reads.shapes)));
+        row
     });
+    let mut columns = vec!["line", "reads", "bytes"];
+    columns.extend(has_shapes.then_some("shapes"));
     let rest = answer.unknown_reads.get(READS_SHOWN..).unwrap_or_default();
     let table = Table {
-        columns: ["line", "reads", "bytes"].map(str::to_owned).to_vec(),
+        columns: columns.into_iter().map(str::to_owned).collect(),
         rows: rows.collect(),
         note: match rest.len() {
             0 => String::new(),

@@ -6,6 +6,7 @@
 //! | `version.rs` | releases of JAX |
 //! | `client.rs` | the options of a client, checked as XLA checks them |
 //! | `plugin.rs`, `flags.rs` | what the plugin reads past those options |
+//! | `share.rs` | a part of a card, as the text that JAX reads |
 //! | `policy.rs` | from what a user wants to the variables that the installed release reads |
 //!
 //! Nothing here reads or changes the environment of this process: values are handed in and out.
@@ -14,12 +15,14 @@ mod client;
 mod flags;
 mod plugin;
 mod policy;
+mod share;
 mod table;
 mod version;
 
 pub use client::{ClientOptions, OptionError, Value};
 pub use flags::XlaFlags;
 pub use plugin::{Abort, PluginSettings};
-pub use policy::{Assignments, Policy, Share, variables_for};
+pub use policy::{Assignments, Policy, variables_for};
+pub use share::Share;
 pub use table::{ReadAt, Reader, Setting, all, lookup, markdown};
 pub use version::Version;

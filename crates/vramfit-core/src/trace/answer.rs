@@ -28,7 +28,8 @@ pub struct Answer {
     pub refusal_count: u64,
     /// Set when the real process would have been aborted by its allocator while it freed memory.
     pub abort: Option<AbortAnswer>,
-    /// Where values were read that the dry run does not know, most reads first.
+    /// Where values were read that the dry run does not know: first where most shapes were made of
+    /// them, then where most reads were.
     pub unknown_reads: Vec<UnknownReads>,
     /// What the run came to with other kernels; `None` when that was not asked for.
     pub bracket: Option<BracketAnswer>,
@@ -46,6 +47,9 @@ pub struct Answer {
     pub executions: u64,
     /// Small programs whose values were computed; `None` when the trace was cut off.
     pub evaluated: Option<u64>,
+    /// How the program's process ended; `None` where only the trace is known. The trace does not
+    /// tell: whoever started the program puts it in.
+    pub program_exit: Option<ProgramExit>,
     /// Events in the trace.
     pub events: u64,
     /// What is not exact about the allocator; `None` when it agrees with the real one.
@@ -59,6 +63,15 @@ pub struct ProgramMemoryAnswer {
     pub program: usize,
     /// Its buffers.
     pub memory: ProgramMemory,
+}
+
+/// How a process ended: by itself, or by a signal. One of the two is set.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct ProgramExit {
+    /// Its exit code.
+    pub code: Option<u8>,
+    /// The number of the signal that killed it.
+    pub signal: Option<i32>,
 }
 
 /// How many refused requests an [`Answer`] keeps. A loop that tries until it fits makes many.
@@ -286,6 +299,8 @@ pub struct UnknownReads {
     pub reads: u64,
     /// How many bytes they read in all.
     pub bytes: u64,
+    /// Of how many of the reads JAX made a shape, such as that of `nonzero`.
+    pub shapes: u64,
 }
 
 impl Answer {

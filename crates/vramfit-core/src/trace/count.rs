@@ -41,9 +41,17 @@ pub(super) struct Count {
     pub(super) abort: Option<Aborted>,
     /// The request with which a replay elsewhere leaves the run, by meeting it.
     pub(super) met: Option<RawMoment>,
-    pub(super) reads: FxHashMap<TextId, (u64, u64)>,
+    pub(super) reads: FxHashMap<TextId, Reads>,
     pub(super) makers: Makers,
     pub(super) leaks: Leaks,
+}
+
+/// Reads of values that are not known, from one line.
+#[derive(Default)]
+pub(super) struct Reads {
+    pub(super) count: u64,
+    pub(super) bytes: u64,
+    pub(super) shapes: u64,
 }
 
 /// An execution that is going on.
@@ -241,14 +249,18 @@ impl Count {
                     allocation,
                 },
             ) => return self.argument(parameter, allocation),
-            (_, Event::UnknownRead { site, bytes }) => {
-                let reads = self.reads.entry(site).or_default();
-                reads.0 += 1;
-                reads.1 = reads.1.saturating_add(bytes);
-            }
+            (_, Event::UnknownRead { site, bytes }) => self.read(site, bytes, 0),
+            (_, Event::ShapeRead { site, bytes }) => self.read(site, bytes, 1),
             _ => {}
         }
         Ok(())
+    }
+
+    fn read(&mut self, site: TextId, bytes: u64, shapes: u64) {
+        let reads = self.reads.entry(site).or_default();
+        reads.count += 1;
+        reads.bytes = reads.bytes.saturating_add(bytes);
+        reads.shapes += shapes;
     }
 
     fn wrong(&self, what: &str) -> Result<()> {

@@ -216,6 +216,14 @@ pub enum Event {
         /// Bytes read.
         bytes: u64,
     },
+    /// JAX read a value that a dry run cannot know, and made a shape of it: what follows has another
+    /// size on a card.
+    ShapeRead {
+        /// Where.
+        site: TextId,
+        /// Bytes read.
+        bytes: u64,
+    },
 }
 
 impl Event {

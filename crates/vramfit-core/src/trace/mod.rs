@@ -50,7 +50,7 @@ mod writer;
 
 pub use answer::{
     AbortAnswer, Answer, BracketAnswer, DeviceAnswer, MAX_REFUSALS_KEPT, Moment, PoolState,
-    ProgramAnswer, ProgramMemoryAnswer, RefusalAnswer, UnknownReads,
+    ProgramAnswer, ProgramExit, ProgramMemoryAnswer, RefusalAnswer, UnknownReads,
 };
 pub use compare::{Comparison, Settings, compare};
 pub use course::{

@@ -277,7 +277,8 @@ impl Replay {
             | Event::Begin { .. }
             | Event::Argument { .. }
             | Event::End
-            | Event::UnknownRead { .. } => Ok(Effect::None),
+            | Event::UnknownRead { .. }
+            | Event::ShapeRead { .. } => Ok(Effect::None),
         }
     }
 

@@ -292,6 +292,10 @@ impl<R: Read> Source<R> {
                 site: self.text(texts)?,
                 bytes: self.number()?,
             },
+            tag::SHAPE_READ => Event::ShapeRead {
+                site: self.text(texts)?,
+                bytes: self.number()?,
+            },
             _ => return Ok(None),
         }))
     }

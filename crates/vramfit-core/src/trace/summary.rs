@@ -168,13 +168,19 @@ impl Count {
         let mut unknown_reads: Vec<_> = self
             .reads
             .iter()
-            .map(|(site, (reads, bytes))| UnknownReads {
+            .map(|(site, reads)| UnknownReads {
                 site: text(*site),
-                reads: *reads,
-                bytes: *bytes,
+                reads: reads.count,
+                bytes: reads.bytes,
+                shapes: reads.shapes,
             })
             .collect();
-        unknown_reads.sort_by(|a, b| b.reads.cmp(&a.reads).then_with(|| a.site.cmp(&b.site)));
+        let order = |a: &UnknownReads, b: &UnknownReads| {
+            (b.shapes, b.reads)
+                .cmp(&(a.shapes, a.reads))
+                .then_with(|| a.site.cmp(&b.site))
+        };
+        unknown_reads.sort_by(order);
         Answer {
             header: header.clone(),
             complete: source.footer().is_some(),
@@ -192,6 +198,7 @@ impl Count {
             program_memory,
             executions: self.executions,
             evaluated: source.footer().map(|footer| footer.evaluated),
+            program_exit: None,
             events: self.replay.events(),
             allocator_model,
         }

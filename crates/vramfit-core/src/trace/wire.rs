@@ -39,6 +39,7 @@ pub(super) mod tag {
     pub(crate) const FREE_ABORTS: u8 = 16;
     pub(crate) const VARIANT: u8 = 17;
     pub(crate) const ARGUMENT: u8 = 18;
+    pub(crate) const SHAPE_READ: u8 = 19;
     /// From here on a record is a length and that many bytes, and may be skipped.
     pub(crate) const SKIPPABLE: u8 = 128;
     pub(crate) const MEMORY: u8 = 128;
@@ -179,6 +180,7 @@ pub(super) fn put_event(out: &mut Vec<u8>, event: &Event) {
         Event::Outside { device, bytes } => (tag::OUTSIDE, &[device.into(), bytes]),
         Event::ClearPeak { device } => (tag::CLEAR_PEAK, &[device.into()]),
         Event::UnknownRead { site, bytes } => (tag::UNKNOWN_READ, &[site.0.into(), bytes]),
+        Event::ShapeRead { site, bytes } => (tag::SHAPE_READ, &[site.0.into(), bytes]),
     };
     out.push(tag);
     for field in fields {

@@ -46,7 +46,8 @@ const CRASHES: [i32; 5] = [SIGABRT, SIGBUS, SIGFPE, SIGILL, SIGSEGV];
 pub(super) fn tell(run: &Run<'_>, files: &Files<'_>, output: &mut Output) -> Result<Status> {
     let mut answers = Vec::new();
     for path in traces(run.trace) {
-        let answer = read(&path)?;
+        let mut answer = read(&path)?;
+        answer.program_exit = Some(run.ended.as_exit());
         if !answer.fits() || answer.devices.iter().any(|device| device.peak_bytes > 0) {
             answers.push(answer);
         }
@@ -83,8 +84,14 @@ pub(super) fn tell(run: &Run<'_>, files: &Files<'_>, output: &mut Output) -> Res
         ));
     }
     match run.ended {
-        // A program that died of the virtual card's limit has given its answer.
-        _ if !answer.fits() => Ok(Status::No),
+        // A program that died of the virtual card's limit has given its answer. Python ends with
+        // our own exit code then; only another one would be lost.
+        ended if !answer.fits() => {
+            if !matches!(ended, Ended::Code(0 | 1)) {
+                output.say(&format!("the program {}", ended.words()));
+            }
+            Ok(Status::No)
+        }
         Ended::Code(0) => Ok(Status::Yes),
         Ended::Signal(signal) if CRASHES.contains(&signal) => {
             let count = answer

@@ -1,0 +1,315 @@
+//! What happens on the machine, one thing at a time: memory is asked for and given back, and the log
+//! is written. One lock keeps the log in the order of the allocations.
+
+use std::sync::{MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use vramfit_core::ErrorKind;
+use vramfit_core::allocator::{Refusal, Region, Space, Stats};
+use vramfit_core::trace::{Event, Footer, Purpose, TextId};
+
+use crate::log;
+use crate::machine::{Machine, State, is_forked};
+use crate::status::{Answer, Code, Status};
+
+/// PJRT asks for this alignment (`kAllocatorAlignment`); the allocators round it up to 256.
+pub(crate) const ALIGNMENT: u64 = 64;
+
+/// How much of the log may be lost when the process is killed.
+const BETWEEN_WRITES: Duration = Duration::from_millis(20);
+
+/// A request for device memory.
+pub(crate) struct Request {
+    pub(crate) device: u32,
+    pub(crate) bytes: u64,
+    pub(crate) space: Space,
+    pub(crate) purpose: Purpose,
+    pub(crate) slot: u32,
+    pub(crate) site: TextId,
+}
+
+/// A piece of device memory; freed when dropped.
+pub(crate) struct Block {
+    machine: &'static Machine,
+    device: u32,
+    pub(crate) address: u64,
+    number: u64,
+}
+
+impl Drop for Block {
+    fn drop(&mut self) {
+        if is_forked() {
+            return;
+        }
+        self.machine
+            .session()
+            .free(self.device, self.address, self.number);
+    }
+}
+
+/// The machine, locked.
+pub(crate) struct Session {
+    machine: &'static Machine,
+    state: MutexGuard<'static, State>,
+    write_out: bool,
+}
+
+impl Drop for Session {
+    /// Writes the log out every so often: a process that is killed, or ends itself at once, leaves
+    /// what it did.
+    fn drop(&mut self) {
+        if self.state.recorder.is_none() || is_forked() {
+            return;
+        }
+        if self.write_out || self.state.written_out.elapsed() >= BETWEEN_WRITES {
+            self.flush();
+            self.state.written_out = Instant::now();
+        }
+    }
+}
+
+impl Session {
+    pub(crate) fn new(machine: &'static Machine, state: MutexGuard<'static, State>) -> Self {
+        Session {
+            machine,
+            state,
+            write_out: false,
+        }
+    }
+
+    /// Allocates device memory.
+    ///
+    /// # Errors
+    /// `RESOURCE_EXHAUSTED` with the text the real client gives; `Internal` where the real
+    /// process would abort or never return.
+    pub(crate) fn allocate(&mut self, request: &Request) -> Answer<Block> {
+        let pool = &mut self.state.pools[request.device as usize];
+        let result = pool
+            .allocator
+            .allocate(request.bytes, ALIGNMENT, request.space);
+        self.drain_driver_calls(request.device);
+        let address = match result {
+            Ok(address) => address,
+            Err(refusal) => return Err(self.refuse(request, refusal)),
+        };
+        self.record(&Event::Allocate {
+            device: request.device,
+            bytes: request.bytes,
+            alignment: ALIGNMENT,
+            space: request.space,
+            purpose: request.purpose,
+            slot: request.slot,
+            site: request.site,
+        });
+        let number = self.state.allocations;
+        self.state.allocations += 1;
+        Ok(Block {
+            machine: self.machine,
+            device: request.device,
+            address,
+            number,
+        })
+    }
+
+    /// Notes a request that could not be met, and says so as the real client does.
+    fn refuse(&mut self, request: &Request, refusal: Refusal) -> Status {
+        let allocator = &self.state.pools[request.device as usize].allocator;
+        let status = match refusal {
+            Refusal::OutOfMemory => {
+                log::as_xla(&allocator.out_of_memory_log(request.bytes, request.space));
+                let message = allocator.out_of_memory_message(request.bytes);
+                Status::new(Code::ResourceExhausted, message)
+            }
+            Refusal::Fatal(what) => Status::new(
+                Code::Internal,
+                format!("vramfit: on a real card this process would not go on: {what}"),
+            ),
+        };
+        let message = self.text(status.message());
+        self.record(&Event::Refuse {
+            device: request.device,
+            bytes: request.bytes,
+            alignment: ALIGNMENT,
+            space: request.space,
+            purpose: request.purpose,
+            slot: request.slot,
+            message,
+        });
+        self.flush();
+        status
+    }
+
+    /// Frees a block while the machine is locked. (A dropped [`Block`] locks it itself.)
+    pub(crate) fn release(&mut self, block: Block) {
+        self.free(block.device, block.address, block.number);
+        std::mem::forget(block);
+    }
+
+    fn free(&mut self, device: u32, address: u64, number: u64) {
+        let result = self.state.pools[device as usize].allocator.free(address);
+        self.drain_driver_calls(device);
+        match result {
+            Ok(()) => self.record(&Event::Free { allocation: number }),
+            Err(error) if error.kind() == ErrorKind::AllocatorAborts => {
+                let text = error.to_string();
+                log::line(&format!(
+                    "on a real card this process would die here: {text}"
+                ));
+                let message = self.text(&text);
+                self.record(&Event::FreeAborts {
+                    allocation: number,
+                    message,
+                });
+                self.flush();
+            }
+            Err(error) => log::line(&format!("allocation {number}: {error}")),
+        }
+    }
+
+    fn drain_driver_calls(&mut self, device: u32) {
+        let calls = {
+            let pool = &self.state.pools[device as usize];
+            std::mem::take(&mut *pool.driver.lock().unwrap_or_else(PoisonError::into_inner))
+        };
+        for call in calls {
+            let region = call.granted.unwrap_or(Region {
+                address: 0,
+                bytes: 0,
+            });
+            self.record(&Event::Driver {
+                device,
+                asked: call.asked,
+                address: region.address,
+                granted: region.bytes,
+            });
+        }
+    }
+
+    /// Returns the bytes in use on a device.
+    pub(crate) fn bytes_in_use(&self, device: u32) -> u64 {
+        self.state.pools[device as usize]
+            .allocator
+            .stats()
+            .bytes_in_use
+    }
+
+    /// Returns the most that was ever in use on a device.
+    pub(crate) fn peak_bytes(&self, device: u32) -> u64 {
+        self.state.pools[device as usize].allocator.peak_bytes()
+    }
+
+    /// Notes which allocation an argument of the execution that goes on lies in.
+    pub(crate) fn record_argument(&mut self, parameter: usize, block: &Block) {
+        self.record(&Event::Argument {
+            parameter: parameter as u32,
+            allocation: block.number,
+        });
+    }
+
+    /// Returns what a pool may take; `None` where there is no such limit.
+    pub(crate) fn limit_bytes(&self) -> Option<u64> {
+        self.state.pools.first()?.allocator.stats().bytes_limit
+    }
+
+    /// Adds to what this process holds on a card outside the pool.
+    pub(crate) fn add_outside(&mut self, device: u32, bytes: i64) {
+        let pool = &mut self.state.pools[device as usize];
+        pool.outside_bytes = pool.outside_bytes.saturating_add_signed(bytes);
+        let bytes = pool.outside_bytes;
+        self.record(&Event::Outside { device, bytes });
+    }
+
+    /// Returns the statistics as the real client would show them: `None` where it shows none.
+    pub(crate) fn stats(&self, device: u32) -> Option<Stats> {
+        let allocator = &self.state.pools[device as usize].allocator;
+        allocator.reports_stats().then(|| allocator.stats())
+    }
+
+    /// Interns a text in the log.
+    pub(crate) fn text(&mut self, text: &str) -> TextId {
+        self.state
+            .recorder
+            .as_mut()
+            .map_or(TextId(0), |recorder| recorder.text(text))
+    }
+
+    /// Writes an event. A log that cannot be written is given up with a word, once.
+    pub(crate) fn record(&mut self, event: &Event) {
+        if is_forked() {
+            return;
+        }
+        let Some(recorder) = &mut self.state.recorder else {
+            return;
+        };
+        if let Err(error) = recorder.event(event) {
+            log::line(&format!("the trace is incomplete: {error}"));
+            self.state.recorder = None;
+        }
+    }
+
+    /// Writes where the memory of a program goes, if that is known.
+    pub(crate) fn record_memory(&mut self, program: u32, stored: &[u8]) {
+        if stored.is_empty() || is_forked() {
+            return;
+        }
+        if let Some(recorder) = &mut self.state.recorder
+            && let Err(error) = recorder.program_memory(program, stored)
+        {
+            log::line(&format!("the trace is incomplete: {error}"));
+            self.state.recorder = None;
+        }
+    }
+
+    /// Writes the log out, so that it survives whatever comes next.
+    pub(crate) fn flush(&mut self) {
+        if let Some(recorder) = self.state.recorder.as_mut().filter(|_| !is_forked())
+            && let Err(error) = recorder.flush()
+        {
+            log::line(&format!("the trace is incomplete: {error}"));
+            self.state.recorder = None;
+        }
+    }
+
+    /// Has the log written out when this session ends.
+    pub(crate) fn write_out(&mut self) {
+        self.write_out = true;
+    }
+
+    /// Counts an execution.
+    pub(crate) fn count_execution(&mut self) {
+        self.state.executions += 1;
+    }
+
+    /// Counts whether the values of an execution could be computed when they were wanted.
+    pub(crate) fn count_evaluation(&mut self, known: bool) {
+        if known {
+            self.state.evaluated += 1;
+        } else {
+            self.state.not_evaluated += 1;
+        }
+    }
+
+    /// Ends the log.
+    pub(crate) fn finish(&mut self) {
+        let stats: Vec<Stats> = self
+            .state
+            .pools
+            .iter()
+            .map(|pool| pool.allocator.stats())
+            .collect();
+        let footer = Footer {
+            bytes_in_use: stats.iter().map(|s| s.bytes_in_use).collect(),
+            peak_bytes_in_use: stats.iter().map(|s| s.peak_bytes_in_use).collect(),
+            pool_bytes: stats.iter().map(|s| s.pool_bytes.unwrap_or(0)).collect(),
+            num_allocs: stats.iter().map(|s| s.num_allocs).collect(),
+            executions: self.state.executions,
+            evaluated: self.state.evaluated,
+            not_evaluated: self.state.not_evaluated,
+        };
+        if let Some(mut recorder) = self.state.recorder.take()
+            && let Err(error) = recorder.finish(&footer)
+        {
+            log::line(&format!("the trace is incomplete: {error}"));
+        }
+    }
+}

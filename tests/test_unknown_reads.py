@@ -1,0 +1,109 @@
+"""Reads of made-up values: each is counted, and those that become shapes are told."""
+
+import json
+import subprocess
+import sys
+
+from conftest import clean_environment
+
+SETUP = """
+import jax, jax.numpy as jnp, numpy as np
+from jax.sharding import SingleDeviceSharding
+
+x = jnp.tanh(jnp.ones((2048, 2048)))
+k = (x * 3).astype(jnp.int32)
+"""
+
+# Each is a function, so that each has a line of its own.
+SHAPES = """
+def nonzero(): jnp.nonzero(x)
+def where(): jnp.where(x > 0.5)
+def argwhere(): jnp.argwhere(x)
+def flatnonzero(): jnp.flatnonzero(x)
+def mask(): x[x > 0.5]
+def unique(): jnp.unique(x)
+def bincount(): jnp.bincount(k.ravel())
+def repeat(): jnp.repeat(x[0], k[0])
+def setdiff1d(): jnp.setdiff1d(x.ravel(), x[1])
+def extract(): jnp.extract(x > 0.5, x)
+def zeros(): jnp.zeros((k.sum(),))
+def arange(): jnp.arange(k.sum())
+def linspace(): jnp.linspace(0, 1, k.sum())
+def cut(): x[:k.sum()]
+def tile(): jnp.tile(x[0], k.sum())
+def normal(): jax.random.normal(jax.random.key(0), (k.sum(),))
+"""
+
+VALUES = """
+def item(): x.sum().item()
+def number(): float(x.sum())
+def array(): np.asarray(x)
+def branch(): bool((x > 1).any())
+def one_of(): [1, 2, 3][k.sum()]
+"""
+
+NO_READS = """
+def select(): jnp.where(x > 0.5, x, 0)
+def row(): x[k.sum()]
+def some(): jnp.nonzero(x, size=7)
+"""
+
+CALL = """
+for name in {names}:
+    globals()[name]()
+"""
+
+
+def unknown_reads(tmp_path, script):
+    """Return what was read, by function, and what the answer does not cover."""
+    program, answer = tmp_path / "program.py", tmp_path / "answer.json"
+    program.write_text(SETUP + script)
+    command = [sys.executable, "-m", "vramfit", "dryrun", "--gpu", "h100-80g"]
+    done = subprocess.run(
+        [*command, "--json", str(answer), str(program)],
+        env=clean_environment(),
+        capture_output=True,
+        check=False,
+        text=True,
+    )
+    assert done.returncode == 0, done.stderr
+    told = json.loads(answer.read_text())
+    reads = {row["site"].split("(")[1].rstrip(")"): row for row in told["unknown_reads"]}
+    return reads, told["not_covered"]
+
+
+def test_a_shape_made_of_unknown_values_is_told_apart_from_other_reads(tmp_path):
+    functions = SHAPES + VALUES + NO_READS
+
+    def names(text):
+        return [line.split("(")[0].removeprefix("def ") for line in text.split("\n") if line]
+
+    reads, not_covered = unknown_reads(tmp_path, functions + CALL.format(names=names(functions)))
+    shaping = {name for name, row in reads.items() if row["shapes"] > 0}
+    assert shaping == set(names(SHAPES))
+    assert reads.keys() - shaping == set(names(VALUES))
+    assert "have other sizes on a card" in not_covered[0]
+
+
+def test_reads_without_a_shape_say_nothing_of_shapes(tmp_path):
+    reads, not_covered = unknown_reads(tmp_path, "float(x.sum())")
+    assert [(row["reads"], row["shapes"]) for row in reads.values()] == [(1, 0)]
+    assert not any("sizes on a card" in point for point in not_covered)
+
+
+def test_an_array_in_pinned_host_memory_is_counted_once(tmp_path):
+    reads, _ = unknown_reads(
+        tmp_path,
+        """
+host = SingleDeviceSharding(jax.devices()[0], memory_kind="pinned_host")
+made_up, known = jax.device_put(x, host), jax.device_put(np.ones(3, np.float32), host)
+
+def pointer(): made_up.unsafe_buffer_pointer()
+def look(): return np.asarray(made_up), np.asarray(made_up), np.asarray(known)
+
+assert [array.sum() for array in look()] == [0, 0, 3]
+pointer()
+""",
+    )
+    counted = {name: (row["reads"], row["bytes"]) for name, row in reads.items()}
+    assert counted == {"look": (1, 2048 * 2048 * 4)}
