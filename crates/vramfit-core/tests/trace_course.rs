@@ -338,6 +338,23 @@ fn a_region_that_came_after_the_peak_is_not_in_the_layout_of_the_peak() {
 }
 
 #[test]
+fn a_device_of_which_nothing_was_asked_has_an_empty_pool() {
+    let two = Header {
+        devices: 2,
+        ..header()
+    };
+    let mut run = Recorder::new(&two);
+    run.upload(MIB);
+    let idle = &answer(run).devices[1];
+    assert_eq!(
+        (idle.pool_bytes, idle.at_end.free_bytes),
+        (Some(0), Some(0))
+    );
+    assert_eq!((idle.at_peak, &idle.peak), (idle.at_end, &None));
+    assert!(idle.layout_at_end.regions.is_empty() && idle.timeline.is_empty());
+}
+
+#[test]
 fn a_layout_of_very_many_pieces_is_bounded_and_loses_no_byte() {
     let mut run = Recorder::new(&header());
     let blocks: Vec<_> = (0..10_000)
