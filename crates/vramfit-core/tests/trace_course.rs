@@ -9,8 +9,8 @@ use recorder::{Block, MIB, Recorder, header};
 use vramfit_core::allocator::Space;
 use vramfit_core::report;
 use vramfit_core::trace::{
-    Answer, ArrayAnswer, DeviceAnswer, Event, Header, LayoutAnswer, ProgramSizes, Purpose, Reader,
-    TextId, summarise,
+    Answer, ArrayAnswer, DeviceAnswer, Event, Header, LayoutAnswer, PoolState, ProgramSizes,
+    Purpose, Reader, TextId, summarise,
 };
 
 fn answer(run: Recorder) -> Answer {
@@ -350,7 +350,7 @@ fn a_device_of_which_nothing_was_asked_has_an_empty_pool() {
         (idle.pool_bytes, idle.at_end.free_bytes),
         (Some(0), Some(0))
     );
-    assert_eq!((idle.at_peak, &idle.peak), (idle.at_end, &None));
+    assert_eq!((idle.at_peak, &idle.peak), (PoolState::default(), &None));
     assert!(idle.layout_at_end.regions.is_empty() && idle.timeline.is_empty());
 }
 
