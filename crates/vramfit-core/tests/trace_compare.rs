@@ -258,7 +258,7 @@ fn names_can_do_nothing_to_the_terminal() {
             );
         }
     }
-    let text = Report::of_replay(&there).to_text();
+    let text = Report::of_replay(&there).to_full_text();
     assert!(
         text.lines().all(|line| line.chars().count() <= 80),
         "{text}"

@@ -9,8 +9,8 @@ use recorder::{Block, MIB, Recorder, header};
 use vramfit_core::allocator::Space;
 use vramfit_core::report;
 use vramfit_core::trace::{
-    Answer, ArrayAnswer, DeviceAnswer, Event, Header, LayoutAnswer, ProgramSizes, Purpose, Reader,
-    TextId, summarise,
+    Answer, ArrayAnswer, DeviceAnswer, Event, Header, LayoutAnswer, PoolState, ProgramSizes,
+    Purpose, Reader, TextId, summarise,
 };
 
 fn answer(run: Recorder) -> Answer {
@@ -335,6 +335,23 @@ fn a_region_that_came_after_the_peak_is_not_in_the_layout_of_the_peak() {
     assert_eq!(device.layout_at_peak.regions.len(), 1);
     assert_eq!(device.layout_at_end.regions.len(), 2);
     assert_eq!(bytes_of(&device.layout_at_end), device.pool_bytes.unwrap());
+}
+
+#[test]
+fn a_device_of_which_nothing_was_asked_has_an_empty_pool() {
+    let two = Header {
+        devices: 2,
+        ..header()
+    };
+    let mut run = Recorder::new(&two);
+    run.upload(MIB);
+    let idle = &answer(run).devices[1];
+    assert_eq!(
+        (idle.pool_bytes, idle.at_end.free_bytes),
+        (Some(0), Some(0))
+    );
+    assert_eq!((idle.at_peak, &idle.peak), (PoolState::default(), &None));
+    assert!(idle.layout_at_end.regions.is_empty() && idle.timeline.is_empty());
 }
 
 #[test]

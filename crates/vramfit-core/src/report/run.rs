@@ -217,9 +217,9 @@ fn array_table(arrays: &[ArrayAnswer]) -> Table {
             Some(program) => format!("{} of {program}", kind(Some(array.purpose))),
             None => kind(Some(array.purpose)).to_owned(),
         };
+        // One column, which is the one that is cut to the width of a terminal.
         vec![
-            Value::Text(line),
-            Value::Text(made),
+            Value::Text(format!("{made}, {line}")),
             Value::Count(array.count),
             Value::Bytes(array.bytes),
             Value::Bytes(array.held_bytes),
@@ -231,7 +231,7 @@ fn array_table(arrays: &[ArrayAnswer]) -> Table {
         0 => String::new(),
         more => format!("{more} more with {}; ", Bytes(sum)),
     };
-    let columns = ["line", "made as", "arrays", "asked for", "in the pool"];
+    let columns = ["made as, and where", "arrays", "asked for", "in the pool"];
     Table {
         columns: columns.map(str::to_owned).to_vec(),
         rows: rows.collect(),

@@ -170,10 +170,13 @@ impl Replay {
 
     /// Returns how full the pool of a device is, and its largest free block.
     pub(super) fn state(&mut self, device: u32) -> PoolState {
+        let pool = &mut self.pools[device as usize];
+        // Where nothing was asked for, not even the kind of pool was looked at so far.
+        pool.note_level();
         let Level {
             in_use_bytes,
             pool_bytes,
-        } = self.pools[device as usize].level;
+        } = pool.level;
         let largest = self.allocator(device).largest_free_block();
         PoolState {
             in_use_bytes,

@@ -255,10 +255,7 @@ impl Count {
             peak: state
                 .moment
                 .map(|moment| named(&moment, &self.programs.rows, text)),
-            at_peak: match peak_event {
-                Some(_) => state.at_peak,
-                None => at_end,
-            },
+            at_peak: state.at_peak,
             at_end,
             timeline: state.timeline.points(refused),
             arrays_at_peak: group(&mut state.blocks_at_peak.blocks(live.iter())),
