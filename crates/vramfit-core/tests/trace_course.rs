@@ -503,13 +503,13 @@ fn the_full_report_has_what_the_short_one_leaves_out() {
         titles(true),
         [
             "the same by owner, path and line",
-            "the largest buffers and arrays",
             "memory over the run",
             "arrays at the peak, by the line that made them",
             "arrays when the last step began, by the line that made them",
             "arrays at the end, by the line that made them",
             "what lies where at the peak",
             "what lies where at the end",
+            "the largest buffers and arrays",
         ]
     );
     let (short, full) = (report.to_text(), report.to_full_text());

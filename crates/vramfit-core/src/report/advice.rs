@@ -101,19 +101,21 @@ fn compiler_limit(memory: &ProgramMemory) -> Option<(u64, String)> {
     let over = taken
         .checked_sub(memory.compiler_limit_bytes)
         .filter(|_| memory.compiler_limit_bytes > 0)?;
-    let again: u64 = memory
-        .buffers
-        .iter()
-        .filter(|buffer| buffer.rematerialized)
-        .map(|buffer| buffer.peak_bytes)
-        .sum();
+    let again = memory.buffers.iter().filter(|buffer| buffer.rematerialized);
+    let again: u64 = again.map(|buffer| buffer.peak_bytes).sum();
+    let already = match again * WORTH >= taken {
+        true => format!(
+            " although {} of it are values computed a second time",
+            Bytes(again)
+        ),
+        false => String::new(),
+    };
     let point = format!(
-        "the program alone takes {}, the limit is {}: XLA computes values a second time to come below it, and could \
-         not by {} ({} live at the fullest moment are such values)",
+        "the program alone takes {}, which is {} above the limit of {}: XLA found no order and nothing to compute a \
+         second time that would bring it below{already}",
         Bytes(taken),
-        Bytes(memory.compiler_limit_bytes),
         Bytes(over),
-        Bytes(again),
+        Bytes(memory.compiler_limit_bytes),
     );
     Some((over, point))
 }

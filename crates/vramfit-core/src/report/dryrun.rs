@@ -19,6 +19,10 @@ pub(super) fn report(answer: &Answer) -> Report {
     sections.extend(owners::summary(answer));
     sections.extend(advice::advice(answer));
     sections.extend(run::leaks(answer));
+    sections.extend(owners::tree(answer));
+    sections.extend(bands::details(answer));
+    sections.extend(run::details(answer));
+    sections.extend(owners::parts(answer));
     sections.extend(run::compilations(answer));
     sections.extend(devices(answer));
     sections.extend(programs(answer));
@@ -28,9 +32,6 @@ pub(super) fn report(answer: &Answer) -> Report {
         "not covered by these figures",
         Body::Text(not_covered.clone()),
     ));
-    sections.extend(owners::details(answer));
-    sections.extend(bands::details(answer));
-    sections.extend(run::details(answer));
     Report {
         title: "vramfit dryrun".to_owned(),
         good: answer.fits(),
@@ -129,12 +130,15 @@ pub(super) fn when(moment: &Moment) -> String {
 }
 
 pub(super) fn bar(answer: &Answer, device: &DeviceAnswer) -> Bar {
+    // What a refused request needed counts as if it had been met.
+    let wanted = answer.holdings.as_ref().filter(|holdings| holdings.refused);
+    let wanted = wanted.filter(|holdings| holdings.device == device.device);
     Bar {
         label: match answer.header.devices {
             0 | 1 => String::new(),
             _ => format!("GPU {}", device.device),
         },
-        part_bytes: device.peak_bytes,
+        part_bytes: wanted.map_or(device.peak_bytes, |holdings| holdings.total_bytes),
         whole_bytes: device.capacity_bytes,
     }
 }

@@ -40,25 +40,25 @@ pub(super) fn summary(answer: &Answer) -> Option<Section> {
     Some(section(&title(answer, holdings), Body::Table(table)))
 }
 
-/// The tree and the table of parts.
-pub(super) fn details(answer: &Answer) -> Vec<Section> {
-    let Some(holdings) = &answer.holdings else {
-        return Vec::new();
-    };
-    let detail = |title: &str, body| Section {
+/// The same as a tree.
+pub(super) fn tree(answer: &Answer) -> Option<Section> {
+    let holdings = answer.holdings.as_ref()?;
+    let tree = Body::Tree(grown(answer, holdings));
+    Some(detail("the same by owner, path and line", tree))
+}
+
+/// The same as a table of every part.
+pub(super) fn parts(answer: &Answer) -> Option<Section> {
+    let holdings = answer.holdings.as_ref()?;
+    let table = Body::Table(table_of(holdings));
+    Some(detail("the largest buffers and arrays", table))
+}
+
+fn detail(title: &str, body: Body) -> Section {
+    Section {
         detail: true,
         ..section(title, body)
-    };
-    vec![
-        detail(
-            "the same by owner, path and line",
-            Body::Tree(tree(answer, holdings)),
-        ),
-        detail(
-            "the largest buffers and arrays",
-            Body::Table(parts(holdings)),
-        ),
-    ]
+    }
 }
 
 fn title(answer: &Answer, holdings: &Holdings) -> String {
@@ -96,7 +96,7 @@ fn file_name(site: &str) -> &str {
     site.rsplit('/').next().unwrap_or(site)
 }
 
-fn parts(holdings: &Holdings) -> Table {
+fn table_of(holdings: &Holdings) -> Table {
     let rows = holdings.parts.iter().map(|part| {
         let name = match part.path.is_empty() {
             true => part.made_by.clone(),
@@ -119,7 +119,7 @@ fn parts(holdings: &Holdings) -> Table {
     }
 }
 
-fn tree(answer: &Answer, holdings: &Holdings) -> Tree {
+fn grown(answer: &Answer, holdings: &Holdings) -> Tree {
     let mut root = Branch::default();
     for part in &holdings.parts {
         root.add(part.kind.id(), &steps(part), part.bytes);

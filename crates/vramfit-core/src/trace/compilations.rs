@@ -16,11 +16,10 @@ pub(super) struct Compiled {
 
 /// Adds up what was compiled more than once under one name, the most often compiled first.
 ///
-/// `first_step` is the event of the step's first call, and `limit` the bytes that a pool may take.
+/// `step` is the name of the step, and the event of its first call.
 pub(super) fn repeated(
     compiled: &[Compiled],
-    first_step: Option<u64>,
-    limit: u64,
+    step: Option<(TextId, u64)>,
     text: impl Fn(TextId) -> String,
 ) -> Vec<CompilationAnswer> {
     let mut sorted: Vec<_> = compiled.iter().collect();
@@ -37,8 +36,8 @@ pub(super) fn repeated(
                 count: all.len() as u64,
                 loaded: counted(&|one| one.loaded),
                 argument_sizes: different(all.iter().map(|one| one.sizes.argument_bytes)),
-                after_first_step: counted(&|one| first_step.is_some_and(|step| one.event > step)),
-                large: all.iter().any(|one| one.sizes.is_large(limit)),
+                after_first_step: counted(&|one| step.is_some_and(|(_, first)| one.event > first)),
+                step: step.is_some_and(|(name, _)| all[0].name == name),
                 sites: sites(all, &text),
             }
         })

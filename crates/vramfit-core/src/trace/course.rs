@@ -75,17 +75,17 @@ pub struct CompilationAnswer {
     pub argument_sizes: u64,
     /// How often after the first call of the step.
     pub after_first_step: u64,
-    /// Whether any of them takes at least 1 % of the pool.
-    pub large: bool,
+    /// Whether the step is one of them.
+    pub step: bool,
     /// The lines that asked for them, the one that asked most often first.
     pub sites: Vec<String>,
 }
 
 impl CompilationAnswer {
-    /// Says whether a reader wants to know: often, and either of a large program or while the run
-    /// should have got going. That start-up code compiles small helpers for many shapes is usual.
+    /// Says whether a reader wants to know: while the run should have got going, or if it is the step
+    /// itself. That start-up code compiles its operations for many shapes is usual.
     pub fn is_worth_telling(&self) -> bool {
-        self.after_first_step > 3 || (self.large && self.argument_sizes > 3)
+        self.after_first_step > 3 || (self.step && self.argument_sizes > 3)
     }
 }
 

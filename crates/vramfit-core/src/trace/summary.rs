@@ -134,8 +134,11 @@ impl Count {
             },
         };
         let leaks = self.leaks(&text);
-        let first_step = step.and_then(|row| self.programs.rows[row].first_call);
-        let compilations = repeated(&self.programs.compiled, first_step, limit, text);
+        let first_step = step.and_then(|row| {
+            let row = &self.programs.rows[row];
+            Some((row.key.0, row.first_call?))
+        });
+        let compilations = repeated(&self.programs.compiled, first_step, text);
         let keys: Vec<_> = self.programs.rows.iter().map(|row| row.key).collect();
         // A stable sort: programs that need the same stay in the order of their compilation.
         self.programs

@@ -30,7 +30,7 @@ function drawBar(bar) {
   const amount = `${bytes(bar.part)} of ${bytes(bar.whole)}`;
   const track = make("div", { className: "track", role: "img", ariaLabel: `${textAt(bar.label)} ${amount}` }, fill);
   track.title = `${count(bar.part)} of ${count(bar.whole)} bytes`;
-  return make("div", { className: bar.part ? "bar" : "bar none" }, make("span", {}, textAt(bar.label)), track, make("span", { className: "amount" }, amount));
+  return make("div", { className: bar.part > bar.whole ? "bar over" : bar.part ? "bar" : "bar none" }, make("span", {}, textAt(bar.label)), track, make("span", { className: "amount" }, amount));
 }
 
 function drawSections() {
