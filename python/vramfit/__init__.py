@@ -12,10 +12,17 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from vramfit._errors import VramfitError as VramfitError
     from vramfit._native import __version__ as __version__
+    from vramfit.report import DryrunReport as DryrunReport
+    from vramfit.report import dryrun_report as dryrun_report
 
-__all__ = ["VramfitError", "__version__"]
+__all__ = ["DryrunReport", "VramfitError", "__version__", "dryrun_report"]
 
-_HOMES = {"VramfitError": "vramfit._errors", "__version__": "vramfit._native"}
+_HOMES = {
+    "DryrunReport": "vramfit.report",
+    "VramfitError": "vramfit._errors",
+    "__version__": "vramfit._native",
+    "dryrun_report": "vramfit.report",
+}
 
 
 def __getattr__(name: str) -> object:

@@ -7,6 +7,7 @@ mod error;
 mod exit;
 mod gpus;
 mod plugin;
+mod report;
 
 pub use plugin::GetPjrtApi;
 
@@ -15,6 +16,7 @@ pub use plugin::GetPjrtApi;
 fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("__version__", env!("CARGO_PKG_VERSION"))?;
     module.add_class::<gpus::Gpu>()?;
+    module.add_class::<report::RunReport>()?;
     module.add_function(wrap_pyfunction!(gpus::all_gpus, module)?)?;
     module.add_function(wrap_pyfunction!(gpus::find_gpu, module)?)?;
     module.add_function(wrap_pyfunction!(plugin::start_plugin, module)?)?;
@@ -22,5 +24,6 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(exit::ask_main_thread_to_exit, module)?)?;
     module.add_function(wrap_pyfunction!(plugin::further_steps, module)?)?;
     module.add_function(wrap_pyfunction!(plugin::hold_other_threads, module)?)?;
+    module.add_function(wrap_pyfunction!(report::read_report, module)?)?;
     module.add_function(wrap_pyfunction!(cli::run_cli, module)?)
 }

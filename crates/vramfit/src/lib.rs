@@ -23,6 +23,8 @@ mod usage;
 use args::Cli;
 use output::Output;
 
+pub use traces::answer_of;
+
 /// Where the command line was started from, as far as its caller knows.
 #[derive(Clone, Debug, Default)]
 pub struct Context {

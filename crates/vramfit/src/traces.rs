@@ -58,3 +58,22 @@ pub(crate) fn read(path: &Path) -> Result<Answer> {
     })?;
     trace::summarise(Reader::new(file)?)
 }
+
+/// Reads the traces that a run has left and returns the answer that decides.
+///
+/// # Errors
+/// [`ErrorKind::Io`] and [`ErrorKind::InvalidFile`] when one of them cannot be read, and
+/// [`ErrorKind::Internal`] when replay and run disagree.
+pub fn answer_of(trace: &Path) -> Result<Answer> {
+    let mut found = traces(&std::path::absolute(trace).unwrap_or_else(|_| trace.to_owned()));
+    let is_it = |path: &PathBuf| path.file_name() == trace.file_name();
+    if !found.iter().any(is_it) {
+        // Named, so that what it is refused for is said of it.
+        found = vec![trace.to_owned()];
+    }
+    let answers = found.iter().map(|path| read(path));
+    let answers = answers.collect::<Result<Vec<_>>>()?;
+    Ok(worst(&answers)
+        .expect("there is the named one at least")
+        .clone())
+}

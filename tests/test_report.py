@@ -1,0 +1,70 @@
+"""`vramfit.dryrun_report` gives what `vramfit report` tells, as Python values."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import vramfit
+from vramfit._errors import InvalidFileError, IoError
+
+TRACES = Path(__file__).parent.parent / "fixtures" / "traces"
+TOO_SMALL = TRACES / "train_gpt-t4.trace"
+
+
+def told(*arguments):
+    command = [sys.executable, "-m", "vramfit", "report", str(TOO_SMALL), *arguments]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 1, "it does not fit"
+    return done.stdout
+
+
+def test_both_doors_tell_the_same():
+    report = vramfit.dryrun_report(TOO_SMALL)
+    assert report.record == json.loads(told("--json", "-"))
+    assert str(report) == told().rstrip("\n")
+    assert str(report).startswith(report.answer.split(" in ")[0])
+    assert not report.fits
+    assert report.peak_bytes == report.record["peak_bytes"]
+
+
+def test_parts_add_up_to_what_was_in_use_and_what_was_asked_for():
+    report = vramfit.dryrun_report(TOO_SMALL)
+    refused = report.record["oom"]
+    whole = refused["in_use_bytes"] + refused["requested_bytes"]
+    assert sum(part.bytes for part in report.parts) == whole
+    assert report.parts == sorted(report.parts, key=lambda part: -part.bytes)
+    owners = {part.owner for part in report.parts}
+    assert {"parameters", "optimizer_state", "activations", "gradients"} <= owners
+    largest = report.parts[0]
+    assert "train_gpt.py:" in largest.line
+    assert largest.shape
+
+
+def test_a_notebook_shows_the_page_in_a_frame_of_its_own():
+    report = vramfit.dryrun_report(TOO_SMALL)
+    shown = report._repr_html_()
+    assert shown.startswith("<iframe ")
+    assert shown.endswith("</iframe>")
+    # Nothing of the page can end the attribute it stands in.
+    assert shown.count('"') == 6
+    assert "<!doctype html>" in report.to_html().lower()
+
+
+def test_a_table_of_the_parts():
+    pandas = pytest.importorskip("pandas", reason="a user may have none; `make setup` installs it")
+    report = vramfit.dryrun_report(TOO_SMALL)
+    table = report.to_pandas()
+    assert isinstance(table, pandas.DataFrame)
+    assert table["bytes"].sum() == sum(part.bytes for part in report.parts)
+
+
+def test_what_is_no_trace_is_refused(tmp_path):
+    with pytest.raises(IoError):
+        vramfit.dryrun_report(tmp_path / "nothing.trace")
+    file = tmp_path / "other.trace"
+    file.write_text("something else")
+    with pytest.raises(InvalidFileError):
+        vramfit.dryrun_report(file)
