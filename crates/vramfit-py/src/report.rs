@@ -63,6 +63,10 @@ impl RunReport {
 
 /// Reads the trace of a dry run; of several processes, that of the one that decides.
 #[pyfunction]
+#[allow(
+    clippy::needless_pass_by_value,
+    reason = "arguments from Python come by value"
+)]
 pub(crate) fn read_report(py: Python<'_>, trace: PathBuf) -> PyResult<RunReport> {
     let answer = py.detach(|| vramfit::answer_of(&trace));
     let answer = answer.map_err(|error| raise(py, &error))?;
