@@ -6,6 +6,7 @@
 use super::dryrun::section;
 use super::{Body, Section};
 use crate::bytes::Bytes;
+use crate::gpu;
 use crate::program::ProgramMemory;
 use crate::program::memory::{Buffer, Owner};
 use crate::trace::{Answer, Holdings, PartKind};
@@ -28,7 +29,7 @@ pub(super) fn advice(answer: &Answer) -> Option<Section> {
     if let Some(known) = of_program {
         points.extend(donation(&known.memory));
         points.extend(activations(&known.memory));
-        points.extend(precision(&known.memory));
+        points.extend(precision(&known.memory).filter(|_| has_bfloat16(&answer.header.gpu)));
         points.extend(compiler_limit(&known.memory));
     }
     points.extend(others(holdings));
@@ -95,6 +96,13 @@ fn precision(memory: &ProgramMemory) -> Option<(u64, String)> {
     (bytes > 0).then_some((bytes / 2, point))
 }
 
+/// Says whether a card multiplies bfloat16 matrices: from compute capability 8.0 (Ampere) on. On older
+/// ones XLA refuses to. A card that is not in the catalogue is taken to be a new one.
+fn has_bfloat16(card: &str) -> bool {
+    let card = gpu::all().iter().find(|known| known.name == card);
+    card.is_none_or(|card| card.compute_capability >= (8, 0))
+}
+
 /// A program that the compiler could not bring below its limit.
 fn compiler_limit(memory: &ProgramMemory) -> Option<(u64, String)> {
     let taken = memory.taken_bytes();
@@ -111,8 +119,9 @@ fn compiler_limit(memory: &ProgramMemory) -> Option<(u64, String)> {
         false => String::new(),
     };
     let point = format!(
-        "the program alone takes {}, which is {} above the limit of {}: XLA found no order and nothing to compute a \
-         second time that would bring it below{already}",
+        "the program alone takes {}, which is {} above the limit of {}: XLA found no order and nothing to \
+         compute a second time that would bring it below{already}; that is what its warning `Can't reduce \
+         memory use below ...` is about",
         Bytes(taken),
         Bytes(over),
         Bytes(memory.compiler_limit_bytes),
