@@ -3,7 +3,8 @@
 //! [`Writer`] and [`Reader`] keep it in a compact file (`docs/trace-format.md`) in which repeated
 //! steps cost nothing. The vocabulary is [`Header`], [`Event`] and [`Footer`]. [`Replay`] lets the
 //! events happen again in allocators, the same or others, and [`summarise`] makes an [`Answer`] of
-//! them. [`compare`] tells what other settings would have made of the run.
+//! them. [`compare`] tells what other settings would have made of the run, [`difference`] what makes one
+//! run need more than another.
 
 mod answer;
 mod arrays;
@@ -13,6 +14,7 @@ mod compilations;
 mod count;
 mod course;
 mod device;
+mod difference;
 mod event;
 mod history;
 mod holdings;
@@ -41,6 +43,7 @@ pub use course::{
     ArrayAnswer, CompilationAnswer, LayoutAnswer, LeakAnswer, PieceAnswer, RegionAnswer,
     TimelinePoint,
 };
+pub use difference::{Change, Contrast, Difference, Group, Need, OwnerChange, Run, difference};
 pub use event::{Event, Footer, Header, ProgramSizes, Purpose, TextId};
 pub use holdings::{Holdings, Part, PartKind};
 pub use reader::Reader;

@@ -8,7 +8,7 @@ use vramfit_core::{Error, ErrorKind, Result};
 use super::Status;
 use crate::files::{writable, write};
 use crate::output::Output;
-use crate::traces::{read, traces, worst};
+use crate::traces::deciding;
 
 /// Tell the report of a dry run again, from its trace: as text, page, picture or table
 ///
@@ -65,7 +65,7 @@ pub(crate) fn run(args: &Args, output: &mut Output) -> Result<Status> {
     };
     let (html, csv, svg) = (free(&args.html)?, free(&args.csv)?, free(&args.svg)?);
 
-    let report = report_of(&args.trace)?;
+    let report = Report::of_dryrun(&deciding(&args.trace)?);
     let nothing = |what: &str| {
         let message = format!("`{}` holds no {what}", args.trace.display());
         Error::new(ErrorKind::InvalidFile, message)
@@ -97,22 +97,4 @@ pub(crate) fn run(args: &Args, output: &mut Output) -> Result<Status> {
         output.say(&format!("written to {}", path.display()));
     }
     Ok(if report.good { Status::Yes } else { Status::No })
-}
-
-/// Reads the traces of a run and returns the report of the one that decides.
-fn report_of(trace: &Path) -> Result<Report> {
-    let mut found = traces(&std::path::absolute(trace).unwrap_or_else(|_| trace.to_owned()));
-    if !found
-        .iter()
-        .any(|path| path.file_name() == trace.file_name())
-    {
-        // Named, so that what it is refused for is said of it.
-        found = vec![trace.to_owned()];
-    }
-    let answers = found
-        .iter()
-        .map(|path| read(path))
-        .collect::<Result<Vec<_>>>()?;
-    let decides = worst(&answers).expect("there is the named one at least");
-    Ok(Report::of_dryrun(decides))
 }
