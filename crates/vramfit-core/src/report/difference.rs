@@ -33,7 +33,8 @@ pub(super) fn report(difference: &Difference) -> Report {
     }
     Report {
         title: "vramfit diff".to_owned(),
-        good: difference.gap_bytes() <= 0,
+        // As in every report: whether the run fits, here the one that is compared.
+        good: difference.b.fits,
         answer: answer(difference),
         sections,
         facts: [("A", &difference.a), ("B", &difference.b)]
