@@ -113,7 +113,9 @@ fn by_line(difference: &Difference) -> Table {
         ]
     });
     let (all, named) = difference.explained_bytes();
-    let share = Value::Share(named as f64 / (all as f64).max(1.0));
+    // Rounded down: not quite all is never all.
+    let thousandths = named * 1000 / all.max(1);
+    let share = Value::Share(thousandths as f64 / 1000.0);
     Table {
         columns: columns(&["where", "owner", "A", "B", "change"]),
         rows: rows.collect(),

@@ -3,8 +3,8 @@
 use std::path::{Path, PathBuf};
 
 use vramfit_core::report::Report;
-use vramfit_core::trace::{Difference, difference};
-use vramfit_core::{Bytes, Result};
+use vramfit_core::trace::{Answer, Difference, difference};
+use vramfit_core::{Bytes, Error, ErrorKind, Result};
 
 use super::Status;
 use crate::files::{writable, write};
@@ -61,7 +61,7 @@ pub(crate) fn run(args: &Args, output: &mut Output) -> Result<Status> {
     let json = named.map(free).transpose()?;
     let html = args.html.as_ref().map(free).transpose()?;
 
-    let difference = difference(&deciding(&args.a)?, &deciding(&args.b)?);
+    let difference = difference(&answer(&args.a)?, &answer(&args.b)?);
     let report = Report::of_difference(&difference);
     let text = match args.prints_json() {
         true => report.to_json(),
@@ -79,17 +79,36 @@ pub(crate) fn run(args: &Args, output: &mut Output) -> Result<Status> {
         .map_or(Status::Yes, |most| verdict(&difference, most, output)))
 }
 
+/// Reads a run. Of two files a refusal must say which one it is about.
+fn answer(trace: &Path) -> Result<Answer> {
+    deciding(trace).map_err(|error| match error.kind() {
+        ErrorKind::InvalidFile => {
+            let message = format!("`{}`: {}", trace.display(), error.message());
+            let named = Error::new(ErrorKind::InvalidFile, message);
+            match error.hint_text() {
+                Some(hint) => named.hint(hint),
+                None => named,
+            }
+        }
+        _ => error,
+    })
+}
+
 /// Holds the gap against what is allowed.
 fn verdict(difference: &Difference, most: Bytes, output: &mut Output) -> Status {
-    let (status, words) = match difference.is_above(most.0) {
-        Some(false) => return Status::Yes,
-        Some(true) => (Status::No, "more than `--fail-above` allows"),
-        None => (
-            Status::Unknown,
-            "cannot tell whether B stays within `--fail-above`: a run was cut short or refused \
-             memory, and what it would have needed after that is not known",
-        ),
-    };
-    output.say(words);
-    status
+    match difference.is_above(most.0) {
+        Some(false) => Status::Yes,
+        Some(true) => {
+            let option = format!("`--fail-above {}`", most.0);
+            output.say(&format!("B needs more than {option} allows in addition"));
+            Status::No
+        }
+        None => {
+            output.say(
+                "cannot tell whether B stays within `--fail-above`: a run was cut short or was\n  \
+                 refused memory, and what it would have needed after that is not known",
+            );
+            Status::Unknown
+        }
+    }
 }
