@@ -13,7 +13,7 @@ ROOT = Path(__file__).resolve().parent.parent
 PLACE = Path("/tmp/demo")
 SCRIPT = "train_gpt.py"
 SMALL = "--layers 2 --width 128 --heads 4 --vocab 1024 --sequence 128 --no-remat --batch"
-# Card and arguments: one card that is too small, one that is not; and two batch sizes of a small one.
+# Card and arguments: a card that is too small, one that is not; a small model with two batch sizes.
 RUNS = {
     "train_gpt-t4": ("t4", ""),
     "train_gpt-h100-80g": ("h100-80g", ""),

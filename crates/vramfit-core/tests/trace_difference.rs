@@ -160,6 +160,20 @@ fn lines_that_moved_are_the_same_lines() {
 }
 
 #[test]
+fn in_a_function_too_long_to_weigh_equal_numbers_are_the_same_line() {
+    let run = |more: u64| -> Vec<Part> {
+        let line = |line: u64| {
+            let site = format!("t.py:{line} (unrolled)");
+            buffer(ACTIVATIONS, &site, "jit(f)/mul", "f32[8]", line + more)
+        };
+        (1..=2100).map(line).collect()
+    };
+    let changes = changed(&run(0), &run(1));
+    assert_eq!(changes.len(), 2100);
+    assert!(changes.iter().all(|(a, b, bytes)| a == b && *bytes == 1));
+}
+
+#[test]
 fn a_checkout_in_another_folder_is_the_same_program() {
     let at = |folder: &str, bytes| {
         let site = format!("{folder}/t.py:10 (loss)");

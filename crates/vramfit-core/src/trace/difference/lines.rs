@@ -116,27 +116,37 @@ impl<'a> Site<'a> {
     }
 }
 
+/// Lines that are the same, or one that only one run has.
+type Couple<'a> = (Option<&'a str>, Option<&'a str>);
+
 /// Puts the lines of a function side by side; each is there once.
-fn aligned<'a>(a: &Function<'a>, b: &Function<'a>) -> Vec<(Option<&'a str>, Option<&'a str>)> {
+fn aligned<'a>(a: &Function<'a>, b: &Function<'a>) -> Vec<Couple<'a>> {
+    if a.len().saturating_mul(b.len()) > MOST_WEIGHED {
+        return by_number(a, b);
+    }
     // Of two ways that are as good the first is taken, so the order of the runs must not decide.
-    let content = |function: &Function<'a>| {
+    let content = |function: &Function<'a>| -> Vec<_> {
         let lines = function.iter();
-        let lines: Vec<_> = lines
-            .map(|(line, (_, made))| (*line, made.clone()))
-            .collect();
         lines
+            .map(|(line, (_, made))| (*line, made.clone()))
+            .collect()
     };
     if content(a) > content(b) {
-        let swapped = aligned_in_order(b, a).into_iter();
+        let swapped = by_content(b, a).into_iter();
         return swapped.map(|(of_b, of_a)| (of_a, of_b)).collect();
     }
-    aligned_in_order(a, b)
+    by_content(a, b)
 }
 
-fn aligned_in_order<'a>(
-    a: &Function<'a>,
-    b: &Function<'a>,
-) -> Vec<(Option<&'a str>, Option<&'a str>)> {
+fn by_number<'a>(a: &Function<'a>, b: &Function<'a>) -> Vec<Couple<'a>> {
+    let site = |function: &Function<'a>, line| function.get(line).map(|(site, _)| *site);
+    let lines: BTreeSet<&u64> = a.keys().chain(b.keys()).collect();
+    let couples = lines.into_iter();
+    couples.map(|line| (site(a, line), site(b, line))).collect()
+}
+
+/// Finds the way to put lines side by side, in their order, in which most operations agree.
+fn by_content<'a>(a: &Function<'a>, b: &Function<'a>) -> Vec<Couple<'a>> {
     let a: Vec<_> = a.iter().collect();
     let b: Vec<_> = b.iter().collect();
     let weight = |at: usize, other: usize| {
@@ -144,30 +154,11 @@ fn aligned_in_order<'a>(
         let shared = made_a.intersection(made_b).count() as u64;
         2 * shared + u64::from(line_a == line_b)
     };
-    let site = |side: &[(&u64, &(&'a str, BTreeSet<&'a str>))], at: usize| Some(side[at].1.0);
-    let (rows, columns) = (a.len(), b.len());
-    let mut result = Vec::new();
-    if rows.saturating_mul(columns) > MOST_WEIGHED {
-        let numbers: FxHashMap<u64, usize> = b
-            .iter()
-            .enumerate()
-            .map(|(at, line)| (*line.0, at))
-            .collect();
-        let mut found = BTreeSet::new();
-        for (at, line) in a.iter().enumerate() {
-            let same = numbers.get(line.0).copied();
-            found.extend(same);
-            result.push((site(&a, at), same.and_then(|same| site(&b, same))));
-        }
-        let alone = (0..columns).filter(|at| !found.contains(at));
-        result.extend(alone.map(|at| (None, site(&b, at))));
-        return result;
-    }
     // The best that can be had of the lines from here on.
-    let width = columns + 1;
-    let mut best = vec![0u64; (rows + 1) * width];
-    for at in (0..rows).rev() {
-        for other in (0..columns).rev() {
+    let width = b.len() + 1;
+    let mut best = vec![0u64; (a.len() + 1) * width];
+    for at in (0..a.len()).rev() {
+        for other in (0..b.len()).rev() {
             let together = match weight(at, other) {
                 0 => 0,
                 weight => weight + best[(at + 1) * width + other + 1],
@@ -176,22 +167,25 @@ fn aligned_in_order<'a>(
             best[at * width + other] = together.max(apart);
         }
     }
+    let of_a = |at: usize| Some(a[at].1.0);
+    let of_b = |other: usize| Some(b[other].1.0);
+    let mut couples = Vec::new();
     let (mut at, mut other) = (0, 0);
-    while at < rows && other < columns {
+    while at < a.len() && other < b.len() {
         let here = best[at * width + other];
         let weight = weight(at, other);
         if weight > 0 && here == weight + best[(at + 1) * width + other + 1] {
-            result.push((site(&a, at), site(&b, other)));
+            couples.push((of_a(at), of_b(other)));
             (at, other) = (at + 1, other + 1);
         } else if here == best[(at + 1) * width + other] {
-            result.push((site(&a, at), None));
+            couples.push((of_a(at), None));
             at += 1;
         } else {
-            result.push((None, site(&b, other)));
+            couples.push((None, of_b(other)));
             other += 1;
         }
     }
-    result.extend((at..rows).map(|at| (site(&a, at), None)));
-    result.extend((other..columns).map(|other| (None, site(&b, other))));
-    result
+    couples.extend((at..a.len()).map(|at| (of_a(at), None)));
+    couples.extend((other..b.len()).map(|other| (None, of_b(other))));
+    couples
 }

@@ -10,7 +10,7 @@ mod lines;
 mod pairs;
 mod surroundings;
 
-use std::collections::BTreeMap;
+use std::collections::BTreeSet;
 
 use serde::Serialize;
 
@@ -75,11 +75,9 @@ pub fn difference(a: &Answer, b: &Answer) -> Difference {
     let parts = |answer: &Answer| answer.holdings.clone().unwrap_or_default();
     let (held_a, held_b) = (parts(a), parts(b));
     let (a_run, b_run) = (Run::of(a), Run::of(b));
-    let names = |answer: &Answer| {
+    let names = |answer: &Answer| -> BTreeSet<String> {
         let programs = answer.programs.iter();
-        let names: std::collections::BTreeSet<String> =
-            programs.map(|program| program.name.clone()).collect();
-        names
+        programs.map(|program| program.name.clone()).collect()
     };
     let (in_a, in_b) = (names(a), names(b));
     Difference {
@@ -149,25 +147,33 @@ impl Change {
     }
 }
 
+/// Adds up bytes. A file may claim any number; the largest is the honest answer then.
+fn sum(bytes: impl Iterator<Item = u64>) -> u64 {
+    bytes.fold(0, u64::saturating_add)
+}
+
 fn change(a: u64, b: u64) -> i128 {
     i128::from(b) - i128::from(a)
 }
 
 /// Adds up what each kind of owner has.
 fn owners(a: &Holdings, b: &Holdings) -> Vec<OwnerChange> {
-    let mut sums: BTreeMap<PartKind, (u64, u64)> = BTreeMap::new();
-    for part in &a.parts {
-        sums.entry(part.kind).or_default().0 += part.bytes;
-    }
-    for part in &b.parts {
-        sums.entry(part.kind).or_default().1 += part.bytes;
-    }
-    let mut owners: Vec<OwnerChange> = sums
+    let kinds: BTreeSet<PartKind> = a
+        .parts
+        .iter()
+        .chain(&b.parts)
+        .map(|part| part.kind)
+        .collect();
+    let of = |held: &Holdings, kind: PartKind| {
+        let parts = held.parts.iter().filter(|part| part.kind == kind);
+        sum(parts.map(|part| part.bytes))
+    };
+    let mut owners: Vec<OwnerChange> = kinds
         .into_iter()
-        .map(|(kind, (a_bytes, b_bytes))| OwnerChange {
+        .map(|kind| OwnerChange {
             kind,
-            a_bytes,
-            b_bytes,
+            a_bytes: of(a, kind),
+            b_bytes: of(b, kind),
         })
         .collect();
     owners.sort_by_key(|owner| {

@@ -7,7 +7,7 @@
 use std::collections::BTreeMap;
 
 use super::lines::{Line, Lines};
-use super::{Change, Group};
+use super::{Change, Group, sum};
 use crate::trace::{Part, PartKind};
 
 /// What a rule compares; parts of which it is equal are the same thing.
@@ -126,8 +126,8 @@ fn group(parts: &[&Part]) -> Option<Group> {
     Some(Group {
         largest: (**largest).clone(),
         parts: parts.len() as u64,
-        count: parts.iter().map(|part| part.count).sum(),
-        bytes: parts.iter().map(|part| part.bytes).sum(),
+        count: sum(parts.iter().map(|part| part.count)),
+        bytes: sum(parts.iter().map(|part| part.bytes)),
     })
 }
 

@@ -2,6 +2,7 @@
 
 use serde::Serialize;
 
+use super::sum;
 use crate::bytes::Bytes;
 use crate::trace::{Answer, Header};
 
@@ -61,7 +62,7 @@ impl Run {
         };
         Run {
             header: answer.header.clone(),
-            total_bytes: parts.iter().map(|part| part.bytes).sum(),
+            total_bytes: sum(parts.iter().map(|part| part.bytes)),
             need,
             program: program.map_or_else(String::new, |program| program.name.clone()),
             limit_bytes: answer.worst_device().and_then(|device| device.limit_bytes),
