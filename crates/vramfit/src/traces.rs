@@ -44,30 +44,6 @@ pub(crate) fn worst(answers: &[Answer]) -> Option<&Answer> {
         .max_by_key(|answer| (!answer.fits(), peak(answer)))
 }
 
-/// Reads the traces of the run that a trace belongs to, and returns the answer that decides.
-///
-/// # Errors
-/// Those of [`read`], for each of them.
-pub(crate) fn deciding(trace: &Path) -> Result<Answer> {
-    let mut found = traces(&std::path::absolute(trace).unwrap_or_else(|_| trace.to_owned()));
-    if !found
-        .iter()
-        .any(|path| path.file_name() == trace.file_name())
-    {
-        // Named, so that what it is refused for is said of it.
-        found = vec![trace.to_owned()];
-    }
-    let mut answers = found
-        .iter()
-        .map(|path| read(path))
-        .collect::<Result<Vec<_>>>()?;
-    let decides = worst(&answers).expect("there is the named one at least");
-    let at = answers
-        .iter()
-        .position(|answer| std::ptr::eq(answer, decides));
-    Ok(answers.swap_remove(at.unwrap_or(0)))
-}
-
 /// Reads a trace into its answer.
 ///
 /// # Errors
@@ -81,4 +57,23 @@ pub(crate) fn read(path: &Path) -> Result<Answer> {
         .cause(error)
     })?;
     trace::summarise(Reader::new(file)?)
+}
+
+/// Reads the traces that a run has left and returns the answer that decides.
+///
+/// # Errors
+/// [`ErrorKind::Io`] and [`ErrorKind::InvalidFile`] when one of them cannot be read, and
+/// [`ErrorKind::Internal`] when replay and run disagree.
+pub(crate) fn answer_of(trace: &Path) -> Result<Answer> {
+    let mut found = traces(&std::path::absolute(trace).unwrap_or_else(|_| trace.to_owned()));
+    let is_it = |path: &PathBuf| path.file_name() == trace.file_name();
+    if !found.iter().any(is_it) {
+        // Named, so that what it is refused for is said of it.
+        found = vec![trace.to_owned()];
+    }
+    let answers = found.iter().map(|path| read(path));
+    let answers = answers.collect::<Result<Vec<_>>>()?;
+    Ok(worst(&answers)
+        .expect("there is the named one at least")
+        .clone())
 }

@@ -129,7 +129,7 @@ fn by_line(difference: &Difference) -> Table {
 fn every_change(difference: &Difference) -> Table {
     let cell = |group: &Option<Group>, of: &dyn Fn(&Part) -> String| {
         let part = group.as_ref().map(|group| &group.largest);
-        part.map_or(Value::Missing("none"), |part| Value::Text(of(part)))
+        Value::Text(part.map_or_else(|| "none".to_owned(), of))
     };
     let row = |change: &Change| {
         let newer = change.newer();

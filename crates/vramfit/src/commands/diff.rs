@@ -9,7 +9,7 @@ use vramfit_core::{Bytes, Error, ErrorKind, Result};
 use super::Status;
 use crate::files::{writable, write};
 use crate::output::Output;
-use crate::traces::deciding;
+use crate::traces::answer_of;
 
 /// Tell what makes one dry run need more memory than another: by owner, and line by line
 ///
@@ -81,7 +81,7 @@ pub(crate) fn run(args: &Args, output: &mut Output) -> Result<Status> {
 
 /// Reads a run. Of two files a refusal must say which one it is about.
 fn answer(trace: &Path) -> Result<Answer> {
-    deciding(trace).map_err(|error| match error.kind() {
+    answer_of(trace).map_err(|error| match error.kind() {
         ErrorKind::InvalidFile => {
             let message = format!("`{}`: {}", trace.display(), error.message());
             let named = Error::new(ErrorKind::InvalidFile, message);

@@ -8,7 +8,7 @@ use vramfit_core::{Error, ErrorKind, Result};
 use super::Status;
 use crate::files::{writable, write};
 use crate::output::Output;
-use crate::traces::deciding;
+use crate::traces::answer_of;
 
 /// Tell the report of a dry run again, from its trace: as text, page, picture or table
 ///
@@ -65,7 +65,7 @@ pub(crate) fn run(args: &Args, output: &mut Output) -> Result<Status> {
     };
     let (html, csv, svg) = (free(&args.html)?, free(&args.csv)?, free(&args.svg)?);
 
-    let report = Report::of_dryrun(&deciding(&args.trace)?);
+    let report = Report::of_dryrun(&answer_of(&args.trace)?);
     let nothing = |what: &str| {
         let message = format!("`{}` holds no {what}", args.trace.display());
         Error::new(ErrorKind::InvalidFile, message)
