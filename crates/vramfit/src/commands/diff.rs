@@ -11,7 +11,7 @@ use crate::files::{writable, write};
 use crate::output::Output;
 use crate::traces::answer_of;
 
-/// Tell what makes one dry run need more memory than another: by owner, and line by line
+/// Tell what makes one dry run need more memory than another, by owner and line
 ///
 /// The runs may differ in anything: code, batch, flags, JAX, card. Compared are the bytes in use at
 /// the peak of each, or at the first request that was refused.
