@@ -133,17 +133,13 @@ fn every_change(difference: &Difference) -> Table {
     };
     let row = |change: &Change| {
         let newer = change.newer();
-        let operation = |part: &Part| match part.path.is_empty() {
-            true => part.made_by.clone(),
-            false => part.path.clone(),
-        };
         let owner = |group: &Group| group.largest.kind.label();
         let owners = match (change.a.as_ref().map(owner), change.b.as_ref().map(owner)) {
             (Some(a), Some(b)) if a != b => format!("{a} -> {b}"),
             (a, b) => b.or(a).unwrap_or_default().to_owned(),
         };
         vec![
-            Value::Text(newer.map_or_else(String::new, |group| operation(&group.largest))),
+            Value::Text(newer.map_or_else(String::new, name)),
             Value::Text(owners),
             bytes(change.a.as_ref().map(|group| group.bytes)),
             bytes(change.b.as_ref().map(|group| group.bytes)),
@@ -152,11 +148,12 @@ fn every_change(difference: &Difference) -> Table {
             cell(&change.b, &|part| part.shape.clone()),
             cell(&change.a, &|part| part.site.clone()),
             cell(&change.b, &|part| part.site.clone()),
+            Value::Text(newer.map_or_else(String::new, |group| group.largest.made_by.clone())),
         ]
     };
     Table {
         columns: columns(&[
-            "what",
+            "where",
             "owner",
             "A",
             "B",
@@ -165,6 +162,7 @@ fn every_change(difference: &Difference) -> Table {
             "shape in B",
             "line in A",
             "line in B",
+            "made by",
         ]),
         rows: difference.changes.iter().map(row).collect(),
         note: "where several are one row, the largest lends its name, shape and line".to_owned(),
