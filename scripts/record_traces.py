@@ -1,7 +1,7 @@
 """Record `fixtures/traces/`: dry runs of an example, from a place that is the same on any machine.
 
 A trace holds the lines of the program and its command, so the example runs from `/tmp/demo`, by a
-Python that is found there, too.
+Python that is found there, too. `python scripts/record_traces.py NAME...` records some of them.
 """
 
 import shutil
@@ -12,12 +12,19 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 PLACE = Path("/tmp/demo")
 SCRIPT = "train_gpt.py"
-# One card that is too small, one that is not.
-CARDS = ("t4", "h100-80g")
+SMALL = "--layers 2 --width 128 --heads 4 --vocab 1024 --sequence 128 --no-remat --batch"
+# Card and arguments: a card that is too small, one that is not; a small model with two batch sizes.
+RUNS = {
+    "train_gpt-t4": ("t4", ""),
+    "train_gpt-h100-80g": ("h100-80g", ""),
+    "small_gpt-batch-8": ("h100-80g", f"{SMALL} 8"),
+    "small_gpt-batch-16": ("h100-80g", f"{SMALL} 16"),
+}
 
 
 def main():
-    """Run the example on each card."""
+    """Run the example in each way that was asked for, or in all."""
+    names = sys.argv[1:] or list(RUNS)
     python = PLACE / "env" / "bin" / "python"
     python.parent.mkdir(parents=True)
     shutil.copy(ROOT / "examples" / SCRIPT, PLACE)
@@ -25,14 +32,15 @@ def main():
     python.symlink_to(Path(sys.executable).resolve())
     shutil.copy(Path(sys.prefix) / "pyvenv.cfg", PLACE / "env")
     (PLACE / "env" / "lib").symlink_to(Path(sys.prefix) / "lib")
-    for card in CARDS:
-        trace = ROOT / "fixtures" / "traces" / f"train_gpt-{card}.trace"
+    for name in names:
+        card, arguments = RUNS[name]
+        trace = ROOT / "fixtures" / "traces" / f"{name}.trace"
         trace.parent.mkdir(exist_ok=True)
         command = [sys.executable, "-m", "vramfit", "dryrun", "--gpu", card, "--steps", "3"]
         command += ["--trace", str(trace), "--force", "--", str(python), str(PLACE / SCRIPT)]
-        code = subprocess.run(command, check=False).returncode
+        code = subprocess.run(command + arguments.split(), check=False).returncode
         if code not in (0, 1):
-            raise SystemExit(f"{card}: exit code {code}")
+            raise SystemExit(f"{name}: exit code {code}")
     shutil.rmtree(PLACE)
 
 

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::{ColorChoice, Parser, Subcommand};
 
-use crate::commands::{completions, dryrun, gpus, replay, report};
+use crate::commands::{completions, diff, dryrun, gpus, replay, report};
 
 /// Know how much GPU memory your JAX program needs, before it runs out.
 #[derive(Debug, Parser)]
@@ -63,6 +63,7 @@ pub(crate) enum Command {
     Dryrun(dryrun::Args),
     Report(report::Args),
     Replay(replay::Args),
+    Diff(diff::Args),
     Gpus(gpus::Args),
     Completions(completions::Args),
 }
@@ -74,6 +75,7 @@ impl Command {
             Command::Dryrun(args) => args.prints_json(),
             Command::Report(args) => args.prints_json(),
             Command::Replay(args) => args.prints_json(),
+            Command::Diff(args) => args.prints_json(),
             Command::Gpus(args) => args.prints_json(),
             Command::Completions(_) => false,
         }

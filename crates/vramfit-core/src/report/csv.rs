@@ -23,6 +23,7 @@ fn of_table(table: &Table) -> String {
     for row in &table.rows {
         text.push_str(&line(row.iter().map(|value| match value {
             Value::Bytes(number) | Value::Count(number) => number.to_string(),
+            Value::Change(change) => change.to_string(),
             Value::Share(share) => share.to_string(),
             Value::Text(words) => cell(words),
             Value::Missing(why) => cell(why),

@@ -112,15 +112,24 @@ impl Data {
     }
 
     /// A column has the form of its first value. What has no such value, or one of another form,
-    /// is words: the place of the text, counted down from -1.
+    /// is words: the place of the text, counted down from -1. Changes have a sign of their own, so a
+    /// column of them holds nothing else; beside others they are words.
     fn cells(&mut self, cells: &[&Value]) -> Json {
         let form = |value: &Value| match value {
             Value::Text(_) => Some("text"),
             Value::Bytes(_) => Some("bytes"),
             Value::Count(_) => Some("count"),
             Value::Share(_) => Some("share"),
-            Value::Missing(_) => None,
+            Value::Change(_) | Value::Missing(_) => None,
         };
+        let change = |value: &&Value| match value {
+            Value::Change(bytes) => Some(*bytes),
+            _ => None,
+        };
+        let changes: Option<Vec<i64>> = cells.iter().map(change).collect();
+        if let Some(changes) = changes.filter(|changes| !changes.is_empty()) {
+            return json!({"cells": "change", "values": pack(changes)});
+        }
         let common = cells.iter().find_map(|value| form(value)).unwrap_or("text");
         let mut words = |value: &Value| -1 - self.strings.place(&value.to_string()) as i128;
         if common == "share" {

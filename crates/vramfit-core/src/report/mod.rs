@@ -7,6 +7,7 @@ mod columns;
 mod coverage;
 mod csv;
 mod data;
+mod difference;
 mod digest;
 mod dryrun;
 mod escape;
@@ -26,7 +27,7 @@ use serde::Serialize;
 pub use picture::{AddressMap, Band, Bands, Line, Mark, Node, Piece, Span, Timeline, Tree};
 
 use crate::bytes::Bytes;
-use crate::trace::{Answer, Comparison};
+use crate::trace::{Answer, Comparison, Difference};
 
 /// Everything a reader of a report needs, in the order in which it is told.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -120,6 +121,8 @@ pub enum Value {
     Text(String),
     /// An amount of memory.
     Bytes(u64),
+    /// An amount of memory that came or went.
+    Change(i64),
     /// A number of things.
     Count(u64),
     /// A part of one, from 0 to 1.
@@ -133,6 +136,11 @@ impl std::fmt::Display for Value {
         match self {
             Value::Text(text) => f.pad(text),
             Value::Bytes(bytes) => Bytes(*bytes).fmt(f),
+            Value::Change(0) => f.pad("0 B"),
+            Value::Change(change) => {
+                let sign = if *change < 0 { '-' } else { '+' };
+                f.pad(&format!("{sign}{}", Bytes(change.unsigned_abs())))
+            }
             Value::Count(count) => f.pad(&count.to_string()),
             Value::Share(share) => f.pad(&format!("{:.1} %", share * 100.0)),
             Value::Missing(why) => f.pad(why),
@@ -149,6 +157,11 @@ impl Report {
     /// Makes the report of a replay.
     pub fn of_replay(comparison: &Comparison) -> Report {
         replay::report(comparison)
+    }
+
+    /// Makes the report of what makes one run need more than another.
+    pub fn of_difference(difference: &Difference) -> Report {
+        difference::report(difference)
     }
 
     /// Returns the report for a terminal of 80 columns, without colours, without details and without

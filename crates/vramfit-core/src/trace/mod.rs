@@ -3,7 +3,8 @@
 //! [`Writer`] and [`Reader`] keep it in a compact file (`docs/trace-format.md`) in which repeated
 //! steps cost nothing. The vocabulary is [`Header`], [`Event`] and [`Footer`]. [`Replay`] lets the
 //! events happen again in allocators, the same or others, and [`summarise`] makes an [`Answer`] of
-//! them. [`compare`] tells what other settings would have made of the run.
+//! them. [`compare`] tells what other settings would have made of the run, [`difference`] what makes one
+//! run need more than another.
 //!
 //! | file | what it is |
 //! | --- | --- |
@@ -14,7 +15,9 @@
 //! | `count.rs`, `device.rs`, `programs.rs`, `failure.rs` | what is counted while they do |
 //! | `low_water.rs`, `kept.rs`, `timeline.rs` | a run's past in bounded memory |
 //! | `arrays.rs`, `leaks.rs`, `layout.rs`, `compilations.rs` | who made what, what grows, what lies where |
+//! | `deciding.rs`, `holdings.rs` | whose the bytes are at the moment that decides |
 //! | `bracket.rs`, `compare.rs` | the same run with other kernels, under other settings |
+//! | `difference.rs` | what makes one run need more than another |
 //! | `answer.rs`, `course.rs`, `summary.rs` | what it comes to |
 
 mod answer;
@@ -26,6 +29,7 @@ mod count;
 mod course;
 mod deciding;
 mod device;
+mod difference;
 mod event;
 mod failure;
 mod history;
@@ -57,6 +61,7 @@ pub use course::{
     ArrayAnswer, CompilationAnswer, LayoutAnswer, LeakAnswer, PieceAnswer, RegionAnswer,
     TimelinePoint,
 };
+pub use difference::{Change, Contrast, Difference, Group, Need, OwnerChange, Run, difference};
 pub use event::{Event, Footer, Header, ProgramSizes, Purpose, TextId};
 pub use holdings::{Holdings, Part, PartKind};
 pub use reader::Reader;

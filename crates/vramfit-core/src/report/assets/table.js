@@ -15,9 +15,10 @@ function tableColumns(body) {
   }));
 }
 
-/** Returns the words of a cell; numbers below zero are the place of a text, counted from -1. */
+/** Returns the words of a cell; numbers below zero, but for changes, are the place of a text, counted from -1. */
 function cellText(column, row) {
   const value = column.values[row];
+  if (column.form === "change") return change(value);
   if (value < 0) return textAt(-1 - value);
   switch (column.form) {
     case "bytes": return bytes(value);
@@ -97,8 +98,9 @@ function drawTable(columns, rows, note, label) {
       const value = column.values[row];
       const cell = make("td", {}, ...sentence(text));
       if (column.words) cell.className = "words";
-      else if (value <= 0) cell.className = "missing";
+      else if (column.form === "change" ? value === 0 : value <= 0) cell.className = "missing";
       if (column.words) cell.title = text;
+      else if (column.form === "change") cell.title = `${count(value)} bytes`;
       else if (column.form === "bytes" && value >= 0) cell.title = `${count(value)} bytes`;
       return cell;
     });
@@ -134,7 +136,7 @@ function sortedRows(column, rows, rising) {
   const sign = rising ? 1 : -1;
   return Uint32Array.from({ length: rows }, (_, row) => row).sort((a, b) => {
     const [x, y] = [rank[a], rank[b]];
-    if (!column.words && x < 0 !== y < 0) return x < 0 ? 1 : -1;
+    if (!column.words && column.form !== "change" && x < 0 !== y < 0) return x < 0 ? 1 : -1;
     return sign * (x - y) || a - b;
   });
 }

@@ -19,6 +19,7 @@ function bytes(count) {
 
 const count = (number) => number.toLocaleString("en-US");
 const exact = (number) => (number < 1024 ? bytes(number) : `${bytes(number)} (${count(number)} bytes)`);
+const change = (number) => (number > 0 ? "+" : number < 0 ? "-" : "") + bytes(Math.abs(number));
 const share = (part) => `${(part * 100).toFixed(1)} %`;
 const plural = (number, one, many) => `${count(number)} ${number === 1 ? one : many}`;
 

@@ -1,0 +1,157 @@
+"""What makes one dry run need more than another, told of real programs."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import browser
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+TRACES = ROOT / "fixtures" / "traces"
+
+TRAIN = """
+import sys
+import jax, jax.numpy as jnp
+import numpy as np
+
+batch = int(sys.argv[1])
+
+def predict(params, x):
+    for w in params[:-1]:
+        x = jnp.tanh(x @ w)
+    return x @ params[-1]
+
+def loss_fn(params, x):
+    return jnp.mean(predict(params, x) ** 2)
+
+@jax.jit
+def train_step(params, x):
+    gradients = jax.grad(loss_fn)(params, x)
+    return [w - 0.1 * gradient for w, gradient in zip(params, gradients)]
+
+params = [jnp.ones((256, 256)) for _ in range(4)]
+for _ in range(2):
+    params = train_step(params, jax.device_put(np.zeros((batch, 512, 256), "float32")))
+jax.block_until_ready(params)
+"""
+
+
+def diff(a, b, *options):
+    command = [sys.executable, "-m", "vramfit", "diff", a, b, *options]
+    return subprocess.run(
+        [str(word) for word in command], capture_output=True, check=False, text=True
+    )
+
+
+def compared(a, b):
+    done = diff(a.trace, b.trace, "--json", "-")
+    assert done.returncode == 0, done.stderr
+    told = json.loads(done.stdout)
+    assert sum(change["change_bytes"] for change in told["changes"]) == told["gap_bytes"]
+    assert sum(owner["change_bytes"] for owner in told["owners"]) == told["gap_bytes"]
+    peaks = [run.answer["peak_bytes"] for run in (a, b)]
+    assert [told["a"]["total_bytes"], told["b"]["total_bytes"]] == peaks
+    assert told["gap_bytes"] == peaks[1] - peaks[0]
+    return told
+
+
+def owner(told, name):
+    [found] = [row for row in told["owners"] if row["owner"] == name]
+    return found["a_bytes"], found["b_bytes"]
+
+
+@pytest.fixture
+def train(tmp_path, dryrun):
+    """Run the program with one batch size; `program` is its text, `folder` its place."""
+
+    def run(batch, program=TRAIN, folder="a", **options):
+        script = tmp_path / folder / "train.py"
+        script.parent.mkdir(exist_ok=True)
+        script.write_text(program)
+        return dryrun(script, batch, **options)
+
+    return run
+
+
+def test_twice_the_batch_is_twice_the_batch_and_the_activations(train):
+    told = compared(train(8), train(16))
+    array = 8 * 512 * 256 * 4
+    assert owner(told, "batch") == (array, 2 * array)
+    saved = owner(told, "activations")
+    assert saved[0] >= 2 * array, "the inputs of the second layer and of the third at least"
+    assert saved[1] == 2 * saved[0]
+    kept = owner(told, "parameters")
+    assert kept[0] == kept[1] > 0
+    assert told["named_bytes"] >= 0.95 * told["changed_bytes"]
+    unnamed = [
+        change["change_bytes"]
+        for change in told["changes"]
+        if not any(side and (side["path"] or side["site"]) for side in (change["a"], change["b"]))
+    ]
+    assert abs(sum(unnamed)) <= 0.05 * told["gap_bytes"]
+    # The line of each activation is the user's own, and so is its operation.
+    line = next(n for n, text in enumerate(TRAIN.splitlines(), 1) if "jnp.tanh" in text)
+    sites = {
+        change["b"]["site"]
+        for change in told["changes"]
+        if change["b"] and change["b"]["owner"] == "activations"
+    }
+    assert any(site.endswith(f"train.py:{line} (predict)") for site in sites), sites
+    [batch] = [change for change in told["changes"] if change["b"] and change["b"]["path"] == "x"]
+    shapes = (batch["a"]["shape"], batch["b"]["shape"])
+    assert shapes == ("f32[8,512,256]", "f32[16,512,256]")
+
+
+def test_an_edited_program_in_another_folder_on_another_card(train):
+    edited = TRAIN.replace("import sys\n", "import sys\n# a comment\n# and another\n")
+    edited = edited.replace("(256, 256)", "(256, 256), jnp.bfloat16")
+    before = train(8)
+    moved = train(8, TRAIN.replace("import sys\n", "import sys\n\n\n"), "b")
+    told = compared(before, moved)
+    assert told["gap_bytes"] == 0
+    assert told["changes"] == [], "the lines only moved"
+
+    told = compared(before, train(8, edited, "b", gpu="a100-40g"))
+    contrasts = {row["what"]: (row["a"], row["b"]) for row in told["contrasts"]}
+    assert contrasts["card"] == ("h100-80g", "a100-40g")
+    assert contrasts["limit of the pool"] == ("59.3 GiB", "29.6 GiB")
+    # Four arrays of half the size.
+    assert owner(told, "parameters") == (4 * 256 * 256 * 4, 4 * 256 * 256 * 2)
+    paths = {
+        change["a"]["path"]: change["b"]["path"]
+        for change in told["changes"]
+        if change["a"] and change["a"]["owner"] == "parameters"
+    }
+    assert paths == {f"params[{n}]": f"params[{n}]" for n in range(4)}
+
+
+def test_the_page_shows_changes_with_their_sign_and_sorts_by_them(tmp_path):
+    program = browser.find()
+    if program is None:
+        missing = "there is no Chromium: `make browser` installs it as root on Debian"
+        if os.environ.get("CI"):
+            pytest.fail(missing)
+        pytest.skip(missing)
+    runs = [TRACES / f"small_gpt-batch-{batch}.trace" for batch in (8, 16)]
+    page = tmp_path / "diff.html"
+    assert diff(*runs, "--html", page).returncode == 0
+    with browser.Browser(program) as chromium:
+        opened = chromium.open(page)
+        column = (
+            "[...document.querySelectorAll('section[data-form=table] tbody')][0]"
+            ".querySelectorAll('tr:not(.gap) td:nth-child(4)')"
+        )
+        changes = opened.run(f"[...{column}].map(cell => cell.textContent)")
+        assert changes[:2] == ["+44.6 MiB", "+15.0 MiB"]
+        assert "-32 B" in changes
+        assert opened.run(f"{column}[0].title").endswith(" bytes")
+        opened.run("document.querySelectorAll('thead tr')[0].cells[3].firstChild.click()")
+        falling = opened.run(f"[...{column}].map(cell => cell.textContent)")
+        opened.run("document.querySelectorAll('thead tr')[0].cells[3].firstChild.click()")
+        rising = opened.run(f"[...{column}].map(cell => cell.textContent)")
+        assert falling[-1] == rising[0] == "-32 B"
+        assert rising[1:6] == ["0 B"] * 4 + ["+16 B"]
+        assert opened.complaints() == []
