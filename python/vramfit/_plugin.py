@@ -1,7 +1,7 @@
 """Installs the virtual GPU in the user's process, in place of the real CUDA plugin.
 
-The one module, with ``_values``, that relies on JAX's internals. Seen to work with JAX 0.6.2,
-0.8.1, 0.9.2 and 0.10.2.
+The one module, with ``_values`` and ``_origins``, that relies on JAX's internals. Seen to work with
+JAX 0.6.2, 0.8.1, 0.9.2 and 0.10.2.
 """
 
 from __future__ import annotations

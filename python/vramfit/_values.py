@@ -10,13 +10,15 @@ from __future__ import annotations
 import contextlib
 import functools
 import os
-import sys
 import threading
 import time
 import traceback
 from collections.abc import Sequence
-from types import FrameType
 from typing import Any
+
+from vramfit._origins import names, reader, site
+
+__all__ = ["compiled", "costs", "evaluate", "names", "note_callbacks", "reader", "site"]
 
 # A program that runs longer than this is not run again: a dry run does not wait for arithmetic.
 PATIENCE_S = 2.0
@@ -138,40 +140,6 @@ def costs(module: bytes) -> list[tuple[str, float]]:
     return list(figures.items())
 
 
-def names(code: bytes) -> tuple[list[str], list[str]]:
-    """Return the pytree paths of a program's arguments and results, empty where JAX gives none.
-
-    Args:
-        code: StableHLO as JAX gave it to the plugin.
-    """
-    from jax._src.interpreters import mlir
-    from jax._src.lib.mlir.dialects import hlo
-
-    def named(attributes: Any, name: str) -> str:
-        return next((one.attr.value for one in attributes if one.name == name), "")
-
-    with mlir.make_ir_context() as context:
-        module = hlo.deserialize_portable_artifact(context, code)
-        main = next(one for one in module.body.operations if _name(one) == "main")
-        arguments = [_location_name(one.location) for one in main.regions[0].blocks[0].arguments]
-        results = [named(each, "jax.result_info") for each in main.attributes["res_attrs"]]
-    return arguments, results
-
-
-def _name(operation: Any) -> str:
-    return str(operation.attributes["sym_name"].value) if "sym_name" in operation.attributes else ""
-
-
-def _location_name(location: Any) -> str:
-    """Return the name in a location such as ``loc("state['params']")``."""
-    text = str(location)
-    if not text.startswith('loc("'):
-        return ""
-    quoted = text[len('loc("') : text.rindex('"')]
-    # A place in a file is no name.
-    return "" if '":' in text else quoted.encode().decode("unicode_escape")
-
-
 def note_callbacks() -> None:
     """Let JAX's compile function tell which Python functions a program calls back.
 
@@ -212,66 +180,6 @@ def _with_the_users_widths(callback: Any) -> Any:
             return callback(*arguments)
 
     return calling
-
-
-def site() -> str | None:
-    """Return the innermost line of the user's own code, as ``file:line (function)``."""
-    return reader()[0] or None
-
-
-# Functions of JAX that read an array because a shape depends on it: the number of elements that are
-# not zero, a boolean mask, the length of a result, a dimension given as an array.
-_SHAPING = {
-    "_expand_bool_indices",
-    "_rewriting_take",
-    "_unique",
-    "arange",
-    "bincount",
-    "canonicalize_dim",
-    "canonicalize_shape",
-    "concrete_dim_or_error",
-    "delete",
-    "expand_bool_indices",
-    "nonzero",
-    "pad",
-    "repeat",
-    "rewriting_take",
-    "setdiff1d",
-    "tile",
-    "unique",
-}
-
-
-def reader() -> tuple[str, bool]:
-    """Return the user's line that reads a value, and whether JAX reads it to make a shape of it.
-
-    The line is empty where there is none.
-    """
-    makes_a_shape = False
-    # Never this function's own frame: a frame that is held by a variable of its own is a cycle, and
-    # would keep every array of every caller alive until the garbage collector comes by.
-    frame: FrameType | None = sys._getframe(1)
-    try:
-        while frame is not None and _is_library(frame.f_code.co_filename):
-            if frame.f_code.co_name in _SHAPING and "/jax/_src/" in frame.f_code.co_filename:
-                makes_a_shape = True
-            frame = frame.f_back
-        if frame is None:
-            return "", makes_a_shape
-        code = frame.f_code
-        return f"{code.co_filename}:{frame.f_lineno} ({code.co_name})", makes_a_shape
-    finally:
-        del frame
-
-
-def _is_library(file: str) -> bool:
-    return (
-        "/site-packages/" in file
-        or "/dist-packages/" in file
-        or "/lib/python3" in file
-        or file.startswith("<")
-        or file == __file__
-    )
 
 
 @functools.cache

@@ -56,26 +56,17 @@ def compare_beginnings_first():
 
 
 def count_made_up_values():
-    """Count reads of values that the dry run makes up.
-
-    The plugin asks which line of the user's is being run at each such read, and once for each
-    program it compiles; there it tells of the program right after.
-    """
+    """Count reads of values that the dry run makes up: at each the plugin asks who reads."""
     from vramfit import _values
 
-    site, compiled = _values.site, _values.compiled
+    reader = _values.reader
 
-    def counted_site():
+    def counted_reader():
         global made_up
         made_up += 1
-        return site()
+        return reader()
 
-    def counted_compiled(program):
-        global made_up
-        made_up -= 1
-        compiled(program)
-
-    _values.site, _values.compiled = counted_site, counted_compiled
+    _values.reader = counted_reader
 
 
 def pytest_configure(config):
