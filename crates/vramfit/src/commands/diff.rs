@@ -99,8 +99,10 @@ fn verdict(difference: &Difference, most: Bytes, output: &mut Output) -> Status 
     match difference.is_above(most.0) {
         Some(false) => Status::Yes,
         Some(true) => {
-            let option = format!("`--fail-above {}`", most.0);
-            output.say(&format!("B needs more than {option} allows in addition"));
+            let gap = Bytes(u64::try_from(difference.gap_bytes()).unwrap_or(u64::MAX));
+            output.say(&format!(
+                "B needs {gap} more than A; `--fail-above` allows {most}"
+            ));
             Status::No
         }
         None => {
