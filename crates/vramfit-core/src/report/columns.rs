@@ -9,8 +9,10 @@
 use rustc_hash::FxHashMap;
 use serde_json::{Value, json};
 
-use super::digest::BASE64;
 use super::escape::plain;
+
+/// Digits of packed columns: those of base64.
+const BASE64: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
 
 /// A table of texts, each once.
 #[derive(Default)]

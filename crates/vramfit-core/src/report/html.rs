@@ -3,9 +3,12 @@
 //! The page's own policy lets its one script run, named by digest, and loads nothing. What others
 //! wrote reaches it as text in the data block, or as markup that was made inert; see `escape.rs`.
 
+use base64::Engine;
+use base64::prelude::BASE64_STANDARD;
+use sha2::{Digest, Sha256};
+
 use super::Report;
 use super::data::data;
-use super::digest::sha256;
 use super::escape::{data_block, markup};
 
 const PAGE: &str = include_str!("assets/report.html");
@@ -57,4 +60,9 @@ pub(super) fn render(report: &Report) -> String {
 /// Makes each line inert, and keeps the lines.
 fn lines(text: &str) -> String {
     text.lines().map(markup).collect::<Vec<_>>().join("\n")
+}
+
+/// Returns the SHA-256 of a text, in base64, as a content security policy writes it.
+fn sha256(text: &str) -> String {
+    BASE64_STANDARD.encode(Sha256::digest(text))
 }

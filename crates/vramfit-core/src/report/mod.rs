@@ -8,7 +8,6 @@ mod coverage;
 mod csv;
 mod data;
 mod difference;
-mod digest;
 mod dryrun;
 mod escape;
 mod html;
