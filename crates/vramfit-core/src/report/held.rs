@@ -32,6 +32,8 @@ struct HeldPart<'a> {
     site: &'a str,
     shape: &'a str,
     made_by: &'a str,
+    stacked: bool,
+    rematerialized: bool,
     count: u64,
     bytes: u64,
 }
@@ -69,6 +71,8 @@ pub(super) fn held<'a>(holdings: &'a Holdings, programs: &'a [ProgramAnswer]) ->
             site: "",
             shape: "",
             made_by: "",
+            stacked: false,
+            rematerialized: false,
             count: sum(|part| part.count),
             bytes: sum(|part| part.bytes),
         });
@@ -89,6 +93,8 @@ fn part(part: &Part) -> HeldPart<'_> {
         site: &part.site,
         shape: &part.shape,
         made_by: &part.made_by,
+        stacked: part.stacked,
+        rematerialized: part.rematerialized,
         count: part.count,
         bytes: part.bytes,
     }

@@ -21,6 +21,7 @@ mod layout;
 mod leaks;
 mod low_water;
 mod options;
+mod part;
 mod reader;
 mod recorded_card;
 mod replay;
@@ -42,7 +43,8 @@ pub use course::{
     TimelinePoint,
 };
 pub use event::{Event, Footer, Header, ProgramSizes, Purpose, TextId};
-pub use holdings::{Holdings, Part, PartKind};
+pub use holdings::Holdings;
+pub use part::{Part, PartKind};
 pub use reader::Reader;
 pub use replay::{Block, Effect, Parting, Replay};
 pub use stream::Events;
