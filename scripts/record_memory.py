@@ -188,7 +188,7 @@ def programs(devices):
     images = array(8, 32, 32, 16)
     conv = {"kernel": array(3, 3, 16, 32), "scale": array(32)}
     yield "conv_batchnorm", lambda: lower(conv_step, conv, {"mean": array(32)}, images, donate=0)
-    heads = {name: square for name in ("query", "key", "value", "out")}
+    heads = dict.fromkeys(("query", "key", "value", "out"), square)
     yield "attention", lambda: lower(sgd(attention_loss), heads, array(4, 256, WIDTH), donate=0)
     lstm = {
         "input": array(WIDTH, 4 * WIDTH),

@@ -263,6 +263,26 @@ fn paths_that_match_make_state_of_an_argument() {
     assert_eq!(kept, [("w['p']", "result['p']", 256)]);
 }
 
+/// The new parameter is often computed in the place of its gradient.
+#[test]
+fn an_output_in_the_place_of_a_gradient_is_no_gradient() {
+    let (module, mut assignment) = (module(), assignment());
+    let output = &mut assignment.buffer_allocations[3];
+    output.assigned.push(output.assigned[0].clone());
+    output.assigned[1].logical_buffer_id = 6;
+    let names = Names {
+        arguments: ["w['p']", "w['m']", "x"].map(str::to_owned).to_vec(),
+        outputs: ["result['p']", "result['m']"].map(str::to_owned).to_vec(),
+    };
+    let program = program(&module, &assignment);
+    let memory = ProgramMemory::read(&program, &module, &assignment, &names);
+    assert_eq!(memory.bytes_of(Owner::Parameters), 256);
+    let mut buffers = memory.buffers.iter();
+    let output = buffers.find(|buffer| buffer.path == "result['p']");
+    let made_by = output.map(|buffer| buffer.instruction.as_str());
+    assert_eq!(made_by, Some("subtract.8"));
+}
+
 #[test]
 fn tenants_have_their_moments_and_lines() {
     let memory = memory(&names());

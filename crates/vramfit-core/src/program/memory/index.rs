@@ -34,6 +34,7 @@ pub(super) struct ModuleIndex<'a> {
     homes: Vec<i64>,
     /// For each instruction, the name of the operation it stands for, and what that says.
     names: Vec<(&'a str, Phase)>,
+    entry: i64,
 }
 
 /// What is asked of a computation.
@@ -58,6 +59,7 @@ impl<'a> ModuleIndex<'a> {
             callers: FxHashMap::default(),
             homes: Vec::new(),
             names: Vec::new(),
+            entry: module.entry_computation_id,
         };
         for computation in &module.computations {
             for instruction in &computation.instructions {
@@ -195,6 +197,16 @@ impl<'a> ModuleIndex<'a> {
         let users = self.users(at).iter().take(most).map(|(user, _)| *user);
         let takers = self.takers[at as usize].iter().take(most);
         operands.chain(users).chain(takers.map(|(_, taker)| *taker))
+    }
+
+    /// Returns the operand of that number.
+    pub(super) fn operand(&self, at: At, number: usize) -> Option<At> {
+        self.find(*self.get(at).operand_ids.get(number)?)
+    }
+
+    /// Returns the instruction that makes what the program returns.
+    pub(super) fn entry_root(&self) -> Option<At> {
+        self.computations.get(&self.entry)?.root
     }
 
     /// Returns the instruction inside a fusion that makes its result.

@@ -10,7 +10,7 @@ use super::index::{At, ModuleIndex, Place, WHOLE};
 use super::liveness::{Course, Tenancy, course};
 use super::owner::{Argument, of_argument, of_temporary};
 use super::phase::{self, Phase, Users};
-use super::value::{shape, tells, writes_slices};
+use super::value::{maker_of_output, shape, tells, writes_slices};
 use super::{Buffer, Owner, ProgramMemory};
 use crate::error::{Error, ErrorKind, Result};
 use crate::program::wire::{
@@ -96,7 +96,7 @@ struct Reader<'a> {
 impl<'a> Reader<'a> {
     fn read(mut self, assignment: &'a BufferAssignmentProto) -> ProgramMemory {
         self.memory.compiler_limit_bytes = self.program.options.device_memory_bytes;
-        let gradients = self.gradients(assignment);
+        let gradients = self.gradients();
         self.counterparts = counterparts(self.program, self.names, &gradients);
         self.memory.undonated = undonated(self.program, self.names, &self.counterparts);
         let allocations = assignment.buffer_allocations.iter();
@@ -195,19 +195,11 @@ impl<'a> Reader<'a> {
     }
 
     /// Says for each output whether it is a gradient.
-    fn gradients(&self, assignment: &BufferAssignmentProto) -> Vec<bool> {
-        let allocations = self.program.output_allocations.iter();
-        let gradients = allocations.map(|number| {
-            let allocation = assignment.buffer_allocations.get((*number)?)?;
-            Some(self.index.phase(self.maker(allocation)?) == Phase::Backward)
-        });
-        gradients.map(|known| known.unwrap_or(false)).collect()
-    }
-
-    /// Returns the instruction that makes the largest value of an allocation, the last of equals.
-    fn maker(&self, allocation: &BufferAllocationProto) -> Option<At> {
-        let largest = allocation.assigned.iter().max_by_key(|value| value.size)?;
-        Some(self.place(largest)?.0)
+    fn gradients(&self) -> Vec<bool> {
+        let makers = (0..self.program.outputs.len())
+            .map(|output| maker_of_output(&self.index, output))
+            .map(|maker| maker.is_some_and(|at| self.index.phase(at) == Phase::Backward));
+        makers.collect()
     }
 
     /// Describes a buffer that is there for the whole call and is no argument.
@@ -217,10 +209,12 @@ impl<'a> Reader<'a> {
         allocation: &BufferAllocation,
         proto: &BufferAllocationProto,
     ) -> Buffer {
-        // The last value of that size is what is returned in it.
         let largest = proto.assigned.iter().rev().max_by_key(|value| value.size);
         let place = largest.and_then(|value| self.place(value));
         let output = self.outputs.get(&(number as usize)).copied();
+        let made = output
+            .and_then(|output| maker_of_output(&self.index, output))
+            .or(place.map(|place| place.0));
         let path = output.and_then(|output| self.names.outputs.get(output));
         Buffer {
             owner: match allocation.class {
@@ -237,8 +231,11 @@ impl<'a> Reader<'a> {
                 },
                 _ => String::new(),
             },
-            shape: place.map_or_else(String::new, |place| shape(&self.index, place)),
-            ..self.whole(number, allocation, place.map(|place| place.0))
+            shape: match output.and_then(|output| self.program.outputs.get(output)) {
+                Some(shape) => shape.text(),
+                None => place.map_or_else(String::new, |place| shape(&self.index, place)),
+            },
+            ..self.whole(number, allocation, made)
         }
     }
 
