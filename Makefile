@@ -103,6 +103,13 @@ bench: setup ## Benchmarks, each beside its rival
 	cargo bench --workspace
 	@for script in $(wildcard scripts/bench_*.py); do echo "$$script"; $(BIN)/python $$script; done
 
+.PHONY: fuzz
+fuzz: ## Each fuzz target for a minute; needs cargo-fuzz and a nightly compiler
+	mkdir -p fuzz/corpus/program_memory
+	cp fixtures/memory/*.hlo.pb fuzz/corpus/program_memory/
+	cd fuzz && for target in $$(cargo +nightly fuzz list); do \
+		cargo +nightly fuzz run $$target -- -max_total_time=60; done
+
 .PHONY: wheel
 wheel: $(VENV)/.complete ## Build the release wheel and try it in a clean environment
 	rm -rf build/wheel && mkdir -p build/wheel

@@ -380,6 +380,7 @@ fn parts() -> impl Strategy<Value = Vec<Part>> {
         made_by: made_by.into(),
         count: 1,
         bytes,
+        ..Part::default()
     });
     proptest::collection::vec(part, 0..24)
 }

@@ -7,10 +7,9 @@
 use std::fs;
 use std::path::Path;
 
-use prost::Message;
 use tempfile::TempDir;
 use vramfit_core::program::memory::Names;
-use vramfit_core::program::wire::{HloProto, OptionValue};
+use vramfit_core::program::wire::OptionValue;
 use vramfit_core::program::{Program, ProgramMemory};
 
 use crate::hooks;
@@ -55,8 +54,7 @@ impl Dump {
     /// Reads where the memory of the program goes that was compiled with the flags. `None` when XLA
     /// wrote nothing that says it.
     pub(crate) fn memory(&self, program: &Program, code: &[u8]) -> Option<ProgramMemory> {
-        let dumped = HloProto::decode(read(self.folder.path())?.as_slice()).ok()?;
-        let (module, assignment) = (dumped.hlo_module?, dumped.buffer_assignment?);
+        let dump = read(self.folder.path())?;
         let names = hooks::get()
             .and_then(|hooks| hooks.names(code))
             .unwrap_or_default();
@@ -64,7 +62,7 @@ impl Dump {
             arguments: names.0,
             outputs: names.1,
         };
-        Some(ProgramMemory::read(program, &module, &assignment, &names))
+        ProgramMemory::from_dump(program, &dump, &names).ok()
     }
 }
 

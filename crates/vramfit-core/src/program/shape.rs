@@ -171,9 +171,16 @@ impl Shape {
         format!("{}[{}]", self.element_type.name(), dims.join(","))
     }
 
-    /// Returns the number of elements.
+    /// Returns the number of elements; the largest number there is for more than can be.
     pub fn elements(&self) -> u64 {
-        self.dims.iter().map(|&dim| dim.max(0) as u64).product()
+        let dims = self.dims.iter().map(|&dim| dim.max(0) as u64);
+        // Without dimensions there is one, with an empty one there is none.
+        let (mut product, mut empty) = (1u64, false);
+        for dim in dims {
+            empty |= dim == 0;
+            product = product.saturating_mul(dim.max(1));
+        }
+        if empty { 0 } else { product }
     }
 
     /// Returns the bytes the array takes on the device, packing included.
@@ -183,12 +190,12 @@ impl Shape {
         } else {
             8 * self.element_type.bytes()
         };
-        (self.elements() * bits).div_ceil(8)
+        self.elements().saturating_mul(bits).div_ceil(8)
     }
 
     /// Returns the bytes the array takes on the host, where every element is whole bytes.
     pub fn host_bytes(&self) -> u64 {
-        self.elements() * self.element_type.bytes()
+        self.elements().saturating_mul(self.element_type.bytes())
     }
 }
 

@@ -10,6 +10,7 @@ mod data;
 mod difference;
 mod dryrun;
 mod escape;
+mod held;
 mod html;
 mod owners;
 mod palette;

@@ -2,6 +2,7 @@
 
 use serde::Serialize;
 
+use super::held::{Held, OwnerSum, held, owners};
 use crate::trace::{
     AbortAnswer, Answer, CompilationAnswer, DeviceAnswer, LeakAnswer, Moment, ProgramAnswer,
     ProgramExit, RefusalAnswer, UnknownReads,
@@ -27,6 +28,8 @@ struct Record<'a> {
     fragmentation: Option<f64>,
     peak: Option<&'a Moment>,
     step: Option<&'a str>,
+    owners: Vec<OwnerSum>,
+    holdings: Option<Held<'a>>,
     programs: Vec<Program<'a>>,
     oom: Option<OutOfMemory<'a>>,
     oom_count: u64,
@@ -169,6 +172,11 @@ pub(super) fn record(answer: &Answer, not_covered: &[String]) -> serde_json::Val
         fragmentation: worst.at_peak.fragmentation(),
         peak: worst.peak.as_ref(),
         step: answer.step().map(|step| &step.name[..]),
+        owners: owners(answer.holdings.as_ref()),
+        holdings: answer
+            .holdings
+            .as_ref()
+            .map(|holdings| held(holdings, &answer.programs)),
         programs: answer.programs.iter().map(program).collect(),
         oom: answer.out_of_memory().map(out_of_memory),
         oom_count: answer.refusal_count,

@@ -9,8 +9,9 @@
 use rustc_hash::FxHashMap;
 use serde::Serialize;
 
-use super::arrays::{Makers, NO_ROW};
+use super::arrays::{Maker, Makers, NO_ROW};
 use super::failure::RawMoment;
+use super::part::{Part, PartKind, Parts};
 use super::programs::Row;
 use super::replay::Block;
 use super::{Events, Purpose};
@@ -30,62 +31,6 @@ pub struct Holdings {
     pub total_bytes: u64,
     /// The parts, the largest first.
     pub parts: Vec<Part>,
-}
-
-/// Bytes that have one owner, one name and one line.
-#[derive(Clone, Debug, Default, PartialEq, Serialize)]
-pub struct Part {
-    /// What kind of owner it has.
-    pub kind: PartKind,
-    /// Pytree path of an argument or output; empty for what has none.
-    pub path: String,
-    /// Line of the user's program that it comes from; empty if not known.
-    pub site: String,
-    /// Shape, such as `f32[256,1024]`; empty where it is several things.
-    pub shape: String,
-    /// The operation that makes it, as JAX nests it, or the program that made it; may be empty.
-    pub made_by: String,
-    /// How many buffers or arrays.
-    pub count: u64,
-    /// How much.
-    pub bytes: u64,
-}
-
-/// Kinds of owners: those of a program, and those beside it.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub enum PartKind {
-    /// A buffer of the program that ran.
-    Program(Owner),
-    /// Arrays, where no program ran or it is not known which of them are its arguments.
-    #[default]
-    Arrays,
-    /// Arrays that the program that ran has nothing to do with.
-    OtherArrays,
-    /// What the allocator gave out beyond what was asked for.
-    Rounding,
-}
-
-impl PartKind {
-    /// Returns the word for programs.
-    pub fn id(self) -> &'static str {
-        match self {
-            PartKind::Program(owner) => owner.id(),
-            PartKind::Arrays => "arrays",
-            PartKind::OtherArrays => "other_arrays",
-            PartKind::Rounding => "rounding",
-        }
-    }
-
-    /// Returns the words for people.
-    pub fn label(self) -> &'static str {
-        match self {
-            PartKind::Program(owner) => owner.label(),
-            PartKind::Arrays => "arrays",
-            PartKind::OtherArrays => "other arrays",
-            PartKind::Rounding => "rounding of the allocator",
-        }
-    }
 }
 
 /// The arguments of the execution that a moment lies in.
@@ -139,10 +84,13 @@ impl Division<'_> {
             // An array that is passed twice is one array.
             by_number.entry(*allocation).or_insert(*parameter);
         }
-        let memory = self
-            .moment
-            .row
-            .and_then(|row| self.memories.get(&(row as u32)));
+        let programs: FxHashMap<u32, (&ProgramMemory, Places<'_>)> = self
+            .memories
+            .iter()
+            .map(|(row, memory)| (*row, (memory, Places::of(memory))))
+            .collect();
+        let row = self.moment.row.map(|row| row as u32);
+        let memory = row.and_then(|row| programs.get(&row));
         let mut total = 0u64;
         let mut rounding = 0u64;
         for block in blocks {
@@ -156,30 +104,26 @@ impl Division<'_> {
             let bytes = block.requested_bytes.min(block.held_bytes);
             let maker = self.makers.get(block.owner);
             let argument = by_number.get(&block.number);
-            let running =
-                self.moment.row.map(|row| row as u32) == Some(maker.row) && self.is_of_call(block);
+            let running = row == Some(maker.row) && self.is_of_call(block);
             match (memory, argument) {
-                (Some(memory), Some(parameter)) => {
+                (Some((_, places)), Some(parameter)) => {
                     let site = self.source.text(maker.site);
-                    parts.add(argument_part(memory, *parameter, site), bytes);
+                    parts.add(argument_part(places, *parameter, site), bytes);
                 }
                 (Some(memory), None) if running => {
-                    self.slot(memory, maker.slot, maker.purpose, bytes, &mut parts);
+                    slot(memory, maker.slot, maker.purpose, bytes, &mut parts);
                 }
                 (None, _) if running => parts.add(plain(maker.purpose), bytes),
-                _ => parts.add(self.other(maker), bytes),
+                _ => parts.add(self.other(maker, &programs), bytes),
             }
         }
         if let Some(slot) = self.request {
             total = total.saturating_add(self.moment.bytes);
             match memory {
-                Some(memory) => self.slot(
-                    memory,
-                    slot,
-                    self.moment.purpose,
-                    self.moment.bytes,
-                    &mut parts,
-                ),
+                Some(memory) => {
+                    let (purpose, bytes) = (self.moment.purpose, self.moment.bytes);
+                    self::slot(memory, slot, purpose, bytes, &mut parts);
+                }
                 None => parts.add(plain(self.moment.purpose), self.moment.bytes),
             }
         }
@@ -205,56 +149,14 @@ impl Division<'_> {
         block.number >= self.moment.first_allocation
     }
 
-    /// Adds what lies in an allocation of the program that ran.
-    fn slot(
-        &self,
-        memory: &ProgramMemory,
-        slot: u32,
-        purpose: Purpose,
-        bytes: u64,
-        parts: &mut Parts,
-    ) {
-        if purpose == Purpose::Copy {
-            let what = "a copy, since the argument was not donated";
-            parts.add(
-                Part {
-                    made_by: what.to_owned(),
-                    ..plain(purpose)
-                },
-                bytes,
-            );
-            return;
-        }
-        let mut left = bytes;
-        let here = |buffer: &&Buffer| buffer.allocation == slot && buffer.parameter.is_none();
-        for buffer in memory.buffers.iter().filter(here) {
-            let own = buffer.peak_bytes.min(left);
-            left -= own;
-            parts.add(buffer_part(memory, buffer), own);
-        }
-        let rest = match purpose {
-            Purpose::Temporary => PartKind::Program(Owner::Padding),
-            _ => plain(purpose).kind,
-        };
-        parts.add(
-            Part {
-                kind: rest,
-                ..Part::default()
-            },
-            left,
-        );
-    }
-
     /// Names arrays that the program has nothing to do with.
-    fn other(&self, maker: &super::arrays::Maker) -> Part {
+    fn other(
+        &self,
+        maker: &Maker,
+        programs: &FxHashMap<u32, (&ProgramMemory, Places<'_>)>,
+    ) -> Part {
         let name = |row: u32| self.source.text(self.rows[row as usize].key.0).to_owned();
-        let made = |row: u32| {
-            self.memories
-                .get(&row)?
-                .buffers
-                .iter()
-                .find(|buffer| buffer.allocation == maker.slot && buffer.parameter.is_none())
-        };
+        let made = |row: u32| programs.get(&row)?.1.others(maker.slot).first();
         let known = (maker.row != NO_ROW && maker.purpose == Purpose::Output)
             .then(|| made(maker.row))
             .flatten();
@@ -275,60 +177,75 @@ impl Division<'_> {
     }
 }
 
-/// Parts that are alike are one.
+/// The buffers of a program, by what is asked for.
 #[derive(Default)]
-struct Parts(FxHashMap<Names, (u64, u64)>);
+struct Places<'a> {
+    arguments: FxHashMap<u32, &'a Buffer>,
+    /// Those that are no arguments, by their allocation.
+    others: FxHashMap<u32, Vec<&'a Buffer>>,
+}
 
-/// Kind, path, site, shape, and what made it.
-type Names = (PartKind, String, String, String, String);
-
-impl Parts {
-    fn add(&mut self, part: Part, bytes: u64) {
-        if bytes > 0 {
-            let key = (part.kind, part.path, part.site, part.shape, part.made_by);
-            let sum = self.0.entry(key).or_default();
-            sum.0 += 1;
-            sum.1 = sum.1.saturating_add(bytes);
+impl<'a> Places<'a> {
+    fn of(memory: &'a ProgramMemory) -> Self {
+        let mut places = Places::default();
+        for buffer in &memory.buffers {
+            match buffer.parameter {
+                Some(parameter) => drop(places.arguments.entry(parameter).or_insert(buffer)),
+                None => {
+                    let others = places.others.entry(buffer.allocation);
+                    others.or_default().push(buffer);
+                }
+            }
         }
+        places
     }
 
-    fn sorted(self) -> Vec<Part> {
-        let parts = self.0.into_iter();
-        let mut parts: Vec<Part> = parts
-            .map(
-                |((kind, path, site, shape, made_by), (count, bytes))| Part {
-                    kind,
-                    path,
-                    site,
-                    shape,
-                    made_by,
-                    count,
-                    bytes,
-                },
-            )
-            .collect();
-        parts.sort_by(|a, b| {
-            let name = |part: &Part| {
-                (
-                    part.kind,
-                    part.path.clone(),
-                    part.site.clone(),
-                    part.made_by.clone(),
-                    part.shape.clone(),
-                )
-            };
-            b.bytes.cmp(&a.bytes).then_with(|| name(a).cmp(&name(b)))
-        });
-        parts
+    fn others(&self, allocation: u32) -> &[&'a Buffer] {
+        self.others.get(&allocation).map_or(&[], Vec::as_slice)
     }
 }
 
+/// Adds what lies in an allocation of the program that ran.
+fn slot(
+    (memory, places): &(&ProgramMemory, Places<'_>),
+    slot: u32,
+    purpose: Purpose,
+    bytes: u64,
+    parts: &mut Parts,
+) {
+    if purpose == Purpose::Copy {
+        let what = "a copy, since the argument was not donated";
+        parts.add(
+            Part {
+                made_by: what.to_owned(),
+                ..plain(purpose)
+            },
+            bytes,
+        );
+        return;
+    }
+    let mut left = bytes;
+    for buffer in places.others(slot) {
+        let own = buffer.peak_bytes.min(left);
+        left -= own;
+        parts.add(buffer_part(memory, buffer), own);
+    }
+    let rest = match purpose {
+        Purpose::Temporary => PartKind::Program(Owner::Padding),
+        _ => plain(purpose).kind,
+    };
+    parts.add(
+        Part {
+            kind: rest,
+            ..Part::default()
+        },
+        left,
+    );
+}
+
 /// Names an argument; its line is the one that made the array.
-fn argument_part(memory: &ProgramMemory, parameter: u32, site: &str) -> Part {
-    let buffer = memory
-        .buffers
-        .iter()
-        .find(|buffer| buffer.parameter == Some(parameter));
+fn argument_part(places: &Places<'_>, parameter: u32, site: &str) -> Part {
+    let buffer = places.arguments.get(&parameter);
     Part {
         kind: PartKind::Program(buffer.map_or(Owner::Batch, |buffer| buffer.owner)),
         path: buffer.map_or_else(
@@ -355,6 +272,8 @@ fn buffer_part(memory: &ProgramMemory, buffer: &Buffer) -> Part {
             true => buffer.instruction.clone(),
             false => buffer.operation.clone(),
         },
+        stacked: buffer.stacked,
+        rematerialized: buffer.rematerialized,
         ..Part::default()
     }
 }

@@ -39,6 +39,7 @@ mod layout;
 mod leaks;
 mod low_water;
 mod options;
+mod part;
 mod pool;
 mod programs;
 mod reader;
@@ -63,7 +64,8 @@ pub use course::{
 };
 pub use difference::{Change, Contrast, Difference, Group, Need, OwnerChange, Run, difference};
 pub use event::{Event, Footer, Header, ProgramSizes, Purpose, TextId};
-pub use holdings::{Holdings, Part, PartKind};
+pub use holdings::Holdings;
+pub use part::{Part, PartKind};
 pub use reader::Reader;
 pub use replay::{Block, Effect, Parting, Replay};
 pub use stream::Events;

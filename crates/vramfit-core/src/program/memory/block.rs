@@ -11,6 +11,11 @@ pub(super) struct Placed {
 }
 
 impl Placed {
+    /// Returns where it lies: offset and size.
+    pub(super) fn place(&self) -> (u64, u64) {
+        (self.offset, self.bytes)
+    }
+
     fn is_live(&self, moment: u32) -> bool {
         (self.tenancy.start..=self.tenancy.end).contains(&moment)
     }

@@ -1,7 +1,7 @@
 //! Where an instruction came from in the user's program: Python stacks, and which of their lines is
 //! the user's own.
 
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::Frame;
 use super::index::{At, ModuleIndex};
@@ -9,15 +9,17 @@ use crate::program::wire::{HloModuleProto, OpMetadata, StackFrameIndexProto};
 
 /// How far to look among operands and users for an instruction that says where it came from.
 const DEEPEST: usize = 6;
-/// Longest stack that is followed; a longer one goes round in circles.
-const LONGEST_STACK: usize = 256;
+/// How many of them to look at in each round.
+const WIDEST: usize = 32;
 
 /// The stacks of a module, as far as they are used.
 pub(super) struct Frames<'a> {
     table: Option<&'a StackFrameIndexProto>,
     pub(super) frames: Vec<Frame>,
     /// From the module's number to ours.
-    known: FxHashMap<i32, Option<u32>>,
+    known: FxHashMap<i32, u32>,
+    /// The module's numbers that were looked at.
+    begun: FxHashSet<i32>,
     /// Lines of releases that give no stack.
     lines: FxHashMap<(String, i32), u32>,
 }
@@ -28,6 +30,7 @@ impl<'a> Frames<'a> {
             table: module.stack_frame_index.as_ref(),
             frames: Vec::new(),
             known: FxHashMap::default(),
+            begun: FxHashSet::default(),
             lines: FxHashMap::default(),
         }
     }
@@ -36,55 +39,33 @@ impl<'a> Frames<'a> {
     /// copies and fusions often do not.
     pub(super) fn of(&mut self, index: &ModuleIndex<'_>, at: At) -> Option<u32> {
         let mut seen = vec![at];
-        let mut ring = vec![at];
+        let mut ring = 0..1;
         for _ in 0..DEEPEST {
-            for &one in &ring {
-                if let Some(frame) = self.of_one(index, one) {
+            for &one in &seen[ring.clone()] {
+                let origin = index.origin(one);
+                if let Some(frame) = origin.and_then(|metadata| self.of_metadata(metadata)) {
                     return Some(frame);
                 }
             }
-            // What it is made of first, then what it is made for.
-            let operands = ring.iter().flat_map(|&one| {
-                (0..index.get(one).operand_ids.len()).filter_map(move |n| index.operand(one, n))
-            });
-            let users = ring
-                .iter()
-                .flat_map(|&one| index.users(one).iter().copied());
-            let next: Vec<At> = operands.chain(users).collect();
-            ring = Vec::new();
-            for one in next {
-                if !seen.contains(&one) && ring.len() < 32 {
-                    seen.push(one);
-                    ring.push(one);
+            let next = seen.len();
+            'ring: for one in ring {
+                for neighbour in index.neighbours(seen[one], WIDEST) {
+                    if seen.len() - next == WIDEST {
+                        break 'ring;
+                    }
+                    if !seen.contains(&neighbour) {
+                        seen.push(neighbour);
+                    }
                 }
             }
+            ring = next..seen.len();
         }
         None
     }
 
-    /// Returns the frame that an instruction itself gives, or one that is fused into it.
-    fn of_one(&mut self, index: &ModuleIndex<'_>, at: At) -> Option<u32> {
-        let own = index.get(at).metadata.as_ref();
-        if let Some(frame) = own.and_then(|metadata| self.of_metadata(metadata)) {
-            return Some(frame);
-        }
-        if index.get(at).opcode != "fusion" {
-            return None;
-        }
-        let fused = index.callee(at, 0)?;
-        let root = fused
-            .instructions
-            .iter()
-            .find(|one| one.id == fused.root_id);
-        let inside = root.into_iter().chain(fused.instructions.iter().rev());
-        inside
-            .filter_map(|one| one.metadata.as_ref())
-            .find_map(|metadata| self.of_metadata(metadata))
-    }
-
     fn of_metadata(&mut self, metadata: &OpMetadata) -> Option<u32> {
         if metadata.stack_frame_id > 0 {
-            return self.of_number(metadata.stack_frame_id, LONGEST_STACK);
+            return self.of_number(metadata.stack_frame_id);
         }
         if metadata.source_file.is_empty() {
             return None;
@@ -98,22 +79,40 @@ impl<'a> Frames<'a> {
         Some(frame)
     }
 
-    fn of_number(&mut self, number: i32, left: usize) -> Option<u32> {
-        if number <= 0 || left == 0 {
-            return None;
+    fn of_number(&mut self, number: i32) -> Option<u32> {
+        // From the innermost frame out, as far as nothing is known; then back in.
+        let mut unknown: Vec<i32> = Vec::new();
+        let mut next = number;
+        let mut parent = None;
+        while next > 0 {
+            if let Some(known) = self.known.get(&next) {
+                parent = Some(*known);
+                break;
+            }
+            // What is on its way already is not known either: a stack that bites its tail ends there.
+            if !self.begun.insert(next) {
+                break;
+            }
+            unknown.push(next);
+            let frame = at(&self.table?.stack_frames, next);
+            next = frame.map_or(0, |frame| frame.parent_frame_id);
         }
-        if let Some(known) = self.known.get(&number) {
-            return *known;
+        for number in unknown.into_iter().rev() {
+            if let Some(made) = self.make(number, parent) {
+                self.known.insert(number, made);
+                parent = Some(made);
+            }
         }
+        self.known.get(&number).copied()
+    }
+
+    fn make(&mut self, number: i32, parent: Option<u32>) -> Option<u32> {
         let table = self.table?;
-        let frame = table.stack_frames.get(number as usize - 1)?;
+        let frame = at(&table.stack_frames, number)?;
         let place = at(&table.file_locations, frame.file_location_id)?;
-        let parent = self.of_number(frame.parent_frame_id, left - 1);
         let file = at(&table.file_names, place.file_name_id).map_or("", String::as_str);
         let function = at(&table.function_names, place.function_name_id).map_or("", String::as_str);
-        let made = self.push(file, place.line, function, parent);
-        self.known.insert(number, Some(made));
-        Some(made)
+        Some(self.push(file, place.line, function, parent))
     }
 
     fn push(&mut self, file: &str, line: i32, function: &str, parent: Option<u32>) -> u32 {

@@ -1,8 +1,12 @@
 //! The optimised module as a graph that can be walked both ways.
+//!
+//! Everything that is asked more than once is found out here, in one pass over the module: a program
+//! has tens of thousands of buffers, and each of them asks about its neighbours.
 
 use rustc_hash::FxHashMap;
 
-use crate::program::wire::{HloComputationProto, HloInstructionProto, HloModuleProto};
+use super::phase::{self, Phase};
+use crate::program::wire::{HloComputationProto, HloInstructionProto, HloModuleProto, OpMetadata};
 
 /// Position of an instruction in [`ModuleIndex`].
 pub(super) type At = u32;
@@ -17,15 +21,31 @@ pub(super) const WHOLE: i64 = -1;
 
 /// Instructions by number, and who uses them.
 pub(super) struct ModuleIndex<'a> {
-    pub(super) instructions: Vec<&'a HloInstructionProto>,
+    instructions: Vec<&'a HloInstructionProto>,
     by_id: FxHashMap<i64, At>,
-    computations: FxHashMap<i64, &'a HloComputationProto>,
-    /// For each instruction, those that take it as an operand.
-    users: Vec<Vec<At>>,
+    computations: FxHashMap<i64, Computation<'a>>,
+    /// For each instruction, those that take it as an operand, and as which.
+    users: Vec<Vec<(At, u32)>>,
+    /// For each instruction, those that take a part of its tuple, by the number of the part.
+    takers: Vec<Vec<(i64, At)>>,
     /// For each computation, the instructions that call it.
     callers: FxHashMap<i64, Vec<At>>,
     /// For each instruction, its computation.
     homes: Vec<i64>,
+    /// For each instruction, the name of the operation it stands for, and what that says.
+    names: Vec<(&'a str, Phase)>,
+    entry: i64,
+}
+
+/// What is asked of a computation.
+#[derive(Default)]
+struct Computation<'a> {
+    root: Option<At>,
+    parameters: FxHashMap<i64, At>,
+    /// The name of an operation, and what says where one came from: those of the root, else of the
+    /// last instruction that has them.
+    name: &'a str,
+    origin: Option<&'a OpMetadata>,
 }
 
 impl<'a> ModuleIndex<'a> {
@@ -35,11 +55,13 @@ impl<'a> ModuleIndex<'a> {
             by_id: FxHashMap::default(),
             computations: FxHashMap::default(),
             users: Vec::new(),
+            takers: Vec::new(),
             callers: FxHashMap::default(),
             homes: Vec::new(),
+            names: Vec::new(),
+            entry: module.entry_computation_id,
         };
         for computation in &module.computations {
-            index.computations.insert(computation.id, computation);
             for instruction in &computation.instructions {
                 let at = index.instructions.len() as At;
                 index.instructions.push(instruction);
@@ -47,21 +69,83 @@ impl<'a> ModuleIndex<'a> {
                 index.by_id.insert(instruction.id, at);
             }
         }
-        index.users = vec![Vec::new(); index.instructions.len()];
-        for at in 0..index.instructions.len() {
-            let instruction = index.instructions[at];
-            for operand in &instruction.operand_ids {
-                if let Some(&operand) = index.by_id.get(operand)
-                    && index.users[operand as usize].last() != Some(&(at as At))
-                {
-                    index.users[operand as usize].push(at as At);
+        for computation in &module.computations {
+            let known = index.computation(computation);
+            index.computations.insert(computation.id, known);
+        }
+        index.connect();
+        index.names = (0..index.instructions.len())
+            .map(|at| {
+                let name = index.name_of(at as At);
+                (name, phase::of_name(name))
+            })
+            .collect();
+        index
+    }
+
+    fn computation(&self, computation: &'a HloComputationProto) -> Computation<'a> {
+        let mut known = Computation::default();
+        for instruction in &computation.instructions {
+            let Some(at) = self.find(instruction.id) else {
+                continue;
+            };
+            let is_root = instruction.id == computation.root_id;
+            if is_root {
+                known.root = Some(at);
+            }
+            if instruction.opcode == "parameter" {
+                let number = instruction.parameter_number;
+                known.parameters.entry(number).or_insert(at);
+            }
+        }
+        let root = known.root.map(|at| self.get(at));
+        let rest = computation.instructions.iter().rev();
+        for instruction in root.into_iter().chain(rest) {
+            let Some(metadata) = &instruction.metadata else {
+                continue;
+            };
+            if known.name.is_empty() {
+                known.name = &metadata.op_name;
+            }
+            if known.origin.is_none() && tells_origin(metadata) {
+                known.origin = Some(metadata);
+            }
+        }
+        known
+    }
+
+    /// Notes who uses what, and who calls what.
+    fn connect(&mut self) {
+        self.users = vec![Vec::new(); self.instructions.len()];
+        self.takers = vec![Vec::new(); self.instructions.len()];
+        for at in 0..self.instructions.len() {
+            let instruction = self.instructions[at];
+            for (number, operand) in instruction.operand_ids.iter().enumerate() {
+                let Some(&operand) = self.by_id.get(operand) else {
+                    continue;
+                };
+                let operand = operand as usize;
+                if instruction.opcode == "get-tuple-element" {
+                    self.takers[operand].push((instruction.tuple_index, at as At));
+                } else {
+                    self.users[operand].push((at as At, number as u32));
                 }
             }
             for called in &instruction.called_computation_ids {
-                index.callers.entry(*called).or_default().push(at as At);
+                self.callers.entry(*called).or_default().push(at as At);
             }
         }
-        index
+        self.takers.iter_mut().for_each(|takers| takers.sort());
+    }
+
+    fn name_of(&self, at: At) -> &'a str {
+        let instruction = self.get(at);
+        let own = instruction.metadata.as_ref();
+        let own = own.map_or("", |metadata| metadata.op_name.as_str());
+        match own.is_empty() && instruction.opcode == "fusion" {
+            true => self.callee(at, 0).map_or("", |fused| fused.name),
+            false => own,
+        }
     }
 
     pub(super) fn get(&self, at: At) -> &'a HloInstructionProto {
@@ -72,8 +156,47 @@ impl<'a> ModuleIndex<'a> {
         self.by_id.get(&id).copied()
     }
 
-    pub(super) fn users(&self, at: At) -> &[At] {
+    /// Returns the name of the operation an instruction stands for: its own, or else that of what is
+    /// fused into it. Empty when neither has one.
+    pub(super) fn name(&self, at: At) -> &'a str {
+        self.names[at as usize].0
+    }
+
+    /// Returns what that name says of the part of a differentiated program it belongs to.
+    pub(super) fn phase(&self, at: At) -> Phase {
+        self.names[at as usize].1
+    }
+
+    /// Returns what says where an instruction came from: its own, or that of what is fused into it.
+    pub(super) fn origin(&self, at: At) -> Option<&'a OpMetadata> {
+        let own = self.get(at).metadata.as_ref();
+        own.filter(|metadata| tells_origin(metadata)).or_else(|| {
+            let fused = self.get(at).opcode == "fusion";
+            self.callee(at, 0).filter(|_| fused)?.origin
+        })
+    }
+
+    /// Returns who uses an instruction, and as which operand; those that take a part of its tuple are
+    /// not among them.
+    pub(super) fn users(&self, at: At) -> &[(At, u32)] {
         &self.users[at as usize]
+    }
+
+    /// Returns those that take the part of its tuple that has this number.
+    pub(super) fn takers(&self, at: At, number: i64) -> impl Iterator<Item = At> {
+        let all = &self.takers[at as usize];
+        let first = all.partition_point(|taker| taker.0 < number);
+        let of_number = all[first..].iter().take_while(move |one| one.0 == number);
+        of_number.map(|(_, taker)| *taker)
+    }
+
+    /// Returns the instructions next to one: what it is made of, then what is made of it.
+    pub(super) fn neighbours(&self, at: At, most: usize) -> impl Iterator<Item = At> {
+        let operands = self.get(at).operand_ids.iter().take(most);
+        let operands = operands.filter_map(|&operand| self.find(operand));
+        let users = self.users(at).iter().take(most).map(|(user, _)| *user);
+        let takers = self.takers[at as usize].iter().take(most);
+        operands.chain(users).chain(takers.map(|(_, taker)| *taker))
     }
 
     /// Returns the operand of that number.
@@ -81,34 +204,30 @@ impl<'a> ModuleIndex<'a> {
         self.find(*self.get(at).operand_ids.get(number)?)
     }
 
-    /// Returns the numbers of the operands of `user` that `at` is.
-    pub(super) fn operand_numbers(&self, user: At, at: At) -> impl Iterator<Item = usize> + '_ {
-        let id = self.get(at).id;
-        let operands = self.get(user).operand_ids.iter().enumerate();
-        operands
-            .filter(move |(_, operand)| **operand == id)
-            .map(|(number, _)| number)
+    /// Returns the instruction that makes what the program returns.
+    pub(super) fn entry_root(&self) -> Option<At> {
+        self.computations.get(&self.entry)?.root
     }
 
-    /// Returns the computation that an instruction calls as its `number`-th.
-    pub(super) fn callee(&self, at: At, number: usize) -> Option<&'a HloComputationProto> {
+    /// Returns the instruction inside a fusion that makes its result.
+    pub(super) fn fused_root(&self, at: At) -> Option<At> {
+        self.callee(at, 0)?.root
+    }
+
+    /// Returns the parameter of the computation that an instruction calls as its `called`-th.
+    pub(super) fn parameter(&self, at: At, called: usize, number: i64) -> Option<At> {
+        self.callee(at, called)?.parameters.get(&number).copied()
+    }
+
+    fn callee(&self, at: At, number: usize) -> Option<&Computation<'a>> {
         let id = self.get(at).called_computation_ids.get(number)?;
-        self.computations.get(id).copied()
-    }
-
-    /// Returns the parameter of a computation.
-    pub(super) fn parameter(&self, computation: &HloComputationProto, number: i64) -> Option<At> {
-        let found = computation
-            .instructions
-            .iter()
-            .find(|one| one.opcode == "parameter" && one.parameter_number == number)?;
-        self.find(found.id)
+        self.computations.get(id)
     }
 
     /// Says whether an instruction is what its computation returns.
     pub(super) fn is_root(&self, at: At) -> bool {
         let home = self.computations.get(&self.homes[at as usize]);
-        home.is_some_and(|home| home.root_id == self.get(at).id)
+        home.is_some_and(|home| home.root == Some(at))
     }
 
     /// Returns the instructions that call the computation an instruction is in.
@@ -117,4 +236,9 @@ impl<'a> ModuleIndex<'a> {
             .get(&self.homes[at as usize])
             .map_or(&[], Vec::as_slice)
     }
+}
+
+/// Says whether it is told which line of Python an instruction came from.
+fn tells_origin(metadata: &OpMetadata) -> bool {
+    metadata.stack_frame_id > 0 || !metadata.source_file.is_empty()
 }

@@ -5,7 +5,8 @@
 //! loop: a value is allocated, shares the place of another one (what goes into a loop, what comes
 //! out of each round, what comes out at the end), and is freed after its last use. The event that
 //! frees a value names the instruction that *made* it; when it was freed is told by its place in
-//! the order. Values that are in the block but not in the record (tables of pointers) are there
+//! the order. A value may share the place of one that was freed long before, as the copy of a
+//! buffer does that went to the host and comes back; what lies there in between is another's. Values that are in the block but not in the record (tables of pointers) are there
 //! all the time.
 
 use rustc_hash::FxHashMap;
@@ -35,48 +36,78 @@ pub(super) struct Course {
     pub(super) tenancies: Vec<Tenancy>,
 }
 
+/// Values of one place, which may be given up and taken again.
+struct Shared {
+    /// The tenancy that is the latest there.
+    tenancy: usize,
+    /// How many of its values are needed still.
+    needed: u32,
+}
+
 /// Reads the record of one heap.
 pub(super) fn course(trace: &HeapSimulatorTrace) -> Course {
     let mut course = Course::default();
-    // From each value to the tenancy it is part of.
-    let mut tenancy_of: FxHashMap<i64, usize> = FxHashMap::default();
+    let mut places: Vec<Shared> = Vec::new();
+    // From each value to its place, and whether it is needed still.
+    let mut values: FxHashMap<i64, (usize, bool)> = FxHashMap::default();
     let mut freed_since = true;
     for event in &trace.events {
         match event.kind {
             ALLOCATE | SHARE => {
                 let now = course.moment(event, freed_since);
                 freed_since = false;
-                let shared = (event.kind == SHARE)
-                    .then(|| tenancy_of.get(&event.share_with_canonical_id).copied())
-                    .flatten();
-                let tenancy = shared.unwrap_or_else(|| {
-                    course.tenancies.push(Tenancy {
-                        start: now,
-                        end: now,
-                        ..Tenancy::default()
-                    });
-                    course.tenancies.len() - 1
-                });
-                course.tenancies[tenancy].values.push(event.buffer_id);
-                tenancy_of.insert(event.buffer_id, tenancy);
-                // Until something says otherwise it stays to the end.
-                course.tenancies[tenancy].end = u32::MAX;
+                let shared = values.get(&event.share_with_canonical_id);
+                let place = match shared {
+                    Some((place, _)) if event.kind == SHARE => *place,
+                    _ => {
+                        let tenancy = course.begin(now);
+                        places.push(Shared { tenancy, needed: 0 });
+                        places.len() - 1
+                    }
+                };
+                let at = &mut places[place];
+                let gap = now > course.tenancies[at.tenancy].end.saturating_add(1);
+                if at.needed == 0 && gap {
+                    // In between, something else may have been there.
+                    at.tenancy = course.begin(now);
+                }
+                at.needed += 1;
+                course.tenancies[at.tenancy].values.push(event.buffer_id);
+                values.insert(event.buffer_id, (place, true));
             }
             FREE => {
                 freed_since = true;
                 let now = course.moments.len().saturating_sub(1) as u32;
-                if let Some(&tenancy) = tenancy_of.get(&event.buffer_id) {
-                    course.tenancies[tenancy].end = now;
+                if let Some((place, still)) = values.get_mut(&event.buffer_id)
+                    && std::mem::take(still)
+                {
+                    let at = &mut places[*place];
+                    at.needed -= 1;
+                    course.tenancies[at.tenancy].end = now;
                 }
             }
             _ => {}
         }
     }
-    course.close(trace);
+    // What was never freed is needed to the end.
+    let last = course.moments.len().saturating_sub(1) as u32;
+    for at in places.iter().filter(|at| at.needed > 0) {
+        course.tenancies[at.tenancy].end = last;
+    }
     course
 }
 
 impl Course {
+    /// Begins a tenancy and returns its index.
+    fn begin(&mut self, now: u32) -> usize {
+        self.tenancies.push(Tenancy {
+            values: Vec::new(),
+            start: now,
+            end: now,
+        });
+        self.tenancies.len() - 1
+    }
+
     /// Returns the moment of an event that begins something, which is a new one when another
     /// instruction is at work, or when something was freed since.
     fn moment(&mut self, event: &HeapEvent, freed_since: bool) -> u32 {
@@ -85,24 +116,73 @@ impl Course {
         }
         self.moments.len() as u32 - 1
     }
+}
 
-    /// Ends what was never freed, and what some values were freed of and others not.
-    fn close(&mut self, trace: &HeapSimulatorTrace) {
-        let mut open: FxHashMap<i64, ()> = FxHashMap::default();
-        for event in &trace.events {
-            match event.kind {
-                ALLOCATE | SHARE => drop(open.insert(event.buffer_id, ())),
-                FREE => drop(open.remove(&event.buffer_id)),
-                _ => {}
-            }
-        }
-        let last = self.moments.len().saturating_sub(1) as u32;
-        for tenancy in &mut self.tenancies {
-            if tenancy.end == u32::MAX
-                || tenancy.values.iter().any(|value| open.contains_key(value))
-            {
-                tenancy.end = last;
-            }
-        }
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn course_of(events: &[(i32, i64, &str, i64)]) -> Course {
+        let events = events.iter().map(|(kind, id, name, shared)| HeapEvent {
+            kind: *kind,
+            buffer_id: *id,
+            instruction_name: (*name).to_owned(),
+            share_with_canonical_id: *shared,
+        });
+        course(&HeapSimulatorTrace {
+            events: events.collect(),
+        })
+    }
+
+    fn tenancies(course: &Course) -> Vec<(&[i64], u32, u32)> {
+        let each = course.tenancies.iter();
+        each.map(|one| (one.values.as_slice(), one.start, one.end))
+            .collect()
+    }
+
+    #[test]
+    fn values_that_share_a_place_are_one_tenancy() {
+        let course = course_of(&[
+            (ALLOCATE, 1, "a", 0),
+            (ALLOCATE, 2, "b", 0),
+            (SHARE, 3, "c", 1),
+            (FREE, 1, "a", 0),
+            (FREE, 2, "b", 0),
+            (ALLOCATE, 4, "d", 0),
+            (FREE, 3, "c", 0),
+        ]);
+        assert_eq!(course.moments, ["a", "b", "c", "d"]);
+        let expected: [(&[i64], u32, u32); 3] = [(&[1, 3], 0, 3), (&[2], 1, 2), (&[4], 3, 3)];
+        assert_eq!(tenancies(&course), expected);
+    }
+
+    #[test]
+    fn a_place_that_was_given_up_in_between_is_two_tenancies() {
+        let course = course_of(&[
+            (ALLOCATE, 1, "a", 0),
+            (FREE, 1, "a", 0),
+            (ALLOCATE, 2, "b", 0),
+            (FREE, 2, "b", 0),
+            (SHARE, 3, "c", 1),
+            (SHARE, 4, "d", 1),
+        ]);
+        let expected: [(&[i64], u32, u32); 3] = [(&[1], 0, 0), (&[2], 1, 1), (&[3, 4], 2, 3)];
+        assert_eq!(tenancies(&course), expected);
+    }
+
+    #[test]
+    fn what_a_record_must_not_hold_is_survived() {
+        let course = course_of(&[
+            (FREE, 9, "", 0),
+            (SHARE, 1, "a", 77),
+            (ALLOCATE, 1, "b", 0),
+            (FREE, 1, "a", 0),
+            (FREE, 1, "a", 0),
+            (5, 1, "e", 0),
+            (SHARE, 2, "c", 2),
+        ]);
+        // The first place of value 1 is never given up.
+        let expected: [(&[i64], u32, u32); 3] = [(&[1], 0, 2), (&[1], 1, 1), (&[2], 2, 2)];
+        assert_eq!(tenancies(&course), expected);
     }
 }

@@ -11,11 +11,14 @@
 //! | `liveness` | when each value is needed |
 //! | `phase` | forward, backward, computed again; who uses a value |
 //! | `owner` | who owns a buffer |
+//! | `counterpart` | which output replaces which argument |
+//! | `value` | shape of a value, and which of its makers tells most |
 //! | `block` | the temporary block: its buffers, its fullest moment, its padding |
 //! | `read` | from XLA's messages to [`ProgramMemory`] |
 //! | `stored` | how it is kept in a trace |
 
 mod block;
+mod counterpart;
 mod frames;
 mod index;
 mod liveness;
@@ -23,6 +26,7 @@ mod owner;
 mod phase;
 mod read;
 mod stored;
+mod value;
 
 use serde::{Deserialize, Serialize};
 
@@ -123,7 +127,7 @@ impl ProgramMemory {
     /// Returns the bytes that the run time takes for a call: every allocation whole. Constants are not
     /// among them; they lie outside the pool.
     pub fn taken_bytes(&self) -> u64 {
-        self.bytes_where(|buffer| buffer.owner != Owner::Constants) + self.padding_bytes
+        self.live_bytes_at_peak().saturating_add(self.padding_bytes)
     }
 
     /// Returns the bytes that are live at the fullest moment, constants left out.
@@ -141,7 +145,7 @@ impl ProgramMemory {
 
     fn bytes_where(&self, keep: impl Fn(&Buffer) -> bool) -> u64 {
         let kept = self.buffers.iter().filter(|buffer| keep(buffer));
-        kept.map(|buffer| buffer.peak_bytes).sum()
+        kept.fold(0, |sum, buffer| sum.saturating_add(buffer.peak_bytes))
     }
 
     /// Returns the innermost line of a stack that is the user's own, if there is one.

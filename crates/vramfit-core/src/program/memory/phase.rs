@@ -22,8 +22,10 @@ pub enum Phase {
     Backward,
 }
 
-/// Places that are looked at to find who uses a value.
+/// Places that are looked at to find who uses a value, …
 const MOST_PLACES: usize = 2048;
+/// … and steps from one to another.
+const MOST_STEPS: usize = 16_384;
 
 /// Reads the phase from the name of an operation.
 pub(super) fn of_name(name: &str) -> Phase {
@@ -42,31 +44,6 @@ pub(super) fn is_rematerialized(instruction: &str, name: &str) -> bool {
     name.contains("rematted_computation") || instruction.contains(".remat")
 }
 
-/// Returns the name of the operation an instruction stands for: its own, or else that of what is fused
-/// into it. Empty when neither has one.
-pub(super) fn name_of<'a>(index: &ModuleIndex<'a>, at: At) -> &'a str {
-    let instruction = index.get(at);
-    let own = instruction
-        .metadata
-        .as_ref()
-        .map_or("", |metadata| &metadata.op_name);
-    if !own.is_empty() || instruction.opcode != "fusion" {
-        return own;
-    }
-    let Some(fused) = index.callee(at, 0) else {
-        return "";
-    };
-    let root = fused
-        .instructions
-        .iter()
-        .find(|one| one.id == fused.root_id);
-    let inside = root.into_iter().chain(fused.instructions.iter().rev());
-    inside
-        .filter_map(|one| Some(one.metadata.as_ref()?.op_name.as_str()))
-        .find(|name| !name.is_empty())
-        .unwrap_or("")
-}
-
 /// Which phases the instructions belong to that use a value.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Users {
@@ -77,16 +54,30 @@ pub(super) struct Users {
     pub(super) returned: bool,
 }
 
+impl Users {
+    const ALL: Users = Users {
+        forward: true,
+        backward: true,
+        outside: true,
+        returned: true,
+    };
+}
+
 /// Finds who uses the values at some places, through everything that passes them on unchanged.
 pub(super) fn users_of(index: &ModuleIndex<'_>, places: &[Place]) -> Users {
     let mut users = Users::default();
     let mut seen: FxHashSet<Place> = places.iter().copied().collect();
     let mut open: Vec<Place> = places.to_vec();
+    let mut steps = 0;
     while let Some(place) = open.pop() {
         let mut next = Vec::new();
-        for &user in index.users(place.0) {
-            if !passes_on(index, place, user, &mut next) {
-                match of_name(name_of(index, user)) {
+        for &(user, number) in index.users(place.0) {
+            steps += 1;
+            if users == Users::ALL || steps > MOST_STEPS {
+                return users;
+            }
+            if !passes_on(index, place, user, number, &mut next) {
+                match index.phase(user) {
                     Phase::Forward => users.forward = true,
                     Phase::Backward => users.backward = true,
                     // XLA's own copies say nothing; what comes of them does.
@@ -95,6 +86,7 @@ pub(super) fn users_of(index: &ModuleIndex<'_>, places: &[Place]) -> Users {
                 }
             }
         }
+        next.extend(index.takers(place.0, place.1).map(|taker| (taker, WHOLE)));
         if index.is_root(place.0) {
             let callers = index.callers_of_home(place.0);
             users.returned |= callers.is_empty();
@@ -104,8 +96,9 @@ pub(super) fn users_of(index: &ModuleIndex<'_>, places: &[Place]) -> Users {
                     "while" | "call" | "conditional"
                 )
             });
-            next.extend(through.map(|&caller| (caller, place.1)));
+            next.extend(through.take(MOST_PLACES).map(|&caller| (caller, place.1)));
         }
+        steps += next.len();
         for place in next {
             if seen.len() < MOST_PLACES && seen.insert(place) {
                 open.push(place);
@@ -115,49 +108,31 @@ pub(super) fn users_of(index: &ModuleIndex<'_>, places: &[Place]) -> Users {
     users
 }
 
-/// Says whether `user` only passes the value at a place on, and adds where to.
-fn passes_on(index: &ModuleIndex<'_>, place: Place, user: At, next: &mut Vec<Place>) -> bool {
-    let instruction = index.get(user);
-    match instruction.opcode.as_str() {
+/// Says whether `user` only passes the value at a place on, which is its operand of that number, and
+/// adds where to.
+fn passes_on(
+    index: &ModuleIndex<'_>,
+    place: Place,
+    user: At,
+    number: u32,
+    next: &mut Vec<Place>,
+) -> bool {
+    let parameter = |called: usize, number: i64| {
+        let parameter = index.parameter(user, called, number);
+        parameter.map(|parameter| (parameter, place.1))
+    };
+    match index.get(user).opcode.as_str() {
         "bitcast" | "optimization-barrier" | "add-dependency" | "copy-start" | "copy-done" => {
             next.push((user, place.1));
         }
-        "tuple" => {
-            let numbers = index.operand_numbers(user, place.0);
-            next.extend(numbers.map(|number| (user, number as i64)));
-        }
-        "get-tuple-element" => {
-            if place.1 == instruction.tuple_index {
-                next.push((user, WHOLE));
-            }
-        }
+        "tuple" => next.push((user, i64::from(number))),
         "while" => {
             next.push((user, place.1));
-            let bodies = [0, 1]
-                .into_iter()
-                .filter_map(|number| index.callee(user, number));
-            let parameters = bodies.filter_map(|body| index.parameter(body, 0));
-            next.extend(parameters.map(|parameter| (parameter, place.1)));
+            next.extend([0, 1].into_iter().filter_map(|called| parameter(called, 0)));
         }
-        "call" => {
-            let numbers: Vec<_> = index.operand_numbers(user, place.0).collect();
-            let callee = index.callee(user, 0);
-            let parameters = numbers
-                .iter()
-                .filter_map(|&n| index.parameter(callee?, n as i64));
-            next.extend(parameters.map(|parameter| (parameter, place.1)));
-        }
-        "conditional" => {
-            // Operand 0 chooses; operand n is the parameter of branch n - 1.
-            let numbers: Vec<_> = index.operand_numbers(user, place.0).collect();
-            if numbers.contains(&0) {
-                return false;
-            }
-            let parameters = numbers
-                .iter()
-                .filter_map(|&n| index.parameter(index.callee(user, n - 1)?, 0));
-            next.extend(parameters.map(|parameter| (parameter, place.1)));
-        }
+        "call" => next.extend(parameter(0, i64::from(number))),
+        // Operand 0 chooses; operand n is the parameter of branch n - 1.
+        "conditional" if number > 0 => next.extend(parameter(number as usize - 1, 0)),
         _ => return false,
     }
     true

@@ -1,16 +1,21 @@
 //! From XLA's messages to [`ProgramMemory`].
 
-use rustc_hash::FxHashMap;
+use prost::Message;
+use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::block::{Placed, divide, fullest, live_bytes};
+use super::counterpart::{counterparts, undonated};
 use super::frames::Frames;
 use super::index::{At, ModuleIndex, Place, WHOLE};
 use super::liveness::{Course, Tenancy, course};
 use super::owner::{Argument, of_argument, of_temporary};
 use super::phase::{self, Phase, Users};
-use super::{Buffer, Owner, ProgramMemory, Undonated};
+use super::value::{maker_of_output, shape, tells, writes_slices};
+use super::{Buffer, Owner, ProgramMemory};
+use crate::error::{Error, ErrorKind, Result};
 use crate::program::wire::{
-    AssignedProto, BufferAllocationProto, BufferAssignmentProto, HloModuleProto, LogicalBufferProto,
+    AssignedProto, BufferAllocationProto, BufferAssignmentProto, HeapSimulatorTrace,
+    HloModuleProto, HloProto, LogicalBufferProto,
 };
 use crate::program::{BufferAllocation, BufferClass, MemorySpace, Program, Shape};
 
@@ -24,6 +29,22 @@ pub struct Names {
 }
 
 impl ProgramMemory {
+    /// Finds out where the memory of a program goes from what XLA dumped of it after its last pass.
+    ///
+    /// # Errors
+    /// [`ErrorKind::InvalidFile`] when the bytes are no such dump.
+    pub fn from_dump(program: &Program, dump: &[u8], names: &Names) -> Result<ProgramMemory> {
+        let invalid = |message: &str| Error::new(ErrorKind::InvalidFile, message);
+        let dumped = HloProto::decode(dump)
+            .map_err(|error| invalid("cannot read the module that XLA dumped").cause(error))?;
+        match (&dumped.hlo_module, &dumped.buffer_assignment) {
+            (Some(module), Some(assignment)) => {
+                Ok(ProgramMemory::read(program, module, assignment, names))
+            }
+            _ => Err(invalid("what XLA dumped holds no buffer assignment")),
+        }
+    }
+
     /// Finds out where the memory of a program goes.
     ///
     /// `module` and `assignment` are those the program was compiled to. Where they lack something, or
@@ -45,6 +66,12 @@ impl ProgramMemory {
             program,
             names,
             counterparts: Vec::new(),
+            donated: program
+                .aliases
+                .iter()
+                .map(|alias| alias.parameter)
+                .collect(),
+            outputs: outputs_by_allocation(program),
             memory: ProgramMemory::default(),
         };
         reader.read(assignment)
@@ -59,14 +86,19 @@ struct Reader<'a> {
     names: &'a Names,
     /// For each argument, the output that replaces it.
     counterparts: Vec<Option<usize>>,
+    /// The arguments whose memory an output reuses.
+    donated: FxHashSet<usize>,
+    /// For each allocation, the first output that lies in it.
+    outputs: FxHashMap<usize, usize>,
     memory: ProgramMemory,
 }
 
 impl<'a> Reader<'a> {
     fn read(mut self, assignment: &'a BufferAssignmentProto) -> ProgramMemory {
         self.memory.compiler_limit_bytes = self.program.options.device_memory_bytes;
-        self.counterparts = self.counterparts(assignment);
-        self.undonated();
+        let gradients = self.gradients();
+        self.counterparts = counterparts(self.program, self.names, &gradients);
+        self.memory.undonated = undonated(self.program, self.names, &self.counterparts);
         let allocations = assignment.buffer_allocations.iter();
         let mut block: Option<(u32, &BufferAllocationProto)> = None;
         for (number, proto) in allocations.enumerate() {
@@ -131,9 +163,7 @@ impl<'a> Reader<'a> {
             .cloned()
             .unwrap_or_default();
         if path.is_empty() {
-            path = made.map_or_else(String::new, |place| {
-                phase::name_of(&self.index, place.0).to_owned()
-            });
+            path = made.map_or_else(String::new, |place| self.index.name(place.0).to_owned());
         }
         if path.is_empty() {
             path = format!("argument {parameter}");
@@ -151,7 +181,8 @@ impl<'a> Reader<'a> {
         Buffer {
             owner,
             path,
-            parameter: Some(parameter as u32),
+            // No program has so many that the number does not fit.
+            parameter: u32::try_from(parameter).ok().filter(|&one| one < u32::MAX),
             shape: shape.map_or_else(String::new, Shape::text),
             ..self.whole(number, allocation, made.map(|place| place.0))
         }
@@ -159,80 +190,16 @@ impl<'a> Reader<'a> {
 
     /// Says whether an argument comes back: its memory as an output, or an output of its path.
     fn is_returned(&self, parameter: usize) -> bool {
-        self.program
-            .aliases
-            .iter()
-            .any(|alias| alias.parameter == parameter)
-            || self
-                .counterparts
-                .get(parameter)
-                .is_some_and(Option::is_some)
+        let counterpart = self.counterparts.get(parameter);
+        self.donated.contains(&parameter) || counterpart.is_some_and(Option::is_some)
     }
 
-    /// Finds for each argument the output that replaces it: one of the same path and shape that is not a
-    /// gradient. Each output replaces one argument.
-    fn counterparts(&self, assignment: &BufferAssignmentProto) -> Vec<Option<usize>> {
-        let gradients: Vec<bool> = self
-            .program
-            .output_allocations
-            .iter()
-            .map(|at| at.and_then(|at| self.maker(assignment.buffer_allocations.get(at)?)))
-            .map(|at| {
-                at.is_some_and(|at| {
-                    phase::of_name(phase::name_of(&self.index, at)) == Phase::Backward
-                })
-            })
-            .collect();
-        let mut free: Vec<bool> = gradients.iter().map(|gradient| !gradient).collect();
-        let outputs: Vec<(&Shape, &str)> = self
-            .program
-            .outputs
-            .iter()
-            .zip(self.names.outputs.iter().map(|name| tail(name)))
-            .collect();
-        let arguments = self.program.parameters.iter().zip(&self.names.arguments);
-        let counterpart = |(shape, name): (&Shape, &String)| {
-            let path = tail(name);
-            let found = outputs
-                .iter()
-                .enumerate()
-                .position(|(number, (other, output))| {
-                    free.get(number) == Some(&true)
-                        && !path.is_empty()
-                        && output.ends_with(path)
-                        && (&other.dims, other.element_type) == (&shape.dims, shape.element_type)
-                })?;
-            free[found] = false;
-            Some(found)
-        };
-        let mut counterparts: Vec<_> = arguments.map(counterpart).collect();
-        counterparts.resize(self.program.parameters.len(), None);
-        counterparts
-    }
-
-    /// Returns the instruction that makes the largest value of an allocation, the last of equals.
-    fn maker(&self, allocation: &BufferAllocationProto) -> Option<At> {
-        let largest = allocation.assigned.iter().max_by_key(|value| value.size)?;
-        Some(self.place(largest)?.0)
-    }
-
-    /// Finds the arguments that are kept beside the outputs that replace them.
-    fn undonated(&mut self) {
-        let aliases = &self.program.aliases;
-        for (parameter, output) in self.counterparts.iter().enumerate() {
-            let Some(output) = *output else { continue };
-            let reused = aliases
-                .iter()
-                .any(|alias| alias.parameter == parameter || alias.output == output);
-            let shape = &self.program.outputs[output];
-            if !reused && shape.space != MemorySpace::Host && shape.bytes() > 0 {
-                self.memory.undonated.push(Undonated {
-                    argument: self.names.arguments[parameter].clone(),
-                    output: self.names.outputs[output].clone(),
-                    bytes: shape.bytes(),
-                });
-            }
-        }
+    /// Says for each output whether it is a gradient.
+    fn gradients(&self) -> Vec<bool> {
+        let makers = (0..self.program.outputs.len())
+            .map(|output| maker_of_output(&self.index, output))
+            .map(|maker| maker.is_some_and(|at| self.index.phase(at) == Phase::Backward));
+        makers.collect()
     }
 
     /// Describes a buffer that is there for the whole call and is no argument.
@@ -242,14 +209,12 @@ impl<'a> Reader<'a> {
         allocation: &BufferAllocation,
         proto: &BufferAllocationProto,
     ) -> Buffer {
-        // The last value of that size is what is returned in it.
         let largest = proto.assigned.iter().rev().max_by_key(|value| value.size);
         let place = largest.and_then(|value| self.place(value));
-        let output = self
-            .program
-            .output_allocations
-            .iter()
-            .position(|at| *at == Some(number as usize));
+        let output = self.outputs.get(&(number as usize)).copied();
+        let made = output
+            .and_then(|output| maker_of_output(&self.index, output))
+            .or(place.map(|place| place.0));
         let path = output.and_then(|output| self.names.outputs.get(output));
         Buffer {
             owner: match allocation.class {
@@ -266,8 +231,11 @@ impl<'a> Reader<'a> {
                 },
                 _ => String::new(),
             },
-            shape: place.map_or_else(String::new, |place| self.shape(place)),
-            ..self.whole(number, allocation, place.map(|place| place.0))
+            shape: match output.and_then(|output| self.program.outputs.get(output)) {
+                Some(shape) => shape.text(),
+                None => place.map_or_else(String::new, |place| shape(&self.index, place)),
+            },
+            ..self.whole(number, allocation, made)
         }
     }
 
@@ -289,13 +257,13 @@ impl<'a> Reader<'a> {
     /// Says which instruction makes a buffer, and where that came from.
     fn describe(&mut self, buffer: &mut Buffer, at: At) {
         let instruction = self.index.get(at);
-        let operation = phase::name_of(&self.index, at);
+        let operation = self.index.name(at);
         buffer.instruction.clone_from(&instruction.name);
         if instruction.opcode != "parameter" {
             operation.clone_into(&mut buffer.operation);
             buffer.frame = self.frames.of(&self.index, at);
         }
-        buffer.phase = phase::of_name(operation);
+        buffer.phase = self.index.phase(at);
         buffer.rematerialized = phase::is_rematerialized(&instruction.name, operation);
     }
 
@@ -313,27 +281,25 @@ impl<'a> Reader<'a> {
             .collect();
         // Of several heaps, the one that fills this block.
         let heaps = assignment.heap_simulator_traces.iter();
-        let here = |trace: &&_| -> usize {
-            let trace: &crate::program::wire::HeapSimulatorTrace = trace;
-            trace
-                .events
-                .iter()
-                .filter(|event| places.contains_key(&event.buffer_id))
-                .count()
+        let here = |trace: &&HeapSimulatorTrace| {
+            let events = trace.events.iter();
+            let here = events.filter(|event| places.contains_key(&event.buffer_id));
+            here.count()
         };
         let Course { moments, tenancies } = heaps.max_by_key(here).map(course).unwrap_or_default();
         let last = moments.len().saturating_sub(1) as u32;
-        let mut known: FxHashMap<i64, ()> = FxHashMap::default();
+        let mut known: FxHashSet<i64> = FxHashSet::default();
         let mut placed = Vec::new();
         for mut tenancy in tenancies {
-            known.extend(tenancy.values.iter().map(|value| (*value, ())));
+            known.extend(&tenancy.values);
             tenancy.values.retain(|value| places.contains_key(value));
             placed.extend(place_of(&places, tenancy));
         }
         let others = proto
             .assigned
             .iter()
-            .filter(|value| !known.contains_key(&value.logical_buffer_id));
+            .filter(|value| !known.contains(&value.logical_buffer_id));
+        let mut taken: FxHashSet<(u64, u64)> = placed.iter().map(Placed::place).collect();
         for value in others {
             let tenancy = Tenancy {
                 values: vec![value.logical_buffer_id],
@@ -341,13 +307,8 @@ impl<'a> Reader<'a> {
                 end: last,
             };
             // What shares its place with a tenant that is known is part of that one.
-            let offset = value.offset.max(0) as u64;
-            let is_part = placed
-                .iter()
-                .any(|one: &Placed| one.offset == offset && one.bytes == value.size.max(0) as u64);
-            if !is_part {
-                placed.extend(place_of(&places, tenancy));
-            }
+            let other = place_of(&places, tenancy).filter(|other| taken.insert(other.place()));
+            placed.extend(other);
         }
         placed.sort_by_key(|one| (one.tenancy.start, one.offset));
         let block_bytes = proto.size.max(0) as u64;
@@ -385,43 +346,17 @@ impl<'a> Reader<'a> {
             .collect();
         let Some(&telling) = places
             .iter()
-            .max_by_key(|place| (self.tells(**place), std::cmp::Reverse(place.0)))
+            .max_by_key(|place| (tells(&self.index, **place), std::cmp::Reverse(place.0)))
         else {
             return buffer;
         };
         self.describe(&mut buffer, telling.0);
-        buffer.shape = self.shape(telling);
-        buffer.stacked = places.iter().any(|place| self.writes_slices(place.0));
+        buffer.shape = shape(&self.index, telling);
+        buffer.stacked = places
+            .iter()
+            .any(|place| writes_slices(&self.index, place.0));
         buffer.owner = of_temporary(buffer.phase, phase::users_of(&self.index, &places));
         buffer
-    }
-
-    /// Says how much an instruction tells about a value: what computes says more than what passes on.
-    fn tells(&self, place: Place) -> u32 {
-        let instruction = self.index.get(place.0);
-        let computes = match instruction.opcode.as_str() {
-            "parameter" | "while" | "tuple" | "get-tuple-element" | "call" | "conditional" => 0,
-            "copy" | "broadcast" | "bitcast" | "constant" | "iota" => 1,
-            _ => 2,
-        };
-        let named = !phase::name_of(&self.index, place.0).is_empty();
-        4 * u32::from(self.writes_slices(place.0)) + 2 * u32::from(named && computes > 0) + computes
-    }
-
-    /// Says whether an instruction writes a slice of what it returns.
-    fn writes_slices(&self, at: At) -> bool {
-        let instruction = self.index.get(at);
-        match instruction.opcode.as_str() {
-            "dynamic-update-slice" => true,
-            "fusion" => self.index.callee(at, 0).is_some_and(|fused| {
-                let root = fused
-                    .instructions
-                    .iter()
-                    .find(|one| one.id == fused.root_id);
-                root.is_some_and(|root| root.opcode == "dynamic-update-slice")
-            }),
-            _ => false,
-        }
     }
 
     fn place(&self, value: &AssignedProto) -> Option<Place> {
@@ -433,26 +368,13 @@ impl<'a> Reader<'a> {
         let at = self.index.find(defined.instruction_id)?;
         Some((at, defined.shape_index.first().copied().unwrap_or(WHOLE)))
     }
+}
 
-    /// Returns the shape of a value as text.
-    fn shape(&self, place: Place) -> String {
-        let Some(mut shape) = self.index.get(place.0).shape.as_ref() else {
-            return String::new();
-        };
-        if place.1 != WHOLE {
-            match usize::try_from(place.1)
-                .ok()
-                .and_then(|at| shape.tuple_shapes.get(at))
-            {
-                Some(part) => shape = part,
-                None => return String::new(),
-            }
-        }
-        match shape.tuple_shapes.is_empty() {
-            true => Shape::from_proto(shape).text(),
-            false => "table of pointers".to_owned(),
-        }
-    }
+/// Returns the first output in each allocation.
+fn outputs_by_allocation(program: &Program) -> FxHashMap<usize, usize> {
+    let allocations = program.output_allocations.iter().enumerate().rev();
+    let known = allocations.filter_map(|(output, at)| Some(((*at)?, output)));
+    known.collect()
 }
 
 /// Returns the place of a tenancy in the block: that of its largest value.
@@ -467,10 +389,4 @@ fn place_of(places: &FxHashMap<i64, &AssignedProto>, tenancy: Tenancy) -> Option
         bytes: largest.size.max(0) as u64,
         tenancy,
     })
-}
-
-/// Returns a pytree path without its first name, which differs between arguments and outputs:
-/// `state['params']['w']` and `result[0]['params']['w']` both end in `['params']['w']`.
-fn tail(path: &str) -> &str {
-    path.find(['[', '.']).map_or("", |at| &path[at..])
 }

@@ -14,6 +14,9 @@ use vramfit_core::{Bytes, Error, ErrorKind, Result};
 use super::Fill;
 use super::request::Cards;
 
+/// How many frames of Python's stack JAX notes with each operation; negative for all.
+const STACK_LIMIT: &str = "JAX_TRACEBACK_IN_LOCATIONS_LIMIT";
+
 /// What the virtual GPU shall be like.
 #[derive(Clone, Debug)]
 pub(super) struct Wish<'a> {
@@ -23,6 +26,7 @@ pub(super) struct Wish<'a> {
     pub(super) shared: Option<&'a str>,
     pub(super) fill: Option<Fill>,
     pub(super) bracket: bool,
+    pub(super) no_owners: bool,
     pub(super) autotune_results: Option<&'a Path>,
     pub(super) trace: &'a Path,
     pub(super) plugin: &'a Path,
@@ -107,6 +111,7 @@ pub(super) fn changes(wish: &Wish<'_>, inherited: impl Fn(&str) -> Option<OsStri
         wish.fill.map(|fill| fill.as_str().to_owned()),
     );
     changes.own("VRAMFIT_BRACKET", wish.bracket.then(|| "1".to_owned()));
+    changes.own("VRAMFIT_OWNERS", wish.no_owners.then(|| "0".to_owned()));
     changes.0.insert(
         "VRAMFIT_AUTOTUNE_RESULTS",
         wish.autotune_results.map(OsString::from),
@@ -119,6 +124,11 @@ pub(super) fn changes(wish: &Wish<'_>, inherited: impl Fn(&str) -> Option<OsStri
         path.push(users);
     }
     changes.set("PYTHONPATH", path);
+
+    if !wish.no_owners && set(STACK_LIMIT).is_none() {
+        // Up to JAX 0.9 it is 10 frames, too few to reach the user's line from a deep library.
+        changes.set(STACK_LIMIT, "-1");
+    }
 
     if set("JAX_PLATFORMS").is_none() {
         // Named, a GPU that cannot be had is an error; unnamed, JAX goes on without a word.
@@ -150,6 +160,7 @@ mod tests {
             shared: None,
             fill: None,
             bracket: false,
+            no_owners: false,
             autotune_results: None,
             trace: Path::new("/tmp/t.trace"),
             plugin: Path::new("/p/_native.so"),
@@ -201,6 +212,18 @@ mod tests {
         ] {
             assert_eq!(value(&changes, name).as_deref(), Some(expected), "{name}");
         }
+    }
+
+    #[test]
+    fn whole_stacks_are_noted_unless_they_are_not_wanted() {
+        let changes = decide(|_| {}, &[]);
+        assert_eq!(value(&changes, STACK_LIMIT).as_deref(), Some("-1"));
+        assert_eq!(changes.0.get("VRAMFIT_OWNERS"), Some(&None));
+        let changes = decide(|_| {}, &[(STACK_LIMIT, "5")]);
+        assert_eq!(changes.0.get(STACK_LIMIT), None);
+        let changes = decide(|wish| wish.no_owners = true, &[]);
+        assert_eq!(changes.0.get(STACK_LIMIT), None);
+        assert_eq!(value(&changes, "VRAMFIT_OWNERS").as_deref(), Some("0"));
     }
 
     #[test]

@@ -61,6 +61,9 @@ pub(crate) struct Args {
     /// Compile large programs without Triton GEMM, too, and say what that does to the peak
     #[arg(long, conflicts_with = "shared")]
     bracket: bool,
+    /// Do not find out whose the bytes inside programs are; compiling is a little faster
+    #[arg(long)]
+    no_owners: bool,
     /// Autotuning results that were recorded on a card of the same kind
     #[arg(long, value_name = "FILE")]
     autotune_results: Option<PathBuf>,
@@ -165,6 +168,7 @@ pub(crate) fn run(args: Args, context: &Context, output: &mut Output) -> Result<
             shared: args.shared.as_deref(),
             fill: args.fill,
             bracket: args.bracket,
+            no_owners: args.no_owners,
             autotune_results: results.as_deref(),
             trace: &trace,
             plugin: &home.plugin,

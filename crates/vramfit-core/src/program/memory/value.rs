@@ -1,0 +1,89 @@
+//! What the instructions say of a value: its shape, how much of it a loop writes at once, what really
+//! makes an output, and which of several makers tells most.
+
+use super::index::{At, ModuleIndex, Place, WHOLE};
+use crate::program::Shape;
+
+/// Most instructions that pass an output on after it was made.
+const LONGEST: usize = 64;
+
+/// Returns the instruction that makes an output of the program. Several values lie in an output's
+/// memory one after the other, a gradient before the parameter that it changes; only the way back
+/// from the result tells which of them comes out.
+pub(super) fn maker_of_output(index: &ModuleIndex<'_>, output: usize) -> Option<At> {
+    let root = index.entry_root()?;
+    let is_tuple = index.get(root).shape.as_ref()?.tuple_shapes.len() > output;
+    let mut at = match is_tuple {
+        true => part(index, root, output)?,
+        false => root,
+    };
+    for _ in 0..LONGEST {
+        let instruction = index.get(at);
+        let passes_on = matches!(
+            instruction.opcode.as_str(),
+            "bitcast" | "copy" | "copy-start" | "copy-done"
+        );
+        let before = match usize::try_from(instruction.tuple_index) {
+            Ok(number) if instruction.opcode == "get-tuple-element" => {
+                part(index, index.operand(at, 0)?, number)?
+            }
+            _ if passes_on && index.name(at).is_empty() => index.operand(at, 0)?,
+            _ => return Some(at),
+        };
+        // An argument that is returned is copied: the copy makes the output.
+        if index.get(before).opcode == "parameter" {
+            return Some(at);
+        }
+        at = before;
+    }
+    Some(at)
+}
+
+/// Returns what makes a part of what an instruction returns; itself where it cannot be taken apart.
+fn part(index: &ModuleIndex<'_>, at: At, number: usize) -> Option<At> {
+    match index.get(at).opcode.as_str() {
+        "tuple" => index.operand(at, number),
+        "fusion" => {
+            let root = index.fused_root(at)?;
+            let inside = (index.get(root).opcode == "tuple").then(|| index.operand(root, number));
+            let named = inside.flatten().filter(|&one| !index.name(one).is_empty());
+            Some(named.unwrap_or(at))
+        }
+        _ => Some(at),
+    }
+}
+
+/// Says how much an instruction tells about a value: what computes says more than what passes on.
+pub(super) fn tells(index: &ModuleIndex<'_>, place: Place) -> u32 {
+    let computes = match index.get(place.0).opcode.as_str() {
+        "parameter" | "while" | "tuple" | "get-tuple-element" | "call" | "conditional" => 0,
+        "copy" | "broadcast" | "bitcast" | "constant" | "iota" => 1,
+        _ => 2,
+    };
+    let named = !index.name(place.0).is_empty();
+    4 * u32::from(writes_slices(index, place.0)) + 2 * u32::from(named && computes > 0) + computes
+}
+
+/// Says whether an instruction writes a slice of what it returns.
+pub(super) fn writes_slices(index: &ModuleIndex<'_>, at: At) -> bool {
+    let writes = |at: At| index.get(at).opcode == "dynamic-update-slice";
+    match index.get(at).opcode.as_str() {
+        "fusion" => index.fused_root(at).is_some_and(writes),
+        _ => writes(at),
+    }
+}
+
+/// Returns the shape of a value as text.
+pub(super) fn shape(index: &ModuleIndex<'_>, place: Place) -> String {
+    let whole = index.get(place.0).shape.as_ref();
+    let shape = match (usize::try_from(place.1), place.1) {
+        (_, WHOLE) => whole,
+        (Ok(number), _) => whole.and_then(|whole| whole.tuple_shapes.get(number)),
+        _ => None,
+    };
+    match shape {
+        None => String::new(),
+        Some(shape) if shape.tuple_shapes.is_empty() => Shape::from_proto(shape).text(),
+        Some(_) => "table of pointers".to_owned(),
+    }
+}

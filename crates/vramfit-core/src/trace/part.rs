@@ -1,0 +1,110 @@
+//! Bytes that have one owner, one name and one line.
+
+use rustc_hash::FxHashMap;
+use serde::Serialize;
+
+use crate::program::memory::Owner;
+
+/// Bytes that have one owner, one name and one line.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize)]
+pub struct Part {
+    /// What kind of owner it has.
+    pub kind: PartKind,
+    /// Pytree path of an argument or output; empty for what has none.
+    pub path: String,
+    /// Line of the user's program that it comes from; empty if not known.
+    pub site: String,
+    /// Shape, such as `f32[256,1024]`; empty where it is several things.
+    pub shape: String,
+    /// The operation that makes it, as JAX nests it, or the program that made it; may be empty.
+    pub made_by: String,
+    /// Whether a loop writes one slice of it in each round, as `jax.lax.scan` does.
+    pub stacked: bool,
+    /// Whether it is computed a second time to save memory.
+    pub rematerialized: bool,
+    /// How many buffers or arrays.
+    pub count: u64,
+    /// How much.
+    pub bytes: u64,
+}
+
+/// Kinds of owners: those of a program, and those beside it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum PartKind {
+    /// A buffer of the program that ran.
+    Program(Owner),
+    /// Arrays, where no program ran or it is not known which of them are its arguments.
+    #[default]
+    Arrays,
+    /// Arrays that the program that ran has nothing to do with.
+    OtherArrays,
+    /// What the allocator gave out beyond what was asked for.
+    Rounding,
+}
+
+impl PartKind {
+    /// Returns the word for programs.
+    pub fn id(self) -> &'static str {
+        match self {
+            PartKind::Program(owner) => owner.id(),
+            PartKind::Arrays => "arrays",
+            PartKind::OtherArrays => "other_arrays",
+            PartKind::Rounding => "rounding",
+        }
+    }
+
+    /// Returns the words for people.
+    pub fn label(self) -> &'static str {
+        match self {
+            PartKind::Program(owner) => owner.label(),
+            PartKind::Arrays => "arrays",
+            PartKind::OtherArrays => "other arrays",
+            PartKind::Rounding => "rounding of the allocator",
+        }
+    }
+}
+
+/// Parts that are alike are one.
+#[derive(Default)]
+pub(super) struct Parts(FxHashMap<Part, (u64, u64)>);
+
+impl Parts {
+    /// Adds bytes to the part that is like this one.
+    pub(super) fn add(&mut self, part: Part, bytes: u64) {
+        if bytes > 0 {
+            let sum = self.0.entry(part).or_default();
+            sum.0 += 1;
+            sum.1 = sum.1.saturating_add(bytes);
+        }
+    }
+
+    /// Returns the parts, the largest first.
+    pub(super) fn sorted(self) -> Vec<Part> {
+        let parts = self.0.into_iter();
+        let mut parts: Vec<Part> = parts
+            .map(|(part, (count, bytes))| Part {
+                count,
+                bytes,
+                ..part
+            })
+            .collect();
+        parts.sort_by(|a, b| {
+            let marks = |part: &Part| (part.kind, part.stacked, part.rematerialized);
+            let name = |part| -> [&str; 4] {
+                let Part {
+                    path,
+                    site,
+                    made_by,
+                    shape,
+                    ..
+                }: &Part = part;
+                [path, site, made_by, shape]
+            };
+            b.bytes
+                .cmp(&a.bytes)
+                .then_with(|| (marks(a), name(a)).cmp(&(marks(b), name(b))))
+        });
+        parts
+    }
+}

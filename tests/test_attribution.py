@@ -1,0 +1,184 @@
+"""Whose the bytes are: what moves them, and that every byte has an owner, a name and a line."""
+
+import shutil
+
+import pytest
+
+# Six layers over a batch whose activations outweigh everything else by far.
+STEP = """
+import sys
+from functools import partial
+import jax, jax.numpy as jnp
+from jax.ad_checkpoint import checkpoint_name
+
+options = set(sys.argv[1:])
+kind = jnp.bfloat16 if "bfloat16" in options else jnp.float32
+layers = {"w": jnp.zeros((6, 128, 128), kind), "b": jnp.zeros((6, 128), kind)}
+x = jnp.ones((4096, 128), kind)
+
+def layer(x, params):
+    x = jnp.tanh(x @ params["w"] + params["b"])
+    return checkpoint_name(jnp.sin(x), "kept") @ params["w"], None
+
+if "checkpoint" in options:
+    layer = jax.checkpoint(layer)
+if "keep" in options:
+    layer = jax.checkpoint(layer, policy=jax.checkpoint_policies.save_only_these_names("kept"))
+if "offload" in options:
+    layer = jax.checkpoint(layer, policy=jax.checkpoint_policies.save_and_offload_only_these_names(
+        names_which_can_be_saved=[], names_which_can_be_offloaded=["kept"],
+        offload_src="device", offload_dst="pinned_host"))
+
+def loss(layers, x):
+    if "scan" in options:
+        return jax.lax.scan(layer, x, layers)[0].astype(jnp.float32).mean()
+    for number in range(6):
+        x, _ = layer(x, jax.tree.map(lambda stack: stack[number], layers))
+    return x.astype(jnp.float32).mean()
+
+@partial(jax.jit, donate_argnums=0 if "donate" in options else ())
+def step(state, x):
+    gradients = jax.grad(loss)(state["layers"], x)
+    return {"layers": jax.tree.map(lambda p, g: p - 0.1 * g, state["layers"], gradients)}
+
+for _ in range(3):
+    new = step({"layers": layers}, x)
+    layers = new["layers"]
+jax.block_until_ready(layers)
+"""
+KINDS = [
+    ("donate",),
+    ("donate", "checkpoint"),
+    ("donate", "scan"),
+    ("donate", "scan", "checkpoint"),
+    ("donate", "scan", "bfloat16"),
+    ("donate", "scan", "offload"),
+    ("scan",),
+]
+LAYER_BYTES = 6 * (128 * 128 + 128) * 4
+
+
+class Held:
+    """The holdings of an answer."""
+
+    def __init__(self, answer):
+        self.all = answer["holdings"]
+        self.parts = self.all["parts"]
+        self.owners = {owner["kind"]: owner["bytes"] for owner in answer["owners"]}
+        self.peak = answer["peak_bytes"]
+
+    def sum(self, **wanted):
+        found = [p for p in self.parts if all(p[key] == value for key, value in wanted.items())]
+        return sum(part["bytes"] for part in found)
+
+
+@pytest.fixture
+def held(dryrun, tmp_path):
+    """Run the step above with options and return what is held at its peak."""
+
+    def run(*options, script=STEP, **settings):
+        path = tmp_path / "step.py"
+        path.write_text(script)
+        return Held(dryrun(path, *options, **settings).answer)
+
+    return run
+
+
+@pytest.mark.parametrize("options", KINDS, ids=" ".join)
+def test_every_byte_has_an_owner_a_name_and_a_line(held, options):
+    got = held(*options)
+    assert got.all["program"] == "jit_step"
+    assert sum(part["bytes"] for part in got.parts) == got.all["total_bytes"] == got.peak
+    assert sum(got.owners.values()) == got.peak
+    for part in got.parts:
+        if part["kind"] in ("parameters", "optimizer_state", "other_state", "batch"):
+            assert part["path"], part
+        if part["kind"] == "outputs" and "copy" not in part["made_by"]:
+            assert part["path"], part
+    lines = sum(p["bytes"] for p in got.parts if "step.py:" in p["site"])
+    assert lines >= 0.95 * got.peak, [p for p in got.parts if "step.py:" not in p["site"]]
+
+
+def test_checkpoint_turns_activations_into_what_is_computed_again(held):
+    kept, again = held("donate"), held("donate", "checkpoint")
+    assert kept.sum(rematerialized=True) == 0
+    assert again.sum(rematerialized=True) > 0
+    assert again.owners["activations"] < kept.owners["activations"]
+
+
+def test_what_scan_saves_is_a_stack(held):
+    got = held("donate", "scan")
+    stacks = [part for part in got.parts if part["stacked"] and part["kind"] == "activations"]
+    assert stacks
+    assert all(part["shape"].startswith("f32[6,4096,128]") for part in stacks), stacks
+    assert held("donate").sum(stacked=True, kind="activations") == 0
+
+
+def test_donation_moves_the_new_state_into_the_old(held):
+    kept, donated = held("scan"), held("donate", "scan")
+    assert kept.owners["parameters"] == donated.owners["parameters"] == LAYER_BYTES
+    assert kept.owners["outputs"] - donated.owners["outputs"] == LAYER_BYTES
+
+
+def test_half_precision_halves_what_is_saved(held):
+    whole, half = held("donate", "scan"), held("donate", "scan", "bfloat16")
+    saved = {"kind": "activations", "stacked": True}
+    assert whole.sum(**saved) == 2 * half.sum(**saved) > 0
+
+
+def test_offloaded_activations_are_not_on_the_card(held):
+    kept, away = held("donate", "scan", "keep"), held("donate", "scan", "offload")
+    saved = {"kind": "activations", "stacked": True}
+    stack = 6 * 4096 * 128 * 4
+    # What each layer is given, and what it makes; only the latter is offloaded.
+    assert kept.sum(**saved) == 2 * stack
+    assert away.sum(**saved) == stack
+
+
+def test_without_owners_the_total_is_the_same(held):
+    told, plain = held("donate", "scan"), held("donate", "scan", options=["--no-owners"])
+    assert plain.peak == told.peak == sum(plain.owners.values())
+    assert "activations" not in plain.owners
+
+
+DEEP = """
+import os, sys
+sys.path.insert(0, sys.argv[1])
+import jax, jax.numpy as jnp
+from deep import apply
+
+def model(x):
+    return apply(120, x)  # the line
+
+jax.config.update("jax_compilation_cache_dir", sys.argv[2])
+jax.config.update("jax_persistent_cache_min_compile_time_secs", 0)
+jax.config.update("jax_persistent_cache_min_entry_size_bytes", -1)
+jax.jit(lambda x: jnp.tanh(model(x) @ x).sum())(jnp.ones((512, 512))).block_until_ready()
+"""
+LIBRARY = """
+import jax.numpy as jnp
+
+def apply(depth, x):
+    return apply(depth - 1, x) if depth else jnp.sin(x @ x) @ x
+"""
+
+
+def test_the_users_line_is_found_below_a_deep_library(held, tmp_path):
+    library = tmp_path / "env" / "site-packages"
+    library.mkdir(parents=True)
+    (library / "deep.py").write_text(LIBRARY)
+    line = next(n for n, text in enumerate(DEEP.splitlines(), 1) if "# the line" in text)
+    cache, keys = tmp_path / "cache", []
+    got = held(library, cache, script=DEEP)
+    keys.append({entry.name for entry in cache.glob("*-cache")})
+    # A key holds the folder's name, so it must be the same one, and empty.
+    shutil.rmtree(cache)
+    sites = {part["site"] for part in got.parts if part["kind"] == "temporaries"}
+    assert any(f"step.py:{line} " in site for site in sites), sites
+    # The user's own setting counts, and changes neither the program nor its key in JAX's cache.
+    cut = held(library, cache, script=DEEP, env={"JAX_TRACEBACK_IN_LOCATIONS_LIMIT": "10"})
+    sites = {part["site"] for part in cut.parts if part["kind"] == "temporaries"}
+    assert not any(f"step.py:{line} " in site for site in sites), sites
+    assert cut.peak == got.peak
+    keys.append({entry.name for entry in cache.glob("*-cache")})
+    assert keys[0] == keys[1] != set()
