@@ -182,3 +182,24 @@ def test_the_users_line_is_found_below_a_deep_library(held, tmp_path):
     assert cut.peak == got.peak
     keys.append({entry.name for entry in cache.glob("*-cache")})
     assert keys[0] == keys[1] != set()
+
+
+IN_VAIN = """
+import functools, warnings
+import jax, jax.numpy as jnp
+
+warnings.simplefilter("ignore")  # JAX tells of it by shape
+
+@functools.partial(jax.jit, donate_argnames=("state", "scratch"))
+def step(state, scratch):
+    return {"w": state["w"] + scratch["large"].sum()}
+
+step({"w": jnp.ones((256, 256))}, {"large": jnp.ones((1024, 1024))})
+"""
+
+
+def test_what_is_donated_in_vain_is_named_with_its_bytes(dryrun, tmp_path):
+    path = tmp_path / "step.py"
+    path.write_text(IN_VAIN)
+    told = " ".join(dryrun(path).err.split())
+    assert "`scratch['large']` is donated in vain (4.0 MiB)" in told, told

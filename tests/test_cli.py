@@ -143,7 +143,7 @@ def test_the_page_is_written_at_the_end_and_again_from_the_trace(program, tmp_pa
     assert told.returncode == 1, told.stderr
     assert told.stdout.startswith("does not fit: short by ")
     assert again.read_text() == page.read_text()
-    assert table.read_text().startswith("program,")
+    assert table.read_text().startswith("what,owner,bytes,")
 
     refused = dryrun("--report", str(page), program(FITS))
     assert (refused.returncode, refused.stdout) == (2, "")

@@ -5,6 +5,8 @@ Asked from Rust while the user's program runs; relies on JAX's internals.
 
 from __future__ import annotations
 
+import contextlib
+import functools
 import os
 import sys
 from types import FrameType
@@ -14,11 +16,19 @@ from typing import Any
 _HOME = os.path.dirname(__file__)
 
 
-def names(code: bytes) -> tuple[list[str], list[str]]:
+# By the name of a module: arguments that were donated although no result can take their place, with
+# their bytes. JAX warns of them by shape, and leaves no mark in the module.
+_in_vain: dict[str, list[tuple[str, int]]] = {}
+
+
+def names(code: bytes) -> tuple[list[str], list[str], list[tuple[str, int]]]:
     """Return the pytree paths of a program's arguments and results, empty where JAX gives none.
 
     Args:
         code: StableHLO as JAX gave it to the plugin.
+
+    Returns:
+        The arguments, the results, and those arguments that were donated in vain, with their bytes.
     """
     from jax._src.interpreters import mlir
     from jax._src.lib.mlir.dialects import hlo
@@ -31,7 +41,45 @@ def names(code: bytes) -> tuple[list[str], list[str]]:
         main = next(one for one in module.body.operations if _name(one) == "main")
         arguments = [_location_name(one.location) for one in main.regions[0].blocks[0].arguments]
         results = [named(each, "jax.result_info") for each in main.attributes["res_attrs"]]
-    return arguments, results
+        in_vain = _in_vain.get(_name(module.operation), [])
+    return arguments, results, in_vain
+
+
+def note_donations() -> None:
+    """Let JAX's lowering tell which donated arguments it has found no result for."""
+    from jax._src.interpreters import mlir
+
+    lower = mlir.lower_jaxpr_to_module
+
+    @functools.wraps(lower)
+    def noting(*arguments: Any, **settings: Any) -> Any:
+        lowered = lower(*arguments, **settings)
+        # A release that lowers in another way goes without.
+        with contextlib.suppress(Exception):
+            _in_vain[_name(lowered.module.operation)] = _donated_in_vain(lowered.module, settings)
+        return lowered
+
+    mlir.lower_jaxpr_to_module = noting
+
+
+def _donated_in_vain(module: Any, settings: dict[str, Any]) -> list[tuple[str, int]]:
+    donated = settings["donated_args"]
+    if not any(donated) or settings.get("num_partitions", 1) > 1:
+        # With several partitions it is XLA that finds results for arguments.
+        return []
+    main = next(one for one in module.body.operations if _name(one) == "main")
+    marks: Any = [[]] * len(donated)
+    # Not there when no argument has a mark; the attributes of MLIR have no `get`.
+    if "arg_attrs" in main.attributes and len(main.attributes["arg_attrs"]) == len(donated):
+        marks = main.attributes["arg_attrs"]
+    names = settings.get("arg_names") or [""] * len(donated)
+    told = zip(donated, marks, names, settings["in_avals"], strict=True)
+    used = {"tf.aliasing_output", "jax.buffer_donor"}
+    return [
+        (name, aval.size * aval.dtype.itemsize)
+        for is_donated, attributes, name, aval in told
+        if is_donated and not used & {one.name for one in attributes}
+    ]
 
 
 def _name(operation: Any) -> str:

@@ -29,10 +29,12 @@ def install(real: Any) -> None:
     if library is None:
         return
     os.environ["VRAMFIT_JAX_VERSION"] = jax.__version__
-    from vramfit import _ending, _values
+    from vramfit import _ending, _origins, _values
 
     _native.start_plugin(os.fspath(library), _values, _ending)
     _values.note_callbacks()
+    if os.environ.get("VRAMFIT_OWNERS") != "0":
+        _origins.note_donations()
     atexit.register(_native.finish_plugin)
     _finish_before_an_exit_without_handlers()
     _pretend_there_is_hardware()
@@ -65,7 +67,12 @@ def _pretend_there_is_hardware() -> None:
 
 
 def _ask_for_call_sites(jax: ModuleType) -> None:
-    """Let JAX send the Python stack along with each execution, where it can; it is cheap."""
+    """Let JAX send the Python stack along with each execution, where it can; it is cheap.
+
+    A user who has set what is sent, `off` included, gets that.
+    """
+    if "JAX_SEND_TRACEBACK_TO_RUNTIME" in os.environ:
+        return
     with contextlib.suppress(AttributeError):
         if jax.config.jax_send_traceback_to_runtime == "off":
             jax.config.update("jax_send_traceback_to_runtime", "full")

@@ -204,6 +204,7 @@ fn reading(criterion: &mut Criterion) {
     let names = Names {
         arguments: names("state"),
         outputs: names("result"),
+        donated_in_vain: Vec::new(),
     };
     let shapes = vec![Shape::dense(ElementType(11), &[BYTES / 4]); ARGUMENTS as usize];
     let program = Program {

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
+use vramfit_core::program::memory::Names;
 use vramfit_vgpu::{Evaluation, Hooks};
 
 use crate::exit::ask_python;
@@ -81,11 +82,16 @@ impl Hooks for PythonHooks {
         })
     }
 
-    fn names(&self, code: &[u8]) -> Option<(Vec<String>, Vec<String>)> {
+    fn names(&self, code: &[u8]) -> Option<Names> {
         Python::attach(|py| {
             let code = PyBytes::new(py, code);
             let names = self.values.call_method1(py, "names", (code,));
-            names.ok()?.extract::<(Vec<String>, Vec<String>)>(py).ok()
+            let (arguments, outputs, donated_in_vain) = names.ok()?.extract(py).ok()?;
+            Some(Names {
+                arguments,
+                outputs,
+                donated_in_vain,
+            })
         })
     }
 

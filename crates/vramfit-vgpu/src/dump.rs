@@ -8,7 +8,6 @@ use std::fs;
 use std::path::Path;
 
 use tempfile::TempDir;
-use vramfit_core::program::memory::Names;
 use vramfit_core::program::wire::OptionValue;
 use vramfit_core::program::{Program, ProgramMemory};
 
@@ -58,10 +57,6 @@ impl Dump {
         let names = hooks::get()
             .and_then(|hooks| hooks.names(code))
             .unwrap_or_default();
-        let names = Names {
-            arguments: names.0,
-            outputs: names.1,
-        };
         ProgramMemory::from_dump(program, &dump, &names).ok()
     }
 }

@@ -3,6 +3,8 @@
 
 use std::sync::OnceLock;
 
+use vramfit_core::program::memory::Names;
+
 /// One small program to run for real, on JAX's CPU backend.
 #[derive(Debug)]
 pub struct Evaluation<'a> {
@@ -36,7 +38,7 @@ pub trait Hooks: Send + Sync {
 
     /// Returns what the arguments and outputs of a program are called, from the program as JAX handed it
     /// over. `None` when it does not say.
-    fn names(&self, code: &[u8]) -> Option<(Vec<String>, Vec<String>)>;
+    fn names(&self, code: &[u8]) -> Option<Names>;
 
     /// Notes that a program was compiled, in the thread that compiles it.
     fn compiled(&self, program: u32);

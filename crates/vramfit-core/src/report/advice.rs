@@ -8,7 +8,7 @@ use super::{Body, Section};
 use crate::bytes::Bytes;
 use crate::gpu;
 use crate::program::ProgramMemory;
-use crate::program::memory::{Buffer, Owner};
+use crate::program::memory::{Buffer, Owner, Undonated};
 use crate::trace::{Answer, Holdings, PartKind};
 
 /// What is less than one in so many of the whole is not worth a word.
@@ -28,6 +28,7 @@ pub(super) fn advice(answer: &Answer) -> Option<Section> {
     let mut points: Vec<(u64, String)> = Vec::new();
     if let Some(known) = of_program {
         points.extend(donation(&known.memory));
+        points.extend(donation_in_vain(&known.memory));
         points.extend(activations(&known.memory));
         points.extend(precision(&known.memory).filter(|_| has_bfloat16(&answer.header.gpu)));
         points.extend(compiler_limit(&known.memory));
@@ -42,19 +43,37 @@ pub(super) fn advice(answer: &Answer) -> Option<Section> {
 
 /// State that is kept beside its successor.
 fn donation(memory: &ProgramMemory) -> Option<(u64, String)> {
-    let bytes = memory.undonated.iter().map(|one| one.bytes).sum();
-    let largest = memory.undonated.iter().max_by_key(|one| one.bytes)?;
-    let rest = match memory.undonated.len() - 1 {
-        0 => String::new(),
-        more => format!(" and {more} more"),
-    };
+    let kept = memory.undonated.iter().filter(|one| !one.output.is_empty());
+    let (bytes, which) = named(kept)?;
     let point = format!(
-        "donate what comes back: {} are held twice during a call, since `{}`{rest} are not donated; \
+        "donate what comes back: {} are held twice during a call, since {which} not donated; \
          `jax.jit(..., donate_argnums=...)` lets the outputs take their place",
         Bytes(bytes),
-        largest.argument,
     );
     Some((bytes, point))
+}
+
+/// Arguments that were given away for nothing.
+fn donation_in_vain(memory: &ProgramMemory) -> Option<(u64, String)> {
+    let lost = memory.undonated.iter().filter(|one| one.output.is_empty());
+    let (bytes, which) = named(lost)?;
+    let point = format!(
+        "return something of the same shape and type, or do not donate: {which} donated in vain ({}), \
+         since no output can take the place",
+        Bytes(bytes),
+    );
+    Some((bytes, point))
+}
+
+/// Returns the bytes of some arguments, and names the largest.
+fn named<'a>(arguments: impl Iterator<Item = &'a Undonated> + Clone) -> Option<(u64, String)> {
+    let bytes = arguments.clone().map(|one| one.bytes).sum();
+    let largest = arguments.clone().max_by_key(|one| one.bytes)?;
+    let which = match arguments.count() - 1 {
+        0 => format!("`{}` is", largest.argument),
+        more => format!("`{}` and {more} more are", largest.argument),
+    };
+    Some((bytes, which))
 }
 
 /// What the forward part keeps for the backward part.

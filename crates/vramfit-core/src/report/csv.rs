@@ -9,11 +9,11 @@ pub(super) fn render(report: &Report) -> String {
         .sections
         .iter()
         .filter_map(|section| match &section.body {
-            Body::Bands(bands) => Some((bands.bands.len(), of_bands(bands))),
-            Body::Table(table) => Some((table.rows.len(), of_table(table))),
+            Body::Bands(bands) => Some(((bands.bands.len(), section.detail), of_bands(bands))),
+            Body::Table(table) => Some(((table.rows.len(), section.detail), of_table(table))),
             _ => None,
         });
-    // The first of equals.
+    // Of equals the one with details, and of those the first.
     let largest = tables.reduce(|best, other| if other.0 > best.0 { other } else { best });
     largest.map_or_else(String::new, |(_, text)| text)
 }

@@ -72,6 +72,32 @@ pub(super) fn undonated(
     kept.collect()
 }
 
+/// Finds the arguments that were donated and that no output takes the place of: those that JAX itself
+/// found no output for, and those that it left to XLA, which found none either.
+pub(super) fn donated_in_vain(
+    program: &Program,
+    donors: &[usize],
+    names: &Names,
+) -> Vec<Undonated> {
+    let aliases = program.aliases.iter();
+    let reused: FxHashSet<usize> = aliases.map(|alias| alias.parameter).collect();
+    let left = donors.iter().filter(|donor| !reused.contains(donor));
+    let left = left.filter_map(|&donor| {
+        let shape = program.parameters.get(donor)?;
+        let name = names.arguments.get(donor).filter(|name| !name.is_empty());
+        let name = name.cloned().unwrap_or_else(|| format!("argument {donor}"));
+        (shape.space != MemorySpace::Host).then(|| (name, shape.bytes()))
+    });
+    let all = names.donated_in_vain.iter().cloned().chain(left);
+    let told = all.filter(|(_, bytes)| *bytes > 0);
+    told.map(|(argument, bytes)| Undonated {
+        argument,
+        output: String::new(),
+        bytes,
+    })
+    .collect()
+}
+
 type Kind<'a> = (ElementType, &'a [i64]);
 
 fn kind(shape: &Shape) -> Kind<'_> {
@@ -105,6 +131,7 @@ mod tests {
         let names = Names {
             arguments: names(arguments),
             outputs: names(outputs),
+            donated_in_vain: Vec::new(),
         };
         (program, names)
     }
@@ -129,6 +156,23 @@ mod tests {
     fn another_shape_is_another_thing() {
         let (program, names) = program(&[("p['a']", 4)], &[("['a']", 8), ("[0]['a']", 4)]);
         assert_eq!(counterparts(&program, &names, &[false; 2]), [Some(1)]);
+    }
+
+    #[test]
+    fn what_is_donated_and_not_reused_is_in_vain() {
+        let (mut program, mut names) = program(&[("a", 4), ("b", 5)], &[("['a']", 4)]);
+        program.aliases.push(Alias {
+            output: 0,
+            parameter: 0,
+            must: false,
+        });
+        names.donated_in_vain.push(("c".to_owned(), 24));
+        let lost = donated_in_vain(&program, &[0, 1, 9], &names);
+        let lost: Vec<_> = lost
+            .iter()
+            .map(|one| (one.argument.as_str(), one.output.as_str(), one.bytes))
+            .collect();
+        assert_eq!(lost, [("c", "", 24), ("b", "", 20)]);
     }
 
     #[test]

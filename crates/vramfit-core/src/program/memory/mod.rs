@@ -111,15 +111,16 @@ pub struct Frame {
     pub parent: Option<u32>,
 }
 
-/// An argument that an output of the same shape could have reused.
+/// An argument whose memory no output reuses although it could have been so, or was meant to be.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Undonated {
     /// Pytree path of the argument.
     pub argument: String,
-    /// Pytree path of the output.
+    /// Pytree path of the output of the same shape that replaces it. Empty when the argument was donated,
+    /// and no output can take its place.
     pub output: String,
-    /// Size of both.
+    /// Its size.
     pub bytes: u64,
 }
 

@@ -4,7 +4,7 @@ use prost::Message;
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::block::{Placed, divide, fullest, live_bytes};
-use super::counterpart::{counterparts, undonated};
+use super::counterpart::{counterparts, donated_in_vain, undonated};
 use super::frames::Frames;
 use super::index::{At, ModuleIndex, Place, WHOLE};
 use super::liveness::{Course, Tenancy, course};
@@ -26,6 +26,9 @@ pub struct Names {
     pub arguments: Vec<String>,
     /// One name an output.
     pub outputs: Vec<String>,
+    /// Arguments that were donated although no output has their shape, with their bytes: JAX says so
+    /// while it lowers, and drops the mark.
+    pub donated_in_vain: Vec<(String, u64)>,
 }
 
 impl ProgramMemory {
@@ -72,6 +75,12 @@ impl ProgramMemory {
                 .map(|alias| alias.parameter)
                 .collect(),
             outputs: outputs_by_allocation(program),
+            donors: module
+                .buffer_donor
+                .iter()
+                .flat_map(|donors| &donors.entries)
+                .filter_map(|entry| usize::try_from(entry.parameter_number).ok())
+                .collect(),
             memory: ProgramMemory::default(),
         };
         reader.read(assignment)
@@ -90,6 +99,8 @@ struct Reader<'a> {
     donated: FxHashSet<usize>,
     /// For each allocation, the first output that lies in it.
     outputs: FxHashMap<usize, usize>,
+    /// Arguments that XLA was free to reuse.
+    donors: Vec<usize>,
     memory: ProgramMemory,
 }
 
@@ -99,6 +110,8 @@ impl<'a> Reader<'a> {
         let gradients = self.gradients();
         self.counterparts = counterparts(self.program, self.names, &gradients);
         self.memory.undonated = undonated(self.program, self.names, &self.counterparts);
+        let in_vain = donated_in_vain(self.program, &self.donors, self.names);
+        self.memory.undonated.extend(in_vain);
         let allocations = assignment.buffer_allocations.iter();
         let mut block: Option<(u32, &BufferAllocationProto)> = None;
         for (number, proto) in allocations.enumerate() {
