@@ -220,6 +220,7 @@ fn program() -> impl Strategy<Value = (Program, Names)> {
         let names = Names {
             arguments: names.clone(),
             outputs: names,
+            ..Names::default()
         };
         (program, names)
     })

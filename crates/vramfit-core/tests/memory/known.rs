@@ -221,6 +221,7 @@ fn names() -> Names {
     Names {
         arguments: ["p", "m", "x"].map(str::to_owned).to_vec(),
         outputs: ["result[0]", "result[1]"].map(str::to_owned).to_vec(),
+        ..Names::default()
     }
 }
 
@@ -250,6 +251,7 @@ fn paths_that_match_make_state_of_an_argument() {
     let names = Names {
         arguments: ["w['p']", "w['m']", "x"].map(str::to_owned).to_vec(),
         outputs: ["result['p']", "result['m']"].map(str::to_owned).to_vec(),
+        ..Names::default()
     };
     let memory = memory(&names);
     assert_eq!(memory.bytes_of(Owner::Parameters), 256);
@@ -273,6 +275,7 @@ fn an_output_in_the_place_of_a_gradient_is_no_gradient() {
     let names = Names {
         arguments: ["w['p']", "w['m']", "x"].map(str::to_owned).to_vec(),
         outputs: ["result['p']", "result['m']"].map(str::to_owned).to_vec(),
+        ..Names::default()
     };
     let program = program(&module, &assignment);
     let memory = ProgramMemory::read(&program, &module, &assignment, &names);

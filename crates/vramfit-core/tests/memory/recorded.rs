@@ -63,6 +63,7 @@ fn read(path: &Path) -> Recorded {
     let names = Names {
         arguments: list("arguments"),
         outputs: list("outputs"),
+        ..Names::default()
     };
     let proto = HloProto::decode(dump.as_slice()).expect("a dump");
     let module = proto.hlo_module.expect("a module");
