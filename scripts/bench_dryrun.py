@@ -26,6 +26,7 @@ import sys, time
 from pathlib import Path
 import jax
 from jax._src import compiler
+from jax._src.interpreters import mlir
 from jax._src.lib import xla_client
 from jax.experimental import topologies
 
@@ -35,8 +36,10 @@ client = topology.devices[0].client
 options = compiler.get_compile_options(num_replicas=1, num_partitions=1)
 devices = xla_client.DeviceList(tuple(topology.devices))
 modules = sorted(folder.glob("*compile.mlir"))
-for module in modules:
-    client.compile(module.read_text(), devices, options)
+with mlir.make_ir_context():
+    for module in modules:
+        parsed = mlir.ir.Module.parse(module.read_text())
+        client.compile(parsed, devices, options)
 print(len(modules))
 """
 

@@ -10,7 +10,7 @@ use vramfit_core::allocator::Space;
 use vramfit_core::report;
 use vramfit_core::trace::{
     Answer, ArrayAnswer, DeviceAnswer, Event, Header, LayoutAnswer, PoolState, ProgramSizes,
-    Purpose, Reader, TextId, summarise,
+    Purpose, Reader, TextId, summarise, summarise_until,
 };
 
 fn answer(run: Recorder) -> Answer {
@@ -383,6 +383,32 @@ fn a_layout_of_very_many_pieces_is_bounded_and_loses_no_byte() {
             .clone()
             .any(|piece| piece.bytes == 100 * MIB && piece.blocks == 1)
     );
+}
+
+#[test]
+fn a_run_can_be_told_up_to_any_of_its_events() {
+    let mut run = Recorder::new(&header());
+    let first = run.upload(100 * MIB);
+    run.upload(50 * MIB);
+    run.free(first);
+    run.upload(10 * MIB);
+    let trace = run.finish();
+    let until = |last| summarise_until(Reader::new(&trace[..]).unwrap(), last).unwrap();
+    // The card is asked first, so the requests are events 1 to 4.
+    let in_use: Vec<_> = (0..6)
+        .map(|last| until(last).devices[0].at_end.in_use_bytes / MIB)
+        .collect();
+    assert_eq!(in_use, [0, 100, 150, 50, 60, 60]);
+    let pieces = |last| {
+        let layout = &until(last).devices[0].layout_at_end;
+        let pieces = layout.regions[0].pieces.iter();
+        pieces
+            .map(|piece| (piece.bytes / MIB, piece.blocks))
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(pieces(2), [(150, 2), (618, 0)]);
+    assert_eq!(pieces(3), [(100, 0), (50, 1), (618, 0)]);
+    assert!(!until(3).complete && until(u64::MAX).complete);
 }
 
 // --- compilations --------------------------------------------------------------------------

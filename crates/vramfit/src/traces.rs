@@ -49,6 +49,11 @@ pub(crate) fn worst(answers: &[Answer]) -> Option<&Answer> {
 /// # Errors
 /// `io` when it cannot be read, `invalid-file` when it is no trace.
 pub(crate) fn read(path: &Path) -> Result<Answer> {
+    read_until(path, u64::MAX)
+}
+
+/// Reads a trace as if it had been cut off after an event.
+fn read_until(path: &Path, last: u64) -> Result<Answer> {
     let file = File::open(path).map_err(|error| {
         Error::new(
             ErrorKind::Io,
@@ -56,7 +61,7 @@ pub(crate) fn read(path: &Path) -> Result<Answer> {
         )
         .cause(error)
     })?;
-    trace::summarise(Reader::new(file)?)
+    trace::summarise_until(Reader::new(file)?, last)
 }
 
 /// Reads the traces that a run has left and returns the answer that decides.
@@ -65,13 +70,18 @@ pub(crate) fn read(path: &Path) -> Result<Answer> {
 /// [`ErrorKind::Io`] and [`ErrorKind::InvalidFile`] when one of them cannot be read, and
 /// [`ErrorKind::Internal`] when replay and run disagree.
 pub fn answer_of(trace: &Path) -> Result<Answer> {
+    answer_until(trace, u64::MAX)
+}
+
+/// Does the same as if each process had been cut off after its event of that index.
+pub(crate) fn answer_until(trace: &Path, last: u64) -> Result<Answer> {
     let mut found = traces(&std::path::absolute(trace).unwrap_or_else(|_| trace.to_owned()));
     let is_it = |path: &PathBuf| path.file_name() == trace.file_name();
     if !found.iter().any(is_it) {
         // Named, so that what it is refused for is said of it.
         found = vec![trace.to_owned()];
     }
-    let answers = found.iter().map(|path| read(path));
+    let answers = found.iter().map(|path| read_until(path, last));
     let answers = answers.collect::<Result<Vec<_>>>()?;
     Ok(worst(&answers)
         .expect("there is the named one at least")

@@ -69,6 +69,6 @@ pub use part::{Part, PartKind};
 pub use reader::Reader;
 pub use replay::{Block, Effect, Parting, Replay};
 pub use stream::Events;
-pub use summary::summarise;
+pub use summary::{summarise, summarise_until};
 pub use text::TextTrace;
 pub use writer::Writer;

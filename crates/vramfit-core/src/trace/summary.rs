@@ -27,9 +27,20 @@ use crate::error::Result;
 /// # Errors
 /// [`crate::ErrorKind::InvalidFile`] or [`crate::ErrorKind::Io`] for a trace that cannot be read,
 /// and [`crate::ErrorKind::Internal`] when the replay disagrees with the run on anything.
-pub fn summarise<R: Read>(mut reader: Reader<R>) -> Result<Answer> {
+pub fn summarise<R: Read>(reader: Reader<R>) -> Result<Answer> {
+    summarise_until(reader, u64::MAX)
+}
+
+/// Replays a trace as if the run had been cut off after the event of that index: what it had come to
+/// by then, and what lay where.
+///
+/// # Errors
+/// As [`summarise`].
+pub fn summarise_until<R: Read>(mut reader: Reader<R>, last: u64) -> Result<Answer> {
     let mut count = Count::new(reader.header())?;
-    while let Some(event) = reader.next_event()? {
+    while count.replay.events() <= last
+        && let Some(event) = reader.next_event()?
+    {
         count.event(&event)?;
     }
     if let Some(footer) = reader.footer() {

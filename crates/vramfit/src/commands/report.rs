@@ -8,7 +8,7 @@ use vramfit_core::{Error, ErrorKind, Result};
 use super::Status;
 use crate::files::{writable, write};
 use crate::output::Output;
-use crate::traces::answer_of;
+use crate::traces::answer_until;
 
 /// Tell the report of a dry run again, from its trace: as text, page, picture or table
 ///
@@ -42,6 +42,9 @@ pub(crate) struct Args {
     /// Write the memory over the run as a picture
     #[arg(long, value_name = "FILE")]
     svg: Option<PathBuf>,
+    /// Tell the run as if it had been cut off after that event, with what lay where then
+    #[arg(long, value_name = "EVENT")]
+    until: Option<u64>,
     /// Overwrite files that exist
     #[arg(long)]
     force: bool,
@@ -65,7 +68,8 @@ pub(crate) fn run(args: &Args, output: &mut Output) -> Result<Status> {
     };
     let (html, csv, svg) = (free(&args.html)?, free(&args.csv)?, free(&args.svg)?);
 
-    let report = Report::of_dryrun(&answer_of(&args.trace)?);
+    let last = args.until.unwrap_or(u64::MAX);
+    let report = Report::of_dryrun(&answer_until(&args.trace, last)?);
     let nothing = |what: &str| {
         let message = format!("`{}` holds no {what}", args.trace.display());
         Error::new(ErrorKind::InvalidFile, message)
