@@ -47,8 +47,11 @@ def names(code: bytes) -> tuple[list[str], list[str], list[tuple[str, int]]]:
 
 def note_donations() -> None:
     """Let JAX's lowering tell which donated arguments it has found no result for."""
+    from jax._src import source_info_util
     from jax._src.interpreters import mlir
 
+    # What stands between JAX and JAX here is no line of the user's.
+    source_info_util.register_exclusion(__file__)
     lower = mlir.lower_jaxpr_to_module
 
     @functools.wraps(lower)
