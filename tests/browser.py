@@ -12,6 +12,8 @@ import subprocess
 import tempfile
 import time
 
+import pytest
+
 FLAGS = [
     "--headless",
     "--no-sandbox",
@@ -31,6 +33,17 @@ PATIENCE_S = 60
 def find():
     """Return the path of Chromium, or None."""
     return shutil.which("chromium") or shutil.which("chromium-browser")
+
+
+def required():
+    """Return the path of Chromium. Without one a test fails in CI, and is skipped elsewhere."""
+    program = find()
+    if program is None:
+        missing = "there is no Chromium: `make browser` installs it as root on Debian"
+        if os.environ.get("CI"):
+            pytest.fail(missing)
+        pytest.skip(missing)
+    return program
 
 
 class Browser:

@@ -1,7 +1,6 @@
 """What makes one dry run need more than another, told of real programs."""
 
 import json
-import os
 import subprocess
 import sys
 from pathlib import Path
@@ -129,12 +128,7 @@ def test_an_edited_program_in_another_folder_on_another_card(train):
 
 
 def test_the_page_shows_changes_with_their_sign_and_sorts_by_them(tmp_path):
-    program = browser.find()
-    if program is None:
-        missing = "there is no Chromium: `make browser` installs it as root on Debian"
-        if os.environ.get("CI"):
-            pytest.fail(missing)
-        pytest.skip(missing)
+    program = browser.required()
     runs = [TRACES / f"small_gpt-batch-{batch}.trace" for batch in (8, 16)]
     page = tmp_path / "diff.html"
     assert diff(*runs, "--html", page).returncode == 0

@@ -1,7 +1,6 @@
 """The HTML report in a real browser: drawn without complaint, used by mouse and keyboard, inert."""
 
 import json
-import os
 import subprocess
 import sys
 from pathlib import Path
@@ -18,12 +17,7 @@ OPENS_IN_MS = 5000
 
 @pytest.fixture(scope="module")
 def chromium():
-    program = browser.find()
-    if program is None:
-        missing = "there is no Chromium: `make browser` installs it as root on Debian"
-        if os.environ.get("CI"):
-            pytest.fail(missing)
-        pytest.skip(missing)
+    program = browser.required()
     with browser.Browser(program) as running:
         yield running
 

@@ -114,7 +114,7 @@ pub(crate) unsafe fn compile(
     let choices = Choices::read(options);
     let rungs = LADDER.iter().filter(|rung| rung.agrees_with(&choices));
     for rung in rungs {
-        let dump = wants_owners().then(|| Dump::new(options)).flatten();
+        let dump = wants_owners().then(|| Dump::new(&choices)).flatten();
         match attempt(topology, source, options, rung, dump.as_ref()) {
             Ok(serialized) => {
                 let program = Program::parse(&serialized, options)?;

@@ -11,6 +11,7 @@ use tempfile::TempDir;
 use vramfit_core::program::wire::OptionValue;
 use vramfit_core::program::{Program, ProgramMemory};
 
+use crate::choices::Choices;
 use crate::hooks;
 
 /// The flag that says where; a user who sets it gets the dump where they want it, and we none.
@@ -27,12 +28,8 @@ pub(crate) struct Dump {
 
 impl Dump {
     /// Makes a folder, unless the user has XLA dump somewhere else, or there is no room for one.
-    pub(crate) fn new(options: &[u8]) -> Option<Self> {
-        let elsewhere = std::env::var("XLA_FLAGS").is_ok_and(|flags| flags.contains(FLAG))
-            || options
-                .windows(FLAG.len())
-                .any(|window| window == FLAG.as_bytes());
-        if elsewhere {
+    pub(crate) fn new(choices: &Choices<'_>) -> Option<Self> {
+        if choices.has(FLAG) {
             return None;
         }
         let folder = tempfile::Builder::new().prefix("vramfit-").tempdir().ok()?;

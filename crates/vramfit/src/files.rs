@@ -6,6 +6,11 @@ use std::path::{Path, PathBuf};
 
 use vramfit_core::{Error, ErrorKind, Result};
 
+/// Says whether `-` was given in the place of a file: standard output.
+pub(crate) fn is_standard_output(path: Option<&Path>) -> bool {
+    path == Some(Path::new("-"))
+}
+
 /// Refuses a file that would be overwritten, or that cannot be written, before the program runs.
 ///
 /// # Errors

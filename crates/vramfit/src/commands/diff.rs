@@ -7,7 +7,7 @@ use vramfit_core::trace::{Answer, Difference, difference};
 use vramfit_core::{Bytes, Error, ErrorKind, Result};
 
 use super::Status;
-use crate::files::{writable, write};
+use crate::files::{is_standard_output, writable, write};
 use crate::output::Output;
 use crate::traces::answer_of;
 
@@ -50,7 +50,7 @@ pub(crate) struct Args {
 
 impl Args {
     pub(crate) fn prints_json(&self) -> bool {
-        self.json.as_deref() == Some(Path::new("-"))
+        is_standard_output(self.json.as_deref())
     }
 }
 

@@ -11,7 +11,7 @@ use vramfit_core::{Bytes, Error, ErrorKind, Result};
 
 use super::Status;
 use super::policy::{PoolArgs, check_taken};
-use crate::files::{writable, write};
+use crate::files::{is_standard_output, writable, write};
 use crate::output::Output;
 
 /// Tell what a recorded run would have come to under other settings
@@ -56,7 +56,7 @@ pub(crate) struct Args {
 
 impl Args {
     pub(crate) fn prints_json(&self) -> bool {
-        self.json.as_deref() == Some(Path::new("-"))
+        is_standard_output(self.json.as_deref())
     }
 }
 

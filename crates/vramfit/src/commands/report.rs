@@ -1,12 +1,12 @@
 //! `vramfit report`: the report of a run again, from its trace, in any form.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use vramfit_core::report::Report;
 use vramfit_core::{Error, ErrorKind, Result};
 
 use super::Status;
-use crate::files::{writable, write};
+use crate::files::{is_standard_output, writable, write};
 use crate::output::Output;
 use crate::traces::answer_until;
 
@@ -52,7 +52,7 @@ pub(crate) struct Args {
 
 impl Args {
     pub(crate) fn prints_json(&self) -> bool {
-        self.json.as_deref() == Some(Path::new("-"))
+        is_standard_output(self.json.as_deref())
     }
 }
 

@@ -22,7 +22,7 @@ use super::Status;
 use super::policy::{PoolArgs, check_taken};
 use crate::Context;
 use crate::child;
-use crate::files::writable;
+use crate::files::{is_standard_output, writable};
 use crate::output::Output;
 use crate::python::{self, Installed, Interpreter};
 
@@ -119,7 +119,7 @@ impl Fill {
 
 impl Args {
     pub(crate) fn prints_json(&self) -> bool {
-        self.json.as_deref() == Some(Path::new("-"))
+        is_standard_output(self.json.as_deref())
     }
 }
 
