@@ -1,0 +1,3 @@
+//! Streams HDF5: files larger than memory, at the speed of the disk, in an order that can be resumed.
+//!
+//! No libhdf5 and none of its lock: the file's own structure is read once, and then its bytes.
