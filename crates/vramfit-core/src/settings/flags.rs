@@ -52,7 +52,7 @@ impl XlaFlags {
 }
 
 /// Splits at white space outside quotes, and takes the quotes off.
-fn split(text: &str) -> Vec<String> {
+pub(crate) fn split(text: &str) -> Vec<String> {
     let mut words = Vec::new();
     let mut word = String::new();
     let mut quote = None;

@@ -6,6 +6,7 @@
 //! | `version.rs` | releases of JAX |
 //! | `client.rs` | the options of a client, checked as XLA checks them |
 //! | `plugin.rs`, `flags.rs` | what the plugin reads past those options |
+//! | `room.rs` | how much of a card a pool can have |
 //! | `share.rs` | a part of a card, as the text that JAX reads |
 //! | `policy.rs` | from what a user wants to the variables that the installed release reads |
 //!
@@ -15,14 +16,17 @@ mod client;
 mod flags;
 mod plugin;
 mod policy;
+mod room;
 mod share;
 mod table;
 mod version;
 
 pub use client::{ClientOptions, OptionError, Value};
 pub use flags::XlaFlags;
+pub(crate) use flags::split as flag_words;
 pub use plugin::{Abort, PluginSettings};
 pub use policy::{Assignments, Policy, variables_for};
+pub use room::{Room, outside_bytes};
 pub use share::Share;
 pub use table::{ReadAt, Reader, Setting, all, lookup, markdown};
 pub use version::Version;
