@@ -38,7 +38,7 @@ fn orders() -> impl Strategy<Value = Order> {
                 (2, Ok(split)) => Part::Validation(split),
                 _ => Part::All,
             };
-            Order::new(rows, seed, engine, part).unwrap()
+            Order::new(rows, seed, engine, part).expect("these can be")
         },
     )
 }

@@ -5,7 +5,7 @@
 use vramfit_data::order::{Engine, Order, Part, Pools};
 
 fn epoch(rows: u64, seed: u64, engine: Engine, epoch: u64) -> Vec<u64> {
-    let order = Order::new(rows, seed, engine, Part::All).unwrap();
+    let order = Order::new(rows, seed, engine, Part::All).expect("these can be");
     let mut out = Vec::new();
     order.epoch(epoch).append_rows(0..rows, &mut out);
     out

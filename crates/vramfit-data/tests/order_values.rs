@@ -4,7 +4,7 @@
 use vramfit_data::order::{Engine, Manner, Order, Part, Pools, Split};
 
 fn first(rows: u64, seed: u64, engine: Engine, part: Part, epoch: u64) -> Vec<u64> {
-    let order = Order::new(rows, seed, engine, part).unwrap();
+    let order = Order::new(rows, seed, engine, part).expect("these can be");
     let mut out = Vec::new();
     order.epoch(epoch).append_rows(0..8, &mut out);
     out
