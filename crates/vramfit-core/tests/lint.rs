@@ -535,6 +535,7 @@ fn flags_that_xla_would_abort_at_are_told() {
             "--xla_gpu_enable_allocator_spatial_partitioning=false",
             "flag-not-in-this-release",
         ),
+        ("--xla_gpu_enable_triton_everything=true", "flag-not-in-this-release"),
         ("--xla_gpu_autotune_level=off", "flag-value"),
         (
             "--xla_gpu_enable_while_loop_double_buffering=no",
