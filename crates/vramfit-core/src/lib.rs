@@ -7,6 +7,7 @@
 //! | [`gpu`] | which cards are there, and what would XLA be told about them? |
 //! | [`machine`] | what does the driver say of the cards here, and who holds them? |
 //! | [`program`] | what does one compiled program need, and what does it alias? |
+//! | [`lint`] | what is wrong with the settings of a program, and what mends it? |
 //! | [`settings`] | which variables and flags does this JAX read, and what do they mean? |
 //! | [`trace`] | what happened in a run, in which order? |
 //! | [`report`] | how is the answer told? |
@@ -15,7 +16,9 @@ pub mod allocator;
 pub mod bytes;
 pub mod error;
 pub mod gpu;
+pub mod lint;
 pub mod machine;
+mod nearest;
 pub mod program;
 pub mod report;
 pub mod settings;
