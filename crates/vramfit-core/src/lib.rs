@@ -6,6 +6,7 @@
 //! | [`allocator`] | where does JAX's allocator place each request, and when does it fail? |
 //! | [`gpu`] | which cards are there, and what would XLA be told about them? |
 //! | [`machine`] | what does the driver say of the cards here, and who holds them? |
+//! | [`published`] | what does a JAX process say of its own pool while it runs? |
 //! | [`program`] | what does one compiled program need, and what does it alias? |
 //! | [`settings`] | which variables and flags does this JAX read, and what do they mean? |
 //! | [`trace`] | what happened in a run, in which order? |
@@ -17,6 +18,7 @@ pub mod error;
 pub mod gpu;
 pub mod machine;
 pub mod program;
+pub mod published;
 pub mod report;
 pub mod settings;
 pub mod trace;
