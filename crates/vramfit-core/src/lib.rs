@@ -7,6 +7,7 @@
 //! | [`env`] | how are the settings written for a shell, a container, a cluster? |
 //! | [`gpu`] | which cards are there, and what would XLA be told about them? |
 //! | [`machine`] | what does the driver say of the cards here, and who holds them? |
+//! | [`published`] | what does a JAX process say of its own pool while it runs? |
 //! | [`program`] | what does one compiled program need, and what does it alias? |
 //! | [`lint`] | what is wrong with the settings of a program, and what mends it? |
 //! | [`settings`] | which variables and flags does this JAX read, and what do they mean? |
@@ -22,6 +23,7 @@ pub mod lint;
 pub mod machine;
 mod nearest;
 pub mod program;
+pub mod published;
 pub mod report;
 pub mod settings;
 pub mod trace;

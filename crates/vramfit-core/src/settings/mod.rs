@@ -6,9 +6,9 @@
 //! | `version.rs` | releases of JAX |
 //! | `client.rs` | the options of a client, checked as XLA checks them |
 //! | `plugin.rs`, `flags.rs` | what the plugin reads past those options |
-//! | `room.rs` | how much of a card a pool can have |
 //! | `share.rs` | a part of a card, as the text that JAX reads |
-//! | `policy.rs` | from what a user wants to the variables that the installed release reads |
+//! | `room.rs` | what a pool can have of a card, once context, libraries and others are taken off |
+//! | `policy/` | from what a user wants to the variables that the installed release reads |
 //!
 //! Nothing here reads or changes the environment of this process: values are handed in and out.
 
@@ -25,8 +25,8 @@ pub use client::{ClientOptions, OptionError, Value};
 pub use flags::XlaFlags;
 pub(crate) use flags::split as flag_words;
 pub use plugin::{Abort, PluginSettings};
-pub use policy::{Assignments, Policy, variables_for};
-pub use room::{Room, outside_bytes};
+pub use policy::{Assignment, Assignments, Policy, variables_for};
+pub use room::{COLLECTIVES_BYTES, LIBRARIES_BYTES, Room, UNKNOWN_CONTEXT_BYTES, outside_bytes};
 pub use share::Share;
 pub use table::{ReadAt, Reader, Setting, all, lookup, markdown};
 pub use version::Version;

@@ -4,6 +4,8 @@
 //! libraries play no part in it. Whoever wants several processes on one card, or a part of it left
 //! free, has to do this arithmetic; here it is done once, for every command.
 
+use std::fmt;
+
 use crate::allocator::PAGE_BYTES;
 use crate::bytes::Bytes;
 use crate::error::{Error, ErrorKind, Result};
@@ -36,6 +38,18 @@ pub struct Room {
     pub outside_bytes: u64,
 }
 
+impl fmt::Display for Room {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "{}, of which others hold {} and each process needs {} beside its pool (estimated)",
+            Bytes(self.total_bytes),
+            Bytes(self.held_bytes),
+            Bytes(self.outside_bytes)
+        )
+    }
+}
+
 impl Room {
     /// Returns the room on a card of the catalogue, of which something else holds a part, for a
     /// process that uses `cards` of them.
@@ -64,6 +78,12 @@ impl Room {
                 .saturating_sub(siblings_bytes),
             outside_bytes: outside_bytes(context, cards),
         })
+    }
+
+    /// Returns what is left for the pool of one process.
+    pub fn left_bytes(&self) -> u64 {
+        let others = self.held_bytes.saturating_add(self.outside_bytes);
+        self.total_bytes.saturating_sub(others)
     }
 
     /// Returns how large the pool of each of so many processes can be, in whole pages, so that all of
