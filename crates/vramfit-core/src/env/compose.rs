@@ -4,9 +4,17 @@ use super::{Start, notes, quote, variables};
 
 pub(super) fn write(start: &Start) -> String {
     let lines = variables(start, "      # ", |variable| {
-        format!("      {}: {}", variable.name, quote::compose(&variable.value))
+        format!(
+            "      {}: {}",
+            variable.name,
+            quote::compose(&variable.value)
+        )
     });
-    let command: Vec<_> = start.command.iter().map(|word| quote::compose(word)).collect();
+    let command: Vec<_> = start
+        .command
+        .iter()
+        .map(|word| quote::compose(word))
+        .collect();
     let environment = match start.variables.is_empty() {
         true => "    environment: {}\n".to_owned(),
         false => format!("    environment:\n{lines}"),

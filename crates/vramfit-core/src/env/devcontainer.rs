@@ -34,8 +34,8 @@ pub(super) fn write(start: &Start) -> Result<Vec<File>> {
         "postStartCommand":
             "XLA_PYTHON_CLIENT_PREALLOCATE=false vramfit doctor --require gpu",
     });
-    let container = serde_json::to_string_pretty(&container)
-        .expect("texts and truth values are always JSON");
+    let container =
+        serde_json::to_string_pretty(&container).expect("texts and truth values are always JSON");
     Ok(vec![
         File {
             path: ".devcontainer/devcontainer.env",

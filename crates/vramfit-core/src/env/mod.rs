@@ -73,7 +73,9 @@ impl FromStr for Format {
         let word = text.to_ascii_lowercase();
         let found = Format::ALL.into_iter().find(|format| format.name() == word);
         found.ok_or_else(|| {
-            let names: Vec<_> = Format::ALL.map(|format| format!("`{}`", format.name())).into();
+            let names: Vec<_> = Format::ALL
+                .map(|format| format!("`{}`", format.name()))
+                .into();
             Error::new(
                 ErrorKind::InvalidArgument,
                 format!("`{text}` is not a place that vramfit writes settings for"),

@@ -31,8 +31,16 @@ fn every_format_has_the_variables_their_reasons_and_the_notes() {
         let at = text.find("XLA_CLIENT_MEM_FRACTION").unwrap();
         let reason = text.find("# 8.0 GiB of the card's 79.1 GiB\n").unwrap();
         assert!(reason < at, "{}", format.name());
-        assert!(text.contains("# Note: the card is not known.\n"), "{}", format.name());
-        assert!(text.ends_with('\n') && !text.ends_with("\n\n"), "{}", format.name());
+        assert!(
+            text.contains("# Note: the card is not known.\n"),
+            "{}",
+            format.name()
+        );
+        assert!(
+            text.ends_with('\n') && !text.ends_with("\n\n"),
+            "{}",
+            format.name()
+        );
         assert_eq!(format.name().parse::<Format>().unwrap(), format);
     }
     assert!("bash".parse::<Format>().is_err());

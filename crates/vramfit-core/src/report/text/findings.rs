@@ -37,9 +37,10 @@ mod tests {
             id: "too-little-left",
             severity: Severity::Warning,
             subject: "XLA_CLIENT_MEM_FRACTION".to_owned(),
-            message: "0.95 of card 0 (NVIDIA GeForce RTX 3060 Ti)'s 8.0 GiB leaves 409.6 MiB for the \
+            message:
+                "0.95 of card 0 (NVIDIA GeForce RTX 3060 Ti)'s 8.0 GiB leaves 409.6 MiB for the \
                       CUDA context and libraries, which need about 640.0 MiB"
-                .to_owned(),
+                    .to_owned(),
             fix: "write `XLA_CLIENT_MEM_FRACTION=0.91`".to_owned(),
             cost_bytes: Some(241_591_910),
             changes: Vec::new(),
