@@ -54,7 +54,11 @@ const PIECE_BYTES: u64 = 1 << 20;
 ///
 /// # Errors
 /// Those of the source; `invalid-argument` for content that cannot be; `io`.
-pub fn write(job: Job<'_>, source: &Source<'_>, progress: &mut dyn FnMut(Progress)) -> Result<Bytes> {
+pub fn write(
+    job: Job<'_>,
+    source: &Source<'_>,
+    progress: &mut dyn FnMut(Progress),
+) -> Result<Bytes> {
     let (rows, piece_rows) = pieces(&job.content)?;
     let datasets = job.content.datasets.clone();
     let threads = job.threads.max(1);
@@ -107,13 +111,20 @@ fn pieces(content: &Content) -> Result<(u64, u64)> {
         return refuse("a file without datasets holds no rows");
     };
     let rows = first.rows();
-    if content.datasets.iter().any(|dataset| dataset.rows() != rows) {
+    if content
+        .datasets
+        .iter()
+        .any(|dataset| dataset.rows() != rows)
+    {
         return refuse("datasets that are written together need equally many rows");
     }
-    let mut chunk_rows = content.datasets.iter().filter_map(|dataset| match dataset.storage {
-        Storage::Chunked { rows, .. } => Some(rows),
-        Storage::Contiguous => None,
-    });
+    let mut chunk_rows = content
+        .datasets
+        .iter()
+        .filter_map(|dataset| match dataset.storage {
+            Storage::Chunked { rows, .. } => Some(rows),
+            Storage::Contiguous => None,
+        });
     let piece = match chunk_rows.next() {
         Some(rows) if chunk_rows.all(|other| other == rows) => rows,
         Some(_) => return refuse("chunks that are written together need equally many rows"),
