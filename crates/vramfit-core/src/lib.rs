@@ -8,6 +8,7 @@
 //! | [`machine`] | what does the driver say of the cards here, and who holds them? |
 //! | [`program`] | what does one compiled program need, and what does it alias? |
 //! | [`settings`] | which variables and flags does this JAX read, and what do they mean? |
+//! | [`shared_card`] | who holds what of a virtual card that several processes share? |
 //! | [`trace`] | what happened in a run, in which order? |
 //! | [`report`] | how is the answer told? |
 
@@ -19,6 +20,7 @@ pub mod machine;
 pub mod program;
 pub mod report;
 pub mod settings;
+pub mod shared_card;
 pub mod trace;
 
 pub use bytes::Bytes;

@@ -69,8 +69,11 @@ impl Room {
         let memory = card.memory?;
         let context =
             gpu::find(&card.name).map_or(UNKNOWN_CONTEXT_BYTES, |gpu| gpu.context_bytes_estimate);
-        // CUDA reports the total without what the driver keeps for itself.
-        let total_bytes = memory.total_bytes.saturating_sub(memory.reserved_bytes);
+        // CUDA reports the total without what the driver keeps for itself. Where an old driver does not
+        // tell that apart, the total is a little too large, and a fraction of it a little too small.
+        let total_bytes = memory
+            .total_bytes
+            .saturating_sub(memory.reserved_bytes.unwrap_or(0));
         Some(Room {
             total_bytes,
             held_bytes: total_bytes
@@ -196,7 +199,7 @@ mod tests {
             name: "NVIDIA H100 80GB HBM3".to_owned(),
             memory: Some(Memory {
                 total_bytes: 80 * GIB,
-                reserved_bytes: GIB,
+                reserved_bytes: Some(GIB),
                 used_bytes: 30 * GIB,
                 free_bytes: 49 * GIB,
             }),
