@@ -60,7 +60,7 @@ pub(crate) struct Args {
 }
 
 /// vramfit itself failed, as `env`, `nohup` and `timeout` have it.
-const FAILED: u8 = 125;
+pub(crate) const FAILED: u8 = 125;
 const NOT_EXECUTABLE: u8 = 126;
 const NOT_FOUND: u8 = 127;
 
