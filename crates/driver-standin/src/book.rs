@@ -5,6 +5,8 @@
 //! process ended.
 
 use std::collections::BTreeMap;
+use std::fs::OpenOptions;
+use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use crate::description::{beside, own_path};
@@ -26,6 +28,16 @@ impl Book {
     /// The book of this library.
     pub(crate) fn own() -> Book {
         Book::of(&own_path())
+    }
+
+    pub(crate) fn add(&self, position: usize, bytes: i64) {
+        let line = format!("{} {position} {bytes}\n", std::process::id());
+        let file = OpenOptions::new()
+            .create(true)
+            .append(true)
+            .open(&self.path);
+        file.and_then(|mut file| file.write_all(line.as_bytes()))
+            .unwrap_or_else(|error| panic!("{}: {error}", self.path.display()));
     }
 
     /// Every change so far: process, position of the card, bytes.

@@ -45,6 +45,15 @@ impl Description {
         of_card.or_else(|| self.errors.get(function)).copied()
     }
 
+    /// Positions of the cards that programs can be given: slices, and cards that are not divided.
+    pub(crate) fn usable(&self) -> Vec<usize> {
+        let cards = self.machine.cards.iter().enumerate();
+        cards
+            .filter(|(_, card)| card.is_usable())
+            .map(|(at, _)| at)
+            .collect()
+    }
+
     /// Position of a whole card, by the driver's number.
     pub(crate) fn whole(&self, index: u32) -> Option<usize> {
         let is_whole = |card: &Card| !matches!(card.mig, Mig::Slice { .. });

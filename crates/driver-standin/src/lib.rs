@@ -12,6 +12,7 @@
 //! | `description` | the machine, and the calls that fail |
 //! | `book` | who holds what, in a file that all processes share |
 //! | `nvml` | the functions of NVML |
+//! | `cuda` | the functions of CUDA's driver library |
 //! | `text` | strings in C |
 //! | `standin` | a copy of the library with a machine, for tests |
 //!
@@ -25,6 +26,7 @@
 )]
 
 mod book;
+mod cuda;
 mod description;
 mod nvml;
 mod standin;

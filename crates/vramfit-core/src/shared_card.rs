@@ -54,17 +54,6 @@ pub fn folder(runtime: Option<&Path>, temporary: &Path, user: u32) -> PathBuf {
     }
 }
 
-/// Reads from the text of `/proc/PID/stat` when the process started; `None` when it is gone, or a
-/// zombie, whose memory is back.
-pub fn start_time(stat: &str) -> Option<u64> {
-    // The second field is the command in parentheses, which may hold anything.
-    let mut after = stat.rsplit_once(") ")?.1.split(' ');
-    let state = after.next()?;
-    const FIELDS_TO_START_TIME: usize = 18;
-    let started = after.nth(FIELDS_TO_START_TIME)?.parse().ok()?;
-    (!matches!(state, "Z" | "X")).then_some(started)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -80,15 +69,5 @@ mod tests {
         assert_eq!(Holding::parse(holding.line().trim_end()), Some(holding));
         assert_eq!(Holding::parse("nonsense"), None);
         assert_eq!(Holding::parse("t4 1 15642329088"), None);
-    }
-
-    #[test]
-    fn the_start_is_found_behind_any_command() {
-        let stat = |state| {
-            format!("7 (a) b) {state} 1 7 7 0 -1 4194560 1 2 3 4 5 6 7 8 20 0 1 0 12345 1 2 3")
-        };
-        assert_eq!(start_time(&stat("S")), Some(12_345));
-        assert_eq!(start_time(&stat("Z")), None);
-        assert_eq!(start_time("7 (a"), None);
     }
 }

@@ -21,6 +21,8 @@ pub enum Absence {
         /// The function.
         function: String,
     },
+    /// The driver works and shows no card to this process.
+    NoCards,
     /// The library is here, the kernel module is not loaded or does not find a card.
     NotLoaded,
     /// The library and the kernel module come from different versions: an update came in between.
@@ -68,6 +70,11 @@ impl Absence {
                 format!("`{library}` has no function `{function}`"),
                 None,
                 "name the library of an NVIDIA driver, or update the driver",
+            ),
+            Absence::NoCards => (
+                "NVIDIA's driver shows no card to this process".to_owned(),
+                None,
+                "`CUDA_VISIBLE_DEVICES` may hide the cards; `nvidia-smi -L` lists those that are there",
             ),
             Absence::NotLoaded => (
                 "NVIDIA's driver is not loaded".to_owned(),

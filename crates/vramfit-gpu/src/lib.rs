@@ -1,4 +1,4 @@
-//! The real machine: what its driver says of the cards, and who holds their memory.
+//! The real machine: what its driver says of the cards, and who holds their memory; and memory of our own.
 //!
 //! | file | subject |
 //! | --- | --- |
@@ -9,26 +9,34 @@
 //! | `sampler` | the whole machine, now and again every second |
 //! | `process`, `cgroup`, `user` | what the system knows of a process |
 //! | `surroundings`, `limit` | the container around us, and its limit on host memory |
+//! | `cuda` | the functions of CUDA's driver library, and their errors |
+//! | `driver`, `pattern` | taking card memory, proving that it is there, giving it back |
 //!
-//! The library is the driver's own and is opened when asked for, never linked. `VRAMFIT_NVML` names
-//! it where it lies in an unusual place; the stand-in of the tests is found that way too.
+//! Both libraries are the driver's own and are opened when asked for, never linked. `VRAMFIT_NVML`
+//! and `VRAMFIT_CUDA` name them where they lie in an unusual place; the stand-in of the tests is
+//! found that way too.
 //!
-//! Safety: its functions are called with the types that NVIDIA's headers give them, on handles
-//! that it gave out and that live as long as it is open.
+//! Safety: their functions are called with the types that NVIDIA's headers give them, on handles
+//! that they gave out and that live as long as they are open.
 #![allow(unsafe_code, reason = "this crate calls the driver's C libraries")]
 
 mod absence;
 mod card;
 mod cgroup;
+mod cuda;
+mod driver;
 mod limit;
 mod list;
 mod nvml;
+mod pattern;
 mod process;
 mod sampler;
 mod surroundings;
 mod user;
 
 pub use absence::Absence;
+pub use driver::{CardMemory, Driver, DriverCard, Free};
+pub use pattern::Wrong;
 pub use sampler::Sampler;
 pub use surroundings::surroundings;
 

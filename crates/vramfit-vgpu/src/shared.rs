@@ -1,8 +1,9 @@
 //! The memory of a card as the driver hands it out: private to this process, or shared by name
 //! with others on this machine, so that they collide as they would on a real card.
 //!
-//! A shared card is a small text file under an advisory lock; [`shared_card`] says what is in it. Lines of processes that are gone are
-//! dropped by whoever looks next, so a killed process gives its memory back.
+//! A shared card is a small text file under an advisory lock; [`shared_card`] says what is in it. Lines
+//! of processes that are gone are dropped by whoever looks next, so a killed process gives its memory
+//! back.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{Read, Seek, SeekFrom, Write};
@@ -11,6 +12,7 @@ use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::PathBuf;
 
 use vramfit_core::allocator::{CardMemory, DeviceMemory, Region};
+use vramfit_core::published;
 use vramfit_core::shared_card::{self, Holding};
 
 use crate::environment::Environment;
@@ -226,7 +228,7 @@ fn is_alive(holding: &Holding) -> bool {
 /// Returns when a process was started, `None` if it is gone.
 fn start_time(process: u32) -> Option<u64> {
     let stat = fs::read_to_string(format!("/proc/{process}/stat")).ok()?;
-    shared_card::start_time(&stat)
+    published::started_ticks(&stat)
 }
 
 impl DeviceMemory for SharedCard {

@@ -4,6 +4,7 @@
 use std::path::PathBuf;
 
 use vramfit_core::gpu::{self, Gpu};
+use vramfit_core::published;
 use vramfit_core::settings::{self, Room, outside_bytes};
 use vramfit_core::shared_card::{self, Holding};
 use vramfit_core::{Bytes, Error, ErrorKind, Result};
@@ -149,7 +150,7 @@ fn holdings(name: &str, variable: impl Fn(&str) -> Option<String>) -> Vec<Holdin
     let text = std::fs::read_to_string(file).unwrap_or_default();
     let alive = |holding: &Holding| {
         let stat = std::fs::read_to_string(format!("/proc/{}/stat", holding.process));
-        stat.is_ok_and(|stat| shared_card::start_time(&stat) == Some(holding.started))
+        stat.is_ok_and(|stat| published::started_ticks(&stat) == Some(holding.started))
     };
     let lines = text.lines().skip(1);
     lines.filter_map(Holding::parse).filter(alive).collect()

@@ -43,7 +43,10 @@ fn print(cards: Vec<Card>, options: &[&str], environment: &[(&str, &str)]) -> Pr
     let standin = Standin::new(folder.path(), &description);
     let mut command = Command::new(env!("CARGO_BIN_EXE_vramfit"));
     for (name, _) in std::env::vars() {
-        if ["XLA_", "JAX_", "VRAMFIT_", "CUDA_"].iter().any(|family| name.starts_with(family)) {
+        if ["XLA_", "JAX_", "VRAMFIT_", "CUDA_"]
+            .iter()
+            .any(|family| name.starts_with(family))
+        {
             command.env_remove(name);
         }
     }
@@ -86,7 +89,9 @@ fn card(index: u32, name: &str, used_bytes: u64) -> Card {
 }
 
 fn total(name: &str) -> u64 {
-    gpu::find(name).expect("in the catalogue").total_memory_bytes
+    gpu::find(name)
+        .expect("in the catalogue")
+        .total_memory_bytes
 }
 
 /// Checks that a pool is as large as it can be, and not larger.
@@ -110,7 +115,11 @@ fn a7_what_a_display_holds_is_kept_out_of_the_share() {
     let printed = print(vec![desktop], &["--share", "2"], &[]);
     let wanted = (gpu.total_memory_bytes - (1200 << 20) - 2 * outside) / 2;
     assert_pool(&printed, gpu.total_memory_bytes, wanted);
-    assert!(printed.said.contains("1.2 GiB that others hold"), "{}", printed.said);
+    assert!(
+        printed.said.contains("1.2 GiB that others hold"),
+        "{}",
+        printed.said
+    );
     assert_eq!(printed.set["VRAMFIT_SHARE"], "2");
 }
 
@@ -137,20 +146,39 @@ fn s7_a_limit_on_a_slice_is_a_part_of_the_slice() {
 #[test]
 fn the_cards_are_those_that_the_program_will_see() {
     let cards = || vec![card(0, "t4", 0), card(1, "t4", 10 * GIB)];
-    let free = print(cards(), &["--keep-free", "1GiB"], &[("CUDA_VISIBLE_DEVICES", "0")]);
-    let held = print(cards(), &["--keep-free", "1GiB"], &[("CUDA_VISIBLE_DEVICES", "1")]);
+    let free = print(
+        cards(),
+        &["--keep-free", "1GiB"],
+        &[("CUDA_VISIBLE_DEVICES", "0")],
+    );
+    let held = print(
+        cards(),
+        &["--keep-free", "1GiB"],
+        &[("CUDA_VISIBLE_DEVICES", "1")],
+    );
     let both = print(cards(), &["--keep-free", "1GiB"], &[]);
     let pools = [&free, &held, &both].map(|printed| printed.pool_bytes(total("t4")));
     // With both, the fraction must not be too much on the fuller one; and NCCL needs room, too.
-    assert!(pools[0] > 12 * GIB && pools[1] < 4 * GIB && pools[2] < pools[1], "{pools:?}");
-    let none = print(cards(), &["--limit", "1GiB"], &[("CUDA_VISIBLE_DEVICES", "")]);
+    assert!(
+        pools[0] > 12 * GIB && pools[1] < 4 * GIB && pools[2] < pools[1],
+        "{pools:?}"
+    );
+    let none = print(
+        cards(),
+        &["--limit", "1GiB"],
+        &[("CUDA_VISIBLE_DEVICES", "")],
+    );
     assert_eq!(none.code, Some(2), "{}", none.said);
     assert!(none.said.contains("will see no card"), "{}", none.said);
 }
 
 #[test]
 fn a_limit_holds_on_the_largest_of_different_cards() {
-    let printed = print(vec![card(0, "t4", 0), card(1, "h100-80g", 0)], &["--limit", "8GiB"], &[]);
+    let printed = print(
+        vec![card(0, "t4", 0), card(1, "h100-80g", 0)],
+        &["--limit", "8GiB"],
+        &[],
+    );
     assert_pool(&printed, total("h100-80g"), 8 * GIB);
 }
 
@@ -195,5 +223,9 @@ fn a5_a_process_of_the_same_division_is_no_stranger() {
 fn too_little_room_is_refused_with_who_holds_it() {
     let printed = print(vec![card(0, "t4", 14 * GIB)], &["--share", "2"], &[]);
     assert_eq!(printed.code, Some(2));
-    assert!(printed.said.contains("14.0 GiB that others hold"), "{}", printed.said);
+    assert!(
+        printed.said.contains("14.0 GiB that others hold"),
+        "{}",
+        printed.said
+    );
 }

@@ -78,7 +78,7 @@ pub(super) fn with_flag(text: &str, flag: &str) -> Option<String> {
 }
 
 /// Splits at white space outside quotes, and takes the quotes off.
-fn split(text: &str) -> Vec<String> {
+pub(crate) fn split(text: &str) -> Vec<String> {
     words(text).into_iter().map(|word| word.text).collect()
 }
 

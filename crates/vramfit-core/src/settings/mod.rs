@@ -25,6 +25,7 @@ mod visible;
 
 pub use client::{ClientOptions, OptionError, Value};
 pub use flags::XlaFlags;
+pub(crate) use flags::split as flag_words;
 pub use plugin::{Abort, PluginSettings};
 pub use policy::{Assignment, Assignments, Policy, variables_for};
 pub use room::{COLLECTIVES_BYTES, LIBRARIES_BYTES, Room, UNKNOWN_CONTEXT_BYTES, outside_bytes};
