@@ -4,6 +4,7 @@
 //! | room | question it answers |
 //! | --- | --- |
 //! | [`allocator`] | where does JAX's allocator place each request, and when does it fail? |
+//! | [`env`] | how are the settings written for a shell, a container, a cluster? |
 //! | [`gpu`] | which cards are there, and what would XLA be told about them? |
 //! | [`machine`] | what does the driver say of the cards here, and who holds them? |
 //! | [`published`] | what does a JAX process say of its own pool while it runs? |
@@ -16,6 +17,7 @@
 
 pub mod allocator;
 pub mod bytes;
+pub mod env;
 pub mod error;
 pub mod gpu;
 pub mod lint;

@@ -206,7 +206,7 @@ fn limit(scene: &Scene<'_>, value: &str) -> (String, String, Vec<Change>) {
             let changes: Vec<_> = assigned
                 .set
                 .into_iter()
-                .map(|(name, value)| Change::set(name, value))
+                .map(|assignment| Change::set(assignment.name, assignment.value))
                 .collect();
             let told: Vec<_> = changes
                 .iter()

@@ -256,7 +256,8 @@ fn share_of_parent(scene: &Scene<'_>) -> Vec<Found> {
     let mut all = Vec::new();
     for (card, room) in scene.rooms() {
         let Mig::Slice {
-            parent_total_bytes, ..
+            parent_total_bytes: Some(parent_total_bytes),
+            ..
         } = card.mig
         else {
             continue;
