@@ -211,7 +211,6 @@ fn wrong_07_three_settings_that_cancel_out() {
 fn wrong_08_a_fraction_of_the_whole_card_on_a_slice() {
     let slice = Card {
         mig: Mig::Slice {
-            number: 0,
             gpu_instance: Some(1),
             parent_total_bytes: Some(32 * GIB),
         },
@@ -534,6 +533,10 @@ fn flags_that_xla_would_abort_at_are_told() {
         ("--tf_xla_auto_jit=2", "flag-of-another-program"),
         (
             "--xla_gpu_enable_allocator_spatial_partitioning=false",
+            "flag-not-in-this-release",
+        ),
+        (
+            "--xla_gpu_enable_triton_everything=true",
             "flag-not-in-this-release",
         ),
         ("--xla_gpu_autotune_level=off", "flag-value"),
@@ -867,7 +870,7 @@ fn any_card() -> impl Strategy<Value = Card> {
             memory: memory.map(|(total, reserved, free)| Memory {
                 // Figures that make no sense together, and those that do.
                 total_bytes: total >> 24,
-                reserved_bytes: Some(reserved >> 32),
+                reserved_bytes: (reserved % 2 == 0).then_some(reserved >> 32),
                 used_bytes: 0,
                 free_bytes: free >> 25,
             }),
@@ -875,7 +878,6 @@ fn any_card() -> impl Strategy<Value = Card> {
                 0 => Mig::Off,
                 1 => Mig::Parent,
                 _ => Mig::Slice {
-                    number: 0,
                     gpu_instance: Some(1),
                     parent_total_bytes: Some(80 * GIB),
                 },
