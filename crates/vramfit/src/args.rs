@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::{ColorChoice, Parser, Subcommand};
 
-use crate::commands::{completions, diff, dryrun, gpus, replay, report, run};
+use crate::commands::{completions, diff, dryrun, env, gpus, replay, report, run};
 
 /// Know how much GPU memory your JAX program needs, before it runs out.
 #[derive(Debug, Parser)]
@@ -65,6 +65,7 @@ pub(crate) enum Command {
     Report(report::Args),
     Replay(replay::Args),
     Diff(diff::Args),
+    Env(env::Args),
     Gpus(gpus::Args),
     Completions(completions::Args),
 }
@@ -78,7 +79,7 @@ impl Command {
             Command::Replay(args) => args.prints_json(),
             Command::Diff(args) => args.prints_json(),
             Command::Gpus(args) => args.prints_json(),
-            Command::Completions(_) | Command::Run(_) => false,
+            Command::Completions(_) | Command::Env(_) | Command::Run(_) => false,
         }
     }
 }

@@ -3,6 +3,7 @@
 pub(crate) mod completions;
 pub(crate) mod diff;
 pub(crate) mod dryrun;
+pub(crate) mod env;
 pub(crate) mod gpus;
 mod policy;
 pub(crate) mod replay;
@@ -54,6 +55,7 @@ pub(crate) fn run(cli: Cli, context: &Context, output: &mut Output) -> Result<St
         Command::Replay(args) => replay::run(&args, output),
         Command::Report(args) => report::run(&args, output),
         Command::Diff(args) => diff::run(&args, output),
+        Command::Env(args) => env::run(&args, output),
         Command::Gpus(args) => gpus::run(&args, output),
         Command::Completions(args) => completions::run(&args, output),
     }
