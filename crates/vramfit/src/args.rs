@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::{ColorChoice, Parser, Subcommand};
 
-use crate::commands::{completions, diff, dryrun, gpus, replay, report};
+use crate::commands::{completions, diff, dryrun, gpus, hold, replay, report};
 
 /// Know how much GPU memory your JAX program needs, before it runs out.
 #[derive(Debug, Parser)]
@@ -65,6 +65,7 @@ pub(crate) enum Command {
     Replay(replay::Args),
     Diff(diff::Args),
     Gpus(gpus::Args),
+    Hold(hold::Args),
     Completions(completions::Args),
 }
 
@@ -77,6 +78,7 @@ impl Command {
             Command::Replay(args) => args.prints_json(),
             Command::Diff(args) => args.prints_json(),
             Command::Gpus(args) => args.prints_json(),
+            Command::Hold(args) => args.prints_json(),
             Command::Completions(_) => false,
         }
     }
