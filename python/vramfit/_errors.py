@@ -70,6 +70,12 @@ class InvalidFileError(VramfitError, ValueError):
     id = "invalid-file"
 
 
+class FileChangedError(VramfitError, ValueError):
+    """A file is not the one that was begun with."""
+
+    id = "file-changed"
+
+
 class CommandNotFoundError(VramfitError):
     """The program to run does not exist or cannot be executed."""
 

@@ -21,6 +21,8 @@ pub enum ErrorKind {
     Io,
     /// A file is not what it claims to be: truncated, corrupt, or another version.
     InvalidFile,
+    /// A file is not the one that was begun with.
+    FileChanged,
     /// The command to run does not exist or cannot be executed.
     CommandNotFound,
     /// JAX or its CUDA compiler wheels are not installed where the program runs.
@@ -44,6 +46,7 @@ impl ErrorKind {
         ErrorKind::UnknownGpu,
         ErrorKind::Io,
         ErrorKind::InvalidFile,
+        ErrorKind::FileChanged,
         ErrorKind::CommandNotFound,
         ErrorKind::CompilerMissing,
         ErrorKind::GpuNotUsed,
@@ -60,6 +63,7 @@ impl ErrorKind {
             ErrorKind::UnknownGpu => "unknown-gpu",
             ErrorKind::Io => "io",
             ErrorKind::InvalidFile => "invalid-file",
+            ErrorKind::FileChanged => "file-changed",
             ErrorKind::CommandNotFound => "command-not-found",
             ErrorKind::CompilerMissing => "compiler-missing",
             ErrorKind::GpuNotUsed => "gpu-not-used",

@@ -2,13 +2,13 @@
 
 use vramfit_core::machine::Card;
 use vramfit_core::{Error, ErrorKind, Result};
-use vramfit_gpu::{Absence, CardMemory, Driver, DriverCard};
+use vramfit_gpu::{Absence, CardMemory, Driver, DriverCard, Sampler};
 
 use super::holder::{Holder, Other, Room, Verdict};
 
 /// Where the way without a card is told.
 const WITHOUT_A_CARD: &str =
-    "without a card: `vramfit dryrun --gpu t4 -- vramfit hold 8GiB --via jax`";
+    "without a card, on a virtual one: `vramfit dryrun --gpu t4 -- vramfit hold 8GiB --via jax`";
 
 /// Opens the driver and makes a context on a card, which is given by number or UUID.
 ///
@@ -32,6 +32,14 @@ pub(super) fn start(gpu: &str) -> Result<Box<dyn Holder>> {
         uuid: card.uuid,
         memory,
     }))
+}
+
+/// Makes sure that there is a driver, without touching a card's memory.
+///
+/// # Errors
+/// `no-driver`.
+pub(super) fn check() -> Result<()> {
+    Sampler::open().map(drop).map_err(absent)
 }
 
 fn absent(absence: Absence) -> Error {

@@ -43,8 +43,8 @@ struct Failure {
 /// Starts JAX and asks it for its pool.
 ///
 /// # Errors
-/// `compiler-missing` when there is no JAX, `no-driver` when it has no GPU, `invalid-argument` when
-/// it has no such GPU.
+/// `compiler-missing` when there is no JAX, or one without a GPU; `invalid-argument` when it has no
+/// such GPU.
 pub(super) fn start(gpu: &str, context: &Context) -> Result<Box<dyn Holder>> {
     let index: u32 = gpu.parse().map_err(|_| {
         Error::new(

@@ -90,9 +90,13 @@ pub(crate) fn run(args: &Args, context: &Context, output: &mut Output) -> Result
     let endings = Endings::watch()?;
     let virtual_gpu = std::env::var_os("VRAMFIT_GPU").is_some_and(|name| !name.is_empty());
     let mut holder: Box<dyn Holder> = match args.via {
-        Some(Via::Jax) => by_jax::start(&args.gpu, context)?,
-        None if virtual_gpu => by_jax::start(&args.gpu, context)?,
-        _ => by_driver::start(&args.gpu)?,
+        Some(Via::Jax) | None if virtual_gpu => by_jax::start(&args.gpu, context)?,
+        Some(Via::Jax) => {
+            // JAX would print a page about a missing driver, and go on without a GPU.
+            by_driver::check()?;
+            by_jax::start(&args.gpu, context)?
+        }
+        Some(Via::Driver) | None => by_driver::start(&args.gpu)?,
     };
     let status = hold(
         args,

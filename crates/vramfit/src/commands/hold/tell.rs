@@ -193,7 +193,7 @@ impl<'a> Told<'a> {
             );
         }
         let until = match time {
-            Some(time) => format!("for {:?}", time),
+            Some(time) => format!("for {}s", time.as_secs_f64()),
             None => "until Ctrl-C".to_owned(),
         };
         self.output
