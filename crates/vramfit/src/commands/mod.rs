@@ -5,6 +5,7 @@ pub(crate) mod diff;
 pub(crate) mod dryrun;
 pub(crate) mod env;
 pub(crate) mod gpus;
+pub(crate) mod hold;
 mod policy;
 pub(crate) mod replay;
 pub(crate) mod report;
@@ -57,6 +58,7 @@ pub(crate) fn run(cli: Cli, context: &Context, output: &mut Output) -> Result<St
         Command::Diff(args) => diff::run(&args, output),
         Command::Env(args) => env::run(&args, output),
         Command::Gpus(args) => gpus::run(&args, output),
+        Command::Hold(args) => hold::run(&args, context, output),
         Command::Completions(args) => completions::run(&args, output),
     }
 }
