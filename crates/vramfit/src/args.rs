@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::{ColorChoice, Parser, Subcommand};
 
-use crate::commands::{completions, diff, dryrun, gpus, replay, report};
+use crate::commands::{completions, data, diff, dryrun, gpus, replay, report};
 
 /// Know how much GPU memory your JAX program needs, before it runs out.
 #[derive(Debug, Parser)]
@@ -64,6 +64,7 @@ pub(crate) enum Command {
     Report(report::Args),
     Replay(replay::Args),
     Diff(diff::Args),
+    Data(data::Args),
     Gpus(gpus::Args),
     Completions(completions::Args),
 }
@@ -76,6 +77,7 @@ impl Command {
             Command::Report(args) => args.prints_json(),
             Command::Replay(args) => args.prints_json(),
             Command::Diff(args) => args.prints_json(),
+            Command::Data(args) => args.prints_json(),
             Command::Gpus(args) => args.prints_json(),
             Command::Completions(_) => false,
         }
@@ -119,8 +121,10 @@ mod tests {
                 "{name}.trycmd runs another command"
             );
             let page = read(&format!("../../docs/commands/{name}.md"));
-            for option in command
-                .get_arguments()
+            let actions = command.get_subcommands();
+            for option in actions
+                .chain([command])
+                .flat_map(clap::Command::get_arguments)
                 .filter_map(|argument| argument.get_long())
             {
                 assert!(
