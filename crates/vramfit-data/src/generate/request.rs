@@ -94,7 +94,11 @@ impl Kind {
                 length,
                 features,
                 targets,
-            } => vec![("length", length), ("features", features), ("targets", targets)],
+            } => vec![
+                ("length", length),
+                ("features", features),
+                ("targets", targets),
+            ],
             Kind::Tabular { features } => vec![("features", features)],
             Kind::Images { size } => vec![("image-size", size)],
             Kind::Tokens { length, vocabulary } => {
@@ -148,7 +152,12 @@ impl Request {
         }
         let number = self.number();
         if !self.kind.numbers().contains(&number) {
-            let names: Vec<String> = self.kind.numbers().iter().map(|n| format!("`{}`", n.name())).collect();
+            let names: Vec<String> = self
+                .kind
+                .numbers()
+                .iter()
+                .map(|n| format!("`{}`", n.name()))
+                .collect();
             return Err(refuse(format!(
                 "{} cannot be made of `{}`",
                 self.kind.name(),
@@ -164,11 +173,15 @@ impl Request {
                 .hint("add `--dtype int32`"));
         }
         if self.sort_by_label && !self.kind.has_labels() {
-            return Err(refuse(format!("{} have no labels to sort by", self.kind.name()))
-                .hint("`tabular` and `images` have"));
+            return Err(
+                refuse(format!("{} have no labels to sort by", self.kind.name()))
+                    .hint("`tabular` and `images` have"),
+            );
         }
         if self.chunk_rows == Some(0) {
-            return Err(refuse("`--chunk-rows 0` is not possible".into()).hint("it can be 1 or more"));
+            return Err(
+                refuse("`--chunk-rows 0` is not possible".into()).hint("it can be 1 or more")
+            );
         }
         let row = self.kind.row_numbers() * number.size() as u64;
         if row > 1 << 30 {

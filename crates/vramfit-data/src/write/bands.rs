@@ -54,7 +54,11 @@ const PIECE_BYTES: u64 = 1 << 20;
 ///
 /// # Errors
 /// Those of the source; `invalid-argument` for content that cannot be; `io`.
-pub fn write(job: Job<'_>, source: &Source<'_>, progress: &mut dyn FnMut(Progress)) -> Result<Bytes> {
+pub fn write(
+    job: Job<'_>,
+    source: &Source<'_>,
+    progress: &mut dyn FnMut(Progress),
+) -> Result<Bytes> {
     let (rows, piece_rows) = pieces(&job.content)?;
     let datasets = job.content.datasets.clone();
     let threads = job.threads.max(1);
@@ -108,7 +112,6 @@ pub fn write(job: Job<'_>, source: &Source<'_>, progress: &mut dyn FnMut(Progres
 pub fn estimate(content: &Content, source: &Source<'_>) -> Result<Bytes> {
     /// What the index takes of each chunk, with more dimensions than most have.
     const INDEX_BYTES: u64 = 96;
-    content.check()?;
     let (rows, piece_rows) = pieces(content)?;
     let mut pipelines = content
         .datasets
@@ -117,38 +120,56 @@ pub fn estimate(content: &Content, source: &Source<'_>) -> Result<Bytes> {
         .collect::<Result<Vec<_>>>()?;
     let mut raw = vec![Vec::new(); pipelines.len()];
     let mut stored = Vec::new();
-    fill(0..piece_rows.min(rows), source, &mut pipelines, &mut raw, &mut stored)?;
-    let sizes = content.datasets.iter().zip(&stored).map(|(dataset, first)| {
-        let chunks = dataset.chunks();
-        match dataset.storage {
-            Storage::Contiguous => dataset.bytes(),
-            Storage::Chunked {
-                compression: Compression::None,
-                ..
-            } => chunks * (first.len() as u64 + INDEX_BYTES),
-            Storage::Chunked { .. } => {
-                chunks * (first.len() as u64 + first.len() as u64 / 20 + INDEX_BYTES)
+    fill(
+        0..piece_rows.min(rows),
+        source,
+        &mut pipelines,
+        &mut raw,
+        &mut stored,
+    )?;
+    let sizes = content
+        .datasets
+        .iter()
+        .zip(&stored)
+        .map(|(dataset, first)| {
+            let chunks = dataset.chunks();
+            match dataset.storage {
+                Storage::Contiguous => dataset.bytes(),
+                Storage::Chunked {
+                    compression: Compression::None,
+                    ..
+                } => chunks * (first.len() as u64 + INDEX_BYTES),
+                Storage::Chunked { .. } => {
+                    chunks * (first.len() as u64 + first.len() as u64 / 20 + INDEX_BYTES)
+                }
             }
-        }
-    });
+        });
     let front = 1 << 16;
     Ok(Bytes(sizes.sum::<u64>() + front))
 }
 
-/// Returns the rows of the file and those of a piece.
+/// Checks the content, and returns the rows of the file and those of a piece.
 fn pieces(content: &Content) -> Result<(u64, u64)> {
     let refuse = |why: &str| Err(Error::new(ErrorKind::InvalidArgument, why));
     let Some(first) = content.datasets.first() else {
         return refuse("a file without datasets holds no rows");
     };
+    content.check()?;
     let rows = first.rows();
-    if content.datasets.iter().any(|dataset| dataset.rows() != rows) {
+    if content
+        .datasets
+        .iter()
+        .any(|dataset| dataset.rows() != rows)
+    {
         return refuse("datasets that are written together need equally many rows");
     }
-    let mut chunk_rows = content.datasets.iter().filter_map(|dataset| match dataset.storage {
-        Storage::Chunked { rows, .. } => Some(rows),
-        Storage::Contiguous => None,
-    });
+    let mut chunk_rows = content
+        .datasets
+        .iter()
+        .filter_map(|dataset| match dataset.storage {
+            Storage::Chunked { rows, .. } => Some(rows),
+            Storage::Contiguous => None,
+        });
     let piece = match chunk_rows.next() {
         Some(rows) if chunk_rows.all(|other| other == rows) => rows,
         Some(_) => return refuse("chunks that are written together need equally many rows"),

@@ -28,7 +28,8 @@ impl TextHeap {
         self.count += 1;
         self.object(self.count, 1, text.len() as u64);
         self.objects.extend(text.as_bytes());
-        self.objects.resize(self.objects.len().next_multiple_of(8), 0);
+        self.objects
+            .resize(self.objects.len().next_multiple_of(8), 0);
         let mut reference = (text.len() as u32).to_le_bytes().to_vec();
         reference.extend(self.address.to_le_bytes());
         reference.extend(u32::from(self.count).to_le_bytes());

@@ -146,6 +146,10 @@ mod tests {
             assert_eq!(found.unwrap().1, expected, "{len} bytes");
         }
         assert!(Journal::open(&path, "something else").unwrap().is_none());
-        assert!(Journal::open(&folder.path().join("no"), "test").unwrap().is_none());
+        assert!(
+            Journal::open(&folder.path().join("no"), "test")
+                .unwrap()
+                .is_none()
+        );
     }
 }

@@ -109,7 +109,11 @@ fn shuffle(raw: &[u8], size: usize, shuffled: &mut Vec<u8>) {
     }
     let count = raw.len() / size;
     // One pass for each byte: the reads stride, the writes do not, and compilers make vectors of it.
-    for (byte, plane) in shuffled.chunks_exact_mut(count.max(1)).take(size).enumerate() {
+    for (byte, plane) in shuffled
+        .chunks_exact_mut(count.max(1))
+        .take(size)
+        .enumerate()
+    {
         for (to, number) in plane.iter_mut().zip(raw.chunks_exact(size)) {
             *to = number[byte];
         }

@@ -60,7 +60,7 @@ impl Writer {
     /// gone on with.
     ///
     /// # Errors
-    /// `invalid-argument` for content that cannot be; `io` when the file exists, when an unfinished one
+    /// `io` when the file exists, when an unfinished one
     /// does, when there is not enough space, or when the disk refuses.
     pub(super) fn open(
         path: &Path,
@@ -69,9 +69,7 @@ impl Writer {
         manner: Manner,
         expected: Bytes,
     ) -> Result<Self> {
-        content.check()?;
-        let target = std::path::absolute(path)
-            .map_err(|error| cannot("write", path, &error))?;
+        let target = std::path::absolute(path).map_err(|error| cannot("write", path, &error))?;
         let (part, journal_path) = hidden_names(&target)?;
         if target.exists() && !manner.force {
             return Err(Error::new(
@@ -84,7 +82,10 @@ impl Writer {
         if known && !manner.force && !manner.resume {
             return Err(Error::new(
                 ErrorKind::Io,
-                format!("an unfinished `{}` is there from an earlier attempt", path.display()),
+                format!(
+                    "an unfinished `{}` is there from an earlier attempt",
+                    path.display()
+                ),
             )
             .hint("add `--resume` to go on with it, or `--force` to begin again"));
         }
@@ -115,16 +116,16 @@ impl Writer {
         if found.is_none() && known && manner.resume && !manner.force {
             return Err(Error::new(
                 ErrorKind::Io,
-                format!("the unfinished `{}` was begun with other options", path.display()),
+                format!(
+                    "the unfinished `{}` was begun with other options",
+                    path.display()
+                ),
             )
             .hint("give the options of the first attempt, or `--force` to begin again"));
         }
         let (journal, mut done) = match found {
             Some(found) => found,
-            None => (
-                Journal::create(&journal_path, purpose)?,
-                Entry::default(),
-            ),
+            None => (Journal::create(&journal_path, purpose)?, Entry::default()),
         };
         if done.pieces == 0 {
             done.end = places.chunks;
@@ -232,7 +233,8 @@ impl Writer {
         use rustix::fs::{CWD, renameat_with};
         let shown = self.target.display();
         let mut moved = if self.manner.force {
-            std::fs::rename(&self.part, &self.target).map_err(|error| cannot("write", &self.target, &error))
+            std::fs::rename(&self.part, &self.target)
+                .map_err(|error| cannot("write", &self.target, &error))
         } else {
             match renameat_with(CWD, &self.part, CWD, &self.target, RenameFlags::NOREPLACE) {
                 Err(rustix::io::Errno::EXIST) => Err(Error::new(
@@ -241,7 +243,9 @@ impl Writer {
                 )
                 .hint("move it away and add `--resume`")),
                 // Some network file systems do not know the flag.
-                Err(rustix::io::Errno::INVAL | rustix::io::Errno::NOSYS) if !self.target.exists() => {
+                Err(rustix::io::Errno::INVAL | rustix::io::Errno::NOSYS)
+                    if !self.target.exists() =>
+                {
                     std::fs::rename(&self.part, &self.target)
                         .map_err(|error| cannot("write", &self.target, &error))
                 }
@@ -289,7 +293,10 @@ impl Writer {
         if address != self.done.end || missing {
             return Err(Error::new(
                 ErrorKind::InvalidFile,
-                format!("the unfinished `{}` and its journal contradict each other", self.target.display()),
+                format!(
+                    "the unfinished `{}` and its journal contradict each other",
+                    self.target.display()
+                ),
             )
             .hint("add `--force` to begin again"));
         }
@@ -301,9 +308,7 @@ impl Writer {
             return Ok(());
         };
         let available = Bytes(disk.f_bavail * disk.f_frsize);
-        let held = self.file.metadata().map_or(0, |data| {
-            data.blocks() * 512
-        });
+        let held = self.file.metadata().map_or(0, |data| data.blocks() * 512);
         let needed = Bytes(expected.0.saturating_sub(held));
         if needed <= available {
             return Ok(());

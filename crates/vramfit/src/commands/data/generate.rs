@@ -176,11 +176,10 @@ impl Args {
 
     fn threads(&self) -> Result<usize> {
         match self.threads {
-            Some(0) => Err(Error::new(
-                ErrorKind::InvalidArgument,
-                "`--threads 0` can do no work",
-            )
-            .hint("leave it out for one thread a core")),
+            Some(0) => Err(
+                Error::new(ErrorKind::InvalidArgument, "`--threads 0` can do no work")
+                    .hint("leave it out for one thread a core"),
+            ),
             Some(threads) => Ok(threads.min(1024)),
             None => Ok(std::thread::available_parallelism().map_or(1, usize::from)),
         }
@@ -301,8 +300,8 @@ fn told(args: &Args, summary: &Summary) -> String {
         None => "without chunks".into(),
     };
     text.push_str(&format!(
-        "a perfect model has a {} of {} on new samples\n",
-        summary.loss, summary.best_loss
+        "on new samples a perfect model reaches {} ({})\n",
+        summary.best_loss, summary.loss
     ));
     text.push_str(&format!(
         "wrote `{}`: {} on disk, {stored}; {} in memory",

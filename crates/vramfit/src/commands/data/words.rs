@@ -24,7 +24,8 @@ pub(super) fn parse_count(text: &str) -> Result<u64, Error> {
     // By its digits and not as a fraction: 1.1M is 1 100 000 to the last one.
     let (whole, part) = number.split_once('.').unwrap_or((number, ""));
     let digits = format!("{whole}{part:0<zeros$}");
-    let readable = !whole.is_empty() && part.len() <= zeros && !(number.contains('.') && part.is_empty());
+    let readable =
+        !whole.is_empty() && part.len() <= zeros && !(number.contains('.') && part.is_empty());
     match digits.parse() {
         Ok(count) if readable && digits.bytes().all(|byte| byte.is_ascii_digit()) => Ok(count),
         _ => Err(refuse()),
@@ -61,7 +62,19 @@ mod tests {
         ] {
             assert_eq!(parse_count(text).unwrap(), count, "{text}");
         }
-        for text in ["", "k", "1.", "1.5", "-1", "+1", "1e6", "1.2345k", ".5k", "99999999999G", "10 k"] {
+        for text in [
+            "",
+            "k",
+            "1.",
+            "1.5",
+            "-1",
+            "+1",
+            "1e6",
+            "1.2345k",
+            ".5k",
+            "99999999999G",
+            "10 k",
+        ] {
             assert!(parse_count(text).is_err(), "{text}");
         }
     }
