@@ -1,17 +1,20 @@
-"""Generated files are read by the reference library, hold what is promised, and survive being killed."""
+"""Generated files hold what is promised, as h5py reads them, and their writing survives kills."""
 
 import hashlib
 import json
 import os
+import pathlib
 import random
+import re
 import resource
+import shlex
 import signal
 import subprocess
 import sys
 import time
 
-import hdf5plugin  # noqa: F401  registers zstd with h5py
 import h5py
+import hdf5plugin  # noqa: F401  registers zstd with h5py
 import numpy as np
 import pytest
 
@@ -22,13 +25,13 @@ KINDS = {
     "tokens": ["--length", "40", "--vocabulary", "300"],
 }
 
-# SHA-256 of the first dataset's bytes, and of the second's, for seed 3 and 500 samples. They never
+# The first 16 digits of the SHA-256 of each dataset's bytes, for seed 3 and 500 samples. They never
 # change: people compare results that they got with the same seed years apart.
 VALUES = {
-    "sequences": ["", ""],
-    "tabular": ["", ""],
-    "images": ["", ""],
-    "tokens": [""],
+    "sequences": ["8a6416b951e3e88e", "7f922c697c1e7158"],
+    "tabular": ["645872398ebbbd64", "24f62c1827812773"],
+    "images": ["5e3805a6cbd10b18", "08d467d0ac239de7"],
+    "tokens": ["3ef8a3ba7a8cbfc5"],
 }
 
 
@@ -118,6 +121,21 @@ def test_a_file_of_ours_can_be_changed_and_extended_by_h5py(tmp_path):
         assert file["labels"][7] == 99
         assert file["more/rows"][:].tolist() == [0, 1, 2, 3, 4]
         assert file["features"].shape == (300, 16)
+
+
+def test_the_page_shows_what_is_said(tmp_path):
+    page = (pathlib.Path(__file__).parent.parent / "docs/commands/data.md").read_text()
+    [block] = re.findall(r"^```console\n\$ vramfit (.*?)\n(.*?)\n```", page, re.M | re.S)
+    arguments, shown = block
+    done = subprocess.run(
+        [sys.executable, "-m", "vramfit", *shlex.split(arguments)],
+        cwd=tmp_path,
+        capture_output=True,
+        check=True,
+        text=True,
+    )
+    assert done.stderr.strip() == shown.strip()
+    assert done.stdout == ""
 
 
 def walsh(number, at):
@@ -246,5 +264,5 @@ def test_memory_does_not_grow_with_the_file(tmp_path):
         return usage.ru_maxrss
 
     small, large = peak("2k"), peak("100k")
-    # 196 MiB of numbers more; the buffers in flight are below 8 MiB, of which the small file needs some.
+    # 196 MiB of numbers more; what is in flight at once is below 8 MiB.
     assert large - small < 8 * 1024
