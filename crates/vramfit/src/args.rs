@@ -65,6 +65,7 @@ pub(crate) enum Command {
     Report(commands::report::Args),
     Replay(commands::replay::Args),
     Diff(commands::diff::Args),
+    Data(commands::data::Args),
     Env(commands::env::Args),
     Gpus(commands::gpus::Args),
     Hold(commands::hold::Args),
@@ -79,6 +80,7 @@ impl Command {
             Command::Report(args) => args.prints_json(),
             Command::Replay(args) => args.prints_json(),
             Command::Diff(args) => args.prints_json(),
+            Command::Data(args) => args.prints_json(),
             Command::Gpus(args) => args.prints_json(),
             Command::Hold(args) => args.prints_json(),
             Command::Completions(_) | Command::Env(_) | Command::Run(_) => false,
@@ -123,8 +125,10 @@ mod tests {
                 "{name}.trycmd runs another command"
             );
             let page = read(&format!("../../docs/commands/{name}.md"));
-            for option in command
-                .get_arguments()
+            let actions = command.get_subcommands();
+            for option in actions
+                .chain([command])
+                .flat_map(clap::Command::get_arguments)
                 .filter_map(|argument| argument.get_long())
             {
                 assert!(
