@@ -21,6 +21,8 @@ pub enum ErrorKind {
     Io,
     /// A file is not what it claims to be: truncated, corrupt, or another version.
     InvalidFile,
+    /// A file is not the one that was begun with.
+    FileChanged,
     /// The command to run does not exist or cannot be executed.
     CommandNotFound,
     /// JAX or its CUDA compiler wheels are not installed where the program runs.
@@ -31,6 +33,8 @@ pub enum ErrorKind {
     CompilerFailed,
     /// XLA's own allocator would abort the process at this point.
     AllocatorAborts,
+    /// NVIDIA's driver is not there, or does not answer.
+    NoDriver,
     /// Something in vramfit does not hold that must hold.
     Internal,
 }
@@ -42,11 +46,13 @@ impl ErrorKind {
         ErrorKind::UnknownGpu,
         ErrorKind::Io,
         ErrorKind::InvalidFile,
+        ErrorKind::FileChanged,
         ErrorKind::CommandNotFound,
         ErrorKind::CompilerMissing,
         ErrorKind::GpuNotUsed,
         ErrorKind::CompilerFailed,
         ErrorKind::AllocatorAborts,
+        ErrorKind::NoDriver,
         ErrorKind::Internal,
     ];
 
@@ -57,11 +63,13 @@ impl ErrorKind {
             ErrorKind::UnknownGpu => "unknown-gpu",
             ErrorKind::Io => "io",
             ErrorKind::InvalidFile => "invalid-file",
+            ErrorKind::FileChanged => "file-changed",
             ErrorKind::CommandNotFound => "command-not-found",
             ErrorKind::CompilerMissing => "compiler-missing",
             ErrorKind::GpuNotUsed => "gpu-not-used",
             ErrorKind::CompilerFailed => "compiler-failed",
             ErrorKind::AllocatorAborts => "allocator-aborts",
+            ErrorKind::NoDriver => "no-driver",
             ErrorKind::Internal => "internal",
         }
     }
