@@ -11,6 +11,7 @@
 //! | [`program`] | what does one compiled program need, and what does it alias? |
 //! | [`lint`] | what is wrong with the settings of a program, and what mends it? |
 //! | [`settings`] | which variables and flags does this JAX read, and what do they mean? |
+//! | [`shared_card`] | who holds what of a virtual card that several processes share? |
 //! | [`trace`] | what happened in a run, in which order? |
 //! | [`report`] | how is the answer told? |
 
@@ -26,6 +27,7 @@ pub mod program;
 pub mod published;
 pub mod report;
 pub mod settings;
+pub mod shared_card;
 pub mod trace;
 
 pub use bytes::Bytes;
