@@ -106,6 +106,12 @@ class AllocatorAbortsError(VramfitError):
     id = "allocator-aborts"
 
 
+class NoDriverError(VramfitError, OSError):
+    """NVIDIA's driver is not there, or does not answer."""
+
+    id = "no-driver"
+
+
 class InternalError(VramfitError, RuntimeError):
     """Something in vramfit does not hold that must hold."""
 

@@ -33,6 +33,8 @@ pub enum ErrorKind {
     CompilerFailed,
     /// XLA's own allocator would abort the process at this point.
     AllocatorAborts,
+    /// NVIDIA's driver is not there, or does not answer.
+    NoDriver,
     /// Something in vramfit does not hold that must hold.
     Internal,
 }
@@ -50,6 +52,7 @@ impl ErrorKind {
         ErrorKind::GpuNotUsed,
         ErrorKind::CompilerFailed,
         ErrorKind::AllocatorAborts,
+        ErrorKind::NoDriver,
         ErrorKind::Internal,
     ];
 
@@ -66,6 +69,7 @@ impl ErrorKind {
             ErrorKind::GpuNotUsed => "gpu-not-used",
             ErrorKind::CompilerFailed => "compiler-failed",
             ErrorKind::AllocatorAborts => "allocator-aborts",
+            ErrorKind::NoDriver => "no-driver",
             ErrorKind::Internal => "internal",
         }
     }

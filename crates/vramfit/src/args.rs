@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::{ColorChoice, Parser, Subcommand};
 
-use crate::commands::{completions, data, diff, dryrun, gpus, replay, report};
+use crate::commands;
 
 /// Know how much GPU memory your JAX program needs, before it runs out.
 #[derive(Debug, Parser)]
@@ -60,13 +60,16 @@ pub(crate) struct Global {
 /// The commands; each is one file in `commands/`.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    Dryrun(dryrun::Args),
-    Report(report::Args),
-    Replay(replay::Args),
-    Diff(diff::Args),
-    Data(data::Args),
-    Gpus(gpus::Args),
-    Completions(completions::Args),
+    Dryrun(commands::dryrun::Args),
+    Run(commands::run::Args),
+    Report(commands::report::Args),
+    Replay(commands::replay::Args),
+    Diff(commands::diff::Args),
+    Data(commands::data::Args),
+    Env(commands::env::Args),
+    Gpus(commands::gpus::Args),
+    Hold(commands::hold::Args),
+    Completions(commands::completions::Args),
 }
 
 impl Command {
@@ -79,7 +82,8 @@ impl Command {
             Command::Diff(args) => args.prints_json(),
             Command::Data(args) => args.prints_json(),
             Command::Gpus(args) => args.prints_json(),
-            Command::Completions(_) => false,
+            Command::Hold(args) => args.prints_json(),
+            Command::Completions(_) | Command::Env(_) | Command::Run(_) => false,
         }
     }
 }

@@ -12,10 +12,12 @@ use clap::Parser;
 use vramfit_core::{Error, ErrorKind};
 
 mod args;
+mod cards;
 mod child;
 mod commands;
 mod files;
 mod output;
+mod program;
 mod python;
 mod traces;
 mod usage;
@@ -77,9 +79,9 @@ fn contained(work: impl FnOnce() -> u8) -> u8 {
 }
 
 fn run_parsed(args: Vec<OsString>, context: &Context) -> u8 {
-    let cli = match Cli::try_parse_from(args) {
+    let cli = match Cli::try_parse_from(&args) {
         Ok(cli) => cli,
-        Err(refusal) => return usage::answer(&refusal),
+        Err(refusal) => return usage::answer(&refusal, &args),
     };
     let mut output = Output::new(&cli.global, cli.command.prints_json());
     match commands::run(cli, context, &mut output) {
