@@ -8,6 +8,7 @@
 //! | [`machine`] | what does the driver say of the cards here, and who holds them? |
 //! | [`published`] | what does a JAX process say of its own pool while it runs? |
 //! | [`program`] | what does one compiled program need, and what does it alias? |
+//! | [`doctor`] | is this machine, this environment, this JAX all right? |
 //! | [`lint`] | what is wrong with the settings of a program, and what mends it? |
 //! | [`settings`] | which variables and flags does this JAX read, and what do they mean? |
 //! | [`trace`] | what happened in a run, in which order? |
@@ -15,6 +16,7 @@
 
 pub mod allocator;
 pub mod bytes;
+pub mod doctor;
 pub mod error;
 pub mod gpu;
 pub mod lint;

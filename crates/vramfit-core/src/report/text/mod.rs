@@ -3,7 +3,7 @@
 mod chart;
 mod map;
 mod tree;
-mod wrap;
+pub(crate) mod wrap;
 
 use self::wrap::{cut, width, wrap};
 use super::escape::plain;
