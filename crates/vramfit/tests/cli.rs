@@ -10,6 +10,9 @@ fn recorded_command_lines() {
         .env("NO_COLOR", "1")
         .env("COLUMNS", "100")
         .env("LC_ALL", "C")
+        // No driver, also where there is one: a recorded line must not touch a card.
+        .env("VRAMFIT_NVML", "/nonexistent/libnvidia-ml.so.1")
+        .env("VRAMFIT_CUDA", "/nonexistent/libcuda.so.1")
         .case("tests/cli/*.trycmd")
         // What the pages show is what the command says.
         .case("../../docs/commands/gpus.md")

@@ -124,6 +124,7 @@ impl PolicyArgs {
             gpu: self.gpu.as_deref(),
             taken: self.taken,
             headroom: self.headroom,
+            processes: self.share,
         }
     }
 

@@ -1,6 +1,7 @@
 //! A report for a terminal: 80 columns, no colours, nothing that a name could do to the terminal.
 
 mod chart;
+pub(super) mod findings;
 mod map;
 mod tree;
 pub(crate) mod wrap;

@@ -13,7 +13,7 @@ use vramfit_core::{ErrorKind, Result};
 use super::Status;
 use super::dryrun::{self, Rehearsal};
 use super::policy::PolicyArgs;
-use crate::cards::{self, Told};
+use crate::cards::{self, DIVISION, Told};
 use crate::output::Output;
 use crate::python::{self, Interpreter};
 use crate::{Context, child, program};
@@ -60,12 +60,9 @@ pub(crate) struct Args {
 }
 
 /// vramfit itself failed, as `env`, `nohup` and `timeout` have it.
-const FAILED: u8 = 125;
+pub(crate) const FAILED: u8 = 125;
 const NOT_EXECUTABLE: u8 = 126;
 const NOT_FOUND: u8 = 127;
-
-/// Says how many processes the card is divided among, so that those of one division know each other.
-const DIVISION: &str = "VRAMFIT_SHARE";
 
 /// Runs `vramfit run`.
 pub(crate) fn run(args: Args, context: &Context, output: &mut Output) -> Result<Status> {
