@@ -9,6 +9,7 @@
 //! | `plugin.rs`, `flags.rs` | what the plugin reads past those options |
 //! | `share.rs` | a part of a card, as the text that JAX reads |
 //! | `room.rs` | what a pool can have of a card, once context, libraries and others are taken off |
+//! | `visible.rs` | which cards a program will see |
 //! | `policy/` | from what a user wants to the variables that the installed release reads |
 //!
 //! Nothing here reads or changes the environment of this process: values are handed in and out.
@@ -22,6 +23,7 @@ mod room;
 mod share;
 mod table;
 mod version;
+mod visible;
 
 pub use client::{ClientOptions, OptionError, Value};
 pub use flags::XlaFlags;
@@ -33,3 +35,4 @@ pub use room::{COLLECTIVES_BYTES, LIBRARIES_BYTES, Room, UNKNOWN_CONTEXT_BYTES, 
 pub use share::Share;
 pub use table::{ReadAt, Reader, Setting, all, lookup, markdown};
 pub use version::Version;
+pub use visible::visible;
