@@ -211,6 +211,7 @@ fn wrong_07_three_settings_that_cancel_out() {
 fn wrong_08_a_fraction_of_the_whole_card_on_a_slice() {
     let slice = Card {
         mig: Mig::Slice {
+            number: 0,
             gpu_instance: Some(1),
             parent_total_bytes: Some(32 * GIB),
         },
@@ -878,6 +879,7 @@ fn any_card() -> impl Strategy<Value = Card> {
                 0 => Mig::Off,
                 1 => Mig::Parent,
                 _ => Mig::Slice {
+                    number: 0,
                     gpu_instance: Some(1),
                     parent_total_bytes: Some(80 * GIB),
                 },
