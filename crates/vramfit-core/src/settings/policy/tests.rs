@@ -498,13 +498,22 @@ fn a_divided_card_says_what_was_taken_off() {
 }
 
 #[test]
-fn preallocation_of_cuda_async_is_told_when_it_has_no_effect() {
+fn what_cuda_async_makes_of_preallocation_is_told() {
     let policy = Policy {
         allocator: Some(Kind::CudaAsync),
         ..Policy::default()
     };
     let amount = ("TF_CUDA_MALLOC_ASYNC_SUPPORTED_PREALLOC", "1073741824");
-    assert!(with(policy, NEW, &[amount]).unwrap().notes[0].contains("--no-preallocate"));
-    let off = [amount, (PREALLOCATE, "false")];
-    assert!(with(policy, NEW, &off).unwrap().notes.is_empty());
+    let told =
+        |environment: &[(&str, &str)]| with(policy, NEW, environment).unwrap().notes.join("; ");
+    assert!(told(&[amount]).contains("has no effect"));
+    assert!(told(&[amount, (PREALLOCATE, "false")]).contains("keeps nothing"));
+    assert_eq!(told(&[]), "");
+    let share = Policy {
+        share: Some(Share::Fraction(0.5)),
+        preallocate: Some(false),
+        ..policy
+    };
+    let notes = with(share, NEW, &[]).unwrap().notes.join("; ");
+    assert!(notes.contains("the share has no effect"), "{notes}");
 }
