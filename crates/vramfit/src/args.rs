@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::{ColorChoice, Parser, Subcommand};
 
-use crate::commands::{completions, diff, dryrun, gpus, replay, report, run};
+use crate::commands::{completions, diff, dryrun, gpus, replay, report, run, top};
 
 /// Know how much GPU memory your JAX program needs, before it runs out.
 #[derive(Debug, Parser)]
@@ -62,6 +62,7 @@ pub(crate) struct Global {
 pub(crate) enum Command {
     Dryrun(dryrun::Args),
     Run(run::Args),
+    Top(top::Args),
     Report(report::Args),
     Replay(replay::Args),
     Diff(diff::Args),
@@ -77,6 +78,7 @@ impl Command {
             Command::Report(args) => args.prints_json(),
             Command::Replay(args) => args.prints_json(),
             Command::Diff(args) => args.prints_json(),
+            Command::Top(args) => args.prints_json(),
             Command::Gpus(args) => args.prints_json(),
             Command::Completions(_) | Command::Run(_) => false,
         }
