@@ -536,6 +536,10 @@ fn flags_that_xla_would_abort_at_are_told() {
             "--xla_gpu_enable_allocator_spatial_partitioning=false",
             "flag-not-in-this-release",
         ),
+        (
+            "--xla_gpu_enable_triton_everything=true",
+            "flag-not-in-this-release",
+        ),
         ("--xla_gpu_autotune_level=off", "flag-value"),
         (
             "--xla_gpu_enable_while_loop_double_buffering=no",
@@ -867,7 +871,7 @@ fn any_card() -> impl Strategy<Value = Card> {
             memory: memory.map(|(total, reserved, free)| Memory {
                 // Figures that make no sense together, and those that do.
                 total_bytes: total >> 24,
-                reserved_bytes: Some(reserved >> 32),
+                reserved_bytes: (reserved % 2 == 0).then_some(reserved >> 32),
                 used_bytes: 0,
                 free_bytes: free >> 25,
             }),

@@ -60,7 +60,7 @@ impl Writer {
     /// gone on with.
     ///
     /// # Errors
-    /// `invalid-argument` for content that cannot be; `io` when the file exists, when an unfinished one
+    /// `io` when the file exists, when an unfinished one
     /// does, when there is not enough space, or when the disk refuses.
     pub(super) fn open(
         path: &Path,
@@ -69,7 +69,6 @@ impl Writer {
         manner: Manner,
         expected: Bytes,
     ) -> Result<Self> {
-        content.check()?;
         let target = std::path::absolute(path).map_err(|error| cannot("write", path, &error))?;
         let (part, journal_path) = hidden_names(&target)?;
         if target.exists() && !manner.force {
