@@ -89,6 +89,11 @@ impl Output {
         }
     }
 
+    /// Says whether what is drawn on the terminal at standard output may have colours.
+    pub(crate) fn colors_screen(&self) -> bool {
+        self.color
+    }
+
     /// Writes data to standard output, as it is.
     pub(crate) fn data(&mut self, text: &str) -> Result<()> {
         let mut out = std::io::stdout().lock();
