@@ -112,21 +112,25 @@ def test_s3_a_fraction_has_the_name_that_jax_wants_and_its_rest_is_told_in_bytes
 def test_s4_no_silent_fall_to_the_cpu():
     program = "import jax; print(jax.devices()[0].platform)"
     command = [sys.executable, "-c", program]
-    silent = run_here("--", *command)
-    assert silent.stdout == "cpu\n", "there is no GPU here, and JAX goes on without one"
+    # There is no GPU here, and JAX goes on without one: also when its list begins with one.
+    assert run_here("--", *command, JAX_PLATFORMS="").stdout == "cpu\n"
+    assert run_here("--", *command, JAX_PLATFORMS="cuda,cpu").stdout == "cpu\n"
     required = run_here("--require-gpu", "--", *command)
-    assert required.returncode != 0
-    assert required.stdout == ""
-    assert "cuda" in required.stderr
+    assert (required.returncode, required.stdout) == (1, "")
+    assert "Unknown backend cuda" in required.stderr
+
+
+def test_s4_a_required_gpu_is_had_and_the_cpu_beside_it(start):
+    done = start(TELL + "print(jax.devices('cpu'))", "--require-gpu")
+    assert done.told["bytes_limit"] > GIB
 
 
 def test_s4_the_deprecated_name_is_reported_and_its_intent_delivered(start):
-    done = start(TELL, JAX_PLATFORMS="", JAX_PLATFORM_NAME="gpu")
+    done = start(TELL, JAX_PLATFORM_NAME="gpu")
     assert done.told["bytes_limit"] > GIB
-    # The dry run has named the platform already; on its own, `run` does it.
     assert "`JAX_PLATFORM_NAME` is deprecated" in done.err
     alone = run_here("--print", JAX_PLATFORM_NAME="gpu")
-    assert alone.stdout == "JAX_PLATFORMS=cuda,cpu\nJAX_PLATFORM_NAME=\n"
+    assert alone.stdout == "JAX_PLATFORMS=cuda,cpu\n"
 
 
 def test_s5_flags_are_merged_and_none_is_lost():

@@ -9,6 +9,7 @@
 //! | [`machine`] | what does the driver say of the cards here, and who holds them? |
 //! | [`published`] | what does a JAX process say of its own pool while it runs? |
 //! | [`program`] | what does one compiled program need, and what does it alias? |
+//! | [`doctor`] | is this machine, this environment, this JAX all right? |
 //! | [`lint`] | what is wrong with the settings of a program, and what mends it? |
 //! | [`settings`] | which variables and flags does this JAX read, and what do they mean? |
 //! | [`shared_card`] | who holds what of a virtual card that several processes share? |
@@ -17,6 +18,7 @@
 
 pub mod allocator;
 pub mod bytes;
+pub mod doctor;
 pub mod env;
 pub mod error;
 pub mod gpu;

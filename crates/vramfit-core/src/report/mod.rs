@@ -20,7 +20,7 @@ mod replay;
 mod run;
 mod svg;
 mod tables;
-mod text;
+pub(crate) mod text;
 
 use serde::Serialize;
 

@@ -4,7 +4,7 @@ mod chart;
 pub(super) mod findings;
 mod map;
 mod tree;
-mod wrap;
+pub(crate) mod wrap;
 
 use self::wrap::{cut, width, wrap};
 use super::escape::plain;
