@@ -21,6 +21,8 @@ pub enum ErrorKind {
     Io,
     /// A file is not what it claims to be: truncated, corrupt, or another version.
     InvalidFile,
+    /// A file is sound and has something in it that is not read here.
+    UnsupportedFeature,
     /// The command to run does not exist or cannot be executed.
     CommandNotFound,
     /// JAX or its CUDA compiler wheels are not installed where the program runs.
@@ -42,6 +44,7 @@ impl ErrorKind {
         ErrorKind::UnknownGpu,
         ErrorKind::Io,
         ErrorKind::InvalidFile,
+        ErrorKind::UnsupportedFeature,
         ErrorKind::CommandNotFound,
         ErrorKind::CompilerMissing,
         ErrorKind::GpuNotUsed,
@@ -57,6 +60,7 @@ impl ErrorKind {
             ErrorKind::UnknownGpu => "unknown-gpu",
             ErrorKind::Io => "io",
             ErrorKind::InvalidFile => "invalid-file",
+            ErrorKind::UnsupportedFeature => "unsupported-feature",
             ErrorKind::CommandNotFound => "command-not-found",
             ErrorKind::CompilerMissing => "compiler-missing",
             ErrorKind::GpuNotUsed => "gpu-not-used",

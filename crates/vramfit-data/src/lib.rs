@@ -1,3 +1,15 @@
 //! Streams HDF5: files larger than memory, at the speed of the disk, in an order that can be resumed.
 //!
 //! No libhdf5 and none of its lock: the file's own structure is read once, and then its bytes.
+//!
+//! | room | question it answers |
+//! | --- | --- |
+//! | [`source`] | how are the bytes of a file reached, and is it still the same file? |
+//! | [`hdf5`] | what is in the file, and where is each chunk? |
+//! | [`filter`] | what were the bytes of a chunk before it was stored? |
+//! | [`read`] | which elements do these rows have? |
+
+pub mod filter;
+pub mod hdf5;
+pub mod read;
+pub mod source;
