@@ -76,6 +76,12 @@ class UnsupportedFeatureError(VramfitError, NotImplementedError):
     id = "unsupported-feature"
 
 
+class FileChangedError(VramfitError, ValueError):
+    """A file is not the one that was begun with."""
+
+    id = "file-changed"
+
+
 class CommandNotFoundError(VramfitError):
     """The program to run does not exist or cannot be executed."""
 
@@ -104,6 +110,12 @@ class AllocatorAbortsError(VramfitError):
     """XLA's own allocator would end the process at this point."""
 
     id = "allocator-aborts"
+
+
+class NoDriverError(VramfitError, OSError):
+    """NVIDIA's driver is not there, or does not answer."""
+
+    id = "no-driver"
 
 
 class InternalError(VramfitError, RuntimeError):

@@ -16,6 +16,7 @@ __all__ = [
     "read_report",
     "run_cli",
     "start_plugin",
+    "start_publisher",
 ]
 
 __version__: str
@@ -76,3 +77,4 @@ def run_cli(
     args: Sequence[str], *, package: str, plugin: str | None, python: str | None
 ) -> int: ...
 def start_plugin(library: str | os.PathLike[str], values: object, ending: object) -> None: ...
+def start_publisher(library: str | os.PathLike[str], jax: str) -> None: ...

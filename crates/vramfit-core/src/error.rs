@@ -23,6 +23,8 @@ pub enum ErrorKind {
     InvalidFile,
     /// A file is sound and has something in it that is not read here.
     UnsupportedFeature,
+    /// A file is not the one that was begun with.
+    FileChanged,
     /// The command to run does not exist or cannot be executed.
     CommandNotFound,
     /// JAX or its CUDA compiler wheels are not installed where the program runs.
@@ -33,6 +35,8 @@ pub enum ErrorKind {
     CompilerFailed,
     /// XLA's own allocator would abort the process at this point.
     AllocatorAborts,
+    /// NVIDIA's driver is not there, or does not answer.
+    NoDriver,
     /// Something in vramfit does not hold that must hold.
     Internal,
 }
@@ -45,11 +49,13 @@ impl ErrorKind {
         ErrorKind::Io,
         ErrorKind::InvalidFile,
         ErrorKind::UnsupportedFeature,
+        ErrorKind::FileChanged,
         ErrorKind::CommandNotFound,
         ErrorKind::CompilerMissing,
         ErrorKind::GpuNotUsed,
         ErrorKind::CompilerFailed,
         ErrorKind::AllocatorAborts,
+        ErrorKind::NoDriver,
         ErrorKind::Internal,
     ];
 
@@ -61,11 +67,13 @@ impl ErrorKind {
             ErrorKind::Io => "io",
             ErrorKind::InvalidFile => "invalid-file",
             ErrorKind::UnsupportedFeature => "unsupported-feature",
+            ErrorKind::FileChanged => "file-changed",
             ErrorKind::CommandNotFound => "command-not-found",
             ErrorKind::CompilerMissing => "compiler-missing",
             ErrorKind::GpuNotUsed => "gpu-not-used",
             ErrorKind::CompilerFailed => "compiler-failed",
             ErrorKind::AllocatorAborts => "allocator-aborts",
+            ErrorKind::NoDriver => "no-driver",
             ErrorKind::Internal => "internal",
         }
     }

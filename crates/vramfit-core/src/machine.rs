@@ -8,31 +8,37 @@ use serde::{Deserialize, Serialize};
 
 /// The cards of a machine and who uses them.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct Machine {
     /// Version of the driver, such as `580.82.07`.
     pub driver: Option<String>,
     /// The newest version of CUDA that the driver supports, such as `13.0`.
     pub cuda: Option<String>,
-    /// The cards, in the order of the driver, which is the order of `nvidia-smi`.
+    /// The cards, in the order of the driver, which is the order of `nvidia-smi`. The slices of a
+    /// divided card follow it.
     pub cards: Vec<Card>,
+    /// What could not be learnt of the machine, each with the driver's reason.
+    pub unknown: Vec<String>,
 }
 
 /// One card, or one MIG slice of a card: what a process can be given as a device.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct Card {
     /// The card's number in the driver's order; a slice has its parent's.
     pub index: u32,
-    /// The driver's lasting name for it: `GPU-…`, or `MIG-…` for a slice.
+    /// The driver's lasting name for it: `GPU-…`, or `MIG-…` for a slice. Empty when the driver
+    /// does not tell it, which happens with a card that is lost.
     pub uuid: String,
-    /// What it is sold as.
+    /// What it is sold as; empty when the driver does not tell it.
     pub name: String,
     /// Compute capability, major and minor.
     pub compute_capability: Option<(u32, u32)>,
-    /// Its memory.
+    /// Its memory; a slice has its own.
     pub memory: Option<Memory>,
     /// Whether the card is divided, and what of it this is.
     pub mig: Mig,
-    /// Whether a display runs on it.
+    /// Whether a display runs on it. That takes memory, also where no screen is plugged in.
     pub display: Option<bool>,
     /// How processes may use it.
     pub compute_mode: Option<ComputeMode>,
@@ -42,19 +48,28 @@ pub struct Card {
     pub temperature_c: Option<u32>,
     /// Power drawn and the limit, in milliwatts.
     pub power_mw: Option<(u32, u32)>,
-    /// Processes that hold memory on it.
+    /// Processes that hold memory on it, largest first. Those of a divided card are at its slices.
     pub processes: Vec<Process>,
     /// What could not be learnt, each with the driver's reason.
     pub unknown: Vec<String>,
 }
 
+impl Card {
+    /// Says whether a program can be given this card: a divided one is used by its slices.
+    pub fn is_usable(&self) -> bool {
+        self.mig != Mig::Parent
+    }
+}
+
 /// A card's memory in bytes, as the driver counts it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct Memory {
     /// All of it.
     pub total_bytes: u64,
-    /// What the driver and the firmware keep for themselves.
-    pub reserved_bytes: u64,
+    /// What the driver and the firmware keep for themselves. Drivers before 510 do not tell it
+    /// apart: then this is `None`, and `used_bytes` includes it.
+    pub reserved_bytes: Option<u64>,
     /// What processes hold, contexts included.
     pub used_bytes: u64,
     /// What can still be had.
@@ -72,10 +87,12 @@ pub enum Mig {
     Parent,
     /// A slice of the card with the same index.
     Slice {
-        /// The driver's number of the instance.
-        gpu_instance: u32,
+        /// Its number on the card, as `nvidia-smi -L` counts.
+        number: u32,
+        /// The driver's number of the GPU instance.
+        gpu_instance: Option<u32>,
         /// Total memory of the card it is a part of.
-        parent_total_bytes: u64,
+        parent_total_bytes: Option<u64>,
     },
 }
 
@@ -93,18 +110,21 @@ pub enum ComputeMode {
 
 /// A process that holds memory of a card.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct Process {
-    /// Its number as this process sees it.
+    /// Its number as the driver tells it. In a container that may be the host's number, which
+    /// means nothing there; `command` is `None` then.
     pub pid: u32,
     /// What it holds, context included; the driver does not tell it everywhere (containers, WSL).
     pub used_bytes: Option<u64>,
     /// Whether it draws, computes, or both.
     pub kind: ProcessKind,
-    /// Its command line, joined by spaces.
+    /// Its command line, joined by spaces, without control characters.
     pub command: Option<String>,
     /// The user it runs as.
     pub user: Option<String>,
-    /// The container it runs in, as far as its control group tells.
+    /// The container or job it runs in, such as `docker 3f4e5a6b7c8d`, as far as its control group
+    /// tells.
     pub container: Option<String>,
 }
 
@@ -119,4 +139,36 @@ pub enum ProcessKind {
     Graphics,
     /// Both.
     Both,
+}
+
+/// What this process is confined to: container, control group, device files.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Surroundings {
+    /// The container we are in, such as `docker 3f4e5a6b7c8d` or `podman`.
+    pub container: Option<String>,
+    /// Whether numbers of processes are counted apart from the host's.
+    pub own_pid_namespace: Option<bool>,
+    /// Whether this is Windows Subsystem for Linux, where the driver is that of Windows.
+    pub wsl: bool,
+    /// Names in `/dev` through which the driver is reached: `nvidia0`, `nvidiactl`, `dxg`.
+    pub device_files: Vec<String>,
+    /// `NVIDIA_VISIBLE_DEVICES`, which container runtimes read.
+    pub nvidia_visible_devices: Option<String>,
+    /// `CUDA_VISIBLE_DEVICES`, which CUDA reads.
+    pub cuda_visible_devices: Option<String>,
+    /// Host memory of our control group, the tightest one above us.
+    pub host_memory: Option<HostMemory>,
+}
+
+/// A limit on host memory, set by a container runtime or a job scheduler.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct HostMemory {
+    /// The most that the group may use.
+    pub limit_bytes: u64,
+    /// What it uses now, caches included.
+    pub used_bytes: Option<u64>,
+    /// The file that the limit was read from.
+    pub source: String,
 }

@@ -509,6 +509,7 @@ proptest! {
                 share: Some(Share::Fraction(0.75)),
                 allocator: Some(allocator),
                 preallocate: Some(preallocate),
+                ..Policy::default()
             },
             taken_bytes: Some(0),
             ..Settings::default()

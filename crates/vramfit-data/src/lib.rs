@@ -8,8 +8,13 @@
 //! | [`hdf5`] | what is in the file, and where is each chunk? |
 //! | [`filter`] | what were the bytes of a chunk before it was stored? |
 //! | [`read`] | which elements do these rows have? |
+//! | [`order`] | which row comes when, as a pure function of a seed and a position? |
+//! | [`write`] | how is a file made? |
 
 pub mod filter;
 pub mod hdf5;
+mod mix;
+pub mod order;
 pub mod read;
 pub mod source;
+pub mod write;

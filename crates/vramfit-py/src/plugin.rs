@@ -31,7 +31,20 @@ pub(crate) fn start_plugin(library: PathBuf, values: Py<PyAny>, ending: Py<PyAny
     vramfit_vgpu::set_hooks(Box::new(PythonHooks { values, ending }));
 }
 
-/// Ends the trace; to be called when the interpreter exits.
+/// Prepares to look on while the real CUDA plugin `library` works for JAX `jax`: the table that JAX
+/// then gets from this library is the real one, but for publishing what is inside of the pool.
+#[pyfunction]
+#[allow(
+    clippy::needless_pass_by_value,
+    reason = "arguments from Python come by value"
+)]
+pub(crate) fn start_publisher(library: PathBuf, jax: &str) {
+    vramfit_vgpu::set_library(&library);
+    vramfit_vgpu::set_jax_version(jax);
+    vramfit_vgpu::look_on();
+}
+
+/// Ends publishing and the trace; to be called when the interpreter exits.
 #[pyfunction]
 pub(crate) fn finish_plugin(py: Python<'_>) {
     py.detach(vramfit_vgpu::finish);

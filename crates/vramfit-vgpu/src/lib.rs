@@ -18,6 +18,7 @@
 //! | `execute`, `call`, `steps`, `sites` | running them |
 //! | `ending` | ending the process when the steps are done |
 //! | `buffer`, `copies`, `strides`, `transfer`, `value`, `reads`, `fill` | arrays and their contents |
+//! | `publisher` | telling `vramfit top`, of a real GPU or of this one |
 //! | `hooks` | what is asked of the Python process around it |
 //! | `error`, `event`, `status` | how things end |
 //!
@@ -28,6 +29,9 @@
     unsafe_op_in_unsafe_fn,
     reason = "every body trusts the one promise named above"
 )]
+
+use std::ffi::c_void;
+use std::sync::OnceLock;
 
 mod abi;
 mod buffer;
@@ -55,6 +59,7 @@ mod log;
 mod machine;
 mod memory;
 mod names;
+mod publisher;
 mod reads;
 mod real;
 mod record;
@@ -72,11 +77,46 @@ mod value;
 
 pub use ending::{further_steps, hold_other_threads, wake_main_thread};
 pub use hooks::{Evaluation, Hooks, set as set_hooks};
+pub use publisher::{finish as stop_publishing, is_wanted as wants_publishing, set_jax_version};
 pub use real::set_library;
-pub use table::{api, calls};
+pub use table::calls;
 
-/// Ends the trace. Called when the process is about to exit; later events are not recorded.
+/// Whether the GPU is the real one, and this library only looks on.
+static LOOKS_ON: OnceLock<bool> = OnceLock::new();
+
+/// Lets the real plugin through instead of pretending a GPU. To be called before [`api`].
+pub fn look_on() {
+    let _ = LOOKS_ON.set(true);
+}
+
+/// Returns the table of functions that JAX calls through; null when the real plugin cannot be loaded.
+pub fn api() -> *const c_void {
+    let looks_on = *LOOKS_ON.get_or_init(|| false);
+    let table = if looks_on {
+        real::get().map_or(std::ptr::null(), |real| real.table())
+    } else {
+        table::api()
+    };
+    let virtual_gpu = if looks_on { || None } else { virtual_gpu };
+    // SAFETY: the table belongs to a plugin that is never unloaded.
+    unsafe { publisher::before(table, virtual_gpu) }.cast()
+}
+
+/// Returns what the publisher tells of the virtual GPU.
+fn virtual_gpu() -> Option<&'static publisher::Virtual> {
+    static VIRTUAL: OnceLock<publisher::Virtual> = OnceLock::new();
+    let environment = &machine::get()?.environment;
+    Some(VIRTUAL.get_or_init(|| publisher::Virtual {
+        gpu: environment.gpu.name.clone(),
+        total_bytes: environment.gpu.total_memory_bytes,
+        behind: |device| machine::get()?.session().behind_the_statistics(device),
+    }))
+}
+
+/// Ends publishing and the trace. Called when the process is about to exit; later events are not
+/// recorded.
 pub fn finish() {
+    publisher::finish();
     // A forked copy of the process ends, too; the trace is not its own.
     if let Some(machine) = machine::get().filter(|_| !machine::is_forked()) {
         machine.session().finish();

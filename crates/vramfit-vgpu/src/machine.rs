@@ -4,7 +4,7 @@
 use std::fs::File;
 use std::io::BufWriter;
 use std::path::Path;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Instant;
 
@@ -41,6 +41,8 @@ pub(crate) struct State {
 pub(crate) struct Pool {
     pub(crate) allocator: Box<dyn Allocator>,
     pub(crate) driver: Arc<Mutex<Vec<DriverCall>>>,
+    /// What the allocator has from the driver now, in whole pages.
+    pub(crate) obtained_bytes: Arc<AtomicU64>,
     pub(crate) outside_bytes: u64,
 }
 
@@ -162,9 +164,11 @@ fn create(path: &Path) -> std::io::Result<File> {
 impl Pool {
     fn new(environment: &Environment, options: &PoolOptions, ordinal: u32) -> Answer<Self> {
         let driver = Arc::new(Mutex::new(Vec::new()));
+        let obtained_bytes = Arc::new(AtomicU64::new(0));
         let memory = Recorded {
             inner: crate::shared::device_memory(environment, ordinal)?,
             calls: Arc::clone(&driver),
+            obtained_bytes: Arc::clone(&obtained_bytes),
         };
         let options = PoolOptions {
             ordinal,
@@ -174,6 +178,7 @@ impl Pool {
         Ok(Pool {
             allocator,
             driver,
+            obtained_bytes,
             outside_bytes: 0,
         })
     }
@@ -183,11 +188,19 @@ impl Pool {
 struct Recorded {
     inner: Box<dyn DeviceMemory>,
     calls: Arc<Mutex<Vec<DriverCall>>>,
+    obtained_bytes: Arc<AtomicU64>,
 }
+
+/// The driver maps memory in pages of this size.
+const PAGE_BYTES: u64 = 2 << 20;
 
 impl DeviceMemory for Recorded {
     fn allocate(&mut self, alignment: u64, bytes: u64) -> Option<Region> {
         let granted = self.inner.allocate(alignment, bytes);
+        if let Some(region) = granted {
+            let pages = region.bytes.next_multiple_of(PAGE_BYTES);
+            self.obtained_bytes.fetch_add(pages, Ordering::Relaxed);
+        }
         let mut calls = self.calls.lock().unwrap_or_else(PoisonError::into_inner);
         calls.push(DriverCall {
             asked: bytes,
@@ -197,6 +210,8 @@ impl DeviceMemory for Recorded {
     }
 
     fn free(&mut self, region: Region) {
+        let pages = region.bytes.next_multiple_of(PAGE_BYTES);
+        self.obtained_bytes.fetch_sub(pages, Ordering::Relaxed);
         self.inner.free(region);
     }
 

@@ -17,7 +17,7 @@ pub(crate) struct Real {
     head: *const ApiHead,
     functions: HashMap<&'static str, Function>,
     // Never unloaded: its objects and thread-locals live as long as the process.
-    _library: libloading::Library,
+    _library: Option<libloading::Library>,
 }
 
 // SAFETY: the table is constant after loading, and its functions may be called from any thread.
@@ -59,25 +59,46 @@ fn load() -> Result<Real, Status> {
             })?;
         entry()
     };
-    // SAFETY: the table is static in the plugin and as long as it says.
-    let functions = unsafe {
-        let bytes = (*head).struct_size - size_of::<ApiHead>();
-        let first = head.add(1).cast::<Option<Function>>();
-        slice::from_raw_parts(first, bytes / size_of::<Function>())
-    };
-    let functions = NAMES
-        .iter()
-        .zip(functions)
-        .filter_map(|(name, f)| Some((*name, (*f)?)))
-        .collect();
-    Ok(Real {
-        head,
-        functions,
-        _library: library,
-    })
+    if head.is_null() {
+        return Err(unavailable(format!(
+            "`{}` has no table of functions",
+            path.display()
+        )));
+    }
+    // SAFETY: the table is the plugin's.
+    let mut real = unsafe { Real::behind(head) };
+    real._library = Some(library);
+    Ok(real)
 }
 
 impl Real {
+    /// Returns the plugin behind a table, whoever has loaded it.
+    ///
+    /// # Safety
+    /// `head` is followed by as many functions as it says, for as long as the process lives.
+    pub(crate) unsafe fn behind(head: *const ApiHead) -> Self {
+        let functions = {
+            let bytes = (*head).struct_size.saturating_sub(size_of::<ApiHead>());
+            let first = head.add(1).cast::<Option<Function>>();
+            slice::from_raw_parts(first, bytes / size_of::<Function>())
+        };
+        let functions = NAMES
+            .iter()
+            .zip(functions)
+            .filter_map(|(name, f)| Some((*name, (*f)?)))
+            .collect();
+        Real {
+            head,
+            functions,
+            _library: None,
+        }
+    }
+
+    /// Returns its table, as it is.
+    pub(crate) fn table(&self) -> *const ApiHead {
+        self.head
+    }
+
     /// Returns the head of the table: size, extensions, version.
     pub(crate) fn head(&self) -> ApiHead {
         // SAFETY: valid since loading.

@@ -225,6 +225,18 @@ impl Session {
         allocator.reports_stats().then(|| allocator.stats())
     }
 
+    /// Returns what nobody asks a real client for: the memory this process holds on a card, context
+    /// included, and the largest free piece of its pool, which JAX tells only since 0.11.
+    pub(crate) fn behind_the_statistics(&self, device: u32) -> Option<(u64, Option<u64>)> {
+        let pool = self.state.pools.get(device as usize)?;
+        let held = pool
+            .obtained_bytes
+            .load(std::sync::atomic::Ordering::Relaxed)
+            + pool.outside_bytes
+            + self.machine.environment.context_bytes;
+        Some((held, pool.allocator.largest_free_block()))
+    }
+
     /// Interns a text in the log.
     pub(crate) fn text(&mut self, text: &str) -> TextId {
         self.state

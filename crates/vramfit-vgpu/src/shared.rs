@@ -12,6 +12,7 @@ use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::PathBuf;
 
 use vramfit_core::allocator::{CardMemory, DeviceMemory, Region};
+use vramfit_core::published;
 
 use crate::environment::Environment;
 use crate::status::{Answer, Code, Status};
@@ -260,12 +261,7 @@ impl Share {
 /// Returns when a process was started, `None` if it is gone (or a zombie, whose memory is back).
 fn start_time(process: u32) -> Option<u64> {
     let stat = fs::read_to_string(format!("/proc/{process}/stat")).ok()?;
-    // The second field is the command in parentheses, which may hold anything.
-    let mut after = stat.rsplit_once(") ")?.1.split(' ');
-    let state = after.next()?;
-    const FIELDS_TO_START_TIME: usize = 18;
-    let started = after.nth(FIELDS_TO_START_TIME)?.parse().ok()?;
-    (!matches!(state, "Z" | "X")).then_some(started)
+    published::started_ticks(&stat)
 }
 
 impl DeviceMemory for SharedCard {

@@ -36,8 +36,9 @@ static TABLE: OnceLock<Table> = OnceLock::new();
 static ACTIONS: OnceLock<Vec<Action>> = OnceLock::new();
 static CALLS: [AtomicU64; SLOTS] = [const { AtomicU64::new(0) }; SLOTS];
 
-/// Returns the table, or null when the real plugin cannot be loaded (the reason is logged).
-pub fn api() -> *const c_void {
+/// Returns the virtual GPU's table, or null when the real plugin cannot be loaded (the reason is
+/// logged).
+pub(crate) fn api() -> *const ApiHead {
     let real = match real::get() {
         Ok(real) => real,
         Err(status) => {

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::{ColorChoice, Parser, Subcommand};
 
-use crate::commands::{completions, diff, dryrun, gpus, replay, report};
+use crate::commands::{completions, diff, dryrun, gpus, replay, report, run};
 
 /// Know how much GPU memory your JAX program needs, before it runs out.
 #[derive(Debug, Parser)]
@@ -61,6 +61,7 @@ pub(crate) struct Global {
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
     Dryrun(dryrun::Args),
+    Run(run::Args),
     Report(report::Args),
     Replay(replay::Args),
     Diff(diff::Args),
@@ -77,7 +78,7 @@ impl Command {
             Command::Replay(args) => args.prints_json(),
             Command::Diff(args) => args.prints_json(),
             Command::Gpus(args) => args.prints_json(),
-            Command::Completions(_) => false,
+            Command::Completions(_) | Command::Run(_) => false,
         }
     }
 }

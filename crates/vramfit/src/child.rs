@@ -1,11 +1,11 @@
-//! Starts the user's command and waits for it: the terminal is the child's, the signals too.
+//! Starts the user's command and waits for it, or becomes it.
 //!
-//! The child stays in our process group, so Ctrl-C reaches it without our help; we only must not
+//! Where we wait, the terminal is the child's, the signals too. The child stays in our process group, so Ctrl-C reaches it without our help; we only must not
 //! die of it, because there is a report to give. A SIGTERM or SIGHUP sent to us alone is passed on.
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::fs::PermissionsExt;
-use std::os::unix::process::ExitStatusExt;
+use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus};
 
@@ -126,15 +126,9 @@ pub(crate) fn run(
     let mut command = Command::new(program);
     command.args(arguments);
     adjust(&mut command);
-    let mut child = command.spawn().map_err(|error| {
-        let shown = program.display();
-        Error::new(
-            ErrorKind::CommandNotFound,
-            format!("`{shown}` cannot be started"),
-        )
-        .cause(error)
-        .hint("a script needs a first line such as `#!/usr/bin/env python3`")
-    })?;
+    let mut child = command
+        .spawn()
+        .map_err(|error| cannot_start(program, &error))?;
 
     let pid = Pid::from_child(&child);
     let handle = signals.handle();
@@ -162,6 +156,29 @@ pub(crate) fn run(
         Error::new(ErrorKind::Internal, "cannot wait for the program").cause(error)
     })?;
     Ok(ended(status))
+}
+
+/// Becomes the command: this process goes on as that program, with its number, its terminal, its place
+/// in the shell's list of jobs. Returns only when the system refuses.
+pub(crate) fn become_program(
+    program: &Path,
+    arguments: &[OsString],
+    adjust: impl FnOnce(&mut Command),
+) -> Error {
+    let mut command = Command::new(program);
+    command.args(arguments);
+    adjust(&mut command);
+    cannot_start(program, &command.exec())
+}
+
+fn cannot_start(program: &Path, error: &std::io::Error) -> Error {
+    let shown = program.display();
+    Error::new(
+        ErrorKind::CommandNotFound,
+        format!("`{shown}` cannot be started"),
+    )
+    .cause(error)
+    .hint("a script needs a first line such as `#!/usr/bin/env python3`")
 }
 
 fn ended(status: ExitStatus) -> Ended {

@@ -12,10 +12,12 @@ use clap::Parser;
 use vramfit_core::{Error, ErrorKind};
 
 mod args;
+mod cards;
 mod child;
 mod commands;
 mod files;
 mod output;
+mod program;
 mod python;
 mod traces;
 mod usage;

@@ -1,4 +1,4 @@
-"""Python imports this when it starts: loads the user's own ``sitecustomize``, then quiets CUDA."""
+"""Python imports this when it starts: quiets CUDA where it is pretended; loads the user's own."""
 
 from __future__ import annotations
 
@@ -33,5 +33,6 @@ def _quiet_cuda() -> None:
     sys.meta_path.insert(0, quiet["QuietFinder"]())
 
 
-_quiet_cuda()
+if os.environ.get("VRAMFIT_GPU"):  # on a machine with a GPU the complaints mean something
+    _quiet_cuda()
 _load_the_users_own()

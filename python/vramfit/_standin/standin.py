@@ -1,4 +1,7 @@
-"""Puts vramfit's plugin in the place of JAX's CUDA plugin, inside the user's process.
+"""Puts vramfit's plugin in the place of JAX's CUDA plugin, inside the user's process, or before it.
+
+With ``VRAMFIT_GPU`` the GPU is a virtual one. Without it, whatever else is set, it is the real one:
+nobody is to compute on a GPU that is not there because of a variable that was lost on the way.
 
 JAX finds plugins as modules of the namespace package ``jax_plugins``; the first one on the path
 wins. This file runs in the user's own interpreter, which need not have vramfit installed: the
@@ -25,9 +28,22 @@ def initializer_of(name: str) -> Callable[[], None]:
         real = _load_real(name)
         if real is None:
             return  # the wheel is not installed; JAX tries the next module
-        _plugin().install(real)
+        if os.environ.get("VRAMFIT_GPU"):
+            _module("_plugin").install(real)
+        else:
+            _look_on(real)
 
     return initialize
+
+
+def _look_on(real: ModuleType) -> None:
+    """Start the real plugin, watched if that is asked for and possible."""
+    try:
+        install = _module("_publisher").install
+    except Exception:  # a Python that vramfit does not know; the program is not to suffer from it
+        real.initialize()
+    else:
+        install(real)
 
 
 def _load_real(name: str) -> ModuleType | None:
@@ -40,11 +56,11 @@ def _load_real(name: str) -> ModuleType | None:
     return None
 
 
-def _plugin() -> ModuleType:
-    """Import ``vramfit._plugin`` from the package this file belongs to."""
+def _module(name: str) -> ModuleType:
+    """Import a module of the package this file belongs to."""
     if "vramfit" not in sys.modules:
         _load("vramfit", os.path.join(PACKAGE, "__init__.py"))
-    return importlib.import_module("vramfit._plugin")
+    return importlib.import_module(f"vramfit.{name}")
 
 
 def _load(name: str, file: str) -> ModuleType:

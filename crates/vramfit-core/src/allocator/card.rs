@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use super::{DeviceMemory, Region};
 
 /// The driver maps memory in pages of this size, and hands out address ranges aligned to it.
-pub(super) const PAGE_BYTES: u64 = 2 << 20;
+pub const PAGE_BYTES: u64 = 2 << 20;
 
 /// A card with a given number of free bytes.
 ///

@@ -72,7 +72,7 @@ use std::sync::Arc;
 
 pub use arena::Tag;
 pub use bfc::Bfc;
-pub use card::CardMemory;
+pub use card::{CardMemory, PAGE_BYTES};
 pub use dump::{LogRecord, Severity, refusal_warning};
 pub use kind::Kind;
 pub use message::{human_readable_bytes, out_of_memory_text};

@@ -91,7 +91,15 @@ impl PoolOptions {
         })
     }
 
-    /// Seen in the released plugins: 0.10.1 uses the product as it is, 0.10.2 rounds it up.
+    /// Returns what every limit of the default pool is a multiple of. Seen in the released plugins:
+    /// 0.10.1 uses the product as it is, 0.10.2 rounds it up to a page.
+    pub fn limit_step_bytes(&self) -> u64 {
+        match self.kind {
+            Kind::Bfc if self.jax_version >= (0, 10, 2) => PAGE_BYTES,
+            _ => 1,
+        }
+    }
+
     fn rounded(&self, limit: u64) -> u64 {
         if self.jax_version < (0, 10, 2) {
             limit

@@ -6,12 +6,12 @@
 
 mod autotune;
 mod catalogue;
-mod nearest;
 mod target;
 
 use serde::{Deserialize, Serialize};
 
 use crate::error::{Error, ErrorKind, Result};
+use crate::nearest;
 
 pub use autotune::fit_autotune_results;
 pub use target::target_config_text;

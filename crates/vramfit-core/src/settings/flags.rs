@@ -51,23 +51,68 @@ impl XlaFlags {
     }
 }
 
+/// Adds a flag to a text of flags, where XLA still reads it and behind all that it reads; every
+/// character of the text stays. `None` where the text is the name of a file, to which nothing can be
+/// added.
+pub(super) fn with_flag(text: &str, flag: &str) -> Option<String> {
+    let words = words(text);
+    if words
+        .first()
+        .is_some_and(|word| !word.text.starts_with("--"))
+    {
+        return None;
+    }
+    // Behind a stray word nothing is read, and inside an open quote nothing is a flag.
+    let unread = |word: &&Word| !word.text.starts_with("--") || !word.closed;
+    let at = words
+        .iter()
+        .find(unread)
+        .map_or(text.len(), |word| word.start);
+    let (read, rest) = text.split_at(at);
+    let gap = |wanted: bool| if wanted { " " } else { "" };
+    let before = gap(!read.is_empty() && !read.ends_with(char::is_whitespace));
+    Some(format!(
+        "{read}{before}{flag}{}{rest}",
+        gap(!rest.is_empty())
+    ))
+}
+
 /// Splits at white space outside quotes, and takes the quotes off.
-fn split(text: &str) -> Vec<String> {
-    let mut words = Vec::new();
-    let mut word = String::new();
+pub(crate) fn split(text: &str) -> Vec<String> {
+    words(text).into_iter().map(|word| word.text).collect()
+}
+
+/// A word of a text.
+struct Word {
+    text: String,
+    /// Where it begins in the text, in bytes.
+    start: usize,
+    /// Whether every quote in it is closed.
+    closed: bool,
+}
+
+fn words(text: &str) -> Vec<Word> {
+    let mut words: Vec<Word> = Vec::new();
+    let mut word: Option<Word> = None;
     let mut quote = None;
-    for c in text.chars() {
+    for (start, c) in text.char_indices() {
+        if quote.is_none() && c.is_whitespace() {
+            words.extend(word.take().filter(|word| !word.text.is_empty()));
+            continue;
+        }
+        let word = word.get_or_insert(Word {
+            text: String::new(),
+            start,
+            closed: true,
+        });
         match quote {
             Some(open) if c == open => quote = None,
-            Some(_) => word.push(c),
             None if c == '"' || c == '\'' => quote = Some(c),
-            None if c.is_whitespace() => {
-                words.extend((!word.is_empty()).then(|| std::mem::take(&mut word)));
-            }
-            None => word.push(c),
+            _ => word.text.push(c),
         }
+        word.closed = quote.is_none();
     }
-    words.extend((!word.is_empty()).then_some(word));
+    words.extend(word.filter(|word| !word.text.is_empty()));
     words
 }
 
@@ -99,5 +144,22 @@ mod tests {
         assert_eq!(read("a"), Some(true));
         assert_eq!((read("b"), read("c")), (Some(false), Some(false)));
         assert_eq!((read("d"), read("e"), read("missing")), (None, None, None));
+    }
+
+    #[test]
+    fn a_flag_is_added_where_it_is_read() {
+        let added = |text| with_flag(text, "--n=1");
+        for (text, with) in [
+            ("", "--n=1"),
+            ("--a=1", "--a=1 --n=1"),
+            ("--a=1\t", "--a=1\t--n=1"),
+            ("--a='x y'", "--a='x y' --n=1"),
+            ("--a=1 stray --b=2", "--a=1 --n=1 stray --b=2"),
+            ("--a=1 --b='open --c", "--a=1 --n=1 --b='open --c"),
+        ] {
+            assert_eq!(added(text).as_deref(), Some(with), "{text}");
+            assert_eq!(XlaFlags::parse(with).value("n"), Some("1"), "{with}");
+        }
+        assert_eq!(added("flags.txt"), None);
     }
 }

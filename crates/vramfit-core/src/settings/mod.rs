@@ -7,7 +7,8 @@
 //! | `client.rs` | the options of a client, checked as XLA checks them |
 //! | `plugin.rs`, `flags.rs` | what the plugin reads past those options |
 //! | `share.rs` | a part of a card, as the text that JAX reads |
-//! | `policy.rs` | from what a user wants to the variables that the installed release reads |
+//! | `room.rs` | what a pool can have of a card, once context, libraries and others are taken off |
+//! | `policy/` | from what a user wants to the variables that the installed release reads |
 //!
 //! Nothing here reads or changes the environment of this process: values are handed in and out.
 
@@ -15,14 +16,17 @@ mod client;
 mod flags;
 mod plugin;
 mod policy;
+mod room;
 mod share;
 mod table;
 mod version;
 
 pub use client::{ClientOptions, OptionError, Value};
 pub use flags::XlaFlags;
+pub(crate) use flags::split as flag_words;
 pub use plugin::{Abort, PluginSettings};
-pub use policy::{Assignments, Policy, variables_for};
+pub use policy::{Assignment, Assignments, Policy, variables_for};
+pub use room::{COLLECTIVES_BYTES, LIBRARIES_BYTES, Room, UNKNOWN_CONTEXT_BYTES, outside_bytes};
 pub use share::Share;
 pub use table::{ReadAt, Reader, Setting, all, lookup, markdown};
 pub use version::Version;

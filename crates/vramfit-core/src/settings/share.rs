@@ -1,5 +1,8 @@
 //! The part of a card that the pool may take, as the text that JAX reads.
 
+use super::room::Room;
+use super::version::Version;
+use crate::allocator::{Kind, PoolOptions};
 use crate::bytes::Bytes;
 use crate::error::{Error, ErrorKind, Result};
 
@@ -16,10 +19,140 @@ pub enum Share {
         /// What the card has.
         total_bytes: u64,
     },
+    /// As much as each of several processes can have beside the others, when a part of the card is
+    /// to stay free.
+    Divided {
+        /// How many processes there will be on the card, this one included.
+        processes: u32,
+        /// What is to be left for whoever comes.
+        keep_free_bytes: u64,
+        /// The card; `None` where nothing is known of it. JAX's own three quarters are divided then.
+        room: Option<Room>,
+    },
+}
+
+/// The part that JAX takes when it is told nothing.
+pub(super) const DEFAULT_FRACTION: f64 = 0.75;
+
+/// A fraction as JAX reads it, and why it is that one.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Part {
+    pub(super) text: String,
+    pub(super) reason: String,
+}
+
+impl Share {
+    /// Returns the fraction that gives this share in that release (`None`: any) with that allocator.
+    pub(super) fn part(
+        self,
+        version: Option<Version>,
+        kind: Kind,
+        unified: bool,
+        room: Option<Room>,
+    ) -> Result<Part> {
+        // Newer releases round up; where it is not known which one it is, as if it did.
+        let jax_version = version.unwrap_or(Version::new(u32::MAX, 0, 0)).into();
+        let limit = |limit_bytes: u64, total_bytes: u64| {
+            let options = PoolOptions {
+                kind,
+                jax_version,
+                total_memory_bytes: total_bytes,
+                ..PoolOptions::default()
+            };
+            part_for(limit_bytes, &options)
+        };
+        match self {
+            Share::Fraction(part) => Ok(Part {
+                text: check_fraction(part, unified)?,
+                reason: fraction_reason(part, room),
+            }),
+            Share::Limit {
+                limit_bytes,
+                total_bytes,
+            } => Ok(Part {
+                text: shortest(limit(limit_bytes, total_bytes)?),
+                reason: format!(
+                    "{} of the card's {}",
+                    Bytes(limit_bytes),
+                    Bytes(total_bytes)
+                ),
+            }),
+            Share::Divided {
+                processes,
+                keep_free_bytes,
+                room: Some(room),
+            } => {
+                let pool = room.pool_bytes(processes, keep_free_bytes)?;
+                Ok(Part {
+                    text: shortest(limit(pool, room.total_bytes)?),
+                    reason: divided_reason(pool, processes, keep_free_bytes, room),
+                })
+            }
+            Share::Divided {
+                keep_free_bytes, ..
+            } if keep_free_bytes > 0 => Err(Error::new(
+                ErrorKind::InvalidArgument,
+                format!(
+                    "{} of a card can only be kept free when its size is known",
+                    Bytes(keep_free_bytes)
+                ),
+            )
+            .hint("name the card, such as `--gpu a100-80g`; `vramfit gpus` lists them")),
+            Share::Divided { processes: 0, .. } => Err(Error::new(
+                ErrorKind::InvalidArgument,
+                "a card is not shared among 0",
+            )
+            .hint("write the number of processes, such as `2`")),
+            Share::Divided { processes, .. } => {
+                let part = DEFAULT_FRACTION / f64::from(processes);
+                Ok(Part {
+                    // Cut and not rounded, so that the parts never come to more than the whole.
+                    text: ((part * 1e4).floor() / 1e4).max(1e-4).to_string(),
+                    reason: format!(
+                        "JAX's own 75 % divided among {processes}; the card is not known, so \
+                         whether the rest is enough for {processes} contexts is not, either"
+                    ),
+                })
+            }
+        }
+    }
+}
+
+fn fraction_reason(part: f64, room: Option<Room>) -> String {
+    let percent = part * 100.0;
+    let Some(room) = room else {
+        return format!("{percent:.1} % of the card, whatever it has");
+    };
+    let total = room.total_bytes;
+    let pool = (total as f64 * part) as u64;
+    format!(
+        "{percent:.1} % of the card's {}, which leaves {} beside the pool",
+        Bytes(total),
+        Bytes(total.saturating_sub(pool))
+    )
+}
+
+fn divided_reason(pool: u64, processes: u32, keep_free: u64, room: Room) -> String {
+    let mut text = format!("{} of the card's {}", Bytes(pool), Bytes(room.total_bytes));
+    let outside = Bytes(room.outside_bytes);
+    text += &match processes {
+        1 => format!(", after {outside} for context and libraries (estimated)"),
+        _ => format!(
+            ": a pool for each of {processes} processes, after {outside} each for context and \
+             libraries (estimated)"
+        ),
+    };
+    if room.held_bytes > 0 {
+        text += &format!(", {} that others hold", Bytes(room.held_bytes));
+    }
+    if keep_free > 0 {
+        text += &format!(", {} kept free", Bytes(keep_free));
+    }
+    text
 }
 
 /// Returns the text of a fraction that makes sense.
-pub(super) fn check_fraction(part: f64, unified: bool) -> Result<String> {
+fn check_fraction(part: f64, unified: bool) -> Result<String> {
     let refuse = |hint: &str| {
         Err(Error::new(
             ErrorKind::InvalidArgument,
@@ -41,9 +174,10 @@ pub(super) fn check_fraction(part: f64, unified: bool) -> Result<String> {
 }
 
 /// Returns the largest fraction whose pool, as XLA computes it, is not larger than the limit.
-pub(super) fn part_for(limit_bytes: u64, total_bytes: u64) -> Result<f32> {
-    if limit_bytes == 0 || limit_bytes > total_bytes {
-        return Err(Error::new(
+fn part_for(limit_bytes: u64, options: &PoolOptions) -> Result<f32> {
+    let total_bytes = options.total_memory_bytes;
+    let refuse = |hint: String| {
+        Err(Error::new(
             ErrorKind::InvalidArgument,
             format!(
                 "a limit of {} cannot be had on a card of {}",
@@ -51,11 +185,26 @@ pub(super) fn part_for(limit_bytes: u64, total_bytes: u64) -> Result<f32> {
                 Bytes(total_bytes)
             ),
         )
-        .hint(format!("give at most {total_bytes} bytes")));
+        .hint(hint))
+    };
+    if limit_bytes == 0 || limit_bytes > total_bytes {
+        return refuse(format!("give at most {total_bytes} bytes"));
     }
-    // XLA multiplies in 64 bits the 32-bit number it was handed, and cuts the product.
-    let pool = |part: f32| (total_bytes as f64 * f64::from(part)) as u64;
-    let mut part = (limit_bytes as f64 / total_bytes as f64) as f32;
+    let pool = |part: f32| {
+        PoolOptions {
+            memory_fraction: f64::from(part),
+            ..options.clone()
+        }
+        .limit_bytes()
+    };
+    let step = options.limit_step_bytes();
+    let whole = limit_bytes / step * step;
+    if whole == 0 {
+        return refuse(format!(
+            "give at least {step} bytes: pools come in steps of that"
+        ));
+    }
+    let mut part = (whole as f64 / total_bytes as f64) as f32;
     while pool(part) > limit_bytes {
         part = part.next_down();
     }
@@ -64,7 +213,6 @@ pub(super) fn part_for(limit_bytes: u64, total_bytes: u64) -> Result<f32> {
     }
     Ok(part)
 }
-
 /// Returns a text that Python reads as a number which becomes exactly this one in 32 bits.
 pub(super) fn shortest(part: f32) -> String {
     let short = part.to_string();
@@ -80,6 +228,20 @@ pub(super) fn shortest(part: f32) -> String {
 mod tests {
     use super::*;
 
+    const RELEASES: [Version; 2] = [Version::new(0, 10, 1), Version::new(0, 10, 2)];
+
+    /// The pool that JAX and XLA make of a text: Python's 64 bits, the C API's 32, and XLA's product.
+    fn pool(text: &str, total_memory_bytes: u64, jax: Version, kind: Kind) -> u64 {
+        PoolOptions {
+            kind,
+            total_memory_bytes,
+            memory_fraction: text.parse().unwrap(),
+            jax_version: jax.into(),
+            ..PoolOptions::default()
+        }
+        .limit_bytes()
+    }
+
     #[test]
     fn a_limit_is_never_exceeded_and_hardly_missed() {
         for total in [
@@ -89,7 +251,7 @@ mod tests {
             191_514_411_008,
         ] {
             for limit in [
-                1 << 20,
+                2 << 20,
                 1 << 30,
                 8 << 30,
                 8_589_934_593,
@@ -97,14 +259,52 @@ mod tests {
                 total - 1,
                 total,
             ] {
-                let text = shortest(part_for(limit, total).unwrap());
-                // As JAX and XLA go on: Python's 64 bits, the C API's 32, and 64 again.
-                let part = text.parse::<f64>().unwrap() as f32;
-                let pool = (total as f64 * f64::from(part)) as u64;
-                assert!(pool <= limit, "{limit} of {total}: {pool}");
-                let next = (total as f64 * f64::from(part.next_up())) as u64;
-                assert!(next > limit, "{limit} of {total}: {next} would fit too");
+                for (jax, kind) in RELEASES.into_iter().zip([Kind::Bfc, Kind::CudaAsync]) {
+                    for kind in [Kind::Bfc, kind] {
+                        let share = Share::Limit {
+                            limit_bytes: limit,
+                            total_bytes: total,
+                        };
+                        let text = share.part(Some(jax), kind, false, None).unwrap().text;
+                        let had = pool(&text, total, jax, kind);
+                        assert!(had <= limit, "{limit} of {total}: {had}");
+                        let more = f64::from((text.parse::<f64>().unwrap() as f32).next_up());
+                        let next = pool(&more.to_string(), total, jax, kind);
+                        assert!(next > limit, "{limit} of {total}: {next} would fit too");
+                    }
+                }
             }
+        }
+    }
+
+    #[test]
+    fn a_pool_of_less_than_a_page_is_refused_where_pools_are_pages() {
+        let share = Share::Limit {
+            limit_bytes: 1 << 20,
+            total_bytes: 1 << 34,
+        };
+        assert!(
+            share
+                .part(Some(RELEASES[0]), Kind::Bfc, false, None)
+                .is_ok()
+        );
+        let error = share
+            .part(Some(RELEASES[1]), Kind::Bfc, false, None)
+            .unwrap_err();
+        assert!(error.hint_text().unwrap().contains("2097152"), "{error}");
+    }
+
+    #[test]
+    fn shares_of_an_unknown_card_never_come_to_more_than_jax_itself_takes() {
+        for processes in 1..=64 {
+            let share = Share::Divided {
+                processes,
+                keep_free_bytes: 0,
+                room: None,
+            };
+            let text = share.part(None, Kind::Bfc, false, None).unwrap().text;
+            let all = text.parse::<f64>().unwrap() * f64::from(processes);
+            assert!(all <= DEFAULT_FRACTION && all > 0.74, "{processes}: {all}");
         }
     }
 }

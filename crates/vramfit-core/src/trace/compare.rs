@@ -104,8 +104,8 @@ impl Settings {
         };
         let assignments = settings::variables_for(&self.policy, version, held)?;
         let fraction = |name: &str| name.ends_with("CLIENT_MEM_FRACTION");
-        let set = assignments.set.iter().find(|(name, _)| fraction(name));
-        if let Some(part) = set.and_then(|(_, value)| value.parse::<f64>().ok()) {
+        let set = assignments.set.iter().find(|set| fraction(set.name));
+        if let Some(part) = set.and_then(|set| set.value.parse::<f64>().ok()) {
             header.memory_fraction = f64::from(part as f32);
         }
         if let Some(kind) = self.policy.allocator {

@@ -2,7 +2,8 @@
 
 use vramfit_core::Result;
 
-use super::{Fault, Tools, shuffle, unsupported};
+use super::scale_offset::ScaleOffset;
+use super::{Fault, Tools, bitshuffle, blosc, fletcher32, lz4, lzf, shuffle, unsupported};
 use crate::hdf5::FilterStep;
 
 /// A filter with what it needs to know.
@@ -11,15 +12,43 @@ pub(super) enum Filter {
     Deflate,
     /// Bytes of the elements that are taken apart.
     Shuffle(usize),
+    Fletcher32,
+    ScaleOffset(ScaleOffset),
+    Lzf,
+    Blosc,
+    Lz4,
+    /// Bytes of an element, elements in a block, and what compresses the blocks.
+    Bitshuffle(usize, usize, bitshuffle::Codec),
+    Zstd,
 }
 
 impl Filter {
-    /// Understands one step of a pipeline over chunks of `chunk_bytes`.
-    pub(super) fn new(step: &FilterStep, element: usize, _chunk_bytes: usize) -> Result<Filter> {
-        let parameter = |place: usize| step.parameters.get(place).copied();
+    /// Understands one step of a pipeline over elements of `element` bytes.
+    pub(super) fn new(step: &FilterStep, element: usize) -> Result<Filter> {
+        let parameter = |place: usize| step.parameters.get(place).map(|&number| number as usize);
         Ok(match step.id {
             1 => Filter::Deflate,
-            2 => Filter::Shuffle(parameter(0).map_or(element, |size| size as usize).max(1)),
+            2 => Filter::Shuffle(parameter(0).unwrap_or(element).max(1)),
+            3 => Filter::Fletcher32,
+            6 => match ScaleOffset::new(&step.parameters) {
+                Some(filter) => Filter::ScaleOffset(filter),
+                None => return Err(unsupported(step, " for floating-point numbers")),
+            },
+            32000 => Filter::Lzf,
+            32001 => Filter::Blosc,
+            32004 => Filter::Lz4,
+            32008 => {
+                // The first two parameters are the plugin's version.
+                let codec = match parameter(4).unwrap_or(0) {
+                    0 => bitshuffle::Codec::None,
+                    2 => bitshuffle::Codec::Lz4,
+                    3 => bitshuffle::Codec::Zstd,
+                    codec => return Err(unsupported(step, &format!(" with the codec {codec}"))),
+                };
+                let size = parameter(2).unwrap_or(element).max(1);
+                Filter::Bitshuffle(size, parameter(3).unwrap_or(0), codec)
+            }
+            32015 => Filter::Zstd,
             _ => return Err(unsupported(step, "")),
         })
     }
@@ -27,8 +56,9 @@ impl Filter {
     /// Returns how long the result of the filter is, where the length of its input decides that.
     pub(super) fn encoded_length(&self, before: usize) -> Option<usize> {
         match self {
-            Filter::Shuffle(_) => Some(before),
-            Filter::Deflate => None,
+            Filter::Shuffle(_) | Filter::Bitshuffle(_, _, bitshuffle::Codec::None) => Some(before),
+            Filter::Fletcher32 => Some(before + fletcher32::LENGTH),
+            _ => None,
         }
     }
 
@@ -39,9 +69,23 @@ impl Filter {
         out: &mut [u8],
         tools: &mut Tools,
     ) -> std::result::Result<usize, Fault> {
+        let Tools {
+            deflate,
+            zstd,
+            block,
+        } = tools;
         match self {
-            Filter::Deflate => tools.deflate.decode(input, out),
+            Filter::Deflate => deflate.decode(input, out),
             Filter::Shuffle(size) => shuffle::decode(input, out, *size),
+            Filter::Fletcher32 => fletcher32::decode(input, out),
+            Filter::ScaleOffset(filter) => filter.decode(input, out),
+            Filter::Lzf => lzf::decode(input, out),
+            Filter::Blosc => blosc::decode(input, out, deflate, zstd, block),
+            Filter::Lz4 => lz4::decode(input, out),
+            Filter::Bitshuffle(size, count, codec) => {
+                bitshuffle::decode(input, out, *size, *count, *codec, zstd, block)
+            }
+            Filter::Zstd => zstd.decode(input, out),
         }
     }
 }

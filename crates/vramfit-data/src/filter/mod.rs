@@ -4,9 +4,17 @@
 //! filter that would produce more, or less, has damaged data and says so. Nothing is allocated per
 //! chunk: what a thread needs in between is in its [`Scratch`].
 
+mod bitshuffle;
+mod blosc;
 mod deflate;
+mod fletcher32;
+mod frame;
 mod kinds;
+mod lz4;
+mod lzf;
+mod scale_offset;
 mod shuffle;
+mod zstd;
 
 use std::fmt;
 
@@ -36,10 +44,12 @@ impl fmt::Debug for Scratch {
     }
 }
 
-/// The states of decompressors.
+/// The states of decompressors, and room for a block of those that have blocks.
 #[derive(Default)]
 struct Tools {
     deflate: deflate::Inflater,
+    zstd: zstd::Unpacker,
+    block: Vec<u8>,
 }
 
 /// The filters of a dataset, in the order in which they were applied.
@@ -47,8 +57,6 @@ struct Tools {
 pub struct Pipeline {
     filters: Vec<Filter>,
     names: Vec<String>,
-    /// Size of a chunk before the first filter, in bytes.
-    chunk_bytes: usize,
 }
 
 impl Pipeline {
@@ -57,18 +65,11 @@ impl Pipeline {
     /// # Errors
     ///
     /// `unsupported-feature` when a filter is not one that can be undone here.
-    pub(crate) fn new(
-        steps: &[FilterStep],
-        element: usize,
-        chunk_bytes: usize,
-    ) -> Result<Pipeline> {
-        let filters = steps
-            .iter()
-            .map(|step| Filter::new(step, element, chunk_bytes));
+    pub(crate) fn new(steps: &[FilterStep], element: usize) -> Result<Pipeline> {
+        let filters = steps.iter().map(|step| Filter::new(step, element));
         Ok(Pipeline {
             filters: filters.collect::<Result<_>>()?,
             names: steps.iter().map(describe).collect(),
-            chunk_bytes,
         })
     }
 

@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use vramfit_core::Result;
 
-use super::dataset::{Dataset, Storage};
+use super::dataset::{Dataset, Storage, unsupported};
 use super::rows::Rows;
 use crate::filter::Scratch;
 use crate::hdf5::{Chunk, Grid};
@@ -13,6 +13,10 @@ use crate::hdf5::{Chunk, Grid};
 const NEAR_BYTES: u64 = 16 << 10;
 /// … but not more than this at once.
 const MOST_BYTES: u64 = 1 << 20;
+
+/// More elements in a chunk's share of a row than can be placed one by one. Shares that are whole rows
+/// need not be.
+const MOST_RUNS: u64 = 1 << 22;
 
 /// A chunk's share of a row is made of runs of elements that are side by side in both.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -197,10 +201,16 @@ impl Rows {
         let (shape, chunk) = (self.dataset.shape(), grid.chunk());
         let per_band: u64 = grid.lengths()[1..].iter().product();
         let row_elements = chunk[1..].iter().product::<u64>() as usize;
+        let is_whole = per_band == 1 && row_elements == self.row_elements;
         let mut runs = Vec::new();
         for place in 0..per_band {
             let origin = origin(grid, place);
             runs.clear();
+            if chunk[1..].iter().product::<u64>() > MOST_RUNS && !is_whole {
+                return Err(unsupported(
+                    "chunks that spread a row over so many places are not supported",
+                ));
+            }
             find_runs(&shape[1..], &chunk[1..], &origin, &mut runs);
             let first_row = band * chunk[0];
             let is_edge = first_row + chunk[0] > shape[0]
@@ -210,7 +220,7 @@ impl Rows {
                 grid,
                 chunk: table.find(band * per_band + place),
                 row_elements,
-                is_whole: per_band == 1 && row_elements == self.row_elements,
+                is_whole,
                 runs: std::mem::take(&mut runs),
                 is_plain: self.dataset.filters().is_empty() || *plain_edges && is_edge,
             };

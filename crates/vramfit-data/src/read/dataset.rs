@@ -127,7 +127,7 @@ impl Dataset {
                     ))
                     .hint("rewrite it in smaller chunks: `h5repack -l /x:CHUNK=1024x64 old.h5 new.h5`"));
                 }
-                let pipeline = Pipeline::new(&filters, size, grid.chunk_bytes() as usize)?;
+                let pipeline = Pipeline::new(&filters, size)?;
                 let filtered = !filters.is_empty();
                 let table = ChunkTable::read(&container, &chunked, grid.clone(), filtered)?;
                 let storage = Storage::Chunked {

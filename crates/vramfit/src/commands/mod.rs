@@ -7,6 +7,7 @@ pub(crate) mod gpus;
 mod policy;
 pub(crate) mod replay;
 pub(crate) mod report;
+pub(crate) mod run;
 
 use std::path::PathBuf;
 
@@ -49,6 +50,7 @@ pub(crate) fn run(cli: Cli, context: &Context, output: &mut Output) -> Result<St
     };
     match cli.command {
         Command::Dryrun(args) => dryrun::run(args, context, output),
+        Command::Run(args) => run::run(args, context, output),
         Command::Replay(args) => replay::run(&args, output),
         Command::Report(args) => report::run(&args, output),
         Command::Diff(args) => diff::run(&args, output),

@@ -1,11 +1,16 @@
-//! Options about JAX's pool, the same in every command that has them.
+//! Options about how JAX is to be started, the same in every command that has them.
+//!
+//! [`PoolArgs`] are those of a pool on a card that is known, for `dryrun` and `replay`. [`PolicyArgs`]
+//! are all of them, for commands about a real program on cards that have to be found.
 
 use vramfit_core::allocator::Kind;
-use vramfit_core::settings::{self, Policy, Share, Version};
+use vramfit_core::settings::{self, Policy, Room, Share, Version};
 use vramfit_core::{Bytes, Error, ErrorKind, Result};
 
+use crate::cards::Told;
+
 /// How JAX's pool is to be.
-#[derive(clap::Args, Clone, Copy, Debug)]
+#[derive(clap::Args, Clone, Copy, Debug, Default)]
 pub(crate) struct PoolArgs {
     /// The share of the card that JAX's pool may take
     #[arg(
@@ -47,11 +52,154 @@ impl PoolArgs {
             share: self.fraction.map(Share::Fraction).or(limit),
             allocator: self.allocator,
             preallocate: self.no_preallocate.then_some(false),
+            ..Policy::default()
         };
         // Which names the program's JAX reads is known later; whether a share can be had, now.
         settings::variables_for(&policy, ANY_VERSION, inherited)?;
         Ok(policy)
     }
+}
+
+/// Everything about how JAX is to be started.
+#[derive(clap::Args, Clone, Debug)]
+pub(crate) struct PolicyArgs {
+    #[command(flatten)]
+    pool: PoolArgs,
+    /// Divide the card among N processes, and take one part
+    #[arg(long, value_name = "N", conflicts_with_all = ["fraction", "limit"])]
+    #[arg(value_parser = clap::value_parser!(u32).range(1..=1024))]
+    share: Option<u32>,
+    /// The bytes of the card that the pool must leave to others
+    #[arg(long, value_name = "BYTES", conflicts_with_all = ["fraction", "limit"])]
+    keep_free: Option<Bytes>,
+    /// Let the pool take its limit at the first operation
+    #[arg(long, conflicts_with = "no_preallocate")]
+    preallocate: bool,
+    /// Make it an error when no GPU can be had, instead of going on with the CPU
+    #[arg(long)]
+    require_gpu: bool,
+    /// Whether XLA may compute values again, instead of keeping them, when a program does not fit
+    #[arg(long, value_name = "WHETHER")]
+    remat: Option<Switch>,
+    /// Have 64-bit types
+    #[arg(long, conflicts_with = "no_x64")]
+    x64: bool,
+    /// Have no 64-bit types
+    #[arg(long)]
+    no_x64: bool,
+    /// Compile jitted functions
+    #[arg(long, conflicts_with = "no_jit")]
+    jit: bool,
+    /// Run jitted functions operation by operation
+    #[arg(long)]
+    no_jit: bool,
+    /// How many CPU devices there are; nothing on a GPU changes
+    #[arg(long, value_name = "N")]
+    #[arg(value_parser = clap::value_parser!(u32).range(1..=4096))]
+    host_devices: Option<u32>,
+    /// The card, or several, in place of those the program will see: `h100-80g`, `h100-80gx8`
+    #[arg(long, value_name = "NAME[xN]")]
+    gpu: Option<String>,
+    /// What others hold on each card, in place of what the driver says
+    #[arg(long, value_name = "BYTES")]
+    taken: Option<Bytes>,
+    /// What each process needs beside its pool, in place of the estimate
+    #[arg(long, value_name = "BYTES")]
+    headroom: Option<Bytes>,
+}
+
+/// On or off.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum Switch {
+    /// It is done
+    On,
+    /// It is not done
+    Off,
+}
+
+impl PolicyArgs {
+    /// Returns what was said about the cards.
+    pub(crate) fn told(&self) -> Told<'_> {
+        Told {
+            gpu: self.gpu.as_deref(),
+            taken: self.taken,
+            headroom: self.headroom,
+        }
+    }
+
+    /// Says whether the cards matter at all to what was asked for.
+    pub(crate) fn concerns_cards(&self) -> bool {
+        let amount = self.pool.fraction.is_some() || self.pool.limit.is_some();
+        amount || self.is_divided() || self.gpu.is_some()
+    }
+
+    /// Returns among how many processes the card is to be divided, if it is.
+    pub(crate) fn processes(&self) -> Option<u32> {
+        self.share
+    }
+
+    fn is_divided(&self) -> bool {
+        self.share.is_some() || self.keep_free.is_some()
+    }
+
+    /// Gathers what was asked for, given the room on the cards.
+    ///
+    /// # Errors
+    /// `invalid-argument` for a share that no card can give; the error of `rooms`, where an amount
+    /// in bytes was asked for and cannot be turned into a fraction without a card.
+    pub(crate) fn policy(&self, rooms: Result<Vec<Room>>, mend: bool) -> Result<Policy> {
+        let needs_card = self.pool.limit.is_some() || self.keep_free.is_some();
+        let rooms = match rooms {
+            Err(error) if needs_card || self.gpu.is_some() => return Err(error),
+            rooms => rooms.unwrap_or_default(),
+        };
+        let processes = self.share.unwrap_or(1);
+        let keep_free_bytes = self.keep_free.map_or(0, |bytes| bytes.0);
+        // One fraction serves all cards: it must not be too much on any of them.
+        let largest = rooms.iter().max_by_key(|room| room.total_bytes).copied();
+        let tightest = if self.is_divided() {
+            tightest(&rooms, processes, keep_free_bytes)?
+        } else {
+            rooms.iter().min_by_key(|room| room.left_bytes()).copied()
+        };
+        let share = match (self.pool.fraction, self.pool.limit, largest) {
+            (Some(part), ..) => Some(Share::Fraction(part)),
+            (None, Some(limit), Some(room)) => Some(Share::Limit {
+                limit_bytes: limit.0,
+                total_bytes: room.total_bytes,
+            }),
+            _ => self.is_divided().then_some(Share::Divided {
+                processes,
+                keep_free_bytes,
+                room: tightest,
+            }),
+        };
+        let either = |yes: bool, no: bool| yes.then_some(true).or(no.then_some(false));
+        Ok(Policy {
+            share,
+            allocator: self.pool.allocator,
+            preallocate: either(self.preallocate, self.pool.no_preallocate),
+            require_gpu: self.require_gpu,
+            remat: self.remat.map(|switch| switch == Switch::On),
+            x64: either(self.x64, self.no_x64),
+            jit: either(self.jit, self.no_jit),
+            host_devices: self.host_devices,
+            room: tightest,
+            mend,
+        })
+    }
+}
+
+/// Returns the card on which the least part can be had, if every one has room at all.
+fn tightest(rooms: &[Room], processes: u32, keep_free_bytes: u64) -> Result<Option<Room>> {
+    let mut least: Option<(f64, Room)> = None;
+    for room in rooms {
+        let part = room.pool_bytes(processes, keep_free_bytes)? as f64 / room.total_bytes as f64;
+        if least.is_none_or(|(other, _)| part < other) {
+            least = Some((part, *room));
+        }
+    }
+    Ok(least.map(|(_, room)| room))
 }
 
 /// Refuses more memory in others' hands than the card has.

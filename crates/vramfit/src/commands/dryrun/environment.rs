@@ -12,7 +12,7 @@ use vramfit_core::settings::Assignments;
 use vramfit_core::{Bytes, Error, ErrorKind, Result};
 
 use super::Fill;
-use super::request::Cards;
+use crate::cards::Cards;
 
 /// How many frames of Python's stack JAX notes with each operation; negative for all.
 const STACK_LIMIT: &str = "JAX_TRACEBACK_IN_LOCATIONS_LIMIT";
@@ -50,8 +50,8 @@ impl Changes {
 
     /// Adds what the options about JAX's pool come to.
     pub(super) fn add(&mut self, assignments: &Assignments) {
-        for (name, value) in &assignments.set {
-            self.set(name, value.clone());
+        for assignment in &assignments.set {
+            self.set(assignment.name, assignment.value.clone());
         }
         for name in &assignments.remove {
             self.0.insert(name, None);
@@ -148,8 +148,10 @@ fn names_cuda(platforms: &OsStr) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::super::request::cards;
+    use vramfit_core::settings::Assignment;
+
     use super::*;
+    use crate::cards::cards;
 
     fn decide(edit: impl FnOnce(&mut Wish<'_>), users: &[(&str, &str)]) -> Changes {
         let cards = cards("h100-80gx2").expect("in the catalogue");
@@ -271,7 +273,11 @@ mod tests {
         let touched = |changes: &Changes| changes.0.keys().any(|name| name.starts_with("XLA_"));
         assert!(!touched(&changes));
         changes.add(&Assignments {
-            set: vec![("XLA_CLIENT_MEM_FRACTION", "0.9".into())],
+            set: vec![Assignment {
+                name: "XLA_CLIENT_MEM_FRACTION",
+                value: "0.9".into(),
+                reason: String::new(),
+            }],
             remove: vec!["XLA_PYTHON_CLIENT_MEM_FRACTION"],
             notes: Vec::new(),
         });

@@ -8,6 +8,8 @@ mod environment;
 mod request;
 mod verdict;
 
+pub(crate) use request::steps;
+
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 
@@ -17,13 +19,14 @@ use vramfit_core::settings::{self, Policy, Version};
 use vramfit_core::{Bytes, Error, ErrorKind, Result};
 
 use self::environment::{Changes, Wish};
-use self::request::Cards;
 use super::Status;
 use super::policy::{PoolArgs, check_taken};
 use crate::Context;
+use crate::cards::{self, Cards};
 use crate::child;
 use crate::files::{is_standard_output, writable};
 use crate::output::Output;
+use crate::program;
 use crate::python::{self, Installed, Interpreter};
 
 /// Run a JAX program on a GPU that is not there, and say whether it fits
@@ -125,11 +128,57 @@ impl Args {
 
 /// Runs `vramfit dryrun`.
 pub(crate) fn run(args: Args, context: &Context, output: &mut Output) -> Result<Status> {
-    // Everything that can be refused is refused before the program runs: it may run for an hour.
-    let cards = request::cards(&args.gpu)?;
-    let inherited = |name: &str| std::env::var(name).ok();
-    let total_bytes = cards.gpu.total_memory_bytes;
+    let total_bytes = cards::cards(&args.gpu)?.gpu.total_memory_bytes;
     let policy = args.pool.policy(total_bytes, inherited)?;
+    run_with(args, &policy, context, output)
+}
+
+/// Makes a dry run of a command that is to be started with that policy afterwards.
+pub(crate) fn rehearse(
+    rehearsal: Rehearsal,
+    policy: &Policy,
+    context: &Context,
+    output: &mut Output,
+) -> Result<Status> {
+    let args = Args {
+        gpu: rehearsal.gpu,
+        steps: rehearsal.steps,
+        taken: rehearsal.taken,
+        shared: None,
+        pool: PoolArgs::default(),
+        bracket: false,
+        no_owners: false,
+        autotune_results: None,
+        fill: None,
+        json: None,
+        report: None,
+        trace: None,
+        force: false,
+        command: rehearsal.command,
+    };
+    run_with(args, policy, context, output)
+}
+
+/// What [`rehearse`] is to try.
+pub(crate) struct Rehearsal {
+    /// The card, and how many of it.
+    pub(crate) gpu: String,
+    /// After how many training steps to end.
+    pub(crate) steps: Option<u64>,
+    /// What others hold on each card.
+    pub(crate) taken: Option<Bytes>,
+    /// The program and its arguments.
+    pub(crate) command: Vec<OsString>,
+}
+
+fn inherited(name: &str) -> Option<String> {
+    std::env::var(name).ok()
+}
+
+fn run_with(args: Args, policy: &Policy, context: &Context, output: &mut Output) -> Result<Status> {
+    // Everything that can be refused is refused before the program runs: it may run for an hour.
+    let cards = cards::cards(&args.gpu)?;
+    let total_bytes = cards.gpu.total_memory_bytes;
     check_taken(args.taken, total_bytes)?;
     let results = args.autotune_results.as_deref();
     let results = results
@@ -151,7 +200,7 @@ pub(crate) fn run(args: Args, context: &Context, output: &mut Output) -> Result<
         .map(|path| request::writable_trace(path, args.force))
         .transpose()?;
     environment::check_platforms(|name| std::env::var_os(name))?;
-    let (program, arguments) = command(args.command, context)?;
+    let (program, arguments) = program::split(args.command, context)?;
     let home = Home::find(context)?;
     let scratch = scratch()?;
     let trace = kept
@@ -180,9 +229,9 @@ pub(crate) fn run(args: Args, context: &Context, output: &mut Output) -> Result<
     let version = installed
         .as_ref()
         .and_then(|installed| installed.jax.as_ref()?.parse().ok());
-    if policy != Policy::default() {
+    if *policy != Policy::default() {
         let version = version.unwrap_or(LATEST_TESTED);
-        let assignments = settings::variables_for(&policy, version, inherited)?;
+        let assignments = settings::variables_for(policy, version, inherited)?;
         for note in &assignments.notes {
             output.say(&format!("note: {note}"));
         }
@@ -315,25 +364,4 @@ fn extension_module(package: &Path) -> Option<PathBuf> {
         let name = file.file_name().and_then(OsStr::to_str).unwrap_or_default();
         name.starts_with("_native.") && name.ends_with(".so")
     })
-}
-
-/// Splits the command into a program that exists and its arguments.
-fn command(words: Vec<OsString>, context: &Context) -> Result<(PathBuf, Vec<OsString>)> {
-    let mut words = words.into_iter();
-    let first = words.next().expect("clap requires one word");
-    let is_script = Path::new(&first).extension() == Some(OsStr::new("py"));
-    if !is_script {
-        return Ok((child::resolve(&first)?, words.collect()));
-    }
-    if !Path::new(&first).is_file() {
-        let shown = first.to_string_lossy();
-        return Err(Error::new(
-            ErrorKind::CommandNotFound,
-            format!("`{shown}` does not exist"),
-        )
-        .hint("check the path; it is taken relative to the current directory"));
-    }
-    let python = context.python.clone().unwrap_or_default();
-    let arguments = std::iter::once(first).chain(words).collect();
-    Ok((child::resolve(python.as_os_str())?, arguments))
 }

@@ -8,65 +8,11 @@ use vramfit_core::{Error, ErrorKind, Result};
 use crate::files::{is_special, writable};
 use crate::traces::traces;
 
-/// A card and how many of it.
-#[derive(Clone, Debug, PartialEq)]
-pub(super) struct Cards {
-    pub(super) gpu: Gpu,
-    /// The name that the plugin will look up: a catalogue name, or the absolute path of a file.
-    pub(super) name: String,
-    pub(super) count: u32,
-}
-
-/// More devices than one process ever drives; a larger number is a slip of the finger.
-const MOST_CARDS: u32 = 1024;
-
-/// Reads `NAME` or `NAMExN`.
-///
-/// # Errors
-/// `unknown-gpu` for a name that is not in the catalogue, `invalid-argument` for a bad number.
-pub(super) fn cards(text: &str) -> Result<Cards> {
-    let refusal = match gpu::find(text) {
-        Ok(gpu) => return Ok(one_kind(text, gpu, 1)),
-        Err(refusal) => refusal,
-    };
-    // Only now look for a number: names may hold an `x` and digits themselves.
-    let Some((name, digits)) = text.rsplit_once(['x', 'X', '*']) else {
-        return Err(refusal);
-    };
-    if name.is_empty() || digits.is_empty() || !digits.bytes().all(|byte| byte.is_ascii_digit()) {
-        return Err(refusal);
-    }
-    let Ok(gpu) = gpu::find(name) else {
-        return Err(refusal);
-    };
-    match digits.parse() {
-        Ok(count) if (1..=MOST_CARDS).contains(&count) => Ok(one_kind(name, gpu, count)),
-        _ => Err(Error::new(
-            ErrorKind::InvalidArgument,
-            format!("there cannot be {digits} cards of `{name}`"),
-        )
-        .hint(format!(
-            "write a number from 1 to {MOST_CARDS}, such as `{name}x8`"
-        ))),
-    }
-}
-
-fn one_kind(written: &str, gpu: Gpu, count: u32) -> Cards {
-    // A card file is named by its path, and the program may change its directory before JAX asks.
-    let name = match std::path::absolute(written) {
-        Ok(path) if written.to_ascii_lowercase().ends_with(".toml") => {
-            path.to_string_lossy().into_owned()
-        }
-        _ => gpu.name.clone(),
-    };
-    Cards { gpu, name, count }
-}
-
 /// Reads `--steps`.
 ///
 /// # Errors
 /// `invalid-argument` for what is not a positive number.
-pub(super) fn steps(text: &str) -> Result<u64> {
+pub(crate) fn steps(text: &str) -> Result<u64> {
     text.parse().ok().filter(|steps| *steps > 0).ok_or_else(|| {
         Error::new(
             ErrorKind::InvalidArgument,
@@ -145,31 +91,6 @@ pub(super) fn remove_traces(path: &Path) -> Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_number_of_cards_may_follow_the_name() {
-        assert_eq!(cards("h100-80g").expect("known").count, 1);
-        let eight = cards("h100-80gx8").expect("known");
-        assert_eq!((eight.gpu.name.as_str(), eight.count), ("h100-80g", 8));
-    }
-
-    #[test]
-    fn bad_cards_are_told_apart_from_bad_numbers() {
-        for text in ["h100-80gx0", "h100-80gx1025", "h100-80gx99999999999"] {
-            assert_eq!(
-                cards(text).unwrap_err().kind(),
-                ErrorKind::InvalidArgument,
-                "{text}"
-            );
-        }
-        for text in ["h1000", "h1000x8", "x8", "", "h100-80gx"] {
-            assert_eq!(
-                cards(text).unwrap_err().kind(),
-                ErrorKind::UnknownGpu,
-                "{text}"
-            );
-        }
-    }
 
     #[test]
     fn what_is_no_file_is_written_to_but_never_replaced() {

@@ -1,7 +1,8 @@
-"""Stands in for JAX's CUDA 13 plugin, so that JAX finds a virtual GPU.
+"""Stands in for JAX's CUDA 13 plugin, for a virtual GPU or a real one that is watched.
 
-Only ``vramfit dryrun`` puts this directory on the path. The real module is loaded from its own
-file and does all of its registrations, through vramfit's library instead of its own.
+Only vramfit puts this directory on the path, for a program that it starts. The real module is
+loaded from its own file and does all of its registrations, through vramfit's library instead of its
+own.
 """
 
 import os

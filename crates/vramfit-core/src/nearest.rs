@@ -28,6 +28,21 @@ pub(crate) fn nearest<'a>(wanted: &str, candidates: impl Iterator<Item = &'a str
         .collect()
 }
 
+/// Returns the candidate that differs from a name by the fewest letters, if by no more than one in
+/// eight: long names in capitals have many parts in common, and a slip is not another name.
+pub(crate) fn slip_of<'a>(
+    wanted: &str,
+    candidates: impl Iterator<Item = &'a str>,
+) -> Option<&'a str> {
+    let limit = (wanted.chars().count() / 8).max(1);
+    candidates
+        .filter(|candidate| candidate.len().abs_diff(wanted.len()) <= limit)
+        .map(|candidate| (edit_distance(wanted, candidate), candidate))
+        .filter(|(distance, _)| (1..=limit).contains(distance))
+        .min()
+        .map(|(_, candidate)| candidate)
+}
+
 /// Counts the insertions, deletions, replacements and swaps of neighbours between two words.
 fn edit_distance(a: &str, b: &str) -> usize {
     let (a, b): (Vec<char>, Vec<char>) = (a.chars().collect(), b.chars().collect());

@@ -1,0 +1,84 @@
+//! The machine that is pretended, and the calls that fail.
+
+use std::collections::BTreeMap;
+use std::ffi::{CStr, OsStr, c_void};
+use std::mem::MaybeUninit;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+use vramfit_core::machine::{Card, Machine, Mig};
+
+/// What the file beside the library holds: the fields of a [`Machine`] and those below.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Description {
+    /// The machine. A figure that is left out is one that the driver does not support, and memory
+    /// left out of a process is one that it does not tell.
+    #[serde(flatten)]
+    pub machine: Machine,
+    /// Calls that fail, with the library's own number: `nvmlInit_v2`, or `nvmlDeviceGetName@1`
+    /// for the second entry of `cards` only, or `@1` for everything that is asked of it.
+    pub errors: BTreeMap<String, u32>,
+    /// What a context takes of a card before the first allocation.
+    pub context_bytes: u64,
+    /// Whether memory reads as zeros whatever was written to it.
+    pub reads_zeros: bool,
+}
+
+impl Description {
+    /// Reads the file; every call does, so that a test can change the machine while it runs.
+    pub(crate) fn read() -> Description {
+        let path = beside(&own_path(), ".json");
+        std::fs::read_to_string(&path)
+            .map_err(|error| error.to_string())
+            .and_then(|text| serde_json::from_str(&text).map_err(|error| error.to_string()))
+            .unwrap_or_else(|error| panic!("{}: {error}", path.display()))
+    }
+
+    /// The error that a call must end with, if one is asked for.
+    pub(crate) fn forced(&self, function: &str, position: Option<usize>) -> Option<u32> {
+        let of_card = position.and_then(|at| {
+            let named = self.errors.get(&format!("{function}@{at}"));
+            named.or_else(|| self.errors.get(&format!("@{at}")))
+        });
+        of_card.or_else(|| self.errors.get(function)).copied()
+    }
+
+    /// Positions of the cards that programs can be given: slices, and cards that are not divided.
+    pub(crate) fn usable(&self) -> Vec<usize> {
+        let cards = self.machine.cards.iter().enumerate();
+        cards
+            .filter(|(_, card)| card.is_usable())
+            .map(|(at, _)| at)
+            .collect()
+    }
+
+    /// Position of a whole card, by the driver's number.
+    pub(crate) fn whole(&self, index: u32) -> Option<usize> {
+        let is_whole = |card: &Card| !matches!(card.mig, Mig::Slice { .. });
+        let cards = self.machine.cards.iter();
+        cards
+            .clone()
+            .position(|card| card.index == index && is_whole(card))
+    }
+}
+
+/// The file that this library was loaded from.
+pub(crate) fn own_path() -> PathBuf {
+    let mut found = MaybeUninit::<libc::Dl_info>::zeroed();
+    // SAFETY: the address is one of this library's functions, and `found` outlives the call.
+    let name = unsafe {
+        let known = libc::dladdr(own_path as *const c_void, found.as_mut_ptr());
+        assert_ne!(known, 0, "the library knows itself");
+        CStr::from_ptr(found.assume_init().dli_fname)
+    };
+    PathBuf::from(OsStr::from_bytes(name.to_bytes()))
+}
+
+/// The file beside the library whose name has `ending` in addition.
+pub(crate) fn beside(library: &Path, ending: &str) -> PathBuf {
+    let mut path = library.as_os_str().to_owned();
+    path.push(ending);
+    path.into()
+}

@@ -1,0 +1,204 @@
+//! The names that JAX, its plugin and their neighbours look up.
+//!
+//! `names/jax.tsv` is recorded from the sources of every release since 0.4.26 by
+//! `scripts/record_names.py`; `names/others.txt` holds names of the same families that somebody else
+//! reads. What the settings do is in [`crate::settings`].
+
+use std::sync::LazyLock;
+
+use crate::settings::{self, Reader, Version};
+
+/// How a name is looked up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Kind {
+    /// In the environment, as a truth value.
+    Bool,
+    /// In the environment, as a whole number.
+    Int,
+    /// In the environment, as a number.
+    Float,
+    /// In the environment, as a text or in a way of its own.
+    Text,
+    /// Not at all: it is an option of `jax.config` only.
+    Option,
+}
+
+/// A name that JAX's own code knows.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Known {
+    pub(super) name: &'static str,
+    pub(super) kind: Kind,
+    /// The first release that has it; `None`: every release recorded.
+    pub(super) since: Option<Version>,
+    /// The last one.
+    pub(super) until: Option<Version>,
+}
+
+impl Known {
+    fn is_in(&self, version: Version) -> bool {
+        self.since.is_none_or(|since| since <= version)
+            && self.until.is_none_or(|until| version <= until)
+    }
+}
+
+static JAX: LazyLock<Vec<Known>> = LazyLock::new(|| {
+    include_str!("names/jax.tsv")
+        .lines()
+        .filter(|line| !line.starts_with('#'))
+        .map(|line| parse(line).expect("names/jax.tsv is part of the program and tested"))
+        .collect()
+});
+
+fn parse(line: &'static str) -> Option<Known> {
+    let mut cells = line.split('\t');
+    let name = cells.next()?;
+    let kind = match cells.next()? {
+        "bool" => Kind::Bool,
+        "int" => Kind::Int,
+        "float" => Kind::Float,
+        "text" => Kind::Text,
+        "option" => Kind::Option,
+        _ => return None,
+    };
+    let mut version = || match cells.next() {
+        None | Some("") => Some(None),
+        Some(text) => text.parse().ok().map(Some),
+    };
+    Some(Known {
+        name,
+        kind,
+        since: version()?,
+        until: version()?,
+    })
+}
+
+/// Names of our families that have another reader.
+fn others() -> impl Iterator<Item = &'static str> {
+    include_str!("names/others.txt")
+        .lines()
+        .filter(|line| !line.is_empty() && !line.starts_with('#'))
+}
+
+/// Returns what is recorded of a name in that release, or else in the nearest one.
+pub(super) fn of_jax(name: &str, version: Version) -> Option<Known> {
+    let all = || JAX.iter().filter(|known| known.name == name);
+    all()
+        .find(|known| known.is_in(version))
+        .or_else(|| all().next_back())
+        .copied()
+}
+
+/// Says whether a release has a name in any form; `true` for names that are not recorded.
+pub(super) fn has(name: &str, version: Version) -> bool {
+    let mut all = JAX.iter().filter(|known| known.name == name).peekable();
+    all.peek().is_none() || all.any(|known| known.is_in(version))
+}
+
+/// Says whether anybody is known to know the name, as a variable or otherwise.
+pub(super) fn is_known(name: &str) -> bool {
+    settings::lookup(name).is_some_and(|setting| !setting.is_flag())
+        || JAX.iter().any(|known| known.name == name)
+        || others().any(|other| other == name)
+}
+
+/// Returns every name that is looked up in the environment by that release or a neighbour of JAX.
+pub(super) fn looked_up(version: Version) -> impl Iterator<Item = &'static str> {
+    let table = settings::all()
+        .iter()
+        .filter(move |setting| !setting.is_flag() && setting.reader != Reader::Nobody)
+        .filter(move |setting| setting.reader == Reader::Tensorflow || setting.is_read_by(version))
+        .map(|setting| setting.name.as_str());
+    let jax = JAX
+        .iter()
+        .filter(move |known| known.kind != Kind::Option && known.is_in(version))
+        .map(|known| known.name);
+    table.chain(jax).chain(others())
+}
+
+/// Says whether a name belongs to one of the families that are looked at. Others are none of our
+/// business: every machine is full of them.
+pub(super) fn is_ours(name: &str) -> bool {
+    let starts = |prefixes: &[&str]| prefixes.iter().any(|prefix| name.starts_with(prefix));
+    let holds = |parts: &[&str]| parts.iter().any(|part| name.contains(part));
+    starts(&[
+        "XLA_",
+        "JAX_",
+        "PJRT_",
+        "NCCL_",
+        "CUDA_VISIBLE",
+        "CUDA_MODULE",
+    ]) || (starts(&["TF_"]) && holds(&["GPU", "CUDA", "MEMORY", "BFC", "ALLOC"]))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const RELEASE: Version = Version::new(0, 10, 2);
+
+    #[test]
+    fn every_line_is_read_and_every_name_is_there_once_a_kind() {
+        assert!(JAX.len() > 200, "{}", JAX.len());
+        let mut seen = std::collections::HashSet::new();
+        for known in JAX.iter() {
+            assert!(seen.insert((known.name, known.kind as u8)), "{known:?}");
+        }
+    }
+
+    #[test]
+    fn kinds_are_those_of_the_sources() {
+        for (name, kind) in [
+            ("JAX_ENABLE_X64", Kind::Bool),
+            ("JAX_COMPILATION_CACHE_MAX_SIZE", Kind::Int),
+            ("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", Kind::Float),
+            ("JAX_PLATFORMS", Kind::Text),
+            ("JAX_COORDINATOR_ADDRESS", Kind::Text),
+            ("JAX_CUDA_VISIBLE_DEVICES", Kind::Option),
+            ("XLA_CLIENT_MEM_FRACTION", Kind::Text),
+        ] {
+            assert_eq!(
+                of_jax(name, RELEASE).map(|known| known.kind),
+                Some(kind),
+                "{name}"
+            );
+        }
+    }
+
+    #[test]
+    fn the_table_of_settings_and_the_record_agree() {
+        for setting in settings::all() {
+            let Some(known) = of_jax(&setting.name, RELEASE) else {
+                continue;
+            };
+            assert_eq!(
+                known.kind == Kind::Option,
+                setting.reader == Reader::Nobody,
+                "{}",
+                setting.name
+            );
+        }
+    }
+
+    #[test]
+    fn what_is_none_of_our_business_is_left_alone() {
+        for name in [
+            "PATH",
+            "TF_CONFIG",
+            "CUDA_HOME",
+            "HOME",
+            "MY_XLA_FLAGS",
+            "TORCH_HOME",
+        ] {
+            assert!(!is_ours(name), "{name}");
+        }
+        for name in [
+            "XLA_FLAG",
+            "JAX_X",
+            "TF_GPU_ALOCATOR",
+            "CUDA_VISIBLE_DIVICES",
+            "NCCL_BUFSIZE",
+        ] {
+            assert!(is_ours(name), "{name}");
+        }
+    }
+}

@@ -1,0 +1,354 @@
+//! Whether the card has the memory that the settings ask for.
+
+use super::super::finding::{Change, Found};
+use super::super::scene::{DEFAULT_FRACTION, Scene};
+use super::super::{Rule, Severity};
+use crate::Bytes;
+use crate::allocator::Kind;
+use crate::machine::{Card, ComputeMode, Mig, Process, ProcessKind};
+use crate::settings::Room;
+
+pub(super) const RULES: &[Rule] = &[
+    Rule {
+        id: "too-little-left",
+        severity: Severity::Warning,
+        meaning: "The CUDA context, cuBLAS, cuDNN, NCCL, CUDA graphs and loaded kernels lie outside \
+                  JAX's pool. A pool that leaves them too little makes them fail with errors that do \
+                  not speak of memory. What they need is an estimate; what is left is exact.",
+        cure: "Lower the fraction.",
+        check: too_little_left,
+    },
+    Rule {
+        id: "held-by-others",
+        severity: Severity::Warning,
+        meaning: "Other processes hold memory on the card, so that the pool cannot have what the \
+                  fraction says. JAX takes less without an error, goes on telling the full figure, \
+                  and fails later.",
+        cure: "End the processes that are named, or lower the fraction.",
+        check: held_by_others,
+    },
+    Rule {
+        id: "mig-share-of-parent",
+        severity: Severity::Warning,
+        meaning: "On a MIG slice the fraction counts from the slice's own memory, while `nvidia-smi` \
+                  reports that of the whole card. A fraction that was computed from the whole card \
+                  gives a part of a part.",
+        cure: "Compute the fraction from the slice's memory, or name the amount: \
+               `vramfit run --limit`.",
+        check: share_of_parent,
+    },
+    Rule {
+        id: "pool-is-not-need",
+        severity: Severity::Note,
+        meaning: "A process holds just what a JAX pool takes at its start. `nvidia-smi` shows the \
+                  pool, which says nothing about what the program needs.",
+        cure: "Look inside the pool with `vramfit top`, or ask `vramfit dryrun` for the need.",
+        check: pool_is_not_need,
+    },
+    Rule {
+        id: "card-is-exclusive",
+        severity: Severity::Warning,
+        meaning: "The card's compute mode lets one process or none use it. Another one gets an error \
+                  of CUDA that does not speak of the mode.",
+        cure: "End the process that has the card, or ask the administrator: \
+               `nvidia-smi --compute-mode`.",
+        check: exclusive,
+    },
+];
+
+/// Returns the bytes that XLA makes of a share: the number is narrowed to 32 bits on the way.
+fn pool_bytes(share: f64, total_bytes: u64) -> u64 {
+    (total_bytes as f64 * f64::from(share as f32)) as u64
+}
+
+/// Returns the share that gives at most so many bytes, in hundredths, if there is one worth having.
+fn share_for(bytes: u64, total_bytes: u64) -> Option<f64> {
+    let part = (bytes as f64 / total_bytes as f64 * 100.0).floor() / 100.0;
+    (part >= 0.05).then_some(part)
+}
+
+/// Returns the change that sets the share which fits on every card.
+fn lower<'a>(
+    scene: &Scene<'_>,
+    parts: impl Iterator<Item = Option<f64>> + 'a,
+) -> Option<(String, Change)> {
+    let part = parts.min_by(|a, b| a.partial_cmp(b).unwrap_or(std::cmp::Ordering::Equal))??;
+    let name = scene.fraction_name();
+    Some((
+        format!("write `{name}={part}`"),
+        Change::set(name, part.to_string()),
+    ))
+}
+
+/// Says whether JAX's own pool with a plain share is what the program gets.
+fn has_plain_pool(scene: &Scene<'_>) -> bool {
+    scene.wants_card() && !scene.unified() && scene.allocator() == Some(Kind::Bfc)
+}
+
+fn too_little_left(scene: &Scene<'_>) -> Vec<Found> {
+    let Some(share) = scene
+        .share()
+        .filter(|share| has_plain_pool(scene) && *share <= 1.0)
+    else {
+        return Vec::new();
+    };
+    let rooms = scene.rooms();
+    if rooms.is_empty() {
+        return too_little_of_an_unknown_card(scene);
+    }
+    let left = |room: &Room| room.total_bytes - pool_bytes(share, room.total_bytes);
+    let fitting = rooms.iter().map(|(_, room)| {
+        share_for(
+            room.total_bytes.saturating_sub(room.outside_bytes),
+            room.total_bytes,
+        )
+    });
+    let change = lower(scene, fitting);
+    let name = scene.fraction_name();
+    rooms
+        .iter()
+        .filter(|(_, room)| left(room) < room.outside_bytes)
+        .map(|(card, room)| {
+            let message = format!(
+                "{share} of {}'s {} leaves {} for the CUDA context and libraries, which need about {}",
+                told(card),
+                Bytes(room.total_bytes),
+                Bytes(left(room)),
+                Bytes(room.outside_bytes),
+            );
+            let missing = room.outside_bytes - left(room);
+            match change.clone() {
+                Some((fix, change)) => Found::new(name, message, fix).change(change),
+                None => Found::new(
+                    name,
+                    message,
+                    "use a larger card, or let the pool grow: `XLA_PYTHON_CLIENT_PREALLOCATE=false`",
+                ),
+            }
+            .cost(missing)
+        })
+        .collect()
+}
+
+/// Above this share the rest is too little even on a card of 16 GB.
+const HIGH: f64 = 0.95;
+
+fn too_little_of_an_unknown_card(scene: &Scene<'_>) -> Vec<Found> {
+    let high = scene.fraction().filter(|fraction| {
+        fraction
+            .value
+            .is_some_and(|part| (HIGH..=1.0).contains(&part))
+    });
+    let Some(fraction) = high else {
+        return Vec::new();
+    };
+    let part = fraction.value.unwrap_or(HIGH);
+    let of = |gib: u64| {
+        let total = gib << 30;
+        Bytes(total - pool_bytes(part, total))
+    };
+    vec![Found::new(
+        fraction.name,
+        format!(
+            "{} leaves {} of a card of 8 GiB, {} of one of 80 GiB; the CUDA context and libraries \
+                 need about 0.8 to 2 GiB",
+            fraction.text,
+            of(8),
+            of(80)
+        ),
+        "on a card below 40 GiB write 0.9 or less",
+    )]
+}
+
+fn held_by_others(scene: &Scene<'_>) -> Vec<Found> {
+    let Some(share) = scene
+        .share()
+        .filter(|share| has_plain_pool(scene) && *share <= 1.0)
+    else {
+        return Vec::new();
+    };
+    let rooms = scene.rooms();
+    let available = |room: &Room| {
+        room.total_bytes
+            .saturating_sub(room.held_bytes)
+            .saturating_sub(room.outside_bytes)
+    };
+    let fitting = rooms
+        .iter()
+        .map(|(_, room)| share_for(available(room), room.total_bytes));
+    let change = lower(scene, fitting);
+    let mut all = Vec::new();
+    for (card, room) in &rooms {
+        let pool = pool_bytes(share, room.total_bytes);
+        let free = room.total_bytes.saturating_sub(room.held_bytes);
+        // Without others it is the rule before this one that speaks.
+        if room.held_bytes == 0 || pool <= available(room) {
+            continue;
+        }
+        let who = holders(card);
+        let outcome = if pool <= free {
+            "leaves too little for the context and libraries"
+        } else if scene.preallocates() {
+            "JAX would take less and not say so"
+        } else {
+            "the pool cannot grow to it"
+        };
+        let message = format!(
+            "{share} of {} is {}, of which {} can be had: {} hold {who}; {outcome}",
+            told(card),
+            Bytes(pool),
+            Bytes(available(room)),
+            Bytes(room.held_bytes),
+        );
+        let found = match change.clone() {
+            Some((fix, change)) => {
+                Found::new(told(card), message, format!("end what holds it, or {fix}"))
+                    .change(change)
+            }
+            None => Found::new(
+                told(card),
+                message,
+                "end what holds it, or use another card",
+            ),
+        };
+        all.push(found.cost(pool.saturating_sub(available(room))));
+    }
+    all
+}
+
+/// Names the processes that hold most, as far as the driver tells.
+fn holders(card: &Card) -> String {
+    const NAMED: usize = 3;
+    let mut processes: Vec<&Process> = card.processes.iter().collect();
+    processes.sort_by_key(|process| std::cmp::Reverse(process.used_bytes));
+    if processes.is_empty() {
+        return "processes that the driver does not name here".to_owned();
+    }
+    let mut names: Vec<String> = processes.iter().take(NAMED).map(|p| process(p)).collect();
+    if processes.len() > NAMED {
+        names.push(format!("{} more", processes.len() - NAMED));
+    }
+    names.join(", ")
+}
+
+fn process(process: &Process) -> String {
+    const COLUMNS: usize = 40;
+    let pid = process.pid;
+    let command = process.command.as_deref().unwrap_or("a process");
+    let command: String = command.chars().take(COLUMNS).collect();
+    let kind = match process.kind {
+        ProcessKind::Compute => "",
+        ProcessKind::Graphics | ProcessKind::Both => ", display",
+    };
+    match process.used_bytes {
+        Some(bytes) => format!("`{command}` ({pid}{kind}, {})", Bytes(bytes)),
+        None => format!("`{command}` ({pid}{kind})"),
+    }
+}
+
+fn share_of_parent(scene: &Scene<'_>) -> Vec<Found> {
+    let Some(fraction) = scene.fraction() else {
+        return Vec::new();
+    };
+    let (Some(part), true) = (fraction.value, scene.wants_card()) else {
+        return Vec::new();
+    };
+    let mut all = Vec::new();
+    for (card, room) in scene.rooms() {
+        let Mig::Slice {
+            parent_total_bytes: Some(parent_total_bytes),
+            ..
+        } = card.mig
+        else {
+            continue;
+        };
+        let scale = parent_total_bytes as f64 / room.total_bytes as f64;
+        // An ordinary share of the slice, written as a part of the card. With unified memory the
+        // share is as large as the RAM allows, and any number may have been computed wrongly.
+        let ordinary = (0.6..=1.0).contains(&(part * scale)) && part < 0.6;
+        if !(ordinary || scene.unified() && part > 1.0) {
+            continue;
+        }
+        let meant = pool_bytes(part * scale, room.total_bytes);
+        let given = pool_bytes(part, room.total_bytes);
+        all.push(
+            Found::new(
+                fraction.name,
+                format!(
+                    "{} of {}, a slice of {}, is {}; of the whole card's {} it would be {}",
+                    fraction.text,
+                    told(card),
+                    Bytes(room.total_bytes),
+                    Bytes(given),
+                    Bytes(parent_total_bytes),
+                    Bytes(meant),
+                ),
+                format!(
+                    "write `{}={:.2}` if {} is meant",
+                    fraction.name,
+                    part * scale,
+                    Bytes(meant)
+                ),
+            )
+            .cost(meant.saturating_sub(given)),
+        );
+    }
+    all
+}
+
+fn pool_is_not_need(scene: &Scene<'_>) -> Vec<Found> {
+    let mut all = Vec::new();
+    for (card, room) in scene.rooms() {
+        let pool = pool_bytes(DEFAULT_FRACTION, room.total_bytes);
+        // The context comes on top; libraries make it more.
+        let looks_like_a_pool = |process: &&Process| {
+            process.used_bytes.is_some_and(|bytes| {
+                (pool..=pool.saturating_add(room.outside_bytes)).contains(&bytes)
+            }) && process
+                .command
+                .as_deref()
+                .is_none_or(|command| command.contains("python"))
+        };
+        for process in card.processes.iter().filter(looks_like_a_pool) {
+            let pid = process.pid;
+            all.push(Found::new(
+                told(card),
+                format!(
+                    "process {pid} holds {}, which is JAX's default pool and a context: its need may \
+                     be far less",
+                    Bytes(process.used_bytes.unwrap_or(pool)),
+                ),
+                "look inside the pool with `vramfit top`",
+            ));
+        }
+    }
+    all
+}
+
+fn exclusive(scene: &Scene<'_>) -> Vec<Found> {
+    let cards = scene.cards().into_iter().filter(|_| scene.wants_card());
+    let found = |card: &Card| {
+        let (message, fix) = match (card.compute_mode?, card.processes.first()) {
+            (ComputeMode::Prohibited, _) => (
+                format!("{} is in a mode in which no process may use it", told(card)),
+                "ask the administrator, or use another card".to_owned(),
+            ),
+            (ComputeMode::ExclusiveProcess, Some(first)) => (
+                format!(
+                    "{} takes one process at a time, and {} has it",
+                    told(card),
+                    process(first)
+                ),
+                "end that process, or use another card".to_owned(),
+            ),
+            _ => return None,
+        };
+        Some(Found::new(told(card), message, fix))
+    };
+    cards.filter_map(found).collect()
+}
+
+/// Returns what a card is called in a sentence.
+fn told(card: &Card) -> String {
+    format!("card {} ({})", card.index, card.name)
+}

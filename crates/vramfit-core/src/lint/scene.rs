@@ -1,0 +1,243 @@
+//! What JAX would make of the surroundings: the questions that several rules ask.
+
+use super::surroundings::{Packages, Surroundings};
+use crate::allocator::Kind;
+use crate::machine::{Card, Mig};
+use crate::settings::{PluginSettings, Room, Version, lookup};
+
+pub(super) const FRACTION: &str = "XLA_CLIENT_MEM_FRACTION";
+pub(super) const OLD_FRACTION: &str = "XLA_PYTHON_CLIENT_MEM_FRACTION";
+pub(super) const ALLOCATOR: &str = "XLA_PYTHON_CLIENT_ALLOCATOR";
+pub(super) const PREALLOCATE: &str = "XLA_PYTHON_CLIENT_PREALLOCATE";
+pub(super) const UNIFIED: &str = "TF_FORCE_UNIFIED_MEMORY";
+pub(super) const VISIBLE: &str = "CUDA_VISIBLE_DEVICES";
+pub(super) const XLA_FLAGS: &str = "XLA_FLAGS";
+
+/// What JAX takes when it is told nothing.
+pub(super) const DEFAULT_FRACTION: f64 = 0.75;
+
+/// The release whose behaviour is assumed where none is known: the newest that was examined.
+const NEWEST: Version = Version::new(0, 11, 0);
+
+/// The surroundings, read as JAX reads them.
+pub(super) struct Scene<'a> {
+    pub(super) surroundings: &'a Surroundings,
+}
+
+/// The share that the environment asks for.
+pub(super) struct Fraction<'a> {
+    /// The variable that JAX takes it from.
+    pub(super) name: &'static str,
+    /// Its text.
+    pub(super) text: &'a str,
+    /// The number; `None` where Python would not read one.
+    pub(super) value: Option<f64>,
+}
+
+impl<'a> Scene<'a> {
+    /// Returns the release, or the newest known.
+    pub(super) fn version(&self) -> Version {
+        self.surroundings.jax.unwrap_or(NEWEST)
+    }
+
+    /// Returns a variable's value as it is.
+    pub(super) fn raw(&self, name: &str) -> Option<&'a str> {
+        self.surroundings.environment.get(name).map(String::as_str)
+    }
+
+    /// Returns a variable's value; most readers take an empty one as unset.
+    pub(super) fn held(&self, name: &str) -> Option<&'a str> {
+        self.raw(name).filter(|value| !value.is_empty())
+    }
+
+    /// Returns the name under which this release reads the fraction.
+    pub(super) fn fraction_name(&self) -> &'static str {
+        let new = lookup(FRACTION).is_some_and(|setting| setting.is_read_by(self.version()));
+        if new { FRACTION } else { OLD_FRACTION }
+    }
+
+    /// Returns the fraction that the environment asks for. With both names set JAX refuses; the newer
+    /// is told.
+    pub(super) fn fraction(&self) -> Option<Fraction<'a>> {
+        [self.fraction_name(), OLD_FRACTION]
+            .into_iter()
+            .find_map(|name| {
+                let text = self.held(name)?;
+                Some(Fraction {
+                    name,
+                    text,
+                    value: python_float(text),
+                })
+            })
+    }
+
+    /// Returns the share that JAX's pool will have, where it is one that can be reckoned with.
+    pub(super) fn share(&self) -> Option<f64> {
+        match self.fraction() {
+            None => Some(DEFAULT_FRACTION),
+            Some(fraction) => fraction
+                .value
+                .filter(|part| part.is_finite() && *part > 0.0),
+        }
+    }
+
+    /// Returns the allocator; `None` where JAX would refuse the word.
+    pub(super) fn allocator(&self) -> Option<Kind> {
+        self.raw(ALLOCATOR).map_or(Some(Kind::Bfc), |word| {
+            word.parse()
+                .ok()
+                .filter(|kind| allocator_since(*kind) <= self.version())
+        })
+    }
+
+    /// Says whether the pool takes its limit at the first operation.
+    pub(super) fn preallocates(&self) -> bool {
+        matches!(self.allocator(), Some(Kind::Bfc | Kind::CudaAsync))
+            && !matches!(self.raw(PREALLOCATE), Some("false" | "False" | "0"))
+    }
+
+    /// Says whether the pool is made of managed memory, which may lie in host RAM.
+    pub(super) fn unified(&self) -> bool {
+        let one = |name: &str| (name == UNIFIED).then(|| self.raw(UNIFIED)).flatten();
+        PluginSettings::read(|name| one(name).map(str::to_owned))
+            .is_ok_and(|plugin| plugin.unified_memory)
+    }
+
+    /// Says whether JAX may use a card at all.
+    pub(super) fn wants_card(&self) -> bool {
+        self.held("JAX_PLATFORMS").is_none_or(|list| {
+            list.split(',')
+                .any(|name| matches!(name.trim(), "cuda" | "gpu"))
+        })
+    }
+
+    /// Returns the cards that the program sees, in the driver's order. Without a list it sees all but
+    /// those that are divided; a list ends at the first name that is no card.
+    pub(super) fn cards(&self) -> Vec<&'a Card> {
+        let usable: Vec<_> = self
+            .surroundings
+            .machine
+            .cards
+            .iter()
+            .filter(|card| card.mig != Mig::Parent)
+            .collect();
+        match self.raw(VISIBLE) {
+            None => usable,
+            Some(list) => list
+                .split(',')
+                .map(|word| find_card(&usable, word.trim()))
+                .take_while(Option::is_some)
+                .flatten()
+                .collect(),
+        }
+    }
+
+    /// Returns what there is on each card that the program sees, where the driver tells.
+    pub(super) fn rooms(&self) -> Vec<(&'a Card, Room)> {
+        let cards = self.cards();
+        let count = u32::try_from(cards.len()).unwrap_or(u32::MAX);
+        cards
+            .into_iter()
+            .filter_map(|card| Some((card, Room::of_card(card, 0, count)?)))
+            .collect()
+    }
+
+    /// Returns what is installed; nothing where nobody looked.
+    pub(super) fn packages(&self) -> Option<&'a Packages> {
+        self.surroundings.packages.as_ref()
+    }
+}
+
+/// Returns the first release that has an allocator.
+pub(super) fn allocator_since(kind: Kind) -> Version {
+    match kind {
+        Kind::Bfc | Kind::Platform | Kind::CudaAsync => Version::new(0, 0, 0),
+        Kind::Vmm => Version::new(0, 10, 0),
+        Kind::Address => Version::new(0, 11, 0),
+    }
+}
+
+/// Returns the card that a word of CUDA's list means: a number, or the beginning of a lasting name.
+pub(super) fn find_card<'a>(cards: &[&'a Card], word: &str) -> Option<&'a Card> {
+    match word.parse::<u32>() {
+        Ok(number) => cards.iter().find(|card| card.index == number).copied(),
+        Err(_) if word.starts_with("GPU-") || word.starts_with("MIG-") => cards
+            .iter()
+            .find(|card| card.uuid.starts_with(word))
+            .copied(),
+        Err(_) => None,
+    }
+}
+
+/// Reads a number as Python's `float()` does.
+pub(super) fn python_float(text: &str) -> Option<f64> {
+    without_underscores(text)?.parse().ok()
+}
+
+/// Reads a number as Python's `int()` does; one beyond all reason counts as read.
+pub(super) fn python_int(text: &str) -> Option<i128> {
+    let digits = without_underscores(text)?;
+    let bare = digits.strip_prefix(['+', '-']).unwrap_or(&digits);
+    if bare.is_empty() || !bare.bytes().all(|byte| byte.is_ascii_digit()) {
+        return None;
+    }
+    Some(digits.parse().unwrap_or(i128::MAX))
+}
+
+/// Takes off white space, and the underscores that Python allows between two digits.
+fn without_underscores(text: &str) -> Option<String> {
+    let text = text.trim();
+    let bytes = text.as_bytes();
+    let misplaced = |at: usize| {
+        let digit = |at: Option<usize>| {
+            at.and_then(|at| bytes.get(at))
+                .is_some_and(u8::is_ascii_digit)
+        };
+        !(digit(at.checked_sub(1)) && digit(Some(at + 1)))
+    };
+    let mut underscores = text.match_indices('_').map(|(at, _)| at);
+    if underscores.any(misplaced) {
+        return None;
+    }
+    Some(text.replace('_', ""))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_are_what_python_takes_for_one() {
+        for (text, value) in [
+            ("0.9", Some(0.9)),
+            (" .5\n", Some(0.5)),
+            ("5.", Some(5.0)),
+            ("1_0.5", Some(10.5)),
+            ("9e-1", Some(0.9)),
+            ("inf", Some(f64::INFINITY)),
+            ("+1", Some(1.0)),
+            ("75%", None),
+            (".XX", None),
+            ("_1", None),
+            ("1_", None),
+            ("1__0", None),
+            ("0x1", None),
+            ("", None),
+            ("0,9", None),
+        ] {
+            assert_eq!(python_float(text), value, "{text}");
+        }
+        for (text, value) in [
+            ("007", Some(7)),
+            ("-1", Some(-1)),
+            (" 1_000 ", Some(1000)),
+            ("1.0", None),
+            ("true", None),
+            ("", None),
+            ("-", None),
+        ] {
+            assert_eq!(python_int(text), value, "{text}");
+        }
+        assert_eq!(python_int(&"9".repeat(99)), Some(i128::MAX));
+    }
+}

@@ -1,0 +1,180 @@
+//! Laws of the settings that vramfit makes: shares that fit, limits that hold, flags that survive.
+
+use proptest::prelude::*;
+use vramfit_core::allocator::{Kind, PoolOptions};
+use vramfit_core::gpu;
+use vramfit_core::settings::{Policy, Room, Share, Version, XlaFlags, variables_for};
+
+const RELEASES: [Version; 4] = [
+    Version::new(0, 4, 30),
+    Version::new(0, 10, 1),
+    Version::new(0, 10, 2),
+    Version::new(0, 11, 0),
+];
+
+/// The pool that JAX of that release makes on a card when it is given this share.
+fn pool(share: Share, total_memory_bytes: u64, release: Version) -> u64 {
+    let policy = Policy {
+        share: Some(share),
+        ..Policy::default()
+    };
+    let done = variables_for(&policy, release, |_| None).expect("the share can be had");
+    let fraction = ["XLA_CLIENT_MEM_FRACTION", "XLA_PYTHON_CLIENT_MEM_FRACTION"]
+        .iter()
+        .find_map(|name| done.value(name))
+        .expect("a share is a fraction");
+    PoolOptions {
+        total_memory_bytes,
+        memory_fraction: fraction.parse().expect("a number"),
+        jax_version: release.into(),
+        ..PoolOptions::default()
+    }
+    .limit_bytes()
+}
+
+#[test]
+fn as_many_shares_as_there_are_processes_fit_on_every_card() {
+    for gpu in gpu::all() {
+        for processes in 1..=8_u32 {
+            let room = Room::of_gpu(gpu, 0, 1);
+            let share = Share::Divided {
+                processes,
+                keep_free_bytes: 0,
+                room: Some(room),
+            };
+            let all = |each: u64| (each + room.outside_bytes) * u64::from(processes);
+            if room.pool_bytes(processes, 0).is_err() {
+                // Refused only where not even a page is left for each.
+                assert!(all(2 << 20) > room.total_bytes, "{} {processes}", gpu.name);
+                continue;
+            }
+            for release in RELEASES {
+                let had = pool(share, room.total_bytes, release);
+                assert!(
+                    all(had) <= room.total_bytes,
+                    "{} {processes} {release}",
+                    gpu.name
+                );
+                // Nothing worth having is left: less than a page and a rounding step for each.
+                let unused = room.total_bytes - all(had);
+                assert!(
+                    unused < u64::from(processes) * (4 << 20),
+                    "{} {processes} {release}: {unused} bytes unused",
+                    gpu.name
+                );
+            }
+        }
+    }
+}
+
+fn word() -> impl Strategy<Value = String> {
+    prop_oneof![
+        "--xla_[a-z]{1,6}=[a-z0-9,]{0,6}",
+        "--xla_disable_hlo_passes=[a-z,]{0,8}",
+        "--xla_force_host_platform_device_count=[0-9]{1,2}",
+        "--[a-z]{1,4}='[a-z ]{0,6}'",
+        "--[a-z]{1,4}=\"[a-z ]{0,4}",
+        "[a-z=.]{1,5}",
+    ]
+}
+
+proptest! {
+    #[test]
+    fn a_limit_is_never_exceeded(
+        total in (256_u64 << 20)..(200 << 30),
+        part in 0.001..=1.0_f64,
+        release in prop::sample::select(&RELEASES[..]),
+    ) {
+        let limit_bytes = ((total as f64 * part) as u64).clamp(2 << 20, total);
+        let share = Share::Limit { limit_bytes, total_bytes: total };
+        let had = pool(share, total, release);
+        prop_assert!(had <= limit_bytes, "{} of {}: {}", limit_bytes, total, had);
+        // What 24 bits of a fraction cannot express, and the rounding to pages.
+        prop_assert!(limit_bytes - had < (2 << 20) + total / (1 << 22));
+    }
+
+    #[test]
+    fn processes_of_a_divided_card_fit_beside_what_is_held_and_kept_free(
+        total in (4_u64 << 30)..(200 << 30),
+        held in 0_u64..(100 << 30),
+        kept in 0_u64..(100 << 30),
+        outside in (100_u64 << 20)..(2 << 30),
+        processes in 1_u32..=16,
+        release in prop::sample::select(&RELEASES[..]),
+    ) {
+        let room = Room { total_bytes: total, held_bytes: held, outside_bytes: outside };
+        let others = held + kept + outside * u64::from(processes);
+        match room.pool_bytes(processes, kept) {
+            Err(_) => prop_assert!(others + u64::from(processes) * (2 << 20) > total),
+            Ok(_) => {
+                let share = Share::Divided { processes, keep_free_bytes: kept, room: Some(room) };
+                let had = pool(share, total, release);
+                prop_assert!(had * u64::from(processes) + others <= total);
+            }
+        }
+    }
+
+    #[test]
+    fn merging_keeps_every_word_of_xla_flags(
+        words in prop::collection::vec(word(), 0..6),
+        gap in "[ \t]{1,3}",
+        remat in any::<Option<bool>>(),
+        host_devices in prop::option::of(1_u32..64),
+        release in prop::option::of(prop::sample::select(&RELEASES[..])),
+    ) {
+        let users = words.join(&gap);
+        let policy = Policy { remat, host_devices, ..Policy::default() };
+        let get = |name: &str| (name == "XLA_FLAGS").then(|| users.clone());
+        let done = variables_for(&policy, release, get).expect("nothing to refuse");
+        let Some(merged) = done.value("XLA_FLAGS") else { return Ok(()) };
+        // The user's text is all there, in its order, with something put in between.
+        let common = users.bytes().zip(merged.bytes()).take_while(|(a, b)| a == b).count();
+        let tail = &users.as_bytes()[common..];
+        prop_assert!(merged.as_bytes().ends_with(tail), "{:?} became {:?}", users, merged);
+        // And every flag that XLA read before it reads now, with the same value.
+        let (before, after) = (XlaFlags::parse(&users), XlaFlags::parse(merged));
+        for word in &words {
+            let name = word.trim_start_matches('-').split('=').next().expect("a name");
+            if name != "xla_disable_hlo_passes" {
+                prop_assert!(
+                    before.value(name).is_none() || before.value(name) == after.value(name),
+                    "{} in {:?} became {:?}", name, users, merged
+                );
+            }
+        }
+        let passes = |flags: &XlaFlags| -> Vec<String> {
+            let value = flags.value("xla_disable_hlo_passes").unwrap_or_default();
+            value.split(',').filter(|pass| !pass.is_empty()).map(str::to_owned).collect()
+        };
+        for pass in passes(&before) {
+            prop_assert!(passes(&after).contains(&pass), "{} in {:?}", pass, merged);
+        }
+    }
+
+    #[test]
+    fn no_environment_makes_it_panic(
+        text in "\\PC{0,40}",
+        mend in any::<bool>(),
+        release in prop::option::of(prop::sample::select(&RELEASES[..])),
+        share in prop::option::of(any::<f64>()),
+        kind in prop::option::of(prop::sample::select(&Kind::ALL[..])),
+    ) {
+        let policy = Policy {
+            share: share.map(Share::Fraction),
+            allocator: kind,
+            require_gpu: true,
+            remat: Some(false),
+            host_devices: Some(2),
+            room: Some(Room { total_bytes: 1 << 34, held_bytes: 1 << 33, outside_bytes: 1 << 30 }),
+            mend,
+            ..Policy::default()
+        };
+        // Whether it is refused is not the question; each name is set once.
+        if let Ok(done) = variables_for(&policy, release, |_| Some(text.clone())) {
+            for set in &done.set {
+                prop_assert_eq!(done.set.iter().filter(|other| other.name == set.name).count(), 1);
+                prop_assert!(!done.remove.contains(&set.name));
+            }
+        }
+    }
+}

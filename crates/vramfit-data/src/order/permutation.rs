@@ -1,0 +1,135 @@
+//! A permutation of `0..len` that is not written down: any place of it is computed from the key.
+//!
+//! A Feistel network over a grid of about `√len` by `√len`, so that it takes no power of two, with cycle
+//! walking: what falls outside of `0..len` is sent through again until it comes back inside. The grid
+//! has less than one row more than needed, so walks are rare. A network over a few cells cannot make
+//! every permutation (two by two cells: 8 of 24), so short ones are shuffled in a table.
+//!
+//! Nothing in this file may change the result: people continue runs with it after an update.
+
+use crate::mix::{Key, below};
+
+/// The most elements a permutation can have, so that the grid's area fits 64 bits.
+pub(super) const MAX_ELEMENTS: u64 = 1 << 63;
+
+/// Up to here a table is as quick as the network.
+const TABLE_ELEMENTS: u64 = 256;
+
+/// Twice the rounds from which on the statistics of `tests/order_quality.rs` look random (2 do not, 4 do).
+const ROUNDS: usize = 8;
+
+/// A bijection of `0..len`, chosen by a key.
+#[derive(Clone, Debug)]
+pub(super) struct Permutation {
+    len: u64,
+    form: Form,
+}
+
+#[derive(Clone, Debug)]
+enum Form {
+    Table(Vec<u8>),
+    Network {
+        width: u64,
+        height: u64,
+        rounds: [Key; ROUNDS],
+    },
+}
+
+impl Permutation {
+    /// Returns the permutation of `0..len` that the key chooses; `len` is at most 2^63.
+    pub(super) fn new(key: Key, len: u64) -> Self {
+        debug_assert!(len <= MAX_ELEMENTS, "more rows than a file can have");
+        let form = if len <= TABLE_ELEMENTS {
+            Form::Table(shuffled(key, len))
+        } else {
+            let width = len.isqrt();
+            Form::Network {
+                width,
+                height: len.div_ceil(width),
+                rounds: std::array::from_fn(|round| Key::new(&[key.at(round as u64)])),
+            }
+        };
+        Permutation { len, form }
+    }
+
+    /// Returns how many elements are permuted.
+    pub(super) fn len(&self) -> u64 {
+        self.len
+    }
+
+    /// Returns what stands at `place`, which is below [`len`](Self::len).
+    #[inline]
+    pub(super) fn get(&self, place: u64) -> u64 {
+        debug_assert!(place < self.len);
+        match &self.form {
+            Form::Table(table) => u64::from(table[place as usize]),
+            Form::Network {
+                width,
+                height,
+                rounds,
+            } => {
+                let mut cell = through(place, *width, *height, rounds);
+                while cell >= self.len {
+                    cell = through(cell, *width, *height, rounds);
+                }
+                cell
+            }
+        }
+    }
+}
+
+/// Shuffles `0..len`, which is at most 256, by Fisher and Yates.
+fn shuffled(key: Key, len: u64) -> Vec<u8> {
+    let mut table: Vec<u8> = (0..len).map(|element| element as u8).collect();
+    for last in (1..len).rev() {
+        table.swap(last as usize, below(key.at(last), last + 1) as usize);
+    }
+    table
+}
+
+/// Sends a cell of the grid through all rounds: rows move by a number that depends on the column, then
+/// columns by one that depends on the row.
+#[inline]
+fn through(cell: u64, width: u64, height: u64, rounds: &[Key; ROUNDS]) -> u64 {
+    let (mut row, mut column) = (cell / width, cell % width);
+    for pair in rounds.chunks_exact(2) {
+        row = wrapped(row + below(pair[0].at(column), height), height);
+        column = wrapped(column + below(pair[1].at(row), width), width);
+    }
+    row * width + column
+}
+
+/// Returns `sum % size` for a sum below `2 * size`, without a division.
+#[inline]
+fn wrapped(sum: u64, size: u64) -> u64 {
+    if sum >= size { sum - size } else { sum }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_length_is_permuted() {
+        for len in (0..700).chain([65_535, 65_536, 65_537]) {
+            let permutation = Permutation::new(Key::new(&[len]), len);
+            let mut seen = vec![false; len as usize];
+            for place in 0..len {
+                let element = permutation.get(place);
+                assert!(!std::mem::replace(&mut seen[element as usize], true));
+            }
+        }
+    }
+
+    #[test]
+    fn the_largest_lengths_stay_inside() {
+        for len in [MAX_ELEMENTS, MAX_ELEMENTS - 1, (1 << 62) + 12_345] {
+            let permutation = Permutation::new(Key::new(&[1]), len);
+            let places = [0, 1, len / 2, len - 2, len - 1];
+            let mut elements = places.map(|place| permutation.get(place));
+            elements.sort_unstable();
+            assert!(elements.windows(2).all(|pair| pair[0] < pair[1]));
+            assert!(elements[4] < len);
+        }
+    }
+}

@@ -1,0 +1,147 @@
+//! The shuffle on two levels: blocks in random order, rows in random order inside a pool of blocks.
+//!
+//! What is read together is what is mixed: a reader fills a pool with whole blocks, in any order it
+//! likes, and then hands out their rows. Many small blocks mix better than few large ones.
+
+use std::ops::Range;
+
+use super::permutation::Permutation;
+use super::split::Selection;
+use super::{Pools, Purpose};
+use crate::mix::Key;
+
+/// A stretch of consecutive rows, and how many of them are wanted.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Block {
+    /// The rows of the file that the block spans.
+    pub rows: Range<u64>,
+    /// How many of them are in the part that is gone through; a block without any need not be read.
+    pub wanted: u64,
+}
+
+/// One pool: its blocks, and the order of their rows.
+#[derive(Clone, Debug)]
+pub struct Pool {
+    positions: Range<u64>,
+    blocks: Vec<Block>,
+    /// How many wanted rows come before each block, and then the total.
+    before: Vec<u64>,
+    rows: Permutation,
+    selection: Selection,
+}
+
+impl Pool {
+    /// Returns the positions of the epoch that this pool serves.
+    pub fn positions(&self) -> Range<u64> {
+        self.positions.clone()
+    }
+
+    /// Returns the blocks to read.
+    pub fn blocks(&self) -> &[Block] {
+        &self.blocks
+    }
+
+    /// Returns the block (its place in [`blocks`](Self::blocks)) and the row of the file that stand at
+    /// a position of the epoch, which must be one of [`positions`](Self::positions).
+    pub fn get(&self, position: u64) -> (usize, u64) {
+        debug_assert!(self.positions.contains(&position));
+        let place = self.rows.get(position - self.positions.start);
+        let block = self.before.partition_point(|&before| before <= place) - 1;
+        let first = self.selection.rank(self.blocks[block].rows.start);
+        (
+            block,
+            self.selection.select(first + place - self.before[block]),
+        )
+    }
+}
+
+/// The pools of one epoch.
+#[derive(Clone, Debug)]
+pub(super) struct PoolTable {
+    pools: Pools,
+    key: Key,
+    blocks: Permutation,
+    selection: Selection,
+    rows: u64,
+    /// The position at which each pool begins, and then the end.
+    starts: Vec<u64>,
+}
+
+impl PoolTable {
+    pub(super) fn new(
+        pools: Pools,
+        rows: u64,
+        selection: Selection,
+        seed: u64,
+        epoch: u64,
+    ) -> Self {
+        let count = rows.div_ceil(pools.block_rows);
+        let mut table = PoolTable {
+            pools,
+            key: Key::new(&[seed, epoch, Purpose::Pool as u64]),
+            blocks: Permutation::new(Key::new(&[seed, epoch, Purpose::Blocks as u64]), count),
+            selection,
+            rows,
+            starts: vec![0],
+        };
+        let mut end = 0;
+        for pool in 0..count.div_ceil(pools.pool_blocks) {
+            end += table
+                .slots(pool)
+                .map(|slot| table.block(slot).wanted)
+                .sum::<u64>();
+            table.starts.push(end);
+        }
+        table
+    }
+
+    /// Returns how many pools there are.
+    pub(super) fn count(&self) -> usize {
+        self.starts.len() - 1
+    }
+
+    /// Returns the pool that serves a position.
+    pub(super) fn serving(&self, position: u64) -> usize {
+        self.starts.partition_point(|&start| start <= position) - 1
+    }
+
+    pub(super) fn pool(&self, pool: usize) -> Pool {
+        let positions = self.starts[pool]..self.starts[pool + 1];
+        let blocks: Vec<Block> = self
+            .slots(pool as u64)
+            .map(|slot| self.block(slot))
+            .collect();
+        let mut before = vec![0];
+        let mut end = 0;
+        for block in &blocks {
+            end += block.wanted;
+            before.push(end);
+        }
+        let key = Key::new(&[self.key.at(pool as u64)]);
+        Pool {
+            rows: Permutation::new(key, end),
+            positions,
+            blocks,
+            before,
+            selection: self.selection,
+        }
+    }
+
+    /// Returns the places in the order of blocks that a pool takes.
+    fn slots(&self, pool: u64) -> Range<u64> {
+        let start = pool * self.pools.pool_blocks;
+        start
+            ..start
+                .saturating_add(self.pools.pool_blocks)
+                .min(self.blocks.len())
+    }
+
+    fn block(&self, slot: u64) -> Block {
+        let start = self.blocks.get(slot) * self.pools.block_rows;
+        let end = start.saturating_add(self.pools.block_rows).min(self.rows);
+        Block {
+            rows: start..end,
+            wanted: self.selection.rank(end) - self.selection.rank(start),
+        }
+    }
+}

@@ -1,0 +1,57 @@
+//! The order of rows as the first release made it. It never changes: a run that was begun with one
+//! version goes on with the next.
+
+use vramfit_data::order::{Engine, Manner, Order, Part, Pools, Split};
+
+fn first(rows: u64, seed: u64, engine: Engine, part: Part, epoch: u64) -> Vec<u64> {
+    let order = Order::new(rows, seed, engine, part).expect("these can be");
+    let mut out = Vec::new();
+    order.epoch(epoch).append_rows(0..8, &mut out);
+    out
+}
+
+#[test]
+fn rows_come_as_in_the_first_release() {
+    let pools = Pools {
+        block_rows: 7,
+        pool_blocks: 5,
+    };
+    let large = Pools {
+        block_rows: 1024,
+        pool_blocks: 64,
+    };
+    let split = Split::new(1000, 0.1, Manner::Spread, 42).unwrap();
+    let cases = [
+        first(10, 0, Engine::Gather, Part::All, 0),
+        first(1000, 0, Engine::Gather, Part::All, 0),
+        first(1000, 0, Engine::Gather, Part::All, 1),
+        first(1000, 1, Engine::Gather, Part::All, 0),
+        first(100_000_000, 42, Engine::Gather, Part::All, 3),
+        first(1000, 0, Engine::BlockPool(pools), Part::All, 0),
+        first(100_000_000, 42, Engine::ChunkPool(large), Part::All, 3),
+        first(1000, 0, Engine::Gather, Part::Train(split), 0),
+        first(1000, 0, Engine::BlockPool(pools), Part::Train(split), 0),
+        first(1000, 0, Engine::Sequential, Part::Validation(split), 0),
+    ];
+    assert_eq!(
+        cases,
+        [
+            [2, 8, 3, 9, 4, 1, 6, 7],
+            [883, 346, 901, 67, 837, 722, 261, 280],
+            [950, 111, 222, 702, 681, 407, 753, 935],
+            [12, 624, 197, 77, 192, 762, 311, 463],
+            [
+                49_707_373, 48_004_936, 23_804_651, 75_837_003, 81_211_342, 34_750_133, 72_159_339,
+                21_263_105
+            ],
+            [950, 868, 753, 848, 872, 749, 752, 308],
+            [
+                77_471_511, 70_331_544, 80_633_473, 9_389_186, 7_746_911, 7_746_903, 46_219_313,
+                37_033_599
+            ],
+            [263, 116, 63, 254, 701, 548, 43, 541],
+            [750, 868, 308, 849, 873, 751, 755, 312],
+            [9, 10, 23, 35, 49, 54, 68, 73]
+        ]
+    );
+}

@@ -1,0 +1,101 @@
+//! The limit on host memory that a container runtime or a job scheduler has set.
+
+use std::path::{Path, PathBuf};
+
+use vramfit_core::machine::HostMemory;
+
+/// Finds the tightest limit above a process whose `/proc/PID/cgroup` is `groups`; `mount` is where
+/// control groups are mounted. Returns `None` where nothing limits it.
+pub(crate) fn of_group(mount: &Path, groups: &str) -> Option<HostMemory> {
+    for line in groups.lines() {
+        let mut parts = line.splitn(3, ':');
+        let (_, controllers, path) = (parts.next()?, parts.next()?, parts.next()?);
+        let (mount, limit, used) = if controllers.is_empty() {
+            (mount.to_owned(), "memory.max", "memory.current")
+        } else if controllers.split(',').any(|name| name == "memory") {
+            (
+                mount.join("memory"),
+                "memory.limit_in_bytes",
+                "memory.usage_in_bytes",
+            )
+        } else {
+            continue;
+        };
+        let found = folders(&mount, path)
+            .filter_map(|folder| {
+                Some(HostMemory {
+                    limit_bytes: number(&folder.join(limit))?,
+                    used_bytes: number(&folder.join(used)),
+                    source: folder.join(limit).display().to_string(),
+                })
+            })
+            .min_by_key(|one| one.limit_bytes);
+        if found.is_some() {
+            return found;
+        }
+    }
+    None
+}
+
+/// The group's folder and all above it. In a container the path may be the host's, which is not
+/// there, while the mount itself is the container's group.
+fn folders(mount: &Path, path: &str) -> impl Iterator<Item = PathBuf> {
+    let relative = Path::new(path.trim_start_matches('/'));
+    let all: Vec<PathBuf> = relative.ancestors().map(|part| mount.join(part)).collect();
+    all.into_iter()
+}
+
+/// Reads a number of bytes. `max` and what is larger than any machine mean that there is no limit.
+fn number(file: &Path) -> Option<u64> {
+    let text = std::fs::read_to_string(file).ok()?;
+    let bytes = text.trim().parse::<u64>().ok()?;
+    // Version 1 writes the largest number of pages for "none".
+    (bytes < 1 << 60).then_some(bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn write(root: &Path, file: &str, text: &str) {
+        let path = root.join(file);
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(path, text).unwrap();
+    }
+
+    #[test]
+    fn the_tightest_limit_above_counts() {
+        let root = tempfile::tempdir().unwrap();
+        write(root.path(), "job/memory.max", "4294967296\n");
+        write(root.path(), "job/memory.current", "1000\n");
+        write(root.path(), "job/step/memory.max", "max\n");
+        let found = of_group(root.path(), "0::/job/step\n").expect("a limit");
+        assert_eq!(found.limit_bytes, 4 << 30);
+        assert_eq!(found.used_bytes, Some(1000));
+        assert!(found.source.ends_with("job/memory.max"));
+    }
+
+    #[test]
+    fn version_1_has_a_folder_of_its_own() {
+        let root = tempfile::tempdir().unwrap();
+        // Inside a container the path is the host's, and the mount is the group.
+        write(root.path(), "memory/memory.limit_in_bytes", "2147483648\n");
+        let groups = "11:cpu:/docker/a\n4:memory:/docker/a\n0::/\n";
+        let found = of_group(root.path(), groups).expect("a limit");
+        assert_eq!(found.limit_bytes, 2 << 30);
+        assert_eq!(found.used_bytes, None);
+    }
+
+    #[test]
+    fn no_limit_is_none() {
+        let root = tempfile::tempdir().unwrap();
+        write(
+            root.path(),
+            "memory/memory.limit_in_bytes",
+            "9223372036854771712\n",
+        );
+        assert_eq!(of_group(root.path(), "4:memory:/\n"), None);
+        assert_eq!(of_group(root.path(), "0::/\n"), None);
+        assert_eq!(of_group(root.path(), ""), None);
+    }
+}

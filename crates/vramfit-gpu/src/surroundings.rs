@@ -1,0 +1,127 @@
+//! What this process is confined to: the container, the device files, the limit on host memory.
+
+use std::path::Path;
+
+use vramfit_core::machine::Surroundings;
+
+use crate::{cgroup, limit};
+
+/// The number that Linux gives the first pid namespace, which is the host's.
+const HOST_PID_NAMESPACE: &str = "pid:[4026531836]";
+
+/// Looks around. Takes well under a millisecond and needs no driver.
+pub fn surroundings() -> Surroundings {
+    let own_groups = std::fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
+    let kernel = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
+    let namespace = std::fs::read_link("/proc/self/ns/pid").ok();
+    Surroundings {
+        container: container(Path::new("/"), &own_groups, variable),
+        own_pid_namespace: namespace.map(|link| link != Path::new(HOST_PID_NAMESPACE)),
+        wsl: is_wsl(&kernel),
+        device_files: device_files(Path::new("/dev")),
+        nvidia_visible_devices: variable("NVIDIA_VISIBLE_DEVICES"),
+        cuda_visible_devices: variable("CUDA_VISIBLE_DEVICES"),
+        host_memory: limit::of_group(Path::new("/sys/fs/cgroup"), &own_groups),
+    }
+}
+
+fn variable(name: &str) -> Option<String> {
+    std::env::var_os(name).map(|value| value.to_string_lossy().into_owned())
+}
+
+/// Names the container around us: by our control group, else by what runtimes leave inside.
+fn container(
+    root: &Path,
+    own_groups: &str,
+    variable: impl Fn(&str) -> Option<String>,
+) -> Option<String> {
+    let group = cgroup::container(own_groups);
+    group.or_else(|| {
+        if variable("KUBERNETES_SERVICE_HOST").is_some() {
+            return Some("kubernetes".to_owned());
+        }
+        if variable("APPTAINER_CONTAINER").is_some() || variable("SINGULARITY_CONTAINER").is_some()
+        {
+            return Some("apptainer".to_owned());
+        }
+        // systemd, podman, lxc and systemd-nspawn tell the first process by a variable.
+        if let Some(kind) = variable("container").filter(|kind| !kind.is_empty()) {
+            return Some(kind);
+        }
+        let left_behind = [("run/.containerenv", "podman"), (".dockerenv", "docker")];
+        left_behind
+            .iter()
+            .find(|(file, _)| root.join(file).exists())
+            .map(|(_, runtime)| (*runtime).to_owned())
+    })
+}
+
+/// Says whether the kernel is one of Windows Subsystem for Linux, by the name it carries.
+fn is_wsl(kernel: &str) -> bool {
+    let kernel = kernel.to_ascii_lowercase();
+    kernel.contains("microsoft") || kernel.contains("wsl")
+}
+
+/// Lists the files through which programs reach the driver; under WSL it is one, `dxg`.
+fn device_files(folder: &Path) -> Vec<String> {
+    let mut names: Vec<String> = std::fs::read_dir(folder)
+        .into_iter()
+        .flatten()
+        .flatten()
+        .map(|entry| entry.file_name().to_string_lossy().into_owned())
+        .filter(|name| name.starts_with("nvidia") || name == "dxg")
+        .collect();
+    names.sort();
+    names
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn none(_: &str) -> Option<String> {
+        None
+    }
+
+    #[test]
+    fn a_container_is_recognised_from_inside() {
+        let root = tempfile::tempdir().unwrap();
+        assert_eq!(container(root.path(), "0::/\n", none), None);
+        std::fs::write(root.path().join(".dockerenv"), "").unwrap();
+        assert_eq!(
+            container(root.path(), "0::/\n", none).as_deref(),
+            Some("docker")
+        );
+        let kubernetes =
+            |name: &str| (name == "KUBERNETES_SERVICE_HOST").then(|| "10.0.0.1".to_owned());
+        assert_eq!(
+            container(root.path(), "0::/\n", kubernetes).as_deref(),
+            Some("kubernetes")
+        );
+        let apptainer = |name: &str| (name == "APPTAINER_CONTAINER").then(|| "/a.sif".to_owned());
+        assert_eq!(
+            container(root.path(), "0::/\n", apptainer).as_deref(),
+            Some("apptainer")
+        );
+        // The job is the better answer where both are known.
+        assert_eq!(
+            container(root.path(), "1:memory:/slurm/uid_0/job_7\n", apptainer).as_deref(),
+            Some("slurm job 7")
+        );
+    }
+
+    #[test]
+    fn kernels_of_windows_are_recognised() {
+        assert!(is_wsl("5.15.153.1-microsoft-standard-WSL2\n"));
+        assert!(!is_wsl("6.8.0-45-generic\n"));
+    }
+
+    #[test]
+    fn device_files_are_those_of_the_driver() {
+        let folder = tempfile::tempdir().unwrap();
+        for name in ["nvidiactl", "nvidia0", "null", "dxg"] {
+            std::fs::write(folder.path().join(name), "").unwrap();
+        }
+        assert_eq!(device_files(folder.path()), ["dxg", "nvidia0", "nvidiactl"]);
+    }
+}

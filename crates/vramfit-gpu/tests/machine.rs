@@ -1,0 +1,311 @@
+//! The whole path from NVML's C functions to a [`Machine`], with a stand-in for the library.
+
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+
+use driver_standin::{Description, Standin};
+use vramfit_core::machine::{Card, ComputeMode, Machine, Memory, Mig, Process, ProcessKind};
+use vramfit_core::{Error, ErrorKind};
+use vramfit_gpu::{Absence, Sampler};
+
+const GIB: u64 = 1 << 30;
+
+fn memory(total: u64, used: u64) -> Option<Memory> {
+    let reserved = 512 << 20;
+    Some(Memory {
+        total_bytes: total,
+        reserved_bytes: Some(reserved),
+        used_bytes: used,
+        free_bytes: total - reserved - used,
+    })
+}
+
+fn card(index: u32) -> Card {
+    Card {
+        index,
+        uuid: format!("GPU-0000000{index}-1111-2222-3333-444444444444"),
+        name: "NVIDIA A100-SXM4-80GB".to_owned(),
+        compute_capability: Some((8, 0)),
+        memory: memory(80 * GIB, 3 * GIB),
+        display: Some(false),
+        compute_mode: Some(ComputeMode::Default),
+        utilization_percent: Some(97),
+        temperature_c: Some(61),
+        power_mw: Some((312_000, 400_000)),
+        ..Card::default()
+    }
+}
+
+fn machine(cards: Vec<Card>) -> Description {
+    Description {
+        machine: Machine {
+            driver: Some("580.82.07".to_owned()),
+            cuda: Some("13.0".to_owned()),
+            cards,
+            unknown: vec![],
+        },
+        ..Description::default()
+    }
+}
+
+fn failing(mut description: Description, errors: &[(&str, u32)]) -> Description {
+    description.errors = errors
+        .iter()
+        .map(|(name, code)| ((*name).to_owned(), *code))
+        .collect::<BTreeMap<_, _>>();
+    description
+}
+
+fn open(standin: &Standin) -> Result<Sampler, Absence> {
+    Sampler::open_library(standin.library().as_os_str())
+}
+
+/// What is read from a machine.
+fn read(description: &Description) -> Machine {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let standin = Standin::new(folder.path(), description);
+    open(&standin).expect("the stand-in answers").machine()
+}
+
+#[test]
+fn what_the_driver_tells_of_two_cards_arrives() {
+    let mut described = machine(vec![card(0), card(1)]);
+    described.machine.cards[1].display = Some(true);
+    described.machine.cards[1].compute_mode = Some(ComputeMode::ExclusiveProcess);
+    assert_eq!(read(&described), described.machine);
+}
+
+#[test]
+fn processes_are_merged_and_described() {
+    let own = std::process::id();
+    let process = |pid, used_bytes, kind| Process {
+        pid,
+        used_bytes,
+        kind,
+        ..Process::default()
+    };
+    let mut described = machine(vec![card(0)]);
+    described.machine.cards[0].processes = vec![
+        process(own, Some(2 * GIB), ProcessKind::Both),
+        process(4_194_305, Some(GIB), ProcessKind::Graphics),
+    ];
+    let read = read(&described);
+    let [ours, stranger] = &read.cards[0].processes[..] else {
+        panic!("{:?}", read.cards[0].processes);
+    };
+    assert_eq!((ours.pid, ours.kind), (own, ProcessKind::Both));
+    assert_eq!(ours.used_bytes, Some(2 * GIB));
+    let command = ours.command.as_deref().expect("our own command line");
+    assert!(command.contains("machine-"), "{command}");
+    assert_eq!(stranger.kind, ProcessKind::Graphics);
+    assert_eq!(stranger.command, None);
+    let unknown = &read.cards[0].unknown[..];
+    assert_eq!(unknown.len(), 1);
+    assert!(
+        unknown[0].starts_with("commands: no process 4194305"),
+        "{unknown:?}"
+    );
+}
+
+#[test]
+fn memory_of_processes_may_be_withheld() {
+    let mut described = machine(vec![card(0)]);
+    described.machine.cards[0].processes = vec![Process {
+        pid: std::process::id(),
+        ..Process::default()
+    }];
+    let read = read(&described);
+    assert_eq!(read.cards[0].processes[0].used_bytes, None);
+    assert!(
+        read.cards[0].unknown[0].starts_with("memory of each process: "),
+        "{:?}",
+        read.cards[0].unknown
+    );
+}
+
+#[test]
+fn a_slice_has_its_own_memory_and_not_its_parents() {
+    let mut parent = card(0);
+    parent.mig = Mig::Parent;
+    parent.utilization_percent = None;
+    let slice = |number, gpu_instance, gib| Card {
+        index: 0,
+        uuid: format!("MIG-{number}"),
+        name: "NVIDIA A100-SXM4-80GB MIG 3g.40gb".to_owned(),
+        compute_capability: Some((8, 0)),
+        memory: memory(gib * GIB, GIB),
+        mig: Mig::Slice {
+            number,
+            gpu_instance: Some(gpu_instance),
+            parent_total_bytes: Some(80 * GIB),
+        },
+        ..Card::default()
+    };
+    // The driver leaves gaps in the numbers.
+    let described = machine(vec![parent, slice(0, 2, 40), slice(3, 9, 20), card(1)]);
+    let read = read(&described);
+    assert_eq!(read, described.machine);
+    let usable: Vec<_> = read.cards.iter().map(Card::is_usable).collect();
+    assert_eq!(usable, [false, true, true, true]);
+}
+
+#[test]
+fn a_slice_without_a_capability_has_its_cards() {
+    let mut parent = card(0);
+    parent.mig = Mig::Parent;
+    let slice = Card {
+        index: 0,
+        mig: Mig::Slice {
+            number: 0,
+            gpu_instance: None,
+            parent_total_bytes: None,
+        },
+        ..Card::default()
+    };
+    let read = read(&machine(vec![parent, slice]));
+    assert_eq!(read.cards[1].compute_capability, Some((8, 0)));
+    assert_eq!(
+        read.cards[1].unknown,
+        ["GPU instance, memory: not supported by this card"]
+    );
+}
+
+#[test]
+fn a_lost_card_is_listed_and_the_others_answer() {
+    let mut described = machine(vec![card(0), card(1)]);
+    described = failing(described, &[("@0", 15)]);
+    let read = read(&described);
+    assert_eq!(
+        read.cards[0].unknown,
+        ["everything: the card fell off the bus"]
+    );
+    assert_eq!((read.cards[0].index, read.cards[0].memory), (0, None));
+    assert_eq!(read.cards[1], described.machine.cards[1]);
+}
+
+#[test]
+fn every_figure_may_be_missing() {
+    let described = machine(vec![Card::default()]);
+    let read = read(&described);
+    let card = &read.cards[0];
+    assert_eq!(
+        (card.memory, card.power_mw, card.display),
+        (None, None, None)
+    );
+    assert_eq!(
+        card.unknown,
+        [
+            "compute capability, display, compute mode, memory, utilisation, temperature, power: \
+          not supported by this card"
+        ]
+    );
+}
+
+#[test]
+fn older_drivers_are_asked_in_the_older_way() {
+    let mut described = machine(vec![card(0)]);
+    described.machine.cards[0].processes = vec![Process {
+        pid: std::process::id(),
+        used_bytes: Some(GIB),
+        ..Process::default()
+    }];
+    let folder = tempfile::tempdir().unwrap();
+    let newer = [
+        "nvmlDeviceGetMemoryInfo_v2",
+        "nvmlDeviceGetComputeRunningProcesses_v3",
+        "nvmlDeviceGetGraphicsRunningProcesses_v3",
+        "nvmlDeviceGetMigMode",
+    ];
+    let standin = Standin::without(folder.path(), &described, &newer);
+    let read = open(&standin).expect("an older driver will do").machine();
+    let card = &read.cards[0];
+    assert_eq!(
+        card.memory,
+        Some(Memory {
+            total_bytes: 80 * GIB,
+            reserved_bytes: None,
+            // What is reserved is not told apart.
+            used_bytes: 3 * GIB + (512 << 20),
+            free_bytes: 77 * GIB - (512 << 20),
+        })
+    );
+    assert_eq!(card.processes[0].used_bytes, Some(GIB));
+    assert_eq!(card.mig, Mig::Off);
+    assert_eq!(card.unknown, [""; 0]);
+}
+
+#[test]
+fn processes_are_asked_for_every_five_seconds_and_memory_each_time() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut described = machine(vec![card(0)]);
+    let standin = Standin::new(folder.path(), &described);
+    let mut sampler = open(&standin).unwrap();
+    let start = Instant::now();
+    assert_eq!(sampler.sample(start).cards[0].processes.len(), 0);
+
+    let now = &mut described.machine.cards[0];
+    now.memory = memory(80 * GIB, 9 * GIB);
+    now.temperature_c = None;
+    now.processes = vec![Process {
+        pid: std::process::id(),
+        used_bytes: Some(6 * GIB),
+        ..Process::default()
+    }];
+    standin.describe(&described);
+    let soon = sampler.sample(start + Duration::from_secs(4));
+    assert_eq!(soon.cards[0].memory, memory(80 * GIB, 9 * GIB));
+    assert_eq!(soon.cards[0].processes.len(), 0);
+    assert_eq!(
+        soon.cards[0].unknown,
+        ["temperature: not supported by this card"]
+    );
+    let later = sampler.sample(start + Duration::from_secs(5));
+    assert_eq!(later.cards[0].processes.len(), 1);
+
+    standin.describe(&failing(described, &[("@0", 15)]));
+    let lost = sampler.sample(start + Duration::from_secs(6));
+    assert_eq!(lost.cards[0].memory, None);
+    assert_eq!(lost.cards[0].name, "NVIDIA A100-SXM4-80GB");
+    assert_eq!(
+        lost.cards[0].unknown,
+        ["everything: the card fell off the bus"]
+    );
+}
+
+#[test]
+fn why_there_is_no_driver_is_told_apart() {
+    let missing = Sampler::open_library("/nonexistent/libnvidia-ml.so.1".as_ref());
+    let missing = missing.expect_err("there is no such file");
+    assert!(
+        matches!(missing, Absence::LibraryMissing { .. }),
+        "{missing:?}"
+    );
+    let error = Error::from(missing);
+    assert_eq!(error.kind(), ErrorKind::NoDriver);
+    assert_eq!(
+        error.message(),
+        "`/nonexistent/libnvidia-ml.so.1` cannot be opened"
+    );
+
+    let folder = tempfile::tempdir().unwrap();
+    let standin = Standin::new(folder.path(), &machine(vec![]));
+    for (code, expected) in [
+        (4, Absence::NoPermission),
+        (8, Absence::NoPower),
+        (9, Absence::NotLoaded),
+        (15, Absence::CardLost),
+        (18, Absence::VersionMismatch),
+        (
+            999,
+            Absence::Other("an internal driver error occurred".to_owned()),
+        ),
+    ] {
+        standin.describe(&failing(machine(vec![]), &[("nvmlInit_v2", code)]));
+        assert_eq!(open(&standin).err(), Some(expected));
+    }
+
+    // Some library, but not NVML.
+    let folder = tempfile::tempdir().unwrap();
+    let other = Standin::without(folder.path(), &machine(vec![]), &["nvmlInit_v2"]);
+    assert!(matches!(open(&other), Err(Absence::TooOld { .. })));
+}

@@ -1,0 +1,166 @@
+//! Where pages lie: a folder that only its user can write.
+
+use std::fs::{self, DirBuilder};
+use std::io::{Error, Result};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt};
+use std::path::{Path, PathBuf};
+
+use vramfit_core::published::{self, SUFFIX};
+
+/// Returns the folder for this process's page, making it if need be, and removes pages in it whose
+/// processes are gone.
+pub(super) fn prepare() -> Result<PathBuf> {
+    let runtime = std::env::var_os("XDG_RUNTIME_DIR");
+    let mut refused = Error::other("there is no folder for it");
+    for folder in published::folders(runtime.as_deref(), user()) {
+        match make(&folder) {
+            Ok(()) => {
+                sweep(&folder);
+                return Ok(folder);
+            }
+            Err(error) => {
+                refused = Error::new(error.kind(), format!("{}: {error}", folder.display()))
+            }
+        }
+    }
+    Err(refused)
+}
+
+fn user() -> u32 {
+    // SAFETY: takes no argument and cannot fail.
+    unsafe { libc::geteuid() }
+}
+
+/// Makes a folder, or checks that the one that is there can be trusted: in a place where everybody
+/// may write, another user could have put a folder or a link there before.
+fn make(folder: &Path) -> Result<()> {
+    match DirBuilder::new().mode(0o700).create(folder) {
+        Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {}
+        result => return result,
+    }
+    let found = fs::symlink_metadata(folder)?;
+    if !found.is_dir() {
+        return Err(Error::other("it is no folder"));
+    }
+    if found.uid() != user() {
+        return Err(Error::other("it belongs to another user"));
+    }
+    if found.mode() & 0o077 != 0 {
+        return Err(Error::other("other users can reach it"));
+    }
+    Ok(())
+}
+
+/// Removes what processes that were killed have left behind. Whatever cannot be read stays.
+fn sweep(folder: &Path) {
+    let Ok(entries) = fs::read_dir(folder) else {
+        return;
+    };
+    let here = pid_namespace();
+    for path in entries.flatten().map(|entry| entry.path()) {
+        let is_page = path.as_os_str().as_bytes().ends_with(SUFFIX.as_bytes());
+        // A page is small; what is large is none of ours.
+        let small = fs::metadata(&path).is_ok_and(|found| found.is_file() && found.len() < 1 << 20);
+        if !is_page || !small {
+            continue;
+        }
+        let Ok((header, _)) = fs::read(&path).map_or(Err(()), |page| {
+            published::Layout::parse(&page).map_err(|_| ())
+        }) else {
+            continue;
+        };
+        let gone = header.boot_id != boot_id()
+            || header.pid_namespace == here && started(header.pid) != Some(header.started_ticks);
+        if gone {
+            let _ = fs::remove_file(&path);
+        }
+    }
+}
+
+/// Returns when a process was started; `None` if there is none of that number.
+pub(super) fn started(pid: u32) -> Option<u64> {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    published::started_ticks(&stat)
+}
+
+/// Returns the number of the namespace that this process's number is one of; 0 if it cannot be told.
+pub(super) fn pid_namespace() -> u64 {
+    fs::metadata("/proc/self/ns/pid").map_or(0, |namespace| namespace.ino())
+}
+
+/// Returns the kernel's name for the time since the machine was started.
+pub(super) fn boot_id() -> String {
+    fs::read_to_string("/proc/sys/kernel/random/boot_id")
+        .map_or_else(|_| String::new(), |text| text.trim().to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::{PermissionsExt, symlink};
+
+    use super::*;
+
+    #[test]
+    fn a_folder_is_made_for_its_user_alone_and_found_again() {
+        let root = tempfile::tempdir().expect("a folder");
+        let folder = root.path().join("vramfit");
+        make(&folder).expect("made");
+        let mode = fs::metadata(&folder).expect("there").mode() & 0o777;
+        assert_eq!(mode, 0o700);
+        make(&folder).expect("found");
+    }
+
+    #[test]
+    fn a_folder_that_others_can_reach_a_link_and_a_file_are_refused() {
+        let root = tempfile::tempdir().expect("a folder");
+        let open = root.path().join("open");
+        fs::create_dir(&open).expect("made");
+        fs::set_permissions(&open, fs::Permissions::from_mode(0o755)).expect("changed");
+        let link = root.path().join("link");
+        symlink("/root", &link).expect("made");
+        let file = root.path().join("file");
+        fs::write(&file, "").expect("written");
+        for (path, why) in [
+            (&open, "other users can reach it"),
+            (&link, "it is no folder"),
+            (&file, "it is no folder"),
+        ] {
+            assert_eq!(make(path).unwrap_err().to_string(), why);
+        }
+    }
+
+    #[test]
+    fn pages_of_processes_that_are_gone_are_removed_and_others_stay() {
+        let root = tempfile::tempdir().expect("a folder");
+        let write = |change: &dyn Fn(&mut published::Header)| {
+            let mut header = published::Header {
+                pid: std::process::id(),
+                started_ticks: started(std::process::id()).expect("this process"),
+                pid_namespace: pid_namespace(),
+                boot_id: boot_id(),
+                ..Default::default()
+            };
+            change(&mut header);
+            let path = root.path().join(header.file_name());
+            let (_, page) = published::Layout::first_page(&header).expect("small");
+            fs::write(&path, page).expect("written");
+            path
+        };
+        let alive = write(&|_| {});
+        let gone = write(&|header| header.started_ticks += 1);
+        let rebooted = write(&|header| {
+            header.boot_id = "earlier".to_owned();
+            header.client = 1;
+        });
+        let elsewhere = write(&|header| {
+            header.pid_namespace += 1;
+            header.started_ticks += 2;
+        });
+        let other = root.path().join("notes.page");
+        fs::write(&other, "mine").expect("written");
+        sweep(root.path());
+        let there = [&alive, &gone, &rebooted, &elsewhere, &other].map(|path| path.exists());
+        assert_eq!(there, [true, false, false, true, true]);
+    }
+}

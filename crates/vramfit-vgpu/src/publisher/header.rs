@@ -1,0 +1,122 @@
+//! What the head of a page says: this process, its client's settings, its devices.
+
+use std::slice;
+
+use vramfit_core::published::{Device, Header};
+
+use super::front::Asked;
+use super::wish::Wish;
+use super::{JAX_VERSION, folder};
+use crate::abi;
+use crate::abi::client::ClientAddressableDevicesArgs;
+use crate::abi::device::{
+    DeviceDescriptionIdArgs, DeviceDescriptionKindArgs, DeviceGetDescriptionArgs,
+    DeviceLocalHardwareIdArgs,
+};
+use crate::real::{Real, sized};
+use crate::status::Answer;
+
+/// Long enough to tell one run from another.
+const COMMAND_BYTES: usize = 400;
+
+/// Returns the devices of this process, as the client gives them out.
+///
+/// # Safety
+/// `client` is a live client of `plugin`.
+pub(super) unsafe fn devices(
+    plugin: &Real,
+    client: *mut abi::Client,
+) -> Answer<Vec<*mut abi::Device>> {
+    let mut args: ClientAddressableDevicesArgs = sized();
+    args.client = client;
+    plugin.call("PJRT_Client_AddressableDevices", &mut args)?;
+    if args.num_addressable_devices == 0 {
+        return Ok(Vec::new());
+    }
+    Ok(slice::from_raw_parts(args.addressable_devices, args.num_addressable_devices).to_vec())
+}
+
+/// Writes the head of a page.
+///
+/// # Safety
+/// `devices` are live devices of `plugin`.
+pub(super) unsafe fn header(
+    plugin: &Real,
+    devices: &[*mut abi::Device],
+    asked: Asked,
+    client: u32,
+    wish: &Wish,
+) -> Header {
+    let pid = std::process::id();
+    let total = asked.virtual_gpu.map(|virtual_gpu| virtual_gpu.total_bytes);
+    let head = plugin.head();
+    let mut settings = asked.settings;
+    settings.policy.clone_from(&wish.policy);
+    let told = std::env::var("VRAMFIT_JAX_VERSION").ok();
+    Header {
+        pid,
+        started_ticks: folder::started(pid).unwrap_or(0),
+        client,
+        pid_namespace: folder::pid_namespace(),
+        boot_id: folder::boot_id(),
+        command: command(),
+        jax: JAX_VERSION.get().cloned().or(told),
+        plugin_api: format!("{}.{}", head.major, head.minor),
+        interval_ms: wish.interval.as_millis() as u32,
+        asked: settings,
+        virtual_gpu: asked.virtual_gpu.map(|virtual_gpu| virtual_gpu.gpu.clone()),
+        devices: devices
+            .iter()
+            .map(|&device| describe(plugin, device, total))
+            .collect(),
+    }
+}
+
+/// What cannot be told of a device stays empty; that is no reason not to publish it.
+unsafe fn describe(plugin: &Real, device: *mut abi::Device, total: Option<u64>) -> Device {
+    let mut hardware: DeviceLocalHardwareIdArgs = sized();
+    hardware.device = device;
+    let local = plugin.call("PJRT_Device_LocalHardwareId", &mut hardware);
+    let mut found = Device {
+        id: -1,
+        local_hardware_id: local.map_or(-1, |()| hardware.local_hardware_id),
+        kind: String::new(),
+        virtual_total_bytes: total,
+    };
+    let mut description: DeviceGetDescriptionArgs = sized();
+    description.device = device;
+    if plugin
+        .call("PJRT_Device_GetDescription", &mut description)
+        .is_err()
+    {
+        return found;
+    }
+    let mut id: DeviceDescriptionIdArgs = sized();
+    id.device_description = description.device_description;
+    if plugin.call("PJRT_DeviceDescription_Id", &mut id).is_ok() {
+        found.id = id.id;
+    }
+    let mut kind: DeviceDescriptionKindArgs = sized();
+    kind.device_description = description.device_description;
+    let named = plugin.call("PJRT_DeviceDescription_Kind", &mut kind);
+    if named.is_ok() && !kind.device_kind.is_null() {
+        let text = slice::from_raw_parts(kind.device_kind.cast::<u8>(), kind.device_kind_size);
+        found.kind = String::from_utf8_lossy(text).into_owned();
+    }
+    found
+}
+
+/// Returns the command line, as `ps` shows it.
+fn command() -> String {
+    let bytes = std::fs::read("/proc/self/cmdline").unwrap_or_default();
+    let text = String::from_utf8_lossy(&bytes);
+    let mut text = text.trim_end_matches('\0').replace('\0', " ");
+    if text.len() > COMMAND_BYTES {
+        let end = (0..=COMMAND_BYTES)
+            .rev()
+            .find(|&at| text.is_char_boundary(at));
+        text.truncate(end.unwrap_or(0));
+        text.push('…');
+    }
+    text
+}

@@ -1,0 +1,204 @@
+//! The thread that looks into the pools.
+
+use std::io::{Error, Result};
+use std::path::PathBuf;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+use vramfit_core::published::{Answer, Live, Sample};
+
+use super::front::Asked;
+use super::page::Page;
+use super::wish::Wish;
+use super::{Virtual, folder, header};
+use crate::abi;
+use crate::abi::device::DeviceMemoryStatsArgs;
+use crate::real::{Real, sized};
+use crate::status::Code;
+
+/// A thread that samples one client.
+pub(super) struct Sampler {
+    state: Arc<(Mutex<State>, Condvar)>,
+    thread: JoinHandle<()>,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct State {
+    stop: bool,
+    ended: bool,
+}
+
+impl Sampler {
+    /// Makes the page and starts the thread; returns where the page is, too.
+    ///
+    /// # Safety
+    /// `client` is a live client of `plugin`, until [`Sampler::stop`] has returned.
+    pub(super) unsafe fn start(
+        plugin: &'static Real,
+        client: *mut abi::Client,
+        asked: Asked,
+        number: u32,
+        wish: &Wish,
+    ) -> Result<(Self, PathBuf)> {
+        let devices = header::devices(plugin, client).map_err(|e| Error::other(e.to_string()))?;
+        let virtual_gpu = asked.virtual_gpu;
+        let header = header::header(plugin, &devices, asked, number, wish);
+        let fills_largest_free = header.reports_largest_free();
+        let page = Page::create(&folder::prepare()?, &header)?;
+        let path = page.path().to_owned();
+        let looker = Looker {
+            plugin,
+            devices,
+            virtual_gpu,
+            fills_largest_free,
+        };
+        let state = Arc::new((Mutex::default(), Condvar::new()));
+        let shared = Arc::clone(&state);
+        let interval = wish.interval;
+        let thread = without_signals(|| {
+            thread::Builder::new()
+                .name("vramfit-publish".to_owned())
+                .spawn(move || run(&looker, page, &shared, interval))
+        })?;
+        Ok((Sampler { state, thread }, path))
+    }
+
+    /// Ends the thread; it is in nobody's code any more when this returns.
+    pub(super) fn stop(self) {
+        self.ask();
+        let _ = self.thread.join();
+    }
+
+    /// Ends the thread, but waits no longer than that for it.
+    pub(super) fn stop_within(self, patience: Duration) {
+        self.ask();
+        let (state, changed) = &*self.state;
+        let waited = changed.wait_timeout_while(lock(state), patience, |state| !state.ended);
+        if waited.is_ok_and(|(state, _)| state.ended) {
+            let _ = self.thread.join();
+        }
+    }
+
+    fn ask(&self) {
+        let (state, changed) = &*self.state;
+        lock(state).stop = true;
+        changed.notify_all();
+    }
+}
+
+fn lock(state: &Mutex<State>) -> MutexGuard<'_, State> {
+    state.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// The body of the thread: look, write, wait.
+fn run(looker: &Looker, mut page: Page, shared: &(Mutex<State>, Condvar), interval: Duration) {
+    let (state, changed) = shared;
+    let mut live = Live::default();
+    let mut next = Instant::now();
+    loop {
+        let began = monotonic_ns();
+        looker.look(&mut live.devices);
+        live.heartbeat_ns = monotonic_ns();
+        live.samples += 1;
+        live.spent_ns += live.heartbeat_ns.saturating_sub(began);
+        page.write(&live);
+
+        // In step with the clock; after a long answer not in a hurry.
+        next = (next + interval).max(Instant::now());
+        let rest = next.saturating_duration_since(Instant::now());
+        let waited = changed.wait_timeout_while(lock(state), rest, |state| !state.stop);
+        if waited.map_or(true, |(state, _)| state.stop) {
+            break;
+        }
+    }
+    drop(page);
+    lock(state).ended = true;
+    changed.notify_all();
+}
+
+/// What is asked, and whom.
+struct Looker {
+    plugin: &'static Real,
+    devices: Vec<*mut abi::Device>,
+    virtual_gpu: Option<&'static Virtual>,
+    fills_largest_free: bool,
+}
+
+// SAFETY: the plugin may be called from any thread, and the devices live as long as their client,
+// which is not destroyed before the thread has ended.
+unsafe impl Send for Looker {}
+
+impl Looker {
+    fn look(&self, samples: &mut Vec<Sample>) {
+        samples.clear();
+        for (ordinal, &device) in self.devices.iter().enumerate() {
+            // SAFETY: the devices are live, see above.
+            let mut sample = unsafe { self.sample(device) };
+            let behind = self
+                .virtual_gpu
+                .and_then(|gpu| (gpu.behind)(ordinal as u32));
+            if let Some((held, largest_free)) = behind {
+                sample.driver_bytes = Some(held);
+                sample.largest_free_bytes = largest_free;
+            }
+            samples.push(sample);
+        }
+    }
+
+    unsafe fn sample(&self, device: *mut abi::Device) -> Sample {
+        let mut args: DeviceMemoryStatsArgs = sized();
+        args.device = device;
+        if let Err(status) = self.plugin.call("PJRT_Device_MemoryStats", &mut args) {
+            let answer = match status.code() {
+                code if code == Code::Unimplemented as i32 => Answer::NoStatistics,
+                code => Answer::Failed(code.unsigned_abs()),
+            };
+            return Sample {
+                answer,
+                ..Sample::default()
+            };
+        }
+        let given = |value: i64, is_set: bool| is_set.then_some(value.max(0) as u64);
+        Sample {
+            answer: Answer::Figures,
+            in_use_bytes: given(args.bytes_in_use, true),
+            peak_bytes: given(args.peak_bytes_in_use, args.peak_bytes_in_use_is_set),
+            pool_bytes: given(args.pool_bytes, args.pool_bytes_is_set),
+            peak_pool_bytes: given(args.peak_pool_bytes, args.peak_pool_bytes_is_set),
+            largest_free_bytes: given(
+                args.largest_free_block_bytes,
+                args.largest_free_block_bytes_is_set && self.fills_largest_free,
+            ),
+            limit_bytes: given(args.bytes_limit, args.bytes_limit_is_set),
+            allocations: given(args.num_allocs, args.num_allocs_is_set),
+            driver_bytes: None,
+        }
+    }
+}
+
+/// Returns the clock that runs alike in all processes.
+fn monotonic_ns() -> u64 {
+    let mut now = libc::timespec {
+        tv_sec: 0,
+        tv_nsec: 0,
+    };
+    // SAFETY: the pointer is valid; this clock is always there.
+    unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &raw mut now) };
+    now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
+}
+
+/// Starts a thread that gets no signals: they are for the program's own threads, whose waits they are
+/// meant to interrupt.
+fn without_signals<T>(start: impl FnOnce() -> T) -> T {
+    // SAFETY: the sets are filled before they are read; a thread inherits the mask of its parent.
+    unsafe {
+        let mut all = std::mem::zeroed::<libc::sigset_t>();
+        let mut before = std::mem::zeroed::<libc::sigset_t>();
+        libc::sigfillset(&raw mut all);
+        libc::pthread_sigmask(libc::SIG_SETMASK, &raw const all, &raw mut before);
+        let result = start();
+        libc::pthread_sigmask(libc::SIG_SETMASK, &raw const before, std::ptr::null_mut());
+        result
+    }
+}

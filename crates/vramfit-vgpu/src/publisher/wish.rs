@@ -1,0 +1,72 @@
+//! What the environment asks the publisher for.
+
+use std::env;
+use std::time::Duration;
+
+/// Ten times a second.
+const DEFAULT_MS: u64 = 100;
+/// From a thousand times a second to once a minute.
+const SANE_MS: std::ops::RangeInclusive<u64> = 1..=60_000;
+
+/// How to publish.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Wish {
+    pub(super) interval: Duration,
+    /// Whether to say what is done, and why something is not.
+    pub(super) verbose: bool,
+    /// The options that the person gave to vramfit, to be shown.
+    pub(super) policy: Option<String>,
+}
+
+impl Wish {
+    /// Reads the environment; `None` where nothing is to be published.
+    pub(super) fn read() -> Option<Self> {
+        Wish::from(|name| env::var(name).ok())
+    }
+
+    fn from(variable: impl Fn(&str) -> Option<String>) -> Option<Self> {
+        let publish = variable("VRAMFIT_PUBLISH")?;
+        if matches!(publish.as_str(), "" | "0" | "false" | "no" | "off") {
+            return None;
+        }
+        let milliseconds = variable("VRAMFIT_PUBLISH_MS")
+            .and_then(|text| text.parse().ok())
+            .filter(|number| SANE_MS.contains(number));
+        Some(Wish {
+            interval: Duration::from_millis(milliseconds.unwrap_or(DEFAULT_MS)),
+            verbose: publish == "verbose",
+            policy: variable("VRAMFIT_POLICY").filter(|text| !text.is_empty()),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn wish(publish: Option<&str>, milliseconds: Option<&str>) -> Option<Wish> {
+        Wish::from(|name| match name {
+            "VRAMFIT_PUBLISH" => publish.map(str::to_owned),
+            "VRAMFIT_PUBLISH_MS" => milliseconds.map(str::to_owned),
+            _ => None,
+        })
+    }
+
+    #[test]
+    fn nothing_is_published_unless_asked_for() {
+        for off in [None, Some(""), Some("0"), Some("off")] {
+            assert_eq!(wish(off, None), None, "{off:?}");
+        }
+        let on = wish(Some("1"), None).expect("asked for");
+        assert_eq!((on.interval.as_millis(), on.verbose), (100, false));
+        assert!(wish(Some("verbose"), None).expect("asked for").verbose);
+    }
+
+    #[test]
+    fn an_interval_that_makes_no_sense_is_the_usual_one() {
+        for (text, milliseconds) in [("20", 20), ("0", 100), ("soon", 100), ("900000", 100)] {
+            let wish = wish(Some("1"), Some(text)).expect("asked for");
+            assert_eq!(wish.interval.as_millis(), milliseconds, "{text}");
+        }
+    }
+}

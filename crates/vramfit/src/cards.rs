@@ -1,0 +1,190 @@
+//! The cards that a command is about: named on the command line, or those a program started here
+//! will see.
+
+use vramfit_core::gpu::{self, Gpu};
+use vramfit_core::settings::{Room, outside_bytes};
+use vramfit_core::{Bytes, Error, ErrorKind, Result};
+
+/// A card and how many of it.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Cards {
+    pub(crate) gpu: Gpu,
+    /// The name that the plugin will look up: a catalogue name, or the absolute path of a file.
+    pub(crate) name: String,
+    pub(crate) count: u32,
+}
+
+/// More devices than one process ever drives; a larger number is a slip of the finger.
+const MOST_CARDS: u32 = 1024;
+
+/// Reads `NAME` or `NAMExN`.
+///
+/// # Errors
+/// `unknown-gpu` for a name that is not in the catalogue, `invalid-argument` for a bad number.
+pub(crate) fn cards(text: &str) -> Result<Cards> {
+    let refusal = match gpu::find(text) {
+        Ok(gpu) => return Ok(one_kind(text, gpu, 1)),
+        Err(refusal) => refusal,
+    };
+    // Only now look for a number: names may hold an `x` and digits themselves.
+    let Some((name, digits)) = text.rsplit_once(['x', 'X', '*']) else {
+        return Err(refusal);
+    };
+    if name.is_empty() || digits.is_empty() || !digits.bytes().all(|byte| byte.is_ascii_digit()) {
+        return Err(refusal);
+    }
+    let Ok(gpu) = gpu::find(name) else {
+        return Err(refusal);
+    };
+    match digits.parse() {
+        Ok(count) if (1..=MOST_CARDS).contains(&count) => Ok(one_kind(name, gpu, count)),
+        _ => Err(Error::new(
+            ErrorKind::InvalidArgument,
+            format!("there cannot be {digits} cards of `{name}`"),
+        )
+        .hint(format!(
+            "write a number from 1 to {MOST_CARDS}, such as `{name}x8`"
+        ))),
+    }
+}
+
+fn one_kind(written: &str, gpu: Gpu, count: u32) -> Cards {
+    // A card file is named by its path, and the program may change its directory before JAX asks.
+    let name = match std::path::absolute(written) {
+        Ok(path) if written.to_ascii_lowercase().ends_with(".toml") => {
+            path.to_string_lossy().into_owned()
+        }
+        _ => gpu.name.clone(),
+    };
+    Cards { gpu, name, count }
+}
+
+/// What a user says about the cards, where the machine is not to be asked.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Told<'a> {
+    /// The card, and how many of it.
+    pub(crate) gpu: Option<&'a str>,
+    /// What others hold on each.
+    pub(crate) taken: Option<Bytes>,
+    /// What each process needs beside its pool.
+    pub(crate) headroom: Option<Bytes>,
+}
+
+/// Returns the room on each card that a program started here will see; at least one.
+///
+/// A card that the user names goes before a virtual one, and that before those of the machine.
+///
+/// # Errors
+/// `unknown-gpu`, and `invalid-argument` where no card answers.
+pub(crate) fn rooms(
+    told: &Told<'_>,
+    variable: impl Fn(&str) -> Option<String>,
+) -> Result<Vec<Room>> {
+    let mut rooms = match told.gpu {
+        Some(name) => {
+            let cards = cards(name)?;
+            vec![Room::of_gpu(&cards.gpu, 0, cards.count)]
+        }
+        None => match variable("VRAMFIT_GPU").filter(|name| !name.is_empty()) {
+            Some(name) => virtual_rooms(&name, variable)?,
+            None => return Err(no_card()),
+        },
+    };
+    for room in &mut rooms {
+        if let Some(taken) = told.taken {
+            room.held_bytes = taken.0;
+        }
+        if let Some(headroom) = told.headroom {
+            room.outside_bytes = headroom.0;
+        }
+    }
+    Ok(rooms)
+}
+
+/// Returns the room on the virtual cards of the dry run we are in.
+fn virtual_rooms(name: &str, variable: impl Fn(&str) -> Option<String>) -> Result<Vec<Room>> {
+    let gpu = gpu::find(name)?;
+    let bytes = |name: &str| -> Option<u64> {
+        let bytes: Bytes = variable(name)?.parse().ok()?;
+        Some(bytes.0)
+    };
+    let count = bytes("VRAMFIT_GPU_COUNT").unwrap_or(1);
+    let count = u32::try_from(count).unwrap_or(u32::MAX);
+    let context = bytes("VRAMFIT_CONTEXT").unwrap_or(gpu.context_bytes_estimate);
+    Ok(vec![Room {
+        outside_bytes: outside_bytes(context, count),
+        ..Room::of_gpu(&gpu, bytes("VRAMFIT_TAKEN").unwrap_or(0), count)
+    }])
+}
+
+fn no_card() -> Error {
+    Error::new(
+        ErrorKind::InvalidArgument,
+        "which card the program will see is not known: no driver answers",
+    )
+    .hint("name the card, such as `--gpu a100-80g`; `vramfit gpus` lists them")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_number_of_cards_may_follow_the_name() {
+        assert_eq!(cards("h100-80g").expect("known").count, 1);
+        let eight = cards("h100-80gx8").expect("known");
+        assert_eq!((eight.gpu.name.as_str(), eight.count), ("h100-80g", 8));
+    }
+
+    #[test]
+    fn bad_cards_are_told_apart_from_bad_numbers() {
+        for text in ["h100-80gx0", "h100-80gx1025", "h100-80gx99999999999"] {
+            assert_eq!(
+                cards(text).unwrap_err().kind(),
+                ErrorKind::InvalidArgument,
+                "{text}"
+            );
+        }
+        for text in ["h1000", "h1000x8", "x8", "", "h100-80gx"] {
+            assert_eq!(
+                cards(text).unwrap_err().kind(),
+                ErrorKind::UnknownGpu,
+                "{text}"
+            );
+        }
+    }
+
+    fn seen(told: &Told<'_>, environment: &[(&str, &str)]) -> Result<Vec<Room>> {
+        rooms(told, |name| {
+            let found = environment.iter().find(|(known, _)| *known == name)?;
+            Some(found.1.to_owned())
+        })
+    }
+
+    #[test]
+    fn a_named_card_goes_before_the_virtual_one() {
+        let t4 = gpu::find("t4").expect("known");
+        let inside = [("VRAMFIT_GPU", "t4"), ("VRAMFIT_TAKEN", "1073741824")];
+        let room = seen(&Told::default(), &inside).expect("a virtual card")[0];
+        assert_eq!(
+            (room.total_bytes, room.held_bytes),
+            (t4.total_memory_bytes, 1 << 30)
+        );
+        let told = Told {
+            gpu: Some("h100-80g"),
+            taken: Some(Bytes(7)),
+            headroom: Some(Bytes(9)),
+        };
+        let room = seen(&told, &inside).expect("a named card")[0];
+        assert_eq!((room.held_bytes, room.outside_bytes), (7, 9));
+        assert!(room.total_bytes > t4.total_memory_bytes);
+    }
+
+    #[test]
+    fn several_cards_need_room_for_what_they_exchange() {
+        let one = seen(&Told::default(), &[("VRAMFIT_GPU", "t4")]).expect("one card")[0];
+        let two = [("VRAMFIT_GPU", "t4"), ("VRAMFIT_GPU_COUNT", "2")];
+        let two = seen(&Told::default(), &two).expect("two cards")[0];
+        assert!(two.outside_bytes > one.outside_bytes);
+    }
+}

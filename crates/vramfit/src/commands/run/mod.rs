@@ -1,0 +1,206 @@
+//! `vramfit run`: starts a program with settings that are true, by becoming it.
+//!
+//! Nothing is watched and nothing stays behind: signals, exit code and terminal are the program's own.
+
+mod shell;
+
+use std::ffi::OsString;
+use std::path::Path;
+
+use vramfit_core::settings::{self, Assignments, Policy, Version};
+use vramfit_core::{ErrorKind, Result};
+
+use super::Status;
+use super::dryrun::{self, Rehearsal};
+use super::policy::PolicyArgs;
+use crate::cards::{self, Told};
+use crate::output::Output;
+use crate::python::{self, Interpreter};
+use crate::{Context, child, program};
+
+/// Start a program with memory settings that JAX really reads
+///
+/// The settings are told, one line each, and the program takes our place: its signals, exit code and
+/// terminal are what they would be without us. What no option names stays as the environment has it;
+/// only what is silently wrong there is put right.
+#[derive(clap::Args, Debug)]
+#[command(after_help = "\
+Examples:
+  vramfit run --limit 8GiB -- python train.py
+  vramfit run --share 2 --require-gpu -- python worker.py
+  vramfit run --dry-run-first a100-80g --steps 3 -- python train.py --batch 64
+  export $(vramfit run --print --fraction 0.9)
+
+Exit codes:
+  that of the program; or
+  125  vramfit itself could not do it
+  126  the program cannot be executed
+  127  there is no such program
+")]
+pub(crate) struct Args {
+    #[command(flatten)]
+    policy: PolicyArgs,
+    /// Make a dry run on that card first, and start nothing unless the program fits
+    #[arg(long, value_name = "NAME[xN]", conflicts_with = "print")]
+    dry_run_first: Option<String>,
+    /// End the dry run once the training step ran N times
+    #[arg(long, value_name = "N", value_parser = dryrun::steps, requires = "dry_run_first")]
+    steps: Option<u64>,
+    /// Start nothing; print the settings as `NAME=value` lines on standard output
+    #[arg(long)]
+    print: bool,
+    /// The program and its arguments; one that ends in `.py` is run with Python
+    #[arg(
+        value_name = "COMMAND",
+        required_unless_present = "print",
+        trailing_var_arg = true,
+        allow_hyphen_values = true
+    )]
+    command: Vec<OsString>,
+}
+
+/// vramfit itself failed, as `env`, `nohup` and `timeout` have it.
+const FAILED: u8 = 125;
+const NOT_EXECUTABLE: u8 = 126;
+const NOT_FOUND: u8 = 127;
+
+/// Says how many processes the card is divided among, so that those of one division know each other.
+const DIVISION: &str = "VRAMFIT_SHARE";
+
+/// Runs `vramfit run`.
+pub(crate) fn run(args: Args, context: &Context, output: &mut Output) -> Result<Status> {
+    if args.print {
+        return print(&args, context, output);
+    }
+    let first = args.command.first().cloned().unwrap_or_default();
+    start(args, context, output).or_else(|error| {
+        // Code 2 could be the program's own, so that of a failure before it is another.
+        output.error(&error);
+        Ok(Status::Child(match error.kind() {
+            ErrorKind::CommandNotFound if Path::new(&first).exists() => NOT_EXECUTABLE,
+            ErrorKind::CommandNotFound => NOT_FOUND,
+            _ => FAILED,
+        }))
+    })
+}
+
+fn start(args: Args, context: &Context, output: &mut Output) -> Result<Status> {
+    let (program, arguments) = program::split(args.command.clone(), context)?;
+    let interpreter = python::interpreter(&program, &arguments);
+    let settings = decide(&args.policy, interpreter.as_ref(), output)?;
+    tell(&settings, output);
+    if let Some(gpu) = args.dry_run_first {
+        let told = Told {
+            gpu: Some(&gpu),
+            ..args.policy.told()
+        };
+        let policy = args.policy.policy(cards::rooms(&told, inherited), true)?;
+        let rehearsal = Rehearsal {
+            gpu: gpu.clone(),
+            steps: args.steps,
+            taken: told.taken,
+            command: args.command,
+        };
+        let status = dryrun::rehearse(rehearsal, &policy, context, output)?;
+        if status != Status::Yes {
+            output.say("not started: the dry run did not say that it fits");
+            return Ok(status);
+        }
+    }
+    output.detail(&format!("becomes: {}", program.display()));
+    Err(child::become_program(&program, &arguments, |command| {
+        for set in &settings.set {
+            command.env(set.name, &set.value);
+        }
+        for name in &settings.remove {
+            command.env_remove(name);
+        }
+        if let Some(processes) = args.policy.processes() {
+            command.env(DIVISION, processes.to_string());
+        }
+    }))
+}
+
+/// Prints what would be set, in a form that a shell takes back.
+fn print(args: &Args, context: &Context, output: &mut Output) -> Result<Status> {
+    let interpreter = match args.command.is_empty() {
+        true => context.python.clone().map(|program| Interpreter {
+            program,
+            options: Vec::new(),
+        }),
+        false => {
+            let (program, arguments) = program::split(args.command.clone(), context)?;
+            python::interpreter(&program, &arguments)
+        }
+    };
+    let settings = decide(&args.policy, interpreter.as_ref(), output)?;
+    tell(&settings, output);
+    let mut text = shell::lines(&settings);
+    if let Some(processes) = args.policy.processes() {
+        text += &format!("{DIVISION}={processes}\n");
+    }
+    output.data(&text)?;
+    Ok(Status::Yes)
+}
+
+fn inherited(name: &str) -> Option<String> {
+    std::env::var(name).ok()
+}
+
+/// Decides what to set for a program that this interpreter will run.
+fn decide(
+    args: &PolicyArgs,
+    interpreter: Option<&Interpreter>,
+    output: &mut Output,
+) -> Result<Assignments> {
+    // Asking the driver costs time, so it is asked only when the answer matters.
+    let limit_is_meant = inherited("JAX_PREALLOCATION_SIZE_LIMIT_BYTES").is_some();
+    let policy = if args.concerns_cards() || limit_is_meant {
+        let rooms = cards::rooms(&args.told(), inherited);
+        let policy = args.policy(rooms, true)?;
+        if let Some(room) = policy.room {
+            output.detail(&format!("card: {room}"));
+        }
+        policy
+    } else {
+        args.policy(Ok(Vec::new()), true)?
+    };
+    let version = interpreter.and_then(|interpreter| version_in(interpreter, output));
+    let settings = settings::variables_for(&policy, version, inherited)?;
+    if version.is_none() && depends_on_version(&policy, &settings) {
+        output.say(
+            "note: which JAX the program uses is not known, so names are set that every release reads",
+        );
+    }
+    Ok(settings)
+}
+
+/// Returns the version of JAX that an interpreter has installed.
+fn version_in(interpreter: &Interpreter, output: &mut Output) -> Option<Version> {
+    let shown = interpreter.program.display();
+    let installed = python::ask(interpreter, |_| {})?;
+    let version: Option<Version> = installed.jax.as_ref().and_then(|text| text.parse().ok());
+    match &version {
+        Some(version) => output.detail(&format!("`{shown}` has JAX {version}")),
+        None => output.detail(&format!("`{shown}` has no `jax`")),
+    }
+    version
+}
+
+/// Says whether another release might have got other names.
+fn depends_on_version(policy: &Policy, settings: &Assignments) -> bool {
+    (policy.share.is_some() || policy.remat.is_some() || policy.mend) && !settings.set.is_empty()
+}
+
+/// Tells what is set, one line each, and what there is to know about it.
+fn tell(settings: &Assignments, output: &mut Output) {
+    for set in &settings.set {
+        output.say(&format!("set {}={}: {}", set.name, set.value, set.reason));
+    }
+    for note in &settings.notes {
+        output.say(&format!("note: {note}"));
+    }
+    if settings.set.is_empty() && settings.remove.is_empty() {
+        output.detail("nothing to set: no option asks for anything, and nothing is wrong");
+    }
+}

@@ -1,0 +1,34 @@
+//! The program that a user names behind our own options.
+
+use std::ffi::{OsStr, OsString};
+use std::path::{Path, PathBuf};
+
+use vramfit_core::{Error, ErrorKind, Result};
+
+use crate::Context;
+use crate::child;
+
+/// Splits a command into a program that exists and its arguments; a word that ends in `.py` is run with
+/// the Python at hand.
+///
+/// # Errors
+/// `command-not-found`.
+pub(crate) fn split(words: Vec<OsString>, context: &Context) -> Result<(PathBuf, Vec<OsString>)> {
+    let mut words = words.into_iter();
+    let first = words.next().expect("clap requires one word");
+    let is_script = Path::new(&first).extension() == Some(OsStr::new("py"));
+    if !is_script {
+        return Ok((child::resolve(&first)?, words.collect()));
+    }
+    if !Path::new(&first).is_file() {
+        let shown = first.to_string_lossy();
+        return Err(Error::new(
+            ErrorKind::CommandNotFound,
+            format!("`{shown}` does not exist"),
+        )
+        .hint("check the path; it is taken relative to the current directory"));
+    }
+    let python = context.python.clone().unwrap_or_default();
+    let arguments = std::iter::once(first).chain(words).collect();
+    Ok((child::resolve(python.as_os_str())?, arguments))
+}
