@@ -317,9 +317,14 @@ impl Rows {
     }
 
     fn fill(&self, out: &mut [u8]) -> Result<()> {
+        // Zero has no bit set in every type of number.
+        let Some(fill) = self.dataset.fill() else {
+            out.fill(0);
+            return Ok(());
+        };
         let width = self.convert.width();
         let mut value = [0; 8];
-        self.convert.run(self.dataset.fill(), &mut value[..width])?;
+        self.convert.run(fill, &mut value[..width])?;
         for element in out.chunks_exact_mut(width) {
             element.copy_from_slice(&value[..width]);
         }

@@ -23,7 +23,7 @@ pub struct Dataset {
     most: Vec<u64>,
     element: Element,
     filters: Pipeline,
-    fill: Vec<u8>,
+    fill: Option<Vec<u8>>,
     storage: Storage,
 }
 
@@ -146,7 +146,7 @@ impl Dataset {
             path: path.to_owned(),
             shape,
             most,
-            fill: fill.unwrap_or_else(|| vec![0; size]),
+            fill,
             element,
             filters,
             storage,
@@ -183,9 +183,9 @@ impl Dataset {
         &self.filters
     }
 
-    /// Returns the bytes of an element that was never written.
-    pub fn fill(&self) -> &[u8] {
-        &self.fill
+    /// Returns the bytes of an element that was never written, or `None` where they are zeros.
+    pub fn fill(&self) -> Option<&[u8]> {
+        self.fill.as_deref()
     }
 
     /// Returns where the elements are.

@@ -5,16 +5,17 @@ use std::path::PathBuf;
 use serde_json::Value;
 
 /// One recorded file.
-pub struct Case {
-    pub name: String,
-    pub dataset: String,
-    pub field: Option<String>,
+pub(crate) struct Case {
+    pub(crate) name: String,
+    pub(crate) dataset: String,
+    pub(crate) field: Option<String>,
     entry: Value,
 }
 
 impl Case {
     /// Returns shape, type and bytes of what must be read, if it is read.
-    pub fn values(&self) -> Option<(Vec<u64>, &str, Vec<u8>)> {
+    #[allow(dead_code, reason = "not every test needs it")]
+    pub(crate) fn values(&self) -> Option<(Vec<u64>, &str, Vec<u8>)> {
         let shape = self.entry["shape"].as_array()?;
         let shape = shape
             .iter()
@@ -26,7 +27,7 @@ impl Case {
 
     /// Returns what the message says and the id of the error, if it is refused.
     #[allow(dead_code, reason = "not every test needs it")]
-    pub fn refusal(&self) -> Option<(&str, &str)> {
+    pub(crate) fn refusal(&self) -> Option<(&str, &str)> {
         Some((
             self.entry["refused"].as_str()?,
             self.entry["kind"].as_str()?,
@@ -35,12 +36,12 @@ impl Case {
 }
 
 /// Returns where the files are.
-pub fn folder() -> PathBuf {
+pub(crate) fn folder() -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../fixtures/hdf5")
 }
 
 /// Returns every recorded file.
-pub fn cases() -> Vec<Case> {
+pub(crate) fn cases() -> Vec<Case> {
     let text = std::fs::read_to_string(folder().join("cases.json")).unwrap();
     let all: Value = serde_json::from_str(&text).unwrap();
     let entries = all["cases"].as_array().unwrap().iter();
