@@ -132,7 +132,11 @@ unsafe fn pool_options(
         && client.allocator == Kind::Bfc
         && client.preallocate
         && plugin.spatial_partitioning.unwrap_or(true);
-    if partitioned && client.fraction_policy.is_some_and(|policy| policy.cap.is_some()) {
+    if partitioned
+        && client
+            .fraction_policy
+            .is_some_and(|policy| policy.cap.is_some())
+    {
         // All other pools, XLA says, use the start alone.
         return Err(Status::unimplemented("a pool that grows past its fraction"));
     }

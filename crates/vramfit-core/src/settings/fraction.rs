@@ -41,9 +41,9 @@ impl FractionPolicy {
         };
         match cap {
             Some(cap) if cap < start => Err(refuse("the cap must be at least the start")),
-            Some(cap) if cap > 1.0 && cap > start => {
-                Err(refuse("a growth cap cannot exceed 1 (all of device memory)"))
-            }
+            Some(cap) if cap > 1.0 && cap > start => Err(refuse(
+                "a growth cap cannot exceed 1 (all of device memory)",
+            )),
             _ => Ok(FractionPolicy {
                 start,
                 cap: cap.filter(|cap| *cap > start),
