@@ -62,6 +62,7 @@ pub(crate) struct Global {
 pub(crate) enum Command {
     Dryrun(commands::dryrun::Args),
     Run(commands::run::Args),
+    Top(commands::top::Args),
     Report(commands::report::Args),
     Replay(commands::replay::Args),
     Diff(commands::diff::Args),
@@ -80,6 +81,7 @@ impl Command {
             Command::Report(args) => args.prints_json(),
             Command::Replay(args) => args.prints_json(),
             Command::Diff(args) => args.prints_json(),
+            Command::Top(args) => args.prints_json(),
             Command::Data(args) => args.prints_json(),
             Command::Gpus(args) => args.prints_json(),
             Command::Hold(args) => args.prints_json(),

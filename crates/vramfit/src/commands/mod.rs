@@ -11,6 +11,7 @@ mod policy;
 pub(crate) mod replay;
 pub(crate) mod report;
 pub(crate) mod run;
+pub(crate) mod top;
 
 use std::path::PathBuf;
 
@@ -54,6 +55,7 @@ pub(crate) fn run(cli: Cli, context: &Context, output: &mut Output) -> Result<St
     match cli.command {
         Command::Dryrun(args) => dryrun::run(args, context, output),
         Command::Run(args) => run::run(args, context, output),
+        Command::Top(args) => top::run(&args, output),
         Command::Replay(args) => replay::run(&args, output),
         Command::Report(args) => report::run(&args, output),
         Command::Diff(args) => diff::run(&args, output),
