@@ -3,8 +3,10 @@
 //! No libhdf5 and none of its lock: the file's own structure is read once, and then its bytes.
 //!
 //! - [`order`] says which row comes when, as a pure function of a seed and a position.
-//! - [`write`] makes files.
+//! - [`mod@write`] makes files.
+//! - [`generate`] makes data sets to try things with.
 
+pub mod generate;
 mod mix;
 pub mod order;
 pub mod write;

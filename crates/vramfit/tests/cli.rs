@@ -25,6 +25,7 @@ fn recorded_command_lines() {
         .case("tests/cli/*.trycmd")
         // What the pages show is what the command says.
         .case("../../docs/commands/gpus.md")
+        .case("../../docs/commands/env.md")
         .case("../../docs/errors.md");
 }
 
