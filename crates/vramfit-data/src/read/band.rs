@@ -56,7 +56,8 @@ impl Rows {
                 let start = (rows.start * row_bytes) as usize;
                 self.convert.run(&content[start..], out)
             }
-            Storage::Contiguous(None) => self.fill(out),
+            // The pieces of a virtual dataset are read each by its own reader.
+            Storage::Contiguous(None) | Storage::Virtual(_) => self.fill(out),
             Storage::Contiguous(Some(address)) => {
                 let address = address + rows.start * row_bytes;
                 if self.convert.is_copy() {
@@ -109,7 +110,9 @@ impl Rows {
                 self.convert
                     .run(&content[(*row * row_bytes) as usize..], out)
             }),
-            Storage::Contiguous(None) => rows.iter_mut().try_for_each(|(_, out)| self.fill(out)),
+            Storage::Contiguous(None) | Storage::Virtual(_) => {
+                rows.iter_mut().try_for_each(|(_, out)| self.fill(out))
+            }
             Storage::Contiguous(Some(address)) => {
                 self.gather_contiguous(*address, row_bytes, rows, scratch)
             }
@@ -316,7 +319,7 @@ impl Rows {
             .try_for_each(|run| self.fill(&mut row[run.to * width..(run.to + run.length) * width]))
     }
 
-    fn fill(&self, out: &mut [u8]) -> Result<()> {
+    pub(super) fn fill(&self, out: &mut [u8]) -> Result<()> {
         // Zero has no bit set in every type of number.
         let Some(fill) = self.dataset.fill() else {
             out.fill(0);
