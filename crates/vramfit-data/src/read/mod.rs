@@ -10,6 +10,7 @@ mod convert;
 mod dataset;
 mod pieces;
 mod rows;
+mod runs;
 
 pub use dataset::{Dataset, LARGEST_CHUNK, Storage};
 pub use pieces::Piece;
