@@ -1,10 +1,10 @@
 """Record the names that each release of JAX can be set by.
 
-Reads the sources of every release in a clone of JAX's repository, without running them: the options
-that JAX defines (`config.bool_state("jax_…")` and its kin, which look up a variable of the same name
-in upper case; `config.bool_flag("jax_…")` and its kin, which look up none) and the variables that
-its code asks for. One line a name, with tabs: name, kind, first release, last release, where they
-are not the first and the last that were read. The kinds:
+Reads the sources of every release in a clone of JAX's repository, without running them: the
+options that JAX defines (`config.bool_state("jax_…")` and its kin, which look up a variable of the
+same name in upper case; `config.bool_flag("jax_…")` and its kin, which look up none) and the
+variables that its code asks for. One line a name, with tabs: name, kind, first release, last
+release, where they are not the first and the last that were read. The kinds:
 
 - `bool`, `int`, `float`: looked up in the environment and read as that;
 - `text`: looked up in the environment;

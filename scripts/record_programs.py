@@ -33,11 +33,12 @@ def varint(message, at):
 def executable_of(serialized):
     """Return the plugin's own message inside what JAX serialises.
 
-    From 0.9 on IFRT puts a header before it: its length, then itself.
+    From 0.9 on IFRT puts a header before it: its length, then itself. What follows is a message,
+    which begins with the tag of its first field, or since 0.12 a Riegeli file, with its signature.
     """
     size, at = varint(serialized, 0)
-    first_tag = b"\x0a"
-    has_header = serialized[at + size :][:1] == first_tag
+    beginnings = b"\x0a", b"\x83\xaf\x70\xd1"
+    has_header = serialized[at + size :].startswith(beginnings)
     return serialized[at + size :] if has_header else serialized
 
 

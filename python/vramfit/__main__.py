@@ -13,6 +13,8 @@ def main() -> int:
     # not run while Rust waits. Where SIGINT was ignored from the start (nohup), it stays so.
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
         signal.signal(signal.SIGINT, signal.SIG_DFL)
+    # Python ignores it for itself, and what is ignored stays so in the programs that we start.
+    signal.signal(signal.SIGXFSZ, signal.SIG_DFL)
     from vramfit import _native
 
     return _native.run_cli(

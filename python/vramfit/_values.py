@@ -226,13 +226,14 @@ def _compile_for(devices: int, code: bytes, options: bytes, callbacks: Sequence[
     client = _cpu_client(devices)
     chosen = xla_client.DeviceList(tuple(client.local_devices()[:devices]))
     chosen_options = _options(options, devices)
-    if not callbacks and not any(mark in code for mark in _PLACED):
+    if not callbacks and not any(mark in code for mark in (*_PLACED, _SCAN)):
         return client.compile_and_load(code, chosen, chosen_options)
     # The names differ in one letter, so the bytes of the module keep their length.
     code = code.replace(b"_python_gpu_callback", b"_python_cpu_callback")
     with mlir.make_ir_context() as context:
         module = hlo.deserialize_portable_artifact(context, code)
         _forget_places(module)
+        _write_out_scans(module)
         rest = (chosen, chosen_options, list(callbacks))
         try:
             return client.compile_and_load(module, *rest)
@@ -306,6 +307,40 @@ def _forget_places(module: Any) -> None:
     for move in moves:
         move.results[0].replace_all_uses_with(move.operands[0])
         move.erase()
+
+
+# How a cumulative sum reaches CUDA's compiler since JAX 0.11.
+_SCAN = b"chlo.scan"
+
+
+def _write_out_scans(module: Any) -> None:
+    """Replace each scan that only CUDA's compiler has by the loop that the module gives for it.
+
+    JAX makes none for the CPU, whose compiler ends the process over one that is associative.
+    """
+    from jax._src.lib.mlir import ir
+
+    scans = []
+
+    def visit(operation: Any) -> Any:
+        is_composite = operation.name == "stablehlo.composite"
+        if is_composite and ir.StringAttr(operation.attributes["name"]).value == _SCAN.decode():
+            scans.append(operation)
+        return ir.WalkResult.ADVANCE
+
+    module.operation.walk(visit)
+    for scan in scans:
+        call = ir.Operation.create(
+            "func.call",
+            results=[result.type for result in scan.results],
+            operands=list(scan.operands),
+            attributes={"callee": scan.attributes["decomposition"]},
+            loc=scan.location,
+            ip=ir.InsertionPoint(scan),
+        )
+        for old, new in zip(scan.results, call.results, strict=True):
+            old.replace_all_uses_with(new)
+        scan.erase()
 
 
 def _as_jax_itself() -> contextlib.AbstractContextManager[Any]:

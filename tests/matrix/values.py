@@ -16,6 +16,10 @@ assert jnp.nonzero(flags)[0].tolist() == [0, 2, 4]
 assert jnp.unique(jnp.array([3, 1, 3, 2])).tolist() == [1, 2, 3]
 assert flags[flags > 3].shape == (2,)
 
+grid = jnp.arange(6).reshape(2, 3)
+assert jnp.cumsum(grid, axis=1).tolist() == [[0, 1, 3], [3, 7, 12]]
+assert jax.lax.cumsum(jnp.arange(4), reverse=True).tolist() == [6, 6, 5, 3]
+
 step = jnp.zeros((), jnp.int32)
 advance = jax.jit(lambda step: step + 1, donate_argnums=0)
 for _ in range(200):

@@ -270,7 +270,8 @@ unsafe extern "C" fn cuMemGetInfo_v2(free: *mut usize, total: *mut usize) -> Cod
 unsafe extern "C" fn cuMemAlloc_v2(to: *mut u64, bytes: usize) -> Code {
     call_current("cuMemAlloc_v2", |state, description, position| {
         let bytes = (bytes as u64).next_multiple_of(PAGE);
-        if bytes > memory(description, position)?.free_bytes {
+        let free = memory(description, position)?.free_bytes;
+        if bytes > free.saturating_sub(description.withheld_bytes) {
             return Some(OUT_OF_MEMORY);
         }
         let address = state.next_address;

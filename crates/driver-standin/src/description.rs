@@ -22,6 +22,8 @@ pub struct Description {
     pub errors: BTreeMap<String, u32>,
     /// What a context takes of a card before the first allocation.
     pub context_bytes: u64,
+    /// What a card counts as free and yet does not give, as one does whose memory is in pieces.
+    pub withheld_bytes: u64,
     /// Whether memory reads as zeros whatever was written to it.
     pub reads_zeros: bool,
 }

@@ -4,17 +4,22 @@
 //! | room | question it answers |
 //! | --- | --- |
 //! | [`allocator`] | where does JAX's allocator place each request, and when does it fail? |
+//! | [`env`] | how are the settings written for a shell, a container, a cluster? |
 //! | [`gpu`] | which cards are there, and what would XLA be told about them? |
 //! | [`machine`] | what does the driver say of the cards here, and who holds them? |
 //! | [`published`] | what does a JAX process say of its own pool while it runs? |
 //! | [`program`] | what does one compiled program need, and what does it alias? |
+//! | [`doctor`] | is this machine, this environment, this JAX all right? |
 //! | [`lint`] | what is wrong with the settings of a program, and what mends it? |
 //! | [`settings`] | which variables and flags does this JAX read, and what do they mean? |
+//! | [`shared_card`] | who holds what of a virtual card that several processes share? |
 //! | [`trace`] | what happened in a run, in which order? |
 //! | [`report`] | how is the answer told? |
 
 pub mod allocator;
 pub mod bytes;
+pub mod doctor;
+pub mod env;
 pub mod error;
 pub mod gpu;
 pub mod lint;
@@ -24,6 +29,7 @@ pub mod program;
 pub mod published;
 pub mod report;
 pub mod settings;
+pub mod shared_card;
 pub mod trace;
 
 pub use bytes::Bytes;

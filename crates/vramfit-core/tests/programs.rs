@@ -6,9 +6,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use prost::Message;
-use vramfit_core::program::wire::ExecutableAndOptionsProto;
-use vramfit_core::program::{BufferClass, Program};
+use vramfit_core::program::{BufferClass, Program, executable_and_options};
 
 fn fixtures() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fixtures/programs")
@@ -33,14 +31,21 @@ fn recorded() -> Vec<(String, Vec<u8>)> {
 }
 
 fn parse(bytes: &[u8]) -> Program {
-    let outer = ExecutableAndOptionsProto::decode(bytes).expect("a message");
+    let outer = executable_and_options(bytes).expect("a message");
     Program::parse(bytes, &outer.compile_options).expect("a program")
 }
 
 #[test]
 fn sizes_are_those_of_memory_analysis() {
     let files = recorded();
-    for release in ["jax0.6.2", "jax0.8.1", "jax0.9.2", "jax0.10.2"] {
+    for release in [
+        "jax0.6.2",
+        "jax0.8.1",
+        "jax0.9.2",
+        "jax0.10.2",
+        "jax0.11.2",
+        "jax0.12.0",
+    ] {
         let of_release = files
             .iter()
             .filter(|(name, _)| name.starts_with(&format!("{release}-")));

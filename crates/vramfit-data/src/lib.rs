@@ -9,9 +9,11 @@
 //! | [`filter`] | what were the bytes of a chunk before it was stored? |
 //! | [`read`] | which elements do these rows have? |
 //! | [`order`] | which row comes when, as a pure function of a seed and a position? |
-//! | [`write`] | how is a file made? |
+//! | [`mod@write`] | how is a file made? |
+//! | [`generate`] | which data is there to try things with? |
 
 pub mod filter;
+pub mod generate;
 pub mod hdf5;
 mod mix;
 pub mod order;

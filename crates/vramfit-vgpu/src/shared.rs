@@ -1,9 +1,9 @@
 //! The memory of a card as the driver hands it out: private to this process, or shared by name
 //! with others on this machine, so that they collide as they would on a real card.
 //!
-//! A shared card is a small text file under an advisory lock: the card on the first line, then a
-//! line for each process and card with the bytes it holds. Lines of processes that are gone are
-//! dropped by whoever looks next, so a killed process gives its memory back.
+//! A shared card is a small text file under an advisory lock; [`shared_card`] says what is in it. Lines
+//! of processes that are gone are dropped by whoever looks next, so a killed process gives its memory
+//! back.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{Read, Seek, SeekFrom, Write};
@@ -13,6 +13,7 @@ use std::path::PathBuf;
 
 use vramfit_core::allocator::{CardMemory, DeviceMemory, Region};
 use vramfit_core::published;
+use vramfit_core::shared_card::{self, Holding};
 
 use crate::environment::Environment;
 use crate::status::{Answer, Code, Status};
@@ -66,16 +67,6 @@ struct SharedCard {
     addresses: CardMemory,
 }
 
-/// One process's part of one card.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Share {
-    process: u32,
-    /// Start time in clock ticks, since process numbers are used again.
-    started: u64,
-    device: u32,
-    bytes: u64,
-}
-
 fn open(name: &str) -> Answer<File> {
     let sane = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
     if name.is_empty() || name.starts_with('.') || !name.chars().all(sane) {
@@ -117,17 +108,16 @@ fn open(name: &str) -> Answer<File> {
 }
 
 fn folder() -> PathBuf {
-    match std::env::var_os("XDG_RUNTIME_DIR") {
-        Some(directory) => PathBuf::from(directory).join("vramfit"),
-        // SAFETY: takes no argument and cannot fail.
-        None => std::env::temp_dir().join(format!("vramfit-{}", unsafe { libc::geteuid() })),
-    }
+    let runtime = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from);
+    // SAFETY: takes no argument and cannot fail.
+    let user = unsafe { libc::geteuid() };
+    shared_card::folder(runtime.as_deref(), &std::env::temp_dir(), user)
 }
 
 /// Holds the lock on the file; the books are read, changed and written inside.
 struct Books<'a> {
     card: &'a mut SharedCard,
-    shares: Vec<Share>,
+    shares: Vec<Holding>,
 }
 
 impl SharedCard {
@@ -142,10 +132,7 @@ impl SharedCard {
         self.file.read_to_string(&mut text)?;
         let mut lines = text.lines();
         let first = lines.next().unwrap_or_default().to_owned();
-        let shares = lines
-            .filter_map(Share::parse)
-            .filter(Share::is_alive)
-            .collect();
+        let shares = lines.filter_map(Holding::parse).filter(is_alive).collect();
         Ok((Books { card: self, shares }, first))
     }
 
@@ -197,7 +184,7 @@ impl SharedCard {
 
 impl Books<'_> {
     /// Returns this process's line for a card.
-    fn own(&mut self, device: u32) -> &mut Share {
+    fn own(&mut self, device: u32) -> &mut Holding {
         let process = std::process::id();
         let found = self
             .shares
@@ -205,7 +192,7 @@ impl Books<'_> {
             .position(|s| s.process == process && s.device == device);
         let at = found.unwrap_or_else(|| {
             let started = start_time(process).unwrap_or(0);
-            self.shares.push(Share {
+            self.shares.push(Holding {
                 process,
                 started,
                 device,
@@ -234,31 +221,11 @@ impl Drop for Books<'_> {
     }
 }
 
-impl Share {
-    fn parse(line: &str) -> Option<Self> {
-        let mut fields = line.split(' ').map(str::parse::<u64>);
-        let mut next = || fields.next()?.ok();
-        Some(Share {
-            process: u32::try_from(next()?).ok()?,
-            started: next()?,
-            device: u32::try_from(next()?).ok()?,
-            bytes: next()?,
-        })
-    }
-
-    fn line(&self) -> String {
-        format!(
-            "{} {} {} {}\n",
-            self.process, self.started, self.device, self.bytes
-        )
-    }
-
-    fn is_alive(&self) -> bool {
-        start_time(self.process) == Some(self.started)
-    }
+fn is_alive(holding: &Holding) -> bool {
+    start_time(holding.process) == Some(holding.started)
 }
 
-/// Returns when a process was started, `None` if it is gone (or a zombie, whose memory is back).
+/// Returns when a process was started, `None` if it is gone.
 fn start_time(process: u32) -> Option<u64> {
     let stat = fs::read_to_string(format!("/proc/{process}/stat")).ok()?;
     published::started_ticks(&stat)
@@ -340,7 +307,7 @@ mod tests {
 
         // A process that is gone: its number exists no more.
         let (mut books, _) = first.books().expect("the file is there");
-        books.shares = vec![Share {
+        books.shares = vec![Holding {
             process: u32::MAX,
             started: 1,
             device: 0,
@@ -349,18 +316,6 @@ mod tests {
         books.write().expect("room on the disk");
         assert_eq!(first.free_bytes(), 10 * PAGE);
         fs::remove_file(path).expect("it was there");
-    }
-
-    #[test]
-    fn lines_survive_being_written_and_read() {
-        let share = Share {
-            process: 7,
-            started: 12_345,
-            device: 3,
-            bytes: 1 << 40,
-        };
-        assert_eq!(Share::parse(share.line().trim_end()), Some(share));
-        assert_eq!(Share::parse("nonsense"), None);
     }
 
     #[test]

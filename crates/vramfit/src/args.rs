@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::{ColorChoice, Parser, Subcommand};
 
-use crate::commands::{completions, diff, dryrun, gpus, replay, report, run};
+use crate::commands;
 
 /// Know how much GPU memory your JAX program needs, before it runs out.
 #[derive(Debug, Parser)]
@@ -60,13 +60,17 @@ pub(crate) struct Global {
 /// The commands; each is one file in `commands/`.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    Dryrun(dryrun::Args),
-    Run(run::Args),
-    Report(report::Args),
-    Replay(replay::Args),
-    Diff(diff::Args),
-    Gpus(gpus::Args),
-    Completions(completions::Args),
+    Dryrun(commands::dryrun::Args),
+    Run(commands::run::Args),
+    Top(commands::top::Args),
+    Report(commands::report::Args),
+    Replay(commands::replay::Args),
+    Diff(commands::diff::Args),
+    Data(commands::data::Args),
+    Env(commands::env::Args),
+    Gpus(commands::gpus::Args),
+    Hold(commands::hold::Args),
+    Completions(commands::completions::Args),
 }
 
 impl Command {
@@ -77,8 +81,11 @@ impl Command {
             Command::Report(args) => args.prints_json(),
             Command::Replay(args) => args.prints_json(),
             Command::Diff(args) => args.prints_json(),
+            Command::Top(args) => args.prints_json(),
+            Command::Data(args) => args.prints_json(),
             Command::Gpus(args) => args.prints_json(),
-            Command::Completions(_) | Command::Run(_) => false,
+            Command::Hold(args) => args.prints_json(),
+            Command::Completions(_) | Command::Env(_) | Command::Run(_) => false,
         }
     }
 }
@@ -120,8 +127,10 @@ mod tests {
                 "{name}.trycmd runs another command"
             );
             let page = read(&format!("../../docs/commands/{name}.md"));
-            for option in command
-                .get_arguments()
+            let actions = command.get_subcommands();
+            for option in actions
+                .chain([command])
+                .flat_map(clap::Command::get_arguments)
                 .filter_map(|argument| argument.get_long())
             {
                 assert!(

@@ -1,8 +1,12 @@
 //! The cards that a command is about: named on the command line, or those a program started here
 //! will see.
 
+use std::path::PathBuf;
+
 use vramfit_core::gpu::{self, Gpu};
-use vramfit_core::settings::{Room, outside_bytes};
+use vramfit_core::published;
+use vramfit_core::settings::{self, Room, outside_bytes};
+use vramfit_core::shared_card::{self, Holding};
 use vramfit_core::{Bytes, Error, ErrorKind, Result};
 
 /// A card and how many of it.
@@ -68,14 +72,19 @@ pub(crate) struct Told<'a> {
     pub(crate) taken: Option<Bytes>,
     /// What each process needs beside its pool.
     pub(crate) headroom: Option<Bytes>,
+    /// Among how many processes they are divided: those that were started so are not "others".
+    pub(crate) processes: Option<u32>,
 }
+
+/// The variable by which the processes of one division know each other.
+pub(crate) const DIVISION: &str = "VRAMFIT_SHARE";
 
 /// Returns the room on each card that a program started here will see; at least one.
 ///
 /// A card that the user names goes before a virtual one, and that before those of the machine.
 ///
 /// # Errors
-/// `unknown-gpu`, and `invalid-argument` where no card answers.
+/// `unknown-gpu`; `no-driver` and `invalid-argument` where no card can be seen.
 pub(crate) fn rooms(
     told: &Told<'_>,
     variable: impl Fn(&str) -> Option<String>,
@@ -86,8 +95,8 @@ pub(crate) fn rooms(
             vec![Room::of_gpu(&cards.gpu, 0, cards.count)]
         }
         None => match variable("VRAMFIT_GPU").filter(|name| !name.is_empty()) {
-            Some(name) => virtual_rooms(&name, variable)?,
-            None => return Err(no_card()),
+            Some(name) => virtual_rooms(&name, told.processes, variable)?,
+            None => machine_rooms(told.processes, variable)?,
         },
     };
     for room in &mut rooms {
@@ -102,27 +111,105 @@ pub(crate) fn rooms(
 }
 
 /// Returns the room on the virtual cards of the dry run we are in.
-fn virtual_rooms(name: &str, variable: impl Fn(&str) -> Option<String>) -> Result<Vec<Room>> {
+fn virtual_rooms(
+    name: &str,
+    processes: Option<u32>,
+    variable: impl Fn(&str) -> Option<String>,
+) -> Result<Vec<Room>> {
     let gpu = gpu::find(name)?;
     let bytes = |name: &str| -> Option<u64> {
         let bytes: Bytes = variable(name)?.parse().ok()?;
         Some(bytes.0)
     };
-    let count = bytes("VRAMFIT_GPU_COUNT").unwrap_or(1);
+    let count = bytes("VRAMFIT_GPU_COUNT").unwrap_or(1).max(1);
     let count = u32::try_from(count).unwrap_or(u32::MAX);
     let context = bytes("VRAMFIT_CONTEXT").unwrap_or(gpu.context_bytes_estimate);
-    Ok(vec![Room {
+    let taken = bytes("VRAMFIT_TAKEN").unwrap_or(0);
+    let holdings = match variable("VRAMFIT_SHARED").filter(|name| !name.is_empty()) {
+        Some(name) => holdings(&name, variable),
+        None => Vec::new(),
+    };
+    let held_by_others = |device| {
+        let others = holdings.iter().filter(|holding: &&Holding| {
+            holding.device == device && !is_sibling(holding.process, processes)
+        });
+        others.map(|holding| holding.bytes).sum::<u64>()
+    };
+    let rooms = (0..count).map(|device| Room {
         outside_bytes: outside_bytes(context, count),
-        ..Room::of_gpu(&gpu, bytes("VRAMFIT_TAKEN").unwrap_or(0), count)
-    }])
+        ..Room::of_gpu(&gpu, taken.saturating_add(held_by_others(device)), count)
+    });
+    Ok(rooms.collect())
 }
 
-fn no_card() -> Error {
-    Error::new(
-        ErrorKind::InvalidArgument,
-        "which card the program will see is not known: no driver answers",
-    )
-    .hint("name the card, such as `--gpu a100-80g`; `vramfit gpus` lists them")
+/// Returns what the living processes hold of a shared virtual card; nothing where there is none yet.
+fn holdings(name: &str, variable: impl Fn(&str) -> Option<String>) -> Vec<Holding> {
+    let runtime = variable("XDG_RUNTIME_DIR").map(PathBuf::from);
+    let user = rustix::process::geteuid().as_raw();
+    let file = shared_card::file(runtime.as_deref(), &std::env::temp_dir(), user, name);
+    let text = std::fs::read_to_string(file).unwrap_or_default();
+    let alive = |holding: &Holding| {
+        let stat = std::fs::read_to_string(format!("/proc/{}/stat", holding.process));
+        stat.is_ok_and(|stat| published::started_ticks(&stat) == Some(holding.started))
+    };
+    let lines = text.lines().skip(1);
+    lines.filter_map(Holding::parse).filter(alive).collect()
+}
+
+/// Returns the room on the cards of this machine.
+fn machine_rooms(
+    processes: Option<u32>,
+    variable: impl Fn(&str) -> Option<String>,
+) -> Result<Vec<Room>> {
+    const CURE: &str = "name the card, such as `--gpu a100-80g`; `vramfit gpus` lists them";
+    let machine = vramfit_gpu::machine().map_err(|error| {
+        let message = format!("which card the program will see is not known: {error}");
+        Error::new(error.kind(), message).hint(CURE)
+    })?;
+    let list = variable("CUDA_VISIBLE_DEVICES");
+    let order = variable("CUDA_DEVICE_ORDER");
+    let seen = settings::visible(&machine.cards, list.as_deref(), order.as_deref());
+    let refuse = |message: String| Err(Error::new(ErrorKind::InvalidArgument, message).hint(CURE));
+    let count = u32::try_from(seen.len()).unwrap_or(u32::MAX);
+    match (count, list) {
+        (0, Some(list)) => {
+            return refuse(format!(
+                "the program will see no card: `CUDA_VISIBLE_DEVICES` is `{list}`"
+            ));
+        }
+        (0, None) => return refuse("the driver knows no card that a program can use".to_owned()),
+        _ => {}
+    }
+    let mut rooms = Vec::new();
+    for card in seen {
+        let siblings = card
+            .processes
+            .iter()
+            .filter(|process| is_sibling(process.pid, processes))
+            .filter_map(|process| process.used_bytes)
+            .sum();
+        let Some(room) = Room::of_card(card, siblings, count) else {
+            return refuse(format!(
+                "the driver does not tell the memory of card {}",
+                card.index
+            ));
+        };
+        rooms.push(room);
+    }
+    Ok(rooms)
+}
+
+/// Says whether a process was started as one of so many that divide a card.
+fn is_sibling(process: u32, processes: Option<u32>) -> bool {
+    let Some(processes) = processes else {
+        return false;
+    };
+    // The environment of somebody else's process cannot be read, and then it is somebody else's.
+    let environment = std::fs::read(format!("/proc/{process}/environ")).unwrap_or_default();
+    let wanted = format!("{DIVISION}={processes}");
+    environment
+        .split(|byte| *byte == 0)
+        .any(|variable| variable == wanted.as_bytes())
 }
 
 #[cfg(test)]
@@ -174,6 +261,7 @@ mod tests {
             gpu: Some("h100-80g"),
             taken: Some(Bytes(7)),
             headroom: Some(Bytes(9)),
+            processes: None,
         };
         let room = seen(&told, &inside).expect("a named card")[0];
         assert_eq!((room.held_bytes, room.outside_bytes), (7, 9));
@@ -186,5 +274,14 @@ mod tests {
         let two = [("VRAMFIT_GPU", "t4"), ("VRAMFIT_GPU_COUNT", "2")];
         let two = seen(&Told::default(), &two).expect("two cards")[0];
         assert!(two.outside_bytes > one.outside_bytes);
+    }
+
+    #[test]
+    fn processes_of_another_division_are_no_siblings() {
+        // Nothing of ours is in the environment of the tests.
+        let this = std::process::id();
+        assert!(!is_sibling(this, None));
+        assert!(!is_sibling(this, Some(1023)));
+        assert!(!is_sibling(u32::MAX, Some(2)));
     }
 }

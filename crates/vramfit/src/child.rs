@@ -204,7 +204,7 @@ fn is_executable(path: &Path) -> bool {
 }
 
 /// Says whether this process was started with a signal ignored (`nohup`, a background job).
-fn is_ignored(signal: i32) -> bool {
+pub(crate) fn is_ignored(signal: i32) -> bool {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
     let mask = mask

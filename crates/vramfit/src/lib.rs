@@ -79,9 +79,9 @@ fn contained(work: impl FnOnce() -> u8) -> u8 {
 }
 
 fn run_parsed(args: Vec<OsString>, context: &Context) -> u8 {
-    let cli = match Cli::try_parse_from(args) {
+    let cli = match Cli::try_parse_from(&args) {
         Ok(cli) => cli,
-        Err(refusal) => return usage::answer(&refusal),
+        Err(refusal) => return usage::answer(&refusal, &args),
     };
     let mut output = Output::new(&cli.global, cli.command.prints_json());
     match commands::run(cli, context, &mut output) {

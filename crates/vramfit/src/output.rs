@@ -3,10 +3,12 @@
 //! Standard output is data, standard error is talk. A reader that went away (`vramfit … | head`)
 //! is no failure. Nothing is said by colour alone.
 
+use std::fmt;
 use std::io::{ErrorKind as IoErrorKind, IsTerminal, Write};
 
 use anstyle::{AnsiColor, Style};
 use clap::ColorChoice;
+use indicatif::{HumanCount, ProgressBar, ProgressDrawTarget, ProgressState, ProgressStyle};
 use serde::Serialize;
 use vramfit_core::{Error, ErrorKind, Result};
 
@@ -22,6 +24,34 @@ pub(crate) struct Output {
     verbose: bool,
     color: bool,
     json: bool,
+}
+
+/// A bar that shows how far something is, or nothing.
+#[derive(Debug)]
+pub(crate) struct Progress {
+    bar: Option<ProgressBar>,
+}
+
+impl Progress {
+    /// Shows that `done` of `total` are done, `before` of them by an earlier attempt.
+    pub(crate) fn show(&self, done: u64, before: u64, total: u64) {
+        let Some(bar) = &self.bar else { return };
+        if bar.length() != Some(total) {
+            bar.set_length(total);
+            bar.set_position(before);
+            // The rate is that of this attempt.
+            bar.reset_eta();
+            bar.reset_elapsed();
+        }
+        bar.set_position(done);
+    }
+
+    /// Removes the bar, so that what is said next has the line for itself.
+    pub(crate) fn remove(&self) {
+        if let Some(bar) = &self.bar {
+            bar.finish_and_clear();
+        }
+    }
 }
 
 /// An error as `--json` shows it.
@@ -58,6 +88,11 @@ impl Output {
             color: wants_color(ColorChoice::Auto),
             json: false,
         }
+    }
+
+    /// Says whether what is drawn on the terminal at standard output may have colours.
+    pub(crate) fn colors_screen(&self) -> bool {
+        self.color
     }
 
     /// Writes data to standard output, as it is.
@@ -118,6 +153,33 @@ impl Output {
         }
         self.add_hint(&mut text, error.hint_text());
         talk(&text);
+    }
+
+    /// Returns a bar that shows how far a long piece of work is; on a terminal only, and never beside
+    /// JSON or with `--quiet`. `unit` is what is counted.
+    pub(crate) fn progress(&self, unit: &'static str) -> Progress {
+        let wanted = !self.quiet && !self.json && std::io::stderr().is_terminal();
+        Progress {
+            bar: wanted.then(|| {
+                let template = format!(
+                    "{{percent:>3}} % [{{bar:32}}] {{human_pos}} of {{human_len}} {unit}  \
+                     {{rate}}  {{eta}} left"
+                );
+                // ASCII, like every picture in the terminal; no more often than an eye can follow.
+                let style = ProgressStyle::with_template(&template)
+                    .expect("the template is ours")
+                    .with_key(
+                        "rate",
+                        |state: &ProgressState, text: &mut dyn fmt::Write| {
+                            // What cannot be written to a bar is not worth an error.
+                            let _ = write!(text, "{}/s", HumanCount(state.per_sec() as u64));
+                        },
+                    )
+                    .progress_chars("##-");
+                let target = ProgressDrawTarget::stderr_with_hz(8);
+                ProgressBar::with_draw_target(None, target).with_style(style)
+            }),
+        }
     }
 
     fn add_hint(&self, text: &mut String, hint: Option<&str>) {

@@ -3,14 +3,16 @@
 //! clap finds what is wrong; its own wording and layout are replaced so that people learn one form.
 
 use std::error::Error as _;
+use std::ffi::OsString;
 
 use clap::error::{ContextKind, ContextValue, ErrorKind as Refused};
 use vramfit_core::{Error, ErrorKind};
 
+use crate::commands::run;
 use crate::output::Output;
 
 /// Prints help, version or the error, and returns the exit code.
-pub(crate) fn answer(refusal: &clap::Error) -> u8 {
+pub(crate) fn answer(refusal: &clap::Error, line: &[OsString]) -> u8 {
     match refusal.kind() {
         Refused::DisplayHelp | Refused::DisplayVersion => {
             // A reader that went away is no failure, and there is nothing else that could fail.
@@ -24,9 +26,28 @@ pub(crate) fn answer(refusal: &clap::Error) -> u8 {
         _ => {
             let error = explain(refusal);
             Output::plain().error(&error);
+            if starts_a_program(line) {
+                return run::FAILED;
+            }
             error.kind().exit_code()
         }
     }
+}
+
+/// Says whether a line that could not be read was meant to become a program, whose exit codes are its
+/// own.
+fn starts_a_program(line: &[OsString]) -> bool {
+    let mut words = line.iter().skip(1).map(|word| word.to_string_lossy());
+    while let Some(word) = words.next() {
+        match &*word {
+            "--color" | "--python" => {
+                words.next();
+            }
+            option if option.starts_with('-') => {}
+            command => return command == "run",
+        }
+    }
+    false
 }
 
 /// Turns clap's finding into an error of ours.
@@ -146,4 +167,22 @@ fn first_sentence(refusal: &clap::Error) -> String {
     let text = refusal.render().to_string();
     let line = text.lines().next().unwrap_or_default();
     line.strip_prefix("error: ").unwrap_or(line).to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_for_run_is_told_from_others() {
+        let meant = |line: &str| {
+            let words: Vec<OsString> = line.split(' ').map(OsString::from).collect();
+            starts_a_program(&words)
+        };
+        assert!(meant("vramfit run --share 0 -- true"));
+        assert!(meant("vramfit -v --color never --python=/p run"));
+        assert!(!meant("vramfit dryrun -- vramfit run"));
+        assert!(!meant("vramfit --python run gpus"));
+        assert!(!meant("vramfit"));
+    }
 }

@@ -1,4 +1,7 @@
-//! The record container that XLA wraps executables in since JAX 0.10.2 (a Riegeli file).
+//! The record container that XLA writes executables into (a Riegeli file).
+//!
+//! JAX 0.10.2 and 0.11 put the executable into one, inside an ordinary message that holds it and
+//! its compile options; 0.12 puts that message into one as well. What is there is asked of the bytes.
 //!
 //! Only what XLA writes is read: simple record chunks, compressed with Snappy or not at all.
 //! Layout, from the published description of the format: blocks of 64 KiB that each begin with a
@@ -25,12 +28,13 @@ pub(super) fn is_container(bytes: &[u8]) -> bool {
 
 /// Returns the bytes of the message the container holds.
 ///
-/// XLA cuts large fields (assembly text, machine code, constants) out into records of their own;
-/// those are left out, as nothing here reads them.
+/// XLA cuts large fields (the executable; its assembly text, machine code, constants) out into
+/// records of their own. Of those the one numbered `field` is put back, where there is one; the
+/// others are left out, as nothing here reads them.
 ///
 /// # Errors
 /// [`ErrorKind::InvalidFile`] when the container is not as described above.
-pub(super) fn message_bytes(bytes: &[u8]) -> Result<Vec<u8>> {
+pub(super) fn message_bytes(bytes: &[u8], field: Option<u32>) -> Result<Vec<u8>> {
     let records = records(bytes)?;
     let (first, rest) = records
         .split_first()
@@ -41,13 +45,18 @@ pub(super) fn message_bytes(bytes: &[u8]) -> Result<Vec<u8>> {
         return Err(damaged("has a manifest that does not match its records"));
     }
     // Protobuf messages are merged by concatenation.
-    Ok(manifest
-        .records
-        .iter()
-        .zip(rest)
-        .filter(|(kind, _)| kind.field_override.is_none())
-        .flat_map(|(_, record)| record.iter().copied())
-        .collect())
+    let mut message = Vec::new();
+    for (described, record) in manifest.records.iter().zip(rest) {
+        match &described.field_override {
+            None => message.extend_from_slice(record),
+            Some(cut) if field.is_some() && cut.top_level_field() == field => {
+                let field = field.unwrap_or_default();
+                prost::encoding::bytes::encode(field, record, &mut message);
+            }
+            Some(_) => {}
+        }
+    }
+    Ok(message)
 }
 
 fn damaged(what: &str) -> Error {
@@ -153,13 +162,13 @@ mod tests {
     fn truncated_and_foreign_files_are_refused_without_panic() {
         let mut bytes = SIGNATURE.to_vec();
         bytes.resize(BLOCK_HEADER, 0);
-        assert!(message_bytes(&bytes).is_err(), "no records");
+        assert!(message_bytes(&bytes, None).is_err(), "no records");
         for kind in [b'r', b'x'] {
             let mut chunk = bytes.clone();
             chunk.resize(BLOCK_HEADER + CHUNK_HEADER, 0);
             chunk[BLOCK_HEADER + 8] = 255;
             chunk[BLOCK_HEADER + 24] = kind;
-            assert!(message_bytes(&chunk).is_err());
+            assert!(message_bytes(&chunk, None).is_err());
         }
     }
 }

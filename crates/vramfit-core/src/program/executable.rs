@@ -96,10 +96,9 @@ impl Program {
     /// # Errors
     /// [`ErrorKind::InvalidFile`] when the bytes are of no known form.
     pub fn parse(serialized: &[u8], options: &[u8]) -> Result<Self> {
-        let outer = ExecutableAndOptionsProto::decode(serialized).map_err(unreadable)?;
-        let inner = outer.serialized_executable;
+        let inner = executable_and_options(serialized)?.serialized_executable;
         let executable = if container::is_container(&inner) {
-            GpuExecutableProto::decode(container::message_bytes(&inner)?.as_slice())
+            GpuExecutableProto::decode(container::message_bytes(&inner, None)?.as_slice())
         } else {
             GpuExecutableProto::decode(inner.as_slice())
         }
@@ -329,6 +328,22 @@ impl BufferAllocation {
             space: MemorySpace::from(proto.color),
         }
     }
+}
+
+/// Reads what `PJRT_Executable_Serialize` of the CUDA plugin wrote: the executable, still
+/// serialised, and the options it was compiled with.
+///
+/// # Errors
+/// [`ErrorKind::InvalidFile`] when the bytes are of no known form.
+pub fn executable_and_options(serialized: &[u8]) -> Result<ExecutableAndOptionsProto> {
+    const SERIALIZED_EXECUTABLE: u32 = 1;
+    if container::is_container(serialized) {
+        let message = container::message_bytes(serialized, Some(SERIALIZED_EXECUTABLE))?;
+        ExecutableAndOptionsProto::decode(message.as_slice())
+    } else {
+        ExecutableAndOptionsProto::decode(serialized)
+    }
+    .map_err(unreadable)
 }
 
 fn unreadable(error: prost::DecodeError) -> Error {

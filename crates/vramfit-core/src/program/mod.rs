@@ -26,7 +26,7 @@ mod texts;
 pub mod wire;
 mod workspace;
 
-pub use executable::{Alias, BufferAllocation, BufferClass, Program};
+pub use executable::{Alias, BufferAllocation, BufferClass, Program, executable_and_options};
 pub use memory::ProgramMemory;
 pub use options::CompileOptions;
 pub use shape::{ElementType, MemorySpace, Shape};

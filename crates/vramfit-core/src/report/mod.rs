@@ -20,13 +20,14 @@ mod replay;
 mod run;
 mod svg;
 mod tables;
-mod text;
+pub(crate) mod text;
 
 use serde::Serialize;
 
 pub use picture::{AddressMap, Band, Bands, Line, Mark, Node, Piece, Span, Timeline, Tree};
 
 use crate::bytes::Bytes;
+use crate::lint::Finding;
 use crate::trace::{Answer, Comparison, Difference};
 
 /// Everything a reader of a report needs, in the order in which it is told.
@@ -146,6 +147,12 @@ impl std::fmt::Display for Value {
             Value::Missing(why) => f.pad(why),
         }
     }
+}
+
+/// Tells what the lint found, for a terminal of 80 columns and without a line feed at the end; empty
+/// when it found nothing.
+pub fn findings_text(findings: &[Finding]) -> String {
+    text::findings::render(findings)
 }
 
 impl Report {

@@ -69,7 +69,8 @@ impl Room {
         let memory = card.memory?;
         let context =
             gpu::find(&card.name).map_or(UNKNOWN_CONTEXT_BYTES, |gpu| gpu.context_bytes_estimate);
-        // CUDA reports the total without what the driver keeps for itself.
+        // CUDA reports the total without what the driver keeps for itself. Where an old driver does not
+        // tell that apart, the total is a little too large, and a fraction of it a little too small.
         let total_bytes = memory
             .total_bytes
             .saturating_sub(memory.reserved_bytes.unwrap_or(0));

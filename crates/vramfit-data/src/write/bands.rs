@@ -11,7 +11,7 @@ use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
 use vramfit_core::{Bytes, Error, ErrorKind, Result};
 
-use super::content::{Content, Storage};
+use super::content::{Compression, Content, Storage};
 use super::pipeline::Pipeline;
 use super::writer::{Manner, Writer};
 
@@ -104,12 +104,57 @@ pub fn write(
     writer.finish()
 }
 
-/// Returns the rows of the file and those of a piece.
+/// Estimates how large a file will be: exactly where nothing is compressed, else by its first piece, with
+/// one part in twenty on top.
+///
+/// # Errors
+/// Those of the source, and of [`write`].
+pub fn estimate(content: &Content, source: &Source<'_>) -> Result<Bytes> {
+    /// What the index takes of each chunk, with more dimensions than most have.
+    const INDEX_BYTES: u64 = 96;
+    let (rows, piece_rows) = pieces(content)?;
+    let mut pipelines = content
+        .datasets
+        .iter()
+        .map(Pipeline::new)
+        .collect::<Result<Vec<_>>>()?;
+    let mut raw = vec![Vec::new(); pipelines.len()];
+    let mut stored = Vec::new();
+    fill(
+        0..piece_rows.min(rows),
+        source,
+        &mut pipelines,
+        &mut raw,
+        &mut stored,
+    )?;
+    let sizes = content
+        .datasets
+        .iter()
+        .zip(&stored)
+        .map(|(dataset, first)| {
+            let chunks = dataset.chunks();
+            match dataset.storage {
+                Storage::Contiguous => dataset.bytes(),
+                Storage::Chunked {
+                    compression: Compression::None,
+                    ..
+                } => chunks * (first.len() as u64 + INDEX_BYTES),
+                Storage::Chunked { .. } => {
+                    chunks * (first.len() as u64 + first.len() as u64 / 20 + INDEX_BYTES)
+                }
+            }
+        });
+    let front = 1 << 16;
+    Ok(Bytes(sizes.sum::<u64>() + front))
+}
+
+/// Checks the content, and returns the rows of the file and those of a piece.
 fn pieces(content: &Content) -> Result<(u64, u64)> {
     let refuse = |why: &str| Err(Error::new(ErrorKind::InvalidArgument, why));
     let Some(first) = content.datasets.first() else {
         return refuse("a file without datasets holds no rows");
     };
+    content.check()?;
     let rows = first.rows();
     if content
         .datasets

@@ -125,7 +125,7 @@ impl Dataset {
             let chunk = rows.saturating_mul(self.row_bytes());
             if rows == 0 || rows > self.rows() {
                 return refuse(format!(
-                    "a chunk of {rows} rows does not divide {} rows",
+                    "a chunk of {rows} rows is more than its {} rows",
                     self.rows()
                 ));
             }

@@ -19,7 +19,7 @@ mod number;
 mod pipeline;
 mod writer;
 
-pub use bands::{Job, Progress, Source, write};
+pub use bands::{Job, Progress, Source, estimate, write};
 pub use content::{Attribute, Compression, Content, Dataset, Storage, Value};
 pub use number::Number;
 pub use writer::Manner;

@@ -60,7 +60,7 @@ impl Writer {
     /// gone on with.
     ///
     /// # Errors
-    /// `invalid-argument` for content that cannot be; `io` when the file exists, when an unfinished one
+    /// `io` when the file exists, when an unfinished one
     /// does, when there is not enough space, or when the disk refuses.
     pub(super) fn open(
         path: &Path,
@@ -69,7 +69,6 @@ impl Writer {
         manner: Manner,
         expected: Bytes,
     ) -> Result<Self> {
-        content.check()?;
         let target = std::path::absolute(path).map_err(|error| cannot("write", path, &error))?;
         let (part, journal_path) = hidden_names(&target)?;
         if target.exists() && !manner.force {
@@ -147,14 +146,19 @@ impl Writer {
         };
         writer.find_chunks()?;
         // What lies behind the last safe point is written again; without one, all of it.
-        let begun = match writer.done.pieces {
-            0 => writer.file.set_len(0),
-            _ => Ok(()),
-        };
-        begun
-            .and_then(|()| writer.file.set_len(writer.done.end))
-            .map_err(|error| writer.failed(&error))?;
-        writer.check_space(path, expected)?;
+        let fresh = writer.done.pieces == 0;
+        if fresh {
+            let emptied = writer.file.set_len(0);
+            emptied.map_err(|error| writer.failed(&error))?;
+        }
+        let ready = writer.check_space(path, expected).and_then(|()| {
+            let sized = writer.file.set_len(writer.done.end);
+            sized.map_err(|error| writer.failed(&error))
+        });
+        if ready.is_err() && fresh {
+            writer.discard();
+        }
+        ready?;
         Ok(writer)
     }
 
@@ -313,9 +317,6 @@ impl Writer {
         let needed = Bytes(expected.0.saturating_sub(held));
         if needed <= available {
             return Ok(());
-        }
-        if self.done.pieces == 0 {
-            self.discard();
         }
         Err(Error::new(
             ErrorKind::Io,

@@ -1,13 +1,17 @@
 //! One file per command: its arguments, and what it does with them.
 
 pub(crate) mod completions;
+pub(crate) mod data;
 pub(crate) mod diff;
 pub(crate) mod dryrun;
+pub(crate) mod env;
 pub(crate) mod gpus;
+pub(crate) mod hold;
 mod policy;
 pub(crate) mod replay;
 pub(crate) mod report;
 pub(crate) mod run;
+pub(crate) mod top;
 
 use std::path::PathBuf;
 
@@ -51,10 +55,14 @@ pub(crate) fn run(cli: Cli, context: &Context, output: &mut Output) -> Result<St
     match cli.command {
         Command::Dryrun(args) => dryrun::run(args, context, output),
         Command::Run(args) => run::run(args, context, output),
+        Command::Top(args) => top::run(&args, output),
         Command::Replay(args) => replay::run(&args, output),
         Command::Report(args) => report::run(&args, output),
         Command::Diff(args) => diff::run(&args, output),
+        Command::Data(args) => data::run(&args, output),
+        Command::Env(args) => env::run(&args, output),
         Command::Gpus(args) => gpus::run(&args, output),
+        Command::Hold(args) => hold::run(&args, context, output),
         Command::Completions(args) => completions::run(&args, output),
     }
 }

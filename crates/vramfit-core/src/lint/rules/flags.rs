@@ -4,7 +4,7 @@ use super::super::finding::{Change, Found};
 use super::super::scene::{Scene, XLA_FLAGS};
 use super::super::{Rule, Severity};
 use crate::nearest;
-use crate::settings::{self, Reader, Setting, flag_words};
+use crate::settings::{self, Reader, Setting, Version, flag_words};
 
 pub(super) const RULES: &[Rule] = &[
     Rule {
@@ -162,10 +162,9 @@ fn replace(scene: &Scene<'_>, name: &str, other: Option<&str>) -> Change {
 }
 
 fn foreign(scene: &Scene<'_>) -> Vec<Found> {
-    let foreign = |name: &str| !name.starts_with("xla_") || name.starts_with("xla_tpu_");
     read(scene)
         .into_iter()
-        .filter(|(name, _)| foreign(name))
+        .filter(|(name, _)| !is_ours(name))
         .map(|(name, _)| {
             let place = if name.starts_with("xla_tpu_") {
                 ": flags for TPUs go into `LIBTPU_INIT_ARGS`"
@@ -184,7 +183,10 @@ fn foreign(scene: &Scene<'_>) -> Vec<Found> {
         .collect()
 }
 
-/// Every flag that the plugin of JAX 0.10.2 and its neighbours know.
+/// The release whose flags are recorded, every one of them.
+const RECORDED: Version = Version::new(0, 10, 2);
+
+/// Every flag that XLA knows in that release.
 fn recorded() -> impl Iterator<Item = &'static str> {
     include_str!("../names/flags.txt")
         .lines()
@@ -195,13 +197,22 @@ fn table_flag(name: &str) -> Option<&'static Setting> {
     settings::lookup(name).filter(|setting| setting.is_flag() && setting.name == name)
 }
 
+/// Says whether a flag is one of XLA's by its name.
+fn is_ours(name: &str) -> bool {
+    name.starts_with("xla_") && !name.starts_with("xla_tpu_")
+}
+
+/// Says whether a flag is in no record, and no other is near it.
+fn is_stranger(name: &str) -> bool {
+    is_ours(name)
+        && recorded().all(|flag| flag != name)
+        && nearest::slip_of(name, recorded()).is_none()
+}
+
 fn misspelt(scene: &Scene<'_>) -> Vec<Found> {
     let mut all = Vec::new();
     for (name, _) in read(scene) {
-        if !name.starts_with("xla_") || recorded().any(|flag| flag == name) {
-            continue;
-        }
-        if table_flag(&name).is_some() {
+        if !is_ours(&name) || recorded().any(|flag| flag == name) || table_flag(&name).is_some() {
             continue;
         }
         if let Some(right) = nearest::slip_of(&name, recorded()) {
@@ -224,13 +235,15 @@ fn other_release(scene: &Scene<'_>) -> Vec<Found> {
     };
     let mut all = Vec::new();
     for (name, _) in read(scene) {
-        let Some(setting) = table_flag(&name).filter(|setting| !setting.is_read_by(version)) else {
-            continue;
-        };
-        let range = match (setting.since, setting.until) {
-            (Some(since), _) if version < since => format!("it came with {since}"),
-            (_, Some(until)) => format!("the last release that did is {until}"),
-            _ => "other releases do".to_owned(),
+        let range = match table_flag(&name) {
+            Some(setting) if setting.is_read_by(version) => continue,
+            Some(setting) => match (setting.since, setting.until) {
+                (Some(since), _) if version < since => format!("it came with {since}"),
+                (_, Some(until)) => format!("the last release that did is {until}"),
+                _ => "other releases do".to_owned(),
+            },
+            None if version == RECORDED && is_stranger(&name) => "other releases may".to_owned(),
+            None => continue,
         };
         all.push(
             Found::new(

@@ -70,6 +70,31 @@ pub struct SplitProtoManifest {
 
 #[derive(Clone, PartialEq, Message)]
 pub struct SplitProtoRecord {
-    #[prost(bytes = "vec", optional, tag = "3")]
-    pub field_override: Option<Vec<u8>>,
+    #[prost(message, optional, tag = "3")]
+    pub field_override: Option<FieldOverrideRecord>,
+}
+
+#[derive(Clone, PartialEq, Message)]
+pub struct FieldOverrideRecord {
+    #[prost(message, repeated, tag = "1")]
+    pub field_path: Vec<FieldPathPart>,
+}
+
+impl FieldOverrideRecord {
+    /// Returns the number of the field that the record holds; `None` when it lies deeper, or is one
+    /// element of a repeated field.
+    pub fn top_level_field(&self) -> Option<u32> {
+        match self.field_path.as_slice() {
+            [only] => only
+                .field_number
+                .and_then(|number| u32::try_from(number).ok()),
+            _ => None,
+        }
+    }
+}
+
+#[derive(Clone, PartialEq, Message)]
+pub struct FieldPathPart {
+    #[prost(int32, optional, tag = "1")]
+    pub field_number: Option<i32>,
 }

@@ -1,9 +1,10 @@
 //! A report for a terminal: 80 columns, no colours, nothing that a name could do to the terminal.
 
 mod chart;
+pub(super) mod findings;
 mod map;
 mod tree;
-mod wrap;
+pub(crate) mod wrap;
 
 use self::wrap::{cut, width, wrap};
 use super::escape::plain;

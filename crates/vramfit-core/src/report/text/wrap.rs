@@ -20,7 +20,7 @@ fn ends_in_digit(word: &str) -> bool {
 }
 
 /// Breaks a text into lines of at most `columns`, all but the first indented by `hanging`.
-pub(super) fn wrap(text: &str, columns: usize, hanging: usize) -> Vec<String> {
+pub(crate) fn wrap(text: &str, columns: usize, hanging: usize) -> Vec<String> {
     let mut lines = Vec::new();
     let mut line = String::new();
     let mut words: Vec<String> = Vec::new();

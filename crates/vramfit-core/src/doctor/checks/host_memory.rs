@@ -1,0 +1,72 @@
+//! Is there host memory enough for what the card exchanges with it?
+
+use super::super::check::Check;
+use super::super::facts::Facts;
+use crate::Bytes;
+use crate::settings::PluginSettings;
+
+const ID: &str = "host-memory";
+
+/// What Docker gives a container as `/dev/shm` unless told otherwise. NCCL keeps a buffer there for
+/// each pair of cards, and does not start when they do not fit.
+const DOCKERS_SHARED_MEMORY_BYTES: u64 = 64 << 20;
+
+pub(super) fn check(facts: &Facts) -> Vec<Check> {
+    let mut checks = Vec::new();
+    let pinned = PluginSettings::read(|name| facts.environment.get(name).cloned())
+        .map(|settings| settings.host_limit_bytes);
+    let limit = facts.surroundings.host_memory.as_ref();
+    let shared = facts.shared_memory_bytes;
+    let cards = facts.cards().len();
+    let shared_told = shared.map(|bytes| format!("/dev/shm: {}", Bytes(bytes)));
+    if let (Some(shared), true) = (shared, cards > 1) {
+        if shared <= DOCKERS_SHARED_MEMORY_BYTES {
+            checks.push(Check::warn(
+                ID,
+                format!(
+                    "/dev/shm has {}, too little for NCCL between {cards} cards",
+                    Bytes(shared)
+                ),
+                "start the container with `--shm-size=1g`, or `--ipc=host`",
+            ));
+        }
+    }
+    checks.push(match limit {
+        None => Check::pass(ID, "no limit on host memory is set for this process"),
+        Some(limit) => {
+            let used = limit
+                .used_bytes
+                .map(|used| format!("{} used now, caches included", Bytes(used)));
+            let evidence = [
+                Some(format!("read from {}", limit.source)),
+                used,
+                shared_told.clone(),
+            ];
+            let told = Bytes(limit.limit_bytes);
+            match pinned {
+                // The plugin takes pinned memory as it needs it, up to its own limit; what the group
+                // does not grant ends the process without a word.
+                Ok(pinned) if pinned > limit.limit_bytes && cards > 0 => Check::warn(
+                    ID,
+                    format!(
+                        "host memory is limited to {told}, and XLA's pinned memory only to {}: a \
+                         program that offloads to the host is killed at the first",
+                        Bytes(pinned)
+                    ),
+                    format!(
+                        "export XLA_PJRT_GPU_HOST_MEMORY_LIMIT_GB={}",
+                        (limit.limit_bytes >> 31).max(1)
+                    ),
+                ),
+                _ => Check::pass(ID, format!("host memory is limited to {told}")),
+            }
+            .because_of(evidence.into_iter().flatten())
+        }
+    });
+    if limit.is_none() {
+        if let (Some(last), Some(told)) = (checks.last_mut(), shared_told) {
+            last.evidence.push(told);
+        }
+    }
+    checks
+}

@@ -1,0 +1,149 @@
+//! Is JAX's pool what was asked for?
+
+use super::super::check::Check;
+use super::super::facts::Facts;
+use super::super::trial::{Outcome, Pool, PoolOptions};
+use super::{unfinished, uses_gpu};
+use crate::Bytes;
+
+const ID: &str = "pool";
+
+/// What JAX takes when it is told nothing.
+const DEFAULT_FRACTION: f64 = 0.75;
+
+/// One part in a hundred of the card: CUDA, which JAX asks, and NVML, which we ask, do not count a
+/// card's memory alike.
+const COUNTED_APART: f64 = 0.01;
+
+pub(super) fn check(facts: &Facts) -> Vec<Check> {
+    let pools = match facts.trial.pool() {
+        Outcome::Done(pools) => pools,
+        Outcome::Failed(failure) => {
+            return vec![
+                Check::fail(
+                    ID,
+                    format!("the first array cannot be made: {}", failure.error),
+                    "see who holds the card (check `card`), or lower the pool: `vramfit run \
+                     --fraction 0.5 -- COMMAND`",
+                )
+                .because_of(failure.logged)
+                .because_of(back_off(facts)),
+            ];
+        }
+        other => return vec![unfinished(ID, facts, other)],
+    };
+    if !uses_gpu(facts) {
+        return vec![Check::skip(ID, "JAX is not on a GPU, so it has no pool")];
+    }
+    let options = pools.options.unwrap_or_default();
+    let checks = pools.pools.iter().map(|pool| judge(facts, &options, pool));
+    checks.collect()
+}
+
+fn judge(facts: &Facts, options: &PoolOptions, pool: &Pool) -> Check {
+    let device = &pool.device;
+    let allocator = options.allocator.as_deref().unwrap_or("default");
+    let preallocates =
+        options.preallocate != Some(false) && matches!(allocator, "default" | "bfc" | "cuda_async");
+    let Some(limit) = pool.bytes_limit.filter(|limit| *limit > 0) else {
+        return Check::skip(
+            ID,
+            format!("{device}: the allocator `{allocator}` has no pool, or does not tell it"),
+        );
+    };
+    let total = facts.card_bytes();
+    let part = total.map(|total| limit as f64 / total as f64);
+    let of_card = match (part, total) {
+        (Some(part), Some(total)) => {
+            format!(", {:.1} % of the card's {}", part * 100.0, Bytes(total))
+        }
+        _ => String::new(),
+    };
+    // The client's options are merged into these by JAX itself, where we do not see it.
+    let known = !facts
+        .environment
+        .contains_key("JAX_PJRT_CLIENT_CREATE_OPTIONS")
+        && !matches!(allocator, "platform" | "vmm" | "address");
+    let wanted = options.memory_fraction.unwrap_or(DEFAULT_FRACTION);
+    if let (Some(part), true) = (part, known && wanted <= 1.0) {
+        if (part - wanted).abs() > COUNTED_APART {
+            return Check::fail(
+                ID,
+                format!(
+                    "{device}: {:.1} % of the card was asked for, and the pool's limit is {}{of_card}",
+                    wanted * 100.0,
+                    Bytes(limit)
+                ),
+                "see the check `settings`: a setting does not reach JAX as it is written",
+            );
+        }
+    }
+    match pool.pool_bytes {
+        Some(had) if preallocates && had < limit => Check::fail(
+            ID,
+            format!(
+                "{device}: {} were asked for{of_card}, and {} could be had; JAX goes on and does \
+                 not say so",
+                Bytes(limit),
+                Bytes(had)
+            ),
+            fix(facts, total, had),
+        )
+        .because(format!("bytes_limit {limit}, pool_bytes {had}"))
+        .because_of(back_off(facts)),
+        Some(had) if preallocates => Check::pass(
+            ID,
+            format!("{device}: {} taken at once{of_card}", Bytes(had)),
+        ),
+        Some(had) => Check::pass(
+            ID,
+            format!(
+                "{device}: grows up to {}{of_card}; {} so far",
+                Bytes(limit),
+                Bytes(had)
+            ),
+        ),
+        None => Check::pass(
+            ID,
+            format!(
+                "{device}: up to {}{of_card}; this allocator does not tell what it has taken",
+                Bytes(limit)
+            ),
+        ),
+    }
+}
+
+/// Returns the share that was had, in hundredths, as a setting.
+fn fix(facts: &Facts, total: Option<u64>, had: u64) -> String {
+    let holders = match facts.virtual_card {
+        Some(_) => "give the dry run less `--taken`",
+        None => "end what holds the card (check `card`)",
+    };
+    let part = total.map(|total| (had as f64 / total as f64 * 100.0).floor() / 100.0);
+    match part.filter(|part| *part > 0.0) {
+        Some(part) => format!("{holders}, or `vramfit run --fraction {part} -- COMMAND`"),
+        None => format!("{holders}, or use another card"),
+    }
+}
+
+/// Returns the lines in which the allocator says that it could not have what it wanted.
+fn back_off(facts: &Facts) -> Vec<String> {
+    let speaks = |line: &&String| {
+        [
+            "OUT_OF_MEMORY",
+            "out of memory",
+            "failed to allocate",
+            "Failed to allocate",
+        ]
+        .iter()
+        .any(|words| line.contains(words))
+    };
+    facts
+        .trial
+        .log
+        .iter()
+        .filter(speaks)
+        .take(3)
+        .cloned()
+        .collect()
+}

@@ -1,0 +1,42 @@
+//! What do the rules about settings find in the environment?
+
+use super::super::check::Check;
+use super::super::facts::Facts;
+use crate::lint::{self, Finding, Severity, Surroundings};
+
+const ID: &str = "settings";
+
+pub(super) fn check(facts: &Facts) -> Vec<Check> {
+    let findings = findings(facts);
+    let (notes, wrong): (Vec<_>, Vec<_>) = findings
+        .into_iter()
+        .partition(|finding| finding.severity == Severity::Note);
+    let notes = notes
+        .iter()
+        .map(|note| format!("note ({}): {}; {}", note.id, note.message, note.fix));
+    if wrong.is_empty() {
+        let sentence = "the environment says nothing that JAX would not understand";
+        return vec![Check::pass(ID, sentence).because_of(notes)];
+    }
+    let check = |finding: &Finding| {
+        let (sentence, fix) = (finding.message.clone(), finding.fix.clone());
+        let check = match finding.severity {
+            Severity::Error => Check::fail(ID, sentence, fix),
+            Severity::Warning | Severity::Note => Check::warn(ID, sentence, fix),
+        };
+        check.because(format!("rule `{}`, explained in docs/lint.md", finding.id))
+    };
+    wrong.iter().map(check).collect()
+}
+
+/// Applies the rules to what a program started here would get.
+pub(super) fn findings(facts: &Facts) -> Vec<Finding> {
+    let has_jax = facts.inventory.jax().is_some();
+    lint::lint(&Surroundings {
+        environment: facts.environment.clone(),
+        jax: facts.inventory.jax(),
+        machine: facts.machine(),
+        packages: has_jax.then(|| facts.inventory.for_rules()),
+        ..Surroundings::default()
+    })
+}

@@ -1,0 +1,210 @@
+//! What the checks may know: plain values, gathered by whoever asks.
+
+use std::collections::BTreeMap;
+
+use serde::Deserialize;
+
+use super::trial::Trial;
+use crate::lint::Packages;
+use crate::machine::{Card, Machine, Memory, Surroundings};
+use crate::settings::Version;
+
+/// All that was found out about a machine, an environment and a JAX.
+#[derive(Clone, Debug, Default)]
+pub struct Facts {
+    /// What NVIDIA's driver answered.
+    pub driver: Driver,
+    /// The virtual card, inside a dry run.
+    pub virtual_card: Option<VirtualCard>,
+    /// The container around us.
+    pub surroundings: Surroundings,
+    /// Size of `/dev/shm`, where there is one.
+    pub shared_memory_bytes: Option<u64>,
+    /// The environment that the trial ran in.
+    pub environment: BTreeMap<String, String>,
+    /// CUDA libraries that lie in a directory of `LD_LIBRARY_PATH`.
+    pub shadowing_libraries: Vec<String>,
+    /// What the Python has installed.
+    pub inventory: Inventory,
+    /// What is missing for a dry run with this Python; `Ok` when nothing is.
+    pub dry_run: Option<std::result::Result<(), Missing>>,
+    /// What JAX did when it was tried.
+    pub trial: Trial,
+    /// The machine while the trial held its memory.
+    pub machine_during_trial: Option<Machine>,
+    /// Whether a GPU must compute for all to be right.
+    pub require_gpu: bool,
+}
+
+/// What NVIDIA's driver answered.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Driver {
+    /// The cards and who uses them.
+    Machine(Machine),
+    /// Its library is not installed.
+    NotInstalled {
+        /// The loader's own words.
+        cause: String,
+    },
+    /// There is one, and it does not work.
+    Broken {
+        /// What is wrong, in one sentence.
+        message: String,
+        /// The driver's own words, where there are any.
+        cause: Option<String>,
+        /// What cures it.
+        fix: String,
+    },
+    /// It did not answer within so many seconds.
+    Silent(u64),
+}
+
+impl Default for Driver {
+    fn default() -> Self {
+        Driver::NotInstalled {
+            cause: String::new(),
+        }
+    }
+}
+
+/// The virtual card of a dry run.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct VirtualCard {
+    /// Its name in the catalogue.
+    pub name: String,
+    /// What a driver would call it.
+    pub description: String,
+    /// How many of it there are.
+    pub count: u32,
+    /// Memory of each, as CUDA would report it to JAX.
+    pub total_bytes: u64,
+    /// What something else holds on each.
+    pub held_bytes: u64,
+    /// What a CUDA context would take: an estimate.
+    pub context_bytes: u64,
+}
+
+/// What is missing for a dry run.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Missing {
+    /// What is missing, in one sentence.
+    pub message: String,
+    /// What brings it.
+    pub fix: String,
+}
+
+/// What a Python has installed.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(default)]
+pub struct Inventory {
+    /// Version of the language.
+    pub python: String,
+    /// The interpreter.
+    pub executable: String,
+    /// The virtual environment it belongs to.
+    pub environment: Option<String>,
+    /// Installed distributions by name, in lower case with dashes: those that bear on JAX.
+    pub packages: BTreeMap<String, String>,
+    /// The oldest jaxlib that the installed jax takes.
+    pub minimum_jaxlib: Option<String>,
+    /// What each CUDA plugin asks of NVIDIA's packages, as its metadata says.
+    pub requirements: BTreeMap<String, Vec<String>>,
+    /// Directories in which NVIDIA's packages keep their libraries.
+    pub library_folders: Vec<String>,
+}
+
+impl Inventory {
+    /// Returns the version of a distribution.
+    pub fn version(&self, name: &str) -> Option<&str> {
+        self.packages.get(name).map(String::as_str)
+    }
+
+    /// Returns the release of JAX.
+    pub fn jax(&self) -> Option<Version> {
+        self.version("jax")?.parse().ok()
+    }
+
+    /// Returns the major versions of CUDA for which there is a plugin, newest first: JAX takes the
+    /// first.
+    pub fn cuda_plugins(&self) -> Vec<u32> {
+        let numbers = self.packages.keys().filter_map(|name| {
+            let rest = name.strip_prefix("jax-cuda")?.strip_suffix("-plugin")?;
+            rest.parse().ok()
+        });
+        let mut numbers: Vec<u32> = numbers.collect();
+        numbers.sort_unstable_by(|a, b| b.cmp(a));
+        numbers
+    }
+
+    /// Returns what the rules about settings want to know of it.
+    pub fn for_rules(&self) -> Packages {
+        let of = |names: &[&str]| {
+            let found = names.iter().find_map(|name| self.version(name));
+            found.map(str::to_owned)
+        };
+        Packages {
+            tensorflow: of(&["tensorflow", "tensorflow-gpu", "tf-nightly"]),
+            tensorflow_cpu: of(&["tensorflow-cpu", "tf-nightly-cpu"]),
+            torch: of(&["torch"]),
+            cuda_plugin: !self.cuda_plugins().is_empty(),
+        }
+    }
+}
+
+impl Facts {
+    /// Returns the cards that a program can be given: the virtual ones, else those of the machine.
+    pub(super) fn cards(&self) -> Vec<Card> {
+        let machine = self.machine();
+        machine.cards.into_iter().filter(Card::is_usable).collect()
+    }
+
+    /// Returns the machine that a program sees: a virtual card stands before real ones.
+    pub(super) fn machine(&self) -> Machine {
+        match (&self.virtual_card, &self.driver) {
+            (Some(card), _) => card.machine(),
+            (None, Driver::Machine(machine)) => machine.clone(),
+            (None, _) => Machine::default(),
+        }
+    }
+
+    /// Returns the memory of a card, as CUDA reports it to JAX, where every card has the same.
+    pub(super) fn card_bytes(&self) -> Option<u64> {
+        if let Some(card) = &self.virtual_card {
+            return Some(card.total_bytes);
+        }
+        let totals: Option<Vec<u64>> = self
+            .cards()
+            .iter()
+            .map(|card| {
+                let memory = card.memory?;
+                Some(
+                    memory.total_bytes - memory.reserved_bytes.unwrap_or(0).min(memory.total_bytes),
+                )
+            })
+            .collect();
+        let totals = totals?;
+        let first = *totals.first()?;
+        totals.iter().all(|total| *total == first).then_some(first)
+    }
+}
+
+impl VirtualCard {
+    /// Returns the machine that it pretends to be.
+    fn machine(&self) -> Machine {
+        let card = |index| Card {
+            index,
+            name: self.description.clone(),
+            memory: Some(Memory {
+                total_bytes: self.total_bytes,
+                reserved_bytes: Some(0),
+                used_bytes: self.held_bytes,
+                free_bytes: self.total_bytes.saturating_sub(self.held_bytes),
+            }),
+            ..Card::default()
+        };
+        Machine {
+            cards: (0..self.count).map(card).collect(),
+            ..Machine::default()
+        }
+    }
+}

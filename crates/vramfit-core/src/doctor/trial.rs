@@ -1,0 +1,397 @@
+//! What JAX did when it was tried, step by step, as a child process told it.
+//!
+//! The child tells each step when it begins and when it ends, one line of JSON each, so that what was
+//! learnt before a crash counts, and the step that it died in is known.
+
+use std::collections::BTreeMap;
+
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+/// A step of the trial, in this order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Step {
+    /// `import jax`.
+    Import,
+    /// The first use of a backend: which devices are there.
+    Backend,
+    /// The first allocation on each device, after which the pool is there.
+    Pool,
+    /// A computation whose result is known.
+    Computation,
+    /// A function that is compiled, and called twice.
+    Jit,
+    /// Bytes to the device and back.
+    Transfers,
+    /// Nothing: the child waits while its memory is looked at from outside.
+    Hold,
+    /// A few training steps.
+    Training,
+}
+
+impl Step {
+    /// Returns what is done in it, for "while it …".
+    fn words(self) -> &'static str {
+        match self {
+            Step::Import => "imported JAX",
+            Step::Backend => "looked for devices",
+            Step::Pool => "made its first array",
+            Step::Computation => "computed",
+            Step::Jit => "compiled a function",
+            Step::Transfers => "moved bytes",
+            Step::Hold => "waited to be looked at",
+            Step::Training => "trained",
+        }
+    }
+}
+
+/// How the child ended.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Ended {
+    /// There was no trial, for this reason.
+    #[default]
+    NotStarted,
+    /// It did all that it was asked to.
+    Finished,
+    /// It told nothing for so many seconds and was killed.
+    Hung(u64),
+    /// It died: `was killed by SIGSEGV`, `ended with exit code 3`.
+    Died(String),
+}
+
+/// What the child told.
+#[derive(Clone, Debug, Default)]
+pub struct Trial {
+    began: Option<Step>,
+    done: BTreeMap<Step, Value>,
+    failed: BTreeMap<Step, Failure>,
+    /// How the child ended.
+    pub ended: Ended,
+    /// Its standard error, the last lines of it.
+    pub log: Vec<String>,
+}
+
+/// An exception of Python that ended a step.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(default)]
+pub struct Failure {
+    /// Class and text, such as `RuntimeError: Unable to initialize backend`.
+    pub error: String,
+    /// What JAX logged meanwhile, one line an entry.
+    pub logged: Vec<String>,
+}
+
+/// What is known of a step.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Outcome<T> {
+    /// It came to its end.
+    Done(T),
+    /// Python raised an exception in it.
+    Failed(Failure),
+    /// The child ended in it; how, in words that fit after "the trial".
+    Stopped(String),
+    /// The child had ended before.
+    NotReached,
+}
+
+#[derive(Deserialize)]
+struct Line {
+    step: Step,
+    state: State,
+    #[serde(flatten)]
+    rest: Value,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum State {
+    Begin,
+    Done,
+    Failed,
+}
+
+impl Trial {
+    /// Takes in one line that the child told. Returns the step it has begun, if it has.
+    pub fn hear(&mut self, line: &str) -> Option<Step> {
+        let line: Line = serde_json::from_str(line).ok()?;
+        match line.state {
+            State::Begin => {
+                self.began = Some(line.step);
+                return self.began;
+            }
+            State::Done => {
+                self.done.insert(line.step, line.rest);
+            }
+            State::Failed => {
+                let failure = serde_json::from_value(line.rest).unwrap_or_default();
+                self.failed.insert(line.step, failure);
+            }
+        }
+        None
+    }
+
+    fn outcome<T: DeserializeOwned>(&self, step: Step) -> Outcome<T> {
+        if let Some(told) = self.done.get(&step) {
+            return match serde_json::from_value(told.clone()) {
+                Ok(told) => Outcome::Done(told),
+                Err(error) => Outcome::Failed(Failure {
+                    error: format!("the trial told what is not understood: {error}"),
+                    logged: Vec::new(),
+                }),
+            };
+        }
+        if let Some(failure) = self.failed.get(&step) {
+            return Outcome::Failed(failure.clone());
+        }
+        if self.began != Some(step) {
+            return Outcome::NotReached;
+        }
+        match &self.ended {
+            Ended::Hung(seconds) => Outcome::Stopped(format!(
+                "hung while it {}: no word for {seconds} s, so it was ended",
+                step.words()
+            )),
+            Ended::Died(how) => Outcome::Stopped(format!("{how} while it {}", step.words())),
+            Ended::NotStarted | Ended::Finished => Outcome::NotReached,
+        }
+    }
+
+    /// Returns the step that the child did not survive, or that failed: nothing after it was done.
+    pub(super) fn last_step(&self) -> Option<Step> {
+        let failed = self.failed.keys().next().copied();
+        failed.or(self.began.filter(|step| !self.done.contains_key(step)))
+    }
+
+    /// Returns what came of `import jax`.
+    pub fn import(&self) -> Outcome<Imported> {
+        self.outcome(Step::Import)
+    }
+
+    /// Returns what came of looking for devices.
+    pub fn backend(&self) -> Outcome<Backend> {
+        self.outcome(Step::Backend)
+    }
+
+    /// Returns what came of the first arrays.
+    pub fn pool(&self) -> Outcome<Pools> {
+        self.outcome(Step::Pool)
+    }
+
+    /// Returns what came of the computation.
+    pub fn computation(&self) -> Outcome<Computed> {
+        self.outcome(Step::Computation)
+    }
+
+    /// Returns what came of compiling.
+    pub fn jit(&self) -> Outcome<Jitted> {
+        self.outcome(Step::Jit)
+    }
+
+    /// Returns what came of the transfers.
+    pub fn transfers(&self) -> Outcome<Transferred> {
+        self.outcome(Step::Transfers)
+    }
+
+    /// Returns what the child said of itself before it waited.
+    pub fn hold(&self) -> Outcome<Held> {
+        self.outcome(Step::Hold)
+    }
+
+    /// Returns what came of the training steps.
+    pub fn training(&self) -> Outcome<Trained> {
+        self.outcome(Step::Training)
+    }
+}
+
+/// What `import jax` brought.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[serde(default)]
+pub struct Imported {
+    /// `jax.__version__`.
+    pub version: String,
+    /// The file that was imported.
+    pub file: String,
+    /// How long it took.
+    pub seconds: f64,
+}
+
+/// Which devices JAX has.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[serde(default)]
+pub struct Backend {
+    /// `jax.default_backend()`: `gpu`, `cpu`, `tpu`, `METAL`.
+    pub platform: String,
+    /// The local devices.
+    pub devices: Vec<Device>,
+    /// What the client says of itself, such as `cuda 13000`.
+    pub platform_version: String,
+    /// Whether the GPU is vramfit's virtual one.
+    pub is_virtual: bool,
+    /// How long the first use took.
+    pub seconds: f64,
+    /// Warnings and errors that JAX logged, one line an entry: why a platform was passed over.
+    pub logged: Vec<String>,
+}
+
+/// A device of JAX.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[serde(default)]
+pub struct Device {
+    /// As JAX prints it, such as `cuda:0`.
+    pub name: String,
+    /// What it is sold as.
+    pub kind: String,
+}
+
+/// JAX's pools after the first array on each device.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[serde(default)]
+pub struct Pools {
+    /// The options that JAX makes of the environment for its client; those it does not set are XLA's
+    /// defaults. `None` where this JAX does not tell.
+    pub options: Option<PoolOptions>,
+    /// One for each local device.
+    pub pools: Vec<Pool>,
+}
+
+/// What JAX's client was asked for.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[serde(default)]
+pub struct PoolOptions {
+    /// The share of the card.
+    pub memory_fraction: Option<f64>,
+    /// Whether the pool is to take its limit at once.
+    pub preallocate: Option<bool>,
+    /// The allocator.
+    pub allocator: Option<String>,
+}
+
+/// The pool on one device, in bytes; `None` where the allocator does not tell.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[serde(default)]
+pub struct Pool {
+    /// The device.
+    pub device: String,
+    /// The most it may take: what was wanted, not what was had.
+    pub bytes_limit: Option<u64>,
+    /// What it has taken of the card.
+    pub pool_bytes: Option<u64>,
+    /// What arrays use of it.
+    pub bytes_in_use: Option<u64>,
+}
+
+/// A computation with a known result.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[serde(default)]
+pub struct Computed {
+    /// Whether every number was right.
+    pub right: bool,
+    /// How many numbers were compared.
+    pub compared: u64,
+    /// The platforms on which the result lay.
+    pub platforms: Vec<String>,
+    /// The devices on which it lay.
+    pub devices: Vec<String>,
+}
+
+/// What jit did.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[serde(default)]
+pub struct Jitted {
+    /// Whether `JAX_DISABLE_JIT` is in force.
+    pub disabled: bool,
+    /// How often Python ran the function in the first call, and in the second.
+    pub traced: [u64; 2],
+    /// How often something was compiled in the first call, and in the second.
+    pub compiled: [u64; 2],
+    /// How long each call took.
+    pub seconds: [f64; 2],
+}
+
+/// Bytes to the device and back.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[serde(default)]
+pub struct Transferred {
+    /// Size of the array.
+    pub bytes: u64,
+    /// The shortest of several times to the device.
+    pub to_device_seconds: f64,
+    /// The shortest of several times back.
+    pub to_host_seconds: f64,
+    /// How often each was done.
+    pub times: u64,
+    /// Whether all bytes came back as they went.
+    pub right: bool,
+}
+
+/// The child, while it waits.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[serde(default)]
+pub struct Held {
+    /// Its number.
+    pub pid: u32,
+}
+
+/// A few training steps.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[serde(default)]
+pub struct Trained {
+    /// How many.
+    pub steps: u64,
+    /// The loss before the first.
+    pub first_loss: f64,
+    /// The loss after the last.
+    pub last_loss: f64,
+    /// The platforms on which the parameters lay afterwards.
+    pub platforms: Vec<String>,
+    /// Time of a step, the first left out.
+    pub step_seconds: f64,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_learnt_before_a_crash_counts() {
+        let mut trial = Trial::default();
+        assert_eq!(
+            trial.hear(r#"{"step":"import","state":"begin"}"#),
+            Some(Step::Import)
+        );
+        let told = r#"{"step":"import","state":"done","version":"0.10.2","seconds":0.5}"#;
+        assert_eq!(trial.hear(told), None);
+        trial.hear("not ours");
+        trial.hear(r#"{"step":"backend","state":"begin"}"#);
+        trial.ended = Ended::Died("was killed by SIGSEGV".to_owned());
+        let Outcome::Done(imported) = trial.import() else {
+            panic!("{:?}", trial.import());
+        };
+        assert_eq!((&*imported.version, imported.seconds), ("0.10.2", 0.5));
+        assert_eq!(
+            trial.backend(),
+            Outcome::Stopped("was killed by SIGSEGV while it looked for devices".to_owned())
+        );
+        assert_eq!(trial.pool(), Outcome::NotReached);
+        assert_eq!(trial.last_step(), Some(Step::Backend));
+    }
+
+    #[test]
+    fn a_hanging_child_and_a_failing_step_are_told_apart() {
+        let mut trial = Trial::default();
+        trial.hear(r#"{"step":"jit","state":"begin"}"#);
+        trial.ended = Ended::Hung(60);
+        let Outcome::Stopped(how) = trial.jit() else {
+            panic!("{:?}", trial.jit());
+        };
+        assert!(how.starts_with("hung while it compiled"), "{how}");
+        trial.hear(r#"{"step":"jit","state":"failed","error":"ValueError: no","logged":["a"]}"#);
+        let failure = Failure {
+            error: "ValueError: no".to_owned(),
+            logged: vec!["a".to_owned()],
+        };
+        assert_eq!(trial.jit(), Outcome::Failed(failure));
+    }
+}

@@ -1,0 +1,84 @@
+use super::*;
+
+fn start(variables: &[(&str, &str)]) -> Start {
+    Start {
+        variables: variables
+            .iter()
+            .map(|(name, value)| Variable {
+                name: (*name).to_owned(),
+                value: (*value).to_owned(),
+                reason: "8.0 GiB of the card's 79.1 GiB".to_owned(),
+            })
+            .collect(),
+        notes: vec!["the card is not known".to_owned()],
+        command: ["python", "train it.py"].map(str::to_owned).into(),
+        gpus: 2,
+        jax: "0.10.2".to_owned(),
+        cuda_extra: "cuda13".to_owned(),
+        image: "python:3.12-slim".to_owned(),
+    }
+}
+
+fn text(format: Format, variables: &[(&str, &str)]) -> String {
+    let files = write(format, &start(variables)).unwrap();
+    files.into_iter().map(|file| file.text).collect()
+}
+
+#[test]
+fn every_format_has_the_variables_their_reasons_and_the_notes() {
+    for format in Format::ALL {
+        let text = text(format, &[("XLA_CLIENT_MEM_FRACTION", "0.1")]);
+        let at = text.find("XLA_CLIENT_MEM_FRACTION").unwrap();
+        let reason = text.find("# 8.0 GiB of the card's 79.1 GiB\n").unwrap();
+        assert!(reason < at, "{}", format.name());
+        assert!(
+            text.contains("# Note: the card is not known.\n"),
+            "{}",
+            format.name()
+        );
+        assert!(
+            text.ends_with('\n') && !text.ends_with("\n\n"),
+            "{}",
+            format.name()
+        );
+        assert_eq!(format.name().parse::<Format>().unwrap(), format);
+    }
+    assert!("bash".parse::<Format>().is_err());
+}
+
+#[test]
+fn dollars_and_percent_signs_are_not_replaced() {
+    let value = r#"$HOME "%n" 'x' \y"#;
+    for (format, quoted) in [
+        (Format::Shell, r#"V='$HOME "%n" '\''x'\'' \y'"#),
+        (Format::Slurm, r#"V='$HOME "%n" '\''x'\'' \y'"#),
+        (Format::Dockerfile, r#"V="\$HOME \"%n\" 'x' \\y""#),
+        (Format::Compose, r#"V: "$$HOME \"%n\" 'x' \\y""#),
+        (Format::Kubernetes, r#"value: "$$HOME \"%n\" 'x' \\y""#),
+        (Format::Systemd, r#""V=$HOME \"%%n\" 'x' \\y""#),
+        (Format::Devcontainer, r#"V=$HOME "%n" 'x' \y"#),
+    ] {
+        let text = text(format, &[("V", value)]);
+        assert!(text.contains(quoted), "{}: {text}", format.name());
+    }
+}
+
+#[test]
+fn what_a_format_cannot_hold_is_refused_and_not_mangled() {
+    for format in Format::ALL {
+        let one_line = matches!(format, Format::Dockerfile | Format::Devcontainer);
+        let broken = write(format, &start(&[("V", "a\nb")]));
+        assert_eq!(broken.is_err(), one_line, "{}", format.name());
+        for name in ["", "1V", "A-B", "A B", "Ä"] {
+            let error = write(format, &start(&[(name, "x")])).unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::InvalidArgument, "{name}");
+        }
+        assert!(write(format, &start(&[("V", "\0")])).is_err());
+    }
+}
+
+#[test]
+fn a_start_without_variables_is_whole_all_the_same() {
+    assert!(text(Format::Compose, &[]).contains("environment: {}\n"));
+    assert!(text(Format::Kubernetes, &[]).contains("env: []\n"));
+}

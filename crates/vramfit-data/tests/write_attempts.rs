@@ -1,0 +1,262 @@
+//! A file that is written in several attempts is the file that one attempt writes, and nothing is seen
+//! under its name before it is whole.
+
+use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use vramfit_core::{Bytes, Error, ErrorKind, Result};
+use vramfit_data::write::{
+    Compression, Content, Dataset, Job, Manner, Number, Progress, Source, Storage, write,
+};
+
+const ROWS: u64 = 1003;
+
+fn content(storage: [Storage; 2]) -> Content {
+    let dataset = |path: &str, number, rest: &[u64], storage| Dataset {
+        path: path.into(),
+        number,
+        shape: [&[ROWS], rest].concat(),
+        storage,
+        attributes: Vec::new(),
+    };
+    Content {
+        datasets: vec![
+            dataset("x", Number::U32, &[50], storage[0]),
+            dataset("deep/y", Number::U8, &[], storage[1]),
+        ],
+        attributes: Vec::new(),
+    }
+}
+
+fn gzip(rows: u64) -> Storage {
+    Storage::Chunked {
+        rows,
+        compression: Compression::Gzip(1),
+    }
+}
+
+fn rows(rows: std::ops::Range<u64>, out: &mut [Vec<u8>]) {
+    for row in rows {
+        for at in 0..50 {
+            out[0].extend((row as u32 * 50 + at).to_le_bytes());
+        }
+        out[1].push(row as u8);
+    }
+}
+
+const AGAIN: Manner = Manner {
+    force: false,
+    resume: true,
+    safe_every: Bytes(3000),
+};
+
+fn attempt(
+    path: &Path,
+    content: &Content,
+    purpose: &str,
+    manner: Manner,
+    threads: usize,
+    source: &Source<'_>,
+) -> Result<Vec<Progress>> {
+    let mut seen = Vec::new();
+    let job = Job {
+        path,
+        content: content.clone(),
+        purpose,
+        manner,
+        threads,
+        expected: Bytes(0),
+    };
+    write(job, source, &mut |progress| seen.push(progress))?;
+    Ok(seen)
+}
+
+/// Writes a file whose source fails after so many pieces.
+fn cut_short(path: &Path, content: &Content, manner: Manner, pieces: u64) -> Error {
+    let left = AtomicU64::new(pieces);
+    let source = |range: std::ops::Range<u64>, out: &mut [Vec<u8>]| {
+        let had = left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |n| n.checked_sub(1));
+        had.map_err(|_| Error::new(ErrorKind::Io, "cut short by a test"))?;
+        rows(range, out);
+        Ok(())
+    };
+    attempt(path, content, "test", manner, 1, &source).expect_err("the source fails")
+}
+
+fn whole(range: std::ops::Range<u64>, out: &mut [Vec<u8>]) -> Result<()> {
+    rows(range, out);
+    Ok(())
+}
+
+#[test]
+fn attempts_add_up_to_the_file_that_one_writes() {
+    for storage in [[gzip(10), gzip(10)], [Storage::Contiguous, gzip(10)]] {
+        let folder = tempfile::tempdir().unwrap();
+        let content = content(storage);
+        let (once, often) = (
+            folder.path().join("once.h5"),
+            folder.path().join("often.h5"),
+        );
+        attempt(&once, &content, "test", Manner::default(), 3, &whole).unwrap();
+
+        for pieces in [0, 7, 40, 1, 30] {
+            let error = cut_short(&often, &content, AGAIN, pieces);
+            assert_eq!(error.message(), "cut short by a test");
+            assert!(!often.exists());
+        }
+        let seen = attempt(&often, &content, "test", AGAIN, 2, &whole).unwrap();
+        assert!(seen[0].resumed_rows > 0 && seen[0].rows == seen[0].resumed_rows);
+        assert_eq!(seen.last().map(|progress| progress.rows), Some(ROWS));
+
+        assert!(std::fs::read(&often).unwrap() == std::fs::read(&once).unwrap());
+        let left = std::fs::read_dir(folder.path()).unwrap().count();
+        assert_eq!(left, 2, "nothing hidden is left");
+    }
+}
+
+#[test]
+fn the_file_is_the_same_for_any_number_of_threads() {
+    let folder = tempfile::tempdir().unwrap();
+    let content = content([gzip(7), gzip(7)]);
+    let mut files = Vec::new();
+    for threads in [1, 2, 5] {
+        let path = folder.path().join(format!("{threads}.h5"));
+        attempt(&path, &content, "test", Manner::default(), threads, &whole).unwrap();
+        files.push(std::fs::read(path).unwrap());
+    }
+    assert!(files[0] == files[1] && files[1] == files[2]);
+}
+
+#[test]
+fn an_unfinished_file_is_neither_taken_over_nor_lost_by_accident() {
+    let folder = tempfile::tempdir().unwrap();
+    let content = content([gzip(10), gzip(10)]);
+    let path = folder.path().join("rows.h5");
+    cut_short(&path, &content, AGAIN, 20);
+    let with = |purpose, manner| attempt(&path, &content, purpose, manner, 1, &whole);
+
+    let error = with("test", Manner::default()).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Io);
+    assert!(
+        error.message().starts_with("an unfinished `"),
+        "{}",
+        error.message()
+    );
+    let error = with("other settings", AGAIN).unwrap_err();
+    assert!(
+        error.message().ends_with("was begun with other options"),
+        "{}",
+        error.message()
+    );
+
+    let force = Manner {
+        force: true,
+        ..Manner::default()
+    };
+    assert_eq!(with("other settings", force).unwrap()[0].resumed_rows, 0);
+    let error = with("test", AGAIN).unwrap_err();
+    assert!(
+        error
+            .message()
+            .ends_with("exists and will not be overwritten"),
+        "{}",
+        error.message()
+    );
+}
+
+#[test]
+fn a_file_that_cannot_fit_is_refused_before_anything_is_written() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("large.h5");
+    let job = Job {
+        path: &path,
+        content: content([gzip(10), gzip(10)]),
+        purpose: "test",
+        manner: Manner::default(),
+        threads: 1,
+        expected: Bytes(1 << 59),
+    };
+    let error = write(job, &whole, &mut |_| {}).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Io);
+    assert!(
+        error
+            .message()
+            .contains("needs 512.0 PiB (576460752303423488 bytes), and its disk has "),
+        "{}",
+        error.message()
+    );
+    assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
+}
+
+#[test]
+fn a_second_writer_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("rows.h5");
+    let content = content([gzip(10), gzip(10)]);
+    let inner = |range: std::ops::Range<u64>, out: &mut [Vec<u8>]| {
+        if range.start == 0 {
+            let error = attempt(&path, &content, "test", AGAIN, 1, &whole).unwrap_err();
+            assert!(
+                error.message().starts_with("another process is writing `"),
+                "{}",
+                error.message()
+            );
+        }
+        whole(range, out)
+    };
+    attempt(&path, &content, "test", Manner::default(), 1, &inner).unwrap();
+}
+
+#[test]
+fn content_that_cannot_be_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("rows.h5");
+    let refused = |content: Content| {
+        let error = attempt(&path, &content, "test", Manner::default(), 1, &whole).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::InvalidArgument);
+        error.message().to_owned()
+    };
+    let good = content([gzip(10), gzip(10)]);
+    let with = |change: &dyn Fn(&mut Content)| {
+        let mut content = good.clone();
+        change(&mut content);
+        content
+    };
+    assert_eq!(
+        refused(Content::default()),
+        "a file without datasets holds no rows"
+    );
+    assert_eq!(
+        refused(with(&|c| c.datasets[1].path = "x/y".into())),
+        "two datasets want the name `x/y`"
+    );
+    assert_eq!(
+        refused(with(&|c| c.datasets[0].path = "a//b".into())),
+        "dataset `a//b` cannot be written: its name is empty, or a part of it is"
+    );
+    assert_eq!(
+        refused(with(&|c| c.datasets[0].shape = vec![ROWS, 0])),
+        "dataset `x` cannot be written: one of its dimensions is 0"
+    );
+    assert_eq!(
+        refused(with(&|c| c.datasets[0].shape = vec![u64::MAX, 9])),
+        "dataset `x` cannot be written: it has more bytes than a file can"
+    );
+    assert_eq!(
+        refused(with(&|c| c.datasets[0].storage = gzip(ROWS + 1))),
+        "dataset `x` cannot be written: a chunk of 1004 rows is more than its 1003 rows"
+    );
+    assert_eq!(
+        refused(with(&|c| c.datasets[0].shape = vec![ROWS, 1 << 30])),
+        "a chunk of 10 rows of `x` has 40.0 GiB, and HDF5 allows less than 4.0 GiB"
+    );
+    assert_eq!(
+        refused(with(&|c| c.datasets[1].storage = gzip(11))),
+        "chunks that are written together need equally many rows"
+    );
+    assert_eq!(
+        refused(with(&|c| c.datasets[1].shape = vec![5])),
+        "dataset `deep/y` cannot be written: a chunk of 10 rows is more than its 5 rows"
+    );
+    assert!(!path.exists());
+}

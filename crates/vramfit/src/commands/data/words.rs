@@ -1,0 +1,89 @@
+//! Numbers as people write and read them, where they count things and not bytes.
+
+use vramfit_core::{Error, ErrorKind};
+
+/// Parses `100000`, `100_000`, `100k`, `1.5M` or `2G`.
+///
+/// # Errors
+/// `invalid-argument` when it is no whole number.
+pub(super) fn parse_count(text: &str) -> Result<u64, Error> {
+    let refuse = || {
+        Error::new(
+            ErrorKind::InvalidArgument,
+            format!("`{text}` is not a number of things"),
+        )
+        .hint("write a whole number, such as `5000`, `100k` or `1.5M`")
+    };
+    let plain = text.replace('_', "");
+    let (number, zeros) = match plain.as_bytes().last() {
+        Some(b'k' | b'K') => (&plain[..plain.len() - 1], 3),
+        Some(b'm' | b'M') => (&plain[..plain.len() - 1], 6),
+        Some(b'g' | b'G') => (&plain[..plain.len() - 1], 9),
+        _ => (plain.as_str(), 0),
+    };
+    // By its digits and not as a fraction: 1.1M is 1 100 000 to the last one.
+    let (whole, part) = number.split_once('.').unwrap_or((number, ""));
+    let digits = format!("{whole}{part:0<zeros$}");
+    let readable =
+        !whole.is_empty() && part.len() <= zeros && !(number.contains('.') && part.is_empty());
+    match digits.parse() {
+        Ok(count) if readable && digits.bytes().all(|byte| byte.is_ascii_digit()) => Ok(count),
+        _ => Err(refuse()),
+    }
+}
+
+/// Writes a number with its digits in groups: `1 000 000`.
+pub(super) fn grouped(number: u64) -> String {
+    let digits = number.to_string();
+    let mut text = String::new();
+    for (at, digit) in digits.char_indices() {
+        if at > 0 && (digits.len() - at).is_multiple_of(3) {
+            text.push(' ');
+        }
+        text.push(digit);
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn counts_are_read_to_the_last_digit() {
+        for (text, count) in [
+            ("0", 0),
+            ("5000", 5000),
+            ("100_000", 100_000),
+            ("100k", 100_000),
+            ("1.1M", 1_100_000),
+            ("2G", 2_000_000_000),
+            ("0.5k", 500),
+        ] {
+            assert_eq!(parse_count(text).unwrap(), count, "{text}");
+        }
+        for text in [
+            "",
+            "k",
+            "1.",
+            "1.5",
+            "-1",
+            "+1",
+            "1e6",
+            "1.2345k",
+            ".5k",
+            "99999999999G",
+            "10 k",
+        ] {
+            assert!(parse_count(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn digits_come_in_groups_of_three() {
+        assert_eq!(grouped(0), "0");
+        assert_eq!(grouped(999), "999");
+        assert_eq!(grouped(1_000), "1 000");
+        assert_eq!(grouped(1_234_567), "1 234 567");
+    }
+}

@@ -1,0 +1,231 @@
+//! `vramfit run` on a machine with cards, which a stand-in for the driver has.
+
+use std::collections::BTreeMap;
+use std::process::{Child, Command, Stdio};
+
+use driver_standin::{Description, Standin};
+use vramfit_core::gpu;
+use vramfit_core::machine::{Card, Machine, Memory, Mig, Process};
+use vramfit_core::settings::LIBRARIES_BYTES;
+
+const GIB: u64 = 1 << 30;
+const PAGE: u64 = 2 << 20;
+
+/// What `run --print` sets, what it says, and its exit code.
+struct Printed {
+    set: BTreeMap<String, String>,
+    said: String,
+    code: Option<i32>,
+}
+
+impl Printed {
+    /// The pool that the fraction makes of a card.
+    fn pool_bytes(&self, total: u64) -> u64 {
+        let fraction = ["XLA_CLIENT_MEM_FRACTION", "XLA_PYTHON_CLIENT_MEM_FRACTION"]
+            .iter()
+            .find_map(|name| self.set.get(*name))
+            .unwrap_or_else(|| panic!("no fraction: {}", self.said));
+        (total as f64 * fraction.parse::<f64>().expect("a number")) as u64
+    }
+}
+
+fn print(cards: Vec<Card>, options: &[&str], environment: &[(&str, &str)]) -> Printed {
+    let folder = tempfile::tempdir().expect("a temporary directory");
+    let machine = Machine {
+        driver: Some("580.82.07".to_owned()),
+        cards,
+        ..Machine::default()
+    };
+    let description = Description {
+        machine,
+        ..Description::default()
+    };
+    let standin = Standin::new(folder.path(), &description);
+    let mut command = Command::new(env!("CARGO_BIN_EXE_vramfit"));
+    for (name, _) in std::env::vars() {
+        if ["XLA_", "JAX_", "VRAMFIT_", "CUDA_"]
+            .iter()
+            .any(|family| name.starts_with(family))
+        {
+            command.env_remove(name);
+        }
+    }
+    let done = command
+        .args(["run", "--print"])
+        .args(options)
+        .env("VRAMFIT_NVML", standin.library())
+        .envs(environment.iter().copied())
+        .output()
+        .expect("the command starts");
+    let text = String::from_utf8_lossy(&done.stdout).into_owned();
+    Printed {
+        set: text
+            .lines()
+            .filter_map(|line| line.split_once('='))
+            .map(|(name, value)| (name.to_owned(), value.to_owned()))
+            .collect(),
+        said: String::from_utf8_lossy(&done.stderr).into_owned(),
+        code: done.status.code(),
+    }
+}
+
+/// A card of the catalogue, of which processes hold a part.
+fn card(index: u32, name: &str, used_bytes: u64) -> Card {
+    let gpu = gpu::find(name).expect("in the catalogue");
+    let reserved_bytes = 300 << 20;
+    let total_bytes = gpu.total_memory_bytes + reserved_bytes;
+    Card {
+        index,
+        uuid: format!("GPU-0000000{index}-1111-2222-3333-444444444444"),
+        name: gpu.description,
+        memory: Some(Memory {
+            total_bytes,
+            reserved_bytes: Some(reserved_bytes),
+            used_bytes,
+            free_bytes: total_bytes - reserved_bytes - used_bytes,
+        }),
+        ..Card::default()
+    }
+}
+
+fn total(name: &str) -> u64 {
+    gpu::find(name)
+        .expect("in the catalogue")
+        .total_memory_bytes
+}
+
+/// Checks that a pool is as large as it can be, and not larger.
+fn assert_pool(printed: &Printed, card_bytes: u64, wanted: u64) {
+    let pool = printed.pool_bytes(card_bytes);
+    assert!(
+        pool <= wanted && wanted - pool < 2 * PAGE,
+        "{pool} and not {wanted}: {}",
+        printed.said
+    );
+}
+
+#[test]
+fn a7_what_a_display_holds_is_kept_out_of_the_share() {
+    let desktop = Card {
+        display: Some(true),
+        ..card(0, "rtx-4090", 1200 << 20)
+    };
+    let gpu = gpu::find("rtx-4090").expect("known");
+    let outside = gpu.context_bytes_estimate + LIBRARIES_BYTES;
+    let printed = print(vec![desktop], &["--share", "2"], &[]);
+    let wanted = (gpu.total_memory_bytes - (1200 << 20) - 2 * outside) / 2;
+    assert_pool(&printed, gpu.total_memory_bytes, wanted);
+    assert!(
+        printed.said.contains("1.2 GiB that others hold"),
+        "{}",
+        printed.said
+    );
+    assert_eq!(printed.set["VRAMFIT_SHARE"], "2");
+}
+
+#[test]
+fn s7_a_limit_on_a_slice_is_a_part_of_the_slice() {
+    let name = "a100-40g-mig-1g.5gb";
+    let parent = Card {
+        mig: Mig::Parent,
+        ..card(0, "a100-40g", 0)
+    };
+    let slice = Card {
+        uuid: "MIG-5c7e1111-2222-3333-4444-555555555555".to_owned(),
+        mig: Mig::Slice {
+            number: 0,
+            gpu_instance: Some(7),
+            parent_total_bytes: Some(total("a100-40g")),
+        },
+        ..card(0, name, 0)
+    };
+    let printed = print(vec![parent, slice], &["--limit", "2GiB"], &[]);
+    assert_pool(&printed, total(name), 2 * GIB);
+}
+
+#[test]
+fn the_cards_are_those_that_the_program_will_see() {
+    let cards = || vec![card(0, "t4", 0), card(1, "t4", 10 * GIB)];
+    let free = print(
+        cards(),
+        &["--keep-free", "1GiB"],
+        &[("CUDA_VISIBLE_DEVICES", "0")],
+    );
+    let held = print(
+        cards(),
+        &["--keep-free", "1GiB"],
+        &[("CUDA_VISIBLE_DEVICES", "1")],
+    );
+    let both = print(cards(), &["--keep-free", "1GiB"], &[]);
+    let pools = [&free, &held, &both].map(|printed| printed.pool_bytes(total("t4")));
+    // With both, the fraction must not be too much on the fuller one; and NCCL needs room, too.
+    assert!(
+        pools[0] > 12 * GIB && pools[1] < 4 * GIB && pools[2] < pools[1],
+        "{pools:?}"
+    );
+    let none = print(
+        cards(),
+        &["--limit", "1GiB"],
+        &[("CUDA_VISIBLE_DEVICES", "")],
+    );
+    assert_eq!(none.code, Some(2), "{}", none.said);
+    assert!(none.said.contains("will see no card"), "{}", none.said);
+}
+
+#[test]
+fn a_limit_holds_on_the_largest_of_different_cards() {
+    let printed = print(
+        vec![card(0, "t4", 0), card(1, "h100-80g", 0)],
+        &["--limit", "8GiB"],
+        &[],
+    );
+    assert_pool(&printed, total("h100-80g"), 8 * GIB);
+}
+
+/// A process that was started as one of so many, and ends when it is dropped.
+struct Sibling(Child);
+
+impl Sibling {
+    fn of(division: &str) -> Sibling {
+        let mut command = Command::new("sleep");
+        command.arg("600").env("VRAMFIT_SHARE", division);
+        Sibling(command.stdout(Stdio::null()).spawn().expect("sleep starts"))
+    }
+}
+
+impl Drop for Sibling {
+    fn drop(&mut self) {
+        self.0.kill().expect("it is ours");
+        self.0.wait().expect("it was started");
+    }
+}
+
+#[test]
+fn a5_a_process_of_the_same_division_is_no_stranger() {
+    let with = |process: Option<&Sibling>, used| {
+        let processes = process.map(|sibling| Process {
+            pid: sibling.0.id(),
+            used_bytes: Some(used),
+            ..Process::default()
+        });
+        let card = Card {
+            processes: processes.into_iter().collect(),
+            ..card(0, "t4", used)
+        };
+        print(vec![card], &["--share", "2"], &[]).pool_bytes(total("t4"))
+    };
+    let alone = with(None, 0);
+    assert_eq!(with(Some(&Sibling::of("2")), 7 * GIB), alone);
+    assert!(with(Some(&Sibling::of("3")), 7 * GIB) < alone / 2);
+}
+
+#[test]
+fn too_little_room_is_refused_with_who_holds_it() {
+    let printed = print(vec![card(0, "t4", 14 * GIB)], &["--share", "2"], &[]);
+    assert_eq!(printed.code, Some(2));
+    assert!(
+        printed.said.contains("14.0 GiB that others hold"),
+        "{}",
+        printed.said
+    );
+}

@@ -1,0 +1,169 @@
+"""`vramfit run` becomes the program: exit code, signals, terminal and streams are the program's."""
+
+import os
+import pty
+import signal
+import subprocess
+import sys
+
+import pytest
+from conftest import clean_environment
+
+RUN = [sys.executable, "-m", "vramfit", "run"]
+
+
+def run(*arguments, stdin="", **env):
+    return subprocess.run(
+        [*RUN, *arguments],
+        input=stdin,
+        env=clean_environment(**env),
+        capture_output=True,
+        check=False,
+        text=True,
+    )
+
+
+@pytest.fixture
+def program(tmp_path):
+    """Write a program and return its path."""
+
+    def write(text, name="program.py"):
+        path = tmp_path / name
+        path.write_text(text)
+        return str(path)
+
+    return write
+
+
+def test_the_exit_code_is_the_programs():
+    assert run("--", "sh", "-c", "exit 7").returncode == 7
+    assert run("--", "sh", "-c", "kill -TERM $$").returncode == -signal.SIGTERM
+
+
+def test_standard_streams_are_the_programs(program):
+    done = run(
+        program("import sys; print(input()[::-1]); print('aside', file=sys.stderr)"), stdin="abc\n"
+    )
+    assert (done.stdout, done.stderr) == ("cba\n", "aside\n")
+
+
+def test_the_program_has_our_process_number_and_every_signal_reaches_it(program):
+    waits = program("import os, signal; print(os.getpid(), flush=True); signal.pause()")
+    for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGINT):
+        process = subprocess.Popen(
+            [*RUN, "--", sys.executable, waits],
+            env=clean_environment(),
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        assert int(process.stdout.readline()) == process.pid
+        process.send_signal(number)
+        _, err = process.communicate()
+        # Python turns Ctrl-C into an exception of its own, and dies of the signal all the same.
+        assert process.returncode == -number
+        assert ("KeyboardInterrupt" in err) == (number == signal.SIGINT)
+
+
+def test_no_signal_is_left_ignored_or_blocked():
+    done = run("--", "grep", "-E", "^Sig(Ign|Blk)", "/proc/self/status")
+    masks = {line.split()[0]: int(line.split()[1], 16) for line in done.stdout.splitlines()}
+    assert masks == {"SigIgn:": 0, "SigBlk:": 0}
+
+
+def test_what_our_caller_ignores_stays_ignored():
+    done = subprocess.run(
+        ["nohup", *RUN, "--", "grep", "^SigIgn", "/proc/self/status"],
+        env=clean_environment(),
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        check=True,
+        text=True,
+    )
+    assert int(done.stdout.split()[1], 16) == 1 << (signal.SIGHUP - 1)
+
+
+def test_a_terminal_stays_a_terminal():
+    master, slave = pty.openpty()
+    process = subprocess.Popen(
+        [*RUN, "--", "sh", "-c", "test -t 0 && test -t 1 && test -t 2"],
+        env=clean_environment(),
+        stdin=slave,
+        stdout=slave,
+        stderr=slave,
+    )
+    os.close(slave)
+    assert process.wait() == 0
+    os.close(master)
+
+
+def test_what_comes_after_the_program_is_the_programs(program):
+    path = program("import sys; print(sys.argv[1:])")
+    for separator in ([], ["--"]):
+        done = run(*separator, path, "--limit", "8GiB", "-x", "--", "--print")
+        assert done.stdout == "['--limit', '8GiB', '-x', '--', '--print']\n", done.stderr
+
+
+def test_failures_of_ours_have_codes_of_their_own(program):
+    no_program = run("--", "no-such-program")
+    assert (no_program.returncode, no_program.stdout) == (127, "")
+    data = program("no program", name="data")
+    assert run("--", data).returncode == 126
+    script = program("#!/no/such/interpreter", name="script")
+    os.chmod(script, 0o755)
+    refused = run("--", script)
+    assert refused.returncode == 126
+    assert "cannot be started" in refused.stderr
+    assert run("--gpu", "no-such-card", "--limit", "1GiB", "--", "true").returncode == 125
+    assert run("--no-such-option", "--", "true").returncode == 125
+
+
+def test_quiet_says_nothing_and_verbose_says_which_jax():
+    settings = ["--gpu", "t4", "--limit", "8GiB", "--", sys.executable, "-c", "pass"]
+    assert run("--quiet", *settings).stderr == ""
+    said = run("--verbose", *settings).stderr
+    assert "has JAX 0." in said
+    assert "card: 14.6 GiB" in said
+
+
+def test_printed_settings_are_taken_back_by_a_shell():
+    users = {"XLA_FLAGS": "--a='x y' --b=$HOME", "XLA_CLIENT_MEM_FRACTION": "0.5"}
+    settings = "--gpu t4 --limit 8GiB --remat off --host-devices 2"
+    printed = f"{sys.executable} -m vramfit run --print {settings} | tr '\\n' ' '"
+    line = f'eval "export $({printed})"; env'
+    done = subprocess.run(
+        ["sh", "-c", line],
+        env=clean_environment(**users),
+        capture_output=True,
+        check=True,
+        text=True,
+    )
+    seen = dict(line.split("=", 1) for line in done.stdout.splitlines() if "=" in line)
+    assert seen["XLA_CLIENT_MEM_FRACTION"] == "0.5491468"
+    assert seen["JAX_COMPILER_ENABLE_REMAT_PASS"] == "false"
+    flag = "--xla_force_host_platform_device_count=2"
+    assert seen["XLA_FLAGS"] == f"{users['XLA_FLAGS']} {flag}"
+
+
+SMALL = """
+import jax, jax.numpy as jnp
+jax.block_until_ready(jnp.ones((1 << 20,)))
+print("ran on", jax.devices()[0].platform)
+"""
+
+
+def test_a_program_that_fits_is_started_after_its_dry_run(program):
+    done = run("--dry-run-first", "t4", "--limit", "8GiB", "--gpu", "t4", program(SMALL))
+    assert done.returncode == 0, done.stderr
+    # Once on the virtual card, and then for good; there is no GPU here.
+    assert done.stdout == "ran on gpu\nran on cpu\n"
+    assert "fits" in done.stderr
+    assert "8.0 GiB" in done.stderr
+
+
+def test_a_program_that_does_not_fit_is_not_started(program):
+    large = program(SMALL.replace("1 << 20", "3 << 30"))
+    done = run("--dry-run-first", "t4", large)
+    assert (done.returncode, done.stdout) == (1, ""), done.stderr
+    assert "does not fit" in done.stderr
+    assert "not started" in done.stderr
