@@ -105,8 +105,9 @@ bench: setup ## Benchmarks, each beside its rival
 
 .PHONY: fuzz
 fuzz: ## Each fuzz target for a minute; needs cargo-fuzz and a nightly compiler
-	mkdir -p fuzz/corpus/program_memory
+	mkdir -p fuzz/corpus/program_memory fuzz/corpus/hdf5
 	cp fixtures/memory/*.hlo.pb fuzz/corpus/program_memory/
+	cp fixtures/hdf5/*.h5 fuzz/corpus/hdf5/
 	cd fuzz && for target in $$(cargo +nightly fuzz list); do \
 		cargo +nightly fuzz run $$target -- -max_total_time=60; done
 
