@@ -1,7 +1,7 @@
 """What publishing costs a JAX process, on the virtual GPU: a look, and a step beside it.
 
-The time of a look is what the process itself counted on its page. Steps are timed in turns, with and
-without, so that a busy machine disturbs both alike; the load is printed.
+The time of a look is what the process itself counted on its page. Steps are timed in turns, with
+and without, so that a busy machine disturbs both alike; the load is printed.
 """
 
 import os

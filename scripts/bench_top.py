@@ -1,6 +1,6 @@
 """What `vramfit top` takes of one core, with 8 cards and 50 processes, looking once a second.
 
-The driver is the tests' stand-in, so NVML's own cost is not in it; the load is printed. Build first:
+The driver is the tests' stand-in, so NVML's own cost is not in it; the load is printed. First:
 `cargo build --release -p vramfit -p driver-standin`.
 """
 
