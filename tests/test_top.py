@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 from conftest import clean_environment
 from on_gpu import start
+from pages import await_page, read
 
 DEMO = Path(__file__).resolve().parent.parent / "fixtures" / "top" / "demo.jsonl"
 VRAMFIT = [sys.executable, "-m", "vramfit", "top"]
@@ -32,6 +33,9 @@ def holding(runtime):
     """A process that publishes 4 MiB in use, every 100 ms."""
     process = start(textwrap.dedent(HOLD), XDG_RUNTIME_DIR=runtime, VRAMFIT_PUBLISH="1")
     assert process.stdout.readline() == "ready\n", process.stderr.read()
+    # What is on the page may be from before; the second look from now is not.
+    looks = read(await_page(runtime))[1]["samples"]
+    await_page(runtime, samples=looks + 2)
     yield process
     process.kill()
     process.communicate()
