@@ -39,7 +39,12 @@ fn parse(bytes: &[u8]) -> Program {
 fn sizes_are_those_of_memory_analysis() {
     let files = recorded();
     for release in [
-        "jax0.6.2", "jax0.8.1", "jax0.9.2", "jax0.10.2", "jax0.11.2", "jax0.12.0",
+        "jax0.6.2",
+        "jax0.8.1",
+        "jax0.9.2",
+        "jax0.10.2",
+        "jax0.11.2",
+        "jax0.12.0",
     ] {
         let of_release = files
             .iter()

@@ -62,6 +62,7 @@ pub(crate) struct Global {
 pub(crate) enum Command {
     Dryrun(commands::dryrun::Args),
     Run(commands::run::Args),
+    Doctor(commands::doctor::Args),
     Report(commands::report::Args),
     Replay(commands::replay::Args),
     Diff(commands::diff::Args),
@@ -77,6 +78,7 @@ impl Command {
     pub(crate) fn prints_json(&self) -> bool {
         match self {
             Command::Dryrun(args) => args.prints_json(),
+            Command::Doctor(args) => args.prints_json(),
             Command::Report(args) => args.prints_json(),
             Command::Replay(args) => args.prints_json(),
             Command::Diff(args) => args.prints_json(),
