@@ -245,7 +245,7 @@ def hold():
     """Wait while our memory is looked at from outside; the other end of our input ends it."""
     tell("hold", "begin")
     tell("hold", "done", pid=os.getpid())
-    sys.stdin.readline()
+    sys.stdin.buffer.readline()
 
 
 def main():

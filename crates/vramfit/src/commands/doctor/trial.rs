@@ -13,8 +13,11 @@ use vramfit_core::doctor::{Ended, Step, Trial};
 use super::gather::Wish;
 use crate::child::signal_name;
 
-/// The script that is run; see its own first lines.
+/// The script that is run; see its own first lines. It goes through standard input, so that lists of
+/// processes do not show all of it, and no file is needed in a container that can write none.
 const SCRIPT: &str = include_str!("trial.py");
+const READER: &str = "import sys; exec(compile(sys.stdin.buffer.read(int(sys.argv[1])), \
+                      'vramfit-doctor', 'exec'))";
 
 /// So many lines of the log are kept, the last ones, and so much of each.
 const LOG_LINES: usize = 200;
@@ -36,7 +39,8 @@ pub(super) fn run(python: &Path, wish: &Wish, look: impl FnOnce()) -> Trial {
     let mut trial = Trial::default();
     let mut command = Command::new(python);
     command
-        .args(["-c", SCRIPT])
+        .args(["-c", READER])
+        .arg(SCRIPT.len().to_string())
         .args(wish.training.then_some("train"))
         // Faults of C leave their Python stack in the log.
         .env("PYTHONFAULTHANDLER", "1")
@@ -53,6 +57,10 @@ pub(super) fn run(python: &Path, wish: &Wish, look: impl FnOnce()) -> Trial {
             return trial;
         }
     };
+    if let Some(input) = &mut child.stdin {
+        // A child that is gone is noticed when it says nothing.
+        let _ = input.write_all(SCRIPT.as_bytes());
+    }
     let (sender, receiver) = mpsc::channel();
     listen(child.stdout.take(), sender.clone(), Heard::Told, true);
     listen(child.stderr.take(), sender, Heard::Logged, false);
