@@ -1,9 +1,9 @@
 """Record how an installed CUDA plugin of JAX answers to client options.
 
 The plugin checks the options before it looks for a card, so no GPU is needed. Every option is
-tried with a value of every type, then the allocators and platforms by name. One line an answer,
-with tabs: option, type of the value, the value, the answer. The first line names the release and
-the minor version of the PJRT C API.
+tried with a value of every type, then the allocators and platforms by name, and fractions. One line
+an answer, with tabs: option, type of the value, the value, the answer. The first line names the
+release and the minor version of the PJRT C API.
 
 Usage: python scripts/record_client_options.py > fixtures/client-options/jax0.10.2.tsv
 """
@@ -41,6 +41,11 @@ OPTIONS = [
 ]
 ALLOCATORS = ["default", "bfc", "platform", "cuda_async", "vmm", "address", "BFC", ""]
 PLATFORMS = ["cuda", "CUDA", "gpu", "GPU", "cpu", "Host", "rocm", ""]
+POLICIES = [
+    "0.75", "0.75+", "0.75-0.85", "0.75-0.75", "0.85-0.75", " 0.75 ", "0.75 - 0.85", "1", "1+",
+    "1.5", "1.5+", "0.5-1.5", "1.5-1.5", "1e-1", "1e-1-0.5", "-0.5", "0", "0+", "0-0.5",
+    "0.75-", "+", "0.75++", "0.75-0.85+", "75%", "nan", "inf", "",
+]  # fmt: skip
 FRACTIONS = [-1.0, 0.0, 2.0, 100.0, float("inf"), float("nan")]
 
 
@@ -78,6 +83,7 @@ def main():
         ("allocator", "string", ALLOCATORS),
         ("platform_name", "string", PLATFORMS),
         ("memory_fraction", "float", FRACTIONS),
+        ("memory_fraction_policy", "string", POLICIES),
     ]:
         for value in values:
             print(option, kind, value, ask(option, value), sep="\t")

@@ -1,10 +1,10 @@
 """Record the names that each release of JAX can be set by.
 
-Reads the sources of every release in a clone of JAX's repository, without running them: the options
-that JAX defines (`config.bool_state("jax_…")` and its kin, which look up a variable of the same name
-in upper case; `config.bool_flag("jax_…")` and its kin, which look up none) and the variables that
-its code asks for. One line a name, with tabs: name, kind, first release, last release, where they
-are not the first and the last that were read. The kinds:
+Reads the sources of every release in a clone of JAX's repository, without running them: the
+options that JAX defines (`config.bool_state("jax_…")` and its kin, which look up a variable of the
+same name in upper case; `config.bool_flag("jax_…")` and its kin, which look up none) and the
+variables that its code asks for. One line a name, with tabs: name, kind, first release, last
+release, where they are not the first and the last that were read. The kinds:
 
 - `bool`, `int`, `float`: looked up in the environment and read as that;
 - `text`: looked up in the environment;
@@ -21,7 +21,9 @@ import subprocess
 import sys
 
 # Up to 0.4.30 they were called `define_bool_state` and so on.
-STATES = re.compile(r"^(define_)?(bool|int|float|string|enum|optional_\w+|enum_class|\w+_or_object)_state$")
+STATES = re.compile(
+    r"^(define_)?(bool|int|float|string|enum|optional_\w+|enum_class|\w+_or_object)_state$"
+)
 TYPED = {"bool_state", "int_state", "float_state", "bool_env", "int_env"}
 FLAGS = re.compile(r"^((bool|int|float|string|enum)_flag|DEFINE_\w+|define_\w+)$")
 RANK = ["option", "text", "float", "int", "bool"]
@@ -32,7 +34,9 @@ RELEASE = re.compile(r"^jax-v(\d+)\.(\d+)\.(\d+)$")
 ASKS = r"environ|getenv|_env\(|_state\(|_flag\(|DEFINE_|define_"
 IN_C = re.compile(r'getenv\("([A-Z0-9_]+)"\)')
 # What JAX's own build and test scripts ask for says nothing about a program that uses JAX.
-LEFT_OUT = re.compile(r"(^|/)(setup|version|plugin_setup|test_util|jtu|build_\w+)\.py$|/(tests?|tools)/")
+LEFT_OUT = re.compile(
+    r"(^|/)(setup|version|plugin_setup|test_util|jtu|build_\w+)\.py$|/(tests?|tools)/"
+)
 # The XLA_* names were read by code outside this repository before 0.6.0: they are in
 # `crates/vramfit-core/src/settings/table.toml`, with their releases.
 OURS = ("JAX", "PJRT", "MOSAIC_GPU")

@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
+import standin as standins
 from on_gpu import environment
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -99,3 +100,15 @@ def on_virtual_gpu():
         return done.stdout.split("\n")[:-1]
 
     return run
+
+
+@pytest.fixture(scope="session")
+def driver_library():
+    """Build the stand-in for NVIDIA's driver."""
+    return standins.build()
+
+
+@pytest.fixture
+def standin(driver_library, tmp_path):
+    """Pretend a machine: `standin({"cards": [standins.card()]})`; see `standin.py`."""
+    return lambda machine: standins.Standin(driver_library, tmp_path, machine)

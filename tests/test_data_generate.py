@@ -86,7 +86,7 @@ def test_h5py_sees_chunks_filters_and_attributes(tmp_path):
     with h5py.File(path) as file:
         inputs = file["input_sequences"]
         assert inputs.chunks == (30, 64, 8)
-        assert (inputs.compression, inputs.compression_opts, inputs.shuffle) == ("gzip", 4, True)
+        assert (inputs.compression, inputs.compression_opts, inputs.shuffle) == ("gzip", 2, True)
         assert inputs.id.get_num_chunks() == 34
         assert dict(file.attrs) == {
             "generator": "vramfit data generate",

@@ -80,6 +80,17 @@ def test_quickstart_works_as_written(tmp_path):
     assert_shows(said(after[0], tmp_path), after[1])
 
 
+@pytest.mark.parametrize("case", range(8))
+def test_causes_can_be_seen_as_written(case, tmp_path):
+    for program in blocks("docs/oom-causes.md", "python"):
+        name = program.splitlines()[0].removeprefix("# ")
+        (tmp_path / name).write_text(program)
+    cases = dry_runs("docs/oom-causes.md")
+    assert len(cases) == 8
+    arguments, shown = cases[case]
+    assert_shows(said(arguments, tmp_path), shown)
+
+
 def anchors(page):
     """Return the anchors that the headings of a page make."""
     headings = re.findall(r"^#+ (.*)$", re.sub(r"^```.*?^```", "", page, flags=re.M | re.S), re.M)

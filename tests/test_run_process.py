@@ -109,9 +109,9 @@ def test_failures_of_ours_have_codes_of_their_own(program):
     assert (no_program.returncode, no_program.stdout) == (127, "")
     data = program("no program", name="data")
     assert run("--", data).returncode == 126
-    os.chmod(data, 0o755)
-    # The system refuses it: it has no first line that names an interpreter.
-    refused = run("--", data)
+    script = program("#!/no/such/interpreter", name="script")
+    os.chmod(script, 0o755)
+    refused = run("--", script)
     assert refused.returncode == 126
     assert "cannot be started" in refused.stderr
     assert run("--gpu", "no-such-card", "--limit", "1GiB", "--", "true").returncode == 125

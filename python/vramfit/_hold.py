@@ -81,7 +81,8 @@ class Holder:
                 (size,), self._number(len(self._arrays)), jnp.uint8, device=self._device
             )
             self._arrays.append(jax.block_until_ready(array))
-        except jax.errors.JaxRuntimeError as error:
+        # Which of the two depends on the way through JAX that the call took, and on its release.
+        except (RuntimeError, ValueError) as error:
             if "RESOURCE_EXHAUSTED" not in str(error):
                 raise
             return {"taken": False}

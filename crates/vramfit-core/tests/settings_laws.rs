@@ -25,7 +25,7 @@ fn pool(share: Share, total_memory_bytes: u64, release: Version) -> u64 {
         .expect("a share is a fraction");
     PoolOptions {
         total_memory_bytes,
-        memory_fraction: fraction.parse().expect("a number"),
+        memory_fraction: f64::from(fraction.parse::<f64>().expect("a number") as f32),
         jax_version: release.into(),
         ..PoolOptions::default()
     }

@@ -9,7 +9,7 @@ use nvml_wrapper::{Device, Nvml};
 use nvml_wrapper_sys::bindings::{NVML_DEVICE_MIG_ENABLE, nvmlMemory_t};
 use vramfit_core::machine::{Card, ComputeMode, Memory, Mig};
 
-use crate::nvml::{Unknown, is_unknown_function};
+use crate::nvml::{Unknown, is_unknown_function, reason};
 
 /// A slice's place on its card.
 #[derive(Clone, Debug)]
@@ -94,7 +94,10 @@ fn is_divided(device: &Device<'_>, unknown: &mut Unknown) -> bool {
         Ok(mode) => mode.current == NVML_DEVICE_MIG_ENABLE,
         Err(NvmlError::NotSupported) => false,
         Err(error) if is_unknown_function(&error) => false,
-        Err(error) => unknown.note("division", Err::<bool, _>(error)).is_some(),
+        Err(error) => {
+            unknown.because("division", reason(&error));
+            false
+        }
     }
 }
 

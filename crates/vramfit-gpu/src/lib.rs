@@ -41,7 +41,17 @@ pub use sampler::Sampler;
 pub use surroundings::surroundings;
 
 use vramfit_core::Result;
-use vramfit_core::machine::Machine;
+use vramfit_core::machine::{Machine, Process};
+
+/// Tells what the system knows of a process: its command, user and container; `None` if there is none
+/// of that number here.
+pub fn process(pid: u32) -> Option<Process> {
+    let mut found = Process {
+        pid,
+        ..Process::default()
+    };
+    process::describe(&mut found).then_some(found)
+}
 
 /// Asks the driver for the cards of this machine and who holds them, once.
 ///

@@ -1,22 +1,30 @@
 //! The processes on a card: those that compute and those that draw, one entry a process.
 
 use std::collections::BTreeMap;
+use std::ffi::c_uint;
 
-use nvml_wrapper::Device;
 use nvml_wrapper::enums::device::UsedGpuMemory;
-use nvml_wrapper::error::NvmlError;
+use nvml_wrapper::error::{NvmlError, nvml_sym, nvml_try};
 use nvml_wrapper::struct_wrappers::device::ProcessInfo;
+use nvml_wrapper::{Device, Nvml};
+use nvml_wrapper_sys::bindings::{
+    nvmlDevice_t, nvmlProcessInfo_t, nvmlReturn_enum_NVML_ERROR_INSUFFICIENT_SIZE as TOO_SMALL,
+    nvmlReturn_t,
+};
 use vramfit_core::machine::{Process, ProcessKind};
 
 use crate::nvml::{Unknown, is_unknown_function};
 use crate::process;
 
+/// Room for processes at the first try.
+const USUALLY_ENOUGH: usize = 64;
+
 /// Asks who holds memory of a card, and the system who they are. Largest first.
 ///
 /// Each of the two lists costs the driver milliseconds.
-pub(crate) fn processes(device: &Device<'_>, unknown: &mut Unknown) -> Vec<Process> {
-    let computing = unknown.note("computing processes", computing(device));
-    let drawing = match drawing(device) {
+pub(crate) fn processes(nvml: &Nvml, device: &Device<'_>, unknown: &mut Unknown) -> Vec<Process> {
+    let computing = unknown.note("computing processes", computing(nvml, device));
+    let drawing = match drawing(nvml, device) {
         // A slice cannot draw, and says so in this way.
         Err(NvmlError::NotSupported) => None,
         known => unknown.note("drawing processes", known),
@@ -46,17 +54,51 @@ fn strangers_told(pids: &[String]) -> String {
     )
 }
 
-fn computing(device: &Device<'_>) -> Result<Vec<ProcessInfo>, NvmlError> {
-    match device.running_compute_processes() {
-        Err(error) if is_unknown_function(&error) => device.running_compute_processes_v2(),
+fn computing(nvml: &Nvml, device: &Device<'_>) -> Result<Vec<ProcessInfo>, NvmlError> {
+    let lib = nvml.lib();
+    match read(device, &lib.nvmlDeviceGetComputeRunningProcesses_v3) {
+        Err(error) if is_unknown_function(&error) => {
+            read(device, &lib.nvmlDeviceGetComputeRunningProcesses_v2)
+        }
         known => known,
     }
 }
 
-fn drawing(device: &Device<'_>) -> Result<Vec<ProcessInfo>, NvmlError> {
-    match device.running_graphics_processes() {
-        Err(error) if is_unknown_function(&error) => device.running_graphics_processes_v2(),
+fn drawing(nvml: &Nvml, device: &Device<'_>) -> Result<Vec<ProcessInfo>, NvmlError> {
+    let lib = nvml.lib();
+    match read(device, &lib.nvmlDeviceGetGraphicsRunningProcesses_v3) {
+        Err(error) if is_unknown_function(&error) => {
+            read(device, &lib.nvmlDeviceGetGraphicsRunningProcesses_v2)
+        }
         known => known,
+    }
+}
+
+/// A function that writes a list: how many there is room for, or there are, and where to.
+type List = unsafe extern "C" fn(nvmlDevice_t, *mut c_uint, *mut nvmlProcessInfo_t) -> nvmlReturn_t;
+
+/// Reads a list. The wrapper would ask twice, first for the length; each costs milliseconds.
+fn read(
+    device: &Device<'_>,
+    list: &Result<List, libloading::Error>,
+) -> Result<Vec<ProcessInfo>, NvmlError> {
+    let list = nvml_sym(list.as_ref())?;
+    let mut room = USUALLY_ENOUGH;
+    loop {
+        let mut processes: Vec<nvmlProcessInfo_t> = Vec::with_capacity(room);
+        let mut count = room as c_uint;
+        // SAFETY: the handle is that of an open session, and there is room for `count` entries.
+        let code = unsafe { list(device.handle(), &mut count, processes.as_mut_ptr()) };
+        let told = count as usize;
+        if code == TOO_SMALL && told > room {
+            // Some more, for those that begin in this moment.
+            room = told + USUALLY_ENOUGH;
+            continue;
+        }
+        nvml_try(code)?;
+        // SAFETY: the driver wrote as many entries as it says, and had room for no more.
+        unsafe { processes.set_len(told.min(room)) };
+        return Ok(processes.into_iter().map(ProcessInfo::from).collect());
     }
 }
 

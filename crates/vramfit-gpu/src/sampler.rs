@@ -155,7 +155,7 @@ impl Sampler {
         let mut lasting = Unknown::default();
         let mut card = card::identify(&self.nvml, device, index, slice, &mut lasting);
         if card.is_usable() {
-            card.processes = list::processes(device, &mut lasting);
+            card.processes = list::processes(&self.nvml, device, &mut lasting);
         }
         seen.push(Seen {
             index,

@@ -111,6 +111,12 @@ mod tests {
     }
 
     #[test]
+    fn wherever_this_runs_something_is_known() {
+        let here = surroundings();
+        assert!(here.own_pid_namespace.is_some(), "{here:?}");
+    }
+
+    #[test]
     fn kernels_of_windows_are_recognised() {
         assert!(is_wsl("5.15.153.1-microsoft-standard-WSL2\n"));
         assert!(!is_wsl("6.8.0-45-generic\n"));

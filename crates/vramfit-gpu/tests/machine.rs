@@ -108,6 +108,21 @@ fn processes_are_merged_and_described() {
 }
 
 #[test]
+fn a_long_list_of_processes_is_read_whole() {
+    let mut described = machine(vec![card(0)]);
+    described.machine.cards[0].processes = (0..200)
+        .map(|at| Process {
+            pid: 4_194_305 + at,
+            used_bytes: Some(u64::from(at)),
+            ..Process::default()
+        })
+        .collect();
+    let read = read(&described);
+    assert_eq!(read.cards[0].processes.len(), 200);
+    assert_eq!(read.cards[0].processes[0].used_bytes, Some(199));
+}
+
+#[test]
 fn memory_of_processes_may_be_withheld() {
     let mut described = machine(vec![card(0)]);
     described.machine.cards[0].processes = vec![Process {

@@ -132,6 +132,14 @@ unsafe fn pool_options(
         && client.allocator == Kind::Bfc
         && client.preallocate
         && plugin.spatial_partitioning.unwrap_or(true);
+    if partitioned
+        && client
+            .fraction_policy
+            .is_some_and(|policy| policy.cap.is_some())
+    {
+        // All other pools, XLA says, use the start alone.
+        return Err(Status::unimplemented("a pool that grows past its fraction"));
+    }
     let visible = client
         .visible_devices
         .as_ref()
@@ -140,7 +148,7 @@ unsafe fn pool_options(
         kind: client.allocator,
         ordinal: 0,
         total_memory_bytes: environment.gpu.total_memory_bytes,
-        memory_fraction: f64::from(client.memory_fraction),
+        memory_fraction: client.fraction(),
         preallocate: client.preallocate,
         spatial_partitioning: partitioned,
         unified_memory: plugin.unified_memory,

@@ -3,11 +3,12 @@
 //! Standard output is data, standard error is talk. A reader that went away (`vramfit … | head`)
 //! is no failure. Nothing is said by colour alone.
 
+use std::fmt;
 use std::io::{ErrorKind as IoErrorKind, IsTerminal, Write};
 
 use anstyle::{AnsiColor, Style};
 use clap::ColorChoice;
-use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use indicatif::{HumanCount, ProgressBar, ProgressDrawTarget, ProgressState, ProgressStyle};
 use serde::Serialize;
 use vramfit_core::doctor::{self, Line};
 use vramfit_core::{Error, ErrorKind, Result};
@@ -94,6 +95,11 @@ impl Output {
             color_of_data: false,
             json: false,
         }
+    }
+
+    /// Says whether what is drawn on the terminal at standard output may have colours.
+    pub(crate) fn colors_screen(&self) -> bool {
+        self.color
     }
 
     /// Writes data to standard output, as it is.
@@ -193,11 +199,18 @@ impl Output {
             bar: wanted.then(|| {
                 let template = format!(
                     "{{percent:>3}} % [{{bar:32}}] {{human_pos}} of {{human_len}} {unit}  \
-                     {{per_sec}}  {{eta}} left"
+                     {{rate}}  {{eta}} left"
                 );
                 // ASCII, like every picture in the terminal; no more often than an eye can follow.
                 let style = ProgressStyle::with_template(&template)
                     .expect("the template is ours")
+                    .with_key(
+                        "rate",
+                        |state: &ProgressState, text: &mut dyn fmt::Write| {
+                            // What cannot be written to a bar is not worth an error.
+                            let _ = write!(text, "{}/s", HumanCount(state.per_sec() as u64));
+                        },
+                    )
                     .progress_chars("##-");
                 let target = ProgressDrawTarget::stderr_with_hz(8);
                 ProgressBar::with_draw_target(None, target).with_style(style)

@@ -12,10 +12,19 @@ use crate::child;
 /// the Python at hand.
 ///
 /// # Errors
-/// `command-not-found`.
+/// `command-not-found`, and `invalid-argument` for an option that there is not.
 pub(crate) fn split(words: Vec<OsString>, context: &Context) -> Result<(PathBuf, Vec<OsString>)> {
     let mut words = words.into_iter();
     let first = words.next().expect("clap requires one word");
+    if first.as_encoded_bytes().starts_with(b"-") {
+        // clap takes the first word that it does not know for the program.
+        let shown = first.to_string_lossy();
+        return Err(Error::new(
+            ErrorKind::InvalidArgument,
+            format!("there is no option `{shown}`"),
+        )
+        .hint("`--help` lists the options; they come before the program"));
+    }
     let is_script = Path::new(&first).extension() == Some(OsStr::new("py"));
     if !is_script {
         return Ok((child::resolve(&first)?, words.collect()));

@@ -3,18 +3,66 @@
 //! These run the plain binary, without Python: what needs JAX is tested in `tests/test_cli.py`.
 //! After an intended change, `make golden` records the new output.
 
-#[test]
-fn recorded_command_lines() {
-    trycmd::TestCases::new()
-        // Sixty columns more or less, or a colour, must not depend on who runs the tests.
+use driver_standin::{Description, Standin};
+use vramfit_core::machine::{Card, Machine, Memory, Process};
+
+/// Sixty columns more or less, or a colour, must not depend on who runs the tests.
+fn cases() -> trycmd::TestCases {
+    let cases = trycmd::TestCases::new();
+    cases
         .env("NO_COLOR", "1")
         .env("COLUMNS", "100")
-        .env("LC_ALL", "C")
+        .env("LC_ALL", "C");
+    cases
+}
+
+#[test]
+fn recorded_command_lines() {
+    cases()
         // No driver, also where there is one: a recorded line must not touch a card.
         .env("VRAMFIT_NVML", "/nonexistent/libnvidia-ml.so.1")
         .env("VRAMFIT_CUDA", "/nonexistent/libcuda.so.1")
         .case("tests/cli/*.trycmd")
         // What the pages show is what the command says.
         .case("../../docs/commands/gpus.md")
+        .case("../../docs/commands/env.md")
         .case("../../docs/errors.md");
+}
+
+#[test]
+fn pages_about_real_cards() {
+    let used = 6 << 30;
+    let (total, reserved) = (16_106_127_360, 450_297_856);
+    let card = Card {
+        uuid: "GPU-0a1b2c3d-1111-2222-3333-444455556666".to_owned(),
+        name: "Tesla T4".to_owned(),
+        memory: Some(Memory {
+            total_bytes: total,
+            reserved_bytes: Some(reserved),
+            used_bytes: used,
+            free_bytes: total - reserved - used,
+        }),
+        processes: vec![Process {
+            // Beyond the largest number that Linux gives.
+            pid: 4_194_305,
+            used_bytes: Some(used),
+            ..Process::default()
+        }],
+        ..Card::default()
+    };
+    let machine = Description {
+        machine: Machine {
+            cards: vec![card],
+            ..Machine::default()
+        },
+        context_bytes: 100 << 20,
+        ..Description::default()
+    };
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let standin = Standin::new(folder.path(), &machine);
+    let library = standin.library().to_str().expect("a plain path");
+    cases()
+        .env("VRAMFIT_NVML", library)
+        .env("VRAMFIT_CUDA", library)
+        .case("../../docs/commands/hold.md");
 }

@@ -29,7 +29,9 @@ pub struct PoolOptions {
     pub ordinal: u32,
     /// The card's total memory as the driver reports it.
     pub total_memory_bytes: u64,
-    /// The part of the total that the pool may take.
+    /// The part of the total that the pool may take, as XLA has it. As a number it comes through a
+    /// 32-bit option of the PJRT C API and is widened again, so 0.9 is 0.89999998; as a text, which
+    /// JAX 0.12 takes too, it keeps 64 bits.
     pub memory_fraction: f64,
     /// Whether the pool takes its whole limit at the first request.
     pub preallocate: bool,
@@ -64,22 +66,16 @@ impl Default for PoolOptions {
 }
 
 impl PoolOptions {
-    /// Returns the fraction as the client has it: it came through a 32-bit option of the PJRT C API
-    /// and was widened again, so 0.9 is 0.89999998.
-    fn fraction(&self) -> f64 {
-        f64::from(self.memory_fraction as f32)
-    }
-
     /// Returns what the default pool may take: total times fraction, cut to a whole number, and for
     /// BFC since JAX 0.10.2 rounded up to 2 MiB.
     pub fn limit_bytes(&self) -> u64 {
         let total = self.total_memory_bytes as f64;
         match self.kind {
             Kind::Bfc if self.unified_memory => {
-                self.rounded((total * self.fraction().max(1.0)) as u64)
+                self.rounded((total * self.memory_fraction.max(1.0)) as u64)
             }
-            Kind::Bfc => self.rounded((total * self.fraction()) as u64),
-            _ => (total * self.fraction()) as u64,
+            Kind::Bfc => self.rounded((total * self.memory_fraction) as u64),
+            _ => (total * self.memory_fraction) as u64,
         }
     }
 
@@ -87,7 +83,7 @@ impl PoolOptions {
     pub fn collective_limit_bytes(&self) -> u64 {
         self.rounded(match self.collective_memory_bytes {
             Some(bytes) if bytes > 0 => bytes,
-            _ => (self.total_memory_bytes as f64 * (1.0 - self.fraction())) as u64,
+            _ => (self.total_memory_bytes as f64 * (1.0 - self.memory_fraction)) as u64,
         })
     }
 
@@ -187,10 +183,10 @@ mod tests {
     const GIB: u64 = 1 << 30;
 
     #[test]
-    fn the_fraction_is_a_32_bit_float() {
-        let options = |memory_fraction| PoolOptions {
+    fn the_fraction_is_a_32_bit_float_widened() {
+        let options = |memory_fraction: f32| PoolOptions {
             total_memory_bytes: 80 * GIB,
-            memory_fraction,
+            memory_fraction: f64::from(memory_fraction),
             jax_version: (0, 10, 1),
             ..PoolOptions::default()
         };

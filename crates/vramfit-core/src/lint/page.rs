@@ -9,10 +9,9 @@ const NEVER_FAILS: &str = "writing to a string does not fail";
 const INTRODUCTION: &str = "\
 # What vramfit finds wrong with settings
 
-`vramfit doctor` and `vramfit run` look at the environment variables of a JAX program, at the
-installed release and at the cards, and tell what is wrong. This page is made from the rules
-themselves (`crates/vramfit-core/src/lint/rules/`). What each variable does is in
-[settings.md](settings.md).
+These rules look at the environment variables of a JAX program, at the installed release, at the cards
+and who holds them. This page is made from the rules themselves
+(`crates/vramfit-core/src/lint/rules/`). What each variable does is in [settings.md](settings.md).
 
 An **error** ends the program, leaves it without the card, or does the opposite of what is written. A
 **warning** is a setting that will not do what it was meant to. A **note** is worth knowing.

@@ -1,9 +1,10 @@
 //! The options that JAX hands to the plugin when it makes a client, checked as XLA checks them.
 //!
-//! The messages and their order were recorded from the released plugins of JAX 0.4.30 to 0.11.0,
+//! The messages and their order were recorded from the released plugins of JAX 0.4.30 to 0.12.0,
 //! which check the options before they look for a card. What JAX makes of the environment before
 //! that is in the table; what the plugin reads by itself is in [`super::plugin`].
 
+use super::fraction::FractionPolicy;
 use crate::allocator::Kind;
 
 /// A value of the PJRT C API.
@@ -72,6 +73,8 @@ pub struct ClientOptions {
     /// takes what the driver grants after backing off; at 0 every allocation fails; below 0 and for
     /// what is not a number the conversion to bytes is undefined in C++.
     pub memory_fraction: f32,
+    /// What a text said of the fraction, where there was one; it goes before the number.
+    pub fraction_policy: Option<FractionPolicy>,
     /// Whether the pool takes its limit at the first request.
     pub preallocate: bool,
     /// Bytes of a preallocated pool for collective memory; `None` where none was asked for.
@@ -103,6 +106,7 @@ impl Default for ClientOptions {
         ClientOptions {
             allocator: Kind::Bfc,
             memory_fraction: 0.75,
+            fraction_policy: None,
             preallocate: true,
             collective_memory_bytes: None,
             visible_devices: None,
@@ -120,6 +124,13 @@ impl Default for ClientOptions {
 }
 
 impl ClientOptions {
+    /// Returns the part of the card's total memory that the pool begins with, and that every
+    /// allocator but the partitioned pool ends with, as XLA has it: a number in 64 bits.
+    pub fn fraction(&self) -> f64 {
+        self.fraction_policy
+            .map_or(f64::from(self.memory_fraction), |policy| policy.start)
+    }
+
     /// Reads the options as a plugin of that minor version of the PJRT C API would.
     ///
     /// # Errors
@@ -132,6 +143,7 @@ impl ClientOptions {
     ) -> Result<ClientOptions, OptionError> {
         let mut options = ClientOptions::default();
         let mut allocator = None;
+        let mut policy = None;
         for (name, value) in named {
             let expected = expected_type(name, api_minor).ok_or_else(|| OptionError {
                 code: INVALID_ARGUMENT,
@@ -143,6 +155,7 @@ impl ClientOptions {
                     options.platform_name = Some(word.clone());
                 }
                 ("memory_fraction", Value::Float(part)) => options.memory_fraction = *part,
+                ("memory_fraction_policy", Value::String(text)) => policy = Some(text),
                 ("preallocate", Value::Bool(on)) => options.preallocate = *on,
                 ("collective_memory_size", Value::Int64(bytes)) => {
                     options.collective_memory_bytes =
@@ -180,6 +193,13 @@ impl ClientOptions {
                 }
             }
         }
+        if let Some(text) = policy {
+            let parsed = FractionPolicy::parse(text).map_err(|message| OptionError {
+                code: INVALID_ARGUMENT,
+                message: format!("memory_fraction_policy: {message}"),
+            })?;
+            options.fraction_policy = Some(parsed);
+        }
         if let Some(word) = allocator {
             options.allocator = parse_allocator(word, api_minor)?;
         }
@@ -197,7 +217,7 @@ impl ClientOptions {
 }
 
 /// Minor versions of the PJRT C API at which the plugin changed what it takes. Each is the version of
-/// the first release that behaves so: 0.4.35, 0.5.3, 0.6.0, 0.7.0, 0.7.1, 0.10.0, 0.11.0.
+/// the first release that behaves so: 0.4.35, 0.5.3, 0.6.0, 0.7.0, 0.7.1, 0.10.0, 0.11.0, 0.12.0.
 const API_0_4_35: u32 = 55;
 const API_0_5_3: u32 = 67;
 const API_0_6_0: u32 = 68;
@@ -205,6 +225,7 @@ const API_0_7_0: u32 = 73;
 const API_0_7_1: u32 = 75;
 const API_0_10_0: u32 = 104;
 const API_0_11_0: u32 = 114;
+const API_0_12_0: u32 = 116;
 
 /// Returns a value of the type that the plugin wants for an option, `None` for a name it does not know.
 fn expected_type(name: &str, api_minor: u32) -> Option<Value> {
@@ -216,13 +237,16 @@ fn expected_type(name: &str, api_minor: u32) -> Option<Value> {
         "partition_index" => (API_0_7_1, u32::MAX),
         "abort_collectives_on_failure" => (API_0_7_0, u32::MAX),
         "use_tfrt_gpu_client" => (API_0_7_1, u32::MAX),
+        "memory_fraction_policy" => (API_0_12_0, u32::MAX),
         _ => (0, u32::MAX),
     };
     if !(since..before).contains(&api_minor) {
         return None;
     }
     Some(match name {
-        "platform_name" | "allocator" | "mock_gpu_topology" => Value::String(String::new()),
+        "platform_name" | "allocator" | "mock_gpu_topology" | "memory_fraction_policy" => {
+            Value::String(String::new())
+        }
         "memory_fraction" => Value::Float(0.0),
         "preallocate"
         | "enable_mock_nccl"

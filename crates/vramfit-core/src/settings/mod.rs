@@ -5,6 +5,7 @@
 //! | `table.toml`, `table.rs` | every variable and flag, and the page made from them |
 //! | `version.rs` | releases of JAX |
 //! | `client.rs` | the options of a client, checked as XLA checks them |
+//! | `fraction.rs` | the text form of the pool's fraction |
 //! | `plugin.rs`, `flags.rs` | what the plugin reads past those options |
 //! | `share.rs` | a part of a card, as the text that JAX reads |
 //! | `room.rs` | what a pool can have of a card, once context, libraries and others are taken off |
@@ -15,6 +16,7 @@
 
 mod client;
 mod flags;
+mod fraction;
 mod plugin;
 mod policy;
 mod room;
@@ -26,6 +28,7 @@ mod visible;
 pub use client::{ClientOptions, OptionError, Value};
 pub use flags::XlaFlags;
 pub(crate) use flags::split as flag_words;
+pub use fraction::FractionPolicy;
 pub use plugin::{Abort, PluginSettings};
 pub use policy::{Assignment, Assignments, Policy, variables_for};
 pub use room::{COLLECTIVES_BYTES, LIBRARIES_BYTES, Room, UNKNOWN_CONTEXT_BYTES, outside_bytes};

@@ -235,7 +235,7 @@ mod tests {
         PoolOptions {
             kind,
             total_memory_bytes,
-            memory_fraction: text.parse().unwrap(),
+            memory_fraction: f64::from(text.parse::<f64>().unwrap() as f32),
             jax_version: jax.into(),
             ..PoolOptions::default()
         }

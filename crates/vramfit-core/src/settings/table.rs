@@ -178,7 +178,7 @@ const INTRODUCTION: &str = "\
 # Every setting that bears on GPU memory
 
 This page is made from the table that vramfit itself uses (`crates/vramfit-core/src/settings/`). It
-says what JAX 0.4.26 to 0.11.0 really does, as read in the sources and measured on the released
+says what JAX 0.4.26 to 0.12.0 really does, as read in the sources and measured on the released
 wheels; where that differs from what is often advised, the difference is told.
 
 A change after the moment named under *set* has no effect, and gives no warning. *From* is the first
@@ -193,7 +193,7 @@ the CPU, unless `JAX_PLATFORMS` names `cuda`. A bad value of a `JAX_*` variable 
 
 const FLAGS: &str = "\
 Several flags stand in `XLA_FLAGS` with spaces between, each with two dashes. The defaults are those
-of 0.11.0.
+of 0.12.0.
 
 ";
 

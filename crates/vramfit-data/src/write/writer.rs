@@ -146,14 +146,19 @@ impl Writer {
         };
         writer.find_chunks()?;
         // What lies behind the last safe point is written again; without one, all of it.
-        let begun = match writer.done.pieces {
-            0 => writer.file.set_len(0),
-            _ => Ok(()),
-        };
-        begun
-            .and_then(|()| writer.file.set_len(writer.done.end))
-            .map_err(|error| writer.failed(&error))?;
-        writer.check_space(path, expected)?;
+        let fresh = writer.done.pieces == 0;
+        if fresh {
+            let emptied = writer.file.set_len(0);
+            emptied.map_err(|error| writer.failed(&error))?;
+        }
+        let ready = writer.check_space(path, expected).and_then(|()| {
+            let sized = writer.file.set_len(writer.done.end);
+            sized.map_err(|error| writer.failed(&error))
+        });
+        if ready.is_err() && fresh {
+            writer.discard();
+        }
+        ready?;
         Ok(writer)
     }
 
@@ -312,9 +317,6 @@ impl Writer {
         let needed = Bytes(expected.0.saturating_sub(held));
         if needed <= available {
             return Ok(());
-        }
-        if self.done.pieces == 0 {
-            self.discard();
         }
         Err(Error::new(
             ErrorKind::Io,

@@ -1,4 +1,5 @@
-//! The structs of the PJRT C API, written by hand after its header at version 0.112.
+//! The structs of the PJRT C API, written by hand after its header at version 0.112;
+//! the table has as many functions at 0.116 (JAX 0.12.0).
 //!
 //! The API only ever appends: a struct begins with its own size, and a newer one has more fields
 //! at the end. So one definition serves every release of JAX, as long as nothing beyond the

@@ -12,6 +12,7 @@ mod policy;
 pub(crate) mod replay;
 pub(crate) mod report;
 pub(crate) mod run;
+pub(crate) mod top;
 
 use std::path::PathBuf;
 
@@ -57,11 +58,12 @@ pub(crate) fn run(cli: Cli, context: &Context, output: &mut Output) -> Result<St
         Command::Dryrun(args) => dryrun::run(args, context, output),
         Command::Run(args) => run::run(args, context, output),
         Command::Doctor(args) => doctor::run(&args, python_is_named, context, output),
+        Command::Top(args) => top::run(&args, output),
         Command::Replay(args) => replay::run(&args, output),
         Command::Report(args) => report::run(&args, output),
         Command::Diff(args) => diff::run(&args, output),
-        Command::Env(args) => env::run(&args, output),
         Command::Data(args) => data::run(&args, output),
+        Command::Env(args) => env::run(&args, output),
         Command::Gpus(args) => gpus::run(&args, output),
         Command::Hold(args) => hold::run(&args, context, output),
         Command::Completions(args) => completions::run(&args, output),

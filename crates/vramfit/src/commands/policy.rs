@@ -139,6 +139,23 @@ impl PolicyArgs {
         self.share
     }
 
+    /// Returns what was asked for about the pool, in the words of the command line.
+    pub(crate) fn words(&self) -> String {
+        let pool = &self.pool;
+        let mut words = Vec::new();
+        words.extend(pool.fraction.map(|part| format!("--fraction {part}")));
+        words.extend(pool.limit.map(|limit| format!("--limit {limit}")));
+        words.extend(self.share.map(|count| format!("--share {count}")));
+        words.extend(self.keep_free.map(|kept| format!("--keep-free {kept}")));
+        words.extend(
+            pool.allocator
+                .map(|kind| format!("--allocator {}", kind.name())),
+        );
+        words.extend(self.preallocate.then(|| "--preallocate".to_owned()));
+        words.extend(pool.no_preallocate.then(|| "--no-preallocate".to_owned()));
+        words.join(" ")
+    }
+
     fn is_divided(&self) -> bool {
         self.share.is_some() || self.keep_free.is_some()
     }

@@ -1,6 +1,6 @@
 //! The fields of XLA's protobuf messages that vramfit reads or writes.
 //!
-//! Numbers and types follow the descriptors embedded in the CUDA plugins of JAX 0.6.2 to 0.11.0.
+//! Numbers and types follow the descriptors embedded in the CUDA plugins of JAX 0.6.2 to 0.12.0.
 //! Fields that are only passed on (shardings, a module with its configuration) are kept as raw
 //! bytes; fields that nothing needs are left out and skipped by the decoder.
 

@@ -127,7 +127,8 @@ fn one_name(changes: &mut Changes<'_>) {
     }
 }
 
-/// `JAX_PLATFORM_NAME=gpu` is written to be sure of the GPU; `JAX_PLATFORMS` is what makes sure.
+/// `JAX_PLATFORM_NAME=gpu` is written to be sure of the GPU. It is deprecated and still does that, but it
+/// hides why a GPU cannot be had; named in `JAX_PLATFORMS`, the platform says so.
 fn platform(policy: &mut Policy, changes: &mut Changes<'_>) {
     let name = "JAX_PLATFORM_NAME";
     let Some(word) = changes.held(name) else {
@@ -135,7 +136,12 @@ fn platform(policy: &mut Policy, changes: &mut Changes<'_>) {
     };
     let deprecated = format!("`{name}` is deprecated");
     match word.trim().to_lowercase().as_str() {
-        "gpu" | "cuda" if changes.held("JAX_PLATFORMS").is_none() => policy.require_gpu = true,
+        "gpu" | "cuda" => {
+            policy.require_gpu |= changes.held("JAX_PLATFORMS").is_none();
+            changes.note(format!(
+                "{deprecated}; `--require-gpu` says the same, in all the names that it takes"
+            ));
+        }
         "cpu" if changes.held("JAX_PLATFORMS").is_none() => changes.note(format!(
             "{deprecated}, and `cpu` in it still takes memory on a card: \
              `JAX_PLATFORMS=cpu` stays off it"

@@ -69,12 +69,16 @@ fn allocator_reason(kind: Kind) -> &'static str {
 /// What is to be known about an allocator and the rest of the policy.
 fn notes(policy: &Policy, kind: Kind, changes: &mut Changes<'_>) {
     let asks = policy.share.is_some() || policy.preallocate.is_some();
+    let preallocate = policy.preallocate.unwrap_or_else(|| preallocates(changes));
     match kind {
         Kind::Platform | Kind::Address if asks => changes.note(format!(
             "the allocator `{}` asks the driver for every buffer: neither a fraction nor \
              preallocation applies to it",
             kind.name()
         )),
+        Kind::CudaAsync if policy.share.is_some() && !preallocate => changes.note(
+            "without preallocation the pool of `cuda_async` keeps nothing, and the share has no effect",
+        ),
         Kind::CudaAsync if policy.share.is_some() => changes.note(
             "the allocator `cuda_async` takes the share as what its pool keeps, not as a limit",
         ),
@@ -91,12 +95,14 @@ fn notes(policy: &Policy, kind: Kind, changes: &mut Changes<'_>) {
     }
     let name = "TF_CUDA_MALLOC_ASYNC_SUPPORTED_PREALLOC";
     if policy.allocator == Some(Kind::CudaAsync) && changes.held(name).is_some() {
-        let preallocate = policy.preallocate.unwrap_or_else(|| preallocates(changes));
-        if preallocate {
-            changes.note(format!(
-                "`{name}` has no effect while preallocation is on: add `--no-preallocate`"
-            ));
-        }
+        changes.note(if preallocate {
+            format!("`{name}` has no effect: preallocation takes the whole share")
+        } else {
+            format!(
+                "`{name}` is taken at the start and given back when something is freed: without \
+                 preallocation the pool keeps nothing"
+            )
+        });
     }
     let options = changes.held(CREATE_OPTIONS).unwrap_or_default();
     for (option, ours) in [

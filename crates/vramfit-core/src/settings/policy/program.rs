@@ -51,18 +51,36 @@ pub(super) fn apply(policy: &Policy, changes: &mut Changes<'_>) {
     }
 }
 
-/// Makes a GPU that cannot be had an error, by naming the platform.
+/// Makes a GPU that cannot be had an error.
+///
+/// Naming the platform is not enough: since 0.4.32 JAX skips `cuda` without a word where no device file
+/// of NVIDIA's is visible, as in a container that was started without GPUs, and takes the next
+/// platform of the list. `cuda` alone would be an error then, but leave no CPU device to programs
+/// that need one beside the GPU. The older name for the default platform closes the gap.
 fn require_gpu(changes: &mut Changes<'_>) {
-    let reason = "a GPU that cannot be had is an error, and not a reason to go on with the CPU";
     let held = changes.held(PLATFORMS).unwrap_or_default();
     let first = held.split(',').next().unwrap_or_default().trim();
-    if !matches!(first, "cuda" | "gpu" | "rocm") {
-        changes.set(PLATFORMS, "cuda,cpu", reason);
+    if first == "rocm" {
+        return;
     }
-    changes.remove(
-        OLD_PLATFORM,
-        &format!("it is deprecated, and `{PLATFORMS}` says what is wanted"),
-    );
+    if !matches!(first, "cuda" | "gpu") {
+        changes.set(
+            PLATFORMS,
+            "cuda,cpu",
+            "a GPU that cannot be had is an error, and not a reason to go on with the CPU",
+        );
+    }
+    let named = changes.held(OLD_PLATFORM).unwrap_or_default();
+    if !matches!(named.as_str(), "cuda" | "gpu") {
+        changes.set(
+            OLD_PLATFORM,
+            "cuda",
+            format!(
+                "where no device file is visible, JAX skips `cuda` in `{PLATFORMS}` without a word; \
+                 this older name makes that an error, too"
+            ),
+        );
+    }
 }
 
 fn remat(on: bool, flags: &mut Flags, changes: &mut Changes<'_>) {

@@ -330,15 +330,20 @@ fn a_gpu_is_required_by_naming_the_platform() {
         let done = with(asked, NEW, &[("JAX_PLATFORMS", held)]).unwrap();
         assert_eq!(done.value("JAX_PLATFORMS"), set, "{held}");
     }
-    let old_name = with(asked, NEW, &[("JAX_PLATFORM_NAME", "cpu")]).unwrap();
-    assert_eq!(old_name.remove, ["JAX_PLATFORM_NAME"]);
+    // JAX passes over `cuda` where no device file is visible, unless it is the default by name.
+    for (held, set) in [("", Some("cuda")), ("cpu", Some("cuda")), ("gpu", None)] {
+        let done = with(asked, NEW, &[("JAX_PLATFORM_NAME", held)]).unwrap();
+        assert_eq!(done.value("JAX_PLATFORM_NAME"), set, "{held}");
+    }
+    let amd = with(asked, NEW, &[("JAX_PLATFORMS", "rocm,cpu")]).unwrap();
+    assert_eq!(amd, Assignments::default());
 }
 
 #[test]
 fn the_deprecated_platform_name_gets_what_it_means() {
     let done = with(MENDING, NEW, &[("JAX_PLATFORM_NAME", "gpu")]).unwrap();
     assert_eq!(values(&done), [("JAX_PLATFORMS", "cuda,cpu")]);
-    assert_eq!(done.remove, ["JAX_PLATFORM_NAME"]);
+    assert!(done.notes[0].contains("deprecated"), "{done:?}");
     let chosen = [("JAX_PLATFORM_NAME", "gpu"), ("JAX_PLATFORMS", "cpu")];
     let done = with(MENDING, NEW, &chosen).unwrap();
     assert!(
@@ -493,13 +498,22 @@ fn a_divided_card_says_what_was_taken_off() {
 }
 
 #[test]
-fn preallocation_of_cuda_async_is_told_when_it_has_no_effect() {
+fn what_cuda_async_makes_of_preallocation_is_told() {
     let policy = Policy {
         allocator: Some(Kind::CudaAsync),
         ..Policy::default()
     };
     let amount = ("TF_CUDA_MALLOC_ASYNC_SUPPORTED_PREALLOC", "1073741824");
-    assert!(with(policy, NEW, &[amount]).unwrap().notes[0].contains("--no-preallocate"));
-    let off = [amount, (PREALLOCATE, "false")];
-    assert!(with(policy, NEW, &off).unwrap().notes.is_empty());
+    let told =
+        |environment: &[(&str, &str)]| with(policy, NEW, environment).unwrap().notes.join("; ");
+    assert!(told(&[amount]).contains("has no effect"));
+    assert!(told(&[amount, (PREALLOCATE, "false")]).contains("keeps nothing"));
+    assert_eq!(told(&[]), "");
+    let share = Policy {
+        share: Some(Share::Fraction(0.5)),
+        preallocate: Some(false),
+        ..policy
+    };
+    let notes = with(share, NEW, &[]).unwrap().notes.join("; ");
+    assert!(notes.contains("the share has no effect"), "{notes}");
 }

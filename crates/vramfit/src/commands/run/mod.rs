@@ -2,12 +2,13 @@
 //!
 //! Nothing is watched and nothing stays behind: signals, exit code and terminal are the program's own.
 
+mod publish;
 mod shell;
 
 use std::ffi::OsString;
 use std::path::Path;
 
-use vramfit_core::settings::{self, Assignments, Policy, Version};
+use vramfit_core::settings::{self, Assignments, Policy};
 use vramfit_core::{ErrorKind, Result};
 
 use super::Status;
@@ -15,7 +16,7 @@ use super::dryrun::{self, Rehearsal};
 use super::policy::PolicyArgs;
 use crate::cards::{self, DIVISION, Told};
 use crate::output::Output;
-use crate::python::{self, Interpreter};
+use crate::python::{self, Installed, Interpreter};
 use crate::{Context, child, program};
 
 /// Start a program with memory settings that JAX really reads
@@ -46,6 +47,9 @@ pub(crate) struct Args {
     /// End the dry run once the training step ran N times
     #[arg(long, value_name = "N", value_parser = dryrun::steps, requires = "dry_run_first")]
     steps: Option<u64>,
+    /// Do not let `vramfit top` see inside the program's pool
+    #[arg(long)]
+    no_publish: bool,
     /// Start nothing; print the settings as `NAME=value` lines on standard output
     #[arg(long)]
     print: bool,
@@ -83,8 +87,9 @@ pub(crate) fn run(args: Args, context: &Context, output: &mut Output) -> Result<
 
 fn start(args: Args, context: &Context, output: &mut Output) -> Result<Status> {
     let (program, arguments) = program::split(args.command.clone(), context)?;
-    let interpreter = python::interpreter(&program, &arguments);
-    let settings = decide(&args.policy, interpreter.as_ref(), output)?;
+    let installed = python::interpreter(&program, &arguments)
+        .and_then(|interpreter| look_into(&interpreter, output));
+    let settings = decide(&args.policy, installed.as_ref(), output)?;
     tell(&settings, output);
     if let Some(gpu) = args.dry_run_first {
         let told = Told {
@@ -104,6 +109,22 @@ fn start(args: Args, context: &Context, output: &mut Output) -> Result<Status> {
             return Ok(status);
         }
     }
+    let published = if args.no_publish {
+        Vec::new()
+    } else {
+        let package = context.package.as_deref();
+        let package = package.or_else(|| installed.as_ref()?.package.as_deref());
+        let words = args.policy.words();
+        publish::variables(package, installed.as_ref(), &words, |name| {
+            std::env::var_os(name)
+        })
+    };
+    for (name, value) in &published {
+        output.detail(&format!(
+            "for `vramfit top`: {name}={}",
+            value.to_string_lossy()
+        ));
+    }
     output.detail(&format!("becomes: {}", program.display()));
     Err(child::become_program(&program, &arguments, |command| {
         for set in &settings.set {
@@ -115,6 +136,7 @@ fn start(args: Args, context: &Context, output: &mut Output) -> Result<Status> {
         if let Some(processes) = args.policy.processes() {
             command.env(DIVISION, processes.to_string());
         }
+        command.envs(published);
     }))
 }
 
@@ -130,7 +152,8 @@ fn print(args: &Args, context: &Context, output: &mut Output) -> Result<Status> 
             python::interpreter(&program, &arguments)
         }
     };
-    let settings = decide(&args.policy, interpreter.as_ref(), output)?;
+    let installed = interpreter.and_then(|interpreter| look_into(&interpreter, output));
+    let settings = decide(&args.policy, installed.as_ref(), output)?;
     tell(&settings, output);
     let mut text = shell::lines(&settings);
     if let Some(processes) = args.policy.processes() {
@@ -144,10 +167,10 @@ fn inherited(name: &str) -> Option<String> {
     std::env::var(name).ok()
 }
 
-/// Decides what to set for a program that this interpreter will run.
+/// Decides what to set for a program in a Python that has this installed.
 fn decide(
     args: &PolicyArgs,
-    interpreter: Option<&Interpreter>,
+    installed: Option<&Installed>,
     output: &mut Output,
 ) -> Result<Assignments> {
     // Asking the driver costs time, so it is asked only when the answer matters.
@@ -162,7 +185,7 @@ fn decide(
     } else {
         args.policy(Ok(Vec::new()), true)?
     };
-    let version = interpreter.and_then(|interpreter| version_in(interpreter, output));
+    let version = installed.and_then(|installed| installed.jax.as_ref()?.parse().ok());
     let settings = settings::variables_for(&policy, version, inherited)?;
     if version.is_none() && depends_on_version(&policy, &settings) {
         output.say(
@@ -172,16 +195,15 @@ fn decide(
     Ok(settings)
 }
 
-/// Returns the version of JAX that an interpreter has installed.
-fn version_in(interpreter: &Interpreter, output: &mut Output) -> Option<Version> {
+/// Asks an interpreter what it has installed.
+fn look_into(interpreter: &Interpreter, output: &mut Output) -> Option<Installed> {
     let shown = interpreter.program.display();
     let installed = python::ask(interpreter, |_| {})?;
-    let version: Option<Version> = installed.jax.as_ref().and_then(|text| text.parse().ok());
-    match &version {
+    match &installed.jax {
         Some(version) => output.detail(&format!("`{shown}` has JAX {version}")),
         None => output.detail(&format!("`{shown}` has no `jax`")),
     }
-    version
+    Some(installed)
 }
 
 /// Says whether another release might have got other names.

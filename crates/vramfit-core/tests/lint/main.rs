@@ -1,0 +1,77 @@
+//! The lint against settings seen in the wild, against sound ones, rule by rule, and against anything
+//! at all.
+
+mod laws;
+mod registry;
+mod rules;
+mod sound;
+mod wild;
+
+use std::collections::BTreeMap;
+
+use vramfit_core::lint::{Finding, Surroundings, lint, mend};
+use vramfit_core::machine::{Card, Machine, Memory};
+use vramfit_core::settings::Version;
+
+pub(crate) const GIB: u64 = 1 << 30;
+pub(crate) const NEW: &str = "XLA_CLIENT_MEM_FRACTION";
+pub(crate) const OLD: &str = "XLA_PYTHON_CLIENT_MEM_FRACTION";
+pub(crate) const PREALLOCATE: &str = "XLA_PYTHON_CLIENT_PREALLOCATE";
+pub(crate) const ALLOCATOR: &str = "XLA_PYTHON_CLIENT_ALLOCATOR";
+pub(crate) const UNIFIED: &str = "TF_FORCE_UNIFIED_MEMORY";
+
+pub(crate) fn environment(variables: &[(&str, &str)]) -> BTreeMap<String, String> {
+    variables
+        .iter()
+        .map(|(name, value)| ((*name).to_owned(), (*value).to_owned()))
+        .collect()
+}
+
+pub(crate) fn with(variables: &[(&str, &str)]) -> Surroundings {
+    Surroundings {
+        environment: environment(variables),
+        jax: Some(Version::new(0, 10, 2)),
+        ..Surroundings::default()
+    }
+}
+
+pub(crate) fn on(card: Card, variables: &[(&str, &str)]) -> Surroundings {
+    Surroundings {
+        machine: Machine {
+            cards: vec![card],
+            ..Machine::default()
+        },
+        ..with(variables)
+    }
+}
+
+pub(crate) fn h100() -> Card {
+    card("NVIDIA H100 80GB HBM3", 84_942_979_072)
+}
+
+pub(crate) fn card(name: &str, total_bytes: u64) -> Card {
+    Card {
+        uuid: "GPU-5a1f".to_owned(),
+        name: name.to_owned(),
+        memory: Some(Memory {
+            total_bytes,
+            free_bytes: total_bytes,
+            ..Memory::default()
+        }),
+        ..Card::default()
+    }
+}
+
+pub(crate) fn ids(surroundings: &Surroundings) -> Vec<&'static str> {
+    lint(surroundings).iter().map(|found| found.id).collect()
+}
+
+pub(crate) fn only(surroundings: &Surroundings) -> Finding {
+    let mut findings = lint(surroundings);
+    assert_eq!(findings.len(), 1, "{findings:#?}");
+    findings.remove(0)
+}
+
+pub(crate) fn mended(surroundings: &Surroundings, name: &str) -> Option<String> {
+    mend(surroundings).remove(name)
+}

@@ -1,0 +1,53 @@
+//! The registry of rules, the page made from it, and findings for programs.
+
+use std::collections::BTreeSet;
+
+use vramfit_core::lint::{markdown, rules};
+
+use crate::*;
+
+#[test]
+fn rules_have_lasting_names_and_every_one_is_on_the_page_and_finds_something_in_these_tests() {
+    let source = [include_str!("wild.rs"), include_str!("rules.rs")].concat();
+    let page = markdown();
+    let mut seen = BTreeSet::new();
+    for rule in rules() {
+        let kebab = rule.id.bytes().all(|b| b.is_ascii_lowercase() || b == b'-');
+        assert!(kebab && seen.insert(rule.id), "{}", rule.id);
+        assert!(page.contains(&format!("### {}\n", rule.id)), "{}", rule.id);
+        assert!(
+            source.contains(&format!("\"{}\"", rule.id)),
+            "{} is not tested",
+            rule.id
+        );
+        assert!(
+            rule.meaning.ends_with('.') && rule.cure.ends_with('.'),
+            "{}",
+            rule.id
+        );
+    }
+}
+
+/// `UPDATE_DOCS=1 cargo test -p vramfit-core --test lint` writes the page anew.
+#[test]
+fn the_committed_page_is_made_from_the_rules() {
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/lint.md");
+    if std::env::var_os("UPDATE_DOCS").is_some() {
+        std::fs::write(path, markdown()).unwrap();
+    }
+    let committed = std::fs::read_to_string(path).unwrap_or_default();
+    assert!(
+        committed == markdown(),
+        "docs/lint.md is not what the rules say; write it with UPDATE_DOCS=1"
+    );
+}
+
+#[test]
+fn findings_are_plain_json() {
+    let finding = only(&with(&[(NEW, "0.5"), (OLD, "0.8")]));
+    let json = serde_json::to_value(&finding).unwrap();
+    assert_eq!(json["id"], "two-fractions");
+    assert_eq!(json["severity"], "error");
+    assert_eq!(json["changes"][0]["name"], OLD);
+    assert!(json["changes"][0]["value"].is_null());
+}

@@ -1,0 +1,293 @@
+//! The other rules, one by one.
+
+use vramfit_core::lint::{Packages, Surroundings, mend};
+use vramfit_core::machine::{Card, ComputeMode, Memory, Process, ProcessKind};
+use vramfit_core::settings::Version;
+
+use crate::*;
+
+#[test]
+fn allocators_are_judged_by_release() {
+    let ask = |word: &str, version: &str| Surroundings {
+        jax: Some(version.parse().unwrap()),
+        ..with(&[(ALLOCATOR, word)])
+    };
+    for (word, version, instead) in [
+        ("", "0.10.2", None),
+        ("vmm", "0.9.2", Some("cuda_async")),
+        ("address", "0.10.2", Some("platform")),
+        ("cuda_malloc_async", "0.10.2", Some("cuda_async")),
+        ("platfrom", "0.10.2", Some("platform")),
+        ("jemalloc", "0.10.2", None),
+    ] {
+        let surroundings = ask(word, version);
+        assert_eq!(only(&surroundings).id, "allocator-unknown", "{word}");
+        assert_eq!(
+            mended(&surroundings, ALLOCATOR).as_deref(),
+            instead,
+            "{word}"
+        );
+    }
+    for (word, version) in [("vmm", "0.10.0"), ("address", "0.11.0"), ("BFC", "0.4.26")] {
+        assert_eq!(ids(&ask(word, version)), [""; 0], "{word} {version}");
+    }
+}
+
+#[test]
+fn switches_and_numbers_are_read_as_their_reader_reads_them() {
+    for (name, value, id) in [
+        ("JAX_ENABLE_X64", "maybe", "not-a-truth-value"),
+        ("JAX_ENABLE_X64", "", "not-a-truth-value"),
+        ("JAX_DEBUG_NANS", "2", "not-a-truth-value"),
+        ("JAX_NUM_CPU_DEVICES", "two", "not-a-number"),
+        ("JAX_COMPILATION_CACHE_MAX_SIZE", "10GiB", "not-a-number"),
+        (
+            "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS",
+            "1s",
+            "not-a-number",
+        ),
+        (
+            "XLA_PYTHON_CLIENT_COLLECTIVE_MEM_SIZE_MB",
+            "512.0",
+            "not-a-number",
+        ),
+        (
+            "XLA_PYTHON_CLIENT_ABORT_COLLECTIVES_ON_FAILURE",
+            "true",
+            "not-a-number",
+        ),
+        (UNIFIED, "yes", "switch-is-ignored"),
+        ("JAX_PLATFORMS", "nvidia", "platform-unknown"),
+        ("JAX_PLATFORMS", "CUDA,cpu", "platform-unknown"),
+        ("JAX_PLATFORM_NAME", "gpu", "platform-name-deprecated"),
+        (
+            "JAX_PJRT_CLIENT_CREATE_OPTIONS",
+            "memory_fraction:0.5",
+            "create-options-malformed",
+        ),
+        (
+            "JAX_PJRT_CLIENT_CREATE_OPTIONS",
+            "allocator",
+            "create-options-malformed",
+        ),
+    ] {
+        assert_eq!(only(&with(&[(name, value)])).id, id, "{name}={value}");
+    }
+    let aborts = "XLA_PYTHON_CLIENT_ABORT_COLLECTIVES_ON_FAILURE";
+    assert_eq!(
+        mended(&with(&[(aborts, "true")]), aborts).as_deref(),
+        Some("1")
+    );
+    let platform = with(&[("JAX_PLATFORM_NAME", "gpu")]);
+    assert_eq!(mend(&platform), environment(&[("JAX_PLATFORMS", "cuda")]));
+}
+
+#[test]
+fn flags_that_xla_would_abort_at_are_told() {
+    for (flags, id) in [
+        ("--xla_gpu_autotune_levl=0", "flag-misspelt"),
+        ("--xla_tpu_enable_x=true", "flag-of-another-program"),
+        ("--tf_xla_auto_jit=2", "flag-of-another-program"),
+        (
+            "--xla_gpu_enable_allocator_spatial_partitioning=false",
+            "flag-not-in-this-release",
+        ),
+        (
+            "--xla_gpu_enable_triton_everything=true",
+            "flag-not-in-this-release",
+        ),
+        ("--xla_gpu_autotune_level=off", "flag-value"),
+        (
+            "--xla_gpu_enable_while_loop_double_buffering=no",
+            "flag-value",
+        ),
+        (
+            "--xla_force_host_platform_device_count=1",
+            "flag-about-cpu-only",
+        ),
+    ] {
+        let surroundings = with(&[("XLA_FLAGS", flags)]);
+        assert_eq!(only(&surroundings).id, id, "{flags}");
+    }
+    let trap = with(&[
+        ("XLA_FLAGS", "--xla_disable_hlo_passes=dce"),
+        ("JAX_COMPILER_ENABLE_REMAT_PASS", "false"),
+    ]);
+    assert_eq!(only(&trap).id, "remat-switch-drops-passes");
+    assert_eq!(
+        mend(&trap),
+        environment(&[(
+            "XLA_FLAGS",
+            "--xla_disable_hlo_passes=dce,rematerialization"
+        )])
+    );
+}
+
+#[test]
+fn settings_that_do_not_go_together() {
+    for (variables, id) in [
+        (
+            &[(UNIFIED, "1"), (NEW, "0.8")][..],
+            "unified-fraction-below-one",
+        ),
+        (
+            &[(ALLOCATOR, "vmm"), (PREALLOCATE, "true")],
+            "ignored-by-allocator",
+        ),
+        (
+            &[
+                (ALLOCATOR, "cuda_async"),
+                ("TF_CUDA_MALLOC_ASYNC_SUPPORTED_PREALLOC", "-1"),
+            ],
+            "ignored-by-allocator",
+        ),
+        (
+            &[("TF_CUDA_MALLOC_ASYNC_SUPPORTED_PREALLOC", "-1")],
+            "ignored-by-allocator",
+        ),
+        (
+            &[
+                (ALLOCATOR, "bfc"),
+                ("JAX_PJRT_CLIENT_CREATE_OPTIONS", "allocator:platform"),
+            ],
+            "create-options-override",
+        ),
+    ] {
+        assert_eq!(only(&with(variables)).id, id, "{variables:?}");
+    }
+}
+
+#[test]
+fn who_holds_the_card_is_named_and_the_share_computed_from_what_is_free() {
+    let busy = Card {
+        memory: Some(Memory {
+            total_bytes: 24 * GIB,
+            used_bytes: 10 * GIB,
+            free_bytes: 14 * GIB,
+            ..Memory::default()
+        }),
+        processes: vec![
+            Process {
+                pid: 7,
+                used_bytes: Some(GIB),
+                kind: ProcessKind::Graphics,
+                command: Some("Xorg".to_owned()),
+                ..Process::default()
+            },
+            Process {
+                pid: 42,
+                used_bytes: Some(9 * GIB),
+                command: Some("python serve.py".to_owned()),
+                ..Process::default()
+            },
+        ],
+        ..card("NVIDIA GeForce RTX 3090", 24 * GIB)
+    };
+    let surroundings = on(busy, &[]);
+    let finding = only(&surroundings);
+    assert_eq!(finding.id, "held-by-others");
+    for part in [
+        "10.0 GiB",
+        "`python serve.py` (42, 9.0 GiB)",
+        "`Xorg` (7, display, 1.0 GiB)",
+    ] {
+        assert!(finding.message.contains(part), "{}", finding.message);
+    }
+    let part: f64 = mended(&surroundings, NEW).unwrap().parse().unwrap();
+    assert!(part * 24.0 < 14.0 && part > 0.5, "{part}");
+    let full = Card {
+        memory: Some(Memory {
+            total_bytes: 24 * GIB,
+            used_bytes: 24 * GIB,
+            ..Memory::default()
+        }),
+        ..card("NVIDIA GeForce RTX 3090", 24 * GIB)
+    };
+    let finding = only(&on(full, &[]));
+    assert!(finding.changes.is_empty() && finding.message.contains("does not name"));
+}
+
+#[test]
+fn tensorflow_is_told_of_unless_it_is_held_back() {
+    let installed = |version: &str, variables: &[(&str, &str)]| Surroundings {
+        packages: Some(Packages {
+            tensorflow: Some(version.to_owned()),
+            cuda_plugin: true,
+            ..Packages::default()
+        }),
+        ..on(h100(), variables)
+    };
+    let second = only(&installed("2.19.0", &[]));
+    assert_eq!(second.id, "tensorflow-beside-jax");
+    assert_eq!(second.cost_bytes, Some(84_942_979_072));
+    assert!(second.fix.contains("set_visible_devices"), "{}", second.fix);
+    let first = only(&installed("1.15.5", &[]));
+    assert!(first.fix.contains("allow_growth=True"), "{}", first.fix);
+    assert_eq!(
+        ids(&installed(
+            "2.19.0",
+            &[("TF_FORCE_GPU_ALLOW_GROWTH", "true")]
+        )),
+        [""; 0]
+    );
+    assert_eq!(
+        ids(&installed("2.19.0", &[("JAX_PLATFORMS", "cpu")])),
+        [""; 0]
+    );
+    let without_gpu = Surroundings {
+        packages: Some(Packages {
+            tensorflow_cpu: Some("2.19.0".to_owned()),
+            cuda_plugin: true,
+            ..Packages::default()
+        }),
+        ..on(h100(), &[])
+    };
+    assert_eq!(ids(&without_gpu), [""; 0]);
+}
+
+#[test]
+fn the_rest_of_the_machine() {
+    let no_plugin = Surroundings {
+        packages: Some(Packages::default()),
+        ..on(h100(), &[])
+    };
+    assert_eq!(only(&no_plugin).id, "no-cuda-plugin");
+    let torch = Surroundings {
+        packages: Some(Packages {
+            torch: Some("2.8.0".to_owned()),
+            cuda_plugin: true,
+            ..Packages::default()
+        }),
+        ..on(h100(), &[("PYTORCH_CUDA_ALLOC_CONF", "x")])
+    };
+    assert_eq!(only(&torch).id, "torch-beside-jax");
+    let finding = only(&on(h100(), &[("CUDA_VISIBLE_DEVICES", "0,3,1")]));
+    assert_eq!(finding.id, "visible-list-ends-early");
+    assert!(finding.message.contains("`3`"), "{}", finding.message);
+    let exclusive = Card {
+        compute_mode: Some(ComputeMode::ExclusiveProcess),
+        processes: vec![Process {
+            pid: 9,
+            ..Process::default()
+        }],
+        ..h100()
+    };
+    assert_eq!(only(&on(exclusive, &[])).id, "card-is-exclusive");
+}
+
+#[test]
+fn other_releases_are_told_only_where_the_release_is_known() {
+    let old = Surroundings {
+        jax: Some(Version::new(0, 4, 31)),
+        ..with(&[(NEW, "0.9")])
+    };
+    assert_eq!(only(&old).id, "not-in-this-release");
+    assert_eq!(mend(&old), environment(&[(OLD, "0.9")]));
+    let gone = Surroundings {
+        jax: Some(Version::new(0, 10, 2)),
+        ..with(&[("JAX_PMAP_SHMAP_MERGE", "true")])
+    };
+    assert_eq!(only(&gone).id, "not-in-this-release");
+    let unknown = Surroundings { jax: None, ..gone };
+    assert_eq!(ids(&unknown), [""; 0]);
+}

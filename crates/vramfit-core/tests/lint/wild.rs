@@ -1,0 +1,310 @@
+//! The twelve wrong settings that were collected from public issues and projects.
+
+use std::collections::BTreeSet;
+
+use vramfit_core::lint::{Moment, Severity, Surroundings, mend};
+use vramfit_core::machine::{Card, Mig, Process};
+use vramfit_core::settings::Version;
+
+use crate::*;
+
+#[test]
+fn wrong_01_a_fraction_in_percent_or_copied_from_the_documentation() {
+    for (text, id, instead) in [
+        ("100", "fraction-out-of-range", None),
+        ("75", "fraction-out-of-range", Some("0.75")),
+        (".XX", "fraction-not-a-number", None),
+        ("75%", "fraction-not-a-number", Some("0.75")),
+        ("0,9", "fraction-not-a-number", Some("0.9")),
+        ("0", "fraction-out-of-range", None),
+        ("-0.5", "fraction-out-of-range", None),
+        ("nan", "fraction-out-of-range", None),
+        ("1e-60", "fraction-out-of-range", None),
+    ] {
+        for name in [NEW, OLD] {
+            let surroundings = with(&[(name, text)]);
+            let finding = only(&surroundings);
+            assert_eq!((finding.id, finding.subject.as_str()), (id, name), "{text}");
+            assert_eq!(finding.severity, Severity::Error);
+            assert_eq!(mended(&surroundings, name).as_deref(), instead, "{text}");
+        }
+    }
+}
+
+#[test]
+fn wrong_02_several_times_the_card_without_unified_memory_or_without_a_pool() {
+    assert_eq!(only(&with(&[(NEW, "4.0")])).id, "fraction-out-of-range");
+    assert_eq!(ids(&with(&[(NEW, "4.0"), (UNIFIED, "1")])), [""; 0]);
+    let three = with(&[(NEW, "4.0"), (UNIFIED, "1"), (ALLOCATOR, "platform")]);
+    assert_eq!(ids(&three), ["ignored-by-allocator"]);
+}
+
+#[test]
+fn wrong_03_a_number_for_the_switch_and_a_switch_for_the_number() {
+    let swapped = with(&[(PREALLOCATE, "0.5"), (NEW, "true")]);
+    assert_eq!(
+        BTreeSet::from_iter(ids(&swapped)),
+        BTreeSet::from(["fraction-not-a-number", "preallocate-not-a-boolean"])
+    );
+    let number = with(&[(PREALLOCATE, "0.5")]);
+    assert_eq!(only(&number).id, "preallocate-not-a-boolean");
+    assert_eq!(mended(&number, NEW).as_deref(), Some("0.5"));
+    for off in ["FALSE", "no", "off", "fAlSe", " false"] {
+        let surroundings = with(&[(PREALLOCATE, off)]);
+        let finding = only(&surroundings);
+        assert_eq!(finding.id, "preallocate-not-a-boolean", "{off}");
+        assert!(finding.message.contains("on"), "{}", finding.message);
+        assert_eq!(mended(&surroundings, PREALLOCATE).as_deref(), Some("false"));
+    }
+}
+
+#[test]
+fn wrong_04_both_names_of_the_fraction() {
+    let both = with(&[(NEW, "0.5"), (OLD, "0.8")]);
+    let finding = only(&both);
+    assert_eq!(
+        (finding.id, finding.severity),
+        ("two-fractions", Severity::Error)
+    );
+    assert_eq!(mend(&both), environment(&[(NEW, "0.5")]));
+    // Releases that do not know the newer name do not refuse the pair: they ignore it.
+    let old = Surroundings {
+        jax: Some(Version::new(0, 4, 31)),
+        ..both
+    };
+    assert_eq!(only(&old).id, "not-in-this-release");
+    assert_eq!(mend(&old), environment(&[(OLD, "0.8")]));
+}
+
+#[test]
+fn wrong_05_set_in_the_program_after_jax_was_imported() {
+    let set = |name: &str, moment: Moment| Surroundings {
+        moment,
+        set_now: BTreeSet::from([name.to_owned()]),
+        ..with(&[(name, "false")])
+    };
+    let culprit = Some("model.py:3".to_owned());
+    let imported = |culprit| Moment::AfterImport { culprit };
+    let used = |culprit| Moment::AfterBackend { culprit };
+    let finding = only(&set("JAX_ENABLE_X64", imported(culprit.clone())));
+    assert_eq!(
+        (finding.id, finding.severity),
+        ("set-too-late", Severity::Error)
+    );
+    assert!(
+        finding.message.contains("model.py:3"),
+        "{}",
+        finding.message
+    );
+    assert!(finding.fix.contains("jax.config.update"), "{}", finding.fix);
+    // The folk rule says "before import jax"; the pool is decided at the first use.
+    assert_eq!(ids(&set(PREALLOCATE, imported(None))), [""; 0]);
+    assert_eq!(only(&set(PREALLOCATE, used(culprit))).id, "set-too-late");
+    let inherited = Surroundings {
+        set_now: BTreeSet::new(),
+        ..set(PREALLOCATE, used(None))
+    };
+    assert_eq!(ids(&inherited), [""; 0]);
+}
+
+#[test]
+fn wrong_06_settings_that_do_not_reach_containers_or_the_steps_of_a_job() {
+    let prefixed = with(&[("SINGULARITYENV_XLA_PYTHON_CLIENT_PREALLOCATE", "false")]);
+    assert_eq!(only(&prefixed).id, "container-prefix");
+    assert_eq!(mended(&prefixed, PREALLOCATE).as_deref(), Some("false"));
+    let twice = with(&[
+        ("APPTAINERENV_XLA_PYTHON_CLIENT_PREALLOCATE", "false"),
+        (PREALLOCATE, "false"),
+    ]);
+    assert_eq!(ids(&twice), [""; 0]);
+    let job = with(&[("SLURM_EXPORT_ENV", "NONE"), (NEW, "0.9")]);
+    let finding = only(&job);
+    assert_eq!(finding.id, "srun-drops-settings");
+    assert!(finding.message.contains(NEW), "{}", finding.message);
+    for list in ["ALL", "HOME,XLA_CLIENT_MEM_FRACTION", "ALL,A=1"] {
+        assert_eq!(
+            ids(&with(&[("SLURM_EXPORT_ENV", list), (NEW, "0.9")])),
+            [""; 0],
+            "{list}"
+        );
+    }
+}
+
+#[test]
+fn wrong_07_three_settings_that_cancel_out() {
+    let all = with(&[
+        (PREALLOCATE, "false"),
+        (NEW, "0.8"),
+        (ALLOCATOR, "platform"),
+    ]);
+    assert_eq!(ids(&all), ["ignored-by-allocator", "ignored-by-allocator"]);
+    assert_eq!(mend(&all), environment(&[(ALLOCATOR, "platform")]));
+}
+
+#[test]
+fn wrong_08_a_fraction_of_the_whole_card_on_a_slice() {
+    let slice = Card {
+        mig: Mig::Slice {
+            number: 0,
+            gpu_instance: Some(1),
+            parent_total_bytes: Some(32 * GIB),
+        },
+        ..card("NVIDIA A30 MIG 2g.12gb", 16 * GIB)
+    };
+    let finding = only(&on(slice.clone(), &[(NEW, "0.45")]));
+    assert_eq!(finding.id, "mig-share-of-parent");
+    assert!(finding.fix.contains("=0.90"), "{}", finding.fix);
+    assert_eq!(finding.cost_bytes.map(|bytes| bytes / GIB), Some(7));
+    let unified = on(slice.clone(), &[(NEW, "2.0"), (UNIFIED, "true")]);
+    assert_eq!(only(&unified).id, "mig-share-of-parent");
+    // Below a third of the slice nobody computed it from the card.
+    for part in ["0.9", "0.2"] {
+        assert_eq!(ids(&on(slice.clone(), &[(NEW, part)])), [""; 0], "{part}");
+    }
+    // An amount that only the whole card has.
+    let limit = on(
+        slice,
+        &[("JAX_PREALLOCATION_SIZE_LIMIT_BYTES", "25769803776")],
+    );
+    assert!(only(&limit).fix.contains("more than the card's 16.0 GiB"));
+}
+
+#[test]
+fn wrong_09_names_that_nothing_reads() {
+    for (name, value, id, right) in [
+        (
+            "JAX_CUDA_VISIBLE_DEVICES",
+            "1",
+            "read-by-nobody",
+            Some("CUDA_VISIBLE_DEVICES"),
+        ),
+        (
+            "CUDA_VISIBLE_DIVICES",
+            "1",
+            "misspelt-name",
+            Some("CUDA_VISIBLE_DEVICES"),
+        ),
+        (
+            "TF_FORCE_GPU_ALLOW_GROWTH",
+            "true",
+            "tensorflow-name",
+            Some(PREALLOCATE),
+        ),
+        (
+            "TF_GPU_ALLOCATOR",
+            "cuda_malloc_async",
+            "tensorflow-name",
+            Some(ALLOCATOR),
+        ),
+        ("JAX_MOCK_GPU_TOPOLOGY", "1x1x1", "read-by-nobody", None),
+        (
+            "XLA_PYTHON_CLIENT_MEM_FRACTON",
+            "0.9",
+            "misspelt-name",
+            Some(OLD),
+        ),
+        (
+            "XLA_PYTHON_CLIENT_MEMORY_FRACTION",
+            "0.9",
+            "misspelt-name",
+            Some(OLD),
+        ),
+        (
+            "XLA_CLIENT_PREALLOCATE",
+            "false",
+            "misspelt-name",
+            Some(PREALLOCATE),
+        ),
+        (
+            "NCCL_BUFSIZE",
+            "1048576",
+            "misspelt-name",
+            Some("NCCL_BUFFSIZE"),
+        ),
+        ("JAX_MAKE_IT_FIT", "1", "unknown-name", None),
+    ] {
+        let surroundings = with(&[(name, value)]);
+        let finding = only(&surroundings);
+        assert_eq!((finding.id, finding.subject.as_str()), (id, name));
+        if let Some(right) = right {
+            assert!(
+                mended(&surroundings, right).is_some(),
+                "{name}: {finding:#?}"
+            );
+            assert_eq!(mended(&surroundings, name), None, "{name}");
+        }
+    }
+    // The invented limit becomes true on a card that is known.
+    let limit = [("JAX_PREALLOCATION_SIZE_LIMIT_BYTES", "8589934592")];
+    assert_eq!(only(&with(&limit)).id, "read-by-nobody");
+    assert!(only(&with(&limit)).fix.contains("--limit 8589934592"));
+    let share: f64 = mended(&on(h100(), &limit), NEW).unwrap().parse().unwrap();
+    let pool = 84_942_979_072.0 * share;
+    assert!(
+        pool <= 8.0 * GIB as f64 && pool > 7.99 * GIB as f64,
+        "{share}"
+    );
+}
+
+#[test]
+fn wrong_10_a_flag_without_its_dashes() {
+    let broken = with(&[(
+        "XLA_FLAGS",
+        "--xla_cpu_multi_thread_eigen=false intra_op_parallelism_threads=1 --xla_dump_to=/tmp/x",
+    )]);
+    let finding = only(&broken);
+    assert_eq!(finding.id, "flag-without-dashes");
+    assert!(
+        finding.message.contains("the flag behind it"),
+        "{}",
+        finding.message
+    );
+    assert_eq!(
+        mended(&broken, "XLA_FLAGS").as_deref(),
+        Some("--xla_cpu_multi_thread_eigen=false --xla_dump_to=/tmp/x")
+    );
+    let first = with(&[("XLA_FLAGS", "xla_gpu_autotune_level=0")]);
+    assert_eq!(only(&first).id, "flag-without-dashes");
+    assert_eq!(
+        mended(&first, "XLA_FLAGS").as_deref(),
+        Some("--xla_gpu_autotune_level=0")
+    );
+    assert_eq!(ids(&with(&[("XLA_FLAGS", "/etc/xla/flags.txt")])), [""; 0]);
+}
+
+#[test]
+fn wrong_11_nvidia_smi_shows_the_pool_and_not_the_need() {
+    let pool = 84_942_979_072 / 4 * 3;
+    let busy = Card {
+        processes: vec![Process {
+            pid: 4711,
+            used_bytes: Some(pool + 600 * 1024 * 1024),
+            command: Some("python train.py".to_owned()),
+            ..Process::default()
+        }],
+        ..h100()
+    };
+    let finding = only(&on(busy, &[]));
+    assert_eq!(
+        (finding.id, finding.severity),
+        ("pool-is-not-need", Severity::Note)
+    );
+    assert!(finding.message.contains("4711"), "{}", finding.message);
+}
+
+#[test]
+fn wrong_12_a_fraction_that_leaves_the_libraries_too_little() {
+    let small = card("NVIDIA GeForce RTX 3060 Ti", 8 * GIB);
+    let surroundings = on(small, &[(NEW, "0.95")]);
+    let finding = only(&surroundings);
+    assert_eq!(finding.id, "too-little-left");
+    assert!(finding.message.contains("409.6 MiB"), "{}", finding.message);
+    assert!(finding.cost_bytes.is_some_and(|bytes| bytes > 100 << 20));
+    let part: f64 = mended(&surroundings, NEW).unwrap().parse().unwrap();
+    assert!((0.85..0.95).contains(&part), "{part}");
+    // 5 % of a large card are more than libraries need.
+    assert_eq!(ids(&on(h100(), &[(NEW, "0.95")])), [""; 0]);
+    assert_eq!(only(&on(h100(), &[(NEW, "0.99")])).id, "too-little-left");
+    // Where the card is not known the finding says what it would be.
+    assert!(only(&with(&[(NEW, "0.95")])).message.contains("8 GiB"));
+}

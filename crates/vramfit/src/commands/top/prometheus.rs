@@ -1,0 +1,302 @@
+//! The board for Prometheus: its text format 0.0.4, over HTTP.
+
+use std::fmt::Write as _;
+use std::io::{ErrorKind as IoErrorKind, Read, Write};
+use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread;
+use std::time::Duration;
+
+use vramfit_core::{Error, ErrorKind, Result};
+
+use super::board::{Board, CardRow, Figure, ProcessRow};
+
+/// The type of the answer.
+const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
+/// Longer requests are none that a scraper makes.
+const MAX_REQUEST: usize = 8 << 10;
+/// A client that says nothing does not keep others waiting for longer.
+const PATIENCE: Duration = Duration::from_secs(2);
+
+type OfCard = (&'static str, &'static str, fn(&CardRow) -> Option<f64>);
+type OfProcess = (
+    &'static str,
+    &'static str,
+    &'static str,
+    fn(&ProcessRow) -> Option<f64>,
+);
+
+const CARD_FAMILIES: &[OfCard] = &[
+    (
+        "vramfit_card_memory_total_bytes",
+        "All memory of the card.",
+        |card| number(&card.total),
+    ),
+    (
+        "vramfit_card_memory_used_bytes",
+        "What processes hold of it, as the driver counts.",
+        |card| number(&card.used),
+    ),
+    (
+        "vramfit_card_utilization_ratio",
+        "Part of the time in which a kernel ran.",
+        |card| {
+            card.utilization_percent
+                .map(|percent| f64::from(percent) / 100.0)
+        },
+    ),
+    (
+        "vramfit_card_temperature_celsius",
+        "Temperature of the card.",
+        |card| card.temperature_c.map(f64::from),
+    ),
+    (
+        "vramfit_card_power_watts",
+        "Power that the card draws.",
+        |card| {
+            card.power_mw
+                .map(|milliwatts| f64::from(milliwatts) / 1000.0)
+        },
+    ),
+];
+
+const PROCESS_FAMILIES: &[OfProcess] = &[
+    (
+        "vramfit_process_driver_bytes",
+        "gauge",
+        "What the process holds on the card, as the driver counts.",
+        |row| number(&row.driver),
+    ),
+    (
+        "vramfit_pool_reserved_bytes",
+        "gauge",
+        "What JAX's pool has taken from the driver.",
+        |row| number(&row.reserved),
+    ),
+    (
+        "vramfit_pool_in_use_bytes",
+        "gauge",
+        "What the pool has given out.",
+        |row| number(&row.in_use),
+    ),
+    (
+        "vramfit_pool_peak_bytes",
+        "gauge",
+        "The most that was given out since the process began.",
+        |row| number(&row.peak),
+    ),
+    (
+        "vramfit_pool_largest_free_bytes",
+        "gauge",
+        "The largest free piece of the pool.",
+        |row| number(&row.largest_free),
+    ),
+    (
+        "vramfit_pool_limit_bytes",
+        "gauge",
+        "What the pool may take.",
+        |row| number(&row.limit),
+    ),
+    (
+        "vramfit_pool_allocations_total",
+        "counter",
+        "Requests that the pool has served.",
+        |row| row.pool.as_ref()?.allocations.map(|count| count as f64),
+    ),
+    (
+        "vramfit_pool_stale",
+        "gauge",
+        "1 where the figures of the pool are older than two intervals.",
+        |row| {
+            row.liveness
+                .map(|liveness| f64::from(u8::from(liveness.is_stale())))
+        },
+    ),
+];
+
+fn number(figure: &Figure) -> Option<f64> {
+    figure.bytes().map(|bytes| bytes as f64)
+}
+
+/// Writes all families; a figure that is not known has no line.
+pub(super) fn text(board: &Board) -> String {
+    let mut out = String::new();
+    let has_driver = u8::from(board.no_driver.is_none());
+    family(
+        &mut out,
+        "vramfit_driver_up",
+        "gauge",
+        "1 where NVIDIA's driver answers.",
+    );
+    let _ = writeln!(out, "vramfit_driver_up {has_driver}");
+    for (name, help, value) in CARD_FAMILIES {
+        family(&mut out, name, "gauge", help);
+        for (position, card) in board.cards.iter().enumerate() {
+            if let Some(value) = value(card) {
+                let _ = writeln!(out, "{name}{{{}}} {value}", card_labels(position, card));
+            }
+        }
+    }
+    for (name, kind, help, value) in PROCESS_FAMILIES {
+        family(&mut out, name, kind, help);
+        for (position, card) in board.cards.iter().enumerate() {
+            for row in &card.processes {
+                if let Some(value) = value(row) {
+                    let labels = card_labels(position, card);
+                    let _ = writeln!(out, "{name}{{{labels},{}}} {value}", process_labels(row));
+                }
+            }
+        }
+    }
+    out
+}
+
+fn family(out: &mut String, name: &str, kind: &str, help: &str) {
+    let _ = writeln!(out, "# HELP {name} {help}\n# TYPE {name} {kind}");
+}
+
+fn card_labels(position: usize, card: &CardRow) -> String {
+    format!(
+        "card=\"{position}\",label=\"{}\",name=\"{}\",uuid=\"{}\",virtual=\"{}\"",
+        escape(&card.label),
+        escape(&card.name),
+        escape(card.uuid.as_deref().unwrap_or("")),
+        u8::from(card.is_virtual)
+    )
+}
+
+/// The command is not a label: it would make a new series of every run.
+fn process_labels(row: &ProcessRow) -> String {
+    let device = row
+        .pool
+        .as_ref()
+        .map_or_else(String::new, |pool| pool.device_id.to_string());
+    format!(
+        "pid=\"{}\",device=\"{device}\",user=\"{}\",container=\"{}\"",
+        row.pid,
+        escape(row.user.as_deref().unwrap_or("")),
+        escape(row.container.as_deref().unwrap_or(""))
+    )
+}
+
+fn escape(text: &str) -> String {
+    text.replace('\\', "\\\\")
+        .replace('"', "\\\"")
+        .replace('\n', "\\n")
+}
+
+/// A server that answers with the last board.
+pub(super) struct Server {
+    metrics: Arc<Mutex<String>>,
+    pub(super) address: SocketAddr,
+}
+
+impl Server {
+    /// Begins to listen, and answers in a thread of its own until the process ends.
+    ///
+    /// # Errors
+    /// `io` when the port cannot be had.
+    pub(super) fn start(address: IpAddr, port: u16) -> Result<Self> {
+        let wanted = SocketAddr::new(address, port);
+        let cannot = |error: std::io::Error| {
+            let refused = Error::new(ErrorKind::Io, format!("cannot listen on {wanted}"));
+            let in_use = error.kind() == IoErrorKind::AddrInUse;
+            let refused = refused.cause(error);
+            if in_use {
+                refused.hint("another program has the port; choose another one")
+            } else {
+                refused
+            }
+        };
+        let listener = TcpListener::bind(wanted).map_err(cannot)?;
+        let address = listener.local_addr().map_err(cannot)?;
+        let metrics = Arc::new(Mutex::new(String::new()));
+        let served = Arc::clone(&metrics);
+        thread::spawn(move || {
+            for stream in listener.incoming().flatten() {
+                // A scraper that hangs up is no failure of ours.
+                let _ = answer(stream, &served);
+            }
+        });
+        Ok(Server { metrics, address })
+    }
+
+    /// Answers with these metrics from now on.
+    pub(super) fn update(&self, board: &Board) {
+        *self.metrics.lock().unwrap_or_else(PoisonError::into_inner) = text(board);
+    }
+}
+
+fn answer(mut stream: TcpStream, metrics: &Mutex<String>) -> std::io::Result<()> {
+    stream.set_read_timeout(Some(PATIENCE))?;
+    stream.set_write_timeout(Some(PATIENCE))?;
+    let mut request = Vec::new();
+    let mut part = [0; 1024];
+    while !request.windows(4).any(|end| end == b"\r\n\r\n") {
+        let read = stream.read(&mut part)?;
+        request.extend_from_slice(&part[..read]);
+        if read == 0 || request.len() > MAX_REQUEST {
+            return Ok(());
+        }
+    }
+    let line = request
+        .split(|byte| *byte == b'\r')
+        .next()
+        .unwrap_or_default();
+    let line = String::from_utf8_lossy(line).into_owned();
+    let mut words = line.split(' ');
+    let (method, target) = (words.next().unwrap_or(""), words.next().unwrap_or(""));
+    let path = target.split('?').next().unwrap_or("");
+    let (status, body) = match (method, path) {
+        ("GET" | "HEAD", "/metrics") => {
+            let metrics = metrics.lock().unwrap_or_else(PoisonError::into_inner);
+            ("200 OK", metrics.clone())
+        }
+        ("GET" | "HEAD", _) => ("404 Not Found", "the metrics are at /metrics\n".to_owned()),
+        _ => (
+            "405 Method Not Allowed",
+            "only GET is answered\n".to_owned(),
+        ),
+    };
+    let head = format!(
+        "HTTP/1.1 {status}\r\nContent-Type: {CONTENT_TYPE}\r\nContent-Length: {}\r\n\
+         Connection: close\r\n\r\n",
+        body.len()
+    );
+    stream.write_all(head.as_bytes())?;
+    if method != "HEAD" {
+        stream.write_all(body.as_bytes())?;
+    }
+    stream.flush()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_not_known_has_no_line_and_labels_are_escaped() {
+        let board = Board {
+            cards: vec![CardRow {
+                label: "GPU 0".to_owned(),
+                name: "a \"card\"\\".to_owned(),
+                total: Figure::Bytes(16 << 30),
+                processes: vec![ProcessRow {
+                    pid: 7,
+                    in_use: Figure::Bytes(3),
+                    ..ProcessRow::default()
+                }],
+                ..CardRow::default()
+            }],
+            ..Board::default()
+        };
+        let text = text(&board);
+        let lines = |start: &str| text.lines().filter(|line| line.starts_with(start)).count();
+        assert_eq!(lines("vramfit_card_memory_total_bytes{"), 1);
+        assert_eq!(lines("vramfit_card_memory_used_bytes{"), 0);
+        assert_eq!(lines("vramfit_pool_in_use_bytes{"), 1);
+        assert_eq!(lines("vramfit_process_driver_bytes{"), 0);
+        assert!(text.contains(r#"name="a \"card\"\\""#), "{text}");
+        assert!(text.contains("} 17179869184\n"), "{text}");
+    }
+}

@@ -1,0 +1,77 @@
+//! Recordings: a line of JSON for every look.
+
+use std::fs::File;
+use std::io::{BufRead, BufReader, Write};
+use std::path::Path;
+
+use vramfit_core::{Error, ErrorKind, Result};
+
+use super::moment::{Moment, SCHEMA};
+
+/// A recording that is being made.
+pub(super) struct Recorder {
+    file: File,
+    shown: String,
+}
+
+impl Recorder {
+    /// Begins a recording.
+    ///
+    /// # Errors
+    /// `io` when the file cannot be made.
+    pub(super) fn create(path: &Path) -> Result<Self> {
+        let shown = path.display().to_string();
+        let file = File::create(path).map_err(|error| cannot_write(&shown, error))?;
+        Ok(Recorder { file, shown })
+    }
+
+    /// Adds a look. Each is in the file when this returns: whoever records waits for an accident.
+    ///
+    /// # Errors
+    /// `io` when it cannot be written.
+    pub(super) fn write(&mut self, moment: &Moment) -> Result<()> {
+        let mut line = serde_json::to_vec(moment)
+            .map_err(|error| Error::new(ErrorKind::Internal, "cannot write a look").cause(error))?;
+        line.push(b'\n');
+        let written = self.file.write_all(&line);
+        written.map_err(|error| cannot_write(&self.shown, error))
+    }
+}
+
+fn cannot_write(shown: &str, error: std::io::Error) -> Error {
+    Error::new(ErrorKind::Io, format!("cannot write `{shown}`")).cause(error)
+}
+
+/// Reads a recording.
+///
+/// # Errors
+/// `io` when it cannot be read, `invalid-file` when it is no recording; the line is named.
+pub(super) fn read(path: &Path) -> Result<Vec<Moment>> {
+    let shown = path.display();
+    let io = |error| Error::new(ErrorKind::Io, format!("cannot read `{shown}`")).cause(error);
+    let lines = BufReader::new(File::open(path).map_err(io)?).lines();
+    let mut moments = Vec::new();
+    for (number, line) in (1..).zip(lines) {
+        let line = line.map_err(io)?;
+        let invalid = |cause: String| {
+            let message = format!("`{shown}` is no recording of `vramfit top`, see line {number}");
+            Error::new(ErrorKind::InvalidFile, message).cause(cause)
+        };
+        let moment: Moment = match serde_json::from_str(&line) {
+            Ok(moment) => moment,
+            Err(error) => return Err(invalid(error.to_string())),
+        };
+        if moment.schema != SCHEMA {
+            return Err(invalid(format!(
+                "version {} is not known here",
+                moment.schema
+            )));
+        }
+        moments.push(moment);
+    }
+    if moments.is_empty() {
+        let message = format!("`{shown}` is empty: there is nothing to replay");
+        return Err(Error::new(ErrorKind::InvalidFile, message));
+    }
+    Ok(moments)
+}

@@ -1,0 +1,248 @@
+//! What is on the screen: the last board, and what the person has chosen. Pure: events in, state out.
+
+use super::board::{Board, ProcessRow};
+
+/// What a key asks for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Action {
+    Quit,
+    Help,
+    Up,
+    Down,
+    PageUp,
+    PageDown,
+    First,
+    Last,
+    Details,
+    ByCard,
+    OnlyJax,
+    BeginFilter,
+    /// A letter of the filter.
+    Letter(char),
+    Erase,
+    /// The filter is complete.
+    Accept,
+    /// One step back: out of help, of details, of the filter.
+    Back,
+}
+
+/// Rows that a page key moves by.
+const PAGE: usize = 10;
+
+/// The state of the screen.
+#[derive(Clone, Debug)]
+pub(super) struct State {
+    pub(super) board: Board,
+    /// What is watched, where it is not this machine.
+    pub(super) source: Option<String>,
+    pub(super) interval_text: String,
+    pub(super) filter: String,
+    pub(super) is_editing: bool,
+    pub(super) only_jax: bool,
+    pub(super) by_card: bool,
+    pub(super) shows_details: bool,
+    pub(super) shows_help: bool,
+    pub(super) has_ended: bool,
+    pub(super) color: bool,
+    selected: usize,
+}
+
+impl State {
+    pub(super) fn new(source: Option<String>, interval_text: String, color: bool) -> Self {
+        State {
+            board: Board::default(),
+            source,
+            interval_text,
+            filter: String::new(),
+            is_editing: false,
+            only_jax: false,
+            by_card: true,
+            shows_details: false,
+            shows_help: false,
+            has_ended: false,
+            color,
+            selected: 0,
+        }
+    }
+
+    /// Takes a new board; the same process stays selected.
+    pub(super) fn update(&mut self, board: Board) {
+        let identity = |state: &State| {
+            let rows = state.rows();
+            rows.get(state.selected)
+                .map(|(card, row)| (state.board.cards[*card].label.clone(), row.pid))
+        };
+        let before = identity(self);
+        self.board = board;
+        let rows = self.rows();
+        let same = before.and_then(|(label, pid)| {
+            rows.iter()
+                .position(|(card, row)| row.pid == pid && self.board.cards[*card].label == label)
+        });
+        self.selected = same
+            .unwrap_or(self.selected)
+            .min(rows.len().saturating_sub(1));
+    }
+
+    /// Does what a key asks for; returns whether to end.
+    pub(super) fn act(&mut self, action: Action) -> bool {
+        let last = self.rows().len().saturating_sub(1);
+        match action {
+            Action::Quit => return true,
+            Action::Help => self.shows_help = !self.shows_help,
+            Action::Up => self.selected = self.selected.saturating_sub(1),
+            Action::Down => self.selected = (self.selected + 1).min(last),
+            Action::PageUp => self.selected = self.selected.saturating_sub(PAGE),
+            Action::PageDown => self.selected = (self.selected + PAGE).min(last),
+            Action::First => self.selected = 0,
+            Action::Last => self.selected = last,
+            Action::Details => self.shows_details = !self.shows_details,
+            Action::ByCard => self.by_card = !self.by_card,
+            Action::OnlyJax => self.only_jax = !self.only_jax,
+            Action::BeginFilter => self.is_editing = true,
+            Action::Letter(letter) => self.filter.push(letter),
+            Action::Erase => drop(self.filter.pop()),
+            Action::Accept => self.is_editing = false,
+            Action::Back if self.shows_help => self.shows_help = false,
+            Action::Back if self.shows_details => self.shows_details = false,
+            Action::Back => {
+                self.is_editing = false;
+                self.filter.clear();
+            }
+        }
+        self.selected = self.selected.min(self.rows().len().saturating_sub(1));
+        false
+    }
+
+    /// Returns the processes that are shown, in order, each with the position of its card.
+    pub(super) fn rows(&self) -> Vec<(usize, &ProcessRow)> {
+        let cards = self.board.cards.iter().enumerate();
+        let mut rows: Vec<(usize, &ProcessRow)> = cards
+            .flat_map(|(at, card)| card.processes.iter().map(move |row| (at, row)))
+            .filter(|(_, row)| !self.only_jax || row.pool.is_some())
+            .filter(|(_, row)| self.passes(row))
+            .collect();
+        if !self.by_card {
+            rows.sort_by_key(|(_, row)| {
+                std::cmp::Reverse(row.driver.bytes().or(row.reserved.bytes()))
+            });
+        }
+        rows
+    }
+
+    /// Returns the selected process and its card.
+    pub(super) fn selected(&self) -> Option<(usize, &ProcessRow)> {
+        self.rows().get(self.selected).copied()
+    }
+
+    pub(super) fn selected_position(&self) -> usize {
+        self.selected
+    }
+
+    fn passes(&self, row: &ProcessRow) -> bool {
+        let wanted = self.filter.to_lowercase();
+        let texts = [&row.command, &row.user, &row.container];
+        wanted.is_empty()
+            || row.pid.to_string().contains(&wanted)
+            || texts
+                .into_iter()
+                .flatten()
+                .any(|text| text.to_lowercase().contains(&wanted))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::board::{CardRow, Figure, Pool};
+    use super::*;
+
+    fn process(pid: u32, command: &str, gib: u64, published: bool) -> ProcessRow {
+        ProcessRow {
+            pid,
+            command: Some(command.to_owned()),
+            driver: Figure::Bytes(gib << 30),
+            pool: published.then(Pool::default),
+            ..ProcessRow::default()
+        }
+    }
+
+    fn state() -> State {
+        let card = |label: &str, processes| CardRow {
+            label: label.to_owned(),
+            processes,
+            ..CardRow::default()
+        };
+        let mut state = State::new(None, "1 s".to_owned(), false);
+        state.update(Board {
+            cards: vec![
+                card(
+                    "GPU 0",
+                    vec![
+                        process(1, "Xorg", 1, false),
+                        process(2, "train.py", 9, true),
+                    ],
+                ),
+                card("GPU 1", vec![process(3, "serve.py", 30, true)]),
+            ],
+            ..Board::default()
+        });
+        state
+    }
+
+    fn pids(state: &State) -> Vec<u32> {
+        state.rows().iter().map(|(_, row)| row.pid).collect()
+    }
+
+    #[test]
+    fn rows_are_by_card_or_by_size_and_all_or_only_jax() {
+        let mut state = state();
+        assert_eq!(pids(&state), [1, 2, 3]);
+        state.act(Action::ByCard);
+        assert_eq!(pids(&state), [3, 2, 1]);
+        state.act(Action::OnlyJax);
+        assert_eq!(pids(&state), [3, 2]);
+    }
+
+    #[test]
+    fn the_filter_looks_into_every_text_and_the_number() {
+        let mut state = state();
+        state.act(Action::BeginFilter);
+        for letter in "TRAIN".chars() {
+            state.act(Action::Letter(letter));
+        }
+        assert_eq!(pids(&state), [2]);
+        state.act(Action::Back);
+        assert_eq!((state.is_editing, pids(&state).len()), (false, 3));
+        state.act(Action::Letter('3'));
+        assert_eq!(pids(&state), [3]);
+        state.act(Action::Erase);
+        assert_eq!(pids(&state).len(), 3);
+    }
+
+    #[test]
+    fn the_selection_stays_inside_and_with_its_process() {
+        let mut state = state();
+        state.act(Action::Up);
+        assert_eq!(state.selected().map(|(_, row)| row.pid), Some(1));
+        state.act(Action::PageDown);
+        assert_eq!(state.selected().map(|(_, row)| row.pid), Some(3));
+        let mut board = state.board.clone();
+        board.cards[0].processes.remove(0);
+        state.update(board);
+        assert_eq!(state.selected().map(|(_, row)| row.pid), Some(3));
+        state.update(Board::default());
+        assert_eq!(state.selected(), None);
+    }
+
+    #[test]
+    fn back_leaves_one_thing_at_a_time_and_only_quit_ends() {
+        let mut state = state();
+        state.act(Action::Details);
+        state.act(Action::Help);
+        state.act(Action::Back);
+        assert_eq!((state.shows_help, state.shows_details), (false, true));
+        assert!(!state.act(Action::Back));
+        assert!(!state.shows_details);
+        assert!(state.act(Action::Quit));
+    }
+}
