@@ -265,6 +265,8 @@ pub struct Pools {
 pub struct PoolOptions {
     /// The share of the card.
     pub memory_fraction: Option<f64>,
+    /// The share as a text, which since 0.12 may be one that grows: `0.75-0.85`.
+    pub memory_fraction_policy: Option<String>,
     /// Whether the pool is to take its limit at once.
     pub preallocate: Option<bool>,
     /// The allocator.
