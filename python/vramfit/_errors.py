@@ -70,6 +70,12 @@ class InvalidFileError(VramfitError, ValueError):
     id = "invalid-file"
 
 
+class UnsupportedFeatureError(VramfitError, NotImplementedError):
+    """A file is sound and has something in it that is not read here."""
+
+    id = "unsupported-feature"
+
+
 class FileChangedError(VramfitError, ValueError):
     """A file is not the one that was begun with."""
 

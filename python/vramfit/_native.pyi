@@ -12,6 +12,7 @@ __all__ = [
     "finish_plugin",
     "further_steps",
     "hold_other_threads",
+    "read_hdf5_rows",
     "read_report",
     "run_cli",
     "start_plugin",
@@ -60,6 +61,17 @@ def find_gpu(name: str) -> Gpu: ...
 def finish_plugin() -> None: ...
 def further_steps() -> int: ...
 def hold_other_threads() -> None: ...
+def read_hdf5_rows(
+    path: str | os.PathLike[str],
+    dataset: str,
+    start: int = 0,
+    stop: int | None = None,
+    *,
+    rows: Sequence[int] | None = None,
+    field: str | None = None,
+    dtype: str | None = None,
+    threads: int = 1,
+) -> tuple[tuple[int, ...], str, bytes]: ...
 def read_report(trace: str | os.PathLike[str]) -> RunReport: ...
 def run_cli(
     args: Sequence[str], *, package: str, plugin: str | None, python: str | None

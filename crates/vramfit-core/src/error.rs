@@ -21,6 +21,8 @@ pub enum ErrorKind {
     Io,
     /// A file is not what it claims to be: truncated, corrupt, or another version.
     InvalidFile,
+    /// A file is sound and has something in it that is not read here.
+    UnsupportedFeature,
     /// A file is not the one that was begun with.
     FileChanged,
     /// The command to run does not exist or cannot be executed.
@@ -46,6 +48,7 @@ impl ErrorKind {
         ErrorKind::UnknownGpu,
         ErrorKind::Io,
         ErrorKind::InvalidFile,
+        ErrorKind::UnsupportedFeature,
         ErrorKind::FileChanged,
         ErrorKind::CommandNotFound,
         ErrorKind::CompilerMissing,
@@ -63,6 +66,7 @@ impl ErrorKind {
             ErrorKind::UnknownGpu => "unknown-gpu",
             ErrorKind::Io => "io",
             ErrorKind::InvalidFile => "invalid-file",
+            ErrorKind::UnsupportedFeature => "unsupported-feature",
             ErrorKind::FileChanged => "file-changed",
             ErrorKind::CommandNotFound => "command-not-found",
             ErrorKind::CompilerMissing => "compiler-missing",

@@ -2,11 +2,21 @@
 //!
 //! No libhdf5 and none of its lock: the file's own structure is read once, and then its bytes.
 //!
-//! - [`order`] says which row comes when, as a pure function of a seed and a position.
-//! - [`mod@write`] makes files.
-//! - [`generate`] makes data sets to try things with.
+//! | room | question it answers |
+//! | --- | --- |
+//! | [`source`] | how are the bytes of a file reached, and is it still the same file? |
+//! | [`hdf5`] | what is in the file, and where is each chunk? |
+//! | [`filter`] | what were the bytes of a chunk before it was stored? |
+//! | [`read`] | which elements do these rows have? |
+//! | [`order`] | which row comes when, as a pure function of a seed and a position? |
+//! | [`mod@write`] | how is a file made? |
+//! | [`generate`] | which data is there to try things with? |
 
+pub mod filter;
 pub mod generate;
+pub mod hdf5;
 mod mix;
 pub mod order;
+pub mod read;
+pub mod source;
 pub mod write;

@@ -3,6 +3,7 @@
 use pyo3::prelude::*;
 
 mod cli;
+mod data;
 mod error;
 mod exit;
 mod gpus;
@@ -26,5 +27,6 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(plugin::further_steps, module)?)?;
     module.add_function(wrap_pyfunction!(plugin::hold_other_threads, module)?)?;
     module.add_function(wrap_pyfunction!(report::read_report, module)?)?;
+    module.add_function(wrap_pyfunction!(data::read_hdf5_rows, module)?)?;
     module.add_function(wrap_pyfunction!(cli::run_cli, module)?)
 }

@@ -168,7 +168,13 @@ fn unified(scene: &Scene<'_>) -> Vec<Found> {
 const CREATE_OPTIONS: &str = "JAX_PJRT_CLIENT_CREATE_OPTIONS";
 
 /// Options of the client that are texts; all others want another type.
-const TEXT_OPTIONS: [&str; 3] = ["allocator", "platform_name", "mock_gpu_topology"];
+const TEXT_OPTIONS: [&str; 4] = [
+    "allocator",
+    "platform_name",
+    "mock_gpu_topology",
+    // From JAX 0.12.0 on.
+    "memory_fraction_policy",
+];
 
 fn malformed_options(scene: &Scene<'_>) -> Vec<Found> {
     let Some(options) = scene.held(CREATE_OPTIONS) else {
@@ -223,7 +229,7 @@ fn overriding_options(scene: &Scene<'_>) -> Vec<Found> {
                 format!(
                     "`{variable}={text}` loses against `{option}:{value}` in `{CREATE_OPTIONS}`"
                 ),
-                format!("remove one of the two"),
+                "remove one of the two",
             ));
         }
     }

@@ -343,7 +343,7 @@ fn platform_name(scene: &Scene<'_>) -> Vec<Found> {
             vec![Change::set("JAX_PLATFORMS", wanted)],
         ),
         Some(_) => (
-            format!("remove it: `JAX_PLATFORMS` is set and says the same and more"),
+            "remove it: `JAX_PLATFORMS` is set and says the same and more".to_owned(),
             Vec::new(),
         ),
     };

@@ -1,0 +1,141 @@
+//! Bitshuffle: the first bits of all elements, then the second bits, and so on; by itself, or each
+//! block compressed with LZ4 or Zstandard.
+//!
+//! Elements are taken in blocks of a multiple of eight. Those behind the last multiple of eight are
+//! left as they are.
+
+use super::frame::Frame;
+use super::{Fault, lz4, zstd};
+
+/// What is done to a block after its bits are shuffled.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Codec {
+    None,
+    Lz4,
+    Zstd,
+}
+
+/// Undoes it and returns how many bytes were made. `block` is the number of elements in a block,
+/// or zero for what the plugin chooses by itself.
+pub(super) fn decode(
+    input: &[u8],
+    out: &mut [u8],
+    size: usize,
+    block: usize,
+    codec: Codec,
+    unpacker: &mut zstd::Unpacker,
+    planes: &mut Vec<u8>,
+) -> Result<usize, Fault> {
+    let mut frame = Frame::new(input);
+    let (length, block) = match codec {
+        Codec::None => (input.len(), block),
+        _ => {
+            let length = usize::try_from(frame.be_u64()?).unwrap_or(usize::MAX);
+            (length, frame.be_u32()? as usize / size)
+        }
+    };
+    let Some(out) = out.get_mut(..length) else {
+        return Err(format!(
+            "it says it has {length} bytes, and {} are expected",
+            out.len()
+        ));
+    };
+    let block = match block {
+        0 => default_block(size),
+        block => block,
+    };
+    if block % 8 != 0 {
+        return Err(format!(
+            "its blocks have {block} elements, which is no multiple of eight"
+        ));
+    }
+    let count = length / size;
+    let mut done = 0;
+    while count - done >= 8 {
+        let elements = block.min((count - done) / 8 * 8);
+        let place = &mut out[done * size..(done + elements) * size];
+        match codec {
+            Codec::None => unshuffle(frame.take(place.len())?, place, size),
+            _ => {
+                let compressed = frame.be_u32()? as usize;
+                let bytes = frame.take(compressed)?;
+                if planes.len() < place.len() {
+                    planes.resize(place.len(), 0);
+                }
+                let planes = &mut planes[..place.len()];
+                if codec == Codec::Lz4 {
+                    lz4::raw(bytes, planes)?;
+                } else if unpacker.decode(bytes, planes)? != planes.len() {
+                    return Err("a zstd block decodes to too few bytes".to_owned());
+                }
+                unshuffle(planes, place, size);
+            }
+        }
+        done += elements;
+    }
+    let rest = &mut out[done * size..];
+    rest.copy_from_slice(frame.take(rest.len())?);
+    Ok(length)
+}
+
+/// What the plugin takes: about 8 KiB of elements, and at least 128 of them.
+fn default_block(size: usize) -> usize {
+    (8192 / size / 8 * 8).max(128)
+}
+
+/// Puts the bits of elements together again. `input` has, for each byte of an element and each bit of
+/// it, one bit of every element.
+pub(super) fn unshuffle(input: &[u8], out: &mut [u8], size: usize) {
+    let plane = input.len() / size / 8;
+    for byte in 0..size {
+        let bits = &input[byte * 8 * plane..(byte + 1) * 8 * plane];
+        for group in 0..plane {
+            let gathered = std::array::from_fn(|bit| bits[bit * plane + group]);
+            let elements = transpose(u64::from_le_bytes(gathered)).to_le_bytes();
+            let place = &mut out[group * 8 * size + byte..];
+            for (element, value) in elements.into_iter().enumerate() {
+                place[element * size] = value;
+            }
+        }
+    }
+}
+
+/// Transposes eight bytes as a matrix of eight by eight bits (Hacker's Delight, 7-3).
+fn transpose(mut x: u64) -> u64 {
+    let t = (x ^ (x >> 7)) & 0x00aa_00aa_00aa_00aa;
+    x ^= t ^ (t << 7);
+    let t = (x ^ (x >> 14)) & 0x0000_cccc_0000_cccc;
+    x ^= t ^ (t << 14);
+    let t = (x ^ (x >> 28)) & 0x0000_0000_f0f0_f0f0;
+    x ^ t ^ (t << 28)
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// The bits as the definition says where they go.
+    fn shuffle(input: &[u8], size: usize) -> Vec<u8> {
+        let count = input.len() / size;
+        let mut out = vec![0; input.len()];
+        for element in 0..count {
+            for bit in 0..8 * size {
+                let value = input[element * size + bit / 8] >> (bit % 8) & 1;
+                out[bit * (count / 8) + element / 8] |= value << (element % 8);
+            }
+        }
+        out
+    }
+
+    proptest! {
+        #[test]
+        fn bits_come_back(size in 1_usize..10, bytes in prop::collection::vec(any::<u8>(), 720)) {
+            let bytes = &bytes[..720 / (8 * size) * 8 * size];
+            let mut out = vec![0; bytes.len()];
+            unshuffle(&shuffle(bytes, size), &mut out, size);
+            prop_assert_eq!(out, bytes);
+        }
+    }
+}

@@ -1,0 +1,60 @@
+//! Reading the frames that plugins put around what they compress.
+
+use super::Fault;
+
+/// What is left of a frame.
+pub(super) struct Frame<'a>(&'a [u8]);
+
+impl<'a> Frame<'a> {
+    pub(super) fn new(bytes: &'a [u8]) -> Frame<'a> {
+        Frame(bytes)
+    }
+
+    /// Returns the next bytes.
+    pub(super) fn take(&mut self, length: usize) -> Result<&'a [u8], Fault> {
+        let Some((taken, rest)) = self.0.split_at_checked(length) else {
+            return Err(format!(
+                "{length} bytes are expected, and {} are left",
+                self.0.len()
+            ));
+        };
+        self.0 = rest;
+        Ok(taken)
+    }
+
+    /// Returns what is left.
+    pub(super) fn rest(&self) -> &'a [u8] {
+        self.0
+    }
+
+    pub(super) fn be_u64(&mut self) -> Result<u64, Fault> {
+        self.array().map(u64::from_be_bytes)
+    }
+
+    pub(super) fn be_u32(&mut self) -> Result<u32, Fault> {
+        self.array().map(u32::from_be_bytes)
+    }
+
+    pub(super) fn le_u64(&mut self) -> Result<u64, Fault> {
+        self.array().map(u64::from_le_bytes)
+    }
+
+    pub(super) fn le_u32(&mut self) -> Result<u32, Fault> {
+        self.array().map(u32::from_le_bytes)
+    }
+
+    pub(super) fn byte(&mut self) -> Result<u8, Fault> {
+        self.array().map(|[byte]| byte)
+    }
+
+    fn array<const LENGTH: usize>(&mut self) -> Result<[u8; LENGTH], Fault> {
+        let Some((taken, rest)) = self.0.split_first_chunk() else {
+            return Err(format!(
+                "{LENGTH} bytes are expected, and {} are left",
+                self.0.len()
+            ));
+        };
+        self.0 = rest;
+        Ok(*taken)
+    }
+}

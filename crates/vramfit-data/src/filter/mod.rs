@@ -1,0 +1,212 @@
+//! Undoing what was done to a chunk before it was stored.
+//!
+//! One file a filter. Each takes the bytes it is given and fills a buffer of a known length; a
+//! filter that would produce more, or less, has damaged data and says so. Nothing is allocated per
+//! chunk: what a thread needs in between is in its [`Scratch`].
+
+mod bitshuffle;
+mod blosc;
+mod deflate;
+mod fletcher32;
+mod frame;
+mod kinds;
+mod lz4;
+mod lzf;
+mod scale_offset;
+mod shuffle;
+mod zstd;
+
+use std::fmt;
+
+use vramfit_core::{Error, ErrorKind, Result};
+
+use crate::hdf5::FilterStep;
+use kinds::Filter;
+
+/// What is wrong with the content of a chunk, in words.
+type Fault = String;
+
+/// What one thread needs to decode chunks, kept from one to the next.
+#[derive(Default)]
+pub struct Scratch {
+    /// A chunk as it is stored.
+    pub(crate) stored: Vec<u8>,
+    /// A chunk as it was before it was stored.
+    pub(crate) decoded: Vec<u8>,
+    /// Between two filters.
+    between: [Vec<u8>; 2],
+    tools: Tools,
+}
+
+impl fmt::Debug for Scratch {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Scratch").finish_non_exhaustive()
+    }
+}
+
+/// The states of decompressors, and room for a block of those that have blocks.
+#[derive(Default)]
+struct Tools {
+    deflate: deflate::Inflater,
+    zstd: zstd::Unpacker,
+    block: Vec<u8>,
+}
+
+/// The filters of a dataset, in the order in which they were applied.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Pipeline {
+    filters: Vec<Filter>,
+    names: Vec<String>,
+}
+
+impl Pipeline {
+    /// Prepares the filters of a dataset.
+    ///
+    /// # Errors
+    ///
+    /// `unsupported-feature` when a filter is not one that can be undone here.
+    pub(crate) fn new(steps: &[FilterStep], element: usize) -> Result<Pipeline> {
+        let filters = steps.iter().map(|step| Filter::new(step, element));
+        Ok(Pipeline {
+            filters: filters.collect::<Result<_>>()?,
+            names: steps.iter().map(describe).collect(),
+        })
+    }
+
+    /// Returns what the filters are called, in the order in which they were applied.
+    pub fn names(&self) -> &[String] {
+        &self.names
+    }
+
+    /// Whether chunks are stored as they are.
+    pub fn is_empty(&self) -> bool {
+        self.filters.is_empty()
+    }
+
+    /// Fills `out`, which is as long as a chunk, with what `stored` was made from.
+    ///
+    /// # Errors
+    ///
+    /// A text that says what is wrong with the bytes.
+    pub(crate) fn decode(
+        &self,
+        stored: &[u8],
+        mask: u32,
+        out: &mut [u8],
+        between: &mut Between<'_>,
+    ) -> std::result::Result<(), Fault> {
+        let mut applied = self.filters.iter().enumerate().filter(|(place, _)| {
+            // Masks have 32 bits, and no pipeline has more filters.
+            mask.checked_shr(*place as u32).unwrap_or(0) & 1 == 0
+        });
+        // How long the bytes were before each filter: unknown behind one that compresses.
+        let mut lengths = [Some(0); 33];
+        let mut steps = [None; 32];
+        let mut count = 0;
+        lengths[0] = Some(out.len());
+        for (_, filter) in applied.by_ref() {
+            let (Some(step), Some(&before)) = (steps.get_mut(count), lengths.get(count)) else {
+                return Err("there are more than 32 filters".to_owned());
+            };
+            *step = Some(filter);
+            count += 1;
+            lengths[count] = before.and_then(|before| filter.encoded_length(before));
+        }
+        if lengths[count].is_some_and(|length| length != stored.len()) {
+            return Err(format!(
+                "{} bytes are stored and not {}",
+                stored.len(),
+                lengths[count].unwrap_or_default()
+            ));
+        }
+        between.run(&steps[..count], &lengths, stored, out)
+    }
+}
+
+/// The part of [`Scratch`] that decoding needs beside its input.
+pub(crate) struct Between<'a> {
+    buffers: &'a mut [Vec<u8>; 2],
+    tools: &'a mut Tools,
+}
+
+impl Scratch {
+    /// Splits off the chunk as it is stored and as it was, for decoding one into the other.
+    pub(crate) fn parts(&mut self) -> (&mut Vec<u8>, &mut Vec<u8>, Between<'_>) {
+        let between = Between {
+            buffers: &mut self.between,
+            tools: &mut self.tools,
+        };
+        (&mut self.stored, &mut self.decoded, between)
+    }
+}
+
+impl Between<'_> {
+    fn run(
+        &mut self,
+        steps: &[Option<&Filter>],
+        lengths: &[Option<usize>; 33],
+        stored: &[u8],
+        out: &mut [u8],
+    ) -> std::result::Result<(), Fault> {
+        if steps.is_empty() {
+            out.copy_from_slice(stored);
+            return Ok(());
+        }
+        // Room for what a filter adds when nothing can be saved; a chunk that needs more is no honest one.
+        let most = out.len() + out.len() / 16 + 4096;
+        let (first, second) = self.buffers.split_at_mut(1);
+        let (mut from, mut to) = (&mut first[0], &mut second[0]);
+        let mut length = 0;
+        for (place, filter) in steps.iter().enumerate().rev() {
+            let Some(filter) = filter else { continue };
+            let input: &[u8] = if place + 1 == steps.len() {
+                stored
+            } else {
+                &from[..length]
+            };
+            if place == 0 {
+                let made = filter.decode(input, out, self.tools)?;
+                return exactly(made, out.len());
+            }
+            let room = lengths[place].unwrap_or(most);
+            if to.len() < room {
+                to.resize(room, 0);
+            }
+            let made = filter.decode(input, &mut to[..room], self.tools)?;
+            if let Some(expected) = lengths[place] {
+                exactly(made, expected)?;
+            }
+            length = made;
+            std::mem::swap(&mut from, &mut to);
+        }
+        Ok(())
+    }
+}
+
+fn exactly(made: usize, expected: usize) -> std::result::Result<(), Fault> {
+    match made == expected {
+        true => Ok(()),
+        false => Err(format!("it decodes to {made} bytes and not to {expected}")),
+    }
+}
+
+/// Returns a filter's name with its number.
+fn describe(step: &FilterStep) -> String {
+    match kinds::name(step.id) {
+        Some(name) => name.to_owned(),
+        None if step.name.is_empty() => format!("filter {}", step.id),
+        None => format!("filter {} ({})", step.id, step.name),
+    }
+}
+
+fn unsupported(step: &FilterStep, why: &str) -> Error {
+    let name = kinds::name(step.id).unwrap_or(match step.name.as_str() {
+        "" => "of no known name",
+        name => name,
+    });
+    Error::new(
+        ErrorKind::UnsupportedFeature,
+        format!("filter {} ({name}) is not supported{why}", step.id),
+    )
+    .hint("rewrite the file where that filter is installed: `h5repack -f SHUF -f GZIP=4 old.h5 new.h5`")
+}

@@ -1,0 +1,128 @@
+//! Scale-offset of integers: what is stored is how far each is above the smallest, in as few bits as
+//! the largest needs.
+
+use super::{Fault, frame::Frame};
+
+/// What the filter's parameters say.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct ScaleOffset {
+    /// Elements in a chunk, and the size of each in bytes.
+    count: usize,
+    size: usize,
+    big_endian: bool,
+    /// What elements that were never written are; they have a code of their own.
+    fill: Option<u64>,
+}
+
+/// How the smallest number and the number of bits come before the packed bits.
+const HEADER: usize = 21;
+
+impl ScaleOffset {
+    /// Understands the parameters; `None` where they are not those of integers.
+    pub(super) fn new(parameters: &[u32]) -> Option<ScaleOffset> {
+        let &[scale_type, _, count, class, size, _, order, has_fill, ..] = parameters else {
+            return None;
+        };
+        let size = size as usize;
+        if scale_type != 2 || class != 0 || !matches!(size, 1 | 2 | 4 | 8) {
+            return None;
+        }
+        let fill = match has_fill {
+            0 => None,
+            _ => {
+                let low = u64::from(*parameters.get(8)?);
+                let high = u64::from(parameters.get(9).copied().unwrap_or(0));
+                Some(low | high << 32)
+            }
+        };
+        Some(ScaleOffset {
+            count: count as usize,
+            size,
+            big_endian: order == 1,
+            fill,
+        })
+    }
+
+    /// Unpacks the numbers and returns how many bytes were made.
+    pub(super) fn decode(&self, input: &[u8], out: &mut [u8]) -> Result<usize, Fault> {
+        let length = self.count.checked_mul(self.size);
+        let Some(out) = length.and_then(|length| out.get_mut(..length)) else {
+            return Err(format!(
+                "it says it has {} elements, which are too many",
+                self.count
+            ));
+        };
+        let mut frame = Frame::new(input);
+        let bits = frame.le_u32()?;
+        let width = usize::from(frame.byte()?);
+        if width > 8 {
+            return Err(format!("its smallest number has {width} bytes"));
+        }
+        let smallest = frame.le_u64()?;
+        let all = self.size as u32 * 8;
+        if bits > all {
+            return Err(format!(
+                "its numbers have {bits} bits, and the type has {all}"
+            ));
+        }
+        let packed = input
+            .get(HEADER..)
+            .ok_or_else(|| "it has no numbers".to_owned())?;
+        if bits == all {
+            // Nothing could be saved: the elements as they are.
+            let whole = packed
+                .get(..out.len())
+                .ok_or_else(|| "it is cut off".to_owned())?;
+            out.copy_from_slice(whole);
+            return Ok(out.len());
+        }
+        if packed.len() < (self.count * bits as usize).div_ceil(8) {
+            return Err("it is cut off".to_owned());
+        }
+        // The largest code stands for what was never written.
+        let missing = (1_u64 << bits) - 1;
+        let mut reader = Bits::new(packed);
+        for element in out.chunks_exact_mut(self.size) {
+            let code = reader.take(bits);
+            let value = match self.fill {
+                Some(fill) if code == missing && bits > 0 => fill,
+                _ => smallest.wrapping_add(code),
+            };
+            element.copy_from_slice(&value.to_le_bytes()[..self.size]);
+            if self.big_endian {
+                element.reverse();
+            }
+        }
+        Ok(out.len())
+    }
+}
+
+/// Numbers of a few bits, the highest first, one behind the other.
+struct Bits<'a> {
+    bytes: std::slice::Iter<'a, u8>,
+    held: u128,
+    count: u32,
+}
+
+impl<'a> Bits<'a> {
+    fn new(bytes: &'a [u8]) -> Bits<'a> {
+        Bits {
+            bytes: bytes.iter(),
+            held: 0,
+            count: 0,
+        }
+    }
+
+    /// Returns the next number; there must be one.
+    fn take(&mut self, bits: u32) -> u64 {
+        while self.count < bits {
+            let byte = self.bytes.next().copied().unwrap_or(0);
+            self.held = self.held << 8 | u128::from(byte);
+            self.count += 8;
+        }
+        self.count -= bits;
+        let number = self.held >> self.count;
+        self.held &= (1 << self.count) - 1;
+        number as u64
+    }
+}

@@ -1,0 +1,178 @@
+//! A file's superblock: where everything begins and how wide addresses are.
+
+use std::sync::Arc;
+
+use vramfit_core::{Error, ErrorKind, Result};
+
+use super::cursor::Cursor;
+use crate::source::Source;
+
+const SIGNATURE: [u8; 8] = *b"\x89HDF\r\n\x1a\n";
+
+/// An HDF5 file whose superblock was read. Copies are cheap and share the file.
+#[derive(Clone, Debug)]
+pub struct Container {
+    source: Arc<Source>,
+    /// Where the superblock is: all addresses count from there, behind a user block.
+    base: u64,
+    address_width: usize,
+    length_width: usize,
+    root: u64,
+}
+
+impl Container {
+    /// Reads the superblock.
+    ///
+    /// # Errors
+    ///
+    /// `invalid-file` when it is not an HDF5 file or was cut short; `unsupported-feature` when it
+    /// is of a later version than 3.
+    pub fn open(source: Arc<Source>) -> Result<Container> {
+        let base = find_superblock(&source)?;
+        let mut container = Container {
+            source,
+            base,
+            address_width: 8,
+            length_width: 8,
+            root: 0,
+        };
+        let length = container.source.length().saturating_sub(base).min(160);
+        let mut bytes = vec![0; length as usize];
+        container.source.read_at(base, &mut bytes)?;
+        let (root, end) = match bytes.get(8) {
+            Some(0 | 1) => container.read_old(&bytes)?,
+            Some(2 | 3) => container.read_new(&bytes)?,
+            Some(version) => {
+                return Err(Error::new(
+                    ErrorKind::UnsupportedFeature,
+                    format!(
+                        "`{}` has a superblock of version {version}, and 3 is the last that is known",
+                        container.source.path().display()
+                    ),
+                ));
+            }
+            None => {
+                return Err(container
+                    .source
+                    .damaged(base + 8, "the superblock is cut off"));
+            }
+        };
+        container.root = root;
+        if end > container.source.length() {
+            return Err(Error::new(
+                ErrorKind::InvalidFile,
+                format!(
+                    "`{}` was cut short: it has {} bytes of {end}",
+                    container.source.path().display(),
+                    container.source.length()
+                ),
+            )
+            .hint("copy it again, or wait until the program that writes it has closed it"));
+        }
+        Ok(container)
+    }
+
+    /// Returns the file itself.
+    pub fn source(&self) -> &Source {
+        &self.source
+    }
+
+    /// Returns where address zero is.
+    pub(crate) fn base(&self) -> u64 {
+        self.base
+    }
+
+    /// Returns how many bytes an address has.
+    pub(crate) fn address_width(&self) -> usize {
+        self.address_width
+    }
+
+    /// Returns how many bytes a length has.
+    pub(crate) fn length_width(&self) -> usize {
+        self.length_width
+    }
+
+    /// Returns where the header of the root group is.
+    pub(crate) fn root(&self) -> u64 {
+        self.root
+    }
+
+    fn set_widths(&mut self, addresses: u8, lengths: u8, at: u64) -> Result<()> {
+        for width in [addresses, lengths] {
+            if !matches!(width, 2 | 4 | 8) {
+                return Err(self
+                    .source
+                    .damaged(at, format_args!("addresses of {width} bytes")));
+            }
+        }
+        self.address_width = addresses.into();
+        self.length_width = lengths.into();
+        Ok(())
+    }
+
+    fn read_old(&mut self, bytes: &[u8]) -> Result<(u64, u64)> {
+        let base = self.base;
+        let mut cursor = Cursor::new(self, bytes, base);
+        cursor.skip(8)?;
+        let version = cursor.u8()?;
+        // Versions of free space and root entry, which have only ever been zero, and of shared headers.
+        cursor.skip(4)?;
+        let (addresses, lengths) = (cursor.u8()?, cursor.u8()?);
+        let at = cursor.offset();
+        self.set_widths(addresses, lengths, at)?;
+        let mut cursor = Cursor::new(self, bytes, base);
+        // Behind the widths: ranks of the group trees, flags, and in version 1 the rank of the chunk trees.
+        cursor.skip(if version == 0 { 24 } else { 28 })?;
+        let end = read_end(&mut cursor)?;
+        cursor.address()?;
+        // The root's entry: the offset of its name, then its header.
+        cursor.address()?;
+        Ok((cursor.known_address("the root group")?, end))
+    }
+
+    fn read_new(&mut self, bytes: &[u8]) -> Result<(u64, u64)> {
+        let base = self.base;
+        let mut cursor = Cursor::new(self, bytes, base);
+        cursor.skip(9)?;
+        let (addresses, lengths) = (cursor.u8()?, cursor.u8()?);
+        let at = cursor.offset();
+        self.set_widths(addresses, lengths, at)?;
+        let mut cursor = Cursor::new(self, bytes, base);
+        cursor.skip(12)?;
+        let end = read_end(&mut cursor)?;
+        let root = cursor.known_address("the root group")?;
+        cursor.checksum()?;
+        Ok((root, end))
+    }
+}
+
+/// Reads base address, one more address, and where the file ends. That end counts from the file's
+/// first byte as it was written: a user block that was put in front later is not in it.
+fn read_end(cursor: &mut Cursor<'_>) -> Result<u64> {
+    let width = cursor.container().address_width;
+    let written_base = cursor.uint(width)?;
+    cursor.address()?;
+    let end = cursor.uint(width)?;
+    let end = end.checked_sub(written_base);
+    match end.and_then(|end| end.checked_add(cursor.container().base)) {
+        Some(end) => Ok(end),
+        None => Err(cursor.damaged("the end of the file is not behind its beginning")),
+    }
+}
+
+/// Looks where the format says to: at the beginning, then at 512 bytes, and at every double of it.
+fn find_superblock(source: &Source) -> Result<u64> {
+    let mut at = 0;
+    while at + 8 <= source.length() {
+        let mut bytes = [0; 8];
+        source.read_at(at, &mut bytes)?;
+        if bytes == SIGNATURE {
+            return Ok(at);
+        }
+        at = if at == 0 { 512 } else { at * 2 };
+    }
+    Err(Error::new(
+        ErrorKind::InvalidFile,
+        format!("`{}` is not an HDF5 file", source.path().display()),
+    ))
+}

@@ -1,0 +1,59 @@
+//! Groups with many members, and objects with many attributes: a tree of identifiers, and a heap
+//! that has what they identify.
+
+use vramfit_core::Result;
+
+use super::{Link, MOST_MEMBERS, link};
+use crate::hdf5::blocks::Blocks;
+use crate::hdf5::btree2;
+use crate::hdf5::cursor::Cursor;
+use crate::hdf5::fractal_heap::FractalHeap;
+
+/// Trees by the hash of a name have these types: of links, and of attributes.
+const LINKS_BY_NAME: u8 = 5;
+const ATTRIBUTES_BY_NAME: u8 = 8;
+
+/// Reads the members of a group.
+pub(super) fn links(
+    blocks: &mut Blocks<'_>,
+    heap: u64,
+    index: u64,
+    links: &mut Vec<Link>,
+) -> Result<()> {
+    let container = blocks.container();
+    let heap = FractalHeap::read(blocks, heap)?;
+    let mut ids = Vec::new();
+    btree2::records(blocks, index, &[LINKS_BY_NAME], &mut |cursor| {
+        // The hash of the name.
+        cursor.skip(4)?;
+        ids.push(cursor.rest().to_vec());
+        Ok(())
+    })?;
+    for id in ids {
+        let (address, bytes) = heap.object(container, &id)?;
+        if links.len() == MOST_MEMBERS {
+            return Err(container
+                .source()
+                .damaged(address, "a group has too many members"));
+        }
+        links.push(link::read(&mut Cursor::new(container, &bytes, address))?);
+    }
+    Ok(())
+}
+
+/// Reads the names of an object's attributes.
+pub(crate) fn names(blocks: &mut Blocks<'_>, heap: u64, index: u64) -> Result<Vec<String>> {
+    let container = blocks.container();
+    let heap = FractalHeap::read(blocks, heap)?;
+    let mut ids = Vec::new();
+    btree2::records(blocks, index, &[ATTRIBUTES_BY_NAME], &mut |cursor| {
+        ids.push(cursor.take(8)?.to_vec());
+        Ok(())
+    })?;
+    ids.iter()
+        .map(|id| {
+            let (address, bytes) = heap.object(container, id)?;
+            crate::hdf5::attribute::name(&mut Cursor::new(container, &bytes, address))
+        })
+        .collect()
+}

@@ -1,0 +1,76 @@
+//! Groups: names and where they lead. A file has them in one of three forms.
+
+mod dense;
+mod link;
+mod symbols;
+
+use vramfit_core::Result;
+
+use super::blocks::Blocks;
+use super::header::{Header, kind};
+
+pub(crate) use dense::names as dense_attribute_names;
+
+/// More members than are looked at in one group.
+pub(crate) const MOST_MEMBERS: usize = 1 << 20;
+
+/// A name in a group.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Link {
+    pub(crate) name: String,
+    pub(crate) target: Target,
+}
+
+/// Where a name leads.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Target {
+    /// To the header at an address.
+    Object(u64),
+    /// To a path in the same file.
+    Soft(String),
+    /// To a path in another file.
+    External {
+        /// The file, as the link names it.
+        file: String,
+        /// The path in it.
+        path: String,
+    },
+    /// To something that only its writer understands; its number says what.
+    Unknown(u8),
+}
+
+/// Whether an object is a group.
+pub(crate) fn is_group(header: &Header) -> bool {
+    [kind::SYMBOL_TABLE, kind::LINK_INFO, kind::LINK]
+        .iter()
+        .any(|&kind| header.find(kind).is_some())
+}
+
+/// Returns the members of a group, sorted by name.
+pub(crate) fn links(header: &Header) -> Result<Vec<Link>> {
+    let mut links = Vec::new();
+    if let Some(message) = header.find(kind::SYMBOL_TABLE) {
+        symbols::read(&mut header.cursor(message), &mut links)?;
+    }
+    for message in header.all(kind::LINK) {
+        links.push(link::read(&mut header.cursor(message))?);
+    }
+    if let Some(message) = header.find(kind::LINK_INFO) {
+        let mut cursor = header.cursor(message);
+        cursor.version(&[0], "a link info message")?;
+        if cursor.u8()? & 1 != 0 {
+            cursor.skip(8)?;
+        }
+        let (heap, index) = (cursor.address()?, cursor.address()?);
+        if let (Some(heap), Some(index)) = (heap, index) {
+            dense::links(
+                &mut Blocks::new(cursor.container()),
+                heap,
+                index,
+                &mut links,
+            )?;
+        }
+    }
+    links.sort_by(|a, b| a.name.cmp(&b.name));
+    Ok(links)
+}

@@ -1,0 +1,137 @@
+//! The chunks of a shape: how many there are along each axis, and how they are numbered.
+
+/// How a shape is cut into chunks.
+///
+/// Chunks have an *index*, by the shape as it is now, and a *number*, by the shape as large as it may
+/// become: that is how the arrays of the file count them, so that nothing moves when it grows.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Grid {
+    chunk: Vec<u64>,
+    chunk_bytes: u64,
+    lengths: Vec<u64>,
+    count: u64,
+    /// As `lengths`, for the shape as large as it may become. The axis without a limit comes first.
+    most: Vec<u64>,
+    /// Which axis that is.
+    unlimited: usize,
+}
+
+impl Grid {
+    /// Cuts a shape. `None` where the number of chunks or the size of one has no 64 bits.
+    pub(crate) fn new(shape: &[u64], most: &[u64], chunk: &[u64], element: u64) -> Option<Grid> {
+        let cut = |shape: &[u64]| -> Vec<u64> {
+            let pairs = shape.iter().zip(chunk);
+            pairs
+                .map(|(length, chunk)| length.div_ceil(*chunk))
+                .collect()
+        };
+        let product = |lengths: &[u64]| {
+            let mut lengths = lengths.iter();
+            lengths.try_fold(1_u64, |all, &one| all.checked_mul(one))
+        };
+        let lengths = cut(shape);
+        let unlimited = most.iter().position(|&length| length == u64::MAX);
+        let unlimited = unlimited.unwrap_or(0);
+        let mut most = cut(most);
+        if let Some(first) = most.get_mut(..=unlimited) {
+            first.rotate_right(1);
+        }
+        Some(Grid {
+            chunk: chunk.to_vec(),
+            chunk_bytes: product(chunk)?.checked_mul(element)?,
+            count: product(&lengths)?,
+            lengths,
+            most,
+            unlimited,
+        })
+    }
+
+    /// Returns the length of a chunk along each axis.
+    pub fn chunk(&self) -> &[u64] {
+        &self.chunk
+    }
+
+    /// Returns the size of a chunk in bytes, before it is filtered.
+    pub fn chunk_bytes(&self) -> u64 {
+        self.chunk_bytes
+    }
+
+    /// Returns how many chunks there are along each axis.
+    pub fn lengths(&self) -> &[u64] {
+        &self.lengths
+    }
+
+    /// Returns how many chunks there are.
+    pub fn count(&self) -> u64 {
+        self.count
+    }
+
+    /// Returns the index of the chunk at a place, or `None` outside of the grid.
+    pub(crate) fn index_at(&self, place: impl IntoIterator<Item = u64>) -> Option<u64> {
+        let mut index = 0_u64;
+        for (&length, at) in self.lengths.iter().zip(place) {
+            if at >= length {
+                return None;
+            }
+            index = index * length + at;
+        }
+        Some(index)
+    }
+
+    /// Returns the index of the chunk of a number, or `None` outside of the grid.
+    pub(crate) fn index_of(&self, mut number: u64) -> Option<u64> {
+        let mut place = vec![0; self.most.len()];
+        for (at, &length) in place.iter_mut().zip(&self.most).skip(1).rev() {
+            *at = number.checked_rem(length)?;
+            number /= length;
+        }
+        *place.first_mut()? = number;
+        place.get_mut(..=self.unlimited)?.rotate_left(1);
+        self.index_at(place)
+    }
+
+    /// Returns the number of the chunk of an index, or `None` outside of the grid.
+    pub(crate) fn number_of(&self, mut index: u64) -> Option<u64> {
+        let mut place = vec![0; self.lengths.len()];
+        for (at, &length) in place.iter_mut().zip(&self.lengths).rev() {
+            *at = index.checked_rem(length)?;
+            index /= length;
+        }
+        place.get_mut(..=self.unlimited)?.rotate_right(1);
+        let mut number = 0_u64;
+        for (&at, &length) in place.iter().zip(&self.most) {
+            number = number.checked_mul(length)?.checked_add(at)?;
+        }
+        (index == 0).then_some(number)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_count_by_the_shape_as_large_as_it_may_become() {
+        let grid = Grid::new(&[4, 6], &[8, 10], &[2, 2], 4).unwrap();
+        assert_eq!((grid.count(), grid.chunk_bytes()), (6, 16));
+        // The second row of chunks begins behind five that there may be in the first.
+        assert_eq!(grid.number_of(3), Some(5));
+        assert_eq!(grid.index_of(5), Some(3));
+        assert_eq!(grid.index_of(3), None);
+        assert_eq!(grid.number_of(6), None);
+    }
+
+    #[test]
+    fn the_axis_without_a_limit_counts_first() {
+        let grid = Grid::new(&[2, 3], &[2, u64::MAX], &[1, 1], 1).unwrap();
+        let numbers: Vec<_> = (0..6).map(|index| grid.number_of(index).unwrap()).collect();
+        assert_eq!(numbers, [0, 2, 4, 1, 3, 5]);
+        assert!((0..6).all(|index| grid.index_of(numbers[index as usize]) == Some(index)));
+    }
+
+    #[test]
+    fn too_many_chunks_are_no_grid() {
+        let most = [u64::MAX - 1, u64::MAX - 1];
+        assert_eq!(Grid::new(&most, &most, &[1, 1], 1), None);
+    }
+}

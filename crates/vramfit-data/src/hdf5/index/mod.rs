@@ -1,0 +1,229 @@
+//! Chunk indexes: six structures of the file, and the one table that is made of each.
+
+mod extensible_array;
+mod fixed_array;
+mod grid;
+mod trees;
+
+use vramfit_core::Result;
+
+use super::container::Container;
+use super::cursor::Cursor;
+use super::layout::{Chunked, Index};
+pub use grid::Grid;
+
+/// Where a chunk is stored.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Chunk {
+    /// Number of the chunk, counted along the last axis first.
+    pub index: u64,
+    /// Where in the file it begins, in bytes.
+    pub address: u64,
+    /// How many bytes are stored.
+    pub size: u64,
+    /// Bit `i` says that filter `i` was not applied to it.
+    pub filter_mask: u32,
+}
+
+/// The chunks of a dataset that were ever written. The others hold the fill value.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ChunkTable {
+    chunks: Chunks,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Chunks {
+    /// Sorted by index.
+    Listed(Vec<Chunk>),
+    /// All of one size, one after another, counted by the grid as large as it may become.
+    Consecutive { address: u64, grid: Grid },
+}
+
+impl ChunkTable {
+    /// Returns where a chunk is, or `None` where it was never written.
+    pub fn find(&self, index: u64) -> Option<Chunk> {
+        match &self.chunks {
+            Chunks::Listed(chunks) => {
+                // Where every chunk was written, its index is its place.
+                if let Some(chunk) = usize::try_from(index).ok().and_then(|i| chunks.get(i))
+                    && chunk.index == index
+                {
+                    return Some(*chunk);
+                }
+                let place = chunks.binary_search_by_key(&index, |chunk| chunk.index);
+                place.ok().and_then(|place| chunks.get(place).copied())
+            }
+            Chunks::Consecutive { address, grid } => {
+                let offset = grid.number_of(index)?.checked_mul(grid.chunk_bytes())?;
+                Some(Chunk {
+                    index,
+                    address: address.checked_add(offset)?,
+                    size: grid.chunk_bytes(),
+                    filter_mask: 0,
+                })
+            }
+        }
+    }
+
+    /// Returns how many chunks were written.
+    pub fn len(&self) -> u64 {
+        match &self.chunks {
+            Chunks::Listed(chunks) => chunks.len() as u64,
+            Chunks::Consecutive { grid, .. } => grid.count(),
+        }
+    }
+
+    /// Whether no chunk was ever written.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Returns the chunks that were written, by index.
+    pub fn iter(&self) -> impl Iterator<Item = Chunk> {
+        let indexes = match &self.chunks {
+            Chunks::Listed(_) => 0,
+            Chunks::Consecutive { grid, .. } => grid.count(),
+        };
+        let listed = match &self.chunks {
+            Chunks::Listed(chunks) => chunks.as_slice(),
+            Chunks::Consecutive { .. } => &[],
+        };
+        let consecutive = (0..indexes).filter_map(|index| self.find(index));
+        listed.iter().copied().chain(consecutive)
+    }
+
+    /// Reads the index of a dataset.
+    ///
+    /// # Errors
+    ///
+    /// `invalid-file` when the index is damaged or names bytes outside of the file.
+    pub(crate) fn read(
+        container: &Container,
+        layout: &Chunked,
+        grid: Grid,
+        has_filters: bool,
+    ) -> Result<ChunkTable> {
+        let Some(address) = layout.address else {
+            return Ok(ChunkTable::listed(Vec::new()));
+        };
+        let mut reading = Reading {
+            container,
+            grid,
+            has_filters,
+            chunks: Vec::new(),
+        };
+        match layout.index {
+            Index::BTree1 => trees::read_first(&mut reading, address)?,
+            Index::BTree2 => trees::read_second(&mut reading, address)?,
+            Index::FixedArray => fixed_array::read(&mut reading, address)?,
+            Index::ExtensibleArray => extensible_array::read(&mut reading, address)?,
+            Index::Single(filtered) => {
+                let (size, filter_mask) = filtered.unwrap_or((reading.grid.chunk_bytes(), 0));
+                reading.keep(Chunk {
+                    index: 0,
+                    address,
+                    size,
+                    filter_mask,
+                })?;
+            }
+            Index::Implicit => {
+                let grid = reading.grid;
+                let last = grid.number_of(grid.count().saturating_sub(1));
+                let length =
+                    last.and_then(|last| last.checked_add(1)?.checked_mul(grid.chunk_bytes()));
+                let length = length.ok_or_else(|| {
+                    let source = container.source();
+                    source.damaged(address, "there are more chunks than any file has")
+                })?;
+                if grid.count() > 0 {
+                    container.source().check(address, length)?;
+                }
+                return Ok(ChunkTable {
+                    chunks: Chunks::Consecutive { address, grid },
+                });
+            }
+        }
+        let mut chunks = reading.chunks;
+        chunks.sort_by_key(|chunk| chunk.index);
+        if let Some(pair) = chunks
+            .windows(2)
+            .find(|pair| pair[0].index == pair[1].index)
+        {
+            return Err(container.source().damaged(
+                pair[1].address,
+                format_args!("chunk {} is there twice", pair[1].index),
+            ));
+        }
+        Ok(ChunkTable::listed(chunks))
+    }
+
+    fn listed(chunks: Vec<Chunk>) -> ChunkTable {
+        ChunkTable {
+            chunks: Chunks::Listed(chunks),
+        }
+    }
+}
+
+/// A table on its way.
+struct Reading<'a> {
+    container: &'a Container,
+    grid: Grid,
+    has_filters: bool,
+    chunks: Vec<Chunk>,
+}
+
+impl Reading<'_> {
+    /// Keeps a chunk, if the file really has it.
+    fn keep(&mut self, chunk: Chunk) -> Result<()> {
+        let source = self.container.source();
+        source.check(chunk.address, chunk.size)?;
+        let whole = self.grid.chunk_bytes();
+        if !self.has_filters && chunk.size != whole {
+            return Err(source.damaged(
+                chunk.address,
+                format_args!("a chunk has {} bytes and must have {whole}", chunk.size),
+            ));
+        }
+        self.chunks.push(chunk);
+        Ok(())
+    }
+
+    /// Reads one element of an array of chunks and keeps it as the chunk of that number.
+    ///
+    /// Without filters an element is an address; with them, address, stored size and filter mask.
+    fn element(&mut self, cursor: &mut Cursor<'_>, number: u64, width: usize) -> Result<()> {
+        let mut element = Cursor::new(self.container, cursor.take(width)?, cursor.offset());
+        let Some(address) = element.address()? else {
+            return Ok(());
+        };
+        let (mut size, mut filter_mask) = (self.grid.chunk_bytes(), 0);
+        if self.has_filters {
+            let width = element.left().saturating_sub(4);
+            size = element.uint(width)?;
+            filter_mask = element.u32()?;
+        }
+        // Chunks outside of the shape are left over from before it shrank.
+        match self.grid.index_of(number) {
+            Some(index) => self.keep(Chunk {
+                index,
+                address,
+                size,
+                filter_mask,
+            }),
+            None => Ok(()),
+        }
+    }
+
+    /// Checks that an array's elements are as wide as its kind says, and that its kind is right.
+    fn check_array(&self, cursor: &Cursor<'_>, client: u8, width: usize) -> Result<()> {
+        let address = self.container.address_width();
+        let fits = match self.has_filters {
+            false => width == address,
+            true => (address + 5..=address + 12).contains(&width),
+        };
+        if client == u8::from(self.has_filters) && fits {
+            return Ok(());
+        }
+        Err(cursor.damaged("the elements of a chunk index do not fit to the dataset's filters"))
+    }
+}

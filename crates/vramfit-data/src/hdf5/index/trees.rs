@@ -1,0 +1,73 @@
+//! Trees of chunks, of both versions.
+
+use vramfit_core::Result;
+
+use super::{Chunk, Reading};
+use crate::hdf5::blocks::Blocks;
+use crate::hdf5::btree1::{self, Node};
+use crate::hdf5::btree2;
+
+/// Records of chunks without filters, and with them.
+const PLAIN: u8 = 10;
+const FILTERED: u8 = 11;
+
+/// Reads a tree of version 1.
+pub(super) fn read_first(reading: &mut Reading<'_>, root: u64) -> Result<()> {
+    let mut blocks = Blocks::new(reading.container);
+    let axes = reading.grid.chunk().len();
+    // Size, filter mask, where in the dataset it begins, and a zero for the axis of the bytes.
+    let key_width = 8 + 8 * (axes + 1);
+    btree1::leaves(
+        &mut blocks,
+        root,
+        Node::Chunks,
+        key_width,
+        &mut |_, leaf| {
+            let mut key = leaf.key;
+            let size = key.u32()?.into();
+            let filter_mask = key.u32()?;
+            let mut place = Vec::with_capacity(axes);
+            for &length in reading.grid.chunk() {
+                let begin = key.u64()?;
+                if begin % length != 0 {
+                    return Err(key.damaged("a chunk does not begin where chunks do"));
+                }
+                place.push(begin / length);
+            }
+            match reading.grid.index_at(place) {
+                Some(index) => reading.keep(Chunk {
+                    index,
+                    address: leaf.child,
+                    size,
+                    filter_mask,
+                }),
+                None => Ok(()),
+            }
+        },
+    )
+}
+
+/// Reads a tree of version 2.
+pub(super) fn read_second(reading: &mut Reading<'_>, header: u64) -> Result<()> {
+    let mut blocks = Blocks::new(reading.container);
+    let axes = reading.grid.chunk().len();
+    let kind = if reading.has_filters { FILTERED } else { PLAIN };
+    btree2::records(&mut blocks, header, &[kind], &mut |record| {
+        let address = record.known_address("a chunk")?;
+        let (mut size, mut filter_mask) = (reading.grid.chunk_bytes(), 0);
+        if reading.has_filters {
+            size = record.uint(record.left().saturating_sub(4 + 8 * axes))?;
+            filter_mask = record.u32()?;
+        }
+        let place: Vec<u64> = (0..axes).map(|_| record.u64()).collect::<Result<_>>()?;
+        match reading.grid.index_at(place) {
+            Some(index) => reading.keep(Chunk {
+                index,
+                address,
+                size,
+                filter_mask,
+            }),
+            None => Ok(()),
+        }
+    })
+}

@@ -1,0 +1,42 @@
+//! The structure of an HDF5 file, as the HDF Group's format specification (versions 1 to 4 of it)
+//! describes it: from the superblock to the address of every chunk.
+//!
+//! Nothing in a file is trusted. Every number is checked before it is used, and all that is read of
+//! one structure together is no longer than the file ([`blocks`]), which bounds memory and time and
+//! ends every cycle. What elements *are* is known here; decoding them is the business of
+//! [`crate::filter`] and [`crate::read`].
+//!
+//! | file | structure |
+//! | --- | --- |
+//! | `container` | superblock |
+//! | `header`, `dataspace`, `datatype`, `fill`, `layout`, `pipeline`, `attribute` | object headers and their messages |
+//! | `group/` | members of groups, in all three forms |
+//! | `btree1`, `btree2`, `fractal_heap` | what those are made of |
+//! | `index/` | chunk indexes, in all six forms |
+//! | `object`, `tree` | finding an object by its path, and listing them all |
+
+pub(crate) mod attribute;
+pub(crate) mod blocks;
+pub(crate) mod btree1;
+pub(crate) mod btree2;
+pub(crate) mod checksum;
+pub(crate) mod container;
+pub(crate) mod cursor;
+pub(crate) mod dataspace;
+pub(crate) mod datatype;
+pub(crate) mod description;
+pub(crate) mod fill;
+pub(crate) mod fractal_heap;
+pub(crate) mod group;
+pub(crate) mod header;
+pub(crate) mod index;
+pub(crate) mod layout;
+pub(crate) mod object;
+pub(crate) mod pipeline;
+pub(crate) mod tree;
+
+pub use container::Container;
+pub use datatype::{Element, Field, Number, Scalar};
+pub use index::{Chunk, ChunkTable, Grid};
+pub use pipeline::FilterStep;
+pub use tree::{Content, Node, Summary, tree};

@@ -1,0 +1,112 @@
+//! Finding an object by its path, through links of every kind.
+
+use std::path::{Component, Path};
+use std::sync::Arc;
+
+use vramfit_core::{Error, ErrorKind, Result};
+
+use super::container::Container;
+use super::group::{self, Target};
+use super::header::Header;
+use crate::source::{Access, Source};
+
+/// As many links as a path may lead through, like a path of the file system.
+const MOST_LINKS: usize = 40;
+
+/// Returns the header of the object at a path, and the file it is in.
+///
+/// # Errors
+///
+/// `invalid-argument` when nothing is there; `unsupported-feature` when a link leads out of the
+/// directory of the file, or is of a kind that only its writer knows.
+pub(crate) fn find(container: &Container, path: &str) -> Result<(Container, Header)> {
+    let mut container = container.clone();
+    let mut links_left = MOST_LINKS;
+    // What is still to be walked; the next name is the last.
+    let mut open: Vec<String> = names(path);
+    // Addresses of the groups on the way here, for a soft link that begins where it stands.
+    let mut here = container.root();
+    while let Some(name) = open.pop() {
+        let header = Header::read(&container, here)?;
+        let links = group::links(&header)?;
+        let Ok(found) = links.binary_search_by(|link| link.name.as_str().cmp(&name)) else {
+            return Err(nothing(&container, path, &name, &links));
+        };
+        let target = &links[found].target;
+        if !matches!(target, Target::Object(_)) {
+            links_left = links_left.checked_sub(1).ok_or_else(|| {
+                container.source().damaged(
+                    here,
+                    format_args!("`{path}` leads through more than {MOST_LINKS} links"),
+                )
+            })?;
+        }
+        match target {
+            Target::Object(address) => here = *address,
+            Target::Soft(to) => {
+                if to.starts_with('/') {
+                    here = container.root();
+                }
+                open.extend(names(to));
+            }
+            Target::External { file, path } => {
+                container = open_beside(&container, file)?;
+                here = container.root();
+                open.extend(names(path));
+            }
+            Target::Unknown(kind) => {
+                return Err(Error::new(
+                    ErrorKind::UnsupportedFeature,
+                    format!("`{path}`: links of the type {kind} are not supported"),
+                ));
+            }
+        }
+    }
+    let header = Header::read(&container, here)?;
+    Ok((container, header))
+}
+
+/// Splits a path into names, the first one last.
+fn names(path: &str) -> Vec<String> {
+    let names = path
+        .split('/')
+        .filter(|name| !name.is_empty() && *name != ".");
+    names.rev().map(str::to_owned).collect()
+}
+
+fn nothing(container: &Container, path: &str, name: &str, links: &[group::Link]) -> Error {
+    let file = container.source().path().display();
+    let error = Error::new(
+        ErrorKind::InvalidArgument,
+        match path.trim_matches('/') == name {
+            true => format!("`{file}` has no `{path}`"),
+            false => format!("`{file}` has no `{path}`: there is no `{name}` on the way"),
+        },
+    );
+    let mut there = links.iter().map(|link| format!("`{}`", link.name));
+    let named: Vec<_> = there.by_ref().take(8).collect();
+    match (named.is_empty(), there.count()) {
+        (true, _) => error,
+        (false, 0) => error.hint(format!("there is {}", named.join(", "))),
+        (false, more) => error.hint(format!("there is {} and {more} more", named.join(", "))),
+    }
+}
+
+/// Opens another file that a link or a virtual dataset names, in the directory of this one or below.
+///
+/// A path that leads elsewhere is refused: a file from a stranger must not make us read others.
+pub(crate) fn open_beside(container: &Container, name: &str) -> Result<Container> {
+    let path = Path::new(name);
+    let stays = path
+        .components()
+        .all(|part| matches!(part, Component::Normal(_) | Component::CurDir));
+    if !stays {
+        return Err(Error::new(
+            ErrorKind::UnsupportedFeature,
+            format!("the file `{name}` that a link leads to is outside of this file's directory"),
+        )
+        .hint("copy it beside this file and make the link's path relative"));
+    }
+    let beside = container.source().path().with_file_name("").join(path);
+    Container::open(Arc::new(Source::open(&beside, Access::Read)?))
+}

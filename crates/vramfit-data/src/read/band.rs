@@ -1,0 +1,448 @@
+//! One band: reading its chunks, decoding them, and copying the elements to where they belong.
+
+use std::ops::Range;
+
+use vramfit_core::Result;
+
+use super::dataset::{Dataset, Storage, unsupported};
+use super::rows::Rows;
+use crate::filter::Scratch;
+use crate::hdf5::{Chunk, Grid};
+
+/// Rows nearer to each other than this are read together with what is between them.
+const NEAR_BYTES: u64 = 16 << 10;
+/// … but not more than this at once.
+const MOST_BYTES: u64 = 1 << 20;
+
+/// More elements in a chunk's share of a row than can be placed one by one. Shares that are whole rows
+/// need not be.
+const MOST_RUNS: u64 = 1 << 22;
+
+/// A chunk's share of a row is made of runs of elements that are side by side in both.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Run {
+    /// In the chunk's part of the row.
+    from: usize,
+    /// In the row.
+    to: usize,
+    length: usize,
+}
+
+/// Which of the chunks of a band, and where it is.
+struct Column<'a> {
+    grid: &'a Grid,
+    chunk: Option<Chunk>,
+    /// Elements of a row of the chunk, also where it reaches beyond the edge.
+    row_elements: usize,
+    runs: Vec<Run>,
+    /// Whether a row of the chunk is a row of the dataset.
+    is_whole: bool,
+    /// Whether it was stored without filters because it reaches beyond the edge.
+    is_plain: bool,
+}
+
+impl Rows {
+    /// Reads rows of one band.
+    pub(super) fn read_band(
+        &self,
+        rows: Range<u64>,
+        out: &mut [u8],
+        scratch: &mut Scratch,
+    ) -> Result<()> {
+        let row_bytes = (self.row_elements * self.convert.stride()) as u64;
+        match self.dataset.storage() {
+            _ if out.is_empty() => Ok(()),
+            Storage::Compact(content) => {
+                let start = (rows.start * row_bytes) as usize;
+                self.convert.run(&content[start..], out)
+            }
+            Storage::Contiguous(None) => self.fill(out),
+            Storage::Contiguous(Some(address)) => {
+                let address = address + rows.start * row_bytes;
+                if self.convert.is_copy() {
+                    return self.source().read_at(address, out);
+                }
+                let length = (rows.end - rows.start) * row_bytes;
+                let bytes = self.bytes(address, length, scratch.parts().0)?;
+                self.convert.run(bytes, out)
+            }
+            Storage::Chunked { grid, .. } => {
+                let band = rows.start / grid.chunk()[0];
+                let begin = band * grid.chunk()[0];
+                let local = rows.start - begin..rows.end - begin;
+                self.columns(band, |column| {
+                    if self.decode_in_place(column, &local, out, scratch)? {
+                        return Ok(());
+                    }
+                    let decoded = self.decode(column, &local, scratch)?;
+                    let Some(decoded) = decoded else {
+                        return out
+                            .chunks_exact_mut(self.row_bytes)
+                            .try_for_each(|row| self.fill_row(column, row));
+                    };
+                    if column.is_whole {
+                        return self.convert.run(decoded, out);
+                    }
+                    let chunk_rows =
+                        decoded.chunks_exact(column.row_elements * self.convert.stride());
+                    for (from, row) in chunk_rows.zip(out.chunks_exact_mut(self.row_bytes)) {
+                        self.copy_row(column, from, row)?;
+                    }
+                    Ok(())
+                })
+            }
+        }
+    }
+
+    /// Reads rows of one band, sorted, each to its own place.
+    pub(super) fn gather_band(
+        &self,
+        rows: &mut [(u64, &mut [u8])],
+        scratch: &mut Scratch,
+    ) -> Result<()> {
+        let row_bytes = (self.row_elements * self.convert.stride()) as u64;
+        let (Some(&(first, _)), Some(&(last, _))) = (rows.first(), rows.last()) else {
+            return Ok(());
+        };
+        match self.dataset.storage() {
+            Storage::Compact(content) => rows.iter_mut().try_for_each(|(row, out)| {
+                self.convert
+                    .run(&content[(*row * row_bytes) as usize..], out)
+            }),
+            Storage::Contiguous(None) => rows.iter_mut().try_for_each(|(_, out)| self.fill(out)),
+            Storage::Contiguous(Some(address)) => {
+                self.gather_contiguous(*address, row_bytes, rows, scratch)
+            }
+            Storage::Chunked { grid, .. } => {
+                let band = first / grid.chunk()[0];
+                let begin = band * grid.chunk()[0];
+                let local = first - begin..last - begin + 1;
+                self.columns(band, |column| {
+                    let decoded = self.decode(column, &local, scratch)?;
+                    let length = column.row_elements * self.convert.stride();
+                    rows.iter_mut().try_for_each(|(row, out)| match decoded {
+                        Some(decoded) => {
+                            let start = (*row - first) as usize * length;
+                            self.copy_row(column, &decoded[start..start + length], out)
+                        }
+                        None => self.fill_row(column, out),
+                    })
+                })
+            }
+        }
+    }
+
+    /// Gathers rows from a mapped file, which needs no sorting. Says whether it could.
+    pub(super) fn gather_mapped<'o>(
+        &self,
+        rows: &[u64],
+        places: impl Iterator<Item = &'o mut [u8]>,
+    ) -> Result<bool> {
+        let row_bytes = (self.row_elements * self.convert.stride()) as u64;
+        let Storage::Contiguous(Some(address)) = self.dataset.storage() else {
+            return Ok(false);
+        };
+        let Some(all) = self.source().view(*address, self.len() * row_bytes)? else {
+            return Ok(false);
+        };
+        for (row, out) in rows.iter().zip(places) {
+            self.convert.run(&all[(row * row_bytes) as usize..], out)?;
+        }
+        Ok(true)
+    }
+
+    fn gather_contiguous(
+        &self,
+        address: u64,
+        row_bytes: u64,
+        rows: &mut [(u64, &mut [u8])],
+        scratch: &mut Scratch,
+    ) -> Result<()> {
+        let mut rest = rows;
+        while let Some(&(first, _)) = rest.first() {
+            let mut last = first;
+            let together = rest.iter().take_while(|(row, _)| {
+                let near = (row - last).saturating_sub(1) * row_bytes <= NEAR_BYTES;
+                let small = (row - first + 1) * row_bytes <= MOST_BYTES;
+                last = *row;
+                *row == first || near && small
+            });
+            let count = together.count();
+            let (here, behind) = rest.split_at_mut(count);
+            rest = behind;
+            let last = here.last().map_or(first, |(row, _)| *row);
+            let address = address + first * row_bytes;
+            if let [(_, out)] = here
+                && self.convert.is_copy()
+            {
+                self.source().read_at(address, out)?;
+                continue;
+            }
+            let length = (last - first + 1) * row_bytes;
+            let bytes = self.bytes(address, length, scratch.parts().0)?;
+            for (row, out) in here {
+                self.convert
+                    .run(&bytes[((*row - first) * row_bytes) as usize..], out)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Calls `each` with every chunk of a band.
+    fn columns(&self, band: u64, mut each: impl FnMut(&Column<'_>) -> Result<()>) -> Result<()> {
+        let Storage::Chunked {
+            grid,
+            table,
+            plain_edges,
+        } = self.dataset.storage()
+        else {
+            return Ok(());
+        };
+        let (shape, chunk) = (self.dataset.shape(), grid.chunk());
+        let per_band: u64 = grid.lengths()[1..].iter().product();
+        let row_elements = chunk[1..].iter().product::<u64>() as usize;
+        let is_whole = per_band == 1 && row_elements == self.row_elements;
+        let mut runs = Vec::new();
+        for place in 0..per_band {
+            let origin = origin(grid, place);
+            runs.clear();
+            if chunk[1..].iter().product::<u64>() > MOST_RUNS && !is_whole {
+                return Err(unsupported(
+                    "chunks that spread a row over so many places are not supported",
+                ));
+            }
+            find_runs(&shape[1..], &chunk[1..], &origin, &mut runs);
+            let first_row = band * chunk[0];
+            let is_edge = first_row + chunk[0] > shape[0]
+                || (origin.iter().zip(&shape[1..]).zip(&chunk[1..]))
+                    .any(|((begin, length), chunk)| begin + chunk > *length);
+            let column = Column {
+                grid,
+                chunk: table.find(band * per_band + place),
+                row_elements,
+                is_whole,
+                runs: std::mem::take(&mut runs),
+                is_plain: self.dataset.filters().is_empty() || *plain_edges && is_edge,
+            };
+            each(&column)?;
+            runs = column.runs;
+        }
+        Ok(())
+    }
+
+    /// Decodes a chunk right into the caller's buffer, where it is exactly what is wanted there.
+    fn decode_in_place(
+        &self,
+        column: &Column<'_>,
+        rows: &Range<u64>,
+        out: &mut [u8],
+        scratch: &mut Scratch,
+    ) -> Result<bool> {
+        let Some(chunk) = column.chunk else {
+            return Ok(false);
+        };
+        if !column.is_whole || !self.convert.is_copy() {
+            return Ok(false);
+        }
+        if column.is_plain {
+            let row_bytes = (column.row_elements * self.convert.stride()) as u64;
+            let address = chunk.address + rows.start * row_bytes;
+            return self.source().read_at(address, out).map(|()| true);
+        }
+        if out.len() as u64 != column.grid.chunk_bytes() {
+            return Ok(false);
+        }
+        let (stored, _, mut between) = scratch.parts();
+        let stored = self.bytes(chunk.address, chunk.size, stored)?;
+        let decoded = self
+            .dataset
+            .filters()
+            .decode(stored, chunk.filter_mask, out, &mut between);
+        decoded.map_err(|fault| self.bad_chunk(chunk, &fault))?;
+        Ok(true)
+    }
+
+    /// Returns the wanted rows of a chunk, or `None` where it was never written.
+    fn decode<'s>(
+        &'s self,
+        column: &Column<'_>,
+        rows: &Range<u64>,
+        scratch: &'s mut Scratch,
+    ) -> Result<Option<&'s [u8]>> {
+        let Some(chunk) = column.chunk else {
+            return Ok(None);
+        };
+        let row_bytes = (column.row_elements * self.convert.stride()) as u64;
+        let (stored, decoded, mut between) = scratch.parts();
+        if column.is_plain {
+            if chunk.size < column.grid.chunk_bytes() {
+                return Err(self.bad_chunk(chunk, "it is shorter than a chunk"));
+            }
+            let address = chunk.address + rows.start * row_bytes;
+            let length = (rows.end - rows.start) * row_bytes;
+            return self.bytes(address, length, stored).map(Some);
+        }
+        let whole = column.grid.chunk_bytes() as usize;
+        if decoded.len() < whole {
+            decoded.resize(whole, 0);
+        }
+        let bytes = self.bytes(chunk.address, chunk.size, stored)?;
+        let filters = self.dataset.filters();
+        let done = filters.decode(
+            bytes,
+            chunk.filter_mask,
+            &mut decoded[..whole],
+            &mut between,
+        );
+        done.map_err(|fault| self.bad_chunk(chunk, &fault))?;
+        let wanted = (rows.start * row_bytes) as usize..(rows.end * row_bytes) as usize;
+        Ok(Some(&decoded[wanted]))
+    }
+
+    fn copy_row(&self, column: &Column<'_>, from: &[u8], row: &mut [u8]) -> Result<()> {
+        let (stride, width) = (self.convert.stride(), self.convert.width());
+        for run in &column.runs {
+            let to = &mut row[run.to * width..(run.to + run.length) * width];
+            self.convert.run(&from[run.from * stride..], to)?;
+        }
+        Ok(())
+    }
+
+    fn fill_row(&self, column: &Column<'_>, row: &mut [u8]) -> Result<()> {
+        let width = self.convert.width();
+        column
+            .runs
+            .iter()
+            .try_for_each(|run| self.fill(&mut row[run.to * width..(run.to + run.length) * width]))
+    }
+
+    fn fill(&self, out: &mut [u8]) -> Result<()> {
+        // Zero has no bit set in every type of number.
+        let Some(fill) = self.dataset.fill() else {
+            out.fill(0);
+            return Ok(());
+        };
+        let width = self.convert.width();
+        let mut value = [0; 8];
+        self.convert.run(fill, &mut value[..width])?;
+        for element in out.chunks_exact_mut(width) {
+            element.copy_from_slice(&value[..width]);
+        }
+        Ok(())
+    }
+
+    /// Returns bytes of the file: a view of them, or read into `buffer`.
+    fn bytes<'b>(&'b self, address: u64, length: u64, buffer: &'b mut Vec<u8>) -> Result<&'b [u8]> {
+        let source = self.source();
+        if let Some(view) = source.view(address, length)? {
+            return Ok(view);
+        }
+        let length = length as usize;
+        if buffer.len() < length {
+            buffer.resize(length, 0);
+        }
+        source.read_at(address, &mut buffer[..length])?;
+        Ok(&buffer[..length])
+    }
+
+    fn source(&self) -> &crate::source::Source {
+        self.dataset.container().source()
+    }
+
+    fn bad_chunk(&self, chunk: Chunk, fault: &str) -> vramfit_core::Error {
+        let path = Dataset::path(&self.dataset);
+        self.source().damaged(
+            chunk.address,
+            format_args!("chunk {} of dataset `{path}`: {fault}", chunk.index),
+        )
+    }
+}
+
+/// Returns where in a row the chunk at a place of its band begins, along each further axis.
+fn origin(grid: &Grid, mut place: u64) -> Vec<u64> {
+    let mut origin = vec![0; grid.lengths().len() - 1];
+    let axes = grid.lengths()[1..].iter().zip(&grid.chunk()[1..]);
+    for (begin, (length, chunk)) in origin.iter_mut().zip(axes).rev() {
+        *begin = place % length * chunk;
+        place /= length;
+    }
+    origin
+}
+
+/// Finds the runs of a chunk's share of a row, given shape, chunk and origin along the further axes.
+fn find_runs(shape: &[u64], chunk: &[u64], origin: &[u64], runs: &mut Vec<Run>) {
+    // Axes that the chunk covers from end to end join with the one before them.
+    let mut length = 1_u64;
+    let mut axes = shape.len();
+    while axes > 0 {
+        axes -= 1;
+        let extent = chunk[axes].min(shape[axes] - origin[axes]);
+        length *= extent;
+        if extent != shape[axes] || chunk[axes] != shape[axes] {
+            break;
+        }
+    }
+    let split = axes;
+    let (mut from_unit, mut to_unit) = (1, 1);
+    for axis in split..shape.len() {
+        from_unit *= chunk[axis];
+        to_unit *= shape[axis];
+    }
+    let first_to = match shape.get(split) {
+        Some(&extent) => origin[split] * (to_unit / extent.max(1)),
+        None => 0,
+    };
+    runs.push(Run {
+        from: 0,
+        to: first_to as usize,
+        length: length as usize,
+    });
+    for axis in (0..split).rev() {
+        let extent = chunk[axis].min(shape[axis] - origin[axis]);
+        let count = runs.len();
+        for run in runs.iter_mut() {
+            run.to += (origin[axis] * to_unit) as usize;
+        }
+        for step in 1..extent {
+            for place in 0..count {
+                let mut run = runs[place];
+                run.from += (step * from_unit) as usize;
+                run.to += (step * to_unit) as usize;
+                runs.push(run);
+            }
+        }
+        from_unit *= chunk[axis];
+        to_unit *= shape[axis];
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn runs(shape: &[u64], chunk: &[u64], origin: &[u64]) -> Vec<(usize, usize, usize)> {
+        let mut runs = Vec::new();
+        find_runs(shape, chunk, origin, &mut runs);
+        runs.into_iter()
+            .map(|run| (run.from, run.to, run.length))
+            .collect()
+    }
+
+    #[test]
+    fn axes_that_are_covered_join() {
+        assert_eq!(runs(&[], &[], &[]), [(0, 0, 1)]);
+        assert_eq!(runs(&[3, 4], &[3, 4], &[0, 0]), [(0, 0, 12)]);
+        assert_eq!(runs(&[6, 4], &[2, 4], &[2, 0]), [(0, 8, 8)]);
+    }
+
+    #[test]
+    fn the_edge_cuts_runs_short() {
+        assert_eq!(runs(&[2, 5], &[2, 3], &[0, 3]), [(0, 3, 2), (3, 8, 2)]);
+        assert_eq!(runs(&[3, 4], &[2, 4], &[2, 0]), [(0, 8, 4)]);
+    }
+
+    #[test]
+    fn a_chunk_longer_than_the_shape_does_not_join() {
+        assert_eq!(runs(&[2, 4], &[2, 6], &[0, 0]), [(0, 0, 4), (6, 4, 4)]);
+    }
+}

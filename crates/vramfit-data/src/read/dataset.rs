@@ -1,0 +1,230 @@
+//! One dataset of a file: what it is, and where its bytes are.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use vramfit_core::{Error, ErrorKind, Result};
+
+use crate::filter::Pipeline;
+use crate::hdf5::description::Description;
+use crate::hdf5::layout::Layout;
+use crate::hdf5::{ChunkTable, Container, Element, Grid, object};
+use crate::source::{Access, Source};
+
+/// A chunk that is decoded needs this much memory, twice; larger ones are refused.
+pub const LARGEST_CHUNK: u64 = 1 << 30;
+
+/// A dataset whose structure was read. It can be shared between threads.
+#[derive(Clone, Debug)]
+pub struct Dataset {
+    container: Container,
+    path: String,
+    shape: Vec<u64>,
+    most: Vec<u64>,
+    element: Element,
+    filters: Pipeline,
+    fill: Option<Vec<u8>>,
+    storage: Storage,
+}
+
+/// Where the elements are.
+#[derive(Clone, Debug)]
+pub enum Storage {
+    /// In the header; small datasets only.
+    Compact(Arc<[u8]>),
+    /// In one piece that begins at this byte, or nowhere because nothing was ever written.
+    Contiguous(Option<u64>),
+    /// In chunks.
+    Chunked {
+        /// How the shape is cut.
+        grid: Grid,
+        /// Where the chunks are.
+        table: Arc<ChunkTable>,
+        /// Whether chunks that reach beyond the edge are stored without filters.
+        plain_edges: bool,
+    },
+}
+
+impl Dataset {
+    /// Opens a dataset of a file, to be read with `pread`.
+    ///
+    /// # Errors
+    ///
+    /// As [`Dataset::open_in`], and `io` when the file cannot be read.
+    pub fn open(file: &Path, path: &str) -> Result<Dataset> {
+        let source = Source::open(file, Access::Read)?;
+        Dataset::open_in(&Container::open(Arc::new(source))?, path)
+    }
+
+    /// Opens a dataset of a file that is open.
+    ///
+    /// # Errors
+    ///
+    /// `invalid-argument` when there is no such dataset; `unsupported-feature` when it is stored in a
+    /// way that is not read here; `invalid-file` when the file is damaged.
+    pub fn open_in(container: &Container, path: &str) -> Result<Dataset> {
+        let (found, header) = object::find(container, path)?;
+        if !Description::is_of(&header) {
+            return Err(Error::new(
+                ErrorKind::InvalidArgument,
+                format!("`{path}` is not a dataset"),
+            )
+            .hint("name a dataset in it, such as `group/data`"));
+        }
+        let open = || Dataset::from_description(Description::read(found, header)?, path);
+        open().map_err(|error| of_dataset(path, &error))
+    }
+
+    fn from_description(description: Description, path: &str) -> Result<Dataset> {
+        let Description {
+            container,
+            space,
+            element,
+            layout,
+            filters,
+            fill,
+        } = description;
+        if space.is_null {
+            return Err(Error::new(ErrorKind::InvalidArgument, "it has no values"));
+        }
+        let (shape, most) = (space.shape, space.most);
+        let size = element.size();
+        let elements = shape
+            .iter()
+            .try_fold(1_u64, |all, &one| all.checked_mul(one));
+        let bytes = elements.and_then(|elements| elements.checked_mul(size as u64));
+        let Some(bytes) = bytes.filter(|&bytes| bytes <= i64::MAX as u64) else {
+            return Err(unsupported("more than 2^63 bytes are not supported"));
+        };
+        let (filters, storage) = match layout {
+            Layout::Compact(content) => {
+                if (content.len() as u64) < bytes {
+                    return Err(container
+                        .source()
+                        .damaged(0, "the header holds less than the shape"));
+                }
+                (Pipeline::default(), Storage::Compact(content.into()))
+            }
+            Layout::Contiguous(address) => {
+                if let Some(address) = address {
+                    container.source().check(address, bytes)?;
+                }
+                (Pipeline::default(), Storage::Contiguous(address))
+            }
+            Layout::Chunked(chunked) => {
+                if chunked.chunk.len() != shape.len() || chunked.element != size as u64 {
+                    return Err(container
+                        .source()
+                        .damaged(0, "the chunks do not fit to shape and type"));
+                }
+                let grid = Grid::new(&shape, &most, &chunked.chunk, chunked.element);
+                let grid =
+                    grid.ok_or_else(|| unsupported("more than 2^64 chunks are not supported"))?;
+                if grid.chunk_bytes() > LARGEST_CHUNK {
+                    return Err(unsupported(&format!(
+                        "chunks of {} bytes are not supported, {LARGEST_CHUNK} are the most",
+                        grid.chunk_bytes()
+                    ))
+                    .hint("rewrite it in smaller chunks: `h5repack -l /x:CHUNK=1024x64 old.h5 new.h5`"));
+                }
+                let pipeline = Pipeline::new(&filters, size)?;
+                let filtered = !filters.is_empty();
+                let table = ChunkTable::read(&container, &chunked, grid.clone(), filtered)?;
+                let storage = Storage::Chunked {
+                    grid,
+                    table: Arc::new(table),
+                    plain_edges: chunked.plain_edges,
+                };
+                (pipeline, storage)
+            }
+            Layout::Virtual { .. } => {
+                return Err(unsupported("virtual datasets are not supported"));
+            }
+        };
+        Ok(Dataset {
+            container,
+            path: path.to_owned(),
+            shape,
+            most,
+            fill,
+            element,
+            filters,
+            storage,
+        })
+    }
+
+    /// Returns the file that it is in, which an external link may have changed.
+    pub fn container(&self) -> &Container {
+        &self.container
+    }
+
+    /// Returns the path that it was opened by.
+    pub fn path(&self) -> &str {
+        &self.path
+    }
+
+    /// Returns the length of each axis; none for a single value.
+    pub fn shape(&self) -> &[u64] {
+        &self.shape
+    }
+
+    /// Returns how long each axis may become; `u64::MAX` without limit.
+    pub fn max_shape(&self) -> &[u64] {
+        &self.most
+    }
+
+    /// Returns what an element is.
+    pub fn element(&self) -> &Element {
+        &self.element
+    }
+
+    /// Returns what was done to the chunks before they were stored.
+    pub fn filters(&self) -> &Pipeline {
+        &self.filters
+    }
+
+    /// Returns the bytes of an element that was never written, or `None` where they are zeros.
+    pub fn fill(&self) -> Option<&[u8]> {
+        self.fill.as_deref()
+    }
+
+    /// Returns where the elements are.
+    pub fn storage(&self) -> &Storage {
+        &self.storage
+    }
+
+    /// Returns the size of all elements in bytes, as they would lie in memory.
+    pub fn bytes(&self) -> u64 {
+        // The product was checked when it was opened.
+        self.shape.iter().product::<u64>() * self.element.size() as u64
+    }
+
+    /// Returns how many bytes of the file hold elements.
+    pub fn stored_bytes(&self) -> u64 {
+        match &self.storage {
+            Storage::Compact(content) => content.len() as u64,
+            Storage::Contiguous(None) => 0,
+            Storage::Contiguous(Some(_)) => self.bytes(),
+            Storage::Chunked { table, .. } => table.iter().map(|chunk| chunk.size).sum(),
+        }
+    }
+}
+
+/// Puts the dataset's name in front of an error, where it does not say which file is damaged.
+pub(crate) fn of_dataset(path: &str, error: &Error) -> Error {
+    let mut named = Error::new(
+        error.kind(),
+        format!("dataset `{path}`: {}", error.message()),
+    );
+    if let Some(hint) = error.hint_text() {
+        named = named.hint(hint);
+    }
+    if let Some(cause) = error.cause_text() {
+        named = named.cause(cause);
+    }
+    named
+}
+
+pub(crate) fn unsupported(what: &str) -> Error {
+    Error::new(ErrorKind::UnsupportedFeature, what)
+}

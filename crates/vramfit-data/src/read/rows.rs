@@ -1,0 +1,292 @@
+//! Rows of a dataset, in ranges or in any order.
+
+use std::ops::Range;
+use std::sync::{Mutex, PoisonError};
+
+use vramfit_core::{Error, ErrorKind, Result};
+
+use super::convert::Convert;
+use super::dataset::{Dataset, Storage, of_dataset, unsupported};
+use crate::filter::Scratch;
+use crate::hdf5::{Element, Number, Scalar};
+
+/// What is read at once where the file itself has no bands.
+const BLOCK_BYTES: u64 = 1 << 20;
+/// Below this, starting threads takes longer than the work.
+const SMALL: usize = 1 << 18;
+
+/// How rows are to be read.
+#[derive(Clone, Debug, Default)]
+pub struct RowOptions {
+    /// Which field of a record; needed where elements are records.
+    pub field: Option<String>,
+    /// What the numbers become; what they are in the file if not set.
+    pub to: Option<Scalar>,
+    /// How many threads decode; the one that calls counts. Zero means one.
+    pub threads: usize,
+}
+
+/// Reads the rows of a dataset. It can be shared between threads; each call works by itself.
+#[derive(Debug)]
+pub struct Rows {
+    pub(super) dataset: Dataset,
+    pub(super) convert: Convert,
+    scalar: Scalar,
+    /// Elements of a row, and their bytes as they are wanted.
+    pub(super) row_elements: usize,
+    pub(super) row_bytes: usize,
+    band_rows: u64,
+    threads: usize,
+    /// Buffers that no call uses at the moment.
+    spare: Mutex<Vec<Scratch>>,
+}
+
+impl Rows {
+    /// Prepares to read a dataset.
+    ///
+    /// # Errors
+    ///
+    /// `unsupported-feature` when its elements are no numbers; `invalid-argument` when it has no rows,
+    /// when a field must be named and is not, or when there is no such conversion.
+    pub fn new(dataset: Dataset, options: &RowOptions) -> Result<Rows> {
+        let path = dataset.path().to_owned();
+        Rows::prepare(dataset, options).map_err(|error| of_dataset(&path, &error))
+    }
+
+    fn prepare(dataset: Dataset, options: &RowOptions) -> Result<Rows> {
+        let Some((_, row_shape)) = dataset.shape().split_first() else {
+            return Err(invalid("it is a single value and has no rows"));
+        };
+        let (offset, from) = number(dataset.element(), options.field.as_deref())?;
+        let scalar = options.to.unwrap_or(from.scalar);
+        let convert = Convert::new(dataset.element().size(), offset, from, scalar)?;
+        let elements = row_shape
+            .iter()
+            .try_fold(1_u64, |all, &one| all.checked_mul(one));
+        let too_large = || unsupported("a row has more bytes than memory can have");
+        let row_elements = elements.and_then(|elements| usize::try_from(elements).ok());
+        let row_elements = row_elements.ok_or_else(too_large)?;
+        let row_bytes = row_elements
+            .checked_mul(scalar.size())
+            .ok_or_else(too_large)?;
+        row_elements
+            .checked_mul(convert.stride())
+            .ok_or_else(too_large)?;
+        let band_rows = match dataset.storage() {
+            Storage::Compact(_) => dataset.shape()[0],
+            Storage::Contiguous(_) => BLOCK_BYTES / (row_elements * convert.stride()).max(1) as u64,
+            Storage::Chunked { grid, .. } => grid.chunk()[0],
+        };
+        Ok(Rows {
+            convert,
+            scalar,
+            row_elements,
+            row_bytes,
+            band_rows: band_rows.max(1),
+            threads: options.threads.max(1),
+            spare: Mutex::default(),
+            dataset,
+        })
+    }
+
+    /// Returns the dataset that is read.
+    pub fn dataset(&self) -> &Dataset {
+        &self.dataset
+    }
+
+    /// Returns how many rows there are.
+    pub fn len(&self) -> u64 {
+        self.dataset.shape()[0]
+    }
+
+    /// Whether there are no rows.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Returns the shape of a row.
+    pub fn row_shape(&self) -> &[u64] {
+        &self.dataset.shape()[1..]
+    }
+
+    /// Returns how many bytes a row has, as it is written into the caller's buffer.
+    pub fn row_bytes(&self) -> usize {
+        self.row_bytes
+    }
+
+    /// Returns what the numbers are, as they are written into the caller's buffer (little-endian).
+    pub fn scalar(&self) -> Scalar {
+        self.scalar
+    }
+
+    /// Returns how many rows a band has: what is decoded together, so that reading one row of it costs
+    /// as much as reading all. Where nothing has to be decoded it is about a mebibyte of rows.
+    pub fn band_rows(&self) -> u64 {
+        self.band_rows
+    }
+
+    /// Reads the rows of a range, one after another, into `out`.
+    ///
+    /// # Errors
+    ///
+    /// `invalid-argument` when there are no such rows, when `out` is not exactly as long as they
+    /// are, or when an integer does not fit; `invalid-file` when the file is damaged; `io`.
+    pub fn read(&self, rows: Range<u64>, out: &mut [u8]) -> Result<()> {
+        if rows.start > rows.end || rows.end > self.len() {
+            return Err(self.failed(&format!(
+                "has {} rows, not {} to {}",
+                self.len(),
+                rows.start,
+                rows.end
+            )));
+        }
+        self.check_length(rows.end - rows.start, out.len())?;
+        let parallel = out.len() >= SMALL;
+        let mut rest = out;
+        let mut start = rows.start;
+        let pieces = std::iter::from_fn(|| {
+            if start >= rows.end {
+                return None;
+            }
+            let end = (start - start % self.band_rows)
+                .saturating_add(self.band_rows)
+                .min(rows.end);
+            let bytes = (end - start) as usize * self.row_bytes;
+            let (piece, behind) = std::mem::take(&mut rest).split_at_mut(bytes);
+            rest = behind;
+            let range = start..end;
+            start = end;
+            Some((range, piece))
+        });
+        self.work(pieces, parallel, |(range, piece), scratch| {
+            self.read_band(range, piece, scratch)
+        })
+    }
+
+    /// Reads rows in the order of `rows`, which may have duplicates, into `out`. Each band that has
+    /// some of them is decoded once.
+    ///
+    /// # Errors
+    ///
+    /// As [`Rows::read`].
+    pub fn gather(&self, rows: &[u64], out: &mut [u8]) -> Result<()> {
+        if let Some(row) = rows.iter().find(|row| **row >= self.len()) {
+            return Err(self.failed(&format!("has {} rows, not {row}", self.len())));
+        }
+        self.check_length(rows.len() as u64, out.len())?;
+        if self.row_bytes == 0 {
+            return Ok(());
+        }
+        let parallel = out.len() >= SMALL;
+        let places = out.chunks_exact_mut(self.row_bytes);
+        if self.gather_mapped(rows, places)? {
+            return Ok(());
+        }
+        let places = out.chunks_exact_mut(self.row_bytes);
+        let mut sorted: Vec<(u64, &mut [u8])> = rows.iter().copied().zip(places).collect();
+        sorted.sort_unstable_by_key(|(row, _)| *row);
+        let bands = sorted
+            .chunk_by_mut(|(one, _), (next, _)| one / self.band_rows == next / self.band_rows);
+        self.work(bands, parallel, |rows, scratch| {
+            self.gather_band(rows, scratch)
+        })
+    }
+
+    /// Does every piece of work, on as many threads as are wanted.
+    fn work<T: Send>(
+        &self,
+        pieces: impl Iterator<Item = T> + Send,
+        parallel: bool,
+        each: impl Fn(T, &mut Scratch) -> Result<()> + Sync,
+    ) -> Result<()> {
+        if self.threads == 1 || !parallel {
+            let mut pieces = pieces;
+            return self.with_scratch(|scratch| pieces.try_for_each(|piece| each(piece, scratch)));
+        }
+        let pieces = Mutex::new(pieces);
+        let next = || pieces.lock().unwrap_or_else(PoisonError::into_inner).next();
+        let run = || {
+            self.with_scratch(|scratch| {
+                while let Some(piece) = next() {
+                    each(piece, scratch)?;
+                }
+                Ok(())
+            })
+        };
+        std::thread::scope(|scope| {
+            let others: Vec<_> = (1..self.threads).map(|_| scope.spawn(run)).collect();
+            let mut result = run();
+            for other in others {
+                match other.join() {
+                    Ok(done) => result = result.and(done),
+                    Err(panic) => std::panic::resume_unwind(panic),
+                }
+            }
+            result
+        })
+    }
+
+    fn with_scratch(&self, work: impl FnOnce(&mut Scratch) -> Result<()>) -> Result<()> {
+        let spare = || self.spare.lock().unwrap_or_else(PoisonError::into_inner);
+        let taken = spare().pop();
+        let mut scratch = taken.unwrap_or_default();
+        let result = work(&mut scratch);
+        spare().push(scratch);
+        result
+    }
+
+    fn check_length(&self, rows: u64, length: usize) -> Result<()> {
+        let expected = usize::try_from(rows)
+            .ok()
+            .and_then(|rows| rows.checked_mul(self.row_bytes));
+        if expected == Some(length) {
+            return Ok(());
+        }
+        Err(self.failed(&format!(
+            "is read into a buffer of {length} bytes, and {rows} rows have {} each",
+            self.row_bytes
+        )))
+    }
+
+    fn failed(&self, what: &str) -> Error {
+        invalid(&format!("dataset `{}` {what}", self.dataset.path()))
+    }
+}
+
+/// Returns where in an element the number is, and what it is.
+fn number(element: &Element, field: Option<&str>) -> Result<(usize, Number)> {
+    match (element, field) {
+        (Element::Number(number), None) => Ok((0, *number)),
+        (Element::Number(_), Some(field)) => Err(invalid(&format!(
+            "its elements are numbers and have no field `{field}`"
+        ))),
+        (Element::Record { fields, .. }, None) => {
+            let names: Vec<_> = fields
+                .iter()
+                .map(|field| format!("`{}`", field.name))
+                .collect();
+            let error = invalid("its elements are records, and no field is named");
+            Err(match names.is_empty() {
+                true => error,
+                false => error.hint(format!("name one of {}", names.join(", "))),
+            })
+        }
+        (Element::Record { fields, others, .. }, Some(name)) => {
+            if let Some(field) = fields.iter().find(|field| field.name == name) {
+                return Ok((field.offset, field.number));
+            }
+            Err(match others.iter().find(|(other, _)| other == name) {
+                Some((_, what)) => {
+                    unsupported(&format!("field `{name}`: {what} are not supported"))
+                }
+                None => invalid(&format!("its records have no field `{name}`")),
+            })
+        }
+        (Element::Other { what, .. }, _) => Err(unsupported(&format!("{what} are not supported"))
+            .hint("write them as numbers; text becomes numbers with a tokenizer")),
+    }
+}
+
+fn invalid(what: &str) -> Error {
+    Error::new(ErrorKind::InvalidArgument, what)
+}

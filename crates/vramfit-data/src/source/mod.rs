@@ -1,0 +1,237 @@
+//! The bytes of a file, read at positions: by `pread`, through a mapping, or from memory.
+//!
+//! `pread` is what is used unless a caller asks for a mapping, because the two fail differently. A
+//! read beyond the end of a file that was cut short under us is an error here; an access to a
+//! mapping of it is a signal that ends the process. [`Access`] says when a mapping is taken.
+
+mod fingerprint;
+mod mapping;
+
+use std::fs::File;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+
+use vramfit_core::{Error, ErrorKind, Result};
+
+pub use fingerprint::Fingerprint;
+use mapping::Mapping;
+
+/// How the bytes of a file are to be reached.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Access {
+    /// Every read is a `pread`.
+    #[default]
+    Read,
+    /// The file is mapped where that is safe and pays: it lies on a local file system, it takes at
+    /// most half of the memory that is available, and no HDF5 program has it open for writing. Such
+    /// programs are kept from opening it meanwhile by the lock that libhdf5 itself uses. What does
+    /// not use that lock can still truncate the file, which then ends this process with `SIGBUS`.
+    /// Where any of the conditions fails, every read is a `pread`.
+    MapIfSafe,
+}
+
+/// A file's bytes, or bytes in memory that are read as if they were one.
+#[derive(Debug)]
+pub struct Source {
+    path: PathBuf,
+    length: u64,
+    bytes: Bytes,
+}
+
+#[derive(Debug)]
+enum Bytes {
+    File(File),
+    Mapped(Mapping),
+    Memory(Vec<u8>),
+}
+
+impl Source {
+    /// Opens a file for reading.
+    ///
+    /// # Errors
+    ///
+    /// `io` when it cannot be opened or is not a regular file.
+    pub fn open(path: &Path, access: Access) -> Result<Source> {
+        let failed = |error: std::io::Error| {
+            Error::new(
+                ErrorKind::Io,
+                format!("cannot read the file `{}`", path.display()),
+            )
+            .cause(error)
+        };
+        let file = File::open(path).map_err(failed)?;
+        let metadata = file.metadata().map_err(failed)?;
+        if !metadata.is_file() {
+            return Err(Error::new(
+                ErrorKind::Io,
+                format!("`{}` is not a regular file", path.display()),
+            ));
+        }
+        let length = metadata.len();
+        let bytes = match access {
+            Access::Read => Bytes::File(file),
+            Access::MapIfSafe => match Mapping::if_safe(file, length) {
+                Ok(mapping) => Bytes::Mapped(mapping),
+                Err(file) => Bytes::File(file),
+            },
+        };
+        Ok(Source {
+            path: path.to_owned(),
+            length,
+            bytes,
+        })
+    }
+
+    /// Reads bytes in memory as if they were a file of that name.
+    pub fn from_bytes(name: &str, bytes: Vec<u8>) -> Source {
+        Source {
+            path: PathBuf::from(name),
+            length: bytes.len() as u64,
+            bytes: Bytes::Memory(bytes),
+        }
+    }
+
+    /// Returns the path it was opened by.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Returns the length in bytes, as it was when the file was opened.
+    pub fn length(&self) -> u64 {
+        self.length
+    }
+
+    /// Whether bytes can be had without a system call, as [`Source::view`].
+    pub fn is_mapped(&self) -> bool {
+        !matches!(self.bytes, Bytes::File(_))
+    }
+
+    /// Fills `out` with the bytes from `offset` on.
+    ///
+    /// # Errors
+    ///
+    /// `invalid-file` when the file ends before; `io` when the system cannot read it.
+    pub fn read_at(&self, offset: u64, out: &mut [u8]) -> Result<()> {
+        self.check(offset, out.len() as u64)?;
+        if let Some(view) = self.slice(offset, out.len()) {
+            out.copy_from_slice(view);
+            return Ok(());
+        }
+        let Bytes::File(file) = &self.bytes else {
+            return Err(self.ends_before(offset, out.len() as u64));
+        };
+        file.read_exact_at(out, offset).map_err(|error| {
+            if error.kind() == std::io::ErrorKind::UnexpectedEof {
+                // It was long enough when it was opened.
+                return Error::new(
+                    ErrorKind::InvalidFile,
+                    format!("`{}` was cut short while it was read", self.path.display()),
+                )
+                .hint("open it again once the program that writes it has finished");
+            }
+            Error::new(
+                ErrorKind::Io,
+                format!(
+                    "cannot read {} bytes at {offset} of `{}`",
+                    out.len(),
+                    self.path.display()
+                ),
+            )
+            .cause(error)
+        })
+    }
+
+    /// Returns bytes without copying them, where the file is mapped.
+    ///
+    /// # Errors
+    ///
+    /// `invalid-file` when the file ends before.
+    pub fn view(&self, offset: u64, length: u64) -> Result<Option<&[u8]>> {
+        self.check(offset, length)?;
+        Ok(usize::try_from(length)
+            .ok()
+            .and_then(|length| self.slice(offset, length)))
+    }
+
+    /// Returns what is wrong with the file's content at `offset`, as an error.
+    pub fn damaged(&self, offset: u64, what: impl std::fmt::Display) -> Error {
+        Error::new(
+            ErrorKind::InvalidFile,
+            format!(
+                "`{}` is damaged at byte {offset}: {what}",
+                self.path.display()
+            ),
+        )
+    }
+
+    /// Checks that the file holds `length` bytes from `offset` on.
+    pub(crate) fn check(&self, offset: u64, length: u64) -> Result<()> {
+        match offset.checked_add(length) {
+            Some(end) if end <= self.length => Ok(()),
+            _ => Err(self.ends_before(offset, length)),
+        }
+    }
+
+    fn ends_before(&self, offset: u64, length: u64) -> Error {
+        self.damaged(
+            offset,
+            format_args!(
+                "{length} bytes are said to be there, and the file has {}",
+                self.length
+            ),
+        )
+    }
+
+    fn slice(&self, offset: u64, length: usize) -> Option<&[u8]> {
+        let all: &[u8] = match &self.bytes {
+            Bytes::File(_) => return None,
+            Bytes::Mapped(mapping) => mapping.bytes(),
+            Bytes::Memory(bytes) => bytes,
+        };
+        let start = usize::try_from(offset).ok()?;
+        all.get(start..start.checked_add(length)?)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reads_are_the_same_by_every_access() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("numbers");
+        let bytes: Vec<u8> = (0..=255).collect();
+        std::fs::write(&path, &bytes).unwrap();
+        for source in [
+            Source::open(&path, Access::Read).unwrap(),
+            Source::open(&path, Access::MapIfSafe).unwrap(),
+            Source::from_bytes("numbers", bytes.clone()),
+        ] {
+            let mut out = [0; 3];
+            source.read_at(253, &mut out).unwrap();
+            assert_eq!(out, [253, 254, 255]);
+            let error = source.read_at(254, &mut out).unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::InvalidFile);
+            assert!(source.view(u64::MAX, 2).is_err());
+        }
+    }
+
+    #[test]
+    fn a_file_that_is_cut_short_is_an_error_and_not_a_signal() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("shrinks");
+        std::fs::write(&path, [7; 100]).unwrap();
+        let source = Source::open(&path, Access::Read).unwrap();
+        std::fs::write(&path, [7; 10]).unwrap();
+        let error = source.read_at(50, &mut [0; 8]).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::InvalidFile);
+        assert!(error.message().contains("cut short"), "{error}");
+    }
+
+    #[test]
+    fn directories_are_refused() {
+        let error = Source::open(Path::new("/"), Access::Read).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Io);
+    }
+}

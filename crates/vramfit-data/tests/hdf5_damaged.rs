@@ -1,0 +1,129 @@
+//! Every recorded file, damaged in every way: it gives values or an error, soon, and without taking
+//! more memory than the file's own size explains.
+
+mod recorded;
+
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use recorded::{Case, cases, folder};
+use vramfit_core::{ErrorKind, Result};
+use vramfit_data::hdf5::{Container, tree};
+use vramfit_data::read::{Dataset, LARGEST_CHUNK, RowOptions, Rows};
+use vramfit_data::source::Source;
+
+/// The largest piece of memory that was asked for at once.
+static LARGEST: AtomicUsize = AtomicUsize::new(0);
+
+/// Enough for the structure of a file of 20 KiB: a table of chunks is a few times as large as its index.
+const MOST_BYTES: usize = 1 << 20;
+/// A chunk may decode to as much as this, and filters need a little room beside it.
+const MOST_DECODED: usize = LARGEST_CHUNK as usize / 16 * 18;
+
+struct Watched;
+
+#[allow(unsafe_code, reason = "an allocator cannot be written otherwise")]
+// SAFETY: everything is done by the system's allocator.
+unsafe impl GlobalAlloc for Watched {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        LARGEST.fetch_max(layout.size(), Ordering::Relaxed);
+        // SAFETY: the caller keeps the contract.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
+        LARGEST.fetch_max(layout.size(), Ordering::Relaxed);
+        // SAFETY: the caller keeps the contract.
+        unsafe { System.alloc_zeroed(layout) }
+    }
+
+    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
+        // SAFETY: the caller keeps the contract.
+        unsafe { System.dealloc(pointer, layout) }
+    }
+}
+
+#[global_allocator]
+static ALLOCATOR: Watched = Watched;
+
+/// Lists a file and reads as much of the dataset as an undamaged one could have.
+fn read(case: &Case, bytes: Vec<u8>) -> Result<()> {
+    let container = Container::open(Arc::new(Source::from_bytes(&case.name, bytes)))?;
+    let listed = tree(&container);
+    let dataset = Dataset::open_in(&container, &case.dataset)?;
+    listed?;
+    let largest = LARGEST.load(Ordering::Relaxed);
+    assert!(
+        largest <= MOST_BYTES,
+        "{}: {largest} bytes for its structure",
+        case.name
+    );
+    let options = RowOptions {
+        field: case.field.clone(),
+        ..RowOptions::default()
+    };
+    let rows = Rows::new(dataset, &options)?;
+    // A damaged shape may say anything; what is read of it is up to the caller.
+    let count = rows
+        .len()
+        .min((MOST_BYTES / 2 / rows.row_bytes().max(1)) as u64);
+    let mut out = vec![0; count as usize * rows.row_bytes()];
+    rows.read(0..count, &mut out)?;
+    let last = rows.len().saturating_sub(1);
+    if rows.row_bytes() <= MOST_BYTES / 2 && !rows.is_empty() {
+        rows.gather(&[last, 0], &mut vec![0; 2 * rows.row_bytes()])?;
+    }
+    Ok(())
+}
+
+fn check(case: &Case, what: &str, bytes: Vec<u8>) {
+    LARGEST.store(0, Ordering::Relaxed);
+    if let Err(error) = read(case, bytes) {
+        let known = [
+            ErrorKind::InvalidFile,
+            ErrorKind::UnsupportedFeature,
+            ErrorKind::InvalidArgument,
+            ErrorKind::Io,
+        ];
+        assert!(
+            known.contains(&error.kind()),
+            "{} {what}: {error}",
+            case.name
+        );
+    }
+    let largest = LARGEST.load(Ordering::Relaxed);
+    assert!(
+        largest <= MOST_DECODED,
+        "{} {what}: {largest} bytes at once",
+        case.name
+    );
+}
+
+/// One test, because what is measured is the whole process's.
+#[test]
+fn damaged_files_give_values_or_errors() {
+    for case in cases() {
+        let whole = std::fs::read(folder().join(format!("{}.h5", case.name))).unwrap();
+        let stride = (whole.len() / 400).max(1) | 1;
+        for at in (0..whole.len()).step_by(stride) {
+            for flip in [0xff, 0x01, 0x80] {
+                let mut bytes = whole.clone();
+                bytes[at] ^= flip;
+                check(
+                    &case,
+                    &format!("with byte {at} changed by {flip:#x}"),
+                    bytes,
+                );
+            }
+        }
+        for end in (0..whole.len()).step_by(stride) {
+            check(&case, &format!("cut at {end}"), whole[..end].to_vec());
+            assert!(
+                read(&case, whole[..end].to_vec()).is_err(),
+                "{} cut at {end}",
+                case.name
+            );
+        }
+    }
+}

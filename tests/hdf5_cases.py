@@ -1,0 +1,549 @@
+"""Small HDF5 files, one for each feature of the format: what is read, and what is refused by name.
+
+The tests make them afresh with the h5py that is installed; `scripts/record_hdf5.py` keeps them as
+fixtures for the tests in Rust.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from pathlib import Path
+
+import h5py
+import hdf5plugin
+import numpy as np
+
+
+@dataclasses.dataclass(frozen=True)
+class Case:
+    """A file with one thing to be read, or refused."""
+
+    name: str
+    make: Callable[[Path], None]
+    dataset: str = "x"
+    field: str | None = None
+    # A part of the message with which it is refused; None where it is read.
+    refused: str | None = None
+    kind: str = "unsupported-feature"
+    # The name of the type, where h5py has none for it.
+    dtype: str | None = None
+
+
+CASES: list[Case] = []
+
+
+def case(**options):
+    """Add a case; its name is that of the function."""
+
+    def add(make):
+        CASES.append(Case(make.__name__, make, **options))
+        return make
+
+    return add
+
+
+def numbers(*shape, dtype="f4"):
+    """Return values that differ from row to row and compress a little."""
+    count = int(np.prod(shape))
+    values = np.random.default_rng(count).integers(-99, 99, count) / 8
+    return values.astype(dtype).reshape(shape)
+
+
+def integers(*shape, dtype="i4"):
+    """Return small integers."""
+    return np.random.default_rng(7).integers(0, 100, shape).astype(dtype)
+
+
+def simple(name, values, *, libver="earliest", file=None, refused=None, **options):
+    """Add a case of one dataset that h5py's own interface can make."""
+
+    def make(path):
+        with h5py.File(path, "w", libver=libver, **(file or {})) as f:
+            f.create_dataset("x", data=values, **options)
+
+    CASES.append(Case(name, make, refused=refused))
+
+
+# Where the elements are.
+simple("contiguous", numbers(37, 5))
+simple("rank_1", numbers(100))
+simple("user_block", numbers(11, 3), file={"userblock_size": 1024}, chunks=(4, 3))
+simple("superblock_3", numbers(37, 5), libver="v110")
+simple("paged_file", numbers(9, 4), file={"fs_strategy": "page", "fs_page_size": 512})
+simple("empty_rows", np.zeros((0, 5), "f4"), chunks=(4, 5), maxshape=(None, 5))
+simple("empty_columns", np.zeros((5, 0), "f4"))
+
+
+@case()
+def compact(path):
+    with h5py.File(path, "w") as f:
+        plist = h5py.h5p.create(h5py.h5p.DATASET_CREATE)
+        plist.set_layout(h5py.h5d.COMPACT)
+        low_level(f, numbers(6, 5), plist)
+
+
+@case()
+def never_written(path):
+    with h5py.File(path, "w") as f:
+        f.create_dataset("x", shape=(10, 3), dtype="i2", fillvalue=-5)
+
+
+@case()
+def four_byte_addresses(path):
+    plist = h5py.h5p.create(h5py.h5p.FILE_CREATE)
+    plist.set_sizes(4, 4)
+    with h5py.File(h5py.h5f.create(str(path).encode(), fcpl=plist)) as f:
+        f.create_dataset("x", data=numbers(30, 2), chunks=(7, 2), compression="gzip")
+
+
+def low_level(f, values, plist, *, dtype=None, maxshape=None):
+    """Make the dataset `x` from a property list."""
+    space = h5py.h5s.create_simple(values.shape, maxshape)
+    dtype = dtype or h5py.h5t.py_create(values.dtype, logical=True)
+    dataset = h5py.h5d.create(f.id, b"x", dtype, space, plist)
+    dataset.write(h5py.h5s.ALL, h5py.h5s.ALL, values)
+    return h5py.Dataset(dataset)
+
+
+# Chunk indexes.
+simple("tree_1", numbers(37, 5), chunks=(8, 5))
+simple("tree_1_deep", integers(200, 2, dtype="u1"), chunks=(2, 1))
+simple("single", numbers(37, 5), libver="v110", chunks=(37, 5))
+simple("single_filtered", numbers(37, 5), libver="v110", chunks=(37, 5), compression="gzip")
+simple("fixed_array", numbers(37, 5), libver="v110", chunks=(8, 3))
+simple("fixed_array_filtered", numbers(37, 5), libver="v110", chunks=(8, 3), compression="gzip")
+simple("fixed_array_larger_maximum", numbers(9, 5), libver="v110", chunks=(2, 3), maxshape=(20, 20))
+simple("extensible_array", numbers(37, 5), libver="v110", chunks=(1, 3), maxshape=(None, 5))
+simple("extensible_second_axis", numbers(5, 37), libver="v110", chunks=(2, 2), maxshape=(5, None))
+simple(
+    "extensible_filtered",
+    numbers(37, 5),
+    libver="v110",
+    chunks=(1, 5),
+    maxshape=(None, 5),
+    compression="gzip",
+)
+simple("tree_2", numbers(37, 5), libver="v110", chunks=(2, 3), maxshape=(None, None))
+simple(
+    "tree_2_deep",
+    integers(300, 2, dtype="u1"),
+    libver="v110",
+    chunks=(2, 1),
+    maxshape=(None, None),
+)
+simple(
+    "tree_2_filtered",
+    numbers(37, 5),
+    libver="v110",
+    chunks=(2, 3),
+    maxshape=(None, None),
+    compression="gzip",
+    shuffle=True,
+)
+simple("latest", numbers(37, 5), libver="latest", chunks=(8, 3), compression="gzip", shuffle=True)
+simple(
+    "latest_extensible",
+    numbers(37, 5),
+    libver="latest",
+    chunks=(8, 3),
+    maxshape=(None, 5),
+    compression="gzip",
+)
+simple(
+    "latest_tree_2",
+    numbers(37, 5),
+    libver="latest",
+    chunks=(8, 3),
+    maxshape=(None, None),
+    compression="gzip",
+)
+simple("latest_single", numbers(37, 5), libver="latest", chunks=(37, 5), compression="gzip")
+
+
+@case()
+def implicit(path):
+    with h5py.File(path, "w", libver="v110") as f:
+        plist = h5py.h5p.create(h5py.h5p.DATASET_CREATE)
+        plist.set_chunk((4, 3))
+        plist.set_alloc_time(h5py.h5d.ALLOC_TIME_EARLY)
+        low_level(f, numbers(10, 5), plist, maxshape=(12, 9))
+
+
+@case()
+def fixed_array_pages(path):
+    with h5py.File(path, "w", libver="v110") as f:
+        x = f.create_dataset("x", shape=(1050,), dtype="u1", chunks=(1,), fillvalue=9)
+        x[5:40] = integers(35, dtype="u1")
+        x[1040:1050] = 3
+
+
+@case()
+def extensible_array_pages(path):
+    # The first chunks are in the index block; those around 6000 in a data block that has pages.
+    with h5py.File(path, "w", libver="v110") as f:
+        x = f.create_dataset("x", (12000,), "u1", chunks=(1,), maxshape=(None,), fillvalue=9)
+        for start in (0, 100, 700, 6000, 11990):
+            x[start : start + 10] = integers(10, dtype="u1")
+
+
+# Chunks that are not all there, or not all alike.
+simple("edges", numbers(10, 7, 5), chunks=(4, 3, 2), compression="gzip")
+simple("chunk_longer_than_shape", numbers(5, 3), chunks=(8, 4), maxshape=(None, 9))
+simple("images", integers(12, 5, 6, 3, dtype="u1"), chunks=(5, 2, 6, 2), compression="gzip")
+
+
+@case()
+def grown(path):
+    with h5py.File(path, "w") as f:
+        x = f.create_dataset("x", data=numbers(7, 3), chunks=(3, 2), maxshape=(None, None))
+        x.resize((11, 5))
+        x[9:11, 4] = 5
+
+
+@case()
+def shrunk(path):
+    for libver, mode, name in (("earliest", "w", "old"), ("v110", "a", "x")):
+        with h5py.File(path, mode, libver=libver) as f:
+            x = f.create_dataset(name, data=numbers(21, 5), chunks=(3, 2), maxshape=(None, None))
+            x.resize((8, 3))
+
+
+@case()
+def filter_mask(path):
+    with h5py.File(path, "w") as f:
+        x = f.create_dataset(
+            "x", (12, 4), "f4", chunks=(4, 4), shuffle=True, compression="gzip", fletcher32=False
+        )
+        values = numbers(12, 4)
+        x[:4] = values[:4]
+        x.id.write_direct_chunk((4, 0), values[4:8].tobytes(), filter_mask=3)
+        # The shuffle is left out, and the deflate is not.
+        import zlib
+
+        x.id.write_direct_chunk((8, 0), zlib.compress(values[8:].tobytes()), filter_mask=1)
+
+
+@case()
+def unallocated(path):
+    with h5py.File(path, "w") as f:
+        x = f.create_dataset(
+            "x", (20, 6), "f8", chunks=(4, 2), fillvalue=2.5, compression="gzip", shuffle=True
+        )
+        x[5:7, 1:3] = 1
+
+
+# Filters.
+simple("gzip", numbers(37, 5), chunks=(8, 5), compression="gzip", compression_opts=9)
+simple("shuffle", numbers(37, 5), chunks=(8, 5), shuffle=True)
+simple("shuffle_8", numbers(37, 5, dtype="f8"), chunks=(8, 5), shuffle=True, compression="gzip")
+simple("fletcher32", numbers(37, 5), chunks=(8, 5), fletcher32=True)
+simple("fletcher32_gzip", numbers(9, 3), chunks=(3, 3), fletcher32=True, compression="gzip")
+simple("fletcher32_odd", integers(9, 3, dtype="u1"), chunks=(3, 3), fletcher32=True)
+simple("lzf", numbers(40, 25), chunks=(16, 25), compression="lzf", shuffle=True)
+simple(
+    "lzf_incompressible",
+    np.frombuffer(np.random.default_rng(1).bytes(800), "u1"),
+    chunks=(100,),
+    compression="lzf",
+)
+simple("scale_offset", integers(37, 5), chunks=(8, 5), scaleoffset=0)
+simple("scale_offset_signed", integers(37, 5, dtype="i2") - 50, chunks=(8, 5), scaleoffset=0)
+simple("scale_offset_bits", integers(37, 5, dtype="u8"), chunks=(8, 5), scaleoffset=7)
+simple("scale_offset_constant", np.full((9, 3), 12, "i4"), chunks=(4, 3), scaleoffset=0)
+simple("scale_offset_big_endian", integers(37, 5, dtype=">i4"), chunks=(8, 5), scaleoffset=0)
+simple("scale_offset_gzip", integers(37, 5), chunks=(8, 5), scaleoffset=0, compression="gzip")
+simple("scale_offset_fill", integers(37, 5), chunks=(8, 5), scaleoffset=0, fillvalue=3)
+simple("zstd", numbers(37, 5), chunks=(8, 5), **hdf5plugin.Zstd())
+simple("lz4", numbers(40, 25), chunks=(16, 25), **hdf5plugin.LZ4(nbytes=512))
+simple("lz4_short", numbers(37, 5), chunks=(8, 5), **hdf5plugin.LZ4())
+simple("bitshuffle", numbers(37, 5), chunks=(8, 5), **hdf5plugin.Bitshuffle(cname="none"))
+simple("bitshuffle_lz4", numbers(900, 3), chunks=(700, 3), **hdf5plugin.Bitshuffle(cname="lz4"))
+simple("bitshuffle_zstd", numbers(900, 3), chunks=(700, 3), **hdf5plugin.Bitshuffle(cname="zstd"))
+simple(
+    "bitshuffle_8", numbers(90, 3, dtype="f8"), chunks=(70, 3), **hdf5plugin.Bitshuffle(nelems=64)
+)
+simple("bitshuffle_1", integers(903, dtype="u1"), chunks=(500,), **hdf5plugin.Bitshuffle())
+for codec in ("lz4", "lz4hc", "zlib", "zstd"):
+    for shuffle in (0, 1, 2):
+        simple(
+            f"blosc_{codec}_{shuffle}",
+            numbers(90, 9),
+            chunks=(70, 9),
+            **hdf5plugin.Blosc(cname=codec, clevel=5, shuffle=shuffle),
+        )
+simple("blosc_bits", numbers(160, 9), chunks=(80, 9), **hdf5plugin.Blosc(shuffle=2))
+simple("blosc_bits_8", numbers(80, 9, dtype="f8"), chunks=(80, 9), **hdf5plugin.Blosc(shuffle=2))
+simple("blosc_blosclz", numbers(90, 9), chunks=(70, 9), **hdf5plugin.Blosc(cname="blosclz"))
+simple(
+    "blosc_incompressible",
+    np.frombuffer(np.random.default_rng(1).bytes(800), "u1"),
+    chunks=(400,),
+    **hdf5plugin.Blosc(cname="lz4", shuffle=0),
+)
+simple("blosc_large", numbers(3000, 9), chunks=(3000, 9), **hdf5plugin.Blosc(cname="lz4"))
+simple("bzip2", numbers(37, 5), chunks=(8, 5), refused="307 (bzip2)", **hdf5plugin.BZip2())
+simple("blosc2", numbers(37, 5), chunks=(8, 5), refused="32026 (blosc2)", **hdf5plugin.Blosc2())
+simple(
+    "zfp", numbers(37, 5), chunks=(8, 5), refused="32013 (zfp)", **hdf5plugin.Zfp(reversible=True)
+)
+simple("scale_offset_float", numbers(37, 5), chunks=(8, 5), refused="scale-offset", scaleoffset=3)
+
+
+@case(refused="nbit")
+def nbit(path):
+    with h5py.File(path, "w") as f:
+        plist = h5py.h5p.create(h5py.h5p.DATASET_CREATE)
+        plist.set_chunk((8, 5))
+        plist.set_filter(5, 0, ())
+        low_level(f, integers(37, 5), plist)
+
+
+@case(refused="szip")
+def szip(path):
+    # The library of this h5py cannot compress so; a chunk that was left alone is enough to refuse.
+    with h5py.File(path, "w") as f:
+        f.create_dataset("x", data=numbers(16, 16), chunks=(8, 16), compression="szip")
+
+
+# Types.
+for name in ("i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8", "f2", "f4", "f8"):
+    for order in ("<", ">") if name[1] != "1" else ("|",):
+        values = (
+            integers(21, 3, dtype=order + name)
+            if name[0] != "f"
+            else numbers(21, 3, dtype=order + name)
+        )
+        simple(f"type_{name}{'_big_endian' if order == '>' else ''}", values, chunks=(8, 2))
+simple("type_bool", integers(21, 3) > 50, chunks=(8, 2))
+
+
+@case(dtype="bfloat16")
+def type_bfloat16(path):
+    with h5py.File(path, "w") as f:
+        dtype = h5py.h5t.IEEE_F16LE.copy()
+        dtype.set_fields(15, 7, 8, 0, 7)
+        dtype.set_ebias(127)
+        plist = h5py.h5p.create(h5py.h5p.DATASET_CREATE)
+        # The values are exact in bfloat16: the library converts them.
+        space = h5py.h5s.create_simple((21, 3))
+        x = h5py.h5d.create(f.id, b"x", dtype, space, plist)
+        x.write(h5py.h5s.ALL, h5py.h5s.ALL, integers(21, 3, dtype="f4"))
+
+
+@case()
+def enumeration(path):
+    with h5py.File(path, "w") as f:
+        kinds = h5py.enum_dtype({"red": 0, "green": 1, "blue": 2}, basetype="i2")
+        f.create_dataset("x", data=integers(21, 3, dtype="i2") % 3, dtype=kinds)
+
+
+@case()
+def named_type(path):
+    with h5py.File(path, "w") as f:
+        f["type"] = np.dtype("<f8")
+        f.create_dataset("x", data=numbers(21, 3, dtype="f8"), dtype=f["type"])
+
+
+RECORD = np.dtype([("a", "<i2"), ("b", ">f8"), ("c", "u1"), ("name", "S4"), ("v", "f4", (2,))])
+
+
+def write_records(path, **options):
+    """Write records with fields of several kinds."""
+    values = np.zeros((30,), RECORD)
+    values["a"], values["b"], values["c"] = integers(30), numbers(30), integers(30)
+    with h5py.File(path, "w", libver=options.pop("libver", "earliest")) as f:
+        f.create_dataset("x", data=values, chunks=(7,), compression="gzip", shuffle=True)
+
+
+@case(field="a")
+def record_integer(path):
+    write_records(path)
+
+
+@case(field="b")
+def record_float_big_endian(path):
+    write_records(path, libver="v110")
+
+
+@case(field="name", refused="field `name`: strings of fixed length")
+def record_text(path):
+    write_records(path)
+
+
+@case(field="v", refused="field `v`: arrays as elements")
+def record_array(path):
+    write_records(path)
+
+
+@case(refused="no field is named", kind="invalid-argument")
+def record_without_field(path):
+    write_records(path)
+
+
+@case(field="r")
+def complex_real_part(path):
+    with h5py.File(path, "w") as f:
+        f["x"] = (integers(21, 3) + 1j).astype("c8")
+
+
+def refused(name, what, values, dtype=None):
+    """Add a case of elements that are no numbers."""
+
+    def make(path):
+        with h5py.File(path, "w") as f:
+            f.create_dataset("x", data=values, dtype=dtype)
+
+    CASES.append(Case(name, make, refused=what))
+
+
+refused("text", "strings of variable length", ["a", "bc"], h5py.string_dtype())
+refused("text_fixed", "strings of fixed length", np.array([b"ab", b"c"]))
+refused(
+    "sequences",
+    "sequences of variable length",
+    np.array([np.arange(2), np.arange(3)], object),
+    h5py.vlen_dtype("i4"),
+)
+refused("opaque", "opaque bytes", np.array([b"ab", b"cd"], "V2"))
+refused("times", "opaque bytes", np.arange(3).astype("M8[s]").astype(h5py.opaque_dtype("M8[s]")))
+
+
+@case(refused="references")
+def references(path):
+    with h5py.File(path, "w") as f:
+        f["y"] = 1
+        f.create_dataset("x", data=np.array([f["y"].ref], h5py.ref_dtype))
+
+
+@case(refused="arrays as elements")
+def arrays(path):
+    with h5py.File(path, "w") as f:
+        f.create_dataset("x", shape=(4,), dtype=np.dtype(("f4", (3,))))
+
+
+@case(refused="floating-point numbers of 32 bits")
+def odd_float(path):
+    with h5py.File(path, "w") as f:
+        dtype = h5py.h5t.IEEE_F32LE.copy()
+        dtype.set_ebias(100)
+        h5py.h5d.create(f.id, b"x", dtype, h5py.h5s.create_simple((3,)))
+
+
+@case(refused="a single value", kind="invalid-argument")
+def scalar(path):
+    with h5py.File(path, "w") as f:
+        f["x"] = 3.0
+
+
+@case(refused="it has no values", kind="invalid-argument")
+def null(path):
+    with h5py.File(path, "w") as f:
+        f["x"] = h5py.Empty("f4")
+
+
+# Groups and links.
+@case(dataset="/a/b/c/x")
+def nested(path):
+    with h5py.File(path, "w") as f:
+        f["a/b/c/x"] = numbers(7, 2)
+
+
+@case(dataset="g/name_0123")
+def many_members(path):
+    with h5py.File(path, "w") as f:
+        x = f.create_dataset("x", data=numbers(3, 2))
+        for number in range(130):
+            f[f"g/name_{number:04}"] = x
+
+
+@case(dataset="g/name_0123")
+def many_members_dense(path):
+    with h5py.File(path, "w", libver="v110") as f:
+        x = f.create_dataset("x", data=numbers(3, 2))
+        for number in range(150):
+            f[f"g/name_{number:04}"] = x
+
+
+@case(dataset="g/b")
+def tracked_order(path):
+    with h5py.File(path, "w", track_order=True) as f:
+        g = f.create_group("g", track_order=True)
+        for name in "cba":
+            g[name] = numbers(3, 2)
+
+
+@case()
+def many_attributes(path):
+    with h5py.File(path, "w", libver="v110") as f:
+        x = f.create_dataset("x", data=numbers(3, 2))
+        for number in range(40):
+            x.attrs[f"attribute_{number:02}"] = number
+
+
+@case(dataset="soft")
+def soft_link(path):
+    with h5py.File(path, "w") as f:
+        f["g/x"] = numbers(7, 2)
+        f["g/relative"] = h5py.SoftLink("x")
+        f["soft"] = h5py.SoftLink("/g/relative")
+
+
+@case(dataset="soft")
+def soft_link_new(path):
+    with h5py.File(path, "w", libver="v110") as f:
+        f["g/x"] = numbers(7, 2)
+        f["soft"] = h5py.SoftLink("g/x")
+
+
+@case(dataset="a", refused="more than 40 links", kind="invalid-file")
+def soft_circle(path):
+    with h5py.File(path, "w") as f:
+        f["a"] = h5py.SoftLink("/b")
+        f["b"] = h5py.SoftLink("/a")
+
+
+@case(dataset="away/y")
+def external_link(path):
+    with h5py.File(path.with_name("external_link_target.h5"), "w") as f:
+        f["g/y"] = numbers(7, 2)
+    with h5py.File(path, "w") as f:
+        f["away"] = h5py.ExternalLink("external_link_target.h5", "/g")
+
+
+@case(dataset="away", refused="outside of this file's directory")
+def external_link_elsewhere(path):
+    with h5py.File(path, "w") as f:
+        f["away"] = h5py.ExternalLink("../../secret.h5", "/g")
+
+
+@case(refused="files without a format")
+def external_bytes(path):
+    raw = path.with_suffix(".raw")
+    with h5py.File(path, "w") as f:
+        plist = h5py.h5p.create(h5py.h5p.DATASET_CREATE)
+        plist.set_external(raw.name.encode(), 0, 60)
+        h5py.h5d.create(f.id, b"x", h5py.h5t.IEEE_F32LE, h5py.h5s.create_simple((5, 3)), plist)
+
+
+@case(dataset="nothing", refused="has no `nothing`", kind="invalid-argument")
+def missing(path):
+    with h5py.File(path, "w") as f:
+        f["x"] = 1
+
+
+@case(dataset="g", refused="is not a dataset", kind="invalid-argument")
+def group(path):
+    with h5py.File(path, "w") as f:
+        f.create_group("g")
+
+
+# Virtual datasets.
+@case(dataset="all", refused="virtual")
+def virtual_columns(path):
+    layout = h5py.VirtualLayout((4, 6), "f4")
+    with h5py.File(path, "w", libver="v110") as f:
+        f["x"] = numbers(4, 3)
+        layout[:, 0:3] = h5py.VirtualSource(".", "x", (4, 3))
+        layout[:, 3:6] = h5py.VirtualSource(".", "x", (4, 3))
+        f.create_virtual_dataset("all", layout)
