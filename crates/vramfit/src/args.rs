@@ -62,6 +62,7 @@ pub(crate) struct Global {
 pub(crate) enum Command {
     Dryrun(commands::dryrun::Args),
     Run(commands::run::Args),
+    Doctor(commands::doctor::Args),
     Top(commands::top::Args),
     Report(commands::report::Args),
     Replay(commands::replay::Args),
@@ -78,6 +79,7 @@ impl Command {
     pub(crate) fn prints_json(&self) -> bool {
         match self {
             Command::Dryrun(args) => args.prints_json(),
+            Command::Doctor(args) => args.prints_json(),
             Command::Report(args) => args.prints_json(),
             Command::Replay(args) => args.prints_json(),
             Command::Diff(args) => args.prints_json(),

@@ -10,12 +10,16 @@ use anstyle::{AnsiColor, Style};
 use clap::ColorChoice;
 use indicatif::{HumanCount, ProgressBar, ProgressDrawTarget, ProgressState, ProgressStyle};
 use serde::Serialize;
+use vramfit_core::doctor::{self, Line};
 use vramfit_core::{Error, ErrorKind, Result};
 
 use crate::args::Global;
 
 const RED: Style = AnsiColor::Red.on_default().bold();
 const CYAN: Style = AnsiColor::Cyan.on_default().bold();
+const GREEN: Style = AnsiColor::Green.on_default();
+const YELLOW: Style = AnsiColor::Yellow.on_default().bold();
+const DIM: Style = Style::new().dimmed();
 
 /// What may be said, and how.
 #[derive(Debug)]
@@ -23,6 +27,7 @@ pub(crate) struct Output {
     quiet: bool,
     verbose: bool,
     color: bool,
+    color_of_data: bool,
     json: bool,
 }
 
@@ -75,7 +80,8 @@ impl Output {
         Output {
             quiet: global.quiet,
             verbose: global.verbose,
-            color: wants_color(global.color),
+            color: wants_color(global.color, std::io::stderr().is_terminal()),
+            color_of_data: wants_color(global.color, std::io::stdout().is_terminal()),
             json,
         }
     }
@@ -85,7 +91,8 @@ impl Output {
         Output {
             quiet: false,
             verbose: false,
-            color: wants_color(ColorChoice::Auto),
+            color: wants_color(ColorChoice::Auto, std::io::stderr().is_terminal()),
+            color_of_data: false,
             json: false,
         }
     }
@@ -111,6 +118,35 @@ impl Output {
         let line = serde_json::to_string(value)
             .expect("our values have text keys and no numbers out of range");
         self.data(&format!("{line}\n"))
+    }
+
+    /// Writes the lines of an examination to standard output. The word says what the colour says.
+    pub(crate) fn examination(&mut self, lines: &[Line]) -> Result<()> {
+        let mut text = String::new();
+        for line in lines {
+            if let Some(status) = line.status {
+                let style = match status {
+                    doctor::Status::Pass => GREEN,
+                    doctor::Status::Warn => YELLOW,
+                    doctor::Status::Fail => RED,
+                    doctor::Status::Skip => DIM,
+                };
+                text.push_str(&painted(self.color_of_data, style, status.word()));
+            }
+            text.push_str(&line.text);
+            text.push('\n');
+        }
+        self.data(&text)
+    }
+
+    /// Says whether only errors and data are wanted.
+    pub(crate) fn is_quiet(&self) -> bool {
+        self.quiet
+    }
+
+    /// Says whether every detail is wanted.
+    pub(crate) fn is_verbose(&self) -> bool {
+        self.verbose
     }
 
     /// Says something that `--quiet` silences.
@@ -189,23 +225,27 @@ impl Output {
     }
 
     fn paint(&self, style: Style, text: &str) -> String {
-        if self.color {
-            format!("{style}{text}{style:#}")
-        } else {
-            text.to_owned()
-        }
+        painted(self.color, style, text)
+    }
+}
+
+fn painted(color: bool, style: Style, text: &str) -> String {
+    if color {
+        format!("{style}{text}{style:#}")
+    } else {
+        text.to_owned()
     }
 }
 
 /// Colours are for terminals; `NO_COLOR` (any value that is not empty) refuses them.
-fn wants_color(choice: ColorChoice) -> bool {
+fn wants_color(choice: ColorChoice, on_terminal: bool) -> bool {
     match choice {
         ColorChoice::Always => true,
         ColorChoice::Never => false,
         ColorChoice::Auto => {
             let refused = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
             let dumb = std::env::var_os("TERM").is_some_and(|value| value == "dumb");
-            !refused && !dumb && std::io::stderr().is_terminal()
+            !refused && !dumb && on_terminal
         }
     }
 }

@@ -18,7 +18,7 @@ use crate::child;
 const QUESTION: &str = include_str!("python_question.py");
 
 /// Before the answer, since start-up files of a site may print too.
-const MARK: &str = "vramfit-answer:";
+pub(crate) const MARK: &str = "vramfit-answer:";
 
 /// A healthy interpreter answers within a tenth of a second; a wrapper that waits for something
 /// must not hold up the user's program, which is then started without knowing.

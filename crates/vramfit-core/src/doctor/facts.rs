@@ -7,7 +7,7 @@ use serde::Deserialize;
 use super::trial::Trial;
 use crate::lint::Packages;
 use crate::machine::{Card, Machine, Memory, Surroundings};
-use crate::settings::Version;
+use crate::settings::{self, Version};
 
 /// All that was found out about a machine, an environment and a JAX.
 #[derive(Clone, Debug, Default)]
@@ -26,6 +26,8 @@ pub struct Facts {
     pub shadowing_libraries: Vec<String>,
     /// What the Python has installed.
     pub inventory: Inventory,
+    /// The virtual environment that is active, where it is not that of the Python.
+    pub other_environment: Option<String>,
     /// What is missing for a dry run with this Python; `Ok` when nothing is.
     pub dry_run: Option<std::result::Result<(), Missing>>,
     /// What JAX did when it was tried.
@@ -152,10 +154,23 @@ impl Inventory {
 }
 
 impl Facts {
-    /// Returns the cards that a program can be given: the virtual ones, else those of the machine.
+    /// Returns the cards that there are for programs: the virtual ones, else those of the machine,
+    /// hidden ones included.
     pub(super) fn cards(&self) -> Vec<Card> {
         let machine = self.machine();
         machine.cards.into_iter().filter(Card::is_usable).collect()
+    }
+
+    /// Returns the cards that a program started here sees.
+    fn visible_cards(&self) -> Vec<Card> {
+        let variable = |name: &str| self.environment.get(name).map(String::as_str);
+        let machine = self.machine();
+        let seen = settings::visible(
+            &machine.cards,
+            variable("CUDA_VISIBLE_DEVICES"),
+            variable("CUDA_DEVICE_ORDER"),
+        );
+        seen.into_iter().cloned().collect()
     }
 
     /// Returns the machine that a program sees: a virtual card stands before real ones.
@@ -173,7 +188,7 @@ impl Facts {
             return Some(card.total_bytes);
         }
         let totals: Option<Vec<u64>> = self
-            .cards()
+            .visible_cards()
             .iter()
             .map(|card| {
                 let memory = card.memory?;

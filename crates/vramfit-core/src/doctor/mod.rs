@@ -61,6 +61,3 @@ impl Examination {
         self.count(Status::Fail) == 0
     }
 }
-
-#[cfg(test)]
-mod tests;

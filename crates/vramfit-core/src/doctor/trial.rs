@@ -154,7 +154,10 @@ impl Trial {
                 step.words()
             )),
             Ended::Died(how) => Outcome::Stopped(format!("{how} while it {}", step.words())),
-            Ended::NotStarted | Ended::Finished => Outcome::NotReached,
+            Ended::Finished => {
+                Outcome::Stopped(format!("ended without a word while it {}", step.words()))
+            }
+            Ended::NotStarted => Outcome::NotReached,
         }
     }
 
@@ -262,6 +265,8 @@ pub struct Pools {
 pub struct PoolOptions {
     /// The share of the card.
     pub memory_fraction: Option<f64>,
+    /// The share as a text, which since 0.12 may be one that grows: `0.75-0.85`.
+    pub memory_fraction_policy: Option<String>,
     /// Whether the pool is to take its limit at once.
     pub preallocate: Option<bool>,
     /// The allocator.
@@ -340,10 +345,10 @@ pub struct Held {
 pub struct Trained {
     /// How many.
     pub steps: u64,
-    /// The loss before the first.
-    pub first_loss: f64,
+    /// The loss before the first; `None` where it is not a number.
+    pub first_loss: Option<f64>,
     /// The loss after the last.
-    pub last_loss: f64,
+    pub last_loss: Option<f64>,
     /// The platforms on which the parameters lay afterwards.
     pub platforms: Vec<String>,
     /// Time of a step, the first left out.

@@ -3,6 +3,7 @@
 pub(crate) mod completions;
 pub(crate) mod data;
 pub(crate) mod diff;
+pub(crate) mod doctor;
 pub(crate) mod dryrun;
 pub(crate) mod env;
 pub(crate) mod gpus;
@@ -48,6 +49,7 @@ impl Status {
 
 /// Runs the command that was asked for.
 pub(crate) fn run(cli: Cli, context: &Context, output: &mut Output) -> Result<Status> {
+    let python_is_named = cli.global.python.is_some();
     let context = &Context {
         python: Some(python(cli.global.python, context)),
         ..context.clone()
@@ -55,6 +57,7 @@ pub(crate) fn run(cli: Cli, context: &Context, output: &mut Output) -> Result<St
     match cli.command {
         Command::Dryrun(args) => dryrun::run(args, context, output),
         Command::Run(args) => run::run(args, context, output),
+        Command::Doctor(args) => doctor::run(&args, python_is_named, context, output),
         Command::Top(args) => top::run(&args, output),
         Command::Replay(args) => replay::run(&args, output),
         Command::Report(args) => report::run(&args, output),

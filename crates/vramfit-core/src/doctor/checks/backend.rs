@@ -18,7 +18,7 @@ pub(super) fn check(facts: &Facts) -> Vec<Check> {
                 "see the check `jax`, or install JAX anew: `pip install --force-reinstall jax`",
             )
             .because_of(tail(&facts.trial.log)),
-            import => unfinished(ID, facts, import),
+            import => unfinished(ID, facts, import).because_of(tail(&facts.trial.log)),
         },
         stopped => unfinished(ID, facts, stopped).because_of(tail(&facts.trial.log)),
     }]

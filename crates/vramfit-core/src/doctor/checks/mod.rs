@@ -114,15 +114,22 @@ fn unfinished<T>(id: &'static str, facts: &Facts, outcome: Outcome<T>) -> Check 
         Outcome::Failed(Failure { error, logged }) => Check::fail(
             id,
             format!("JAX raised {error}"),
-            "the lines above are JAX's own; `vramfit explain` knows those about memory",
+            "read the lines above, which are JAX's own; docs/debugging.md sorts those about memory",
         )
         .because_of(logged),
-        Outcome::Stopped(how) => Check::fail(
-            id,
-            format!("the trial {how}"),
-            "start it again with `--timeout 300`; if it ends the same way, see the log with \
-             `--verbose`",
-        ),
+        Outcome::Stopped(how) => {
+            let fix = match facts.trial.ended {
+                Ended::Hung(_) => {
+                    "start it again with `--timeout 300`; if it hangs again, see whether \
+                     `nvidia-smi` does, too"
+                }
+                _ => {
+                    "see the log with `--verbose`; most often a driver or a library of CUDA does \
+                     not fit: the checks `cuda` and `cuda-packages`"
+                }
+            };
+            Check::fail(id, format!("the trial {how}"), fix)
+        }
         Outcome::NotReached | Outcome::Done(_) => Check::skip(id, not_reached(facts)),
     }
 }

@@ -64,7 +64,13 @@ fn judge(facts: &Facts, options: &PoolOptions, pool: &Pool) -> Check {
         .environment
         .contains_key("JAX_PJRT_CLIENT_CREATE_OPTIONS")
         && !matches!(allocator, "platform" | "vmm" | "address");
-    let wanted = options.memory_fraction.unwrap_or(DEFAULT_FRACTION);
+    // A share that may grow has more than one limit that would be right.
+    let policy = options.memory_fraction_policy.as_deref();
+    let known = known && policy.is_none_or(|text| text.parse::<f64>().is_ok());
+    let wanted = policy
+        .and_then(|text| text.parse().ok())
+        .or(options.memory_fraction)
+        .unwrap_or(DEFAULT_FRACTION);
     if let (Some(part), true) = (part, known && wanted <= 1.0) {
         if (part - wanted).abs() > COUNTED_APART {
             return Check::fail(

@@ -13,18 +13,13 @@ pub(super) fn check(facts: &Facts) -> Vec<Check> {
     };
     let sentence = format!("Python {} {home}", inventory.python);
     let executable = format!("`{}`", inventory.executable);
-    // An active environment that is not the one examined: the user's `python` is another.
-    let active = facts
-        .environment
-        .get("VIRTUAL_ENV")
-        .filter(|active| !active.is_empty());
-    let check = match active {
-        Some(active) if inventory.environment.as_ref() != Some(active) => Check::warn(
+    let check = match &facts.other_environment {
+        Some(active) => Check::warn(
             ID,
             format!("{sentence} is examined, but `{active}` is active"),
             format!("vramfit doctor --python {active}/bin/python"),
         ),
-        _ => Check::pass(ID, sentence),
+        None => Check::pass(ID, sentence),
     };
     vec![check.because(executable)]
 }

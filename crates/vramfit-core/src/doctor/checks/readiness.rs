@@ -35,11 +35,18 @@ pub(super) fn check(facts: &Facts, others: &[Check]) -> Check {
             ),
         );
     }
+    let (Some(first), Some(last)) = (told.first_loss, told.last_loss) else {
+        return Check::fail(
+            ID,
+            "not ready to train: the loss is not a number",
+            "unset XLA_FLAGS and see again; then suspect the card: `nvidia-smi -q -d ECC`",
+        );
+    };
     let course = format!(
-        "loss {:.4} before, {:.4} after {} steps",
-        told.first_loss, told.last_loss, told.steps
+        "loss {first:.4} before, {last:.4} after {} steps",
+        told.steps
     );
-    if !(told.last_loss < told.first_loss) {
+    if last >= first {
         return Check::fail(
             ID,
             format!("not ready to train: the loss does not fall ({course})"),

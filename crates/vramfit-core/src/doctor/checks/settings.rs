@@ -19,7 +19,12 @@ pub(super) fn check(facts: &Facts) -> Vec<Check> {
         return vec![Check::pass(ID, sentence).because_of(notes)];
     }
     let check = |finding: &Finding| {
-        let (sentence, fix) = (finding.message.clone(), finding.fix.clone());
+        let (subject, message) = (&finding.subject, &finding.message);
+        let sentence = match message.contains(subject) {
+            true => message.clone(),
+            false => format!("`{subject}`: {message}"),
+        };
+        let fix = finding.fix.clone();
         let check = match finding.severity {
             Severity::Error => Check::fail(ID, sentence, fix),
             Severity::Warning | Severity::Note => Check::warn(ID, sentence, fix),

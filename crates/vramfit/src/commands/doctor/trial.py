@@ -1,7 +1,7 @@
 # Run by `vramfit doctor` in a process of its own: tries what a JAX program does, step by step.
 #
-# Each step is told when it begins and when it ends, one line of JSON each, on what was standard output
-# when we began. Whatever else is printed, by JAX or by C, goes to standard error, which is the log.
+# Each step is told when it begins and when it ends, one line of JSON each, on what was standard
+# output when we began. All else that is printed, by JAX or by C, goes to standard error: the log.
 # Argument: `train` adds a few steps of training. A missing private function is never a failure.
 import json
 import os
@@ -106,7 +106,7 @@ def try_pool():
         known = ("bytes_limit", "pool_bytes", "bytes_in_use")
         pools.append({"device": str(device), **{name: stats.get(name) for name in known}})
     if options is not None:
-        wanted = ("memory_fraction", "preallocate", "allocator")
+        wanted = ("memory_fraction", "memory_fraction_policy", "preallocate", "allocator")
         options = {name: options[name] for name in wanted if name in options}
     return {"options": options, "pools": pools}
 
@@ -245,7 +245,7 @@ def hold():
     """Wait while our memory is looked at from outside; the other end of our input ends it."""
     tell("hold", "begin")
     tell("hold", "done", pid=os.getpid())
-    sys.stdin.readline()
+    sys.stdin.buffer.readline()
 
 
 def main():

@@ -15,7 +15,7 @@ const OLDEST_PYTHON: (u32, u32) = (3, 11);
 ///
 /// # Errors
 /// `compiler-missing` for what is not installed, `gpu-not-used` when the stand-in cannot be seen.
-pub(super) fn check(interpreter: &Interpreter, installed: &Installed, gpu: &Gpu) -> Result<()> {
+pub(crate) fn check(interpreter: &Interpreter, installed: &Installed, gpu: &Gpu) -> Result<()> {
     let python = interpreter.program.display();
     let missing = |message: String| Error::new(ErrorKind::CompilerMissing, message);
     let pip = |packages: &str| format!("`{python} -m pip install {packages}`");

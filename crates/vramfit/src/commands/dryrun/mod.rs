@@ -8,6 +8,7 @@ mod environment;
 mod request;
 mod verdict;
 
+pub(crate) use compiler::check as check_compiler;
 pub(crate) use request::steps;
 
 use std::ffi::{OsStr, OsString};

@@ -1,0 +1,164 @@
+//! `vramfit doctor` on machines whose driver is a stand-in, with a Python that has no JAX.
+
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+use std::process::Command;
+
+use driver_standin::{Description, Standin};
+use serde_json::Value;
+use vramfit_core::machine::{Card, ComputeMode, Machine, Memory, Mig, Process, ProcessKind};
+
+const GIB: u64 = 1 << 30;
+
+fn card(index: u32) -> Card {
+    Card {
+        index,
+        uuid: format!("GPU-0000000{index}-1111-2222-3333-444444444444"),
+        name: "NVIDIA A100-SXM4-80GB".to_owned(),
+        compute_capability: Some((8, 0)),
+        memory: Some(Memory {
+            total_bytes: 81 * GIB,
+            reserved_bytes: Some(GIB),
+            used_bytes: 3 * GIB,
+            free_bytes: 77 * GIB,
+        }),
+        display: Some(false),
+        compute_mode: Some(ComputeMode::Default),
+        ..Card::default()
+    }
+}
+
+fn machine(cards: Vec<Card>) -> Description {
+    Description {
+        machine: Machine {
+            driver: Some("580.82.07".to_owned()),
+            cuda: Some("13.0".to_owned()),
+            cards,
+            unknown: Vec::new(),
+        },
+        ..Description::default()
+    }
+}
+
+/// Writes a program that answers as a Python without JAX does.
+fn python_without_jax(folder: &Path) -> std::path::PathBuf {
+    let path = folder.join("python");
+    let answer = r#"vramfit-answer:{"python":"3.12.1","executable":"/bare/python","packages":{}}"#;
+    std::fs::write(&path, format!("#!/bin/sh\necho '{answer}'\n")).expect("written");
+    let mode = std::fs::Permissions::from_mode(0o755);
+    std::fs::set_permissions(&path, mode).expect("made executable");
+    path
+}
+
+struct Told {
+    code: Option<i32>,
+    record: Value,
+}
+
+impl Told {
+    /// Returns status and sentence of every finding of a check.
+    fn of(&self, id: &str) -> Vec<(&str, &str)> {
+        let checks = self.record["checks"].as_array().expect("a list");
+        checks
+            .iter()
+            .filter(|check| check["id"] == id)
+            .map(|check| {
+                let text = |key: &str| check[key].as_str().unwrap_or_default();
+                (text("status"), text("sentence"))
+            })
+            .collect()
+    }
+}
+
+fn doctor(description: &Description, options: &[&str]) -> Told {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let standin = Standin::new(folder.path(), description);
+    let python = python_without_jax(folder.path());
+    let done = Command::new(env!("CARGO_BIN_EXE_vramfit"))
+        .args(["doctor", "--json", "--python"])
+        .arg(&python)
+        .args(options)
+        .env("VRAMFIT_NVML", standin.library())
+        .env_remove("VRAMFIT_GPU")
+        .output()
+        .expect("the binary starts");
+    let out = String::from_utf8_lossy(&done.stdout);
+    let record = serde_json::from_str(&out)
+        .unwrap_or_else(|error| panic!("{error}: {out}{}", String::from_utf8_lossy(&done.stderr)));
+    Told {
+        code: done.status.code(),
+        record,
+    }
+}
+
+#[test]
+fn two_cards_one_of_them_exclusive_and_held() {
+    let mut held = card(1);
+    held.display = Some(true);
+    held.compute_mode = Some(ComputeMode::ExclusiveProcess);
+    held.processes = vec![Process {
+        pid: std::process::id(),
+        used_bytes: Some(2 * GIB),
+        kind: ProcessKind::Both,
+        ..Process::default()
+    }];
+    let told = doctor(&machine(vec![card(0), held]), &[]);
+    assert_eq!(told.code, Some(1));
+    assert_eq!(told.of("driver")[0].0, "pass");
+    let cards = told.of("card");
+    assert_eq!((cards[0].0, cards[1].0), ("pass", "fail"));
+    for words in ["80.0 GiB", "a display runs on it", "one process use it"] {
+        assert!(cards[1].1.contains(words), "{cards:?} lacks {words}");
+    }
+    assert_eq!(told.of("jax")[0], ("fail", "`/bare/python` has no `jax`"));
+    assert_eq!(told.of("backend")[0].0, "skip");
+    assert_eq!(
+        told.record["machine"]["cards"].as_array().map(Vec::len),
+        Some(2)
+    );
+}
+
+#[test]
+fn a_divided_card_is_told_by_its_slices() {
+    let mut parent = card(0);
+    parent.mig = Mig::Parent;
+    let mut slice = card(0);
+    slice.uuid = "MIG-0".to_owned();
+    slice.memory = Some(Memory {
+        total_bytes: 20 * GIB,
+        reserved_bytes: Some(0),
+        used_bytes: 0,
+        free_bytes: 20 * GIB,
+    });
+    slice.mig = Mig::Slice {
+        number: 0,
+        gpu_instance: Some(2),
+        parent_total_bytes: Some(81 * GIB),
+    };
+    let told = doctor(&machine(vec![parent, slice]), &[]);
+    let cards = told.of("card");
+    assert!(cards[0].1.contains("divided (MIG)"), "{cards:?}");
+    assert!(cards[1].1.contains("20.0 GiB, a MIG slice"), "{cards:?}");
+}
+
+#[test]
+fn a_driver_that_was_updated_while_it_ran_fails_with_its_cure() {
+    let mut mismatched = machine(vec![card(0)]);
+    // NVML_ERROR_LIB_RM_VERSION_MISMATCH
+    mismatched.errors.insert("nvmlInit_v2".to_owned(), 18);
+    let told = doctor(&mismatched, &[]);
+    let (status, sentence) = told.of("driver")[0];
+    assert_eq!(status, "fail");
+    assert!(sentence.contains("different versions"), "{sentence}");
+}
+
+#[test]
+fn training_is_told_in_five_checks() {
+    let told = doctor(&machine(vec![card(0)]), &["--train", "--require", "gpu"]);
+    let checks = told.record["checks"].as_array().expect("a list");
+    let names: Vec<_> = checks.iter().map(|check| check["id"].as_str()).collect();
+    let expected = ["backend", "computation", "transfers", "jit", "readiness"];
+    assert_eq!(names, expected.map(Some));
+    assert_eq!(told.of("readiness")[0].0, "fail");
+    assert_eq!(told.code, Some(1));
+}

@@ -1,0 +1,305 @@
+"""`vramfit doctor`: here without a GPU, on virtual cards, and with every sort of thing broken.
+
+Rows S15, S19, S21 and T9. What the checks make of drivers, cards and versions that are not here is
+in `crates/vramfit-core/tests/doctor.rs`, and in `crates/vramfit/tests/doctor.rs` with a stand-in
+for the driver.
+"""
+
+import json
+import os
+import subprocess
+import sys
+import textwrap
+
+import pytest
+from conftest import clean_environment
+
+VRAMFIT = [sys.executable, "-m", "vramfit"]
+TRAINING = ["backend", "computation", "transfers", "jit", "readiness"]
+
+
+class Told:
+    """What a run of the doctor said."""
+
+    def __init__(self, done):
+        self.code, self.out, self.err = done.returncode, done.stdout, done.stderr
+
+    @property
+    def record(self):
+        lines = [line for line in self.out.splitlines() if line.startswith('{"schema"')]
+        assert len(lines) == 1, self.out + self.err
+        return json.loads(lines[0])
+
+    def all(self, name):
+        return [check for check in self.record["checks"] if check["id"] == name]
+
+    def one(self, name):
+        [check] = self.all(name)
+        return check
+
+
+def start(command, **environment):
+    return subprocess.run(
+        [str(word) for word in command],
+        capture_output=True,
+        text=True,
+        env=clean_environment(**environment),
+        timeout=170,
+        check=False,
+    )
+
+
+def doctor(*options, **environment):
+    return Told(start([*VRAMFIT, "doctor", "--json", *options], **environment))
+
+
+def on_card(*options, gpu="t4", dryrun=(), **environment):
+    """Run the doctor on a virtual card; `environment` is set inside the dry run only."""
+    settings = [f"{name}={value}" for name, value in environment.items()]
+    command = [*VRAMFIT, "dryrun", "--quiet", "--gpu", gpu, *dryrun, "--"]
+    command += ["env", *settings, *VRAMFIT, "doctor", "--json", *options]
+    return Told(start(command))
+
+
+def is_here(name):
+    return os.path.exists(f"/dev/{name}")
+
+
+without_card = pytest.mark.skipif(is_here("nvidiactl"), reason="there is a card here")
+
+
+@without_card
+def test_row_s19_a_machine_without_a_card_is_all_right():
+    told = doctor()
+    assert told.code == 0, told.out + told.err
+    assert told.record["all_right"] is True
+    assert told.one("driver")["status"] == "skip"
+    assert told.one("jax")["status"] == "pass"
+    assert told.one("dry-run")["status"] == "pass"
+    assert told.one("backend")["sentence"] == "JAX computes on the CPU; there is no GPU here"
+    assert told.one("computation")["status"] == "pass"
+    assert told.one("jit")["status"] == "pass"
+
+
+@without_card
+def test_row_s19_a_required_gpu_that_is_not_there_fails():
+    told = doctor("--require", "gpu")
+    assert told.code == 1
+    assert told.one("required-gpu")["status"] == "fail"
+    loud = doctor(JAX_PLATFORMS="cuda")
+    assert loud.code == 1
+    assert "demands a GPU, and there is none here" in loud.one("backend")["sentence"]
+
+
+@without_card
+def test_row_t9_training_is_told_in_five_checks():
+    told = doctor("--train")
+    assert told.code == 0, told.out + told.err
+    assert [check["id"] for check in told.record["checks"]] == TRAINING
+    readiness = told.one("readiness")
+    assert readiness["status"] == "pass"
+    assert readiness["sentence"].startswith("ready to train on the CPU: loss ")
+
+
+@without_card
+def test_people_get_one_line_a_check_and_a_verdict():
+    done = start([*VRAMFIT, "doctor"])
+    lines = done.stdout.splitlines()
+    assert done.returncode == 0
+    assert done.stderr == ""
+    assert all(line[:4] in ("PASS", "SKIP") for line in lines[:-1]), done.stdout
+    assert lines[-1].startswith("all right: ")
+    quiet = start([*VRAMFIT, "doctor", "--quiet"])
+    assert "PASS" not in quiet.stdout
+
+
+def test_row_s15_the_pool_of_a_virtual_card_is_what_was_asked_for():
+    told = on_card()
+    assert told.code == 0, told.out + told.err
+    assert told.record["virtual_gpu"] == "t4"
+    assert told.one("backend")["sentence"].endswith("has a virtual GPU (Tesla T4)")
+    pool = told.one("pool")
+    assert pool["status"] == "pass"
+    assert "taken at once, 75.0 % of the card's 14.6 GiB" in pool["sentence"]
+    assert told.one("computation")["status"] == "skip"
+    assert told.one("jit")["status"] == "pass"
+    assert told.one("transfers")["status"] == "skip"
+    assert told.one("outside-pool")["status"] == "skip"
+
+
+def test_row_t9_on_a_virtual_card_nothing_is_claimed():
+    told = on_card("--train")
+    assert told.code == 0, told.out + told.err
+    assert [check["id"] for check in told.record["checks"]] == TRAINING
+    assert told.one("readiness")["status"] == "skip"
+    assert "20 training steps were compiled and placed" in told.one("readiness")["sentence"]
+
+
+def test_a_slice_has_the_memory_of_the_slice():
+    told = on_card(gpu="a100-40g-mig-1g.5gb")
+    assert "75.0 % of the card's 4.8 GiB" in told.one("pool")["sentence"]
+
+
+def test_row_s15_a_pool_that_cannot_be_had_fails():
+    told = on_card(dryrun=["--taken", "8GiB"])
+    assert told.code == 1
+    pool = told.one("pool")
+    assert pool["status"] == "fail"
+    assert "10.9 GiB were asked for" in pool["sentence"]
+    assert "JAX goes on and does not say so" in pool["sentence"]
+    assert "--taken" in pool["fix"]
+    # The rules knew it before.
+    assert any("hold" in check["sentence"] for check in told.all("settings"))
+    growing = on_card("--no-preallocate", dryrun=["--taken", "8GiB"])
+    assert growing.one("pool")["status"] == "pass"
+    assert "grows up to" in growing.one("pool")["sentence"]
+
+
+def test_row_s15_the_cpu_by_choice_is_a_warning():
+    told = on_card(JAX_PLATFORMS="cpu")
+    assert told.one("backend")["status"] == "warn"
+    assert told.one("backend")["fix"] == "unset JAX_PLATFORMS"
+
+
+@pytest.mark.parametrize(
+    ("settings", "reason"),
+    [
+        ({"XLA_PYTHON_CLIENT_MEM_FRACTION": ".XX"}, ".XX"),
+        (
+            {"XLA_PYTHON_CLIENT_MEM_FRACTION": "0.5", "XLA_CLIENT_MEM_FRACTION": "0.5"},
+            "XLA_CLIENT_MEM_FRACTION",
+        ),
+    ],
+    ids=["no-number", "both-names"],
+)
+def test_row_s15_the_cpu_without_a_word_fails_with_the_reason(settings, reason):
+    # Without JAX_PLATFORMS, which a dry run sets, JAX goes on with the CPU.
+    told = on_card(JAX_PLATFORMS="", **settings)
+    # The exit code is that of the dry run, which has no answer: no GPU was used.
+    assert told.record["all_right"] is False
+    backend = told.one("backend")
+    assert backend["status"] == "fail"
+    assert "JAX goes on with the CPU" in backend["sentence"]
+    assert any(reason in line for line in backend["evidence"])
+    wrong = [check for check in told.all("settings") if check["status"] == "fail"]
+    assert wrong
+    assert backend["fix"] == wrong[0]["fix"]
+    # What the CPU computes proves nothing about the GPU.
+    assert told.one("computation")["status"] == "skip"
+
+
+def test_a_plugin_of_another_release_is_named(tmp_path):
+    other = tmp_path / "jax_cuda13_plugin-0.9.2.dist-info"
+    other.mkdir()
+    (other / "METADATA").write_text(
+        "Metadata-Version: 2.1\nName: jax-cuda13-plugin\nVersion: 0.9.2\n"
+    )
+    told = doctor(PYTHONPATH=str(tmp_path))
+    assert told.code == 1
+    jax = told.one("jax")
+    assert jax["status"] == "fail"
+    assert "0.9.2 does not fit jaxlib" in jax["sentence"]
+    assert "jax-cuda13-plugin==" in jax["fix"]
+
+
+def with_jax(folder, body):
+    """Put a package `jax` before the real one, which does something when it is imported."""
+    package = folder / "jax"
+    package.mkdir()
+    (package / "__init__.py").write_text(textwrap.dedent(body))
+    return str(folder)
+
+
+def test_a_jax_that_hangs_is_ended_and_told(tmp_path):
+    path = with_jax(tmp_path, "import threading\nthreading.Event().wait()\n")
+    told = doctor("--timeout", "2", PYTHONPATH=path)
+    assert told.code == 1
+    backend = told.one("backend")
+    assert backend["status"] == "fail"
+    assert "hung while it imported JAX: no word for 2 s" in backend["sentence"]
+    assert told.one("pool")["status"] == "skip"
+
+
+def test_a_jax_that_crashes_is_told_with_its_last_words(tmp_path):
+    path = with_jax(
+        tmp_path,
+        """
+        import os, signal, sys
+        print("printed before the end")
+        print("logged before the end", file=sys.stderr, flush=True)
+        os.kill(os.getpid(), signal.SIGABRT)
+        """,
+    )
+    told = doctor(PYTHONPATH=path)
+    assert told.code == 1
+    backend = told.one("backend")
+    assert "was killed by SIGABRT while it imported JAX" in backend["sentence"]
+    assert "logged before the end" in backend["evidence"]
+
+
+def test_a_jax_that_cannot_be_imported_is_told(tmp_path):
+    path = with_jax(tmp_path, "raise ImportError('libfoo.so: no such file')\n")
+    told = doctor(PYTHONPATH=path)
+    assert told.code == 1
+    assert "ImportError: libfoo.so: no such file" in told.one("backend")["sentence"]
+
+
+def test_the_environment_is_held_against_the_rules():
+    told = doctor(JAX_PREALLOCATION_SIZE_LIMIT_BYTES="8589934592")
+    assert told.code == 0, told.out
+    settings = told.one("settings")
+    assert settings["status"] == "warn"
+    assert "JAX_PREALLOCATION_SIZE_LIMIT_BYTES" in settings["sentence"]
+    assert settings["fix"]
+
+
+def test_libraries_of_another_cuda_are_found(tmp_path):
+    (tmp_path / "libcudnn.so.9").write_bytes(b"")
+    path = doctor(LD_LIBRARY_PATH=str(tmp_path)).one("library-path")
+    assert path["evidence"] == [str(tmp_path / "libcudnn.so.9")]
+    assert path["fix"] in (None, "unset LD_LIBRARY_PATH")
+
+
+def test_files_of_the_user_do_not_get_in_the_way(tmp_path):
+    for name in ("json.py", "jax.py", "logging.py"):
+        (tmp_path / name).write_text("raise SystemExit('a file of the user was imported')\n")
+    done = subprocess.run(
+        [*VRAMFIT, "doctor", "--json"],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        env=clean_environment(),
+        check=False,
+    )
+    told = Told(done)
+    assert told.one("jax")["status"] == "pass"
+    assert told.one("computation")["status"] in ("pass", "skip")
+
+
+@pytest.mark.gpu
+def test_row_s15_a_real_card_computes_and_its_pool_is_there():
+    told = doctor("--require", "gpu")
+    assert told.code == 0, told.out + told.err
+    assert told.one("driver")["status"] == "pass"
+    assert all(check["status"] == "pass" for check in told.all("card"))
+    assert told.one("computation")["status"] == "pass"
+    assert all("taken at once" in check["sentence"] for check in told.all("pool"))
+    assert "to the device" in told.one("transfers")["sentence"]
+    assert told.one("required-gpu")["status"] == "pass"
+
+
+@pytest.mark.gpu
+def test_row_t9_a_real_card_is_ready_to_train():
+    told = doctor("--train", "--require", "gpu")
+    assert told.code == 0, told.out + told.err
+    assert [check["status"] for check in told.record["checks"]] == ["pass"] * 5
+    assert "ready to train on the GPU" in told.one("readiness")["sentence"]
+
+
+@pytest.mark.gpu
+def test_what_lies_outside_the_pool_is_measured():
+    told = doctor()
+    outside = told.one("outside-pool")
+    # In a container the driver may count processes by numbers that mean nothing here.
+    assert outside["status"] in ("pass", "skip")
+    assert outside["status"] == "pass" or "numbers that mean nothing" in outside["sentence"]
