@@ -118,10 +118,32 @@ class NoDriverError(VramfitError, OSError):
     id = "no-driver"
 
 
+class TooLateError(VramfitError, RuntimeError):
+    """JAX has started already, and reads no settings any more."""
+
+    id = "too-late"
+
+
+class NotAsAskedError(VramfitError, RuntimeError):
+    """JAX does not compute where, or does not hold what, it was asked to."""
+
+    id = "not-as-asked"
+
+
+class NoRoomError(VramfitError, MemoryError):
+    """Memory that was asked for cannot be had."""
+
+    id = "no-room"
+
+
 class InternalError(VramfitError, RuntimeError):
     """Something in vramfit does not hold that must hold."""
 
     id = "internal"
+
+
+class VramfitWarning(UserWarning):
+    """Something was asked for that has no effect, or not the one that was meant."""
 
 
 # Rust finds the class of an error here.

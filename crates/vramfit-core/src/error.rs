@@ -37,6 +37,12 @@ pub enum ErrorKind {
     AllocatorAborts,
     /// NVIDIA's driver is not there, or does not answer.
     NoDriver,
+    /// JAX has started already, and reads no settings any more.
+    TooLate,
+    /// JAX does not compute where, or does not hold what, it was asked to.
+    NotAsAsked,
+    /// Memory that was asked for cannot be had.
+    NoRoom,
     /// Something in vramfit does not hold that must hold.
     Internal,
 }
@@ -56,6 +62,9 @@ impl ErrorKind {
         ErrorKind::CompilerFailed,
         ErrorKind::AllocatorAborts,
         ErrorKind::NoDriver,
+        ErrorKind::TooLate,
+        ErrorKind::NotAsAsked,
+        ErrorKind::NoRoom,
         ErrorKind::Internal,
     ];
 
@@ -74,6 +83,9 @@ impl ErrorKind {
             ErrorKind::CompilerFailed => "compiler-failed",
             ErrorKind::AllocatorAborts => "allocator-aborts",
             ErrorKind::NoDriver => "no-driver",
+            ErrorKind::TooLate => "too-late",
+            ErrorKind::NotAsAsked => "not-as-asked",
+            ErrorKind::NoRoom => "no-room",
             ErrorKind::Internal => "internal",
         }
     }

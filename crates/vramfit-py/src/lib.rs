@@ -9,6 +9,7 @@ mod exit;
 mod gpus;
 mod plugin;
 mod report;
+mod settings;
 
 pub use plugin::GetPjrtApi;
 
@@ -27,6 +28,10 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(plugin::further_steps, module)?)?;
     module.add_function(wrap_pyfunction!(plugin::hold_other_threads, module)?)?;
     module.add_function(wrap_pyfunction!(report::read_report, module)?)?;
+    module.add_function(wrap_pyfunction!(settings::decide_settings, module)?)?;
+    module.add_function(wrap_pyfunction!(settings::expected_pools, module)?)?;
+    module.add_function(wrap_pyfunction!(settings::parse_bytes, module)?)?;
+    module.add_function(wrap_pyfunction!(settings::show_bytes, module)?)?;
     module.add_function(wrap_pyfunction!(data::read_hdf5_rows, module)?)?;
     module.add_function(wrap_pyfunction!(cli::run_cli, module)?)
 }

@@ -21,11 +21,13 @@ mod program;
 mod python;
 mod traces;
 mod usage;
+mod wishes;
 
 use args::Cli;
 use output::Output;
 
 pub use traces::answer_of;
+pub use wishes::{Decision, Wishes, expected_pools};
 
 /// Where the command line was started from, as far as its caller knows.
 #[derive(Clone, Debug, Default)]

@@ -8,7 +8,7 @@ pub(crate) mod dryrun;
 pub(crate) mod env;
 pub(crate) mod gpus;
 pub(crate) mod hold;
-mod policy;
+pub(crate) mod policy;
 pub(crate) mod replay;
 pub(crate) mod report;
 pub(crate) mod run;

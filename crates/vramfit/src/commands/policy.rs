@@ -7,7 +7,8 @@ use vramfit_core::allocator::Kind;
 use vramfit_core::settings::{self, Policy, Room, Share, Version};
 use vramfit_core::{Bytes, Error, ErrorKind, Result};
 
-use crate::cards::Told;
+use crate::cards::{self, Told};
+use crate::wishes::Wishes;
 
 /// How JAX's pool is to be.
 #[derive(clap::Args, Clone, Copy, Debug, Default)]
@@ -118,6 +119,54 @@ pub(crate) enum Switch {
 }
 
 impl PolicyArgs {
+    /// Returns what a command line would say that wishes the same.
+    pub(crate) fn of(wishes: &Wishes) -> PolicyArgs {
+        let is = |wish: Option<bool>, value: bool| wish == Some(value);
+        PolicyArgs {
+            pool: PoolArgs {
+                fraction: wishes.fraction,
+                limit: wishes.limit,
+                allocator: wishes.allocator,
+                no_preallocate: is(wishes.preallocate, false),
+            },
+            share: wishes.share,
+            keep_free: wishes.keep_free,
+            preallocate: is(wishes.preallocate, true),
+            require_gpu: is(wishes.require_gpu, true),
+            remat: wishes
+                .remat
+                .map(|on| if on { Switch::On } else { Switch::Off }),
+            x64: is(wishes.x64, true),
+            no_x64: is(wishes.x64, false),
+            jit: is(wishes.jit, true),
+            no_jit: is(wishes.jit, false),
+            host_devices: wishes.host_devices,
+            gpu: None,
+            taken: None,
+            headroom: None,
+        }
+    }
+
+    /// Gathers what was asked for. The cards are looked for where an amount depends on them, and
+    /// with `look` also where they would only let more be told.
+    ///
+    /// # Errors
+    /// As [`PolicyArgs::policy`].
+    pub(crate) fn resolve(
+        &self,
+        look: bool,
+        variable: impl Fn(&str) -> Option<String>,
+    ) -> Result<Policy> {
+        // Asking the driver costs time, so it is asked only when the answer matters.
+        let limit_is_meant = variable("JAX_PREALLOCATION_SIZE_LIMIT_BYTES").is_some();
+        let depends = self.pool.limit.is_some() || self.is_divided() || self.gpu.is_some();
+        if depends || limit_is_meant || (look && self.concerns_cards()) {
+            self.policy(cards::rooms(&self.told(), variable), true)
+        } else {
+            self.policy(Ok(Vec::new()), true)
+        }
+    }
+
     /// Returns what was said about the cards.
     pub(crate) fn told(&self) -> Told<'_> {
         Told {

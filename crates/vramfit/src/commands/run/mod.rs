@@ -173,18 +173,10 @@ fn decide(
     installed: Option<&Installed>,
     output: &mut Output,
 ) -> Result<Assignments> {
-    // Asking the driver costs time, so it is asked only when the answer matters.
-    let limit_is_meant = inherited("JAX_PREALLOCATION_SIZE_LIMIT_BYTES").is_some();
-    let policy = if args.concerns_cards() || limit_is_meant {
-        let rooms = cards::rooms(&args.told(), inherited);
-        let policy = args.policy(rooms, true)?;
-        if let Some(room) = policy.room {
-            output.detail(&format!("card: {room}"));
-        }
-        policy
-    } else {
-        args.policy(Ok(Vec::new()), true)?
-    };
+    let policy = args.resolve(true, inherited)?;
+    if let Some(room) = policy.room {
+        output.detail(&format!("card: {room}"));
+    }
     let version = installed.and_then(|installed| installed.jax.as_ref()?.parse().ok());
     let settings = settings::variables_for(&policy, version, inherited)?;
     if version.is_none() && depends_on_version(&policy, &settings) {
