@@ -59,7 +59,7 @@ test-rust: ## The tests of the crates, and the command line against its recorded
 	cargo test --workspace
 
 .PHONY: test-python
-test-python: setup browser ## The tests that run Python programs, on the virtual GPU
+test-python: setup browser tmux ## The tests that run Python programs, on the virtual GPU
 	$(BIN)/python -m pytest -m 'not gpu and not matrix'
 
 # Without one the tests of the page are skipped, and say so; in CI they fail.
@@ -68,6 +68,11 @@ browser: ## Install the browser that the HTML report is tested in, where we may
 	@command -v chromium > /dev/null || command -v chromium-browser > /dev/null || test "$$(id -u)" -ne 0 \
 		|| ! command -v apt-get > /dev/null \
 		|| { apt-get update --quiet=2 && apt-get install --quiet=2 --yes --no-install-recommends chromium; }
+
+.PHONY: tmux
+tmux: ## Install the terminal that `vramfit top` is tested in, where we may
+	@command -v tmux > /dev/null || test "$$(id -u)" -ne 0 || ! command -v apt-get > /dev/null \
+		|| { apt-get update --quiet=2 && apt-get install --quiet=2 --yes --no-install-recommends tmux; }
 
 .PHONY: test-gpu
 test-gpu: setup ## The tests that need a real GPU; fails without one
@@ -105,8 +110,9 @@ bench: setup ## Benchmarks, each beside its rival
 
 .PHONY: fuzz
 fuzz: ## Each fuzz target for a minute; needs cargo-fuzz and a nightly compiler
-	mkdir -p fuzz/corpus/program_memory
+	mkdir -p fuzz/corpus/program_memory fuzz/corpus/hdf5
 	cp fixtures/memory/*.hlo.pb fuzz/corpus/program_memory/
+	cp fixtures/hdf5/*.h5 fuzz/corpus/hdf5/
 	cd fuzz && for target in $$(cargo +nightly fuzz list); do \
 		cargo +nightly fuzz run $$target -- -max_total_time=60; done
 

@@ -539,7 +539,44 @@ def group(path):
 
 
 # Virtual datasets.
-@case(dataset="all", refused="virtual")
+@case(dataset="all")
+def virtual_rows(path):
+    with h5py.File(path.with_name("virtual_rows_part.h5"), "w") as f:
+        f.create_dataset("y", data=numbers(5, 3), chunks=(2, 3), compression="gzip")
+    layout = h5py.VirtualLayout((12, 3), "f4")
+    with h5py.File(path, "w", libver="v110") as f:
+        f["x"] = numbers(4, 3)
+        layout[0:5] = h5py.VirtualSource("virtual_rows_part.h5", "y", (5, 3))
+        layout[5:9] = h5py.VirtualSource(".", "x", (4, 3))
+        # Rows 9 to 11 are in no source.
+        f.create_virtual_dataset("all", layout, fillvalue=-1)
+
+
+def write_slice(path, libver):
+    """Write a virtual dataset whose one source is a slice of rows."""
+    layout = h5py.VirtualLayout((6, 3), "f4")
+    with h5py.File(path, "w", libver=libver) as f:
+        f["x"] = numbers(9, 3)
+        layout[2:5] = h5py.VirtualSource(".", "x", (9, 3))[4:7]
+        f.create_virtual_dataset("all", layout, fillvalue=7)
+
+
+@case(dataset="all")
+def virtual_slice(path):
+    write_slice(path, "v110")
+
+
+@case(dataset="all")
+def virtual_slice_newer(path):
+    write_slice(path, "v112")
+
+
+@case(dataset="all", refused="its map is of a later version")
+def virtual_slice_latest(path):
+    write_slice(path, "latest")
+
+
+@case(dataset="all", refused="a source is a part of each row")
 def virtual_columns(path):
     layout = h5py.VirtualLayout((4, 6), "f4")
     with h5py.File(path, "w", libver="v110") as f:

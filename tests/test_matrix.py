@@ -1,7 +1,7 @@
 """The programs of `tests/matrix` run on every supported release of JAX.
 
-The release that is installed here runs with the ordinary tests; the others with `make matrix`, those
-that need a newer Python where there is one.
+The release that is installed here runs with the ordinary tests; the others with `make matrix`, and
+those that need a newer Python where there is one.
 """
 
 import json

@@ -79,7 +79,7 @@ pub(super) fn decode(
             && !is_last
             && size <= MOST_SPLITS
             && block / size >= SHORTEST_SPLIT
-            && block % size == 0;
+            && block.is_multiple_of(size);
         let parts = if split { size } else { 1 };
         let bits = flags & BITS_SHUFFLED != 0 && block >= size;
         let bytes = flags & SHUFFLED != 0 && size > 1;

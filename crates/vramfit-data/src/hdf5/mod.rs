@@ -13,6 +13,7 @@
 //! | `group/` | members of groups, in all three forms |
 //! | `btree1`, `btree2`, `fractal_heap` | what those are made of |
 //! | `index/` | chunk indexes, in all six forms |
+//! | `virtual_map` | what virtual datasets are made of |
 //! | `object`, `tree` | finding an object by its path, and listing them all |
 
 pub(crate) mod attribute;
@@ -34,6 +35,7 @@ pub(crate) mod layout;
 pub(crate) mod object;
 pub(crate) mod pipeline;
 pub(crate) mod tree;
+pub(crate) mod virtual_map;
 
 pub use container::Container;
 pub use datatype::{Element, Field, Number, Scalar};

@@ -5,10 +5,11 @@ use std::sync::Arc;
 
 use vramfit_core::{Error, ErrorKind, Result};
 
+use super::pieces::{self, Piece};
 use crate::filter::Pipeline;
 use crate::hdf5::description::Description;
 use crate::hdf5::layout::Layout;
-use crate::hdf5::{ChunkTable, Container, Element, Grid, object};
+use crate::hdf5::{ChunkTable, Container, Element, Grid, object, virtual_map};
 use crate::source::{Access, Source};
 
 /// A chunk that is decoded needs this much memory, twice; larger ones are refused.
@@ -43,6 +44,8 @@ pub enum Storage {
         /// Whether chunks that reach beyond the edge are stored without filters.
         plain_edges: bool,
     },
+    /// In other datasets; rows that are in none of them hold the fill value.
+    Virtual(Arc<[Piece]>),
 }
 
 impl Dataset {
@@ -63,6 +66,15 @@ impl Dataset {
     /// `invalid-argument` when there is no such dataset; `unsupported-feature` when it is stored in a
     /// way that is not read here; `invalid-file` when the file is damaged.
     pub fn open_in(container: &Container, path: &str) -> Result<Dataset> {
+        Dataset::open_any(container, path, false)
+    }
+
+    /// Opens a dataset that a virtual one is made of, which must not be virtual itself.
+    pub(super) fn open_source(container: &Container, path: &str) -> Result<Dataset> {
+        Dataset::open_any(container, path, true)
+    }
+
+    fn open_any(container: &Container, path: &str, is_source: bool) -> Result<Dataset> {
         let (found, header) = object::find(container, path)?;
         if !Description::is_of(&header) {
             return Err(Error::new(
@@ -71,11 +83,11 @@ impl Dataset {
             )
             .hint("name a dataset in it, such as `group/data`"));
         }
-        let open = || Dataset::from_description(Description::read(found, header)?, path);
+        let open = || Dataset::from_description(Description::read(found, header)?, path, is_source);
         open().map_err(|error| of_dataset(path, &error))
     }
 
-    fn from_description(description: Description, path: &str) -> Result<Dataset> {
+    fn from_description(description: Description, path: &str, is_source: bool) -> Result<Dataset> {
         let Description {
             container,
             space,
@@ -137,8 +149,15 @@ impl Dataset {
                 };
                 (pipeline, storage)
             }
-            Layout::Virtual { .. } => {
-                return Err(unsupported("virtual datasets are not supported"));
+            Layout::Virtual { .. } if is_source => {
+                return Err(unsupported(
+                    "virtual datasets made of virtual ones are not supported",
+                ));
+            }
+            Layout::Virtual { collection, object } => {
+                let mappings = virtual_map::read(&container, collection, object)?;
+                let pieces = pieces::open(&container, &shape, &element, &mappings)?;
+                (Pipeline::default(), Storage::Virtual(pieces.into()))
             }
         };
         Ok(Dataset {
@@ -204,6 +223,10 @@ impl Dataset {
         match &self.storage {
             Storage::Compact(content) => content.len() as u64,
             Storage::Contiguous(None) => 0,
+            Storage::Virtual(pieces) => pieces
+                .iter()
+                .map(|piece| piece.dataset.stored_bytes())
+                .sum(),
             Storage::Contiguous(Some(_)) => self.bytes(),
             Storage::Chunked { table, .. } => table.iter().map(|chunk| chunk.size).sum(),
         }

@@ -8,7 +8,10 @@
 mod band;
 mod convert;
 mod dataset;
+mod pieces;
 mod rows;
+mod runs;
 
 pub use dataset::{Dataset, LARGEST_CHUNK, Storage};
+pub use pieces::Piece;
 pub use rows::{RowOptions, Rows};

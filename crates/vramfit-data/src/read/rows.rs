@@ -7,6 +7,7 @@ use vramfit_core::{Error, ErrorKind, Result};
 
 use super::convert::Convert;
 use super::dataset::{Dataset, Storage, of_dataset, unsupported};
+use super::pieces::Piece;
 use crate::filter::Scratch;
 use crate::hdf5::{Element, Number, Scalar};
 
@@ -37,6 +38,8 @@ pub struct Rows {
     pub(super) row_bytes: usize,
     band_rows: u64,
     threads: usize,
+    /// Readers of the pieces of a virtual dataset.
+    pieces: Vec<Rows>,
     /// Buffers that no call uses at the moment.
     spare: Mutex<Vec<Scratch>>,
 }
@@ -76,6 +79,18 @@ impl Rows {
             Storage::Compact(_) => dataset.shape()[0],
             Storage::Contiguous(_) => BLOCK_BYTES / (row_elements * convert.stride()).max(1) as u64,
             Storage::Chunked { grid, .. } => grid.chunk()[0],
+            Storage::Virtual(pieces) => pieces
+                .iter()
+                .map(|piece| piece.rows.end - piece.rows.start)
+                .max()
+                .unwrap_or(1),
+        };
+        let pieces = match dataset.storage() {
+            Storage::Virtual(pieces) => pieces
+                .iter()
+                .map(|piece| Rows::new(Dataset::clone(&piece.dataset), options))
+                .collect::<Result<_>>()?,
+            _ => Vec::new(),
         };
         Ok(Rows {
             convert,
@@ -85,6 +100,7 @@ impl Rows {
             band_rows: band_rows.max(1),
             threads: options.threads.max(1),
             spare: Mutex::default(),
+            pieces,
             dataset,
         })
     }
@@ -141,6 +157,9 @@ impl Rows {
             )));
         }
         self.check_length(rows.end - rows.start, out.len())?;
+        if let Storage::Virtual(pieces) = self.dataset.storage() {
+            return self.read_pieces(pieces, rows, out);
+        }
         let parallel = out.len() >= SMALL;
         let mut rest = out;
         let mut start = rows.start;
@@ -177,7 +196,6 @@ impl Rows {
         if self.row_bytes == 0 {
             return Ok(());
         }
-        let parallel = out.len() >= SMALL;
         let places = out.chunks_exact_mut(self.row_bytes);
         if self.gather_mapped(rows, places)? {
             return Ok(());
@@ -185,11 +203,54 @@ impl Rows {
         let places = out.chunks_exact_mut(self.row_bytes);
         let mut sorted: Vec<(u64, &mut [u8])> = rows.iter().copied().zip(places).collect();
         sorted.sort_unstable_by_key(|(row, _)| *row);
-        let bands = sorted
-            .chunk_by_mut(|(one, _), (next, _)| one / self.band_rows == next / self.band_rows);
+        self.gather_sorted(&mut sorted)
+    }
+
+    fn gather_sorted(&self, rows: &mut [(u64, &mut [u8])]) -> Result<()> {
+        if let Storage::Virtual(pieces) = self.dataset.storage() {
+            return self.gather_pieces(pieces, rows);
+        }
+        let parallel = rows.len() * self.row_bytes >= SMALL;
+        let bands =
+            rows.chunk_by_mut(|(one, _), (next, _)| one / self.band_rows == next / self.band_rows);
         self.work(bands, parallel, |rows, scratch| {
             self.gather_band(rows, scratch)
         })
+    }
+
+    /// Reads a range of a virtual dataset from those it is made of.
+    fn read_pieces(&self, pieces: &[Piece], rows: Range<u64>, out: &mut [u8]) -> Result<()> {
+        let (mut next, mut rest) = (rows.start, out);
+        for (piece, reader) in pieces.iter().zip(&self.pieces) {
+            let start = piece.rows.start.clamp(next, rows.end);
+            let end = piece.rows.end.clamp(start, rows.end);
+            let (gap, behind) = rest.split_at_mut((start - next) as usize * self.row_bytes);
+            self.fill(gap)?;
+            let (here, behind) = behind.split_at_mut((end - start) as usize * self.row_bytes);
+            if start < end {
+                let first = start - piece.rows.start + piece.first;
+                reader.read(first..first + (end - start), here)?;
+            }
+            (next, rest) = (end, behind);
+        }
+        self.fill(rest)
+    }
+
+    fn gather_pieces(&self, pieces: &[Piece], rows: &mut [(u64, &mut [u8])]) -> Result<()> {
+        let mut rest = rows;
+        for (piece, reader) in pieces.iter().zip(&self.pieces) {
+            let before = rest.partition_point(|(row, _)| *row < piece.rows.start);
+            let (gap, behind) = rest.split_at_mut(before);
+            gap.iter_mut().try_for_each(|(_, out)| self.fill(out))?;
+            let within = behind.partition_point(|(row, _)| *row < piece.rows.end);
+            let (here, behind) = behind.split_at_mut(within);
+            for (row, _) in here.iter_mut() {
+                *row = *row - piece.rows.start + piece.first;
+            }
+            reader.gather_sorted(here)?;
+            rest = behind;
+        }
+        rest.iter_mut().try_for_each(|(_, out)| self.fill(out))
     }
 
     /// Does every piece of work, on as many threads as are wanted.

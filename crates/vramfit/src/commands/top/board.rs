@@ -300,11 +300,11 @@ fn printable(text: &str) -> String {
     text.chars().map(shown).collect()
 }
 
-/// Adds up the pools on a card that are of now.
+/// Adds up the pools on a card whose processes are there.
 fn add_up(card: &mut CardRow) {
-    let fresh = |row: &&ProcessRow| !matches!(row.liveness, None | Some(Liveness::Gone { .. }));
+    let is_there = |row: &&ProcessRow| !matches!(row.liveness, None | Some(Liveness::Gone { .. }));
     let sum = |figure: fn(&ProcessRow) -> &Figure| {
-        let known = card.processes.iter().filter(fresh);
+        let known = card.processes.iter().filter(is_there);
         let known: Vec<u64> = known.filter_map(|row| figure(row).bytes()).collect();
         (!known.is_empty()).then(|| known.iter().sum())
     };
@@ -314,16 +314,17 @@ fn add_up(card: &mut CardRow) {
 
 impl CardRow {
     /// Says in a sentence what `nvidia-smi` cannot: how much of what is taken is in use.
-    pub(super) fn explanation(&self) -> Option<String> {
-        let (reserved, in_use) = (self.reserved_bytes?, self.in_use_bytes?);
+    pub(super) fn explanation(&self, is_narrow: bool) -> Option<String> {
+        let (reserved, in_use) = (Bytes(self.reserved_bytes?), Bytes(self.in_use_bytes?));
+        if is_narrow {
+            return Some(format!("pool {reserved}, in use {in_use}"));
+        }
         let taken = self
             .used
             .bytes()
             .map_or_else(String::new, |used| format!("of {} taken, ", Bytes(used)));
         Some(format!(
-            "{taken}{} reserved by JAX's pool, {} of it in use",
-            Bytes(reserved),
-            Bytes(in_use)
+            "{taken}{reserved} reserved by JAX's pool, {in_use} of it in use"
         ))
     }
 }

@@ -215,24 +215,27 @@ fn card_lines(card: &CardRow, width: usize, color: bool) -> Vec<Line<'static>> {
         .power_mw
         .map(|milliwatts| format!("{} W", milliwatts / 1000));
     let facts: Vec<String> = [load, heat, power].into_iter().flatten().collect();
-    let name = Span::styled(
-        format!("{}  {}", card.label, card.name),
-        Style::new().add_modifier(Modifier::BOLD),
-    );
+    let facts = facts.join("  ");
+    let is_narrow = width < TABLE_FROM;
+    let name = if is_narrow {
+        card.label.clone()
+    } else {
+        format!("{}  {}", card.label, card.name)
+    };
+    let name = Span::styled(name, Style::new().add_modifier(Modifier::BOLD));
     let mut spans = vec![name];
-    let bar_width = width
-        .saturating_sub(spans[0].width() + amount.len() + 30)
-        .clamp(10, 40);
-    if width >= TABLE_FROM {
+    if !is_narrow {
+        let taken = spans[0].width() + amount.chars().count() + facts.chars().count() + 6;
+        let cells = width.saturating_sub(taken).min(40);
         spans.push(Span::raw("  "));
-        spans.extend(bar(card, bar_width, color));
+        spans.extend(bar(card, cells, color));
     }
     spans.push(Span::raw(format!("  {amount}")));
-    if width >= TABLE_FROM && !facts.is_empty() {
-        spans.push(Span::raw(format!("  {}", facts.join("  "))));
+    if !is_narrow && !facts.is_empty() {
+        spans.push(Span::raw(format!("  {facts}")));
     }
     let mut lines = vec![Line::from(spans)];
-    if let Some(text) = card.explanation() {
+    if let Some(text) = card.explanation(is_narrow) {
         let quiet = Style::new().add_modifier(Modifier::DIM);
         lines.push(Line::from(Span::styled(format!("  {text}"), quiet)));
     }
@@ -428,22 +431,19 @@ fn age(milliseconds: u64) -> String {
     }
 }
 
-/// Leaves the folder of the interpreter out: what is run matters.
+/// Leaves the interpreter out where a script follows, and its folder: what is run matters.
 fn program(command: &str) -> String {
-    let mut words = command.split(' ');
+    let mut words = command.split_whitespace();
     let first = words.next().unwrap_or("");
-    let name = first
-        .rsplit('/')
-        .next()
-        .filter(|name| !name.is_empty())
-        .unwrap_or(first);
-    let rest: Vec<&str> = words.collect();
-    let text = if rest.is_empty() {
+    let name = first.rsplit('/').next().unwrap_or(first);
+    let rest = words.collect::<Vec<_>>().join(" ");
+    if rest.is_empty() {
         name.to_owned()
+    } else if name.starts_with("python") {
+        rest
     } else {
-        format!("{name} {}", rest.join(" "))
-    };
-    text.split_whitespace().collect::<Vec<_>>().join(" ")
+        format!("{name} {rest}")
+    }
 }
 
 /// Cuts a text to so many columns.

@@ -1,0 +1,147 @@
+//! Virtual datasets: which rows are those of which other dataset.
+//!
+//! Only what concatenates is understood: each source is one block, with whole rows on both sides.
+
+use vramfit_core::{Error, ErrorKind, Result};
+
+use super::blocks::Blocks;
+use super::container::Container;
+use super::cursor::Cursor;
+use super::dataspace::MOST_AXES;
+
+/// One dataset that a virtual one is made of.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Mapping {
+    /// The file it is in; `.` for the same.
+    pub(crate) file: String,
+    /// Its path in that file.
+    pub(crate) dataset: String,
+    /// What is taken of it: where it begins and how long it is along each axis, or all of it.
+    pub(crate) source: Option<Vec<(u64, u64)>>,
+    /// Where that is put, likewise.
+    pub(crate) target: Option<Vec<(u64, u64)>>,
+}
+
+/// Reads the map, which is an object of a global heap.
+pub(crate) fn read(container: &Container, collection: u64, object: u32) -> Result<Vec<Mapping>> {
+    let (address, bytes) = heap_object(container, collection, object)?;
+    let mut cursor = Cursor::new(container, &bytes, address);
+    if cursor.u8()? != 0 {
+        return Err(unsupported("its map is of a later version"));
+    }
+    let count = cursor.length()?;
+    let mut mappings = Vec::new();
+    for _ in 0..count {
+        let (file, dataset) = (cursor.terminated_text()?, cursor.terminated_text()?);
+        if file.contains('%') || dataset.contains('%') {
+            return Err(unsupported("its sources are numbered"));
+        }
+        mappings.push(Mapping {
+            file,
+            dataset,
+            source: read_selection(&mut cursor)?,
+            target: read_selection(&mut cursor)?,
+        });
+    }
+    cursor.checksum()?;
+    Ok(mappings)
+}
+
+pub(crate) fn unsupported(why: &str) -> Error {
+    Error::new(
+        ErrorKind::UnsupportedFeature,
+        format!(
+            "virtual datasets that are not whole rows one after another are not supported: {why}"
+        ),
+    )
+    .hint("read its sources, or copy it into a dataset of its own")
+}
+
+fn heap_object(container: &Container, address: u64, wanted: u32) -> Result<(u64, Vec<u8>)> {
+    let mut blocks = Blocks::new(container);
+    let head = 8 + container.length_width() as u64;
+    let bytes = blocks.read(address, head)?;
+    let mut cursor = Cursor::new(container, &bytes, address);
+    cursor.signature(b"GCOL")?;
+    cursor.version(&[1], "a global heap")?;
+    cursor.skip(3)?;
+    let length = cursor.length()?.saturating_sub(head);
+    let bytes = blocks.read(address + head, length)?;
+    let mut cursor = Cursor::new(container, &bytes, address + head);
+    while cursor.left() >= 8 + container.length_width() {
+        let index = cursor.u16()?;
+        cursor.skip(6)?;
+        let length = cursor.length()?;
+        // Object zero is the free space behind the last one.
+        if index == 0 {
+            break;
+        }
+        let offset = cursor.offset();
+        let content = cursor.take(usize::try_from(length).unwrap_or(usize::MAX))?;
+        if u32::from(index) == wanted {
+            return Ok((offset, content.to_vec()));
+        }
+        cursor.skip(content.len().next_multiple_of(8) - content.len())?;
+    }
+    Err(cursor.damaged(format_args!("object {wanted} is not in its heap")))
+}
+
+/// Reads a selection that is one block: its start and length along each axis. `None` is everything.
+fn read_selection(cursor: &mut Cursor<'_>) -> Result<Option<Vec<(u64, u64)>>> {
+    let kind = cursor.u32()?;
+    let version = cursor.u32()?;
+    match (kind, version) {
+        (3, _) => cursor.skip(8).map(|()| None),
+        (2, 1) => {
+            cursor.skip(8)?;
+            let axes = read_axes(cursor)?;
+            if cursor.u32()? != 1 {
+                return Err(unsupported("a source is several blocks"));
+            }
+            let mut corner =
+                || -> Result<Vec<u64>> { (0..axes).map(|_| Ok(cursor.u32()?.into())).collect() };
+            let (first, last) = (corner()?, corner()?);
+            let lengths = first.iter().zip(&last).map(|(first, last)| {
+                let length = last.checked_sub(*first).map(|length| (*first, length + 1));
+                length.ok_or_else(|| cursor.damaged("a block ends before it begins"))
+            });
+            lengths.collect::<Result<_>>().map(Some)
+        }
+        (2, 2 | 3) => {
+            let flags = cursor.u8()?;
+            let width = match version {
+                2 => {
+                    cursor.skip(4)?;
+                    8
+                }
+                _ => cursor.u8()?.into(),
+            };
+            let axes = read_axes(cursor)?;
+            if flags & 1 == 0 {
+                return Err(unsupported("a source is an irregular selection"));
+            }
+            let axes = (0..axes).map(|_| {
+                let (start, stride) = (cursor.uint(width)?, cursor.uint(width)?);
+                let (count, block) = (cursor.uint(width)?, cursor.uint(width)?);
+                match count {
+                    1 => Ok((start, block)),
+                    _ if stride == block => match count.checked_mul(block) {
+                        Some(length) => Ok((start, length)),
+                        None => Err(unsupported("a source grows without limit")),
+                    },
+                    _ => Err(unsupported("a source is several blocks")),
+                }
+            });
+            axes.collect::<Result<_>>().map(Some)
+        }
+        _ => Err(unsupported("a source is a selection of another kind")),
+    }
+}
+
+fn read_axes(cursor: &mut Cursor<'_>) -> Result<u32> {
+    let axes = cursor.u32()?;
+    match axes as usize <= MOST_AXES {
+        true => Ok(axes),
+        false => Err(cursor.damaged(format_args!("a selection of {axes} axes"))),
+    }
+}

@@ -1,0 +1,81 @@
+//! The pieces of a virtual dataset: rows of other datasets, one behind the other.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use vramfit_core::Result;
+
+use super::dataset::Dataset;
+use crate::hdf5::object::open_beside;
+use crate::hdf5::virtual_map::{Mapping, unsupported};
+use crate::hdf5::{Container, Element};
+
+/// Rows that are those of another dataset.
+#[derive(Clone, Debug)]
+pub struct Piece {
+    /// Which rows of the virtual dataset.
+    pub rows: Range<u64>,
+    /// Which row of the other is the first of them.
+    pub first: u64,
+    /// The other.
+    pub dataset: Arc<Dataset>,
+}
+
+/// Opens the sources of a virtual dataset, in the order of their rows.
+pub(super) fn open(
+    container: &Container,
+    shape: &[u64],
+    element: &Element,
+    mappings: &[Mapping],
+) -> Result<Vec<Piece>> {
+    let mut pieces = Vec::new();
+    for mapping in mappings {
+        let file = match mapping.file.as_str() {
+            "." => container.clone(),
+            file => open_beside(container, file)?,
+        };
+        let dataset = Dataset::open_source(&file, &mapping.dataset)?;
+        if dataset.element() != element {
+            return Err(unsupported("a source has elements of another type"));
+        }
+        let target = whole_rows(mapping.target.as_deref(), shape)?;
+        let source = whole_rows(mapping.source.as_deref(), dataset.shape())?;
+        if shape.get(1..) != dataset.shape().get(1..)
+            || target.end - target.start != source.end - source.start
+        {
+            return Err(unsupported("a source has other rows"));
+        }
+        pieces.push(Piece {
+            rows: target,
+            first: source.start,
+            dataset: Arc::new(dataset),
+        });
+    }
+    pieces.sort_by_key(|piece| piece.rows.start);
+    if pieces
+        .windows(2)
+        .any(|pair| pair[0].rows.end > pair[1].rows.start)
+    {
+        return Err(unsupported("two sources share rows"));
+    }
+    Ok(pieces)
+}
+
+/// Returns which rows a block is, where it is whole rows.
+fn whole_rows(block: Option<&[(u64, u64)]>, shape: &[u64]) -> Result<Range<u64>> {
+    let Some((&rows, columns)) = shape.split_first() else {
+        return Err(unsupported("a source is a single value"));
+    };
+    let Some(block) = block else {
+        return Ok(0..rows);
+    };
+    let whole = block.len() == shape.len()
+        && (block.iter().skip(1).zip(columns)).all(|(block, &length)| *block == (0, length));
+    match block.first() {
+        Some(&(start, length)) if whole => match start.checked_add(length) {
+            Some(end) if end <= rows => Ok(start..end),
+            _ => Err(unsupported("a source ends behind its dataset")),
+        },
+        _ => Err(unsupported("a source is a part of each row")),
+    }
+}
