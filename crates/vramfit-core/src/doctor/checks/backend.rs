@@ -130,7 +130,7 @@ fn on_the_cpu(facts: &Facts, told: &Backend) -> Check {
             ),
         );
     }
-    let why = told.logged.iter().rev().find_map(|entry| cause(entry));
+    let why = reason(&told.logged);
     let sentence = match &why {
         Some(why) => format!("there is a card, and JAX goes on with the CPU: {why}"),
         None => "there is a card, and JAX goes on with the CPU without a word".to_owned(),
@@ -144,7 +144,7 @@ fn is_gpu(platform: &str) -> bool {
 
 fn failed(facts: &Facts, failure: &Failure) -> Check {
     // JAX may assert without a text after it has logged the reason.
-    let logged = failure.logged.iter().rev().find_map(|entry| cause(entry));
+    let logged = reason(&failure.logged);
     let why = match (&logged, failure.error.trim_end_matches(": ")) {
         (Some(why), "AssertionError" | "") => why.clone(),
         (_, error) => error.to_owned(),
@@ -164,9 +164,14 @@ fn failed(facts: &Facts, failure: &Failure) -> Check {
         .because_of(failure.logged.iter())
 }
 
-/// Returns the reason in an entry of the log: the last line of a traceback, or the whole line.
-fn cause(entry: &str) -> Option<String> {
-    let line = entry.lines().rev().find(|line| !line.trim().is_empty())?;
+/// Returns the reason in what JAX logged: the last exception, else the last line. Behind an exception
+/// JAX may log a guess that leads astray, such as that no CUDA is installed.
+fn reason(logged: &[String]) -> Option<String> {
+    let exception = logged
+        .iter()
+        .rev()
+        .find(|entry| entry.trim().contains('\n'));
+    let line = exception.or(logged.last())?.trim().lines().next_back()?;
     Some(line.trim().to_owned())
 }
 
