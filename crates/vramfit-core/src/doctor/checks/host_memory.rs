@@ -19,8 +19,8 @@ pub(super) fn check(facts: &Facts) -> Vec<Check> {
     let shared = facts.shared_memory_bytes;
     let cards = facts.cards().len();
     let shared_told = shared.map(|bytes| format!("/dev/shm: {}", Bytes(bytes)));
-    if let (Some(shared), true) = (shared, cards > 1) {
-        if shared <= DOCKERS_SHARED_MEMORY_BYTES {
+    if let (Some(shared), true) = (shared, cards > 1)
+        && shared <= DOCKERS_SHARED_MEMORY_BYTES {
             checks.push(Check::warn(
                 ID,
                 format!(
@@ -30,7 +30,6 @@ pub(super) fn check(facts: &Facts) -> Vec<Check> {
                 "start the container with `--shm-size=1g`, or `--ipc=host`",
             ));
         }
-    }
     checks.push(match limit {
         None => Check::pass(ID, "no limit on host memory is set for this process"),
         Some(limit) => {
@@ -63,10 +62,9 @@ pub(super) fn check(facts: &Facts) -> Vec<Check> {
             .because_of(evidence.into_iter().flatten())
         }
     });
-    if limit.is_none() {
-        if let (Some(last), Some(told)) = (checks.last_mut(), shared_told) {
+    if limit.is_none()
+        && let (Some(last), Some(told)) = (checks.last_mut(), shared_told) {
             last.evidence.push(told);
         }
-    }
     checks
 }

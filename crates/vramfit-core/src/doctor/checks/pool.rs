@@ -71,8 +71,8 @@ fn judge(facts: &Facts, options: &PoolOptions, pool: &Pool) -> Check {
         .and_then(|text| text.parse().ok())
         .or(options.memory_fraction)
         .unwrap_or(DEFAULT_FRACTION);
-    if let (Some(part), true) = (part, known && wanted <= 1.0) {
-        if (part - wanted).abs() > COUNTED_APART {
+    if let (Some(part), true) = (part, known && wanted <= 1.0)
+        && (part - wanted).abs() > COUNTED_APART {
             return Check::fail(
                 ID,
                 format!(
@@ -83,7 +83,6 @@ fn judge(facts: &Facts, options: &PoolOptions, pool: &Pool) -> Check {
                 "see the check `settings`: a setting does not reach JAX as it is written",
             );
         }
-    }
     match pool.pool_bytes {
         Some(had) if preallocates && had < limit => Check::fail(
             ID,
