@@ -607,6 +607,16 @@ fn the_cpu_in_place_of_a_card_fails_with_the_logged_reason() {
     expect(&plain, "backend", Status::Pass, &["there is no GPU here"]);
     expect(&plain, "pool", Status::Skip, &[]);
     assert!(Examination::of(&plain).is_all_right());
+    let named = Facts {
+        environment: BTreeMap::from([("JAX_PLATFORMS".to_owned(), "cuda,cpu".to_owned())]),
+        ..plain
+    };
+    expect(
+        &named,
+        "backend",
+        Status::Warn,
+        &["names a GPU; there is none"],
+    );
 }
 
 #[test]

@@ -80,6 +80,16 @@ fn on_the_cpu(facts: &Facts, told: &Backend) -> Check {
         (list, _) => ("JAX_PLATFORMS", Some(list)),
     };
     if facts.cards().is_empty() {
+        let demands = platforms.filter(|list| list.split(',').any(is_gpu));
+        if let (Some(list), Driver::NotInstalled { .. }) = (demands, &facts.driver) {
+            // Without device files JAX passes over a platform that is named beside others.
+            return Check::warn(
+                ID,
+                format!("`JAX_PLATFORMS={list}` names a GPU; there is none, and JAX uses the CPU"),
+                "unset JAX_PLATFORMS where the CPU is meant; to make it an error: `vramfit run \
+                 --require-gpu -- COMMAND`",
+            );
+        }
         let driver_is_broken = matches!(facts.driver, Driver::Broken { .. } | Driver::Silent(_));
         return match driver_is_broken {
             true => Check::fail(
@@ -194,8 +204,13 @@ fn cure(facts: &Facts, why: &str) -> String {
     }
 }
 
-/// The end of a log, where the reason is.
+/// The end of a log, where the reason is. Python's own report of a crash follows it: of that only the
+/// first line counts.
 fn tail(log: &[String]) -> impl Iterator<Item = String> + '_ {
     const LINES: usize = 8;
-    log[log.len().saturating_sub(LINES)..].iter().cloned()
+    let report = log
+        .iter()
+        .position(|line| line.starts_with("Fatal Python error"));
+    let end = report.map_or(log.len(), |first| first + 1);
+    log[end.saturating_sub(LINES)..end].iter().cloned()
 }
