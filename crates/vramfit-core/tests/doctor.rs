@@ -67,11 +67,13 @@ fn inventory() -> Inventory {
 }
 
 /// A trial in which these lines were told.
+#[expect(
+    clippy::field_reassign_with_default,
+    reason = "the other fields are private"
+)]
 fn told(lines: &[&str]) -> Trial {
-    let mut trial = Trial {
-        ended: Ended::Finished,
-        ..Trial::default()
-    };
+    let mut trial = Trial::default();
+    trial.ended = Ended::Finished;
     for line in lines {
         trial.hear(line);
     }

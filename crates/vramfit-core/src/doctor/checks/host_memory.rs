@@ -20,16 +20,17 @@ pub(super) fn check(facts: &Facts) -> Vec<Check> {
     let cards = facts.cards().len();
     let shared_told = shared.map(|bytes| format!("/dev/shm: {}", Bytes(bytes)));
     if let (Some(shared), true) = (shared, cards > 1)
-        && shared <= DOCKERS_SHARED_MEMORY_BYTES {
-            checks.push(Check::warn(
-                ID,
-                format!(
-                    "/dev/shm has {}, too little for NCCL between {cards} cards",
-                    Bytes(shared)
-                ),
-                "start the container with `--shm-size=1g`, or `--ipc=host`",
-            ));
-        }
+        && shared <= DOCKERS_SHARED_MEMORY_BYTES
+    {
+        checks.push(Check::warn(
+            ID,
+            format!(
+                "/dev/shm has {}, too little for NCCL between {cards} cards",
+                Bytes(shared)
+            ),
+            "start the container with `--shm-size=1g`, or `--ipc=host`",
+        ));
+    }
     checks.push(match limit {
         None => Check::pass(ID, "no limit on host memory is set for this process"),
         Some(limit) => {
@@ -63,8 +64,9 @@ pub(super) fn check(facts: &Facts) -> Vec<Check> {
         }
     });
     if limit.is_none()
-        && let (Some(last), Some(told)) = (checks.last_mut(), shared_told) {
-            last.evidence.push(told);
-        }
+        && let (Some(last), Some(told)) = (checks.last_mut(), shared_told)
+    {
+        last.evidence.push(told);
+    }
     checks
 }

@@ -72,17 +72,18 @@ fn judge(facts: &Facts, options: &PoolOptions, pool: &Pool) -> Check {
         .or(options.memory_fraction)
         .unwrap_or(DEFAULT_FRACTION);
     if let (Some(part), true) = (part, known && wanted <= 1.0)
-        && (part - wanted).abs() > COUNTED_APART {
-            return Check::fail(
-                ID,
-                format!(
-                    "{device}: {:.1} % of the card was asked for, and the pool's limit is {}{of_card}",
-                    wanted * 100.0,
-                    Bytes(limit)
-                ),
-                "see the check `settings`: a setting does not reach JAX as it is written",
-            );
-        }
+        && (part - wanted).abs() > COUNTED_APART
+    {
+        return Check::fail(
+            ID,
+            format!(
+                "{device}: {:.1} % of the card was asked for, and the pool's limit is {}{of_card}",
+                wanted * 100.0,
+                Bytes(limit)
+            ),
+            "see the check `settings`: a setting does not reach JAX as it is written",
+        );
+    }
     match pool.pool_bytes {
         Some(had) if preallocates && had < limit => Check::fail(
             ID,

@@ -22,7 +22,7 @@ pub(super) enum Source {
 
 /// The driver of this machine, if there is one.
 pub(super) struct Machine {
-    driver: std::result::Result<Sampler, NoDriver>,
+    driver: std::result::Result<Box<Sampler>, NoDriver>,
 }
 
 impl Machine {
@@ -35,7 +35,7 @@ impl Machine {
             }
         };
         Machine {
-            driver: Sampler::open().map_err(explained),
+            driver: Sampler::open().map(Box::new).map_err(explained),
         }
     }
 
