@@ -15,7 +15,7 @@ use super::{Event, pages};
 /// What is looked at.
 pub(super) enum Source {
     /// This machine.
-    Machine(Machine),
+    Machine(Box<Machine>),
     /// What was recorded, and which of it comes next.
     Recording(std::vec::IntoIter<Moment>),
 }
