@@ -357,7 +357,8 @@ fn a_lost_card_fails_and_a_divided_one_is_used_by_its_slices() {
 fn versions_that_do_not_fit_are_named_with_what_mends_them() {
     let versions =
         |edit: &[(&str, &str)]| with(|facts| facts.inventory.packages.extend(packages(edit)));
-    let cases: [(&[(&str, &str)], &str, &str); 5] = [
+    type Packages<'a> = &'a [(&'a str, &'a str)];
+    let cases: [(Packages<'_>, &str, &str); 5] = [
         (
             &[("jaxlib", "0.11.0")],
             "newer than jax 0.10.2",
