@@ -7,12 +7,13 @@ for the driver.
 
 import json
 import os
+import re
 import subprocess
 import sys
 import textwrap
 
 import pytest
-from conftest import clean_environment
+from conftest import ROOT, clean_environment
 
 VRAMFIT = [sys.executable, "-m", "vramfit"]
 TRAINING = ["backend", "computation", "transfers", "jit", "readiness"]
@@ -274,6 +275,19 @@ def test_files_of_the_user_do_not_get_in_the_way(tmp_path):
     told = Told(done)
     assert told.one("jax")["status"] == "pass"
     assert told.one("computation")["status"] in ("pass", "skip")
+
+
+def test_row_s21_the_pages_name_the_checks_that_there_are():
+    every = {check["id"] for check in doctor("--require", "gpu").record["checks"]}
+    every |= {check["id"] for check in doctor("--train").record["checks"]}
+    page = (ROOT / "docs/commands/doctor.md").read_text()
+    table = page.split("## The checks")[1].split("## ")[0]
+    assert set(re.findall(r"^\| `([a-z-]+)` \|", table, re.M)) == every
+    steps = (ROOT / "docs/debugging.md").read_text()
+    assert re.findall(r"^## (\d)\. ", steps, re.M) == ["1", "2", "3", "4", "5"]
+    named = {"backend", "card", "pool", "settings", "cuda-packages", "library-path"}
+    assert named <= every
+    assert all(f"`{name}`" in steps or f" {name}`" in steps for name in named)
 
 
 @pytest.mark.gpu

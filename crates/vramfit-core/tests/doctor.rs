@@ -68,10 +68,8 @@ fn inventory() -> Inventory {
 
 /// A trial in which these lines were told.
 fn told(lines: &[&str]) -> Trial {
-    let mut trial = Trial {
-        ended: Ended::Finished,
-        ..Trial::default()
-    };
+    let mut trial = Trial::default();
+    trial.ended = Ended::Finished;
     for line in lines {
         trial.hear(line);
     }
@@ -359,7 +357,8 @@ fn a_lost_card_fails_and_a_divided_one_is_used_by_its_slices() {
 fn versions_that_do_not_fit_are_named_with_what_mends_them() {
     let versions =
         |edit: &[(&str, &str)]| with(|facts| facts.inventory.packages.extend(packages(edit)));
-    let cases: [(&[(&str, &str)], &str, &str); 5] = [
+    type Packages<'a> = &'a [(&'a str, &'a str)];
+    let cases: [(Packages<'_>, &str, &str); 5] = [
         (
             &[("jaxlib", "0.11.0")],
             "newer than jax 0.10.2",
@@ -574,7 +573,7 @@ fn containers_are_told_what_they_lack() {
 fn the_cpu_in_place_of_a_card_fails_with_the_logged_reason() {
     let cpu = CPU.replace(
         r#""logged":[]"#,
-        r#""logged":["Jax plugin configuration error\nValueError: could not convert string to float: '.XX'"]"#,
+        r#""logged":["Jax plugin configuration error\nValueError: could not convert string to float: '.XX'","An NVIDIA GPU may be present"]"#,
     );
     let mut facts = with(set("XLA_PYTHON_CLIENT_MEM_FRACTION", ".XX"));
     facts.trial = told(&[IMPORT, &cpu, RIGHT]);
@@ -607,6 +606,16 @@ fn the_cpu_in_place_of_a_card_fails_with_the_logged_reason() {
     expect(&plain, "backend", Status::Pass, &["there is no GPU here"]);
     expect(&plain, "pool", Status::Skip, &[]);
     assert!(Examination::of(&plain).is_all_right());
+    let named = Facts {
+        environment: BTreeMap::from([("JAX_PLATFORMS".to_owned(), "cuda,cpu".to_owned())]),
+        ..plain
+    };
+    expect(
+        &named,
+        "backend",
+        Status::Warn,
+        &["names a GPU; there is none"],
+    );
 }
 
 #[test]

@@ -56,7 +56,7 @@ impl Context {
 /// Never panics and never prints a backtrace: a broken promise of ours becomes an `internal` error.
 pub fn run(args: impl IntoIterator<Item = OsString>, context: &Context) -> u8 {
     let args: Vec<OsString> = args.into_iter().collect();
-    contained(|| run_parsed(args, context))
+    contained(|| run_parsed(&args, context))
 }
 
 /// Turns a panic into an error like any other.
@@ -80,10 +80,10 @@ fn contained(work: impl FnOnce() -> u8) -> u8 {
     })
 }
 
-fn run_parsed(args: Vec<OsString>, context: &Context) -> u8 {
-    let cli = match Cli::try_parse_from(&args) {
+fn run_parsed(args: &[OsString], context: &Context) -> u8 {
+    let cli = match Cli::try_parse_from(args) {
         Ok(cli) => cli,
-        Err(refusal) => return usage::answer(&refusal, &args),
+        Err(refusal) => return usage::answer(&refusal, args),
     };
     let mut output = Output::new(&cli.global, cli.command.prints_json());
     match commands::run(cli, context, &mut output) {

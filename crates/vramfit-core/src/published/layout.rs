@@ -91,7 +91,7 @@ impl Layout {
         };
         let header_end = HEAD_BYTES + number(8);
         let sane = header_end <= layout.live_offset
-            && layout.live_offset % 64 == 0
+            && layout.live_offset.is_multiple_of(64)
             && (RECORD_WORDS..=64).contains(&layout.record_words)
             && layout.devices <= MAX_DEVICES
             && layout.live_offset <= MAX_BYTES;

@@ -186,7 +186,7 @@ mod tests {
             [PathBuf::from("/run/user/1000/vramfit"), shared.clone()]
         );
         for none in [None, Some(""), Some("relative")] {
-            assert_eq!(folders(none), [shared.clone()], "{none:?}");
+            assert_eq!(folders(none), std::slice::from_ref(&shared), "{none:?}");
         }
     }
 

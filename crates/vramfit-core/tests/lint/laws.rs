@@ -120,7 +120,7 @@ fn any_surroundings() -> impl Strategy<Value = Surroundings> {
     let versions: Vec<Option<Version>> =
         ["0.4.26", "0.4.31", "0.4.33", "0.6.2", "0.10.2", "0.11.0"]
             .iter()
-            .map(|text| Some(text.parse().unwrap()))
+            .map(|text| Some(text.parse().expect("a release")))
             .chain([None])
             .collect();
     (

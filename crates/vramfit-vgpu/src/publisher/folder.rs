@@ -20,7 +20,7 @@ pub(super) fn prepare() -> Result<PathBuf> {
                 return Ok(folder);
             }
             Err(error) => {
-                refused = Error::new(error.kind(), format!("{}: {error}", folder.display()))
+                refused = Error::new(error.kind(), format!("{}: {error}", folder.display()));
             }
         }
     }

@@ -80,6 +80,16 @@ fn on_the_cpu(facts: &Facts, told: &Backend) -> Check {
         (list, _) => ("JAX_PLATFORMS", Some(list)),
     };
     if facts.cards().is_empty() {
+        let demands = platforms.filter(|list| list.split(',').any(is_gpu));
+        if let (Some(list), Driver::NotInstalled { .. }) = (demands, &facts.driver) {
+            // Without device files JAX passes over a platform that is named beside others.
+            return Check::warn(
+                ID,
+                format!("`JAX_PLATFORMS={list}` names a GPU; there is none, and JAX uses the CPU"),
+                "unset JAX_PLATFORMS where the CPU is meant; to make it an error: `vramfit run \
+                 --require-gpu -- COMMAND`",
+            );
+        }
         let driver_is_broken = matches!(facts.driver, Driver::Broken { .. } | Driver::Silent(_));
         return match driver_is_broken {
             true => Check::fail(
@@ -120,7 +130,7 @@ fn on_the_cpu(facts: &Facts, told: &Backend) -> Check {
             ),
         );
     }
-    let why = told.logged.iter().rev().find_map(|entry| cause(entry));
+    let why = reason(&told.logged);
     let sentence = match &why {
         Some(why) => format!("there is a card, and JAX goes on with the CPU: {why}"),
         None => "there is a card, and JAX goes on with the CPU without a word".to_owned(),
@@ -134,7 +144,7 @@ fn is_gpu(platform: &str) -> bool {
 
 fn failed(facts: &Facts, failure: &Failure) -> Check {
     // JAX may assert without a text after it has logged the reason.
-    let logged = failure.logged.iter().rev().find_map(|entry| cause(entry));
+    let logged = reason(&failure.logged);
     let why = match (&logged, failure.error.trim_end_matches(": ")) {
         (Some(why), "AssertionError" | "") => why.clone(),
         (_, error) => error.to_owned(),
@@ -154,9 +164,14 @@ fn failed(facts: &Facts, failure: &Failure) -> Check {
         .because_of(failure.logged.iter())
 }
 
-/// Returns the reason in an entry of the log: the last line of a traceback, or the whole line.
-fn cause(entry: &str) -> Option<String> {
-    let line = entry.lines().rev().find(|line| !line.trim().is_empty())?;
+/// Returns the reason in what JAX logged: the last exception, else the last line. Behind an exception
+/// JAX may log a guess that leads astray, such as that no CUDA is installed.
+fn reason(logged: &[String]) -> Option<String> {
+    let exception = logged
+        .iter()
+        .rev()
+        .find(|entry| entry.trim().contains('\n'));
+    let line = exception.or(logged.last())?.trim().lines().next_back()?;
     Some(line.trim().to_owned())
 }
 
@@ -194,8 +209,13 @@ fn cure(facts: &Facts, why: &str) -> String {
     }
 }
 
-/// The end of a log, where the reason is.
+/// The end of a log, where the reason is. Python's own report of a crash follows it: of that only the
+/// first line counts.
 fn tail(log: &[String]) -> impl Iterator<Item = String> + '_ {
     const LINES: usize = 8;
-    log[log.len().saturating_sub(LINES)..].iter().cloned()
+    let report = log
+        .iter()
+        .position(|line| line.starts_with("Fatal Python error"));
+    let end = report.map_or(log.len(), |first| first + 1);
+    log[end.saturating_sub(LINES)..end].iter().cloned()
 }

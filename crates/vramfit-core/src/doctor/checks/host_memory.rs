@@ -19,20 +19,20 @@ pub(super) fn check(facts: &Facts) -> Vec<Check> {
     let shared = facts.shared_memory_bytes;
     let cards = facts.cards().len();
     let shared_told = shared.map(|bytes| format!("/dev/shm: {}", Bytes(bytes)));
-    if let (Some(shared), true) = (shared, cards > 1) {
-        if shared <= DOCKERS_SHARED_MEMORY_BYTES {
-            checks.push(Check::warn(
-                ID,
-                format!(
-                    "/dev/shm has {}, too little for NCCL between {cards} cards",
-                    Bytes(shared)
-                ),
-                "start the container with `--shm-size=1g`, or `--ipc=host`",
-            ));
-        }
+    let tight = shared.filter(|shared| cards > 1 && *shared <= DOCKERS_SHARED_MEMORY_BYTES);
+    if let Some(shared) = tight {
+        checks.push(Check::warn(
+            ID,
+            format!(
+                "/dev/shm has {}, too little for NCCL between {cards} cards",
+                Bytes(shared)
+            ),
+            "start the container with `--shm-size=1g`, or `--ipc=host`",
+        ));
     }
     checks.push(match limit {
-        None => Check::pass(ID, "no limit on host memory is set for this process"),
+        None => Check::pass(ID, "no limit on host memory is set for this process")
+            .because_of(shared_told),
         Some(limit) => {
             let used = limit
                 .used_bytes
@@ -40,7 +40,7 @@ pub(super) fn check(facts: &Facts) -> Vec<Check> {
             let evidence = [
                 Some(format!("read from {}", limit.source)),
                 used,
-                shared_told.clone(),
+                shared_told,
             ];
             let told = Bytes(limit.limit_bytes);
             match pinned {
@@ -63,10 +63,5 @@ pub(super) fn check(facts: &Facts) -> Vec<Check> {
             .because_of(evidence.into_iter().flatten())
         }
     });
-    if limit.is_none() {
-        if let (Some(last), Some(told)) = (checks.last_mut(), shared_told) {
-            last.evidence.push(told);
-        }
-    }
     checks
 }

@@ -37,8 +37,9 @@ pub(super) fn check(facts: &Facts) -> Vec<Check> {
             Check::pass(
                 ID,
                 format!(
-                    "compiled in {:.2} s, called again without compiling in {:.4} s",
-                    told.seconds[0], told.seconds[1]
+                    "compiled in {:.2} s, called again without compiling in {:.2} ms",
+                    told.seconds[0],
+                    told.seconds[1] * 1e3
                 ),
             )
         }

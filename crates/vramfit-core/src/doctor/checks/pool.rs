@@ -71,18 +71,17 @@ fn judge(facts: &Facts, options: &PoolOptions, pool: &Pool) -> Check {
         .and_then(|text| text.parse().ok())
         .or(options.memory_fraction)
         .unwrap_or(DEFAULT_FRACTION);
-    if let (Some(part), true) = (part, known && wanted <= 1.0) {
-        if (part - wanted).abs() > COUNTED_APART {
-            return Check::fail(
-                ID,
-                format!(
-                    "{device}: {:.1} % of the card was asked for, and the pool's limit is {}{of_card}",
-                    wanted * 100.0,
-                    Bytes(limit)
-                ),
-                "see the check `settings`: a setting does not reach JAX as it is written",
-            );
-        }
+    let differs = |part: f64| known && wanted <= 1.0 && (part - wanted).abs() > COUNTED_APART;
+    if part.is_some_and(differs) {
+        return Check::fail(
+            ID,
+            format!(
+                "{device}: {:.1} % of the card was asked for, and the pool's limit is {}{of_card}",
+                wanted * 100.0,
+                Bytes(limit)
+            ),
+            "see the check `settings`: a setting does not reach JAX as it is written",
+        );
     }
     match pool.pool_bytes {
         Some(had) if preallocates && had < limit => Check::fail(

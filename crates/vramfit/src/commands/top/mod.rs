@@ -115,7 +115,7 @@ const LONGEST: Duration = Duration::from_secs(3600);
 pub(crate) fn run(args: &Args, output: &mut Output) -> Result<Status> {
     let mut source = match &args.replay {
         Some(path) => Source::Recording(record::read(path)?.into_iter()),
-        None => Source::Machine(Machine::open()),
+        None => Source::Machine(Box::new(Machine::open())),
     };
     let mut recorder = args.record.as_deref().map(Recorder::create).transpose()?;
     let is_screen = std::io::stdout().is_terminal() && std::io::stdin().is_terminal();

@@ -131,7 +131,7 @@ fn contents(file: &File, length: usize) -> Option<(Header, Live)> {
         // Three calls of the kernel, in this order: what lies between two equal even numbers is whole.
         let before = sequence()?;
         file.read_exact_at(&mut live, at).ok()?;
-        if before % 2 == 0 && sequence()? == before {
+        if before.is_multiple_of(2) && sequence()? == before {
             return Some((header, layout.decode(&live)));
         }
     }

@@ -15,14 +15,14 @@ use super::{Event, pages};
 /// What is looked at.
 pub(super) enum Source {
     /// This machine.
-    Machine(Machine),
+    Machine(Box<Machine>),
     /// What was recorded, and which of it comes next.
     Recording(std::vec::IntoIter<Moment>),
 }
 
 /// The driver of this machine, if there is one.
 pub(super) struct Machine {
-    driver: std::result::Result<Sampler, NoDriver>,
+    driver: std::result::Result<Box<Sampler>, NoDriver>,
 }
 
 impl Machine {
@@ -35,7 +35,7 @@ impl Machine {
             }
         };
         Machine {
-            driver: Sampler::open().map_err(explained),
+            driver: Sampler::open().map(Box::new).map_err(explained),
         }
     }
 
