@@ -8,13 +8,17 @@ __all__ = [
     "__version__",
     "all_gpus",
     "ask_main_thread_to_exit",
+    "decide_settings",
+    "expected_pools",
     "find_gpu",
     "finish_plugin",
     "further_steps",
     "hold_other_threads",
+    "parse_bytes",
     "read_hdf5_rows",
     "read_report",
     "run_cli",
+    "show_bytes",
     "start_plugin",
     "start_publisher",
 ]
@@ -57,10 +61,29 @@ class RunReport:
 
 def all_gpus() -> list[Gpu]: ...
 def ask_main_thread_to_exit() -> bool: ...
+def decide_settings(
+    environment: dict[str, str],
+    jax: str | None,
+    *,
+    fraction: float | None = None,
+    limit: str | None = None,
+    share: int | None = None,
+    keep_free: str | None = None,
+    allocator: str | None = None,
+    preallocate: bool | None = None,
+    require_gpu: bool | None = None,
+    remat: bool | None = None,
+    x64: bool | None = None,
+    jit: bool | None = None,
+    host_devices: int | None = None,
+    look_at_cards: bool = True,
+) -> tuple[list[tuple[str, str, str, bool]], list[str], list[tuple[str, str, str]], list[str]]: ...
+def expected_pools(environment: dict[str, str], jax: str) -> list[int] | None: ...
 def find_gpu(name: str) -> Gpu: ...
 def finish_plugin() -> None: ...
 def further_steps() -> int: ...
 def hold_other_threads() -> None: ...
+def parse_bytes(text: str) -> int: ...
 def read_hdf5_rows(
     path: str | os.PathLike[str],
     dataset: str,
@@ -76,5 +99,6 @@ def read_report(trace: str | os.PathLike[str]) -> RunReport: ...
 def run_cli(
     args: Sequence[str], *, package: str, plugin: str | None, python: str | None
 ) -> int: ...
+def show_bytes(bytes: int) -> str: ...
 def start_plugin(library: str | os.PathLike[str], values: object, ending: object) -> None: ...
 def start_publisher(library: str | os.PathLike[str], jax: str) -> None: ...

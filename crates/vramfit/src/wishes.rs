@@ -147,8 +147,10 @@ impl Wishes {
         if self.require_gpu.is_some() {
             return;
         }
+        // What names the GPU first asks for it in words that leave a gap, and is completed.
+        let first = |list: &str| matches!(list.split(',').next(), Some("cuda" | "gpu"));
         for name in ["JAX_PLATFORMS", "JAX_PLATFORM_NAME"] {
-            if let Some(value) = held(name) {
+            if let Some(value) = held(name).filter(|value| !first(value)) {
                 let why = "it goes before the default, which is to require a GPU".to_owned();
                 kept.push((name, value, why));
                 return;

@@ -1,0 +1,89 @@
+"""Who imported JAX first: the file and line, as far as an interpreter can still tell."""
+
+from __future__ import annotations
+
+import ast
+import linecache
+import os
+import sys
+from collections.abc import Iterator
+from types import FrameType, ModuleType
+
+_HOME = os.path.dirname(__file__)
+
+
+def first_importer() -> str:
+    """Return who imported JAX, as a clause: ``JAX was imported by train.py:3, `import flax```.
+
+    Python keeps no record of it. But of the files that are being executed now, from the program
+    inwards, one has a line that is done already and imports JAX or a package that does; and a
+    notebook keeps its cells.
+    """
+    jax = sys.modules.get("jax")
+    if jax is None:
+        return "JAX was not imported"
+    for name, lines, at in _sources():
+        found = _first_import(lines, at, jax)
+        if found is not None:
+            line, statement = found
+            return f"JAX was imported by {name}:{line}, `{statement}`"
+    return "JAX was imported by code whose lines cannot be read, or in an earlier input"
+
+
+def _sources() -> Iterator[tuple[str, str, int]]:
+    """Yield name, text and the line that is being executed, in the order of execution."""
+    cells = getattr(sys.modules.get("__main__"), "In", None)
+    if isinstance(cells, list):
+        # The last cell is the one that runs now, and its lines are those of a frame, too.
+        for number, cell in enumerate(cells):
+            if number and isinstance(cell, str):
+                yield f"cell [{number}]", cell, sys.maxsize
+    frames: list[FrameType] = []
+    frame: FrameType | None = sys._getframe()
+    while frame is not None:
+        frames.append(frame)
+        frame = frame.f_back
+    for frame in reversed(frames):
+        file = frame.f_code.co_filename
+        if os.path.dirname(file) == _HOME or file.startswith("<frozen"):
+            continue
+        text = "".join(linecache.getlines(file, frame.f_globals))
+        if text:
+            yield file, text, frame.f_lineno
+
+
+def _first_import(text: str, before: int, jax: ModuleType) -> tuple[int, str] | None:
+    """Return the first import above line `before` that brings JAX, and what is written there."""
+    try:
+        tree = ast.parse(text)
+    except (SyntaxError, ValueError):
+        return None
+    found = []
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            imported = [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom) and node.level == 0 and node.module:
+            imported = [node.module]
+        else:
+            continue
+        if node.lineno < before and any(_brings(name, jax) for name in imported):
+            found.append((node.lineno, ast.unparse(node)))
+    return min(found) if found else None
+
+
+def _brings(name: str, jax: ModuleType) -> bool:
+    """Return whether a module, or one of its package, uses JAX."""
+    package = name.partition(".")[0]
+    if package in ("jax", "jaxlib"):
+        return package == "jax"
+    for other, module in list(sys.modules.items()):
+        if other.partition(".")[0] == package and module is not None:
+            values = list(vars(module).values())
+            if any(value is jax or _is_of_jax(value) for value in values):
+                return True
+    return False
+
+
+def _is_of_jax(value: object) -> bool:
+    name = value.__name__ if isinstance(value, ModuleType) else getattr(value, "__module__", None)
+    return isinstance(name, str) and name.partition(".")[0] == "jax"

@@ -1,0 +1,223 @@
+"""Applies memory settings to this process, before its JAX reads them.
+
+What is set is decided in Rust, as for ``vramfit run``. Here it is put where the JAX of this process
+will look: into the environment, and where JAX has read that already, into its configuration.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from vramfit import _native
+from vramfit._errors import InvalidArgumentError, TooLateError
+
+
+class Setting(NamedTuple):
+    """One variable, its value, and why it has that."""
+
+    name: str
+    value: str
+    why: str
+
+
+class AppliedSettings(NamedTuple):
+    """What was done to the settings of this process."""
+
+    set: tuple[Setting, ...]
+    """What was set."""
+    removed: tuple[str, ...]
+    """Variables that were taken away; a note says why."""
+    kept: tuple[Setting, ...]
+    """What the environment said already, and goes before a default."""
+    notes: tuple[str, ...]
+    """What else there is to know, one clause each."""
+    jax_version: str | None
+    """The installed JAX that the names are for; None if it could not be told."""
+
+    def value(self, name: str) -> str | None:
+        """Return what a variable was set to, None if it was not."""
+        return next((setting.value for setting in self.set if setting.name == name), None)
+
+    def __str__(self) -> str:
+        lines = [f"set {name}={value}: {why}" for name, value, why in self.set]
+        lines += [f"removed {name}" for name in self.removed]
+        lines += [f"kept {name}={value}: {why}" for name, value, why in self.kept]
+        lines += [f"note: {note}" for note in self.notes]
+        return "\n".join(lines) or "nothing to set"
+
+    def __repr__(self) -> str:
+        text = "\n  ".join(str(self).splitlines())
+        return f"<AppliedSettings for JAX {self.jax_version or '(unknown)'}\n  {text}>"
+
+
+# By name: what the environment held before we set it, and what we set it to.
+_ours: dict[str, tuple[str | None, str | None]] = {}
+# The same for JAX's configuration, by option.
+_ours_in_jax: dict[str, tuple[Any, Any]] = {}
+
+# Variables that JAX reads while it is imported, and for which its configuration is asked later.
+# All are texts there but these.
+_TRUTH_VALUES = {"JAX_ENABLE_X64", "JAX_DISABLE_JIT", "JAX_COMPILER_ENABLE_REMAT_PASS"}
+_IN_CONFIGURATION = ("JAX_PLATFORMS", "JAX_PLATFORM_NAME", *sorted(_TRUTH_VALUES))
+
+
+def apply(wishes: Mapping[str, Any], *, look_at_cards: bool) -> AppliedSettings:
+    """Apply what is wished for, and the defaults where nothing is said.
+
+    Each call begins with the environment as it was before the first: what an earlier one set and
+    this one does not want is taken back.
+
+    Raises:
+        TooLateError: If JAX has made its devices and reads no settings any more.
+        InvalidArgumentError: If a wish cannot be met, or excludes another.
+    """
+    jax = sys.modules.get("jax")
+    if is_started():
+        from vramfit._importers import first_importer
+
+        raise TooLateError(
+            "JAX has made its devices already, and reads no memory settings any more",
+            cause=first_importer(),
+            hint="move `import vramfit.jax_memory_fix` to the first line of the program, or to the "
+            "first cell after a restart; or start the program with `vramfit run`",
+        )
+    _check(wishes)
+    environment = _environment_before_us()
+    if jax is not None:
+        environment |= _configured(jax)
+    version = jax.__version__ if jax is not None else installed_version()
+    changes, removed, kept, notes = _native.decide_settings(
+        environment, version, look_at_cards=look_at_cards, **wishes
+    )
+    _take_back(jax)
+    for name, value, _, at_import in changes:
+        _put(name, value)
+        if at_import and jax is not None:
+            _configure(jax, name, value)
+    for name in removed:
+        _put(name, None)
+    return AppliedSettings(
+        tuple(Setting(name, value, why) for name, value, why, _ in changes),
+        tuple(removed),
+        tuple(Setting(*row) for row in kept),
+        tuple(notes),
+        version,
+    )
+
+
+def is_started() -> bool:
+    """Return whether JAX in this process has made a backend."""
+    bridge = sys.modules.get("jax._src.xla_bridge")
+    # One of JAX's internals; there since 0.4, and nothing public tells it without starting JAX.
+    return bool(getattr(bridge, "_backends", None))
+
+
+def installed_version() -> str | None:
+    """Return the version of the JAX that would be imported, without importing it."""
+    from importlib.machinery import PathFinder
+
+    spec = PathFinder.find_spec("jax")
+    if spec is None or spec.origin is None:
+        return None
+    try:
+        with open(os.path.join(os.path.dirname(spec.origin), "version.py")) as file:
+            lines = file.read().splitlines()
+    except (OSError, UnicodeDecodeError):
+        return None
+    # `importlib.metadata` would say it too, but takes longer to import than all of this.
+    for line in lines:
+        if line.startswith("_version = "):
+            return line.removeprefix("_version = ").strip("\"' ")
+    return None
+
+
+def environment() -> dict[str, str]:
+    """Return what holds for JAX in this process: the environment, and its configuration."""
+    jax = sys.modules.get("jax")
+    return dict(os.environ) | (_configured(jax) if jax is not None else {})
+
+
+def _check(wishes: Mapping[str, Any]) -> None:
+    """Refuse arguments of another type than is meant, in words about JAX and not about Rust."""
+    for name, value in wishes.items():
+        if value is None:
+            continue
+        kinds: tuple[type, ...] = (bool,)
+        example = "True or False"
+        if name == "fraction":
+            kinds, example = (float, int), "a part such as 0.9"
+        elif name in ("limit", "keep_free", "allocator"):
+            kinds = (str,)
+            example = "'cuda_async'" if name == "allocator" else "bytes, or a text such as '8GiB'"
+        elif name in ("share", "host_devices"):
+            kinds, example = (int,), "a number such as 2"
+        if not isinstance(value, kinds) or (isinstance(value, bool) and bool not in kinds):
+            raise InvalidArgumentError(
+                f"`{name}={value!r}` is a {type(value).__name__}", hint=f"write {example}"
+            )
+        if isinstance(value, int) and not isinstance(value, bool) and not 0 <= value < 1 << 32:
+            raise InvalidArgumentError(f"`{name}={value}` cannot be", hint=f"write {example}")
+
+
+def _environment_before_us() -> dict[str, str]:
+    before = dict(os.environ)
+    for name, (original, ours) in _ours.items():
+        if before.get(name) != ours:
+            continue  # somebody has changed it since
+        before.pop(name, None)
+        if original is not None:
+            before[name] = original
+    return before
+
+
+def _put(name: str, value: str | None) -> None:
+    _ours[name] = (os.environ.get(name), value)
+    _set(name, value)
+
+
+def _set(name: str, value: str | None) -> None:
+    if value is None:
+        os.environ.pop(name, None)
+    else:
+        os.environ[name] = value
+
+
+def _take_back(jax: Any) -> None:
+    for name, (original, ours) in _ours.items():
+        if os.environ.get(name) == ours:
+            _set(name, original)
+    _ours.clear()
+    for option, (original, ours) in _ours_in_jax.items():
+        if jax.config.values.get(option) == ours:
+            jax.config.update(option, original)
+    _ours_in_jax.clear()
+
+
+def _configured(jax: Any) -> dict[str, str]:
+    """Return what an imported JAX goes by, in the words of its variables."""
+    found = {}
+    for name in _IN_CONFIGURATION:
+        option = name.lower()
+        value = jax.config.values.get(option)
+        if option in _ours_in_jax and _ours_in_jax[option][1] == value:
+            value = _ours_in_jax[option][0]
+        if value:
+            found[name] = str(value).lower() if isinstance(value, bool) else str(value)
+        else:
+            # The variable may have been set since, which nobody has read.
+            found[name] = "false" if name in _TRUTH_VALUES and value is False else ""
+    return found
+
+
+def _configure(jax: Any, name: str, value: str) -> None:
+    option = name.lower()
+    if option not in jax.config.values:
+        return  # this release does not have it, and would not read the variable either
+    _ours_in_jax[option] = (
+        jax.config.values[option],
+        value == "true" if name in _TRUTH_VALUES else value,
+    )
+    jax.config.update(option, _ours_in_jax[option][1])

@@ -1,0 +1,471 @@
+"""`vramfit.jax_memory_fix` sets what JAX obeys, and holds and proves what it says it does."""
+
+import json
+import os
+import subprocess
+import sys
+import textwrap
+
+import pytest
+from conftest import clean_environment
+
+GIB = 1 << 30
+PAGE = 2 << 20
+# What the driver reports for the card that is used here.
+T4_BYTES = 15_642_329_088
+
+TELL = """
+import json
+def tell(**values): print("TOLD", json.dumps(values), flush=True)
+def stats(): import jax; return jax.devices()[0].memory_stats()
+def use(): import jax; jax.block_until_ready(jax.numpy.ones(8))
+"""
+
+
+def run(program, *, options=None, gpu="t4", code=0, **env):
+    """Run a program, on a virtual card unless `gpu` is None; return what it told, and errors."""
+    command = [sys.executable, "-c", TELL + textwrap.dedent(program)]
+    if gpu is not None:
+        command = [
+            *(sys.executable, "-m", "vramfit", "dryrun", "--gpu", gpu, *(options or ())),
+            "--",
+            *command,
+        ]
+    done = subprocess.run(
+        command, env=clean_environment(**env), capture_output=True, check=False, text=True
+    )
+    assert done.returncode == code, done.stdout[-2000:] + done.stderr[-6000:]
+    told = {}
+    for line in done.stdout.splitlines():
+        if line.startswith("TOLD "):
+            told |= json.loads(line.removeprefix("TOLD "))
+    return told, done.stderr
+
+
+def here(program, **env):
+    """Run a program on this machine, without a GPU."""
+    return run(program, gpu=None, **env)
+
+
+# S11: a module that is imported before JAX.
+
+
+def test_s11_the_import_applies_the_defaults():
+    told, _ = run("""
+        import vramfit.jax_memory_fix as fix
+        import jax, jax.numpy as jnp
+        jax.block_until_ready(jnp.ones(8))
+        tell(**stats(), set=[s.name for s in fix.applied.set], why=[s.why for s in fix.applied.set])
+        """)
+    assert abs(told["bytes_limit"] - 0.9 * T4_BYTES) <= PAGE
+    assert told["pool_bytes"] == told["bytes_limit"]
+    assert "XLA_CLIENT_MEM_FRACTION" in told["set"]
+    assert all(told["why"])
+
+
+def test_s11_the_import_loads_neither_jax_nor_numpy():
+    told, _ = here("""
+        import sys
+        import vramfit.jax_memory_fix
+        tell(loaded=[name for name in ("jax", "jaxlib", "numpy") if name in sys.modules])
+        """)
+    assert told["loaded"] == []
+
+
+def test_s11_what_the_user_has_set_goes_before_the_defaults():
+    told, _ = run(
+        """
+        import vramfit.jax_memory_fix as fix
+        use()
+        tell(limit=stats()["bytes_limit"], kept=[s.name for s in fix.applied.kept])
+        """,
+        XLA_PYTHON_CLIENT_MEM_FRACTION="0.4",
+    )
+    assert abs(told["limit"] - 0.4 * T4_BYTES) <= PAGE
+    assert told["kept"] == ["XLA_PYTHON_CLIENT_MEM_FRACTION"]
+
+
+def test_s11_who_wants_the_cpu_says_so():
+    program = "import vramfit.jax_memory_fix, jax; tell(on=jax.devices()[0].platform)"
+    assert here(program, JAX_PLATFORMS="cpu")[0] == {"on": "cpu"}
+    _, err = here(program, code=1)
+    assert "Unknown backend cuda" in err or "Unable to initialize backend 'cuda'" in err
+
+
+def test_s11_wrong_words_of_the_environment_are_mended_and_told():
+    told, err = run(
+        "import vramfit.jax_memory_fix; use(); tell(**stats())",
+        JAX_PREALLOCATION_SIZE_LIMIT_BYTES="8589934592",
+        XLA_PYTHON_CLIENT_PREALLOCATE="no",
+    )
+    assert 8 * GIB - PAGE <= told["bytes_limit"] <= 8 * GIB
+    assert "VramfitWarning: `JAX_PREALLOCATION_SIZE_LIMIT_BYTES` is read by no release" in err
+
+
+# S11 and S20: the order of imports.
+
+LATE = """
+import json
+import {module}
+jax = __import__("jax")
+jax.devices()
+"""
+
+
+@pytest.mark.parametrize(("module", "line"), [("jax", 3), ("optax", 3)])
+def test_s20_an_import_that_comes_too_late_warns_and_names_the_line(tmp_path, module, line):
+    script = tmp_path / "late.py"
+    script.write_text(LATE.format(module=module) + "import vramfit.jax_memory_fix as fix\n")
+    done = subprocess.run(
+        [sys.executable, script],
+        env=clean_environment(JAX_PLATFORMS="cpu"),
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert f"{script}:6: VramfitWarning: nothing was set" in done.stderr
+    assert f"JAX was imported by {script}:{line}, `import {module}`" in done.stderr
+
+
+def test_s20_the_line_is_found_in_a_module_of_the_users(tmp_path):
+    (tmp_path / "model.py").write_text(
+        "import sys\nfrom jax import numpy as jnp\nX = jnp.ones(3)\n"
+    )
+    script = tmp_path / "main.py"
+    script.write_text(
+        "import os\nimport model\nfrom vramfit.jax_memory_fix import apply_jax_memory_fix\n"
+    )
+    done = subprocess.run(
+        [sys.executable, script],
+        env=clean_environment(JAX_PLATFORMS="cpu"),
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert f"JAX was imported by {script}:2, `import model`" in done.stderr
+
+
+def test_s20_a_call_that_comes_too_late_raises():
+    told, _ = here(
+        """
+        import jax
+        jax.devices()
+        import warnings; warnings.simplefilter("ignore")
+        from vramfit.jax_memory_fix import apply_jax_memory_fix, applied
+        try:
+            apply_jax_memory_fix(0.5)
+        except RuntimeError as error:
+            tell(id=error.id, hint=error.hint, applied=applied)
+        """,
+        JAX_PLATFORMS="cpu",
+    )
+    assert told["id"] == "too-late"
+    assert "first line of the program" in told["hint"]
+    assert told["applied"] is None
+
+
+def test_s20_an_imported_jax_without_a_backend_is_told_through_its_configuration():
+    told, _ = run("""
+        import jax
+        from vramfit.jax_memory_fix import apply_jax_memory_fix
+        apply_jax_memory_fix(fraction=0.5, x64=True)
+        tell(limit=stats()["bytes_limit"], x64=str(jax.numpy.ones(1).dtype),
+             platform=jax.config.values["jax_platform_name"])
+        """)
+    assert abs(told["limit"] - 0.5 * T4_BYTES) <= PAGE
+    assert told["x64"] == "float64"
+    assert told["platform"] == "cuda"
+
+
+def test_s20_a_choice_made_in_the_configuration_is_the_users():
+    told, _ = here("""
+        import jax
+        jax.config.update("jax_platforms", "cpu")
+        import vramfit.jax_memory_fix as fix
+        tell(on=jax.devices()[0].platform, kept=[s.name for s in fix.applied.kept])
+        """)
+    assert told == {"on": "cpu", "kept": ["JAX_PLATFORMS"]}
+
+
+# S12: the call with all settings as arguments.
+
+
+def test_s12_arguments_go_before_the_environment_and_that_is_told():
+    told, _ = run(
+        """
+        from vramfit.jax_memory_fix import apply_jax_memory_fix
+        done = apply_jax_memory_fix(limit="4GiB", preallocate=False, allocator="bfc")
+        import jax.numpy as jnp
+        jnp.ones(8).block_until_ready()
+        tell(**stats(), text=str(done), shown=repr(done))
+        tell(again=done.value("XLA_CLIENT_MEM_FRACTION"))
+        """,
+        XLA_CLIENT_MEM_FRACTION="0.3",
+    )
+    assert 4 * GIB - PAGE <= told["bytes_limit"] <= 4 * GIB
+    assert told["pool_bytes"] == PAGE
+    assert f"`XLA_CLIENT_MEM_FRACTION` was 0.3 and is now {told['again']}" in told["text"]
+    assert "4.0 GiB of the card's 14.6 GiB" in told["text"]
+    assert told["shown"].startswith("<AppliedSettings for JAX 0.10.2\n  set ")
+
+
+def test_s12_a_call_takes_back_what_an_earlier_one_set():
+    told, _ = here(
+        """
+        import os
+        before = {k: v for k, v in os.environ.items()}
+        from vramfit.jax_memory_fix import apply_jax_memory_fix
+        apply_jax_memory_fix(allocator="cuda_async", x64=True, host_devices=2, limit=None)
+        apply_jax_memory_fix(fraction=0.5, require_gpu=False)
+        tell(changed={k: v for k, v in os.environ.items() if before.get(k) != v},
+             gone=[k for k in before if k not in os.environ])
+        """,
+        XLA_FLAGS="--xla_cpu_enable_fast_math=true",
+    )
+    assert told == {"changed": {"XLA_CLIENT_MEM_FRACTION": "0.5"}, "gone": []}
+
+
+def test_s12_amounts_may_be_numbers_and_shares_leave_room_for_others():
+    told, _ = run("""
+        from vramfit.jax_memory_fix import apply_jax_memory_fix
+        apply_jax_memory_fix(limit=2 << 30)
+        apply_jax_memory_fix(share=2, keep_free="1GiB")
+        use()
+        tell(**stats())
+        """)
+    assert 5.5 * GIB < told["bytes_limit"] < (T4_BYTES - GIB) / 2
+
+
+@pytest.mark.parametrize(
+    ("arguments", "text"),
+    [
+        ("fraction=90", "write 90 percent as `0.9`"),
+        ("fraction='0.9'", "`fraction='0.9'` is a str"),
+        ("fraction=True", "`fraction=True` is a bool"),
+        ("fraction=0.5, limit='1GiB'", "give one of `fraction`, `limit`"),
+        ("limit='8 gigs'", "write a number and a unit"),
+        ("limit='800GiB'", "cannot be had on a card of 14.6 GiB"),
+        ("allocator='async'", "choose one of `default`"),
+        ("allocator='address'", "it came with 0.11.0"),
+        ("preallocate='false'", "write True or False"),
+        ("share=0", "such as `share=2`"),
+        ("share=-1", "write a number such as 2"),
+    ],
+)
+def test_s12_a_wrong_argument_says_what_is_right(arguments, text):
+    program = f"""
+        from vramfit.jax_memory_fix import apply_jax_memory_fix
+        import os
+        before = dict(os.environ)
+        try:
+            apply_jax_memory_fix({arguments})
+        except ValueError as error:
+            assert before == dict(os.environ), "what is refused changes nothing"
+            tell(id=error.id, text=str(error))
+        """
+    told, _ = here(program, VRAMFIT_GPU="t4")
+    assert told["id"] == "invalid-argument"
+    assert text in told["text"]
+
+
+def test_s12_a_limit_in_bytes_needs_a_card():
+    if os.path.exists("/dev/nvidiactl"):
+        pytest.skip("this machine has a card")
+    told, _ = here("""
+        from vramfit.jax_memory_fix import apply_jax_memory_fix
+        try:
+            apply_jax_memory_fix(limit="8GiB")
+        except OSError as error:
+            tell(id=error.id)
+        """)
+    assert told["id"] == "no-driver"
+
+
+# S13, S14, S16: memory that is held.
+
+
+def test_s13_memory_is_held_and_counted_by_the_allocator():
+    told, _ = run("""
+        from vramfit.jax_memory_fix import force_memory_allocation
+        half = force_memory_allocation(0.5)
+        before = stats()["bytes_in_use"]
+        more = force_memory_allocation("1GiB", device=0)
+        tell(half=half, more=more, before=before, now=stats(), shown=repr(more))
+        """)
+    limit = told["now"]["bytes_limit"]
+    assert told["half"][1] == limit // 2
+    assert told["now"]["bytes_in_use"] - told["before"] == GIB
+    assert told["more"][3] - told["more"][2] == GIB
+    assert told["shown"].startswith("<HeldMemory 1.0 GiB on cuda:0: in use ")
+
+
+def test_s13_what_cannot_be_had_is_refused_and_nothing_stays_held():
+    told, _ = run(
+        """
+        from vramfit.jax_memory_fix import force_memory_allocation
+        force_memory_allocation("60%")
+        before = stats()["bytes_in_use"]
+        try:
+            force_memory_allocation("60%")
+        except MemoryError as error:
+            tell(id=error.id, text=str(error), before=before, after=stats()["bytes_in_use"])
+        """,
+        code=1,  # for the dry run, a request that is refused is the answer
+    )
+    assert told["id"] == "no-room"
+    assert told["before"] == told["after"]
+    assert "of its pool are not in use" in told["text"]
+
+
+@pytest.mark.parametrize("amount", ["0", "-1", "0.0", "1.5", "True", "'lots'", "'0%'", "None"])
+def test_s13_what_is_no_amount_is_refused(amount):
+    told, _ = run(f"""
+        from vramfit.jax_memory_fix import force_memory_allocation
+        try:
+            force_memory_allocation({amount})
+        except ValueError as error:
+            tell(id=error.id, hint=error.hint)
+        import jax; jax.numpy.ones(1).block_until_ready()
+        """)
+    assert told["id"] == "invalid-argument"
+    assert "GiB" in told["hint"]
+
+
+def test_s14_steps_walk_up_to_the_target():
+    told, _ = run("""
+        from vramfit.jax_memory_fix import allocate_memory_incremental
+        seen = []
+        steps = allocate_memory_incremental(0.8, step=0.25, report=seen.append)
+        tell(steps=steps, same=seen == list(steps), part=steps[-1].utilisation, now=stats())
+        """)
+    assert told["same"]
+    assert [step[1] for step in told["steps"]] == [True] * 4
+    assert 0.8 <= told["part"] < 0.801
+    assert told["steps"][-1][3] == told["now"]["bytes_in_use"]
+    assert told["steps"][-1][2] == sum(step[0] for step in told["steps"])
+
+
+def test_s14_the_walk_stops_cleanly_at_what_is_there():
+    told, _ = run(
+        """
+        from vramfit.jax_memory_fix import allocate_memory_incremental
+        steps = allocate_memory_incremental(1.0, step="1GiB")
+        tell(steps=steps, now=stats(), shown=repr(steps[-1]))
+        """,
+        # The card has less than the pool wants, and JAX backs off.
+        options=("--taken", "6GiB"),
+        code=1,
+    )
+    met = [step[1] for step in told["steps"]]
+    assert met == [True] * (len(met) - 1) + [False]
+    assert told["now"]["bytes_in_use"] > 6 * GIB
+    assert "could not have 1.0 GiB" in told["shown"]
+
+
+def test_s16_what_is_held_is_freed_and_counted():
+    told, _ = run("""
+        import jax.numpy as jnp
+        from vramfit.jax_memory_fix import *
+        own = jnp.ones(1 << 20).block_until_ready()
+        before = stats()["bytes_in_use"]
+        force_memory_allocation("3GiB")
+        allocate_memory_incremental(0.5, step="2GiB")
+        held = stats()["bytes_in_use"]
+        cleared = clear_memory_registry(caches=True)
+        after = stats()["bytes_in_use"]
+        tell(before=before, held=held, after=after, cleared=cleared, own=own.is_deleted(),
+             again=clear_memory_registry(), shown=repr(cleared))
+        """)
+    assert told["after"] == told["before"]
+    assert told["cleared"][0] == told["held"] - told["before"]
+    assert told["cleared"][1] == {"cuda:0": [told["held"], told["after"]]}
+    assert not told["own"]
+    assert told["again"][0] == 0
+    assert "caches cleared" in told["shown"]
+
+
+# S15: a proof that JAX computes on the GPU.
+
+
+def test_s15_the_pool_is_what_was_asked_for():
+    told, _ = run("""
+        from vramfit.jax_memory_fix import apply_jax_memory_fix, verify_gpu_usage
+        apply_jax_memory_fix(fraction=0.6)
+        usage = verify_gpu_usage()
+        tell(usage=usage, card=usage.card, virtual=usage.virtual, text=repr(usage), now=stats())
+        """)
+    assert told["now"]["bytes_limit"] == told["usage"][3] == told["usage"][4]
+    assert told["virtual"]
+    assert "a virtual GPU does no arithmetic" in told["text"]
+    assert "as the settings of this process say" in told["text"]
+    assert "the pool has taken all of it" in told["text"]
+
+
+def test_s15_a_pool_that_could_not_be_had_is_told():
+    told, _ = run(
+        """
+        import vramfit.jax_memory_fix as fix
+        try:
+            fix.verify_gpu_usage()
+        except RuntimeError as error:
+            tell(id=error.id, text=str(error))
+        """,
+        options=("--taken", "6GiB"),
+    )
+    assert told["id"] == "not-as-asked"
+    assert "could be had" in told["text"]
+
+
+def test_s15_a_setting_that_came_too_late_is_found():
+    told, _ = run("""
+        import os, jax
+        jax.devices()
+        os.environ["XLA_CLIENT_MEM_FRACTION"] = "0.3"
+        from vramfit.jax_memory_fix import verify_gpu_usage
+        try:
+            verify_gpu_usage()
+        except RuntimeError as error:
+            tell(text=str(error))
+        """)
+    assert "mean a pool of 4.4 GiB on cuda:0, and it is 10.9 GiB" in told["text"]
+
+
+def test_s15_the_cpu_is_no_gpu():
+    told, _ = here(
+        """
+        import vramfit.jax_memory_fix as fix
+        try:
+            fix.verify_gpu_usage()
+        except RuntimeError as error:
+            tell(id=error.id, text=str(error))
+        """,
+        JAX_PLATFORMS="cpu",
+    )
+    assert told["id"] == "not-as-asked"
+    assert told["text"].startswith("JAX has no GPU")
+
+
+def test_s15_a_gpu_that_is_not_the_default_is_no_proof():
+    told, _ = run(
+        """
+        import vramfit.jax_memory_fix as fix
+        try:
+            fix.verify_gpu_usage()
+        except RuntimeError as error:
+            tell(text=str(error))
+        fix.force_memory_allocation("1MiB")
+        """,
+        JAX_PLATFORMS="cpu,cuda",
+    )
+    assert "computes on cpu:0 where" in told["text"]
+
+
+@pytest.mark.gpu
+def test_s15_a_real_card_computes():
+    told, _ = here("""
+        import vramfit.jax_memory_fix as fix
+        usage = fix.verify_gpu_usage()
+        tell(virtual=usage.virtual, text=repr(usage))
+        """)
+    assert not told["virtual"]
+    assert "computed a sum of 1024 squares, and it is right" in told["text"]
