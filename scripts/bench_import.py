@@ -19,7 +19,7 @@ STATEMENTS = {
 
 def seconds(statement):
     began = time.perf_counter()
-    subprocess.run([sys.executable, "-c", statement], check=True)
+    subprocess.run([sys.executable, "-c", statement], stderr=subprocess.DEVNULL, check=True)
     return time.perf_counter() - began
 
 

@@ -11,17 +11,28 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from vramfit._errors import VramfitError as VramfitError
+    from vramfit._errors import VramfitWarning as VramfitWarning
     from vramfit._native import __version__ as __version__
+    from vramfit._watch import watch as watch
     from vramfit.report import DryrunReport as DryrunReport
     from vramfit.report import dryrun_report as dryrun_report
 
-__all__ = ["DryrunReport", "VramfitError", "__version__", "dryrun_report"]
+__all__ = [
+    "DryrunReport",
+    "VramfitError",
+    "VramfitWarning",
+    "__version__",
+    "dryrun_report",
+    "watch",
+]
 
 _HOMES = {
     "DryrunReport": "vramfit.report",
     "VramfitError": "vramfit._errors",
+    "VramfitWarning": "vramfit._errors",
     "__version__": "vramfit._native",
     "dryrun_report": "vramfit.report",
+    "watch": "vramfit._watch",
 }
 
 

@@ -46,11 +46,11 @@ class WatchedDevice(NamedTuple):
             text += f", peak {show_bytes(self.peak)}"
         elif self.peak_at_most is not None:
             text += (
-                f", peak between {show_bytes(self.peak_at_least)} and "
-                f"{show_bytes(self.peak_at_most)}, which was reached before"
+                f", peak at least {show_bytes(self.peak_at_least)} and at most the "
+                f"{show_bytes(self.peak_at_most)} that were reached before"
             )
         if self.limit is not None:
-            text += f", of {show_bytes(self.limit)}"
+            text += f"; limit {show_bytes(self.limit)}"
         if not self.counted:
             text += "; arrays only: this device counts neither temporaries nor a peak"
         return text
@@ -90,7 +90,7 @@ class watch(ContextDecorator):
         >>> with vramfit.watch() as seen:  # doctest: +SKIP
         ...     state = step(state, batch)
         >>> print(seen)  # doctest: +SKIP
-        cuda:0: in use 1.1 GiB → 1.3 GiB (+165.0 MiB), peak 2.0 GiB, of 13.3 GiB
+        cuda:0: in use 1.1 GiB → 1.3 GiB (+165.0 MiB), peak 2.0 GiB; limit 13.3 GiB
         live arrays, the largest first (new: made inside the block):
           512.0 MiB  8 × float32[4096,4096] on cuda:0  train.py:31 (init)
 
@@ -122,7 +122,7 @@ class watch(ContextDecorator):
         import jax
 
         # A GPU counts what runs only when it has run, and what was freed before is not ours.
-        arrays = jax.live_arrays()
+        arrays = [array for array in jax.live_arrays() if not array.is_deleted()]
         jax.block_until_ready(arrays)
         self._old = {id(array): weakref.ref(array) for array in arrays}
         self._before = {device: _count(device, arrays) for device in jax.local_devices()}
@@ -136,7 +136,7 @@ class watch(ContextDecorator):
     ) -> None:
         import jax
 
-        arrays = jax.live_arrays()
+        arrays = [array for array in jax.live_arrays() if not array.is_deleted()]
         if kind is None:
             jax.block_until_ready(arrays)
         self.devices = tuple(
@@ -158,7 +158,7 @@ class watch(ContextDecorator):
         rest = self.arrays[self._top :]
         if rest:
             count, size = sum(row.arrays for row in rest), sum(row.bytes for row in rest)
-            lines.append(f"  {show_bytes(size):>10}  {count} others")
+            lines.append(f"  {show_bytes(size):>10}  {count} more")
         return "\n".join(lines)
 
     __repr__ = __str__
@@ -177,8 +177,6 @@ def _count(device: Any, arrays: list[Any]) -> dict[str, int]:
 
 def _parts(array: Any) -> list[tuple[Any, tuple[int, ...]]]:
     """Return the devices of an array and the shape on each; `addressable_shards` makes arrays."""
-    if array.is_deleted():
-        return []
     shape = tuple(array.sharding.shard_shape(array.shape))
     return [(device, shape) for device in array.sharding.addressable_devices]
 
