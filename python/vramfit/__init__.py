@@ -7,8 +7,7 @@ here loads on first use, and none of it imports JAX until it is called, so that
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+TYPE_CHECKING = False  # of `typing`, whose import takes longer than all of this
 if TYPE_CHECKING:
     from vramfit._errors import VramfitError as VramfitError
     from vramfit._errors import VramfitWarning as VramfitWarning

@@ -6,7 +6,9 @@ would. Where Python has a standard class for the case, ours is one of that kind 
 
 from __future__ import annotations
 
-from typing import ClassVar
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import ClassVar
 
 
 class VramfitError(Exception):

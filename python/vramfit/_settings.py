@@ -2,55 +2,32 @@
 
 What is set is decided in Rust, as for ``vramfit run``. Here it is put where the JAX of this process
 will look: into the environment, and where JAX has read that already, into its configuration.
+
+Imports next to nothing: ``typing`` alone would take as long as all of this.
 """
 
 from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Mapping
-from typing import Any, NamedTuple
 
 from vramfit import _native
 from vramfit._errors import InvalidArgumentError, TooLateError
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from typing import Any, TypeAlias
 
-class Setting(NamedTuple):
-    """One variable, its value, and why it has that."""
-
-    name: str
-    value: str
-    why: str
-
-
-class AppliedSettings(NamedTuple):
-    """What was done to the settings of this process."""
-
-    set: tuple[Setting, ...]
-    """What was set."""
-    removed: tuple[str, ...]
-    """Variables that were taken away; a note says why."""
-    kept: tuple[Setting, ...]
-    """What the environment said already, and goes before a default."""
-    notes: tuple[str, ...]
-    """What else there is to know, one clause each."""
-    jax_version: str | None
-    """The installed JAX that the names are for; None if it could not be told."""
-
-    def value(self, name: str) -> str | None:
-        """Return what a variable was set to, None if it was not."""
-        return next((setting.value for setting in self.set if setting.name == name), None)
-
-    def __str__(self) -> str:
-        lines = [f"set {name}={value}: {why}" for name, value, why in self.set]
-        lines += [f"removed {name}" for name in self.removed]
-        lines += [f"kept {name}={value}: {why}" for name, value, why in self.kept]
-        lines += [f"note: {note}" for note in self.notes]
-        return "\n".join(lines) or "nothing to set"
-
-    def __repr__(self) -> str:
-        text = "\n  ".join(str(self).splitlines())
-        return f"<AppliedSettings for JAX {self.jax_version or '(unknown)'}\n  {text}>"
+    # What to set (name, value, why, whether JAX reads it at its import), what to remove, what goes
+    # before a default (name, value, why), notes, and the version of JAX.
+    Decided: TypeAlias = tuple[
+        list[tuple[str, str, str, bool]],
+        list[str],
+        list[tuple[str, str, str]],
+        list[str],
+        str | None,
+    ]
 
 
 # By name: what the environment held before we set it, and what we set it to.
@@ -64,7 +41,7 @@ _TRUTH_VALUES = {"JAX_ENABLE_X64", "JAX_DISABLE_JIT", "JAX_COMPILER_ENABLE_REMAT
 _IN_CONFIGURATION = ("JAX_PLATFORMS", "JAX_PLATFORM_NAME", *sorted(_TRUTH_VALUES))
 
 
-def apply(wishes: Mapping[str, Any], *, look_at_cards: bool) -> AppliedSettings:
+def apply(wishes: Mapping[str, Any], *, look_at_cards: bool) -> Decided:
     """Apply what is wished for, and the defaults where nothing is said.
 
     Each call begins with the environment as it was before the first: what an earlier one set and
@@ -99,13 +76,7 @@ def apply(wishes: Mapping[str, Any], *, look_at_cards: bool) -> AppliedSettings:
             _configure(jax, name, value)
     for name in removed:
         _put(name, None)
-    return AppliedSettings(
-        tuple(Setting(name, value, why) for name, value, why, _ in changes),
-        tuple(removed),
-        tuple(Setting(*row) for row in kept),
-        tuple(notes),
-        version,
-    )
+    return changes, removed, kept, notes, version
 
 
 def is_started() -> bool:

@@ -19,13 +19,12 @@ Example:
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from vramfit import _settings
 from vramfit._errors import TooLateError, VramfitWarning
-from vramfit._settings import AppliedSettings
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from vramfit._applied import AppliedSettings as AppliedSettings
     from vramfit._pool import allocate_memory_incremental as allocate_memory_incremental
     from vramfit._pool import clear_memory_registry as clear_memory_registry
     from vramfit._pool import force_memory_allocation as force_memory_allocation
@@ -41,11 +40,15 @@ __all__ = [
     "verify_gpu_usage",
 ]
 
-applied: AppliedSettings | None = None
-"""What the import, or the latest call, has applied; None if it came too late."""
+if TYPE_CHECKING:
+    applied: AppliedSettings | None
+    """What the import, or the latest call, has applied; None if it came too late."""
+
+_latest: _settings.Decided | None = None
 
 # What asks JAX is loaded when it is first used.
 _HOMES = {
+    "AppliedSettings": "vramfit._applied",
     "allocate_memory_incremental": "vramfit._pool",
     "clear_memory_registry": "vramfit._pool",
     "force_memory_allocation": "vramfit._pool",
@@ -95,7 +98,9 @@ def apply_jax_memory_fix(
         InvalidArgumentError: If a value cannot be, or two of them exclude each other.
         NoDriverError: If an amount in bytes depends on a card that the driver does not tell.
     """
-    global applied
+    global _latest
+    from vramfit._applied import applied_settings
+
     wishes: dict[str, object] = {
         "fraction": fraction,
         "limit": str(limit) if type(limit) is int else limit,
@@ -109,12 +114,16 @@ def apply_jax_memory_fix(
         "jit": jit,
         "host_devices": host_devices,
     }
-    applied = _settings.apply(wishes, look_at_cards=True)
-    return applied
+    _latest = _settings.apply(wishes, look_at_cards=True)
+    return applied_settings(_latest)
 
 
 def __getattr__(name: str) -> object:
-    """Load what asks JAX when it is first used."""
+    """Load what is not needed at once when it is first used."""
+    if name == "applied":
+        from vramfit._applied import applied_settings
+
+        return None if _latest is None else applied_settings(_latest)
     home = _HOMES.get(name)
     if home is None:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
@@ -131,17 +140,22 @@ def __dir__() -> list[str]:
 
 def _apply_defaults() -> None:
     """Apply the defaults, without asking the driver: an import must be quick."""
-    global applied
-    import warnings
-
+    global _latest
     try:
-        applied = _settings.apply({}, look_at_cards=False)
+        _latest = _settings.apply({}, look_at_cards=False)
     except TooLateError as error:
         # Raising would end programs that would run; the call raises.
-        warnings.warn(VramfitWarning(f"nothing was set: {error}"), stacklevel=3)
+        _warn(f"nothing was set: {error}")
         return
-    for note in applied.notes:
-        warnings.warn(VramfitWarning(note), stacklevel=3)
+    for note in _latest[3]:
+        _warn(note)
+
+
+def _warn(text: str) -> None:
+    import warnings
+
+    # The line that imports this module: above are this function, its caller and the module.
+    warnings.warn(VramfitWarning(text), stacklevel=4)
 
 
 _apply_defaults()
