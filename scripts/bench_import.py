@@ -1,7 +1,7 @@
 """How long `import vramfit.jax_memory_fix` takes, beside an interpreter that imports nothing.
 
-Each is started many times, in turn, and the fastest start counts: whatever else the machine does only
-adds time.
+Each is started many times, in turn, and the fastest start counts: what else the machine does
+only adds time.
 """
 
 import subprocess

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 import weakref
 from collections.abc import Callable
 from contextlib import ContextDecorator
@@ -222,7 +223,16 @@ def _line(array: Any) -> str:
     trace = getattr(array, "traceback", None)
     for frame in getattr(trace, "frames", None) or ():
         if not _origins._is_library(frame.file_name):
-            file = os.path.relpath(frame.file_name)
-            name = frame.file_name if file.startswith("..") else file
-            return f"{name}:{frame.line_num} ({frame.function_name})"
+            return f"{_name(frame.file_name)}:{frame.line_num} ({frame.function_name})"
     return ""
+
+
+def _name(file: str) -> str:
+    """Return what a person calls a file: a cell by its number, what lies here without the path."""
+    shell = getattr(sys.modules.get("__main__"), "get_ipython", lambda: None)()
+    # IPython knows which input it has compiled under which name; its own tracebacks use this.
+    number = getattr(getattr(shell, "compile", None), "_filename_map", {}).get(file)
+    if number is not None:
+        return f"cell [{number}]"
+    here = os.path.relpath(file)
+    return file if here.startswith("..") else here

@@ -14,7 +14,7 @@ allocation slow and the fraction void.
 Example:
     >>> from vramfit.jax_memory_fix import apply_jax_memory_fix  # the first line of a program
     >>> print(apply_jax_memory_fix(limit="8GiB"))  # doctest: +SKIP
-    set XLA_CLIENT_MEM_FRACTION=0.54914564: 8.0 GiB of the card's 14.6 GiB
+    set XLA_CLIENT_MEM_FRACTION=0.5491468: 8.0 GiB of the card's 14.6 GiB
 """
 
 from __future__ import annotations

@@ -1,0 +1,53 @@
+"""The notebook `examples/jax_memory_demo.ipynb` shows what it really prints, on the virtual GPU."""
+
+import json
+import subprocess
+import sys
+
+import pytest
+from conftest import ROOT, clean_environment
+
+NOTEBOOK = ROOT / "examples" / "jax_memory_demo.ipynb"
+pytestmark = pytest.mark.timeout(600)
+
+
+def execute(notebook, answer):
+    """Execute a notebook on a virtual T4; return the dry run's answer and standard error."""
+    command = [sys.executable, "-m", "vramfit", "dryrun", "--gpu", "t4", "--json", answer, "--"]
+    command += [sys.executable, ROOT / "scripts" / "run_notebook.py", notebook]
+    done = subprocess.run(
+        [str(word) for word in command],
+        env=clean_environment(),
+        capture_output=True,
+        check=False,
+        text=True,
+    )
+    return json.loads(answer.read_text()), done.stderr
+
+
+def test_s22_the_notebook_shows_what_its_cells_print(tmp_path):
+    answer, err = execute(NOTEBOOK, tmp_path / "answer.json")
+    assert answer["program_exit"]["code"] == 0, err[-6000:]
+    # One of its cells runs out of memory on purpose, and goes on.
+    assert answer["oom"]["requested_bytes"] == 8 << 30
+
+
+def test_s22_an_output_that_is_not_fresh_is_found(tmp_path):
+    notebook = json.loads(NOTEBOOK.read_text())
+    code = [cell for cell in notebook["cells"] if cell["cell_type"] == "code"]
+    code[0]["outputs"][0]["text"][0] = "set XLA_CLIENT_MEM_FRACTION=0.1: as it was\n"
+    notebook["cells"] = code[:2]
+    stale = tmp_path / "stale.ipynb"
+    stale.write_text(json.dumps(notebook))
+    answer, err = execute(stale, tmp_path / "answer.json")
+    assert answer["program_exit"]["code"] == 1
+    assert "cell [1] shows something else" in err
+    assert "-set XLA_CLIENT_MEM_FRACTION=0.1: as it was" in err
+
+
+def test_s22_the_settings_come_before_jax():
+    notebook = json.loads(NOTEBOOK.read_text())
+    code = ["".join(cell["source"]) for cell in notebook["cells"] if cell["cell_type"] == "code"]
+    assert code[0].startswith("import vramfit.jax_memory_fix as fix\n")
+    assert "import jax\n" not in code[0]
+    assert all(not line.startswith(("!", "%")) for cell in code for line in cell.splitlines())
