@@ -154,7 +154,7 @@ mod tests {
             ("JAX_PLATFORMS", Kind::Text),
             ("JAX_COORDINATOR_ADDRESS", Kind::Text),
             ("JAX_CUDA_VISIBLE_DEVICES", Kind::Option),
-            ("XLA_CLIENT_MEM_FRACTION", Kind::Text),
+            ("PJRT_NAMES_AND_LIBRARY_PATHS", Kind::Text),
         ] {
             assert_eq!(
                 of_jax(name, RELEASE).map(|known| known.kind),
