@@ -102,6 +102,16 @@ def test_s11_wrong_words_of_the_environment_are_mended_and_told():
     assert "VramfitWarning: `JAX_PREALLOCATION_SIZE_LIMIT_BYTES` is read by no release" in err
 
 
+def test_s11_variables_that_are_no_text_do_no_harm():
+    program = """
+        import os
+        os.environb[b"ODD"] = b"\\xff"
+        import vramfit.jax_memory_fix as fix
+        tell(set=len(fix.applied.set))
+        """
+    assert here(program)[0]["set"] > 0
+
+
 # S11 and S20: the order of imports.
 
 LATE = """

@@ -62,7 +62,7 @@ def apply(wishes: Mapping[str, Any], *, look_at_cards: bool) -> Decided:
             "first cell after a restart; or start the program with `vramfit run`",
         )
     _check(wishes)
-    environment = _environment_before_us()
+    environment = _texts(_environment_before_us())
     if jax is not None:
         environment |= _configured(jax)
     version = jax.__version__ if jax is not None else installed_version()
@@ -108,7 +108,7 @@ def installed_version() -> str | None:
 def environment() -> dict[str, str]:
     """Return what holds for JAX in this process: the environment, and its configuration."""
     jax = sys.modules.get("jax")
-    return dict(os.environ) | (_configured(jax) if jax is not None else {})
+    return _texts(os.environ) | (_configured(jax) if jax is not None else {})
 
 
 def _check(wishes: Mapping[str, Any]) -> None:
@@ -131,6 +131,19 @@ def _check(wishes: Mapping[str, Any]) -> None:
             )
         if isinstance(value, int) and not isinstance(value, bool) and not 0 <= value < 1 << 32:
             raise InvalidArgumentError(f"`{name}={value}` cannot be", hint=f"write {example}")
+
+
+def _texts(environment: Mapping[str, str]) -> dict[str, str]:
+    """Leave out variables that are no text: nothing that JAX reads is one of them."""
+    return {name: value for name, value in environment.items() if _is_text(name + value)}
+
+
+def _is_text(value: str) -> bool:
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def _environment_before_us() -> dict[str, str]:

@@ -77,7 +77,15 @@ impl Wishes {
         wishes.default_platform(&held, &mut kept);
         let args = PolicyArgs::of(&wishes);
         let policy = args.resolve(wishes.look_at_cards, &variable)?;
-        let changes = settings::variables_for(&policy, version, variable)?;
+        let mut changes = settings::variables_for(&policy, version, variable)?;
+        if wishes.share.is_some() {
+            // Their environment was another when they were started, and only that can be read.
+            changes.notes.push(
+                "processes of the same division that run already count as others; \
+                 `vramfit run --share` knows them"
+                    .to_owned(),
+            );
+        }
         // What is removed was not kept.
         kept.retain(|(name, ..)| !changes.remove.contains(name) && changes.value(name).is_none());
         Ok(Decision { changes, kept })
@@ -236,6 +244,28 @@ mod tests {
         let done = decide(&wishes, &held);
         assert_eq!(done.changes.value("XLA_CLIENT_MEM_FRACTION"), Some("0.5"));
         assert_eq!(done.changes.value("JAX_PLATFORMS"), Some("cuda,cpu"));
+        assert!(done.kept.is_empty());
+    }
+
+    #[test]
+    fn a_share_says_whom_it_does_not_know() {
+        let wishes = Wishes {
+            share: Some(2),
+            ..Wishes::default()
+        };
+        let done = decide(&wishes, &[("VRAMFIT_GPU", "t4")]);
+        assert!(
+            done.changes
+                .notes
+                .iter()
+                .any(|note| note.contains("run --share"))
+        );
+    }
+
+    #[test]
+    fn what_names_the_gpu_is_completed() {
+        let done = decide(&Wishes::default(), &[("JAX_PLATFORMS", "cuda,cpu")]);
+        assert_eq!(done.changes.value("JAX_PLATFORM_NAME"), Some("cuda"));
         assert!(done.kept.is_empty());
     }
 
