@@ -27,7 +27,13 @@ pub struct Finding {
 
 /// Goes through the rules that need no row.
 pub(super) fn findings(entries: &[Entry], readable: &[Open]) -> Vec<Finding> {
-    let rules = [large_band, tiny_chunks, idle_compression, wide_numbers];
+    let rules = [
+        large_band,
+        divided_rows,
+        tiny_chunks,
+        idle_compression,
+        wide_numbers,
+    ];
     let mut findings = Vec::new();
     for open in readable {
         let entry = &entries[open.entry];
@@ -61,6 +67,25 @@ fn large_band(entry: &Entry, open: &Open) -> Option<Finding> {
         dataset: entry.path.clone(),
         message: what,
         cure: "rewrite it in smaller chunks of whole rows".to_owned(),
+    })
+}
+
+/// A row in many chunks: a batch needs all of them, and threads cannot share the work by rows.
+fn divided_rows(entry: &Entry, open: &Open) -> Option<Finding> {
+    let Storage::Chunked { grid, .. } = open.rows.dataset().storage() else {
+        return None;
+    };
+    let across: u64 = grid.lengths().iter().skip(1).product();
+    if across < 8 || large_band(entry, open).is_some() {
+        return None;
+    }
+    Some(Finding {
+        id: "divided-rows",
+        dataset: entry.path.clone(),
+        message: format!(
+            "each row is divided among {across} chunks, all of which it takes to read it"
+        ),
+        cure: "rewrite it in chunks of whole rows".to_owned(),
     })
 }
 

@@ -5,6 +5,7 @@ mod advice;
 mod facts;
 mod foreign;
 mod labels;
+mod measure;
 mod plan;
 mod sample;
 
@@ -19,6 +20,7 @@ use crate::read::Rows;
 pub use advice::Finding;
 pub use facts::{Facts, Problem};
 pub use foreign::open;
+pub use measure::Speed;
 pub use plan::Plan;
 pub use sample::{Count, Statistics};
 
@@ -33,6 +35,8 @@ pub struct Request {
     pub seed: u64,
     /// The memory that streaming may use.
     pub budget: Bytes,
+    /// Whether to read rows for a moment, to see how quickly they come.
+    pub measure: bool,
 }
 
 /// What a file is.
@@ -47,6 +51,8 @@ pub struct Survey {
     /// How the largest datasets that have equally many rows would be streamed; none where no
     /// dataset can be.
     pub streaming: Option<Plan>,
+    /// How quickly the rows of those datasets come; empty unless it was measured.
+    pub measured: Vec<Speed>,
     /// What will be slow, and what should be known.
     pub findings: Vec<Finding>,
 }
@@ -106,7 +112,15 @@ pub fn survey(path: &Path, request: &Request) -> Result<Survey> {
             }
         }
     }
+    let measured = match (request.measure, plan::groups(&readable).first()) {
+        (true, Some(group)) => {
+            let block_rows = streaming.as_ref().and_then(|plan| plan.block_rows);
+            measure::measure(group, block_rows)?
+        }
+        _ => Vec::new(),
+    };
     Ok(Survey {
+        measured,
         file_bytes: Bytes(container.source().length()),
         memory_bytes: Bytes(
             readable
@@ -141,7 +155,7 @@ fn chosen(file: &Path, nodes: Vec<Node>, paths: &[String]) -> Result<Vec<Node>> 
             .iter()
             .filter(|node| matches!(node.content, Content::Dataset(_)))
             .take(8)
-            .map(|node| format!("`{}`", node.path))
+            .map(|node| format!("`{}`", node.path.escape_debug()))
             .collect();
         return Err(match names.is_empty() {
             true => error,

@@ -24,6 +24,8 @@ pub struct Plan {
     /// The order of a shuffled epoch: `gather`, `block_pool` or `chunk_pool`; none where the budget is
     /// too small.
     pub engine: Option<&'static str>,
+    /// Rows that are read together, where the order is one of blocks.
+    pub block_rows: Option<u64>,
     /// Why that one, or why none.
     pub reason: String,
     /// What is lost by it, and what would help.
@@ -87,6 +89,7 @@ pub(super) fn plan(entries: &[Entry], readable: &[Open], budget: Bytes) -> Optio
         memory_bytes: Bytes(bytes(group)),
         budget_bytes: budget,
         engine: None,
+        block_rows: None,
         reason: String::new(),
         warning: None,
     };
@@ -98,6 +101,7 @@ pub(super) fn plan(entries: &[Entry], readable: &[Open], budget: Bytes) -> Optio
                 Engine::BlockPool(_) => "block_pool",
                 Engine::ChunkPool(_) => "chunk_pool",
             });
+            plan.block_rows = choice.engine.pools().map(|pools| pools.block_rows);
             plan.reason = choice.reason;
             plan.warning = choice.warning;
         }
