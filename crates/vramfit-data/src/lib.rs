@@ -8,6 +8,7 @@
 //! | [`hdf5`] | what is in the file, and where is each chunk? |
 //! | [`filter`] | what were the bytes of a chunk before it was stored? |
 //! | [`read`] | which elements do these rows have? |
+//! | [`inspect`] | what is in a file, what does it cost, and what will be slow? |
 //! | [`order`] | which row comes when, as a pure function of a seed and a position? |
 //! | [`mod@write`] | how is a file made? |
 //! | [`generate`] | which data is there to try things with? |
@@ -15,6 +16,7 @@
 pub mod filter;
 pub mod generate;
 pub mod hdf5;
+pub mod inspect;
 mod mix;
 pub mod order;
 pub mod read;

@@ -191,7 +191,7 @@ fn exactly(made: usize, expected: usize) -> std::result::Result<(), Fault> {
 }
 
 /// Returns a filter's name with its number.
-fn describe(step: &FilterStep) -> String {
+pub(crate) fn describe(step: &FilterStep) -> String {
     match kinds::name(step.id) {
         Some(name) => name.to_owned(),
         None if step.name.is_empty() => format!("filter {}", step.id),

@@ -49,8 +49,13 @@ pub enum Content {
     },
     /// Another name for a group that is listed elsewhere.
     Again,
-    /// It could not be read, and why.
-    Unreadable(String),
+    /// It could not be read.
+    Unreadable {
+        /// Why.
+        why: String,
+        /// What would help, if that is known.
+        hint: Option<String>,
+    },
 }
 
 /// A dataset, as far as its header says.
@@ -115,7 +120,11 @@ impl Walk<'_> {
                 Target::Unknown(kind) => unreadable(&format!("a link of type {kind}")),
                 Target::Object(address) => {
                     if let Err(error) = self.object(&path, address, depth + 1) {
-                        self.push(&path, Vec::new(), unreadable(error.message()));
+                        let content = Content::Unreadable {
+                            why: error.message().to_owned(),
+                            hint: error.hint_text().map(str::to_owned),
+                        };
+                        self.push(&path, Vec::new(), content);
                     }
                     continue;
                 }
@@ -157,7 +166,10 @@ impl Walk<'_> {
 }
 
 fn unreadable(why: &str) -> Content {
-    Content::Unreadable(why.to_owned())
+    Content::Unreadable {
+        why: why.to_owned(),
+        hint: None,
+    }
 }
 
 fn summary(description: Description) -> Summary {

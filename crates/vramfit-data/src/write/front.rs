@@ -3,10 +3,10 @@
 
 use std::collections::BTreeMap;
 
-use super::checksum::lookup3;
 use super::content::{Content, Storage};
 use super::heap::TextHeap;
 use super::message::{Header, UNDEFINED};
+use crate::hdf5::checksum::checksum;
 
 /// Data begins at a multiple of this, so that it can be mapped and read without the page cache.
 const PAGE: u64 = 4096;
@@ -122,7 +122,7 @@ fn superblock(root: u64, end_of_file: u64) -> Vec<u8> {
     for address in [0, UNDEFINED, end_of_file, root] {
         bytes.extend(address.to_le_bytes());
     }
-    let sum = lookup3(&bytes);
+    let sum = checksum(&bytes);
     bytes.extend(sum.to_le_bytes());
     bytes
 }

@@ -4,9 +4,9 @@
 //! reads. The layout message is version 3 with the chunk index of version 1: the one that also those
 //! readers know that are no libhdf5. The order of fields is that of the format specification, 3.0.
 
-use super::checksum::lookup3;
 use super::content::{Attribute, Compression, Dataset, Storage, Value};
 use super::heap::TextHeap;
+use crate::hdf5::checksum::checksum;
 
 /// "No address": nothing is there.
 pub(super) const UNDEFINED: u64 = u64::MAX;
@@ -42,7 +42,7 @@ impl Header {
         bytes.extend([2, 0x02]);
         bytes.extend((self.messages.len() as u32).to_le_bytes());
         bytes.extend(&self.messages);
-        let sum = lookup3(&bytes);
+        let sum = checksum(&bytes);
         bytes.extend(sum.to_le_bytes());
         bytes
     }

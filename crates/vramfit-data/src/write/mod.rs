@@ -8,7 +8,6 @@
 //! Reading is the business of the neighbours.
 
 mod bands;
-mod checksum;
 mod content;
 mod front;
 mod heap;

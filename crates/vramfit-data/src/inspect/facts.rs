@@ -1,0 +1,109 @@
+//! What is known of one dataset.
+
+use serde::Serialize;
+use vramfit_core::{Bytes, Error};
+
+use super::sample::Statistics;
+use crate::filter;
+use crate::hdf5::{Container, Element, Summary};
+use crate::read::{Dataset, RowOptions, Rows, Storage};
+
+/// A dataset, without its values.
+#[derive(Clone, Debug, Serialize)]
+pub struct Facts {
+    /// What its elements are: NumPy's name where they are numbers, else words.
+    pub dtype: String,
+    /// Length of each axis; none for a single value.
+    pub shape: Vec<u64>,
+    /// How long each axis may become; null without limit.
+    pub max_shape: Vec<Option<u64>>,
+    /// How it is stored: `compact`, `contiguous`, `chunked` or `virtual`.
+    pub layout: &'static str,
+    /// Length of a chunk along each axis.
+    pub chunk: Option<Vec<u64>>,
+    /// Size of a chunk in memory.
+    pub chunk_bytes: Option<Bytes>,
+    /// How many chunks there are, and how many of them were never written.
+    pub chunks: Option<u64>,
+    /// How many chunks were never written and hold the fill value.
+    pub chunks_unwritten: Option<u64>,
+    /// What was done to each chunk, in that order.
+    pub filters: Vec<String>,
+    /// Size of all elements in memory; texts of variable length are not counted.
+    pub memory_bytes: Option<Bytes>,
+    /// What the elements take in the file; unknown where the list of chunks could not be read.
+    pub stored_bytes: Option<Bytes>,
+    /// Statistics of the rows that were sampled.
+    pub sample: Option<Statistics>,
+}
+
+/// Why something cannot be read here, and the cure.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Problem {
+    /// Why, in one clause.
+    pub message: String,
+    /// What would help, if that is known.
+    pub hint: Option<String>,
+}
+
+impl Problem {
+    /// `path` is named by the entry and left out here.
+    fn new(path: &str, error: &Error) -> Problem {
+        let prefix = format!("dataset `{path}`: ");
+        let message = error.message();
+        Problem {
+            message: message.strip_prefix(&prefix).unwrap_or(message).to_owned(),
+            hint: error.hint_text().map(str::to_owned),
+        }
+    }
+}
+
+/// Collects what is known of a dataset. Its rows come with it where they can be read.
+pub(super) fn facts(
+    container: &Container,
+    path: &str,
+    summary: Summary,
+) -> (Facts, Option<Problem>, Option<Rows>) {
+    let product = |lengths: &[u64]| {
+        let size = summary.element.size() as u64;
+        let mut lengths = lengths.iter();
+        lengths
+            .try_fold(size, |all, &one| all.checked_mul(one))
+            .map(Bytes)
+    };
+    let mut facts = Facts {
+        dtype: summary.element.describe(),
+        memory_bytes: product(&summary.shape),
+        chunk_bytes: summary.chunk.as_deref().and_then(product),
+        max_shape: (summary.max_shape.iter())
+            .map(|&length| (length != u64::MAX).then_some(length))
+            .collect(),
+        layout: summary.layout,
+        chunks: None,
+        chunks_unwritten: None,
+        filters: summary.filters.iter().map(filter::describe).collect(),
+        stored_bytes: None,
+        sample: None,
+        shape: summary.shape,
+        chunk: summary.chunk,
+    };
+    let dataset = match Dataset::open_in(container, path) {
+        Ok(dataset) => dataset,
+        Err(error) => return (facts, Some(Problem::new(path, &error)), None),
+    };
+    facts.stored_bytes = Some(Bytes(dataset.stored_bytes()));
+    if let Storage::Chunked { grid, table, .. } = dataset.storage() {
+        facts.chunks = Some(grid.count());
+        facts.chunks_unwritten = Some(grid.count().saturating_sub(table.len()));
+    }
+    // A single value, and a record whose fields can be read one by one, are nothing to complain of.
+    let is_record =
+        matches!(dataset.element(), Element::Record { fields, .. } if !fields.is_empty());
+    if dataset.shape().is_empty() || is_record {
+        return (facts, None, None);
+    }
+    match Rows::new(dataset, &RowOptions::default()) {
+        Ok(rows) => (facts, None, Some(rows)),
+        Err(error) => (facts, Some(Problem::new(path, &error)), None),
+    }
+}

@@ -1,0 +1,85 @@
+//! Files that people mean when they say "my data" and that are not HDF5: named, with what makes HDF5 of
+//! them.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use vramfit_core::{Error, ErrorKind, Result};
+
+use crate::hdf5::Container;
+use crate::source::{Access, Source};
+
+/// Opens an HDF5 file. What is another known kind of file is refused by that name.
+///
+/// # Errors
+///
+/// `unsupported-feature` when it is of another kind; else as [`Source::open`] and [`Container::open`].
+pub fn open(path: &Path) -> Result<Container> {
+    let zarr = ["zarr.json", ".zgroup", ".zarray"];
+    if path.is_dir() && zarr.iter().any(|name| path.join(name).is_file()) {
+        return Err(other(path, "a Zarr store").hint(
+            "copy the arrays with `zarr` and `h5py`: `h5py.File(\"x.h5\", \"w\")[\"x\"] = zarr.open(...)[:]`",
+        ));
+    }
+    let source = Source::open(path, Access::Read)?;
+    let mut start = [0; 8];
+    let length = source.length().min(8) as usize;
+    source.read_at(0, &mut start[..length])?;
+    let error = match &start {
+        b"\x93NUMPY\x01\x00" | b"\x93NUMPY\x02\x00" | b"\x93NUMPY\x03\x00" => {
+            other(path, "an array of NumPy").hint(format!(
+                "make HDF5 of it: `python -c \"import h5py, numpy; h5py.File('{0}.h5', 'w')['x'] = numpy.load('{0}.npy', mmap_mode='r')\"`",
+                path.with_extension("").display()
+            ))
+        }
+        [b'P', b'K', 3, 4, ..] => other(path, "a zip archive, perhaps an `.npz` of NumPy").hint(
+            "copy its arrays: `h5py.File(\"x.h5\", \"w\")[name] = numpy.load(\"x.npz\")[name]`",
+        ),
+        [0x1f, 0x8b, ..] => {
+            other(path, "compressed as a whole with gzip").hint("unpack it first: `gunzip --keep`")
+        }
+        [b'C', b'D', b'F', 1 | 2 | 5, ..] => other(path, "a netCDF file of the classic format")
+            .hint("make netCDF-4 of it, which is HDF5: `nccopy -k nc4 old.nc new.nc`"),
+        _ => return Container::open(Arc::new(source)),
+    };
+    Err(error)
+}
+
+fn other(path: &Path, what: &str) -> Error {
+    Error::new(
+        ErrorKind::UnsupportedFeature,
+        format!("`{}` is {what}, and only HDF5 is read", path.display()),
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn other_kinds_of_files_are_named() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("x.npy");
+        for (start, named) in [
+            (&b"\x93NUMPY\x01\x00v"[..], "an array of NumPy"),
+            (b"PK\x03\x04", "a zip archive"),
+            (b"\x1f\x8b\x08", "with gzip"),
+            (b"CDF\x02", "netCDF"),
+        ] {
+            std::fs::write(&path, start).unwrap();
+            let error = open(&path).unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::UnsupportedFeature);
+            assert!(error.message().contains(named), "{error}");
+            assert!(error.hint_text().is_some());
+        }
+        std::fs::write(folder.path().join("zarr.json"), "{}").unwrap();
+        assert!(open(folder.path()).unwrap_err().message().contains("Zarr"));
+        for (start, kind) in [
+            (&b"a text\n"[..], ErrorKind::InvalidFile),
+            (b"", ErrorKind::InvalidFile),
+        ] {
+            std::fs::write(&path, start).unwrap();
+            assert_eq!(open(&path).unwrap_err().kind(), kind);
+        }
+    }
+}

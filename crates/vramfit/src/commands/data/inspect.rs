@@ -1,0 +1,88 @@
+//! `vramfit data inspect`: what is in an HDF5 file, what it costs, and what will be slow.
+
+use std::path::PathBuf;
+
+use serde::Serialize;
+use vramfit_core::{Bytes, Error, ErrorKind, Result};
+use vramfit_data::inspect::{Request, Survey, survey};
+
+use super::inspect_text::told;
+use super::words::parse_count;
+use crate::commands::Status;
+use crate::output::Output;
+
+/// Show what is in an HDF5 file, what it costs to load or stream, and what will be slow
+#[derive(clap::Args, Debug)]
+#[command(after_help = "\
+Examples:
+  vramfit data inspect train.h5
+  vramfit data inspect train.h5 --dataset train/x --dataset train/y --memory 64MiB
+  vramfit data inspect train.h5 --sample 1000 --json
+")]
+pub(crate) struct Args {
+    /// The file to look at
+    #[arg(value_name = "FILE")]
+    file: PathBuf,
+    /// Only this dataset or group; can be given several times
+    #[arg(long, value_name = "PATH")]
+    dataset: Vec<String>,
+    /// Read so many rows of each dataset, evenly spread, and show what their numbers are like
+    #[arg(long, value_name = "N", value_parser = parse_count)]
+    sample: Option<u64>,
+    /// Decides which rows are sampled
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    seed: u64,
+    /// The memory that streaming may use
+    #[arg(long, value_name = "SIZE", default_value = "256MiB")]
+    memory: Bytes,
+    /// Read rows for a fifth of a second, to see how quickly they come on this machine
+    #[arg(long)]
+    measure: bool,
+    /// Print one JSON object
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Serialize)]
+struct Answer<'a> {
+    schema: u32,
+    file: String,
+    #[serde(flatten)]
+    survey: &'a Survey,
+}
+
+impl Args {
+    pub(super) fn prints_json(&self) -> bool {
+        self.json
+    }
+}
+
+/// Runs `vramfit data inspect`.
+pub(super) fn run(args: &Args, output: &mut Output) -> Result<Status> {
+    if args.sample == Some(0) {
+        return Err(
+            Error::new(ErrorKind::InvalidArgument, "`--sample 0` reads no rows")
+                .hint("leave it out, or write how many, such as `--sample 1000`"),
+        );
+    }
+    let survey = survey(
+        &args.file,
+        &Request {
+            paths: args.dataset.clone(),
+            sample: args.sample,
+            seed: args.seed,
+            budget: args.memory,
+            measure: args.measure,
+        },
+    )?;
+    if args.json {
+        output.json(&Answer {
+            schema: 1,
+            file: args.file.display().to_string(),
+            survey: &survey,
+        })?;
+    } else {
+        output.data(&told(&args.file, &survey, args.seed))?;
+    }
+    Ok(Status::Yes)
+}

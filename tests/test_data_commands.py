@@ -1,0 +1,209 @@
+"""What `vramfit data inspect` says of a file is what h5py says of it (T12, T13)."""
+
+import json
+import subprocess
+import sys
+
+import h5py
+import hdf5plugin
+import numpy as np
+import pytest
+
+
+def data(*words):
+    words = [sys.executable, "-m", "vramfit", "data", *map(str, words)]
+    return subprocess.run(words, capture_output=True, check=False, text=True)
+
+
+def inspect(path, *options):
+    done = data("inspect", path, "--json", *options)
+    assert done.returncode == 0, done.stderr
+    answer = json.loads(done.stdout)
+    assert answer["schema"] == 1
+    assert answer["file_bytes"] == path.stat().st_size
+    return answer
+
+
+def by_path(answer):
+    return {entry["path"]: entry for entry in answer["entries"]}
+
+
+def findings(answer):
+    return {(finding["dataset"], finding["id"]) for finding in answer["findings"]}
+
+
+@pytest.fixture(name="file")
+def mixed_file(tmp_path):
+    path = tmp_path / "mixed.h5"
+    random = np.random.default_rng(0)
+    with h5py.File(path, "w") as file:
+        file.attrs["title"] = "mixed"
+        train = file.create_group("train")
+        rows = random.normal(size=(20_000, 16)).astype("f4")
+        rows[3] = np.nan
+        rows[5, 0] = np.inf
+        packed = {"compression": "gzip", "shuffle": True}
+        train.create_dataset("x", data=rows, chunks=(100, 16), maxshape=(None, 16), **packed)
+        train.create_dataset("y", data=np.arange(20_000) * 10 // 20_000)
+        sparse = train.create_dataset("sparse", (20_000, 2), "i2", chunks=(1000, 2), fillvalue=4)
+        sparse[:2500] = 1
+        file["names"] = ["a", "b"]
+        file["scale"] = 0.5
+        file.create_dataset("zfp", data=rows[:10], **hdf5plugin.Zfp(reversible=True))
+        file["soft"] = h5py.SoftLink("/train/x")
+    return path
+
+
+def test_inspect_says_what_h5py_says_T12(file):
+    entries = by_path(inspect(file))
+    with h5py.File(file) as opened:
+        paths = []
+        opened.visit(lambda name: paths.append(f"/{name}"))
+        assert sorted(entries) == sorted(["/", "/soft", *paths])
+        for path, entry in entries.items():
+            found = opened[path]
+            if not isinstance(found, h5py.Dataset) or entry["kind"] == "link":
+                continue
+            facts = entry["dataset"]
+            assert facts["shape"] == list(found.shape), path
+            assert facts["max_shape"] == list(found.maxshape), path
+            assert facts["chunk"] == (list(found.chunks) if found.chunks else None), path
+            if found.dtype.kind != "O":
+                assert facts["dtype"] == str(found.dtype), path
+                assert facts["memory_bytes"] == found.nbytes, path
+            if path == "/zfp":
+                assert facts["stored_bytes"] is None
+            else:
+                assert facts["stored_bytes"] == found.id.get_storage_size(), path
+            if found.chunks and path != "/zfp":
+                assert facts["chunks"] - facts["chunks_unwritten"] == found.id.get_num_chunks()
+        assert entries["/train/x"]["dataset"]["filters"] == ["shuffle", "deflate"]
+        assert entries["/"]["attributes"] == ["title"]
+
+
+def test_what_cannot_be_read_is_shown_and_keeps_nothing_from_the_rest(file):
+    entries = by_path(inspect(file))
+    assert "zfp" in entries["/zfp"]["problem"]["message"]
+    assert entries["/zfp"]["problem"]["hint"]
+    assert "strings of variable length" in entries["/names"]["problem"]["message"]
+    assert entries["/scale"]["problem"] is None
+    assert entries["/soft"]["leads_to"] == "/train/x"
+
+
+def test_a_sample_of_all_rows_has_the_numbers_of_numpy_T12(file):
+    entries = by_path(inspect(file, "--sample", "1M"))
+    with h5py.File(file) as opened:
+        x, y = opened["train/x"][:], opened["train/y"][:]
+    sample = entries["/train/x"]["dataset"]["sample"]
+    finite = x[np.isfinite(x)].astype(float)
+    assert (sample["rows"], sample["values"]) == (20_000, x.size)
+    assert (sample["nan"], sample["infinite"]) == (16, 1)
+    assert (sample["min"], sample["max"]) == (finite.min(), finite.max())
+    assert sample["mean"] == pytest.approx(finite.mean(), rel=1e-9)
+    labels = entries["/train/y"]["dataset"]["sample"]["labels"]
+    labels = {count["value"]: count["rows"] for count in labels}
+    assert labels == dict(zip(*np.unique(y, return_counts=True), strict=True))
+
+
+def test_a_sample_is_as_large_as_asked_spread_evenly_and_the_same_again(tmp_path):
+    path = tmp_path / "index.h5"
+    with h5py.File(path, "w") as file:
+        file["row"] = np.arange(1_000_000)
+    first = by_path(inspect(path, "--sample", "1000"))["/row"]["dataset"]["sample"]
+    again = by_path(inspect(path, "--sample", "1000"))["/row"]["dataset"]["sample"]
+    other = by_path(inspect(path, "--sample", "1000", "--seed", "1"))["/row"]["dataset"]["sample"]
+    assert first == again != other
+    # One row of each thousand: the mean cannot be off by more than half a stretch.
+    for sample in first, other:
+        assert sample["rows"] == 1000
+        assert sample["min"] < 1000
+        assert sample["max"] >= 999_000
+        assert abs(sample["mean"] - 499_999.5) < 500
+
+
+def test_what_loading_costs_and_what_streaming_costs_T13(file):
+    answer = inspect(file, "--memory", "1MiB")
+    with h5py.File(file) as opened:
+        readable = ["train/x", "train/y", "train/sparse"]
+        assert answer["memory_bytes"] == sum(opened[name].nbytes for name in readable)
+    plan = answer["streaming"]
+    assert plan["datasets"] == ["/train/sparse", "/train/x", "/train/y"]
+    assert plan["rows"] == 20_000
+    assert plan["budget_bytes"] == 1 << 20
+    assert plan["engine"] == "chunk_pool"
+    assert "blocks" in plan["warning"]
+    small = inspect(file, "--memory", "1KiB")["streaming"]
+    assert small["engine"] is None
+    assert "at least" in small["warning"]
+
+
+def test_a_measurement_reads_in_three_ways(file):
+    assert inspect(file)["measured"] == []
+    answer = inspect(file, "--measure")
+    assert [speed["way"] for speed in answer["measured"]] == ["blocks", "rows", "in_order"]
+    row_bytes = 16 * 4 + 8 + 2 * 2
+    for speed in answer["measured"]:
+        assert speed["bytes"] > 0
+        assert speed["bytes"] % row_bytes == 0
+        assert speed["seconds"] >= 0.06
+    assert answer["measured"][0]["rows_at_once"] == answer["streaming"]["block_rows"]
+    done = data("inspect", file, "--measure")
+    assert done.stdout.count(" MB/s (") == 3
+
+
+def test_what_will_be_slow_is_found_and_nothing_else(tmp_path):
+    path = tmp_path / "slow.h5"
+    random = np.random.default_rng(0)
+    noise = random.normal(size=(8192, 256)).astype("f4")
+    # Every bit is random, so nothing can be saved.
+    dense = random.integers(0, 1 << 32, (8192, 256), "u4")
+    with h5py.File(path, "w") as file:
+        file.create_dataset("divided", data=noise, chunks=(512, 16))
+        file.create_dataset("giant", data=np.tile(noise, (2, 1)), chunks=(16384, 256))
+        file.create_dataset("tiny", data=noise[:600], chunks=(1, 256))
+        file.create_dataset("idle", data=dense, chunks=(512, 256), compression="gzip")
+        file.create_dataset("wide", data=noise.astype("f8"))
+        file["sorted"] = np.arange(8192) // 800
+        file["index"] = np.arange(8192)
+        file["runs"] = (np.arange(8192) // 100) * 7 % 10
+        file["shuffled"] = random.integers(0, 10, 8192)
+        file["fine"] = noise
+    found = findings(inspect(path))
+    assert found == {
+        ("/divided", "divided-rows"),
+        ("/giant", "large-chunks"),
+        ("/tiny", "tiny-chunks"),
+        ("/idle", "idle-compression"),
+        ("/wide", "wide-numbers"),
+        ("/sorted", "sorted-labels"),
+        ("/index", "ordered-rows"),
+        ("/runs", "labels-in-runs"),
+    }
+    with h5py.File(path, "w") as file:
+        file.create_dataset("a", data=noise, chunks=(100, 256))
+        file.create_dataset("b", data=noise, chunks=(128, 256))
+    assert findings(inspect(path)) == {("/a,/b", "unequal-chunks")}
+
+
+def test_names_from_a_file_do_nothing_to_the_terminal(tmp_path):
+    path = tmp_path / "hostile.h5"
+    with h5py.File(path, "w") as file:
+        file["\x1b[31mred\n"] = np.arange(3)
+        file["\x1b[31mred\n"].attrs["\x1b]0;title\x07"] = 1
+        file["away"] = h5py.ExternalLink("\x1b[2J.h5", "/x")
+    done = data("inspect", path, "--sample", "3")
+    assert done.returncode == 0
+    assert all(letter.isprintable() or letter == "\n" for letter in done.stdout)
+    assert "red" in done.stdout
+
+
+def test_other_kinds_of_files_are_named_with_what_makes_hdf5_of_them(tmp_path):
+    path = tmp_path / "x.npy"
+    np.save(path, np.zeros(3))
+    done = data("inspect", path)
+    assert done.returncode == 2
+    assert done.stderr.startswith("error[unsupported-feature]: ")
+    # The hint is a command that works.
+    command = done.stderr.split("`")[3].removeprefix("python -c ").strip('"')
+    subprocess.run([sys.executable, "-c", command], check=True)
+    assert by_path(inspect(tmp_path / "x.h5"))["/x"]["dataset"]["shape"] == [3]
