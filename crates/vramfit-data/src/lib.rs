@@ -9,12 +9,14 @@
 //! | [`filter`] | what were the bytes of a chunk before it was stored? |
 //! | [`read`] | which elements do these rows have? |
 //! | [`order`] | which row comes when, as a pure function of a seed and a position? |
+//! | [`load`] | how do rows become batches, ahead of who uses them, in bounded memory? |
 //! | [`mod@write`] | how is a file made? |
 //! | [`generate`] | which data is there to try things with? |
 
 pub mod filter;
 pub mod generate;
 pub mod hdf5;
+pub mod load;
 mod mix;
 pub mod order;
 pub mod read;
