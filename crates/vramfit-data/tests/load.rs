@@ -61,7 +61,7 @@ fn file(directory: &Path, x: Storage, y: Storage) -> PathBuf {
         }
         Ok(())
     };
-    write(job, &rows, &mut |_| ()).unwrap();
+    write(job, &rows, &mut |_| ()).expect("the file is written");
     path
 }
 
@@ -86,6 +86,7 @@ fn request(file: &Path) -> Request {
         part: None,
         world: World::ALONE,
         threads: Some(3),
+        floats: None,
         narrow: false,
         poison: true,
     }
@@ -116,7 +117,7 @@ fn rows_of(filled: &Filled) -> Vec<u64> {
 fn rest(loader: &mut Loader) -> Vec<Vec<u64>> {
     let steps = loader.request().super_batch.unwrap_or(1) as usize;
     let mut batches = Vec::new();
-    while let Some(filled) = next(loader).unwrap() {
+    while let Some(filled) = next(loader).expect("the file is sound") {
         let rows = rows_of(&filled);
         for (rows, valid) in rows.chunks(rows.len() / steps).zip(&filled.valid) {
             let (real, repeated) = rows.split_at(*valid as usize);
@@ -128,8 +129,8 @@ fn rest(loader: &mut Loader) -> Vec<Vec<u64>> {
 }
 
 fn epoch(request: Request, epoch: u64) -> Vec<Vec<u64>> {
-    let mut loader = Loader::open(request).unwrap();
-    loader.start(epoch, 0).unwrap();
+    let mut loader = Loader::open(request).expect("the request can be met");
+    loader.start(epoch, 0).expect("an epoch begins");
     rest(&mut loader)
 }
 
@@ -310,9 +311,9 @@ fn epoch_rows(mut loader: Loader) -> Vec<u64> {
         + plan.index_bytes
         + plan.batch_bytes * plan.sets as u64;
     assert!(used <= plan.budget.0, "{plan:?}");
-    loader.start(0, 0).unwrap();
+    loader.start(0, 0).expect("an epoch begins");
     let rows = rest(&mut loader);
-    let made = loader.stats().unwrap().buffer_bytes;
+    let made = loader.stats().expect("it is here").buffer_bytes;
     // Each buffer has up to 64 bytes more, to begin at a boundary.
     assert!(made <= (plan.batch_bytes + 128) * plan.sets as u64);
     sorted(&rows)

@@ -66,7 +66,7 @@ impl Columns {
             if columns.iter().any(|column| column.name == wanted.dataset) {
                 return Err(invalid(format!("`{}` is named twice", wanted.dataset)));
             }
-            columns.push(open_column(&container, wanted, request.narrow)?);
+            columns.push(open_column(&container, wanted, request)?);
         }
         same_length(&columns)?;
         let mut files = vec![(path.clone(), main)];
@@ -127,7 +127,7 @@ impl Columns {
     }
 }
 
-fn open_column(container: &Container, wanted: &ColumnRequest, narrow: bool) -> Result<Column> {
+fn open_column(container: &Container, wanted: &ColumnRequest, request: &Request) -> Result<Column> {
     let dataset = Dataset::open_in(container, &wanted.dataset)
         .map_err(|error| with_nearest(container, &wanted.dataset, error))?;
     let from = match (&wanted.field, dataset.element()) {
@@ -139,7 +139,8 @@ fn open_column(container: &Container, wanted: &ColumnRequest, narrow: bool) -> R
         _ => None,
     };
     let to = wanted.to.or(match from {
-        Some(from) if narrow => Some(narrowed(from)),
+        Some(from) if is_float(from) && request.floats.is_some() => request.floats,
+        Some(from) if request.narrow => Some(narrowed(from)),
         _ => None,
     });
     let stored_as = from.map_or_else(
@@ -166,6 +167,13 @@ fn open_column(container: &Container, wanted: &ColumnRequest, narrow: bool) -> R
         name: wanted.dataset.clone(),
         from: stored_as,
     })
+}
+
+fn is_float(scalar: Scalar) -> bool {
+    matches!(
+        scalar,
+        Scalar::Float16 | Scalar::Bfloat16 | Scalar::Float32 | Scalar::Float64
+    )
 }
 
 /// Returns what JAX would make of a type when its numbers of 64 bits are switched off.

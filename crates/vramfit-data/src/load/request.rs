@@ -65,6 +65,8 @@ pub struct Request {
     pub world: World,
     /// Reader threads, or half of the processor's.
     pub threads: Option<usize>,
+    /// What floats become where nothing is said of their dataset, or what the file and `narrow` say.
+    pub floats: Option<Scalar>,
     /// Whether numbers of 64 bits become those of 32, which is what JAX would do with them.
     pub narrow: bool,
     /// Fills memory with a pattern when it comes back, so that a test sees who still looks into it.
