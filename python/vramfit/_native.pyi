@@ -3,6 +3,8 @@ from collections.abc import Sequence
 from typing import final
 
 __all__ = [
+    "BatchLoader",
+    "BatchMemory",
     "Gpu",
     "RunReport",
     "__version__",
@@ -24,6 +26,55 @@ __all__ = [
 ]
 
 __version__: str
+
+@final
+class BatchLoader:
+    def __new__(
+        cls,
+        path: str | os.PathLike[str],
+        columns: Sequence[tuple[str, str | None, str | None]],
+        *,
+        batch_size: int,
+        memory: str,
+        seed: int,
+        shuffle: bool,
+        drop_last: bool,
+        super_batch: int | None,
+        split: tuple[str, float, str, int] | None,
+        world: tuple[int, int],
+        threads: int | None,
+        floats: str | None,
+        narrow: bool,
+        poison: bool,
+    ) -> BatchLoader: ...
+    @property
+    def batches(self) -> int: ...
+    @property
+    def columns(self) -> list[tuple[str, str, list[int]]]: ...
+    @property
+    def engine(self) -> str: ...
+    @property
+    def most_batches(self) -> int: ...
+    @property
+    def plan(self) -> str: ...
+    @property
+    def position(self) -> tuple[int, int]: ...
+    @property
+    def rows(self) -> int: ...
+    @property
+    def threads(self) -> int: ...
+    @property
+    def warning(self) -> str | None: ...
+    def next(self) -> tuple[list[BatchMemory], list[int]] | None: ...
+    def restore(self, state: str) -> None: ...
+    def start(self, epoch: int, position: int) -> None: ...
+    def state(self) -> str: ...
+    def stats(self) -> tuple[int, int, int, list[float], int, int]: ...
+    def stop(self) -> None: ...
+
+@final
+class BatchMemory:
+    def __len__(self) -> int: ...
 
 @final
 class Gpu:

@@ -7,6 +7,7 @@ mod data;
 mod error;
 mod exit;
 mod gpus;
+mod loader;
 mod plugin;
 mod report;
 mod settings;
@@ -19,6 +20,8 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("__version__", env!("CARGO_PKG_VERSION"))?;
     module.add_class::<gpus::Gpu>()?;
     module.add_class::<report::RunReport>()?;
+    module.add_class::<loader::BatchLoader>()?;
+    module.add_class::<loader::BatchMemory>()?;
     module.add_function(wrap_pyfunction!(gpus::all_gpus, module)?)?;
     module.add_function(wrap_pyfunction!(gpus::find_gpu, module)?)?;
     module.add_function(wrap_pyfunction!(plugin::start_plugin, module)?)?;

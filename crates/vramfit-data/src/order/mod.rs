@@ -130,6 +130,11 @@ impl Order {
         self.seed
     }
 
+    /// Returns the part of the rows that is gone through.
+    pub fn part(&self) -> Part {
+        self.part
+    }
+
     /// Returns the rows of the file, in whatever part they are.
     pub fn rows(&self) -> u64 {
         self.rows

@@ -1,0 +1,158 @@
+//! Memory for batches: made once, lent out, and back when the last who looks at it has let go.
+
+use std::sync::Arc;
+
+use super::loader::Desk;
+
+/// A boundary that lets JAX use the memory in place, and that vector instructions like.
+const ALIGNMENT: usize = 64;
+
+/// What fills memory that came back, in a test that wants to see who still looks at it.
+const POISON: u8 = 0xa5;
+
+/// Aligned memory of a fixed length.
+#[derive(Debug)]
+struct Buffer {
+    bytes: Vec<u8>,
+    start: usize,
+    length: usize,
+}
+
+impl Buffer {
+    fn new(length: usize) -> Self {
+        let bytes = vec![0; length + ALIGNMENT];
+        let start = bytes.as_ptr().align_offset(ALIGNMENT).min(ALIGNMENT);
+        Buffer {
+            bytes,
+            start,
+            length,
+        }
+    }
+
+    fn bytes_mut(&mut self) -> &mut [u8] {
+        &mut self.bytes[self.start..self.start + self.length]
+    }
+}
+
+/// One column's part of a batch. Dropping it gives the memory back to the loader it came from.
+#[derive(Debug)]
+pub struct Lease {
+    /// There until it is dropped.
+    buffer: Option<Buffer>,
+    column: usize,
+    home: Arc<Desk>,
+}
+
+impl Lease {
+    /// Returns the bytes.
+    pub fn bytes(&self) -> &[u8] {
+        match &self.buffer {
+            Some(buffer) => &buffer.bytes[buffer.start..buffer.start + buffer.length],
+            None => &[],
+        }
+    }
+
+    /// Returns the bytes, to be written; their place stays the same as long as this lives, wherever it
+    /// is moved.
+    pub fn bytes_mut(&mut self) -> &mut [u8] {
+        self.buffer.as_mut().map_or(&mut [], Buffer::bytes_mut)
+    }
+}
+
+impl Drop for Lease {
+    fn drop(&mut self) {
+        if let Some(buffer) = self.buffer.take() {
+            self.home.give_back(self.column, Returned(buffer));
+        }
+    }
+}
+
+/// A buffer on its way back.
+#[derive(Debug)]
+pub(super) struct Returned(Buffer);
+
+/// The buffers of one loader: never more sets than the budget has room for.
+#[derive(Debug)]
+pub(super) struct Stock {
+    lengths: Vec<usize>,
+    free: Vec<Vec<Buffer>>,
+    made: Vec<usize>,
+    most: usize,
+    poison: bool,
+}
+
+impl Stock {
+    pub(super) fn new(lengths: Vec<usize>, most: usize, poison: bool) -> Self {
+        let columns = lengths.len();
+        Stock {
+            lengths,
+            free: (0..columns).map(|_| Vec::new()).collect(),
+            made: vec![0; columns],
+            most,
+            poison,
+        }
+    }
+
+    /// Changes how many sets there may be.
+    pub(super) fn set_most(&mut self, most: usize) {
+        self.most = most;
+    }
+
+    /// Whether a whole batch can be made.
+    pub(super) fn has_set(&self) -> bool {
+        (self.free.iter().zip(&self.made)).all(|(free, made)| !free.is_empty() || *made < self.most)
+    }
+
+    /// Takes memory for a batch, where there is some.
+    pub(super) fn take_set(&mut self, home: &Arc<Desk>) -> Option<Vec<Lease>> {
+        if !self.has_set() {
+            return None;
+        }
+        let mut set = Vec::with_capacity(self.lengths.len());
+        for column in 0..self.lengths.len() {
+            let buffer = self.free[column].pop().unwrap_or_else(|| {
+                self.made[column] += 1;
+                Buffer::new(self.lengths[column])
+            });
+            set.push(Lease {
+                buffer: Some(buffer),
+                column,
+                home: Arc::clone(home),
+            });
+        }
+        Some(set)
+    }
+
+    pub(super) fn give_back(&mut self, column: usize, Returned(mut buffer): Returned) {
+        if self.poison {
+            buffer.bytes_mut().fill(POISON);
+        }
+        self.free[column].push(buffer);
+    }
+
+    /// Returns the bytes of all buffers, and of those that are lent out.
+    pub(super) fn bytes(&self) -> (u64, u64) {
+        let mut all = 0;
+        let mut lent = 0;
+        for column in 0..self.lengths.len() {
+            let length = (self.lengths[column] + ALIGNMENT) as u64;
+            all += length * self.made[column] as u64;
+            lent += length * (self.made[column] - self.free[column].len()) as u64;
+        }
+        (all, lent)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn buffers_are_aligned_and_of_their_length() {
+        for length in [0, 1, 63, 64, 1000, 1 << 20] {
+            let mut buffer = Buffer::new(length);
+            assert_eq!(buffer.bytes_mut().len(), length);
+            assert_eq!(buffer.bytes_mut().as_ptr() as usize % ALIGNMENT, 0);
+        }
+    }
+}

@@ -1,0 +1,411 @@
+//! The loader: what a consumer sees of all this.
+
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use vramfit_core::{Error, ErrorKind, Result};
+
+use super::buffer::{Lease, Returned, Stock};
+use super::columns::{Column, Columns};
+use super::course::Course;
+use super::plan::Plan;
+use super::reader::Reader;
+use super::request::{Request, Set};
+use super::room::Rooms;
+use super::stats::Stats;
+use super::unit::Cut;
+use crate::order::{Engine, Order, Part, Split, State};
+
+/// Where threads and consumer meet.
+#[derive(Debug)]
+pub(super) struct Desk {
+    state: Mutex<Now>,
+    pub(super) changed: Condvar,
+    /// The process whose threads these are.
+    process: u32,
+}
+
+/// What is under the lock.
+#[derive(Debug)]
+pub(super) struct Now {
+    pub(super) stock: Stock,
+    pub(super) course: Option<Course>,
+    pub(super) stats: Stats,
+}
+
+impl Desk {
+    pub(super) fn lock(&self) -> MutexGuard<'_, Now> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn wait<'a>(&self, state: MutexGuard<'a, Now>) -> MutexGuard<'a, Now> {
+        self.changed
+            .wait(state)
+            .unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn give_back(&self, column: usize, buffer: Returned) {
+        // In a forked copy the lock may be held by a thread that is not there.
+        if self.is_here() {
+            self.lock().stock.give_back(column, buffer);
+            self.changed.notify_all();
+        }
+    }
+
+    fn is_here(&self) -> bool {
+        self.process == std::process::id()
+    }
+}
+
+/// A batch, or several stacked.
+#[derive(Debug)]
+pub struct Filled {
+    /// The rows of each column, one after the other, repeated rows last.
+    pub columns: Vec<Lease>,
+    /// How many rows of each batch in it are real.
+    pub valid: Vec<u64>,
+}
+
+/// What came of waiting.
+#[derive(Debug)]
+pub enum Turn {
+    /// The next batch.
+    Batch(Filled),
+    /// None was ready in time.
+    Waiting {
+        /// Whether none will be, before the consumer drops one: it has all that the budget has room for.
+        starved: bool,
+    },
+    /// The epoch is over.
+    End,
+}
+
+/// Reads batches ahead of a consumer.
+#[derive(Debug)]
+pub struct Loader {
+    desk: Arc<Desk>,
+    columns: Arc<Columns>,
+    request: Request,
+    order: Order,
+    plan: Plan,
+    /// Where the next batch is.
+    epoch: u64,
+    position: u64,
+    threads: Vec<JoinHandle<()>>,
+}
+
+impl Loader {
+    /// Opens a file. Nothing is read of its data, and no thread is started.
+    ///
+    /// # Errors
+    /// `invalid-argument` when the request cannot be met, all that opening a file can fail with.
+    pub fn open(request: Request) -> Result<Loader> {
+        let columns = Columns::open(&request)?;
+        let plan = Plan::new(&request, &columns)?;
+        let rows = columns.len();
+        let part = match request.part {
+            None => Part::All,
+            Some(part) => {
+                let split = Split::new(rows, part.share, part.manner, part.seed)?;
+                match part.set {
+                    Set::Train => Part::Train(split),
+                    Set::Validation => Part::Validation(split),
+                }
+            }
+        };
+        let order = Order::new(rows, request.seed, plan.choice.engine, part)?;
+        let stock = Stock::new(lengths(&request, &columns), plan.sets, request.poison);
+        let loader = Loader {
+            desk: Arc::new(Desk {
+                state: Mutex::new(Now {
+                    stock,
+                    course: None,
+                    stats: Stats::default(),
+                }),
+                changed: Condvar::new(),
+                process: std::process::id(),
+            }),
+            columns: Arc::new(columns),
+            request,
+            order,
+            plan,
+            epoch: 0,
+            position: 0,
+            threads: Vec::new(),
+        };
+        // Refuses what cannot be cut before anything is begun.
+        if loader.cut(0)?.count() == 0 {
+            return Err(Error::new(
+                ErrorKind::InvalidArgument,
+                format!(
+                    "a stack of {} batches of {} rows is larger than the {} rows there are, and what does \
+                     not fill one is dropped",
+                    loader.steps(),
+                    loader.request.batch_size,
+                    loader.order.len()
+                ),
+            )
+            .hint("stack fewer batches, or keep the last one"));
+        }
+        Ok(loader)
+    }
+
+    /// Returns the plan that was made.
+    pub fn plan(&self) -> &Plan {
+        &self.plan
+    }
+
+    /// Returns the datasets, in the order of the request.
+    pub fn columns(&self) -> &[Column] {
+        &self.columns.columns
+    }
+
+    /// Returns what was asked for.
+    pub fn request(&self) -> &Request {
+        &self.request
+    }
+
+    /// Returns how many rows an epoch has, all processes together.
+    pub fn rows(&self) -> u64 {
+        self.order.len()
+    }
+
+    /// Returns how many batches (or stacks of them) an epoch has.
+    ///
+    /// # Errors
+    /// None that opening did not have.
+    pub fn batches(&self) -> Result<u64> {
+        Ok(self.cut(0)?.count())
+    }
+
+    /// Returns the epoch and the position of the next row, all processes together.
+    pub fn position(&self) -> (u64, u64) {
+        (self.epoch, self.position)
+    }
+
+    /// Returns the statistics.
+    ///
+    /// # Errors
+    /// `invalid-argument` in a forked copy of the process.
+    pub fn stats(&self) -> Result<Stats> {
+        self.must_be_here()?;
+        let state = self.desk.lock();
+        let mut stats = state.stats;
+        (stats.buffer_bytes, stats.held_bytes) = state.stock.bytes();
+        Ok(stats)
+    }
+
+    /// Begins an epoch at a position, or goes on from there. What went on before is stopped.
+    ///
+    /// # Errors
+    /// `file-changed`; `invalid-argument` in a forked copy of the process; `io` when the system gives no
+    /// threads.
+    pub fn start(&mut self, epoch: u64, position: u64) -> Result<()> {
+        self.must_be_here()?;
+        self.stop();
+        self.columns.must_be_unchanged()?;
+        let cut = self.cut(position)?;
+        (self.epoch, self.position) = (epoch, position);
+        let order = self.order.epoch(epoch);
+        let rooms = match (self.order.engine(), self.plan.in_order) {
+            (Engine::BlockPool(_) | Engine::ChunkPool(_), _) => {
+                Some(Rooms::of_pools(order.clone()))
+            }
+            (_, Some((blocks, rows))) => Some(Rooms::in_order(order.clone(), blocks, rows)),
+            (_, None) => None,
+        };
+        let rooms = rooms.map(Arc::new);
+        self.desk.lock().course = Some(Course::new(cut, rooms.clone()));
+        let reader = Reader {
+            desk: Arc::clone(&self.desk),
+            columns: Arc::clone(&self.columns),
+            epoch: Arc::new(order),
+            rooms,
+        };
+        for number in 0..self.plan.threads {
+            let reader = reader.clone();
+            let thread = std::thread::Builder::new().name(format!("vramfit-read-{number}"));
+            match thread.spawn(move || reader.run()) {
+                Ok(thread) => self.threads.push(thread),
+                Err(error) => {
+                    self.stop();
+                    let what = "the system gave no thread to read with";
+                    return Err(Error::new(ErrorKind::Io, what).cause(error));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Waits for the next batch, but no longer than `limit`.
+    ///
+    /// # Errors
+    /// What a reader thread failed with; `invalid-argument` in a forked copy of the process.
+    pub fn wait(&mut self, limit: Duration) -> Result<Turn> {
+        self.must_be_here()?;
+        let begin = Instant::now();
+        let mut state = self.desk.lock();
+        loop {
+            let now = &mut *state;
+            let Some(course) = &mut now.course else {
+                return Ok(Turn::End);
+            };
+            if let Some(open) = course.take_ready() {
+                self.position = open.unit.end;
+                if course.is_over() {
+                    (self.epoch, self.position) = (self.epoch + 1, 0);
+                }
+                let filled = Filled {
+                    columns: open.leases,
+                    valid: open.unit.valid,
+                };
+                now.stats.batches += 1;
+                now.stats.rows += filled.valid.iter().sum::<u64>();
+                let bytes = filled.columns.iter().map(|c| c.bytes().len() as u64);
+                now.stats.bytes += bytes.sum::<u64>();
+                now.stats.waiting += begin.elapsed();
+                return Ok(Turn::Batch(filled));
+            }
+            if let Some(error) = course.failure() {
+                return Err(again(error));
+            }
+            if course.is_over() {
+                if self.position > 0 {
+                    // What was left of the epoch fills no batch.
+                    (self.epoch, self.position) = (self.epoch + 1, 0);
+                }
+                drop(state);
+                self.stop();
+                return Ok(Turn::End);
+            }
+            let elapsed = begin.elapsed();
+            if elapsed >= limit {
+                now.stats.waiting += elapsed;
+                let starved = course.is_starved(&now.stock);
+                return Ok(Turn::Waiting { starved });
+            }
+            let waited = self.desk.changed.wait_timeout(state, limit - elapsed);
+            (state, _) = waited.unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+
+    /// Stops reading and waits for the threads. Batches that were handed out stay as they are.
+    pub fn stop(&mut self) {
+        if !self.desk.is_here() {
+            // The threads of a forked copy are elsewhere; there is nobody to wait for.
+            std::mem::forget(std::mem::take(&mut self.threads));
+            return;
+        }
+        if let Some(course) = &mut self.desk.lock().course {
+            course.stop();
+        }
+        self.desk.changed.notify_all();
+        for thread in self.threads.drain(..) {
+            // It catches its own panics.
+            let _ = thread.join();
+        }
+        // Dropped without the lock, which the memory of its batches needs on its way back.
+        let course = self.desk.lock().course.take();
+        drop(course);
+    }
+
+    /// Returns what has to be kept to go on behind the last batch that was handed out.
+    pub fn state(&self) -> State {
+        let file = self.columns.fingerprint();
+        State::new(self.order, self.epoch, self.position, file)
+    }
+
+    /// Goes on from a state: the next [`start`](Self::start) is the caller's.
+    ///
+    /// # Errors
+    /// `file-changed`; `invalid-argument` when the state is of another seed or part of the rows, or its pools
+    /// do not fit into the budget.
+    pub fn restore(&mut self, state: &State) -> Result<()> {
+        self.must_be_here()?;
+        state.must_be_of(&self.columns.path(), &self.columns.fingerprint())?;
+        let (theirs, ours) = (state.order, self.order);
+        if theirs.seed() != ours.seed() {
+            return Err(Error::new(
+                ErrorKind::InvalidArgument,
+                format!(
+                    "the state is of seed {}, and this loader has seed {}",
+                    theirs.seed(),
+                    ours.seed()
+                ),
+            )
+            .hint("make the loader with the seed of the run that goes on"));
+        }
+        let in_file_order = |order: Order| order.engine() == Engine::Sequential;
+        let same_part =
+            Order::new(theirs.rows(), theirs.seed(), ours.engine(), theirs.part())? == ours;
+        if !same_part || in_file_order(theirs) != in_file_order(ours) {
+            return Err(Error::new(
+                ErrorKind::InvalidArgument,
+                "the state is of other rows, or of a shuffled order where this is none, or the reverse",
+            )
+            .hint("make the loader with the split and the shuffle of the run that goes on"));
+        }
+        let plan = self.plan.with_engine(theirs.engine(), &self.columns)?;
+        self.stop();
+        self.desk.lock().stock.set_most(plan.sets);
+        self.plan = plan;
+        self.order = theirs;
+        (self.epoch, self.position) = (state.epoch, state.position);
+        Ok(())
+    }
+
+    fn steps(&self) -> u64 {
+        self.request.super_batch.unwrap_or(1)
+    }
+
+    fn cut(&self, start: u64) -> Result<Cut> {
+        Cut::new(
+            self.order.len(),
+            self.request.batch_size,
+            self.steps(),
+            self.request.last,
+            self.request.world,
+            start,
+        )
+    }
+
+    fn must_be_here(&self) -> Result<()> {
+        if self.desk.is_here() {
+            return Ok(());
+        }
+        Err(Error::new(
+            ErrorKind::InvalidArgument,
+            "this loader was made by another process, and its reader threads are not in a forked copy",
+        )
+        .hint("make the loader in the process that uses it; start processes with `spawn`"))
+    }
+}
+
+impl Drop for Loader {
+    fn drop(&mut self) {
+        self.stop();
+    }
+}
+
+/// Returns the bytes of each column in a batch of this process.
+fn lengths(request: &Request, columns: &Columns) -> Vec<usize> {
+    let rows =
+        request.batch_size / request.world.processes.max(1) * request.super_batch.unwrap_or(1);
+    let columns = columns.columns.iter();
+    columns
+        .map(|column| rows as usize * column.rows().row_bytes())
+        .collect()
+}
+
+/// Returns an error once more: it stays with the epoch that it ended.
+fn again(error: &Error) -> Error {
+    let mut copy = Error::new(error.kind(), error.message());
+    if let Some(hint) = error.hint_text() {
+        copy = copy.hint(hint);
+    }
+    if let Some(cause) = error.cause_text() {
+        copy = copy.cause(cause);
+    }
+    copy
+}

@@ -1,0 +1,376 @@
+//! Which engine goes through a file, and what the budget is spent on.
+//!
+//! What decides the order depends on the file and the request alone: not on the machine's memory or
+//! processors, nor on the number of processes. Otherwise two hosts would read two orders.
+
+use vramfit_core::{Bytes, Error, ErrorKind, Result};
+
+use super::columns::{Column, Columns};
+use super::request::Request;
+use crate::order::{Choice, Engine, Layout, Means, Storage, choose};
+use crate::read;
+
+/// Rows from this size on are read one by one about as quickly as together.
+const LONE_READ: u64 = 16 << 10;
+
+/// What is read at once where rows lie one after the other, which is the scratch of a thread.
+const CONTIGUOUS_SCRATCH: u64 = 1 << 20;
+
+/// Memory that a row of a batch takes besides its bytes while the batch is filled.
+const ROW_OVERHEAD: u64 = 64;
+
+/// Memory of an entry in the index of chunks.
+const CHUNK_OVERHEAD: u64 = 32;
+
+/// More chunks than this many rows are not aligned with those of other datasets.
+const LARGEST_COMMON_BAND: u64 = 1 << 20;
+
+/// How a file is gone through, and in what memory.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Plan {
+    /// The engine, with its reason and what is lost by it.
+    pub choice: Choice,
+    /// Blocks of a room and rows of a block, where chunks are read in the order of the file.
+    pub in_order: Option<(u64, u64)>,
+    /// Reader threads.
+    pub threads: usize,
+    /// Batches that can be in memory: with the consumer, waiting, or being filled.
+    pub sets: usize,
+    /// Bytes of one batch as it is handed out to this process.
+    pub batch_bytes: u64,
+    /// The same with what it takes to fill it.
+    unit_bytes: u64,
+    /// Bytes of the two pools together.
+    pub pool_bytes: u64,
+    /// Bytes that decoding takes, on all threads together.
+    pub scratch_bytes: u64,
+    /// Bytes of the index of chunks.
+    pub index_bytes: u64,
+    /// The budget.
+    pub budget: Bytes,
+    /// What the numbers of which dataset become, where they are not what the file has.
+    pub conversions: Vec<String>,
+}
+
+impl Plan {
+    /// Makes the plan for a request.
+    ///
+    /// # Errors
+    /// `invalid-argument` when the budget is too small; the hint has the one that would do.
+    pub(super) fn new(request: &Request, columns: &Columns) -> Result<Plan> {
+        let budget = request.budget.0;
+        let row_bytes = columns.row_bytes();
+        let rows_in_all = rows_of(request, request.batch_size)?;
+        let rows_here = rows_of(request, request.batch_size / request.world.processes.max(1))?;
+        let each = |rows: u64| rows.saturating_mul(row_bytes.saturating_add(ROW_OVERHEAD));
+        let (unit, unit_here) = (each(rows_in_all), each(rows_here).max(1));
+
+        let storage = storage(columns);
+        let scratch: u64 = columns.columns.iter().map(scratch).sum();
+        let index_bytes = columns.fingerprint().chunks.saturating_mul(CHUNK_OVERHEAD);
+        let fixed = scratch.saturating_add(index_bytes);
+
+        let is_pooled = match storage {
+            Storage::Chunked { .. } => true,
+            Storage::Contiguous => request.shuffle && row_bytes < LONE_READ,
+        };
+        let band_rows = match storage {
+            Storage::Chunked { band_rows } => band_rows.clamp(1, columns.len()),
+            Storage::Contiguous => 1,
+        };
+        let bands = match is_pooled {
+            true => band_rows.saturating_mul(row_bytes).saturating_mul(2),
+            false => 0,
+        };
+        let needed = needed(fixed, unit, bands);
+        if budget < needed {
+            return Err(too_small(request.budget, needed, unit, bands / 2, fixed));
+        }
+
+        // One quarter for batches, one eighth for what more threads than one decode in, the rest for pools.
+        let more = budget / 8;
+        let for_batches = match is_pooled {
+            true => (budget / 4).max(2 * unit),
+            false => budget - more - fixed,
+        };
+        let pool = (budget - more - fixed - for_batches) / 2;
+        let wanted = request.threads.unwrap_or_else(default_threads).max(1);
+        let threads = 1 + (wanted - 1).min((more / scratch.max(1)) as usize);
+        let sets = (for_batches / unit_here).min(most_sets(threads)) as usize;
+
+        let layout = Layout {
+            rows: columns.len(),
+            row_bytes,
+            stored_bytes: stored_bytes(columns),
+            storage,
+        };
+        let (choice, in_order) = match (request.shuffle, is_pooled) {
+            (false, false) => (told(Engine::Sequential, "in the order of the file"), None),
+            (false, true) => {
+                let blocks = (pool / (bands / 2).max(1)).clamp(1, 2 * threads as u64);
+                let reason = "in the order of the file, whose chunks are read whole";
+                (told(Engine::Sequential, reason), Some((blocks, band_rows)))
+            }
+            (true, false) => {
+                let reason = format!(
+                    "rows lie one after the other, and each is large enough ({}) to be read alone",
+                    Bytes(row_bytes)
+                );
+                (told(Engine::Gather, &reason), None)
+            }
+            (true, true) => (pools(layout, pool)?, None),
+        };
+        let pool_bytes = pool_bytes(choice.engine, in_order, columns);
+        Ok(Plan {
+            choice,
+            in_order,
+            threads,
+            sets,
+            batch_bytes: rows_here.saturating_mul(row_bytes),
+            unit_bytes: unit_here,
+            pool_bytes,
+            scratch_bytes: scratch * threads as u64,
+            index_bytes,
+            budget: request.budget,
+            conversions: columns.columns.iter().filter_map(conversion).collect(),
+        })
+    }
+
+    /// Returns the plan for an order that was begun elsewhere, with another budget perhaps.
+    ///
+    /// # Errors
+    /// `invalid-argument` when its pools do not fit into this budget.
+    pub(super) fn with_engine(&self, engine: Engine, columns: &Columns) -> Result<Plan> {
+        let mut plan = self.clone();
+        if engine == self.choice.engine {
+            return Ok(plan);
+        }
+        plan.choice = told(engine, "it continues an order that was begun so");
+        plan.pool_bytes = pool_bytes(engine, self.in_order, columns);
+        plan.in_order = self.in_order.filter(|_| engine == Engine::Sequential);
+        let fixed = plan.pool_bytes + self.scratch_bytes + self.index_bytes;
+        let unit = self.unit_bytes;
+        let sets = self.budget.0.saturating_sub(fixed) / unit;
+        if sets < 2 {
+            let needed = fixed + 2 * unit;
+            return Err(Error::new(
+                ErrorKind::InvalidArgument,
+                format!(
+                    "the order that was begun mixes {} at a time, for which a budget of {} has no room",
+                    Bytes(plan.pool_bytes / 2),
+                    self.budget
+                ),
+            )
+            .hint(format!("give at least {} ({needed} bytes)", Bytes(needed))));
+        }
+        plan.sets = sets.min(most_sets(plan.threads)) as usize;
+        Ok(plan)
+    }
+
+    /// Returns the plan in words, line by line.
+    pub fn to_text(&self) -> String {
+        let mut lines = vec![format!(
+            "engine: {}: {}",
+            self.choice.engine.name(),
+            self.choice.reason
+        )];
+        lines.extend(
+            self.choice
+                .warning
+                .iter()
+                .map(|it| format!("warning: {it}")),
+        );
+        match self.conversions.is_empty() {
+            true => lines.push("types: as in the file".into()),
+            false => lines.push(format!("types: {}", self.conversions.join(", "))),
+        }
+        let threads = match self.threads {
+            1 => "1 reader thread".to_owned(),
+            many => format!("{many} reader threads"),
+        };
+        lines.push(format!("threads: {threads}"));
+        let buffers = self.batch_bytes.saturating_mul(self.sets as u64);
+        lines.push(format!(
+            "memory: at most {} = pools {} + {} batches {} + decoding {} + index {}, of a budget of {}",
+            Bytes(self.pool_bytes + buffers + self.scratch_bytes + self.index_bytes),
+            Bytes(self.pool_bytes),
+            self.sets,
+            Bytes(buffers),
+            Bytes(self.scratch_bytes),
+            Bytes(self.index_bytes),
+            self.budget
+        ));
+        lines.join("\n")
+    }
+}
+
+/// Returns how many batches are of any use: each thread fills one while another waits, and the consumer
+/// has some.
+fn most_sets(threads: usize) -> u64 {
+    2 * threads as u64 + 4
+}
+
+/// Returns the bytes of the two pools of an engine.
+fn pool_bytes(engine: Engine, in_order: Option<(u64, u64)>, columns: &Columns) -> u64 {
+    let rows = match (engine.pools(), in_order) {
+        (Some(pools), _) => pools.block_rows.saturating_mul(pools.pool_blocks),
+        (None, Some((blocks, rows))) => blocks * rows,
+        (None, None) => 0,
+    };
+    rows.min(columns.len())
+        .saturating_mul(2 * columns.row_bytes())
+}
+
+/// Returns half of the processors: the other half is for what is done with the rows.
+fn default_threads() -> usize {
+    std::thread::available_parallelism().map_or(1, |all| (all.get() / 2).max(1))
+}
+
+fn rows_of(request: &Request, batch: u64) -> Result<u64> {
+    let steps = request.super_batch.unwrap_or(1);
+    let refuse = |what: &str| Err(Error::new(ErrorKind::InvalidArgument, what));
+    if steps == 0 {
+        return refuse("a stack of 0 batches holds nothing");
+    }
+    match batch.checked_mul(steps) {
+        Some(rows) if rows <= 1 << 40 => Ok(rows),
+        _ => refuse("a batch of more than 2^40 rows is not made"),
+    }
+}
+
+fn told(engine: Engine, reason: &str) -> Choice {
+    Choice {
+        engine,
+        reason: reason.into(),
+        warning: None,
+    }
+}
+
+/// Chooses pools of at most so many bytes.
+fn pools(layout: Layout, pool: u64) -> Result<Choice> {
+    let means = Means {
+        budget: Bytes(pool.div_ceil(3) * 8),
+        // A file is never mapped here, so what the system could keep of it does not matter.
+        free: Bytes(0),
+    };
+    let mut choice = choose(layout, means)?;
+    let Some(pools) = choice.engine.pools() else {
+        return Ok(choice);
+    };
+    if layout.storage == Storage::Contiguous {
+        let whole = pools.block_rows.saturating_mul(pools.pool_blocks) >= layout.rows;
+        choice.reason = format!(
+            "rows lie one after the other and are small ({}), so blocks of {} rows are read; {}",
+            Bytes(layout.row_bytes),
+            pools.block_rows,
+            match whole {
+                true => format!("the budget holds all {} rows at once", layout.rows),
+                false => format!("{} random blocks are mixed at a time", pools.pool_blocks),
+            }
+        );
+    }
+    Ok(choice)
+}
+
+/// Returns the smallest budget for so many fixed bytes, a batch, and the smallest two pools.
+fn needed(fixed: u64, unit: u64, bands: u64) -> u64 {
+    let small = fixed.saturating_add(bands);
+    let with_batches = small.saturating_add(unit.saturating_mul(2));
+    (with_batches.saturating_mul(8).div_ceil(7))
+        .max(match bands {
+            0 => 0,
+            _ => small.saturating_mul(8).div_ceil(5),
+        })
+        .saturating_add(64)
+}
+
+fn too_small(budget: Bytes, needed: u64, unit: u64, band: u64, fixed: u64) -> Error {
+    let pools = match band {
+        0 => String::new(),
+        _ => format!(", two times {} of rows that are read together", Bytes(band)),
+    };
+    Error::new(
+        ErrorKind::InvalidArgument,
+        format!(
+            "a budget of {budget} has no room for two batches of {}{pools} and {} for decoding",
+            Bytes(unit),
+            Bytes(fixed)
+        ),
+    )
+    .hint(format!("give at least {} ({needed} bytes)", Bytes(needed)))
+}
+
+/// Returns how the rows of all columns lie.
+fn storage(columns: &Columns) -> Storage {
+    let mut common: Option<u64> = None;
+    for column in &columns.columns {
+        let Some(rows) = band(column.rows().dataset()) else {
+            continue;
+        };
+        common = Some(match common {
+            None => rows,
+            Some(other) => {
+                let least = rows / greatest_common_divisor(rows, other);
+                match least.checked_mul(other) {
+                    Some(least) if least <= LARGEST_COMMON_BAND => least,
+                    _ => rows.max(other),
+                }
+            }
+        });
+    }
+    common.map_or(Storage::Contiguous, |band_rows| Storage::Chunked {
+        band_rows,
+    })
+}
+
+/// Returns how many rows of a dataset have to be read together.
+fn band(dataset: &read::Dataset) -> Option<u64> {
+    match dataset.storage() {
+        read::Storage::Compact(_) | read::Storage::Contiguous(_) => None,
+        read::Storage::Chunked { grid, .. } => Some(grid.chunk()[0].min(dataset.shape()[0]).max(1)),
+        read::Storage::Virtual(pieces) => {
+            pieces.iter().filter_map(|piece| band(&piece.dataset)).max()
+        }
+    }
+}
+
+fn greatest_common_divisor(mut one: u64, mut other: u64) -> u64 {
+    while other != 0 {
+        (one, other) = (other, one % other);
+    }
+    one
+}
+
+/// Returns the bytes that a thread needs to decode a column.
+fn scratch(column: &Column) -> u64 {
+    fn of(dataset: &read::Dataset) -> u64 {
+        match dataset.storage() {
+            read::Storage::Compact(_) => 0,
+            read::Storage::Contiguous(_) => {
+                let row = dataset.bytes() / dataset.shape()[0].max(1);
+                CONTIGUOUS_SCRATCH.max(row).min(dataset.bytes())
+            }
+            read::Storage::Chunked { grid, table, .. } => {
+                let stored = table.iter().map(|chunk| chunk.size).max().unwrap_or(0);
+                // What is stored, what it becomes, and what is between two filters.
+                stored.saturating_add(grid.chunk_bytes().saturating_mul(2))
+            }
+            read::Storage::Virtual(pieces) => {
+                // Each piece has a reader of its own.
+                pieces.iter().map(|piece| of(&piece.dataset)).sum()
+            }
+        }
+    }
+    of(column.rows().dataset())
+}
+
+fn stored_bytes(columns: &Columns) -> u64 {
+    let bytes = columns.columns.iter();
+    bytes.map(|c| c.rows().dataset().stored_bytes()).sum()
+}
+
+fn conversion(column: &Column) -> Option<String> {
+    let to = column.rows().scalar().name();
+    (column.stored_as() != to)
+        .then(|| format!("`{}` from {} to {to}", column.name(), column.stored_as()))
+}

@@ -1,0 +1,135 @@
+//! A reader thread: takes work, does it without the lock, and tells.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::time::Instant;
+
+use vramfit_core::{Error, ErrorKind, Result};
+
+use super::buffer::Lease;
+use super::columns::Columns;
+use super::course::{Job, Next, Open};
+use super::loader::Desk;
+use super::room::{Rooms, read_or_gather};
+use crate::order::Epoch;
+
+/// What a thread works with.
+#[derive(Clone, Debug)]
+pub(super) struct Reader {
+    pub(super) desk: Arc<Desk>,
+    pub(super) columns: Arc<Columns>,
+    pub(super) epoch: Arc<Epoch>,
+    pub(super) rooms: Option<Arc<Rooms>>,
+}
+
+/// What came of a piece of work.
+enum Done {
+    Loaded(usize),
+    Filled(Open, Option<usize>),
+}
+
+impl Reader {
+    /// Works until nothing is left to be done.
+    pub(super) fn run(&self) {
+        let mut state = self.desk.lock();
+        loop {
+            let now = &mut *state;
+            let Some(course) = &mut now.course else {
+                return;
+            };
+            let job = match course.next(&mut now.stock, &self.desk) {
+                Ok(Next::Leave) => return,
+                Ok(Next::Wait) => {
+                    let begin = Instant::now();
+                    state = self.desk.wait(state);
+                    state.stats.idle += begin.elapsed();
+                    continue;
+                }
+                Ok(Next::Do(job)) => job,
+                Err(error) => {
+                    course.refuse(error);
+                    self.desk.changed.notify_all();
+                    return;
+                }
+            };
+            drop(state);
+            let begin = Instant::now();
+            let is_copy = matches!(job, Job::Fill { room: Some(_), .. });
+            // A thread that dies in silence would leave the consumer waiting for ever.
+            let done = catch_unwind(AssertUnwindSafe(|| self.work(job))).unwrap_or_else(|_| {
+                Err(Error::new(
+                    ErrorKind::Internal,
+                    "a reader thread of the loader panicked",
+                ))
+            });
+            let took = begin.elapsed();
+            state = self.desk.lock();
+            match is_copy {
+                true => state.stats.filling += took,
+                false => state.stats.reading += took,
+            }
+            if let Some(course) = &mut state.course {
+                match done {
+                    Ok(Done::Loaded(room)) => course.loaded(room),
+                    Ok(Done::Filled(open, room)) => course.filled(open, room),
+                    Err(error) => course.fail(error),
+                }
+            }
+            self.desk.changed.notify_all();
+        }
+    }
+
+    fn work(&self, job: Job) -> Result<Done> {
+        match job {
+            Job::Load {
+                room,
+                index,
+                task,
+                spare,
+            } => {
+                let Some(rooms) = &self.rooms else {
+                    return Ok(Done::Loaded(index));
+                };
+                self.checked(room.load(task, rooms, &self.columns, spare))?;
+                Ok(Done::Loaded(index))
+            }
+            Job::Fill {
+                mut open,
+                room: Some((index, room)),
+            } => {
+                let here = room.positions();
+                let positions = &open.unit.positions;
+                let from = positions.partition_point(|at| *at < here.start);
+                let to = positions.partition_point(|at| *at < here.end);
+                let lengths = self.columns.columns.iter().map(|c| c.rows().row_bytes());
+                let out = open.leases.iter_mut().map(Lease::bytes_mut).zip(lengths);
+                let out = out.map(|(bytes, length)| &mut bytes[from * length..to * length]);
+                room.copy(&positions[from..to], &self.columns, out);
+                open.visited = here.end.min(open.unit.end);
+                Ok(Done::Filled(open, Some(index)))
+            }
+            Job::Fill {
+                mut open,
+                room: None,
+            } => {
+                let mut rows = Vec::with_capacity(open.unit.positions.len());
+                for run in open.unit.positions.chunk_by(|one, next| one + 1 == *next) {
+                    self.epoch
+                        .append_rows(run[0]..run[0] + run.len() as u64, &mut rows);
+                }
+                for (column, lease) in self.columns.columns.iter().zip(&mut open.leases) {
+                    self.checked(read_or_gather(column.rows(), &rows, lease.bytes_mut()))?;
+                }
+                open.visited = open.unit.end;
+                Ok(Done::Filled(open, None))
+            }
+        }
+    }
+
+    /// Trusts what was read only if the file is still the same afterwards; if it is not, that is the error,
+    /// whatever else went wrong.
+    fn checked(&self, read: Result<()>) -> Result<()> {
+        self.columns.must_be_unchanged()?;
+        read
+    }
+}

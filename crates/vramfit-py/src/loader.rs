@@ -1,0 +1,330 @@
+//! `vramfit.data.Loader`, the Rust half: batches whose memory Python looks into and gives back.
+
+use std::ffi::c_int;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicPtr, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use pyo3::exceptions::PyRuntimeWarning;
+use pyo3::ffi;
+use pyo3::prelude::*;
+use vramfit_core::{Bytes, Error, ErrorKind, Result};
+use vramfit_data::hdf5::Scalar;
+use vramfit_data::load::{ColumnRequest, Lease, Loader, PartRequest, Request, Set, Stats, Turn};
+use vramfit_data::order::{Last, Manner, State, World};
+
+use crate::error::raise;
+
+/// How long Python waits in one piece: afterwards Ctrl-C is looked for.
+const TURN: Duration = Duration::from_millis(100);
+
+/// After so long without memory for a batch a program is told that it has all of it.
+const TELL_AFTER: Duration = Duration::from_secs(5);
+
+/// And after so long it is an error: nothing but the program can end the waiting.
+const GIVE_UP_AFTER: Duration = Duration::from_secs(300);
+
+/// The memory of one column of a batch, to be looked into by the buffer protocol. It goes back to the loader
+/// when nothing in Python, and nothing in JAX, looks into it any more.
+#[pyclass(frozen, module = "vramfit._native")]
+pub(crate) struct BatchMemory {
+    length: usize,
+    /// Where the memory of the lease is; it stays there as long as the lease lives.
+    address: AtomicPtr<u8>,
+    _lease: Lease,
+}
+
+impl BatchMemory {
+    fn new(mut lease: Lease) -> Self {
+        let bytes = lease.bytes_mut();
+        BatchMemory {
+            length: bytes.len(),
+            address: AtomicPtr::new(bytes.as_mut_ptr()),
+            _lease: lease,
+        }
+    }
+}
+
+#[pymethods]
+impl BatchMemory {
+    fn __len__(&self) -> usize {
+        self.length
+    }
+
+    #[allow(unsafe_code, reason = "the buffer protocol is spoken in C")]
+    unsafe fn __getbuffer__(
+        slf: Bound<'_, Self>,
+        view: *mut ffi::Py_buffer,
+        flags: c_int,
+    ) -> PyResult<()> {
+        let this = slf.get();
+        let (address, length) = (this.address.load(Ordering::Relaxed), this.length as isize);
+        // SAFETY: the memory belongs to the lease in this object, which the view keeps alive and which
+        // Rust does not look into any more. `view` is the caller's, as the protocol has it.
+        let filled =
+            unsafe { ffi::PyBuffer_FillInfo(view, slf.as_ptr(), address.cast(), length, 0, flags) };
+        match filled {
+            0 => Ok(()),
+            _ => Err(PyErr::fetch(slf.py())),
+        }
+    }
+}
+
+/// A loader with its reader threads.
+#[pyclass(frozen, module = "vramfit._native")]
+pub(crate) struct BatchLoader {
+    loader: Mutex<Loader>,
+}
+
+impl BatchLoader {
+    fn lock(&self) -> MutexGuard<'_, Loader> {
+        self.loader.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Does something with the loader without the interpreter.
+    fn with<T: Send>(
+        &self,
+        py: Python<'_>,
+        work: impl FnOnce(&mut Loader) -> Result<T> + Send,
+    ) -> PyResult<T> {
+        py.detach(|| work(&mut self.lock()))
+            .map_err(|error| raise(py, &error))
+    }
+}
+
+/// A dataset as Python asks for it: path, field, type.
+type ColumnArgument = (String, Option<String>, Option<String>);
+
+#[pymethods]
+impl BatchLoader {
+    #[new]
+    #[pyo3(signature = (path, columns, *, batch_size, memory, seed, shuffle, drop_last, super_batch, split,
+        world, threads, floats, narrow, poison))]
+    #[allow(
+        clippy::too_many_arguments,
+        clippy::fn_params_excessive_bools,
+        reason = "arguments from Python come one by one, and by keyword"
+    )]
+    fn new(
+        py: Python<'_>,
+        path: PathBuf,
+        columns: Vec<ColumnArgument>,
+        batch_size: u64,
+        memory: &str,
+        seed: u64,
+        shuffle: bool,
+        drop_last: bool,
+        super_batch: Option<u64>,
+        split: Option<(String, f64, String, u64)>,
+        world: (u64, u64),
+        threads: Option<usize>,
+        floats: Option<String>,
+        narrow: bool,
+        poison: bool,
+    ) -> PyResult<Self> {
+        let open = || {
+            Loader::open(Request {
+                file: path,
+                columns: columns.into_iter().map(column).collect::<Result<_>>()?,
+                batch_size,
+                super_batch,
+                budget: memory.parse::<Bytes>()?,
+                seed,
+                shuffle,
+                last: if drop_last { Last::Drop } else { Last::Pad },
+                part: split.map(part).transpose()?,
+                world: World {
+                    rank: world.0,
+                    processes: world.1,
+                },
+                threads,
+                floats: floats.as_deref().map(scalar).transpose()?,
+                narrow,
+                poison,
+            })
+        };
+        let loader = py.detach(open).map_err(|error| raise(py, &error))?;
+        Ok(BatchLoader {
+            loader: Mutex::new(loader),
+        })
+    }
+
+    /// The name, type and shape of a row of each column.
+    #[getter]
+    fn columns(&self, py: Python<'_>) -> Vec<(String, &'static str, Vec<u64>)> {
+        py.detach(|| {
+            let loader = self.lock();
+            let columns = loader.columns().iter();
+            columns
+                .map(|column| {
+                    let rows = column.rows();
+                    let shape = rows.row_shape().to_vec();
+                    (column.name().to_owned(), rows.scalar().name(), shape)
+                })
+                .collect()
+        })
+    }
+
+    #[getter]
+    fn rows(&self, py: Python<'_>) -> u64 {
+        py.detach(|| self.lock().rows())
+    }
+
+    #[getter]
+    fn batches(&self, py: Python<'_>) -> PyResult<u64> {
+        self.with(py, |loader| loader.batches())
+    }
+
+    #[getter]
+    fn position(&self, py: Python<'_>) -> (u64, u64) {
+        py.detach(|| self.lock().position())
+    }
+
+    #[getter]
+    fn plan(&self, py: Python<'_>) -> String {
+        py.detach(|| self.lock().plan().to_text())
+    }
+
+    #[getter]
+    fn engine(&self, py: Python<'_>) -> &'static str {
+        py.detach(|| self.lock().plan().choice.engine.name())
+    }
+
+    #[getter]
+    fn warning(&self, py: Python<'_>) -> Option<String> {
+        py.detach(|| self.lock().plan().choice.warning.clone())
+    }
+
+    #[getter]
+    fn threads(&self, py: Python<'_>) -> usize {
+        py.detach(|| self.lock().plan().threads)
+    }
+
+    #[getter]
+    fn most_batches(&self, py: Python<'_>) -> usize {
+        py.detach(|| self.lock().plan().sets)
+    }
+
+    /// Batches, rows, bytes; seconds of reading, filling, idleness and waiting; bytes held and made.
+    fn stats(&self, py: Python<'_>) -> PyResult<(u64, u64, u64, [f64; 4], u64, u64)> {
+        let stats: Stats = self.with(py, |loader| loader.stats())?;
+        let times = [stats.reading, stats.filling, stats.idle, stats.waiting];
+        let Stats {
+            batches,
+            rows,
+            bytes,
+            held_bytes,
+            buffer_bytes,
+            ..
+        } = stats;
+        let seconds = times.map(|time| time.as_secs_f64());
+        Ok((batches, rows, bytes, seconds, held_bytes, buffer_bytes))
+    }
+
+    fn start(&self, py: Python<'_>, epoch: u64, position: u64) -> PyResult<()> {
+        self.with(py, |loader| loader.start(epoch, position))
+    }
+
+    /// The memory of each column of the next batch, and how many rows of each batch in it are real; None at
+    /// the end of the epoch.
+    fn next(&self, py: Python<'_>) -> PyResult<Option<(Vec<BatchMemory>, Vec<u64>)>> {
+        let mut starved_since: Option<Instant> = None;
+        let mut is_told = false;
+        loop {
+            match self.with(py, |loader| loader.wait(TURN))? {
+                Turn::Batch(filled) => {
+                    let columns = filled.columns.into_iter().map(BatchMemory::new);
+                    return Ok(Some((columns.collect(), filled.valid)));
+                }
+                Turn::End => return Ok(None),
+                Turn::Waiting { starved: false } => starved_since = None,
+                Turn::Waiting { starved: true } => {
+                    let since = starved_since.get_or_insert_with(Instant::now).elapsed();
+                    if since >= GIVE_UP_AFTER {
+                        return Err(raise(py, &self.starved(py)));
+                    }
+                    if since >= TELL_AFTER && !is_told {
+                        is_told = true;
+                        let text = self.starved(py).message().to_owned();
+                        let text = std::ffi::CString::new(text)?;
+                        PyErr::warn(py, &py.get_type::<PyRuntimeWarning>(), &text, 2)?;
+                    }
+                }
+            }
+            py.check_signals()?;
+        }
+    }
+
+    fn stop(&self, py: Python<'_>) {
+        py.detach(|| self.lock().stop());
+    }
+
+    fn state(&self, py: Python<'_>) -> String {
+        py.detach(|| self.lock().state().to_json())
+    }
+
+    fn restore(&self, py: Python<'_>, state: &str) -> PyResult<()> {
+        self.with(py, |loader| loader.restore(&State::parse_json(state)?))
+    }
+}
+
+impl BatchLoader {
+    fn starved(&self, py: Python<'_>) -> Error {
+        let sets = self.most_batches(py);
+        Error::new(
+            ErrorKind::InvalidArgument,
+            format!(
+                "the program keeps all {sets} batches that the memory has room for, and the loader waits for one \
+                 to be dropped"
+            ),
+        )
+        .hint("keep copies (`np.array(batch[\"x\"])`), or give more memory")
+    }
+}
+
+fn column((dataset, field, to): ColumnArgument) -> Result<ColumnRequest> {
+    Ok(ColumnRequest {
+        dataset,
+        field,
+        to: to.as_deref().map(scalar).transpose()?,
+    })
+}
+
+fn scalar(name: &str) -> Result<Scalar> {
+    Scalar::from_name(name).ok_or_else(|| {
+        let names: Vec<_> = Scalar::ALL
+            .iter()
+            .map(|it| format!("`{}`", it.name()))
+            .collect();
+        refused(format!("there is no type `{name}`"))
+            .hint(format!("the types are {}", names.join(", ")))
+    })
+}
+
+fn part((set, share, manner, seed): (String, f64, String, u64)) -> Result<PartRequest> {
+    Ok(PartRequest {
+        set: match set.as_str() {
+            "train" => Set::Train,
+            "validation" => Set::Validation,
+            other => {
+                return Err(refused(format!("there is no set `{other}` of a split"))
+                    .hint("the sets are `train` and `validation`"));
+            }
+        },
+        share,
+        manner: match manner.as_str() {
+            "spread" => Manner::Spread,
+            "tail" => Manner::Tail,
+            other => {
+                return Err(refused(format!("rows are not chosen by `{other}`"))
+                    .hint("they are chosen by `spread` or `tail`"));
+            }
+        },
+        seed,
+    })
+}
+
+fn refused(what: String) -> Error {
+    Error::new(ErrorKind::InvalidArgument, what)
+}

@@ -1,0 +1,347 @@
+"""The loader: dictionaries of arrays from an HDF5 file larger than memory."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Self
+
+from vramfit._errors import InvalidArgumentError
+from vramfit._native import BatchLoader
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from vramfit.data.device import DeviceBatches
+
+    Batch = dict[str, np.ndarray[Any, Any]]
+
+MASK = "mask"
+"""The column that says which rows are real, where ``mask=True`` asks for it."""
+
+
+@dataclass(frozen=True)
+class Stats:
+    """Where the time of a loader went. Seconds of reader threads are summed over threads.
+
+    Attributes:
+        batches: Batches (or stacks of them) handed out.
+        rows: Real rows handed out.
+        bytes: Bytes handed out, repeated rows included.
+        reading_s: Reader threads: waiting for the disk, and decoding.
+        filling_s: Reader threads: copying rows from pools into batches.
+        idle_s: Reader threads: with nothing to do, because memory was full.
+        waiting_s: The program: waiting for a batch. Much of it means that reading takes too long.
+        held_bytes: Bytes of batches that the program keeps at the moment.
+        buffer_bytes: Bytes of all memory for batches; it is used again and again.
+    """
+
+    batches: int
+    rows: int
+    bytes: int
+    reading_s: float
+    filling_s: float
+    idle_s: float
+    waiting_s: float
+    held_bytes: int
+    buffer_bytes: int
+
+
+class Loader:
+    """Batches of rows from the datasets of an HDF5 file, in an order that can be resumed.
+
+    A ``for`` loop over it is one epoch, or what is left of one: it goes on behind the last batch
+    that was handed out, and the next loop is the next epoch. Batches are dictionaries of numpy
+    arrays that own their memory; it is used again when the array, and all that JAX made of it
+    without copying, is gone.
+
+    Args:
+        path: The file.
+        datasets: Paths of datasets whose rows belong together; or a dictionary from the names that
+            the batches shall have to paths. ``"points[x]"`` is a field of records.
+        batch_size: Rows of a batch, all processes together.
+        seed: Decides the order; the same on every machine.
+        memory: What may be used in all, such as ``"256MiB"``. Pools, decoding, the index of chunks
+            and batches count, those that the program has, too.
+        shuffle: Whether rows come in a random order, another in each epoch.
+        drop_last: Whether rows that do not fill a batch are left out. Otherwise the last batch is
+            filled by repeating its last row, so that all have one shape.
+        mask: Whether batches have a column ``mask`` that is false for repeated rows.
+        transform: A function of a batch, applied before it is handed out.
+        split: ``("train", 0.1)`` or ``("validation", 0.1)``: the two sets when so much is kept for
+            validation. A third item says how: ``"spread"`` over the file, or its ``"tail"``.
+        split_seed: Decides which rows validate. It does not depend on `seed`.
+        super_batch: Batches that are handed out together, stacked along a new first axis, for
+            ``jax.lax.scan``.
+        dtype: What numbers become: a name for all floats, or a dictionary from datasets to names.
+        x64: Whether numbers of 64 bits stay so. By default as JAX has it, where the program has
+            imported JAX; otherwise they become numbers of 32 bits, as JAX would make them.
+        threads: Reader threads; by default half of the processors.
+        sharding: How JAX shall divide each batch among devices; only :meth:`to_device` uses it.
+            With it, and without `rank` and `world`, those of ``jax.distributed`` are taken.
+        rank: Which process this is, from 0.
+        world: How many processes read together.
+
+    Raises:
+        InvalidArgumentError: Something cannot be met; the hint says what could.
+        IoError: The file cannot be read.
+        InvalidFileError: It is damaged, or no HDF5.
+        UnsupportedFeatureError: A dataset is stored in a way that is not read here.
+    """
+
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        datasets: str | Sequence[str] | Mapping[str, str],
+        *,
+        batch_size: int,
+        seed: int = 0,
+        memory: str | int = "256MiB",
+        shuffle: bool = True,
+        drop_last: bool = False,
+        mask: bool = False,
+        transform: Callable[[Batch], Any] | None = None,
+        split: tuple[str, float] | tuple[str, float, str] | None = None,
+        split_seed: int = 0,
+        super_batch: int | None = None,
+        dtype: str | Mapping[str, str] | None = None,
+        x64: bool | None = None,
+        threads: int | None = None,
+        sharding: Any = None,
+        rank: int | None = None,
+        world: int | None = None,
+        _poison: bool = False,
+    ) -> None:
+        names = _names(datasets)
+        if mask and MASK in names:
+            raise InvalidArgumentError(
+                f"a dataset is called `{MASK}`, and so is the column that says which rows are real",
+                hint="give the dataset another name: `{'weights': 'mask'}`",
+            )
+        _must_be_counts(batch_size=batch_size, super_batch=super_batch, threads=threads)
+        for name, number in (("seed", seed), ("split_seed", split_seed)):
+            if not 0 <= number < 1 << 64:
+                raise InvalidArgumentError(
+                    f"`{name}` is {number}, and has to be below 2^64, from 0"
+                )
+        kinds = _kinds(dtype, names)
+        self._names = list(names)
+        self._mask = mask
+        self._transform = transform
+        self._sharding = sharding
+        self._super_batch = super_batch
+        self._native = BatchLoader(
+            path,
+            [(*_field(dataset), kinds.get(name)) for name, dataset in names.items()],
+            batch_size=batch_size,
+            memory=str(memory),
+            seed=seed,
+            shuffle=shuffle,
+            drop_last=drop_last,
+            super_batch=super_batch,
+            split=_split(split, split_seed),
+            world=_world(rank, world, sharding),
+            threads=threads,
+            floats=dtype if isinstance(dtype, str) else None,
+            narrow=not (_jax_has_x64() if x64 is None else x64),
+            poison=_poison,
+        )
+        self._rounds = 0
+        shapes = [(kind, shape) for _, kind, shape in self._native.columns]
+        self._columns = list(zip(self._names, shapes, strict=True))
+
+    def __len__(self) -> int:
+        """Return how many batches (or stacks of them) a whole epoch has."""
+        return self._native.batches
+
+    def __iter__(self) -> Iterator[Any]:
+        """Go on behind the last batch that was handed out, to the end of the epoch."""
+        return self._iterate(*self._native.position)
+
+    def epoch(self, number: int) -> Iterator[Any]:
+        """Begin an epoch, counted from 0, with its first batch."""
+        return self._iterate(number, 0)
+
+    def _iterate(self, epoch: int, position: int) -> Iterator[Any]:
+        self._rounds += 1
+        self._native.start(epoch, position)
+        return self._batches(self._rounds)
+
+    def _batches(self, mine: int) -> Iterator[Any]:
+        while True:
+            if mine != self._rounds:
+                raise InvalidArgumentError(
+                    "this pass over the loader was ended: another one was begun",
+                    hint="make a second loader to read twice at the same time",
+                )
+            found = self._native.next()
+            if found is None:
+                return
+            batch = self._batch(*found)
+            del found
+            yield batch
+            # Otherwise this frame keeps the batch alive while the next one is made.
+            del batch
+
+    def _batch(self, memory: Sequence[Any], valid: Sequence[int]) -> Any:
+        import numpy as np
+
+        lead: tuple[int, ...] = () if self._super_batch is None else (self._super_batch,)
+        batch: Batch = {}
+        for (name, (kind, shape)), part in zip(self._columns, memory, strict=True):
+            array = np.frombuffer(part, _dtype(kind))
+            batch[name] = array.reshape((*lead, -1, *shape))
+        if self._mask:
+            rows = next(iter(batch.values())).shape[len(lead)]
+            real = np.arange(rows)[None, :] < np.asarray(valid)[:, None]
+            batch[MASK] = real if lead else real[0]
+        return batch if self._transform is None else self._transform(batch)
+
+    def to_device(self, depth: int = 2) -> DeviceBatches:
+        """Return this loader with its batches on the device, `depth` of them ahead of the program.
+
+        Transfers run while the program computes. Where the loader has a sharding, each device gets
+        its rows. The state counts what the program has got, not what is on its way.
+        """
+        from vramfit.data.device import DeviceBatches
+
+        return DeviceBatches(self, depth)
+
+    def state(self) -> dict[str, Any]:
+        """Return what has to be kept to go on behind the last batch, below 1 KB as JSON."""
+        state: dict[str, Any] = json.loads(self._native.state())
+        return state
+
+    def restore(self, state: Mapping[str, Any] | str) -> Self:
+        """Go on from a state: the next loop begins behind the last batch that was handed out then.
+
+        Batch size, stacks, memory and number of processes may be others than they were.
+
+        Raises:
+            FileChangedError: The file is not the one that the state was made with.
+            InvalidArgumentError: The loader has another seed, split or shuffle.
+        """
+        text = state if isinstance(state, str) else json.dumps(dict(state))
+        self._native.restore(text)
+        self._rounds += 1
+        return self
+
+    @property
+    def stats(self) -> Stats:
+        """Where the time went since the loader was made."""
+        batches, rows, count, seconds, held, made = self._native.stats()
+        reading, filling, idle, waiting = seconds
+        return Stats(batches, rows, count, reading, filling, idle, waiting, held, made)
+
+    @property
+    def plan(self) -> str:
+        """How the file is gone through and why, what types become, what the memory is used for."""
+        return self._native.plan
+
+    @property
+    def rows(self) -> int:
+        """Rows of an epoch, all processes together."""
+        return self._native.rows
+
+    @property
+    def position(self) -> tuple[int, int]:
+        """The epoch, and the rows of it that were handed out, all processes together."""
+        return self._native.position
+
+    def close(self) -> None:
+        """Stop reading. Batches that were handed out stay as they are."""
+        self._rounds += 1
+        self._native.stop()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        shapes = ", ".join(f"{name}: {kind}{shape}" for name, (kind, shape) in self._columns)
+        return f"<vramfit.data.Loader of {self.rows} rows, {len(self)} batches: {shapes}>"
+
+
+def _names(datasets: str | Sequence[str] | Mapping[str, str]) -> dict[str, str]:
+    """Return names of columns with the datasets that they are."""
+    if isinstance(datasets, str):
+        return {datasets: datasets}
+    if isinstance(datasets, Mapping):
+        return dict(datasets)
+    repeated = [name for name in datasets if list(datasets).count(name) > 1]
+    if repeated:
+        raise InvalidArgumentError(f"`{repeated[0]}` is named twice")
+    return {name: name for name in datasets}
+
+
+def _field(dataset: str) -> tuple[str, str | None]:
+    """Divide ``points[x]`` into the dataset and the field of its records."""
+    if dataset.endswith("]") and "[" in dataset:
+        name, _, field = dataset[:-1].rpartition("[")
+        return name, field
+    return dataset, None
+
+
+def _kinds(dtype: str | Mapping[str, str] | None, names: Mapping[str, str]) -> dict[str, str]:
+    """Return the types that columns become, where something was said of them."""
+    if dtype is None or isinstance(dtype, str):
+        return {}
+    unknown = [name for name in dtype if name not in names]
+    if unknown:
+        there = ", ".join(f"`{name}`" for name in names)
+        raise InvalidArgumentError(
+            f"`dtype` names `{unknown[0]}`, which is not loaded", hint=f"there is {there}"
+        )
+    return dict(dtype)
+
+
+def _must_be_counts(**numbers: int | None) -> None:
+    for name, number in numbers.items():
+        if number is not None and number < 1:
+            raise InvalidArgumentError(f"`{name}` is {number}, and has to be 1 at least")
+
+
+def _split(
+    split: tuple[str, float] | tuple[str, float, str] | None, seed: int
+) -> tuple[str, float, str, int] | None:
+    if split is None:
+        return None
+    name, share, *manner = split
+    return name, share, manner[0] if manner else "spread", seed
+
+
+def _world(rank: int | None, world: int | None, sharding: object) -> tuple[int, int]:
+    """Return which of how many processes this is."""
+    if (rank is None) != (world is None):
+        raise InvalidArgumentError("`rank` and `world` go together, and one is missing")
+    if rank is not None and world is not None:
+        if not 0 <= rank < world:
+            raise InvalidArgumentError(f"there is no process {rank} among {world}, counted from 0")
+        return rank, world
+    if sharding is None:
+        return 0, 1
+    import jax
+
+    return jax.process_index(), jax.process_count()
+
+
+def _jax_has_x64() -> bool:
+    """Say whether JAX keeps numbers of 64 bits, without importing it for that."""
+    jax = sys.modules.get("jax")
+    return jax is not None and bool(jax.config.jax_enable_x64)
+
+
+def _dtype(kind: str) -> Any:
+    """Return the type of numpy with a name; bfloat16 is one that JAX brings."""
+    import numpy as np
+
+    if kind == "bfloat16":
+        import ml_dtypes
+
+        return np.dtype(ml_dtypes.bfloat16)
+    return np.dtype(kind)

@@ -1,0 +1,370 @@
+"""`vramfit.data.Loader`: every row once, resumed bit for bit, in memory that never changes."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+import time
+from itertools import chain
+
+import h5py
+import jax
+import jax.numpy as jnp
+import ml_dtypes
+import numpy as np
+import pytest
+from conftest import clean_environment
+
+from vramfit._errors import FileChangedError, InvalidArgumentError, IoError, UnsupportedFeatureError
+from vramfit.data import Loader
+
+ROWS = 1003
+
+LAYOUTS = {
+    "contiguous": ({}, {}),
+    "gzip": ({"chunks": (16, 6), "compression": "gzip", "shuffle": True}, {"chunks": (16,)}),
+    "columns": ({"chunks": (50, 2), "compression": "lzf"}, {"chunks": (30,)}),
+    "coprime": ({"chunks": (7, 6)}, {"chunks": (11,), "compression": "gzip"}),
+    "mixed": ({"chunks": (64, 3)}, {}),
+}
+
+
+def write(path, layout="gzip", rows=ROWS):
+    """Write a file whose rows say which they are."""
+    x, y = LAYOUTS[layout]
+    number = np.arange(rows)
+    with h5py.File(path, "w") as f:
+        values = (number[:, None] * 10 + np.arange(6)).astype("f8")
+        f.create_dataset("x", data=values, **x)
+        f.create_dataset("y", data=number, **y)
+    return path
+
+
+@pytest.fixture
+def train(tmp_path):
+    return write(tmp_path / "train.h5")
+
+
+def load(path, **options):
+    return Loader(path, ["x", "y"], **{"batch_size": 32, "memory": "1MiB", "mask": True, **options})
+
+
+def real_rows(batch):
+    """Return the rows of a batch that are real, and check that `x` has the same."""
+    rows = np.array(batch["y"])
+    assert np.array_equal(batch["x"], rows[..., None] * 10 + np.arange(6))
+    return rows[np.array(batch["mask"])].tolist()
+
+
+@pytest.mark.parametrize("shuffle", [True, False], ids=["shuffled", "in order"])
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_t1_every_row_comes_once_an_epoch(tmp_path, layout, shuffle):
+    with load(write(tmp_path / "f.h5", layout), shuffle=shuffle) as loader:
+        epochs = [[real_rows(batch) for batch in loader] for _ in range(2)]
+        assert [len(epoch) for epoch in epochs] == [len(loader)] * 2
+    first, second = (list(chain.from_iterable(epoch)) for epoch in epochs)
+    assert sorted(first) == sorted(second) == list(range(ROWS))
+    assert (first == second) is not shuffle
+    assert (first == list(range(ROWS))) is not shuffle
+
+
+@pytest.mark.parametrize("world", [1, 2, 4, 8])
+def test_t4_processes_together_read_the_order_of_one(train, world):
+    alone = [real_rows(batch) for batch in load(train)]
+    shares = [load(train, rank=rank, world=world) for rank in range(world)]
+    together = [[*chain(*map(real_rows, parts))] for parts in zip(*shares, strict=True)]
+    assert together == alone
+
+
+@pytest.mark.parametrize("stop", [0, 1, 17, 31])
+@pytest.mark.parametrize("layout", ["contiguous", "gzip", "coprime"])
+def test_t1_a_run_goes_on_bit_for_bit(tmp_path, layout, stop):
+    path = write(tmp_path / "f.h5", layout)
+    whole = [batch["x"].tobytes() for batch in load(path).epoch(3)]
+    loader = load(path)
+    batches = loader.epoch(3)
+    for _ in range(stop):
+        next(batches)
+    state = json.dumps(loader.state())
+    assert len(state) <= 1024
+    other = load(path, threads=1, memory="2MiB").restore(state)
+    assert [batch["x"].tobytes() for batch in other] == whole[stop:]
+    # The next loop is the next epoch.
+    assert other.position == (4, 0)
+
+
+def test_stacks_are_batches_one_behind_the_other(train):
+    alone = [batch["x"].copy() for batch in load(train)]
+    loader = load(train, super_batch=5, memory="4MiB")
+    stacks = [{name: part.copy() for name, part in stack.items()} for stack in loader]
+    assert stacks[0]["x"].shape == (5, 32, 6)
+    assert stacks[0]["mask"].shape == (5, 32)
+    assert np.array_equal(np.concatenate([s["x"] for s in stacks])[: len(alone)], np.stack(alone))
+    assert not stacks[-1]["mask"][-1].any()
+
+
+def test_what_does_not_fill_a_batch_is_dropped_on_request(train):
+    with load(train, drop_last=True) as loader:
+        batches = [real_rows(batch) for batch in loader]
+    assert [len(batch) for batch in batches] == [32] * (ROWS // 32)
+
+
+def test_the_two_sets_share_no_row(train):
+    sets = [
+        {row for batch in load(train, split=(name, 0.1)) for row in real_rows(batch)}
+        for name in ("train", "validation")
+    ]
+    assert len(sets[1]) == round(ROWS * 0.1)
+    assert sets[0] | sets[1] == set(range(ROWS))
+    assert not sets[0] & sets[1]
+
+
+def test_types_are_those_of_jax_and_told(train):
+    loader = load(train)
+    batch = next(iter(loader))
+    assert batch["x"].dtype == np.float32
+    assert batch["y"].dtype == np.int32
+    assert "`x` from float64 to float32, `y` from int64 to int32" in loader.plan
+    wide = next(iter(load(train, x64=True)))
+    assert wide["x"].dtype == np.float64
+    half = next(iter(load(train, dtype="bfloat16")))
+    assert half["x"].dtype == ml_dtypes.bfloat16
+    assert half["y"].dtype == np.int32
+    one = next(iter(load(train, dtype={"y": "float32"})))
+    assert one["y"].dtype == np.float32
+
+
+@pytest.mark.parametrize("make", [jax.device_put, jnp.asarray, jnp.from_dlpack], ids=str)
+def test_t1_arrays_of_jax_never_change(train, make):
+    # Memory that comes back to the loader is filled with a pattern, so that whoever still looks
+    # into it would see that, or a later batch.
+    loader = load(train, threads=2, _poison=True)
+    expected = [batch["x"].copy() for batch in load(train)]
+    held = []
+    for number, batch in enumerate(loader):
+        held.append((number, make(batch["x"])))
+        del batch
+        held = held[-2:]
+        for then, array in held:
+            assert np.array_equal(array, expected[then]), (number, then)
+    loader.close()
+    del loader
+    for then, array in held:
+        assert np.array_equal(array, expected[then])
+
+
+def test_arrays_are_aligned_writable_and_without_a_copy(train):
+    loader = load(train)
+    batch = next(iter(loader))
+    x = batch["x"]
+    assert x.ctypes.data % 64 == 0
+    assert x.flags.writeable
+    assert not x.flags.owndata
+    held = loader.stats.held_bytes
+    del batch, x
+    assert loader.stats.held_bytes < held
+
+
+def test_t4_batches_are_on_the_device_ahead_of_the_program(train):
+    loader = load(train)
+    ahead = loader.to_device(depth=2)
+    alone = [real_rows(batch) for batch in load(train)]
+    seen = []
+    for batch in ahead:
+        assert isinstance(batch["x"], jax.Array)
+        seen.append(real_rows(batch))
+        if len(seen) == 7:
+            break
+    assert loader.stats.batches > 7, "others were on their way"
+    # The state is where the program is, and another loop goes on from there.
+    state = ahead.state()
+    assert state["position"] == 7 * 32
+    assert seen + [real_rows(batch) for batch in ahead] == alone
+    again = load(train).to_device().restore(state)
+    assert [real_rows(batch) for batch in again] == alone[7:]
+
+
+def test_t4_memory_that_is_too_small_for_what_is_on_its_way_is_refused(train):
+    with pytest.raises(InvalidArgumentError, match="20 batches on their way need memory for 22"):
+        load(train).to_device(depth=20)
+
+
+def test_a_column_of_another_name(train):
+    batch = next(iter(Loader(train, {"label": "y"}, batch_size=8, memory="1MiB")))
+    assert list(batch) == ["label"]
+
+
+def test_a_transform_sees_every_batch(train):
+    loader = load(train, transform=lambda batch: batch["y"] + 1)
+    assert sum(len(part) for part in loader) >= ROWS
+
+
+def test_the_plan_says_what_was_decided(train):
+    plan = load(train, memory="100kB", threads=2).plan
+    assert plan.startswith("engine: chunk pool: rows lie in chunks")
+    assert "reader thread" in plan
+    assert "of a budget of 97.7 KiB" in plan
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"datasets": ["X1"]}, "did you mean `x`"),
+        ({"datasets": ["x", "scalar"]}, "single value"),
+        ({"datasets": ["x", "short"]}, "`x` has 1003 rows and `short` has 5"),
+        ({"datasets": ["x", "x"]}, "named twice"),
+        ({"datasets": []}, "no dataset is named"),
+        ({"batch_size": 0}, "`batch_size` is 0"),
+        ({"batch_size": 5000, "drop_last": True, "memory": "64MiB"}, "larger than the 1003 rows"),
+        ({"memory": "1kB"}, "give at least"),
+        ({"memory": "much"}, "not an amount of memory"),
+        ({"rank": 1}, "go together"),
+        ({"rank": 3, "world": 3}, "no process 3 among 3"),
+        ({"rank": 0, "world": 3}, "take a batch of 33 rows"),
+        ({"dtype": "float7"}, "there is no type `float7`"),
+        ({"dtype": {"z": "float32"}}, "`dtype` names `z`"),
+        ({"split": ("test", 0.1)}, "no set `test`"),
+        ({"split": ("train", 10)}, "not a share"),
+        ({"seed": -1}, "`seed` is -1"),
+        ({"threads": 0}, "`threads` is 0"),
+    ],
+    ids=str,
+)
+def test_what_cannot_be_met_is_refused_in_words(train, arguments, message):
+    with h5py.File(train, "a") as f:
+        f["scalar"] = 1.0
+        f["short"] = np.zeros(5)
+    with pytest.raises(InvalidArgumentError) as error:
+        Loader(train, **{"datasets": ["x", "y"], "batch_size": 32, **arguments})
+    assert message in str(error.value)
+
+
+def test_text_and_missing_files_are_refused(train):
+    with h5py.File(train, "a") as f:
+        f["names"] = ["one"] * ROWS
+    with pytest.raises(UnsupportedFeatureError, match="names"):
+        Loader(train, "names", batch_size=8)
+    with pytest.raises(IoError, match="cannot read"):
+        Loader(train.with_name("none.h5"), "x", batch_size=8)
+
+
+def test_a_file_that_is_changed_meanwhile_is_an_error(train):
+    loader = load(train, memory="100kB")
+    batches = iter(loader)
+    next(batches)
+    state = loader.state()
+    os.truncate(train, train.stat().st_size // 2)
+    with pytest.raises(FileChangedError, match="was changed while it was read"):
+        list(map(real_rows, chain(batches, loader)))
+    write(train, "contiguous")
+    with pytest.raises(FileChangedError, match="is not the file that this run began with"):
+        load(train).restore(state)
+
+
+def test_a_read_only_file_in_a_read_only_directory_is_read(tmp_path):
+    directory = tmp_path / "closed"
+    directory.mkdir()
+    path = write(directory / "f.h5")
+    path.chmod(0o444)
+    directory.chmod(0o555)
+    try:
+        assert sum(len(real_rows(batch)) for batch in load(path)) == ROWS
+    finally:
+        directory.chmod(0o755)
+
+
+def test_another_pass_ends_the_one_before(train):
+    loader = load(train)
+    first = iter(loader)
+    next(first)
+    next(loader.epoch(5))
+    with pytest.raises(InvalidArgumentError, match="another one was begun"):
+        next(first)
+
+
+def run(code, *arguments, env=None, **options):
+    """Run a program beside this one."""
+    words = [sys.executable, "-c", textwrap.dedent(code), *map(str, arguments)]
+    return subprocess.Popen(words, env=clean_environment(**(env or {})), text=True, **options)
+
+
+def test_t4_each_device_of_a_mesh_gets_its_rows(train):
+    code = """
+        import sys
+        import jax, numpy as np
+        from jax.sharding import Mesh, NamedSharding, PartitionSpec
+        from vramfit.data import Loader
+        mesh = Mesh(np.array(jax.devices()), ("data",))
+        sharding = NamedSharding(mesh, PartitionSpec("data"))
+        options = dict(batch_size=32, memory="1MiB")
+        alone = [batch["y"].copy() for batch in Loader(sys.argv[1], "y", **options)]
+        loader = Loader(sys.argv[1], "y", sharding=sharding, **options)
+        for batch, expected in zip(loader.to_device(), alone, strict=True):
+            parts = sorted(batch["y"].addressable_shards, key=lambda shard: shard.index[0].start)
+            assert [part.data.shape for part in parts] == [(16,), (16,)]
+            assert np.array_equal(np.concatenate([part.data for part in parts]), expected)
+        print(len(alone))
+    """
+    env = {"JAX_PLATFORMS": "cpu", "XLA_FLAGS": "--xla_force_host_platform_device_count=2"}
+    child = run(code, train, env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    out, err = child.communicate(timeout=120)
+    assert out == "32\n", err
+
+
+def test_ctrl_c_ends_waiting(train):
+    # The program keeps all batches, so the loader waits for it, for ever as it were.
+    code = """
+        import sys
+        from vramfit.data import Loader
+        loader = Loader(sys.argv[1], ["x"], batch_size=8, memory="100kB")
+        kept = []
+        print("begun", flush=True)
+        try:
+            for batch in loader:
+                kept.append(batch)
+        except KeyboardInterrupt:
+            print("interrupted", flush=True)
+    """
+    child = run(code, train, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    assert child.stdout.readline() == "begun\n"
+    time.sleep(1)
+    child.send_signal(signal.SIGINT)
+    out, err = child.communicate(timeout=20)
+    assert (out, child.returncode) == ("interrupted\n", 0), err
+
+
+def test_a_program_that_keeps_all_batches_is_told(train):
+    loader = Loader(train, ["x"], batch_size=8, memory="100kB")
+    # The warning is an error in tests, or it would wait on.
+    with pytest.raises(RuntimeWarning, match=r"keeps all .* batches that the memory has room for"):
+        list(loader)
+
+
+def test_a_forked_copy_says_that_it_has_no_threads(train):
+    code = """
+        import os, sys
+        from vramfit.data import Loader
+        loader = Loader(sys.argv[1], ["x"], batch_size=8, memory="1MB")
+        batches = iter(loader)
+        next(batches)
+        if os.fork() == 0:
+            try:
+                next(batches)
+            except ValueError as error:
+                print(error, flush=True)
+            del batches, loader
+            os._exit(3)
+        print(os.waitstatus_to_exitcode(os.wait()[1]))
+        print(len(list(map(len, batches))))
+    """
+    child = run(code, train, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    out, err = child.communicate(timeout=30)
+    assert "was made by another process" in out, err
+    assert out.splitlines()[-2:] == ["3", "125"], (out, err)
+
+
+def test_importing_it_loads_neither_numpy_nor_jax():
+    code = "import sys, vramfit.data; print({'jax', 'numpy'} & set(sys.modules))"
+    assert run(code, stdout=subprocess.PIPE).communicate()[0] == "set()\n"
