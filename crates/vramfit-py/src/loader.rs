@@ -53,6 +53,7 @@ impl BatchMemory {
     }
 
     #[allow(unsafe_code, reason = "the buffer protocol is spoken in C")]
+    #[allow(clippy::needless_pass_by_value, reason = "as PyO3 hands it")]
     unsafe fn __getbuffer__(
         slf: Bound<'_, Self>,
         view: *mut ffi::Py_buffer,
@@ -104,6 +105,7 @@ impl BatchLoader {
     #[allow(
         clippy::too_many_arguments,
         clippy::fn_params_excessive_bools,
+        clippy::needless_pass_by_value,
         reason = "arguments from Python come one by one, and by keyword"
     )]
     fn new(
