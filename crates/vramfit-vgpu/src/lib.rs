@@ -18,6 +18,7 @@
 //! | `execute`, `call`, `steps`, `sites` | running them |
 //! | `ending` | ending the process when the steps are done |
 //! | `buffer`, `copies`, `strides`, `transfer`, `value`, `reads`, `fill` | arrays and their contents |
+//! | `process` | which process a number stands for |
 //! | `publisher` | telling `vramfit top`, of a real GPU or of this one |
 //! | `hooks` | what is asked of the Python process around it |
 //! | `error`, `event`, `status` | how things end |
@@ -59,6 +60,7 @@ mod log;
 mod machine;
 mod memory;
 mod names;
+mod process;
 mod publisher;
 mod reads;
 mod real;

@@ -12,10 +12,10 @@ use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::PathBuf;
 
 use vramfit_core::allocator::{CardMemory, DeviceMemory, Region};
-use vramfit_core::published;
 use vramfit_core::shared_card::{self, Holding};
 
 use crate::environment::Environment;
+use crate::process::started;
 use crate::status::{Answer, Code, Status};
 
 /// The driver maps memory in pages of this size.
@@ -191,7 +191,7 @@ impl Books<'_> {
             .iter()
             .position(|s| s.process == process && s.device == device);
         let at = found.unwrap_or_else(|| {
-            let started = start_time(process).unwrap_or(0);
+            let started = started(process).unwrap_or(0);
             self.shares.push(Holding {
                 process,
                 started,
@@ -222,13 +222,7 @@ impl Drop for Books<'_> {
 }
 
 fn is_alive(holding: &Holding) -> bool {
-    start_time(holding.process) == Some(holding.started)
-}
-
-/// Returns when a process was started, `None` if it is gone.
-fn start_time(process: u32) -> Option<u64> {
-    let stat = fs::read_to_string(format!("/proc/{process}/stat")).ok()?;
-    published::started_ticks(&stat)
+    started(holding.process) == Some(holding.started)
 }
 
 impl DeviceMemory for SharedCard {
@@ -320,7 +314,7 @@ mod tests {
 
     #[test]
     fn this_process_is_alive() {
-        assert!(start_time(std::process::id()).is_some());
-        assert_eq!(start_time(u32::MAX), None);
+        assert!(started(std::process::id()).is_some());
+        assert_eq!(started(u32::MAX), None);
     }
 }

@@ -2,8 +2,8 @@
 
 use super::surroundings::{Packages, Surroundings};
 use crate::allocator::Kind;
-use crate::machine::{Card, Mig};
-use crate::settings::{PluginSettings, Room, Version, lookup};
+use crate::machine::Card;
+use crate::settings::{DEFAULT_FRACTION, PluginSettings, Room, Version, allocator_since, lookup};
 
 pub(super) const FRACTION: &str = "XLA_CLIENT_MEM_FRACTION";
 pub(super) const OLD_FRACTION: &str = "XLA_PYTHON_CLIENT_MEM_FRACTION";
@@ -12,9 +12,6 @@ pub(super) const PREALLOCATE: &str = "XLA_PYTHON_CLIENT_PREALLOCATE";
 pub(super) const UNIFIED: &str = "TF_FORCE_UNIFIED_MEMORY";
 pub(super) const VISIBLE: &str = "CUDA_VISIBLE_DEVICES";
 pub(super) const XLA_FLAGS: &str = "XLA_FLAGS";
-
-/// What JAX takes when it is told nothing.
-pub(super) const DEFAULT_FRACTION: f64 = 0.75;
 
 /// The release whose behaviour is assumed where none is known: the newest that was examined.
 const NEWEST: Version = Version::new(0, 11, 0);
@@ -111,16 +108,16 @@ impl<'a> Scene<'a> {
         })
     }
 
+    /// Returns the cards that a program can be given, in the driver's order.
+    pub(super) fn usable_cards(&self) -> Vec<&'a Card> {
+        let cards = self.surroundings.machine.cards.iter();
+        cards.filter(|card| card.is_usable()).collect()
+    }
+
     /// Returns the cards that the program sees, in the driver's order. Without a list it sees all but
     /// those that are divided; a list ends at the first name that is no card.
     pub(super) fn cards(&self) -> Vec<&'a Card> {
-        let usable: Vec<_> = self
-            .surroundings
-            .machine
-            .cards
-            .iter()
-            .filter(|card| card.mig != Mig::Parent)
-            .collect();
+        let usable = self.usable_cards();
         match self.raw(VISIBLE) {
             None => usable,
             Some(list) => list
@@ -145,15 +142,6 @@ impl<'a> Scene<'a> {
     /// Returns what is installed; nothing where nobody looked.
     pub(super) fn packages(&self) -> Option<&'a Packages> {
         self.surroundings.packages.as_ref()
-    }
-}
-
-/// Returns the first release that has an allocator.
-pub(super) fn allocator_since(kind: Kind) -> Version {
-    match kind {
-        Kind::Bfc | Kind::Platform | Kind::CudaAsync => Version::new(0, 0, 0),
-        Kind::Vmm => Version::new(0, 10, 0),
-        Kind::Address => Version::new(0, 11, 0),
     }
 }
 

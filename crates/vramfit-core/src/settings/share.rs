@@ -32,7 +32,7 @@ pub enum Share {
 }
 
 /// The part that JAX takes when it is told nothing.
-pub(super) const DEFAULT_FRACTION: f64 = 0.75;
+pub(crate) const DEFAULT_FRACTION: f64 = 0.75;
 
 /// A fraction as JAX reads it, and why it is that one.
 #[derive(Debug, PartialEq, Eq)]

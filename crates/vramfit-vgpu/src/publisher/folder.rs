@@ -8,6 +8,8 @@ use std::path::{Path, PathBuf};
 
 use vramfit_core::published::{self, SUFFIX};
 
+use crate::process::started;
+
 /// Returns the folder for this process's page, making it if need be, and removes pages in it whose
 /// processes are gone.
 pub(super) fn prepare() -> Result<PathBuf> {
@@ -76,12 +78,6 @@ fn sweep(folder: &Path) {
             let _ = fs::remove_file(&path);
         }
     }
-}
-
-/// Returns when a process was started; `None` if there is none of that number.
-pub(super) fn started(pid: u32) -> Option<u64> {
-    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    published::started_ticks(&stat)
 }
 
 /// Returns the number of the namespace that this process's number is one of; 0 if it cannot be told.

@@ -55,7 +55,7 @@ pub(super) unsafe fn header(
     let told = std::env::var("VRAMFIT_JAX_VERSION").ok();
     Header {
         pid,
-        started_ticks: folder::started(pid).unwrap_or(0),
+        started_ticks: crate::process::started(pid).unwrap_or(0),
         client,
         pid_namespace: folder::pid_namespace(),
         boot_id: folder::boot_id(),

@@ -5,11 +5,9 @@ use super::super::facts::Facts;
 use super::super::trial::{Outcome, Pool, PoolOptions};
 use super::{unfinished, uses_gpu};
 use crate::Bytes;
+use crate::settings::DEFAULT_FRACTION;
 
 const ID: &str = "pool";
-
-/// What JAX takes when it is told nothing.
-const DEFAULT_FRACTION: f64 = 0.75;
 
 /// One part in a hundred of the card: CUDA, which JAX asks, and NVML, which we ask, do not count a
 /// card's memory alike.

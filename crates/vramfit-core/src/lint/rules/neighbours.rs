@@ -4,7 +4,6 @@ use super::super::finding::{Change, Found};
 use super::super::scene::{Scene, VISIBLE, find_card};
 use super::super::{Rule, Severity};
 use crate::Bytes;
-use crate::machine::Mig;
 
 pub(super) const RULES: &[Rule] = &[
     Rule {
@@ -131,13 +130,7 @@ fn no_plugin(scene: &Scene<'_>) -> Vec<Found> {
 }
 
 fn visible(scene: &Scene<'_>) -> Vec<Found> {
-    let cards: Vec<_> = scene
-        .surroundings
-        .machine
-        .cards
-        .iter()
-        .filter(|card| card.mig != Mig::Parent)
-        .collect();
+    let cards = scene.usable_cards();
     let Some(list) = scene.held(VISIBLE).filter(|_| !cards.is_empty()) else {
         return Vec::new();
     };

@@ -1,12 +1,12 @@
 //! Whether the card has the memory that the settings ask for.
 
 use super::super::finding::{Change, Found};
-use super::super::scene::{DEFAULT_FRACTION, Scene};
+use super::super::scene::Scene;
 use super::super::{Rule, Severity};
 use crate::Bytes;
 use crate::allocator::Kind;
 use crate::machine::{Card, ComputeMode, Mig, Process, ProcessKind};
-use crate::settings::Room;
+use crate::settings::{DEFAULT_FRACTION, Room};
 
 pub(super) const RULES: &[Rule] = &[
     Rule {
@@ -85,11 +85,15 @@ fn has_plain_pool(scene: &Scene<'_>) -> bool {
     scene.wants_card() && !scene.unified() && scene.allocator() == Some(Kind::Bfc)
 }
 
-fn too_little_left(scene: &Scene<'_>) -> Vec<Found> {
-    let Some(share) = scene
+/// Returns the share of such a pool, unless it is more than the card.
+fn plain_share(scene: &Scene<'_>) -> Option<f64> {
+    scene
         .share()
         .filter(|share| has_plain_pool(scene) && *share <= 1.0)
-    else {
+}
+
+fn too_little_left(scene: &Scene<'_>) -> Vec<Found> {
+    let Some(share) = plain_share(scene) else {
         return Vec::new();
     };
     let rooms = scene.rooms();
@@ -161,28 +165,20 @@ fn too_little_of_an_unknown_card(scene: &Scene<'_>) -> Vec<Found> {
 }
 
 fn held_by_others(scene: &Scene<'_>) -> Vec<Found> {
-    let Some(share) = scene
-        .share()
-        .filter(|share| has_plain_pool(scene) && *share <= 1.0)
-    else {
+    let Some(share) = plain_share(scene) else {
         return Vec::new();
     };
     let rooms = scene.rooms();
-    let available = |room: &Room| {
-        room.total_bytes
-            .saturating_sub(room.held_bytes)
-            .saturating_sub(room.outside_bytes)
-    };
     let fitting = rooms
         .iter()
-        .map(|(_, room)| share_for(available(room), room.total_bytes));
+        .map(|(_, room)| share_for(room.left_bytes(), room.total_bytes));
     let change = lower(scene, fitting);
     let mut all = Vec::new();
     for (card, room) in &rooms {
         let pool = pool_bytes(share, room.total_bytes);
         let free = room.total_bytes.saturating_sub(room.held_bytes);
         // Without others it is the rule before this one that speaks.
-        if room.held_bytes == 0 || pool <= available(room) {
+        if room.held_bytes == 0 || pool <= room.left_bytes() {
             continue;
         }
         let who = holders(card);
@@ -197,7 +193,7 @@ fn held_by_others(scene: &Scene<'_>) -> Vec<Found> {
             "{share} of {} is {}, of which {} can be had: {} hold {who}; {outcome}",
             told(card),
             Bytes(pool),
-            Bytes(available(room)),
+            Bytes(room.left_bytes()),
             Bytes(room.held_bytes),
         );
         let found = match change.clone() {
@@ -211,7 +207,7 @@ fn held_by_others(scene: &Scene<'_>) -> Vec<Found> {
                 "end what holds it, or use another card",
             ),
         };
-        all.push(found.cost(pool.saturating_sub(available(room))));
+        all.push(found.cost(pool.saturating_sub(room.left_bytes())));
     }
     all
 }

@@ -1,10 +1,11 @@
 //! Values of the variables that decide the pool.
 
 use super::super::finding::{Change, Found};
-use super::super::scene::{ALLOCATOR, PREALLOCATE, Scene, UNIFIED, allocator_since, python_float};
+use super::super::scene::{ALLOCATOR, PREALLOCATE, Scene, UNIFIED, python_float};
 use super::super::{Rule, Severity};
 use crate::allocator::Kind;
 use crate::nearest;
+use crate::settings::allocator_since;
 
 pub(super) const RULES: &[Rule] = &[
     Rule {

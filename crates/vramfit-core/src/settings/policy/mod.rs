@@ -14,6 +14,8 @@ mod mend;
 mod pool;
 mod program;
 
+pub(crate) use pool::allocator_since;
+
 use super::room::Room;
 use super::share::Share;
 use super::version::Version;

@@ -181,12 +181,17 @@ fn note_room(text: &str, kind: Kind, room: Room, preallocate: bool, changes: &mu
     }
 }
 
-fn check_allocator(kind: Kind, version: Version) -> Result<()> {
-    let since = match kind {
-        Kind::Bfc | Kind::Platform | Kind::CudaAsync => return Ok(()),
+/// Returns the first release that has an allocator; zero for those that every release has.
+pub(crate) fn allocator_since(kind: Kind) -> Version {
+    match kind {
+        Kind::Bfc | Kind::Platform | Kind::CudaAsync => Version::new(0, 0, 0),
         Kind::Vmm => Version::new(0, 10, 0),
         Kind::Address => Version::new(0, 11, 0),
-    };
+    }
+}
+
+fn check_allocator(kind: Kind, version: Version) -> Result<()> {
+    let since = allocator_since(kind);
     if version >= since {
         return Ok(());
     }
