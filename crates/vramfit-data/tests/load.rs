@@ -26,19 +26,12 @@ fn gzip(rows: u64) -> Storage {
 /// Writes a file in which the numbers of row `r` of `x` are `r` times 10 and what follows, and `y` is `r`.
 fn file(directory: &Path, x: Storage, y: Storage) -> PathBuf {
     let path = directory.join("rows.h5");
-    let dataset = |path: &str, number, shape: Vec<u64>, storage| Dataset {
-        path: path.into(),
-        number,
-        shape,
-        storage,
-        attributes: Vec::new(),
-    };
     let content = Content {
         datasets: vec![
-            dataset("x", Number::U32, vec![ROWS, WIDTH], x),
-            dataset("group/y", Number::I64, vec![ROWS], y),
+            Dataset::new("x", Number::U32, vec![ROWS, WIDTH], x),
+            Dataset::new("group/y", Number::I64, vec![ROWS], y),
         ],
-        attributes: Vec::new(),
+        ..Content::default()
     };
     let job = Job {
         path: &path,
@@ -48,6 +41,7 @@ fn file(directory: &Path, x: Storage, y: Storage) -> PathBuf {
             force: true,
             resume: false,
             safe_every: Bytes(1 << 20),
+            once: false,
         },
         threads: 1,
         expected: Bytes(0),
