@@ -27,7 +27,7 @@ pub(super) fn told(request: &Request, measured: &Measured) -> String {
         text.push_str(&format!("{:width$}  {}\n", way.title, line(way)));
     }
     text.push_str(&format!(
-        "\nMedians of {} runs of {} s each, all ways in turn, opening the file included. MB are those of \
+        "\nMedians of {} runs of {} s or more, all ways in turn, opening the file included. MB are those of \
          the numbers\nas the file has them. `a core` compares processor time instead of the clock.\n",
         request.runs, request.seconds
     ));
