@@ -303,8 +303,7 @@ const TRAINING: &[Key] = &[
         "Steps that are handed to the device at once, in one `lax.scan`: quicker where a step takes \
          less than a millisecond, and a loss is known only once for all of them.",
     )
-    .also(&["steps_per_execution", "scan_steps"])
-    .may_change(),
+    .also(&["steps_per_execution", "scan_steps"]),
     Key::new(
         "training",
         "log_every",

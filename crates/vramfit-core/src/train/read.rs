@@ -53,16 +53,10 @@ impl Config {
         for option in options {
             let (key, value) = setting::divide(option)?;
             let place = Place::Option(option.clone());
-            let parsed = DeValue::parse(&value);
-            let parsed = parsed.map_err(|error| {
-                let what = format!("`{value}` cannot be read");
-                place.refuse(&what).cause(error.message()).hint(format!(
-                    "`{}` has to be {}",
-                    key.name,
-                    key.form.words()
-                ))
-            })?;
-            given.take(key, parsed.get_ref(), &value, place)?;
+            // What is no value of TOML is a word, and refused as such.
+            let parsed = DeValue::parse(&value).map(toml::Spanned::into_inner);
+            let parsed = parsed.unwrap_or_else(|_| DeValue::String(value.as_str().into()));
+            given.take(key, &parsed, &value, place)?;
         }
         let mut config = complete(file, &given)?;
         rules::check(&mut config, &given)?;

@@ -197,8 +197,9 @@ fn options_that_cannot_be_read_say_what_they_should_be() {
         ),
         (
             "model.hidden_sizes=[8",
-            "`--set model.hidden_sizes=[8`: `[8` cannot be read",
-            "`hidden_sizes` has to be whole numbers from 1 in brackets, such as `[128, 64]`",
+            "`--set model.hidden_sizes=[8`: `hidden_sizes` is `[8`, and has to be whole numbers from 1 \
+             in brackets, such as `[128, 64]`",
+            "such as `hidden_sizes = [128]`",
         ),
     ] {
         assert_eq!(
