@@ -15,7 +15,8 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from vramfit._errors import PackageMissingError, VramfitError
+from vramfit._errors import NoRoomError, PackageMissingError, VramfitError
+from vramfit.train.troubles import is_out_of_memory
 
 REHEARSED = 3
 """Batches of a rehearsal: the second step is the first that begins with what a step has left."""
@@ -28,11 +29,14 @@ def main(path: Path) -> int:
         outcome = _run(request)
     except VramfitError as error:
         parts = {name: getattr(error, name) for name in ("id", "message", "cause", "hint")}
-        outcome = {"ended": "refused", "error": parts}
+        ended = "out-of-memory" if isinstance(error, NoRoomError) else "refused"
+        outcome = {"ended": ended, "error": parts}
     except Exception as error:
-        if not _is_out_of_memory(error):
+        # Beside the step: the first state, an evaluation.
+        if not is_out_of_memory(error):
             raise
-        outcome = {"ended": "out-of-memory"}
+        told = {"id": "no-room", "message": "out of memory", "cause": str(error).splitlines()[0]}
+        outcome = {"ended": "out-of-memory", "error": {**told, "hint": None}}
     path.with_name("outcome.json").write_text(json.dumps(_finite(outcome)))
     return 0 if outcome["ended"] in ("finished", "early", "signal") else 1
 
@@ -75,7 +79,6 @@ def _run(request: Mapping[str, Any]) -> dict[str, Any]:
     return {
         "ended": result.stopped,
         "signal": result.signal,
-        "report": str(result),
         "result": _plain(result),
     }
 
@@ -190,11 +193,6 @@ def _rehearsed(config: Mapping[str, Any], data: Mapping[str, Any]) -> tuple[Any,
     if data["validation_rows"] == 0:
         return train, None
     return train, _Zeros({**batch(rows), "mask": np.ones(rows, bool)})
-
-
-def _is_out_of_memory(error: BaseException) -> bool:
-    """Say whether the device, or the host, had no memory left."""
-    return isinstance(error, MemoryError) or "RESOURCE_EXHAUSTED" in str(error)
 
 
 def _plain(result: Any) -> dict[str, Any]:

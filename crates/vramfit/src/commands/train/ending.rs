@@ -33,6 +33,8 @@ struct Answer<'a> {
 
 /// The signal by which the system takes memory back.
 const KILL: i32 = 9;
+/// What ends a run that does not say by which signal.
+const SIGTERM: u8 = 15;
 
 /// Tells what became of a run.
 ///
@@ -43,51 +45,45 @@ pub(super) fn tell(run: Run<'_>, output: &mut Output) -> Result<Status> {
     let Some(outcome) = run.outcome else {
         return silent(run.ended, &file.to_string(), output);
     };
-    if let (Ended::Refused, Some(failure)) = (outcome.ended, outcome.error) {
-        return Err(failure.into());
-    }
-    if run.json {
+    let error = outcome.error.map(Error::from);
+    if run.json && outcome.ended != Ended::Refused {
         output.json(&Answer {
             schema: 1,
             ended: word(outcome.ended),
             directory: run.directory,
             result: &outcome.result,
         })?;
-    } else if !outcome.report.is_empty() {
-        output.data(&format!("{}\n", outcome.report.trim_end()))?;
     }
-    let failed = |kind, message: &str, hint: String| Error::new(kind, message).hint(hint);
-    match outcome.ended {
-        Ended::Finished | Ended::Early => Ok(Status::Yes),
-        Ended::Signal => {
-            output.say(&format!(
-                "stopped; `vramfit train {file}` goes on from here"
-            ));
-            Ok(Status::Child(128 + outcome.signal.unwrap_or(15)))
+    match (outcome.ended, error) {
+        (Ended::Finished | Ended::Early, _) => Ok(Status::Yes),
+        (Ended::Signal, _) => {
+            output.say(&format!("stopped; `vramfit train {file}` goes on from here"));
+            Ok(Status::Child(128 + outcome.signal.unwrap_or(SIGTERM)))
         }
-        Ended::Nan => {
-            output.error(&failed(
-                ErrorKind::NotAsAsked,
-                "the loss is not a number any more, and the run was stopped",
-                format!(
-                    "take a lower `optimizer.learning_rate`, or `optimizer.clip`; begin anew with \
-                     another `training.directory`, or look at the last good checkpoint in `{}`",
-                    run.directory.display()
-                ),
-            ));
+        (Ended::Nan, _) => {
+            let message = "the loss is not a number any more, and the run was stopped";
+            let directory = run.directory.display();
+            output.error(&Error::new(ErrorKind::NotAsAsked, message).hint(format!(
+                "take a lower `optimizer.learning_rate`, or `optimizer.clip`, and another \
+                 `training.directory`; the last good state is in `{directory}/checkpoints`"
+            )));
             Ok(Status::No)
         }
-        Ended::OutOfMemory | Ended::Refused => {
-            output.error(&failed(
-                ErrorKind::NoRoom,
-                "the training step ran out of memory",
-                format!(
-                    "`vramfit train {file} --dry-run GPU` finds the largest batch that fits, before \
-                     any time is spent; `vramfit top` shows who else holds memory"
-                ),
-            ));
+        (Ended::OutOfMemory, error) => {
+            let message = error.as_ref().map_or("out of memory", Error::message);
+            let mut told = Error::new(ErrorKind::NoRoom, message);
+            if let Some(cause) = error.as_ref().and_then(Error::cause_text) {
+                told = told.cause(cause);
+            }
+            output.error(&told.hint(format!(
+                "`vramfit train {file} --dry-run GPU` finds the largest batch that fits, before any \
+                 time is spent; `vramfit top` shows who else holds memory"
+            )));
             Ok(Status::No)
         }
+        (Ended::Refused, error) => Err(error.unwrap_or_else(|| {
+            Error::new(ErrorKind::Internal, "the run could not begin, and did not say why")
+        })),
     }
 }
 

@@ -46,10 +46,7 @@ pub(super) struct Outcome {
     /// What could not be done.
     #[serde(default)]
     pub(super) error: Option<Failure>,
-    /// The final report, as people read it.
-    #[serde(default)]
-    pub(super) report: String,
-    /// The same for programs.
+    /// The final report, for programs; people have read it.
     #[serde(default)]
     pub(super) result: Json,
     /// The number of the signal that ended it.
