@@ -5,6 +5,8 @@ mod inspect;
 mod inspect_text;
 mod words;
 
+pub(super) use words::grouped;
+
 use clap::Subcommand;
 use vramfit_core::Result;
 
