@@ -105,6 +105,9 @@ proptest! {
             let promised: Vec<u64> = pool.blocks().iter().map(|block| block.wanted).collect();
             prop_assert_eq!(wanted, promised);
             spanned.extend(pool.blocks().iter().flat_map(|block| block.rows.clone()));
+            // None is left at the end that mixes less than the others.
+            let sizes = (walk.pool(0).unwrap().blocks().len(), pool.blocks().len());
+            prop_assert!(sizes.0.abs_diff(sizes.1) <= 1, "{sizes:?}");
         }
         if walk.pools().is_some() {
             spanned.sort_unstable();

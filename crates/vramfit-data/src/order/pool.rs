@@ -127,13 +127,13 @@ impl PoolTable {
         }
     }
 
-    /// Returns the places in the order of blocks that a pool takes.
+    /// Returns the places in the order of blocks that a pool takes: all pools have equally many, or one
+    /// less, so that none is left at the end of the epoch that mixes a handful.
     fn slots(&self, pool: u64) -> Range<u64> {
-        let start = pool * self.pools.pool_blocks;
-        start
-            ..start
-                .saturating_add(self.pools.pool_blocks)
-                .min(self.blocks.len())
+        let blocks = self.blocks.len();
+        let pools = u128::from(blocks.div_ceil(self.pools.pool_blocks));
+        let bound = |pool: u64| (u128::from(pool) * u128::from(blocks) / pools) as u64;
+        bound(pool)..bound(pool + 1)
     }
 
     fn block(&self, slot: u64) -> Block {
