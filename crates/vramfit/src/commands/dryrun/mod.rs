@@ -5,6 +5,7 @@
 
 mod compiler;
 mod environment;
+mod last_words;
 mod request;
 mod verdict;
 
@@ -221,6 +222,7 @@ fn run_with(args: Args, policy: &Policy, context: &Context, output: &mut Output)
             no_owners: args.no_owners,
             autotune_results: results.as_deref(),
             trace: &trace,
+            compiler_log: scratch.path(),
             plugin: &home.plugin,
             standin: &home.standin,
         },
@@ -252,6 +254,7 @@ fn run_with(args: Args, policy: &Policy, context: &Context, output: &mut Output)
         request::remove_traces(trace)?;
     }
     let ended = child::run(&program, &arguments, |command| changes.apply(command))?;
+    last_words::pass_on(scratch.path(), output);
     let run = verdict::Run {
         ended,
         asked: installed.is_some(),
