@@ -1,4 +1,4 @@
-"""Generated files hold what is promised, as h5py reads them, and their writing survives kills."""
+"""Generated files hold what is promised, as h5py reads them, and their writing survives kills (T11)."""
 
 import hashlib
 import json
