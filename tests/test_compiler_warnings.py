@@ -30,7 +30,7 @@ for rows in range(int(sys.argv[1])):
 
 @pytest.fixture
 def dryrun(tmp_path):
-    """Run a program on a small pool: `dryrun(TRAIN, "1")` gives its answer and its standard error."""
+    """Run a program on a small pool: `dryrun(TRAIN, "1")` gives its answer and standard error."""
     script, answer = tmp_path / "program.py", tmp_path / "answer.json"
 
     def run(program, *arguments, code=1, options=(), **env):
