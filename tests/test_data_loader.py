@@ -187,8 +187,8 @@ def test_t4_batches_are_on_the_device_ahead_of_the_program(train):
 
 
 def test_t4_batches_that_only_jax_still_lists_do_not_stop_the_loader(tmp_path):
-    # A program that ends on a thread of XLA's leaves its arrays on a list, which JAX empties when it is
-    # called next. Here it is not, while the loader waits for memory; the warning of that is an error.
+    # A program that ends on a thread of XLA's leaves its arrays on a list, which JAX empties when
+    # it is called next. Here it is not, while the loader waits for memory; its warning is an error.
     path = tmp_path / "f.h5"
     with h5py.File(path, "w") as f:
         f["x"] = np.zeros((10_000, 512), "f4")
