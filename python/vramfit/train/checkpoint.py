@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import hashlib
+import json
+import math
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -61,7 +64,7 @@ class Keeper:
             directory.absolute(),
             options=ocp.CheckpointManagerOptions(cleanup_tmp_directories=True),
         )
-        self._losses: dict[int, float | None] = {}
+        self._losses: dict[int, float] = {}
         self._latest: int | None = None
         self._clock = time.monotonic()
         self._steps = 0
@@ -97,17 +100,27 @@ class Keeper:
         """Return what was kept with a state."""
         ocp = _orbax()
         found = self._manager.restore(step, args=ocp.args.Composite(facts=ocp.args.JsonRestore()))
-        facts: dict[str, Any] = found["facts"]
-        self._losses[step] = facts.get("validation_loss")
+        sealed = found["facts"]
+        facts: dict[str, Any] = sealed["facts"]
+        if sealed["sha256"] != _seal(facts):
+            raise ValueError("what was kept with it is not what was written")
         return facts
+
+    def learn(self, step: int, loss: float) -> None:
+        """Take the validation loss of the state of a step, which decides what stays."""
+        if math.isfinite(loss):
+            self._losses[step] = loss
 
     def due(self, step: int) -> bool:
         """Say whether it is time for another."""
         policy = self._policy
         if policy.every_steps is not None and step - self._steps >= policy.every_steps:
             return True
+        if policy.every_seconds is None:
+            return False
+        # A disk that is slower than that makes checkpoints rarer, and not the training slow.
         passed = time.monotonic() - self._clock
-        return policy.every_seconds is not None and passed >= policy.every_seconds
+        return passed >= policy.every_seconds and not self._manager.is_saving_in_progress()
 
     def write(self, step: int, state: Any, facts: dict[str, Any]) -> bool:
         """Begin to write one, and say whether it was begun.
@@ -115,11 +128,14 @@ class Keeper:
         The state may be donated as soon as this returns. What goes wrong is told, and leaves the
         checkpoints that there are.
         """
-        self._clock, self._steps = time.monotonic(), step
         if step == self._latest:
             return True
-        if not self.settle():
-            return False
+        try:
+            return self.settle() and self._begin(step, state, facts)
+        finally:
+            self._clock, self._steps = time.monotonic(), step
+
+    def _begin(self, step: int, state: Any, facts: dict[str, Any]) -> bool:
         ocp = _orbax()
         leaves, _ = _named(state)
         kept = {name: leaf for name, leaf in leaves.items() if leaf.size}
@@ -128,14 +144,14 @@ class Keeper:
             self._manager.save(
                 step,
                 args=ocp.args.Composite(
-                    state=ocp.args.StandardSave(kept), facts=ocp.args.JsonSave(facts)
+                    state=ocp.args.StandardSave(kept),
+                    facts=ocp.args.JsonSave({"sha256": _seal(facts), "facts": facts}),
                 ),
                 force=True,
             )
         except Exception as error:  # of the file system, through several libraries
             self._failed(step, error)
             return False
-        self._losses[step] = facts.get("validation_loss")
         self._latest = step
         return True
 
@@ -165,7 +181,7 @@ class Keeper:
     def _prune(self) -> None:
         there = self.steps()
         keep = set(there[: self._policy.keep_last])
-        with_loss = [(loss, step) for step in there if (loss := self._losses.get(step)) is not None]
+        with_loss = [(self._losses[step], step) for step in there if step in self._losses]
         keep |= {step for _, step in sorted(with_loss)[: self._policy.keep_best]}
         for step in there:
             if step not in keep:
@@ -177,6 +193,11 @@ class Keeper:
             f"the checkpoint of step {step} could not be written, and those before it stay: "
             f"{reason[0] if reason else type(error).__name__}"
         )
+
+
+def _seal(facts: dict[str, Any]) -> str:
+    """Return a sum of facts that is another one when anything in them is."""
+    return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()
 
 
 def structure(state: Any) -> list[list[Any]]:
