@@ -27,9 +27,7 @@ def events(directory, kind):
 
 def test_t3_every_loss_is_that_of_a_loop_by_hand(train, tmp_path):
     run = tmp_path / "run"
-    result = fit(
-        step, start(), load(train), epochs=2, log_every=1, directory=run, checkpoints=None
-    )
+    result = fit(step, start(), load(train), epochs=2, log_every=1, directory=run, checkpoints=None)
     state, losses = by_hand(train, 2)
     assert same(result.state, state)
     assert [line["loss"] for line in events(run, "steps")] == losses

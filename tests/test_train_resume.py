@@ -87,7 +87,9 @@ def test_t7_what_changed_is_refused(train, tmp_path):
     assert "`model.width` was 4 and is 8" in str(caught.value)
     assert "rate" not in caught.value.message
     config = {"model": {"width": 4}, "rate": 0.1}
-    with pytest.raises(InvalidArgumentError, match="`w` is float32\\[4\\] in it and float32\\[5\\]"):
+    with pytest.raises(
+        InvalidArgumentError, match="`w` is float32\\[4\\] in it and float32\\[5\\]"
+    ):
         again({**start(), "w": start()["w"].repeat(2)[:5]}, config=config)
     with pytest.raises(InvalidArgumentError, match="there is a checkpoint of step 32"):
         again(config=config, resume=False)

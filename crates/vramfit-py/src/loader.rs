@@ -19,6 +19,9 @@ use crate::error::raise;
 /// How long Python waits in one piece: afterwards Ctrl-C is looked for.
 const TURN: Duration = Duration::from_millis(100);
 
+/// How long Python waits before it looks for memory in JAX's hands again, at first; then twice as long, and so on.
+const FIRST_LOOK: Duration = Duration::from_millis(1);
+
 /// After so long without memory for a batch a program is told that it has all of it.
 const TELL_AFTER: Duration = Duration::from_secs(5);
 
@@ -233,15 +236,21 @@ impl BatchLoader {
     fn next(&self, py: Python<'_>) -> PyResult<Option<(Vec<BatchMemory>, Vec<u64>)>> {
         let mut starved_since: Option<Instant> = None;
         let mut is_told = false;
+        let mut turn = Duration::ZERO;
         loop {
-            match self.with(py, |loader| loader.wait(TURN))? {
+            match self.with(py, |loader| loader.wait(turn))? {
                 Turn::Batch(filled) => {
                     let columns = filled.columns.into_iter().map(BatchMemory::new);
                     return Ok(Some((columns.collect(), filled.valid)));
                 }
                 Turn::End => return Ok(None),
-                Turn::Waiting { starved: false } => starved_since = None,
+                Turn::Waiting { starved: false } => {
+                    starved_since = None;
+                    turn = TURN;
+                }
                 Turn::Waiting { starved: true } => {
+                    release_garbage_of_jax(py)?;
+                    turn = (turn * 2).clamp(FIRST_LOOK, TURN);
                     let since = starved_since.get_or_insert_with(Instant::now).elapsed();
                     if since >= GIVE_UP_AFTER {
                         return Err(raise(py, &self.starved(py)));
@@ -283,6 +292,16 @@ impl BatchLoader {
         )
         .hint("keep copies (`np.array(batch[\"x\"])`), or give more memory")
     }
+}
+
+/// Has JAX let go of what it needs no longer.
+///
+/// A program of JAX's that ends on a thread of XLA's does not drop the arrays that it read: they are put on a list
+/// until Python calls JAX again. When Python waits for them here, that is never. JAX empties the list whenever Python's
+/// garbage collector runs, of which this asks for the smallest round.
+fn release_garbage_of_jax(py: Python<'_>) -> PyResult<()> {
+    py.import("gc")?.call_method1("collect", (0,))?;
+    Ok(())
 }
 
 fn column((dataset, field, to): ColumnArgument) -> Result<ColumnRequest> {

@@ -133,6 +133,7 @@ class Loader:
         self._transform = transform
         self._sharding = sharding
         self._super_batch = super_batch
+        self._batch_size = batch_size
         self._drop_last = drop_last
         self._world = _world(rank, world, sharding)
         self._native = BatchLoader(

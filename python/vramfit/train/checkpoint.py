@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -61,7 +62,7 @@ class Keeper:
             directory.absolute(),
             options=ocp.CheckpointManagerOptions(cleanup_tmp_directories=True),
         )
-        self._losses: dict[int, float | None] = {}
+        self._losses: dict[int, float] = {}
         self._latest: int | None = None
         self._clock = time.monotonic()
         self._steps = 0
@@ -98,8 +99,12 @@ class Keeper:
         ocp = _orbax()
         found = self._manager.restore(step, args=ocp.args.Composite(facts=ocp.args.JsonRestore()))
         facts: dict[str, Any] = found["facts"]
-        self._losses[step] = facts.get("validation_loss")
         return facts
+
+    def learn(self, step: int, loss: float) -> None:
+        """Take the validation loss of the state of a step, which decides what stays."""
+        if math.isfinite(loss):
+            self._losses[step] = loss
 
     def due(self, step: int) -> bool:
         """Say whether it is time for another."""
@@ -135,7 +140,6 @@ class Keeper:
         except Exception as error:  # of the file system, through several libraries
             self._failed(step, error)
             return False
-        self._losses[step] = facts.get("validation_loss")
         self._latest = step
         return True
 
@@ -165,7 +169,7 @@ class Keeper:
     def _prune(self) -> None:
         there = self.steps()
         keep = set(there[: self._policy.keep_last])
-        with_loss = [(loss, step) for step in there if (loss := self._losses.get(step)) is not None]
+        with_loss = [(self._losses[step], step) for step in there if step in self._losses]
         keep |= {step for _, step in sorted(with_loss)[: self._policy.keep_best]}
         for step in there:
             if step not in keep:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import warnings
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from vramfit._errors import (
@@ -27,6 +27,7 @@ class Place:
     Attributes:
         devices: All of them, those of other processes included.
         mesh: The mesh that batches are divided over; None with a single device.
+        axis: The axis of it along which they are.
         name: The devices in words.
         virtual: Whether the values that are computed are not known.
         notes: What has to be told about the choice.
@@ -37,10 +38,11 @@ class Place:
     name: str
     virtual: bool
     notes: tuple[str, ...] = ()
+    axis: str = AXIS
 
     def batches(self, *, stacked: bool = False) -> Any:
         """Return where a batch goes; the second axis of a stack is the one that is divided."""
-        return self.devices[0] if self.mesh is None else _over(self.mesh, stacked)
+        return self.devices[0] if self.mesh is None else _over(self.mesh, self.axis, stacked)
 
     def replicated(self) -> Any:
         """Return where what all devices need goes."""
@@ -74,7 +76,7 @@ def choose(wish: str | None) -> Place:
         default = jax.config.jax_default_device
         if default is not None and not isinstance(default, str):
             return _place((default,), notes)
-        devices = jax.devices() if default is None else jax.devices(default)
+        devices = _all(default)
     elif wish == "cuda?":
         try:
             devices = jax.devices("gpu")
@@ -89,13 +91,26 @@ def choose(wish: str | None) -> Place:
     return _place(tuple(devices), notes)
 
 
+def _all(platform: str | None) -> list[Any]:
+    import jax
+
+    try:
+        return list(jax.devices(platform))
+    except RuntimeError as error:
+        raise NotAsAskedError(
+            "JAX has no device to compute on",
+            cause=_first_line(error),
+            hint="`vramfit doctor` finds out why; `JAX_PLATFORMS` may ask for what is not there",
+        ) from error
+
+
 def _required(wish: str) -> list[Any]:
     import jax
 
     try:
         return list(jax.devices({"cuda": "gpu", "metal": "METAL"}.get(wish, wish)))
     except RuntimeError as error:
-        found = ", ".join(sorted({device.platform for device in jax.devices()}))
+        found = ", ".join(sorted({device.platform for device in _all(None)}))
         raise NotAsAskedError(
             f"`device={wish!r}` was asked for, and JAX has only: {found}",
             cause=_first_line(error),
@@ -129,13 +144,38 @@ def batch_sharding(device: str | None = None, *, stacked: bool = False) -> Any:
         stacked: Whether the loader has a `super_batch`.
     """
     place = choose(device)
-    return None if place.mesh is None else _over(place.mesh, stacked)
+    return None if place.mesh is None else place.batches(stacked=stacked)
 
 
-def _over(mesh: Any, stacked: bool) -> Any:
+def _over(mesh: Any, axis: str, stacked: bool) -> Any:
     from jax.sharding import NamedSharding, PartitionSpec
 
-    return NamedSharding(mesh, PartitionSpec(None, AXIS) if stacked else PartitionSpec(AXIS))
+    return NamedSharding(mesh, PartitionSpec(None, axis) if stacked else PartitionSpec(axis))
+
+
+def agree(place: Place, state: Any, data: Any) -> Place:
+    """Return the place that fits what the program has divided by itself: its loader, its state."""
+    import jax
+    from jax.sharding import NamedSharding
+
+    from vramfit.data.device import DeviceBatches
+
+    loader = data._loader if isinstance(data, DeviceBatches) else data
+    sharding = getattr(loader, "_sharding", None)
+    if isinstance(sharding, NamedSharding):
+        return replace(place, mesh=sharding.mesh, devices=tuple(sharding.mesh.devices.flat))
+    for leaf in jax.tree.leaves(state):
+        where = getattr(leaf, "sharding", None)
+        if isinstance(where, NamedSharding) and len(where.device_set) > 1:
+            mesh = where.mesh
+            axis = next((name for name in (AXIS, "batch") if name in mesh.axis_names), None)
+            return replace(
+                place,
+                mesh=mesh,
+                devices=tuple(mesh.devices.flat),
+                axis=axis or str(mesh.axis_names[0]),
+            )
+    return place
 
 
 def place_state(state: Any, place: Place) -> Any:

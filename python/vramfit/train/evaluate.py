@@ -17,13 +17,18 @@ AHEAD = 2
 
 def evaluator(
     program: Program, feed: Feed, watch: Watch, *, known: bool
-) -> Callable[[Any], dict[str, float]]:
-    """Return what evaluates a state: means over all batches; nothing where values are not known."""
+) -> Callable[[Any, Callable[[], bool]], dict[str, float] | None]:
+    """Return what evaluates a state: means over all batches; nothing where values are not known.
 
-    def evaluate(state: Any) -> dict[str, float]:
+    It asks between batches whether to stop, and then returns None.
+    """
+
+    def evaluate(state: Any, stop: Callable[[], bool]) -> dict[str, float] | None:
         meter, totals = Meter(64, known=known), Totals()
         under_way: deque[Any] = deque()
         for batch in feed.begin(0):
+            if stop():
+                return None
             before = program.count
             metrics = program(state, batch)
             if program.count != before:

@@ -19,8 +19,8 @@ class Feed(Protocol):
     def begin(self, epoch: int) -> Iterator[Any]:
         """Begin an epoch, counted from 0, with its first batch."""
 
-    def go_on(self, position: dict[str, Any]) -> Iterator[Any]:
-        """Go on in the middle of an epoch."""
+    def go_on(self, position: dict[str, Any], epoch: int) -> Iterator[Any]:
+        """Go on in the middle of an epoch; with nothing when all of it was handed out."""
 
     def position(self, batches: int) -> dict[str, Any]:
         """Return what has to be kept to go on; `batches` of the epoch were handed out."""
@@ -46,10 +46,14 @@ class LoaderFeed:
         self._left = self.loader.rows
         return self._batches.epoch(epoch)
 
-    def go_on(self, position: dict[str, Any]) -> Iterator[Any]:
-        """Go on where the loader was."""
-        self._left = self.loader.rows - int(position["loader"]["position"])
-        return iter(self._batches.restore(position["loader"]))
+    def go_on(self, position: dict[str, Any], epoch: int) -> Iterator[Any]:
+        """Go on where the loader was, in the file that it had."""
+        state = position["loader"]
+        self._batches.restore(state)
+        if state["epoch"] != epoch:  # behind the last batch it stands in the next one
+            return iter(())
+        self._left = self.loader.rows - int(state["position"])
+        return iter(self._batches)
 
     def position(self, batches: int) -> dict[str, Any]:
         """Return the state of the loader."""
@@ -81,7 +85,7 @@ class IterableFeed:
         """Go through them again."""
         return self._send(iter(self._batches))
 
-    def go_on(self, position: dict[str, Any]) -> Iterator[Any]:
+    def go_on(self, position: dict[str, Any], epoch: int) -> Iterator[Any]:
         """Pass over what was handed out."""
         batches = iter(self._batches)
         for _ in range(position["batches"]):
@@ -147,11 +151,11 @@ def feed(data: Any, *, depth: int, stacked: int, sharding: Any, role: str) -> Fe
     from vramfit.data.device import DeviceBatches
 
     if isinstance(data, DeviceBatches):
-        _must_be_stacked(data._loader, stacked, role)
-        return LoaderFeed(data, whole_batches=data._loader._drop_last)
+        data, depth = data._loader, data._depth
     if isinstance(data, Loader):
         _must_be_stacked(data, stacked, role)
         _must_share(data, role)
+        _must_divide(data, sharding, role)
         ahead = DeviceBatches(data, depth, sharding)
         return LoaderFeed(ahead, whole_batches=data._drop_last)
     if not isinstance(data, Iterable):
@@ -176,6 +180,17 @@ def _must_be_stacked(loader: Loader, stacked: int, role: str) -> None:
         + (f"stacks of {has}" if loader._super_batch else "single ones"),
         hint=f"make the loader with `super_batch={stacked}`",
     )
+
+
+def _must_divide(loader: Loader, sharding: Any, role: str) -> None:
+    devices = len(getattr(sharding, "device_set", "1"))
+    if loader._sharding is None and loader._batch_size % devices:
+        more = -(-loader._batch_size // devices) * devices
+        raise InvalidArgumentError(
+            f"the batches of `{role}` have {loader._batch_size} rows, which cannot be divided "
+            f"equally among {devices} devices",
+            hint=f"take batches of {more} rows, or let JAX see one device only",
+        )
 
 
 def _must_share(loader: Loader, role: str) -> None:

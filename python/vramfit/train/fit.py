@@ -3,22 +3,25 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from vramfit._errors import InvalidArgumentError
-from vramfit.train import compiled, devices
+from vramfit.train import compiled, devices, loop
 from vramfit.train import resume as resuming
 from vramfit.train.checkpoint import Checkpoints, Keeper
 from vramfit.train.evaluate import evaluator
 from vramfit.train.feed import feed
 from vramfit.train.journal import Journal
-from vramfit.train.loop import Loop, Rules, Tools
+from vramfit.train.metrics import Meter
 from vramfit.train.progress import Progress
 from vramfit.train.result import Result
+from vramfit.train.sitting import Rules, Sitting
 from vramfit.train.standing import Standing
 from vramfit.train.stopping import Signals
+from vramfit.train.together import Together
 from vramfit.train.troubles import peaks
 from vramfit.train.watch import Watch
 
@@ -116,28 +119,20 @@ def fit(
     if place.virtual and folder is not None:
         tell("on a virtual GPU nothing is written: its values are not known")
         folder = None
-    train = feed(
-        data,
-        depth=prefetch,
-        stacked=steps_per_dispatch,
-        sharding=place.batches(stacked=steps_per_dispatch > 1),
-        role="data",
-    )
+    place = devices.agree(place, state, data)
+    stacked = steps_per_dispatch
+    target = place.batches(stacked=stacked > 1)
+    train = feed(data, depth=prefetch, stacked=stacked, sharding=target, role="data")
     state = devices.place_state(state, place)
     program = compiled.Program(
-        compiled.training(step, steps_per_dispatch),
-        donate=donate,
-        results=devices.results(state, place),
+        compiled.training(step, stacked), donate=donate, results=devices.results(state, place)
     )
     evaluate = None
     if eval_step is not None:
-        evaluate = evaluator(
-            compiled.Program(compiled.evaluation(eval_step), donate=False),
-            feed(eval_data, depth=prefetch, stacked=1, sharding=place.batches(), role="eval_data"),
-            watch,
-            known=not place.virtual,
-        )
-    standing, batches = Standing(), None
+        judge = compiled.Program(compiled.evaluation(eval_step), donate=False)
+        target = place.batches()
+        batches = feed(eval_data, depth=prefetch, stacked=1, sharding=target, role="eval_data")
+        evaluate = evaluator(judge, batches, watch, known=not place.virtual)
     keeper = None
     if folder is not None:
         folder.mkdir(parents=True, exist_ok=True)
@@ -145,41 +140,50 @@ def fit(
             keeper = Keeper(folder / "checkpoints", checkpoints, tell)
     journal = Journal(folder if first else None)
     try:
-        if keeper is not None:
-            found = _found(keeper, state, kept_config, resume, force_resume, tell)
-            if found is not None:
-                state, facts = found
-                standing = Standing.from_json(facts["standing"])
-                batches = train.go_on(facts["data"])
-                show.say(f"going on behind step {standing.step}, in epoch {standing.epoch + 1}")
-        elif resume is True:
-            raise InvalidArgumentError(
-                "`resume=True` needs a directory with checkpoints",
-                hint="give `directory`, and do not give `checkpoints=None`",
-            )
-        resumed_at, before = standing.step, standing.elapsed
-        journal.open(standing.step)
+        standing, rest = Standing(), None
+        found = _found(keeper, state, kept_config, resume, force_resume, tell)
+        if found is not None:
+            state, facts = found
+            standing = Standing.from_json(facts["standing"])
+            rest = train.go_on(facts["data"], standing.epoch)
+            show.say(f"going on behind step {standing.step}, in epoch {standing.epoch + 1}")
+        begun_at, before = standing.step, standing.elapsed
+        journal.open(begun_at)
         journal.write(
             "start",
-            step=standing.step,
+            step=begun_at,
             device=place.name,
             config=kept_config,
             versions=resuming.versions(),
         )
-        rules = Rules(epochs, steps_per_dispatch, log_every, stop_after, stop_on_nan, kept_config)
         with Signals() as signals:
-            tools = Tools(train, program, evaluate, keeper, journal, show, signals, watch, place)
-            loop = Loop(rules, tools, state, standing)
-            del state
-            stopped = loop.run(batches)
+            sitting = Sitting(
+                rules=Rules(epochs, stacked, stop_after, stop_on_nan, kept_config),
+                feed=train,
+                step=program,
+                evaluate=evaluate,
+                keeper=keeper,
+                journal=journal,
+                progress=show,
+                signals=signals,
+                watch=watch,
+                place=place,
+                meter=Meter(log_every, known=not place.virtual),
+                together=Together(place.mesh),
+                state=state,
+                standing=standing,
+                saved=begun_at or None,
+            )
+            # Otherwise this frame would keep a second state alive.
+            del state, found
+            stopped = loop.run(sitting, rest)
             with watch.part("checkpoint"):
                 if keeper is not None:
                     keeper.close()
-        standing = loop.standing
         timing = watch.total()
         host, on_device, unknown = peaks(place)
         result = Result(
-            state=loop.state,
+            state=sitting.state,
             epochs=standing.epochs,
             best=next((epoch for epoch in reversed(standing.epochs) if epoch.best), None),
             stopped=stopped,
@@ -191,22 +195,23 @@ def fit(
             peak_device_unknown=unknown,
             signal=signals.received if stopped == "signal" else None,
             elapsed=before + timing.wall,
-            resumed_at=resumed_at,
+            resumed_at=begun_at,
             notes=tuple(notes),
         )
         journal.write("end", step=standing.step, stopped=stopped, elapsed=result.elapsed)
         show.say(str(result))
         return result
     finally:
-        # An exit in any other way waits for a checkpoint, too, or it would be lost.
-        if keeper is not None:
+        # A checkpoint under way is waited for, or it would be lost; but not by someone who has
+        # pressed Ctrl-C twice.
+        if keeper is not None and not isinstance(sys.exception(), KeyboardInterrupt):
             keeper.close()
         journal.close()
         show.end()
 
 
 def _found(
-    keeper: Keeper,
+    keeper: Keeper | None,
     state: Any,
     config: Mapping[str, Any] | None,
     resume: bool | str,
@@ -214,6 +219,13 @@ def _found(
     tell: Callable[[str], None],
 ) -> tuple[Any, dict[str, Any]] | None:
     """Return the checkpoint to go on from, as far as it is wanted."""
+    if keeper is None:
+        if resume is True:
+            raise InvalidArgumentError(
+                "`resume=True` needs a directory with checkpoints",
+                hint="give `directory`, and do not give `checkpoints=None`",
+            )
+        return None
     if resume is False:
         if steps := keeper.steps():
             raise InvalidArgumentError(

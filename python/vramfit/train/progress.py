@@ -48,9 +48,18 @@ class Progress:
         """Leave time out of the rate, such as that of compiling."""
         self._begun = (self._begun[0] + seconds, self._begun[1])
 
-    def step(self, now: float, done: int, total: int | None, waiting: float) -> None:
-        """Show a step, if it is time to."""
-        if self._out is None or now < self._next:
+    def step(self, done: int, total: int | None, waiting: float) -> None:
+        """Show how far it is, if it is time to.
+
+        Args:
+            done: Steps of the epoch that were given to the device.
+            total: How many it has, or None.
+            waiting: Seconds that were waited for data since it was begun.
+        """
+        if self._out is None:
+            return
+        now = time.monotonic()
+        if now < self._next:
             return
         self._next = now + self._pause
         seconds = max(now - self._begun[0], 1e-9)

@@ -9,6 +9,7 @@ from typing import Any
 
 from vramfit._errors import InvalidArgumentError, VramfitError
 from vramfit.train.checkpoint import SCHEMA, Keeper, structure
+from vramfit.train.standing import Standing
 
 
 def find(
@@ -45,21 +46,22 @@ def find(
             tell(_passed_over(step, error))
             continue
         keeper.drop_newer(step)
+        for ended, loss in Standing.from_json(facts["standing"]).losses().items():
+            keeper.learn(ended, loss)
         return found
     return None
 
 
 def facts(
-    standing: Any, position: Any, config: Mapping[str, Any] | None, state: Any, loss: float | None
+    standing: Standing, position: dict[str, Any], config: Mapping[str, Any] | None, state: Any
 ) -> dict[str, Any]:
     """Return what is kept with a state."""
     return {
         "schema": SCHEMA,
         "standing": standing.to_json(),
         "data": position,
-        "config": None if config is None else as_json(config),
+        "config": config,
         "structure": structure(state),
-        "validation_loss": loss,
         "versions": versions(),
     }
 
@@ -91,7 +93,7 @@ def as_json(config: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _same_config(before: Any, now: Mapping[str, Any] | None, step: int) -> None:
-    old, new = _flat(before or {}), _flat({} if now is None else as_json(now))
+    old, new = _flat(before or {}), _flat(now or {})
     changed = [key for key in sorted(old.keys() | new.keys()) if old.get(key) != new.get(key)]
     if changed:
         words = ", ".join(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass, field
+from itertools import accumulate
 from typing import Any, Self
 
 from vramfit.train.metrics import Totals
@@ -41,6 +42,15 @@ class Standing:
         kept["epochs"] = [asdict(epoch) for epoch in self.epochs]
         kept["totals"] = {"sums": dict(self.totals.sums), "weight": self.totals.weight}
         return kept
+
+    def losses(self) -> dict[int, float]:
+        """Return the validation losses of finished epochs, by the step at whose end they were."""
+        ends = accumulate(epoch.steps for epoch in self.epochs)
+        return {
+            step: epoch.validation["loss"]
+            for step, epoch in zip(ends, self.epochs, strict=True)
+            if epoch.validation is not None
+        }
 
     @classmethod
     def from_json(cls, kept: dict[str, Any]) -> Self:

@@ -51,7 +51,9 @@ def final_report(result: Result) -> str:
     """Return the report at the end: losses, times, device, memory."""
     timing, epochs = result.timing, result.epochs
     rows: list[tuple[str, str]] = []
-    reason = _REASONS.get(result.stopped, f"signal {result.signal}")
+    reason = _REASONS.get(result.stopped)
+    if reason is None:
+        reason = f"signal {result.signal}" if result.signal else "a signal to another process"
     rows.append(("stopped", reason))
     last = epochs[-1] if epochs else None
     if result.best is not None and result.best.validation is not None:

@@ -18,10 +18,9 @@ def is_out_of_memory(error: BaseException) -> bool:
 
 
 def out_of_memory(
-    error: BaseException, *, step: int, batch: Any, stacked: int, planned: Any, device: Any
+    error: BaseException, *, step: int, rows: int | None, planned: Any, device: Any
 ) -> NoRoomError:
     """Return the error that tells of a step that found no memory."""
-    rows = batch_rows(batch, stacked)
     where = "compiling the step" if planned is None else f"step {step}"
     parts = [f"{where} on {device}" + (f" with a batch of {rows} rows" if rows else "")]
     if planned is not None:
