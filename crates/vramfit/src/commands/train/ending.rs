@@ -57,7 +57,9 @@ pub(super) fn tell(run: Run<'_>, output: &mut Output) -> Result<Status> {
     match (outcome.ended, error) {
         (Ended::Finished | Ended::Early, _) => Ok(Status::Yes),
         (Ended::Signal, _) => {
-            output.say(&format!("stopped; `vramfit train {file}` goes on from here"));
+            output.say(&format!(
+                "stopped; `vramfit train {file}` goes on from here"
+            ));
             Ok(Status::Child(128 + outcome.signal.unwrap_or(SIGTERM)))
         }
         (Ended::Nan, _) => {
@@ -82,7 +84,10 @@ pub(super) fn tell(run: Run<'_>, output: &mut Output) -> Result<Status> {
             Ok(Status::No)
         }
         (Ended::Refused, error) => Err(error.unwrap_or_else(|| {
-            Error::new(ErrorKind::Internal, "the run could not begin, and did not say why")
+            Error::new(
+                ErrorKind::Internal,
+                "the run could not begin, and did not say why",
+            )
         })),
     }
 }
