@@ -78,9 +78,11 @@ fn heads(config: &Config, given: &Given) -> Result<()> {
                 model.hidden_sizes.len()
             )));
     }
-    if width % model.heads != 0 {
+    if !width.is_multiple_of(model.heads) {
         let what = format!("{} heads do not divide a width of {width}", model.heads);
-        let fitting = (1..=model.heads).rev().find(|heads| width % heads == 0);
+        let fitting = (1..=model.heads)
+            .rev()
+            .find(|heads| width.is_multiple_of(*heads));
         return Err(place
             .refuse(&what)
             .hint(format!("`heads = {}` do", fitting.unwrap_or(1))));

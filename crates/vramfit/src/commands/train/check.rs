@@ -186,7 +186,7 @@ fn optimizer(config: &Config) -> String {
     match (optimizer.schedule.as_str(), optimizer.warmup_steps) {
         ("constant", _) => {}
         (_, Some(steps)) => {
-            text += &format!(", up to it in {steps} steps, then down to 0 as a cosine")
+            text += &format!(", up to it in {steps} steps, then down to 0 as a cosine");
         }
         (_, None) => text += ", down to 0 as a cosine",
     }
