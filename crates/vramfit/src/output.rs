@@ -97,6 +97,15 @@ impl Output {
         }
     }
 
+    /// Returns an output that says nothing but errors, for a part of a command that speaks for it.
+    pub(crate) fn hushed(&self) -> Self {
+        Output {
+            quiet: true,
+            verbose: false,
+            ..*self
+        }
+    }
+
     /// Says whether what is drawn on the terminal at standard output may have colours.
     pub(crate) fn colors_screen(&self) -> bool {
         self.color

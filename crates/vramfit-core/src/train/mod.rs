@@ -4,6 +4,7 @@
 //! `--init` writes and the page `docs/train-config.md` are all made from it. Nothing here opens a
 //! file: [`Config::read`] is handed the text.
 
+mod batch;
 mod config;
 mod key;
 mod keys;
@@ -13,6 +14,7 @@ mod read;
 mod rules;
 mod setting;
 
+pub use batch::{Largest, Tried, largest_batch};
 pub use config::{Checkpoint, Config, Data, Model, Optimizer, Training};
 pub use key::{Form, Key, Unless};
 pub use keys::{SECTIONS, Section, keys};

@@ -3,14 +3,23 @@
 //! While XLA compiles, standard error goes through files in our folder (`heard.rs` of the virtual GPU). A
 //! process that dies then leaves its last words there, and they are why it died.
 
-use std::fs;
+use std::fs::{self, OpenOptions};
+use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use crate::output::Output;
 
-/// Prints what is left in the folder.
-pub(super) fn pass_on(folder: &Path, output: &mut Output) {
-    output.of_program(&left(folder));
+/// Prints what is left in the folder, or adds it to the file that the program's streams go to.
+pub(super) fn pass_on(folder: &Path, log: Option<&Path>, output: &mut Output) {
+    let words = left(folder);
+    let added = log.map(|path| {
+        let file = OpenOptions::new().append(true).open(path);
+        file.and_then(|mut file| file.write_all(&words))
+    });
+    // Rather on the terminal than nowhere.
+    if !matches!(added, Some(Ok(()))) {
+        output.of_program(&words);
+    }
 }
 
 fn left(folder: &Path) -> Vec<u8> {

@@ -105,6 +105,8 @@ fn start(args: Args, context: &Context, output: &mut Output) -> Result<Status> {
             steps: args.steps,
             taken: told.taken,
             command: args.command,
+            trace: None,
+            log: None,
         };
         let status = dryrun::rehearse(rehearsal, &policy, context, output)?;
         if status != Status::Yes {

@@ -7,6 +7,7 @@ mod check;
 mod datasets;
 mod ending;
 mod init;
+mod rehearsal;
 mod request;
 mod start;
 
@@ -28,11 +29,12 @@ use crate::output::Output;
 Examples:
   vramfit train --init train.toml
   vramfit train train.toml --check
+  vramfit train train.toml --dry-run t4
   vramfit train train.toml --set optimizer.learning_rate=3e-4 --epochs 20
 
 Exit codes:
   0      the run is finished, or stopped early as it was told to
-  1      it failed: out of memory, a loss that is not a number, an error of the program
+  1      it failed, or --dry-run says that it does not fit: out of memory, a loss that is not a number, an error of the program
   2      it could not be started
   128+N  it was ended by signal N, and its state is saved
 ")]
@@ -55,6 +57,9 @@ pub(crate) struct Args {
     /// Say what will be done with which data, and start nothing
     #[arg(long)]
     check: bool,
+    /// Try it on a GPU that is not there, and find the largest batch that fits; start nothing
+    #[arg(long, value_name = "GPU", conflicts_with = "check")]
+    dry_run: Option<String>,
     /// Another value for a key of the file, such as `data.batch_size=64`; can be given several times
     #[arg(long, value_name = "KEY=VALUE")]
     set: Vec<String>,
@@ -104,6 +109,9 @@ pub(crate) fn run(args: &Args, context: &Context, output: &mut Output) -> Result
     let rows = datasets::look(&config)?;
     if args.check {
         return check::tell(file, &config, &rows, args.json, output);
+    }
+    if let Some(gpu) = &args.dry_run {
+        return rehearsal::run(gpu, file, &config, &rows, args.json, context, output);
     }
     start::run(args, file, &config, &rows, context, output)
 }
