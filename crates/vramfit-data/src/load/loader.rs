@@ -238,11 +238,12 @@ impl Loader {
         Ok(())
     }
 
-    /// Waits for the next batch, but no longer than `limit`.
+    /// Waits for the next batch, but no longer than `limit`, and no longer than `patience` while the consumer
+    /// has all memory for batches: it may have to do something before any comes back.
     ///
     /// # Errors
     /// What a reader thread failed with; `invalid-argument` in a forked copy of the process.
-    pub fn wait(&mut self, limit: Duration) -> Result<Turn> {
+    pub fn wait(&mut self, limit: Duration, patience: Duration) -> Result<Turn> {
         self.must_be_here()?;
         let begin = Instant::now();
         let mut state = self.desk.lock();
@@ -280,9 +281,10 @@ impl Loader {
                 return Ok(Turn::End);
             }
             let elapsed = begin.elapsed();
+            let starved = course.is_starved(&now.stock);
+            let limit = if starved { limit.min(patience) } else { limit };
             if elapsed >= limit {
                 now.stats.waiting += elapsed;
-                let starved = course.is_starved(&now.stock);
                 return Ok(Turn::Waiting { starved });
             }
             let waited = self.desk.changed.wait_timeout(state, limit - elapsed);

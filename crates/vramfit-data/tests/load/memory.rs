@@ -49,7 +49,7 @@ fn t1_memory_is_not_used_again_before_it_is_dropped() {
     loader.start(0, 0).unwrap();
     let mut held = Vec::new();
     loop {
-        match loader.wait(Duration::from_millis(500)).unwrap() {
+        match loader.wait(LONG, Duration::ZERO).unwrap() {
             Turn::Batch(filled) => {
                 let copy: Vec<Vec<u8>> =
                     filled.columns.iter().map(|c| c.bytes().to_vec()).collect();
