@@ -24,7 +24,7 @@ import time
 SAMPLES = 100_000_000
 FEATURES = 4
 # Divides the samples, so that no row is repeated to fill the last batch.
-BATCH = 62_500
+BATCH = 10_000
 MIB = 1 << 20
 BUDGETS = {"jax": 64 * MIB, "numpy": 16 * MIB}
 REST = 32 * MIB

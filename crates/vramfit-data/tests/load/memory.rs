@@ -45,7 +45,12 @@ fn epoch_rows(mut loader: Loader) -> Vec<u64> {
 fn t1_memory_is_not_used_again_before_it_is_dropped() {
     let directory = tempfile::tempdir().unwrap();
     let path = file(directory.path(), gzip(10), gzip(10));
-    let mut loader = Loader::open(request(&path)).unwrap();
+    // More batches than there is memory for.
+    let mut loader = Loader::open(Request {
+        batch_size: 8,
+        ..request(&path)
+    })
+    .unwrap();
     loader.start(0, 0).unwrap();
     let mut held = Vec::new();
     loop {
