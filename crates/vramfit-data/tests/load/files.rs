@@ -106,7 +106,7 @@ pub(crate) fn request(file: &Path) -> Request {
 }
 
 pub(crate) fn next(loader: &mut Loader) -> Result<Option<Filled>> {
-    match loader.wait(LONG)? {
+    match loader.wait(LONG, LONG)? {
         Turn::Batch(filled) => Ok(Some(filled)),
         Turn::End => Ok(None),
         Turn::Waiting { starved } => panic!("no batch in {LONG:?}; starved: {starved}"),
