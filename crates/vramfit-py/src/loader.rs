@@ -244,10 +244,7 @@ impl BatchLoader {
                     return Ok(Some((columns.collect(), filled.valid)));
                 }
                 Turn::End => return Ok(None),
-                Turn::Waiting { starved: false } => {
-                    starved_since = None;
-                    turn = TURN;
-                }
+                Turn::Waiting { starved: false } => starved_since = None,
                 Turn::Waiting { starved: true } => {
                     drop_what_jax_is_done_with(py)?;
                     patience = (patience * 2).clamp(FIRST_PATIENCE, TURN);
