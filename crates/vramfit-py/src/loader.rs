@@ -19,6 +19,9 @@ use crate::error::raise;
 /// How long Python waits in one piece: afterwards Ctrl-C is looked for.
 const TURN: Duration = Duration::from_millis(100);
 
+/// How long it waits for a batch to be dropped, at first; twice as long each time.
+const FIRST_PATIENCE: Duration = Duration::from_millis(1);
+
 /// After so long without memory for a batch a program is told that it has all of it.
 const TELL_AFTER: Duration = Duration::from_secs(5);
 
@@ -233,8 +236,9 @@ impl BatchLoader {
     fn next(&self, py: Python<'_>) -> PyResult<Option<(Vec<BatchMemory>, Vec<u64>)>> {
         let mut starved_since: Option<Instant> = None;
         let mut is_told = false;
+        let mut patience = Duration::ZERO;
         loop {
-            match self.with(py, |loader| loader.wait(TURN))? {
+            match self.with(py, |loader| loader.wait(TURN, patience))? {
                 Turn::Batch(filled) => {
                     let columns = filled.columns.into_iter().map(BatchMemory::new);
                     return Ok(Some((columns.collect(), filled.valid)));
@@ -242,6 +246,8 @@ impl BatchLoader {
                 Turn::End => return Ok(None),
                 Turn::Waiting { starved: false } => starved_since = None,
                 Turn::Waiting { starved: true } => {
+                    drop_what_jax_is_done_with(py)?;
+                    patience = (patience * 2).clamp(FIRST_PATIENCE, TURN);
                     let since = starved_since.get_or_insert_with(Instant::now).elapsed();
                     if since >= GIVE_UP_AFTER {
                         return Err(raise(py, &self.starved(py)));
@@ -283,6 +289,16 @@ impl BatchLoader {
         )
         .hint("keep copies (`np.array(batch[\"x\"])`), or give more memory")
     }
+}
+
+/// Asks for memory that JAX has finished with but not let go of.
+///
+/// What a computation or a transfer has read from is put on a list when it is done, and the list is
+/// gone through by JAX's next call or by Python's garbage collector. While the program waits for a batch
+/// it makes no call, so without this it could wait for ever.
+fn drop_what_jax_is_done_with(py: Python<'_>) -> PyResult<()> {
+    // The youngest generation is the least work; JAX hears of any.
+    py.import("gc")?.call_method1("collect", (0,)).map(drop)
 }
 
 fn column((dataset, field, to): ColumnArgument) -> Result<ColumnRequest> {

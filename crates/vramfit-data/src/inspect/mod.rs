@@ -101,7 +101,7 @@ pub fn survey(path: &Path, request: &Request) -> Result<Survey> {
         }));
         entries.push(entry);
     }
-    let streaming = plan::plan(&entries, &readable, request.budget);
+    let streaming = plan::plan(path, &entries, &readable, request.budget);
     let mut findings = advice::findings(&entries, &readable);
     findings.extend(labels::findings(&entries, &readable)?);
     for finding in &mut findings {

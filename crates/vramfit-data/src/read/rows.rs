@@ -160,6 +160,12 @@ impl Rows {
         self.scalar
     }
 
+    /// Whether numbers are handed out as the file has them, so that a range of rows that is stored without
+    /// filters is read right into the caller's buffer.
+    pub fn is_unchanged(&self) -> bool {
+        self.convert.is_copy()
+    }
+
     /// Returns how many rows a band has: what is decoded together, so that reading one row of it costs
     /// as much as reading all. Where nothing has to be decoded it is about a mebibyte of rows.
     pub fn band_rows(&self) -> u64 {

@@ -9,6 +9,8 @@ mod repack;
 mod repack_text;
 mod words;
 
+pub(super) use words::grouped;
+
 use clap::Subcommand;
 use vramfit_core::Result;
 

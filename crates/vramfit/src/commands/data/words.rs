@@ -34,7 +34,7 @@ pub(super) fn parse_count(text: &str) -> Result<u64, Error> {
 }
 
 /// Writes a number with its digits in groups: `1 000 000`.
-pub(super) fn grouped(number: u64) -> String {
+pub(in crate::commands) fn grouped(number: u64) -> String {
     let digits = number.to_string();
     let mut text = String::new();
     for (at, digit) in digits.char_indices() {
