@@ -66,11 +66,9 @@ pub(super) fn copy(
         }
         Ok(())
     };
-    let permissions = match manner.in_place {
+    let like = match manner.in_place {
         true => Some(
-            std::fs::metadata(&plan.source)
-                .map_err(|error| cannot_read(&plan.source, &error))?
-                .permissions(),
+            std::fs::metadata(&plan.source).map_err(|error| cannot_read(&plan.source, &error))?,
         ),
         false => None,
     };
@@ -95,7 +93,7 @@ pub(super) fn copy(
     let sections = Sections {
         sections: &plan.sections,
         ahead: pass::ahead(plan.threads),
-        permissions,
+        like,
         source: &source,
         check: &mut |path| {
             must_be_unchanged(plan)?;
