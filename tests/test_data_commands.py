@@ -253,5 +253,7 @@ def test_the_command_that_cures_a_finding_works_when_it_is_pasted(tmp_path):
             text=True,
         )
         assert done.returncode == 0, done.stderr
-        left = {finding["id"] for finding in inspect(tmp_path / "it's slow.repacked.h5")["findings"]}
+        left = {
+            finding["id"] for finding in inspect(tmp_path / "it's slow.repacked.h5")["findings"]
+        }
         assert id not in left

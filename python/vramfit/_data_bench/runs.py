@@ -54,10 +54,11 @@ def compare(request: Request, progress: Callable[[int, int], None]) -> dict[str,
         for way in tuple(left):
             try:
                 runs[way.id].append(run(way, request))
-            except VramfitError:
+            except (VramfitError, KeyboardInterrupt, SystemExit):
                 raise
-            except Exception as error:
-                # Whatever another package does not like about the file is no failure of ours.
+            except BaseException as error:
+                # Whatever another package does not like about the file is no failure of ours. Those
+                # in Rust panic with what is no `Exception`.
                 absent[way.id] = f"failed: {type(error).__name__}: {error}"
                 left.remove(way)
                 runs[way.id].clear()

@@ -161,7 +161,7 @@ def hidefix(request: Request) -> Steps:
             pools = [
                 np.concatenate(
                     [
-                        np.asarray(dataset[at * size : min((at + 1) * size, request.rows)])
+                        np.asarray(dataset[(slice(at * size, min((at + 1) * size, request.rows)),)])
                         for at in order[first : first + held].tolist()
                     ]
                 )

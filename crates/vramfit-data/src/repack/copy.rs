@@ -90,7 +90,7 @@ pub(super) fn copy(
         let mut progress = progress.lock().unwrap_or_else(PoisonError::into_inner);
         progress(Progress { phase, done, total });
     };
-    let sections = Sections {
+    let mut sections = Sections {
         sections: &plan.sections,
         ahead: pass::ahead(plan.threads),
         like,
@@ -103,7 +103,7 @@ pub(super) fn copy(
             must_be_unchanged(plan)
         },
     };
-    write_sections(job, sections, &mut |done, _| {
+    write_sections(job, &mut sections, &mut |done, _| {
         show(Phase::Write, pieces.bytes_before(done));
     })
 }

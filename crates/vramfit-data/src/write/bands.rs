@@ -83,14 +83,14 @@ pub fn write(
         datasets: 0..job.content.datasets.len(),
         piece_rows,
     };
-    let sections = Sections {
+    let mut sections = Sections {
         sections: &[section],
         ahead: job.threads.max(1) * 2 + 1,
         like: None,
         source: &|piece, out| source(piece.rows.clone(), out),
         check: &mut |_| Ok(()),
     };
-    write_sections(job, sections, &mut |done, resumed| {
+    write_sections(job, &mut sections, &mut |done, resumed| {
         progress(Progress {
             rows: (done * piece_rows).min(rows),
             resumed_rows: (resumed * piece_rows).min(rows),
@@ -107,7 +107,7 @@ pub fn write(
 /// Those of the source and of the check; `invalid-argument` for content that cannot be; `io`.
 pub fn write_sections(
     job: Job<'_>,
-    sections: Sections<'_>,
+    sections: &mut Sections<'_>,
     progress: &mut dyn FnMut(u64, u64),
 ) -> Result<Bytes> {
     job.content.check()?;
