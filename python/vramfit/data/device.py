@@ -22,7 +22,7 @@ class DeviceBatches:
     lives; only then does the loader use it again. So all of it counts in the loader's memory.
     """
 
-    def __init__(self, loader: Loader, depth: int) -> None:
+    def __init__(self, loader: Loader, depth: int, place: Any = None) -> None:
         if depth < 1:
             raise InvalidArgumentError(f"`depth` is {depth}, and has to be 1 at least")
         most = loader._native.most_batches
@@ -34,6 +34,8 @@ class DeviceBatches:
             )
         self._loader = loader
         self._depth = depth
+        # Where batches go when the loader itself says nothing: a device or a sharding.
+        self._place = place
         self._state: dict[str, Any] | None = None
 
     def __len__(self) -> int:
@@ -71,7 +73,7 @@ class DeviceBatches:
 
         sharding = self._loader._sharding
         if sharding is None:
-            return jax.device_put(batch)
+            return jax.device_put(batch, self._place)
         if sharding.is_fully_addressable:
             return jax.device_put(batch, sharding)
         # Each process has its own rows of a batch that lies on the devices of all.

@@ -133,6 +133,9 @@ class Loader:
         self._transform = transform
         self._sharding = sharding
         self._super_batch = super_batch
+        self._batch_size = batch_size
+        self._drop_last = drop_last
+        self._world = _world(rank, world, sharding)
         self._native = BatchLoader(
             path,
             [(*_field(dataset), kinds.get(name)) for name, dataset in names.items()],
@@ -143,7 +146,7 @@ class Loader:
             drop_last=drop_last,
             super_batch=super_batch,
             split=_split(split, split_seed),
-            world=_world(rank, world, sharding),
+            world=self._world,
             threads=threads,
             floats=dtype if isinstance(dtype, str) else None,
             narrow=not (_jax_has_x64() if x64 is None else x64),

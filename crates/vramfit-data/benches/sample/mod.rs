@@ -36,14 +36,13 @@ fn value(place: u64) -> f32 {
 
 pub(crate) fn make(path: &Path, storage: write::Storage) {
     let content = write::Content {
-        datasets: vec![write::Dataset {
-            path: "x".to_owned(),
-            number: write::Number::F32,
-            shape: vec![ROWS, COLUMNS],
+        datasets: vec![write::Dataset::new(
+            "x",
+            write::Number::F32,
+            vec![ROWS, COLUMNS],
             storage,
-            attributes: Vec::new(),
-        }],
-        attributes: Vec::new(),
+        )],
+        ..write::Content::default()
     };
     let job = write::Job {
         path,

@@ -1,0 +1,244 @@
+"""Checkpoints: written by orbax while training goes on, whole or not at all."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import math
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from vramfit._errors import CompilerMissingError, InvalidArgumentError
+
+SCHEMA = 1
+_PRINTS = "(prints)"
+
+
+@dataclass(frozen=True)
+class Checkpoints:
+    """When checkpoints are made, and which are kept.
+
+    One is made at the end of a run, too, and behind an epoch that is the best so far.
+
+    Attributes:
+        every_steps: Steps between two, or None.
+        every_seconds: Seconds between two, or None.
+        keep_last: How many of the newest stay.
+        keep_best: How many of those with the smallest validation loss stay.
+    """
+
+    every_steps: int | None = None
+    every_seconds: float | None = 600
+    keep_last: int = 2
+    keep_best: int = 1
+
+    def __post_init__(self) -> None:
+        for name, number, least in (
+            ("every_steps", self.every_steps, 1),
+            ("every_seconds", self.every_seconds, 0),
+            ("keep_last", self.keep_last, 1),
+            ("keep_best", self.keep_best, 0),
+        ):
+            if number is not None and number < least:
+                raise InvalidArgumentError(f"`{name}` is {number}, and has to be {least} at least")
+
+
+class Keeper:
+    """The checkpoints of one directory.
+
+    Args:
+        directory: Where they are; made when it is not there.
+        policy: Which stay.
+        tell: Takes a sentence for the person who runs it.
+    """
+
+    def __init__(self, directory: Path, policy: Checkpoints, tell: Callable[[str], None]) -> None:
+        ocp = _orbax()
+        self._policy = policy
+        self._tell = tell
+        self._manager = ocp.CheckpointManager(
+            directory.absolute(),
+            options=ocp.CheckpointManagerOptions(cleanup_tmp_directories=True),
+        )
+        self._losses: dict[int, float] = {}
+        self._latest: int | None = None
+        self._clock = time.monotonic()
+        self._steps = 0
+
+    def steps(self) -> list[int]:
+        """Return the steps that there are checkpoints of, the newest first."""
+        return sorted(self._manager.all_steps(), reverse=True)
+
+    def read(self, step: int, state: Any) -> tuple[Any, dict[str, Any]]:
+        """Return a state in the form and the places of `state`, and what was kept with it.
+
+        Raises:
+            Exception: Of whatever kind, when the checkpoint is not whole.
+        """
+        ocp = _orbax()
+        leaves, tree = _named(state)
+        kept = {name: leaf for name, leaf in leaves.items() if leaf.size}
+        like: dict[str, Any] = {name: _form(leaf) for name, leaf in kept.items()}
+        like[_PRINTS] = _form(_sums(kept))
+        found = self._manager.restore(
+            step, args=ocp.args.Composite(state=ocp.args.StandardRestore(like))
+        )
+        restored = found["state"]
+        expected = restored.pop(_PRINTS)
+        now = _sums({name: restored[name] for name in kept})
+        if not bool((expected == now).all()):
+            raise ValueError("its numbers are not those that were written")
+        meta = self.read_facts(step)
+        self._clock, self._steps = time.monotonic(), step
+        return tree.unflatten([restored.get(name, leaf) for name, leaf in leaves.items()]), meta
+
+    def read_facts(self, step: int) -> dict[str, Any]:
+        """Return what was kept with a state."""
+        ocp = _orbax()
+        found = self._manager.restore(step, args=ocp.args.Composite(facts=ocp.args.JsonRestore()))
+        sealed = found["facts"]
+        facts: dict[str, Any] = sealed["facts"]
+        if sealed["sha256"] != _seal(facts):
+            raise ValueError("what was kept with it is not what was written")
+        return facts
+
+    def learn(self, step: int, loss: float) -> None:
+        """Take the validation loss of the state of a step, which decides what stays."""
+        if math.isfinite(loss):
+            self._losses[step] = loss
+
+    def due(self, step: int) -> bool:
+        """Say whether it is time for another."""
+        policy = self._policy
+        if policy.every_steps is not None and step - self._steps >= policy.every_steps:
+            return True
+        if policy.every_seconds is None:
+            return False
+        # A disk that is slower than that makes checkpoints rarer, and not the training slow.
+        passed = time.monotonic() - self._clock
+        return passed >= policy.every_seconds and not self._manager.is_saving_in_progress()
+
+    def write(self, step: int, state: Any, facts: dict[str, Any]) -> bool:
+        """Begin to write one, and say whether it was begun.
+
+        The state may be donated as soon as this returns. What goes wrong is told, and leaves the
+        checkpoints that there are.
+        """
+        if step == self._latest:
+            return True
+        try:
+            return self.settle() and self._begin(step, state, facts)
+        finally:
+            self._clock, self._steps = time.monotonic(), step
+
+    def _begin(self, step: int, state: Any, facts: dict[str, Any]) -> bool:
+        ocp = _orbax()
+        leaves, _ = _named(state)
+        kept = {name: leaf for name, leaf in leaves.items() if leaf.size}
+        kept[_PRINTS] = _sums(kept)
+        try:
+            self._manager.save(
+                step,
+                args=ocp.args.Composite(
+                    state=ocp.args.StandardSave(kept),
+                    facts=ocp.args.JsonSave({"sha256": _seal(facts), "facts": facts}),
+                ),
+                force=True,
+            )
+        except Exception as error:  # of the file system, through several libraries
+            self._failed(step, error)
+            return False
+        self._latest = step
+        return True
+
+    def settle(self) -> bool:
+        """Wait until nothing is written any more, and say whether all went well."""
+        try:
+            self._manager.wait_until_finished()
+        except Exception as error:  # of the file system, through several libraries
+            self._failed(self._latest, error)
+            self._latest = None
+            return False
+        self._prune()
+        return True
+
+    def close(self) -> None:
+        """Wait for the last one, and end orbax's threads."""
+        self.settle()
+        with contextlib.suppress(Exception):  # it was told by `settle`
+            self._manager.close()
+
+    def drop_newer(self, step: int) -> None:
+        """Remove what is not whole: checkpoints behind the one that the run goes on from."""
+        for other in self.steps():
+            if other > step:
+                self._manager.delete(other)
+
+    def _prune(self) -> None:
+        there = self.steps()
+        keep = set(there[: self._policy.keep_last])
+        with_loss = [(self._losses[step], step) for step in there if step in self._losses]
+        keep |= {step for _, step in sorted(with_loss)[: self._policy.keep_best]}
+        for step in there:
+            if step not in keep:
+                self._manager.delete(step)
+
+    def _failed(self, step: int | None, error: Exception) -> None:
+        reason = str(error).strip().splitlines()
+        self._tell(
+            f"the checkpoint of step {step} could not be written, and those before it stay: "
+            f"{reason[0] if reason else type(error).__name__}"
+        )
+
+
+def _seal(facts: dict[str, Any]) -> str:
+    """Return a sum of facts that is another one when anything in them is."""
+    return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()
+
+
+def structure(state: Any) -> list[list[Any]]:
+    """Return the names, shapes and types of a state's arrays."""
+    leaves, _ = _named(state)
+    return [[name, list(leaf.shape), str(leaf.dtype)] for name, leaf in leaves.items()]
+
+
+def _named(state: Any) -> tuple[dict[str, Any], Any]:
+    """Return the arrays of a state by name, and how it is made of them."""
+    import jax
+
+    found, tree = jax.tree_util.tree_flatten_with_path(state)
+    leaves: dict[str, Any] = {}
+    for path, leaf in found:
+        name = jax.tree_util.keystr(path, simple=True, separator="/") or "state"
+        while name in leaves:
+            name += "'"
+        leaves[name] = leaf
+    return leaves, tree
+
+
+def _form(leaf: Any) -> Any:
+    import jax
+
+    return jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=leaf.sharding)
+
+
+def _sums(leaves: dict[str, Any]) -> Any:
+    from vramfit.train.prints import prints
+
+    return prints([leaves[name] for name in sorted(leaves)])
+
+
+def _orbax() -> Any:
+    try:
+        import orbax.checkpoint as ocp
+    except ImportError as error:
+        raise CompilerMissingError(
+            "checkpoints need orbax, which is not installed",
+            cause=str(error),
+            hint="`pip install 'vramfit[train]'`, or train with `checkpoints=None`",
+        ) from error
+    return ocp

@@ -1,0 +1,203 @@
+"""Batches of a training run: on the device ahead of the program, from a place that can be kept."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING, Any, Protocol
+
+from vramfit._errors import InvalidArgumentError
+
+if TYPE_CHECKING:
+    from vramfit.data import Loader
+    from vramfit.data.device import DeviceBatches
+
+
+class Feed(Protocol):
+    """What the loop needs of the data."""
+
+    def begin(self, epoch: int) -> Iterator[Any]:
+        """Begin an epoch, counted from 0, with its first batch."""
+
+    def go_on(self, position: dict[str, Any], epoch: int) -> Iterator[Any]:
+        """Go on in the middle of an epoch; with nothing when all of it was handed out."""
+
+    def position(self, batches: int) -> dict[str, Any]:
+        """Return what has to be kept to go on; `batches` of the epoch were handed out."""
+
+    def batches(self) -> int | None:
+        """Return how many batches (or stacks of them) an epoch has, where that is known."""
+
+    def rows_left(self) -> int | None:
+        """Return how many rows of the epoch are still to come, where that is known."""
+
+
+class LoaderFeed:
+    """A loader of ours, which knows by itself where it is."""
+
+    def __init__(self, batches: DeviceBatches, *, whole_batches: bool) -> None:
+        self._batches = batches
+        self._whole = whole_batches
+        self._left = 0
+        self.loader: Loader = batches._loader
+
+    def begin(self, epoch: int) -> Iterator[Any]:
+        """Begin an epoch."""
+        self._left = self.loader.rows
+        return self._batches.epoch(epoch)
+
+    def go_on(self, position: dict[str, Any], epoch: int) -> Iterator[Any]:
+        """Go on where the loader was, in the file that it had."""
+        state = position["loader"]
+        self._batches.restore(state)
+        if state["epoch"] != epoch:  # behind the last batch it stands in the next one
+            return iter(())
+        self._left = self.loader.rows - int(state["position"])
+        return iter(self._batches)
+
+    def position(self, batches: int) -> dict[str, Any]:
+        """Return the state of the loader."""
+        return {"loader": self._batches.state()}
+
+    def batches(self) -> int | None:
+        """Return how many the loader has."""
+        return len(self._batches)
+
+    def rows_left(self) -> int | None:
+        """Return the rows to come; None where each batch and each stack is full."""
+        return None if self._whole else self._left
+
+
+class IterableFeed:
+    """Anything that can be gone through again and again, and has the same batches each time."""
+
+    def __init__(self, batches: Iterable[Any], depth: int, put: Any) -> None:
+        if iter(batches) is batches:
+            raise InvalidArgumentError(
+                "the batches are an iterator, which can be gone through once only",
+                hint="give a list, a `Loader`, or an object whose `__iter__` begins anew",
+            )
+        self._batches = batches
+        self._depth = depth
+        self._put = put
+
+    def begin(self, epoch: int) -> Iterator[Any]:
+        """Go through them again."""
+        return self._send(iter(self._batches))
+
+    def go_on(self, position: dict[str, Any], epoch: int) -> Iterator[Any]:
+        """Pass over what was handed out."""
+        batches = iter(self._batches)
+        for _ in range(position["batches"]):
+            next(batches, None)
+        return self._send(batches)
+
+    def position(self, batches: int) -> dict[str, Any]:
+        """Return their count."""
+        return {"batches": batches}
+
+    def batches(self) -> int | None:
+        """Return how many there are, where they can be counted."""
+        try:
+            return len(self._batches)  # type: ignore[arg-type]
+        except TypeError:
+            return None
+
+    def rows_left(self) -> int | None:
+        """Return None: nothing is padded."""
+        return None
+
+    def _send(self, batches: Iterator[Any]) -> Iterator[Any]:
+        under_way: deque[Any] = deque()
+        for batch in batches:
+            under_way.append(self._put(batch))
+            del batch
+            if len(under_way) > self._depth:
+                yield under_way.popleft()
+        while under_way:
+            yield under_way.popleft()
+
+
+def real_steps(stack: Any, left: int | None) -> tuple[Any, int, int | None]:
+    """Return a stack without batches that are only padding, how many it has, and rows left.
+
+    Args:
+        stack: Batches along the first axis.
+        left: Real rows from its first on to the end of the epoch; None for no padding at all.
+    """
+    import jax
+
+    first = jax.tree.leaves(stack)[0]
+    steps, rows = first.shape[:2]
+    if left is None or left >= steps * rows:
+        return stack, steps, None if left is None else left - steps * rows
+    real = -(-left // rows)
+    return jax.tree.map(lambda part: part[:real], stack), real, 0
+
+
+def feed(data: Any, *, depth: int, stacked: int, sharding: Any, role: str) -> Feed:
+    """Return the feed of what the program gave.
+
+    Args:
+        data: A loader, what its `to_device` returned, or any batches.
+        depth: How many batches are on their way to the device.
+        stacked: How many batches have to come as one; 1 for none.
+        sharding: Where batches go: a device or a sharding.
+        role: The name of the argument, for messages.
+    """
+    import jax
+
+    from vramfit.data import Loader
+    from vramfit.data.device import DeviceBatches
+
+    if isinstance(data, DeviceBatches):
+        data, depth = data._loader, data._depth
+    if isinstance(data, Loader):
+        _must_be_stacked(data, stacked, role)
+        _must_share(data, role)
+        _must_divide(data, sharding, role)
+        ahead = DeviceBatches(data, depth, sharding)
+        return LoaderFeed(ahead, whole_batches=data._drop_last)
+    if not isinstance(data, Iterable):
+        raise InvalidArgumentError(
+            f"`{role}` is a {type(data).__name__}, and no batches can be taken from it",
+            hint="give a `vramfit.data.Loader`, or a list of batches",
+        )
+    return IterableFeed(data, depth, lambda batch: jax.device_put(batch, sharding))
+
+
+def _must_be_stacked(loader: Loader, stacked: int, role: str) -> None:
+    has = loader._super_batch or 1
+    if has == stacked and (stacked > 1) == (loader._super_batch is not None):
+        return
+    if stacked == 1:
+        raise InvalidArgumentError(
+            f"`{role}` hands out stacks of {has} batches, and steps take one batch at a time",
+            hint=f"pass `steps_per_dispatch={has}`, or make the loader without `super_batch`",
+        )
+    raise InvalidArgumentError(
+        f"`steps_per_dispatch={stacked}` needs stacks of {stacked} batches, and `{role}` hands out "
+        + (f"stacks of {has}" if loader._super_batch else "single ones"),
+        hint=f"make the loader with `super_batch={stacked}`",
+    )
+
+
+def _must_divide(loader: Loader, sharding: Any, role: str) -> None:
+    devices = len(getattr(sharding, "device_set", "1"))
+    if loader._sharding is None and loader._batch_size % devices:
+        more = -(-loader._batch_size // devices) * devices
+        raise InvalidArgumentError(
+            f"the batches of `{role}` have {loader._batch_size} rows, which cannot be divided "
+            f"equally among {devices} devices",
+            hint=f"take batches of {more} rows, or let JAX see one device only",
+        )
+
+
+def _must_share(loader: Loader, role: str) -> None:
+    import jax
+
+    if jax.process_count() > 1 and loader._world[1] == 1:
+        raise InvalidArgumentError(
+            f"each of the {jax.process_count()} processes would read all rows of `{role}`",
+            hint="make the loader with `sharding=vramfit.train.devices.batch_sharding()`",
+        )

@@ -1,0 +1,256 @@
+"""`fit`: a step, a state and data become a trained state."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from vramfit._errors import InvalidArgumentError
+from vramfit.train import compiled, devices, loop
+from vramfit.train import resume as resuming
+from vramfit.train.checkpoint import Checkpoints, Keeper
+from vramfit.train.evaluate import evaluator
+from vramfit.train.feed import feed
+from vramfit.train.journal import Journal
+from vramfit.train.metrics import Meter
+from vramfit.train.progress import Progress
+from vramfit.train.result import Result
+from vramfit.train.sitting import Rules, Sitting
+from vramfit.train.standing import Standing
+from vramfit.train.stopping import Signals
+from vramfit.train.together import Together
+from vramfit.train.troubles import peaks
+from vramfit.train.watch import Watch
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from vramfit.data import Loader
+    from vramfit.data.device import DeviceBatches
+
+
+def fit(
+    step: Callable[[Any, Any], tuple[Any, Any]],
+    state: Any,
+    data: Loader | DeviceBatches | Iterable[Any],
+    *,
+    eval_step: Callable[[Any, Any], Any] | None = None,
+    eval_data: Loader | DeviceBatches | Iterable[Any] | None = None,
+    epochs: int = 1,
+    directory: str | os.PathLike[str] | None = None,
+    checkpoints: Checkpoints | None = Checkpoints(),  # noqa: B008  (it is frozen)
+    resume: bool | str = "auto",
+    config: Mapping[str, Any] | None = None,
+    force_resume: bool = False,
+    steps_per_dispatch: int = 1,
+    log_every: int = 50,
+    stop_after: int | None = None,
+    stop_on_nan: bool = True,
+    device: str | None = None,
+    prefetch: int = 2,
+    progress: str = "auto",
+    donate: bool = True,
+) -> Result:
+    """Train: run `step` over `data`, epoch by epoch, and return the state with a report.
+
+    Args:
+        step: A function of the state and a batch that returns the new state and metrics: a scalar
+            loss, or a dictionary of scalars with a `loss`. A plain function is jitted; one that is
+            jitted already is used as it is.
+        state: Any pytree of arrays. It is donated, so the arrays that you hand over are used up;
+            go on with `result.state`.
+        data: A :class:`vramfit.data.Loader`, what its `to_device` returns, or any batches that can
+            be gone through repeatedly. Batches are never donated.
+        eval_step: A function of the state and a batch that returns metrics, evaluated behind each
+            epoch. Means are weighted by real rows where batches have a `mask`.
+        eval_data: Its batches.
+        epochs: Passes over the data.
+        directory: Where `metrics.jsonl` and `checkpoints/` go; without one nothing is written.
+        checkpoints: When they are made and which stay; None for none.
+        resume: `"auto"` goes on if there is a checkpoint, True demands one, False demands that
+            there is none.
+        config: Values that are kept with each checkpoint. A run whose values differ is refused.
+        force_resume: Go on all the same.
+        steps_per_dispatch: Steps that are given to the device at once, by `jax.lax.scan`; the
+            loader's `super_batch` has to be the same.
+        log_every: Steps between two lines in `metrics.jsonl`, and between two readings of losses.
+        stop_after: Epochs without a better validation loss after which training ends.
+        stop_on_nan: End training when the loss is NaN or infinite.
+        device: `"cpu"`, `"gpu"` or `"cuda"` (required), `"cuda?"` (preferred), `"metal"`
+            (experimental), or None for what JAX takes. All devices of the kind are used, each with
+            its part of every batch.
+        prefetch: Batches on their way to the device.
+        progress: `"auto"` (a bar on a terminal, lines elsewhere), `"plain"` or `"none"`.
+        donate: Whether XLA may reuse the memory of the old state for the new one.
+
+    Raises:
+        InvalidArgumentError: Something cannot be met, or does not belong to the checkpoint.
+        NotAsAskedError: The device that is required is not there.
+        NoRoomError: A step found no memory on the device.
+        FileChangedError: The data is not the file that the checkpoint was made with.
+    """
+    _check(epochs, steps_per_dispatch, log_every, prefetch, resume)
+    if (eval_step is None) != (eval_data is None):
+        raise InvalidArgumentError("`eval_step` and `eval_data` go together, and one is missing")
+    if stop_after is not None and eval_step is None:
+        raise InvalidArgumentError(
+            "`stop_after` looks at the validation loss, and there is none",
+            hint="give `eval_step` and `eval_data`",
+        )
+    kept_config = None if config is None else resuming.as_json(config)
+    watch = Watch()
+    place = devices.choose(device)
+    import jax
+
+    first = jax.process_index() == 0
+    show = Progress(progress, epochs, quiet=not first)
+    notes: list[str] = []
+
+    def tell(text: str) -> None:
+        notes.append(text)
+        show.say(f"note: {text}")
+
+    for note in place.notes:
+        tell(note)
+    folder = None if directory is None else Path(directory)
+    if place.virtual and folder is not None:
+        tell("on a virtual GPU nothing is written: its values are not known")
+        folder = None
+    place = devices.agree(place, state, data)
+    stacked = steps_per_dispatch
+    target = place.batches(stacked=stacked > 1)
+    train = feed(data, depth=prefetch, stacked=stacked, sharding=target, role="data")
+    state = devices.place_state(state, place)
+    program = compiled.Program(
+        compiled.training(step, stacked), donate=donate, results=devices.results(state, place)
+    )
+    evaluate = None
+    if eval_step is not None:
+        judge = compiled.Program(compiled.evaluation(eval_step), donate=False)
+        target = place.batches()
+        batches = feed(eval_data, depth=prefetch, stacked=1, sharding=target, role="eval_data")
+        evaluate = evaluator(judge, batches, watch, known=not place.virtual)
+    keeper = None
+    if folder is not None:
+        folder.mkdir(parents=True, exist_ok=True)
+        if checkpoints is not None:
+            keeper = Keeper(folder / "checkpoints", checkpoints, tell)
+    journal = Journal(folder if first else None)
+    try:
+        standing, rest = Standing(), None
+        found = _found(keeper, state, kept_config, resume, force_resume, tell)
+        if found is not None:
+            state, facts = found
+            standing = Standing.from_json(facts["standing"])
+            rest = train.go_on(facts["data"], standing.epoch)
+            show.say(f"going on behind step {standing.step}, in epoch {standing.epoch + 1}")
+        begun_at, before = standing.step, standing.elapsed
+        journal.open(begun_at)
+        journal.write(
+            "start",
+            step=begun_at,
+            device=place.name,
+            config=kept_config,
+            versions=resuming.versions(),
+        )
+        with Signals() as signals:
+            sitting = Sitting(
+                rules=Rules(epochs, stacked, stop_after, stop_on_nan, kept_config),
+                feed=train,
+                step=program,
+                evaluate=evaluate,
+                keeper=keeper,
+                journal=journal,
+                progress=show,
+                signals=signals,
+                watch=watch,
+                place=place,
+                meter=Meter(log_every, known=not place.virtual),
+                together=Together(place.mesh),
+                state=state,
+                standing=standing,
+                saved=begun_at or None,
+            )
+            # Otherwise this frame would keep a second state alive.
+            del state, found
+            stopped = loop.run(sitting, rest)
+            with watch.part("checkpoint"):
+                if keeper is not None:
+                    keeper.close()
+        timing = watch.total()
+        host, on_device, unknown = peaks(place)
+        result = Result(
+            state=sitting.state,
+            epochs=standing.epochs,
+            best=next((epoch for epoch in reversed(standing.epochs) if epoch.best), None),
+            stopped=stopped,
+            steps=standing.step,
+            timing=timing,
+            device=place.name,
+            peak_host_bytes=host,
+            peak_device_bytes=on_device,
+            peak_device_unknown=unknown,
+            signal=signals.received if stopped == "signal" else None,
+            elapsed=before + timing.wall,
+            resumed_at=begun_at,
+            notes=tuple(notes),
+        )
+        journal.write("end", step=standing.step, stopped=stopped, elapsed=result.elapsed)
+        show.say(str(result))
+        return result
+    finally:
+        # A checkpoint under way is waited for, or it would be lost; but not by someone who has
+        # pressed Ctrl-C twice.
+        if keeper is not None and not isinstance(sys.exception(), KeyboardInterrupt):
+            keeper.close()
+        journal.close()
+        show.end()
+
+
+def _found(
+    keeper: Keeper | None,
+    state: Any,
+    config: Mapping[str, Any] | None,
+    resume: bool | str,
+    force: bool,
+    tell: Callable[[str], None],
+) -> tuple[Any, dict[str, Any]] | None:
+    """Return the checkpoint to go on from, as far as it is wanted."""
+    if keeper is None:
+        if resume is True:
+            raise InvalidArgumentError(
+                "`resume=True` needs a directory with checkpoints",
+                hint="give `directory`, and do not give `checkpoints=None`",
+            )
+        return None
+    if resume is False:
+        if steps := keeper.steps():
+            raise InvalidArgumentError(
+                f"there is a checkpoint of step {steps[0]}, and `resume=False` begins anew",
+                hint="take another directory, or remove its `checkpoints`",
+            )
+        return None
+    found = resuming.find(keeper, state, config, force=force, tell=tell)
+    if found is None and resume is True:
+        raise InvalidArgumentError(
+            "there is no whole checkpoint to go on from", hint="`resume='auto'` would begin anew"
+        )
+    return found
+
+
+def _check(epochs: int, stacked: int, log_every: int, prefetch: int, resume: bool | str) -> None:
+    for name, number in (
+        ("epochs", epochs),
+        ("steps_per_dispatch", stacked),
+        ("log_every", log_every),
+        ("prefetch", prefetch),
+    ):
+        if number < 1:
+            raise InvalidArgumentError(f"`{name}` is {number}, and has to be 1 at least")
+    if resume not in ("auto", True, False):
+        raise InvalidArgumentError(
+            f"`resume={resume!r}` is not known", hint="say `'auto'`, True or False"
+        )

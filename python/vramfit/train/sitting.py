@@ -1,0 +1,115 @@
+"""One sitting of a run: what it works with, what it was asked, and where it stands."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from vramfit.train import resume
+from vramfit.train.checkpoint import Keeper
+from vramfit.train.compiled import Program
+from vramfit.train.devices import Place
+from vramfit.train.feed import Feed
+from vramfit.train.journal import Journal
+from vramfit.train.metrics import Meter, first_bad
+from vramfit.train.progress import Progress
+from vramfit.train.standing import Standing
+from vramfit.train.stopping import Signals
+from vramfit.train.together import Together
+from vramfit.train.watch import Watch
+
+Evaluate = Callable[[Any, Callable[[], bool]], "dict[str, float] | None"]
+
+
+@dataclass(frozen=True)
+class Rules:
+    """What was asked for, beside the objects of a sitting."""
+
+    epochs: int
+    stacked: int
+    stop_after: int | None
+    stop_on_nan: bool
+    config: Mapping[str, Any] | None
+
+
+@dataclass
+class Sitting:
+    """The objects of a sitting, and what several parts of the loop do with them.
+
+    Attributes:
+        state: The state after the last step that was begun.
+        standing: Where the run stands.
+        saved: The step of the latest checkpoint.
+        rows: Rows of a batch, once one was seen.
+    """
+
+    rules: Rules
+    feed: Feed
+    step: Program
+    evaluate: Evaluate | None
+    keeper: Keeper | None
+    journal: Journal
+    progress: Progress
+    signals: Signals
+    watch: Watch
+    place: Place
+    meter: Meter
+    together: Together
+    state: Any
+    standing: Standing
+    saved: int | None = None
+    rows: int | None = None
+
+    def wishes(self, *, log_point: bool, now: bool = False) -> tuple[bool, bool]:
+        """Return whether to stop, and whether to make a checkpoint."""
+        if self.together.several and not log_point:
+            return False, False
+        stop = self.signals.received is not None
+        save = self.keeper is not None and self.keeper.due(self.standing.step)
+        return self.together.agree(stop, save, now=now)
+
+    def take(self, chunks: list[dict[str, Any]]) -> str | None:
+        """Add metrics that were read, and return `nan` where the loss is no number."""
+        standing = self.standing
+        for rows in chunks:
+            standing.totals.add(rows)
+            losses = rows["loss"]
+            step = standing.step - standing.steps_of_epoch + int(standing.totals.weight)
+            bad = first_bad(losses) if self.rules.stop_on_nan else None
+            if bad is not None:
+                self._tell_nan(step - len(losses) + bad + 1, float(losses[bad]))
+                return "nan"
+            means = {name: math.fsum(part) / len(part) for name, part in rows.items()}
+            self.progress.loss = means["loss"]
+            self.journal.write("steps", step=step, epoch=standing.epoch + 1, **means)
+        return None
+
+    def _tell_nan(self, step: int, loss: float) -> None:
+        standing = self.standing
+        of_epoch = step - (standing.step - standing.steps_of_epoch)
+        self.journal.write(
+            "nan", step=step, epoch=standing.epoch + 1, step_of_epoch=of_epoch, loss=loss
+        )
+        self.progress.say(
+            f"the loss of step {step} (step {of_epoch} of epoch {standing.epoch + 1}) is {loss:g}: "
+            "training stops; the checkpoints are from before it"
+        )
+
+    def save(self) -> str | None:
+        """Begin a checkpoint; instead return `nan` where the loss has become none."""
+        standing = self.standing
+        if self.keeper is None or self.saved == standing.step:
+            return None
+        with self.watch.part("checkpoint"):
+            # Reads all losses so far: a state behind a NaN is not kept.
+            if (reason := self.take(self.meter.settle())) is not None:
+                return reason
+            position = self.feed.position(standing.batches)
+            kept = replace(standing, elapsed=standing.elapsed + self.watch.total().wall)
+            facts = resume.facts(kept, position, self.rules.config, self.state)
+            if self.keeper.write(standing.step, self.state, facts):
+                self.saved = standing.step
+                self.journal.write("checkpoint", step=standing.step, epoch=standing.epoch + 1)
+        return None

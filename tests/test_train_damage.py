@@ -1,0 +1,125 @@
+"""Checkpoints that are not whole are passed over with a word; a full disk harms none."""
+
+import gc
+import shutil
+import subprocess
+import sys
+import textwrap
+
+import jax
+import numpy as np
+import pytest
+from conftest import clean_environment
+from training import load, same, start, step, write
+
+from vramfit.train import Checkpoints, fit
+
+
+def cut(path, data):
+    path.write_bytes(data[: len(data) // 2])
+
+
+def lose(path, data):
+    path.unlink()
+
+
+def flip(path, data):
+    middle = len(data) // 2
+    path.write_bytes(data[:middle] + bytes([data[middle] ^ 0x10]) + data[middle + 1 :])
+
+
+# Orbax leaves coroutines behind when it cannot read.
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+@pytest.mark.parametrize("damage", [cut, lose, flip], ids=lambda damage: damage.__name__)
+def test_t7_a_damaged_checkpoint_is_never_loaded(tmp_path, damage):
+    train = write(tmp_path / "train.h5", rows=256)
+    good, run = tmp_path / "good", tmp_path / "run"
+    policy = Checkpoints(every_steps=3, keep_last=2, keep_best=0)
+    options = {"checkpoints": policy, "progress": "none"}
+    fit(step, start(), load(train), directory=good, **options)
+    whole = fit(step, start(), load(train), epochs=2, progress="none").state
+    files = [path for path in (good / "checkpoints" / "8").rglob("*") if path.is_file()]
+    assert len(files) > 5
+    passed_over = 0
+    for file in files:
+        shutil.copytree(good, run)
+        damage(run / file.relative_to(good), file.read_bytes())
+        result = fit(step, start(), load(train), directory=run, epochs=2, **options)
+        assert same(result.state, whole), file
+        # Some files are of no consequence; without the others the checkpoint is not used.
+        if result.resumed_at != 8:
+            assert result.resumed_at == 6
+            assert "the checkpoint of step 8 is not whole, and is passed over" in result.notes[0]
+            passed_over += 1
+        shutil.rmtree(run)
+    assert passed_over >= 3
+    gc.collect()
+
+
+def test_t7_a_bit_that_changed_is_noticed(tmp_path):
+    # Orbax itself restores such a checkpoint: its data has no checksums.
+    batches = [np.zeros(1)]
+    state = {"w": jax.random.normal(jax.random.key(0), (64, 64))}
+    run = tmp_path / "run"
+
+    def keep(state, batch):
+        return state, batch[0]
+
+    fit(keep, state, batches, directory=run, progress="none", donate=False)
+    data = max((run / "checkpoints" / "1").rglob("*"), key=lambda path: path.stat().st_size)
+    content = data.read_bytes()
+    assert len(content) > 64 * 64 * 3
+    data.write_bytes(content[:9000] + bytes([content[9000] ^ 1]) + content[9001:])
+    result = fit(keep, state, batches, directory=run, progress="none")
+    assert result.resumed_at == 0
+    assert "its numbers are not those that were written" in result.notes[0]
+
+
+def test_t7_a_full_disk_leaves_the_last_good_checkpoint(tmp_path):
+    # A limit on the size of files stands for the disk: what is too large cannot be written.
+    code = """
+        import resource, signal, sys
+        import jax, jax.numpy as jnp
+        from vramfit.train import Checkpoints, fit
+
+        signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+
+        def step(state, batch):
+            if_large = jnp.where(batch[0] > 3, 1.0, 0.0)
+            noise = jax.random.normal(jax.random.key(0), state["w"].shape)
+            return {"w": state["w"] + if_large * noise}, state["w"][0]
+
+        batches = [jnp.full(1, number) for number in range(8)]
+        # Zeros compress to nothing, so the first checkpoints are written.
+        resource.setrlimit(resource.RLIMIT_FSIZE, (200_000, 200_000))
+        result = fit(
+            step,
+            {"w": jnp.zeros(100_000)},
+            batches,
+            directory=sys.argv[1],
+            checkpoints=Checkpoints(every_steps=2),
+            progress="none",
+        )
+        print(result.steps, *result.notes, sep="\\n")
+    """
+    run = tmp_path / "run"
+    done = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(code), str(run)],
+        env=clean_environment(JAX_PLATFORMS="cpu"),
+        capture_output=True,
+        text=True,
+        timeout=100,
+        check=False,
+    )
+    steps, *notes = done.stdout.splitlines()
+    assert steps == "8", done.stderr
+    assert "step 6 could not be written, and those before it stay" in notes[0]
+    assert "step 8 could not be written" in notes[-1]
+    whole = [path.name for path in (run / "checkpoints").iterdir() if path.name.isdigit()]
+    assert sorted(whole) == ["2", "4"]
+    calm = {"w": jax.numpy.zeros(100_000)}
+    batches = [np.full(1, number) for number in range(8)]
+    again = fit(
+        lambda state, batch: (state, batch[0]), calm, batches, directory=run, progress="none"
+    )
+    assert again.resumed_at == 4

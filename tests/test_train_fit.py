@@ -1,0 +1,160 @@
+"""`vramfit.train.fit` beside a loop written by hand: the same numbers, step by step."""
+
+import json
+import subprocess
+import sys
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from conftest import clean_environment
+from training import by_hand, evaluate, load, same, start, step, write
+
+from vramfit._errors import InvalidArgumentError
+from vramfit.train import fit
+
+
+@pytest.fixture
+def train(tmp_path):
+    return write(tmp_path / "train.h5")
+
+
+def events(directory, kind):
+    lines = map(json.loads, (directory / "metrics.jsonl").read_text().splitlines())
+    return [line for line in lines if line["event"] == kind]
+
+
+def test_t3_every_loss_is_that_of_a_loop_by_hand(train, tmp_path):
+    run = tmp_path / "run"
+    result = fit(step, start(), load(train), epochs=2, log_every=1, directory=run, checkpoints=None)
+    state, losses = by_hand(train, 2)
+    assert same(result.state, state)
+    assert [line["loss"] for line in events(run, "steps")] == losses
+    assert [line["step"] for line in events(run, "steps")] == list(range(1, 65))
+    assert [epoch.steps for epoch in result.epochs] == [32, 32]
+    assert result.epochs[1].train["loss"] == pytest.approx(np.mean(losses[32:]), rel=1e-12)
+    assert (result.stopped, result.steps) == ("finished", 64)
+
+
+@pytest.mark.parametrize("stacked", [2, 5])
+def test_t3_steps_in_one_dispatch_are_the_same_steps(train, tmp_path, stacked):
+    # 32 batches are no multiple of 5: the padding of the last stack must not be trained on.
+    run = tmp_path / "run"
+    result = fit(
+        step,
+        start(),
+        load(train, super_batch=stacked),
+        epochs=2,
+        steps_per_dispatch=stacked,
+        log_every=8,
+        directory=run,
+        checkpoints=None,
+    )
+    state, losses = by_hand(train, 2)
+    assert same(result.state, state)
+    assert result.steps == 64
+    assert result.epochs[0].train["loss"] == pytest.approx(np.mean(losses[:32]), rel=1e-12)
+
+
+def test_a_jitted_step_is_used_as_it_is(train):
+    state, _ = by_hand(train, 1)
+    assert same(fit(jax.jit(step), start(), load(train)).state, state)
+
+
+def test_any_batches_will_do_that_can_be_gone_through_again(train):
+    batches = [{name: part.copy() for name, part in batch.items()} for batch in load(train)]
+    state, _ = by_hand(train, 1)
+    assert same(fit(step, start(), batches).state, state)
+    with pytest.raises(InvalidArgumentError, match="an iterator"):
+        fit(step, start(), iter(batches))
+
+
+def test_batches_of_two_shapes_are_two_programs(train):
+    batches = [{name: part.copy() for name, part in batch.items()} for batch in load(train)]
+    batches[5] = {name: part[:7] for name, part in batches[5].items()}
+    state = start()
+    for batch in batches:
+        state, _ = jax.jit(step)(state, batch)
+    result = fit(step, start(), batches)
+    assert same(result.state, state)
+
+
+def test_validation_is_weighted_by_real_rows(train):
+    options = {"split": ("validation", 0.1)}
+    result = fit(
+        step,
+        start(),
+        load(train, split=("train", 0.1)),
+        eval_step=evaluate,
+        eval_data=load(train, mask=True, **options),
+        epochs=3,
+    )
+    rows = next(iter(load(train, batch_size=100, shuffle=False, **options)))
+    wanted = float(evaluate(result.state, rows)["loss"])
+    assert result.epochs[-1].validation["loss"] == pytest.approx(wanted, rel=1e-5)
+    assert result.best is result.epochs[-1]
+
+
+def test_numpy_in_the_state_is_not_written_to(train):
+    weights = np.zeros(4, "f4")
+    fit(step, start() | {"w": weights}, load(train))
+    assert not weights.any()
+
+
+@pytest.mark.parametrize("progress", ["none", "plain", "auto"])
+def test_t6_nothing_is_said_when_that_is_wanted(train, capfd, progress):
+    result = fit(step, start(), load(train), progress=progress)
+    out, err = capfd.readouterr()
+    assert out == ""
+    assert "\r" not in err
+    assert (err == "") is (progress == "none")
+    if err:
+        assert "epoch 1/1: train loss" in err
+        assert str(result) in err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"epochs": 0}, "`epochs` is 0"),
+        ({"log_every": 0}, "`log_every` is 0"),
+        ({"steps_per_dispatch": 4}, "super_batch=4"),
+        ({"progress": "loud"}, "say `auto`, `plain` or `none`"),
+        ({"device": "tpu"}, "say one of `cpu`"),
+        ({"resume": True}, "needs a directory"),
+        ({"resume": "perhaps"}, "`resume='perhaps'`"),
+        ({"stop_after": 3}, "there is none"),
+        ({"eval_step": step}, "go together"),
+        ({"step": lambda state, batch: (state, {"cost": jnp.zeros(())})}, "without a `loss`"),
+        ({"step": lambda state, batch: (state, {"loss": batch["y"]})}, "has to be a scalar"),
+        ({"step": lambda state, batch: ({"w": state["w"]}, 0.0)}, "without `state['momentum']`"),
+        (
+            {"step": lambda s, b: (s | {"w": s["w"].astype("bfloat16")}, jnp.zeros(()))},
+            "makes `state['w']` bfloat16[4], and it was float32[4]",
+        ),
+        ({"state": {"act": print}}, "`state['act']` is a builtin_function_or_method"),
+        ({"data": 5}, "no batches can be taken"),
+    ],
+    ids=str,
+)
+def test_what_cannot_be_met_is_refused_in_words(train, arguments, message):
+    given = {"step": step, "state": start(), "data": load(train), **arguments}
+    with pytest.raises(InvalidArgumentError) as caught:
+        fit(**given)
+    assert message in str(caught.value)
+
+
+def test_importing_it_loads_neither_numpy_nor_jax():
+    code = (
+        "import sys, vramfit.train; "
+        "print({'jax', 'numpy', 'orbax', 'flax', 'optax'} & set(sys.modules))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        env=clean_environment(),
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert done.stdout == "set()\n"

@@ -1,0 +1,100 @@
+"""Checkpoints of `vramfit.train.fit`: a run that was interrupted ends as one that was not."""
+
+import pytest
+from test_train_fit import events
+from training import by_hand, evaluate, load, same, start, step, write
+
+from vramfit._errors import FileChangedError, InvalidArgumentError
+from vramfit.train import Checkpoints, fit
+
+
+@pytest.fixture
+def train(tmp_path):
+    return write(tmp_path / "train.h5")
+
+
+class Enough(Exception):
+    """What ends a run at a step."""
+
+
+def interrupted(data, after):
+    """Return batches that end with an error."""
+
+    class Batches:
+        def __iter__(self):
+            for number, batch in enumerate(data):
+                if number == after:
+                    raise Enough
+                yield batch
+
+    return Batches()
+
+
+def test_t7_a_run_goes_on_in_the_middle_of_an_epoch(train, tmp_path):
+    batches = [{name: part.copy() for name, part in batch.items()} for batch in load(train)]
+    run = tmp_path / "run"
+    policy = Checkpoints(every_steps=5)
+    with pytest.raises(Enough):
+        fit(step, start(), interrupted(batches, 18), directory=run, checkpoints=policy, log_every=4)
+    result = fit(step, start(), batches, directory=run, epochs=2, log_every=4)
+    assert result.resumed_at == 15
+    whole = fit(step, start(), batches, epochs=2)
+    assert same(result.state, whole.state)
+    assert [epoch.train for epoch in result.epochs] == [epoch.train for epoch in whole.epochs]
+    steps = [line["step"] for line in events(run, "steps")]
+    assert steps == sorted(set(steps)), "each step is told once"
+
+
+def test_t7_epochs_are_added_to_a_run(train, tmp_path):
+    for epochs in (1, 3):
+        result = fit(step, start(), load(train), directory=tmp_path / "run", epochs=epochs)
+    assert result.resumed_at == 32
+    assert [epoch.number for epoch in result.epochs] == [1, 2, 3]
+    assert same(result.state, by_hand(train, 3)[0])
+
+
+def test_t7_the_best_and_the_last_are_kept(train, tmp_path):
+    run = tmp_path / "run"
+    losses = iter([5.0, 3.0, 4.0, 6.0, 7.0])
+
+    def validation(state, batch):
+        return evaluate(state, batch)
+
+    fit(
+        step,
+        start(),
+        load(train),
+        eval_step=validation,
+        eval_data=load(train, split=("validation", 0.1), mask=True),
+        epochs=5,
+        directory=run,
+        checkpoints=Checkpoints(every_steps=1, keep_last=2, keep_best=1),
+    )
+    del losses
+    kept = sorted(int(path.name) for path in (run / "checkpoints").iterdir())
+    assert kept[-2:] == [159, 160]
+
+
+def test_t7_what_changed_is_refused(train, tmp_path):
+    run = tmp_path / "run"
+    fit(step, start(), load(train), directory=run, config={"model": {"width": 4}, "rate": 0.1})
+
+    def again(state=None, data=None, **options):
+        return fit(step, state or start(), data or load(train), directory=run, epochs=2, **options)
+
+    with pytest.raises(InvalidArgumentError) as caught:
+        again(config={"model": {"width": 8}, "rate": 0.1})
+    assert "`model.width` was 4 and is 8" in str(caught.value)
+    assert "rate" not in caught.value.message
+    config = {"model": {"width": 4}, "rate": 0.1}
+    with pytest.raises(
+        InvalidArgumentError, match="`w` is float32\\[4\\] in it and float32\\[5\\]"
+    ):
+        again({**start(), "w": start()["w"].repeat(2)[:5]}, config=config)
+    with pytest.raises(InvalidArgumentError, match="there is a checkpoint of step 32"):
+        again(config=config, resume=False)
+    write(train, rows=1004)
+    with pytest.raises(FileChangedError, match="is not the file that this run began with"):
+        again(config=config)
+    with pytest.raises(InvalidArgumentError, match="no whole checkpoint"):
+        fit(step, start(), load(train), directory=tmp_path / "other", resume=True)

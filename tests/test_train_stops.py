@@ -1,0 +1,208 @@
+"""How a run ends early: signals, kills, a loss that is no number, patience."""
+
+import json
+import signal
+import subprocess
+import sys
+import textwrap
+import threading
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from conftest import ROOT, clean_environment
+from test_train_fit import events
+from training import load, same, start, step, write
+
+from vramfit.train import Checkpoints, fit
+
+
+@pytest.fixture
+def train(tmp_path):
+    return write(tmp_path / "train.h5")
+
+
+def test_t7_a_run_that_is_killed_ends_as_one_that_is_not():
+    # `python scripts/kill_training.py` does it a hundred times.
+    done = subprocess.run(
+        [sys.executable, ROOT / "scripts" / "kill_training.py", "--kills", "6"],
+        env=clean_environment(),
+        capture_output=True,
+        text=True,
+        timeout=170,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "6 kills" in done.stdout
+    assert "the same to the last bit" in done.stdout
+
+
+RUN = """
+import sys, time
+import jax, jax.numpy as jnp, numpy as np
+from vramfit.train import Checkpoints, fit
+
+def step(state, batch):
+    jax.debug.callback(lambda: time.sleep(0.02))
+    return state + 1, batch.mean()
+
+def evaluate(state, batch):
+    jax.debug.callback(lambda: time.sleep(0.02))
+    return batch.mean()
+
+class Batches(list):
+    def __iter__(self):
+        for number, batch in enumerate(super().__iter__()):
+            if number == {ready_at}:
+                print("ready", flush=True)
+            yield batch
+
+result = fit(step, jnp.zeros(()), Batches([np.ones(4)] * 300), directory=sys.argv[1],
+             {more}progress="none")
+print(result.stopped, result.signal, result.steps, int(result.state), flush=True)
+"""
+
+
+def begin(directory, ready_at=3, more=""):
+    child = subprocess.Popen(
+        [sys.executable, "-c", RUN.format(ready_at=ready_at, more=more), str(directory)],
+        env=clean_environment(JAX_PLATFORMS="cpu"),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert child.stdout.readline() == "ready\n"
+    return child
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT], ids=lambda s: s.name)
+def test_t7_a_signal_ends_behind_a_step_with_a_checkpoint(tmp_path, number):
+    run = tmp_path / "run"
+    child = begin(run)
+    child.send_signal(number)
+    out, err = child.communicate(timeout=60)
+    stopped, received, steps, state = out.split()
+    assert (stopped, received) == ("signal", str(int(number))), err
+    assert steps == state
+    assert 0 < int(steps) < 300
+    assert [path.name for path in (run / "checkpoints").glob("[0-9]*")] == [steps]
+    assert events(run, "end")[0]["stopped"] == "signal"
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT], ids=lambda s: s.name)
+def test_t7_a_second_signal_ends_at_once(tmp_path, number):
+    # A callback that sleeps for long: the step cannot be finished in time.
+    code = """
+        import os, signal, sys, time
+        import jax, jax.numpy as jnp, numpy as np
+        from vramfit.train import fit
+
+        class Batches(list):
+            def __iter__(self):
+                yield from super().__iter__()
+                os.kill(os.getpid(), int(sys.argv[1]))
+                os.kill(os.getpid(), int(sys.argv[1]))
+                print("still there", flush=True)
+
+        fit(lambda s, b: (s, b.mean()), jnp.zeros(()), Batches([np.ones(4)]))
+    """
+    child = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(code), str(int(number))],
+        env=clean_environment(JAX_PLATFORMS="cpu"),
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert child.returncode == -number
+    assert child.stdout == ""
+
+
+def test_t7_a_signal_in_an_evaluation_does_not_wait_for_its_end(tmp_path):
+    run = tmp_path / "run"
+    more = "eval_step=evaluate, eval_data=Batches([np.ones(4)] * 5000), epochs=2, "
+    child = begin(run, ready_at=299, more=more)
+    # The second `ready` is of the evaluation, whose 5000 batches would take minutes.
+    assert child.stdout.readline() == "ready\n"
+    child.send_signal(signal.SIGTERM)
+    out, err = child.communicate(timeout=60)
+    assert out.split() == ["signal", "15", "300", "300"], err
+    facts = json.loads((run / "checkpoints" / "300" / "facts" / "metadata").read_text())
+    assert facts["facts"]["standing"]["epochs"] == [], "the epoch ends with an evaluation"
+
+
+def test_signals_are_left_alone_outside_of_the_main_thread(train):
+    before = signal.getsignal(signal.SIGTERM)
+    results = []
+    thread = threading.Thread(
+        target=lambda: results.append(fit(step, start(), load(train), progress="none"))
+    )
+    thread.start()
+    thread.join()
+    assert results[0].stopped == "finished"
+    assert signal.getsignal(signal.SIGTERM) is before
+
+
+def nan_at(number):
+    """Return a step that goes wrong at a step."""
+
+    def wrong(state, batch):
+        new, metrics = step(state, batch)
+        bad = jnp.where(state["steps"] == number - 1, jnp.nan, 0.0)
+        return jax.tree.map(lambda x: x + bad.astype(x.dtype), new), {
+            name: value + bad for name, value in metrics.items()
+        }
+
+    return wrong
+
+
+@pytest.mark.parametrize("every", [1, 7, 50])
+def test_t14_a_loss_that_is_nan_stops(train, tmp_path, every):
+    run = tmp_path / "run"
+    result = fit(
+        nan_at(20),
+        start(),
+        load(train),
+        epochs=3,
+        directory=run,
+        log_every=every,
+        checkpoints=Checkpoints(every_steps=6, keep_last=9),
+        progress="none",
+    )
+    assert result.stopped == "nan"
+    assert events(run, "nan") == [
+        {"event": "nan", "step": 20, "epoch": 1, "step_of_epoch": 20, "loss": "nan"}
+    ]
+    kept = sorted(int(path.name) for path in (run / "checkpoints").glob("[0-9]*"))
+    assert kept == [6, 12, 18], "none of a state behind the NaN"
+    assert "the loss is no number" in str(result)
+
+
+def test_t14_a_nan_goes_on_when_that_is_wanted(train):
+    result = fit(nan_at(20), start(), load(train), stop_on_nan=False, progress="none")
+    assert (result.stopped, result.steps) == ("finished", 32)
+    assert np.isnan(result.epochs[0].train["loss"])
+
+
+def test_training_ends_early_without_a_better_loss_also_behind_a_checkpoint(train, tmp_path):
+    def worse(state, batch):
+        late = jnp.where(state["steps"] > 64, state["steps"], 0)
+        return {"loss": 1.0 + late + 0 * batch["y"][0]}
+
+    options = {
+        "eval_step": worse,
+        "eval_data": load(train, split=("validation", 0.1)),
+        "stop_after": 3,
+        "directory": tmp_path / "run",
+        "progress": "none",
+    }
+    first = fit(step, start(), load(train), epochs=3, **options)
+    assert (first.stopped, len(first.epochs)) == ("finished", 3)
+    second = fit(step, start(), load(train), epochs=50, **options)
+    assert (second.stopped, len(second.epochs)) == ("early", 4)
+    assert second.best.number == 1
+    assert "early stopping" in str(second)
+    third = fit(step, start(), load(train), epochs=50, **options)
+    assert (third.stopped, third.steps) == ("early", second.steps)
+    assert same(third.state, second.state)
