@@ -47,7 +47,6 @@ def _run(request: Mapping[str, Any]) -> dict[str, Any]:
     if training["device"] == "cpu":
         # JAX would look for a GPU first, and say at length that there is none.
         os.environ.setdefault("JAX_PLATFORMS", "cpu")
-        os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "1")
     _require()
     from vramfit.train import Checkpoints, fit
     from vramfit.train.task import build
