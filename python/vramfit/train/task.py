@@ -101,7 +101,7 @@ def row_shape(data: Mapping[str, Any]) -> tuple[int, ...]:
 
 
 def _outputs(data: Mapping[str, Any]) -> int:
-    return data["classes"] or math.prod(data["targets"]["shape"][1:])
+    return int(data["classes"] or math.prod(data["targets"]["shape"][1:]))
 
 
 def _regress(outputs: Any, targets: Any) -> dict[str, Any]:

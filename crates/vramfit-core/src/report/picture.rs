@@ -129,7 +129,7 @@ pub struct Piece {
 }
 
 /// Numbers over the steps of a run.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Curves {
     /// What is counted from left to right.
     pub unit: &'static str,

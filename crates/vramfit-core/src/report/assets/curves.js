@@ -27,6 +27,7 @@ function rungs(least, most, byFactors) {
 
 function drawCurves(body) {
   const lines = body.lines.map((line) => ({ label: textAt(line.label), at: unpack(line.at), values: line.values }));
+  if (!lines.some((line) => line.values.length)) return make("div");
   const every = lines.flatMap((line) => line.values), places = lines.flatMap((line) => [line.at[0], line.at[line.at.length - 1]]);
   let least = every.reduce((a, b) => Math.min(a, b)), most = every.reduce((a, b) => Math.max(a, b));
   const byFactors = least > 0 && most / least > 30;
