@@ -5,7 +5,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import h5py
@@ -55,6 +54,23 @@ def write(folder, **tables):
         keys = {**usual.get(name, {}), **tables.get(name, {})}
         lines += [f"{key} = {json.dumps(value)}" for key, value in keys.items()]
     (folder / "train.toml").write_text("\n".join(lines) + "\n")
+
+
+def until(folder, beginning, act):
+    """Train, act on the line that begins so, and return what was said and the exit code."""
+    said = []
+    with subprocess.Popen(
+        [sys.executable, "-m", "vramfit", "train", "train.toml"],
+        cwd=folder,
+        env=environment(),
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as running:
+        for line in running.stderr:
+            said.append(line)
+            if line.startswith(beginning):
+                act(running)
+    return said, running.returncode
 
 
 def journal(folder):
@@ -147,19 +163,8 @@ def test_losses_are_those_of_a_loop_written_by_hand(sequences):
 
 def test_a_signal_saves_and_the_same_command_goes_on(sequences):
     write(sequences, training={"epochs": 400})
-    running = subprocess.Popen(
-        [sys.executable, "-m", "vramfit", "train", "train.toml"],
-        cwd=sequences,
-        env=environment(),
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-    said = []
-    for line in running.stderr:
-        said.append(line)
-        if line.startswith("epoch 2/"):
-            running.send_signal(signal.SIGTERM)
-    assert running.wait() == 128 + signal.SIGTERM, "".join(said)
+    said, code = until(sequences, "epoch 2/", lambda running: running.send_signal(signal.SIGTERM))
+    assert code == 128 + signal.SIGTERM, "".join(said)
     assert said[-1] == "stopped; `vramfit train train.toml` goes on from here\n"
     [end] = events(sequences, "end")
     assert end["stopped"] == "signal"
@@ -231,22 +236,14 @@ def test_a_python_without_the_packages_is_told_what_to_install(sequences):
 
 def test_a_program_that_is_killed_is_said_to_be(sequences):
     write(sequences, training={"epochs": 4000})
-    running = subprocess.Popen(
-        [sys.executable, "-m", "vramfit", "train", "train.toml"],
-        cwd=sequences,
-        env=environment(),
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-    said = []
-    for line in running.stderr:
-        said.append(line)
-        if line.startswith("epoch 1/"):
-            children = Path(f"/proc/{running.pid}/task/{running.pid}/children").read_text().split()
-            for child in children:
-                os.kill(int(child), signal.SIGKILL)
-            time.sleep(0)
-    assert running.wait() == 128 + signal.SIGKILL
+
+    def kill_child(running):
+        children = Path(f"/proc/{running.pid}/task/{running.pid}/children").read_text().split()
+        for child in children:
+            os.kill(int(child), signal.SIGKILL)
+
+    said, code = until(sequences, "epoch 1/", kill_child)
+    assert code == 128 + signal.SIGKILL
     assert any("the run was killed by SIGKILL" in line for line in said), "".join(said)
 
 
