@@ -1,4 +1,4 @@
-"""The same training in five libraries (`examples/fit`): learnt, gone on with, compared with a loop."""
+"""The same training in five libraries (`examples/fit`): learnt, gone on with, and compared."""
 
 import runpy
 import subprocess
