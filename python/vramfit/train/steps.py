@@ -91,7 +91,7 @@ def _ahead(sitting: Sitting, batch: Any) -> int:
     import jax
 
     size = sum(leaf.nbytes for leaf in jax.tree.leaves(batch) if hasattr(leaf, "nbytes"))
-    ahead = min(_MOST, max(_LEAST, _BYTES // max(size, 1)))
+    ahead: int = min(_MOST, max(_LEAST, _BYTES // max(size, 1)))
     if sitting.place.devices[0].platform != "cpu":
         return ahead
     # There batches lie in the loader's own memory until they are used up.
