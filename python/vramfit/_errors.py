@@ -96,6 +96,12 @@ class CompilerMissingError(VramfitError):
     id = "compiler-missing"
 
 
+class PackageMissingError(VramfitError, ImportError):
+    """A Python package that is needed is not installed where the program runs."""
+
+    id = "package-missing"
+
+
 class GpuNotUsedError(VramfitError):
     """The program ended without ever using the virtual GPU."""
 

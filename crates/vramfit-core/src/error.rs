@@ -29,6 +29,8 @@ pub enum ErrorKind {
     CommandNotFound,
     /// JAX or its CUDA compiler wheels are not installed where the program runs.
     CompilerMissing,
+    /// A Python package that is needed is not installed where the program runs.
+    PackageMissing,
     /// The program ended without ever using the virtual GPU.
     GpuNotUsed,
     /// XLA or the CUDA plugin failed in a way that is not the user's program's fault.
@@ -58,6 +60,7 @@ impl ErrorKind {
         ErrorKind::FileChanged,
         ErrorKind::CommandNotFound,
         ErrorKind::CompilerMissing,
+        ErrorKind::PackageMissing,
         ErrorKind::GpuNotUsed,
         ErrorKind::CompilerFailed,
         ErrorKind::AllocatorAborts,
@@ -79,6 +82,7 @@ impl ErrorKind {
             ErrorKind::FileChanged => "file-changed",
             ErrorKind::CommandNotFound => "command-not-found",
             ErrorKind::CompilerMissing => "compiler-missing",
+            ErrorKind::PackageMissing => "package-missing",
             ErrorKind::GpuNotUsed => "gpu-not-used",
             ErrorKind::CompilerFailed => "compiler-failed",
             ErrorKind::AllocatorAborts => "allocator-aborts",

@@ -14,6 +14,7 @@
 //! | [`settings`] | which variables and flags does this JAX read, and what do they mean? |
 //! | [`shared_card`] | who holds what of a virtual card that several processes share? |
 //! | [`trace`] | what happened in a run, in which order? |
+//! | [`train`] | what does the file of a training run say, and can it be? |
 //! | [`report`] | how is the answer told? |
 
 pub mod allocator;
@@ -31,6 +32,7 @@ pub mod report;
 pub mod settings;
 pub mod shared_card;
 pub mod trace;
+pub mod train;
 
 pub use bytes::Bytes;
 pub use error::{Error, ErrorKind, Result};

@@ -1,10 +1,8 @@
 //! Which engine is chosen, and what is said about it.
 
 use proptest::prelude::*;
-use vramfit_core::{Bytes, ErrorKind};
-use vramfit_data::order::{
-    Choice, Engine, Layout, MIN_BLOCKS_PER_POOL, Means, Pools, Storage, choose,
-};
+use vramfit_core::Bytes;
+use vramfit_data::order::{Choice, Engine, Layout, MIN_BLOCKS_PER_POOL, Pools, Storage, choose};
 
 const MIB: u64 = 1 << 20;
 const GIB: u64 = 1 << 30;
@@ -27,59 +25,74 @@ fn chunked(rows: u64, row_bytes: u64, band_rows: u64, stored_bytes: u64) -> Layo
     }
 }
 
-fn means(budget: u64, free: u64) -> Means {
-    Means {
-        budget: Bytes(budget),
-        free: Bytes(free),
-    }
+/// Chooses for pools of so many bytes, of which a budget has two and as much again.
+fn choice(layout: Layout, pool: u64) -> Choice {
+    choose(layout, Bytes(pool), |pool| pool.saturating_mul(4))
+}
+
+fn pools(layout: Layout, pool: u64) -> Pools {
+    let choice = choice(layout, pool);
+    choice.engine.pools().expect("it is made of pools")
 }
 
 #[test]
-fn a_file_that_the_system_can_keep_is_gathered() {
-    let choice = choose(contiguous(1_000_000, 256), means(64 * MIB, 16 * GIB)).unwrap();
+fn large_rows_are_gathered() {
+    let choice = choice(contiguous(1_000_000, 16 << 10), 64 * MIB);
     assert_eq!(choice.engine, Engine::Gather);
     assert_eq!(
         choice.reason,
-        "rows lie one after the other, and the system can keep all 244.1 MiB of them in its 16.0 GiB of \
-         free memory"
+        "rows lie one after the other, and each is large enough (16.0 KiB) to be read alone"
     );
     assert_eq!(choice.warning, None);
 }
 
 #[test]
-fn a_larger_one_is_read_in_blocks() {
-    let choice = choose(contiguous(1_000_000_000, 256), means(256 * MIB, 16 * GIB)).unwrap();
-    // 96 MiB a pool: 64 blocks of at most 1 MiB fit, so blocks are as large as a disk likes.
+fn smaller_ones_are_read_in_blocks_that_get_smaller_before_they_get_few() {
+    let file = contiguous(1_000_000_000, 256);
+    let rows_and_blocks = |pool| {
+        let pools = pools(file, pool);
+        (pools.block_rows, pools.pool_blocks)
+    };
+    // A mebibyte each, as a disk likes it, where 256 of them fit.
+    assert_eq!(rows_and_blocks(GIB), (4096, 1022));
+    assert_eq!(rows_and_blocks(256 * MIB), (4096, 256));
+    // Then smaller ones, down to 64 KiB, of which fewer would be mixed otherwise.
+    assert_eq!(rows_and_blocks(96 * MIB), (1536, 256));
+    assert_eq!(rows_and_blocks(16 * MIB), (256, 256));
+    assert_eq!(rows_and_blocks(8 * MIB), (256, 128));
+    assert_eq!(rows_and_blocks(4 * MIB), (256, 64));
+    // Then smaller still, and never fewer.
+    assert_eq!(rows_and_blocks(MIB), (64, 64));
+    assert_eq!(rows_and_blocks(110_000), (6, 71));
+
     assert_eq!(
-        choice.engine,
-        Engine::BlockPool(Pools {
-            block_rows: 4096,
-            pool_blocks: 96,
-        })
+        choice(file, 96 * MIB).reason,
+        "rows lie one after the other and are small (256 B), so blocks of 1536 rows are read; 256 \
+         random blocks of 1536 rows (384.0 KiB) are mixed at a time"
     );
+    assert_eq!(choice(file, 96 * MIB).warning, None);
     assert_eq!(
-        choice.reason,
-        "rows lie one after the other in a file larger than half of the free memory; 96 random blocks of \
-         4096 rows (1.0 MiB) are mixed at a time"
+        choice(file, 110_000).warning.as_deref(),
+        Some(
+            "only 1.5 KiB are read at a time, of which a disk gives a quarter of its speed at best; a \
+             budget of 16.0 MiB (16777216 bytes) reads 64.0 KiB at a time"
+        )
     );
-    assert_eq!(choice.warning, None);
-    // With less memory the blocks get smaller before they get fewer.
-    let choice = choose(contiguous(1_000_000_000, 256), means(32 * MIB, 16 * GIB)).unwrap();
-    assert_eq!(
-        choice.engine,
-        Engine::BlockPool(Pools {
-            block_rows: 768,
-            pool_blocks: 64,
-        })
-    );
+}
+
+#[test]
+fn small_chunks_are_joined_only_where_enough_of_them_fit() {
+    // Chunks of 1 KiB: 64 KiB of them at a time would be two blocks in a pool of 128 KiB.
+    let file = chunked(100_000, 32, 32, 100_000 * 32);
+    let chosen = pools(file, 128 << 10);
+    assert_eq!((chosen.block_rows, chosen.pool_blocks), (32, 125));
 }
 
 #[test]
 fn chunks_are_mixed_whole() {
     let layout = chunked(10_000_000, 256, 1024, GIB);
-    let choice = choose(layout, means(64 * MIB, 16 * GIB)).unwrap();
     assert_eq!(
-        choice,
+        choice(layout, 24 * MIB),
         Choice {
             engine: Engine::ChunkPool(Pools {
                 block_rows: 1024,
@@ -97,17 +110,16 @@ fn chunks_are_mixed_whole() {
 #[test]
 fn few_blocks_are_warned_of_with_their_number() {
     let layout = chunked(10_000_000, 256, 65_536, GIB);
-    let choice = choose(layout, means(256 * MIB, 16 * GIB)).unwrap();
     assert_eq!(
-        choice.warning.as_deref(),
+        choice(layout, 96 * MIB).warning.as_deref(),
         Some(
             "only 6 blocks are mixed at a time, of 64 that an even shuffle of a sorted file needs; a \
-             budget of 2.7 GiB gives as many, or smaller chunks do"
+             budget of 4.8 GiB (5167382528 bytes) is enough, or smaller chunks are"
         )
     );
     // A pool that holds the whole file mixes all of it, however few its blocks are.
     let layout = chunked(200_000, 256, 65_536, 40 * MIB);
-    let choice = choose(layout, means(256 * MIB, 16 * GIB)).unwrap();
+    let choice = choice(layout, 96 * MIB);
     assert_eq!(choice.warning, None);
     assert_eq!(
         choice.reason,
@@ -115,65 +127,51 @@ fn few_blocks_are_warned_of_with_their_number() {
     );
 }
 
-#[test]
-fn a_budget_below_one_block_is_refused_with_the_least_that_would_do() {
-    let layout = chunked(10_000_000, 256, 1 << 20, GIB);
-    let error = choose(layout, means(64 * MIB, 16 * GIB)).unwrap_err();
-    assert_eq!(error.kind(), ErrorKind::InvalidArgument);
-    assert_eq!(
-        error.message(),
-        "the smallest piece that can be read, 1048576 rows, takes 256.0 MiB, and a budget of 64.0 MiB has \
-         24.0 MiB for it"
-    );
-    assert_eq!(
-        error.hint_text(),
-        Some("give at least 682.7 MiB (715827896 bytes)")
-    );
-    choose(layout, means(715_827_896, 16 * GIB)).unwrap();
-}
-
 proptest! {
     #[test]
-    fn pools_fit_the_budget_and_cover_the_file(
+    fn pools_fit_and_cover_the_file_and_what_is_promised_holds(
         rows in 1_u64..1_000_000_000,
         row_bytes in 1_u64..100_000,
         band_rows in prop::option::of(1_u64..1_000_000),
         ratio in 1_u64..10,
-        budget in 1_u64..(8 * GIB),
-        free in 1_u64..(64 * GIB),
+        pool in 1_u64..(8 * GIB),
     ) {
         let storage = match band_rows {
             None => Storage::Contiguous,
             Some(band_rows) => Storage::Chunked { band_rows },
         };
         let layout = Layout { rows, row_bytes, stored_bytes: rows * row_bytes / ratio, storage };
-        let means = means(budget, free);
-        match choose(layout, means) {
-            Ok(choice) => {
-                let Some(pools) = choice.engine.pools() else {
-                    prop_assert_eq!(choice.engine, Engine::Gather);
-                    return Ok(());
-                };
-                let held = (pools.block_rows * pools.pool_blocks).min(rows) * row_bytes;
-                prop_assert!(held <= means.pool().0);
-                prop_assert!(pools.pool_blocks > 0);
-                if let Some(band_rows) = band_rows {
-                    prop_assert_eq!(pools.block_rows % band_rows.min(rows), 0);
-                }
-                let whole = pools.block_rows * pools.pool_blocks >= rows;
-                prop_assert_eq!(
-                    choice.warning.is_some(),
-                    !whole && pools.pool_blocks < MIN_BLOCKS_PER_POOL
-                );
-            }
-            Err(error) => {
-                // The budget that the hint names is enough, and is more than what was there.
-                let hint = error.hint_text().unwrap();
-                let bytes = hint.rsplit_once('(').unwrap().1.split(' ').next().unwrap();
-                let enough: u64 = bytes.parse().unwrap();
-                prop_assert!(enough > budget);
-                choose(layout, Means { budget: Bytes(enough), ..means }).unwrap();
-            }
+        prop_assume!(layout.band_bytes() <= pool);
+        let chosen = choice(layout, pool);
+        let Some(pools) = chosen.engine.pools() else {
+            prop_assert_eq!(storage, Storage::Contiguous);
+            prop_assert!(row_bytes >= 16 << 10);
+            return Ok(());
+        };
+        let held = (pools.block_rows * pools.pool_blocks).min(rows) * row_bytes;
+        prop_assert!(held <= pool);
+        prop_assert!(pools.pool_blocks > 0);
+        prop_assert_eq!(pools.block_rows % layout.band_rows(), 0);
+        let whole = pools.block_rows * pools.pool_blocks >= rows;
+        if whole || pools.pool_blocks >= MIN_BLOCKS_PER_POOL {
+            // What is left to warn of is small reads.
+            prop_assert!(chosen.warning.is_none_or(|it| it.contains("read at a time")));
+            return Ok(());
         }
+        // Too few only where not even single bands are enough.
+        prop_assert_eq!(pools.block_rows, layout.band_rows());
+        let warning = chosen.warning.expect("few blocks are warned of");
+        let few = format!("only {} blocks are mixed", pools.pool_blocks);
+        prop_assert!(warning.starts_with(&few));
+        // The budget that it names is enough, and one byte less is not.
+        let bytes = warning.split_once('(').unwrap().1.split(' ').next().unwrap();
+        let enough: u64 = bytes.parse::<u64>().unwrap() / 4;
+        prop_assert!(enough > pool);
+        let is_even = |pool| {
+            let pools = choice(layout, pool).engine.pools().unwrap();
+            pools.pool_blocks >= MIN_BLOCKS_PER_POOL || pools.block_rows * pools.pool_blocks >= rows
+        };
+        prop_assert!(is_even(enough));
+        prop_assert!(!is_even(enough - 1));
     }
 }

@@ -169,7 +169,7 @@ fn batches_of_a_sorted_file_are_even_when_a_pool_has_enough_blocks() {
             "5 blocks of 1000: 1.36",
             "20 blocks of 1000: 1.99",
             "10 blocks of 100: 1.76",
-            "64 blocks of 100: 2.19",
+            "64 blocks of 100: 2.18",
             "100 blocks of 100: 2.22",
             "250 blocks of 20: 2.24",
             "gather: 2.26",

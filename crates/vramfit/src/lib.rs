@@ -15,6 +15,7 @@ mod args;
 mod cards;
 mod child;
 mod commands;
+mod failure;
 mod files;
 mod output;
 mod program;

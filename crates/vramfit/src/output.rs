@@ -97,6 +97,15 @@ impl Output {
         }
     }
 
+    /// Returns an output that says nothing but errors, for a part of a command that speaks for it.
+    pub(crate) fn hushed(&self) -> Self {
+        Output {
+            quiet: true,
+            verbose: false,
+            ..*self
+        }
+    }
+
     /// Says whether what is drawn on the terminal at standard output may have colours.
     pub(crate) fn colors_screen(&self) -> bool {
         self.color
@@ -147,6 +156,12 @@ impl Output {
     /// Says whether every detail is wanted.
     pub(crate) fn is_verbose(&self) -> bool {
         self.verbose
+    }
+
+    /// Passes on what the program said on its own standard error, as it is.
+    pub(crate) fn of_program(&mut self, text: &[u8]) {
+        // A closed standard error is nobody's business here.
+        let _ = std::io::stderr().lock().write_all(text);
     }
 
     /// Says something that `--quiet` silences.

@@ -14,7 +14,7 @@ pub(super) const VISIBLE: &str = "CUDA_VISIBLE_DEVICES";
 pub(super) const XLA_FLAGS: &str = "XLA_FLAGS";
 
 /// The release whose behaviour is assumed where none is known: the newest that was examined.
-const NEWEST: Version = Version::new(0, 11, 0);
+const NEWEST: Version = Version::new(0, 12, 0);
 
 /// The surroundings, read as JAX reads them.
 pub(super) struct Scene<'a> {

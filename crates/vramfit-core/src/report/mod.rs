@@ -21,6 +21,7 @@ mod run;
 mod svg;
 mod tables;
 pub(crate) mod text;
+mod warnings;
 
 use serde::Serialize;
 

@@ -1,14 +1,18 @@
 //! How the rows of a file would be streamed, and in which memory.
 
 use std::collections::BTreeMap;
+use std::path::Path;
 
 use serde::Serialize;
 use vramfit_core::Bytes;
 
 use super::{Entry, Open};
-use crate::order::{self, Engine, Layout, Means, choose};
+use crate::load;
+use crate::order::{Engine, Last, World};
 use crate::read::{Dataset, Storage};
-use crate::source::available_memory;
+
+/// Rows of a batch that is planned for.
+const BATCH: u64 = 256;
 
 /// The datasets that are read together, and how.
 #[derive(Clone, Debug, Serialize)]
@@ -60,26 +64,15 @@ fn bytes(group: &[&Open]) -> u64 {
 }
 
 /// Plans the streaming of the largest group.
-pub(super) fn plan(entries: &[Entry], readable: &[Open], budget: Bytes) -> Option<Plan> {
+pub(super) fn plan(
+    path: &Path,
+    entries: &[Entry],
+    readable: &[Open],
+    budget: Bytes,
+) -> Option<Plan> {
     let groups = groups(readable);
     let group = groups.first()?;
     let rows = group.first()?.rows.len();
-    let bands = group
-        .iter()
-        .filter_map(|open| band_rows(open.rows.dataset()));
-    let layout = Layout {
-        rows,
-        row_bytes: group.iter().map(|open| open.rows.row_bytes() as u64).sum(),
-        stored_bytes: group
-            .iter()
-            .map(|open| open.rows.dataset().stored_bytes())
-            .sum(),
-        storage: match bands.max() {
-            Some(band_rows) => order::Storage::Chunked { band_rows },
-            None => order::Storage::Contiguous,
-        },
-    };
-    let free = Bytes(available_memory().unwrap_or(0));
     let mut plan = Plan {
         datasets: group
             .iter()
@@ -93,8 +86,9 @@ pub(super) fn plan(entries: &[Entry], readable: &[Open], budget: Bytes) -> Optio
         reason: String::new(),
         warning: None,
     };
-    match choose(layout, Means { budget, free }) {
-        Ok(choice) => {
+    match load::Loader::open(request(path, &plan.datasets, budget)) {
+        Ok(loader) => {
+            let choice = &loader.plan().choice;
             plan.engine = Some(match choice.engine {
                 Engine::Sequential => "sequential",
                 Engine::Gather => "gather",
@@ -102,8 +96,8 @@ pub(super) fn plan(entries: &[Entry], readable: &[Open], budget: Bytes) -> Optio
                 Engine::ChunkPool(_) => "chunk_pool",
             });
             plan.block_rows = choice.engine.pools().map(|pools| pools.block_rows);
-            plan.reason = choice.reason;
-            plan.warning = choice.warning;
+            plan.reason.clone_from(&choice.reason);
+            plan.warning.clone_from(&choice.warning);
         }
         Err(error) => {
             plan.reason = error.message().to_owned();
@@ -111,4 +105,29 @@ pub(super) fn plan(entries: &[Entry], readable: &[Open], budget: Bytes) -> Optio
         }
     }
     Some(plan)
+}
+
+/// Returns what the loader would be asked for: a shuffled epoch in batches of the usual size.
+fn request(path: &Path, datasets: &[String], budget: Bytes) -> load::Request {
+    let column = |dataset: &String| load::ColumnRequest {
+        dataset: dataset.clone(),
+        field: None,
+        to: None,
+    };
+    load::Request {
+        file: path.to_owned(),
+        columns: datasets.iter().map(column).collect(),
+        batch_size: BATCH,
+        super_batch: None,
+        budget,
+        seed: 0,
+        shuffle: true,
+        last: Last::Pad,
+        part: None,
+        world: World::ALONE,
+        threads: None,
+        floats: None,
+        narrow: false,
+        poison: false,
+    }
 }

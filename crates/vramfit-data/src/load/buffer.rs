@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::loader::Desk;
+use super::desk::Desk;
 
 /// A boundary that lets JAX use the memory in place, and that vector instructions like.
 const ALIGNMENT: usize = 64;
@@ -100,7 +100,14 @@ impl Stock {
 
     /// Whether a whole batch can be made.
     pub(super) fn has_set(&self) -> bool {
-        (self.free.iter().zip(&self.made)).all(|(free, made)| !free.is_empty() || *made < self.most)
+        self.free_sets() > 0
+    }
+
+    /// Returns how many whole batches can be made.
+    pub(super) fn free_sets(&self) -> usize {
+        let columns = self.free.iter().zip(&self.made);
+        let sets = columns.map(|(free, made)| free.len() + self.most.saturating_sub(*made));
+        sets.min().unwrap_or(0)
     }
 
     /// Takes memory for a batch, where there is some.

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use vramfit_core::{Error, Result};
 
 use super::buffer::{Lease, Stock};
-use super::loader::Desk;
+use super::desk::Desk;
 use super::room::{Block, Room, Rooms};
 use super::unit::{Cut, Unit};
 
@@ -134,6 +134,16 @@ impl Course {
         let open = self.ready.remove(&self.next_out)?;
         self.next_out += 1;
         Some(open)
+    }
+
+    /// Returns how many batches wait for the consumer.
+    pub(super) fn ready(&self) -> usize {
+        self.ready.len()
+    }
+
+    /// Whether a consumer that waits has something to hear.
+    pub(super) fn is_of_interest(&self, stock: &Stock) -> bool {
+        self.ready.contains_key(&self.next_out) || self.failure.is_some() || self.is_starved(stock)
     }
 
     /// Whether every batch was handed out.

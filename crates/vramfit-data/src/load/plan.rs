@@ -7,17 +7,18 @@ use vramfit_core::{Bytes, Error, ErrorKind, Result};
 
 use super::columns::{Column, Columns};
 use super::request::Request;
-use crate::order::{Choice, Engine, Layout, Means, Storage, choose};
+use crate::order::{Choice, Engine, Layout, Storage, choose};
 use crate::read;
-
-/// Rows from this size on are read one by one about as quickly as together.
-const LONE_READ: u64 = 16 << 10;
 
 /// What is read at once where rows lie one after the other, which is the scratch of a thread.
 const CONTIGUOUS_SCRATCH: u64 = 1 << 20;
 
 /// Memory that a row of a batch takes besides its bytes while the batch is filled.
 const ROW_OVERHEAD: u64 = 64;
+
+/// So many small batches are ready at most, as long as they have few bytes together.
+const FEW_BATCHES: u64 = 32;
+const FEW_BYTES: u64 = 4 << 20;
 
 /// Memory of an entry in the index of chunks.
 const CHUNK_OVERHEAD: u64 = 32;
@@ -65,26 +66,27 @@ impl Plan {
         let each = |rows: u64| rows.saturating_mul(row_bytes.saturating_add(ROW_OVERHEAD));
         let (unit, unit_here) = (each(rows_in_all), each(rows_here).max(1));
 
-        let storage = storage(columns);
-        let scratch: u64 = columns.columns.iter().map(scratch).sum();
+        let layout = Layout {
+            rows: columns.len(),
+            row_bytes,
+            stored_bytes: stored_bytes(columns),
+            storage: storage(columns),
+        };
+        let is_pooled = match layout.storage {
+            Storage::Chunked { .. } => true,
+            Storage::Contiguous => request.shuffle && layout.is_pooled(),
+        };
+        let scratch = columns.columns.iter();
+        let scratch: u64 = scratch.map(|column| scratch_of(column, is_pooled)).sum();
         let index_bytes = columns.fingerprint().chunks.saturating_mul(CHUNK_OVERHEAD);
         let fixed = scratch.saturating_add(index_bytes);
-
-        let is_pooled = match storage {
-            Storage::Chunked { .. } => true,
-            Storage::Contiguous => request.shuffle && row_bytes < LONE_READ,
-        };
-        let band_rows = match storage {
-            Storage::Chunked { band_rows } => band_rows.clamp(1, columns.len()),
-            Storage::Contiguous => 1,
-        };
-        let bands = match is_pooled {
-            true => band_rows.saturating_mul(row_bytes).saturating_mul(2),
+        let band = match is_pooled {
+            true => layout.band_bytes(),
             false => 0,
         };
-        let needed = needed(fixed, unit, bands);
-        if budget < needed {
-            return Err(too_small(request.budget, needed, unit, bands / 2, fixed));
+        let least = needed(fixed, unit, band);
+        if budget < least {
+            return Err(too_small(request.budget, least, unit, band, fixed));
         }
 
         // One quarter for batches, one eighth for what more threads than one decode in, the rest for pools.
@@ -96,29 +98,20 @@ impl Plan {
         let pool = (budget - more - fixed - for_batches) / 2;
         let wanted = request.threads.unwrap_or_else(default_threads).max(1);
         let threads = 1 + (wanted - 1).min((more / scratch.max(1)) as usize);
-        let sets = (for_batches / unit_here).min(most_sets(threads)) as usize;
+        let sets = (for_batches / unit_here).min(most_sets(threads, unit_here)) as usize;
 
-        let layout = Layout {
-            rows: columns.len(),
-            row_bytes,
-            stored_bytes: stored_bytes(columns),
-            storage,
-        };
         let (choice, in_order) = match (request.shuffle, is_pooled) {
             (false, false) => (told(Engine::Sequential, "in the order of the file"), None),
             (false, true) => {
-                let blocks = (pool / (bands / 2).max(1)).clamp(1, 2 * threads as u64);
+                let blocks = (pool / band).clamp(1, 2 * threads as u64);
                 let reason = "in the order of the file, whose chunks are read whole";
-                (told(Engine::Sequential, reason), Some((blocks, band_rows)))
+                let rooms = (blocks, layout.band_rows());
+                (told(Engine::Sequential, reason), Some(rooms))
             }
-            (true, false) => {
-                let reason = format!(
-                    "rows lie one after the other, and each is large enough ({}) to be read alone",
-                    Bytes(row_bytes)
-                );
-                (told(Engine::Gather, &reason), None)
+            (true, _) => {
+                let budget_for = |pool| needed(fixed, unit, pool);
+                (choose(layout, Bytes(pool), budget_for), None)
             }
-            (true, true) => (pools(layout, pool)?, None),
         };
         let pool_bytes = pool_bytes(choice.engine, in_order, columns);
         Ok(Plan {
@@ -148,7 +141,11 @@ impl Plan {
         plan.choice = told(engine, "it continues an order that was begun so");
         plan.pool_bytes = pool_bytes(engine, self.in_order, columns);
         plan.in_order = self.in_order.filter(|_| engine == Engine::Sequential);
-        let fixed = plan.pool_bytes + self.scratch_bytes + self.index_bytes;
+        let is_pooled = plan.pool_bytes > 0;
+        let scratch = columns.columns.iter();
+        let scratch: u64 = scratch.map(|column| scratch_of(column, is_pooled)).sum();
+        plan.scratch_bytes = scratch * plan.threads as u64;
+        let fixed = plan.pool_bytes + plan.scratch_bytes + self.index_bytes;
         let unit = self.unit_bytes;
         let sets = self.budget.0.saturating_sub(fixed) / unit;
         if sets < 2 {
@@ -163,7 +160,7 @@ impl Plan {
             )
             .hint(format!("give at least {} ({needed} bytes)", Bytes(needed))));
         }
-        plan.sets = sets.min(most_sets(plan.threads)) as usize;
+        plan.sets = sets.min(most_sets(plan.threads, unit)) as usize;
         Ok(plan)
     }
 
@@ -205,9 +202,9 @@ impl Plan {
 }
 
 /// Returns how many batches are of any use: each thread fills one while another waits, and the consumer
-/// has some.
-fn most_sets(threads: usize) -> u64 {
-    2 * threads as u64 + 4
+/// has some. Of small ones there are more, so that threads are not woken for each.
+fn most_sets(threads: usize, unit: u64) -> u64 {
+    (2 * threads as u64 + 4).max((FEW_BYTES / unit).min(FEW_BATCHES))
 }
 
 /// Returns the bytes of the two pools of an engine.
@@ -246,38 +243,12 @@ fn told(engine: Engine, reason: &str) -> Choice {
     }
 }
 
-/// Chooses pools of at most so many bytes.
-fn pools(layout: Layout, pool: u64) -> Result<Choice> {
-    let means = Means {
-        budget: Bytes(pool.div_ceil(3) * 8),
-        // A file is never mapped here, so what the system could keep of it does not matter.
-        free: Bytes(0),
-    };
-    let mut choice = choose(layout, means)?;
-    let Some(pools) = choice.engine.pools() else {
-        return Ok(choice);
-    };
-    if layout.storage == Storage::Contiguous {
-        let whole = pools.block_rows.saturating_mul(pools.pool_blocks) >= layout.rows;
-        choice.reason = format!(
-            "rows lie one after the other and are small ({}), so blocks of {} rows are read; {}",
-            Bytes(layout.row_bytes),
-            pools.block_rows,
-            match whole {
-                true => format!("the budget holds all {} rows at once", layout.rows),
-                false => format!("{} random blocks are mixed at a time", pools.pool_blocks),
-            }
-        );
-    }
-    Ok(choice)
-}
-
-/// Returns the smallest budget for so many fixed bytes, a batch, and the smallest two pools.
-fn needed(fixed: u64, unit: u64, bands: u64) -> u64 {
-    let small = fixed.saturating_add(bands);
+/// Returns the smallest budget for so many fixed bytes, a batch, and two pools of so many bytes.
+fn needed(fixed: u64, unit: u64, pool: u64) -> u64 {
+    let small = fixed.saturating_add(pool.saturating_mul(2));
     let with_batches = small.saturating_add(unit.saturating_mul(2));
     (with_batches.saturating_mul(8).div_ceil(7))
-        .max(match bands {
+        .max(match pool {
             0 => 0,
             _ => small.saturating_mul(8).div_ceil(5),
         })
@@ -341,11 +312,13 @@ fn greatest_common_divisor(mut one: u64, mut other: u64) -> u64 {
     one
 }
 
-/// Returns the bytes that a thread needs to decode a column.
-fn scratch(column: &Column) -> u64 {
-    fn of(dataset: &read::Dataset) -> u64 {
+/// Returns the bytes that a thread needs to decode a column, whose rows are read into blocks of pools or
+/// one by one.
+fn scratch_of(column: &Column, is_pooled: bool) -> u64 {
+    fn of(dataset: &read::Dataset, is_in_place: bool) -> u64 {
         match dataset.storage() {
             read::Storage::Compact(_) => 0,
+            read::Storage::Contiguous(_) if is_in_place => 0,
             read::Storage::Contiguous(_) => {
                 let row = dataset.bytes() / dataset.shape()[0].max(1);
                 CONTIGUOUS_SCRATCH.max(row).min(dataset.bytes())
@@ -357,11 +330,13 @@ fn scratch(column: &Column) -> u64 {
             }
             read::Storage::Virtual(pieces) => {
                 // Each piece has a reader of its own.
-                pieces.iter().map(|piece| of(&piece.dataset)).sum()
+                let pieces = pieces.iter();
+                pieces.map(|piece| of(&piece.dataset, is_in_place)).sum()
             }
         }
     }
-    of(column.rows().dataset())
+    let rows = column.rows();
+    of(rows.dataset(), is_pooled && rows.is_unchanged())
 }
 
 fn stored_bytes(columns: &Columns) -> u64 {

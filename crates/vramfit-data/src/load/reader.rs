@@ -9,7 +9,7 @@ use vramfit_core::{Error, ErrorKind, Result};
 use super::buffer::Lease;
 use super::columns::Columns;
 use super::course::{Job, Next, Open};
-use super::loader::Desk;
+use super::desk::Desk;
 use super::room::{Rooms, read_or_gather};
 use crate::order::Epoch;
 
@@ -41,14 +41,14 @@ impl Reader {
                 Ok(Next::Leave) => return,
                 Ok(Next::Wait) => {
                     let begin = Instant::now();
-                    state = self.desk.wait(state);
+                    state = self.desk.wait_for_work(state);
                     state.stats.idle += begin.elapsed();
                     continue;
                 }
                 Ok(Next::Do(job)) => job,
                 Err(error) => {
                     course.refuse(error);
-                    self.desk.changed.notify_all();
+                    self.desk.tell(&state);
                     return;
                 }
             };
@@ -75,7 +75,7 @@ impl Reader {
                     Err(error) => course.fail(error),
                 }
             }
-            self.desk.changed.notify_all();
+            self.desk.tell(&state);
         }
     }
 

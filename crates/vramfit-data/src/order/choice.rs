@@ -1,7 +1,7 @@
-//! Which engine suits a file: decided by how its rows are stored and how much memory there is, and told
-//! in words.
+//! Which engine suits a file: decided by how its rows are stored and how large a pool may be, and told in
+//! words. Neither the machine's memory nor its processors have a say, so every host chooses the same.
 
-use vramfit_core::{Bytes, Error, ErrorKind, Result};
+use vramfit_core::Bytes;
 
 use super::{Engine, Pools};
 
@@ -9,11 +9,20 @@ use super::{Engine, Pools};
 /// figures are in `docs/concepts/order.md`.
 pub const MIN_BLOCKS_PER_POOL: u64 = 64;
 
+/// With so many, batches are nearly as even as a fair draw: blocks grow rather than become more.
+const ENOUGH_BLOCKS: u64 = 256;
+
 /// A disk gives most of its bandwidth when as much is read at once; more only makes pools coarser.
 const LARGE_READ: u64 = 1 << 20;
 
-/// Below this a read costs as much as one of this size.
+/// A disk gives half of its bandwidth when as much is read at once. Smaller blocks only where there would be too few.
 const SMALL_READ: u64 = 64 << 10;
+
+/// A disk gives a quarter of its bandwidth, which is worth a warning.
+const TINY_READ: u64 = 16 << 10;
+
+/// Rows from this size on are read one by one about as quickly as together.
+const LONE_READ: u64 = TINY_READ;
 
 /// How the rows of the datasets that are read together are stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -41,20 +50,23 @@ pub enum Storage {
     },
 }
 
-/// What there is to work with.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Means {
-    /// What the loader may use in all.
-    pub budget: Bytes,
-    /// What the system could use to keep the file in memory by itself.
-    pub free: Bytes,
-}
+impl Layout {
+    /// Returns how many rows have to be read together, which is 1 where none have.
+    pub fn band_rows(&self) -> u64 {
+        match self.storage {
+            Storage::Contiguous => 1,
+            Storage::Chunked { band_rows } => band_rows.clamp(1, self.rows.max(1)),
+        }
+    }
 
-impl Means {
-    /// Returns what one pool may take: two pools are in memory, one in use and one being filled, and a
-    /// quarter of the budget is left for the batches on their way.
-    pub fn pool(&self) -> Bytes {
-        Bytes(self.budget.0 / 8 * 3)
+    /// Returns the bytes in memory of what has to be read together.
+    pub fn band_bytes(&self) -> u64 {
+        self.band_rows().saturating_mul(self.row_bytes).max(1)
+    }
+
+    /// Whether shuffling it takes pools: otherwise each row is read from where it lies.
+    pub fn is_pooled(&self) -> bool {
+        self.storage != Storage::Contiguous || self.row_bytes < LONE_READ
     }
 }
 
@@ -69,120 +81,123 @@ pub struct Choice {
     pub warning: Option<String>,
 }
 
-/// Chooses the engine for shuffled reading.
-///
-/// # Errors
-/// `invalid-argument` when not one block fits the budget; the hint names the budget that would do.
-pub fn choose(layout: Layout, means: Means) -> Result<Choice> {
-    let pool = means.pool();
-    let band_rows = match layout.storage {
-        Storage::Contiguous => 1,
-        Storage::Chunked { band_rows } => band_rows.clamp(1, layout.rows.max(1)),
-    };
-    let band_bytes = band_rows.saturating_mul(layout.row_bytes).max(1);
-    if band_bytes > pool.0 {
-        return Err(too_small(layout, band_rows, band_bytes, means));
-    }
-    // Half of the free memory: a file that fills all of it pushes out its own beginning.
-    if layout.storage == Storage::Contiguous && layout.stored_bytes <= means.free.0 / 2 {
-        return Ok(Choice {
+/// Chooses the engine for shuffled reading in pools of at most `pool` bytes, which has to be enough for
+/// [`Layout::band_bytes`]. `budget_for` says which budget has pools of so many bytes; it is told where a
+/// larger one would help.
+pub fn choose(layout: Layout, pool: Bytes, budget_for: impl Fn(u64) -> u64) -> Choice {
+    if !layout.is_pooled() {
+        return Choice {
             engine: Engine::Gather,
             reason: format!(
-                "rows lie one after the other, and the system can keep all {} of them in its {} of free memory",
-                Bytes(layout.stored_bytes),
-                means.free
+                "rows lie one after the other, and each is large enough ({}) to be read alone",
+                Bytes(layout.row_bytes)
             ),
             warning: None,
-        });
+        };
     }
-
-    let bands = layout.rows.div_ceil(band_rows).max(1);
-    let bands_in_pool = (pool.0 / band_bytes).min(bands);
-    let whole = bands_in_pool == bands;
-    let stored = (layout.stored_bytes / bands).clamp(1, band_bytes);
-    let joined = match whole {
+    let bands = layout.rows.div_ceil(layout.band_rows()).max(1);
+    let room = (pool.0 / layout.band_bytes()).clamp(1, bands);
+    let stored = (layout.stored_bytes / bands).clamp(1, layout.band_bytes());
+    let joined = match room == bands {
         // All rows are mixed with each other, however large the blocks are.
         true => (LARGE_READ / stored).clamp(1, bands),
-        false => bands_read_together(stored, bands_in_pool),
+        false => read_together(stored, bands, room),
     };
     let pools = Pools {
-        block_rows: band_rows * joined,
-        pool_blocks: match whole {
+        block_rows: layout.band_rows() * joined,
+        pool_blocks: match room == bands {
             true => bands.div_ceil(joined),
-            false => bands_in_pool / joined,
+            false => pool_blocks(bands, room, joined),
         },
     };
-    Ok(told(layout, pools, whole))
-}
-
-/// Returns how many neighbouring bands of `stored` bytes make a block: enough for large reads, as long as a pool still has
-/// enough blocks; beyond that only as many as a read of any use needs.
-fn bands_read_together(stored: u64, bands_in_pool: u64) -> u64 {
-    let large = LARGE_READ / stored;
-    let small = SMALL_READ / stored;
-    large
-        .min(bands_in_pool / MIN_BLOCKS_PER_POOL)
-        .max(small.min(bands_in_pool / 2))
-        .max(1)
-}
-
-fn told(layout: Layout, pools: Pools, whole: bool) -> Choice {
-    let block = Bytes(pools.block_rows * layout.row_bytes);
-    let blocks = pools.pool_blocks;
-    let (engine, lie) = match layout.storage {
-        Storage::Contiguous => (
-            Engine::BlockPool(pools),
-            "rows lie one after the other in a file larger than half of the free memory",
-        ),
-        Storage::Chunked { .. } => (
-            Engine::ChunkPool(pools),
-            "rows lie in chunks, which can only be read whole",
-        ),
-    };
-    let mixed = match whole {
-        true => format!("the budget holds all {} rows at once", layout.rows),
-        false => format!(
-            "{blocks} random blocks of {} rows ({block}) are mixed at a time",
-            pools.block_rows
-        ),
-    };
-    let warning = (!whole && blocks < MIN_BLOCKS_PER_POOL).then(|| {
-        let needed = block.0.saturating_mul(MIN_BLOCKS_PER_POOL) / 3 * 8;
-        format!(
-            "only {blocks} blocks are mixed at a time, of {MIN_BLOCKS_PER_POOL} that an even shuffle of a \
-             sorted file needs; a budget of {} gives as many, or smaller chunks do",
-            Bytes(needed + 8)
-        )
-    });
     Choice {
-        engine,
-        reason: format!("{lie}; {mixed}"),
-        warning,
+        engine: match layout.storage {
+            Storage::Contiguous => Engine::BlockPool(pools),
+            Storage::Chunked { .. } => Engine::ChunkPool(pools),
+        },
+        reason: reason(layout, pools, room == bands),
+        warning: match room == bands {
+            true => None,
+            false => warning(layout, pools, stored * joined, budget_for),
+        },
     }
 }
 
-fn too_small(layout: Layout, band_rows: u64, band_bytes: u64, means: Means) -> Error {
-    let what = match layout.storage {
-        Storage::Contiguous => "a row".to_owned(),
-        Storage::Chunked { .. } => {
-            format!("the smallest piece that can be read, {band_rows} rows,")
-        }
-    };
-    // Room for a block in each of two pools, and the quarter for batches.
-    let needed = Bytes(
-        (band_bytes.saturating_mul(8))
-            .div_ceil(3)
-            .next_multiple_of(8)
-            + 8,
-    );
-    Error::new(
-        ErrorKind::InvalidArgument,
-        format!(
-            "{what} takes {}, and a budget of {} has {} for it",
-            Bytes(band_bytes),
-            means.budget,
-            means.pool()
+/// Returns how many neighbouring bands of `stored` bytes make a block: enough for large reads as long as
+/// a pool has plenty of blocks, and for reads of any use as long as it has enough.
+fn read_together(stored: u64, bands: u64, room: u64) -> u64 {
+    let large = (LARGE_READ / stored).min(room / ENOUGH_BLOCKS);
+    let small = (SMALL_READ / stored).min(room / MIN_BLOCKS_PER_POOL);
+    let mut joined = large.max(small).max(1);
+    // Pools are divided evenly, and may have less than there is room for.
+    while joined > 1 && pool_blocks(bands, room, joined) < MIN_BLOCKS_PER_POOL {
+        joined -= 1;
+    }
+    joined
+}
+
+/// Returns the blocks of a pool when an epoch is divided evenly into as few pools as `room` allows.
+fn pool_blocks(bands: u64, room: u64, joined: u64) -> u64 {
+    let blocks = bands.div_ceil(joined);
+    let pools = blocks.div_ceil((room / joined).max(1));
+    blocks.div_ceil(pools)
+}
+
+fn reason(layout: Layout, pools: Pools, is_whole: bool) -> String {
+    let lie = match layout.storage {
+        Storage::Contiguous => format!(
+            "rows lie one after the other and are small ({}), so blocks of {} rows are read",
+            Bytes(layout.row_bytes),
+            pools.block_rows
         ),
-    )
-    .hint(format!("give at least {needed} ({} bytes)", needed.0))
+        Storage::Chunked { .. } => "rows lie in chunks, which can only be read whole".to_owned(),
+    };
+    match is_whole {
+        true => format!("{lie}; the budget holds all {} rows at once", layout.rows),
+        false => format!(
+            "{lie}; {} random blocks of {} rows ({}) are mixed at a time",
+            pools.pool_blocks,
+            pools.block_rows,
+            Bytes(pools.block_rows * layout.row_bytes)
+        ),
+    }
+}
+
+/// Says what is lost: an even mixture, or the speed of a disk.
+fn warning(
+    layout: Layout,
+    pools: Pools,
+    read: u64,
+    budget_for: impl Fn(u64) -> u64,
+) -> Option<String> {
+    // Pools are divided evenly, so a pool has so many blocks when an epoch has few enough pools.
+    let budget = |block_rows: u64| {
+        let blocks = layout.rows.div_ceil(block_rows);
+        let pools = ((blocks - 1) / (MIN_BLOCKS_PER_POOL - 1)).max(1);
+        let bytes = blocks
+            .div_ceil(pools)
+            .saturating_mul(block_rows)
+            .saturating_mul(layout.row_bytes);
+        let budget = Bytes(budget_for(bytes));
+        format!("a budget of {budget} ({} bytes)", budget.0)
+    };
+    if pools.pool_blocks < MIN_BLOCKS_PER_POOL {
+        return Some(format!(
+            "only {} blocks are mixed at a time, of {MIN_BLOCKS_PER_POOL} that an even shuffle of a \
+             sorted file needs; {} is enough, or smaller chunks are",
+            pools.pool_blocks,
+            budget(layout.band_rows())
+        ));
+    }
+    if read < TINY_READ {
+        let bands = SMALL_READ.div_ceil((read * layout.band_rows() / pools.block_rows).max(1));
+        return Some(format!(
+            "only {} are read at a time, of which a disk gives a quarter of its speed at best; {} reads \
+             {} at a time",
+            Bytes(read),
+            budget(layout.band_rows().saturating_mul(bands)),
+            Bytes(SMALL_READ)
+        ));
+    }
+    None
 }

@@ -20,7 +20,7 @@ use serde::{Deserialize, Serialize};
 use vramfit_core::{Error, ErrorKind, Result};
 
 pub use batches::{Batch, Batches, Last, Share, World};
-pub use choice::{Choice, Layout, MIN_BLOCKS_PER_POOL, Means, Storage, choose};
+pub use choice::{Choice, Layout, MIN_BLOCKS_PER_POOL, Storage, choose};
 pub use epoch::Epoch;
 pub use pool::{Block, Pool};
 pub use split::{Manner, Part, Split};
@@ -55,7 +55,7 @@ pub enum Engine {
 pub struct Pools {
     /// Rows in a block; the last block of the file may have fewer.
     pub block_rows: u64,
-    /// Blocks whose rows are mixed with each other; the last pool of an epoch may have fewer.
+    /// Blocks whose rows are mixed with each other, at most; pools share the blocks of an epoch evenly.
     pub pool_blocks: u64,
 }
 

@@ -10,6 +10,9 @@ use super::split::Selection;
 use super::{Pools, Purpose};
 use crate::mix::Key;
 
+/// Positions whose rows are computed at a time.
+const TOGETHER: usize = 4;
+
 /// A stretch of consecutive rows, and how many of them are wanted.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Block {
@@ -24,8 +27,10 @@ pub struct Block {
 pub struct Pool {
     positions: Range<u64>,
     blocks: Vec<Block>,
-    /// How many wanted rows come before each block, and then the total.
+    /// How many wanted rows of the pool come before each block, and then the total.
     before: Vec<u64>,
+    /// How many wanted rows of the file do.
+    ranks: Vec<u64>,
     rows: Permutation,
     selection: Selection,
 }
@@ -45,13 +50,25 @@ impl Pool {
     /// a position of the epoch, which must be one of [`positions`](Self::positions).
     pub fn get(&self, position: u64) -> (usize, u64) {
         debug_assert!(self.positions.contains(&position));
-        let place = self.rows.get(position - self.positions.start);
+        self.row_at(self.rows.get(position - self.positions.start))
+    }
+
+    /// Appends the same for several positions.
+    pub fn append(&self, positions: &[u64], rows: &mut Vec<(usize, u64)>) {
+        let (groups, rest) = positions.as_chunks::<TOGETHER>();
+        for group in groups {
+            let places = group.map(|position| position - self.positions.start);
+            let places = self.rows.get_each(places);
+            rows.extend(places.map(|place| self.row_at(place)));
+        }
+        rows.extend(rest.iter().map(|position| self.get(*position)));
+    }
+
+    /// Returns the block and the row of one of the rows of the pool, counted from 0 in the order of the blocks.
+    fn row_at(&self, place: u64) -> (usize, u64) {
         let block = self.before.partition_point(|&before| before <= place) - 1;
-        let first = self.selection.rank(self.blocks[block].rows.start);
-        (
-            block,
-            self.selection.select(first + place - self.before[block]),
-        )
+        let rank = self.ranks[block] + place - self.before[block];
+        (block, self.selection.select(rank))
     }
 }
 
@@ -121,19 +138,23 @@ impl PoolTable {
         Pool {
             rows: Permutation::new(key, end),
             positions,
+            ranks: blocks
+                .iter()
+                .map(|block| self.selection.rank(block.rows.start))
+                .collect(),
             blocks,
             before,
             selection: self.selection,
         }
     }
 
-    /// Returns the places in the order of blocks that a pool takes.
+    /// Returns the places in the order of blocks that a pool takes: all pools have equally many, or one
+    /// less, so that none is left at the end of the epoch that mixes a handful.
     fn slots(&self, pool: u64) -> Range<u64> {
-        let start = pool * self.pools.pool_blocks;
-        start
-            ..start
-                .saturating_add(self.pools.pool_blocks)
-                .min(self.blocks.len())
+        let blocks = self.blocks.len();
+        let pools = u128::from(blocks.div_ceil(self.pools.pool_blocks));
+        let bound = |pool: u64| (u128::from(pool) * u128::from(blocks) / pools) as u64;
+        bound(pool)..bound(pool + 1)
     }
 
     fn block(&self, slot: u64) -> Block {

@@ -65,7 +65,7 @@ fn is_local(file: &File) -> bool {
 }
 
 /// What the kernel says could be used without swapping, in bytes.
-pub(crate) fn available_memory() -> Option<u64> {
+fn available_memory() -> Option<u64> {
     let text = std::fs::read_to_string("/proc/meminfo").ok()?;
     let line = text
         .lines()

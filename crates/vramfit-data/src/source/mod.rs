@@ -15,7 +15,6 @@ use vramfit_core::{Error, ErrorKind, Result};
 
 pub use fingerprint::Fingerprint;
 use mapping::Mapping;
-pub(crate) use mapping::available_memory;
 
 /// How the bytes of a file are to be reached.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

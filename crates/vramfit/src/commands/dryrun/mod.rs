@@ -5,6 +5,7 @@
 
 mod compiler;
 mod environment;
+mod last_words;
 mod request;
 mod verdict;
 
@@ -12,7 +13,9 @@ pub(crate) use compiler::check as check_compiler;
 pub(crate) use request::steps;
 
 use std::ffi::{OsStr, OsString};
+use std::fs::File;
 use std::path::{Path, PathBuf};
+use std::process::Stdio;
 
 use clap::ValueEnum;
 use tempfile::TempDir;
@@ -131,7 +134,7 @@ impl Args {
 pub(crate) fn run(args: Args, context: &Context, output: &mut Output) -> Result<Status> {
     let total_bytes = cards::cards(&args.gpu)?.gpu.total_memory_bytes;
     let policy = args.pool.policy(total_bytes, inherited)?;
-    run_with(args, &policy, context, output)
+    run_with(args, &policy, None, context, output)
 }
 
 /// Makes a dry run of a command that is to be started with that policy afterwards.
@@ -153,11 +156,11 @@ pub(crate) fn rehearse(
         fill: None,
         json: None,
         report: None,
-        trace: None,
+        trace: rehearsal.trace,
         force: false,
         command: rehearsal.command,
     };
-    run_with(args, policy, context, output)
+    run_with(args, policy, rehearsal.log.as_deref(), context, output)
 }
 
 /// What [`rehearse`] is to try.
@@ -170,13 +173,24 @@ pub(crate) struct Rehearsal {
     pub(crate) taken: Option<Bytes>,
     /// The program and its arguments.
     pub(crate) command: Vec<OsString>,
+    /// Where the trace is kept, if it is.
+    pub(crate) trace: Option<PathBuf>,
+    /// Where what the program says goes, instead of to the terminal.
+    pub(crate) log: Option<PathBuf>,
 }
 
 fn inherited(name: &str) -> Option<String> {
     std::env::var(name).ok()
 }
 
-fn run_with(args: Args, policy: &Policy, context: &Context, output: &mut Output) -> Result<Status> {
+/// Runs the program on a virtual card; with a `log`, what it says goes there.
+fn run_with(
+    args: Args,
+    policy: &Policy,
+    log: Option<&Path>,
+    context: &Context,
+    output: &mut Output,
+) -> Result<Status> {
     // Everything that can be refused is refused before the program runs: it may run for an hour.
     let cards = cards::cards(&args.gpu)?;
     let total_bytes = cards.gpu.total_memory_bytes;
@@ -221,6 +235,7 @@ fn run_with(args: Args, policy: &Policy, context: &Context, output: &mut Output)
             no_owners: args.no_owners,
             autotune_results: results.as_deref(),
             trace: &trace,
+            compiler_log: scratch.path(),
             plugin: &home.plugin,
             standin: &home.standin,
         },
@@ -251,7 +266,14 @@ fn run_with(args: Args, policy: &Policy, context: &Context, output: &mut Output)
     if let Some(trace) = &kept {
         request::remove_traces(trace)?;
     }
-    let ended = child::run(&program, &arguments, |command| changes.apply(command))?;
+    let streams = log.map(kept_apart).transpose()?;
+    let ended = child::run(&program, &arguments, |command| {
+        changes.apply(command);
+        if let Some((out, err)) = streams {
+            command.stdin(Stdio::null()).stdout(out).stderr(err);
+        }
+    })?;
+    last_words::pass_on(scratch.path(), log, output);
     let run = verdict::Run {
         ended,
         asked: installed.is_some(),
@@ -267,6 +289,15 @@ fn run_with(args: Args, policy: &Policy, context: &Context, output: &mut Output)
         force: args.force,
     };
     verdict::tell(&run, &files, output)
+}
+
+/// Opens the file that both streams of a program go to.
+fn kept_apart(path: &Path) -> Result<(File, File)> {
+    let both = File::create(path).and_then(|file| Ok((file.try_clone()?, file)));
+    both.map_err(|error| {
+        let shown = path.display();
+        Error::new(ErrorKind::Io, format!("cannot write `{shown}`")).cause(error)
+    })
 }
 
 /// Makes the directory of a trace that is not kept; it is removed when dropped.

@@ -11,6 +11,7 @@ use vramfit_core::{Error, ErrorKind, Result};
 
 use super::holder::{Holder, Other, Room, Verdict};
 use crate::Context;
+use crate::failure::Failure;
 
 /// What the child answers; each request fills in its own fields.
 #[derive(Debug, Default, Deserialize)]
@@ -30,14 +31,6 @@ struct Answer {
     read_back: Option<bool>,
     /// Why not, or what was wrong.
     note: Option<String>,
-}
-
-#[derive(Debug, Deserialize)]
-struct Failure {
-    id: String,
-    message: String,
-    cause: Option<String>,
-    hint: Option<String>,
 }
 
 /// Starts JAX and asks it for its pool.
@@ -181,19 +174,5 @@ impl Drop for JaxProcess {
         drop(self.requests.take());
         // It is gone in any case; its memory goes with it.
         let _ = self.child.wait();
-    }
-}
-
-impl From<Failure> for Error {
-    fn from(failure: Failure) -> Self {
-        let known = ErrorKind::ALL.iter().find(|kind| kind.id() == failure.id);
-        let mut error = Error::new(*known.unwrap_or(&ErrorKind::Internal), failure.message);
-        if let Some(cause) = failure.cause {
-            error = error.cause(cause);
-        }
-        match failure.hint {
-            Some(hint) => error.hint(hint),
-            None => error,
-        }
     }
 }

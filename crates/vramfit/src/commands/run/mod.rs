@@ -4,11 +4,13 @@
 
 mod publish;
 mod shell;
+mod wrong;
 
 use std::ffi::OsString;
 use std::path::Path;
 
-use vramfit_core::settings::{self, Assignments, Policy};
+use vramfit_core::report::findings_text;
+use vramfit_core::settings::{self, Assignments, Policy, Version};
 use vramfit_core::{ErrorKind, Result};
 
 use super::Status;
@@ -91,6 +93,7 @@ fn start(args: Args, context: &Context, output: &mut Output) -> Result<Status> {
         .and_then(|interpreter| look_into(&interpreter, output));
     let settings = decide(&args.policy, installed.as_ref(), output)?;
     tell(&settings, output);
+    tell_what_is_wrong(&settings, installed.as_ref(), output);
     if let Some(gpu) = args.dry_run_first {
         let told = Told {
             gpu: Some(&gpu),
@@ -102,6 +105,8 @@ fn start(args: Args, context: &Context, output: &mut Output) -> Result<Status> {
             steps: args.steps,
             taken: told.taken,
             command: args.command,
+            trace: None,
+            log: None,
         };
         let status = dryrun::rehearse(rehearsal, &policy, context, output)?;
         if status != Status::Yes {
@@ -155,6 +160,7 @@ fn print(args: &Args, context: &Context, output: &mut Output) -> Result<Status> 
     let installed = interpreter.and_then(|interpreter| look_into(&interpreter, output));
     let settings = decide(&args.policy, installed.as_ref(), output)?;
     tell(&settings, output);
+    tell_what_is_wrong(&settings, installed.as_ref(), output);
     let mut text = shell::lines(&settings);
     if let Some(processes) = args.policy.processes() {
         text += &format!("{DIVISION}={processes}\n");
@@ -177,7 +183,7 @@ fn decide(
     if let Some(room) = policy.room {
         output.detail(&format!("card: {room}"));
     }
-    let version = installed.and_then(|installed| installed.jax.as_ref()?.parse().ok());
+    let version = installed.and_then(jax);
     let settings = settings::variables_for(&policy, version, inherited)?;
     if version.is_none() && depends_on_version(&policy, &settings) {
         output.say(
@@ -185,6 +191,10 @@ fn decide(
         );
     }
     Ok(settings)
+}
+
+fn jax(installed: &Installed) -> Option<Version> {
+    installed.jax.as_ref()?.parse().ok()
 }
 
 /// Asks an interpreter what it has installed.
@@ -213,5 +223,16 @@ fn tell(settings: &Assignments, output: &mut Output) {
     }
     if settings.set.is_empty() && settings.remove.is_empty() {
         output.detail("nothing to set: no option asks for anything, and nothing is wrong");
+    }
+}
+
+/// Tells what the program's environment still says that JAX will not take as it was meant.
+fn tell_what_is_wrong(settings: &Assignments, installed: Option<&Installed>, output: &mut Output) {
+    // Names and values that are not Unicode are no settings of JAX.
+    let environment = std::env::vars_os()
+        .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)));
+    let findings = wrong::findings(environment, settings, installed.and_then(jax));
+    if !findings.is_empty() {
+        output.say(&findings_text(&findings));
     }
 }

@@ -5,7 +5,7 @@ use vramfit_core::Bytes;
 
 use super::board::{Figure, Pool, ProcessRow};
 use super::state::State;
-use super::view;
+use super::table;
 
 /// Returns the lines about the selected process; `None` where none is.
 pub(super) fn lines(state: &State) -> Option<Vec<Line<'static>>> {
@@ -73,7 +73,7 @@ fn published(row: &ProcessRow, pool: &Pool) -> Vec<String> {
         ),
         format!(
             "publisher  {}, every {} ms, {} looks, {} a look",
-            view::liveness(row.liveness),
+            table::liveness(row.liveness),
             pool.interval_ms,
             pool.samples,
             pool.microseconds_a_sample

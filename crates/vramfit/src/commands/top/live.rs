@@ -25,7 +25,7 @@ use super::{Event, keys, view};
 /// How long to wait for an event before looking whether a signal has come.
 const PATIENCE: Duration = Duration::from_millis(100);
 
-/// The terminal while the screen is ours. Dropped, also by a panic on its way up, it is as before.
+/// The terminal while the screen is ours. Dropped, it is as before.
 struct Screen {
     terminal: Terminal<CrosstermBackend<Stdout>>,
 }
@@ -37,6 +37,7 @@ impl Screen {
                 .cause(error)
                 .hint("`vramfit top --once` prints a table")
         };
+        restore_before_panics();
         enable_raw_mode().map_err(cannot)?;
         // From here on there is something to restore.
         let terminal = Terminal::new(CrosstermBackend::new(stdout())).map_err(|error| {
@@ -59,6 +60,16 @@ impl Drop for Screen {
     fn drop(&mut self) {
         restore();
     }
+}
+
+/// Gives the terminal back before a panic is told, in whichever thread: its words would be lost with
+/// the screen that they were written on.
+fn restore_before_panics() {
+    let tell = std::panic::take_hook();
+    std::panic::set_hook(Box::new(move |panic| {
+        restore();
+        tell(panic);
+    }));
 }
 
 /// Gives the terminal back. What fails here cannot be told anywhere.

@@ -6,10 +6,11 @@
 //! | `moment`, `record` | what was seen at one moment; recordings of it |
 //! | `board`, `place` | the two put together: cards, processes, three memories side by side |
 //! | `state`, `keys` | what the person has chosen |
-//! | `view`, `details`, `live` | the screen |
+//! | `view`, `card`, `table`, `details`, `live` | the screen |
 //! | `plain`, `prometheus` | a table, CSV, metrics |
 
 mod board;
+mod card;
 mod details;
 mod keys;
 mod live;
@@ -21,6 +22,7 @@ mod prometheus;
 mod record;
 mod sources;
 mod state;
+mod table;
 #[cfg(test)]
 mod tests;
 mod view;

@@ -4,7 +4,7 @@ use ratatui::text::Line;
 
 use super::board::{Board, Figure};
 use super::state::State;
-use super::view;
+use super::{table, view};
 
 /// Writes the table that `--once` prints.
 pub(super) fn table(state: &State, width: usize) -> String {
@@ -53,7 +53,7 @@ pub(super) fn csv(board: &Board) -> String {
                 row.pid.to_string(),
                 field(row.user.as_deref().unwrap_or("")),
                 field(row.container.as_deref().unwrap_or("")),
-                view::liveness(row.liveness),
+                table::liveness(row.liveness),
                 bytes(&row.driver),
                 bytes(&row.reserved),
                 bytes(&row.in_use),

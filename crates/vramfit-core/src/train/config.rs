@@ -1,0 +1,96 @@
+//! A whole configuration, with a value for every key.
+
+use std::path::PathBuf;
+
+use serde::{Deserialize, Serialize};
+
+use crate::bytes::Bytes;
+
+/// What a run shall be; see `docs/train-config.md` for each field. What is not set is `None`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Config {
+    /// Which rows are learnt from.
+    pub data: Data,
+    /// What learns.
+    pub model: Model,
+    /// How it learns.
+    pub optimizer: Optimizer,
+    /// How long, where, and what is told.
+    pub training: Training,
+    /// When the state is saved.
+    pub checkpoint: Checkpoint,
+}
+
+/// Which rows are learnt from, and how they are read.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+#[allow(missing_docs, reason = "each field is explained in `keys.rs`")]
+pub struct Data {
+    pub path: PathBuf,
+    pub inputs: String,
+    pub targets: String,
+    pub validation_share: f64,
+    pub validation_path: Option<PathBuf>,
+    pub memory: Bytes,
+    pub batch_size: u64,
+    pub sequence_length: Option<u64>,
+    pub classes: Option<u64>,
+    pub shuffle: bool,
+    pub seed: u64,
+}
+
+/// What learns.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+#[allow(missing_docs, reason = "each field is explained in `keys.rs`")]
+pub struct Model {
+    pub kind: String,
+    /// One width for each layer, whatever the file had.
+    pub hidden_sizes: Vec<u64>,
+    pub layers: Option<u64>,
+    pub heads: u64,
+    pub dropout: f64,
+    pub dtype: String,
+}
+
+/// How it learns.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+#[allow(missing_docs, reason = "each field is explained in `keys.rs`")]
+pub struct Optimizer {
+    pub name: String,
+    pub learning_rate: f64,
+    pub schedule: String,
+    pub warmup_steps: Option<u64>,
+    pub weight_decay: f64,
+    pub momentum: f64,
+    pub clip: Option<f64>,
+    pub accumulate: u64,
+}
+
+/// How long, where, and what is told.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+#[allow(missing_docs, reason = "each field is explained in `keys.rs`")]
+pub struct Training {
+    pub epochs: u64,
+    pub seed: u64,
+    pub device: Option<String>,
+    pub directory: Option<PathBuf>,
+    pub steps_per_dispatch: u64,
+    pub log_every: u64,
+    pub stop_after: Option<u64>,
+    pub stop_on_nan: bool,
+}
+
+/// When the state is saved.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+#[allow(missing_docs, reason = "each field is explained in `keys.rs`")]
+pub struct Checkpoint {
+    pub every_steps: Option<u64>,
+    pub every_seconds: f64,
+    pub keep_last: u64,
+    pub keep_best: u64,
+}

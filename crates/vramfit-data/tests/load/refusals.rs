@@ -1,0 +1,103 @@
+//! What is refused, and what is told.
+
+use vramfit_core::{Bytes, ErrorKind};
+use vramfit_data::hdf5::Scalar;
+use vramfit_data::load::{Loader, Request};
+use vramfit_data::order::{Last, World};
+
+use crate::files::*;
+
+#[test]
+fn a_file_that_changes_meanwhile_is_an_error_and_not_a_signal() {
+    let directory = tempfile::tempdir().unwrap();
+    for (x, y) in storages() {
+        let path = file(directory.path(), x, y);
+        let mut loader = Loader::open(request(&path)).unwrap();
+        loader.start(0, 0).unwrap();
+        drop(next(&mut loader).unwrap());
+        let state = loader.state();
+        let whole = std::fs::metadata(&path).unwrap().len();
+        let open = std::fs::OpenOptions::new().write(true).open(&path).unwrap();
+        open.set_len(whole / 2).unwrap();
+        // What was read before comes first, and the next epoch fails in any case.
+        let failed = loop {
+            match next(&mut loader) {
+                Ok(Some(_)) => {}
+                Ok(None) => break loader.start(1, 0).unwrap_err(),
+                Err(error) => break error,
+            }
+        };
+        assert_eq!(failed.kind(), ErrorKind::FileChanged, "{failed}");
+        drop(loader);
+
+        file(directory.path(), y, x);
+        let mut other = Loader::open(request(&path)).unwrap();
+        let error = other.restore(&state).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::FileChanged);
+    }
+}
+
+#[test]
+fn what_cannot_be_is_refused_in_words() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = file(directory.path(), gzip(10), gzip(10));
+    let refused = |change: fn(&mut Request)| {
+        let mut wanted = request(&path);
+        change(&mut wanted);
+        let error = Loader::open(wanted).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::InvalidArgument);
+        let text = error
+            .to_string()
+            .replace(&path.display().to_string(), "FILE");
+        (text, error.hint_text().unwrap_or_default().to_owned())
+    };
+    let (text, hint) = refused(|it| it.columns = vec![column("group/z")]);
+    assert_eq!(text, "`FILE` has no `group/z`: there is no `z` on the way");
+    assert_eq!(hint, "did you mean `group/y`?");
+    let (text, _) = refused(|it| it.columns = vec![column("x"), column("x")]);
+    assert_eq!(text, "`x` is named twice");
+    let (text, _) = refused(|it| {
+        it.batch_size = 2000;
+        it.budget = Bytes(4 << 20);
+        it.last = Last::Drop;
+    });
+    assert!(text.starts_with("a batch of 2000 rows is larger than the 1003"));
+    let (text, _) = refused(|it| it.batch_size = 0);
+    assert_eq!(text, "a batch of 0 rows holds nothing");
+    let (text, hint) = refused(|it| {
+        it.world = World {
+            rank: 0,
+            processes: 3,
+        }
+    });
+    assert!(text.contains("cannot be divided equally"), "{text}");
+    assert_eq!(hint, "take a batch of 33 rows");
+    let (text, _) = refused(|it| {
+        it.super_batch = Some(40);
+        it.budget = Bytes(4 << 20);
+        it.last = Last::Drop;
+    });
+    assert!(
+        text.starts_with("a stack of 40 batches of 32 rows"),
+        "{text}"
+    );
+}
+
+#[test]
+fn numbers_of_64_bits_are_narrowed_and_told() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = file(directory.path(), gzip(10), gzip(10));
+    let loader = Loader::open(Request {
+        narrow: true,
+        ..request(&path)
+    })
+    .unwrap();
+    assert_eq!(loader.columns()[1].rows().scalar(), Scalar::Int32);
+    assert_eq!(loader.plan().conversions, ["`group/y` from int64 to int32"]);
+    assert!(
+        loader
+            .plan()
+            .to_text()
+            .contains("types: `group/y` from int64 to int32")
+    );
+}

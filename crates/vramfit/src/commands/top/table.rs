@@ -1,0 +1,186 @@
+//! The table of processes: which columns there is room for, and a row of it.
+
+use ratatui::style::{Color, Modifier, Style};
+use ratatui::text::{Line, Span};
+use vramfit_core::Bytes;
+use vramfit_core::published::Liveness;
+
+use super::board::{Figure, ProcessRow};
+
+/// Narrower than this, a table would have no room for the command.
+pub(super) const TABLE_FROM: usize = 60;
+const NUMBER: usize = 10;
+
+/// The letter of a reason why something is not known.
+pub(super) fn letter(number: usize) -> char {
+    char::from(b'a' + (number % 26) as u8)
+}
+
+/// Which columns there is room for.
+#[derive(Clone, Copy)]
+pub(super) struct Columns {
+    width: usize,
+    user: usize,
+    container: usize,
+    numbers: usize,
+}
+
+impl Columns {
+    pub(super) fn of(width: usize) -> Self {
+        Columns {
+            width,
+            user: if width >= 96 { 10 } else { 0 },
+            container: if width >= 118 { 14 } else { 0 },
+            numbers: if width >= 76 { 5 } else { 3 },
+        }
+    }
+
+    pub(super) fn is_table(self) -> bool {
+        self.width >= TABLE_FROM
+    }
+
+    /// What is left for the command.
+    fn command(self) -> usize {
+        let taken = 2 + 8 + self.user + self.container + self.numbers * NUMBER + 11;
+        self.width.saturating_sub(taken).max(4)
+    }
+
+    pub(super) fn heading(self) -> Line<'static> {
+        let names = ["DRIVER", "RESERVED", "IN USE", "PEAK", "LRG FREE"];
+        let mut text = format!("  {:>7} ", "PID");
+        text.push_str(&self.texts("USER", "CONTAINER", "COMMAND"));
+        for name in names.iter().take(self.numbers) {
+            text.push_str(&format!("{name:>NUMBER$}"));
+        }
+        text.push_str("  STATE");
+        Line::from(Span::styled(
+            text,
+            Style::new().add_modifier(Modifier::UNDERLINED),
+        ))
+    }
+
+    fn texts(self, user: &str, container: &str, command: &str) -> String {
+        let mut text = String::new();
+        for (value, width) in [
+            (user, self.user),
+            (container, self.container),
+            (command, self.command()),
+        ] {
+            if width > 0 {
+                text.push_str(&format!("{:width$}", cut(value, width - 1)));
+            }
+        }
+        text
+    }
+
+    /// The line or lines of a process; what is not known gets a letter, and its reason an entry.
+    pub(super) fn row(
+        self,
+        row: &ProcessRow,
+        reasons: &mut Vec<String>,
+        is_selected: bool,
+        color: bool,
+    ) -> Vec<Line<'static>> {
+        let figures = [
+            &row.driver,
+            &row.reserved,
+            &row.in_use,
+            &row.peak,
+            &row.largest_free,
+        ];
+        let mut cells: Vec<String> = Vec::new();
+        for figure in figures
+            .into_iter()
+            .take(if self.is_table() { self.numbers } else { 3 })
+        {
+            cells.push(match figure {
+                Figure::Bytes(bytes) => Bytes(*bytes).to_string(),
+                Figure::Unknown(why) => {
+                    let known = reasons.iter().position(|reason| reason == why);
+                    let number = known.unwrap_or_else(|| {
+                        reasons.push(why.clone());
+                        reasons.len() - 1
+                    });
+                    format!("n/a [{}]", letter(number))
+                }
+            });
+        }
+        let state = liveness(row.liveness);
+        let marker = if is_selected { "> " } else { "  " };
+        let command = program(row.command.as_deref().unwrap_or("(not known)"));
+        let style = style(row, is_selected, color);
+        if !self.is_table() {
+            let name = cut(&format!("{marker}{} {command}", row.pid), self.width);
+            let inside = format!("    in use {} of {} reserved", cells[2], cells[1]);
+            let outside = format!("    driver {}  {state}", cells[0]);
+            return [name, inside, outside]
+                .map(|text| Line::from(Span::styled(text, style)))
+                .into();
+        }
+        let user = row.user.as_deref().unwrap_or("?");
+        let container = row.container.as_deref().unwrap_or("-");
+        let mut text = format!("{marker}{:>7} ", row.pid);
+        text.push_str(&self.texts(user, container, &command));
+        for cell in cells {
+            text.push_str(&format!("{cell:>NUMBER$}"));
+        }
+        text.push_str(&format!("  {state}"));
+        vec![Line::from(Span::styled(text, style))]
+    }
+}
+
+fn style(row: &ProcessRow, is_selected: bool, color: bool) -> Style {
+    let style = match row.liveness {
+        Some(Liveness::Fresh) | None => Style::new(),
+        Some(_) if color => Style::new().fg(Color::Yellow).add_modifier(Modifier::DIM),
+        Some(_) => Style::new().add_modifier(Modifier::DIM),
+    };
+    if is_selected {
+        style.add_modifier(Modifier::REVERSED)
+    } else {
+        style
+    }
+}
+
+/// Says in a word whether a pool's figures are of now.
+pub(super) fn liveness(liveness: Option<Liveness>) -> String {
+    match liveness {
+        None => "-".to_owned(),
+        Some(Liveness::Fresh) => "live".to_owned(),
+        Some(Liveness::Silent { for_ms }) => format!("stale {}", age(for_ms)),
+        Some(Liveness::Gone { for_ms }) => format!("gone {}", age(for_ms)),
+        Some(Liveness::OtherBoot) => "gone".to_owned(),
+    }
+}
+
+fn age(milliseconds: u64) -> String {
+    match milliseconds / 1000 {
+        0 => format!("{:.1}s", milliseconds as f64 / 1000.0),
+        seconds if seconds < 100 => format!("{seconds}s"),
+        seconds => format!("{}m", seconds / 60),
+    }
+}
+
+/// Leaves the interpreter out where a script follows, and its folder: what is run matters.
+fn program(command: &str) -> String {
+    let mut words = command.split_whitespace();
+    let first = words.next().unwrap_or("");
+    let name = first.rsplit('/').next().unwrap_or(first);
+    let rest = words.collect::<Vec<_>>().join(" ");
+    if rest.is_empty() {
+        name.to_owned()
+    } else if name.starts_with("python") {
+        rest
+    } else {
+        format!("{name} {rest}")
+    }
+}
+
+/// Cuts a text to so many columns.
+fn cut(text: &str, width: usize) -> String {
+    if text.chars().count() <= width {
+        return text.to_owned();
+    }
+    let kept: String = text.chars().take(width.saturating_sub(1)).collect();
+    format!("{kept}…")
+}

@@ -1,0 +1,246 @@
+//! What the data of a run is: looked at before anything starts, so that a run does not die of a shape
+//! after Python and JAX have been loaded.
+
+use std::path::Path;
+
+use serde::Serialize;
+use vramfit_core::train::Config;
+use vramfit_core::{Error, ErrorKind, Result};
+use vramfit_data::hdf5::Scalar;
+use vramfit_data::inspect;
+use vramfit_data::load::{ColumnRequest, Loader, PartRequest, Request, Set};
+use vramfit_data::order::{Last, Manner, World};
+use vramfit_data::read::{Dataset, RowOptions, Rows};
+
+/// Rows of labels that are read at once to find the largest.
+const LABELS_AT_ONCE: u64 = 1 << 18;
+
+/// The rows of a run.
+#[derive(Clone, Debug, Serialize)]
+pub(super) struct Look {
+    /// What the model sees, as the file has it.
+    pub(super) inputs: Column,
+    /// What it predicts, as the file has it.
+    pub(super) targets: Column,
+    /// Steps of a sequence that the model sees; none where rows are no sequences to it.
+    pub(super) sequence_length: Option<u64>,
+    /// How many classes the labels have; none where the targets are floats.
+    pub(super) classes: Option<u64>,
+    /// Whether all labels were read to find that out.
+    #[serde(skip)]
+    pub(super) labels_read: bool,
+    /// Rows that are learnt from.
+    pub(super) train_rows: u64,
+    /// Rows that validate.
+    pub(super) validation_rows: u64,
+    /// Batches that each epoch has, and steps.
+    pub(super) steps: u64,
+    /// How the file is gone through.
+    #[serde(skip)]
+    pub(super) plan: String,
+}
+
+/// A dataset.
+#[derive(Clone, Debug, Serialize)]
+pub(super) struct Column {
+    pub(super) dataset: String,
+    pub(super) dtype: &'static str,
+    pub(super) shape: Vec<u64>,
+    /// What it becomes on its way to the model.
+    pub(super) becomes: &'static str,
+}
+
+impl Column {
+    /// Returns the shape of a row.
+    pub(super) fn row(&self) -> &[u64] {
+        &self.shape[1..]
+    }
+}
+
+/// Looks at the datasets of a run.
+///
+/// # Errors
+/// `invalid-argument` when they do not fit the model, each other or the memory; what opening a file can fail
+/// with.
+pub(super) fn look(config: &Config) -> Result<Look> {
+    let data = &config.data;
+    let inputs = column(&data.path, &data.inputs)?;
+    let mut targets = column(&data.path, &data.targets)?;
+    let labels = !targets.dtype.contains("float");
+    if labels {
+        targets.becomes = "int32";
+    }
+    if let Some(path) = &data.validation_path {
+        for (own, name) in [(&inputs, &data.inputs), (&targets, &data.targets)] {
+            let other = column(path, name)?;
+            if other.row() != own.row() {
+                let message = format!(
+                    "rows of `{name}` have the shape {:?} in `{}`, and {:?} in `{}`",
+                    own.row(),
+                    data.path.display(),
+                    other.row(),
+                    path.display()
+                );
+                return Err(Error::new(ErrorKind::InvalidArgument, message)
+                    .hint("validate with rows of the same shape"));
+            }
+        }
+    }
+    let sequence_length = sequence_length(config, &inputs)?;
+    let (classes, labels_read) = match labels {
+        true => classes(config, &targets)?,
+        false => (None, false),
+    };
+    let train = open(config, Set::Train)?;
+    let validates = data.validation_path.is_some() || data.validation_share > 0.0;
+    let validation_rows = match validates {
+        true => open(config, Set::Validation)?.rows(),
+        false => 0,
+    };
+    Ok(Look {
+        inputs,
+        targets,
+        sequence_length,
+        classes,
+        labels_read,
+        train_rows: train.rows(),
+        validation_rows,
+        steps: train.batches()? * config.training.steps_per_dispatch,
+        plan: train.plan().to_text(),
+    })
+}
+
+fn column(file: &Path, name: &str) -> Result<Column> {
+    // Says so when the file is no HDF5 but something else that people have.
+    let container = inspect::open(file)?;
+    let rows = Rows::new(Dataset::open_in(&container, name)?, &RowOptions::default())?;
+    let dataset = rows.dataset();
+    Ok(Column {
+        dataset: name.to_owned(),
+        dtype: rows.scalar().name(),
+        shape: dataset.shape().to_vec(),
+        becomes: "float32",
+    })
+}
+
+/// Returns how many steps of a sequence the model sees.
+fn sequence_length(config: &Config, inputs: &Column) -> Result<Option<u64>> {
+    let row = inputs.row();
+    let shown = format!("rows of `{}` have the shape {row:?}", config.data.inputs);
+    if config.model.kind != "mlp" && row.len() != 2 {
+        let message = format!(
+            "a model of kind `{}` needs rows of [steps, features], and {shown}",
+            config.model.kind
+        );
+        return Err(Error::new(ErrorKind::InvalidArgument, message).hint(
+            "take `kind = \"mlp\"`, which sees a row of any shape, or store the rows as sequences",
+        ));
+    }
+    match (config.data.sequence_length, row) {
+        (Some(wanted), [length, _, ..]) if wanted <= *length => Ok(Some(wanted)),
+        (Some(wanted), [length, _, ..]) => {
+            let message = format!(
+                "`sequence_length` is {wanted}, and sequences of `{}` have {length} steps",
+                config.data.inputs
+            );
+            Err(Error::new(ErrorKind::InvalidArgument, message)
+                .hint("leave it out for whole sequences, or take fewer steps"))
+        }
+        (Some(_), _) => {
+            let message = format!("`sequence_length` is for sequences, and {shown}");
+            Err(Error::new(ErrorKind::InvalidArgument, message).hint("leave it out"))
+        }
+        (None, [length, _, ..]) if config.model.kind != "mlp" => Ok(Some(*length)),
+        (None, _) => Ok(None),
+    }
+}
+
+/// Returns how many classes labels have, and whether they were read for that.
+fn classes(config: &Config, targets: &Column) -> Result<(Option<u64>, bool)> {
+    if !matches!(targets.row(), [] | [1]) {
+        let message = format!(
+            "labels are one whole number a row, and rows of `{}` have the shape {:?}",
+            config.data.targets,
+            targets.row()
+        );
+        return Err(Error::new(ErrorKind::InvalidArgument, message)
+            .hint("store what is to be predicted as floats, or one label a row"));
+    }
+    if let Some(classes) = config.data.classes {
+        return Ok((Some(classes), false));
+    }
+    let options = RowOptions {
+        to: Some(Scalar::Int64),
+        ..RowOptions::default()
+    };
+    let rows = Rows::new(
+        Dataset::open(&config.data.path, &config.data.targets)?,
+        &options,
+    )?;
+    let (mut least, mut most) = (i64::MAX, i64::MIN);
+    let mut start = 0;
+    while start < rows.len() {
+        let end = rows.len().min(start + LABELS_AT_ONCE);
+        let mut bytes = vec![0; (end - start) as usize * rows.row_bytes()];
+        rows.read(start..end, &mut bytes)?;
+        for label in bytes.as_chunks::<8>().0 {
+            let label = i64::from_ne_bytes(*label);
+            (least, most) = (least.min(label), most.max(label));
+        }
+        start = end;
+    }
+    if least < 0 || most > i64::from(i32::MAX) {
+        let message = format!(
+            "labels are classes counted from 0, and `{}` has them from {least} to {most}",
+            config.data.targets
+        );
+        return Err(Error::new(ErrorKind::InvalidArgument, message)
+            .hint("store them counted from 0, or as floats if they are quantities"));
+    }
+    Ok((Some(most.unsigned_abs() + 1), true))
+}
+
+/// Opens the loader that the run will have; nothing is read of the rows.
+fn open(config: &Config, set: Set) -> Result<Loader> {
+    let data = &config.data;
+    let path = match (set, &data.validation_path) {
+        (Set::Validation, Some(path)) => path,
+        _ => &data.path,
+    };
+    let divided = data.validation_path.is_none() && data.validation_share > 0.0;
+    let column = |dataset: &str, to| ColumnRequest {
+        dataset: dataset.to_owned(),
+        field: None,
+        to,
+    };
+    Loader::open(Request {
+        file: path.clone(),
+        columns: vec![
+            column(&data.inputs, Some(Scalar::Float32)),
+            column(&data.targets, None),
+        ],
+        batch_size: data.batch_size,
+        super_batch: match (set, config.training.steps_per_dispatch) {
+            (Set::Train, steps) if steps > 1 => Some(steps),
+            _ => None,
+        },
+        budget: data.memory,
+        seed: data.seed,
+        shuffle: data.shuffle && set == Set::Train,
+        last: match set {
+            Set::Train => Last::Drop,
+            Set::Validation => Last::Pad,
+        },
+        part: divided.then_some(PartRequest {
+            set,
+            share: data.validation_share,
+            manner: Manner::Spread,
+            seed: 0,
+        }),
+        world: World::ALONE,
+        threads: None,
+        floats: None,
+        narrow: true,
+        poison: false,
+    })
+}

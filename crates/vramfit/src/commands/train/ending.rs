@@ -1,0 +1,124 @@
+//! After a run: what became of it, in words and in an exit code.
+
+use std::path::Path;
+
+use serde::Serialize;
+use serde_json::Value as Json;
+use vramfit_core::{Error, ErrorKind, Result};
+
+use super::request::{Ended, Outcome};
+use crate::child;
+use crate::commands::Status;
+use crate::output::Output;
+
+/// A run that is over.
+pub(super) struct Run<'a> {
+    /// The file that described it.
+    pub(super) file: &'a Path,
+    pub(super) directory: &'a Path,
+    pub(super) json: bool,
+    /// How its process ended.
+    pub(super) ended: child::Ended,
+    /// What it handed back, if it could.
+    pub(super) outcome: Option<Outcome>,
+}
+
+#[derive(Serialize)]
+struct Answer<'a> {
+    schema: u32,
+    ended: &'a str,
+    directory: &'a Path,
+    result: &'a Json,
+}
+
+/// The signal by which the system takes memory back.
+const KILL: i32 = 9;
+/// What ends a run that does not say by which signal.
+const SIGTERM: u8 = 15;
+
+/// Tells what became of a run.
+///
+/// # Errors
+/// What the run could not begin with, or not go on with.
+pub(super) fn tell(run: Run<'_>, output: &mut Output) -> Result<Status> {
+    let file = run.file.display();
+    let Some(outcome) = run.outcome else {
+        return silent(run.ended, &file.to_string(), output);
+    };
+    let error = outcome.error.map(Error::from);
+    if run.json && outcome.ended != Ended::Refused {
+        output.json(&Answer {
+            schema: 1,
+            ended: word(outcome.ended),
+            directory: run.directory,
+            result: &outcome.result,
+        })?;
+    }
+    match (outcome.ended, error) {
+        (Ended::Finished | Ended::Early, _) => Ok(Status::Yes),
+        (Ended::Signal, _) => {
+            output.say(&format!(
+                "stopped; `vramfit train {file}` goes on from here"
+            ));
+            Ok(Status::Child(128 + outcome.signal.unwrap_or(SIGTERM)))
+        }
+        (Ended::Nan, _) => {
+            let message = "the loss is not a number any more, and the run was stopped";
+            let directory = run.directory.display();
+            output.error(&Error::new(ErrorKind::NotAsAsked, message).hint(format!(
+                "take a lower `optimizer.learning_rate`, or `optimizer.clip`, and another \
+                 `training.directory`; the last good state is in `{directory}/checkpoints`"
+            )));
+            Ok(Status::No)
+        }
+        (Ended::OutOfMemory, error) => {
+            let message = error.as_ref().map_or("out of memory", Error::message);
+            let mut told = Error::new(ErrorKind::NoRoom, message);
+            if let Some(cause) = error.as_ref().and_then(Error::cause_text) {
+                told = told.cause(cause);
+            }
+            output.error(&told.hint(format!(
+                "`vramfit train {file} --dry-run GPU` finds the largest batch that fits, before any \
+                 time is spent; `vramfit top` shows who else holds memory"
+            )));
+            Ok(Status::No)
+        }
+        (Ended::Refused, error) => Err(error.unwrap_or_else(|| {
+            Error::new(
+                ErrorKind::Internal,
+                "the run could not begin, and did not say why",
+            )
+        })),
+    }
+}
+
+/// Says what there is to say of a run that handed nothing back.
+fn silent(ended: child::Ended, file: &str, output: &mut Output) -> Result<Status> {
+    let mut text = format!("the run {}", ended.words());
+    match ended {
+        child::Ended::Signal(KILL) => {
+            text += ", as the system does when memory runs out; the last checkpoint is whole";
+        }
+        child::Ended::Code(_) => text += "; what it said last is above",
+        child::Ended::Signal(_) => {}
+    }
+    output.say(&text);
+    output.say(&format!(
+        "`vramfit train {file}` goes on from the last checkpoint"
+    ));
+    Ok(match ended {
+        child::Ended::Signal(_) => Status::Child(ended.shell_code()),
+        child::Ended::Code(_) => Status::No,
+    })
+}
+
+fn word(ended: Ended) -> &'static str {
+    match ended {
+        Ended::Finished => "finished",
+        Ended::Early => "early",
+        Ended::Nan => "nan",
+        Ended::Signal => "signal",
+        Ended::OutOfMemory => "out-of-memory",
+        Ended::Refused => "refused",
+    }
+}

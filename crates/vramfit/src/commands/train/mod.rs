@@ -1,0 +1,128 @@
+//! `vramfit train`: a training run from one file, from HDF5 to checkpoints and a report.
+//!
+//! Everything that can be refused is refused here, before Python is started: the file, the datasets,
+//! what the Python lacks. The loop itself is `vramfit.train.fit`.
+
+mod check;
+mod datasets;
+mod ending;
+mod init;
+mod rehearsal;
+mod request;
+mod start;
+
+use std::path::{Path, PathBuf};
+
+use vramfit_core::train::Config;
+use vramfit_core::{Error, ErrorKind, Result};
+
+use super::Status;
+use crate::Context;
+use crate::output::Output;
+
+/// Train a model on an HDF5 file, as one configuration file says
+///
+/// Rows are streamed in bounded memory. The state is saved as the run goes on, and the same command goes
+/// on after a kill where it was.
+#[derive(clap::Args, Debug)]
+#[command(after_help = "\
+Examples:
+  vramfit train --init train.toml
+  vramfit train train.toml --check
+  vramfit train train.toml --dry-run t4
+  vramfit train train.toml --set optimizer.learning_rate=3e-4 --epochs 20
+
+Exit codes:
+  0      the run is finished, or stopped early as it was told to
+  1      it failed, or --dry-run says that it does not fit: out of memory, a loss that is not a number, an error of the program
+  2      it could not be started
+  128+N  it was ended by signal N, and its state is saved
+")]
+pub(crate) struct Args {
+    /// The file that describes the run
+    #[arg(
+        value_name = "CONFIG",
+        required_unless_present = "init",
+        conflicts_with = "init"
+    )]
+    config: Option<PathBuf>,
+    /// Write a file to begin with, all keys explained; `-` is standard output
+    #[arg(
+        long,
+        value_name = "FILE",
+        num_args = 0..=1,
+        default_missing_value = "train.toml"
+    )]
+    init: Option<PathBuf>,
+    /// Say what will be done with which data, and start nothing
+    #[arg(long)]
+    check: bool,
+    /// Try it on a GPU that is not there, and find the largest batch that fits; start nothing
+    #[arg(long, value_name = "GPU", conflicts_with = "check")]
+    dry_run: Option<String>,
+    /// Another value for a key of the file, such as `data.batch_size=64`; can be given several times
+    #[arg(long, value_name = "KEY=VALUE")]
+    set: Vec<String>,
+    /// Short for `--set training.epochs=N`
+    #[arg(long, value_name = "N")]
+    epochs: Option<String>,
+    /// Short for `--set training.device=D`
+    #[arg(long, value_name = "D")]
+    device: Option<String>,
+    /// Refuse to begin anew: there has to be a checkpoint to go on from
+    #[arg(long, conflicts_with = "fresh")]
+    resume: bool,
+    /// Refuse to go on: the directory must hold no checkpoint
+    #[arg(long)]
+    fresh: bool,
+    /// Go on from a checkpoint even though the configuration has changed since
+    #[arg(long, conflicts_with = "fresh")]
+    force_resume: bool,
+    /// Print one JSON object at the end
+    #[arg(long)]
+    json: bool,
+}
+
+impl Args {
+    pub(crate) fn prints_json(&self) -> bool {
+        self.json
+    }
+
+    /// Returns the options that stand for a key of the file, in their order of precedence.
+    fn settings(&self) -> Vec<String> {
+        let mut settings = self.set.clone();
+        let short = [("epochs", &self.epochs), ("device", &self.device)];
+        for (name, value) in short {
+            settings.extend(value.iter().map(|value| format!("training.{name}={value}")));
+        }
+        settings
+    }
+}
+
+/// Runs `vramfit train`.
+pub(crate) fn run(args: &Args, context: &Context, output: &mut Output) -> Result<Status> {
+    if let Some(path) = &args.init {
+        return init::run(path, output);
+    }
+    let file = args.config.as_deref().expect("clap requires it");
+    let config = read(file, &args.settings())?;
+    let rows = datasets::look(&config)?;
+    if args.check {
+        return check::tell(file, &config, &rows, args.json, output);
+    }
+    if let Some(gpu) = &args.dry_run {
+        return rehearsal::run(gpu, file, &config, &rows, args.json, context, output);
+    }
+    start::run(args, file, &config, &rows, context, output)
+}
+
+/// Reads the file of a run.
+fn read(file: &Path, settings: &[String]) -> Result<Config> {
+    let text = std::fs::read_to_string(file).map_err(|error| {
+        let message = format!("cannot read `{}`", file.display());
+        Error::new(ErrorKind::Io, message)
+            .cause(error)
+            .hint("`vramfit train --init train.toml` writes a file to begin with")
+    })?;
+    Config::read(file, &text, settings)
+}

@@ -1,0 +1,77 @@
+//! Starts the run in a Python of its own, and waits for it.
+
+use std::path::{Path, PathBuf};
+
+use vramfit_core::train::Config;
+use vramfit_core::{Error, ErrorKind, Result};
+
+use super::Args;
+use super::datasets::Look;
+use super::request::{Request, Resume, Written};
+use super::{check, ending};
+use crate::Context;
+use crate::child;
+use crate::commands::Status;
+use crate::output::Output;
+
+/// Trains, and tells what became of it.
+pub(super) fn run(
+    args: &Args,
+    file: &Path,
+    config: &Config,
+    look: &Look,
+    context: &Context,
+    output: &mut Output,
+) -> Result<Status> {
+    let python = python(context)?;
+    let directory = directory(config)?;
+    let written = Written::new(&Request {
+        config,
+        data: look,
+        fixed: config.fixed(),
+        resume: match (args.resume, args.fresh) {
+            (true, _) => Resume::Must,
+            (_, true) => Resume::Never,
+            _ => Resume::Auto,
+        },
+        force_resume: args.force_resume,
+        progress: !output.is_quiet() && !args.json,
+        rehearsal: false,
+    })?;
+    if !args.json {
+        for line in check::summary(config, look) {
+            output.say(&line);
+        }
+    }
+    output.detail(&format!("starts: {}", python.display()));
+    let ended = child::run(&python, &written.arguments(), |_| {})?;
+    let run = ending::Run {
+        file,
+        directory: &directory,
+        json: args.json,
+        ended,
+        outcome: written.outcome(),
+    };
+    ending::tell(run, output)
+}
+
+/// Finds the Python that trains.
+pub(super) fn python(context: &Context) -> Result<PathBuf> {
+    let python = context.python.clone().unwrap_or_default();
+    child::resolve(python.as_os_str()).map_err(|error| {
+        Error::new(error.kind(), error.message())
+            .hint("name a Python that has JAX and vramfit with `--python`")
+    })
+}
+
+/// Makes the directory of the run.
+fn directory(config: &Config) -> Result<PathBuf> {
+    let directory = config.training.directory.clone().unwrap_or_default();
+    std::fs::create_dir_all(&directory).map_err(|error| {
+        let message = format!("cannot make the directory `{}`", directory.display());
+        Error::new(ErrorKind::Io, message)
+            .cause(error)
+            .hint("name another with `--set training.directory=…`")
+    })?;
+    Ok(directory)
+}

@@ -1,0 +1,226 @@
+"""The program behind ``vramfit train``: builds what a configuration says, and fits it.
+
+It is handed a request, checked and complete, as a file of JSON, and leaves the outcome beside it.
+What people read comes from ``fit`` while it runs, and from the command line when it has ended.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import sys
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from vramfit._errors import NoRoomError, PackageMissingError, VramfitError
+from vramfit.train.troubles import is_out_of_memory
+
+REHEARSED = 3
+"""Batches of a rehearsal: the second step is the first that begins with what a step has left."""
+
+
+def main(path: Path) -> int:
+    """Do what a request says, and return the exit code."""
+    request = json.loads(path.read_text())
+    try:
+        outcome = _run(request)
+    except VramfitError as error:
+        parts = {name: getattr(error, name) for name in ("id", "message", "cause", "hint")}
+        ended = "out-of-memory" if isinstance(error, NoRoomError) else "refused"
+        outcome = {"ended": ended, "error": parts}
+    except Exception as error:
+        # Beside the step: the first state, an evaluation.
+        if not is_out_of_memory(error):
+            raise
+        told = {"id": "no-room", "message": "out of memory", "cause": str(error).splitlines()[0]}
+        outcome = {"ended": "out-of-memory", "error": {**told, "hint": None}}
+    path.with_name("outcome.json").write_text(json.dumps(_finite(outcome)))
+    return 0 if outcome["ended"] in ("finished", "early", "signal") else 1
+
+
+def _run(request: Mapping[str, Any]) -> dict[str, Any]:
+    config, data = request["config"], request["data"]
+    training = config["training"]
+    if training["device"] == "cpu":
+        # JAX would look for a GPU first, and say at length that there is none.
+        os.environ.setdefault("JAX_PLATFORMS", "cpu")
+        os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "1")
+    _require()
+    from vramfit.train import Checkpoints, fit
+    from vramfit.train.task import build
+
+    task = build(config, data)
+    rehearsal = request["rehearsal"]
+    if request["progress"]:
+        print(f"parameters   {task.parameters:,}".replace(",", " "), file=sys.stderr, flush=True)
+    checkpoint = config["checkpoint"]
+    train, validation = _rehearsed(config, data) if rehearsal else _loaders(config, data)
+    result = fit(
+        task.step,
+        task.start(),
+        train,
+        eval_step=None if validation is None else task.evaluate,
+        eval_data=validation,
+        epochs=1 if rehearsal else training["epochs"],
+        directory=None if rehearsal else training["directory"],
+        checkpoints=None if rehearsal else Checkpoints(**checkpoint),
+        resume={"auto": "auto", "must": True, "never": False}[request["resume"]],
+        config=request["fixed"],
+        force_resume=request["force_resume"],
+        steps_per_dispatch=training["steps_per_dispatch"],
+        log_every=training["log_every"],
+        stop_after=training["stop_after"],
+        stop_on_nan=training["stop_on_nan"],
+        device=training["device"],
+        progress="auto" if request["progress"] else "none",
+    )
+    return {
+        "ended": result.stopped,
+        "signal": result.signal,
+        "result": _plain(result),
+    }
+
+
+def _require() -> None:
+    """Refuse to begin without the packages of the extra."""
+    import importlib.util
+
+    missing = [
+        name
+        for name, module in (
+            ("jax", "jax"),
+            ("flax", "flax"),
+            ("optax", "optax"),
+            ("orbax-checkpoint", "orbax"),
+        )
+        if importlib.util.find_spec(module) is None
+    ]
+    if missing:
+        names = ", ".join(f"`{name}`" for name in missing)
+        raise PackageMissingError(
+            f"`{sys.executable}` has no {names}, and training needs it",
+            hint=f"install what training needs: `{sys.executable} -m pip install 'vramfit[train]'`",
+        )
+
+
+def _loaders(config: Mapping[str, Any], data: Mapping[str, Any]) -> tuple[Any, Any]:
+    """Return what is learnt from and what validates, both streamed."""
+    from vramfit.data import Loader
+    from vramfit.train.devices import batch_sharding
+
+    own = config["data"]
+    stacked = config["training"]["steps_per_dispatch"]
+    names = {"inputs": own["inputs"], "targets": own["targets"]}
+    kinds = {name: data[name]["becomes"] for name in names}
+    device = config["training"]["device"]
+    share, other = own["validation_share"], own["validation_path"]
+    divided = other is None and share > 0
+
+    def loader(path: str, part: str, *, super_batch: int | None = None, **options: Any) -> Loader:
+        # Sequences are [rows, steps, ...], and in a stack [batches, rows, steps, ...].
+        crop = _crop(own["sequence_length"], 2 if super_batch else 1)
+        return Loader(
+            path,
+            names,
+            batch_size=own["batch_size"],
+            seed=own["seed"],
+            memory=own["memory"],
+            dtype=kinds,
+            transform=crop,
+            split=(part, share) if divided else None,
+            super_batch=super_batch,
+            **options,
+        )
+
+    train = loader(
+        own["path"],
+        "train",
+        shuffle=own["shuffle"],
+        drop_last=True,
+        super_batch=stacked if stacked > 1 else None,
+        sharding=batch_sharding(device, stacked=stacked > 1),
+    )
+    if not divided and other is None:
+        return train, None
+    validation = loader(
+        other or own["path"],
+        "validation",
+        shuffle=False,
+        mask=True,
+        sharding=batch_sharding(device),
+    )
+    return train, validation
+
+
+def _crop(length: int | None, axis: int) -> Any:
+    """Return the function that keeps the last steps of each sequence."""
+    if length is None:
+        return None
+    cut = (slice(None),) * axis + (slice(-length, None),)
+    return lambda batch: {**batch, "inputs": batch["inputs"][cut]}
+
+
+class _Zeros:
+    """Batches of the shapes and types that the loader's have, without reading a file."""
+
+    def __init__(self, batch: dict[str, Any]) -> None:
+        self._batch = batch
+
+    def __iter__(self) -> Iterator[dict[str, Any]]:
+        return iter([self._batch] * REHEARSED)
+
+    def __len__(self) -> int:
+        return REHEARSED
+
+
+def _rehearsed(config: Mapping[str, Any], data: Mapping[str, Any]) -> tuple[Any, Any]:
+    import numpy as np
+
+    from vramfit.train.task import row_shape
+
+    rows = config["data"]["batch_size"]
+    stacked = config["training"]["steps_per_dispatch"]
+    shapes = {"inputs": row_shape(data), "targets": data["targets"]["shape"][1:]}
+
+    def batch(*lead: int) -> dict[str, Any]:
+        return {
+            name: np.zeros((*lead, *shape), data[name]["becomes"]) for name, shape in shapes.items()
+        }
+
+    train = _Zeros(batch(stacked, rows) if stacked > 1 else batch(rows))
+    if data["validation_rows"] == 0:
+        return train, None
+    return train, _Zeros({**batch(rows), "mask": np.ones(rows, bool)})
+
+
+def _plain(result: Any) -> dict[str, Any]:
+    """Return a result as JSON has it; the state stays where it is."""
+    names = ("stopped", "steps", "device", "peak_host_bytes", "peak_device_bytes")
+    return {
+        **{name: getattr(result, name) for name in names},
+        "peak_device_unknown": result.peak_device_unknown,
+        "elapsed_s": result.elapsed,
+        "resumed_at": result.resumed_at,
+        "timing_s": asdict(result.timing),
+        "best": None if result.best is None else asdict(result.best),
+        "epochs": [asdict(epoch) for epoch in result.epochs],
+        "notes": list(result.notes),
+    }
+
+
+def _finite(value: Any) -> Any:
+    """Return a value that JSON has: what is no finite number becomes null."""
+    if isinstance(value, dict):
+        return {name: _finite(part) for name, part in value.items()}
+    if isinstance(value, list):
+        return [_finite(part) for part in value]
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    return value
+
+
+if __name__ == "__main__":
+    sys.exit(main(Path(sys.argv[1])))

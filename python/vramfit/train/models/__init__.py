@@ -1,0 +1,41 @@
+"""The built-in models: a row of numbers, or a sequence of them, to what is to be predicted.
+
+They are written to be read, and to be copied into a program of your own when they are not enough.
+Each is a module of flax whose call takes a batch of inputs, and random numbers for dropout where
+there is to be any: without them, nothing is left out.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+from flax import nnx
+
+from vramfit.train.models.mlp import Mlp
+from vramfit.train.models.recurrent import Recurrent
+from vramfit.train.models.transformer import Transformer
+
+__all__ = ["Mlp", "Recurrent", "Transformer", "build"]
+
+
+def build(config: dict[str, Any], row: Sequence[int], outputs: int, *, seed: int) -> nnx.Module:
+    """Return the model that the table ``[model]`` of a configuration describes.
+
+    Args:
+        config: The table, with a value for each key.
+        row: The shape of one row of inputs; for sequences ``(steps, features)``.
+        outputs: How many numbers to predict for each row.
+        seed: Decides the first parameters.
+    """
+    rngs = nnx.Rngs(seed)
+    kind, widths = config["kind"], config["hidden_sizes"]
+    rest = {"dropout": config["dropout"], "dtype": config["dtype"], "rngs": rngs}
+    if kind == "mlp":
+        return Mlp(math.prod(row), widths, outputs, **rest)
+    steps, features = row
+    if kind == "transformer":
+        shape = (steps, features)
+        return Transformer(shape, widths[0], len(widths), config["heads"], outputs, **rest)
+    return Recurrent(kind, features, widths, outputs, **rest)
