@@ -156,8 +156,8 @@ def test_t1_arrays_of_jax_never_change(train, make):
 
 
 def test_memory_that_jax_is_done_with_comes_back_without_a_call_of_jax(train):
-    # JAX puts it on a list that its next call goes through; while the program waits for a batch there
-    # is none. Before the garbage collector was asked, this waited for ever.
+    # JAX puts it on a list that its next call goes through; while the program waits for a batch
+    # there is none. Before the garbage collector was asked, this waited for ever.
     loader = load(train, memory="100kB")
     batches = iter(loader)
     held = [jax.device_put(next(batches)["x"]) for _ in range(loader._native.most_batches)]
