@@ -1,8 +1,8 @@
 """`vramfit.train.fit` beside loops written by hand: what the loop costs, and what scanning wins.
 
 Each figure is a ratio of two runs in one process, the median of several turns, because the speed of
-the machine varies. Goals: at most 3 % above a hand-written loop (jit, donated state) at steps of 400
-µs; at least 1.3 times as fast with steps in one dispatch; at most 2 % of the time waiting for a
+the machine varies. Goals: at most 3 % above a hand-written loop (jit, donated state) at steps of
+400 µs; at least 1.3 times as fast with steps in one dispatch; at most 2 % of the time waiting for a
 contiguous file; at most 50 ms of standing still for a checkpoint of 64 MB.
 """
 

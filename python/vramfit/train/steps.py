@@ -13,6 +13,7 @@ from collections import deque
 from collections.abc import Iterator
 from typing import Any
 
+from vramfit._errors import InvalidArgumentError
 from vramfit.train.compiled import check_metrics, named
 from vramfit.train.feed import real_steps
 from vramfit.train.sitting import Sitting
@@ -41,6 +42,7 @@ def train(sitting: Sitting, batches: Iterator[Any]) -> str | None:
         seconds["data_wait"] += passed
         waited += passed
         if batch is _END:
+            _must_have_steps(standing.steps_of_epoch)
             return None
         steps = 1
         if stacked > 1:
@@ -69,6 +71,14 @@ def train(sitting: Sitting, batches: Iterator[Any]) -> str | None:
             if (reason := sitting.save()) is not None:
                 return reason
         sitting.progress.step(standing.steps_of_epoch, total, waited)
+
+
+def _must_have_steps(count: int) -> None:
+    if count == 0:
+        raise InvalidArgumentError(
+            "`data` has no batch: an epoch of it was over before it had begun",
+            hint="give batches that can be gone through again and again",
+        )
 
 
 def _step(sitting: Sitting, batch: Any, steps: int) -> Any:
