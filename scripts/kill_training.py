@@ -98,11 +98,13 @@ def journal_of(directory):
     return journal.stat().st_ino if journal.exists() else None
 
 
-def wait_for_start(run, directory, before):
-    """Wait until a run has begun to train, going by its journal."""
+def wait_for_steps(run, directory, before):
+    """Wait until a run has made steps, going by its journal."""
     while run.poll() is None:
         if journal_of(directory) != before:
-            return True
+            _, _, since = (directory / "metrics.jsonl").read_text().rpartition('"start"')
+            if '"steps"' in since:
+                return True
         time.sleep(0.01)
     return False
 
@@ -122,12 +124,12 @@ def disturb(file, directory, epochs, kills, seed=0):
         run = child(file, directory, epochs)
         if sum(killed.values()) == kills:
             break
-        if chance.random() < 0.1:
-            time.sleep(chance.uniform(0, 1.5))
+        if chance.random() < 0.15:
+            time.sleep(chance.uniform(0, 3))
             when = "starting"
-        elif wait_for_start(run, directory, before):
+        elif wait_for_steps(run, directory, before):
             # Longer than the pause between two checkpoints, most of the time.
-            time.sleep(chance.uniform(0, 0.4))
+            time.sleep(chance.uniform(0, 0.3))
             when = None
         if run.poll() is not None:
             break
@@ -152,7 +154,7 @@ def main():
     if given.file is not None:
         train(given.file, given.directory, given.epochs)
         return 0
-    epochs = given.epochs or 20 + 6 * given.kills
+    epochs = given.epochs or 30 + 12 * given.kills
     # In memory where that is possible: it is the moments that are tried, not the disk.
     fast = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
     with tempfile.TemporaryDirectory(dir=fast) as folder:

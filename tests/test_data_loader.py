@@ -196,21 +196,6 @@ def test_t4_batches_are_on_the_device_ahead_of_the_program(train):
     assert [real_rows(batch) for batch in again] == alone[7:]
 
 
-def test_t4_batches_that_only_jax_still_lists_do_not_stop_the_loader(tmp_path):
-    # A program that ends on a thread of XLA's leaves its arrays on a list, which JAX empties when
-    # it is called next. Here it is not, while the loader waits for memory; its warning is an error.
-    path = tmp_path / "f.h5"
-    with h5py.File(path, "w") as f:
-        f["x"] = np.zeros((10_000, 512), "f4")
-    step = jax.jit(lambda total, batch: total + jnp.tanh(batch["x"] @ batch["x"].T).sum())
-    loader = Loader(path, "x", batch_size=64, memory="3MiB", threads=1)
-    total = jnp.zeros(())
-    for _ in range(20):
-        for batch in loader.to_device(depth=1):
-            total = step(total, batch)
-    assert loader.stats.batches == 20 * len(loader)
-
-
 def test_t4_memory_that_is_too_small_for_what_is_on_its_way_is_refused(train):
     with pytest.raises(InvalidArgumentError, match="200 batches on their way need memory for 202"):
         load(train).to_device(depth=200)
