@@ -56,7 +56,7 @@ def train(file, directory, epochs):
         Loader(file, ["x", "y"], batch_size=BATCH, memory="4MiB"),
         epochs=epochs,
         directory=directory,
-        checkpoints=None if directory is None else Checkpoints(every_seconds=0.1),
+        checkpoints=None if directory is None else Checkpoints(every_seconds=0.05),
         log_every=7,
         progress="plain",
     )
@@ -92,37 +92,44 @@ def child(file, directory, epochs):
     )
 
 
-def wait_for_start(run, journal, lines):
-    """Wait until a run has begun to train, going by the lines of its journal."""
+def journal_of(directory):
+    """Return which file the journal is: each attempt makes a new one."""
+    journal = directory / "metrics.jsonl"
+    return journal.stat().st_ino if journal.exists() else None
+
+
+def wait_for_steps(run, directory, before):
+    """Wait until a run has made steps, going by its journal."""
     while run.poll() is None:
-        if journal.exists() and journal.read_text().count('"start"') > lines:
-            return True
+        if journal_of(directory) != before:
+            _, _, since = (directory / "metrics.jsonl").read_text().rpartition('"start"')
+            if '"steps"' in since:
+                return True
         time.sleep(0.01)
     return False
 
 
 def moment(directory):
     """Say what the run was doing when it was killed, as far as its files tell."""
-    under_way = [path for path in (directory / "checkpoints").glob("*tmp*")]
+    under_way = list((directory / "checkpoints").glob("*tmp*"))
     return "writing a checkpoint" if under_way else "training"
 
 
 def disturb(file, directory, epochs, kills, seed=0):
     """Kill a run so many times, let it end, and return its digest and when it was killed."""
     chance = random.Random(seed)
-    journal = directory / "metrics.jsonl"
     killed = collections.Counter()
     while True:
-        lines = journal.read_text().count('"start"') if journal.exists() else 0
+        before = journal_of(directory)
         run = child(file, directory, epochs)
         if sum(killed.values()) == kills:
             break
-        if chance.random() < 0.1:
-            time.sleep(chance.uniform(0, 1.5))
+        if chance.random() < 0.15:
+            time.sleep(chance.uniform(0, 3))
             when = "starting"
-        elif wait_for_start(run, journal, lines):
+        elif wait_for_steps(run, directory, before):
             # Longer than the pause between two checkpoints, most of the time.
-            time.sleep(chance.uniform(0, 0.8))
+            time.sleep(chance.uniform(0, 0.3))
             when = None
         if run.poll() is not None:
             break
@@ -147,8 +154,10 @@ def main():
     if given.file is not None:
         train(given.file, given.directory, given.epochs)
         return 0
-    epochs = given.epochs or 10 + 5 * given.kills
-    with tempfile.TemporaryDirectory() as folder:
+    epochs = given.epochs or 30 + 12 * given.kills
+    # In memory where that is possible: it is the moments that are tried, not the disk.
+    fast = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
+    with tempfile.TemporaryDirectory(dir=fast) as folder:
         file, directory = Path(folder, "train.h5"), Path(folder, "run")
         write(file)
         out, err = child(file, None, epochs).communicate()

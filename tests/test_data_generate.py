@@ -1,4 +1,4 @@
-"""Generated files hold what is promised, as h5py reads them, and their writing survives kills."""
+"""Generated files hold what is promised (T11), as h5py reads them; writing survives kills."""
 
 import hashlib
 import json

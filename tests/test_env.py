@@ -1,4 +1,7 @@
-"""What `vramfit env` writes is read back by a real parser of each format, value for value."""
+"""What `vramfit env` writes is read back by a real parser of each format, value for value.
+
+Rows S8 (Dockerfile), S9 (Compose) and S10 (development container).
+"""
 
 import json
 import os

@@ -1,5 +1,6 @@
-"""Checkpoints that are not whole are passed over with a word, never loaded; a full disk harms none."""
+"""Checkpoints that are not whole are passed over with a word; a full disk harms none."""
 
+import gc
 import shutil
 import subprocess
 import sys
@@ -27,6 +28,8 @@ def flip(path, data):
     path.write_bytes(data[:middle] + bytes([data[middle] ^ 0x10]) + data[middle + 1 :])
 
 
+# Orbax leaves coroutines behind when it cannot read.
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 @pytest.mark.parametrize("damage", [cut, lose, flip], ids=lambda damage: damage.__name__)
 def test_t7_a_damaged_checkpoint_is_never_loaded(tmp_path, damage):
     train = write(tmp_path / "train.h5", rows=256)
@@ -50,6 +53,7 @@ def test_t7_a_damaged_checkpoint_is_never_loaded(tmp_path, damage):
             passed_over += 1
         shutil.rmtree(run)
     assert passed_over >= 3
+    gc.collect()
 
 
 def test_t7_a_bit_that_changed_is_noticed(tmp_path):
@@ -111,7 +115,8 @@ def test_t7_a_full_disk_leaves_the_last_good_checkpoint(tmp_path):
     assert steps == "8", done.stderr
     assert "step 6 could not be written, and those before it stay" in notes[0]
     assert "step 8 could not be written" in notes[-1]
-    assert sorted(path.name for path in (run / "checkpoints").glob("[0-9]*"))[-1] == "4"
+    whole = [path.name for path in (run / "checkpoints").iterdir() if path.name.isdigit()]
+    assert sorted(whole) == ["2", "4"]
     calm = {"w": jax.numpy.zeros(100_000)}
     batches = [np.full(1, number) for number in range(8)]
     again = fit(

@@ -11,7 +11,7 @@ import pytest
 from conftest import clean_environment
 from training import by_hand, evaluate, load, same, start, step, write
 
-from vramfit._errors import InvalidArgumentError
+from vramfit._errors import InvalidArgumentError, IoError
 from vramfit.train import fit
 
 
@@ -135,6 +135,9 @@ def test_t6_nothing_is_said_when_that_is_wanted(train, capfd, progress):
         ),
         ({"state": {"act": print}}, "`state['act']` is a builtin_function_or_method"),
         ({"data": 5}, "no batches can be taken"),
+        ({"data": []}, "has no batch"),
+        ({"step": lambda state, batch: state}, "returns a dict, and has to return two things"),
+        ({"step": 3}, "has to be a function, and not a int"),
     ],
     ids=str,
 )
@@ -143,6 +146,24 @@ def test_what_cannot_be_met_is_refused_in_words(train, arguments, message):
     with pytest.raises(InvalidArgumentError) as caught:
         fit(**given)
     assert message in str(caught.value)
+
+
+def test_a_directory_that_cannot_be_made_is_refused_in_words(train, tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(IoError, match="cannot make the directory"):
+        fit(step, start(), load(train), directory=tmp_path / "file" / "run")
+
+
+def test_a_state_without_arrays_is_a_state(tmp_path):
+    for _ in range(2):
+        result = fit(
+            lambda state, batch: (state, batch.mean()),
+            {},
+            [np.ones(4)],
+            directory=tmp_path / "run",
+            progress="none",
+        )
+    assert (result.state, result.resumed_at) == ({}, 1)
 
 
 def test_importing_it_loads_neither_numpy_nor_jax():

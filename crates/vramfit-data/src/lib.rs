@@ -13,6 +13,7 @@
 //! | [`load`] | how do rows become batches, ahead of who uses them, in bounded memory? |
 //! | [`mod@write`] | how is a file made? |
 //! | [`generate`] | which data is there to try things with? |
+//! | [`repack`] | how does a file become one that streams well? |
 
 pub mod filter;
 pub mod generate;
@@ -22,5 +23,6 @@ pub mod load;
 mod mix;
 pub mod order;
 pub mod read;
+pub mod repack;
 pub mod source;
 pub mod write;

@@ -95,6 +95,10 @@ proptest! {
         for number in 0..walk.pools().unwrap_or(0) {
             let pool = walk.pool(number).unwrap();
             let mut wanted = vec![0; pool.blocks().len()];
+            let (mut one_by_one, mut together) = (Vec::new(), Vec::new());
+            one_by_one.extend(pool.positions().map(|position| pool.get(position)));
+            pool.append(&pool.positions().collect::<Vec<_>>(), &mut together);
+            prop_assert_eq!(one_by_one, together);
             for position in pool.positions() {
                 let (block, row) = pool.get(position);
                 prop_assert_eq!(walk.pool_at(position), Some(number));

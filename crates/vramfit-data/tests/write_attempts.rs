@@ -12,19 +12,15 @@ use vramfit_data::write::{
 const ROWS: u64 = 1003;
 
 fn content(storage: [Storage; 2]) -> Content {
-    let dataset = |path: &str, number, rest: &[u64], storage| Dataset {
-        path: path.into(),
-        number,
-        shape: [&[ROWS], rest].concat(),
-        storage,
-        attributes: Vec::new(),
+    let dataset = |path: &str, number, rest: &[u64], storage| {
+        Dataset::new(path, number, [&[ROWS], rest].concat(), storage)
     };
     Content {
         datasets: vec![
             dataset("x", Number::U32, &[50], storage[0]),
             dataset("deep/y", Number::U8, &[], storage[1]),
         ],
-        attributes: Vec::new(),
+        ..Content::default()
     }
 }
 
@@ -48,6 +44,7 @@ const AGAIN: Manner = Manner {
     force: false,
     resume: true,
     safe_every: Bytes(3000),
+    once: false,
 };
 
 fn attempt(
@@ -235,8 +232,15 @@ fn content_that_cannot_be_is_refused() {
         "dataset `a//b` cannot be written: its name is empty, or a part of it is"
     );
     assert_eq!(
-        refused(with(&|c| c.datasets[0].shape = vec![ROWS, 0])),
-        "dataset `x` cannot be written: one of its dimensions is 0"
+        refused(with(&|c| {
+            c.datasets[0].storage = Storage::Contiguous;
+            c.datasets[0].most = vec![u64::MAX, 50];
+        })),
+        "dataset `x` cannot be written: it can grow and is not in chunks"
+    );
+    assert_eq!(
+        refused(with(&|c| c.datasets[0].most = vec![ROWS - 1, 50])),
+        "dataset `x` cannot be written: it is larger than it may become"
     );
     assert_eq!(
         refused(with(&|c| c.datasets[0].shape = vec![u64::MAX, 9])),

@@ -19,8 +19,8 @@ use crate::error::raise;
 /// How long Python waits in one piece: afterwards Ctrl-C is looked for.
 const TURN: Duration = Duration::from_millis(100);
 
-/// How long Python waits before it looks for memory in JAX's hands again, at first; then twice as long, and so on.
-const FIRST_LOOK: Duration = Duration::from_millis(1);
+/// How long it waits for a batch to be dropped, at first; twice as long each time.
+const FIRST_PATIENCE: Duration = Duration::from_millis(1);
 
 /// After so long without memory for a batch a program is told that it has all of it.
 const TELL_AFTER: Duration = Duration::from_secs(5);
@@ -236,21 +236,18 @@ impl BatchLoader {
     fn next(&self, py: Python<'_>) -> PyResult<Option<(Vec<BatchMemory>, Vec<u64>)>> {
         let mut starved_since: Option<Instant> = None;
         let mut is_told = false;
-        let mut turn = Duration::ZERO;
+        let mut patience = Duration::ZERO;
         loop {
-            match self.with(py, |loader| loader.wait(turn))? {
+            match self.with(py, |loader| loader.wait(TURN, patience))? {
                 Turn::Batch(filled) => {
                     let columns = filled.columns.into_iter().map(BatchMemory::new);
                     return Ok(Some((columns.collect(), filled.valid)));
                 }
                 Turn::End => return Ok(None),
-                Turn::Waiting { starved: false } => {
-                    starved_since = None;
-                    turn = TURN;
-                }
+                Turn::Waiting { starved: false } => starved_since = None,
                 Turn::Waiting { starved: true } => {
-                    release_garbage_of_jax(py)?;
-                    turn = (turn * 2).clamp(FIRST_LOOK, TURN);
+                    drop_what_jax_is_done_with(py)?;
+                    patience = (patience * 2).clamp(FIRST_PATIENCE, TURN);
                     let since = starved_since.get_or_insert_with(Instant::now).elapsed();
                     if since >= GIVE_UP_AFTER {
                         return Err(raise(py, &self.starved(py)));
@@ -294,14 +291,14 @@ impl BatchLoader {
     }
 }
 
-/// Has JAX let go of what it needs no longer.
+/// Asks for memory that JAX has finished with but not let go of.
 ///
-/// A program of JAX's that ends on a thread of XLA's does not drop the arrays that it read: they are put on a list
-/// until Python calls JAX again. When Python waits for them here, that is never. JAX empties the list whenever Python's
-/// garbage collector runs, of which this asks for the smallest round.
-fn release_garbage_of_jax(py: Python<'_>) -> PyResult<()> {
-    py.import("gc")?.call_method1("collect", (0,))?;
-    Ok(())
+/// What a computation or a transfer has read from is put on a list when it is done, and the list is
+/// gone through by JAX's next call or by Python's garbage collector. While the program waits for a batch
+/// it makes no call, so without this it could wait for ever.
+fn drop_what_jax_is_done_with(py: Python<'_>) -> PyResult<()> {
+    // The youngest generation is the least work; JAX hears of any.
+    py.import("gc")?.call_method1("collect", (0,)).map(drop)
 }
 
 fn column((dataset, field, to): ColumnArgument) -> Result<ColumnRequest> {

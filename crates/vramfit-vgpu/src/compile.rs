@@ -10,6 +10,7 @@
 //! card the autotuner may take cuBLAS where they say Triton.
 
 use std::ffi::{c_char, c_void};
+use std::path::Path;
 use std::slice;
 use std::sync::Arc;
 
@@ -23,6 +24,7 @@ use crate::abi::{Executable, TopologyDescription};
 use crate::choices::Choices;
 use crate::compiled::Compiled;
 use crate::dump::Dump;
+use crate::heard;
 use crate::log;
 use crate::machine;
 use crate::real::{self, sized};
@@ -115,7 +117,10 @@ pub(crate) unsafe fn compile(
     let rungs = LADDER.iter().filter(|rung| rung.agrees_with(&choices));
     for rung in rungs {
         let dump = wants_owners().then(|| Dump::new(&choices)).flatten();
-        match attempt(topology, source, options, rung, dump.as_ref()) {
+        let (attempted, warnings) = heard::during(compiler_log(), || {
+            attempt(topology, source, options, rung, dump.as_ref())
+        });
+        match attempted {
             Ok(serialized) => {
                 let program = Program::parse(&serialized, options)?;
                 let memory = dump.and_then(|dump| dump.memory(&program, &source.code));
@@ -132,6 +137,7 @@ pub(crate) unsafe fn compile(
                     options.to_vec(),
                     rung,
                     memory.map(|memory| memory.to_stored()).unwrap_or_default(),
+                    warnings,
                 ));
             }
             // The first error is the one worth showing: later rungs fail for their own reasons.
@@ -198,6 +204,13 @@ pub(crate) unsafe fn variant(
 /// Says whether it is to be found out where the memory of programs goes.
 fn wants_owners() -> bool {
     machine::get().is_none_or(|machine| machine.environment.owners)
+}
+
+/// Returns the folder for what the compiler says, where that is wanted. A forked process has no part in it:
+/// another thread of its parent may have held what it would wait for.
+fn compiler_log() -> Option<&'static Path> {
+    let machine = machine::get().filter(|_| !machine::is_forked())?;
+    machine.environment.compiler_log.as_deref()
 }
 
 /// Failures inside the compiler may vanish with other kernels; a program that is wrong, an option

@@ -10,6 +10,7 @@ use vramfit_core::program::{BufferClass, MemorySpace, Program, Shape};
 use vramfit_core::trace::{ProgramSizes, Purpose};
 
 use crate::abi::client::{NamedUnion, NamedValue};
+use crate::heard::Warning;
 use crate::hooks;
 use crate::memory::MemoryKind;
 use crate::real::sized;
@@ -33,6 +34,8 @@ pub(crate) struct Compiled {
     pub(crate) rung: String,
     /// Where its memory goes, as a trace keeps it; empty when that is not known.
     pub(crate) memory: Vec<u8>,
+    /// What the compiler warned of.
+    pub(crate) warnings: Vec<Warning>,
     /// What one execution allocates, in order.
     pub(crate) steps: Vec<Step>,
     /// Shapes of the outputs, shared by their buffers.
@@ -140,6 +143,7 @@ impl Compiled {
         options: Vec<u8>,
         rung: String,
         memory: Vec<u8>,
+        warnings: Vec<Warning>,
     ) -> Arc<Self> {
         let copies = copies(&program);
         let evaluable = !code.is_empty() && value::is_small(&program, copies);
@@ -160,6 +164,7 @@ impl Compiled {
             options,
             rung,
             memory,
+            warnings,
         })
     }
 

@@ -45,6 +45,8 @@ pub(crate) struct Environment {
     pub(crate) bracket: bool,
     /// Autotuning results recorded on a card, for the compiler.
     pub(crate) autotune_results: Option<String>,
+    /// A folder for what the compiler says, where that is wanted.
+    pub(crate) compiler_log: Option<PathBuf>,
     /// Whether it is to be found out where the memory of programs goes.
     pub(crate) owners: bool,
     /// Whether the table of calls is printed at the end.
@@ -78,6 +80,7 @@ impl Environment {
             upload_cap_bytes: bytes("VRAMFIT_UPLOAD_CAP")?.unwrap_or(DEFAULT_UPLOAD_CAP),
             bracket: text("VRAMFIT_BRACKET").is_some_and(|value| value != "0"),
             autotune_results: text("VRAMFIT_AUTOTUNE_RESULTS"),
+            compiler_log: env::var_os("VRAMFIT_COMPILER_LOG").map(PathBuf::from),
             owners: text("VRAMFIT_OWNERS").is_none_or(|value| value != "0"),
             print_calls: text("VRAMFIT_PJRT_CALLS").is_some_and(|value| value != "0"),
             gpu,

@@ -82,6 +82,9 @@ impl Loaded {
         };
         session.record(&event);
         session.record_memory(compiled.number, &compiled.memory);
+        for warning in &compiled.warnings {
+            session.record_warning(&compiled.program.name, warning);
+        }
         if let Some(variant) = variant {
             let event = LogEvent::Variant {
                 program: compiled.number,

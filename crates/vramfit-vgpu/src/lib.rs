@@ -14,7 +14,7 @@
 //! | `environment` | what `vramfit dryrun` asks for |
 //! | `machine`, `session`, `shared` | the cards, their allocators, and the log |
 //! | `client`, `topology`, `device`, `memory` | what JAX sees of them |
-//! | `compile`, `choices`, `compiled`, `record`, `executable`, `inspect` | programs |
+//! | `compile`, `choices`, `heard`, `compiled`, `record`, `executable`, `inspect` | programs |
 //! | `execute`, `call`, `steps`, `sites` | running them |
 //! | `ending` | ending the process when the steps are done |
 //! | `buffer`, `copies`, `strides`, `transfer`, `value`, `reads`, `fill` | arrays and their contents |
@@ -53,6 +53,7 @@ mod execute;
 mod extensions;
 mod fill;
 mod functions;
+mod heard;
 mod hooks;
 mod inspect;
 mod layouts;

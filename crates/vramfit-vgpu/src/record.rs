@@ -7,6 +7,7 @@ use prost::Message;
 use vramfit_core::program::Program;
 
 use crate::compiled::Compiled;
+use crate::heard::Warning;
 use crate::status::{Answer, Code, Status};
 
 /// Raised when a field changes its meaning.
@@ -29,6 +30,18 @@ pub(crate) struct Record {
     /// Where its memory goes; empty when that is not known.
     #[prost(bytes = "vec", tag = "6")]
     memory: Vec<u8>,
+    /// What the compiler warned of.
+    #[prost(message, repeated, tag = "7")]
+    warnings: Vec<WarningRecord>,
+}
+
+/// A warning in the stored form.
+#[derive(Clone, PartialEq, Message)]
+struct WarningRecord {
+    #[prost(string, tag = "1")]
+    source: String,
+    #[prost(string, tag = "2")]
+    text: String,
 }
 
 impl Record {
@@ -40,6 +53,12 @@ impl Record {
             code: compiled.code.clone(),
             rung: compiled.rung.clone(),
             memory: compiled.memory.clone(),
+            warnings: compiled
+                .warnings
+                .iter()
+                .cloned()
+                .map(|Warning { source, text }| WarningRecord { source, text })
+                .collect(),
         }
     }
 
@@ -70,6 +89,10 @@ impl Record {
             options,
             self.rung,
             self.memory,
+            self.warnings
+                .into_iter()
+                .map(|WarningRecord { source, text }| Warning { source, text })
+                .collect(),
         ))
     }
 }

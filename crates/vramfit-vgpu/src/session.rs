@@ -8,6 +8,7 @@ use vramfit_core::ErrorKind;
 use vramfit_core::allocator::{Refusal, Region, Space, Stats};
 use vramfit_core::trace::{Event, Footer, Purpose, TextId};
 
+use crate::heard::Warning;
 use crate::log;
 use crate::machine::{Machine, State, is_forked};
 use crate::status::{Answer, Code, Status};
@@ -266,6 +267,19 @@ impl Session {
         }
         if let Some(recorder) = &mut self.state.recorder
             && let Err(error) = recorder.program_memory(program, stored)
+        {
+            log::line(&format!("the trace is incomplete: {error}"));
+            self.state.recorder = None;
+        }
+    }
+
+    /// Writes what the compiler warned of.
+    pub(crate) fn record_warning(&mut self, program: &str, warning: &Warning) {
+        if is_forked() {
+            return;
+        }
+        if let Some(recorder) = &mut self.state.recorder
+            && let Err(error) = recorder.compiler_warning(program, &warning.source, &warning.text)
         {
             log::line(&format!("the trace is incomplete: {error}"));
             self.state.recorder = None;

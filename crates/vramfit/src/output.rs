@@ -158,6 +158,12 @@ impl Output {
         self.verbose
     }
 
+    /// Passes on what the program said on its own standard error, as it is.
+    pub(crate) fn of_program(&mut self, text: &[u8]) {
+        // A closed standard error is nobody's business here.
+        let _ = std::io::stderr().lock().write_all(text);
+    }
+
     /// Says something that `--quiet` silences.
     pub(crate) fn say(&mut self, text: &str) {
         if !self.quiet {

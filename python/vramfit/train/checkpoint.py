@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import hashlib
+import json
 import math
 import time
 from collections.abc import Callable
@@ -98,7 +100,10 @@ class Keeper:
         """Return what was kept with a state."""
         ocp = _orbax()
         found = self._manager.restore(step, args=ocp.args.Composite(facts=ocp.args.JsonRestore()))
-        facts: dict[str, Any] = found["facts"]
+        sealed = found["facts"]
+        facts: dict[str, Any] = sealed["facts"]
+        if sealed["sha256"] != _seal(facts):
+            raise ValueError("what was kept with it is not what was written")
         return facts
 
     def learn(self, step: int, loss: float) -> None:
@@ -111,8 +116,11 @@ class Keeper:
         policy = self._policy
         if policy.every_steps is not None and step - self._steps >= policy.every_steps:
             return True
+        if policy.every_seconds is None:
+            return False
+        # A disk that is slower than that makes checkpoints rarer, and not the training slow.
         passed = time.monotonic() - self._clock
-        return policy.every_seconds is not None and passed >= policy.every_seconds
+        return passed >= policy.every_seconds and not self._manager.is_saving_in_progress()
 
     def write(self, step: int, state: Any, facts: dict[str, Any]) -> bool:
         """Begin to write one, and say whether it was begun.
@@ -120,11 +128,14 @@ class Keeper:
         The state may be donated as soon as this returns. What goes wrong is told, and leaves the
         checkpoints that there are.
         """
-        self._clock, self._steps = time.monotonic(), step
         if step == self._latest:
             return True
-        if not self.settle():
-            return False
+        try:
+            return self.settle() and self._begin(step, state, facts)
+        finally:
+            self._clock, self._steps = time.monotonic(), step
+
+    def _begin(self, step: int, state: Any, facts: dict[str, Any]) -> bool:
         ocp = _orbax()
         leaves, _ = _named(state)
         kept = {name: leaf for name, leaf in leaves.items() if leaf.size}
@@ -133,7 +144,8 @@ class Keeper:
             self._manager.save(
                 step,
                 args=ocp.args.Composite(
-                    state=ocp.args.StandardSave(kept), facts=ocp.args.JsonSave(facts)
+                    state=ocp.args.StandardSave(kept),
+                    facts=ocp.args.JsonSave({"sha256": _seal(facts), "facts": facts}),
                 ),
                 force=True,
             )
@@ -181,6 +193,11 @@ class Keeper:
             f"the checkpoint of step {step} could not be written, and those before it stay: "
             f"{reason[0] if reason else type(error).__name__}"
         )
+
+
+def _seal(facts: dict[str, Any]) -> str:
+    """Return a sum of facts that is another one when anything in them is."""
+    return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()
 
 
 def structure(state: Any) -> list[list[Any]]:

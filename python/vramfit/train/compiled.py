@@ -20,13 +20,33 @@ ROWS = "(rows)"
 class Program:
     """A function of a state and a batch, compiled once for each shape of batch.
 
+    Args:
+        function: The function, jitted or not.
+        donate: Whether the state is donated, where it is jitted here.
+        results: Where its results go, or None.
+        trains: Whether it returns a new state beside metrics, which is then checked.
+
     Attributes:
+        jitted: Whether the function was jitted already.
         count: How many programs were compiled.
         planned: What XLA plans in memory for the latest one, or None where it does not tell.
     """
 
-    def __init__(self, function: Callable[..., Any], *, donate: bool, results: Any = None) -> None:
+    def __init__(
+        self,
+        function: Callable[..., Any],
+        *,
+        donate: bool = False,
+        results: Any = None,
+        trains: bool = False,
+    ) -> None:
         import jax
+
+        if not callable(function):
+            raise InvalidArgumentError(
+                f"a step has to be a function, and not a {type(function).__name__}"
+            )
+        self._trains = trains
 
         self.jitted = isinstance(function, type(jax.jit(lambda: None)))
         self._jit = function
@@ -64,7 +84,8 @@ class Program:
         if program is None:
             begun = time.perf_counter()
             lowered = self._jit.lower(state, batch)  # type: ignore[attr-defined]
-            _check(lowered.out_info, state)
+            if self._trains:
+                _check(lowered.out_info, state)
             compiled = lowered.compile()
             try:
                 self.planned = compiled.memory_analysis()
@@ -83,7 +104,7 @@ def training(step: Callable[..., Any], stacked: int) -> Callable[..., Any]:
     """Return the function that is compiled for training: one step, or a scan over a stack."""
     import jax
 
-    if stacked == 1:
+    if stacked == 1 or not callable(step):
         return step
 
     def steps(state: Any, batches: Any) -> Any:
@@ -146,7 +167,10 @@ def _check(results: Any, state: Any) -> None:
     import jax
 
     if not (isinstance(results, tuple) and len(results) == 2):
-        return
+        raise InvalidArgumentError(
+            f"`step` returns {_kind(results)}, and has to return two things",
+            hint="return `(state, metrics)`: the new state, and a scalar loss or a dictionary",
+        )
     new = results[0]
     before, after = (jax.tree_util.tree_flatten_with_path(tree)[0] for tree in (state, new))
     names = [[jax.tree_util.keystr(path) for path, _ in leaves] for leaves in (before, after)]
@@ -164,6 +188,13 @@ def _check(results: Any, state: Any) -> None:
                 f"`step` makes `state{name}` {_form(new_leaf)}, and it was {_form(old)}",
                 hint="keep its type and shape, or every step would be compiled anew",
             )
+
+
+def _kind(results: Any) -> str:
+    if hasattr(results, "shape"):
+        return "an array"
+    what = f"a {type(results).__name__}"
+    return f"{what} of {len(results)}" if isinstance(results, tuple | list) else what
 
 
 def _form(leaf: Any) -> str:

@@ -12,7 +12,7 @@ from vramfit.train.metrics import Meter, Totals
 from vramfit.train.watch import Watch
 
 AHEAD = 2
-"""Batches that are given to the device before the program waits for the first of them."""
+"""Batches that are given to the device before the program waits for the oldest of them."""
 
 
 def evaluator(

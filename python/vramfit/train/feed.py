@@ -31,6 +31,9 @@ class Feed(Protocol):
     def rows_left(self) -> int | None:
         """Return how many rows of the epoch are still to come, where that is known."""
 
+    def spare(self) -> int | None:
+        """Return how many batches a program may keep before reading has to wait; None for any."""
+
 
 class LoaderFeed:
     """A loader of ours, which knows by itself where it is."""
@@ -66,6 +69,10 @@ class LoaderFeed:
     def rows_left(self) -> int | None:
         """Return the rows to come; None where each batch and each stack is full."""
         return None if self._whole else self._left
+
+    def spare(self) -> int | None:
+        """Return what is left when some are on their way, and one is being read."""
+        return max(1, self.loader._native.most_batches - self._batches._depth - 2)
 
 
 class IterableFeed:
@@ -105,6 +112,10 @@ class IterableFeed:
 
     def rows_left(self) -> int | None:
         """Return None: nothing is padded."""
+        return None
+
+    def spare(self) -> int | None:
+        """Return None: their memory is their own."""
         return None
 
     def _send(self, batches: Iterator[Any]) -> Iterator[Any]:

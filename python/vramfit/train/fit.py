@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from vramfit._errors import InvalidArgumentError
+from vramfit._errors import InvalidArgumentError, IoError
 from vramfit.train import compiled, devices, loop
 from vramfit.train import resume as resuming
 from vramfit.train.checkpoint import Checkpoints, Keeper
@@ -126,17 +126,20 @@ def fit(
     train = feed(data, depth=prefetch, stacked=stacked, sharding=target, role="data")
     state = devices.place_state(state, place)
     program = compiled.Program(
-        compiled.training(step, stacked), donate=donate, results=devices.results(state, place)
+        compiled.training(step, stacked),
+        donate=donate,
+        results=devices.results(state, place),
+        trains=True,
     )
     evaluate = None
     if eval_step is not None:
-        judge = compiled.Program(compiled.evaluation(eval_step), donate=False)
+        judge = compiled.Program(compiled.evaluation(eval_step))
         target = place.batches()
         batches = feed(eval_data, depth=prefetch, stacked=1, sharding=target, role="eval_data")
         evaluate = evaluator(judge, batches, watch, known=not place.virtual)
     keeper = None
     if folder is not None:
-        folder.mkdir(parents=True, exist_ok=True)
+        _make(folder)
         if checkpoints is not None:
             keeper = Keeper(folder / "checkpoints", checkpoints, tell)
     journal = Journal(folder if first else None)
@@ -248,6 +251,17 @@ def _found(
             "there is no whole checkpoint to go on from", hint="`resume='auto'` would begin anew"
         )
     return found
+
+
+def _make(folder: Path) -> None:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise IoError(
+            f"cannot make the directory `{folder}`",
+            cause=str(error),
+            hint="name another one as `directory`",
+        ) from error
 
 
 def _check(epochs: int, stacked: int, log_every: int, prefetch: int, resume: bool | str) -> None:

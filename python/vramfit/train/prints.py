@@ -22,7 +22,8 @@ def _program() -> Any:
     import jax
     import jax.numpy as jnp
 
-    return jax.jit(lambda leaves: jnp.stack([_print(leaf) for leaf in leaves]))
+    # One more, because a state may have no arrays, and orbax stores no empty ones.
+    return jax.jit(lambda leaves: jnp.stack([jnp.uint32(0), *map(_print, leaves)]))
 
 
 def _print(leaf: Any) -> Any:

@@ -13,6 +13,7 @@ from vramfit.train.summary import duration, number
 _BAR_SECONDS = 0.2
 _PLAIN_SECONDS = 30.0
 _WIDTH = 24
+_NARROW = 10  # on a terminal of less than 100 columns
 
 
 class Progress:
@@ -68,8 +69,9 @@ class Progress:
         if total:
             words.append(f"{min(done / total, 1):4.0%}")
             if self._bar:
-                full = min(_WIDTH * done // total, _WIDTH)
-                words.append("█" * full + "░" * (_WIDTH - full))
+                wide = _WIDTH if shutil.get_terminal_size().columns >= 100 else _NARROW
+                full = min(wide * done // total, wide)
+                words.append("█" * full + "░" * (wide - full))
             words.append(f"{done}/{total}")
         else:
             words.append(f"{done} steps")

@@ -1,8 +1,9 @@
 """The steps of an epoch, without waiting for the device but where that is meant.
 
-The program is a few steps ahead of the device, and no more: it waits for the step before the last,
-which leaves the device with one to run and one to begin. Further ahead nothing would be won, and
-the batches of all steps under way would lie in device memory.
+The program is some steps ahead of the device, and no more: before it gives the device another, it
+waits for one that was given long ago. Without that the batches of all steps under way would lie in
+device memory. Large batches mean long steps, of which two are enough; with small ones more help
+against other programs on the machine.
 """
 
 from __future__ import annotations
@@ -12,13 +13,14 @@ from collections import deque
 from collections.abc import Iterator
 from typing import Any
 
+from vramfit._errors import InvalidArgumentError
 from vramfit.train.compiled import check_metrics, named
 from vramfit.train.feed import real_steps
 from vramfit.train.sitting import Sitting
 from vramfit.train.troubles import batch_rows
 
-AHEAD = 2
-"""Steps that are given to the device before the program waits for the first of them."""
+_LEAST, _MOST = 2, 16
+_BYTES = 32 << 20  # of batches under way; small beside what a step needs
 
 _END = object()
 
@@ -31,6 +33,7 @@ def train(sitting: Sitting, batches: Iterator[Any]) -> str | None:
     left = sitting.feed.rows_left()
     total = _total(sitting)
     under_way: deque[Any] = deque()
+    ahead = 0
     waited = 0.0
     while True:
         begun = now()
@@ -39,10 +42,12 @@ def train(sitting: Sitting, batches: Iterator[Any]) -> str | None:
         seconds["data_wait"] += passed
         waited += passed
         if batch is _END:
+            _must_have_steps(standing.steps_of_epoch)
             return None
         steps = 1
         if stacked > 1:
             batch, steps, left = real_steps(batch, left)
+        ahead = ahead or _ahead(sitting, batch)
         metrics = _step(sitting, batch, steps)
         # The loader wants its memory back.
         del batch
@@ -51,7 +56,7 @@ def train(sitting: Sitting, batches: Iterator[Any]) -> str | None:
         standing.batches += 1
         meter.add(metrics, steps, stacked=stacked > 1)
         under_way.append(next(iter(metrics.values())))
-        if len(under_way) > AHEAD:
+        if len(under_way) > ahead:
             begun = now()
             under_way.popleft().block_until_ready()
             seconds["device_wait"] += now() - begun
@@ -68,6 +73,14 @@ def train(sitting: Sitting, batches: Iterator[Any]) -> str | None:
         sitting.progress.step(standing.steps_of_epoch, total, waited)
 
 
+def _must_have_steps(count: int) -> None:
+    if count == 0:
+        raise InvalidArgumentError(
+            "`data` has no batch: an epoch of it was over before it had begun",
+            hint="give batches that can be gone through again and again",
+        )
+
+
 def _step(sitting: Sitting, batch: Any, steps: int) -> Any:
     """Give a step, or a stack of them, to the device."""
     program = sitting.step
@@ -81,6 +94,18 @@ def _step(sitting: Sitting, batch: Any, steps: int) -> Any:
         sitting.progress.pass_over(took)
         check_metrics(metrics, stacked=0 if sitting.rules.stacked == 1 else steps)
     return named(metrics)
+
+
+def _ahead(sitting: Sitting, batch: Any) -> int:
+    """Return how many steps may be under way."""
+    import jax
+
+    size = sum(leaf.nbytes for leaf in jax.tree.leaves(batch) if hasattr(leaf, "nbytes"))
+    ahead: int = min(_MOST, max(_LEAST, _BYTES // max(size, 1)))
+    if sitting.place.devices[0].platform != "cpu":
+        return ahead
+    # There batches lie in the loader's own memory until they are used up.
+    return min(ahead, sitting.feed.spare() or ahead)
 
 
 def _total(sitting: Sitting) -> int | None:

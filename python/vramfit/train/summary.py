@@ -72,7 +72,7 @@ def final_report(result: Result) -> str:
         mean = sum(epoch.timing.wall for epoch in epochs) / len(epochs)
         rows.append(("average epoch time", duration(mean)))
     rows.append(("time", _split(result)))
-    rows.append(("input", where_time_goes(timing)))
+    rows.append(("input", where_time_goes(timing, result.steps - result.resumed_at)))
     rows.append(("device", result.device))
     host = result.peak_host_bytes
     rows.append(("peak memory, host", "not told here" if host is None else show_bytes(host)))

@@ -10,6 +10,8 @@ from vramfit._native import show_bytes
 from vramfit.train.devices import Place
 from vramfit.train.result import Timing
 
+_SHORT = 2e-3  # seconds of a step, of which what Python does is a part worth having
+
 
 def is_out_of_memory(error: BaseException) -> bool:
     """Say whether an error of JAX's means that device memory was not enough."""
@@ -78,8 +80,8 @@ def _process() -> int:
     return int(jax.process_index())
 
 
-def where_time_goes(timing: Timing) -> str:
-    """Return a sentence about what a run mostly waits for, with numbers."""
+def where_time_goes(timing: Timing, steps: int) -> str:
+    """Return a sentence about what a run mostly waited for in so many steps, with numbers."""
     training = timing.data_wait + timing.step
     if training <= 0:
         return "no step was made"
@@ -96,9 +98,10 @@ def where_time_goes(timing: Timing) -> str:
             f"{share}: reading is what takes long; see `loader.plan`, give the loader more "
             "`threads`, or look at the file with `vramfit data inspect`"
         )
-    if device < 0.2 and timing.step > 0.5:
+    each = timing.step / max(steps, 1)
+    if device < 0.2 and each < _SHORT:
         return (
-            f"{share}, and {device:.0%} to waiting for the device: the device waits for Python; "
-            "steps are short, and `steps_per_dispatch` puts several into one"
+            f"{share}, and {device:.0%} to waiting for the device: steps of {each * 1e3:.2f} ms "
+            "are so short that it waits for Python; `steps_per_dispatch` puts several into one"
         )
-    return f"{share}; the device was the limit, as it should be"
+    return f"{share}, the rest to steps of {each * 1e3:.2f} ms"

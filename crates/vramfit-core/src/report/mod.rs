@@ -22,6 +22,7 @@ mod svg;
 mod tables;
 pub(crate) mod text;
 mod training;
+mod warnings;
 
 use serde::Serialize;
 

@@ -4,8 +4,8 @@ use serde::Serialize;
 
 use super::held::{Held, OwnerSum, held, owners};
 use crate::trace::{
-    AbortAnswer, Answer, CompilationAnswer, DeviceAnswer, LeakAnswer, Moment, ProgramAnswer,
-    ProgramExit, RefusalAnswer, UnknownReads,
+    AbortAnswer, Answer, CompilationAnswer, CompilerWarning, DeviceAnswer, LeakAnswer, Moment,
+    ProgramAnswer, ProgramExit, RefusalAnswer, UnknownReads,
 };
 
 /// Version of the object; it changes when a key changes its meaning or goes away.
@@ -36,6 +36,7 @@ struct Record<'a> {
     abort: Option<&'a AbortAnswer>,
     bracket: Option<Bracket<'a>>,
     leaks: Vec<Leak<'a>>,
+    compiler_warnings: &'a [CompilerWarning],
     compilations: &'a [CompilationAnswer],
     devices: Vec<Device<'a>>,
     context_bytes_estimate: u64,
@@ -183,6 +184,7 @@ pub(super) fn record(answer: &Answer, not_covered: &[String]) -> serde_json::Val
         abort: answer.abort.as_ref(),
         bracket: bracket(answer, worst),
         leaks: answer.leaks.iter().map(leak).collect(),
+        compiler_warnings: &answer.compiler_warnings,
         compilations: &answer.compilations,
         devices: answer.devices.iter().map(|of| device(answer, of)).collect(),
         context_bytes_estimate: header.context_bytes,

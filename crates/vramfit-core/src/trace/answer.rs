@@ -6,7 +6,7 @@
 use serde::Serialize;
 
 use super::course::{ArrayAnswer, CompilationAnswer, LayoutAnswer, LeakAnswer, TimelinePoint};
-use super::{Header, Holdings, ProgramSizes, Purpose};
+use super::{CompilerWarning, Header, Holdings, ProgramSizes, Purpose};
 use crate::program::ProgramMemory;
 
 /// The answer to "does this run fit on this card?", with the figures behind it.
@@ -43,6 +43,8 @@ pub struct Answer {
     /// Where the memory of the program goes that ran then, or else of [`Answer::step`]; `None` where
     /// that is not known.
     pub program_memory: Option<ProgramMemoryAnswer>,
+    /// What XLA's compiler warned of, in the order of the first of each.
+    pub compiler_warnings: Vec<CompilerWarning>,
     /// Executions of any program.
     pub executions: u64,
     /// Small programs whose values were computed; `None` when the trace was cut off.

@@ -50,6 +50,7 @@ mod stream;
 mod summary;
 mod text;
 mod timeline;
+mod warnings;
 mod wire;
 mod writer;
 
@@ -71,4 +72,5 @@ pub use replay::{Block, Effect, Parting, Replay};
 pub use stream::Events;
 pub use summary::{summarise, summarise_until};
 pub use text::TextTrace;
+pub use warnings::CompilerWarning;
 pub use writer::Writer;

@@ -10,8 +10,10 @@ use rustc_hash::FxHashMap;
 
 use super::history::{History, WINDOW};
 use super::source::{Source, Stop, invalid};
+use super::warnings::{CompilerWarning, Warnings};
 use super::wire::{
-    MAGIC, MAX_EVENTS, MAX_JSON_BYTES, MAX_MEMORY_BYTES, MAX_TEXT_BYTES, VERSION, tag,
+    MAGIC, MAX_EVENTS, MAX_JSON_BYTES, MAX_MEMORY_BYTES, MAX_TEXT_BYTES, MAX_WARNING_BYTES,
+    VERSION, tag,
 };
 use super::{Event, Footer, Header, TextId};
 use crate::error::Result;
@@ -32,6 +34,7 @@ pub struct Reader<R> {
     events: u64,
     footer: Option<Footer>,
     memories: FxHashMap<u32, Vec<u8>>,
+    warnings: Warnings,
     ended: bool,
 }
 
@@ -67,6 +70,7 @@ impl<R: Read> Reader<R> {
             events: 0,
             footer: None,
             memories: FxHashMap::default(),
+            warnings: Warnings::default(),
             ended: false,
         })
     }
@@ -100,6 +104,11 @@ impl<R: Read> Reader<R> {
         stored
             .map(|stored| ProgramMemory::from_stored(stored))
             .transpose()
+    }
+
+    /// Returns what the compiler warned of, as far as the trace was read; equal warnings together.
+    pub fn compiler_warnings(&self) -> &[CompilerWarning] {
+        self.warnings.all()
     }
 
     /// Returns how many events were read so far, repeats unfolded.
@@ -183,6 +192,11 @@ impl<R: Read> Reader<R> {
                     };
                     let stored = body[rest.offset() as usize..].to_vec();
                     self.memories.insert(program, stored);
+                }
+                tag::WARNING => {
+                    let length = self.source.number()?;
+                    let body = self.source.bytes(length, MAX_WARNING_BYTES)?;
+                    self.warnings.add(&String::from_utf8_lossy(&body));
                 }
                 tag if tag >= tag::SKIPPABLE => {
                     let length = self.source.number()?;

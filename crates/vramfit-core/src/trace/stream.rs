@@ -2,7 +2,7 @@
 
 use std::io::Read;
 
-use super::{Event, Footer, Header, Reader, TextId};
+use super::{CompilerWarning, Event, Footer, Header, Reader, TextId};
 use crate::error::Result;
 use crate::program::ProgramMemory;
 
@@ -28,6 +28,11 @@ pub trait Events {
     fn program_memory(&self, program: u32) -> Option<ProgramMemory> {
         let _ = program;
         None
+    }
+
+    /// Returns what the compiler warned of, as far as was read.
+    fn compiler_warnings(&self) -> &[CompilerWarning] {
+        &[]
     }
 
     /// Says whether it holds the answers to its requests. Where it does not, it is a mere list of
@@ -57,5 +62,9 @@ impl<R: Read> Events for Reader<R> {
     fn program_memory(&self, program: u32) -> Option<ProgramMemory> {
         // What is damaged is as good as not there; every total comes from the events.
         self.program_memory(program).ok().flatten()
+    }
+
+    fn compiler_warnings(&self) -> &[CompilerWarning] {
+        self.compiler_warnings()
     }
 }

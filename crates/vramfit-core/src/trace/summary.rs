@@ -210,6 +210,7 @@ impl Count {
             compilations,
             holdings,
             program_memory,
+            compiler_warnings: source.compiler_warnings().to_vec(),
             executions: self.executions,
             evaluated: source.footer().map(|footer| footer.evaluated),
             program_exit: None,

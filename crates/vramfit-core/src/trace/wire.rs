@@ -15,6 +15,8 @@ pub(super) const MAX_JSON_BYTES: usize = 16 << 20;
 pub(super) const MAX_TEXT_BYTES: usize = 4 << 20;
 /// Most bytes that a trace keeps of one program's buffers; 100,000 buffers take about a twentieth.
 pub(super) const MAX_MEMORY_BYTES: usize = 64 << 20;
+/// Longest warning of the compiler in bytes, with its program and its source.
+pub(super) const MAX_WARNING_BYTES: usize = 64 << 10;
 /// Most events a trace may expand to. A limit of sanity for hostile files: the largest run so
 /// far, three hours at full speed, has 2^34.
 pub(super) const MAX_EVENTS: u64 = 1 << 40;
@@ -43,6 +45,7 @@ pub(super) mod tag {
     /// From here on a record is a length and that many bytes, and may be skipped.
     pub(crate) const SKIPPABLE: u8 = 128;
     pub(crate) const MEMORY: u8 = 128;
+    pub(crate) const WARNING: u8 = 129;
 }
 
 /// Returns the number of a memory space in the file.

@@ -10,7 +10,10 @@ use std::io::{self, Write};
 use rustc_hash::{FxHashMap, FxHasher};
 
 use super::history::{History, KEPT_OF_REPEAT, WINDOW};
-use super::wire::{self, Crc, MAX_JSON_BYTES, MAX_MEMORY_BYTES, MAX_TEXT_BYTES, tag};
+use super::warnings;
+use super::wire::{
+    self, Crc, MAX_JSON_BYTES, MAX_MEMORY_BYTES, MAX_TEXT_BYTES, MAX_WARNING_BYTES, tag,
+};
 use super::{Event, Footer, Header, TextId};
 
 /// How many events in a row must be found again before a match begins. Fewer would start
@@ -164,6 +167,22 @@ impl Writer {
         self.out.push(tag::MEMORY);
         wire::put(&mut self.out, body.len() as u64);
         self.out.extend_from_slice(&body);
+        self.dirty = true;
+        self.hand_over()
+    }
+
+    /// Adds what the compiler warned of while it compiled a program: the source file that speaks, and
+    /// its text. What is over 64 KiB is cut there.
+    ///
+    /// # Errors
+    /// What the sink says.
+    pub fn compiler_warning(&mut self, program: &str, source: &str, text: &str) -> io::Result<()> {
+        self.check()?;
+        let body = warnings::body(program, source, text);
+        let body = &body.as_bytes()[..body.len().min(MAX_WARNING_BYTES)];
+        self.out.push(tag::WARNING);
+        wire::put(&mut self.out, body.len() as u64);
+        self.out.extend_from_slice(body);
         self.dirty = true;
         self.hand_over()
     }

@@ -31,7 +31,7 @@ pub(super) fn decode(input: &[u8], out: &mut [u8]) -> Result<usize, Fault> {
 }
 
 /// Sums of big-endian words of 16 bits, modulo 65535.
-fn checksum(bytes: &[u8]) -> u32 {
+pub(crate) fn checksum(bytes: &[u8]) -> u32 {
     let (mut low, mut high) = (0_u32, 0_u32);
     let (words, odd) = bytes.as_chunks::<2>();
     // So many words can be added before the second sum has no room.

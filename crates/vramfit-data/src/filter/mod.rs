@@ -7,7 +7,7 @@
 mod bitshuffle;
 mod blosc;
 mod deflate;
-mod fletcher32;
+pub(crate) mod fletcher32;
 mod frame;
 mod kinds;
 mod lz4;

@@ -79,12 +79,8 @@ thread_local! {
 fn content(request: &Request) -> Content {
     let rows = request.samples;
     let storage = request.storage();
-    let dataset = |path: &str, number: Number, rest: &[u64]| Dataset {
-        path: path.into(),
-        number,
-        shape: [&[rows], rest].concat(),
-        storage,
-        attributes: Vec::new(),
+    let dataset = |path: &str, number: Number, rest: &[u64]| {
+        Dataset::new(path, number, [&[rows], rest].concat(), storage)
     };
     let number = request.number();
     let labels = dataset("labels", Number::I32, &[]);
@@ -120,6 +116,7 @@ fn content(request: &Request) -> Content {
     Content {
         datasets,
         attributes,
+        ..Content::default()
     }
 }
 

@@ -1,40 +1,141 @@
-//! Attributes, as far as a reader of numbers needs them: their names.
+//! Attributes: their names, and their values byte by byte.
 
-use vramfit_core::Result;
+use vramfit_core::{Error, ErrorKind, Result};
 
 use super::blocks::Blocks;
+use super::container::Container;
 use super::cursor::Cursor;
-use super::group::dense_attribute_names;
-use super::header::{Header, kind};
+use super::dataspace::Dataspace;
+use super::group::dense_attributes;
+use super::header::{self, Header, kind};
+use super::reach::TypeBytes;
+
+/// An attribute as the file has it.
+#[derive(Clone, Debug)]
+pub(crate) struct Attribute {
+    /// What an element is.
+    pub(crate) datatype: TypeBytes,
+    pub(crate) space: Dataspace,
+    /// The elements.
+    pub(crate) data: Vec<u8>,
+}
 
 /// Returns the names of an object's attributes, sorted.
 pub(crate) fn names(header: &Header) -> Result<Vec<String>> {
     let mut names = Vec::new();
-    for message in header.all(kind::ATTRIBUTE) {
-        names.push(name(&mut header.cursor(message))?);
-    }
-    if let Some(message) = header.find(kind::ATTRIBUTE_INFO) {
-        let mut cursor = header.cursor(message);
-        cursor.version(&[0], "an attribute info message")?;
-        if cursor.u8()? & 1 != 0 {
-            cursor.skip(2)?;
-        }
-        let (heap, index) = (cursor.address()?, cursor.address()?);
-        if let (Some(heap), Some(index)) = (heap, index) {
-            let mut blocks = Blocks::new(cursor.container());
-            names.extend(dense_attribute_names(&mut blocks, heap, index)?);
-        }
-    }
+    each(header, |cursor| {
+        names.push(name(&mut cursor?)?);
+        Ok(())
+    })?;
     names.sort();
     Ok(names)
 }
 
+/// Returns an object's attributes by name; of one that cannot be read, why. One that not even has a name
+/// that can be read has an empty one.
+pub(crate) fn all(header: &Header) -> Result<Vec<(String, Result<Attribute>)>> {
+    let mut all = Vec::new();
+    each(header, |cursor| {
+        all.push(match cursor {
+            Ok(cursor) => (name(&mut cursor.clone()).unwrap_or_default(), read(cursor)),
+            Err(error) => (String::new(), Err(error)),
+        });
+        Ok(())
+    })?;
+    all.sort_by(|(a, _), (b, _)| a.cmp(b));
+    Ok(all)
+}
+
+/// Goes through the attributes, wherever they are kept.
+fn each(header: &Header, mut work: impl FnMut(Result<Cursor<'_>>) -> Result<()>) -> Result<()> {
+    for message in header.all(kind::ATTRIBUTE) {
+        work(match message.is_shared() {
+            false => Ok(header.cursor(message)),
+            true => Err(Error::new(
+                ErrorKind::UnsupportedFeature,
+                "it is in the file's table of shared messages",
+            )),
+        })?;
+    }
+    let Some(message) = header.find(kind::ATTRIBUTE_INFO) else {
+        return Ok(());
+    };
+    let mut cursor = header.cursor(message);
+    cursor.version(&[0], "an attribute info message")?;
+    if cursor.u8()? & 1 != 0 {
+        cursor.skip(2)?;
+    }
+    let (heap, index) = (cursor.address()?, cursor.address()?);
+    if let (Some(heap), Some(index)) = (heap, index) {
+        let container = cursor.container();
+        let mut blocks = Blocks::new(container);
+        for found in dense_attributes(&mut blocks, heap, index)? {
+            match found {
+                Ok((address, bytes)) => work(Ok(Cursor::new(container, &bytes, address)))?,
+                Err(error) => work(Err(error))?,
+            }
+        }
+    }
+    Ok(())
+}
+
 /// Reads the name of an attribute, from its message or from a heap.
-pub(crate) fn name(cursor: &mut Cursor<'_>) -> Result<String> {
+fn name(cursor: &mut Cursor<'_>) -> Result<String> {
     let version = cursor.version(&[1, 2, 3], "an attribute")?;
     cursor.skip(1)?;
     let length = cursor.u16()?.into();
     // The lengths of type and shape, and since version 3 the encoding of the name.
     cursor.skip(if version == 3 { 5 } else { 4 })?;
     cursor.text(length)
+}
+
+/// Reads the value of an attribute.
+fn read(mut cursor: Cursor<'_>) -> Result<Attribute> {
+    let container = cursor.container();
+    let version = cursor.version(&[1, 2, 3], "an attribute")?;
+    let flags = cursor.u8()?;
+    let lengths = [cursor.u16()?, cursor.u16()?, cursor.u16()?].map(usize::from);
+    if version == 3 {
+        cursor.skip(1)?;
+    }
+    let [_, datatype, space] = {
+        let mut part = |length: usize| {
+            let part = Cursor::new(container, cursor.take(length)?, 0);
+            // The first version pads each part to eight bytes.
+            if version == 1 {
+                cursor.skip(length.next_multiple_of(8) - length)?;
+            }
+            Ok(part)
+        };
+        [part(lengths[0])?, part(lengths[1])?, part(lengths[2])?]
+    };
+    let datatype = part(datatype, flags & 1 != 0, kind::DATATYPE, TypeBytes::read)?;
+    let space = part(space, flags & 2 != 0, kind::DATASPACE, Dataspace::read)?;
+    let elements = match space.is_null {
+        true => Some(0),
+        false => (space.shape.iter()).try_fold(1_u64, |all, &one| all.checked_mul(one)),
+    };
+    let bytes = elements
+        .and_then(|elements| elements.checked_mul(datatype.element.size() as u64))
+        .and_then(|bytes| usize::try_from(bytes).ok())
+        .ok_or_else(|| cursor.damaged("an attribute larger than all files"))?;
+    Ok(Attribute {
+        datatype,
+        space,
+        data: cursor.take(bytes)?.to_vec(),
+    })
+}
+
+/// Reads a part of an attribute, which may be kept in another object's header.
+fn part<T>(
+    mut cursor: Cursor<'_>,
+    is_shared: bool,
+    kind: u16,
+    read: impl Fn(&mut Cursor<'_>) -> Result<T>,
+) -> Result<T> {
+    if !is_shared {
+        return read(&mut cursor);
+    }
+    let (message, container): (_, &Container) = header::find_shared(cursor, kind)?;
+    read(&mut message.cursor(container))
 }

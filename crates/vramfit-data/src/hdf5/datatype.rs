@@ -8,7 +8,7 @@ use vramfit_core::{Error, ErrorKind, Result};
 use super::cursor::Cursor;
 
 /// A record in a record in a record … no deeper than this.
-const DEEPEST: usize = 8;
+pub(crate) const DEEPEST: usize = 8;
 /// More fields than any record that trains a model has.
 const MOST_FIELDS: usize = 4096;
 

@@ -32,6 +32,38 @@ const MUST_UNDERSTAND: u8 = 0x80;
 /// More messages than any object has; attributes beyond a few dozen are kept elsewhere.
 const MOST_MESSAGES: usize = 1 << 16;
 
+/// Returns the message of a kind that another object's header holds for several, given what refers to it.
+///
+/// # Errors
+///
+/// `unsupported-feature` when it is kept in the file's table of shared messages.
+pub(crate) fn find_shared(mut cursor: Cursor<'_>, kind: u16) -> Result<(Message, &Container)> {
+    let container = cursor.container();
+    let version = cursor.version(&[1, 2, 3], "a shared message")?;
+    let place = cursor.u8()?;
+    if version == 1 {
+        cursor.skip(6)?;
+    }
+    if version == 3 && place == 1 {
+        return Err(Error::new(
+            ErrorKind::UnsupportedFeature,
+            "messages in the file's table of shared messages are not supported",
+        )
+        .hint("rewrite the file without them: `h5repack old.h5 new.h5`"));
+    }
+    let address = cursor.known_address("a shared message")?;
+    let mut other = Header::read(container, address)?;
+    match other.messages.iter().position(|m| m.kind == kind) {
+        // One that is shared again could go round in a circle; the format has no such thing.
+        Some(found) if other.messages[found].flags & SHARED == 0 => {
+            Ok((other.messages.swap_remove(found), container))
+        }
+        _ => Err(container
+            .source()
+            .damaged(address, format_args!("no message {kind:#x} is there"))),
+    }
+}
+
 /// One message, not yet understood.
 #[derive(Debug)]
 pub(crate) struct Message {
@@ -40,6 +72,18 @@ pub(crate) struct Message {
     /// Where in the file `body` begins.
     offset: u64,
     body: Vec<u8>,
+}
+
+impl Message {
+    /// Whether it is a reference to another object's message.
+    pub(crate) fn is_shared(&self) -> bool {
+        self.flags & SHARED != 0
+    }
+
+    /// Begins to read it.
+    pub(crate) fn cursor<'a>(&'a self, container: &'a Container) -> Cursor<'a> {
+        Cursor::new(container, &self.body, self.offset)
+    }
 }
 
 /// All messages of one object.
@@ -83,7 +127,7 @@ impl Header {
 
     /// Begins to read a message of this header.
     pub(crate) fn cursor<'a>(&'a self, message: &'a Message) -> Cursor<'a> {
-        Cursor::new(&self.container, &message.body, message.offset)
+        message.cursor(&self.container)
     }
 
     /// Replaces a message that is kept in another object's header by what it says there.
@@ -98,32 +142,9 @@ impl Header {
         if self.messages[index].flags & SHARED == 0 {
             return Ok(self);
         }
-        let mut cursor = self.cursor(&self.messages[index]);
-        let version = cursor.version(&[1, 2, 3], "a shared message")?;
-        let place = cursor.u8()?;
-        if version == 1 {
-            cursor.skip(6)?;
-        }
-        if version == 3 && place == 1 {
-            return Err(Error::new(
-                ErrorKind::UnsupportedFeature,
-                "messages in the file's table of shared messages are not supported",
-            )
-            .hint("rewrite the file without them: `h5repack old.h5 new.h5`"));
-        }
-        let address = cursor.known_address("a shared message")?;
-        let mut other = Header::read(&self.container, address)?;
-        match other.messages.iter().position(|m| m.kind == kind) {
-            // One that is shared again could go round in a circle; the format has no such thing.
-            Some(found) if other.messages[found].flags & SHARED == 0 => {
-                self.messages[index] = other.messages.swap_remove(found);
-                Ok(self)
-            }
-            _ => Err(self
-                .container
-                .source()
-                .damaged(address, format_args!("no message {kind:#x} is there"))),
-        }
+        let (found, _) = find_shared(self.cursor(&self.messages[index]), kind)?;
+        self.messages[index] = found;
+        Ok(self)
     }
 
     /// Returns an error that a message is missing.

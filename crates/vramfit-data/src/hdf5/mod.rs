@@ -11,7 +11,8 @@
 //! | `container` | superblock |
 //! | `header`, `dataspace`, `datatype`, `fill`, `layout`, `pipeline`, `attribute` | object headers and their messages |
 //! | `group/` | members of groups, in all three forms |
-//! | `btree1`, `btree2`, `fractal_heap` | what those are made of |
+//! | `btree1`, `btree2`, `fractal_heap`, `global_heap` | what those are made of |
+//! | `reach` | whether elements lead elsewhere in the file |
 //! | `index/` | chunk indexes, in all six forms |
 //! | `virtual_map` | what virtual datasets are made of |
 //! | `object`, `tree` | finding an object by its path, and listing them all |
@@ -28,12 +29,14 @@ pub(crate) mod datatype;
 pub(crate) mod description;
 pub(crate) mod fill;
 pub(crate) mod fractal_heap;
+pub(crate) mod global_heap;
 pub(crate) mod group;
 pub(crate) mod header;
 pub(crate) mod index;
 pub(crate) mod layout;
 pub(crate) mod object;
 pub(crate) mod pipeline;
+pub(crate) mod reach;
 pub(crate) mod tree;
 pub(crate) mod virtual_map;
 

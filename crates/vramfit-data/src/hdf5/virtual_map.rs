@@ -4,10 +4,10 @@
 
 use vramfit_core::{Error, ErrorKind, Result};
 
-use super::blocks::Blocks;
 use super::container::Container;
 use super::cursor::Cursor;
 use super::dataspace::MOST_AXES;
+use super::global_heap::GlobalHeap;
 
 /// One dataset that a virtual one is made of.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -24,8 +24,9 @@ pub(crate) struct Mapping {
 
 /// Reads the map, which is an object of a global heap.
 pub(crate) fn read(container: &Container, collection: u64, object: u32) -> Result<Vec<Mapping>> {
-    let (address, bytes) = heap_object(container, collection, object)?;
-    let mut cursor = Cursor::new(container, &bytes, address);
+    let mut heap = GlobalHeap::new(container);
+    let (address, bytes) = heap.object(collection, object)?;
+    let mut cursor = Cursor::new(container, bytes, address);
     if cursor.u8()? != 0 {
         return Err(unsupported("its map is of a later version"));
     }
@@ -55,35 +56,6 @@ pub(crate) fn unsupported(why: &str) -> Error {
         ),
     )
     .hint("read its sources, or copy it into a dataset of its own")
-}
-
-fn heap_object(container: &Container, address: u64, wanted: u32) -> Result<(u64, Vec<u8>)> {
-    let mut blocks = Blocks::new(container);
-    let head = 8 + container.length_width() as u64;
-    let bytes = blocks.read(address, head)?;
-    let mut cursor = Cursor::new(container, &bytes, address);
-    cursor.signature(b"GCOL")?;
-    cursor.version(&[1], "a global heap")?;
-    cursor.skip(3)?;
-    let length = cursor.length()?.saturating_sub(head);
-    let bytes = blocks.read(address + head, length)?;
-    let mut cursor = Cursor::new(container, &bytes, address + head);
-    while cursor.left() >= 8 + container.length_width() {
-        let index = cursor.u16()?;
-        cursor.skip(6)?;
-        let length = cursor.length()?;
-        // Object zero is the free space behind the last one.
-        if index == 0 {
-            break;
-        }
-        let offset = cursor.offset();
-        let content = cursor.take(usize::try_from(length).unwrap_or(usize::MAX))?;
-        if u32::from(index) == wanted {
-            return Ok((offset, content.to_vec()));
-        }
-        cursor.skip(content.len().next_multiple_of(8) - content.len())?;
-    }
-    Err(cursor.damaged(format_args!("object {wanted} is not in its heap")))
 }
 
 /// Reads a selection that is one block: its start and length along each axis. `None` is everything.

@@ -1,5 +1,7 @@
 //! What will be slow, and why: one function a rule, each with the number that it is decided by.
 
+use std::path::Path;
+
 use serde::Serialize;
 use vramfit_core::Bytes;
 
@@ -23,6 +25,34 @@ pub struct Finding {
     pub message: String,
     /// One thing to do.
     pub cure: String,
+    /// A command that does it, to be pasted into a shell.
+    pub command: Option<String>,
+}
+
+/// Returns the command that cures a finding by writing the file anew, where that does.
+pub(super) fn command(file: &Path, id: &str) -> Option<String> {
+    let options = match id {
+        "large-chunks" | "divided-rows" | "tiny-chunks" | "unequal-chunks" => "",
+        "idle-compression" => " --compression none",
+        _ => return None,
+    };
+    // A path that is no text cannot be pasted.
+    let (old, new) = (file.to_str()?, file.with_extension("repacked.h5"));
+    let (old, new) = (quoted(old), quoted(new.to_str()?));
+    Some(format!("vramfit data repack {old} {new}{options}"))
+}
+
+/// Returns a path as a shell takes it.
+fn quoted(path: &str) -> String {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "_./-+=:,@%".contains(c);
+    let path = match path.starts_with('-') {
+        true => format!("./{path}"),
+        false => path.to_owned(),
+    };
+    match path.chars().all(plain) {
+        true => path,
+        false => format!("'{}'", path.replace('\'', "'\\''")),
+    }
 }
 
 /// Goes through the rules that need no row.
@@ -67,6 +97,7 @@ fn large_band(entry: &Entry, open: &Open) -> Option<Finding> {
         dataset: entry.path.clone(),
         message: what,
         cure: "rewrite it in smaller chunks of whole rows".to_owned(),
+        command: None,
     })
 }
 
@@ -86,6 +117,7 @@ fn divided_rows(entry: &Entry, open: &Open) -> Option<Finding> {
             "each row is divided among {across} chunks, all of which it takes to read it"
         ),
         cure: "rewrite it in chunks of whole rows".to_owned(),
+        command: None,
     })
 }
 
@@ -105,6 +137,7 @@ fn tiny_chunks(entry: &Entry, open: &Open) -> Option<Finding> {
             Bytes(grid.chunk_bytes())
         ),
         cure: "rewrite it in chunks of about 256 KiB".to_owned(),
+        command: None,
     })
 }
 
@@ -131,6 +164,7 @@ fn idle_compression(entry: &Entry, open: &Open) -> Option<Finding> {
             Bytes(memory)
         ),
         cure: "rewrite it without compression".to_owned(),
+        command: None,
     })
 }
 
@@ -147,6 +181,7 @@ fn wide_numbers(entry: &Entry, open: &Open) -> Option<Finding> {
             "JAX makes 32 bits of {name} unless x64 is enabled: {half} are read for nothing"
         ),
         cure: "store 32 bits where they are enough".to_owned(),
+        command: None,
     })
 }
 
@@ -174,5 +209,6 @@ fn unequal_chunks(entries: &[Entry], readable: &[Open]) -> Option<Finding> {
             list.join(", ")
         ),
         cure: "rewrite them with equally many rows in a chunk".to_owned(),
+        command: None,
     })
 }

@@ -53,6 +53,7 @@ pub(super) fn findings(entries: &[Entry], readable: &[Open]) -> Result<Vec<Findi
                 cure:
                     "shuffle, with at least 64 blocks in a pool; a small shuffle buffer will not do"
                         .to_owned(),
+                command: None,
             });
         }
     }

@@ -104,6 +104,9 @@ pub fn survey(path: &Path, request: &Request) -> Result<Survey> {
     let streaming = plan::plan(path, &entries, &readable, request.budget);
     let mut findings = advice::findings(&entries, &readable);
     findings.extend(labels::findings(&entries, &readable)?);
+    for finding in &mut findings {
+        finding.command = advice::command(path, finding.id);
+    }
     if let Some(rows) = request.sample {
         for open in &readable {
             let statistics = sample::statistics(&open.rows, rows, request.seed)?;

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use vramfit_core::{Error, Result};
 
 use super::buffer::{Lease, Stock};
-use super::loader::Desk;
+use super::desk::Desk;
 use super::room::{Block, Room, Rooms};
 use super::unit::{Cut, Unit};
 
@@ -85,7 +85,8 @@ struct Active {
 }
 
 impl Course {
-    pub(super) fn new(cut: Cut, rooms: Option<Arc<Rooms>>) -> Course {
+    /// Begins an epoch, with memory of blocks that an earlier one has left.
+    pub(super) fn new(cut: Cut, rooms: Option<Arc<Rooms>>, spare: Vec<Block>) -> Course {
         let all = cut.all();
         let (next_room, end_room) = match &rooms {
             Some(rooms) if cut.count() > 0 => (rooms.at(all.start), rooms.at(all.end - 1) + 1),
@@ -105,8 +106,16 @@ impl Course {
             busy: 0,
             failure: None,
             stopped: false,
-            spare: Vec::new(),
+            spare,
         }
+    }
+
+    /// Returns the memory of blocks, for the next epoch.
+    pub(super) fn into_spare(self) -> Vec<Block> {
+        let rooms = self.active.into_iter();
+        let rooms = rooms.filter_map(|active| Arc::into_inner(active.room));
+        let blocks = rooms.flat_map(Room::into_blocks);
+        self.spare.into_iter().chain(blocks).collect()
     }
 
     pub(super) fn stop(&mut self) {
@@ -134,6 +143,16 @@ impl Course {
         let open = self.ready.remove(&self.next_out)?;
         self.next_out += 1;
         Some(open)
+    }
+
+    /// Returns how many batches wait for the consumer.
+    pub(super) fn ready(&self) -> usize {
+        self.ready.len()
+    }
+
+    /// Whether a consumer that waits has something to hear.
+    pub(super) fn is_of_interest(&self, stock: &Stock) -> bool {
+        self.ready.contains_key(&self.next_out) || self.failure.is_some() || self.is_starved(stock)
     }
 
     /// Whether every batch was handed out.

@@ -1,62 +1,22 @@
 //! The loader: what a consumer sees of all this.
 
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use vramfit_core::{Error, ErrorKind, Result};
 
-use super::buffer::{Lease, Returned, Stock};
+use super::buffer::{Lease, Stock};
 use super::columns::{Column, Columns};
 use super::course::Course;
+use super::desk::Desk;
 use super::plan::Plan;
 use super::reader::Reader;
 use super::request::{Request, Set};
-use super::room::Rooms;
+use super::room::{Block, Rooms};
 use super::stats::Stats;
 use super::unit::Cut;
 use crate::order::{Engine, Order, Part, Split, State};
-
-/// Where threads and consumer meet.
-#[derive(Debug)]
-pub(super) struct Desk {
-    state: Mutex<Now>,
-    pub(super) changed: Condvar,
-    /// The process whose threads these are.
-    process: u32,
-}
-
-/// What is under the lock.
-#[derive(Debug)]
-pub(super) struct Now {
-    pub(super) stock: Stock,
-    pub(super) course: Option<Course>,
-    pub(super) stats: Stats,
-}
-
-impl Desk {
-    pub(super) fn lock(&self) -> MutexGuard<'_, Now> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    pub(super) fn wait<'a>(&self, state: MutexGuard<'a, Now>) -> MutexGuard<'a, Now> {
-        self.changed
-            .wait(state)
-            .unwrap_or_else(PoisonError::into_inner)
-    }
-
-    pub(super) fn give_back(&self, column: usize, buffer: Returned) {
-        // In a forked copy the lock may be held by a thread that is not there.
-        if self.is_here() {
-            self.lock().stock.give_back(column, buffer);
-            self.changed.notify_all();
-        }
-    }
-
-    fn is_here(&self) -> bool {
-        self.process == std::process::id()
-    }
-}
 
 /// A batch, or several stacked.
 #[derive(Debug)]
@@ -93,6 +53,8 @@ pub struct Loader {
     epoch: u64,
     position: u64,
     threads: Vec<JoinHandle<()>>,
+    /// Memory of the pools of the epoch before.
+    spare: Vec<Block>,
 }
 
 impl Loader {
@@ -117,15 +79,7 @@ impl Loader {
         let order = Order::new(rows, request.seed, plan.choice.engine, part)?;
         let stock = Stock::new(lengths(&request, &columns), plan.sets, request.poison);
         let loader = Loader {
-            desk: Arc::new(Desk {
-                state: Mutex::new(Now {
-                    stock,
-                    course: None,
-                    stats: Stats::default(),
-                }),
-                changed: Condvar::new(),
-                process: std::process::id(),
-            }),
+            desk: Arc::new(Desk::new(stock)),
             columns: Arc::new(columns),
             request,
             order,
@@ -133,6 +87,7 @@ impl Loader {
             epoch: 0,
             position: 0,
             threads: Vec::new(),
+            spare: Vec::new(),
         };
         // Refuses what cannot be cut before anything is begun.
         if loader.cut(0)?.count() == 0 {
@@ -216,7 +171,8 @@ impl Loader {
             (_, None) => None,
         };
         let rooms = rooms.map(Arc::new);
-        self.desk.lock().course = Some(Course::new(cut, rooms.clone()));
+        let spare = std::mem::take(&mut self.spare);
+        self.desk.lock().course = Some(Course::new(cut, rooms.clone(), spare));
         let reader = Reader {
             desk: Arc::clone(&self.desk),
             columns: Arc::clone(&self.columns),
@@ -238,11 +194,12 @@ impl Loader {
         Ok(())
     }
 
-    /// Waits for the next batch, but no longer than `limit`.
+    /// Waits for the next batch, but no longer than `limit`, and no longer than `patience` while the consumer
+    /// has all memory for batches: it may have to do something before any comes back.
     ///
     /// # Errors
     /// What a reader thread failed with; `invalid-argument` in a forked copy of the process.
-    pub fn wait(&mut self, limit: Duration) -> Result<Turn> {
+    pub fn wait(&mut self, limit: Duration, patience: Duration) -> Result<Turn> {
         self.must_be_here()?;
         let begin = Instant::now();
         let mut state = self.desk.lock();
@@ -265,6 +222,7 @@ impl Loader {
                 let bytes = filled.columns.iter().map(|c| c.bytes().len() as u64);
                 now.stats.bytes += bytes.sum::<u64>();
                 now.stats.waiting += begin.elapsed();
+                self.desk.wake_readers(now);
                 return Ok(Turn::Batch(filled));
             }
             if let Some(error) = course.failure() {
@@ -280,13 +238,13 @@ impl Loader {
                 return Ok(Turn::End);
             }
             let elapsed = begin.elapsed();
+            let starved = course.is_starved(&now.stock);
+            let limit = if starved { limit.min(patience) } else { limit };
             if elapsed >= limit {
                 now.stats.waiting += elapsed;
-                let starved = course.is_starved(&now.stock);
                 return Ok(Turn::Waiting { starved });
             }
-            let waited = self.desk.changed.wait_timeout(state, limit - elapsed);
-            (state, _) = waited.unwrap_or_else(PoisonError::into_inner);
+            state = self.desk.wait_for_batch(state, limit - elapsed);
         }
     }
 
@@ -300,14 +258,14 @@ impl Loader {
         if let Some(course) = &mut self.desk.lock().course {
             course.stop();
         }
-        self.desk.changed.notify_all();
+        self.desk.wake_all();
         for thread in self.threads.drain(..) {
             // It catches its own panics.
             let _ = thread.join();
         }
         // Dropped without the lock, which the memory of its batches needs on its way back.
         let course = self.desk.lock().course.take();
-        drop(course);
+        self.spare = course.map(Course::into_spare).unwrap_or_default();
     }
 
     /// Returns what has to be kept to go on behind the last batch that was handed out.
@@ -349,6 +307,10 @@ impl Loader {
         let plan = self.plan.with_engine(theirs.engine(), &self.columns)?;
         self.stop();
         self.desk.lock().stock.set_most(plan.sets);
+        if plan.choice.engine != self.plan.choice.engine {
+            // Of another size.
+            self.spare = Vec::new();
+        }
         self.plan = plan;
         self.order = theirs;
         (self.epoch, self.position) = (state.epoch, state.position);

@@ -12,14 +12,18 @@
 //! | `plan` | which engine, how many threads, and what is the budget spent on? |
 //! | `unit` | which positions of the epoch are in which batch? |
 //! | `room` | which rows are in memory together? |
+//! | `copy` | how do rows get from there into a batch? |
 //! | `buffer` | where is a batch, and when can its memory be used again? |
+//! | `desk` | where do threads and consumer meet, and who is woken? |
 //! | `course` | what is to be done next? |
 //! | `reader` | doing it |
 //! | `loader` | all of it together |
 
 mod buffer;
 mod columns;
+mod copy;
 mod course;
+mod desk;
 mod loader;
 mod plan;
 mod reader;

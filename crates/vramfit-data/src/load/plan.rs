@@ -16,6 +16,10 @@ const CONTIGUOUS_SCRATCH: u64 = 1 << 20;
 /// Memory that a row of a batch takes besides its bytes while the batch is filled.
 const ROW_OVERHEAD: u64 = 64;
 
+/// So many small batches are ready at most, as long as they have few bytes together.
+const FEW_BATCHES: u64 = 32;
+const FEW_BYTES: u64 = 4 << 20;
+
 /// Memory of an entry in the index of chunks.
 const CHUNK_OVERHEAD: u64 = 32;
 
@@ -94,7 +98,7 @@ impl Plan {
         let pool = (budget - more - fixed - for_batches) / 2;
         let wanted = request.threads.unwrap_or_else(default_threads).max(1);
         let threads = 1 + (wanted - 1).min((more / scratch.max(1)) as usize);
-        let sets = (for_batches / unit_here).min(most_sets(threads)) as usize;
+        let sets = (for_batches / unit_here).min(most_sets(threads, unit_here)) as usize;
 
         let (choice, in_order) = match (request.shuffle, is_pooled) {
             (false, false) => (told(Engine::Sequential, "in the order of the file"), None),
@@ -156,7 +160,7 @@ impl Plan {
             )
             .hint(format!("give at least {} ({needed} bytes)", Bytes(needed))));
         }
-        plan.sets = sets.min(most_sets(plan.threads)) as usize;
+        plan.sets = sets.min(most_sets(plan.threads, unit)) as usize;
         Ok(plan)
     }
 
@@ -198,9 +202,9 @@ impl Plan {
 }
 
 /// Returns how many batches are of any use: each thread fills one while another waits, and the consumer
-/// has some.
-fn most_sets(threads: usize) -> u64 {
-    2 * threads as u64 + 4
+/// has some. Of small ones there are more, so that threads are not woken for each.
+fn most_sets(threads: usize, unit: u64) -> u64 {
+    (2 * threads as u64 + 4).max((FEW_BYTES / unit).min(FEW_BATCHES))
 }
 
 /// Returns the bytes of the two pools of an engine.

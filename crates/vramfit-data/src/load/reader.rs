@@ -9,7 +9,7 @@ use vramfit_core::{Error, ErrorKind, Result};
 use super::buffer::Lease;
 use super::columns::Columns;
 use super::course::{Job, Next, Open};
-use super::loader::Desk;
+use super::desk::Desk;
 use super::room::{Rooms, read_or_gather};
 use crate::order::Epoch;
 
@@ -34,21 +34,27 @@ impl Reader {
         let mut state = self.desk.lock();
         loop {
             let now = &mut *state;
-            let Some(course) = &mut now.course else {
-                return;
+            let next = match &mut now.course {
+                Some(course) => course.next(&mut now.stock, &self.desk),
+                None => return,
             };
-            let job = match course.next(&mut now.stock, &self.desk) {
+            if !matches!(next, Ok(Next::Do(Job::Fill { .. }))) {
+                self.desk.hand_over(now);
+            }
+            let job = match next {
                 Ok(Next::Leave) => return,
                 Ok(Next::Wait) => {
                     let begin = Instant::now();
-                    state = self.desk.wait(state);
+                    state = self.desk.wait_for_work(state);
                     state.stats.idle += begin.elapsed();
                     continue;
                 }
                 Ok(Next::Do(job)) => job,
                 Err(error) => {
-                    course.refuse(error);
-                    self.desk.changed.notify_all();
+                    if let Some(course) = &mut now.course {
+                        course.refuse(error);
+                    }
+                    self.desk.hand_over(now);
                     return;
                 }
             };
@@ -75,7 +81,7 @@ impl Reader {
                     Err(error) => course.fail(error),
                 }
             }
-            self.desk.changed.notify_all();
+            self.desk.tell(&state);
         }
     }
 

@@ -6,6 +6,7 @@ use std::sync::OnceLock;
 use vramfit_core::Result;
 
 use super::columns::Columns;
+use super::copy::{Place, copy_rows};
 use crate::order::{Epoch, Pool};
 
 /// How an epoch is divided into rooms.
@@ -160,14 +161,13 @@ impl Room {
         columns: &Columns,
         out: impl Iterator<Item = &'o mut [u8]>,
     ) {
-        let places: Vec<(usize, usize)> = positions.iter().map(|at| self.place(*at)).collect();
+        let places = self.places(positions);
         for (number, (column, out)) in columns.columns.iter().zip(out).enumerate() {
-            let length = column.rows().row_bytes();
-            for ((block, row), out) in places.iter().zip(out.chunks_exact_mut(length)) {
-                if let Some(block) = self.held[*block].get() {
-                    out.copy_from_slice(&block[number][row * length..(row + 1) * length]);
-                }
-            }
+            let blocks: Vec<&[u8]> = (self.held.iter())
+                // None without a row that is wanted.
+                .map(|block| block.get().map_or(&[][..], |block| &block[number]))
+                .collect();
+            copy_rows(&blocks, &places, column.rows().row_bytes(), out);
         }
     }
 
@@ -176,19 +176,23 @@ impl Room {
         self.held.into_iter().filter_map(OnceLock::into_inner)
     }
 
-    /// Returns the block that a position is in, and the row of it.
-    fn place(&self, position: u64) -> (usize, usize) {
+    /// Returns the blocks that positions are in, and the rows of them.
+    fn places(&self, positions: &[u64]) -> Vec<Place> {
         match &self.layout {
             Layout::Pool(pool) => {
-                let (block, row) = pool.get(position);
-                (block, (row - pool.blocks()[block].rows.start) as usize)
+                let mut places = Vec::with_capacity(positions.len());
+                pool.append(positions, &mut places);
+                let starts: Vec<u64> = pool.blocks().iter().map(|it| it.rows.start).collect();
+                places
+                    .iter_mut()
+                    .for_each(|(block, row)| *row -= starts[*block]);
+                places
             }
             Layout::InOrder { block_rows } => {
-                let within = position - self.positions.start;
-                (
-                    (within / block_rows) as usize,
-                    (within % block_rows) as usize,
-                )
+                let within = positions.iter().map(|at| at - self.positions.start);
+                within
+                    .map(|at| ((at / block_rows) as usize, at % block_rows))
+                    .collect()
             }
         }
     }

@@ -60,19 +60,29 @@ impl Permutation {
     /// Returns what stands at `place`, which is below [`len`](Self::len).
     #[inline]
     pub(super) fn get(&self, place: u64) -> u64 {
-        debug_assert!(place < self.len);
+        let [element] = self.get_each([place]);
+        element
+    }
+
+    /// Returns what stands at several places. Each round of the network waits for the one before it, so several
+    /// places at a time take hardly longer than one.
+    #[inline]
+    pub(super) fn get_each<const N: usize>(&self, places: [u64; N]) -> [u64; N] {
+        debug_assert!(places.iter().all(|place| *place < self.len));
         match &self.form {
-            Form::Table(table) => u64::from(table[place as usize]),
+            Form::Table(table) => places.map(|place| u64::from(table[place as usize])),
             Form::Network {
                 width,
                 height,
                 rounds,
             } => {
-                let mut cell = through(place, *width, *height, rounds);
-                while cell >= self.len {
-                    cell = through(cell, *width, *height, rounds);
+                let mut cells = through(places, *width, *height, rounds);
+                for cell in &mut cells {
+                    while *cell >= self.len {
+                        [*cell] = through([*cell], *width, *height, rounds);
+                    }
                 }
-                cell
+                cells
             }
         }
     }
@@ -87,16 +97,26 @@ fn shuffled(key: Key, len: u64) -> Vec<u8> {
     table
 }
 
-/// Sends a cell of the grid through all rounds: rows move by a number that depends on the column, then
+/// Sends cells of the grid through all rounds: rows move by a number that depends on the column, then
 /// columns by one that depends on the row.
 #[inline]
-fn through(cell: u64, width: u64, height: u64, rounds: &[Key; ROUNDS]) -> u64 {
-    let (mut row, mut column) = (cell / width, cell % width);
+fn through<const N: usize>(
+    cells: [u64; N],
+    width: u64,
+    height: u64,
+    rounds: &[Key; ROUNDS],
+) -> [u64; N] {
+    let mut rows = cells.map(|cell| cell / width);
+    let mut columns = cells.map(|cell| cell % width);
     for pair in rounds.chunks_exact(2) {
-        row = wrapped(row + below(pair[0].at(column), height), height);
-        column = wrapped(column + below(pair[1].at(row), width), width);
+        for (row, column) in rows.iter_mut().zip(&columns) {
+            *row = wrapped(*row + below(pair[0].at(*column), height), height);
+        }
+        for (row, column) in rows.iter().zip(&mut columns) {
+            *column = wrapped(*column + below(pair[1].at(*row), width), width);
+        }
     }
-    row * width + column
+    std::array::from_fn(|at| rows[at] * width + columns[at])
 }
 
 /// Returns `sum % size` for a sum below `2 * size`, without a division.

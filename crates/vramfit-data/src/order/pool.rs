@@ -10,6 +10,9 @@ use super::split::Selection;
 use super::{Pools, Purpose};
 use crate::mix::Key;
 
+/// Positions whose rows are computed at a time.
+const TOGETHER: usize = 4;
+
 /// A stretch of consecutive rows, and how many of them are wanted.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Block {
@@ -24,8 +27,10 @@ pub struct Block {
 pub struct Pool {
     positions: Range<u64>,
     blocks: Vec<Block>,
-    /// How many wanted rows come before each block, and then the total.
+    /// How many wanted rows of the pool come before each block, and then the total.
     before: Vec<u64>,
+    /// How many wanted rows of the file do.
+    ranks: Vec<u64>,
     rows: Permutation,
     selection: Selection,
 }
@@ -45,13 +50,25 @@ impl Pool {
     /// a position of the epoch, which must be one of [`positions`](Self::positions).
     pub fn get(&self, position: u64) -> (usize, u64) {
         debug_assert!(self.positions.contains(&position));
-        let place = self.rows.get(position - self.positions.start);
+        self.row_at(self.rows.get(position - self.positions.start))
+    }
+
+    /// Appends the same for several positions.
+    pub fn append(&self, positions: &[u64], rows: &mut Vec<(usize, u64)>) {
+        let (groups, rest) = positions.as_chunks::<TOGETHER>();
+        for group in groups {
+            let places = group.map(|position| position - self.positions.start);
+            let places = self.rows.get_each(places);
+            rows.extend(places.map(|place| self.row_at(place)));
+        }
+        rows.extend(rest.iter().map(|position| self.get(*position)));
+    }
+
+    /// Returns the block and the row of one of the rows of the pool, counted from 0 in the order of the blocks.
+    fn row_at(&self, place: u64) -> (usize, u64) {
         let block = self.before.partition_point(|&before| before <= place) - 1;
-        let first = self.selection.rank(self.blocks[block].rows.start);
-        (
-            block,
-            self.selection.select(first + place - self.before[block]),
-        )
+        let rank = self.ranks[block] + place - self.before[block];
+        (block, self.selection.select(rank))
     }
 }
 
@@ -121,6 +138,10 @@ impl PoolTable {
         Pool {
             rows: Permutation::new(key, end),
             positions,
+            ranks: blocks
+                .iter()
+                .map(|block| self.selection.rank(block.rows.start))
+                .collect(),
             blocks,
             before,
             selection: self.selection,

@@ -316,11 +316,10 @@ impl Rows {
             out.fill(0);
             return Ok(());
         };
-        let width = self.convert.width();
-        let mut value = [0; 8];
-        self.convert.run(fill, &mut value[..width])?;
-        for element in out.chunks_exact_mut(width) {
-            element.copy_from_slice(&value[..width]);
+        let mut value = vec![0; self.convert.width()];
+        self.convert.run(fill, &mut value)?;
+        for element in out.chunks_exact_mut(value.len()) {
+            element.copy_from_slice(&value);
         }
         Ok(())
     }

@@ -14,6 +14,8 @@ pub(crate) struct Convert {
     /// Distance between elements in the file, and where in each the number begins.
     stride: usize,
     offset: usize,
+    /// Bytes of an element as it is wanted.
+    width: usize,
     from: Number,
     to: Scalar,
     kernel: Kernel,
@@ -58,10 +60,27 @@ impl Convert {
         Ok(Convert {
             stride,
             offset,
+            width: to.size(),
             from,
             to,
             kernel,
         })
+    }
+
+    /// Copies elements of so many bytes as they are, whatever they are.
+    pub(crate) fn as_it_is(size: usize) -> Convert {
+        let byte = Number {
+            scalar: Scalar::Uint8,
+            big_endian: false,
+        };
+        Convert {
+            stride: size,
+            offset: 0,
+            width: size,
+            from: byte,
+            to: byte.scalar,
+            kernel: Kernel::Copy,
+        }
     }
 
     /// Whether elements are copied as they are.
@@ -76,7 +95,7 @@ impl Convert {
 
     /// Returns the size of a number as it is wanted.
     pub(crate) fn width(&self) -> usize {
-        self.to.size()
+        self.width
     }
 
     /// Fills `out` from as many elements at the beginning of `input`.

@@ -56,13 +56,41 @@ impl Rows {
         Rows::prepare(dataset, options).map_err(|error| of_dataset(&path, &error))
     }
 
+    /// Prepares to read elements of any type byte by byte, as the file has them. [`Rows::scalar`] says
+    /// nothing about those.
+    ///
+    /// # Errors
+    ///
+    /// `invalid-argument` when the dataset has no rows; `unsupported-feature` when a row is too large.
+    pub fn as_they_are(dataset: Dataset) -> Result<Rows> {
+        let path = dataset.path().to_owned();
+        let convert = Convert::as_it_is(dataset.element().size());
+        let pieces = |piece: &Piece| Rows::as_they_are(Dataset::clone(&piece.dataset));
+        let rows = Rows::with(dataset, convert, Scalar::Uint8, 1, &pieces);
+        rows.map_err(|error| of_dataset(&path, &error))
+    }
+
     fn prepare(dataset: Dataset, options: &RowOptions) -> Result<Rows> {
-        let Some((_, row_shape)) = dataset.shape().split_first() else {
+        if dataset.shape().is_empty() {
             return Err(invalid("it is a single value and has no rows"));
-        };
+        }
         let (offset, from) = number(dataset.element(), options.field.as_deref())?;
         let scalar = options.to.unwrap_or(from.scalar);
         let convert = Convert::new(dataset.element().size(), offset, from, scalar)?;
+        let pieces = |piece: &Piece| Rows::new(Dataset::clone(&piece.dataset), options);
+        Rows::with(dataset, convert, scalar, options.threads, &pieces)
+    }
+
+    fn with(
+        dataset: Dataset,
+        convert: Convert,
+        scalar: Scalar,
+        threads: usize,
+        of_piece: &dyn Fn(&Piece) -> Result<Rows>,
+    ) -> Result<Rows> {
+        let Some((_, row_shape)) = dataset.shape().split_first() else {
+            return Err(invalid("it is a single value and has no rows"));
+        };
         let elements = row_shape
             .iter()
             .try_fold(1_u64, |all, &one| all.checked_mul(one));
@@ -70,7 +98,7 @@ impl Rows {
         let row_elements = elements.and_then(|elements| usize::try_from(elements).ok());
         let row_elements = row_elements.ok_or_else(too_large)?;
         let row_bytes = row_elements
-            .checked_mul(scalar.size())
+            .checked_mul(convert.width())
             .ok_or_else(too_large)?;
         row_elements
             .checked_mul(convert.stride())
@@ -86,10 +114,7 @@ impl Rows {
                 .unwrap_or(1),
         };
         let pieces = match dataset.storage() {
-            Storage::Virtual(pieces) => pieces
-                .iter()
-                .map(|piece| Rows::new(Dataset::clone(&piece.dataset), options))
-                .collect::<Result<_>>()?,
+            Storage::Virtual(pieces) => pieces.iter().map(of_piece).collect::<Result<_>>()?,
             _ => Vec::new(),
         };
         Ok(Rows {
@@ -98,7 +123,7 @@ impl Rows {
             row_elements,
             row_bytes,
             band_rows: band_rows.max(1),
-            threads: options.threads.max(1),
+            threads: threads.max(1),
             spare: Mutex::default(),
             pieces,
             dataset,

@@ -4,27 +4,31 @@
 //! buffers go round. The file is the same for any number of threads, because pieces are written in
 //! their order and each is made of its number alone.
 
-use std::collections::VecDeque;
+use std::fs::Metadata;
 use std::ops::Range;
 use std::path::Path;
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
 use vramfit_core::{Bytes, Error, ErrorKind, Result};
 
-use super::content::{Compression, Content, Storage};
-use super::pipeline::Pipeline;
+use super::content::{Compression, Content, Dataset, Storage};
+use super::pipeline::{Pipeline, Stored};
+use super::queue::{Queue, StopOnDrop, StopOnPanic};
+use super::section::{Course, Piece, Section};
 use super::writer::{Manner, Writer};
 
 /// Makes the rows of a piece: for each dataset, in its order, the bytes of the rows, appended to an
 /// empty buffer. Called from several threads.
 pub type Source<'a> = dyn Fn(Range<u64>, &mut [Vec<u8>]) -> Result<()> + Sync + 'a;
 
+/// As [`Source`], where not all datasets have the same rows: those of the piece alone.
+pub type PieceSource<'a> = dyn Fn(&Piece, &mut [Vec<u8>]) -> Result<()> + Sync + 'a;
+
 /// What is being written.
 #[derive(Clone, Debug)]
 pub struct Job<'a> {
     /// Where the file is to be.
     pub path: &'a Path,
-    /// What it holds. All datasets have equally many rows, and chunks of equally many.
+    /// What it holds.
     pub content: Content,
     /// Says what is written, so that an attempt with other settings is not gone on with.
     pub purpose: &'a str,
@@ -50,7 +54,22 @@ pub struct Progress {
 /// Rows of a piece where nothing is in chunks: about this many bytes are written at once.
 const PIECE_BYTES: u64 = 1 << 20;
 
-/// Makes, compresses and writes all rows, and puts the file in its place. Returns its size.
+/// How the rows of a file come about that are not all written side by side.
+pub struct Sections<'a> {
+    /// The order of the datasets, and how many of their rows make a piece.
+    pub sections: &'a [Section],
+    /// How many pieces may be made and not written.
+    pub ahead: usize,
+    /// The file whose owner and permissions it gets; as usual without.
+    pub like: Option<Metadata>,
+    /// Makes a piece.
+    pub source: &'a PieceSource<'a>,
+    /// Looks at the file, by the path that it is given, before it gets its name. An error keeps it from that.
+    pub check: &'a mut dyn FnMut(&Path) -> Result<()>,
+}
+
+/// Makes, compresses and writes all rows, and puts the file in its place. Returns its size. All
+/// datasets have equally many rows, and chunks of equally many.
 ///
 /// # Errors
 /// Those of the source; `invalid-argument` for content that cannot be; `io`.
@@ -60,49 +79,121 @@ pub fn write(
     progress: &mut dyn FnMut(Progress),
 ) -> Result<Bytes> {
     let (rows, piece_rows) = pieces(&job.content)?;
+    let section = Section {
+        datasets: 0..job.content.datasets.len(),
+        piece_rows,
+    };
+    let mut sections = Sections {
+        sections: &[section],
+        ahead: job.threads.max(1) * 2 + 1,
+        like: None,
+        source: &|piece, out| source(piece.rows.clone(), out),
+        check: &mut |_| Ok(()),
+    };
+    write_sections(job, &mut sections, &mut |done, resumed| {
+        progress(Progress {
+            rows: (done * piece_rows).min(rows),
+            resumed_rows: (resumed * piece_rows).min(rows),
+            total: rows,
+        });
+    })
+}
+
+/// Makes, compresses and writes all pieces, has the file checked, and puts it in its place. Returns its size.
+///
+/// `progress` gets the number of pieces that are in the file, and how many of them were there before.
+///
+/// # Errors
+/// Those of the source and of the check; `invalid-argument` for content that cannot be; `io`.
+pub fn write_sections(
+    job: Job<'_>,
+    sections: &mut Sections<'_>,
+    progress: &mut dyn FnMut(u64, u64),
+) -> Result<Bytes> {
+    job.content.check()?;
+    let course = Course::new(&job.content, sections.sections)?;
     let datasets = job.content.datasets.clone();
     let threads = job.threads.max(1);
-    let mut writer = Writer::open(job.path, job.content, job.purpose, job.manner, job.expected)?;
-    let pieces = rows.div_ceil(piece_rows);
+    // A level that is none is told before threads are.
+    for dataset in &datasets {
+        Pipeline::new(dataset)?;
+    }
+    let mut writer = Writer::open(
+        job.path,
+        job.content,
+        &course,
+        job.purpose,
+        job.manner,
+        job.expected,
+    )?;
+    if let Some(other) = &sections.like {
+        writer.belong_like(other)?;
+    }
     let first = writer.pieces();
-    let resumed_rows = (first * piece_rows).min(rows);
-    let shown = |done: u64| Progress {
-        rows: (done * piece_rows).min(rows),
-        resumed_rows,
-        total: rows,
-    };
-    progress(shown(first));
+    progress(first, first);
 
-    let queue = Queue::new(first, pieces, threads * 2 + 1);
-    // Pipelines are made here so that a level that is none is told before threads are.
-    let pipelines = (0..threads)
-        .map(|_| datasets.iter().map(Pipeline::new).collect())
-        .collect::<Result<Vec<Vec<Pipeline>>>>()?;
+    let queue = Queue::new(first, course.pieces(), sections.ahead.max(1));
     std::thread::scope(|scope| {
         // However this ends, the threads must not wait for more work.
         let _stop = StopOnDrop(&queue);
-        for mut pipelines in pipelines {
-            let queue = &queue;
+        for _ in 0..threads {
+            let (queue, course, datasets) = (&queue, &course, &datasets);
+            let source = sections.source;
             scope.spawn(move || {
                 let _stop = StopOnPanic(queue);
-                let mut raw = vec![Vec::new(); pipelines.len()];
-                while let Some((piece, mut stored)) = queue.take() {
-                    let rows = piece * piece_rows..((piece + 1) * piece_rows).min(rows);
-                    let made = fill(rows, source, &mut pipelines, &mut raw, &mut stored);
-                    queue.give(piece, made.map(|()| stored));
+                let mut raw = Vec::new();
+                // Those of one section at a time: a compressor can need megabytes.
+                let mut section = 0..0;
+                let mut pipelines = Vec::new();
+                while let Some((number, mut stored)) = queue.take() {
+                    let piece = course.piece(number);
+                    let made = match section == piece.datasets {
+                        true => Ok(()),
+                        false => all(&datasets[piece.datasets.clone()]).map(|made| {
+                            (section, pipelines) = (piece.datasets.clone(), made);
+                        }),
+                    };
+                    let made = made
+                        .and_then(|()| fill(&piece, source, &mut pipelines, &mut raw, &mut stored));
+                    queue.give(number, made.map(|()| stored));
                 }
             });
         }
-        for piece in first..pieces {
-            let stored = queue.next(piece)?;
-            writer.add(piece * piece_rows, &stored)?;
+        for number in first..course.pieces() {
+            let stored = queue.next(number)?;
+            let piece = course.piece(number);
+            writer.add(piece.datasets.start, piece.rows.start, &stored)?;
             queue.recycle(stored);
-            progress(shown(piece + 1));
+            progress(number + 1, first);
         }
         Ok(())
     })?;
-    writer.finish()
+    writer.finish(sections.check)
 }
+
+/// Returns what a file takes beside its rows, and what the index takes of each chunk at most.
+pub fn overhead(content: &Content) -> (Bytes, Bytes) {
+    let places = super::front::places(&Content {
+        datasets: Vec::new(),
+        ..content.clone()
+    });
+    // What describes a dataset takes less than two pages, unless its attributes do.
+    let described = content.datasets.len() as u64 * 8192;
+    (Bytes(places.chunks + described), Bytes(INDEX_BYTES))
+}
+
+/// Stores one stretch of rows of a dataset and returns how many bytes that makes.
+///
+/// # Errors
+/// `invalid-argument` when the level is none of the compression's.
+pub fn stored_bytes(dataset: &Dataset, mut rows: Vec<u8>) -> Result<Bytes> {
+    let mut stored = Stored::default();
+    Pipeline::new(dataset)?.store(&mut rows, &mut stored)?;
+    Ok(Bytes(stored.bytes.len() as u64))
+}
+
+/// What the index takes of each chunk, with more dimensions than most have.
+const INDEX_BYTES: u64 = 96;
 
 /// Estimates how large a file will be: exactly where nothing is compressed, else by its first piece, with
 /// one part in twenty on top.
@@ -110,19 +201,16 @@ pub fn write(
 /// # Errors
 /// Those of the source, and of [`write`].
 pub fn estimate(content: &Content, source: &Source<'_>) -> Result<Bytes> {
-    /// What the index takes of each chunk, with more dimensions than most have.
-    const INDEX_BYTES: u64 = 96;
     let (rows, piece_rows) = pieces(content)?;
-    let mut pipelines = content
-        .datasets
-        .iter()
-        .map(Pipeline::new)
-        .collect::<Result<Vec<_>>>()?;
-    let mut raw = vec![Vec::new(); pipelines.len()];
-    let mut stored = Vec::new();
+    let mut pipelines = all(&content.datasets)?;
+    let (mut raw, mut stored) = (Vec::new(), Vec::new());
+    let piece = Piece {
+        datasets: 0..content.datasets.len(),
+        rows: 0..piece_rows.min(rows),
+    };
     fill(
-        0..piece_rows.min(rows),
-        source,
+        &piece,
+        &|piece, out| source(piece.rows.clone(), out),
         &mut pipelines,
         &mut raw,
         &mut stored,
@@ -138,9 +226,10 @@ pub fn estimate(content: &Content, source: &Source<'_>) -> Result<Bytes> {
                 Storage::Chunked {
                     compression: Compression::None,
                     ..
-                } => chunks * (first.len() as u64 + INDEX_BYTES),
+                } => chunks * (first.bytes.len() as u64 + INDEX_BYTES),
                 Storage::Chunked { .. } => {
-                    chunks * (first.len() as u64 + first.len() as u64 / 20 + INDEX_BYTES)
+                    chunks
+                        * (first.bytes.len() as u64 + first.bytes.len() as u64 / 20 + INDEX_BYTES)
                 }
             }
         });
@@ -181,134 +270,23 @@ fn pieces(content: &Content) -> Result<(u64, u64)> {
     Ok((rows, piece.max(1)))
 }
 
+fn all(datasets: &[Dataset]) -> Result<Vec<Pipeline>> {
+    datasets.iter().map(Pipeline::new).collect()
+}
+
 fn fill(
-    rows: Range<u64>,
-    source: &Source<'_>,
+    piece: &Piece,
+    source: &PieceSource<'_>,
     pipelines: &mut [Pipeline],
-    raw: &mut [Vec<u8>],
-    stored: &mut Vec<Vec<u8>>,
+    raw: &mut Vec<Vec<u8>>,
+    stored: &mut Vec<Stored>,
 ) -> Result<()> {
-    stored.resize_with(raw.len(), Vec::new);
+    raw.resize_with(pipelines.len(), Vec::new);
+    stored.resize_with(pipelines.len(), Stored::default);
     raw.iter_mut().for_each(Vec::clear);
-    source(rows, raw)?;
+    source(piece, raw)?;
     for ((pipeline, raw), stored) in pipelines.iter_mut().zip(raw).zip(stored) {
         pipeline.store(raw, stored)?;
     }
     Ok(())
-}
-
-/// Pieces between the threads that make them and the one that writes them.
-struct Queue {
-    state: Mutex<State>,
-    changed: Condvar,
-    end: u64,
-    window: u64,
-}
-
-struct State {
-    /// The next piece that nobody has taken.
-    next: u64,
-    /// The piece that is written next; it and those behind it may be in `ready`.
-    written: u64,
-    ready: VecDeque<Option<Result<Vec<Vec<u8>>>>>,
-    spare: Vec<Vec<Vec<u8>>>,
-    stopped: bool,
-}
-
-impl Queue {
-    fn new(first: u64, end: u64, window: usize) -> Self {
-        Queue {
-            state: Mutex::new(State {
-                next: first,
-                written: first,
-                ready: (0..window).map(|_| None).collect(),
-                spare: Vec::new(),
-                stopped: false,
-            }),
-            changed: Condvar::new(),
-            end,
-            window: window as u64,
-        }
-    }
-
-    /// A thread that panicked has left whole values behind: each change here is one step.
-    fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn wait<'a>(&self, state: MutexGuard<'a, State>) -> MutexGuard<'a, State> {
-        self.changed
-            .wait(state)
-            .unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Waits for room, and returns the next piece to make, with buffers; `None` when there is no more.
-    fn take(&self) -> Option<(u64, Vec<Vec<u8>>)> {
-        let mut state = self.lock();
-        loop {
-            if state.stopped || state.next >= self.end {
-                return None;
-            }
-            if state.next < state.written + self.window {
-                state.next += 1;
-                return Some((state.next - 1, state.spare.pop().unwrap_or_default()));
-            }
-            state = self.wait(state);
-        }
-    }
-
-    fn give(&self, piece: u64, made: Result<Vec<Vec<u8>>>) {
-        let mut state = self.lock();
-        let slot = (piece - state.written) as usize;
-        state.ready[slot] = Some(made);
-        self.changed.notify_all();
-    }
-
-    /// Waits for a piece.
-    fn next(&self, piece: u64) -> Result<Vec<Vec<u8>>> {
-        let mut state = self.lock();
-        loop {
-            if let Some(made) = state.ready[0].take() {
-                debug_assert_eq!(piece, state.written);
-                state.ready.rotate_left(1);
-                state.written += 1;
-                self.changed.notify_all();
-                return made;
-            }
-            if state.stopped {
-                return Err(Error::new(
-                    ErrorKind::Internal,
-                    "a thread that makes rows has panicked",
-                ));
-            }
-            state = self.wait(state);
-        }
-    }
-
-    fn recycle(&self, buffers: Vec<Vec<u8>>) {
-        self.lock().spare.push(buffers);
-    }
-
-    fn stop(&self) {
-        self.lock().stopped = true;
-        self.changed.notify_all();
-    }
-}
-
-struct StopOnDrop<'a>(&'a Queue);
-
-impl Drop for StopOnDrop<'_> {
-    fn drop(&mut self) {
-        self.0.stop();
-    }
-}
-
-struct StopOnPanic<'a>(&'a Queue);
-
-impl Drop for StopOnPanic<'_> {
-    fn drop(&mut self) {
-        if std::thread::panicking() {
-            self.0.stop();
-        }
-    }
 }

@@ -3,24 +3,12 @@
 
 use vramfit_core::{Bytes, Error, ErrorKind, Result};
 
+use super::datatype::Datatype;
 use super::number::Number;
-
-/// An attribute's value.
-#[derive(Clone, Debug, PartialEq)]
-pub enum Value {
-    /// A text in UTF-8.
-    Text(String),
-    /// A whole number.
-    Integer(i64),
-    /// A number.
-    Real(f64),
-}
-
-/// A named value.
-pub type Attribute = (String, Value);
+use super::value::{Attribute, Known};
 
 /// How chunks are compressed. Bytes of equal weight are put together first, as HDF5's shuffle filter
-/// does: it costs little and makes numbers compress better.
+/// does, unless [`Dataset::shuffle`] says no: it costs little and makes numbers compress better.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Compression {
     /// Not at all.
@@ -29,6 +17,8 @@ pub enum Compression {
     Gzip(u8),
     /// Zstandard, as `hdf5plugin` reads it; quicker to write and to read.
     Zstd(i32),
+    /// LZ4, as `hdf5plugin` reads it; the quickest, and the largest files.
+    Lz4,
 }
 
 /// How a dataset's rows are stored.
@@ -50,26 +40,106 @@ pub enum Storage {
 pub struct Dataset {
     /// Its name with the groups it is in, such as `train/images`.
     pub path: String,
-    /// The type of its numbers.
-    pub number: Number,
+    /// What an element is.
+    pub datatype: Datatype,
     /// Its dimensions; the first one counts rows.
     pub shape: Vec<u64>,
+    /// How long each may become, `u64::MAX` without limit; as they are where it is empty. A dataset that
+    /// can grow is in chunks.
+    pub most: Vec<u64>,
     /// How its rows are stored.
     pub storage: Storage,
+    /// Whether bytes of equal weight are put together before they are compressed.
+    pub shuffle: bool,
+    /// Whether each chunk has a checksum behind it, which readers verify.
+    pub checksums: bool,
+    /// The element that rows have which come later and are not written; zeros without.
+    pub fill: Option<Vec<u8>>,
     /// Its attributes.
     pub attributes: Vec<Attribute>,
+}
+
+/// A group that has more to be told than that something is in it.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Group {
+    /// Its path; empty for the root.
+    pub path: String,
+    /// Its attributes.
+    pub attributes: Vec<Attribute>,
+    /// Names of its members in the order in which they came, where a reader is to know that order.
+    pub order: Option<Vec<String>>,
+}
+
+/// A name that leads elsewhere.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Link {
+    /// Its path.
+    pub path: String,
+    /// Where it leads.
+    pub target: Target,
+}
+
+/// Where a name leads.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Target {
+    /// To an object of this file, by another path of it; empty for the root.
+    Object(String),
+    /// To whatever is at a path when it is followed.
+    Soft(String),
+    /// To a path in another file.
+    External {
+        /// The file, as the link names it.
+        file: String,
+        /// The path in it.
+        path: String,
+    },
 }
 
 /// A whole file.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Content {
-    /// The datasets.
+    /// The datasets whose rows are written one after the other.
     pub datasets: Vec<Dataset>,
+    /// Datasets that are known as a whole, and named types.
+    pub known: Vec<Known>,
+    /// Groups with attributes or without members; those that datasets are in need not be named.
+    pub groups: Vec<Group>,
+    /// Further names.
+    pub links: Vec<Link>,
     /// Attributes of the file itself.
     pub attributes: Vec<Attribute>,
 }
 
 impl Dataset {
+    /// Returns a dataset of numbers that cannot grow and has no attributes.
+    pub fn new(path: &str, number: Number, shape: Vec<u64>, storage: Storage) -> Self {
+        Dataset {
+            path: path.into(),
+            datatype: number.into(),
+            shape,
+            most: Vec::new(),
+            storage,
+            shuffle: true,
+            checksums: false,
+            fill: None,
+            attributes: Vec::new(),
+        }
+    }
+
+    /// Returns the lengths of a chunk, of which none may be zero.
+    pub(super) fn chunk(&self) -> Option<Vec<u64>> {
+        let Storage::Chunked { rows, .. } = self.storage else {
+            return None;
+        };
+        let rest = self.shape[1..].iter().map(|&length| length.max(1));
+        Some(std::iter::once(rows).chain(rest).collect())
+    }
+
+    /// Whether it may become longer.
+    pub fn can_grow(&self) -> bool {
+        !self.most.is_empty() && self.most != self.shape
+    }
+
     /// Returns the number of rows.
     pub fn rows(&self) -> u64 {
         self.shape.first().copied().unwrap_or(0)
@@ -77,7 +147,7 @@ impl Dataset {
 
     /// Returns the bytes of one row.
     pub fn row_bytes(&self) -> u64 {
-        self.shape[1..].iter().product::<u64>() * self.number.size() as u64
+        self.shape[1..].iter().product::<u64>() * self.datatype.size() as u64
     }
 
     /// Returns the bytes of all rows.
@@ -113,17 +183,25 @@ impl Dataset {
         let bytes = self
             .shape
             .iter()
-            .try_fold(self.number.size() as u64, |bytes, &n| bytes.checked_mul(n));
+            .try_fold(self.datatype.size() as u64, |bytes, &n| {
+                bytes.checked_mul(n)
+            });
         if bytes.is_none_or(|bytes| bytes > 1 << 60) {
             return refuse("it has more bytes than a file can".into());
         }
-        if self.shape.contains(&0) {
-            return refuse("one of its dimensions is 0".into());
+        let fits = |(&length, &most): (&u64, &u64)| length <= most;
+        if !self.most.is_empty()
+            && (self.most.len() != self.shape.len() || !self.shape.iter().zip(&self.most).all(fits))
+        {
+            return refuse("it is larger than it may become".into());
+        }
+        if self.storage == Storage::Contiguous && self.can_grow() {
+            return refuse("it can grow and is not in chunks".into());
         }
         if let Storage::Chunked { rows, .. } = self.storage {
             let limit = u64::from(u32::MAX);
             let chunk = rows.saturating_mul(self.row_bytes());
-            if rows == 0 || rows > self.rows() {
+            if rows == 0 || rows > self.rows().max(1) {
                 return refuse(format!(
                     "a chunk of {rows} rows is more than its {} rows",
                     self.rows()
@@ -151,19 +229,27 @@ impl Content {
     /// # Errors
     /// `invalid-argument`, naming the dataset.
     pub(super) fn check(&self) -> Result<()> {
-        for (at, dataset) in self.datasets.iter().enumerate() {
-            dataset.check()?;
-            let taken = |other: &Dataset| {
-                let (a, b) = (format!("{}/", other.path), format!("{}/", dataset.path));
-                a.starts_with(&b) || b.starts_with(&a)
-            };
-            if self.datasets[..at].iter().any(taken) {
+        self.datasets.iter().try_for_each(Dataset::check)?;
+        let mut paths: Vec<&str> = self.leaves().collect();
+        // With a slash behind each, what is below a path follows it immediately.
+        paths.sort_by(|a, b| a.split('/').cmp(b.split('/')));
+        for pair in paths.windows(2) {
+            let below = pair[1].strip_prefix(pair[0]);
+            if below.is_some_and(|rest| rest.is_empty() || rest.starts_with('/')) {
                 return Err(Error::new(
                     ErrorKind::InvalidArgument,
-                    format!("two datasets want the name `{}`", dataset.path),
+                    format!("two datasets want the name `{}`", pair[1]),
                 ));
             }
         }
         Ok(())
+    }
+
+    /// Returns the paths of everything that is no group.
+    pub(super) fn leaves(&self) -> impl Iterator<Item = &str> {
+        let datasets = self.datasets.iter().map(|dataset| dataset.path.as_str());
+        let known = self.known.iter().map(|known| known.path.as_str());
+        let links = self.links.iter().map(|link| link.path.as_str());
+        datasets.chain(known).chain(links)
     }
 }

@@ -4,14 +4,19 @@
 use std::collections::BTreeMap;
 
 use super::content::{Content, Storage};
-use super::heap::TextHeap;
-use super::message::{Header, UNDEFINED};
+use super::groups::Groups;
+use super::heap::Heap;
+use super::message::{self, Elements, Header, UNDEFINED};
+use super::value::{Known, What};
 use crate::hdf5::checksum::checksum;
 
 /// Data begins at a multiple of this, so that it can be mapped and read without the page cache.
 const PAGE: u64 = 4096;
 
 const SUPERBLOCK_BYTES: u64 = 48;
+
+/// More bytes of elements than stand in a header, which can have 65 535 in one message.
+const MOST_IN_HEADER: usize = 32 << 10;
 
 /// Where the data of each dataset begins that is not in chunks, and where chunks may begin.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -31,6 +36,9 @@ pub(super) fn places(content: &Content) -> Places {
         .iter()
         .map(|dataset| {
             (dataset.storage == Storage::Contiguous).then(|| {
+                if dataset.bytes() == 0 {
+                    return UNDEFINED;
+                }
                 let address = at;
                 at = (at + dataset.bytes()).next_multiple_of(PAGE);
                 address
@@ -46,34 +54,25 @@ pub(super) fn places(content: &Content) -> Places {
 /// Returns the front; `addresses` are those of the data of each dataset or of the index of its chunks.
 pub(super) fn encode(content: &Content, addresses: &[u64], end_of_file: u64) -> Vec<u8> {
     // The lengths do not depend on the addresses, so a first pass with none of them finds them all.
-    let mut groups = groups(content);
+    let groups = Groups::of(content);
     let mut places = BTreeMap::new();
     let mut heap_at = 0;
     let mut objects = Vec::new();
     for _ in 0..2 {
-        let mut heap = TextHeap::new(heap_at);
-        objects.clear();
-        for (path, members) in &mut groups {
-            let mut header = Header::default();
-            header.group();
-            for member in members.iter() {
-                let name = member.rsplit('/').next().unwrap_or(member);
-                header.link(name, places.get(member).copied().unwrap_or(UNDEFINED));
-            }
-            if path.is_empty() {
-                for attribute in &content.attributes {
-                    header.attribute(attribute, &mut heap);
-                }
-            }
-            objects.push((path.clone(), header.encode()));
-        }
+        let mut heap = Heap::new(heap_at);
+        objects = groups.encode(content, &places, &mut heap);
         for (dataset, &address) in content.datasets.iter().zip(addresses) {
             let mut header = Header::default();
             header.dataset(dataset, address);
+            header.names(groups.names(&dataset.path));
             for attribute in &dataset.attributes {
                 header.attribute(attribute, &mut heap);
             }
             objects.push((dataset.path.clone(), header.encode()));
+        }
+        for known in &content.known {
+            let names = groups.names(&known.path);
+            objects.extend(encode_known(known, names, &places, &mut heap));
         }
         let mut at = SUPERBLOCK_BYTES;
         for (path, bytes) in &mut objects {
@@ -92,26 +91,41 @@ pub(super) fn encode(content: &Content, addresses: &[u64], end_of_file: u64) -> 
     front
 }
 
-/// Returns each group with the paths of its members; the root, whose path is empty, comes first.
-fn groups(content: &Content) -> BTreeMap<String, Vec<String>> {
-    let mut groups = BTreeMap::from([(String::new(), Vec::new())]);
-    for dataset in &content.datasets {
-        let mut path = dataset.path.as_str();
-        loop {
-            let group = path.rsplit_once('/').map_or("", |(group, _)| group);
-            let known = groups.contains_key(group);
-            let members: &mut Vec<String> = groups.entry(group.to_owned()).or_default();
-            members.push(path.to_owned());
-            if known {
-                break;
-            }
-            path = group;
+/// Returns the header of what is known as a whole, and where they are too many for it, its elements.
+fn encode_known(
+    known: &Known,
+    names: u32,
+    places: &BTreeMap<String, u64>,
+    heap: &mut Heap,
+) -> Vec<(String, Vec<u8>)> {
+    let mut header = Header::default();
+    let mut objects = Vec::new();
+    match &known.what {
+        What::Type(datatype) => header.named_type(datatype),
+        What::Dataset(value) => {
+            let bytes = message::elements(&value.data, heap);
+            let length = bytes.len() as u64;
+            let elements = match bytes.len() {
+                // No room is taken where there are no elements, and libhdf5 wants no address then.
+                0 => Elements::At(UNDEFINED, 0),
+                1..=MOST_IN_HEADER => Elements::Here(bytes),
+                _ => {
+                    // No path has two slashes at its end.
+                    let path = format!("{}//", known.path);
+                    let address = places.get(&path).copied().unwrap_or(UNDEFINED);
+                    objects.push((path, bytes));
+                    Elements::At(address, length)
+                }
+            };
+            header.known(value, &elements);
         }
     }
-    for members in groups.values_mut() {
-        members.sort();
+    header.names(names);
+    for attribute in &known.attributes {
+        header.attribute(attribute, heap);
     }
-    groups
+    objects.push((known.path.clone(), header.encode()));
+    objects
 }
 
 /// Returns a superblock of version 2, the newest that HDF5 1.8 reads.

@@ -1,38 +1,51 @@
-//! The heap that holds the texts of attributes, because they have no fixed length.
+//! The heap that holds what has no fixed length: texts and sequences. It is made of collections.
 
-/// A collection of texts.
+use super::value::{REFERENCE_BYTES, Varying};
+
+/// Everything that has no fixed length, at an address that is known.
 #[derive(Debug)]
-pub(super) struct TextHeap {
+pub(super) struct Heap {
+    /// Where the collection that is being filled will be.
     address: u64,
+    /// Collections that are full.
+    closed: Vec<u8>,
     objects: Vec<u8>,
     count: u16,
 }
 
 /// libhdf5 takes no smaller collection.
 const MIN_SIZE: usize = 4096;
+/// A collection is read as a whole, so it is not filled further than this; objects are numbered by 16 bits.
+const MOST_BYTES: usize = 1 << 20;
+const MOST_OBJECTS: u16 = 60_000;
 
 const HEADER: usize = 16;
 
-impl TextHeap {
+impl Heap {
     /// Returns an empty heap that will be at `address`.
     pub(super) fn new(address: u64) -> Self {
-        TextHeap {
+        Heap {
             address,
+            closed: Vec::new(),
             objects: Vec::new(),
             count: 0,
         }
     }
 
-    /// Keeps a text and returns what an attribute holds in its place.
-    pub(super) fn add(&mut self, text: &str) -> Vec<u8> {
+    /// Keeps a text or sequence and returns what stands in its place.
+    pub(super) fn add(&mut self, varying: &Varying) -> [u8; REFERENCE_BYTES] {
+        if self.count == MOST_OBJECTS || self.objects.len() >= MOST_BYTES {
+            self.close();
+        }
         self.count += 1;
-        self.object(self.count, 1, text.len() as u64);
-        self.objects.extend(text.as_bytes());
+        self.object(self.count, 1, varying.bytes.len() as u64);
+        self.objects.extend(&varying.bytes);
         self.objects
             .resize(self.objects.len().next_multiple_of(8), 0);
-        let mut reference = (text.len() as u32).to_le_bytes().to_vec();
-        reference.extend(self.address.to_le_bytes());
-        reference.extend(u32::from(self.count).to_le_bytes());
+        let mut reference = [0; REFERENCE_BYTES];
+        reference[..4].copy_from_slice(&varying.count.to_le_bytes());
+        reference[4..12].copy_from_slice(&self.address.to_le_bytes());
+        reference[12..].copy_from_slice(&u32::from(self.count).to_le_bytes());
         reference
     }
 
@@ -43,20 +56,27 @@ impl TextHeap {
         self.objects.extend(size.to_le_bytes());
     }
 
-    /// Returns the bytes of the collection; none when nothing was added.
-    pub(super) fn encode(mut self) -> Vec<u8> {
-        if self.count == 0 {
-            return Vec::new();
-        }
+    /// Finishes the collection that is being filled, so that another begins behind it.
+    fn close(&mut self) {
         let used = HEADER + self.objects.len();
         let size = (used + HEADER).next_multiple_of(8).max(MIN_SIZE);
         // What is left is object 0, the free space.
         self.object(0, 0, (size - used) as u64);
-        let mut bytes = b"GCOL".to_vec();
-        bytes.extend([1, 0, 0, 0]);
-        bytes.extend((size as u64).to_le_bytes());
-        bytes.extend(self.objects);
-        bytes.resize(size, 0);
-        bytes
+        let start = self.closed.len();
+        self.closed.extend(b"GCOL");
+        self.closed.extend([1, 0, 0, 0]);
+        self.closed.extend((size as u64).to_le_bytes());
+        self.closed.append(&mut self.objects);
+        self.closed.resize(start + size, 0);
+        self.address += size as u64;
+        self.count = 0;
+    }
+
+    /// Returns the bytes of all collections; none when nothing was added.
+    pub(super) fn encode(mut self) -> Vec<u8> {
+        if self.count > 0 {
+            self.close();
+        }
+        self.closed
     }
 }

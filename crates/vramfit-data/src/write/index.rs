@@ -3,7 +3,8 @@
 //! Newer indexes are smaller, but need HDF5 1.10 and are unknown to many readers that are no libhdf5.
 //! A tree that is written once is dense and stands in one piece, so it is read at one go.
 
-use super::content::{Dataset, Storage};
+use super::content::Dataset;
+use super::message::UNDEFINED;
 
 /// Where a chunk is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -19,7 +20,11 @@ const NODE_CHILDREN: usize = 64;
 type Children = Vec<(Vec<u8>, u64)>;
 
 /// Returns the nodes of the tree and the address of its root; `address` is where the nodes will be.
+/// Without chunks there is no tree.
 pub(super) fn tree(dataset: &Dataset, chunks: &[Chunk], address: u64) -> (Vec<u8>, u64) {
+    if chunks.is_empty() {
+        return (Vec::new(), UNDEFINED);
+    }
     let rank = dataset.shape.len();
     let end = key(dataset, chunks.len() as u64, 0, true);
     let key_bytes = end.len();
@@ -74,17 +79,14 @@ pub(super) fn tree(dataset: &Dataset, chunks: &[Chunk], address: u64) -> (Vec<u8
 /// in each dimension, the bytes of a number being one. The key behind the last chunk begins one chunk
 /// further in every dimension, as libhdf5 writes it.
 fn key(dataset: &Dataset, chunk: u64, bytes: u32, end: bool) -> Vec<u8> {
-    let rows = match dataset.storage {
-        Storage::Chunked { rows, .. } => rows,
-        Storage::Contiguous => dataset.rows(),
-    };
+    let lengths = dataset.chunk().unwrap_or_else(|| dataset.shape.clone());
     let mut key = bytes.to_le_bytes().to_vec();
     key.extend(0_u32.to_le_bytes());
-    key.extend((chunk * rows).to_le_bytes());
-    for &n in &dataset.shape[1..] {
+    key.extend((chunk * lengths[0]).to_le_bytes());
+    for &n in &lengths[1..] {
         key.extend((if end { n } else { 0 }).to_le_bytes());
     }
-    let size = dataset.number.size() as u64;
+    let size = dataset.datatype.size() as u64;
     key.extend((if end { size } else { 0 }).to_le_bytes());
     key
 }

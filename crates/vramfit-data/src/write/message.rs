@@ -4,8 +4,11 @@
 //! reads. The layout message is version 3 with the chunk index of version 1: the one that also those
 //! readers know that are no libhdf5. The order of fields is that of the format specification, 3.0.
 
-use super::content::{Attribute, Compression, Dataset, Storage, Value};
-use super::heap::TextHeap;
+use super::content::{Compression, Dataset, Storage};
+use super::datatype::Datatype;
+use super::heap::Heap;
+use super::number::Number;
+use super::value::{Attribute, Copied, Data, REFERENCE_BYTES, Value, Varying};
 use crate::hdf5::checksum::checksum;
 
 /// "No address": nothing is there.
@@ -20,6 +23,22 @@ const LAYOUT: u8 = 0x08;
 const GROUP_INFO: u8 = 0x0a;
 const FILTERS: u8 = 0x0b;
 const ATTRIBUTE: u8 = 0x0c;
+const REFERENCE_COUNT: u8 = 0x16;
+
+/// Where a member of a group is, or leads.
+pub(super) enum Leads<'a> {
+    Object(u64),
+    Soft(&'a str),
+    External { file: &'a str, path: &'a str },
+}
+
+/// Where the elements of a dataset are that is known as a whole.
+pub(super) enum Elements {
+    /// In the header.
+    Here(Vec<u8>),
+    /// At an address, and so many bytes.
+    At(u64, u64),
+}
 
 /// An object's header, as messages are added to it.
 #[derive(Debug, Default)]
@@ -47,53 +66,139 @@ impl Header {
         bytes
     }
 
-    /// Adds what every group has.
-    pub(super) fn group(&mut self) {
-        let mut body = vec![0, 0];
+    /// Adds by how many names the object is known, unless it is one. An object whose last name is removed is
+    /// removed, too, so this must be right.
+    pub(super) fn names(&mut self, count: u32) {
+        if count > 1 {
+            let mut body = vec![0];
+            body.extend(count.to_le_bytes());
+            self.add(REFERENCE_COUNT, &body);
+        }
+    }
+
+    /// Adds what every group has. `members` counts those whose order is kept; none where it is not.
+    pub(super) fn group(&mut self, members: Option<usize>) {
+        let mut body = vec![0, u8::from(members.is_some())];
+        if let Some(members) = members {
+            body.extend((members as u64).to_le_bytes());
+        }
         body.extend(UNDEFINED.to_le_bytes());
         body.extend(UNDEFINED.to_le_bytes());
         self.add(LINK_INFO, &body);
         self.add(GROUP_INFO, &[0, 0]);
     }
 
-    /// Adds a member of a group.
-    pub(super) fn link(&mut self, name: &str, address: u64) {
-        // Version 1; the character set is given, and is UTF-8; the length takes one byte.
-        let mut body = vec![1, 0x10, 1, name.len() as u8];
+    /// Adds a member of a group; `place` is the one that it has in the order of the group.
+    pub(super) fn link(&mut self, name: &str, to: &Leads<'_>, place: Option<u64>) {
+        // The character set is given, and is UTF-8; the length of the name takes two bytes.
+        let mut flags = 0x11;
+        flags |= if place.is_some() { 0x04 } else { 0 };
+        flags |= if matches!(to, Leads::Object(_)) {
+            0
+        } else {
+            0x08
+        };
+        let mut body = vec![1, flags];
+        match to {
+            Leads::Object(_) => {}
+            Leads::Soft(_) => body.push(1),
+            Leads::External { .. } => body.push(64),
+        }
+        if let Some(place) = place {
+            body.extend(place.to_le_bytes());
+        }
+        body.push(1);
+        body.extend((name.len() as u16).to_le_bytes());
         body.extend(name.as_bytes());
-        body.extend(address.to_le_bytes());
+        match to {
+            Leads::Object(address) => body.extend(address.to_le_bytes()),
+            Leads::Soft(path) => {
+                body.extend((path.len() as u16).to_le_bytes());
+                body.extend(path.as_bytes());
+            }
+            Leads::External { file, path } => {
+                // A version, then two texts that end with a zero.
+                let length = file.len() + path.len() + 3;
+                body.extend((length as u16).to_le_bytes());
+                body.push(0);
+                for text in [file, path] {
+                    body.extend(text.as_bytes());
+                    body.push(0);
+                }
+            }
+        }
         self.add(LINK, &body);
     }
 
     /// Adds what a dataset is; `address` is that of its bytes, or of the index of its chunks.
     pub(super) fn dataset(&mut self, dataset: &Dataset, address: u64) {
-        self.add(DATASPACE, &dataspace(&dataset.shape));
-        self.add(DATATYPE, &dataset.number.datatype());
+        self.add(DATASPACE, &dataspace(Some(&dataset.shape), &dataset.most));
+        self.add(DATATYPE, dataset.datatype.message());
         let chunked = matches!(dataset.storage, Storage::Chunked { .. });
-        // Version 3; zeros where nothing was written, which is nowhere.
-        self.add(FILL_VALUE, &[3, if chunked { 0x0b } else { 0x0a }]);
+        self.add(FILL_VALUE, &fill_value(dataset.fill.as_deref(), chunked));
         self.add(LAYOUT, &layout(dataset, address));
         if let Storage::Chunked { compression, .. } = dataset.storage
-            && let Some(body) = filters(compression, dataset.number.size())
+            && let Some(body) = filters(compression, dataset)
         {
             self.add(FILTERS, &body);
         }
     }
 
-    /// Adds an attribute; its text goes to the heap.
-    pub(super) fn attribute(&mut self, (name, value): &Attribute, heap: &mut TextHeap) {
-        let (datatype, data) = match value {
-            Value::Text(text) => (text_datatype(), heap.add(text)),
+    /// Adds what a dataset is that is known as a whole; `data` are its elements, or where they are.
+    pub(super) fn known(&mut self, value: &Copied, data: &Elements) {
+        self.add(DATASPACE, &dataspace(value.shape.as_deref(), &[]));
+        self.add(DATATYPE, value.datatype.message());
+        // Elements in the header are there from the beginning on.
+        let early = matches!(data, Elements::Here(_));
+        self.add(FILL_VALUE, &[3, if early { 0x09 } else { 0x0a }]);
+        let mut body = vec![3];
+        match data {
+            Elements::Here(bytes) => {
+                body.push(0);
+                body.extend((bytes.len() as u16).to_le_bytes());
+                body.extend(bytes);
+            }
+            Elements::At(address, length) => {
+                body.push(1);
+                body.extend(address.to_le_bytes());
+                body.extend(length.to_le_bytes());
+            }
+        }
+        self.add(LAYOUT, &body);
+    }
+
+    /// Adds what a type is that has a name.
+    pub(super) fn named_type(&mut self, datatype: &Datatype) {
+        self.add(DATATYPE, datatype.message());
+    }
+
+    /// Adds an attribute; texts of variable length go to the heap.
+    pub(super) fn attribute(&mut self, (name, value): &Attribute, heap: &mut Heap) {
+        let (datatype, space, data) = match value {
+            Value::Text(text) => {
+                let varying = Varying {
+                    count: text.len() as u32,
+                    bytes: text.clone().into_bytes(),
+                };
+                let reference = heap.add(&varying).to_vec();
+                (text_datatype(), dataspace(Some(&[]), &[]), reference)
+            }
             Value::Integer(number) => (
-                super::number::Number::I64.datatype(),
+                Number::I64.datatype(),
+                dataspace(Some(&[]), &[]),
                 number.to_le_bytes().to_vec(),
             ),
             Value::Real(number) => (
-                super::number::Number::F64.datatype(),
+                Number::F64.datatype(),
+                dataspace(Some(&[]), &[]),
                 number.to_le_bytes().to_vec(),
             ),
+            Value::Copied(value) => (
+                value.datatype.message().to_vec(),
+                dataspace(value.shape.as_deref(), &[]),
+                elements(&value.data, heap),
+            ),
         };
-        let space = dataspace(&[]);
         let mut body = vec![3, 0];
         for len in [name.len() + 1, datatype.len(), space.len()] {
             body.extend((len as u16).to_le_bytes());
@@ -108,53 +213,91 @@ impl Header {
     }
 }
 
-/// Returns a dataspace of version 2: fixed dimensions, or a single value.
-fn dataspace(shape: &[u64]) -> Vec<u8> {
-    let mut body = vec![2, shape.len() as u8, 0, u8::from(!shape.is_empty())];
-    body.extend(shape.iter().flat_map(|n| n.to_le_bytes()));
+/// Returns the bytes of elements; what has no fixed length goes to the heap.
+pub(super) fn elements(data: &Data, heap: &mut Heap) -> Vec<u8> {
+    match data {
+        Data::Plain(bytes) => bytes.clone(),
+        Data::Varying(pieces) => pieces
+            .iter()
+            .flat_map(|piece| match piece {
+                Some(piece) => heap.add(piece),
+                None => [0; REFERENCE_BYTES],
+            })
+            .collect(),
+    }
+}
+
+/// Returns a dataspace of version 2: dimensions, a single value, or no value at all.
+fn dataspace(shape: Option<&[u64]>, most: &[u64]) -> Vec<u8> {
+    let Some(shape) = shape else {
+        return vec![2, 0, 0, 2];
+    };
+    let kind = u8::from(!shape.is_empty());
+    let mut body = vec![2, shape.len() as u8, u8::from(!most.is_empty()), kind];
+    body.extend(shape.iter().chain(most).flat_map(|n| n.to_le_bytes()));
+    body
+}
+
+/// Returns the fill value of version 3. Room for chunks is taken when they are written, for all else
+/// when the file is; the value itself only where it is not zeros.
+fn fill_value(fill: Option<&[u8]>, chunked: bool) -> Vec<u8> {
+    let flags = if chunked { 0x0b } else { 0x0a };
+    let Some(fill) = fill else {
+        return vec![3, flags];
+    };
+    let mut body = vec![3, flags | 0x20];
+    body.extend((fill.len() as u32).to_le_bytes());
+    body.extend(fill);
     body
 }
 
 fn layout(dataset: &Dataset, address: u64) -> Vec<u8> {
-    match dataset.storage {
-        Storage::Contiguous => {
-            let mut body = vec![3, 1];
-            body.extend(address.to_le_bytes());
-            body.extend(dataset.bytes().to_le_bytes());
-            body
-        }
-        Storage::Chunked { rows, .. } => {
-            // The bytes of a number count as one more dimension.
-            let mut body = vec![3, 2, dataset.shape.len() as u8 + 1];
-            body.extend(address.to_le_bytes());
-            body.extend((rows as u32).to_le_bytes());
-            for &n in &dataset.shape[1..] {
-                body.extend((n as u32).to_le_bytes());
-            }
-            body.extend((dataset.number.size() as u32).to_le_bytes());
-            body
-        }
+    let Some(chunk) = dataset.chunk() else {
+        let mut body = vec![3, 1];
+        body.extend(address.to_le_bytes());
+        body.extend(dataset.bytes().to_le_bytes());
+        return body;
+    };
+    // The bytes of an element count as one more dimension.
+    let mut body = vec![3, 2, dataset.shape.len() as u8 + 1];
+    body.extend(address.to_le_bytes());
+    for length in chunk {
+        body.extend((length as u32).to_le_bytes());
     }
+    body.extend((dataset.datatype.size() as u32).to_le_bytes());
+    body
 }
 
-/// Returns the filters of version 2: shuffle, then the compression; none where nothing is compressed.
-fn filters(compression: Compression, size: usize) -> Option<Vec<u8>> {
-    let (id, level) = match compression {
-        Compression::None => return None,
-        Compression::Gzip(level) => (1_u16, u32::from(level.min(9))),
-        Compression::Zstd(level) => (32015, level.cast_unsigned()),
+/// Returns the filters of version 2, in the order in which they are applied; none where there are none.
+fn filters(compression: Compression, dataset: &Dataset) -> Option<Vec<u8>> {
+    let compression: Option<(u16, u32)> = match compression {
+        Compression::None => None,
+        Compression::Gzip(level) => Some((1, level.min(9).into())),
+        Compression::Zstd(level) => Some((32015, level.cast_unsigned())),
+        // The size of its blocks; zero leaves it to the plugin.
+        Compression::Lz4 => Some((32004, 0)),
     };
-    let mut body = vec![2, 2];
-    for (id, parameter) in [(2_u16, size as u32), (id, level)] {
+    let shuffle = compression.filter(|_| dataset.shuffle);
+    let steps = [
+        shuffle.map(|_| (2, Some(dataset.datatype.size() as u32))),
+        compression.map(|(id, parameter)| (id, Some(parameter))),
+        dataset.checksums.then_some((3, None)),
+    ];
+    let steps: Vec<(u16, Option<u32>)> = steps.into_iter().flatten().collect();
+    if steps.is_empty() {
+        return None;
+    }
+    let mut body = vec![2, steps.len() as u8];
+    for (id, parameter) in steps {
         body.extend(id.to_le_bytes());
         if id >= 256 {
             // The length of a name, which nobody needs.
             body.extend(0_u16.to_le_bytes());
         }
-        // Flags: a reader without the filter fails; and one parameter.
+        // Flags: a reader without the filter fails. Then the parameters, at most one.
         body.extend(0_u16.to_le_bytes());
-        body.extend(1_u16.to_le_bytes());
-        body.extend(parameter.to_le_bytes());
+        body.extend(u16::from(parameter.is_some()).to_le_bytes());
+        body.extend(parameter.into_iter().flat_map(u32::to_le_bytes));
     }
     Some(body)
 }

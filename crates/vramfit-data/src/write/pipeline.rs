@@ -4,12 +4,25 @@ use libdeflater::{CompressionLvl, Compressor};
 use vramfit_core::{Error, ErrorKind, Result};
 
 use super::content::{Compression, Dataset, Storage};
+use crate::filter::fletcher32;
+
+/// A stretch of rows of one dataset as the file is to have it.
+#[derive(Debug, Default)]
+pub(super) struct Stored {
+    /// The chunks one after the other, or the rows where there are none.
+    pub(super) bytes: Vec<u8>,
+    /// The size of each chunk.
+    pub(super) chunks: Vec<u32>,
+}
 
 /// Compresses the chunks of one dataset, on one thread.
 pub(super) struct Pipeline {
     size: usize,
-    chunk_bytes: usize,
+    /// Bytes of a chunk; none where rows are stored one after the other.
+    chunk_bytes: Option<usize>,
     coder: Coder,
+    shuffles: bool,
+    checks: bool,
     shuffled: Vec<u8>,
 }
 
@@ -17,6 +30,7 @@ enum Coder {
     None,
     Gzip(Compressor),
     Zstd(zstd::bulk::Compressor<'static>),
+    Lz4,
 }
 
 impl Pipeline {
@@ -26,8 +40,8 @@ impl Pipeline {
     /// `invalid-argument` when the level is none of the compression's.
     pub(super) fn new(dataset: &Dataset) -> Result<Self> {
         let (rows, compression) = match dataset.storage {
-            Storage::Contiguous => (0, Compression::None),
-            Storage::Chunked { rows, compression } => (rows, compression),
+            Storage::Contiguous => (None, Compression::None),
+            Storage::Chunked { rows, compression } => (Some(rows), compression),
         };
         let refuse = |level: i64, name: &str, levels: &str| {
             Error::new(
@@ -54,50 +68,107 @@ impl Pipeline {
                     .ok_or_else(|| refuse(level.into(), "zstd", "1 (quick) to 22 (small)"))?;
                 Coder::Zstd(coder)
             }
+            Compression::Lz4 => Coder::Lz4,
         };
         Ok(Pipeline {
-            size: dataset.number.size(),
-            chunk_bytes: (rows * dataset.row_bytes()) as usize,
+            size: dataset.datatype.size(),
+            chunk_bytes: rows.map(|rows| (rows * dataset.row_bytes()) as usize),
             coder,
+            shuffles: dataset.shuffle,
+            checks: dataset.checksums,
             shuffled: Vec::new(),
         })
     }
 
     /// Puts the stored form of `raw` into `stored`, whose memory is used again.
     ///
-    /// Chunks at the edge have fewer rows; they are stored in full, the rest as zeros. Contiguous rows
-    /// are swapped and not copied, so `raw` holds nothing of use afterwards.
+    /// `raw` begins with a chunk. Chunks at the edge have fewer rows; they are stored in full, the rest
+    /// as zeros. What is not compressed is swapped and not copied, so `raw` holds nothing of use afterwards.
     ///
     /// # Errors
     /// `internal` when the compression fails, which takes a bug.
-    pub(super) fn store(&mut self, raw: &mut Vec<u8>, stored: &mut Vec<u8>) -> Result<()> {
-        if self.chunk_bytes > 0 {
-            raw.resize(self.chunk_bytes, 0);
+    pub(super) fn store(&mut self, raw: &mut Vec<u8>, stored: &mut Stored) -> Result<()> {
+        stored.bytes.clear();
+        stored.chunks.clear();
+        if let Some(chunk_bytes) = self.chunk_bytes.filter(|&bytes| bytes > 0) {
+            raw.resize(raw.len().next_multiple_of(chunk_bytes), 0);
+            if self.checks || !matches!(self.coder, Coder::None) {
+                for chunk in raw.chunks_exact(chunk_bytes) {
+                    self.append(chunk, stored)?;
+                }
+                return Ok(());
+            }
+            let count = raw.len() / chunk_bytes;
+            stored.chunks.resize(count, chunk_bytes as u32);
         }
+        std::mem::swap(raw, &mut stored.bytes);
+        Ok(())
+    }
+
+    /// Appends a chunk as it is stored.
+    fn append(&mut self, chunk: &[u8], stored: &mut Stored) -> Result<()> {
         let failed = |cause: &dyn std::fmt::Display| {
             Error::new(ErrorKind::Internal, "a chunk could not be compressed").cause(cause)
         };
-        match &mut self.coder {
-            Coder::None => std::mem::swap(raw, stored),
-            Coder::Gzip(coder) => {
-                shuffle(raw, self.size, &mut self.shuffled);
-                stored.resize(coder.zlib_compress_bound(raw.len()), 0);
-                let bytes = coder
-                    .zlib_compress(&self.shuffled, stored)
-                    .map_err(|error| failed(&error))?;
-                stored.truncate(bytes);
+        let chunk = match self.shuffles && !matches!(self.coder, Coder::None) {
+            true => {
+                shuffle(chunk, self.size, &mut self.shuffled);
+                &self.shuffled
             }
-            Coder::Zstd(coder) => {
-                shuffle(raw, self.size, &mut self.shuffled);
-                stored.resize(zstd::zstd_safe::compress_bound(raw.len()), 0);
-                let bytes = coder
-                    .compress_to_buffer(&self.shuffled, stored.as_mut_slice())
-                    .map_err(|error| failed(&error))?;
-                stored.truncate(bytes);
+            false => chunk,
+        };
+        let start = stored.bytes.len();
+        let bound = match &mut self.coder {
+            Coder::None => chunk.len(),
+            Coder::Gzip(coder) => coder.zlib_compress_bound(chunk.len()),
+            Coder::Zstd(_) => zstd::zstd_safe::compress_bound(chunk.len()),
+            Coder::Lz4 => LZ4_HEAD + lz4_flex::block::get_maximum_output_size(chunk.len()),
+        };
+        stored.bytes.resize(start + bound, 0);
+        let room = &mut stored.bytes[start..];
+        let bytes = match &mut self.coder {
+            Coder::None => {
+                room.copy_from_slice(chunk);
+                chunk.len()
             }
+            Coder::Gzip(coder) => coder
+                .zlib_compress(chunk, room)
+                .map_err(|error| failed(&error))?,
+            Coder::Zstd(coder) => coder
+                .compress_to_buffer(chunk, room)
+                .map_err(|error| failed(&error))?,
+            Coder::Lz4 => lz4(chunk, room).map_err(|error| failed(&error))?,
+        };
+        stored.bytes.truncate(start + bytes);
+        if self.checks {
+            let sum = fletcher32::checksum(&stored.bytes[start..]);
+            stored.bytes.extend(sum.to_le_bytes());
         }
+        stored.chunks.push((stored.bytes.len() - start) as u32);
         Ok(())
     }
+}
+
+/// What stands in front of the one block: the length of all, the length of a block, and the block's
+/// compressed length, all big-endian.
+const LZ4_HEAD: usize = 16;
+
+/// Compresses a chunk as HDF5's plugin frames LZ4, in one block. Where that saves nothing the block is
+/// left as it is, which its length tells.
+fn lz4(
+    chunk: &[u8],
+    room: &mut [u8],
+) -> std::result::Result<usize, lz4_flex::block::CompressError> {
+    let (head, body) = room.split_at_mut(LZ4_HEAD);
+    let mut bytes = lz4_flex::block::compress_into(chunk, body)?;
+    if bytes >= chunk.len() {
+        bytes = chunk.len();
+        body[..bytes].copy_from_slice(chunk);
+    }
+    head[..8].copy_from_slice(&(chunk.len() as u64).to_be_bytes());
+    head[8..12].copy_from_slice(&(chunk.len() as u32).to_be_bytes());
+    head[12..].copy_from_slice(&(bytes as u32).to_be_bytes());
+    Ok(LZ4_HEAD + bytes)
 }
 
 /// Puts first bytes of all numbers in front of all second bytes, and so on.
@@ -141,16 +212,11 @@ mod tests {
             (Compression::Gzip(13), "13 is no level of gzip"),
             (Compression::Zstd(23), "23 is no level of zstd"),
         ] {
-            let dataset = Dataset {
-                path: "x".into(),
-                number: Number::F32,
-                shape: vec![4],
-                storage: Storage::Chunked {
-                    rows: 2,
-                    compression,
-                },
-                attributes: Vec::new(),
+            let storage = Storage::Chunked {
+                rows: 2,
+                compression,
             };
+            let dataset = Dataset::new("x", Number::F32, vec![4], storage);
             let error = Pipeline::new(&dataset).err().expect("refused");
             assert_eq!(error.kind(), ErrorKind::InvalidArgument);
             assert_eq!(error.message(), message);

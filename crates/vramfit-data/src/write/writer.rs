@@ -1,19 +1,21 @@
-//! A file that is being written: beside its place under a hidden name, and put there when it is whole.
+//! A file that is being written, beside its place until it is whole.
 //!
-//! Whoever looks at the final name sees the old file or the new one, never a part. The unfinished file
-//! begins with zeros, so nothing takes it for HDF5. After a kill it can be gone on with.
+//! The unfinished file begins with zeros, so nothing takes it for HDF5. After a kill it can be gone on
+//! with, unless it was begun to be written at one go.
 
-use std::fs::File;
-use std::os::unix::fs::{FileExt, MetadataExt};
-use std::path::{Path, PathBuf};
+use std::fs::Metadata;
+use std::os::unix::fs::FileExt;
+use std::path::Path;
 
-use rustix::fs::{FlockOperation, RenameFlags};
 use vramfit_core::{Bytes, Error, ErrorKind, Result};
 
 use super::content::{Content, Storage};
 use super::front::{self, Places};
 use super::index::{Chunk, tree};
 use super::journal::{Entry, Journal};
+use super::pipeline::Stored;
+use super::place::Place;
+use super::section::Course;
 
 /// How a file is begun.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -22,8 +24,12 @@ pub struct Manner {
     pub force: bool,
     /// Go on with what an earlier attempt left, if it left anything.
     pub resume: bool,
-    /// How many bytes are written between two points from which a later attempt can go on.
+    /// How many bytes are written between two points at which they are made safe, and from which a later
+    /// attempt can go on.
     pub safe_every: Bytes,
+    /// Leave nothing behind if it does not come to an end, so that no attempt goes on with it. Where
+    /// the file system allows, not even a kill leaves anything.
+    pub once: bool,
 }
 
 impl Default for Manner {
@@ -32,21 +38,20 @@ impl Default for Manner {
             force: false,
             resume: false,
             safe_every: Bytes(64 << 20),
+            once: false,
         }
     }
 }
 
-/// A file being written, piece by piece: a piece has a stretch of rows of every dataset.
+/// A file being written, piece by piece.
 #[derive(Debug)]
 pub(super) struct Writer {
-    target: PathBuf,
-    part: PathBuf,
-    journal_path: PathBuf,
-    file: File,
-    journal: Journal,
+    place: Place,
+    /// None where nobody goes on with it.
+    journal: Option<Journal>,
     content: Content,
     places: Places,
-    manner: Manner,
+    safe_every: Bytes,
     done: Entry,
     chunks: Vec<Vec<Chunk>>,
     unsafe_bytes: u64,
@@ -65,55 +70,18 @@ impl Writer {
     pub(super) fn open(
         path: &Path,
         content: Content,
+        course: &Course,
         purpose: &str,
         manner: Manner,
         expected: Bytes,
     ) -> Result<Self> {
-        let target = std::path::absolute(path).map_err(|error| cannot("write", path, &error))?;
-        let (part, journal_path) = hidden_names(&target)?;
-        if target.exists() && !manner.force {
-            return Err(Error::new(
-                ErrorKind::Io,
-                format!("`{}` exists and will not be overwritten", path.display()),
-            )
-            .hint("add `--force`, or name another file"));
-        }
-        let known = part.exists();
-        if known && !manner.force && !manner.resume {
-            return Err(Error::new(
-                ErrorKind::Io,
-                format!(
-                    "an unfinished `{}` is there from an earlier attempt",
-                    path.display()
-                ),
-            )
-            .hint("add `--resume` to go on with it, or `--force` to begin again"));
-        }
-        let mut options = File::options();
-        options.read(true).write(true).create(true).truncate(false);
-        let file = options
-            .open(&part)
-            .map_err(|error| cannot("write", path, &error))?;
-        let locked = rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive);
-        // Who finished in between has moved away what was opened here.
-        let moved = || {
-            let identity = |data: std::fs::Metadata| (data.dev(), data.ino());
-            let is = file.metadata().map(identity).ok();
-            is.is_none() || is != std::fs::metadata(&part).map(identity).ok()
-        };
-        if locked.is_err() || moved() {
-            return Err(Error::new(
-                ErrorKind::Io,
-                format!("another process is writing `{}`", path.display()),
-            ));
-        }
-
+        let place = Place::open(path, manner)?;
         let places = front::places(&content);
-        let found = match known && manner.resume {
-            true => Journal::open(&journal_path, purpose)?,
+        let found = match place.is_known && manner.resume {
+            true => Journal::open(&place.journal, purpose)?,
             false => None,
         };
-        if found.is_none() && known && manner.resume && !manner.force {
+        if found.is_none() && place.is_known && manner.resume && !manner.force {
             return Err(Error::new(
                 ErrorKind::Io,
                 format!(
@@ -124,39 +92,40 @@ impl Writer {
             .hint("give the options of the first attempt, or `--force` to begin again"));
         }
         let (journal, mut done) = match found {
-            Some(found) => found,
-            None => (Journal::create(&journal_path, purpose)?, Entry::default()),
+            Some((journal, done)) => (Some(journal), done),
+            None if manner.once => (None, Entry::default()),
+            None => {
+                let journal = Journal::create(&place.journal, purpose)?;
+                (Some(journal), Entry::default())
+            }
         };
         if done.pieces == 0 {
             done.end = places.chunks;
         }
         let mut writer = Writer {
             chunks: content.datasets.iter().map(|_| Vec::new()).collect(),
-            target,
-            part,
-            journal_path,
-            file,
+            place,
             journal,
             places,
-            manner,
+            safe_every: manner.safe_every,
             unsafe_bytes: 0,
             unsafe_chunks: Vec::new(),
             done,
             content,
         };
-        writer.find_chunks()?;
+        writer.find_chunks(course)?;
         // What lies behind the last safe point is written again; without one, all of it.
         let fresh = writer.done.pieces == 0;
         if fresh {
-            let emptied = writer.file.set_len(0);
-            emptied.map_err(|error| writer.failed(&error))?;
+            let emptied = writer.place.file.set_len(0);
+            emptied.map_err(|error| writer.place.failed(&error))?;
         }
-        let ready = writer.check_space(path, expected).and_then(|()| {
-            let sized = writer.file.set_len(writer.done.end);
-            sized.map_err(|error| writer.failed(&error))
+        let ready = writer.place.check_space(path, expected).and_then(|()| {
+            let sized = writer.place.file.set_len(writer.done.end);
+            sized.map_err(|error| writer.place.failed(&error))
         });
         if ready.is_err() && fresh {
-            writer.discard();
+            writer.place.discard();
         }
         ready?;
         Ok(writer)
@@ -167,43 +136,49 @@ impl Writer {
         self.done.pieces
     }
 
-    /// Adds the next piece: for each dataset its stored bytes, and the row at which they begin.
+    /// Lets the same people read and write the file as another one.
+    pub(super) fn belong_like(&self, other: &Metadata) -> Result<()> {
+        self.place.belong_like(other)
+    }
+
+    /// Adds the next piece: the stored bytes of each dataset from `first` on, and the row at which they begin.
     ///
     /// # Errors
     /// `io` when the disk refuses.
-    pub(super) fn add(&mut self, first_row: u64, stored: &[Vec<u8>]) -> Result<()> {
-        for (at, bytes) in stored.iter().enumerate() {
+    pub(super) fn add(&mut self, first: usize, first_row: u64, stored: &[Stored]) -> Result<()> {
+        for (at, stored) in (first..).zip(stored) {
             let address = match self.places.contiguous[at] {
                 Some(start) => start + first_row * self.content.datasets[at].row_bytes(),
                 None => {
                     let address = self.done.end;
-                    self.done.end += bytes.len() as u64;
-                    let chunk = Chunk {
-                        address,
-                        bytes: bytes.len() as u32,
-                    };
-                    self.chunks[at].push(chunk);
-                    self.unsafe_chunks.push(chunk.bytes);
+                    for &bytes in &stored.chunks {
+                        let address = self.done.end;
+                        self.chunks[at].push(Chunk { address, bytes });
+                        self.unsafe_chunks.push(bytes);
+                        self.done.end += u64::from(bytes);
+                    }
                     address
                 }
             };
-            self.file
-                .write_all_at(bytes, address)
-                .map_err(|error| self.failed(&error))?;
-            self.unsafe_bytes += bytes.len() as u64;
+            self.place
+                .file
+                .write_all_at(&stored.bytes, address)
+                .map_err(|error| self.place.failed(&error))?;
+            self.unsafe_bytes += stored.bytes.len() as u64;
         }
         self.done.pieces += 1;
-        if self.unsafe_bytes >= self.manner.safe_every.0 {
-            self.make_safe().map_err(|error| self.failed(&error))?;
+        if self.unsafe_bytes >= self.safe_every.0 {
+            let safe = self.make_safe();
+            safe.map_err(|error| self.place.failed(&error))?;
         }
         Ok(())
     }
 
-    /// Writes the index and the front, and puts the file in its place. Returns its size.
+    /// Writes the index and the front, lets `check` read the file, and puts it in its place. Returns its size.
     ///
     /// # Errors
-    /// `io` when the disk refuses, or when the name was taken meanwhile.
-    pub(super) fn finish(mut self) -> Result<Bytes> {
+    /// Those of `check`; `io` when the disk refuses, or when the name was taken meanwhile.
+    pub(super) fn finish(mut self, check: &mut dyn FnMut(&Path) -> Result<()>) -> Result<Bytes> {
         let mut end = self.done.end.next_multiple_of(8);
         let mut addresses = Vec::new();
         for (at, dataset) in self.content.datasets.iter().enumerate() {
@@ -211,9 +186,8 @@ impl Writer {
                 Some(address) => address,
                 None => {
                     let (nodes, root) = tree(dataset, &self.chunks[at], end);
-                    self.file
-                        .write_all_at(&nodes, end)
-                        .map_err(|error| self.failed(&error))?;
+                    let written = self.place.file.write_all_at(&nodes, end);
+                    written.map_err(|error| self.place.failed(&error))?;
                     end += nodes.len() as u64;
                     root
                 }
@@ -221,161 +195,64 @@ impl Writer {
             addresses.push(address);
         }
         let front = front::encode(&self.content, &addresses, end);
-        let written = self
-            .file
+        let file = &self.place.file;
+        let written = file
             .set_len(end)
-            .and_then(|()| self.file.sync_data())
+            .and_then(|()| file.sync_data())
             // The front makes it HDF5, so it comes when all else is safe.
-            .and_then(|()| self.file.write_all_at(&front, 0))
-            .and_then(|()| self.file.sync_all());
-        written.map_err(|error| self.failed(&error))?;
-        self.put_in_place()?;
-        self.done.end = end;
+            .and_then(|()| file.write_all_at(&front, 0))
+            .and_then(|()| file.sync_all());
+        written.map_err(|error| self.place.failed(&error))?;
+        check(&self.place.for_reading())?;
+        self.place.put_in_place()?;
         Ok(Bytes(end))
-    }
-
-    fn put_in_place(&self) -> Result<()> {
-        use rustix::fs::{CWD, renameat_with};
-        let shown = self.target.display();
-        let mut moved = if self.manner.force {
-            std::fs::rename(&self.part, &self.target)
-                .map_err(|error| cannot("write", &self.target, &error))
-        } else {
-            match renameat_with(CWD, &self.part, CWD, &self.target, RenameFlags::NOREPLACE) {
-                Err(rustix::io::Errno::EXIST) => Err(Error::new(
-                    ErrorKind::Io,
-                    format!("`{shown}` came into being meanwhile and will not be overwritten"),
-                )
-                .hint("move it away and add `--resume`")),
-                // Some network file systems do not know the flag.
-                Err(rustix::io::Errno::INVAL | rustix::io::Errno::NOSYS)
-                    if !self.target.exists() =>
-                {
-                    std::fs::rename(&self.part, &self.target)
-                        .map_err(|error| cannot("write", &self.target, &error))
-                }
-                other => other.map_err(|error| cannot("write", &self.target, &error)),
-            }
-        };
-        if moved.is_ok() {
-            // The name itself is on the disk when its directory is.
-            let synced = self.target.parent().map_or(Ok(()), |parent| {
-                File::open(parent).and_then(|folder| folder.sync_all())
-            });
-            let removed = std::fs::remove_file(&self.journal_path);
-            moved = synced
-                .and(removed)
-                .map_err(|error| cannot("write", &self.target, &error));
-        }
-        moved
     }
 
     /// Makes sure that all pieces so far survive a power cut, and notes it.
     fn make_safe(&mut self) -> std::io::Result<()> {
-        self.file.sync_data()?;
+        self.place.file.sync_data()?;
         let entry = Entry {
             pieces: self.done.pieces,
             end: self.done.end,
             chunks: std::mem::take(&mut self.unsafe_chunks),
         };
         self.unsafe_bytes = 0;
-        self.journal.add(&entry)
+        match &mut self.journal {
+            Some(journal) => journal.add(&entry),
+            None => Ok(()),
+        }
     }
 
-    /// Finds where the chunks of an earlier attempt are: they lie one behind the other.
-    fn find_chunks(&mut self) -> Result<()> {
-        let chunked: Vec<usize> = (0..self.content.datasets.len())
-            .filter(|&at| self.content.datasets[at].storage != Storage::Contiguous)
-            .collect();
+    /// Finds where the chunks of an earlier attempt are: they lie one behind the other, in the order
+    /// of the pieces.
+    fn find_chunks(&mut self, course: &Course) -> Result<()> {
         let mut address = self.places.chunks;
-        for (number, &bytes) in self.done.chunks.iter().enumerate() {
-            self.chunks[chunked[number % chunked.len().max(1)]].push(Chunk { address, bytes });
-            address += u64::from(bytes);
+        let mut sizes = std::mem::take(&mut self.done.chunks).into_iter();
+        for number in 0..self.done.pieces.min(course.pieces()) {
+            let piece = course.piece(number);
+            for at in piece.datasets {
+                let Storage::Chunked { rows, .. } = self.content.datasets[at].storage else {
+                    continue;
+                };
+                let chunks = (piece.rows.end - piece.rows.start).div_ceil(rows);
+                for bytes in sizes.by_ref().take(chunks as usize) {
+                    self.chunks[at].push(Chunk { address, bytes });
+                    address += u64::from(bytes);
+                }
+            }
         }
-        self.done.chunks = Vec::new();
-        let len = self.file.metadata().map_or(0, |data| data.len());
+        let len = self.place.file.metadata().map_or(0, |data| data.len());
         let missing = self.done.pieces > 0 && len < self.done.end;
-        if address != self.done.end || missing {
+        if address != self.done.end || missing || sizes.next().is_some() {
             return Err(Error::new(
                 ErrorKind::InvalidFile,
                 format!(
                     "the unfinished `{}` and its journal contradict each other",
-                    self.target.display()
+                    self.place.target().display()
                 ),
             )
             .hint("add `--force` to begin again"));
         }
         Ok(())
     }
-
-    fn check_space(&self, path: &Path, expected: Bytes) -> Result<()> {
-        let Ok(disk) = rustix::fs::fstatvfs(&self.file) else {
-            return Ok(());
-        };
-        let available = Bytes(disk.f_bavail * disk.f_frsize);
-        let held = self.file.metadata().map_or(0, |data| data.blocks() * 512);
-        let needed = Bytes(expected.0.saturating_sub(held));
-        if needed <= available {
-            return Ok(());
-        }
-        Err(Error::new(
-            ErrorKind::Io,
-            format!(
-                "`{}` needs {needed} ({} bytes), and its disk has {available} ({} bytes)",
-                path.display(),
-                needed.0,
-                available.0
-            ),
-        )
-        .hint("take fewer samples, or a place with more room"))
-    }
-
-    /// Removes what was begun.
-    fn discard(&self) {
-        // A file that cannot be removed is found by the next attempt, which says so.
-        let _ = std::fs::remove_file(&self.part);
-        let _ = std::fs::remove_file(&self.journal_path);
-    }
-
-    fn failed(&self, error: &std::io::Error) -> Error {
-        let failure = cannot("write", &self.target, error);
-        match error.kind() {
-            std::io::ErrorKind::StorageFull | std::io::ErrorKind::QuotaExceeded => {
-                failure.hint("make room and add `--resume`: what was written so far is kept")
-            }
-            _ => failure,
-        }
-    }
-}
-
-/// Returns the hidden names of the unfinished file and its journal, beside the target.
-fn hidden_names(target: &Path) -> Result<(PathBuf, PathBuf)> {
-    let refuse = |why: &str| {
-        Error::new(
-            ErrorKind::Io,
-            format!("cannot write `{}`: {why}", target.display()),
-        )
-    };
-    let name = target
-        .file_name()
-        .filter(|_| !target.is_dir())
-        .ok_or_else(|| refuse("it is a directory"))?;
-    let folder = target
-        .parent()
-        .filter(|folder| folder.is_dir())
-        .ok_or_else(|| {
-            let parent = target.parent().unwrap_or(target);
-            refuse("its directory does not exist")
-                .hint(format!("make it first: `mkdir -p {}`", parent.display()))
-        })?;
-    let mut hidden = std::ffi::OsString::from(".");
-    hidden.push(name);
-    let mut journal = hidden.clone();
-    hidden.push(".part");
-    journal.push(".journal");
-    Ok((folder.join(hidden), folder.join(journal)))
-}
-
-fn cannot(what: &str, path: &Path, error: &dyn std::fmt::Display) -> Error {
-    Error::new(ErrorKind::Io, format!("cannot {what} `{}`", path.display())).cause(error)
 }

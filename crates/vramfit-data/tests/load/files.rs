@@ -39,19 +39,12 @@ pub(crate) fn wide_file(directory: &Path, rows: u64) -> PathBuf {
 /// Writes such a file of so many rows, each of so many numbers.
 pub(crate) fn file_of(directory: &Path, rows: u64, width: u64, x: Storage, y: Storage) -> PathBuf {
     let path = directory.join("rows.h5");
-    let dataset = |path: &str, number, shape: Vec<u64>, storage| Dataset {
-        path: path.into(),
-        number,
-        shape,
-        storage,
-        attributes: Vec::new(),
-    };
     let content = Content {
         datasets: vec![
-            dataset("x", Number::U32, vec![rows, width], x),
-            dataset("group/y", Number::I64, vec![rows], y),
+            Dataset::new("x", Number::U32, vec![rows, width], x),
+            Dataset::new("group/y", Number::I64, vec![rows], y),
         ],
-        attributes: Vec::new(),
+        ..Content::default()
     };
     let job = Job {
         path: &path,
@@ -61,6 +54,7 @@ pub(crate) fn file_of(directory: &Path, rows: u64, width: u64, x: Storage, y: St
             force: true,
             resume: false,
             safe_every: Bytes(1 << 20),
+            once: false,
         },
         threads: 1,
         expected: Bytes(0),
@@ -106,7 +100,7 @@ pub(crate) fn request(file: &Path) -> Request {
 }
 
 pub(crate) fn next(loader: &mut Loader) -> Result<Option<Filled>> {
-    match loader.wait(LONG)? {
+    match loader.wait(LONG, LONG)? {
         Turn::Batch(filled) => Ok(Some(filled)),
         Turn::End => Ok(None),
         Turn::Waiting { starved } => panic!("no batch in {LONG:?}; starved: {starved}"),

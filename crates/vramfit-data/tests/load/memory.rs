@@ -45,11 +45,16 @@ fn epoch_rows(mut loader: Loader) -> Vec<u64> {
 fn t1_memory_is_not_used_again_before_it_is_dropped() {
     let directory = tempfile::tempdir().unwrap();
     let path = file(directory.path(), gzip(10), gzip(10));
-    let mut loader = Loader::open(request(&path)).unwrap();
+    // More batches than there is memory for.
+    let mut loader = Loader::open(Request {
+        batch_size: 8,
+        ..request(&path)
+    })
+    .unwrap();
     loader.start(0, 0).unwrap();
     let mut held = Vec::new();
     loop {
-        match loader.wait(Duration::from_millis(500)).unwrap() {
+        match loader.wait(LONG, Duration::ZERO).unwrap() {
             Turn::Batch(filled) => {
                 let copy: Vec<Vec<u8>> =
                     filled.columns.iter().map(|c| c.bytes().to_vec()).collect();

@@ -63,7 +63,7 @@ pub(crate) fn run(cli: Cli, context: &Context, output: &mut Output) -> Result<St
         Command::Replay(args) => replay::run(&args, output),
         Command::Report(args) => report::run(&args, output),
         Command::Diff(args) => diff::run(&args, output),
-        Command::Data(args) => data::run(&args, output),
+        Command::Data(args) => data::run(&args, context, output),
         Command::Train(args) => train::run(&args, context, output),
         Command::Env(args) => env::run(&args, output),
         Command::Gpus(args) => gpus::run(&args, output),

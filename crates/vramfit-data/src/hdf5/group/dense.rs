@@ -41,8 +41,15 @@ pub(super) fn links(
     Ok(())
 }
 
-/// Reads the names of an object's attributes.
-pub(crate) fn names(blocks: &mut Blocks<'_>, heap: u64, index: u64) -> Result<Vec<String>> {
+/// Where in the file something is, and its bytes.
+type Found = (u64, Vec<u8>);
+
+/// Returns where each attribute of an object is, and its bytes.
+pub(crate) fn attributes(
+    blocks: &mut Blocks<'_>,
+    heap: u64,
+    index: u64,
+) -> Result<Vec<Result<Found>>> {
     let container = blocks.container();
     let heap = FractalHeap::read(blocks, heap)?;
     let mut ids = Vec::new();
@@ -50,10 +57,6 @@ pub(crate) fn names(blocks: &mut Blocks<'_>, heap: u64, index: u64) -> Result<Ve
         ids.push(cursor.take(8)?.to_vec());
         Ok(())
     })?;
-    ids.iter()
-        .map(|id| {
-            let (address, bytes) = heap.object(container, id)?;
-            crate::hdf5::attribute::name(&mut Cursor::new(container, &bytes, address))
-        })
-        .collect()
+    let found = ids.iter().map(|id| heap.object(container, id));
+    Ok(found.collect())
 }

@@ -10,9 +10,10 @@ pub(super) fn read(cursor: &mut Cursor<'_>) -> Result<Link> {
     cursor.version(&[1], "a link")?;
     let flags = cursor.u8()?;
     let kind = if flags & 0x08 != 0 { cursor.u8()? } else { 0 };
-    if flags & 0x04 != 0 {
-        cursor.skip(8)?;
-    }
+    let order = match flags & 0x04 {
+        0 => None,
+        _ => Some(cursor.u64()?),
+    };
     if flags & 0x10 != 0 {
         cursor.skip(1)?;
     }
@@ -33,5 +34,9 @@ pub(super) fn read(cursor: &mut Cursor<'_>) -> Result<Link> {
         }
         kind => Target::Unknown(kind),
     };
-    Ok(Link { name, target })
+    Ok(Link {
+        name,
+        target,
+        order,
+    })
 }

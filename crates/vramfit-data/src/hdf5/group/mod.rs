@@ -9,7 +9,7 @@ use vramfit_core::Result;
 use super::blocks::Blocks;
 use super::header::{Header, kind};
 
-pub(crate) use dense::names as dense_attribute_names;
+pub(crate) use dense::attributes as dense_attributes;
 
 /// More members than are looked at in one group.
 pub(crate) const MOST_MEMBERS: usize = 1 << 20;
@@ -19,6 +19,8 @@ pub(crate) const MOST_MEMBERS: usize = 1 << 20;
 pub(crate) struct Link {
     pub(crate) name: String,
     pub(crate) target: Target,
+    /// Its place in the order in which names came into the group, where the file keeps that.
+    pub(crate) order: Option<u64>,
 }
 
 /// Where a name leads.

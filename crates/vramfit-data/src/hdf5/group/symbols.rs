@@ -54,7 +54,11 @@ fn read_table(
         if links.len() == MOST_MEMBERS {
             return Err(cursor.damaged("a group has too many members"));
         }
-        links.push(Link { name, target });
+        links.push(Link {
+            name,
+            target,
+            order: None,
+        });
     }
     Ok(())
 }

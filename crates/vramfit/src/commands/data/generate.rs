@@ -120,7 +120,7 @@ struct Answer<'a> {
 #[derive(Serialize)]
 struct DatasetAnswer<'a> {
     name: &'a str,
-    dtype: &'static str,
+    dtype: &'a str,
     shape: &'a [u64],
 }
 
@@ -257,6 +257,7 @@ pub(super) fn run(args: &Args, output: &mut Output) -> Result<Status> {
         force: args.force,
         resume: args.resume,
         safe_every: args.safe_every,
+        once: false,
     };
     let bar = output.progress("rows");
     let mut resumed = 0;
@@ -291,7 +292,7 @@ fn told(args: &Args, summary: &Summary) -> String {
         text.push_str(&format!(
             "{:width$}  {} [{}]\n",
             dataset.path,
-            dataset.number.name(),
+            dataset.datatype.name(),
             shape.join(", ")
         ));
     }
@@ -329,7 +330,7 @@ fn answer<'a>(
         datasets: datasets
             .map(|dataset| DatasetAnswer {
                 name: &dataset.path,
-                dtype: dataset.number.name(),
+                dtype: dataset.datatype.name(),
                 shape: &dataset.shape,
             })
             .collect(),

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use vramfit_data::inspect::{Entry, Facts, Finding, Plan, Speed, Statistics, Survey};
 
-use super::words::grouped;
+use super::words::{grouped, shown};
 
 /// More attributes than are named of one object.
 const MOST_ATTRIBUTES: usize = 6;
@@ -311,22 +311,15 @@ fn speeds(text: &mut String, measured: &[Speed]) {
 
 fn tell(text: &mut String, finding: &Finding) {
     text.push_str(&format!(
-        "\n{} [{}]: {}\n  {}\n",
+        "\n{} [{}]: {}\n  {}",
         shown(&finding.dataset.replace(',', ", ")),
         finding.id,
         finding.message,
         finding.cure
     ));
-}
-
-/// Makes names from a file harmless on a terminal.
-fn shown(name: &str) -> String {
-    let mut text = String::new();
-    for letter in name.chars() {
-        match letter.is_control() {
-            true => text.extend(letter.escape_default()),
-            false => text.push(letter),
-        }
+    // On a line of its own, so that it is pasted and nothing else.
+    match &finding.command {
+        Some(command) => text.push_str(&format!(":\n  {}\n", shown(command))),
+        None => text.push('\n'),
     }
-    text
 }

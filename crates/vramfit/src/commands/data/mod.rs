@@ -1,8 +1,12 @@
 //! `vramfit data`: HDF5 files for training. Each thing that can be done with them is a file beside this.
 
+mod bench;
+mod bench_text;
 mod generate;
 mod inspect;
 mod inspect_text;
+mod repack;
+mod repack_text;
 mod words;
 
 pub(super) use words::grouped;
@@ -11,9 +15,10 @@ use clap::Subcommand;
 use vramfit_core::Result;
 
 use super::Status;
+use crate::Context;
 use crate::output::Output;
 
-/// Look at HDF5 files for training, and make some
+/// Look at HDF5 files for training, make some, make slow ones fast, and measure
 #[derive(clap::Args, Debug)]
 #[command(arg_required_else_help = true, disable_help_subcommand = true)]
 #[command(after_help = "\
@@ -21,7 +26,7 @@ Examples:
   vramfit data inspect train.h5
   vramfit data generate train.h5 --kind sequences --samples 100k
   vramfit data generate images.h5 --kind images --samples 50k --compression zstd
-  vramfit data generate --help
+  vramfit data repack slow.h5 fast.h5 --dry-run
 ")]
 pub(crate) struct Args {
     #[command(subcommand)]
@@ -32,6 +37,8 @@ pub(crate) struct Args {
 enum Action {
     Inspect(inspect::Args),
     Generate(generate::Args),
+    Repack(repack::Args),
+    Bench(bench::Args),
 }
 
 impl Args {
@@ -39,14 +46,18 @@ impl Args {
         match &self.action {
             Action::Inspect(args) => args.prints_json(),
             Action::Generate(args) => args.prints_json(),
+            Action::Repack(args) => args.prints_json(),
+            Action::Bench(args) => args.prints_json(),
         }
     }
 }
 
 /// Runs `vramfit data`.
-pub(crate) fn run(args: &Args, output: &mut Output) -> Result<Status> {
+pub(crate) fn run(args: &Args, context: &Context, output: &mut Output) -> Result<Status> {
     match &args.action {
         Action::Inspect(args) => inspect::run(args, output),
         Action::Generate(args) => generate::run(args, output),
+        Action::Repack(args) => repack::run(args, output),
+        Action::Bench(args) => bench::run(args, context, output),
     }
 }

@@ -1,4 +1,5 @@
-//! Numbers as people write and read them, where they count things and not bytes.
+//! Words: numbers as people write and read them, where they count things and not bytes; and names that
+//! come from a file.
 
 use vramfit_core::{Error, ErrorKind};
 
@@ -41,6 +42,18 @@ pub(in crate::commands) fn grouped(number: u64) -> String {
             text.push(' ');
         }
         text.push(digit);
+    }
+    text
+}
+
+/// Makes names from a file harmless on a terminal.
+pub(super) fn shown(name: &str) -> String {
+    let mut text = String::new();
+    for letter in name.chars() {
+        match letter.is_control() {
+            true => text.extend(letter.escape_default()),
+            false => text.push(letter),
+        }
     }
     text
 }

@@ -29,6 +29,7 @@ pub(super) struct Wish<'a> {
     pub(super) no_owners: bool,
     pub(super) autotune_results: Option<&'a Path>,
     pub(super) trace: &'a Path,
+    pub(super) compiler_log: &'a Path,
     pub(super) plugin: &'a Path,
     pub(super) standin: &'a Path,
 }
@@ -102,6 +103,7 @@ pub(super) fn changes(wish: &Wish<'_>, inherited: impl Fn(&str) -> Option<OsStri
     changes.set("VRAMFIT_GPU", wish.cards.name.clone());
     changes.set("VRAMFIT_GPU_COUNT", wish.cards.count.to_string());
     changes.set("VRAMFIT_TRACE", wish.trace);
+    changes.set("VRAMFIT_COMPILER_LOG", wish.compiler_log);
     changes.set("VRAMFIT_PLUGIN", wish.plugin);
     changes.own("VRAMFIT_STEPS", wish.steps.map(|steps| steps.to_string()));
     changes.own("VRAMFIT_TAKEN", wish.taken.map(|bytes| bytes.0.to_string()));
@@ -165,6 +167,7 @@ mod tests {
             no_owners: false,
             autotune_results: None,
             trace: Path::new("/tmp/t.trace"),
+            compiler_log: Path::new("/tmp/log"),
             plugin: Path::new("/p/_native.so"),
             standin: Path::new("/p/_standin"),
         };
@@ -202,6 +205,7 @@ mod tests {
             ("VRAMFIT_GPU", "h100-80g"),
             ("VRAMFIT_GPU_COUNT", "2"),
             ("VRAMFIT_TRACE", "/tmp/t.trace"),
+            ("VRAMFIT_COMPILER_LOG", "/tmp/log"),
             ("VRAMFIT_PLUGIN", "/p/_native.so"),
             ("VRAMFIT_STEPS", "3"),
             ("VRAMFIT_TAKEN", "2147483648"),

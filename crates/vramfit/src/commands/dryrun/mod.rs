@@ -5,6 +5,7 @@
 
 mod compiler;
 mod environment;
+mod last_words;
 mod request;
 mod verdict;
 
@@ -234,6 +235,7 @@ fn run_with(
             no_owners: args.no_owners,
             autotune_results: results.as_deref(),
             trace: &trace,
+            compiler_log: scratch.path(),
             plugin: &home.plugin,
             standin: &home.standin,
         },
@@ -264,13 +266,14 @@ fn run_with(
     if let Some(trace) = &kept {
         request::remove_traces(trace)?;
     }
-    let log = log.map(kept_apart).transpose()?;
+    let streams = log.map(kept_apart).transpose()?;
     let ended = child::run(&program, &arguments, |command| {
         changes.apply(command);
-        if let Some((out, err)) = log {
+        if let Some((out, err)) = streams {
             command.stdin(Stdio::null()).stdout(out).stderr(err);
         }
     })?;
+    last_words::pass_on(scratch.path(), log, output);
     let run = verdict::Run {
         ended,
         asked: installed.is_some(),

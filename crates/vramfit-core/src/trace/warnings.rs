@@ -1,0 +1,78 @@
+//! What XLA's compiler warned of: its own words about the memory of a program.
+
+use serde::Serialize;
+
+/// What the compiler warned of while it compiled a program.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct CompilerWarning {
+    /// Name of the program. Of several that were compiled at the same time, the one begun last.
+    pub program: String,
+    /// The source file of XLA that speaks, such as `hlo_rematerialization.cc`.
+    pub source: String,
+    /// What it says.
+    pub text: String,
+    /// How often it said the same of programs of that name.
+    pub count: u64,
+}
+
+/// Beyond this a run only repeats itself; what comes later is not kept.
+const MAX_KEPT: usize = 1024;
+
+/// The warnings of a run, equal ones together, in the order of their first.
+#[derive(Debug, Default)]
+pub(super) struct Warnings(Vec<CompilerWarning>);
+
+impl Warnings {
+    /// Adds one as a record holds it: program, source and text, with line ends between them.
+    pub(super) fn add(&mut self, body: &str) {
+        let mut parts = body.splitn(3, '\n');
+        let mut part = || parts.next().unwrap_or_default().to_owned();
+        let new = CompilerWarning {
+            program: part(),
+            source: part(),
+            text: part(),
+            count: 1,
+        };
+        let same = |old: &CompilerWarning| {
+            (&old.program, &old.source, &old.text) == (&new.program, &new.source, &new.text)
+        };
+        match self.0.iter().position(same) {
+            Some(place) => self.0[place].count += 1,
+            None if self.0.len() < MAX_KEPT => self.0.push(new),
+            None => {}
+        }
+    }
+
+    pub(super) fn all(&self) -> &[CompilerWarning] {
+        &self.0
+    }
+}
+
+/// Returns what the record of a warning holds.
+pub(super) fn body(program: &str, source: &str, text: &str) -> String {
+    // A line end is what parts are told apart by.
+    let one_line = |text: &str| text.replace('\n', " ");
+    format!("{}\n{}\n{text}", one_line(program), one_line(source))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn equal_warnings_are_counted_and_others_kept_apart() {
+        let mut warnings = Warnings::default();
+        for program in ["jit_step", "jit_step", "jit_\nother"] {
+            warnings.add(&body(program, "a.cc", "Can't reduce\nmemory"));
+        }
+        let told: Vec<_> = warnings
+            .all()
+            .iter()
+            .map(|warning| (warning.program.as_str(), warning.count))
+            .collect();
+        assert_eq!(told, [("jit_step", 2), ("jit_ other", 1)]);
+        assert_eq!(warnings.all()[0].text, "Can't reduce\nmemory");
+        warnings.add("");
+        assert_eq!(warnings.all()[2].text, "");
+    }
+}

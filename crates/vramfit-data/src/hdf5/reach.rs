@@ -1,0 +1,154 @@
+//! Whether the elements of a type are all in one place, or lead elsewhere in the file: what can be copied
+//! byte by byte, what has to be followed, and what cannot be taken into another file.
+
+use vramfit_core::{Error, ErrorKind, Result};
+
+use super::cursor::Cursor;
+use super::datatype::{DEEPEST, Element, bytes_for};
+
+/// Where the elements of a type are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Reach {
+    /// In one place: their bytes are all there is.
+    Itself,
+    /// In the heap: each is a reference to a text, or to a sequence of elements of so many bytes.
+    Heap {
+        /// Bytes of one element of a sequence; 1 for texts.
+        unit: usize,
+    },
+    /// At an address of the file that means nothing in another.
+    Elsewhere,
+}
+
+/// A type as the file describes it.
+#[derive(Clone, Debug)]
+pub(crate) struct TypeBytes {
+    /// The message, without what pads it.
+    pub(crate) message: Vec<u8>,
+    /// What it says, for readers of numbers.
+    pub(crate) element: Element,
+    /// Where its elements are.
+    pub(crate) reach: Reach,
+}
+
+impl TypeBytes {
+    /// Reads the message, which may be padded.
+    pub(crate) fn read(cursor: &mut Cursor<'_>) -> Result<TypeBytes> {
+        let all = cursor.rest();
+        let element = Element::read(&mut cursor.clone())?;
+        let reach = read(cursor, DEEPEST)?;
+        let message = all[..all.len() - cursor.left()].to_vec();
+        Ok(TypeBytes {
+            message,
+            element,
+            reach,
+        })
+    }
+}
+
+/// Goes through a type and all that are in it.
+fn read(cursor: &mut Cursor<'_>, depth: usize) -> Result<Reach> {
+    let Some(depth) = depth.checked_sub(1) else {
+        return Err(Error::new(
+            ErrorKind::UnsupportedFeature,
+            format!("types inside types, deeper than {DEEPEST}, are not supported"),
+        ));
+    };
+    let first = cursor.u8()?;
+    let (version, class) = (first >> 4, first & 0xf);
+    let bits = cursor.uint(3)? as usize;
+    let size = cursor.u32()? as usize;
+    match class {
+        // Integers and bit fields, floats, times, texts.
+        0 | 4 => cursor.skip(4)?,
+        1 => cursor.skip(12)?,
+        2 => cursor.skip(2)?,
+        3 => {}
+        // The tag of opaque bytes.
+        5 => cursor.skip(bits & 0xff)?,
+        6 => return read_record(cursor, version, bits & 0xffff, size, depth),
+        7 => {
+            // References of HDF5 1.12 and later are told in the bits, too; nothing follows.
+            return Ok(Reach::Elsewhere);
+        }
+        8 => {
+            let base = read(cursor, depth)?;
+            for _ in 0..bits & 0xffff {
+                skip_name(cursor, version)?;
+            }
+            cursor.skip((bits & 0xffff) * size)?;
+            return Ok(base);
+        }
+        9 => {
+            let unit = cursor.clone();
+            let inside = read(cursor, depth)?;
+            return Ok(match inside {
+                Reach::Itself => Reach::Heap {
+                    unit: size_of_type(unit)?,
+                },
+                _ => Reach::Elsewhere,
+            });
+        }
+        10 => {
+            let axes = usize::from(cursor.u8()?);
+            // Version 2 has padding, and a permutation that nobody uses.
+            cursor.skip(if version < 3 { 3 + 8 * axes } else { 4 * axes })?;
+            return Ok(inner(read(cursor, depth)?));
+        }
+        11 => return Ok(inner(read(cursor, depth)?)),
+        class => {
+            return Err(Error::new(
+                ErrorKind::UnsupportedFeature,
+                format!("elements of class {class} are not supported"),
+            ));
+        }
+    }
+    Ok(Reach::Itself)
+}
+
+fn read_record(
+    cursor: &mut Cursor<'_>,
+    version: u8,
+    count: usize,
+    size: usize,
+    depth: usize,
+) -> Result<Reach> {
+    let mut reach = Reach::Itself;
+    for _ in 0..count {
+        skip_name(cursor, version)?;
+        match version {
+            // The offset; and in version 1 what an array as a field was.
+            1 => cursor.skip(4 + 28)?,
+            2 => cursor.skip(4)?,
+            _ => cursor.skip(bytes_for(size as u64))?,
+        }
+        if inner(read(cursor, depth)?) == Reach::Elsewhere {
+            reach = Reach::Elsewhere;
+        }
+    }
+    Ok(reach)
+}
+
+/// What is in another type can be copied only if its bytes are all there is.
+fn inner(reach: Reach) -> Reach {
+    match reach {
+        Reach::Itself => Reach::Itself,
+        _ => Reach::Elsewhere,
+    }
+}
+
+fn skip_name(cursor: &mut Cursor<'_>, version: u8) -> Result<()> {
+    let begin = cursor.offset();
+    cursor.terminated_text()?;
+    if version < 3 {
+        let length = (cursor.offset() - begin) as usize;
+        cursor.skip(length.next_multiple_of(8) - length)?;
+    }
+    Ok(())
+}
+
+/// Returns the size that a type says it has.
+fn size_of_type(mut cursor: Cursor<'_>) -> Result<usize> {
+    cursor.skip(4)?;
+    Ok(cursor.u32()? as usize)
+}

@@ -1,0 +1,275 @@
+//! Doing what is planned: rows from the old file to the new one, and back from the disk to be compared.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{LazyLock, Mutex, PoisonError};
+
+use vramfit_core::{Bytes, Error, ErrorKind, Result};
+
+use super::Manner;
+use super::digest::digest;
+use super::pass;
+use super::picture::Picture;
+use super::plan::Plan;
+use crate::hdf5::Container;
+use crate::read::{Dataset as Open, Rows};
+use crate::source::{Access, Fingerprint, Source};
+use crate::write::{self, Content, Dataset, Job, Piece, Sections, Storage, write_sections};
+
+/// What is being done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Phase {
+    /// Rows are read, stored anew and written.
+    Write,
+    /// The new file is read back and compared.
+    Compare,
+}
+
+/// How far it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Progress {
+    /// What is being done.
+    pub phase: Phase,
+    /// Bytes of elements that this was done to.
+    pub done: u64,
+    /// All of them.
+    pub total: u64,
+}
+
+/// Bytes that are written between two moments at which the disk has to have them, so that a full or slow disk
+/// is noticed early.
+const SAFE_EVERY: Bytes = Bytes(256 << 20);
+
+pub(super) fn copy(
+    plan: &Plan,
+    target: &Path,
+    manner: Manner,
+    progress: &mut (dyn FnMut(Progress) + Send),
+) -> Result<Bytes> {
+    let open = |path: &String| Rows::as_they_are(Open::open_in(&plan.container, path)?);
+    let sources: Vec<Rows> = plan.from.iter().map(open).collect::<Result<_>>()?;
+    let total = plan.content.datasets.iter().map(Dataset::bytes).sum();
+    // They are counted when it is known that the disk has room for them all.
+    let pieces = LazyLock::new(|| Pieces::of(plan));
+    let source = |piece: &Piece, out: &mut [Vec<u8>]| {
+        let (Some(rows), Some(out)) = (sources.get(piece.datasets.start), out.first_mut()) else {
+            return Ok(());
+        };
+        out.resize(
+            (piece.rows.end - piece.rows.start) as usize * rows.row_bytes(),
+            0,
+        );
+        rows.read(piece.rows.clone(), out)?;
+        if let Some(place) = pieces.place(piece) {
+            pieces.digests[place].store(digest(out), Ordering::Relaxed);
+        }
+        Ok(())
+    };
+    let like = match manner.in_place {
+        true => Some(
+            std::fs::metadata(&plan.source).map_err(|error| cannot_read(&plan.source, &error))?,
+        ),
+        false => None,
+    };
+    let job = Job {
+        path: target,
+        content: plan.content.clone(),
+        purpose: "repack",
+        manner: write::Manner {
+            force: manner.force || manner.in_place,
+            resume: false,
+            safe_every: SAFE_EVERY,
+            once: true,
+        },
+        threads: plan.threads,
+        expected: plan.new_bytes,
+    };
+    let progress = Mutex::new(progress);
+    let show = |phase, done| {
+        let mut progress = progress.lock().unwrap_or_else(PoisonError::into_inner);
+        progress(Progress { phase, done, total });
+    };
+    let mut sections = Sections {
+        sections: &plan.sections,
+        ahead: pass::ahead(plan.threads),
+        like,
+        source: &source,
+        check: &mut |path| {
+            must_be_unchanged(plan)?;
+            compare(plan, path, &pieces, &|done| {
+                show(Phase::Compare, done);
+            })?;
+            must_be_unchanged(plan)
+        },
+    };
+    write_sections(job, &mut sections, &mut |done, _| {
+        show(Phase::Write, pieces.bytes_before(done));
+    })
+}
+
+/// All pieces in the order in which they are written.
+struct Pieces {
+    all: Vec<Piece>,
+    /// Which is the first of each dataset, and how many rows each has.
+    first: Vec<(usize, u64)>,
+    /// The bytes of all pieces before each, and of all.
+    before: Vec<u64>,
+    /// What stands for the bytes of each, as they were read.
+    digests: Vec<AtomicU64>,
+}
+
+impl Pieces {
+    fn of(plan: &Plan) -> Self {
+        let (mut all, mut first, mut before) = (Vec::new(), Vec::new(), vec![0]);
+        let mut bytes = 0;
+        for (at, (dataset, pass)) in
+            (plan.content.datasets.iter().zip(&plan.course.passes)).enumerate()
+        {
+            first.push((all.len(), pass.rows));
+            let row_bytes = dataset.row_bytes();
+            if row_bytes == 0 {
+                continue;
+            }
+            let mut start = 0;
+            while start < dataset.rows() {
+                let end = (start + pass.rows).min(dataset.rows());
+                bytes += (end - start) * row_bytes;
+                before.push(bytes);
+                all.push(Piece {
+                    datasets: at..at + 1,
+                    rows: start..end,
+                });
+                start = end;
+            }
+        }
+        Pieces {
+            digests: all.iter().map(|_| AtomicU64::new(0)).collect(),
+            all,
+            first,
+            before,
+        }
+    }
+
+    fn place(&self, piece: &Piece) -> Option<usize> {
+        let (first, rows) = self.first.get(piece.datasets.start)?;
+        Some(first + (piece.rows.start / rows) as usize)
+    }
+
+    fn bytes_before(&self, pieces: u64) -> u64 {
+        self.before.get(pieces as usize).copied().unwrap_or(0)
+    }
+}
+
+/// Reads the new file and compares it with what was read of the old one.
+fn compare(plan: &Plan, path: &Path, pieces: &Pieces, show: &(dyn Fn(u64) + Sync)) -> Result<()> {
+    let source = Source::open(path, Access::Read)?;
+    let container = Container::open(Arc::new(source)).map_err(|error| differs(plan, &error))?;
+    compare_structure(plan, &container)?;
+    let open = |dataset: &Dataset| Rows::as_they_are(Open::open_in(&container, &dataset.path)?);
+    let rows: Vec<Rows> = (plan.content.datasets.iter().map(open))
+        .collect::<Result<_>>()
+        .map_err(|error| differs(plan, &error))?;
+    let (next, done) = (AtomicU64::new(0), AtomicU64::new(0));
+    let work = || {
+        let mut bytes = Vec::new();
+        loop {
+            let place = next.fetch_add(1, Ordering::Relaxed) as usize;
+            let Some(piece) = pieces.all.get(place) else {
+                return Ok(());
+            };
+            let rows = &rows[piece.datasets.start];
+            let length = (piece.rows.end - piece.rows.start) as usize * rows.row_bytes();
+            bytes.resize(length, 0);
+            let read = rows.read(piece.rows.clone(), &mut bytes);
+            read.map_err(|error| differs(plan, &error))?;
+            if digest(&bytes) != pieces.digests[place].load(Ordering::Relaxed) {
+                let path = &plan.content.datasets[piece.datasets.start].path;
+                return Err(differs(
+                    plan,
+                    &format!("rows {:?} of `/{path}` are others", piece.rows),
+                ));
+            }
+            show(done.fetch_add(length as u64, Ordering::Relaxed) + length as u64);
+        }
+    };
+    std::thread::scope(|scope| {
+        let others: Vec<_> = (1..plan.threads).map(|_| scope.spawn(work)).collect();
+        let mut result = work();
+        for other in others {
+            match other.join() {
+                Ok(done) => result = result.and(done),
+                Err(panic) => std::panic::resume_unwind(panic),
+            }
+        }
+        result
+    })
+}
+
+/// Compares everything but rows: names, types, shapes, attributes, links, small values.
+fn compare_structure(plan: &Plan, new: &Container) -> Result<()> {
+    let found = Picture::of(new).map_err(|error| differs(plan, &error))?;
+    if let Some((path, error)) = found.refused.first() {
+        return Err(differs(plan, &format!("`/{path}`: {error}")));
+    }
+    let mut found = Content {
+        datasets: found.large.into_iter().map(|large| large.dataset).collect(),
+        known: found.known,
+        groups: found.groups,
+        links: found.links,
+        attributes: Vec::new(),
+    };
+    let mut wanted = plan.content.clone();
+    for content in [&mut found, &mut wanted] {
+        content.datasets.sort_by(|a, b| a.path.cmp(&b.path));
+        content.known.sort_by(|a, b| a.path.cmp(&b.path));
+        content.groups.sort_by(|a, b| a.path.cmp(&b.path));
+        content.links.sort_by(|a, b| a.path.cmp(&b.path));
+        for dataset in &mut content.datasets {
+            dataset.storage = Storage::Contiguous;
+            (dataset.shuffle, dataset.checksums) = (true, false);
+        }
+    }
+    if let Some((was, is)) = (wanted.datasets.iter().zip(&found.datasets)).find(|(a, b)| a != b) {
+        let what = format!("the dataset `/{}` is another: {was:?}, {is:?}", was.path);
+        return Err(differs(plan, &what));
+    }
+    match wanted == found {
+        true => Ok(()),
+        false => Err(differs(
+            plan,
+            &"names, small values or attributes are others",
+        )),
+    }
+}
+
+/// Refuses to go on with a file that was written to, cut short or exchanged.
+fn must_be_unchanged(plan: &Plan) -> Result<()> {
+    if Fingerprint::of(&plan.source)? == plan.fingerprint {
+        return Ok(());
+    }
+    Err(Error::new(
+        ErrorKind::FileChanged,
+        format!("`{}` was changed while it was read", plan.source.display()),
+    )
+    .hint("wait until the program that writes it has finished, and start again"))
+}
+
+fn differs(plan: &Plan, what: &dyn std::fmt::Display) -> Error {
+    Error::new(
+        ErrorKind::Internal,
+        format!(
+            "what was written of `{}` does not come back from the disk as it was; nothing was kept of it",
+            plan.source.display()
+        ),
+    )
+    .cause(what)
+}
+
+fn cannot_read(path: &Path, error: &std::io::Error) -> Error {
+    Error::new(
+        ErrorKind::Io,
+        format!("cannot read the file `{}`", path.display()),
+    )
+    .cause(error)
+}

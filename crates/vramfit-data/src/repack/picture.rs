@@ -1,0 +1,311 @@
+//! Everything that is in a file, as it could be written again: the structure, small values, and of large
+//! datasets what they are.
+
+use std::collections::HashMap;
+
+use vramfit_core::{Error, ErrorKind, Result};
+
+use super::Loss;
+use super::value::{Values, elsewhere, written};
+use crate::hdf5::description::Description;
+use crate::hdf5::group::{self, Target as Leads};
+use crate::hdf5::header::{Header, kind};
+use crate::hdf5::reach::{Reach, TypeBytes};
+use crate::hdf5::{Container, FilterStep, attribute};
+use crate::read::{Dataset as Open, Rows};
+use crate::write::{Attribute, Copied, Data, Dataset, Group, Known, Link, Storage, Target, What};
+
+/// Groups in groups, no deeper than this.
+const DEEPEST: usize = 64;
+/// More objects than are copied of one file.
+const MOST_OBJECTS: usize = 1 << 20;
+
+/// What is in a file. Paths have no slash in front; that of the root is empty.
+#[derive(Default)]
+pub(super) struct Picture {
+    pub(super) large: Vec<Large>,
+    pub(super) known: Vec<Known>,
+    pub(super) groups: Vec<Group>,
+    pub(super) links: Vec<Link>,
+    /// What cannot be copied beside datasets.
+    pub(super) losses: Vec<Loss>,
+    /// Datasets that cannot be copied, and other objects that cannot be read.
+    pub(super) refused: Vec<(String, Error)>,
+}
+
+/// A dataset whose rows are copied one after the other.
+pub(super) struct Large {
+    /// What it is to be, but for its storage.
+    pub(super) dataset: Dataset,
+    /// By which path it is opened.
+    pub(super) from: String,
+    /// What was done to its chunks.
+    pub(super) filters: Vec<FilterStep>,
+}
+
+impl Picture {
+    /// Looks through a file.
+    ///
+    /// # Errors
+    ///
+    /// `invalid-file` or `io` when not even the root can be read.
+    pub(super) fn of(container: &Container) -> Result<Picture> {
+        let root = Header::read(container, container.root())?;
+        let mut walk = Walk {
+            container,
+            values: Values::new(container),
+            seen: HashMap::from([(container.root(), String::new())]),
+            picture: Picture::default(),
+        };
+        if container.base() > 0 {
+            walk.lose(
+                "",
+                format!(
+                    "the first {} bytes of the file, a user block",
+                    container.base()
+                ),
+                "they are no part of HDF5".to_owned(),
+            );
+        }
+        walk.group("", &root, 0)?;
+        Ok(walk.picture)
+    }
+
+    /// Returns the paths of all datasets.
+    pub(super) fn datasets(&self) -> impl Iterator<Item = &str> {
+        let known = self.known.iter();
+        let known = known.filter(|known| matches!(known.what, What::Dataset(_)));
+        let large = self.large.iter().map(|large| large.dataset.path.as_str());
+        large.chain(known.map(|known| known.path.as_str()))
+    }
+}
+
+struct Walk<'a> {
+    container: &'a Container,
+    values: Values<'a>,
+    /// Where each object was met first: further names of it are links.
+    seen: HashMap<u64, String>,
+    picture: Picture,
+}
+
+impl Walk<'_> {
+    fn group(&mut self, path: &str, header: &Header, depth: usize) -> Result<()> {
+        let links = group::links(header)?;
+        let attributes = self.attributes(path, header);
+        let mut order: Vec<(u64, String)> = (links.iter())
+            .filter_map(|link| Some((link.order?, link.name.clone())))
+            .collect();
+        order.sort();
+        let names = order.into_iter().map(|(_, name)| name).collect();
+        let is_ordered = !links.is_empty() && links.iter().all(|link| link.order.is_some());
+        self.picture.groups.push(Group {
+            path: path.to_owned(),
+            attributes,
+            order: is_ordered.then_some(names),
+        });
+        for link in links {
+            let path = match path {
+                "" => link.name.clone(),
+                group => format!("{group}/{}", link.name),
+            };
+            // A name that is no UTF-8 was read with a mark in its place.
+            if link.name.contains(char::REPLACEMENT_CHARACTER) || link.name.is_empty() {
+                let why = "its name is not in UTF-8, and would be another one";
+                self.refuse(&path, unsupported(why));
+                continue;
+            }
+            if self.seen.len() >= MOST_OBJECTS {
+                return Err(unsupported(
+                    "a file of more than a million objects is not copied",
+                ));
+            }
+            let target = match link.target {
+                Leads::Soft(to) => Target::Soft(to),
+                Leads::External { file, path } => Target::External { file, path },
+                Leads::Unknown(kind) => {
+                    let what = format!("the link `/{path}`");
+                    self.lose(
+                        &path,
+                        what,
+                        format!("links of type {kind} are known to their writer only"),
+                    );
+                    continue;
+                }
+                Leads::Object(address) => match self.seen.get(&address) {
+                    Some(first) => Target::Object(first.clone()),
+                    None => {
+                        self.seen.insert(address, path.clone());
+                        if let Err(error) = self.object(&path, address, depth + 1) {
+                            self.refuse(&path, error);
+                        }
+                        continue;
+                    }
+                },
+            };
+            self.picture.links.push(Link { path, target });
+        }
+        Ok(())
+    }
+
+    fn object(&mut self, path: &str, address: u64, depth: usize) -> Result<()> {
+        let header = Header::read(self.container, address)?;
+        if group::is_group(&header) {
+            if depth == DEEPEST {
+                return Err(unsupported("groups are nested too deeply"));
+            }
+            return self.group(path, &header, depth);
+        }
+        if Description::is_of(&header) {
+            return self.dataset(path, header);
+        }
+        let Some(message) = header.find(kind::DATATYPE) else {
+            return Err(unsupported("it is neither group, dataset nor type"));
+        };
+        let datatype = TypeBytes::read(&mut header.cursor(message))?;
+        if datatype.reach == Reach::Elsewhere {
+            return Err(elsewhere(&datatype));
+        }
+        let attributes = self.attributes(path, &header);
+        self.picture.known.push(Known {
+            path: path.to_owned(),
+            what: What::Type(written(&datatype)),
+            attributes,
+        });
+        Ok(())
+    }
+
+    fn dataset(&mut self, path: &str, header: Header) -> Result<()> {
+        let header = header.resolve(kind::DATATYPE)?;
+        let message = header.find(kind::DATATYPE);
+        let message = message.ok_or_else(|| header.without("datatype"))?;
+        let datatype = TypeBytes::read(&mut header.cursor(message))?;
+        if datatype.reach == Reach::Elsewhere {
+            return Err(elsewhere(&datatype));
+        }
+        let attributes = self.attributes(path, &header);
+        let description = Description::read(self.container.clone(), header)?;
+        let space = description.space;
+        let known = |value: Copied| Known {
+            path: path.to_owned(),
+            what: What::Dataset(value),
+            attributes: attributes.clone(),
+        };
+        if space.is_null {
+            let value = self.values.value(&datatype, None, Vec::new())?;
+            self.picture.known.push(known(value));
+            return Ok(());
+        }
+        let can_grow = space.most != space.shape;
+        let is_empty = space.shape.contains(&0);
+        let is_varying = matches!(datatype.reach, Reach::Heap { .. });
+        if is_varying && can_grow {
+            let what = format!("that `/{path}` can grow");
+            let why = "what has a variable length is copied as it is now".to_owned();
+            self.lose(path, what, why);
+        }
+        if space.shape.is_empty() || is_varying || is_empty && !can_grow {
+            let elements = match is_empty {
+                true => Vec::new(),
+                false => elements(self.container, path)?,
+            };
+            let value = self.values.value(&datatype, Some(space.shape), elements)?;
+            self.picture.known.push(known(value));
+            return Ok(());
+        }
+        // Whatever keeps its rows from being read is to be told now.
+        Rows::as_they_are(Open::open_in(self.container, path)?)?;
+        self.picture.large.push(Large {
+            dataset: Dataset {
+                path: path.to_owned(),
+                datatype: written(&datatype),
+                most: if can_grow { space.most } else { Vec::new() },
+                shape: space.shape,
+                storage: Storage::Contiguous,
+                shuffle: true,
+                checksums: false,
+                fill: description.fill,
+                attributes,
+            },
+            from: path.to_owned(),
+            filters: description.filters,
+        });
+        Ok(())
+    }
+
+    /// Reads the attributes of an object. Those that cannot be copied are noted.
+    fn attributes(&mut self, path: &str, header: &Header) -> Vec<Attribute> {
+        /// A message has no more bytes than this; name, type and shape are in it, too.
+        const MOST_BYTES: usize = 60 << 10;
+        let all = match attribute::all(header) {
+            Ok(all) => all,
+            Err(error) => {
+                self.lose(
+                    path,
+                    "all attributes".to_owned(),
+                    error.message().to_owned(),
+                );
+                return Vec::new();
+            }
+        };
+        let mut attributes = Vec::new();
+        for (name, attribute) in all {
+            let value = attribute.and_then(|attribute| self.values.attribute(attribute));
+            let value = value.and_then(|value| {
+                let is_odd = name.contains(char::REPLACEMENT_CHARACTER);
+                let is_large = name.len() + value.datatype.message().len() > 1 << 12
+                    || matches!(&value.data, Data::Plain(bytes) if bytes.len() > MOST_BYTES)
+                    || matches!(&value.data, Data::Varying(all) if all.len() > MOST_BYTES / 16);
+                match (is_odd, is_large) {
+                    (true, _) => Err(unsupported("its name is not in UTF-8")),
+                    (_, true) => Err(unsupported("it is larger than 60 KiB")),
+                    _ => Ok(value),
+                }
+            });
+            match value {
+                Ok(value) => attributes.push((name, crate::write::Value::Copied(value))),
+                Err(error) => {
+                    let what = format!("the attribute `{name}` of `/{path}`");
+                    self.lose(path, what, error.message().to_owned());
+                }
+            }
+        }
+        attributes
+    }
+
+    fn lose(&mut self, path: &str, what: String, why: String) {
+        self.picture.losses.push(Loss {
+            path: format!("/{path}"),
+            what,
+            why,
+        });
+    }
+
+    fn refuse(&mut self, path: &str, error: Error) {
+        self.picture.refused.push((path.to_owned(), error));
+    }
+}
+
+/// Reads all elements of a dataset that is copied as a whole.
+fn elements(container: &Container, path: &str) -> Result<Vec<u8>> {
+    let dataset = Open::open_in(container, path)?;
+    if dataset.shape().is_empty() {
+        return dataset.single_value();
+    }
+    /// References to so many texts; they and their texts are in memory at once.
+    const MOST_BYTES: u64 = 64 << 20;
+    if dataset.bytes() > MOST_BYTES {
+        let what = dataset.element().describe();
+        return Err(
+            unsupported(&format!("{what}, so many of them, are not copied"))
+                .hint("store them with a fixed length, or as numbers"),
+        );
+    }
+    let mut elements = vec![0; dataset.bytes() as usize];
+    let rows = Rows::as_they_are(dataset)?;
+    rows.read(0..rows.len(), &mut elements)?;
+    Ok(elements)
+}
+
+fn unsupported(why: &str) -> Error {
+    Error::new(ErrorKind::UnsupportedFeature, why)
+}

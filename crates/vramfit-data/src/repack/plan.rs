@@ -1,0 +1,284 @@
+//! What is going to be done to a file, before it is done.
+
+use std::path::{Path, PathBuf};
+
+use serde::Serialize;
+use vramfit_core::{Bytes, Error, Result};
+
+use super::pass::{self, Course};
+use super::picture::{Large, Picture};
+use super::{Loss, Request, layout, select};
+use crate::filter;
+use crate::hdf5::Container;
+use crate::inspect;
+use crate::read::{Dataset as Open, Rows, Storage as Stored};
+use crate::source::Fingerprint;
+use crate::write::{self, Compression, Content, Dataset, Section, Storage};
+
+/// How a file will be rewritten.
+pub struct Plan {
+    pub(super) source: PathBuf,
+    pub(super) container: Container,
+    /// The file as it was when the plan was made.
+    pub(super) fingerprint: Fingerprint,
+    pub(super) content: Content,
+    /// By which path each dataset of the content is opened.
+    pub(super) from: Vec<String>,
+    pub(super) sections: Vec<Section>,
+    pub(super) course: Course,
+    /// What is done to each dataset whose rows are copied, by path.
+    pub steps: Vec<Step>,
+    /// Single values, texts and named types, which are copied as a whole.
+    pub whole: usize,
+    /// What is not copied.
+    pub losses: Vec<Loss>,
+    /// Size of the old file.
+    pub old_bytes: Bytes,
+    /// Size of the new file: known where nothing is compressed, else estimated from a few chunks.
+    pub new_bytes: Bytes,
+    /// Whether the size of the new file is an estimate.
+    pub is_estimate: bool,
+    /// What the rows in flight take at most.
+    pub memory: Bytes,
+    /// Threads that decode and compress.
+    pub threads: usize,
+}
+
+/// What is done to one dataset.
+#[derive(Clone, Debug, Serialize)]
+pub struct Step {
+    /// Its path in the new file.
+    pub path: String,
+    /// What its elements are.
+    pub dtype: String,
+    /// Length of each axis.
+    pub shape: Vec<u64>,
+    /// As it is.
+    pub old: StorageFacts,
+    /// As it will be.
+    pub new: StorageFacts,
+    /// Rows that are read at once.
+    pub rows_at_once: u64,
+    /// How often each chunk of the old file is decoded at most; once where it has none.
+    pub decodes: u64,
+    /// Why it is not stored as was asked for, where it is not.
+    pub note: Option<String>,
+}
+
+/// How a dataset is stored.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct StorageFacts {
+    /// `compact`, `contiguous`, `chunked` or `virtual`.
+    pub layout: &'static str,
+    /// Length of a chunk along each axis.
+    pub chunk: Option<Vec<u64>>,
+    /// What is done to each chunk.
+    pub filters: Vec<String>,
+    /// What it takes on the disk.
+    pub bytes: Bytes,
+}
+
+impl std::fmt::Debug for Plan {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Plan")
+            .field("source", &self.source)
+            .field("steps", &self.steps)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Plans how a file is rewritten. Its structure is read, and of what will be compressed a few chunks.
+///
+/// # Errors
+///
+/// `unsupported-feature` when a dataset cannot be copied, naming all of those; `invalid-argument` when
+/// a path is not in the file or the memory too small; `invalid-file` or `io` when it cannot be read.
+pub fn plan(path: &Path, request: &Request) -> Result<Plan> {
+    let fingerprint = Fingerprint::of(path)?;
+    let container = inspect::open(path)?;
+    let mut picture = Picture::of(&container)?;
+    select::select(path, &container, &mut picture, &request.datasets)?;
+    must_be_copied(path, &picture)?;
+    let opened = |large: &Large| Open::open_in(&container, &large.from);
+    let sources: Vec<Open> = picture.large.iter().map(opened).collect::<Result<_>>()?;
+    let at_once = pass::at_once(request.memory);
+    let notes = layout::decide(request, &sources, &mut picture.large, at_once)?;
+    let datasets = picture.large.iter().map(|large| &large.dataset);
+    let pairs: Vec<_> = sources.iter().zip(datasets).collect();
+    let course = pass::course(&pairs, request.threads, request.memory)?;
+    let mut steps = Vec::new();
+    for ((large, source), (pass, note)) in
+        (picture.large.iter().zip(&sources)).zip(course.passes.iter().zip(notes))
+    {
+        let dataset = &large.dataset;
+        steps.push(Step {
+            path: format!("/{}", dataset.path),
+            dtype: dataset.datatype.name().to_owned(),
+            shape: dataset.shape.clone(),
+            old: old_storage(source, large),
+            new: new_storage(dataset, estimated(source, dataset)?),
+            rows_at_once: pass.rows.min(dataset.rows()),
+            decodes: match source.storage() {
+                Stored::Chunked { .. } | Stored::Virtual(_) => pass.decodes,
+                _ => 1,
+            },
+            note,
+        });
+    }
+    let sections = course.passes.iter().enumerate();
+    let sections = sections.map(|(at, pass)| Section {
+        datasets: at..at + 1,
+        piece_rows: pass.rows,
+    });
+    let content = Content {
+        known: picture.known,
+        groups: picture.groups,
+        links: picture.links,
+        attributes: Vec::new(),
+        datasets: Vec::new(),
+    };
+    let (front, of_chunk) = write::overhead(&content);
+    let chunks: u64 = picture
+        .large
+        .iter()
+        .map(|large| large.dataset.chunks())
+        .sum();
+    let rows: u64 = steps
+        .iter()
+        .map(|step| step.new.bytes.0.next_multiple_of(4096))
+        .sum();
+    Ok(Plan {
+        source: path.to_owned(),
+        fingerprint,
+        sections: sections.collect(),
+        from: picture
+            .large
+            .iter()
+            .map(|large| large.from.clone())
+            .collect(),
+        whole: content.known.len(),
+        losses: picture.losses,
+        old_bytes: Bytes(container.source().length()),
+        new_bytes: Bytes(front.0 + rows + chunks * of_chunk.0),
+        is_estimate: steps.iter().any(|step| !step.new.filters.is_empty()),
+        memory: course.memory,
+        threads: course.threads,
+        content: Content {
+            datasets: picture
+                .large
+                .into_iter()
+                .map(|large| large.dataset)
+                .collect(),
+            ..content
+        },
+        steps,
+        course,
+        container,
+    })
+}
+
+/// Refuses a file of which not all datasets can be copied, unless others were chosen.
+fn must_be_copied(file: &Path, picture: &Picture) -> Result<()> {
+    let Some((path, first)) = picture.refused.first() else {
+        return Ok(());
+    };
+    let why = first.message();
+    let prefix = format!("dataset `{path}`: ");
+    let why = why.strip_prefix(&prefix).unwrap_or(why);
+    let mut message = format!("`/{}` cannot be copied: {why}", path.escape_debug());
+    let others: Vec<String> = (picture.refused.iter().skip(1).take(8))
+        .map(|(path, _)| format!("`/{}`", path.escape_debug()))
+        .collect();
+    if !others.is_empty() {
+        message.push_str(&format!("; neither can {}", others.join(", ")));
+    }
+    let error = Error::new(first.kind(), message);
+    let copied: Vec<String> = picture
+        .datasets()
+        .map(|path| format!("/{}", path.escape_debug()))
+        .collect();
+    let is_plain = |name: &String| {
+        let mut letters = name.chars();
+        letters.all(|c| c.is_alphanumeric() || "/_-.".contains(c))
+    };
+    Err(match (first.hint_text(), copied.len()) {
+        (Some(hint), 0) => error.hint(hint),
+        (None, 0) => error,
+        (_, 1..=16) if copied.iter().all(is_plain) => error.hint(format!(
+            "copy the rest: `vramfit data repack {} OUT --datasets {}`",
+            file.display(),
+            copied.join(",")
+        )),
+        _ => error.hint("name with `--datasets` what is to be copied"),
+    })
+}
+
+fn old_storage(source: &Open, large: &Large) -> StorageFacts {
+    let (layout, chunk) = match source.storage() {
+        Stored::Compact(_) => ("compact", None),
+        Stored::Contiguous(_) => ("contiguous", None),
+        Stored::Virtual(_) => ("virtual", None),
+        Stored::Chunked { grid, .. } => ("chunked", Some(grid.chunk().to_vec())),
+    };
+    StorageFacts {
+        layout,
+        chunk,
+        filters: large.filters.iter().map(filter::describe).collect(),
+        bytes: Bytes(source.stored_bytes()),
+    }
+}
+
+fn new_storage(dataset: &Dataset, bytes: Bytes) -> StorageFacts {
+    let Storage::Chunked { rows, compression } = dataset.storage else {
+        return StorageFacts {
+            layout: "contiguous",
+            chunk: None,
+            filters: Vec::new(),
+            bytes,
+        };
+    };
+    let name = match compression {
+        Compression::None => None,
+        Compression::Gzip(level) => Some(format!("gzip {level}")),
+        Compression::Zstd(level) => Some(format!("zstd {level}")),
+        Compression::Lz4 => Some("lz4".to_owned()),
+    };
+    let shuffle = (name.is_some() && dataset.shuffle).then(|| "shuffle".to_owned());
+    let checksums = dataset.checksums.then(|| "fletcher32".to_owned());
+    let rest = dataset.shape[1..].iter().map(|&length| length.max(1));
+    StorageFacts {
+        layout: "chunked",
+        chunk: Some(std::iter::once(rows).chain(rest).collect()),
+        filters: shuffle.into_iter().chain(name).chain(checksums).collect(),
+        bytes,
+    }
+}
+
+/// Estimates what a dataset will take: exactly where nothing is compressed, else by three of its chunks, with
+/// one part in twenty on top.
+fn estimated(source: &Open, dataset: &Dataset) -> Result<Bytes> {
+    let Storage::Chunked { rows, compression } = dataset.storage else {
+        return Ok(Bytes(dataset.bytes()));
+    };
+    let chunks = dataset.chunks();
+    let chunk_bytes = rows * dataset.row_bytes() + 4 * u64::from(dataset.checksums);
+    if compression == Compression::None || chunks == 0 || chunk_bytes == 0 {
+        return Ok(Bytes(chunks * chunk_bytes));
+    }
+    let reader = Rows::as_they_are(source.clone())?;
+    // A chunk at the end that is not full says little about the others.
+    let full = (dataset.rows() / rows).max(1);
+    let mut looked_at = vec![0, full / 2, full - 1];
+    looked_at.dedup();
+    let (mut stored, mut count) = (0, 0);
+    for chunk in looked_at {
+        let stretch = chunk * rows..((chunk + 1) * rows).min(dataset.rows());
+        let length = (stretch.end - stretch.start) * dataset.row_bytes();
+        let mut bytes = vec![0; length as usize];
+        reader.read(stretch, &mut bytes)?;
+        stored += write::stored_bytes(dataset, bytes)?.0;
+        count += 1;
+    }
+    let mean = stored / count;
+    Ok(Bytes(chunks * (mean + mean / 20)))
+}

@@ -1,0 +1,156 @@
+//! Some of a file's datasets instead of all: those that were named, or are in groups that were.
+
+use std::collections::{HashMap, HashSet};
+use std::path::Path;
+
+use vramfit_core::{Error, ErrorKind, Result};
+
+use super::Loss;
+use super::picture::{Large, Picture};
+use crate::hdf5::Container;
+use crate::write::{Link, Target};
+
+/// Keeps what is at or below one of the paths, and the groups on the way there.
+///
+/// # Errors
+/// `invalid-argument` when nothing is at a path, or only a link to it.
+pub(super) fn select(
+    file: &Path,
+    container: &Container,
+    picture: &mut Picture,
+    paths: &[String],
+) -> Result<()> {
+    if paths.is_empty() {
+        return Ok(());
+    }
+    let wanted: Vec<&str> = paths.iter().map(|path| path.trim_matches('/')).collect();
+    for path in &wanted {
+        must_be_there(file, container, picture, path)?;
+    }
+    let kept = |path: &str| wanted.iter().any(|wanted| is_below(path, wanted));
+    let on_the_way = |path: &str| kept(path) || wanted.iter().any(|wanted| is_below(wanted, path));
+    promote(picture, &kept);
+    picture.large.retain(|large| kept(&large.dataset.path));
+    picture.known.retain(|known| kept(&known.path));
+    picture.links.retain(|link| kept(&link.path));
+    picture.refused.retain(|(path, _)| kept(path));
+    picture.groups.retain(|group| on_the_way(&group.path));
+    // The order of members is that of all of them.
+    for group in &mut picture.groups {
+        if !kept(&group.path) {
+            group.order = None;
+        }
+    }
+    picture
+        .losses
+        .retain(|loss| on_the_way(loss.path.trim_matches('/')));
+    Ok(())
+}
+
+/// Whether a path is another one, or below it.
+fn is_below(path: &str, outer: &str) -> bool {
+    match path.strip_prefix(outer) {
+        Some(rest) => outer.is_empty() || rest.is_empty() || rest.starts_with('/'),
+        None => false,
+    }
+}
+
+fn must_be_there(file: &Path, container: &Container, picture: &Picture, path: &str) -> Result<()> {
+    let mut paths = (picture.datasets())
+        .chain(picture.known.iter().map(|known| known.path.as_str()))
+        .chain(picture.groups.iter().map(|group| group.path.as_str()))
+        .chain(picture.refused.iter().map(|(path, _)| path.as_str()));
+    if paths.any(|other| other == path) {
+        return Ok(());
+    }
+    if let Some(link) = picture.links.iter().find(|link| link.path == path) {
+        return match &link.target {
+            Target::Object(_) => Ok(()),
+            Target::Soft(to) => Err(link_only(path, to)),
+            Target::External { file, path: to } => Err(link_only(path, &format!("{file}:{to}"))),
+        };
+    }
+    // What is there behind a link of a group has a name of its own.
+    let exists = crate::hdf5::object::find(container, path).is_ok();
+    let message = match exists {
+        true => format!(
+            "`/{path}` of `{}` is there behind a link only",
+            file.display()
+        ),
+        false => format!("`{}` has no `/{path}`", file.display()),
+    };
+    let error = Error::new(ErrorKind::InvalidArgument, message);
+    let names: Vec<String> = picture
+        .datasets()
+        .take(8)
+        .map(|path| format!("`/{}`", path.escape_debug()))
+        .collect();
+    Err(match names.is_empty() {
+        true => error,
+        false => error.hint(format!("there is {}", names.join(", "))),
+    })
+}
+
+fn link_only(path: &str, to: &str) -> Error {
+    Error::new(
+        ErrorKind::InvalidArgument,
+        format!("`/{path}` is a link to `{}`", to.escape_debug()),
+    )
+    .hint("name what it leads to")
+}
+
+/// Where only a further name of an object is kept, that becomes its name.
+fn promote(picture: &mut Picture, kept: &dyn Fn(&str) -> bool) {
+    let groups: HashSet<&str> = picture
+        .groups
+        .iter()
+        .map(|group| group.path.as_str())
+        .collect();
+    let mut names: HashMap<String, String> = HashMap::new();
+    let mut lost = Vec::new();
+    for link in &picture.links {
+        let Target::Object(to) = &link.target else {
+            continue;
+        };
+        if !kept(&link.path) || kept(to) {
+            continue;
+        }
+        if groups.contains(to.as_str()) {
+            lost.push(Loss {
+                path: format!("/{}", link.path),
+                what: format!("the link `/{}`", link.path),
+                why: format!("it leads to the group `/{to}`, which is not copied"),
+            });
+            continue;
+        }
+        names.entry(to.clone()).or_insert_with(|| link.path.clone());
+    }
+    drop(groups);
+    picture.links.retain(|link| {
+        lost.iter()
+            .all(|loss| loss.path != format!("/{}", link.path))
+    });
+    picture.losses.extend(lost);
+    for Large { dataset, .. } in &mut picture.large {
+        rename(&mut dataset.path, &names);
+    }
+    for known in &mut picture.known {
+        rename(&mut known.path, &names);
+    }
+    let is_name = |link: &Link| match &link.target {
+        Target::Object(to) => names.get(to) != Some(&link.path),
+        _ => true,
+    };
+    picture.links.retain(is_name);
+    for link in &mut picture.links {
+        if let Target::Object(to) = &mut link.target {
+            rename(to, &names);
+        }
+    }
+}
+
+fn rename(path: &mut String, names: &HashMap<String, String>) {
+    if let Some(name) = names.get(path) {
+        path.clone_from(name);
+    }
+}

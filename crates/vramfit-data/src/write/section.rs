@@ -1,0 +1,125 @@
+//! The order in which a file is written: section by section, each of them piece by piece.
+
+use std::ops::Range;
+
+use vramfit_core::{Error, ErrorKind, Result};
+
+use super::content::{Content, Dataset, Storage};
+
+/// Datasets whose rows are written side by side, so many at a time.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Section {
+    /// Which of the content's datasets. They have equally many rows.
+    pub datasets: Range<usize>,
+    /// Rows of a piece: whole chunks of every one of the datasets.
+    pub piece_rows: u64,
+}
+
+/// What is written at once: a stretch of rows of each dataset of a section.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Piece {
+    /// Which datasets.
+    pub datasets: Range<usize>,
+    /// Which rows of each.
+    pub rows: Range<u64>,
+}
+
+/// Where every piece of a file is.
+#[derive(Clone, Debug)]
+pub(super) struct Course {
+    /// Each section with its rows, and the number of its first piece.
+    sections: Vec<(Section, u64, u64)>,
+    pieces: u64,
+}
+
+impl Course {
+    /// Numbers the pieces.
+    ///
+    /// # Errors
+    /// `invalid-argument` when the datasets of a section do not belong together.
+    pub(super) fn new(content: &Content, sections: &[Section]) -> Result<Self> {
+        let mut pieces = 0;
+        let mut numbered = Vec::new();
+        for section in sections {
+            let datasets = content.datasets.get(section.datasets.clone());
+            let Some((first, others)) = datasets.and_then(<[Dataset]>::split_first) else {
+                return Err(refuse("a section is of no dataset"));
+            };
+            let rows = first.rows();
+            if others.iter().any(|dataset| dataset.rows() != rows) {
+                return Err(refuse(
+                    "datasets that are written together need equally many rows",
+                ));
+            }
+            for dataset in std::iter::once(first).chain(others) {
+                if let Storage::Chunked { rows, .. } = dataset.storage
+                    && !section.piece_rows.is_multiple_of(rows)
+                {
+                    return Err(refuse(
+                        "chunks that are written together need equally many rows",
+                    ));
+                }
+            }
+            let bytes: u64 = (content.datasets[section.datasets.clone()].iter())
+                .map(Dataset::bytes)
+                .sum();
+            numbered.push((section.clone(), rows, pieces));
+            // Where there is nothing to write there is no piece.
+            pieces += rows.div_ceil(section.piece_rows.max(1)) * u64::from(bytes > 0);
+        }
+        Ok(Course {
+            sections: numbered,
+            pieces,
+        })
+    }
+
+    /// Returns how many pieces there are.
+    pub(super) fn pieces(&self) -> u64 {
+        self.pieces
+    }
+
+    /// Returns a piece; past the last one an empty piece of the last section.
+    pub(super) fn piece(&self, number: u64) -> Piece {
+        let at = self
+            .sections
+            .partition_point(|(_, _, first)| *first <= number);
+        // Sections without pieces begin where the next one does, which is taken.
+        let (section, rows, first) = &self.sections[at.saturating_sub(1)];
+        let start = ((number - first) * section.piece_rows).min(*rows);
+        Piece {
+            datasets: section.datasets.clone(),
+            rows: start..(start + section.piece_rows).min(*rows),
+        }
+    }
+}
+
+fn refuse(why: &str) -> Error {
+    Error::new(ErrorKind::InvalidArgument, why)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::write::Number;
+
+    #[test]
+    fn pieces_go_through_all_sections_and_leave_out_what_is_empty() {
+        let dataset =
+            |path: &str, rows| Dataset::new(path, Number::U8, vec![rows], Storage::Contiguous);
+        let content = Content {
+            datasets: vec![dataset("a", 5), dataset("b", 0), dataset("c", 2)],
+            ..Content::default()
+        };
+        let section = |at, piece_rows| Section {
+            datasets: at..at + 1,
+            piece_rows,
+        };
+        let course = Course::new(&content, &[section(0, 2), section(1, 4), section(2, 9)]);
+        let course = course.unwrap();
+        let seen: Vec<_> = (0..course.pieces())
+            .map(|number| course.piece(number))
+            .map(|piece| (piece.datasets.start, piece.rows))
+            .collect();
+        assert_eq!(seen, [(0, 0..2), (0, 2..4), (0, 4..5), (2, 0..2)]);
+    }
+}

@@ -1,0 +1,71 @@
+//! Values that are known before the file is written: attributes, single values, texts.
+
+use super::datatype::Datatype;
+
+/// An attribute's value.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Value {
+    /// A text in UTF-8.
+    Text(String),
+    /// A whole number.
+    Integer(i64),
+    /// A number.
+    Real(f64),
+    /// What another file has.
+    Copied(Copied),
+}
+
+/// A named value.
+pub type Attribute = (String, Value);
+
+/// A value as another file has it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Copied {
+    /// What an element is.
+    pub datatype: Datatype,
+    /// The length of each axis; none for a single value. `None` where there is no value at all.
+    pub shape: Option<Vec<u64>>,
+    /// The elements.
+    pub data: Data,
+}
+
+/// The elements of a value.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Data {
+    /// As they are in the file.
+    Plain(Vec<u8>),
+    /// Texts or sequences, each as long as it wants; `None` where a reference leads nowhere.
+    Varying(Vec<Option<Varying>>),
+}
+
+/// A text or a sequence of variable length.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Varying {
+    /// How many elements it has; of a text, how many bytes.
+    pub count: u32,
+    /// Its bytes.
+    pub bytes: Vec<u8>,
+}
+
+/// Something that is known as a whole before the file is begun.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Known {
+    /// Its path.
+    pub path: String,
+    /// What it is.
+    pub what: What,
+    /// Its attributes.
+    pub attributes: Vec<Attribute>,
+}
+
+/// What is known as a whole.
+#[derive(Clone, Debug, PartialEq)]
+pub enum What {
+    /// A dataset.
+    Dataset(Copied),
+    /// A type that has a name.
+    Type(Datatype),
+}
+
+/// The size of what stands for a text or sequence: its length, and where in which heap it is.
+pub(super) const REFERENCE_BYTES: usize = 16;

@@ -1,0 +1,71 @@
+//! What the program's compiler said last, when its process ended before it was passed on.
+//!
+//! While XLA compiles, standard error goes through files in our folder (`heard.rs` of the virtual GPU). A
+//! process that dies then leaves its last words there, and they are why it died.
+
+use std::fs::{self, OpenOptions};
+use std::io::Write;
+use std::path::{Path, PathBuf};
+
+use crate::output::Output;
+
+/// Prints what is left in the folder, or adds it to the file that the program's streams go to.
+pub(super) fn pass_on(folder: &Path, log: Option<&Path>, output: &mut Output) {
+    let words = left(folder);
+    let added = log.map(|path| {
+        let file = OpenOptions::new().append(true).open(path);
+        file.and_then(|mut file| file.write_all(&words))
+    });
+    // Rather on the terminal than nowhere.
+    if !matches!(added, Some(Ok(()))) {
+        output.of_program(&words);
+    }
+}
+
+fn left(folder: &Path) -> Vec<u8> {
+    let files = fs::read_dir(folder).into_iter().flatten().flatten();
+    let mut logs: Vec<_> = files
+        .map(|file| file.path())
+        .filter(|path| path.extension().is_some_and(|ending| ending == "log"))
+        .collect();
+    logs.sort();
+    let rest = |path: &PathBuf| {
+        let passed_on = fs::read(path.with_extension("passed")).unwrap_or_default();
+        let log = fs::read(path).unwrap_or_default();
+        log.get(count(&passed_on)..).unwrap_or_default().to_vec()
+    };
+    logs.iter().flat_map(rest).collect()
+}
+
+fn count(file: &[u8]) -> usize {
+    let bytes = file.first_chunk().copied().unwrap_or_default();
+    usize::try_from(u64::from_le_bytes(bytes)).unwrap_or(usize::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_passed_on_is_not_printed_again() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let write = |name: &str, content: &[u8]| {
+            fs::write(folder.path().join(name), content).expect("can be written");
+        };
+        write("compiler-2.log", b"old\nF check failed\n");
+        write("compiler-2.passed", &4u64.to_le_bytes());
+        write("compiler-1.log", b"died at once\n");
+        write("compiler-3.log", b"short");
+        write("compiler-3.passed", &9u64.to_le_bytes());
+        write("run.trace", b"no log");
+        let text = String::from_utf8(left(folder.path())).expect("is text");
+        assert_eq!(text, "died at once\nF check failed\n");
+    }
+
+    #[test]
+    fn a_count_is_eight_bytes_or_nothing() {
+        assert_eq!(count(&513u64.to_le_bytes()), 513);
+        assert_eq!(count(&[1, 2]), 0);
+        assert_eq!(count(&[]), 0);
+    }
+}

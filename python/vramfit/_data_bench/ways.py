@@ -1,0 +1,199 @@
+"""The ways to read shuffled batches. Each is an endless iterator of how many rows it handed out.
+
+What a way needs is imported when it begins; where that is not installed, it says so by
+`ImportError` before it hands out anything.
+"""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from vramfit._data_bench.request import Request
+
+Steps = Iterator[int]
+
+
+@dataclass(frozen=True)
+class Way:
+    """A way to read.
+
+    Attributes:
+        id: A lasting name.
+        title: What it is, for people.
+        package: What has to be installed for it, as it is imported.
+        read: Begins to read.
+        mixes: Whether it reads much before it hands out the first batch.
+    """
+
+    id: str
+    title: str
+    package: str
+    read: Callable[[Request], Steps]
+    mixes: bool = False
+
+
+def ours(request: Request) -> Steps:
+    """Our loader, as a program uses it."""
+    from vramfit.data import Loader
+
+    with Loader(
+        request.file,
+        request.datasets,
+        batch_size=request.batch_size,
+        memory=request.memory,
+        threads=request.threads,
+        drop_last=True,
+        # Everybody else reads numbers as the file has them.
+        x64=True,
+    ) as loader:
+        while True:
+            for batch in loader:
+                yield len(next(iter(batch.values())))
+
+
+def fancy(request: Request) -> Steps:
+    """What is written first: random rows by a list of indices, sorted as h5py wants them."""
+    import numpy as np
+
+    random = np.random.default_rng(0)
+    with _h5py().File(request.file) as file:
+        datasets = [file[path] for path in request.datasets]
+        while True:
+            rows = _random_rows(random, request)
+            batch = [dataset[rows] for dataset in datasets]
+            yield len(batch[0])
+
+
+def blocks(request: Request) -> Steps:
+    """What a careful person writes: blocks of whole chunks in random order, mixed in memory."""
+    import numpy as np
+
+    random = np.random.default_rng(0)
+    size = request.block_rows
+    # While a pool is filled the one before is still there, and its rows are copied into batches.
+    held = max(1, request.memory // 3 // (size * request.row_bytes))
+    with _h5py().File(request.file) as file:
+        datasets = [file[path] for path in request.datasets]
+        while True:
+            order = random.permutation(-(-request.rows // size))
+            for first in range(0, len(order), held):
+                chosen = order[first : first + held]
+                pools = [
+                    np.concatenate([dataset[at * size : (at + 1) * size] for at in chosen])
+                    for dataset in datasets
+                ]
+                rows = random.permutation(len(pools[0]))
+                for start in range(0, len(rows) - request.batch_size + 1, request.batch_size):
+                    mixed = rows[start : start + request.batch_size]
+                    batch = [pool[mixed] for pool in pools]
+                    yield len(batch[0])
+
+
+def torch(request: Request) -> Steps:
+    """PyTorch's DataLoader over h5py, with lists of sorted indices, in the process itself."""
+    import numpy as np
+
+    data: Any = importlib.import_module("torch.utils.data")
+    with _h5py().File(request.file) as file:
+        datasets = [file[path] for path in request.datasets]
+
+        class Rows(data.Dataset):  # type: ignore[misc]
+            def __len__(self) -> int:
+                return request.rows
+
+            def __getitem__(self, rows: list[int]) -> list[Any]:
+                chosen = np.sort(np.asarray(rows))
+                return [dataset[chosen] for dataset in datasets]
+
+        rows = Rows()
+        sampler = data.BatchSampler(
+            data.RandomSampler(rows), batch_size=request.batch_size, drop_last=True
+        )
+        loader = data.DataLoader(rows, sampler=sampler, batch_size=None)
+        while True:
+            for batch in loader:
+                yield len(batch[0])
+
+
+def grain(request: Request) -> Steps:
+    """Grain over h5py: rows one by one, which is how it reads, shuffled over the whole file."""
+    module: Any = importlib.import_module("grain")
+
+    with _h5py().File(request.file) as file:
+        datasets = [file[path] for path in request.datasets]
+
+        class Rows:
+            def __len__(self) -> int:
+                return request.rows
+
+            def __getitem__(self, row: int) -> list[Any]:
+                return [dataset[row] for dataset in datasets]
+
+        batches = (
+            module.MapDataset.source(Rows())
+            .seed(0)
+            .shuffle()
+            .repeat()
+            .to_iter_dataset()
+            .batch(request.batch_size, drop_remainder=True)
+        )
+        for batch in batches:
+            yield len(batch[0])
+
+
+def hidefix(request: Request) -> Steps:
+    """hidefix, which reads stretches of rows: blocks in random order, mixed in memory."""
+    import numpy as np
+
+    module: Any = importlib.import_module("hidefix")
+    index = module.Index(request.file)
+    datasets = [index.dataset(path.lstrip("/")) for path in request.datasets]
+    random = np.random.default_rng(0)
+    size = request.block_rows
+    held = max(1, request.memory // 3 // (size * request.row_bytes))
+    while True:
+        order = random.permutation(-(-request.rows // size))
+        for first in range(0, len(order), held):
+            pools = [
+                np.concatenate(
+                    [
+                        np.asarray(dataset[(slice(at * size, min((at + 1) * size, request.rows)),)])
+                        for at in order[first : first + held].tolist()
+                    ]
+                )
+                for dataset in datasets
+            ]
+            rows = random.permutation(len(pools[0]))
+            for start in range(0, len(rows) - request.batch_size + 1, request.batch_size):
+                mixed = rows[start : start + request.batch_size]
+                batch = [pool[mixed] for pool in pools]
+                yield len(batch[0])
+
+
+WAYS = (
+    Way("vramfit", "vramfit.data.Loader", "vramfit", ours, mixes=True),
+    Way("h5py_blocks", "h5py, blocks mixed in memory", "h5py", blocks, mixes=True),
+    Way("h5py_rows", "h5py, lists of random rows", "h5py", fancy),
+    Way("torch", "PyTorch DataLoader over h5py", "torch", torch),
+    Way("grain", "Grain over h5py", "grain", grain),
+    Way("hidefix", "hidefix, blocks mixed in memory", "hidefix", hidefix, mixes=True),
+)
+
+
+def _h5py() -> Any:
+    """Return h5py with all the filters that are installed."""
+    h5py = importlib.import_module("h5py")
+    if importlib.util.find_spec("hdf5plugin") is not None:
+        importlib.import_module("hdf5plugin")
+    return h5py
+
+
+def _random_rows(random: Any, request: Request) -> Any:
+    import numpy as np
+
+    chosen = random.choice(request.rows, request.batch_size, replace=False, shuffle=False)
+    return np.sort(chosen)

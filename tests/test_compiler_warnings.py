@@ -1,0 +1,102 @@
+"""What XLA's compiler warns of reaches the user, the answer, and the trace."""
+
+import json
+import subprocess
+import sys
+
+import pytest
+from conftest import clean_environment
+
+VRAMFIT = [sys.executable, "-m", "vramfit"]
+
+# Keeps an activation of 16 MiB for each layer. `sys.argv[1]` is how often it is compiled.
+TRAIN = """
+import sys, jax, jax.numpy as jnp
+
+def loss(weights, x):
+    for weight in weights:
+        x = jnp.tanh(x @ weight)
+    return (x**2).sum()
+
+weights = [jnp.zeros((256, 256)) for _ in range(8)]
+for rows in range(int(sys.argv[1])):
+    try:
+        jax.block_until_ready(jax.jit(jax.grad(loss))(weights, jnp.zeros((16384, 256))))
+    except jax.errors.JaxRuntimeError as error:
+        print("refused", str(error)[:18], file=sys.stderr)
+    jax.clear_caches()
+"""
+
+
+@pytest.fixture
+def dryrun(tmp_path):
+    """Run a program on a small pool: `dryrun(TRAIN, "1")` gives its answer and standard error."""
+    script, answer = tmp_path / "program.py", tmp_path / "answer.json"
+
+    def run(program, *arguments, code=1, options=(), **env):
+        script.write_text(program)
+        command = [*VRAMFIT, "dryrun", "--gpu", "t4", "--limit", "96MiB", *options]
+        command += ["--json", str(answer), "--force", "--", sys.executable, str(script)]
+        done = subprocess.run(
+            [*command, *arguments],
+            env=clean_environment(**env),
+            capture_output=True,
+            check=False,
+            text=True,
+        )
+        assert done.returncode == code, done.stderr[-4000:]
+        return json.loads(answer.read_text()), done.stderr
+
+    return run
+
+
+def test_rematerialisation_that_did_not_reach_its_aim_is_told_and_explained(dryrun, tmp_path):
+    trace = tmp_path / "run.trace"
+    answer, err = dryrun(TRAIN, "2", options=("--trace", str(trace)))
+    warnings = answer["compiler_warnings"]
+    assert [warning["program"] for warning in warnings] == ["jit_loss"]
+    assert warnings[0]["source"] == "hlo_rematerialization.cc"
+    assert warnings[0]["count"] == 2
+    # It is told in XLA's own words at once, and in ours at the end.
+    assert err.count("hlo_rematerialization.cc:") == 2
+    assert err.index("hlo_rematerialization.cc:") < err.index("refused RESOURCE_EXHAUSTED")
+    explained = " ".join(err.split("what the compiler warned of")[1].split())
+    assert explained.startswith("- `jit_loss`: XLA aimed at ")
+    assert "(2 times)" in explained.split(" - ")[0].split("programs, per device")[0]
+
+    again = subprocess.run(
+        [*VRAMFIT, "report", str(trace), "--json", "-"], capture_output=True, check=False, text=True
+    )
+    assert json.loads(again.stdout)["compiler_warnings"] == warnings
+
+
+def test_a_program_that_fits_has_no_warnings(dryrun):
+    program = "import jax.numpy as jnp; print(jnp.ones(8).sum())"
+    answer, err = dryrun(program, code=0)
+    assert answer["compiler_warnings"] == []
+    assert "what the compiler warned of" not in err
+
+
+def test_arguments_larger_than_the_pool_are_told_from_an_error_in_a_calculation(dryrun):
+    program = """
+import jax, jax.numpy as jnp
+shape = jax.ShapeDtypeStruct((1 << 26,), jnp.float32)
+jax.jit(lambda x: x.sum()).lower(shape).compile()
+jnp.ones(8).sum()
+"""
+    answer, err = dryrun(program, code=0)
+    texts = [warning["text"] for warning in answer["compiler_warnings"]]
+    assert any("input/output arguments (268435460) exceeds" in text for text in texts)
+    assert "arguments and results alone, 256.0 MiB, are more than the" in " ".join(err.split())
+
+
+def test_standard_error_is_the_programs_again_after_each_compile(dryrun):
+    program = """
+import os, sys, jax.numpy as jnp
+before = os.fstat(2)
+jnp.ones(8).sum()
+after = os.fstat(2)
+print("same", (before.st_dev, before.st_ino) == (after.st_dev, after.st_ino), file=sys.stderr)
+"""
+    _, err = dryrun(program, code=0)
+    assert "same True" in err

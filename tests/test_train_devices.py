@@ -1,0 +1,243 @@
+"""Where training runs: a device that is required, several, several processes, a virtual GPU."""
+
+import json
+import socket
+import subprocess
+import sys
+import textwrap
+
+import numpy as np
+import pytest
+from conftest import ROOT, clean_environment
+from training import evaluate, load, start, step, write
+
+from vramfit._errors import NotAsAskedError
+from vramfit.train import fit
+
+HEAD = """
+import sys
+sys.path.insert(0, "TESTS")
+import jax, jax.numpy as jnp, numpy as np
+from training import evaluate, load, start, step
+from vramfit.train import Checkpoints, fit
+""".replace("TESTS", str(ROOT / "tests"))
+
+
+def begin(code, *arguments, devices=1, **environment):
+    flags = f"--xla_force_host_platform_device_count={devices}"
+    return subprocess.Popen(
+        [sys.executable, "-c", HEAD + textwrap.dedent(code), *map(str, arguments)],
+        env=clean_environment(**({"JAX_PLATFORMS": "cpu", "XLA_FLAGS": flags} | environment)),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+def run(code, *arguments, **options):
+    child = begin(code, *arguments, **options)
+    out, err = child.communicate(timeout=120)
+    assert child.returncode == 0, err
+    return out
+
+
+@pytest.fixture
+def train(tmp_path):
+    return write(tmp_path / "train.h5")
+
+
+def test_t8_a_device_that_is_not_there_is_an_error_that_says_what_is(train):
+    for wish in ("cuda", "gpu", "metal"):
+        with pytest.raises(NotAsAskedError) as caught:
+            fit(step, start(), load(train), device=wish)
+        assert f"`device='{wish}'` was asked for, and JAX has only: cpu" in str(caught.value)
+
+
+def test_t8_a_device_that_is_preferred_only_is_done_without_and_told(train):
+    result = fit(step, start(), load(train), device="cuda?", progress="none")
+    assert result.device.startswith("CPU")
+    assert "no GPU could be had" in result.notes[0]
+    assert "no GPU could be had" in str(result)
+
+
+def test_t8_the_device_is_named(train):
+    result = fit(step, start(), load(train), device="cpu", progress="none")
+    assert "CPU" in result.device
+    assert result.peak_host_bytes > 1 << 20
+    assert result.peak_device_bytes is None
+    assert "JAX counts no memory on cpu" in result.peak_device_unknown
+
+
+DIVIDED = """
+result = fit(step, start(), load(sys.argv[1]), epochs=2, log_every=4, progress="none", **OPTIONS)
+print(result.device, jax.tree.leaves(result.state)[0].sharding.num_devices, sep="|")
+print(*[epoch.train["loss"] for epoch in result.epochs])
+"""
+
+
+def test_v9_a_batch_is_divided_among_all_devices(train):
+    out = run(DIVIDED.replace("OPTIONS", "{}"), train, devices=4).splitlines()
+    assert out[0] == "4 × CPU|4"
+    alone = fit(step, start(), load(train), epochs=2, progress="none")
+    losses = [epoch.train["loss"] for epoch in alone.epochs]
+    assert np.allclose([float(word) for word in out[1].split()], losses, rtol=1e-5)
+
+
+def test_v9_a_state_that_is_divided_stays_so(train):
+    code = """
+        from jax.sharding import Mesh, NamedSharding, PartitionSpec as P
+        mesh = Mesh(np.array(jax.devices()).reshape(2, 2), ("model", "data"))
+        state = start()
+        state["w"] = jax.device_put(state["w"], NamedSharding(mesh, P("model")))
+        run = sys.argv[2]
+        fit(step, state, load(sys.argv[1]), progress="none", directory=run)
+        state = start()
+        state["w"] = jax.device_put(state["w"], NamedSharding(mesh, P("model")))
+        result = fit(step, state, load(sys.argv[1]), epochs=2, progress="none", directory=run)
+        print(result.state["w"].sharding.spec, result.state["momentum"].sharding.spec)
+        print(result.resumed_at, *np.asarray(result.state["w"]))
+    """
+    where, numbers = run(code, train, train.parent / "run", devices=4).splitlines()
+    assert where.split(" P", 1)[0].endswith("('model',)")
+    alone = fit(step, start(), load(train), epochs=2, progress="none")
+    found = [float(word) for word in numbers.split()]
+    assert found[0] == 32
+    assert np.allclose(found[1:], alone.state["w"], rtol=1e-5)
+
+
+def test_v9_a_batch_that_cannot_be_divided_is_refused(train):
+    code = """
+        try:
+            fit(step, start(), load(sys.argv[1], batch_size=30))
+        except ValueError as error:
+            print(error)
+    """
+    out = run(code, train, devices=4)
+    assert "the batches of `data` have 30 rows" in out
+    assert "hint: take batches of 32 rows" in out
+
+
+PROCESSES = """
+import signal
+jax.distributed.initialize(f"localhost:{sys.argv[2]}", 2, int(sys.argv[3]))
+from vramfit.train.devices import batch_sharding
+sharding = batch_sharding()
+def at(path, **options):
+    return load(path, sharding=sharding, **options)
+mode, run = sys.argv[4], sys.argv[5]
+def make(epochs, **more):
+    return fit(step, start(), at(sys.argv[1], split=("train", 0.1)), eval_step=evaluate,
+               eval_data=at(sys.argv[1], split=("validation", 0.1), mask=True), epochs=epochs,
+               log_every=4, progress="plain", directory=run, **more)
+if mode == "signal":
+    from vramfit.train import sitting
+    before = sitting.Sitting.take
+    def take(self, chunks):
+        # One process of the two is asked to stop, at some moment of the second epoch.
+        if self.standing.epoch == 1 and jax.process_index() == 1:
+            self.signals.received = int(signal.SIGTERM)
+        return before(self, chunks)
+    sitting.Sitting.take = take
+result = make(3)
+numbers = np.asarray(result.state["w"].addressable_data(0))
+print(json.dumps({"stopped": result.stopped, "steps": result.steps, "w": numbers.tolist(),
+                  "at": result.resumed_at,
+                  "losses": [[e.train["loss"], e.validation["loss"]] for e in result.epochs]}))
+""".replace("import signal\n", "import json, signal\n", 1)
+
+
+def two_processes(train, directory, mode="whole"):
+    with socket.socket() as found:
+        found.bind(("localhost", 0))
+        port = found.getsockname()[1]
+    both = [begin(PROCESSES, train, port, rank, mode, directory) for rank in (0, 1)]
+    ends = [child.communicate(timeout=150) for child in both]
+    for child, (_, err) in zip(both, ends, strict=True):
+        assert child.returncode == 0, err
+    # Gloo says who is connected before.
+    return [json.loads(out.splitlines()[-1]) for out, _ in ends]
+
+
+def test_v9_two_processes_learn_what_one_does(train, tmp_path):
+    first, second = two_processes(train, tmp_path / "run")
+    assert first == second
+    alone = fit(
+        step,
+        start(),
+        load(train, split=("train", 0.1)),
+        eval_step=evaluate,
+        eval_data=load(train, split=("validation", 0.1), mask=True),
+        epochs=3,
+        progress="none",
+    )
+    losses = [[epoch.train["loss"], epoch.validation["loss"]] for epoch in alone.epochs]
+    assert first["steps"] == alone.steps
+    assert np.allclose(first["losses"], losses, rtol=1e-5)
+    assert np.allclose(first["w"], alone.state["w"], rtol=1e-5)
+
+
+def test_v9_a_signal_to_one_process_stops_both_at_one_step(train, tmp_path):
+    run = tmp_path / "run"
+    first, second = two_processes(train, run, "signal")
+    assert first == second
+    assert first["stopped"] == "signal"
+    assert 29 < first["steps"] < 58
+    again, _ = two_processes(train, run)
+    assert again["at"] == first["steps"]
+    whole, _ = two_processes(train, tmp_path / "whole")
+    assert again["losses"] == whole["losses"]
+    assert again["w"] == whole["w"]
+
+
+def dry_run(tmp_path, program, gpu="t4"):
+    script, answer = tmp_path / "program.py", tmp_path / "answer.json"
+    script.write_text(HEAD + textwrap.dedent(program))
+    done = subprocess.run(
+        [sys.executable, "-m", "vramfit", "dryrun", "--gpu", gpu, "--json", answer, script],
+        env=clean_environment(VRAMFIT_FILL="nan"),
+        capture_output=True,
+        text=True,
+        timeout=170,
+        check=False,
+    )
+    return done, json.loads(answer.read_text())
+
+
+def test_v1_training_runs_on_a_virtual_gpu_and_believes_no_value(train, tmp_path):
+    run = tmp_path / "run"
+    done, answer = dry_run(
+        tmp_path,
+        f"""
+        result = fit(step, start(), load({str(train)!r}, split=("train", 0.1)),
+                     eval_step=evaluate, eval_data=load({str(train)!r}, split=("validation", 0.1)),
+                     epochs=3, stop_after=1, device="cuda", directory={str(run)!r})
+        print(result.stopped, result.steps, result.epochs[0].train, result.peak_device_bytes)
+        """,
+    )
+    assert done.returncode == 0, done.stderr
+    assert answer["fits"] is True
+    assert answer["unknown_reads"] == []
+    assert done.stdout.startswith("finished 87 None")
+    assert "losses are not known on a virtual GPU" in done.stderr
+    assert "nothing is written" in done.stderr
+    assert not run.exists()
+
+
+def test_t14_a_step_that_finds_no_memory_says_what_it_needs(train, tmp_path):
+    done, answer = dry_run(
+        tmp_path,
+        f"""
+        def large(state, batch):
+            rows = batch["x"].shape[0]
+            noise = jax.random.normal(jax.random.key(0), (rows, 1 << 27))
+            hidden = jnp.tanh(noise @ noise.T @ noise)
+            return state, hidden.sum()
+
+        fit(large, start(), load({str(train)!r}), progress="none")
+        """,
+    )
+    assert answer["fits"] is False
+    text = done.stderr
+    assert "NoRoomError: out of memory: step 1 on cuda:0 with a batch of 32 rows" in text
+    assert "the step needs" in text
+    assert "hint: take a smaller batch" in text

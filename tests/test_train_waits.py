@@ -1,0 +1,107 @@
+"""The loop does not wait for the device: what is read from it, and when, is counted."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax._src.array import ArrayImpl
+from training import load, same, start, step, write
+
+from vramfit.train import fit
+
+
+@pytest.fixture
+def train(tmp_path):
+    return write(tmp_path / "train.h5", rows=3200)
+
+
+@pytest.fixture
+def reads(monkeypatch):
+    """Count the arrays whose values are brought to the host, by any way there is."""
+    counted = []
+    value = ArrayImpl._value
+
+    def read(array):
+        counted.append(array.shape)
+        return value.fget(array)
+
+    monkeypatch.setattr(ArrayImpl, "_value", property(read))
+    # On the CPU numpy looks into the memory of an array directly.
+    for name in ("asarray", "array"):
+        convert = getattr(np, name)
+
+        def counting(thing, *more, convert=convert, **named):
+            if isinstance(thing, jax.Array):
+                counted.append(thing.shape)
+            return convert(thing, *more, **named)
+
+        monkeypatch.setattr(np, name, counting)
+    return counted
+
+
+def test_the_count_sees_what_a_loop_by_hand_reads(reads):
+    loss = jnp.ones(())
+    ways = (float, np.asarray, np.array, jax.device_get, lambda array: array.item(), bool, str)
+    for read in ways:
+        before = len(reads)
+        read(loss + 1)
+        assert len(reads) > before, read
+
+
+@pytest.mark.parametrize(("log_every", "chunks"), [(10, 10), (25, 4), (1000, 1)])
+def test_t3_losses_are_read_at_log_points_only(train, reads, log_every, chunks):
+    loader = load(train)
+    state = start()
+    assert len(loader) == 100
+    reads.clear()
+    fit(step, state, loader, log_every=log_every, progress="none")
+    # Two metrics a chunk, all steps of it together; a long one in pieces of 64 steps.
+    pieces = max(chunks, -(-100 // 64))
+    assert len(reads) == 2 * pieces
+    assert set(reads) == {(min(log_every, 64),)}
+
+
+def test_t3_a_chunk_is_read_a_chunk_later(train, reads):
+    # When values are asked for, the device has had a whole chunk of steps to compute them.
+    loader = load(train)
+    begun, seen = [], []
+
+    class Batches:
+        def __iter__(self):
+            for number, batch in enumerate(loader):
+                begun.append(number)
+                seen.append(len(reads))
+                yield {name: part.copy() for name, part in batch.items()}
+
+    fit(step, start(), Batches(), log_every=10, progress="none", prefetch=1)
+    first = next(number for number, count in zip(begun, seen, strict=True) if count)
+    # The second log point is behind step 20; one batch is on its way, and one is being made.
+    assert first == 20 + 1
+
+
+def test_t3_the_state_is_donated_and_a_batch_is_not(train):
+    state = start()
+    batches = [{name: jnp.array(part) for name, part in batch.items()} for batch in load(train)]
+    result = fit(step, state, batches, progress="none")
+    assert all(leaf.is_deleted() for leaf in jax.tree.leaves(state))
+    assert not any(leaf.is_deleted() for leaf in jax.tree.leaves(batches))
+    kept = start()
+    assert same(fit(step, kept, batches, donate=False, progress="none").state, result.state)
+    assert not any(leaf.is_deleted() for leaf in jax.tree.leaves(kept))
+
+
+def test_t3_compiling_is_told_apart(train):
+    def slow_to_trace(state, batch):
+        for _ in range(200):
+            state = state | {"w": jnp.sin(state["w"])}
+        return step(state, batch)
+
+    result = fit(slow_to_trace, start(), load(train), epochs=2, progress="none")
+    timing = result.timing
+    first, second = (epoch.timing for epoch in result.epochs)
+    assert timing.compile > 0.1
+    assert first.compile > 0.1
+    assert second.compile == 0
+    parts = timing.compile + timing.data_wait + timing.step + timing.eval + timing.checkpoint
+    assert parts <= timing.wall
+    assert timing.device_wait <= timing.step
