@@ -56,10 +56,12 @@ pub(super) fn tell(run: &Run<'_>, files: &Files<'_>, output: &mut Output) -> Res
         }
     }
     let Some(answer) = worst(&answers) else {
-        return Err(match only_compiled.filter(|_| run.ended == Ended::Code(0)) {
-            Some(program) => never_ran(&program),
-            None => never_used(run),
-        });
+        return Err(
+            match only_compiled.filter(|_| run.ended == Ended::Code(0)) {
+                Some(program) => never_ran(&program),
+                None => never_used(run),
+            },
+        );
     };
     let report = Report::of_dryrun(answer);
     if files.json_to_stdout {
