@@ -88,7 +88,7 @@ conformance: setup ## JAX's own tests on the virtual GPU: make conformance JAX_S
 	$(BIN)/python tests/conformance $(if $(JAX_SOURCE),--jax-source $(JAX_SOURCE))
 
 .PHONY: demo
-demo: setup ## Ask three cards whether a GPT fits, and write the answers to build/demo/
+demo: setup ## Ask three cards whether a GPT fits, then train on generated data and go on; see build/demo/
 	@mkdir -p build/demo
 	@for card in $(DEMO_CARDS); do \
 		echo; \
@@ -97,6 +97,15 @@ demo: setup ## Ask three cards whether a GPT fits, and write the answers to buil
 			--report build/demo/$$card.html --force -- \
 			python examples/train_gpt.py || test $$? -eq 1; \
 	done
+	@rm -rf build/demo/training && mkdir -p build/demo/training
+	@cd build/demo/training && $(BIN)/vramfit --quiet train --init && set -x \
+		&& vramfit data generate train.h5 --kind sequences --samples 8k --length 16 \
+		&& vramfit data inspect train.h5 \
+		&& vramfit train train.toml --dry-run t4 \
+		&& vramfit train train.toml --set model.kind=mlp --device cpu --epochs 2 \
+		&& vramfit train train.toml --set model.kind=mlp --device cpu --epochs 4 --resume \
+		&& { set +x; } 2> /dev/null \
+		&& echo "the page of the run: build/demo/training/runs/train/report.html"
 
 .PHONY: golden
 golden: ## Accept changed command line output, then show the difference

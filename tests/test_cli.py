@@ -215,6 +215,13 @@ def test_a_program_that_uses_no_gpu_gives_no_answer(program):
     assert error_id(done) == "gpu-not-used"
 
 
+def test_a_program_that_only_compiles_is_told_from_one_that_uses_no_gpu(program):
+    done = dryrun(program("import jax\njax.jit(lambda x: x + 1).lower(1.0).compile()"))
+    assert done.returncode == 2
+    assert error_id(done) == "gpu-not-used"
+    assert "compiled `jit__lambda` for the GPU, and ran nothing on it" in done.stderr
+
+
 def test_a_program_that_fails_before_the_gpu_gives_no_answer(program):
     done = dryrun(program("raise SystemExit(1)"))
     assert done.returncode == 2

@@ -9,6 +9,9 @@ import hdf5plugin
 import numpy as np
 import pytest
 
+import vramfit.data
+from vramfit import _errors
+
 
 def data(*words):
     words = [sys.executable, "-m", "vramfit", "data", *map(str, words)]
@@ -197,13 +200,60 @@ def test_names_from_a_file_do_nothing_to_the_terminal(tmp_path):
     assert "red" in done.stdout
 
 
-def test_other_kinds_of_files_are_named_with_what_makes_hdf5_of_them(tmp_path):
-    path = tmp_path / "x.npy"
-    np.save(path, np.zeros(3))
-    done = data("inspect", path)
-    assert done.returncode == 2
-    assert done.stderr.startswith("error[unsupported-feature]: ")
+@pytest.mark.parametrize("kind", ["npy", "npz"])
+def test_other_kinds_of_files_are_named_with_what_makes_hdf5_of_them(kind, tmp_path):
+    path = tmp_path / f"x.{kind}"
+    if kind == "npy":
+        np.save(path, np.arange(3))
+    else:
+        np.savez(path, x=np.arange(3), y=np.ones(2))
+    for action in ["inspect"], ["repack", "--dry-run"], ["bench"]:
+        done = data(*action, path)
+        assert done.returncode == 2
+        assert done.stderr.startswith("error[unsupported-feature]: ")
+    with pytest.raises(_errors.UnsupportedFeatureError) as caught:
+        vramfit.data.Loader(path, "x", batch_size=1)
     # The hint is a command that works.
-    command = done.stderr.split("`")[3].removeprefix("python -c ").strip('"')
+    assert caught.value.hint in done.stderr
+    command = done.stderr.split("make HDF5 of ")[1].split("`")[1]
+    command = command.removeprefix("python -c ").strip('"')
     subprocess.run([sys.executable, "-c", command], check=True)
     assert by_path(inspect(tmp_path / "x.h5"))["/x"]["dataset"]["shape"] == [3]
+
+
+def test_a_zarr_store_is_named(tmp_path):
+    store = tmp_path / "x.zarr"
+    store.mkdir()
+    (store / "zarr.json").write_text("{}")
+    for action in ["inspect"], ["repack", "--dry-run"], ["bench"]:
+        done = data(*action, store)
+        assert done.returncode == 2
+        assert "is a Zarr store, and only HDF5 is read\nhint: " in done.stderr
+    with pytest.raises(_errors.UnsupportedFeatureError, match="Zarr"):
+        vramfit.data.Loader(store, "x", batch_size=1)
+
+
+def test_the_command_that_cures_a_finding_works_when_it_is_pasted(tmp_path):
+    path = tmp_path / "it's slow.h5"
+    random = np.random.default_rng(0)
+    with h5py.File(path, "w") as file:
+        file.create_dataset("x", data=random.normal(size=(3000, 90)), chunks=(1, 90))
+        idle = random.integers(0, 1 << 32, (4000, 128), "u4")
+        file.create_dataset("idle", data=idle, chunks=(512, 128), compression="gzip")
+    found = {finding["id"]: finding["command"] for finding in inspect(path)["findings"]}
+    assert found.pop("wide-numbers") is None
+    assert found.keys() == {"tiny-chunks", "idle-compression"}
+    for id, command in found.items():
+        assert command in data("inspect", path).stdout
+        done = subprocess.run(
+            command.replace("vramfit", f"{sys.executable} -m vramfit", 1) + " --force",
+            shell=True,
+            check=False,
+            capture_output=True,
+            text=True,
+        )
+        assert done.returncode == 0, done.stderr
+        left = {
+            finding["id"] for finding in inspect(tmp_path / "it's slow.repacked.h5")["findings"]
+        }
+        assert id not in left

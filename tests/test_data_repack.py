@@ -39,6 +39,14 @@ READ_AS_BYTES = {
 }
 
 
+# The command line in a Python of which we decide what it is beforehand.
+RUN = """
+import sys
+from vramfit import _native
+sys.exit(_native.run_cli(sys.argv, package=".", plugin=None, python=None))
+"""
+
+
 def command(*words):
     return [str(word) for word in [sys.executable, "-m", "vramfit", "data", *words]]
 
@@ -506,8 +514,7 @@ def test_a_full_disk_leaves_nothing(tmp_path):
     old, new = tmp_path / "old.h5", tmp_path / "new.h5"
     large_file(old)
     # As in the tests of `generate`: Python alone ignores the signal of the limit.
-    run = "import sys; from vramfit import _native as n; sys.exit(n.run_cli(sys.argv, package='.'"
-    program = [sys.executable, "-c", run + ", plugin=None, python=None))"]
+    program = [sys.executable, "-c", RUN]
 
     def limit():
         resource.setrlimit(resource.RLIMIT_FSIZE, (8 << 20, 8 << 20))
@@ -532,11 +539,11 @@ def test_a_full_disk_leaves_nothing(tmp_path):
 def test_a_disk_that_is_too_small_is_told_beforehand(tmp_path):
     old = tmp_path / "old.h5"
     with h5py.File(old, "w") as f:
-        # Never written, so it takes nothing; written out it would be 4 EiB.
-        f.create_dataset("x", (1 << 50, 512), "f8", chunks=(1 << 12, 512))
+        # Never written, so it takes nothing; written out it would be 512 PiB.
+        f.create_dataset("x", (1 << 47, 512), "f8", chunks=(1 << 12, 512))
     done = data("repack", old, tmp_path / "new.h5", "--compression", "none")
     assert done.returncode == 2
-    assert "needs 4.0 EiB" in done.stderr
+    assert "needs 512.0 PiB" in done.stderr
     assert "and its disk has" in done.stderr
     assert [p.name for p in tmp_path.iterdir()] == ["old.h5"]
 
@@ -566,13 +573,20 @@ def test_files_that_may_not_be_read_or_written_are_told(open_folder):
     old, new = open_folder / "old.h5", open_folder / "new.h5"
     write_everything(old)
     old.chmod(0o644)
+
+    def as_nobody(*words):
+        become = "import os; os.setgroups([]); os.setgid(65534); os.setuid(65534)\n"
+        program = [sys.executable, "-c", RUN.replace("sys.exit", become + "sys.exit")]
+        words = [*program, *command("repack", *words)[3:]]
+        return subprocess.run(words, capture_output=True, check=False, text=True)
+
     for words in [(old, new), (old, "--in-place")]:
-        done = data("repack", *words, user=65534, group=65534, env=os.environ | {"HOME": "/"})
+        done = as_nobody(*words)
         assert done.returncode == 2
         assert done.stderr.startswith("error[io]: cannot write `")
         assert "Permission denied" in done.stderr
     old.chmod(0o600)
-    done = data("repack", old, "/tmp/new.h5", user=65534, group=65534)
+    done = as_nobody(old, "/tmp/new.h5")
     assert done.returncode == 2
     assert done.stderr.startswith("error[io]: cannot read the file `")
     assert [p.name for p in open_folder.iterdir()] == ["old.h5"]

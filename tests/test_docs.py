@@ -42,7 +42,8 @@ def said(arguments, cwd):
         capture_output=True,
         text=True,
     )
-    return done.stderr.splitlines()
+    # A command has its talk on the one, its data on the other; a page shows both.
+    return done.stderr.splitlines() + done.stdout.splitlines()
 
 
 def assert_shows(lines, shown):
@@ -78,6 +79,20 @@ def test_quickstart_works_as_written(tmp_path):
 
     script.write_text("import functools\n" + program.replace("@jax.jit\n", donation))
     assert_shows(said(after[0], tmp_path), after[1])
+
+
+@pytest.mark.timeout(300)
+def test_quickstart_trains_as_written(tmp_path):
+    page = (ROOT / "docs/quickstart.md").read_text().split("\n## ")
+    [part] = [part for part in page if part.startswith("4. Train")]
+    shown = 0
+    for block in re.findall(r"^```console\n(.*?)^```", part, re.M | re.S):
+        # Each command with what stands below it.
+        for command, *lines in (piece.splitlines() for piece in block.split("$ ")[1:]):
+            answer = said(shlex.split(command)[1:], tmp_path)
+            assert_shows(answer, lines or ["..."])
+            shown += len(lines)
+    assert shown > 10
 
 
 @pytest.mark.parametrize("case", range(8))

@@ -76,14 +76,15 @@ def test_every_picture_is_drawn_without_complaint(chromium, pages, width, dark):
     path = pages(200)
     page = chromium.open(path, width=width, dark=dark)
     forms = page.run("data.sections.map(section => section.form)")
-    assert set(forms) == {"bars", "figures", "tree", "bands", "timeline", "map", "table", "text"}
+    memory = {"bars", "figures", "tree", "bands", "timeline", "map", "table", "text"}
+    assert set(forms) == memory | {"curves", "split"}
     # Something is on each canvas: more than one colour.
     colours = page.run(
         "[...document.querySelectorAll('canvas.base')].map(canvas => {"
         " const dots = canvas.getContext('2d').getImageData(0, 0, canvas.width, canvas.height);"
         " return new Set(new Uint32Array(dots.data.buffer)).size; })"
     )
-    assert len(colours) == 4
+    assert len(colours) == 5
     assert min(colours) > 2
     # The page fits its window: nothing but tables scrolls sideways.
     assert page.run("document.documentElement.scrollWidth <= innerWidth")
@@ -220,6 +221,16 @@ def test_search_and_sorting(small):
     assert small.run(order) == "ascending"
     # Equal rows keep their order, so only the amounts are turned round.
     assert [row[2] for row in shown_rows(small)] == [row[2] for row in falling][::-1]
+
+
+def test_pointing_at_a_curve_tells_the_values_of_all(small):
+    left, top, width, height = picture(small, "curves")
+    small.point(left + width / 2, top + height / 2)
+    assert "train: " in tip(small)
+    assert "validation: " in tip(small)
+    # Three powers of ten: the scale goes by factors, and each of its names is a number.
+    assert small.run("rungs(0.001, 2, true).map(short)") == ["0.001", "0.01", "0.1", "1"]
+    assert small.run("rungs(0, 1, false)") == [0, 0.5, 1]
 
 
 def test_hostile_names_are_inert(chromium, pages):

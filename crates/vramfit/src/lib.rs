@@ -17,6 +17,7 @@ mod child;
 mod commands;
 mod failure;
 mod files;
+mod journals;
 mod output;
 mod program;
 mod python;

@@ -34,6 +34,11 @@ class Request:
     threads: int | None
 
     @property
+    def pool_rows(self) -> int:
+        """Rows that are in memory at once while they are mixed, at most."""
+        return min(self.rows, self.memory // self.row_bytes)
+
+    @property
     def block_rows(self) -> int:
         """Rows that a careful reader takes at once: whole chunks, of half a mebibyte or more."""
         usual = max(1, (512 << 10) // self.row_bytes)

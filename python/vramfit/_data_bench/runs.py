@@ -19,6 +19,9 @@ from vramfit._data_bench.request import Request
 from vramfit._data_bench.ways import WAYS, Way
 from vramfit._errors import VramfitError
 
+PATIENCE = 30
+"""A run lasts no more than so many times as long as it was meant to."""
+
 
 @dataclass(frozen=True)
 class Run:
@@ -51,10 +54,11 @@ def compare(request: Request, progress: Callable[[int, int], None]) -> dict[str,
         for way in tuple(left):
             try:
                 runs[way.id].append(run(way, request))
-            except VramfitError:
+            except (VramfitError, KeyboardInterrupt, SystemExit):
                 raise
-            except Exception as error:
-                # Whatever another package does not like about the file is no failure of ours.
+            except BaseException as error:
+                # Whatever another package does not like about the file is no failure of ours. Those
+                # in Rust panic with what is no `Exception`.
                 absent[way.id] = f"failed: {type(error).__name__}: {error}"
                 left.remove(way)
                 runs[way.id].clear()
@@ -76,12 +80,19 @@ def compare(request: Request, progress: Callable[[int, int], None]) -> dict[str,
 
 
 def run(way: Way, request: Request) -> Run:
-    """Read by one way for so long, one batch at least."""
+    """Read by one way for so long, one batch at least.
+
+    Who mixes rows in memory reads all of that before the first batch, and has them ready then.
+    Such a run goes on until as many rows were handed out, so that neither the one nor the other
+    counts alone; but for no more than `PATIENCE` times as long.
+    """
+    enough = request.pool_rows if way.mixes else 1
     used, begin, rows = _processor_seconds(), time.perf_counter(), 0
     with contextlib.closing(way.read(request)) as steps:  # type: ignore[type-var]
         for count in steps:
             rows += count
-            if time.perf_counter() - begin >= request.seconds:
+            runs = (time.perf_counter() - begin) / request.seconds
+            if (runs >= 1 and rows >= enough) or runs >= PATIENCE:
                 break
         seconds = time.perf_counter() - begin
     return Run(rows, seconds, _processor_seconds() - used)

@@ -26,12 +26,14 @@ class Way:
         title: What it is, for people.
         package: What has to be installed for it, as it is imported.
         read: Begins to read.
+        mixes: Whether it reads much before it hands out the first batch.
     """
 
     id: str
     title: str
     package: str
     read: Callable[[Request], Steps]
+    mixes: bool = False
 
 
 def ours(request: Request) -> Steps:
@@ -159,7 +161,7 @@ def hidefix(request: Request) -> Steps:
             pools = [
                 np.concatenate(
                     [
-                        np.asarray(dataset[at * size : min((at + 1) * size, request.rows)])
+                        np.asarray(dataset[(slice(at * size, min((at + 1) * size, request.rows)),)])
                         for at in order[first : first + held].tolist()
                     ]
                 )
@@ -173,12 +175,12 @@ def hidefix(request: Request) -> Steps:
 
 
 WAYS = (
-    Way("vramfit", "vramfit.data.Loader", "vramfit", ours),
-    Way("h5py_blocks", "h5py, blocks mixed in memory", "h5py", blocks),
+    Way("vramfit", "vramfit.data.Loader", "vramfit", ours, mixes=True),
+    Way("h5py_blocks", "h5py, blocks mixed in memory", "h5py", blocks, mixes=True),
     Way("h5py_rows", "h5py, lists of random rows", "h5py", fancy),
     Way("torch", "PyTorch DataLoader over h5py", "torch", torch),
     Way("grain", "Grain over h5py", "grain", grain),
-    Way("hidefix", "hidefix, blocks mixed in memory", "hidefix", hidefix),
+    Way("hidefix", "hidefix, blocks mixed in memory", "hidefix", hidefix, mixes=True),
 )
 
 

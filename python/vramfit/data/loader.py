@@ -153,8 +153,12 @@ class Loader:
             poison=_poison,
         )
         self._rounds = 0
+        lead: tuple[int, ...] = () if super_batch is None else (super_batch,)
         shapes = [(kind, shape) for _, kind, shape in self._native.columns]
         self._columns = list(zip(self._names, shapes, strict=True))
+        self._arrays = [
+            (name, _dtype(kind), (*lead, -1, *shape)) for name, (kind, shape) in self._columns
+        ]
 
     def __len__(self) -> int:
         """Return how many batches (or stacks of them) a whole epoch has."""
@@ -192,15 +196,15 @@ class Loader:
     def _batch(self, memory: Sequence[Any], valid: Sequence[int]) -> Any:
         import numpy as np
 
-        lead: tuple[int, ...] = () if self._super_batch is None else (self._super_batch,)
-        batch: Batch = {}
-        for (name, (kind, shape)), part in zip(self._columns, memory, strict=True):
-            array = np.frombuffer(part, _dtype(kind))
-            batch[name] = array.reshape((*lead, -1, *shape))
+        batch: Batch = {
+            name: np.frombuffer(part, dtype).reshape(shape)
+            for (name, dtype, shape), part in zip(self._arrays, memory, strict=True)
+        }
         if self._mask:
-            rows = next(iter(batch.values())).shape[len(lead)]
+            is_stack = self._super_batch is not None
+            rows = next(iter(batch.values())).shape[int(is_stack)]
             real = np.arange(rows)[None, :] < np.asarray(valid)[:, None]
-            batch[MASK] = real if lead else real[0]
+            batch[MASK] = real if is_stack else real[0]
         return batch if self._transform is None else self._transform(batch)
 
     def to_device(self, depth: int = 2) -> DeviceBatches:

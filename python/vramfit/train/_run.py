@@ -21,6 +21,8 @@ from vramfit.train.troubles import is_out_of_memory
 REHEARSED = 3
 """Batches of a rehearsal: the second step is the first that begins with what a step has left."""
 
+_RESUME: dict[str, bool | str] = {"auto": "auto", "must": True, "never": False}
+
 
 def main(path: Path) -> int:
     """Do what a request says, and return the exit code."""
@@ -47,7 +49,6 @@ def _run(request: Mapping[str, Any]) -> dict[str, Any]:
     if training["device"] == "cpu":
         # JAX would look for a GPU first, and say at length that there is none.
         os.environ.setdefault("JAX_PLATFORMS", "cpu")
-        os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "1")
     _require()
     from vramfit.train import Checkpoints, fit
     from vramfit.train.task import build
@@ -67,7 +68,7 @@ def _run(request: Mapping[str, Any]) -> dict[str, Any]:
         epochs=1 if rehearsal else training["epochs"],
         directory=None if rehearsal else training["directory"],
         checkpoints=None if rehearsal else Checkpoints(**checkpoint),
-        resume={"auto": "auto", "must": True, "never": False}[request["resume"]],
+        resume=_RESUME[request["resume"]],
         config=request["fixed"],
         force_resume=request["force_resume"],
         steps_per_dispatch=training["steps_per_dispatch"],

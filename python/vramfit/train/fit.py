@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import sys
 from collections.abc import Callable, Mapping
@@ -201,7 +202,15 @@ def fit(
             resumed_at=begun_at,
             notes=tuple(notes),
         )
-        journal.write("end", step=standing.step, stopped=stopped, elapsed=result.elapsed)
+        journal.write(
+            "end",
+            step=standing.step,
+            stopped=stopped,
+            elapsed=result.elapsed,
+            timing=dataclasses.asdict(timing),
+            peak_host_bytes=host,
+            peak_device_bytes=on_device,
+        )
         show.say(str(result))
         return result
     finally:

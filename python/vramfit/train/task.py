@@ -1,7 +1,7 @@
 """What a built-in model learns: its state, the step that changes it, the one that evaluates it.
 
-All three are plain functions of arrays. The model is split once, into what it is and its parameters,
-because a module that is split in every step costs more than many a step (3.8 times, measured).
+All three are plain functions of arrays. The model is split once, into what it is and its
+parameters, because splitting a module in every step costs more than many a step (3.8 times).
 """
 
 from __future__ import annotations
@@ -101,7 +101,7 @@ def row_shape(data: Mapping[str, Any]) -> tuple[int, ...]:
 
 
 def _outputs(data: Mapping[str, Any]) -> int:
-    return data["classes"] or math.prod(data["targets"]["shape"][1:])
+    return int(data["classes"] or math.prod(data["targets"]["shape"][1:]))
 
 
 def _regress(outputs: Any, targets: Any) -> dict[str, Any]:

@@ -4,7 +4,9 @@ use serde_json::{Value as Json, json};
 
 use super::columns::{Strings, pack};
 use super::palette::colours;
-use super::{AddressMap, Bands, Bar, Body, Figure, Report, Table, Timeline, Tree, Value};
+use super::{
+    AddressMap, Bands, Bar, Body, Curves, Figure, Portion, Report, Table, Timeline, Tree, Value,
+};
 
 /// Returns the data of a report, not yet escaped.
 pub(super) fn data(report: &Report) -> Json {
@@ -49,6 +51,8 @@ impl Data {
             Body::Timeline(timeline) => self.timeline(timeline),
             Body::Bands(bands) => self.bands(bands),
             Body::Map(map) => self.map(map),
+            Body::Curves(curves) => self.curves(curves),
+            Body::Split(portions) => self.split(portions),
         }
     }
 
@@ -214,5 +218,28 @@ impl Data {
         });
         let spans: Vec<Json> = spans.collect();
         json!({"form": "map", "moment": self.strings.place(&map.moment), "spans": spans})
+    }
+
+    fn curves(&mut self, curves: &Curves) -> Json {
+        let lines = curves.lines.iter().map(|line| {
+            json!({
+                "label": self.strings.place(&line.label),
+                "at": pack(line.points.iter().map(|(at, _)| *at)),
+                "values": line.points.iter().map(|(_, value)| *value).collect::<Vec<f64>>(),
+            })
+        });
+        let lines: Vec<Json> = lines.collect();
+        json!({"form": "curves", "unit": curves.unit, "lines": lines})
+    }
+
+    fn split(&mut self, portions: &[Portion]) -> Json {
+        let portions = portions.iter().map(|portion| {
+            json!({
+                "label": self.strings.place(&portion.label),
+                "share": portion.share,
+                "amount": self.strings.place(&portion.amount),
+            })
+        });
+        json!({"form": "split", "portions": portions.collect::<Vec<Json>>()})
     }
 }

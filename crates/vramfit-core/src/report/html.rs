@@ -24,6 +24,7 @@ const SCRIPT: &str = concat!(
     include_str!("assets/timeline.js"),
     include_str!("assets/bands.js"),
     include_str!("assets/map.js"),
+    include_str!("assets/curves.js"),
     include_str!("assets/report.js"),
 );
 

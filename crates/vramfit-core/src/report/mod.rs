@@ -21,15 +21,19 @@ mod run;
 mod svg;
 mod tables;
 pub(crate) mod text;
+mod training;
 mod warnings;
 
 use serde::Serialize;
 
-pub use picture::{AddressMap, Band, Bands, Line, Mark, Node, Piece, Span, Timeline, Tree};
+pub use picture::{
+    AddressMap, Band, Bands, Curve, Curves, Line, Mark, Node, Piece, Portion, Span, Timeline, Tree,
+};
 
 use crate::bytes::Bytes;
 use crate::lint::Finding;
 use crate::trace::{Answer, Comparison, Difference};
+use crate::train::Journal;
 
 /// Everything a reader of a report needs, in the order in which it is told.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -80,6 +84,10 @@ pub enum Body {
     Bands(Bands),
     /// What lies where.
     Map(AddressMap),
+    /// Numbers over the steps of a run.
+    Curves(Curves),
+    /// A whole divided into its parts, once.
+    Split(Vec<Portion>),
 }
 
 /// A figure with its name.
@@ -170,6 +178,11 @@ impl Report {
     /// Makes the report of what makes one run need more than another.
     pub fn of_difference(difference: &Difference) -> Report {
         difference::report(difference)
+    }
+
+    /// Makes the report of a training run.
+    pub fn of_training(journal: &Journal) -> Report {
+        training::report(journal)
     }
 
     /// Returns the report for a terminal of 80 columns, without colours, without details and without

@@ -127,3 +127,32 @@ pub struct Piece {
     /// What it is; may be empty.
     pub label: String,
 }
+
+/// Numbers over the steps of a run.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct Curves {
+    /// What is counted from left to right.
+    pub unit: &'static str,
+    /// The curves, all on one scale.
+    pub lines: Vec<Curve>,
+}
+
+/// One of them.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Curve {
+    /// Whose.
+    pub label: String,
+    /// Positions, rising, and finite values.
+    pub points: Vec<(u64, f64)>,
+}
+
+/// A part of a whole that is divided once.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Portion {
+    /// What it is.
+    pub label: String,
+    /// Its share, from 0 to 1.
+    pub share: f64,
+    /// The same as an amount, in words.
+    pub amount: String,
+}

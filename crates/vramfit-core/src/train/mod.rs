@@ -6,6 +6,7 @@
 
 mod batch;
 mod config;
+mod journal;
 mod key;
 mod keys;
 mod page;
@@ -16,6 +17,7 @@ mod setting;
 
 pub use batch::{Largest, Tried, largest_batch};
 pub use config::{Checkpoint, Config, Data, Model, Optimizer, Training};
+pub use journal::{End, EpochLine, Journal, Point};
 pub use key::{Form, Key, Unless};
 pub use keys::{SECTIONS, Section, keys};
 pub use page::{markdown, starting_file};

@@ -11,8 +11,8 @@ use std::collections::HashMap;
 
 use vramfit_core::Bytes;
 use vramfit_core::report::{
-    AddressMap, Band, Bands, Bar, Body, Figure, Line, Mark, Node, Piece, Report, Section, Span,
-    Table, Timeline, Tree, Value,
+    AddressMap, Band, Bands, Bar, Body, Curve, Curves, Figure, Line, Mark, Node, Piece, Portion,
+    Report, Section, Span, Table, Timeline, Tree, Value,
 };
 
 use self::program::{at_peak, bands};
@@ -44,6 +44,8 @@ pub(crate) fn sample(buffers: usize) -> Report {
         ),
         section("what lies where in the pool", Body::Map(map(&bands, limit))),
         section("largest buffers at the peak", Body::Table(largest(&bands))),
+        section("loss", Body::Curves(curves())),
+        section("where the time went", Body::Split(portions())),
         section(
             "what to do",
             Body::Text(vec![
@@ -107,6 +109,8 @@ pub(crate) fn nothing() -> Report {
         Body::Timeline(Timeline::default()),
         Body::Map(AddressMap::default()),
         Body::Table(table),
+        Body::Curves(Curves::default()),
+        Body::Split(Vec::new()),
         Body::Text(Vec::new()),
     ];
     let mut report = sample(20);
@@ -160,6 +164,8 @@ pub(crate) fn hostile() -> Report {
                     HOSTILE.clone_into(&mut band.note);
                 });
             }
+            Body::Curves(curves) => HOSTILE.clone_into(&mut curves.lines[0].label),
+            Body::Split(portions) => HOSTILE.clone_into(&mut portions[0].label),
             Body::Map(map) => {
                 HOSTILE.clone_into(&mut map.moment);
                 map.spans[0]
@@ -341,6 +347,36 @@ fn map(bands: &Bands, limit: u64) -> AddressMap {
             },
         ],
     }
+}
+
+/// A loss that falls by three powers of ten, read every ten steps, and at the end of each epoch.
+fn curves() -> Curves {
+    let loss = |step: u64| 2.0 / (1.0 + step as f64 / 5.0).powi(2);
+    let curve = |label: &str, every: usize| Curve {
+        label: label.to_owned(),
+        points: (10..=1000)
+            .step_by(every)
+            .map(|step| (step, loss(step)))
+            .collect(),
+    };
+    Curves {
+        unit: "step",
+        lines: vec![curve("train", 10), curve("validation", 90)],
+    }
+}
+
+fn portions() -> Vec<Portion> {
+    let parts = [
+        ("steps", 0.75),
+        ("waiting for data", 0.2),
+        ("checkpoints", 0.05),
+    ];
+    let portion = |(label, share): (&str, f64)| Portion {
+        label: label.to_owned(),
+        share,
+        amount: format!("{:.1} s", share * 40.0),
+    };
+    parts.map(portion).into()
 }
 
 fn largest(bands: &Bands) -> Table {

@@ -28,13 +28,16 @@ pub fn open(path: &Path) -> Result<Container> {
     let error = match &start {
         b"\x93NUMPY\x01\x00" | b"\x93NUMPY\x02\x00" | b"\x93NUMPY\x03\x00" => {
             other(path, "an array of NumPy").hint(format!(
-                "make HDF5 of it: `python -c \"import h5py, numpy; h5py.File('{0}.h5', 'w')['x'] = numpy.load('{0}.npy', mmap_mode='r')\"`",
-                path.with_extension("").display()
+                "make HDF5 of it: `python -c \"import h5py, numpy; h5py.File('{}', 'w')['x'] = numpy.load('{}', mmap_mode='r')\"`",
+                path.with_extension("h5").display(),
+                path.display()
             ))
         }
-        [b'P', b'K', 3, 4, ..] => other(path, "a zip archive, perhaps an `.npz` of NumPy").hint(
-            "copy its arrays: `h5py.File(\"x.h5\", \"w\")[name] = numpy.load(\"x.npz\")[name]`",
-        ),
+        [b'P', b'K', 3, 4, ..] => other(path, "a zip archive, perhaps an `.npz` of NumPy").hint(format!(
+            "make HDF5 of its arrays: `python -c \"import h5py, numpy; h5py.File('{}', 'w').update(numpy.load('{}'))\"`",
+            path.with_extension("h5").display(),
+            path.display()
+        )),
         [0x1f, 0x8b, ..] => {
             other(path, "compressed as a whole with gzip").hint("unpack it first: `gunzip --keep`")
         }

@@ -7,6 +7,9 @@ use super::desk::Desk;
 /// A boundary that lets JAX use the memory in place, and that vector instructions like.
 const ALIGNMENT: usize = 64;
 
+/// As many bytes as take longer to make than a thread takes to wake.
+const SEVERAL_BYTES: usize = 256 << 10;
+
 /// What fills memory that came back, in a test that wants to see who still looks at it.
 const POISON: u8 = 0xa5;
 
@@ -108,6 +111,12 @@ impl Stock {
         let columns = self.free.iter().zip(&self.made);
         let sets = columns.map(|(free, made)| free.len() + self.most.saturating_sub(*made));
         sets.min().unwrap_or(0)
+    }
+
+    /// Returns how many batches are worth waking the consumer for; of large ones each is.
+    pub(super) fn several(&self) -> usize {
+        let bytes: usize = self.lengths.iter().sum();
+        (SEVERAL_BYTES / bytes.max(1)).clamp(1, (self.most / 4).max(1))
     }
 
     /// Takes memory for a batch, where there is some.

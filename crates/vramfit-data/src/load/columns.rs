@@ -1,16 +1,16 @@
 //! The datasets whose rows belong together, and whether their files are still the same.
 
 use std::path::PathBuf;
-use std::sync::Arc;
 
 use vramfit_core::{Error, ErrorKind, Result};
 
 use super::request::{ColumnRequest, Request};
 use crate::hdf5::{Container, Content, Element, Scalar, tree};
+use crate::inspect;
 use crate::mix::Key;
 use crate::order;
 use crate::read::{Dataset, RowOptions, Rows, Storage};
-use crate::source::{Access, Fingerprint, Source};
+use crate::source::Fingerprint;
 
 /// One dataset of a loader.
 #[derive(Debug)]
@@ -60,7 +60,7 @@ impl Columns {
         }
         // Taken before anything is read, so that no change goes unnoticed.
         let main = Fingerprint::of(path)?;
-        let container = Container::open(Arc::new(Source::open(path, Access::Read)?))?;
+        let container = inspect::open(path)?;
         let mut columns: Vec<Column> = Vec::new();
         for wanted in &request.columns {
             if columns.iter().any(|column| column.name == wanted.dataset) {

@@ -85,7 +85,8 @@ struct Active {
 }
 
 impl Course {
-    pub(super) fn new(cut: Cut, rooms: Option<Arc<Rooms>>) -> Course {
+    /// Begins an epoch, with memory of blocks that an earlier one has left.
+    pub(super) fn new(cut: Cut, rooms: Option<Arc<Rooms>>, spare: Vec<Block>) -> Course {
         let all = cut.all();
         let (next_room, end_room) = match &rooms {
             Some(rooms) if cut.count() > 0 => (rooms.at(all.start), rooms.at(all.end - 1) + 1),
@@ -105,8 +106,16 @@ impl Course {
             busy: 0,
             failure: None,
             stopped: false,
-            spare: Vec::new(),
+            spare,
         }
+    }
+
+    /// Returns the memory of blocks, for the next epoch.
+    pub(super) fn into_spare(self) -> Vec<Block> {
+        let rooms = self.active.into_iter();
+        let rooms = rooms.filter_map(|active| Arc::into_inner(active.room));
+        let blocks = rooms.flat_map(Room::into_blocks);
+        self.spare.into_iter().chain(blocks).collect()
     }
 
     pub(super) fn stop(&mut self) {

@@ -1,7 +1,8 @@
 //! Where reader threads and the consumer meet: what is under the lock, and who is woken when.
 //!
 //! Waking a thread takes longer than making a small batch. So a thread that waits for memory is woken when it can make
-//! several batches, or when the consumer waits.
+//! several batches, or when the consumer waits; and the consumer when there are several, or when no
+//! more are made at once.
 
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -71,11 +72,20 @@ impl Desk {
         state
     }
 
-    /// Tells that a reader thread has done something: others may go on with it, or the consumer.
+    /// Tells that a reader thread has done something: others may go on with it, and the consumer, once there are
+    /// several batches for it.
     pub(super) fn tell(&self, state: &Now) {
         if state.idle > 0 {
             self.work.notify_all();
         }
+        let ready = state.course.as_ref().map_or(0, Course::ready);
+        if ready >= state.stock.several() {
+            self.hand_over(state);
+        }
+    }
+
+    /// Wakes the consumer for whatever there is, because a reader thread makes no batch next.
+    pub(super) fn hand_over(&self, state: &Now) {
         let course = state.course.as_ref();
         if state.is_awaited && course.is_some_and(|course| course.is_of_interest(&state.stock)) {
             self.ready.notify_one();

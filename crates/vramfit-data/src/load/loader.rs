@@ -13,7 +13,7 @@ use super::desk::Desk;
 use super::plan::Plan;
 use super::reader::Reader;
 use super::request::{Request, Set};
-use super::room::Rooms;
+use super::room::{Block, Rooms};
 use super::stats::Stats;
 use super::unit::Cut;
 use crate::order::{Engine, Order, Part, Split, State};
@@ -53,6 +53,8 @@ pub struct Loader {
     epoch: u64,
     position: u64,
     threads: Vec<JoinHandle<()>>,
+    /// Memory of the pools of the epoch before.
+    spare: Vec<Block>,
 }
 
 impl Loader {
@@ -85,6 +87,7 @@ impl Loader {
             epoch: 0,
             position: 0,
             threads: Vec::new(),
+            spare: Vec::new(),
         };
         // Refuses what cannot be cut before anything is begun.
         if loader.cut(0)?.count() == 0 {
@@ -168,7 +171,8 @@ impl Loader {
             (_, None) => None,
         };
         let rooms = rooms.map(Arc::new);
-        self.desk.lock().course = Some(Course::new(cut, rooms.clone()));
+        let spare = std::mem::take(&mut self.spare);
+        self.desk.lock().course = Some(Course::new(cut, rooms.clone(), spare));
         let reader = Reader {
             desk: Arc::clone(&self.desk),
             columns: Arc::clone(&self.columns),
@@ -261,7 +265,7 @@ impl Loader {
         }
         // Dropped without the lock, which the memory of its batches needs on its way back.
         let course = self.desk.lock().course.take();
-        drop(course);
+        self.spare = course.map(Course::into_spare).unwrap_or_default();
     }
 
     /// Returns what has to be kept to go on behind the last batch that was handed out.
@@ -303,6 +307,10 @@ impl Loader {
         let plan = self.plan.with_engine(theirs.engine(), &self.columns)?;
         self.stop();
         self.desk.lock().stock.set_most(plan.sets);
+        if plan.choice.engine != self.plan.choice.engine {
+            // Of another size.
+            self.spare = Vec::new();
+        }
         self.plan = plan;
         self.order = theirs;
         (self.epoch, self.position) = (state.epoch, state.position);

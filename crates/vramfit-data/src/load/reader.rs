@@ -34,10 +34,14 @@ impl Reader {
         let mut state = self.desk.lock();
         loop {
             let now = &mut *state;
-            let Some(course) = &mut now.course else {
-                return;
+            let next = match &mut now.course {
+                Some(course) => course.next(&mut now.stock, &self.desk),
+                None => return,
             };
-            let job = match course.next(&mut now.stock, &self.desk) {
+            if !matches!(next, Ok(Next::Do(Job::Fill { .. }))) {
+                self.desk.hand_over(now);
+            }
+            let job = match next {
                 Ok(Next::Leave) => return,
                 Ok(Next::Wait) => {
                     let begin = Instant::now();
@@ -47,8 +51,10 @@ impl Reader {
                 }
                 Ok(Next::Do(job)) => job,
                 Err(error) => {
-                    course.refuse(error);
-                    self.desk.tell(&state);
+                    if let Some(course) = &mut now.course {
+                        course.refuse(error);
+                    }
+                    self.desk.hand_over(now);
                     return;
                 }
             };

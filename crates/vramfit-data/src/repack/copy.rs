@@ -66,11 +66,9 @@ pub(super) fn copy(
         }
         Ok(())
     };
-    let permissions = match manner.in_place {
+    let like = match manner.in_place {
         true => Some(
-            std::fs::metadata(&plan.source)
-                .map_err(|error| cannot_read(&plan.source, &error))?
-                .permissions(),
+            std::fs::metadata(&plan.source).map_err(|error| cannot_read(&plan.source, &error))?,
         ),
         false => None,
     };
@@ -92,10 +90,10 @@ pub(super) fn copy(
         let mut progress = progress.lock().unwrap_or_else(PoisonError::into_inner);
         progress(Progress { phase, done, total });
     };
-    let sections = Sections {
+    let mut sections = Sections {
         sections: &plan.sections,
         ahead: pass::ahead(plan.threads),
-        permissions,
+        like,
         source: &source,
         check: &mut |path| {
             must_be_unchanged(plan)?;
@@ -105,7 +103,7 @@ pub(super) fn copy(
             must_be_unchanged(plan)
         },
     };
-    write_sections(job, sections, &mut |done, _| {
+    write_sections(job, &mut sections, &mut |done, _| {
         show(Phase::Write, pieces.bytes_before(done));
     })
 }

@@ -210,7 +210,7 @@ mod tests {
         // All rows share their chunks: 1 GB, of which 64 MB fit.
         assert_eq!(
             pass(1000, 1_000_000, 256, 1_000_000, 64_000_000),
-            (63_744, 17)
+            (64_000, 17)
         );
     }
 }

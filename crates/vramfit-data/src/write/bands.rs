@@ -4,7 +4,7 @@
 //! buffers go round. The file is the same for any number of threads, because pieces are written in
 //! their order and each is made of its number alone.
 
-use std::fs::Permissions;
+use std::fs::Metadata;
 use std::ops::Range;
 use std::path::Path;
 
@@ -60,8 +60,8 @@ pub struct Sections<'a> {
     pub sections: &'a [Section],
     /// How many pieces may be made and not written.
     pub ahead: usize,
-    /// Who may read and write the file; as usual without.
-    pub permissions: Option<Permissions>,
+    /// The file whose owner and permissions it gets; as usual without.
+    pub like: Option<Metadata>,
     /// Makes a piece.
     pub source: &'a PieceSource<'a>,
     /// Looks at the file, by the path that it is given, before it gets its name. An error keeps it from that.
@@ -83,14 +83,14 @@ pub fn write(
         datasets: 0..job.content.datasets.len(),
         piece_rows,
     };
-    let sections = Sections {
+    let mut sections = Sections {
         sections: &[section],
         ahead: job.threads.max(1) * 2 + 1,
-        permissions: None,
+        like: None,
         source: &|piece, out| source(piece.rows.clone(), out),
         check: &mut |_| Ok(()),
     };
-    write_sections(job, sections, &mut |done, resumed| {
+    write_sections(job, &mut sections, &mut |done, resumed| {
         progress(Progress {
             rows: (done * piece_rows).min(rows),
             resumed_rows: (resumed * piece_rows).min(rows),
@@ -107,7 +107,7 @@ pub fn write(
 /// Those of the source and of the check; `invalid-argument` for content that cannot be; `io`.
 pub fn write_sections(
     job: Job<'_>,
-    sections: Sections<'_>,
+    sections: &mut Sections<'_>,
     progress: &mut dyn FnMut(u64, u64),
 ) -> Result<Bytes> {
     job.content.check()?;
@@ -126,8 +126,8 @@ pub fn write_sections(
         job.manner,
         job.expected,
     )?;
-    if let Some(permissions) = sections.permissions {
-        writer.set_permissions(permissions)?;
+    if let Some(other) = &sections.like {
+        writer.belong_like(other)?;
     }
     let first = writer.pieces();
     progress(first, first);

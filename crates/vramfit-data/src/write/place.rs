@@ -2,7 +2,7 @@
 //!
 //! Whoever looks at the final name sees the old file or the new one, never a part.
 
-use std::fs::{File, Permissions};
+use std::fs::{File, Metadata};
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -87,8 +87,10 @@ impl Place {
     }
 
     /// Lets the same people read and write it as another file.
-    pub(super) fn set_permissions(&self, permissions: Permissions) -> Result<()> {
-        let set = self.file.set_permissions(permissions);
+    pub(super) fn belong_like(&self, other: &Metadata) -> Result<()> {
+        // Only some may give files away. Who may not keeps it, as with every editor.
+        let _ = std::os::unix::fs::fchown(&self.file, Some(other.uid()), Some(other.gid()));
+        let set = self.file.set_permissions(other.permissions());
         set.map_err(|error| cannot("write", &self.target, &error))
     }
 
@@ -288,4 +290,83 @@ fn hidden(target: &Path, ending: &str) -> PathBuf {
 /// Returns an error about a file that is written.
 pub(super) fn cannot(what: &str, path: &Path, error: &dyn std::fmt::Display) -> Error {
     Error::new(ErrorKind::Io, format!("cannot {what} `{}`", path.display())).cause(error)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A place as it is where files without a name are not known.
+    fn named(target: &Path, force: bool) -> Place {
+        let name = hidden(target, "new");
+        Place {
+            file: claim(target, &name).unwrap(),
+            name: Some(name),
+            target: target.to_owned(),
+            journal: hidden(target, "journal"),
+            is_known: false,
+            manner: Manner {
+                force,
+                once: true,
+                ..Manner::default()
+            },
+            is_placed: false,
+        }
+    }
+
+    fn names(folder: &Path) -> Vec<String> {
+        let entries = std::fs::read_dir(folder).unwrap().flatten();
+        let mut names: Vec<String> = entries
+            .map(|entry| entry.file_name().to_string_lossy().into_owned())
+            .collect();
+        names.sort();
+        names
+    }
+
+    #[test]
+    fn without_files_without_a_name_a_hidden_one_is_used_and_removed() {
+        let folder = tempfile::tempdir().unwrap();
+        let target = folder.path().join("x.h5");
+        let place = named(&target, false);
+        assert_eq!(names(folder.path()), [".x.h5.new"]);
+        let error = claim(&target, &hidden(&target, "new")).unwrap_err();
+        assert!(error.message().starts_with("another process is writing"));
+        drop(place);
+        assert!(names(folder.path()).is_empty());
+
+        let mut place = named(&target, false);
+        std::io::Write::write_all(&mut &place.file, b"new").unwrap();
+        place.put_in_place().unwrap();
+        drop(place);
+        assert_eq!(names(folder.path()), ["x.h5"]);
+
+        let error = named(&target, false).put_in_place().unwrap_err();
+        assert!(error.message().contains("came into being meanwhile"));
+        let mut place = named(&target, true);
+        place.put_in_place().unwrap();
+        drop(place);
+        assert_eq!(names(folder.path()), ["x.h5"]);
+        assert_eq!(std::fs::read(&target).unwrap(), b"");
+    }
+
+    #[test]
+    fn a_file_without_a_name_takes_the_place_of_another() {
+        let folder = tempfile::tempdir().unwrap();
+        let target = folder.path().join("x.h5");
+        std::fs::write(&target, "old").unwrap();
+        let once = |force| Manner {
+            force,
+            once: true,
+            ..Manner::default()
+        };
+        assert!(Place::open(&target, once(false)).is_err());
+        let mut place = Place::open(&target, once(true)).unwrap();
+        std::io::Write::write_all(&mut &place.file, b"new").unwrap();
+        assert_eq!(std::fs::read(place.for_reading()).unwrap(), b"new");
+        assert_eq!(std::fs::read(&target).unwrap(), b"old");
+        place.put_in_place().unwrap();
+        drop(place);
+        assert_eq!(names(folder.path()), ["x.h5"]);
+        assert_eq!(std::fs::read(&target).unwrap(), b"new");
+    }
 }

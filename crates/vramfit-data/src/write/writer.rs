@@ -3,7 +3,7 @@
 //! The unfinished file begins with zeros, so nothing takes it for HDF5. After a kill it can be gone on
 //! with, unless it was begun to be written at one go.
 
-use std::fs::Permissions;
+use std::fs::Metadata;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
@@ -137,8 +137,8 @@ impl Writer {
     }
 
     /// Lets the same people read and write the file as another one.
-    pub(super) fn set_permissions(&self, permissions: Permissions) -> Result<()> {
-        self.place.set_permissions(permissions)
+    pub(super) fn belong_like(&self, other: &Metadata) -> Result<()> {
+        self.place.belong_like(other)
     }
 
     /// Adds the next piece: the stored bytes of each dataset from `first` on, and the row at which they begin.

@@ -1,4 +1,4 @@
-//! `vramfit report`: the report of a run again, from its trace, in any form.
+//! `vramfit report`: the report of a run again, from its trace or its journal, in any form.
 
 use std::path::PathBuf;
 
@@ -7,10 +7,11 @@ use vramfit_core::{Error, ErrorKind, Result};
 
 use super::Status;
 use crate::files::{is_standard_output, writable, write};
+use crate::journals;
 use crate::output::Output;
 use crate::traces::answer_until;
 
-/// Tell the report of a dry run again, from its trace: as text, page, picture or table
+/// Tell the report of a dry run or of a training run again: as text, page, picture or table
 ///
 /// Where a run had several processes, their traces lie beside the one that is named; the one that
 /// decides is told.
@@ -19,15 +20,16 @@ use crate::traces::answer_until;
 Examples:
   vramfit report run.trace
   vramfit report run.trace --html report.html
+  vramfit report runs/train --html curves.html
   vramfit report run.trace --json - --svg memory.svg --csv buffers.csv
 
 Exit codes:
-  0  it fits
-  1  it does not fit
+  0  it fits; the training run is finished
+  1  it does not fit; the training run is not finished
   2  could not be told
 ")]
 pub(crate) struct Args {
-    /// The trace, as `vramfit dryrun --trace FILE` kept it
+    /// The trace, as `vramfit dryrun --trace FILE` kept it, or the directory of a training run
     #[arg(value_name = "TRACE")]
     trace: PathBuf,
     /// Write the page, one HTML file that needs nothing else
@@ -69,7 +71,14 @@ pub(crate) fn run(args: &Args, output: &mut Output) -> Result<Status> {
     let (html, csv, svg) = (free(&args.html)?, free(&args.csv)?, free(&args.svg)?);
 
     let last = args.until.unwrap_or(u64::MAX);
-    let report = Report::of_dryrun(&answer_until(&args.trace, last)?);
+    let report = match journals::journal(&args.trace) {
+        None => Report::of_dryrun(&answer_until(&args.trace, last)?),
+        Some(_) if args.until.is_some() => {
+            let message = "`--until` is for traces, and a training run has none";
+            return Err(Error::new(ErrorKind::InvalidArgument, message).hint("leave it out"));
+        }
+        Some(journal) => Report::of_training(&journals::read(&journal)?),
+    };
     let nothing = |what: &str| {
         let message = format!("`{}` holds no {what}", args.trace.display());
         Error::new(ErrorKind::InvalidFile, message)

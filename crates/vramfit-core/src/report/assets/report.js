@@ -10,6 +10,8 @@ const FORMS = {
   timeline: drawTimeline,
   bands: drawBands,
   map: drawMap,
+  curves: drawCurves,
+  split: drawSplit,
 };
 
 function drawFigures(figures, words = false) {

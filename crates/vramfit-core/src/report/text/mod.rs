@@ -1,6 +1,7 @@
 //! A report for a terminal: 80 columns, no colours, nothing that a name could do to the terminal.
 
 mod chart;
+mod course;
 pub(super) mod findings;
 mod map;
 mod tree;
@@ -49,6 +50,8 @@ pub(super) fn render(report: &Report, details: bool) -> String {
             Body::Timeline(timeline) => chart::timeline(timeline, WIDTH - indent),
             Body::Bands(bands) => chart::bands(bands, WIDTH - indent),
             Body::Map(map) => map::render(map, WIDTH - indent),
+            Body::Curves(curves) => course::curves(curves, WIDTH - indent),
+            Body::Split(portions) => course::split(portions, WIDTH - indent),
         };
         lines.extend(body.into_iter().map(|line| format!("{:indent$}{line}", "")));
     }

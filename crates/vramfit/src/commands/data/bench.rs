@@ -22,7 +22,7 @@ use crate::output::Output;
 Examples:
   vramfit data bench train.h5
   vramfit data bench train.h5 --datasets train/x,train/y --batch-size 1024
-  vramfit data bench train.h5 --seconds 5 --memory 64MiB --json
+  vramfit data bench train.h5 --seconds 5 --memory 256MiB --json
 ")]
 pub(crate) struct Args {
     /// The file to read
@@ -35,11 +35,11 @@ pub(crate) struct Args {
     /// Rows of a batch
     #[arg(long, value_name = "N", default_value = "256", value_parser = parse_count)]
     batch_size: u64,
-    /// How long each run is; every way has five
+    /// How long each run is at least; every way has five
     #[arg(long, value_name = "N", default_value_t = 1.0)]
     seconds: f64,
     /// The memory that rows may be mixed in
-    #[arg(long, value_name = "SIZE", default_value = "256MiB")]
+    #[arg(long, value_name = "SIZE", default_value = "64MiB")]
     memory: Bytes,
     /// Reader threads of our loader; as many as it takes by itself unless told
     #[arg(long, value_name = "N")]

@@ -20,14 +20,14 @@ pub(super) fn told(request: &Request, measured: &Measured) -> String {
     let width = measured.ways.iter().map(|way| way.title.len()).max();
     let width = width.unwrap_or(0);
     text.push_str(&format!(
-        "\n{:width$}  {:>9}  {:>17}  {:>12}  {:>14}\n",
-        "", "MB/s", "slowest, fastest", "ours is", "a core, ours is"
+        "\n{:width$}  {:>9}  {:>17}  {:>9}  {:>9}\n",
+        "", "MB/s", "slowest, fastest", "ours is", "a core"
     ));
     for way in &measured.ways {
         text.push_str(&format!("{:width$}  {}\n", way.title, line(way)));
     }
     text.push_str(&format!(
-        "\nMedians of {} runs of {} s each, all ways in turn, opening the file included. MB are those of \
+        "\nMedians of {} runs of {} s or more, all ways in turn, opening the file included. MB are those of \
          the numbers\nas the file has them. `a core` compares processor time instead of the clock.\n",
         request.runs, request.seconds
     ));
@@ -91,7 +91,7 @@ fn line(way: &Way) -> String {
         None => "?".to_owned(),
     };
     format!(
-        "{:>9}  {:>17}  {:>12}  {:>14}",
+        "{:>9}  {:>17}  {:>9}  {:>9}",
         speed(way.megabytes_per_second),
         format!("{}, {}", speed(way.slowest), speed(way.fastest)),
         ratio(way.ours_is_faster),

@@ -197,6 +197,10 @@ fn is_same(one: &Path, other: &Path) -> bool {
     identity(one).is_some_and(|one| identity(other) == Some(one))
 }
 
+fn has_other_names(path: &Path) -> bool {
+    std::fs::metadata(path).is_ok_and(|data| std::os::unix::fs::MetadataExt::nlink(&data) > 1)
+}
+
 /// Runs `vramfit data repack`.
 pub(super) fn run(args: &Args, output: &mut Output) -> Result<Status> {
     let request = args.request()?;
@@ -218,7 +222,13 @@ pub(super) fn run(args: &Args, output: &mut Output) -> Result<Status> {
     let Some(target) = target.filter(|_| !args.dry_run) else {
         return answer(args, &plan, None, output);
     };
-    let bars = [output.progress("bytes"), output.progress("bytes")];
+    if args.in_place && has_other_names(&target) {
+        output.say("other names of the file (hard links) keep what they have");
+    }
+    let bars = [
+        output.progress("MiB written"),
+        output.progress("MiB compared"),
+    ];
     let manner = Manner {
         force: args.force,
         in_place: args.in_place,

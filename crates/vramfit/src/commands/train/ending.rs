@@ -4,11 +4,14 @@ use std::path::Path;
 
 use serde::Serialize;
 use serde_json::Value as Json;
+use vramfit_core::report::Report;
 use vramfit_core::{Error, ErrorKind, Result};
 
 use super::request::{Ended, Outcome};
 use crate::child;
 use crate::commands::Status;
+use crate::files::write;
+use crate::journals;
 use crate::output::Output;
 
 /// A run that is over.
@@ -46,6 +49,9 @@ pub(super) fn tell(run: Run<'_>, output: &mut Output) -> Result<Status> {
         return silent(run.ended, &file.to_string(), output);
     };
     let error = outcome.error.map(Error::from);
+    if outcome.ended != Ended::Refused {
+        page(run.directory, output)?;
+    }
     if run.json && outcome.ended != Ended::Refused {
         output.json(&Answer {
             schema: 1,
@@ -90,6 +96,18 @@ pub(super) fn tell(run: Run<'_>, output: &mut Output) -> Result<Status> {
             )
         })),
     }
+}
+
+/// Writes the page of the run beside its journal, anew each time.
+fn page(directory: &Path, output: &mut Output) -> Result<()> {
+    let Ok(journal) = journals::read(&directory.join("metrics.jsonl")) else {
+        // Ended before its first line; there is nothing to show.
+        return Ok(());
+    };
+    let path = directory.join("report.html");
+    write(&path, &Report::of_training(&journal).to_html(), true)?;
+    output.say(&format!("report written to {}", path.display()));
+    Ok(())
 }
 
 /// Says what there is to say of a run that handed nothing back.

@@ -1,0 +1,216 @@
+//! What happened in a run, from its `metrics.jsonl`: one JSON object a line, written as it goes on.
+//!
+//! A line that was cut off by a kill, or that a later version has, is passed over: what is known is told.
+
+use serde_json::{Map, Value as Json};
+
+/// A value at a step.
+pub type Point = (u64, f64);
+
+/// A run, all its sittings together.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Journal {
+    /// Where it ran, in words.
+    pub device: String,
+    /// The configuration, as far as it must not change.
+    pub config: Map<String, Json>,
+    /// Versions of what it ran with.
+    pub versions: Map<String, Json>,
+    /// Means of each metric over the steps behind the last point, by name.
+    pub train: Vec<(String, Vec<Point>)>,
+    /// Epochs that are done.
+    pub epochs: Vec<EpochLine>,
+    /// How often it was begun or gone on with.
+    pub sittings: u64,
+    /// How each sitting ended that ended by itself.
+    pub ends: Vec<End>,
+    /// The step and the loss at which it was not a number any more.
+    pub nan: Option<u64>,
+    /// The last step that a line is about.
+    pub step: u64,
+}
+
+/// An epoch that is done.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct EpochLine {
+    /// Which, from 1.
+    pub number: u64,
+    /// The step at its end.
+    pub step: u64,
+    /// Means over it, by name.
+    pub train: Vec<(String, f64)>,
+    /// The same over what validates.
+    pub validation: Vec<(String, f64)>,
+    /// Whether no epoch before was better.
+    pub best: bool,
+    /// How long it took.
+    pub seconds: f64,
+    /// How long all took until then.
+    pub elapsed: f64,
+}
+
+/// The end of a sitting.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct End {
+    /// Why: `finished`, `early`, `signal` or `nan`.
+    pub stopped: String,
+    /// Seconds of all sittings until then.
+    pub elapsed: f64,
+    /// Seconds of this sitting by what they went to.
+    pub timing: Vec<(String, f64)>,
+    /// The most memory of the process.
+    pub peak_host_bytes: Option<u64>,
+    /// The most memory of a device.
+    pub peak_device_bytes: Option<u64>,
+}
+
+impl Journal {
+    /// Reads the lines of a file.
+    pub fn read(text: &str) -> Journal {
+        let mut journal = Journal::default();
+        for line in text.lines() {
+            if let Ok(Json::Object(line)) = serde_json::from_str(line) {
+                journal.take(&line);
+            }
+        }
+        journal
+    }
+
+    fn take(&mut self, line: &Map<String, Json>) {
+        let step = count(line.get("step")).unwrap_or(self.step);
+        self.step = self.step.max(step);
+        match line.get("event").and_then(Json::as_str) {
+            Some("start") => {
+                self.sittings += 1;
+                self.device = text(line.get("device"));
+                self.config = table(line.get("config"));
+                self.versions = table(line.get("versions"));
+                self.nan = None;
+            }
+            Some("steps") => {
+                for (name, value) in numbers(Some(&Json::Object(line.clone()))) {
+                    if !["step", "epoch"].contains(&name.as_str()) {
+                        curve(&mut self.train, name).push((step, value));
+                    }
+                }
+            }
+            Some("epoch") => self.epochs.push(EpochLine {
+                number: count(line.get("epoch")).unwrap_or(0),
+                step,
+                train: numbers(line.get("train")),
+                validation: numbers(line.get("validation")),
+                best: line.get("best").and_then(Json::as_bool) == Some(true),
+                seconds: number(line.get("seconds")).unwrap_or(0.0),
+                elapsed: number(line.get("elapsed")).unwrap_or(0.0),
+            }),
+            Some("nan") => self.nan = Some(step),
+            Some("end") => self.ends.push(End {
+                stopped: text(line.get("stopped")),
+                elapsed: number(line.get("elapsed")).unwrap_or(0.0),
+                timing: numbers(line.get("timing")),
+                peak_host_bytes: count(line.get("peak_host_bytes")),
+                peak_device_bytes: count(line.get("peak_device_bytes")),
+            }),
+            _ => {}
+        }
+    }
+
+    /// Returns the epoch with the lowest validation loss.
+    pub fn best(&self) -> Option<&EpochLine> {
+        self.epochs.iter().rev().find(|epoch| epoch.best)
+    }
+
+    /// Returns why the run ended; none where it goes on, or was killed.
+    pub fn stopped(&self) -> Option<&str> {
+        let end = self.ends.last()?;
+        (self.ends.len() as u64 >= self.sittings).then_some(end.stopped.as_str())
+    }
+
+    /// Returns seconds by what they went to, of all sittings that tell.
+    pub fn timing(&self) -> Vec<(String, f64)> {
+        let mut all: Vec<(String, f64)> = Vec::new();
+        for (name, seconds) in self.ends.iter().flat_map(|end| &end.timing) {
+            match all.iter_mut().find(|(known, _)| known == name) {
+                Some((_, sum)) => *sum += seconds,
+                None => all.push((name.clone(), *seconds)),
+            }
+        }
+        all
+    }
+}
+
+/// Returns the points of a metric.
+fn curve(curves: &mut Vec<(String, Vec<Point>)>, name: String) -> &mut Vec<Point> {
+    let at = curves.iter().position(|(known, _)| *known == name);
+    let at = at.unwrap_or_else(|| {
+        curves.push((name, Vec::new()));
+        curves.len() - 1
+    });
+    &mut curves[at].1
+}
+
+/// Reads a number; what JSON has no number for is written as its name.
+fn number(value: Option<&Json>) -> Option<f64> {
+    match value? {
+        Json::Number(number) => number.as_f64(),
+        Json::String(name) if ["nan", "inf", "-inf"].contains(&name.as_str()) => name.parse().ok(),
+        _ => None,
+    }
+}
+
+fn numbers(value: Option<&Json>) -> Vec<(String, f64)> {
+    let entries = value.and_then(Json::as_object).into_iter().flatten();
+    entries
+        .filter_map(|(name, value)| Some((name.clone(), number(Some(value))?)))
+        .collect()
+}
+
+fn count(value: Option<&Json>) -> Option<u64> {
+    value?.as_u64()
+}
+
+fn text(value: Option<&Json>) -> String {
+    value.and_then(Json::as_str).unwrap_or_default().to_owned()
+}
+
+fn table(value: Option<&Json>) -> Map<String, Json> {
+    value.and_then(Json::as_object).cloned().unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const RUN: &str = r#"{"event":"start","step":0,"device":"CPU","config":{"data.seed":0},"versions":{"jax":"1"}}
+{"event":"steps","step":2,"epoch":1,"loss":1.5,"accuracy":0.25}
+{"event":"epoch","step":4,"epoch":1,"train":{"loss":1.0},"validation":{"loss":0.5},"best":true,"seconds":2.0,"elapsed":3.0}
+{"event":"end","step":4,"stopped":"signal","elapsed":3.0,"timing":{"step":1.0,"compile":0.5},"peak_host_bytes":7}
+{"event":"start","step":4,"device":"CPU"}
+{"event":"steps","step":6,"epoch":2,"loss":"nan"}
+{"event":"later","step":6,"what":[1]}
+{"event":"epoch","step":8,"epoch":2,"train":{"loss":0.9},"validation":{"loss":0.6},"best":false,"seconds":1.0,"elapsed":4.0}
+{"event":"end","step":8,"stopped":"finished","elapsed":4.0,"timing":{"step":0.5}}
+{"event":"steps","st"#;
+
+    #[test]
+    fn sittings_are_put_together() {
+        let journal = Journal::read(RUN);
+        assert_eq!(journal.sittings, 2);
+        assert_eq!(journal.step, 8);
+        assert_eq!(journal.stopped(), Some("finished"));
+        assert_eq!(journal.best().map(|epoch| epoch.number), Some(1));
+        assert_eq!(journal.train[0].0, "loss");
+        assert_eq!(journal.train[0].1[0], (2, 1.5));
+        assert!(journal.train[0].1[1].1.is_nan());
+        assert_eq!(journal.train[1], ("accuracy".to_owned(), vec![(2, 0.25)]));
+        let timing = vec![("step".to_owned(), 1.5), ("compile".to_owned(), 0.5)];
+        assert_eq!(journal.timing(), timing);
+    }
+
+    #[test]
+    fn a_run_that_was_killed_has_no_end() {
+        let lines: Vec<&str> = RUN.lines().take(6).collect();
+        assert_eq!(Journal::read(&lines.join("\n")).stopped(), None);
+        assert_eq!(Journal::read(""), Journal::default());
+    }
+}

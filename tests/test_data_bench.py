@@ -1,0 +1,151 @@
+"""`vramfit data bench` measures what it says it measures, and says what it cannot."""
+
+import json
+import subprocess
+import sys
+
+import h5py
+import numpy as np
+import pytest
+
+from vramfit._data_bench import machine, runs, ways
+from vramfit._data_bench.request import Request
+
+ROWS = 5000
+
+
+def bench(*words, python=sys.executable):
+    words = [sys.executable, "-m", "vramfit", "--python", python, "data", "bench", *words]
+    return subprocess.run(list(map(str, words)), capture_output=True, check=False, text=True)
+
+
+@pytest.fixture(name="file")
+def numbered_rows(tmp_path):
+    path = tmp_path / "train.h5"
+    with h5py.File(path, "w") as f:
+        x = np.arange(ROWS * 8, dtype="f4").reshape(ROWS, 8)
+        f.create_dataset("train/x", data=x, chunks=(300, 8), compression="gzip")
+        f["train/y"] = np.arange(ROWS, dtype="f8")
+        f["other"] = np.arange(7)
+    return path
+
+
+def request(file, **changes):
+    usual = {
+        "file": str(file),
+        "datasets": ["/train/x", "/train/y"],
+        "rows": ROWS,
+        "row_bytes": 40,
+        "band_rows": 300,
+        "batch_size": 64,
+        "memory": 1 << 20,
+        "seconds": 0.05,
+        "runs": 2,
+        "threads": None,
+    }
+    return Request(**usual | changes)
+
+
+@pytest.mark.parametrize("way", [way for way in ways.WAYS if way.package in ("vramfit", "h5py")])
+def test_every_way_hands_out_full_batches_without_an_end(way, file):
+    steps = way.read(request(file))
+    assert [next(steps) for _ in range(3 * ROWS // 64)] == [64] * (3 * ROWS // 64)
+    steps.close()
+
+
+def test_a_run_counts_rows_from_opening_on(file):
+    steps = []
+
+    def read(_):
+        for _ in range(1000):
+            steps.append(1)
+            yield 10
+
+    plain = runs.run(ways.Way("a", "a", "a", read), request(file, seconds=1e-9))
+    assert (plain.rows, len(steps)) == (10, 1)
+    assert plain.seconds > 0
+    # Who mixes goes on until what is mixed at once was handed out.
+    mixing = ways.Way("a", "a", "a", read, mixes=True)
+    assert runs.run(mixing, request(file, seconds=10, memory=40 * 95)).rows == 10_000
+    assert request(file, memory=40 * 95).pool_rows == 95
+
+
+def test_blocks_are_whole_chunks(file):
+    assert request(file).block_rows == ROWS
+    assert request(file, rows=10**6).block_rows == 13_200
+    assert request(file, rows=10**6, band_rows=None).block_rows == 13_107
+
+
+def test_what_was_just_read_is_in_the_page_cache(file):
+    assert machine.warm(str(file))
+    assert machine.cached_share(str(file)) == 1.0
+
+
+def test_the_answer_has_ratios_of_medians(file):
+    done = bench(file, "--seconds", "0.05", "--json", "--batch-size", "64")
+    assert done.returncode == 0, done.stderr
+    answer = json.loads(done.stdout)
+    assert answer["schema"] == 1
+    assert answer["datasets"] == ["/train/x", "/train/y"]
+    assert (answer["rows"], answer["row_bytes"], answer["band_rows"]) == (ROWS, 40, 300)
+    found = {way["id"]: way for way in answer["ways"]}
+    for name in "vramfit", "h5py_blocks", "h5py_rows":
+        way = found[name]
+        assert way["absent"] is None
+        assert len(way["runs"]) == answer["runs"] == 5
+        speeds = [run["rows"] * 40 / run["seconds"] / 1e6 for run in way["runs"]]
+        assert way["megabytes_per_second"] == pytest.approx(sorted(speeds)[2])
+        assert (way["slowest"], way["fastest"]) == pytest.approx((min(speeds), max(speeds)))
+        ours = found["vramfit"]["megabytes_per_second"]
+        assert way["ours_is_faster"] == pytest.approx(ours / way["megabytes_per_second"])
+        assert all(run["seconds"] >= 0.05 for run in way["runs"])
+    assert found["vramfit"]["ours_is_faster"] == 1
+    assert answer["was_warmed"]
+    assert answer["python"] == sys.executable
+    for way in found.values():
+        assert (way["absent"] is None) == bool(way["runs"])
+
+
+def test_the_table_names_what_it_depends_on(file):
+    done = bench(file, "--seconds", "0.05", "--datasets", "/train/y")
+    assert done.returncode == 0, done.stderr
+    assert "/train/y; 5 000 rows of 8 B, 256 in a batch" in done.stdout
+    for words in ["core", "load ", "read once beforehand, and 100 % of it", "a core", "x"]:
+        assert words in done.stdout
+    assert done.stdout.count("not installed") <= 3
+
+
+def test_without_h5py_it_says_what_it_cannot_compare(file, tmp_path):
+    # A Python in which importing h5py finds nothing.
+    python = tmp_path / "python"
+    hide = (
+        "import sys, runpy, importlib.util as u; f = u.find_spec; m = sys.argv.pop(1); "
+        "u.find_spec = lambda name, *a: None if name in ('h5py', 'torch') else f(name, *a); "
+        "runpy.run_module(m, run_name='__main__')"
+    )
+    start = f'exec {sys.executable} -c "{hide}" "$m" "$@"'
+    python.write_text(f"#!/bin/sh\nshift; m=$1; shift; {start}\n")
+    python.chmod(0o755)
+    done = bench(file, "--seconds", "0.05", python=python)
+    assert done.returncode == 0, done.stderr
+    assert "h5py, lists of random rows       not installed" in done.stdout
+    assert "Without it nothing is known about `h5py, blocks mixed in memory`" in done.stdout
+
+
+def test_what_cannot_be_measured_is_refused(file, tmp_path):
+    with h5py.File(tmp_path / "words.h5", "w") as f:
+        f["words"] = ["a", "b"]
+    for words, said in [
+        ([tmp_path / "words.h5"], "has no dataset with rows of numbers"),
+        ([file, "--datasets", "train/x,other"], "cannot be read together"),
+        ([file, "--datasets", "train/z"], "has no `/train/z`"),
+    ]:
+        done = bench(*words)
+        assert done.returncode == 2
+        assert said in done.stderr
+    done = bench(file, python="/bin/true")
+    assert done.returncode == 2
+    assert "ended without an answer" in done.stderr
+    done = bench(file, "--memory", "1KiB")
+    assert done.returncode == 2
+    assert done.stderr.startswith("error[invalid-argument]")

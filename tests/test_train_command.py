@@ -1,0 +1,285 @@
+"""`vramfit train`: from a generated file to a model that has learnt, through every ending."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import h5py
+import numpy as np
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+
+
+def environment(**changes):
+    kept = {
+        name: value
+        for name, value in os.environ.items()
+        if not name.startswith(("JAX_", "XLA_", "VRAMFIT_"))
+    }
+    return {**kept, "NO_COLOR": "1", **changes}
+
+
+def vramfit(*arguments, cwd, **changes):
+    return subprocess.run(
+        [sys.executable, "-m", "vramfit", *map(str, arguments)],
+        cwd=cwd,
+        env=environment(**changes),
+        capture_output=True,
+        text=True,
+    )
+
+
+def generate(folder, kind="sequences", samples=6000, **options):
+    words = [word for name, value in options.items() for word in (f"--{name}", value)]
+    done = vramfit(
+        "data", "generate", "train.h5", "--kind", kind, "--samples", samples, *words, cwd=folder
+    )
+    assert done.returncode == 0, done.stderr
+
+
+def write(folder, **tables):
+    """Write a small configuration; keyword arguments are tables."""
+    usual = {
+        "data": {"path": "train.h5", "batch_size": 64},
+        "model": {"kind": "mlp", "hidden_sizes": [32]},
+        "training": {"device": "cpu", "epochs": 2, "directory": "run", "log_every": 10},
+    }
+    lines = []
+    for name in {**usual, **tables}:
+        lines.append(f"[{name}]")
+        keys = {**usual.get(name, {}), **tables.get(name, {})}
+        lines += [f"{key} = {json.dumps(value)}" for key, value in keys.items()]
+    (folder / "train.toml").write_text("\n".join(lines) + "\n")
+
+
+def until(folder, beginning, act):
+    """Train, act on the line that begins so, and return what was said and the exit code."""
+    said = []
+    with subprocess.Popen(
+        [sys.executable, "-m", "vramfit", "train", "train.toml"],
+        cwd=folder,
+        env=environment(),
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as running:
+        for line in running.stderr:
+            said.append(line)
+            if line.startswith(beginning):
+                act(running)
+    return said, running.returncode
+
+
+def journal(folder):
+    return [json.loads(line) for line in (folder / "run/metrics.jsonl").read_text().splitlines()]
+
+
+def events(folder, name):
+    return [line for line in journal(folder) if line["event"] == name]
+
+
+@pytest.fixture
+def sequences(tmp_path):
+    generate(tmp_path, length="8", features="4")
+    return tmp_path
+
+
+# One that predicts the mean is left with a loss of 1.1, a perfect model with 0.0156.
+@pytest.mark.parametrize(
+    ("kind", "model", "epochs", "reached"),
+    [
+        ("mlp", {"hidden_sizes": [64]}, 8, 0.06),
+        ("gru", {"hidden_sizes": [32], "layers": 1}, 8, 0.10),
+        ("lstm", {"hidden_sizes": [32], "layers": 1}, 8, 0.10),
+        ("transformer", {"hidden_sizes": [32], "layers": 1, "heads": 2}, 8, 0.10),
+    ],
+)
+def test_each_model_learns_a_generated_task(sequences, kind, model, epochs, reached):
+    write(
+        sequences,
+        model={"kind": kind, **model},
+        optimizer={"learning_rate": 0.005, "schedule": "cosine"},
+        training={"device": "cpu", "epochs": epochs, "directory": "run"},
+    )
+    done = vramfit("train", "train.toml", "--json", cwd=sequences)
+    assert done.returncode == 0, done.stderr
+    answer = json.loads(done.stdout)
+    assert answer["ended"] == "finished"
+    best = answer["result"]["best"]["validation"]["loss"]
+    assert 0.0156 < best < reached
+    page = (sequences / "run/report.html").read_text()
+    assert "default-src 'none'" in page
+    assert events(sequences, "epoch")[-1]["epoch"] == epochs
+
+
+def test_labels_are_classes_and_their_accuracy_is_told(tmp_path):
+    generate(tmp_path, kind="tabular", samples=6000)
+    write(
+        tmp_path,
+        data={"inputs": "features", "targets": "labels"},
+        optimizer={"learning_rate": 0.005},
+        training={"epochs": 4},
+    )
+    done = vramfit("train", "train.toml", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert "cross-entropy of 10 classes" in done.stderr
+    found = events(tmp_path, "epoch")[-1]["validation"]
+    # A perfect model is right in 91 % of cases, with a loss of 0.5003.
+    assert 0.85 < found["accuracy"] < 0.95
+    assert 0.45 < found["loss"] < 0.7
+    text = vramfit("report", "run", cwd=tmp_path).stdout
+    assert "accuracy" in text
+    assert "where the time went" in text
+
+
+def test_losses_are_those_of_a_loop_written_by_hand(sequences):
+    write(
+        sequences,
+        model={"kind": "gru", "hidden_sizes": [16], "layers": 2},
+        data={"sequence_length": 6},
+        optimizer={"name": "adam", "learning_rate": 0.003, "clip": 0.5},
+        training={"epochs": 1, "log_every": 1},
+    )
+    done = vramfit("train", "train.toml", cwd=sequences)
+    assert done.returncode == 0, done.stderr
+    losses = [line["loss"] for line in events(sequences, "steps")]
+    script = ROOT / "tests" / "train_by_hand.py"
+    by_hand = subprocess.run(
+        [sys.executable, script, sequences / "train.h5"],
+        env=environment(JAX_PLATFORMS="cpu"),
+        capture_output=True,
+        text=True,
+    )
+    assert by_hand.returncode == 0, by_hand.stderr
+    expected = json.loads(by_hand.stdout)
+    assert len(losses) == len(expected) == 84
+    # Two programs, whose sums XLA may order differently; 84 steps carry that on.
+    np.testing.assert_allclose(losses, expected, rtol=1e-3)
+    np.testing.assert_allclose(losses[:5], expected[:5], rtol=1e-5)
+
+
+def test_a_signal_saves_and_the_same_command_goes_on(sequences):
+    write(sequences, training={"epochs": 400})
+    said, code = until(sequences, "epoch 2/", lambda running: running.send_signal(signal.SIGTERM))
+    assert code == 128 + signal.SIGTERM, "".join(said)
+    assert said[-1] == "stopped; `vramfit train train.toml` goes on from here\n"
+    [end] = events(sequences, "end")
+    assert end["stopped"] == "signal"
+
+    epochs = end["step"] // 84 + 2
+    done = vramfit("train", "train.toml", "--resume", "--epochs", epochs, cwd=sequences)
+    assert done.returncode == 0, done.stderr
+    assert f"going on behind step {end['step']}" in done.stderr
+    assert [line["epoch"] for line in events(sequences, "epoch")] == list(range(1, epochs + 1))
+    answer = json.loads(vramfit("report", "run", "--json", "-", cwd=sequences).stdout)
+    assert answer["sittings"] == 2
+    assert answer["steps"] == 84 * epochs
+
+
+def test_what_does_not_belong_to_the_checkpoint_is_refused(sequences):
+    write(sequences, training={"epochs": 1})
+    nothing = vramfit("train", "train.toml", "--resume", cwd=sequences)
+    assert nothing.returncode == 2
+    assert "error[invalid-argument]: there is no whole checkpoint to go on from" in nothing.stderr
+    assert vramfit("train", "train.toml", cwd=sequences).returncode == 0
+    again = vramfit("train", "train.toml", "--fresh", cwd=sequences)
+    assert again.returncode == 2
+    assert "there is a checkpoint of step 84" in again.stderr
+    other = ("--epochs", 2, "--set", "optimizer.learning_rate=0.1")
+    changed = vramfit("train", "train.toml", *other, cwd=sequences)
+    assert changed.returncode == 2
+    assert "optimizer.learning_rate" in changed.stderr
+    forced = vramfit("train", "train.toml", *other, "--force-resume", cwd=sequences)
+    assert forced.returncode == 0, forced.stderr
+
+
+def test_a_loss_that_is_no_number_fails_with_words(sequences):
+    write(sequences, optimizer={"name": "sgd", "learning_rate": 1e6}, training={"epochs": 3})
+    done = vramfit("train", "train.toml", cwd=sequences)
+    assert done.returncode == 1
+    assert "error[not-as-asked]: the loss is not a number any more" in done.stderr
+    assert "take a lower `optimizer.learning_rate`" in done.stderr
+    report = vramfit("report", "run", cwd=sequences)
+    assert report.returncode == 1
+    assert report.stdout.startswith("the loss was not a number at step")
+
+
+def test_stacks_of_steps_learn_the_same(sequences):
+    write(sequences, training={"epochs": 1, "log_every": 4, "steps_per_dispatch": 4})
+    done = vramfit("train", "train.toml", cwd=sequences)
+    assert done.returncode == 0, done.stderr
+    stacked = events(sequences, "epoch")[0]
+    write(sequences, training={"epochs": 1, "log_every": 4, "directory": "single"})
+    assert vramfit("train", "train.toml", cwd=sequences).returncode == 0
+    (sequences / "run").rename(sequences / "stacked")
+    (sequences / "single").rename(sequences / "run")
+    single = events(sequences, "epoch")[0]
+    assert stacked["step"] == single["step"] == 84
+    assert stacked["validation"]["loss"] == pytest.approx(single["validation"]["loss"], rel=1e-4)
+
+
+def test_a_python_without_the_packages_is_told_what_to_install(sequences):
+    write(sequences)
+    bare = sequences / "python3"
+    # Without its site-packages: vramfit alone, and nothing that training needs.
+    bare.write_text(f'#!/bin/sh\nPYTHONPATH={ROOT / "python"} exec {sys.executable} -S "$@"\n')
+    bare.chmod(0o755)
+    done = vramfit("--python", bare, "train", "train.toml", cwd=sequences)
+    assert done.returncode == 2
+    assert "error[package-missing]: " in done.stderr
+    assert "has no `jax`, `flax`, `optax`, `orbax-checkpoint`" in done.stderr
+    assert "-m pip install 'vramfit[train]'" in done.stderr
+
+
+def test_a_program_that_is_killed_is_said_to_be(sequences):
+    write(sequences, training={"epochs": 4000})
+
+    def kill_child(running):
+        children = Path(f"/proc/{running.pid}/task/{running.pid}/children").read_text().split()
+        for child in children:
+            os.kill(int(child), signal.SIGKILL)
+
+    said, code = until(sequences, "epoch 1/", kill_child)
+    assert code == 128 + signal.SIGKILL
+    assert any("the run was killed by SIGKILL" in line for line in said), "".join(said)
+
+
+@pytest.fixture
+def wide(tmp_path):
+    """Few rows, wide ones: a batch of them is what takes memory."""
+    with h5py.File(tmp_path / "train.h5", "w") as file:
+        file.create_dataset("input_sequences", (4096, 64, 512), "f4", chunks=(64, 64, 512))
+        file.create_dataset("targets", (4096, 1), "f4", chunks=(64, 1))
+    model = {"kind": "transformer", "hidden_sizes": [1024], "layers": 4, "heads": 8}
+    write(tmp_path, model=model, data={"batch_size": 512, "memory": "2GiB"})
+    return tmp_path
+
+
+@pytest.mark.timeout(600)
+def test_dry_runs_find_the_largest_batch_without_reading_data(wide):
+    done = vramfit("train", "train.toml", "--dry-run", "t4", "--json", cwd=wide)
+    answer = json.loads(done.stdout)
+    assert done.returncode == (0 if answer["fits"] else 1)
+    largest, fails = answer["largest_batch"], answer["smallest_that_fails"]
+    assert 16 <= largest < fails <= largest + largest // 32 + 16
+    assert answer["largest_peak_bytes"] <= answer["limit_bytes"]
+    assert answer["tries"] <= 10
+    assert not (wide / "run").exists()
+
+
+@pytest.mark.timeout(600)
+def test_the_whole_pipeline_runs_on_a_virtual_gpu_and_runs_out_of_its_memory(wide):
+    train = (sys.executable, "-m", "vramfit", "train", "train.toml", "--device", "gpu")
+    few = ("--epochs", 1, "--set", "data.batch_size=32", "--set", "model.layers=1")
+    fits = vramfit("dryrun", "--gpu", "t4", "--", *train, *few, cwd=wide)
+    assert fits.returncode == 0, fits.stderr
+    assert "losses are not known on a virtual GPU" in fits.stderr
+    full = vramfit("dryrun", "--gpu", "t4", "--", *train, "--set", "data.batch_size=1024", cwd=wide)
+    assert full.returncode == 1, full.stderr
+    assert "error[no-room]: out of memory: step 1 on" in full.stderr
+    assert "with a batch of 1024 rows; the step needs" in full.stderr
+    assert "`vramfit train train.toml --dry-run GPU` finds the largest batch" in full.stderr
+    assert "does not fit: short by" in full.stderr
