@@ -10,9 +10,9 @@ release, where they are not the first and the last that were read. The kinds:
 - `text`: looked up in the environment;
 - `option`: an option of `jax.config` only; a variable of that name does nothing.
 
-Newer releases are written for Python 3.12. Of a release that the clone does not have, the folder `jax`
-of its wheel can be committed over the last one that it has, and tagged; the C++ sources are then
-those of before, and what only JAX's own tests read must not be taken to have ended.
+Newer releases are written for Python 3.12. Of a release that the clone does not have, the folder
+`jax` of its wheel can be committed over the last one that it has, and tagged; the C++ sources are
+then those of before, and what only JAX's own tests read must not be taken to have ended.
 
 Usage: python3.12 scripts/record_names.py path/to/jax > crates/vramfit-core/src/lint/names/jax.tsv
 """
