@@ -254,7 +254,7 @@ def wide(tmp_path):
         file.create_dataset("input_sequences", (4096, 64, 512), "f4", chunks=(64, 64, 512))
         file.create_dataset("targets", (4096, 1), "f4", chunks=(64, 1))
     model = {"kind": "transformer", "hidden_sizes": [1024], "layers": 1, "heads": 8}
-    write(tmp_path, model=model, data={"batch_size": 512, "memory": "2GiB"})
+    write(tmp_path, model=model, data={"batch_size": 512, "memory": "4GiB"})
     return tmp_path
 
 
