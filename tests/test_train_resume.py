@@ -1,5 +1,6 @@
 """Checkpoints of `vramfit.train.fit`: a run that was interrupted ends as one that was not."""
 
+import jax.numpy as jnp
 import pytest
 from test_train_fit import events
 from training import by_hand, evaluate, load, same, start, step, write
@@ -54,25 +55,52 @@ def test_t7_epochs_are_added_to_a_run(train, tmp_path):
 
 
 def test_t7_the_best_and_the_last_are_kept(train, tmp_path):
-    run = tmp_path / "run"
-    losses = iter([5.0, 3.0, 4.0, 6.0, 7.0])
+    # Best behind step 64, where a checkpoint was due before the evaluation as well.
+    def distance(state, batch):
+        return jnp.abs(state["steps"] - 64) + 0 * batch["y"][0]
 
-    def validation(state, batch):
-        return evaluate(state, batch)
+    for epochs in (3, 5):
+        result = fit(
+            step,
+            start(),
+            load(train),
+            eval_step=distance,
+            eval_data=load(train, split=("validation", 0.1)),
+            epochs=epochs,
+            directory=tmp_path / "run",
+            checkpoints=Checkpoints(every_steps=16, keep_last=2, keep_best=1),
+            progress="none",
+        )
+        kept = sorted(int(path.name) for path in (tmp_path / "run" / "checkpoints").iterdir())
+        assert kept == [64, epochs * 32 - 16, epochs * 32]
+    assert result.best.number == 2
 
-    fit(
-        step,
-        start(),
-        load(train),
-        eval_step=validation,
-        eval_data=load(train, split=("validation", 0.1), mask=True),
-        epochs=5,
-        directory=run,
-        checkpoints=Checkpoints(every_steps=1, keep_last=2, keep_best=1),
-    )
-    del losses
-    kept = sorted(int(path.name) for path in (run / "checkpoints").iterdir())
-    assert kept[-2:] == [159, 160]
+
+def test_t7_an_evaluation_that_was_interrupted_is_made_anew(train, tmp_path):
+    def again(eval_data, **options):
+        return fit(
+            step,
+            start(),
+            load(train),
+            eval_step=evaluate,
+            eval_data=eval_data,
+            epochs=2,
+            progress="none",
+            **options,
+        )
+
+    judged = [{name: part.copy() for name, part in batch.items()} for batch in load(train)]
+    run, policy = tmp_path / "run", Checkpoints(every_steps=32)
+    with pytest.raises(Enough):
+        again(interrupted(judged, 3), directory=run, checkpoints=policy)
+    result = again(judged, directory=run, checkpoints=policy)
+    assert result.resumed_at == 32
+    whole = again(judged)
+    assert same(result.state, whole.state)
+    for name in ("number", "steps", "train", "validation"):
+        assert [getattr(epoch, name) for epoch in result.epochs] == [
+            getattr(epoch, name) for epoch in whole.epochs
+        ]
 
 
 def test_t7_what_changed_is_refused(train, tmp_path):

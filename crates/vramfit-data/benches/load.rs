@@ -84,7 +84,6 @@ fn epochs(c: &mut Criterion) {
             sample::bare(&mut group, &path);
         }
         let mut loader = loader(&path);
-        eprintln!("{}", loader.plan().to_text());
         group.bench_function(format!("loader, {name}"), |b| b.iter(|| epoch(&mut loader)));
     }
     group.finish();

@@ -145,7 +145,7 @@ def fit(
     journal = Journal(folder if first else None)
     try:
         standing, rest = Standing(), None
-        found = _found(keeper, state, kept_config, resume, force_resume, tell)
+        found = resuming.wanted(keeper, state, kept_config, resume, force_resume, tell)
         if found is not None:
             state, facts = found
             standing = Standing.from_json(facts["standing"])
@@ -220,37 +220,6 @@ def fit(
             keeper.close()
         journal.close()
         show.end()
-
-
-def _found(
-    keeper: Keeper | None,
-    state: Any,
-    config: Mapping[str, Any] | None,
-    resume: bool | str,
-    force: bool,
-    tell: Callable[[str], None],
-) -> tuple[Any, dict[str, Any]] | None:
-    """Return the checkpoint to go on from, as far as it is wanted."""
-    if keeper is None:
-        if resume is True:
-            raise InvalidArgumentError(
-                "`resume=True` needs a directory with checkpoints",
-                hint="give `directory`, and do not give `checkpoints=None`",
-            )
-        return None
-    if resume is False:
-        if steps := keeper.steps():
-            raise InvalidArgumentError(
-                f"there is a checkpoint of step {steps[0]}, and `resume=False` begins anew",
-                hint="take another directory, or remove its `checkpoints`",
-            )
-        return None
-    found = resuming.find(keeper, state, config, force=force, tell=tell)
-    if found is None and resume is True:
-        raise InvalidArgumentError(
-            "there is no whole checkpoint to go on from", hint="`resume='auto'` would begin anew"
-        )
-    return found
 
 
 def _make(folder: Path) -> None:

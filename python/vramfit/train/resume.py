@@ -12,6 +12,41 @@ from vramfit.train.checkpoint import SCHEMA, Keeper, structure
 from vramfit.train.standing import Standing
 
 
+def wanted(
+    keeper: Keeper | None,
+    state: Any,
+    config: Mapping[str, Any] | None,
+    resume: bool | str,
+    force: bool,
+    tell: Callable[[str], None],
+) -> tuple[Any, dict[str, Any]] | None:
+    """Return the checkpoint to go on from, as far as one is wanted: `auto`, True or False.
+
+    Raises:
+        InvalidArgumentError: There is none and there must be, or there is one and must not.
+    """
+    if keeper is None:
+        if resume is True:
+            raise InvalidArgumentError(
+                "`resume=True` needs a directory with checkpoints",
+                hint="give `directory`, and do not give `checkpoints=None`",
+            )
+        return None
+    if resume is False:
+        if steps := keeper.steps():
+            raise InvalidArgumentError(
+                f"there is a checkpoint of step {steps[0]}, and `resume=False` begins anew",
+                hint="take another directory, or remove its `checkpoints`",
+            )
+        return None
+    found = find(keeper, state, config, force=force, tell=tell)
+    if found is None and resume is True:
+        raise InvalidArgumentError(
+            "there is no whole checkpoint to go on from", hint="`resume='auto'` would begin anew"
+        )
+    return found
+
+
 def find(
     keeper: Keeper,
     state: Any,

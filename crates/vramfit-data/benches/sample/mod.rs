@@ -78,7 +78,7 @@ pub(crate) fn open(path: &Path, access: Access, threads: usize) -> Rows {
 /// Measures decompressing and unshuffling the chunks of a file, which are in memory.
 pub(crate) fn bare(group: &mut BenchmarkGroup<'_, WallTime>, path: &Path) {
     let mut out = vec![0; ALL_BYTES];
-    let rows = open(&path, Access::Read, 1);
+    let rows = open(path, Access::Read, 1);
     let Storage::Chunked { table, .. } = rows.dataset().storage() else {
         return;
     };

@@ -67,7 +67,7 @@ impl Rooms {
                 .map(|(place, _)| place)
                 .collect(),
             held: pool.blocks().iter().map(|_| OnceLock::new()).collect(),
-            layout: Layout::Pool(pool),
+            layout: Layout::Pool(Box::new(pool)),
         }
     }
 
@@ -92,7 +92,7 @@ pub(super) struct Room {
 
 #[derive(Debug)]
 enum Layout {
-    Pool(Pool),
+    Pool(Box<Pool>),
     InOrder { block_rows: u64 },
 }
 

@@ -76,6 +76,8 @@ pub struct StorageFacts {
     pub filters: Vec<String>,
     /// What it takes on the disk.
     pub bytes: Bytes,
+    /// Whether that is an estimate from a few chunks.
+    pub is_estimate: bool,
 }
 
 impl std::fmt::Debug for Plan {
@@ -160,7 +162,7 @@ pub fn plan(path: &Path, request: &Request) -> Result<Plan> {
         losses: picture.losses,
         old_bytes: Bytes(container.source().length()),
         new_bytes: Bytes(front.0 + rows + chunks * of_chunk.0),
-        is_estimate: steps.iter().any(|step| !step.new.filters.is_empty()),
+        is_estimate: steps.iter().any(|step| step.new.is_estimate),
         memory: course.memory,
         threads: course.threads,
         content: Content {
@@ -225,6 +227,7 @@ fn old_storage(source: &Open, large: &Large) -> StorageFacts {
         chunk,
         filters: large.filters.iter().map(filter::describe).collect(),
         bytes: Bytes(source.stored_bytes()),
+        is_estimate: false,
     }
 }
 
@@ -235,6 +238,7 @@ fn new_storage(dataset: &Dataset, bytes: Bytes) -> StorageFacts {
             chunk: None,
             filters: Vec::new(),
             bytes,
+            is_estimate: false,
         };
     };
     let name = match compression {
@@ -251,6 +255,7 @@ fn new_storage(dataset: &Dataset, bytes: Bytes) -> StorageFacts {
         chunk: Some(std::iter::once(rows).chain(rest).collect()),
         filters: shuffle.into_iter().chain(name).chain(checksums).collect(),
         bytes,
+        is_estimate: compression != Compression::None,
     }
 }
 

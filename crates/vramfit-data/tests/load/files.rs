@@ -151,8 +151,9 @@ pub(crate) fn least(request: &Request) -> Bytes {
     };
     let error = Loader::open(request).expect_err("nothing is read in no memory");
     let hint = error.hint_text().expect("it says what would do");
-    let bytes = hint.split_once('(').expect("in bytes, too").1;
-    Bytes(bytes.split(' ').next().unwrap().parse().unwrap())
+    let (_, bytes) = hint.split_once('(').expect("in bytes, too");
+    let (bytes, _) = bytes.split_once(' ').expect("with the word");
+    Bytes(bytes.parse().expect("a number"))
 }
 
 pub(crate) fn every_row() -> Vec<u64> {

@@ -92,5 +92,6 @@ fn storage(step: &Step, facts: &StorageFacts) -> String {
             text.push_str(&format!("; {}", facts.filters.join(" + ")));
         }
     }
-    format!("{text}, {}", facts.bytes)
+    let about = if facts.is_estimate { "about " } else { "" };
+    format!("{text}, {about}{}", facts.bytes)
 }
