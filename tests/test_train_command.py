@@ -254,7 +254,7 @@ def wide(tmp_path):
         file.create_dataset("input_sequences", (4096, 64, 512), "f4", chunks=(64, 64, 512))
         file.create_dataset("targets", (4096, 1), "f4", chunks=(64, 1))
     model = {"kind": "transformer", "hidden_sizes": [1024], "layers": 1, "heads": 8}
-    write(tmp_path, model=model, data={"batch_size": 512, "memory": "2GiB"})
+    write(tmp_path, model=model, data={"batch_size": 512, "memory": "4GiB"})
     return tmp_path
 
 
@@ -277,9 +277,10 @@ def test_the_whole_pipeline_runs_on_a_virtual_gpu_and_runs_out_of_its_memory(wid
     fits = vramfit("dryrun", "--gpu", "t4", "--", *train, *few, cwd=wide)
     assert fits.returncode == 0, fits.stderr
     assert "losses are not known on a virtual GPU" in fits.stderr
-    full = vramfit("dryrun", "--gpu", "t4", "--", *train, "--set", "data.batch_size=2048", cwd=wide)
+    much = ("--set", "data.batch_size=1024", "--set", "model.layers=8")
+    full = vramfit("dryrun", "--gpu", "t4", "--", *train, *much, cwd=wide)
     assert full.returncode == 1, full.stderr
     assert "error[no-room]: out of memory: step 1 on" in full.stderr
-    assert "with a batch of 2048 rows; the step needs" in full.stderr
+    assert "with a batch of 1024 rows; the step needs" in full.stderr
     assert "`vramfit train train.toml --dry-run GPU` finds the largest batch" in full.stderr
     assert "does not fit: short by" in full.stderr
