@@ -50,6 +50,7 @@ def test_t7_a_damaged_checkpoint_is_never_loaded(tmp_path, damage):
         if result.resumed_at != 8:
             assert result.resumed_at == 6
             assert "the checkpoint of step 8 is not whole, and is passed over" in result.notes[0]
+            assert (run / "damaged-checkpoints" / "8").is_dir()
             passed_over += 1
         shutil.rmtree(run)
     assert passed_over >= 3
@@ -73,6 +74,8 @@ def test_t7_a_bit_that_changed_is_noticed(tmp_path):
     result = fit(keep, state, batches, directory=run, progress="none")
     assert result.resumed_at == 0
     assert "its numbers are not those that were written" in result.notes[0]
+    assert (run / "damaged-checkpoints" / "1").is_dir()
+    assert (run / "checkpoints" / "1").is_dir(), "the new run has one of its own"
 
 
 def test_t7_a_full_disk_leaves_the_last_good_checkpoint(tmp_path):

@@ -7,7 +7,7 @@ import hashlib
 import json
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -60,8 +60,10 @@ class Keeper:
         ocp = _orbax()
         self._policy = policy
         self._tell = tell
+        self._directory = directory.absolute()
+        self._aside = self._directory.with_name("damaged-checkpoints")
         self._manager = ocp.CheckpointManager(
-            directory.absolute(),
+            self._directory,
             options=ocp.CheckpointManagerOptions(cleanup_tmp_directories=True),
         )
         self._losses: dict[int, float] = {}
@@ -172,11 +174,25 @@ class Keeper:
         with contextlib.suppress(Exception):  # it was told by `settle`
             self._manager.close()
 
-    def drop_newer(self, step: int) -> None:
-        """Remove what is not whole: checkpoints behind the one that the run goes on from."""
-        for other in self.steps():
-            if other > step:
-                self._manager.delete(other)
+    def set_aside(self, steps: Sequence[int]) -> None:
+        """Move checkpoints that are not whole to `damaged-checkpoints`, out of the way of new ones.
+
+        They are not removed: what a network or a permission hides today may be there tomorrow.
+        """
+        import jax
+        from jax.experimental import multihost_utils
+
+        if jax.process_index() == 0:
+            for step in steps:
+                self._aside.mkdir(exist_ok=True)
+                target, tried = self._aside / str(step), 1
+                while target.exists():
+                    tried += 1
+                    target = self._aside / f"{step}-{tried}"
+                (self._directory / str(step)).rename(target)
+        if jax.process_count() > 1:
+            multihost_utils.sync_global_devices("vramfit: damaged checkpoints are set aside")
+        self._manager.reload()
 
     def _prune(self) -> None:
         there = self.steps()

@@ -57,11 +57,12 @@ def find(
 ) -> tuple[Any, dict[str, Any]] | None:
     """Return the newest whole checkpoint: the state, and what was kept with it.
 
-    Those that are not whole are told and passed over.
+    Those that are not whole are told, passed over, and set aside.
 
     Raises:
         InvalidArgumentError: A whole one belongs to another configuration or another state.
     """
+    damaged: list[int] = []
     for step in keeper.steps():
         try:
             facts = keeper.read_facts(step)
@@ -69,6 +70,7 @@ def find(
                 raise ValueError(f"it has the form {facts['schema']}, not {SCHEMA}")
         except Exception as error:  # orbax and tensorstore have many kinds for it
             tell(_passed_over(step, error))
+            damaged.append(step)
             continue
         _same_state(facts["structure"], structure(state), step)
         if not force:
@@ -79,11 +81,13 @@ def find(
             raise
         except Exception as error:
             tell(_passed_over(step, error))
+            damaged.append(step)
             continue
-        keeper.drop_newer(step)
+        keeper.set_aside(damaged)
         for ended, loss in Standing.from_json(facts["standing"]).losses().items():
             keeper.learn(ended, loss)
         return found
+    keeper.set_aside(damaged)
     return None
 
 
@@ -169,4 +173,7 @@ def _shown(found: Mapping[str, Any], key: str) -> str:
 
 def _passed_over(step: int, error: Exception) -> str:
     reason = (str(error).strip() or type(error).__name__).splitlines()[0]
-    return f"the checkpoint of step {step} is not whole, and is passed over: {reason[:200]}"
+    return (
+        f"the checkpoint of step {step} is not whole, and is passed over "
+        f"(it is kept in `damaged-checkpoints`): {reason[:200]}"
+    )
