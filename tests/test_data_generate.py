@@ -212,7 +212,11 @@ def test_a_file_whose_writing_was_killed_again_and_again_is_the_same(compression
             break
         assert process.returncode == -signal.SIGKILL
         kills += 1
-        assert not killed.exists()
+        if killed.exists():
+            # Killed behind all but its last act: the file is there, which is compared below, and
+            # the journal of its writing may be.
+            (tmp_path / ".killed.h5.journal").unlink(missing_ok=True)
+            break
     if not killed.exists():
         subprocess.run(
             command(killed, "sequences", *options, "--resume"), check=True, capture_output=True
