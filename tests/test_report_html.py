@@ -250,8 +250,8 @@ def test_hostile_names_are_inert(chromium, pages):
 
 def test_pictures_of_nothing_are_empty_and_no_failure(chromium, pages):
     page = chromium.open(pages("nothing"))
-    assert page.run("document.querySelectorAll('section').length") == 8
-    for form in ("tree", "bands", "timeline"):
+    assert page.run("document.querySelectorAll('section').length") == 10
+    for form in ("tree", "bands", "timeline", "curves"):
         page.box(f"section[data-form={form}]")
         left, top, width, height = page.box(f"section[data-form={form}] > div")
         page.click(left + width / 2, top + height / 2)
