@@ -1,12 +1,13 @@
 //! What happens on the machine, one thing at a time: memory is asked for and given back, and the log
 //! is written. One lock keeps the log in the order of the allocations.
 
+use std::io;
 use std::sync::{MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use vramfit_core::ErrorKind;
 use vramfit_core::allocator::{Refusal, Region, Space, Stats};
-use vramfit_core::trace::{Event, Footer, Purpose, TextId};
+use vramfit_core::trace::{Event, Footer, Purpose, TextId, Writer};
 
 use crate::heard::Warning;
 use crate::log;
@@ -246,50 +247,37 @@ impl Session {
             .map_or(TextId(0), |recorder| recorder.text(text))
     }
 
-    /// Writes an event. A log that cannot be written is given up with a word, once.
+    /// Writes an event.
     pub(crate) fn record(&mut self, event: &Event) {
-        if is_forked() {
-            return;
-        }
-        let Some(recorder) = &mut self.state.recorder else {
-            return;
-        };
-        if let Err(error) = recorder.event(event) {
-            log::line(&format!("the trace is incomplete: {error}"));
-            self.state.recorder = None;
-        }
+        self.write(|recorder| recorder.event(event));
     }
 
     /// Writes where the memory of a program goes, if that is known.
     pub(crate) fn record_memory(&mut self, program: u32, stored: &[u8]) {
-        if stored.is_empty() || is_forked() {
-            return;
-        }
-        if let Some(recorder) = &mut self.state.recorder
-            && let Err(error) = recorder.program_memory(program, stored)
-        {
-            log::line(&format!("the trace is incomplete: {error}"));
-            self.state.recorder = None;
+        if !stored.is_empty() {
+            self.write(|recorder| recorder.program_memory(program, stored));
         }
     }
 
     /// Writes what the compiler warned of.
     pub(crate) fn record_warning(&mut self, program: &str, warning: &Warning) {
-        if is_forked() {
-            return;
-        }
-        if let Some(recorder) = &mut self.state.recorder
-            && let Err(error) = recorder.compiler_warning(program, &warning.source, &warning.text)
-        {
-            log::line(&format!("the trace is incomplete: {error}"));
-            self.state.recorder = None;
-        }
+        self.write(|recorder| recorder.compiler_warning(program, &warning.source, &warning.text));
     }
 
     /// Writes the log out, so that it survives whatever comes next.
     pub(crate) fn flush(&mut self) {
-        if let Some(recorder) = self.state.recorder.as_mut().filter(|_| !is_forked())
-            && let Err(error) = recorder.flush()
+        self.write(Writer::flush);
+    }
+
+    /// Does something to the log, which a forked process leaves to its parent. A log that cannot be written
+    /// is given up with a word, once.
+    #[inline]
+    fn write(&mut self, change: impl FnOnce(&mut Writer) -> io::Result<()>) {
+        if is_forked() {
+            return;
+        }
+        if let Some(recorder) = &mut self.state.recorder
+            && let Err(error) = change(recorder)
         {
             log::line(&format!("the trace is incomplete: {error}"));
             self.state.recorder = None;
