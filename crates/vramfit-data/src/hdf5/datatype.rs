@@ -165,12 +165,7 @@ impl Element {
 }
 
 fn read_type(cursor: &mut Cursor<'_>, depth: usize) -> Result<Element> {
-    let Some(depth) = depth.checked_sub(1) else {
-        return Err(Error::new(
-            ErrorKind::UnsupportedFeature,
-            format!("types inside types, deeper than {DEEPEST}, are not supported"),
-        ));
-    };
+    let depth = one_deeper(depth)?;
     let first = cursor.u8()?;
     let (version, class) = (first >> 4, first & 0xf);
     if !(1..=5).contains(&version) {
@@ -281,12 +276,7 @@ fn read_record(
     }
     let (mut fields, mut others) = (Vec::new(), Vec::new());
     for _ in 0..count {
-        let begin = cursor.offset();
-        let name = cursor.terminated_text()?;
-        if version < 3 {
-            let length = (cursor.offset() - begin) as usize;
-            cursor.skip(length.next_multiple_of(8) - length)?;
-        }
+        let name = read_name(cursor, version)?;
         let offset = match version {
             1 | 2 => cursor.u32()? as usize,
             _ => cursor.uint(bytes_for(size as u64))? as usize,
@@ -340,12 +330,7 @@ fn read_enumeration(
     }
     let mut names = Vec::new();
     for _ in 0..count {
-        let begin = cursor.offset();
-        names.push(cursor.terminated_text()?);
-        if version < 3 {
-            let length = (cursor.offset() - begin) as usize;
-            cursor.skip(length.next_multiple_of(8) - length)?;
-        }
+        names.push(read_name(cursor, version)?);
     }
     let values = cursor.take(2)?;
     let is_bool = names == ["FALSE", "TRUE"] && values == [0, 1];
@@ -356,6 +341,27 @@ fn read_enumeration(
         }),
         false => base,
     })
+}
+
+/// Returns how many more types may be inside the one that begins here.
+pub(super) fn one_deeper(depth: usize) -> Result<usize> {
+    depth.checked_sub(1).ok_or_else(|| {
+        Error::new(
+            ErrorKind::UnsupportedFeature,
+            format!("types inside types, deeper than {DEEPEST}, are not supported"),
+        )
+    })
+}
+
+/// Reads the name of a field or of a number; older versions fill it up to a multiple of 8 bytes.
+pub(super) fn read_name(cursor: &mut Cursor<'_>, version: u8) -> Result<String> {
+    let begin = cursor.offset();
+    let name = cursor.terminated_text()?;
+    if version < 3 {
+        let length = (cursor.offset() - begin) as usize;
+        cursor.skip(length.next_multiple_of(8) - length)?;
+    }
+    Ok(name)
 }
 
 /// Returns how many bytes a number up to `most` needs.

@@ -4,7 +4,7 @@
 use vramfit_core::{Error, ErrorKind, Result};
 
 use super::cursor::Cursor;
-use super::datatype::{DEEPEST, Element, bytes_for};
+use super::datatype::{DEEPEST, Element, bytes_for, one_deeper, read_name};
 
 /// Where the elements of a type are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -48,12 +48,7 @@ impl TypeBytes {
 
 /// Goes through a type and all that are in it.
 fn read(cursor: &mut Cursor<'_>, depth: usize) -> Result<Reach> {
-    let Some(depth) = depth.checked_sub(1) else {
-        return Err(Error::new(
-            ErrorKind::UnsupportedFeature,
-            format!("types inside types, deeper than {DEEPEST}, are not supported"),
-        ));
-    };
+    let depth = one_deeper(depth)?;
     let first = cursor.u8()?;
     let (version, class) = (first >> 4, first & 0xf);
     let bits = cursor.uint(3)? as usize;
@@ -74,7 +69,7 @@ fn read(cursor: &mut Cursor<'_>, depth: usize) -> Result<Reach> {
         8 => {
             let base = read(cursor, depth)?;
             for _ in 0..bits & 0xffff {
-                skip_name(cursor, version)?;
+                read_name(cursor, version)?;
             }
             cursor.skip((bits & 0xffff) * size)?;
             return Ok(base);
@@ -115,7 +110,7 @@ fn read_record(
 ) -> Result<Reach> {
     let mut reach = Reach::Itself;
     for _ in 0..count {
-        skip_name(cursor, version)?;
+        read_name(cursor, version)?;
         match version {
             // The offset; and in version 1 what an array as a field was.
             1 => cursor.skip(4 + 28)?,
@@ -135,16 +130,6 @@ fn inner(reach: Reach) -> Reach {
         Reach::Itself => Reach::Itself,
         _ => Reach::Elsewhere,
     }
-}
-
-fn skip_name(cursor: &mut Cursor<'_>, version: u8) -> Result<()> {
-    let begin = cursor.offset();
-    cursor.terminated_text()?;
-    if version < 3 {
-        let length = (cursor.offset() - begin) as usize;
-        cursor.skip(length.next_multiple_of(8) - length)?;
-    }
-    Ok(())
 }
 
 /// Returns the size that a type says it has.
