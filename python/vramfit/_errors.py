@@ -154,5 +154,10 @@ class VramfitWarning(UserWarning):
     """Something was asked for that has no effect, or not the one that was meant."""
 
 
+def first_line(error: BaseException) -> str:
+    """Return what an exception says in one line; its kind where it says nothing."""
+    return (str(error).strip() or type(error).__name__).splitlines()[0]
+
+
 # Rust finds the class of an error here.
 BY_ID: dict[str, type[VramfitError]] = {kind.id: kind for kind in VramfitError.__subclasses__()}

@@ -70,27 +70,9 @@ def fancy(request: Request) -> Steps:
 
 def blocks(request: Request) -> Steps:
     """What a careful person writes: blocks of whole chunks in random order, mixed in memory."""
-    import numpy as np
-
-    random = np.random.default_rng(0)
-    size = request.block_rows
-    # While a pool is filled the one before is still there, and its rows are copied into batches.
-    held = max(1, request.memory // 3 // (size * request.row_bytes))
     with _h5py().File(request.file) as file:
         datasets = [file[path] for path in request.datasets]
-        while True:
-            order = random.permutation(-(-request.rows // size))
-            for first in range(0, len(order), held):
-                chosen = order[first : first + held]
-                pools = [
-                    np.concatenate([dataset[at * size : (at + 1) * size] for at in chosen])
-                    for dataset in datasets
-                ]
-                rows = random.permutation(len(pools[0]))
-                for start in range(0, len(rows) - request.batch_size + 1, request.batch_size):
-                    mixed = rows[start : start + request.batch_size]
-                    batch = [pool[mixed] for pool in pools]
-                    yield len(batch[0])
+        yield from _mixed(request, datasets, lambda dataset, rows: dataset[rows])
 
 
 def torch(request: Request) -> Steps:
@@ -152,26 +134,7 @@ def hidefix(request: Request) -> Steps:
     module: Any = importlib.import_module("hidefix")
     index = module.Index(request.file)
     datasets = [index.dataset(path.lstrip("/")) for path in request.datasets]
-    random = np.random.default_rng(0)
-    size = request.block_rows
-    held = max(1, request.memory // 3 // (size * request.row_bytes))
-    while True:
-        order = random.permutation(-(-request.rows // size))
-        for first in range(0, len(order), held):
-            pools = [
-                np.concatenate(
-                    [
-                        np.asarray(dataset[(slice(at * size, min((at + 1) * size, request.rows)),)])
-                        for at in order[first : first + held].tolist()
-                    ]
-                )
-                for dataset in datasets
-            ]
-            rows = random.permutation(len(pools[0]))
-            for start in range(0, len(rows) - request.batch_size + 1, request.batch_size):
-                mixed = rows[start : start + request.batch_size]
-                batch = [pool[mixed] for pool in pools]
-                yield len(batch[0])
+    yield from _mixed(request, datasets, lambda dataset, rows: np.asarray(dataset[(rows,)]))
 
 
 WAYS = (
@@ -197,3 +160,28 @@ def _random_rows(random: Any, request: Request) -> Any:
 
     chosen = random.choice(request.rows, request.batch_size, replace=False, shuffle=False)
     return np.sort(chosen)
+
+
+def _mixed(request: Request, datasets: list[Any], read: Callable[[Any, slice], Any]) -> Steps:
+    """Hand out batches of blocks that are read in random order and mixed in memory."""
+    import numpy as np
+
+    random = np.random.default_rng(0)
+    size = request.block_rows
+    # While a pool is filled the one before is still there, and its rows are copied into batches.
+    held = max(1, request.memory // 3 // (size * request.row_bytes))
+    while True:
+        order = random.permutation(-(-request.rows // size)).tolist()
+        for first in range(0, len(order), held):
+            blocks = [
+                slice(at * size, min((at + 1) * size, request.rows))
+                for at in order[first : first + held]
+            ]
+            pools = [
+                np.concatenate([read(dataset, block) for block in blocks]) for dataset in datasets
+            ]
+            rows = random.permutation(len(pools[0]))
+            for start in range(0, len(rows) - request.batch_size + 1, request.batch_size):
+                mixed = rows[start : start + request.batch_size]
+                batch = [pool[mixed] for pool in pools]
+                yield len(batch[0])

@@ -15,7 +15,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from vramfit._errors import NoRoomError, PackageMissingError, VramfitError
+from vramfit._errors import NoRoomError, PackageMissingError, VramfitError, first_line
 from vramfit.train.troubles import is_out_of_memory
 
 REHEARSED = 3
@@ -37,7 +37,7 @@ def main(path: Path) -> int:
         # Beside the step: the first state, an evaluation.
         if not is_out_of_memory(error):
             raise
-        told = {"id": "no-room", "message": "out of memory", "cause": str(error).splitlines()[0]}
+        told = {"id": "no-room", "message": "out of memory", "cause": first_line(error)}
         outcome = {"ended": "out-of-memory", "error": {**told, "hint": None}}
     path.with_name("outcome.json").write_text(json.dumps(_finite(outcome)))
     return 0 if outcome["ended"] in ("finished", "early", "signal") else 1

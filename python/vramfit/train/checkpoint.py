@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from vramfit._errors import CompilerMissingError, InvalidArgumentError
+from vramfit._errors import CompilerMissingError, InvalidArgumentError, first_line
 
 SCHEMA = 1
 _PRINTS = "(prints)"
@@ -204,10 +204,9 @@ class Keeper:
                 self._manager.delete(step)
 
     def _failed(self, step: int | None, error: Exception) -> None:
-        reason = str(error).strip().splitlines()
         self._tell(
             f"the checkpoint of step {step} could not be written, and those before it stay: "
-            f"{reason[0] if reason else type(error).__name__}"
+            f"{first_line(error)}"
         )
 
 

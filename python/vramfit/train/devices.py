@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-import os
 import warnings
 from dataclasses import dataclass, replace
 from typing import Any
 
+from vramfit import _devices
 from vramfit._errors import (
     CompilerMissingError,
     InvalidArgumentError,
     NotAsAskedError,
     VramfitWarning,
+    first_line,
 )
 
 AXIS = "data"
@@ -82,7 +83,7 @@ def choose(wish: str | None) -> Place:
             devices = jax.devices("gpu")
         except RuntimeError as error:
             devices = jax.devices("cpu")
-            notes.append(f"no GPU could be had, so it runs on the CPU: {_first_line(error)}")
+            notes.append(f"no GPU could be had, so it runs on the CPU: {first_line(error)}")
     else:
         devices = _required(wish)
     if wish == "metal":
@@ -99,7 +100,7 @@ def _all(platform: str | None) -> list[Any]:
     except RuntimeError as error:
         raise NotAsAskedError(
             "JAX has no device to compute on",
-            cause=_first_line(error),
+            cause=first_line(error),
             hint="`vramfit doctor` finds out why; `JAX_PLATFORMS` may ask for what is not there",
         ) from error
 
@@ -113,7 +114,7 @@ def _required(wish: str) -> list[Any]:
         found = ", ".join(sorted({device.platform for device in _all(None)}))
         raise NotAsAskedError(
             f"`device={wish!r}` was asked for, and JAX has only: {found}",
-            cause=_first_line(error),
+            cause=first_line(error),
             hint="Metal needs the package `jax-metal` on a Mac with Apple silicon"
             if wish == "metal"
             else "`vramfit doctor` finds out why",
@@ -126,7 +127,7 @@ def _place(devices: tuple[Any, ...], notes: list[str]) -> Place:
 
     first = devices[0]
     mesh = Mesh(np.array(devices), (AXIS,)) if len(devices) > 1 else None
-    virtual = first.platform == "gpu" and bool(os.environ.get("VRAMFIT_GPU"))
+    virtual = first.platform == "gpu" and _devices.is_virtual()
     kind = first.device_kind if first.device_kind != first.platform else first.platform.upper()
     name = f"{len(devices)} × {kind}" if len(devices) > 1 else f"{kind} ({first})"
     if virtual:
@@ -215,7 +216,3 @@ def results(state: Any, place: Place) -> Any:
     import jax
 
     return jax.tree.map(lambda leaf: leaf.sharding, state), place.replicated()
-
-
-def _first_line(error: BaseException) -> str:
-    return (str(error) or type(error).__name__).splitlines()[0]

@@ -7,7 +7,7 @@ import json
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from vramfit._errors import InvalidArgumentError, VramfitError
+from vramfit._errors import InvalidArgumentError, VramfitError, first_line
 from vramfit.train.checkpoint import SCHEMA, Keeper, structure
 from vramfit.train.standing import Standing
 
@@ -172,8 +172,7 @@ def _shown(found: Mapping[str, Any], key: str) -> str:
 
 
 def _passed_over(step: int, error: Exception) -> str:
-    reason = (str(error).strip() or type(error).__name__).splitlines()[0]
     return (
         f"the checkpoint of step {step} is not whole, and is passed over "
-        f"(it is kept in `damaged-checkpoints`): {reason[:200]}"
+        f"(it is kept in `damaged-checkpoints`): {first_line(error)[:200]}"
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from vramfit import _devices
-from vramfit._errors import NoRoomError
+from vramfit._errors import NoRoomError, first_line
 from vramfit._native import show_bytes
 from vramfit.train.devices import Place
 from vramfit.train.result import Timing
@@ -43,7 +43,7 @@ def out_of_memory(
         parts.append(f"{show_bytes(used)} of {show_bytes(limit)} were in use")
     return NoRoomError(
         "out of memory: " + "; ".join(parts),
-        cause=(str(error).strip() or type(error).__name__).splitlines()[0],
+        cause=first_line(error),
         hint="take a smaller batch, `jax.checkpoint` around the layers, or bfloat16; "
         "`vramfit dryrun --gpu CARD -- python …` shows whose the bytes are, without a GPU",
     )
