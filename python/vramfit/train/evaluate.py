@@ -24,7 +24,7 @@ def evaluator(
     """
 
     def evaluate(state: Any, stop: Callable[[], bool]) -> dict[str, float] | None:
-        meter, totals = Meter(64, known=known), Totals()
+        meter, totals = Meter(64, watch, known=known), Totals()
         under_way: deque[Any] = deque()
         for batch in feed.begin(0):
             if stop():

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any, Protocol
 
 from vramfit._errors import InvalidArgumentError
@@ -156,8 +156,6 @@ def feed(data: Any, *, depth: int, stacked: int, sharding: Any, role: str) -> Fe
         sharding: Where batches go: a device or a sharding.
         role: The name of the argument, for messages.
     """
-    import jax
-
     from vramfit.data import Loader
     from vramfit.data.device import DeviceBatches
 
@@ -174,7 +172,24 @@ def feed(data: Any, *, depth: int, stacked: int, sharding: Any, role: str) -> Fe
             f"`{role}` is a {type(data).__name__}, and no batches can be taken from it",
             hint="give a `vramfit.data.Loader`, or a list of batches",
         )
-    return IterableFeed(data, depth, lambda batch: jax.device_put(batch, sharding))
+    return IterableFeed(data, depth, _sender(sharding))
+
+
+def _sender(place: Any) -> Callable[[Any], Any]:
+    """Return what brings a batch to a device or a sharding, and leaves alone what is there."""
+    import jax
+    from jax.sharding import Sharding, SingleDeviceSharding
+
+    there = place if isinstance(place, Sharding) else SingleDeviceSharding(place)
+
+    def send(batch: Any) -> Any:
+        for leaf in jax.tree.leaves(batch):
+            if not (isinstance(leaf, jax.Array) and leaf.sharding == there):
+                return jax.device_put(batch, place)
+        # To put it there once more would change nothing, and take longer than giving a step.
+        return batch
+
+    return send
 
 
 def _must_be_stacked(loader: Loader, stacked: int, role: str) -> None:

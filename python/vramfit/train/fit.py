@@ -172,7 +172,7 @@ def fit(
                 signals=signals,
                 watch=watch,
                 place=place,
-                meter=Meter(log_every, known=not place.virtual),
+                meter=Meter(log_every, watch, known=not place.virtual),
                 together=Together(place.mesh),
                 state=state,
                 standing=standing,
