@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from functools import cache
 from typing import Any
 
 from vramfit.train.compiled import ROWS, named
@@ -108,9 +107,7 @@ class Meter:
         self._single = []
 
 
-@cache
 def _joiner() -> Any:
-    # One for all, so that the evaluation of each epoch does not compile it anew.
     import jax
     import jax.numpy as jnp
 
