@@ -1,4 +1,10 @@
-"""Checkpoints: written by orbax while training goes on, whole or not at all."""
+"""Checkpoints: written by orbax while training goes on, whole or not at all.
+
+What training waits for is a copy of the state, because the next step is written into its memory.
+On a CPU the copy is all: a thread makes the sums of it, and hands it to orbax. From a GPU it is
+orbax that copies, and the GPU makes the sums, both before the next step; so it is with several
+processes, whose threads could not keep to one order of what they do together.
+"""
 
 from __future__ import annotations
 
@@ -13,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from vramfit._errors import CompilerMissingError, InvalidArgumentError, first_line
+from vramfit.train.background import Background
 
 SCHEMA = 1
 _PRINTS = "(prints)"
@@ -54,10 +61,19 @@ class Keeper:
         directory: Where they are; made when it is not there.
         policy: Which stay.
         tell: Takes a sentence for the person who runs it.
+        copies: Whether a state is copied where it is, and written from there in the background.
     """
 
-    def __init__(self, directory: Path, policy: Checkpoints, tell: Callable[[str], None]) -> None:
+    def __init__(
+        self,
+        directory: Path,
+        policy: Checkpoints,
+        tell: Callable[[str], None],
+        *,
+        copies: bool = False,
+    ) -> None:
         ocp = _orbax()
+        self._background = Background("vramfit-checkpoint") if copies else None
         self._policy = policy
         self._tell = tell
         self._directory = directory.absolute()
@@ -122,7 +138,12 @@ class Keeper:
             return False
         # A disk that is slower than that makes checkpoints rarer, and not the training slow.
         passed = time.monotonic() - self._clock
-        return passed >= policy.every_seconds and not self._manager.is_saving_in_progress()
+        return passed >= policy.every_seconds and not self._is_writing()
+
+    def _is_writing(self) -> bool:
+        if self._background is not None:
+            return self._background.busy()
+        return bool(self._manager.is_saving_in_progress())
 
     def write(self, step: int, state: Any, facts: dict[str, Any]) -> bool:
         """Begin to write one, and say whether it was begun.
@@ -138,29 +159,43 @@ class Keeper:
             self._clock, self._steps = time.monotonic(), step
 
     def _begin(self, step: int, state: Any, facts: dict[str, Any]) -> bool:
-        ocp = _orbax()
         leaves, _ = _named(state)
         kept = {name: leaf for name, leaf in leaves.items() if leaf.size}
-        kept[_PRINTS] = _sums(kept)
-        try:
-            self._manager.save(
-                step,
-                args=ocp.args.Composite(
-                    state=ocp.args.StandardSave(kept),
-                    facts=ocp.args.JsonSave({"sha256": _seal(facts), "facts": facts}),
-                ),
-                force=True,
-            )
-        except Exception as error:  # of the file system, through several libraries
-            self._failed(step, error)
-            return False
+        sealed = {"sha256": _seal(facts), "facts": facts}
+        if self._background is not None:
+            copied = _copy(kept)
+            self._background.begin(lambda: self._write_copy(step, copied, sealed))
+        else:
+            try:
+                self._store(step, kept, sealed)
+            except Exception as error:  # of the file system, through several libraries
+                self._failed(step, error)
+                return False
         self._latest = step
         return True
+
+    def _store(self, step: int, kept: dict[str, Any], sealed: dict[str, Any]) -> None:
+        ocp = _orbax()
+        self._manager.save(
+            step,
+            args=ocp.args.Composite(
+                state=ocp.args.StandardSave({**kept, _PRINTS: _sums(kept)}),
+                facts=ocp.args.JsonSave(sealed),
+            ),
+            force=True,
+        )
+
+    def _write_copy(self, step: int, copied: dict[str, Any], sealed: dict[str, Any]) -> None:
+        self._store(step, copied, sealed)
+        self._manager.wait_until_finished()
 
     def settle(self) -> bool:
         """Wait until nothing is written any more, and say whether all went well."""
         try:
-            self._manager.wait_until_finished()
+            if self._background is not None:
+                self._background.wait()
+            else:
+                self._manager.wait_until_finished()
         except Exception as error:  # of the file system, through several libraries
             self._failed(self._latest, error)
             self._latest = None
@@ -172,7 +207,13 @@ class Keeper:
         """Wait for the last one, and end orbax's threads."""
         self.settle()
         with contextlib.suppress(Exception):  # it was told by `settle`
-            self._manager.close()
+            if self._background is not None:
+                self._background.begin(self._manager.close)
+                self._background.wait()
+            else:
+                self._manager.close()
+        if self._background is not None:
+            self._background.close()
 
     def set_aside(self, steps: Sequence[int]) -> None:
         """Move checkpoints that are not whole to `damaged-checkpoints`, out of the way of new ones.
@@ -233,6 +274,16 @@ def _named(state: Any) -> tuple[dict[str, Any], Any]:
             name += "'"
         leaves[name] = leaf
     return leaves, tree
+
+
+def _copy(leaves: dict[str, Any]) -> dict[str, Any]:
+    """Return copies of arrays in the places where they are, once they are made."""
+    import jax
+
+    places = {name: leaf.sharding for name, leaf in leaves.items()}
+    # Not `jnp.copy`, which compiles a program for each shape.
+    copied: dict[str, Any] = jax.device_put(leaves, places, may_alias=False)
+    return jax.block_until_ready(copied)  # type: ignore[no-any-return]
 
 
 def _form(leaf: Any) -> Any:

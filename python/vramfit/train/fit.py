@@ -141,7 +141,8 @@ def fit(
     if folder is not None:
         _make(folder)
         if checkpoints is not None:
-            keeper = Keeper(folder / "checkpoints", checkpoints, tell)
+            alone = place.devices[0].platform == "cpu" and jax.process_count() == 1
+            keeper = Keeper(folder / "checkpoints", checkpoints, tell, copies=alone)
     journal = Journal(folder if first else None)
     try:
         standing, rest = Standing(), None

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 from collections.abc import Callable, Mapping
+from functools import cache
 from typing import Any
 
 from vramfit._errors import InvalidArgumentError, VramfitError, first_line
@@ -105,6 +106,7 @@ def facts(
     }
 
 
+@cache
 def versions() -> dict[str, str]:
     """Return the versions of what a run depends on, as far as they are installed."""
     from importlib.metadata import PackageNotFoundError, version

@@ -27,6 +27,8 @@ _END = object()
 
 def train(sitting: Sitting, batches: Iterator[Any]) -> str | None:
     """Do the steps of an epoch, and return a reason to stop, or None behind the last one."""
+    import jax
+
     standing, meter = sitting.standing, sitting.meter
     seconds, now = sitting.watch.seconds, time.perf_counter
     stacked = sitting.rules.stacked
@@ -68,6 +70,10 @@ def train(sitting: Sitting, batches: Iterator[Any]) -> str | None:
         if stop:
             return "signal"
         if save:
+            # The steps under way would have been waited for without a checkpoint, too.
+            begun = now()
+            jax.block_until_ready(sitting.state)
+            seconds["device_wait"] += now() - begun
             sitting.watch.end_steps()
             if (reason := sitting.save()) is not None:
                 return reason
