@@ -17,6 +17,7 @@ from typing import Any
 
 from vramfit._errors import NoRoomError, PackageMissingError, VramfitError, first_line
 from vramfit.train.troubles import is_out_of_memory
+from vramfit.train.wording import for_the_command
 
 REHEARSED = 3
 """Batches of a rehearsal: the second step is the first that begins with what a step has left."""
@@ -28,7 +29,8 @@ def main(path: Path) -> int:
     """Do what a request says, and return the exit code."""
     request = json.loads(path.read_text())
     try:
-        outcome = _run(request)
+        with for_the_command():
+            outcome = _run(request)
     except VramfitError as error:
         parts = {name: getattr(error, name) for name in ("id", "message", "cause", "hint")}
         ended = "out-of-memory" if isinstance(error, NoRoomError) else "refused"

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any, Protocol
 
 from vramfit._errors import InvalidArgumentError
+from vramfit.train.wording import worded
 
 if TYPE_CHECKING:
     from vramfit.data import Loader
@@ -209,14 +211,28 @@ def _must_be_stacked(loader: Loader, stacked: int, role: str) -> None:
 
 
 def _must_divide(loader: Loader, sharding: Any, role: str) -> None:
-    devices = len(getattr(sharding, "device_set", "1"))
-    if loader._sharding is None and loader._batch_size % devices:
-        more = -(-loader._batch_size // devices) * devices
+    parts = _parts(loader._sharding or sharding, axis=1 if loader._super_batch else 0)
+    if loader._batch_size % parts:
+        more = -(-loader._batch_size // parts) * parts
         raise InvalidArgumentError(
             f"the batches of `{role}` have {loader._batch_size} rows, which cannot be divided "
-            f"equally among {devices} devices",
-            hint=f"take batches of {more} rows, or let JAX see one device only",
+            f"equally among {parts} devices",
+            hint=worded(
+                program=f"take batches of {more} rows, or let JAX see one device only",
+                command=f"`--set data.batch_size={more}`, or let JAX see one device only",
+            ),
         )
+
+
+def _parts(place: Any, axis: int) -> int:
+    """Return into how many parts an axis is divided in a place: a device or a sharding."""
+    from jax.sharding import NamedSharding
+
+    if not isinstance(place, NamedSharding):
+        return 1
+    names = place.spec[axis] if axis < len(place.spec) else None
+    named = names if isinstance(names, tuple) else (names,)
+    return math.prod(place.mesh.shape[name] for name in named if name is not None)
 
 
 def _must_share(loader: Loader, role: str) -> None:

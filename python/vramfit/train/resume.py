@@ -11,6 +11,7 @@ from typing import Any
 from vramfit._errors import InvalidArgumentError, VramfitError, first_line
 from vramfit.train.checkpoint import SCHEMA, Keeper, structure
 from vramfit.train.standing import Standing
+from vramfit.train.wording import worded
 
 
 def wanted(
@@ -36,14 +37,19 @@ def wanted(
     if resume is False:
         if steps := keeper.steps():
             raise InvalidArgumentError(
-                f"there is a checkpoint of step {steps[0]}, and `resume=False` begins anew",
-                hint="take another directory, or remove its `checkpoints`",
+                f"there is a checkpoint of step {steps[0]}, and "
+                + worded(program="`resume=False` begins anew", command="`--fresh` begins anew"),
+                hint=f"{_another_directory()}, or remove its `checkpoints`",
             )
         return None
     found = find(keeper, state, config, force=force, tell=tell)
     if found is None and resume is True:
         raise InvalidArgumentError(
-            "there is no whole checkpoint to go on from", hint="`resume='auto'` would begin anew"
+            "there is no whole checkpoint to go on from",
+            hint=worded(
+                program="`resume='auto'` would begin anew",
+                command="without `--resume` the run would begin anew",
+            ),
         )
     return found
 
@@ -133,6 +139,12 @@ def as_json(config: Mapping[str, Any]) -> dict[str, Any]:
     return kept
 
 
+def _another_directory() -> str:
+    return worded(
+        program="take another directory", command="take another one as `training.directory`"
+    )
+
+
 def _same_config(before: Any, now: Mapping[str, Any] | None, step: int) -> None:
     old, new = _flat(before or {}), _flat(now or {})
     changed = [key for key in sorted(old.keys() | new.keys()) if old.get(key) != new.get(key)]
@@ -143,8 +155,8 @@ def _same_config(before: Any, now: Mapping[str, Any] | None, step: int) -> None:
         more = f", and {len(changed) - 5} more" if len(changed) > 5 else ""
         raise InvalidArgumentError(
             f"the checkpoint of step {step} was made with another configuration: {words}{more}",
-            hint="bring the old values back, take another directory, or go on all the same with "
-            "`force_resume=True`",
+            hint=f"bring the old values back, {_another_directory()}, or go on all the same with "
+            + worded(program="`force_resume=True`", command="`--force-resume`"),
         )
 
 
@@ -155,7 +167,7 @@ def _same_state(before: list[list[Any]], now: list[list[Any]], step: int) -> Non
             raise InvalidArgumentError(
                 f"the checkpoint of step {step} has another state: `{name}` is "
                 f"{old.get(name, 'missing')} in it and {new.get(name, 'missing')} in the program",
-                hint="make the model and optimiser as they were, or take another directory",
+                hint=f"make the model and optimiser as they were, or {_another_directory()}",
             )
 
 
