@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from training import bits
 
-from vramfit.train import Checkpoints, checkpoint, fit
+from vramfit.train import Checkpoints, arrays, checkpoint, fit
 from vramfit.train.background import Background
 
 
@@ -55,10 +55,10 @@ def test_a_copy_has_memory_of_its_own():
         "key": jax.random.key(7),
         "count": jnp.zeros((), jnp.int32),
     }
-    copied = checkpoint._copy(state)
+    copies = arrays.copied(state)
     for name, leaf in state.items():
-        assert copied[name].dtype == leaf.dtype
-        one, other = bits(leaf), bits(copied[name])
+        assert copies[name].dtype == leaf.dtype
+        one, other = bits(leaf), bits(copies[name])
         assert np.asarray(one).tobytes() == np.asarray(other).tobytes()
         assert one.unsafe_buffer_pointer() != other.unsafe_buffer_pointer()
 

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from vramfit._errors import CompilerMissingError, InvalidArgumentError, first_line
+from vramfit.train.arrays import copied, form, named, with_values
 from vramfit.train.background import Background
 
 SCHEMA = 1
@@ -91,34 +92,49 @@ class Keeper:
         """Return the steps that there are checkpoints of, the newest first."""
         return sorted(self._manager.all_steps(), reverse=True)
 
-    def read(self, step: int, state: Any) -> tuple[Any, dict[str, Any]]:
-        """Return a state in the form and the places of `state`, and what was kept with it.
+    def restore(self, step: int, state: Any) -> dict[str, Any]:
+        """Return the arrays of a checkpoint, in the form and the places of those of `state`.
 
         Raises:
-            Exception: Of whatever kind, when the checkpoint is not whole.
+            Exception: Of whatever kind, when they cannot be read.
         """
         ocp = _orbax()
-        leaves, tree = _named(state)
-        kept = {name: leaf for name, leaf in leaves.items() if leaf.size}
-        like: dict[str, Any] = {name: _form(leaf) for name, leaf in kept.items()}
-        like[_PRINTS] = _form(_sums(kept))
+        kept = with_values(named(state)[0])
+        like: dict[str, Any] = {name: form(leaf) for name, leaf in kept.items()}
+        like[_PRINTS] = form(_sums(kept))
         found = self._manager.restore(
             step, args=ocp.args.Composite(state=ocp.args.StandardRestore(like))
         )
-        restored = found["state"]
-        expected = restored.pop(_PRINTS)
-        now = _sums({name: restored[name] for name in kept})
-        if not bool((expected == now).all()):
+        arrays: dict[str, Any] = found["state"]
+        return arrays
+
+    def verified(self, restored: dict[str, Any], state: Any) -> Any:
+        """Return the state that is made of restored arrays.
+
+        Raises:
+            ValueError: They are not those that were written.
+        """
+        leaves, tree = named(state)
+        now = _sums({name: restored[name] for name in with_values(leaves)})
+        if not bool((restored[_PRINTS] == now).all()):
             raise ValueError("its numbers are not those that were written")
-        meta = self.read_facts(step)
+        return tree.unflatten([restored.get(name, leaf) for name, leaf in leaves.items()])
+
+    def begin_behind(self, step: int) -> None:
+        """Count steps and seconds to the next checkpoint from here."""
         self._clock, self._steps = time.monotonic(), step
-        return tree.unflatten([restored.get(name, leaf) for name, leaf in leaves.items()]), meta
 
     def read_facts(self, step: int) -> dict[str, Any]:
-        """Return what was kept with a state."""
-        ocp = _orbax()
-        found = self._manager.restore(step, args=ocp.args.Composite(facts=ocp.args.JsonRestore()))
-        sealed = found["facts"]
+        """Return what was kept with a state, once this process has seen all of the checkpoint.
+
+        Nothing of it waits for other processes, as all of :meth:`restore` does: what only one of
+        them cannot read would leave the others waiting there.
+        """
+        directory = self._directory / str(step)
+        for file in directory.rglob("*"):
+            if file.is_file():
+                file.open("rb").close()
+        sealed = json.loads((directory / "facts" / "metadata").read_bytes())
         facts: dict[str, Any] = sealed["facts"]
         if sealed["sha256"] != _seal(facts):
             raise ValueError("what was kept with it is not what was written")
@@ -156,15 +172,15 @@ class Keeper:
         try:
             return self.settle() and self._begin(step, state, facts)
         finally:
-            self._clock, self._steps = time.monotonic(), step
+            self.begin_behind(step)
 
     def _begin(self, step: int, state: Any, facts: dict[str, Any]) -> bool:
-        leaves, _ = _named(state)
-        kept = {name: leaf for name, leaf in leaves.items() if leaf.size}
+        leaves, _ = named(state)
+        kept = with_values(leaves)
         sealed = {"sha256": _seal(facts), "facts": facts}
         if self._background is not None:
-            copied = _copy(kept)
-            self._background.begin(lambda: self._write_copy(step, copied, sealed))
+            copies = copied(kept)
+            self._background.begin(lambda: self._write_copy(step, copies, sealed))
         else:
             try:
                 self._store(step, kept, sealed)
@@ -185,8 +201,8 @@ class Keeper:
             force=True,
         )
 
-    def _write_copy(self, step: int, copied: dict[str, Any], sealed: dict[str, Any]) -> None:
-        self._store(step, copied, sealed)
+    def _write_copy(self, step: int, copies: dict[str, Any], sealed: dict[str, Any]) -> None:
+        self._store(step, copies, sealed)
         self._manager.wait_until_finished()
 
     def settle(self) -> bool:
@@ -254,42 +270,6 @@ class Keeper:
 def _seal(facts: dict[str, Any]) -> str:
     """Return a sum of facts that is another one when anything in them is."""
     return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()
-
-
-def structure(state: Any) -> list[list[Any]]:
-    """Return the names, shapes and types of a state's arrays."""
-    leaves, _ = _named(state)
-    return [[name, list(leaf.shape), str(leaf.dtype)] for name, leaf in leaves.items()]
-
-
-def _named(state: Any) -> tuple[dict[str, Any], Any]:
-    """Return the arrays of a state by name, and how it is made of them."""
-    import jax
-
-    found, tree = jax.tree_util.tree_flatten_with_path(state)
-    leaves: dict[str, Any] = {}
-    for path, leaf in found:
-        name = jax.tree_util.keystr(path, simple=True, separator="/") or "state"
-        while name in leaves:
-            name += "'"
-        leaves[name] = leaf
-    return leaves, tree
-
-
-def _copy(leaves: dict[str, Any]) -> dict[str, Any]:
-    """Return copies of arrays in the places where they are, once they are made."""
-    import jax
-
-    places = {name: leaf.sharding for name, leaf in leaves.items()}
-    # Not `jnp.copy`, which compiles a program for each shape.
-    copied: dict[str, Any] = jax.device_put(leaves, places, may_alias=False)
-    return jax.block_until_ready(copied)  # type: ignore[no-any-return]
-
-
-def _form(leaf: Any) -> Any:
-    import jax
-
-    return jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=leaf.sharding)
 
 
 def _sums(leaves: dict[str, Any]) -> Any:

@@ -6,6 +6,7 @@ import dataclasses
 import os
 import sys
 from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -146,11 +147,12 @@ def fit(
     journal = Journal(folder if first else None)
     try:
         standing, rest = Standing(), None
-        found = resuming.wanted(keeper, state, kept_config, resume, force_resume, tell)
+        together = Together(place.mesh)
+        found = resuming.wanted(keeper, state, kept_config, resume, force_resume, tell, together)
         if found is not None:
             state, facts = found
             standing = Standing.from_json(facts["standing"])
-            rest = train.go_on(facts["data"], standing.epoch)
+            rest = together.attempt(partial(train.go_on, facts["data"], standing.epoch))
             show.say(f"going on behind step {standing.step}, in epoch {standing.epoch + 1}")
         begun_at, before = standing.step, standing.elapsed
         journal.open(begun_at)
@@ -174,7 +176,7 @@ def fit(
                 watch=watch,
                 place=place,
                 meter=Meter(log_every, watch, known=not place.virtual),
-                together=Together(place.mesh),
+                together=together,
                 state=state,
                 standing=standing,
                 saved=begun_at or None,

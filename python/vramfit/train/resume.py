@@ -5,12 +5,14 @@ from __future__ import annotations
 import contextlib
 import json
 from collections.abc import Callable, Mapping
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
 from vramfit._errors import InvalidArgumentError, VramfitError, first_line
-from vramfit.train.checkpoint import SCHEMA, Keeper, structure
+from vramfit.train.arrays import structure
+from vramfit.train.checkpoint import SCHEMA, Keeper
 from vramfit.train.standing import Standing
+from vramfit.train.together import ElsewhereError, Together
 from vramfit.train.wording import worded
 
 
@@ -21,6 +23,7 @@ def wanted(
     resume: bool | str,
     force: bool,
     tell: Callable[[str], None],
+    together: Together,
 ) -> tuple[Any, dict[str, Any]] | None:
     """Return the checkpoint to go on from, as far as one is wanted: `auto`, True or False.
 
@@ -35,14 +38,14 @@ def wanted(
             )
         return None
     if resume is False:
-        if steps := keeper.steps():
+        if (newest := _newest(keeper.steps(), together)) is not None:
             raise InvalidArgumentError(
-                f"there is a checkpoint of step {steps[0]}, and "
+                f"there is a checkpoint of step {newest}, and "
                 + worded(program="`resume=False` begins anew", command="`--fresh` begins anew"),
                 hint=f"{_another_directory()}, or remove its `checkpoints`",
             )
         return None
-    found = find(keeper, state, config, force=force, tell=tell)
+    found = find(keeper, state, config, force=force, tell=tell, together=together)
     if found is None and resume is True:
         raise InvalidArgumentError(
             "there is no whole checkpoint to go on from",
@@ -61,29 +64,35 @@ def find(
     *,
     force: bool,
     tell: Callable[[str], None],
+    together: Together,
 ) -> tuple[Any, dict[str, Any]] | None:
     """Return the newest whole checkpoint: the state, and what was kept with it.
 
-    Those that are not whole are told, passed over, and set aside.
+    Those that are not whole, for all processes, are told, passed over, and set aside.
 
     Raises:
         InvalidArgumentError: A whole one belongs to another configuration or another state.
     """
     damaged: list[int] = []
-    for step in keeper.steps():
+    there = keeper.steps()
+    while (step := _newest(there, together)) is not None:
+        there = [other for other in there if other < step]
         try:
-            facts = keeper.read_facts(step)
-            if facts["schema"] != SCHEMA:
-                raise ValueError(f"it has the form {facts['schema']}, not {SCHEMA}")
+            facts = together.attempt(partial(_facts, keeper, step))
         except Exception as error:  # orbax and tensorstore have many kinds for it
             tell(_passed_over(step, error))
             damaged.append(step)
             continue
-        _same_state(facts["structure"], structure(state), step)
-        if not force:
-            _same_config(facts["config"], config, step)
         try:
-            found = keeper.read(step, state)
+            together.attempt(partial(_must_belong, facts, state, config, force, step))
+        except ElsewhereError as error:
+            raise InvalidArgumentError(
+                f"another process refuses the checkpoint of step {step}, and says why",
+                hint="start all processes with the same program and configuration",
+            ) from error
+        try:
+            restored = together.attempt(partial(keeper.restore, step, state))
+            found = together.attempt(partial(keeper.verified, restored, state))
         except VramfitError:
             raise
         except Exception as error:
@@ -93,9 +102,24 @@ def find(
         keeper.set_aside(damaged)
         for ended, loss in Standing.from_json(facts["standing"]).losses().items():
             keeper.learn(ended, loss)
-        return found
+        keeper.begin_behind(step)
+        return found, facts
     keeper.set_aside(damaged)
     return None
+
+
+def _newest(there: list[int], together: Together) -> int | None:
+    """Return the newest step that any process sees a checkpoint of."""
+    # One more, because a step may be 0.
+    newest = together.most(there[0] + 1 if there else 0)
+    return newest - 1 if newest else None
+
+
+def _facts(keeper: Keeper, step: int) -> dict[str, Any]:
+    found = keeper.read_facts(step)
+    if found["schema"] != SCHEMA:
+        raise ValueError(f"it has the form {found['schema']}, not {SCHEMA}")
+    return found
 
 
 def facts(
@@ -143,6 +167,14 @@ def _another_directory() -> str:
     return worded(
         program="take another directory", command="take another one as `training.directory`"
     )
+
+
+def _must_belong(
+    facts: dict[str, Any], state: Any, config: Mapping[str, Any] | None, force: bool, step: int
+) -> None:
+    _same_state(facts["structure"], structure(state), step)
+    if not force:
+        _same_config(facts["config"], config, step)
 
 
 def _same_config(before: Any, now: Mapping[str, Any] | None, step: int) -> None:
