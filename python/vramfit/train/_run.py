@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from vramfit._errors import NoRoomError, PackageMissingError, VramfitError, first_line
+from vramfit.train import board
 from vramfit.train.troubles import is_out_of_memory
 from vramfit.train.wording import for_the_command
 
@@ -51,13 +52,16 @@ def _run(request: Mapping[str, Any]) -> dict[str, Any]:
     if training["device"] == "cpu":
         # JAX would look for a GPU first, and say at length that there is none.
         os.environ.setdefault("JAX_PLATFORMS", "cpu")
-    _require()
+    _require(training["tensorboard"])
+    _join(request["processes"])
+    import jax
+
     from vramfit.train import Checkpoints, fit
     from vramfit.train.task import build
 
     task = build(config, data)
     rehearsal = request["rehearsal"]
-    if request["progress"]:
+    if request["progress"] and jax.process_index() == 0:
         print(f"parameters   {task.parameters:,}".replace(",", " "), file=sys.stderr, flush=True)
     checkpoint = config["checkpoint"]
     train, validation = _rehearsed(config, data) if rehearsal else _loaders(config, data)
@@ -78,6 +82,7 @@ def _run(request: Mapping[str, Any]) -> dict[str, Any]:
         stop_after=training["stop_after"],
         stop_on_nan=training["stop_on_nan"],
         device=training["device"],
+        tensorboard=training["tensorboard"] and not rehearsal,
         progress="auto" if request["progress"] else "none",
     )
     return {
@@ -87,8 +92,21 @@ def _run(request: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def _require() -> None:
-    """Refuse to begin without the packages of the extra."""
+def _join(processes: Mapping[str, Any] | None) -> None:
+    """Become one of the processes of a run, where there are several."""
+    if processes is None:
+        return
+    import jax
+
+    coordinator = processes["coordinator"]
+    if coordinator is None:
+        jax.distributed.initialize()  # who has started the processes tells JAX, too
+    else:
+        jax.distributed.initialize(coordinator, processes["count"], processes["index"])
+
+
+def _require(tensorboard: bool) -> None:
+    """Refuse to begin without the packages of the extras."""
     import importlib.util
 
     missing = [
@@ -107,6 +125,8 @@ def _require() -> None:
             f"`{sys.executable}` has no {names}, and training needs it",
             hint=f"install what training needs: `{sys.executable} -m pip install 'vramfit[train]'`",
         )
+    if tensorboard:
+        board.require()
 
 
 def _loaders(config: Mapping[str, Any], data: Mapping[str, Any]) -> tuple[Any, Any]:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from vramfit._errors import InvalidArgumentError, IoError
-from vramfit.train import compiled, devices, loop
+from vramfit.train import board, compiled, devices, loop
 from vramfit.train import resume as resuming
 from vramfit.train.checkpoint import Checkpoints, Keeper
 from vramfit.train.evaluate import evaluator
@@ -55,6 +55,7 @@ def fit(
     prefetch: int = 2,
     progress: str = "auto",
     donate: bool = True,
+    tensorboard: bool = False,
 ) -> Result:
     """Train: run `step` over `data`, epoch by epoch, and return the state with a report.
 
@@ -87,11 +88,14 @@ def fit(
         prefetch: Batches on their way to the device.
         progress: `"auto"` (a bar on a terminal, lines elsewhere), `"plain"` or `"none"`.
         donate: Whether XLA may reuse the memory of the old state for the new one.
+        tensorboard: Whether curves for TensorBoard go into `tensorboard/` of the directory; needs
+            `vramfit[tensorboard]`.
 
     Raises:
         InvalidArgumentError: Something cannot be met, or does not belong to the checkpoint.
         NotAsAskedError: The device that is required is not there.
         NoRoomError: A step found no memory on the device.
+        PackageMissingError: Orbax or tensorboardX is needed and not installed.
         FileChangedError: The data is not the file that the checkpoint was made with.
     """
     _check(epochs, steps_per_dispatch, log_every, prefetch, resume)
@@ -102,6 +106,12 @@ def fit(
             "`stop_after` looks at the validation loss, and there is none",
             hint="give `eval_step` and `eval_data`",
         )
+    if tensorboard:
+        if directory is None:
+            raise InvalidArgumentError(
+                "`tensorboard=True` has no place to write curves to", hint="give `directory`"
+            )
+        board.require()
     kept_config = None if config is None else resuming.as_json(config)
     watch = Watch()
     place = devices.choose(device)
@@ -144,7 +154,7 @@ def fit(
         if checkpoints is not None:
             alone = place.devices[0].platform == "cpu" and jax.process_count() == 1
             keeper = Keeper(folder / "checkpoints", checkpoints, tell, copies=alone)
-    journal = Journal(folder if first else None)
+    journal = Journal(folder if first else None, tensorboard=tensorboard)
     try:
         standing, rest = Standing(), None
         together = Together(place.mesh)
