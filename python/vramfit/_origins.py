@@ -12,6 +12,8 @@ import sys
 from types import FrameType
 from typing import Any
 
+from vramfit import _nnx
+
 # Functions of this package stand in the stack, too, and are never the user's.
 _HOME = os.path.dirname(__file__)
 
@@ -42,7 +44,7 @@ def names(code: bytes) -> tuple[list[str], list[str], list[tuple[str, int]]]:
         arguments = [_location_name(one.location) for one in main.regions[0].blocks[0].arguments]
         results = [named(each, "jax.result_info") for each in main.attributes["res_attrs"]]
         in_vain = _in_vain.get(_name(module.operation), [])
-    return arguments, results, in_vain
+    return arguments, _nnx.result_names(results), in_vain
 
 
 def note_donations() -> None:

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from vramfit._errors import NoRoomError, PackageMissingError, VramfitError, first_line
+from vramfit._standin.quiet import QuietFinder, without_driver_complaints
 from vramfit.train import board
 from vramfit.train.troubles import is_out_of_memory
 from vramfit.train.wording import for_the_command
@@ -46,6 +47,15 @@ def main(path: Path) -> int:
     return 0 if outcome["ended"] in ("finished", "early", "signal") else 1
 
 
+def _start_without_complaints() -> None:
+    """Start JAX on the CPU, while CUDA's libraries, where they are, are not heard."""
+    sys.meta_path.insert(0, QuietFinder())
+    import jax
+
+    with without_driver_complaints():
+        jax.devices()
+
+
 def _run(request: Mapping[str, Any]) -> dict[str, Any]:
     config, data = request["config"], request["data"]
     training = config["training"]
@@ -53,7 +63,11 @@ def _run(request: Mapping[str, Any]) -> dict[str, Any]:
         # JAX would look for a GPU first, and say at length that there is none.
         os.environ.setdefault("JAX_PLATFORMS", "cpu")
     _require(training["tensorboard"])
-    _join(request["processes"])
+    if request["processes"] is not None:
+        # Heard in full: what goes wrong between processes may end this one at once.
+        _join(request["processes"])
+    elif training["device"] == "cpu":
+        _start_without_complaints()
     import jax
 
     from vramfit.train import Checkpoints, fit
@@ -92,10 +106,8 @@ def _run(request: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def _join(processes: Mapping[str, Any] | None) -> None:
-    """Become one of the processes of a run, where there are several."""
-    if processes is None:
-        return
+def _join(processes: Mapping[str, Any]) -> None:
+    """Become one of the several processes of a run."""
     import jax
 
     coordinator = processes["coordinator"]

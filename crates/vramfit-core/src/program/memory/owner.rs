@@ -129,6 +129,18 @@ const WORDS: &[(Owner, &[&str])] = &[
     ),
 ];
 
+/// Kinds of variables of flax's nnx that are neither parameters nor an optimiser's: the name of such
+/// a variable ends with its kind (`model.norm.mean (BatchStat)`).
+const OTHER_KINDS: &[&str] = &[
+    "BatchStat",
+    "Cache",
+    "Intermediate",
+    "Perturbation",
+    "RngCount",
+    "RngKey",
+    "RngState",
+];
+
 /// What is known of an argument.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Argument<'a> {
@@ -159,6 +171,12 @@ pub(super) fn of_argument(argument: Argument<'_>) -> Owner {
 
 /// Returns the owner that a path names.
 fn named(path: &str) -> Option<Owner> {
+    let kind = path
+        .strip_suffix(')')
+        .and_then(|path| path.rsplit_once(" ("));
+    if kind.is_some_and(|(_, kind)| OTHER_KINDS.contains(&kind)) {
+        return Some(Owner::OtherState);
+    }
     words(path).iter().find_map(|word| {
         let found = WORDS
             .iter()
@@ -221,6 +239,8 @@ mod tests {
             ),
             ("variables['batch_stats']['mean']", Owner::OtherState),
             ("state.params['mu']['kernel']", Owner::Parameters),
+            ("model.norm.mean (BatchStat)", Owner::OtherState),
+            ("model.head.kernel (LoRAParam)", Owner::Parameters),
             (
                 "state.params['attention']['key']['kernel']",
                 Owner::Parameters,
