@@ -335,8 +335,8 @@ const TRAINING: &[Key] = &[
         "tensorboard",
         Form::Flag,
         Unless::Value("false"),
-        "Whether curves for TensorBoard go into `tensorboard/` of the directory; needs \
-         `pip install 'vramfit[tensorboard]'`.",
+        "Whether curves for TensorBoard go into `tensorboard/` of the directory; needs the extra \
+         `vramfit[tensorboard]`.",
     )
     .also(&["tb"])
     .may_change(),
