@@ -6,7 +6,6 @@ the machine varies. Goals: at most 3 % above a hand-written loop (jit, donated s
 contiguous file; at most 50 ms of standing still for a checkpoint of 64 MB.
 """
 
-import importlib.util
 import os
 import statistics
 import sys
@@ -169,15 +168,6 @@ def checkpoints(folder):
     )
 
 
-def rivals():
-    """Say which other trainers there are to compare with."""
-    for name in ("keras", "torch"):
-        if importlib.util.find_spec(name) is None:
-            print(f"  {name} is not installed, so it is not compared")
-        else:
-            print(f"  {name} is installed, and this script does not compare with it yet")
-
-
 def main():
     """Print the figures."""
     print(
@@ -187,7 +177,6 @@ def main():
     with tempfile.TemporaryDirectory() as folder:
         loops(Path(folder))
         checkpoints(Path(folder))
-    rivals()
     print(f"machine load after: {os.getloadavg()[0]:.1f}")
     return 0
 
