@@ -266,7 +266,9 @@ impl Loader {
         }
         // Dropped without the lock, which the memory of its batches needs on its way back.
         let course = self.desk.lock().course.take();
-        self.spare = course.map(Course::into_spare).unwrap_or_default();
+        if let Some(course) = course {
+            self.spare = course.into_spare();
+        }
     }
 
     /// Returns what has to be kept to go on behind the last batch that was handed out.

@@ -272,6 +272,11 @@ fn length(rows: &Range<u64>) -> u64 {
 
 /// Makes memory exactly so long, so that all together is never more than was planned.
 fn resize(bytes: &mut Vec<u8>, length: usize) {
+    if bytes.capacity() == 0 {
+        // The system gives memory that is zero already.
+        *bytes = vec![0; length];
+        return;
+    }
     bytes.truncate(length);
     bytes.shrink_to(length);
     bytes.reserve_exact(length - bytes.len());
