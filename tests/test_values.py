@@ -106,6 +106,42 @@ def test_host_callbacks_fire_where_their_inputs_are_known():
     assert told == {"seen": [6.0], "small": [0.0, 2.0, 4.0, 6.0]}
 
 
+def test_an_error_in_a_callback_is_an_error_of_the_program():
+    told = on_gpu(
+        """
+        from jax.experimental import io_callback
+        calls = []
+
+        def refuse(value):
+            calls.append(float(value))
+            if value > 2:
+                raise ValueError(f"{value} is too large")
+            return value
+
+        @jax.jit
+        def pure(x):
+            return jax.pure_callback(refuse, jax.ShapeDtypeStruct((), x.dtype), x)
+
+        @jax.jit
+        def effect(x):
+            io_callback(refuse, jax.ShapeDtypeStruct((), x.dtype), x, ordered=True)
+            return x
+
+        errors = []
+        for function in (pure, effect, pure):
+            try:
+                function(jnp.float32(3)).block_until_ready()
+                jax.effects_barrier()
+            except jax.errors.JaxRuntimeError as error:
+                errors.append("INTERNAL" in str(error) and "3.0 is too large" in str(error))
+        in_use = jax.devices()[0].memory_stats()["bytes_in_use"]
+        fine = float(pure(jnp.float32(1)))
+        tell(errors=errors, fine=fine, calls=calls, in_use=in_use < 2048)
+        """
+    )
+    assert told == {"errors": [True] * 3, "fine": 1.0, "calls": [3.0] * 3 + [1.0], "in_use": True}
+
+
 def test_uploads_beyond_the_cap_are_forgotten_and_small_ones_kept():
     told = on_gpu(
         """

@@ -10,26 +10,21 @@ from __future__ import annotations
 import contextlib
 import functools
 import os
-import threading
 import time
 import traceback
 from collections.abc import Sequence
 from typing import Any
 
+from vramfit._callbacks import called_by, compiled, forget_errors, have_raised
 from vramfit._origins import names, reader, site
 
-__all__ = ["compiled", "costs", "evaluate", "names", "note_callbacks", "reader", "site"]
+__all__ = ["compiled", "costs", "evaluate", "names", "reader", "site"]
 
 # A program that runs longer than this is not run again: a dry run does not wait for arithmetic.
 PATIENCE_S = 2.0
 
 _compiled: dict[int, Any] = {}
 _too_slow: set[int] = set()
-
-# Python functions that a program calls back, by its number; and those of the program that this
-# thread is compiling.
-_callbacks: dict[int, Sequence[Any]] = {}
-_compiling = threading.local()
 
 _DTYPES = {"pred": "bool", "c64": "complex64", "c128": "complex128"}
 
@@ -43,7 +38,7 @@ def evaluate(
     devices: int,
     options: bytes,
     output_shardings: list[bytes],
-) -> list[bytes] | None:
+) -> list[bytes] | str | None:
     """Run a program on the CPU.
 
     Args:
@@ -57,16 +52,18 @@ def evaluate(
         output_shardings: How each result lies over the devices, as XLA's serialised message.
 
     Returns:
-        Row-major bytes of the results of each device in turn, or None if the program cannot be
-        run on the CPU.
+        Row-major bytes of the results of each device in turn; None if the program cannot be run on
+        the CPU; an error's message if a function that the program calls back raised one.
     """
+    callbacks = called_by(program)
+    forget_errors(callbacks)
     try:
         if program in _too_slow:
             return None
         executable = _compiled.get(program)
         if executable is None:
             executable = _compiled[program] = _compile(
-                code, options, devices, output_shardings, _callbacks.get(program, ())
+                code, options, devices, output_shardings, callbacks
             )
         wall, processor = time.monotonic(), time.process_time()
         with _as_jax_itself():
@@ -76,9 +73,12 @@ def evaluate(
         if spent > PATIENCE_S:
             _too_slow.add(program)
         return data
-    except Exception:
-        # Custom calls that only CUDA has, types numpy does not have, a callback that raised: the
-        # values stay unknown, which the report counts.
+    except Exception as error:
+        if have_raised(callbacks):
+            # XLA's message, with the traceback of the callback in it.
+            return str(error).removeprefix("INTERNAL: ")
+        # Custom calls that only CUDA has, types numpy does not have: the values stay unknown, which
+        # the report counts.
         if os.environ.get("VRAMFIT_VERBOSE"):
             traceback.print_exc()
         return None
@@ -124,13 +124,6 @@ def _array(data: bytes, kind: str, dims: list[int]) -> Any:
     return np.frombuffer(data, dtype=_dtype(kind)).reshape(dims)
 
 
-def compiled(program: int) -> None:
-    """Note that this thread has compiled a program, with the callbacks JAX gave for it."""
-    callbacks = getattr(_compiling, "callbacks", None)
-    if callbacks:
-        _callbacks[program] = callbacks
-
-
 def costs(module: bytes) -> list[tuple[str, float]]:
     """Return what XLA's cost model says of a serialised module: operations, bytes, and so on."""
     from jax._src.lib import xla_client
@@ -138,48 +131,6 @@ def costs(module: bytes) -> list[tuple[str, float]]:
     parsed = xla_client.XlaComputation(module).get_hlo_module()
     figures = xla_client._xla.hlo_module_cost_analysis(_cpu_client(1), parsed)
     return list(figures.items())
-
-
-def note_callbacks() -> None:
-    """Let JAX's compile function tell which Python functions a program calls back.
-
-    They never reach a plugin: JAX's own run time calls them. On the virtual GPU they are called
-    when a program that is run on the CPU calls them.
-    """
-    from jax._src import compiler
-
-    compile_and_load = compiler.backend_compile_and_load
-
-    @functools.wraps(compile_and_load)
-    def noting(
-        backend: Any, module: Any, executable_devices: Any, options: Any, host_callbacks: Any
-    ) -> Any:
-        _compiling.callbacks = [_with_the_users_widths(each) for each in host_callbacks]
-        try:
-            return compile_and_load(backend, module, executable_devices, options, host_callbacks)
-        finally:
-            _compiling.callbacks = None
-
-    compiler.backend_compile_and_load = noting
-
-
-def _with_the_users_widths(callback: Any) -> Any:
-    """Let a callback see the user's setting for 64-bit types, not that of `_as_jax_itself`.
-
-    JAX converts what the callback returns by this setting.
-    """
-    from jax._src import config
-
-    if not callable(callback):
-        return callback
-    users = config.enable_x64.value
-
-    @functools.wraps(callback)
-    def calling(*arguments: Any) -> Any:
-        with config.enable_x64(users):
-            return callback(*arguments)
-
-    return calling
 
 
 @functools.cache

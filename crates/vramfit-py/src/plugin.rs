@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 use vramfit_core::program::memory::Names;
-use vramfit_vgpu::{Evaluation, Hooks};
+use vramfit_vgpu::{Evaluated, Evaluation, Hooks};
 
 use crate::exit::ask_python;
 
@@ -56,7 +56,7 @@ struct PythonHooks {
 }
 
 impl Hooks for PythonHooks {
-    fn evaluate(&self, evaluation: &Evaluation<'_>) -> Option<Vec<Vec<u8>>> {
+    fn evaluate(&self, evaluation: &Evaluation<'_>) -> Evaluated {
         ask_python(|py| {
             let inputs: Vec<_> = evaluation
                 .inputs
@@ -82,9 +82,15 @@ impl Hooks for PythonHooks {
                     shardings,
                 ),
             );
-            // A program that the CPU cannot run is no error: its values stay unknown.
-            result.ok()?.extract::<Option<Vec<Vec<u8>>>>(py).ok()?
+            let result = result.ok()?;
+            if let Ok(message) = result.extract::<String>(py) {
+                return Some(Evaluated::Raised(message));
+            }
+            let outputs = result.extract::<Option<Vec<Vec<u8>>>>(py).ok()??;
+            Some(Evaluated::Outputs(outputs))
         })
+        // A program that the CPU cannot run is no error: its values stay unknown.
+        .unwrap_or(Evaluated::Impossible)
     }
 
     fn costs(&self, module: &[u8]) -> Option<Vec<(String, f32)>> {

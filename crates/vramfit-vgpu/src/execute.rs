@@ -73,7 +73,7 @@ pub(crate) unsafe fn execute(args: &mut LoadedExecutableExecuteArgs) -> Answer {
     }
 
     let inputs = calls.iter().map(Call::values).collect();
-    let values = value::outputs_of(&loaded.compiled, inputs);
+    let values = value::outputs_of(&loaded.compiled, inputs)?;
     for (row, ((call, blocks), values)) in calls.iter().zip(allocated).zip(values).enumerate() {
         let outputs = call.finish(&blocks, values)?;
         let list = args.output_lists.add(row).read();

@@ -26,11 +26,21 @@ pub struct Evaluation<'a> {
     pub output_shapes: Vec<(&'static str, &'a [i64])>,
 }
 
+/// What became of running a small program.
+#[derive(Clone, Debug)]
+pub enum Evaluated {
+    /// The outputs of each device in turn.
+    Outputs(Vec<Vec<u8>>),
+    /// A function of the user's that it calls raised an error, in the words of XLA.
+    Raised(String),
+    /// It cannot be run on the CPU.
+    Impossible,
+}
+
 /// The Python side.
 pub trait Hooks: Send + Sync {
-    /// Runs a program and returns the outputs of each device in turn; `None` when it cannot be
-    /// run on the CPU.
-    fn evaluate(&self, evaluation: &Evaluation<'_>) -> Option<Vec<Vec<u8>>>;
+    /// Runs a program.
+    fn evaluate(&self, evaluation: &Evaluation<'_>) -> Evaluated;
 
     /// Asks XLA's cost model about a module, a serialised `HloModuleProto`: names and figures, such
     /// as `flops`. `None` when it cannot tell.

@@ -79,7 +79,7 @@ mod transfer;
 mod value;
 
 pub use ending::{further_steps, hold_other_threads, wake_main_thread};
-pub use hooks::{Evaluation, Hooks, set as set_hooks};
+pub use hooks::{Evaluated, Evaluation, Hooks, set as set_hooks};
 pub use publisher::{finish as stop_publishing, is_wanted as wants_publishing, set_jax_version};
 pub use real::set_library;
 pub use table::calls;

@@ -12,8 +12,9 @@ use std::sync::{Arc, OnceLock};
 use vramfit_core::program::{Program, Shape};
 
 use crate::compiled::Compiled;
-use crate::hooks::{self, Evaluation};
+use crate::hooks::{self, Evaluated, Evaluation};
 use crate::machine;
+use crate::status::{Answer, Status};
 
 /// Above this many bytes of inputs or outputs a program is not run.
 const LARGEST_EVALUATED: u64 = 1 << 20;
@@ -98,7 +99,16 @@ pub(crate) struct Deferred {
     program: Arc<Compiled>,
     inputs: Vec<Value>,
     chain: u32,
-    outputs: OnceLock<Option<Vec<Arc<Data>>>>,
+    outputs: OnceLock<Outcome>,
+}
+
+/// What became of a call when it was run.
+#[derive(Debug)]
+enum Outcome {
+    Known(Vec<Arc<Data>>),
+    /// A function of the user's that the program calls raised an error.
+    Raised(Status),
+    Unknown,
 }
 
 impl Value {
@@ -128,7 +138,7 @@ impl Value {
     fn is_unknown(&self) -> bool {
         match self {
             Value::Known(_) => false,
-            Value::Pending(deferred, _) => matches!(deferred.outputs.get(), Some(None)),
+            Value::Pending(deferred, _) => deferred.is_unknown(),
             Value::Assumed(..) | Value::Unknown => true,
         }
     }
@@ -162,37 +172,40 @@ fn is_within(program: &Program, limit: u64) -> bool {
 }
 
 /// Returns the values of the outputs of a call on each of its devices, from the values of the
-/// inputs there.
-pub(crate) fn outputs_of(program: &Arc<Compiled>, mut inputs: Vec<Vec<Value>>) -> Vec<Vec<Value>> {
+/// inputs there. Fails when a function of the user's that it calls does, as on a card.
+pub(crate) fn outputs_of(
+    program: &Arc<Compiled>,
+    mut inputs: Vec<Vec<Value>>,
+) -> Answer<Vec<Vec<Value>>> {
     let rows = inputs.len();
     let count = program.program.outputs.len();
-    if program.copies == 1 {
-        let outputs = flat_outputs_of(program, inputs.swap_remove(0));
+    Ok(if program.copies == 1 {
+        let outputs = flat_outputs_of(program, inputs.swap_remove(0))?;
         vec![outputs; rows]
     } else if program.copies == rows {
-        let outputs = flat_outputs_of(program, inputs.concat());
+        let outputs = flat_outputs_of(program, inputs.concat())?;
         (0..rows)
             .map(|row| outputs[row * count..(row + 1) * count].to_vec())
             .collect()
     } else {
         // Other processes have the rest of the devices.
         vec![vec![Value::Unknown; count]; rows]
-    }
+    })
 }
 
 /// Returns the values of the outputs, pending if all inputs are known, else unknown; both lists
 /// device by device.
-fn flat_outputs_of(program: &Arc<Compiled>, inputs: Vec<Value>) -> Vec<Value> {
+fn flat_outputs_of(program: &Arc<Compiled>, inputs: Vec<Value>) -> Answer<Vec<Value>> {
     let count = program.copies * program.program.outputs.len();
     if inputs.iter().any(Value::is_unknown) {
-        return assumed_outputs_of(program, inputs);
+        return Ok(assumed_outputs_of(program, inputs));
     }
     if !program.can_be_evaluated() {
-        return vec![Value::Unknown; count];
+        return Ok(vec![Value::Unknown; count]);
     }
     let chain = 1 + inputs.iter().map(Value::chain).max().unwrap_or(0);
     if chain >= LONGEST_CHAIN && !is_within(&program.program, TINY / program.copies as u64) {
-        return vec![Value::Unknown; count];
+        return Ok(vec![Value::Unknown; count]);
     }
     let deferred = Arc::new(Deferred {
         program: Arc::clone(program),
@@ -200,12 +213,14 @@ fn flat_outputs_of(program: &Arc<Compiled>, inputs: Vec<Value>) -> Vec<Value> {
         chain,
         outputs: OnceLock::new(),
     });
-    if chain >= LONGEST_CHAIN || program.has_side_effects() {
-        deferred.outputs();
+    if (chain >= LONGEST_CHAIN || program.has_side_effects())
+        && let Outcome::Raised(error) = deferred.outcome()
+    {
+        return Err(error.clone());
     }
-    (0..count)
+    Ok((0..count)
         .map(|output| Value::Pending(Arc::clone(&deferred), output))
-        .collect()
+        .collect())
 }
 
 /// Returns the values of a call with unknown arguments: unknown, but for checks.
@@ -247,20 +262,43 @@ pub(crate) fn is_check(program: &Program, code: &[u8], copies: usize) -> bool {
 }
 
 impl Deferred {
+    /// Returns whether it was run and nothing was learnt.
+    fn is_unknown(&self) -> bool {
+        matches!(
+            self.outputs.get(),
+            Some(Outcome::Unknown | Outcome::Raised(_))
+        )
+    }
+
     fn outputs(&self) -> Option<&Vec<Arc<Data>>> {
+        match self.outcome() {
+            Outcome::Known(outputs) => Some(outputs),
+            Outcome::Unknown | Outcome::Raised(_) => None,
+        }
+    }
+
+    /// Runs the call if that has not been done.
+    fn outcome(&self) -> &Outcome {
         // No lock is held while Python runs: a thread that has the interpreter could be waiting
         // for it. Two threads may then compute the same thing; the first to finish wins.
         if self.outputs.get().is_none() {
-            let outputs = self.run();
+            let outcome = match self.run() {
+                Some(Evaluated::Outputs(outputs)) => {
+                    Outcome::Known(outputs.into_iter().map(Data::uncounted).collect())
+                }
+                Some(Evaluated::Raised(message)) => Outcome::Raised(Status::internal(message)),
+                Some(Evaluated::Impossible) | None => Outcome::Unknown,
+            };
             if let Some(machine) = machine::get() {
-                machine.session().count_evaluation(outputs.is_some());
+                let is_known = matches!(outcome, Outcome::Known(_));
+                machine.session().count_evaluation(is_known);
             }
-            let _ = self.outputs.set(outputs);
+            let _ = self.outputs.set(outcome);
         }
-        self.outputs.get()?.as_ref()
+        self.outputs.get().unwrap_or(&Outcome::Unknown)
     }
 
-    fn run(&self) -> Option<Vec<Arc<Data>>> {
+    fn run(&self) -> Option<Evaluated> {
         let program = &self.program.program;
         let is_check = self.program.is_check();
         if !self.program.can_be_evaluated() && !is_check {
@@ -284,7 +322,7 @@ impl Deferred {
         };
         let (input_shapes, output_shapes) =
             (describe(&program.parameters), describe(&program.outputs));
-        let outputs = hooks::get()?.evaluate(&Evaluation {
+        let evaluated = hooks::get()?.evaluate(&Evaluation {
             program: self.program.number,
             code: &self.program.code,
             options: &self.program.options,
@@ -307,12 +345,16 @@ impl Deferred {
                     .zip(program.outputs.iter().cycle())
                     .all(|(bytes, shape)| bytes.len() as u64 == shape.host_bytes())
         };
-        match outputs.filter(right_sizes) {
-            Some(outputs) => Some(outputs.into_iter().map(Data::uncounted).collect()),
-            None => {
+        match evaluated {
+            Evaluated::Outputs(outputs) if !right_sizes(&outputs) => {
                 self.program.give_up_evaluating();
                 None
             }
+            Evaluated::Impossible => {
+                self.program.give_up_evaluating();
+                None
+            }
+            evaluated => Some(evaluated),
         }
     }
 }

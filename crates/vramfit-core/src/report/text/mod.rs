@@ -96,10 +96,13 @@ fn render_table(table: &Table, columns: usize) -> Vec<String> {
         .collect();
     let rows = table.rows[..shown].iter();
     let rows = rows.map(|row| row.iter().map(|value| plain(&value.to_string())).collect());
-    let cells: Vec<Vec<String>> =
+    let mut cells: Vec<Vec<String>> =
         std::iter::once(table.columns.iter().map(|name| plain(name)).collect())
             .chain(rows)
             .collect();
+    if total_width(&widest_cells(&cells, words.len())) > columns {
+        shorten_lines(&mut cells);
+    }
     let widths = column_widths(&cells, &words, columns);
     let line = |row: &Vec<String>| {
         let cells = row.iter().zip(&widths).zip(&words);
@@ -120,19 +123,42 @@ fn render_table(table: &Table, columns: usize) -> Vec<String> {
     lines
 }
 
-/// Returns the widths of columns. Where the line has not enough room, the widest column of words
-/// gives some of its own; figures are never cut.
-fn column_widths(cells: &[Vec<String>], words: &[bool], columns: usize) -> Vec<usize> {
-    let mut widths = vec![0; words.len()];
+/// Leaves of the places in a program what says most: `/home/me/train.py:12 (main)` is `train.py:12`.
+fn shorten_lines(cells: &mut [Vec<String>]) {
+    let Some((names, rows)) = cells.split_first_mut() else {
+        return;
+    };
+    for (at, _) in names.iter().enumerate().filter(|(_, name)| *name == "line") {
+        for cell in rows.iter_mut().filter_map(|row| row.get_mut(at)) {
+            let place = cell.split_once(" (").map_or(&cell[..], |(place, _)| place);
+            *cell = place.rsplit('/').next().unwrap_or(place).to_owned();
+        }
+    }
+}
+
+/// Returns the width of the widest cell of each column.
+fn widest_cells(cells: &[Vec<String>], columns: usize) -> Vec<usize> {
+    let mut widths = vec![0; columns];
     for row in cells {
         for (widest, cell) in widths.iter_mut().zip(row) {
             *widest = width(cell).max(*widest);
         }
     }
-    let gaps = GAP * widths.len().saturating_sub(1);
-    while widths.iter().sum::<usize>() + gaps > columns {
+    widths
+}
+
+fn total_width(widths: &[usize]) -> usize {
+    widths.iter().sum::<usize>() + GAP * widths.len().saturating_sub(1)
+}
+
+/// Returns the widths of columns. Where the line has not enough room, the widest column of words
+/// gives some of its own, the first, which says what a row is, only beyond twice as much as others;
+/// figures are never cut.
+fn column_widths(cells: &[Vec<String>], words: &[bool], columns: usize) -> Vec<usize> {
+    let mut widths = widest_cells(cells, words.len());
+    while total_width(&widths) > columns {
         let wide = (0..widths.len()).filter(|at| words[*at] && widths[*at] > NARROWEST_NAME);
-        let Some(widest) = wide.max_by_key(|at| widths[*at]) else {
+        let Some(widest) = wide.max_by_key(|at| widths[*at] / if *at == 0 { 2 } else { 1 }) else {
             break;
         };
         widths[widest] -= 1;

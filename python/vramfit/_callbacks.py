@@ -1,0 +1,85 @@
+"""Python functions that programs call back: which, and whether they have raised an error.
+
+They never reach a plugin: JAX's own run time calls them. On the virtual GPU they are called when a
+program that is run on the CPU calls them. Relies on JAX's internals.
+"""
+
+from __future__ import annotations
+
+import functools
+import threading
+from collections.abc import Sequence
+from typing import Any
+
+# By the number of a program; and those of the program that this thread is compiling.
+_callbacks: dict[int, Sequence[Any]] = {}
+_compiling = threading.local()
+
+
+def called_by(program: int) -> Sequence[Any]:
+    """Return the functions that a program calls back."""
+    return _callbacks.get(program, ())
+
+
+def forget_errors(callbacks: Sequence[Any]) -> None:
+    """Begin to take note of errors anew."""
+    for callback in callbacks:
+        if isinstance(callback, Callback):
+            callback.has_raised = False
+
+
+def have_raised(callbacks: Sequence[Any]) -> bool:
+    """Return whether one of the functions has raised an error."""
+    return any(getattr(callback, "has_raised", False) for callback in callbacks)
+
+
+def compiled(program: int) -> None:
+    """Note that this thread has compiled a program, with the callbacks JAX gave for it."""
+    callbacks = getattr(_compiling, "callbacks", None)
+    if callbacks:
+        _callbacks[program] = callbacks
+
+
+def note_callbacks() -> None:
+    """Let JAX's compile function tell which Python functions a program calls back."""
+    from jax._src import compiler
+
+    compile_and_load = compiler.backend_compile_and_load
+
+    @functools.wraps(compile_and_load)
+    def noting(
+        backend: Any, module: Any, executable_devices: Any, options: Any, host_callbacks: Any
+    ) -> Any:
+        _compiling.callbacks = [
+            Callback(each) if callable(each) else each for each in host_callbacks
+        ]
+        try:
+            return compile_and_load(backend, module, executable_devices, options, host_callbacks)
+        finally:
+            _compiling.callbacks = None
+
+    compiler.backend_compile_and_load = noting
+
+
+class Callback:
+    """A function that a program calls back, which remembers that it has raised an error.
+
+    It sees the user's setting for 64-bit types, not that of `_as_jax_itself`: JAX converts what it
+    returns by this setting.
+    """
+
+    def __init__(self, function: Any) -> None:
+        from jax._src import config
+
+        functools.update_wrapper(self, function)
+        self._function = function
+        self._with_users_widths = functools.partial(config.enable_x64, config.enable_x64.value)
+        self.has_raised = False
+
+    def __call__(self, *arguments: Any) -> Any:
+        with self._with_users_widths():
+            try:
+                return self._function(*arguments)
+            except Exception:
+                self.has_raised = True
+                raise
