@@ -115,6 +115,7 @@ golden: ## Accept changed command line output, then show the difference
 .PHONY: bench
 bench: setup ## Benchmarks, each beside its rival
 	cargo bench --workspace
+	cargo build --release -p vramfit -p driver-standin
 	@for script in $(wildcard scripts/bench_*.py); do echo "$$script"; $(BIN)/python $$script; done
 
 .PHONY: fuzz

@@ -126,6 +126,7 @@ def test_labels_are_classes_and_their_accuracy_is_told(tmp_path):
     done = vramfit("train", "train.toml", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     assert "cross-entropy of 10 classes" in done.stderr
+    assert "cudart" not in done.stderr, "on the CPU nobody asks for CUDA"
     found = events(tmp_path, "epoch")[-1]["validation"]
     # A perfect model is right in 91 % of cases, with a loss of 0.5003.
     assert 0.85 < found["accuracy"] < 0.95

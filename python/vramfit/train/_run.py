@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from vramfit._errors import NoRoomError, PackageMissingError, VramfitError, first_line
+from vramfit._standin.quiet import QuietFinder, without_driver_complaints
 from vramfit.train.troubles import is_out_of_memory
 
 REHEARSED = 3
@@ -43,6 +44,15 @@ def main(path: Path) -> int:
     return 0 if outcome["ended"] in ("finished", "early", "signal") else 1
 
 
+def _start_without_complaints() -> None:
+    """Start JAX on the CPU, while CUDA's libraries, where they are, are not heard."""
+    sys.meta_path.insert(0, QuietFinder())
+    import jax
+
+    with without_driver_complaints():
+        jax.devices()
+
+
 def _run(request: Mapping[str, Any]) -> dict[str, Any]:
     config, data = request["config"], request["data"]
     training = config["training"]
@@ -50,6 +60,8 @@ def _run(request: Mapping[str, Any]) -> dict[str, Any]:
         # JAX would look for a GPU first, and say at length that there is none.
         os.environ.setdefault("JAX_PLATFORMS", "cpu")
     _require()
+    if training["device"] == "cpu":
+        _start_without_complaints()
     from vramfit.train import Checkpoints, fit
     from vramfit.train.task import build
 

@@ -51,7 +51,8 @@ pub(crate) struct Args {
         long,
         value_name = "FILE",
         num_args = 0..=1,
-        default_missing_value = "train.toml"
+        default_missing_value = "train.toml",
+        conflicts_with_all = ["check", "dry_run", "set", "epochs", "device", "resume", "fresh"]
     )]
     init: Option<PathBuf>,
     /// Say what will be done with which data, and start nothing

@@ -1,0 +1,25 @@
+"""Arrays that move between the card and pinned memory of the host, and back."""
+
+import jax
+import jax.numpy as jnp
+from told import tell
+
+MIB = 1 << 20
+device = jax.local_devices()[0]
+on_card = jax.sharding.SingleDeviceSharding(device, memory_kind="device")
+on_host = jax.sharding.SingleDeviceSharding(device, memory_kind="pinned_host")
+tell("before")
+x = jnp.ones((64, MIB), jnp.float32)
+x.block_until_ready()
+tell("made")
+away = jax.device_put(x, on_host)
+away.block_until_ready()
+tell("copied to the host")
+del x
+tell("only on the host")
+back = jax.device_put(away, on_card)
+back.block_until_ready()
+tell("back")
+twice = jax.jit(lambda a: jax.device_put(a, on_card) * 2, out_shardings=on_card)(away)
+twice.block_until_ready()
+tell("computed from the host")

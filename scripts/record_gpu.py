@@ -1,0 +1,285 @@
+"""Record what a real card does, beside what the virtual one says: one command, under ten minutes.
+
+    python3 scripts/record_gpu.py --out DIR --wheel build/wheel/vramfit-*.whl
+
+Runs the programs of `gpu_programs/` on the card and on the virtual card of the same name, with the
+same settings, and compares the statistics of the allocator behind each step. Those of
+`tests/matrix/` say themselves what must be true.
+Beside that: a log of every allocation, reports of running out of memory, `doctor`, `top`, `hold`, a
+pool that finds the card partly taken. Everything said goes into DIR/record.tar.gz; DIR/summary.txt
+says what agrees. With `--pretend CARD` the real half runs on a virtual card, too: that shows that
+this script works, and nothing else. What is worth keeping goes to `fixtures/gpu/`.
+"""
+
+import argparse
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tarfile
+import time
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+PROGRAMS = ROOT / "scripts" / "gpu_programs"
+MATRIX = ROOT / "tests" / "matrix"
+# More than this of one stream says nothing new: the beginning and the end are kept.
+MOST_BYTES = 4 << 20
+# The statistics that must agree, step by step; others may not be there in a release.
+COMPARED = (
+    "bytes_limit",
+    "pool_bytes",
+    "bytes_in_use",
+    "peak_bytes_in_use",
+    "largest_alloc_size",
+    "num_allocs",
+)
+GROWING = {"XLA_PYTHON_CLIENT_PREALLOCATE": "false"}
+# Name of a pair of runs: program and settings.
+PAIRS = {
+    "train_mlp": ("train_mlp.py", {}),
+    "train_attention": ("train_attention.py", {}),
+    "convolutions": ("convolutions.py", {}),
+    "fragments": ("fragments.py", {}),
+    "fragments-growing": ("fragments.py", GROWING),
+    "host_memory": ("host_memory.py", {}),
+    "too_large": ("too_large.py", {"TF_CPP_MIN_LOG_LEVEL": "0"}),
+    "too_large-growing": ("too_large.py", GROWING | {"TF_CPP_MIN_LOG_LEVEL": "0"}),
+    "too_large-async": ("too_large.py", {"XLA_PYTHON_CLIENT_ALLOCATOR": "cuda_async"}),
+    "train_mlp-half": ("train_mlp.py", {"XLA_PYTHON_CLIENT_MEM_FRACTION": "0.5"}),
+}
+
+
+class Recorder:
+    """Runs commands one after the other, until the time is over, and keeps all they say."""
+
+    def __init__(self, folder, deadline, pretend):
+        self.folder = folder
+        self.deadline = deadline
+        self.pretend = pretend
+        self.lines = []
+
+    def say(self, line):
+        """Add a line to the summary."""
+        self.lines.append(line)
+        print(line, flush=True)
+
+    def run(self, name, command, settings=None, limit=90, virtual=False):
+        """Run a command, keep what it says under a name, and return its output; None if cut off."""
+        left = self.deadline - time.monotonic()
+        if left < 5:
+            self.say(f"skipped   {name}: the time is over")
+            return None
+        if self.pretend and not virtual:
+            command = [*vramfit("-q", "dryrun", "--gpu", self.pretend, "--"), *command]
+        environment = os.environ | (settings or {})
+        began = time.monotonic()
+        try:
+            done = subprocess.run(
+                command,
+                env=environment,
+                capture_output=True,
+                cwd=PROGRAMS,
+                timeout=min(limit, left),
+                check=False,
+            )
+            code, out, err = done.returncode, done.stdout, done.stderr
+        except subprocess.TimeoutExpired as cut:
+            code, out, err = None, cut.stdout or b"", cut.stderr or b""
+        seconds = time.monotonic() - began
+        record = {
+            "command": command,
+            "settings": settings or {},
+            "exit_code": code,
+            "seconds": round(seconds, 2),
+        }
+        for stream, data in (("out", out), ("err", err)):
+            if len(data) > MOST_BYTES:
+                cut = f"\n... {len(data) - MOST_BYTES} bytes left out ...\n".encode()
+                data = data[: MOST_BYTES // 2] + cut + data[-MOST_BYTES // 2 :]
+            (self.folder / f"{name}.{stream}.txt").write_bytes(data)
+        (self.folder / f"{name}.json").write_text(json.dumps(record, indent=1) + "\n")
+        ended = "cut off" if code is None else f"exit {code}"
+        self.say(f"{ended:<9} {name}, {seconds:.1f} s")
+        return None if code is None else out.decode(errors="replace")
+
+
+def vramfit(*arguments):
+    """Return the command line of vramfit's own command."""
+    return [sys.executable, "-m", "vramfit", *arguments]
+
+
+def told(output):
+    """Return the statistics that a program told, by step."""
+    lines = [line.removeprefix("TOLD ") for line in output.splitlines() if line.startswith("TOLD ")]
+    return {one.pop("step"): one for one in map(json.loads, lines)}
+
+
+def compare(recorder, name, real, virtual):
+    """Say in which steps the statistics differ."""
+    if real is None or virtual is None:
+        return
+    real, virtual = told(real), told(virtual)
+    names = [key for key in COMPARED if any(key in stats for stats in real.values())]
+    equal = differences = 0
+    for step in real.keys() | virtual.keys():
+        for key in names:
+            there = [side.get(step, {}).get(key) for side in (real, virtual)]
+            equal += there[0] == there[1]
+            if there[0] != there[1]:
+                differences += 1
+                if differences <= 12:
+                    recorder.say(f"    {step}: {key} is {there[0]} really, {there[1]} virtually")
+    recorder.say(f"  {name}: {equal} figures are equal, {differences} differ")
+
+
+def pairs(recorder, card):
+    """Run each program on the card and on the virtual one."""
+    for name, (program, settings) in PAIRS.items():
+        path = str(PROGRAMS / program)
+        real = recorder.run(f"{name}.real", [sys.executable, path], settings)
+        virtual = recorder.run(
+            f"{name}.virtual",
+            [*vramfit("dryrun", "--gpu", card, "--"), sys.executable, path],
+            settings,
+            virtual=True,
+        )
+        compare(recorder, name, real, virtual)
+
+
+def autotuned(recorder, card):
+    """Record the choices of the autotuner, and whether a dry run with them comes nearer."""
+    results = recorder.folder / "autotune-results.txtpb"
+    flags = {"XLA_FLAGS": f"--xla_gpu_dump_autotune_results_to={results}"}
+    path = str(PROGRAMS / "train_attention.py")
+    real = recorder.run("autotune.real", [sys.executable, path], flags)
+    if not results.exists():
+        recorder.say("  autotune: the card's run left no results")
+        return
+    options = ["--gpu", card, "--autotune-results", str(results), "--"]
+    virtual = recorder.run(
+        "autotune.virtual", [*vramfit("dryrun", *options), sys.executable, path], virtual=True
+    )
+    compare(recorder, "autotune", real, virtual)
+
+
+def logged(recorder):
+    """Record every allocation of a run, as XLA's own log tells it."""
+    settings = {"TF_CPP_MIN_LOG_LEVEL": "0", "TF_CPP_VMODULE": "bfc_allocator=3"}
+    for program in ("fragments.py", "train_mlp.py"):
+        name = f"log-{program.removesuffix('.py')}"
+        recorder.run(name, [sys.executable, str(PROGRAMS / program)], settings)
+
+
+def matrix(recorder):
+    """Run the programs that are tested on every release; they say themselves what must be true."""
+    for path in sorted(MATRIX.glob("*.py")):
+        recorder.run(f"matrix-{path.stem}", [sys.executable, str(path)], limit=60)
+
+
+def look(recorder):
+    """Record what the commands for a machine with cards say of this one."""
+    recorder.run("doctor", vramfit("doctor", "--json"))
+    recorder.run("doctor-text", vramfit("doctor", "--train"))
+    recorder.run("top", vramfit("top", "--once", "--json"))
+    recorder.run("hold", vramfit("hold", "10GiB", "--for", "1s", "--step", "2GiB", "--verify"))
+    recorder.run("hold-json", vramfit("hold", "50%", "--for", "1s", "--json"))
+    mlp = [sys.executable, str(PROGRAMS / "train_mlp.py")]
+    recorder.run("run-limit", vramfit("run", "--limit", "8GiB", "--", *mlp))
+    recorder.run("run-share", vramfit("run", "--share", "2", "--", *mlp))
+
+
+def taken(recorder, card):
+    """Record what a pool does when half of the card is taken, and `top` meanwhile."""
+    command = vramfit("hold", "50%", "--for", "80s", "--json")
+    if recorder.pretend:
+        recorder.say("skipped   taken: a virtual card is not shared with `hold`")
+        return
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as holder:
+        time.sleep(5)
+        recorder.run("taken-top", vramfit("top", "--once"))
+        recorder.run("taken-smi", ["nvidia-smi"])
+        path = str(PROGRAMS / "too_large.py")
+        settings = {"TF_CPP_MIN_LOG_LEVEL": "0"}
+        recorder.run("taken.real", [sys.executable, path], settings, limit=40)
+        recorder.run("taken-doctor", vramfit("doctor"), limit=40)
+        holder.terminate()
+        out, _ = holder.communicate()
+    (recorder.folder / "taken-hold.txt").write_text(out)
+
+
+def versions(recorder):
+    """Record what is installed."""
+    recorder.run("packages", [sys.executable, "-m", "pip", "list", "--format=json"], virtual=True)
+    if shutil.which("nvidia-smi"):
+        recorder.run("smi", ["nvidia-smi", "-q"], virtual=True)
+    lines = "import jax; d = jax.devices()[0]; print(jax.__version__, d.device_kind, d.platform)"
+    recorder.run("device", [sys.executable, "-c", lines])
+
+
+def card_here():
+    """Return the name in the catalogue of the card that is here."""
+    query = ["nvidia-smi", "--query-gpu=name", "--format=csv,noheader"]
+    name = subprocess.run(query, capture_output=True, text=True, check=True).stdout.split("\n")[0]
+    listed = subprocess.run(vramfit("gpus", "--json"), capture_output=True, text=True, check=True)
+    for card in json.loads(listed.stdout)["gpus"]:
+        if card["description"] == name:
+            return card["name"]
+    raise SystemExit(f"record_gpu: no card in the catalogue is called `{name}`; name one: --card")
+
+
+def parse():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--out", type=Path, required=True, help="folder for what is recorded")
+    parser.add_argument(
+        "--wheel", type=Path, help="vramfit's wheel; else the one that is installed"
+    )
+    parser.add_argument("--card", help="name in the catalogue; else asked of nvidia-smi")
+    parser.add_argument("--pretend", metavar="CARD", help="use this virtual card as the real one")
+    parser.add_argument("--seconds", type=float, default=540, help="time for everything")
+    parser.add_argument("--only", help="only the pair of runs with this name")
+    return parser.parse_args()
+
+
+def main():
+    """Record everything, the most precious first."""
+    arguments = parse()
+    if not arguments.pretend and not Path("/dev/nvidiactl").exists():
+        raise SystemExit("record_gpu: no NVIDIA GPU here (/dev/nvidiactl does not exist)")
+    deadline = time.monotonic() + arguments.seconds
+    folder = arguments.out / "record"
+    folder.mkdir(parents=True)
+    if arguments.wheel:
+        site = arguments.out / "site"
+        install = ["install", "--quiet", "--no-deps", "--no-index", "--target", site]
+        subprocess.run([sys.executable, "-m", "pip", *install, arguments.wheel], check=True)
+        os.environ["PYTHONPATH"] = str(site.resolve())
+    recorder = Recorder(folder.resolve(), deadline, arguments.pretend)
+    card = arguments.card or arguments.pretend or card_here()
+    recorder.say(f"card: {card}" + (", pretended" if arguments.pretend else ""))
+    try:
+        if arguments.only:
+            chosen = PAIRS[arguments.only]
+            PAIRS.clear()
+            PAIRS[arguments.only] = chosen
+        versions(recorder)
+        pairs(recorder, card)
+        if not arguments.only:
+            matrix(recorder)
+            taken(recorder, card)
+            look(recorder)
+            autotuned(recorder, card)
+            logged(recorder)
+    finally:
+        summary = "\n".join(recorder.lines) + "\n"
+        (arguments.out / "summary.txt").write_text(summary)
+        with tarfile.open(arguments.out / "record.tar.gz", "w:gz") as archive:
+            archive.add(folder, "record")
+        shutil.rmtree(folder)
+        if arguments.wheel:
+            shutil.rmtree(arguments.out / "site")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,37 @@
+"""The script that records a real card works; here the real half is pretended, too."""
+
+import json
+import subprocess
+import sys
+import tarfile
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+
+
+def record(folder, *options):
+    command = [sys.executable, str(ROOT / "scripts" / "record_gpu.py"), "--out", str(folder)]
+    return subprocess.run([*command, *options], capture_output=True, text=True, check=False)
+
+
+def test_both_halves_are_recorded_and_compared(tmp_path):
+    done = record(tmp_path, "--pretend", "t4", "--only", "host_memory")
+    assert done.returncode == 0, done.stderr
+    summary = (tmp_path / "summary.txt").read_text()
+    assert "card: t4, pretended" in summary
+    assert "host_memory: 36 figures are equal, 0 differ" in summary
+    with tarfile.open(tmp_path / "record.tar.gz") as archive:
+        names = set(archive.getnames())
+        told = archive.extractfile("record/host_memory.real.out.txt").read().decode()
+        record_of = json.load(archive.extractfile("record/host_memory.virtual.json"))
+    assert {"record/host_memory.virtual.out.txt", "record/packages.out.txt"} <= names
+    assert told.count("TOLD") == 6
+    assert record_of["exit_code"] == 0
+
+
+def test_without_a_card_it_says_so(tmp_path):
+    if Path("/dev/nvidiactl").exists():
+        return
+    done = record(tmp_path)
+    assert done.returncode == 1
+    assert "no NVIDIA GPU here" in done.stderr
