@@ -113,8 +113,9 @@ golden: ## Accept changed command line output, then show the difference
 	git diff --stat -- crates/vramfit/tests/cli docs README.md
 
 .PHONY: bench
-bench: setup ## Benchmarks, each beside its rival
+bench: setup ## Benchmarks of a release build, each beside its rival
 	cargo bench --workspace
+	$(BIN)/maturin develop --release --quiet
 	cargo build --release -p vramfit -p driver-standin
 	@for script in $(wildcard scripts/bench_*.py); do echo "$$script"; $(BIN)/python $$script; done
 

@@ -10,6 +10,9 @@ Absolute figures mean little on a busy machine, ratios by the clock below 2 neit
 processor time are steadier. Goals: contiguous 150x fancy and 3x blocks; gzip 1400x fancy and, a
 core, 2x sequential; columns 100x fancy; file open and first batch in 50 ms.
 
+A build for development is slower than what users get, so the first line says which one it is;
+`maturin develop --release` makes the other, and `make bench` uses it.
+
     python scripts/bench_data.py [LAYOUT...]
 """
 
@@ -23,6 +26,7 @@ import time
 import h5py
 import numpy as np
 
+from vramfit import _native
 from vramfit.data import Loader
 
 ROWS = 500_000
@@ -129,6 +133,7 @@ def compare(name, path):
 
 def main():
     """Print the ratios of all layouts, or of those that are named."""
+    print("a release build" if _native.is_release else "a build for development")
     print(f"load of the machine before: {os.getloadavg()[0]:.1f} on {os.cpu_count()} processors")
     with tempfile.TemporaryDirectory() as folder:
         for name in sys.argv[1:] or LAYOUTS:

@@ -196,6 +196,26 @@ def test_t4_batches_are_on_the_device_ahead_of_the_program(train):
     assert [real_rows(batch) for batch in again] == alone[7:]
 
 
+def test_small_batches_on_the_cpu_are_copies_that_may_all_be_kept(train):
+    loader = load(train, memory="100kB", _poison=True)
+    ahead = loader.to_device()
+    assert ahead.copies
+    assert len(loader) > loader._native.most_batches
+    held = list(ahead)
+    assert loader.stats.held_bytes == 0
+    expected = [real_rows(batch) for batch in load(train, memory="100kB")]
+    assert [real_rows(batch) for batch in held] == expected
+
+
+def test_large_batches_and_those_of_a_transform_are_not_copied(train):
+    large = load(train, super_batch=100, memory="256MiB", batch_size=512).to_device()
+    assert not large.copies
+    stack = next(iter(large))
+    assert large._loader.stats.held_bytes >= stack["x"].nbytes >= 1 << 20
+    own = load(train, transform=lambda batch: batch["x"]).to_device()
+    assert not own.copies
+
+
 def test_t4_memory_that_is_too_small_for_what_is_on_its_way_is_refused(train):
     with pytest.raises(InvalidArgumentError, match="200 batches on their way need memory for 202"):
         load(train).to_device(depth=200)

@@ -16,6 +16,7 @@ __all__ = [
     "finish_plugin",
     "further_steps",
     "hold_other_threads",
+    "is_release",
     "parse_bytes",
     "read_hdf5_rows",
     "read_report",
@@ -26,6 +27,7 @@ __all__ = [
 ]
 
 __version__: str
+is_release: bool
 
 @final
 class BatchLoader:

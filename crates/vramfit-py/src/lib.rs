@@ -18,6 +18,8 @@ pub use plugin::GetPjrtApi;
 #[pymodule]
 fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("__version__", env!("CARGO_PKG_VERSION"))?;
+    // What is measured says of which build it is.
+    module.add("is_release", !cfg!(debug_assertions))?;
     module.add_class::<gpus::Gpu>()?;
     module.add_class::<report::RunReport>()?;
     module.add_class::<loader::BatchLoader>()?;

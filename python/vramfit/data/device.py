@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterator
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from vramfit._errors import InvalidArgumentError
@@ -14,12 +15,17 @@ if TYPE_CHECKING:
 # Beside those on their way: the one that the program has, and the one that is being made.
 _OTHERS = 2
 
+# On the CPU a batch of fewer bytes is copied, which takes less time than all else that is done with
+# it: otherwise the few that the loader has memory for would bound how many steps may be under way.
+_COPIED_BYTES = 1 << 20
+
 
 class DeviceBatches:
     """A loader whose batches are JAX arrays. Made by :meth:`Loader.to_device`.
 
     JAX keeps the memory of a batch as long as it reads from it, and on the CPU as long as the array
-    lives; only then does the loader use it again. So all of it counts in the loader's memory.
+    lives; only then does the loader use it again. So all of it counts in the loader's memory. On
+    the CPU, batches below a mebibyte are copied, and the copies are the program's.
     """
 
     def __init__(self, loader: Loader, depth: int, place: Any = None) -> None:
@@ -68,9 +74,27 @@ class DeviceBatches:
             yield sent
             del sent
 
+    @cached_property
+    def copies(self) -> bool:
+        """Whether batches are copied, so that a program may keep as many as it likes."""
+        import jax
+
+        place = self._loader._sharding or self._place or jax.config.jax_default_device
+        if place is None:
+            place = jax.local_devices()[0]
+        device = next(iter(getattr(place, "device_set", (place,))))
+        return (
+            getattr(device, "platform", device) == "cpu"
+            # What a transform returns may look into the loader's memory in any way.
+            and self._loader._transform is None
+            and self._loader._batch_bytes < _COPIED_BYTES
+        )
+
     def _put(self, batch: Any) -> Any:
         import jax
 
+        if self.copies:
+            batch = {name: part.copy() for name, part in batch.items()}
         sharding = self._loader._sharding
         if sharding is None:
             return jax.device_put(batch, self._place)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -159,6 +160,13 @@ class Loader:
         self._arrays = [
             (name, _dtype(kind), (*lead, -1, *shape)) for name, (kind, shape) in self._columns
         ]
+
+    @property
+    def _batch_bytes(self) -> int:
+        """Bytes of what is handed out at once to this process."""
+        rows = self._batch_size // self._world[1]
+        # The rows stand as -1 in the shapes.
+        return sum(rows * dtype.itemsize * -math.prod(shape) for _, dtype, shape in self._arrays)
 
     def __len__(self) -> int:
         """Return how many batches (or stacks of them) a whole epoch has."""

@@ -73,7 +73,9 @@ class LoaderFeed:
         return None if self._whole else self._left
 
     def spare(self) -> int | None:
-        """Return what is left when some are on their way, and one is being read."""
+        """Return what is left when some are on their way and one is read; None for copies."""
+        if self._batches.copies:
+            return None
         return max(1, self.loader._native.most_batches - self._batches._depth - 2)
 
 

@@ -9,6 +9,7 @@ mod blosc;
 mod deflate;
 pub(crate) mod fletcher32;
 mod frame;
+mod interleave;
 mod kinds;
 mod lz4;
 mod lzf;

@@ -89,8 +89,72 @@ fn sequence(
     memory.clear();
     memory.resize(2 * features as usize, 0);
     let (last, sums) = memory.split_at_mut(features as usize);
+    let value = |number: i64| number as f64 / ONE as f64;
+    // Room for all of them at once: asking for it number by number takes as long as drawing them.
+    match number {
+        Number::F32 => {
+            let bytes = |number| (value(number) as f32).to_le_bytes();
+            steps(
+                draws,
+                length,
+                last,
+                sums,
+                all_of(out, length * features),
+                bytes,
+            );
+        }
+        Number::F64 => {
+            let bytes = |number| value(number).to_le_bytes();
+            steps(
+                draws,
+                length,
+                last,
+                sums,
+                all_of(out, length * features),
+                bytes,
+            );
+        }
+        Number::F16 => {
+            let bytes = |number| f16::from_f32(value(number) as f32).to_le_bytes();
+            steps(
+                draws,
+                length,
+                last,
+                sums,
+                all_of(out, length * features),
+                bytes,
+            );
+        }
+        _ => {
+            let mut numbers = vec![0; (length * features * 8) as usize];
+            let room = numbers.as_chunks_mut().0;
+            steps(draws, length, last, sums, room, i64::to_le_bytes);
+            let numbers = numbers.as_chunks().0.iter();
+            numbers.for_each(|bytes| put(number, value(i64::from_le_bytes(*bytes)), out));
+        }
+    }
+}
+
+/// Makes room for so many numbers at the end of a buffer.
+fn all_of<const SIZE: usize>(out: &mut Vec<u8>, count: u64) -> &mut [[u8; SIZE]] {
+    let start = out.len();
+    out.resize(start + count as usize * SIZE, 0);
+    out[start..].as_chunks_mut().0
+}
+
+/// Draws the steps of a series, and writes down the bytes of each number.
+#[inline]
+fn steps<const SIZE: usize>(
+    draws: &mut Draws,
+    length: u64,
+    last: &mut [i64],
+    sums: &mut [i64],
+    out: &mut [[u8; SIZE]],
+    bytes: impl Fn(i64) -> [u8; SIZE],
+) {
+    let mut out = out.iter_mut();
     for step in 0..length {
-        for (last, sum) in last.iter_mut().zip(sums.iter_mut()) {
+        for ((last, sum), out) in last.iter_mut().zip(sums.iter_mut()).zip(&mut out) {
             let fresh = draws.normal();
             *last = match step {
                 0 => fresh,
@@ -98,7 +162,7 @@ fn sequence(
                 _ => (896 * *last + 496 * fresh + 512) >> 10,
             };
             *sum += *last;
-            put(number, *last as f64 / ONE as f64, out);
+            *out = bytes(*last);
         }
     }
 }

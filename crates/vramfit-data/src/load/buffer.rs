@@ -7,8 +7,8 @@ use super::desk::Desk;
 /// A boundary that lets JAX use the memory in place, and that vector instructions like.
 const ALIGNMENT: usize = 64;
 
-/// As many bytes as take longer to make than a thread takes to wake.
-const SEVERAL_BYTES: usize = 256 << 10;
+/// As many bytes as take much longer to make than a thread takes to wake.
+const SEVERAL_BYTES: usize = 512 << 10;
 
 /// What fills memory that came back, in a test that wants to see who still looks at it.
 const POISON: u8 = 0xa5;
@@ -117,6 +117,12 @@ impl Stock {
     pub(super) fn several(&self) -> usize {
         let bytes: usize = self.lengths.iter().sum();
         (SEVERAL_BYTES / bytes.max(1)).clamp(1, (self.most / 4).max(1))
+    }
+
+    /// Returns how many batches a thread makes at a time: half of what the consumer is woken for, so that
+    /// it has the others while these are made.
+    pub(super) fn together(&self) -> usize {
+        (self.several() / 2).max(1)
     }
 
     /// Takes memory for a batch, where there is some.

@@ -1,18 +1,16 @@
 //! Copying rows from the blocks of a pool into a batch: where most of the time goes when nothing is compressed.
 //!
-//! Rows of a pool are far apart, so each costs a wait for memory. The waits of several rows pass at the
-//! same time when they are looked at before the first of them is copied.
-
-use std::hint::black_box;
-
-/// Rows that are looked at together: as many as a processor can wait for at a time, at four lines a row.
-const TOGETHER: usize = 8;
+//! Rows of a pool are far apart, so each costs a wait for memory. The waits pass while other rows are
+//! copied when the processor is told a few rows ahead what it will need.
 
 /// What memory is brought in at a time.
 const LINE: usize = 64;
 
 /// More of a row than this the processor brings in by itself, once it sees where it goes.
-const LOOKED_AT: usize = 8 * LINE;
+const TOLD: usize = 8 * LINE;
+
+/// How far ahead the processor is told: about as many bytes as it can wait for at a time.
+const AHEAD: usize = 32 * LINE;
 
 /// Where a row is: its block, and its number in the block.
 pub(super) type Place = (usize, u64);
@@ -43,20 +41,36 @@ fn small<const LENGTH: usize>(blocks: &[&[u8]], places: &[Place], out: &mut [u8]
 }
 
 fn large(blocks: &[&[u8]], places: &[Place], length: usize, out: &mut [u8]) {
-    let groups = places.chunks(TOGETHER);
-    for (places, out) in groups.zip(out.chunks_mut(TOGETHER * length)) {
-        let row = |(block, row): &Place| &blocks[*block][*row as usize * length..][..length];
-        let mut seen = 0;
-        for place in places {
-            let lines = row(place).iter().take(LOOKED_AT).step_by(LINE);
-            seen = lines.fold(seen, |seen, byte| seen ^ byte);
+    let ahead = (AHEAD / length.max(1)).clamp(2, 16);
+    let row = |(block, row): &Place| &blocks[*block][*row as usize * length..][..length];
+    let mut next = places.iter();
+    (next.by_ref().take(ahead)).for_each(|place| bring_in(row(place)));
+    for (place, out) in places.iter().zip(out.chunks_exact_mut(length)) {
+        if let Some(place) = next.next() {
+            bring_in(row(place));
         }
-        black_box(seen);
-        for (place, out) in places.iter().zip(out.chunks_exact_mut(length)) {
-            out.copy_from_slice(row(place));
+        out.copy_from_slice(row(place));
+    }
+}
+
+/// Tells the processor that the beginning of a row will be read. Nothing depends on it but time.
+#[inline]
+#[cfg(target_arch = "x86_64")]
+fn bring_in(row: &[u8]) {
+    use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+    for line in row.chunks(LINE).take(TOLD / LINE) {
+        #[allow(unsafe_code, reason = "the instruction takes an address")]
+        // SAFETY: it changes nothing that a program can see, whatever the address; this one is of the row.
+        unsafe {
+            _mm_prefetch::<_MM_HINT_T0>(line.as_ptr().cast());
         }
     }
 }
+
+/// Other processors are not told.
+#[inline]
+#[cfg(not(target_arch = "x86_64"))]
+fn bring_in(_: &[u8]) {}
 
 #[cfg(test)]
 mod tests {

@@ -36,9 +36,9 @@ pub(super) enum Job {
         task: usize,
         spare: Block,
     },
-    /// Make a batch, or take the rows that a room has for it.
+    /// Make batches, or take the rows that a room has for them. There is more than one only of small ones.
     Fill {
-        open: Open,
+        open: Vec<Open>,
         room: Option<(usize, Arc<Room>)>,
     },
 }
@@ -71,7 +71,9 @@ pub(super) struct Course {
     busy: usize,
     failure: Option<Error>,
     stopped: bool,
-    spare: Vec<Block>,
+    /// Used in the order in which it came: rooms are alike, so what was the last block of one fits the last of
+    /// another.
+    spare: VecDeque<Block>,
 }
 
 #[derive(Debug)]
@@ -106,7 +108,7 @@ impl Course {
             busy: 0,
             failure: None,
             stopped: false,
-            spare,
+            spare: spare.into(),
         }
     }
 
@@ -174,9 +176,10 @@ impl Course {
             return Ok(Next::Leave);
         }
         let job = match self.rooms.clone() {
-            None => self
-                .begin(stock, home)?
-                .map(|open| Job::Fill { open, room: None }),
+            None => {
+                let open = self.begin_several(stock, home, |_, _| true)?;
+                (!open.is_empty()).then_some(Job::Fill { open, room: None })
+            }
             Some(rooms) => {
                 self.open_rooms(&rooms);
                 match self.visit(&rooms, stock, home)? {
@@ -205,6 +208,25 @@ impl Course {
             leases,
             visited,
         }))
+    }
+
+    /// Begins the next batches, as many as are made at a time and there is memory for, while `is_here` says yes.
+    fn begin_several(
+        &mut self,
+        stock: &mut Stock,
+        home: &Arc<Desk>,
+        is_here: impl Fn(&Cut, u64) -> bool,
+    ) -> Result<Vec<Open>> {
+        let mut several = Vec::new();
+        let most = stock.together();
+        while several.len() < most
+            && self.next < self.cut.count()
+            && is_here(&self.cut, self.next)
+            && let Some(open) = self.begin(stock, home)?
+        {
+            several.push(open);
+        }
+        Ok(several)
     }
 
     fn open_rooms(&mut self, rooms: &Rooms) {
@@ -239,12 +261,12 @@ impl Course {
             if let Some(sequence) = waiting.map(|(sequence, _)| *sequence)
                 && let Some(open) = self.open.remove(&sequence)
             {
-                let room = Some((index, room));
+                let (open, room) = (vec![open], Some((index, room)));
                 return Ok(Some(Job::Fill { open, room }));
             }
-            let is_next_here =
-                self.next < self.cut.count() && rooms.at(self.cut.span(self.next).start) == index;
-            if is_next_here && let Some(open) = self.begin(stock, home)? {
+            let is_here = |cut: &Cut, next| rooms.at(cut.span(next).start) == index;
+            let open = self.begin_several(stock, home, is_here)?;
+            if !open.is_empty() {
                 let room = Some((index, room));
                 return Ok(Some(Job::Fill { open, room }));
             }
@@ -262,7 +284,7 @@ impl Course {
             room: Arc::clone(&active.room),
             index: active.index,
             task: active.given_out - 1,
-            spare: self.spare.pop().unwrap_or_default(),
+            spare: self.spare.pop_front().unwrap_or_default(),
         })
     }
 
@@ -274,9 +296,15 @@ impl Course {
         }
     }
 
-    /// Notes that a batch has what a room has for it, or all.
-    pub(super) fn filled(&mut self, open: Open, room: Option<usize>) {
+    /// Notes that batches have what a room has for them, or all.
+    pub(super) fn filled(&mut self, several: Vec<Open>, room: Option<usize>) {
         self.busy -= 1;
+        for open in several {
+            self.put(open, room);
+        }
+    }
+
+    fn put(&mut self, open: Open, room: Option<usize>) {
         if let Some(index) = room
             && let Some(place) = self.active.iter().position(|active| active.index == index)
         {

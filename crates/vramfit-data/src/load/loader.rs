@@ -152,8 +152,9 @@ impl Loader {
         (self.epoch, self.position) = (epoch, position);
         let order = self.order.epoch(epoch);
         let rooms = match (self.order.engine(), self.plan.in_order) {
-            (Engine::BlockPool(_) | Engine::ChunkPool(_), _) => {
-                Some(Rooms::of_pools(order.clone()))
+            (Engine::BlockPool(pools) | Engine::ChunkPool(pools), _) => {
+                let row_bytes = self.columns.row_bytes();
+                Some(Rooms::of_pools(order.clone(), pools, row_bytes))
             }
             (_, Some((blocks, rows))) => Some(Rooms::in_order(order.clone(), blocks, rows)),
             (_, None) => None,
@@ -253,7 +254,9 @@ impl Loader {
         }
         // Dropped without the lock, which the memory of its batches needs on its way back.
         let course = self.desk.lock().course.take();
-        self.spare = course.map(Course::into_spare).unwrap_or_default();
+        if let Some(course) = course {
+            self.spare = course.into_spare();
+        }
     }
 
     /// Returns what has to be kept to go on behind the last batch that was handed out.

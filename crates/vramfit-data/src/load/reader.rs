@@ -10,7 +10,7 @@ use super::buffer::Lease;
 use super::columns::Columns;
 use super::course::{Job, Next, Open};
 use super::desk::Desk;
-use super::room::{Rooms, read_or_gather};
+use super::room::{Room, Rooms, read_or_gather};
 use crate::order::Epoch;
 
 /// What a thread works with.
@@ -25,7 +25,7 @@ pub(super) struct Reader {
 /// What came of a piece of work.
 enum Done {
     Loaded(usize),
-    Filled(Open, Option<usize>),
+    Filled(Vec<Open>, Option<usize>),
 }
 
 impl Reader {
@@ -100,36 +100,50 @@ impl Reader {
                 Ok(Done::Loaded(index))
             }
             Job::Fill {
-                mut open,
+                open: mut several,
                 room: Some((index, room)),
             } => {
-                let here = room.positions();
-                let positions = &open.unit.positions;
-                let from = positions.partition_point(|at| *at < here.start);
-                let to = positions.partition_point(|at| *at < here.end);
-                let lengths = self.columns.columns.iter().map(|c| c.rows().row_bytes());
-                let out = open.leases.iter_mut().map(Lease::bytes_mut).zip(lengths);
-                let out = out.map(|(bytes, length)| &mut bytes[from * length..to * length]);
-                room.copy(&positions[from..to], &self.columns, out);
-                open.visited = here.end.min(open.unit.end);
-                Ok(Done::Filled(open, Some(index)))
+                for open in &mut several {
+                    self.copy(open, &room);
+                }
+                Ok(Done::Filled(several, Some(index)))
             }
             Job::Fill {
-                mut open,
+                open: mut several,
                 room: None,
             } => {
-                let mut rows = Vec::with_capacity(open.unit.positions.len());
-                for run in open.unit.positions.chunk_by(|one, next| one + 1 == *next) {
-                    self.epoch
-                        .append_rows(run[0]..run[0] + run.len() as u64, &mut rows);
-                }
-                for (column, lease) in self.columns.columns.iter().zip(&mut open.leases) {
-                    self.checked(read_or_gather(column.rows(), &rows, lease.bytes_mut()))?;
-                }
-                open.visited = open.unit.end;
-                Ok(Done::Filled(open, None))
+                let read = several.iter_mut().try_for_each(|open| self.read(open));
+                self.checked(read)?;
+                Ok(Done::Filled(several, None))
             }
         }
+    }
+
+    /// Takes the rows that a room has for a batch.
+    fn copy(&self, open: &mut Open, room: &Room) {
+        let here = room.positions();
+        let positions = &open.unit.positions;
+        let from = positions.partition_point(|at| *at < here.start);
+        let to = positions.partition_point(|at| *at < here.end);
+        let lengths = self.columns.columns.iter().map(|c| c.rows().row_bytes());
+        let out = open.leases.iter_mut().map(Lease::bytes_mut).zip(lengths);
+        let out = out.map(|(bytes, length)| &mut bytes[from * length..to * length]);
+        room.copy(&positions[from..to], &self.columns, out);
+        open.visited = here.end.min(open.unit.end);
+    }
+
+    /// Reads the rows of a batch from where they lie.
+    fn read(&self, open: &mut Open) -> Result<()> {
+        let mut rows = Vec::with_capacity(open.unit.positions.len());
+        for run in open.unit.positions.chunk_by(|one, next| one + 1 == *next) {
+            self.epoch
+                .append_rows(run[0]..run[0] + run.len() as u64, &mut rows);
+        }
+        for (column, lease) in self.columns.columns.iter().zip(&mut open.leases) {
+            read_or_gather(column.rows(), &rows, lease.bytes_mut())?;
+        }
+        open.visited = open.unit.end;
+        Ok(())
     }
 
     /// Trusts what was read only if the file is still the same afterwards; if it is not, that is the error,

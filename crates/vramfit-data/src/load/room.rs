@@ -7,22 +7,34 @@ use vramfit_core::Result;
 
 use super::columns::Columns;
 use super::copy::{Place, copy_rows};
-use crate::order::{Epoch, Pool};
+use crate::order::{Epoch, Pool, Pools};
+
+/// Blocks of a pool that are read by one piece of work have at most so many bytes together: what is not
+/// reading, such as looking whether the file is still the same, is then little beside it.
+const TASK_BYTES: u64 = 512 << 10;
+
+/// But a pool is read in so many pieces of work, if it has as many blocks, so that there is one for every thread.
+const LEAST_TASKS: u64 = 32;
 
 /// How an epoch is divided into rooms.
 #[derive(Debug)]
 pub(super) struct Rooms {
     epoch: Epoch,
+    /// Blocks of a pool that one piece of work reads.
+    task_blocks: usize,
     /// For an epoch in the order of the file, which has no pools of its own: the positions of a room, and
     /// of a block in it.
     sequential: Option<(u64, u64)>,
 }
 
 impl Rooms {
-    /// Returns the rooms of an epoch that is made of pools.
-    pub(super) fn of_pools(epoch: Epoch) -> Rooms {
+    /// Returns the rooms of an epoch that is made of pools, with so many bytes to a row.
+    pub(super) fn of_pools(epoch: Epoch, pools: Pools, row_bytes: u64) -> Rooms {
+        let block_bytes = pools.block_rows.saturating_mul(row_bytes).max(1);
+        let task_blocks = (TASK_BYTES / block_bytes).min(pools.pool_blocks / LEAST_TASKS);
         Rooms {
             epoch,
+            task_blocks: task_blocks.max(1) as usize,
             sequential: None,
         }
     }
@@ -31,6 +43,7 @@ impl Rooms {
     pub(super) fn in_order(epoch: Epoch, blocks: u64, block_rows: u64) -> Rooms {
         Rooms {
             epoch,
+            task_blocks: 1,
             sequential: Some((blocks * block_rows, block_rows)),
         }
     }
@@ -50,24 +63,14 @@ impl Rooms {
             let positions = start..(start + size).min(self.epoch.len());
             let blocks = (positions.end - start).div_ceil(block_rows);
             return Room {
-                tasks: (0..blocks as usize).collect(),
                 held: (0..blocks).map(|_| OnceLock::new()).collect(),
                 positions,
                 layout: Layout::InOrder { block_rows },
             };
         }
-        let Some(pool) = self.epoch.pool(index) else {
-            return Room::empty();
-        };
-        let blocks = pool.blocks().iter().enumerate();
-        Room {
-            positions: pool.positions(),
-            tasks: blocks
-                .filter(|(_, block)| block.wanted > 0)
-                .map(|(place, _)| place)
-                .collect(),
-            held: pool.blocks().iter().map(|_| OnceLock::new()).collect(),
-            layout: Layout::Pool(Box::new(pool)),
+        match self.epoch.pool(index) {
+            Some(pool) => Room::of_pool(pool, self.task_blocks),
+            None => Room::empty(),
         }
     }
 
@@ -77,7 +80,7 @@ impl Rooms {
     }
 }
 
-/// Memory of one block: the rows of each column.
+/// Memory of what one piece of work reads: the rows of each column, of one block behind another.
 pub(super) type Block = Vec<Vec<u8>>;
 
 /// Rows in memory together.
@@ -85,15 +88,31 @@ pub(super) type Block = Vec<Vec<u8>>;
 pub(super) struct Room {
     positions: Range<u64>,
     layout: Layout,
-    /// The blocks that have to be read.
-    tasks: Vec<usize>,
+    /// What each piece of work has read.
     held: Vec<OnceLock<Block>>,
 }
 
 #[derive(Debug)]
 enum Layout {
-    Pool(Box<Pool>),
-    InOrder { block_rows: u64 },
+    Pool {
+        pool: Box<Pool>,
+        /// The blocks that have to be read, by piece of work.
+        tasks: Vec<Vec<usize>>,
+        /// Where the rows of each block are once they were read.
+        spots: Vec<Spot>,
+    },
+    InOrder {
+        block_rows: u64,
+    },
+}
+
+/// Where the rows of a block are.
+#[derive(Clone, Copy, Debug, Default)]
+struct Spot {
+    task: usize,
+    /// What has to be added to the number of a row in the file, to have it in the memory of the piece of work;
+    /// where that is less than nothing it wraps.
+    added: u64,
 }
 
 impl Room {
@@ -101,8 +120,35 @@ impl Room {
         Room {
             positions: 0..0,
             layout: Layout::InOrder { block_rows: 1 },
-            tasks: Vec::new(),
             held: Vec::new(),
+        }
+    }
+
+    fn of_pool(pool: Pool, task_blocks: usize) -> Room {
+        let mut spots = vec![Spot::default(); pool.blocks().len()];
+        let wanted: Vec<usize> = (0..spots.len())
+            .filter(|place| pool.blocks()[*place].wanted > 0)
+            .collect();
+        let tasks: Vec<Vec<usize>> = wanted.chunks(task_blocks).map(<[_]>::to_vec).collect();
+        for (task, places) in tasks.iter().enumerate() {
+            let mut before = 0_u64;
+            for place in places {
+                let rows = &pool.blocks()[*place].rows;
+                spots[*place] = Spot {
+                    task,
+                    added: before.wrapping_sub(rows.start),
+                };
+                before += rows.end - rows.start;
+            }
+        }
+        Room {
+            positions: pool.positions(),
+            held: tasks.iter().map(|_| OnceLock::new()).collect(),
+            layout: Layout::Pool {
+                pool: Box::new(pool),
+                tasks,
+                spots,
+            },
         }
     }
 
@@ -111,12 +157,12 @@ impl Room {
         self.positions.clone()
     }
 
-    /// Returns how many blocks are to be read.
+    /// Returns how many pieces of work it takes to read it.
     pub(super) fn tasks(&self) -> usize {
-        self.tasks.len()
+        self.held.len()
     }
 
-    /// Reads one of its blocks.
+    /// Does one of them.
     ///
     /// # Errors
     /// All that reading can fail with.
@@ -127,19 +173,25 @@ impl Room {
         columns: &Columns,
         mut block: Block,
     ) -> Result<()> {
-        let place = self.tasks[task];
         block.resize_with(columns.columns.len(), Vec::new);
         match &self.layout {
-            Layout::Pool(pool) => {
-                let rows = pool.blocks()[place].rows.clone();
+            Layout::Pool { pool, tasks, .. } => {
+                let rows = |place: &usize| pool.blocks()[*place].rows.clone();
+                let all: u64 = tasks[task].iter().map(|place| length(&rows(place))).sum();
                 for (column, bytes) in columns.columns.iter().zip(&mut block) {
-                    let length = (rows.end - rows.start) as usize * column.rows().row_bytes();
-                    resize(bytes, length);
-                    column.rows().read(rows.clone(), bytes)?;
+                    let row_bytes = column.rows().row_bytes();
+                    resize(bytes, all as usize * row_bytes);
+                    let mut rest = &mut bytes[..];
+                    for place in &tasks[task] {
+                        let here = length(&rows(place)) as usize * row_bytes;
+                        let (here, behind) = rest.split_at_mut(here);
+                        column.rows().read(rows(place), here)?;
+                        rest = behind;
+                    }
                 }
             }
             Layout::InOrder { block_rows } => {
-                let start = self.positions.start + place as u64 * block_rows;
+                let start = self.positions.start + task as u64 * block_rows;
                 let end = (start + block_rows).min(self.positions.end);
                 let mut rows = Vec::new();
                 rooms.append_rows(start..end, &mut rows);
@@ -150,7 +202,7 @@ impl Room {
             }
         }
         // Each task is given out once.
-        let _ = self.held[place].set(block);
+        let _ = self.held[task].set(block);
         Ok(())
     }
 
@@ -164,7 +216,7 @@ impl Room {
         let places = self.places(positions);
         for (number, (column, out)) in columns.columns.iter().zip(out).enumerate() {
             let blocks: Vec<&[u8]> = (self.held.iter())
-                // None without a row that is wanted.
+                // It is copied from when all of it was read.
                 .map(|block| block.get().map_or(&[][..], |block| &block[number]))
                 .collect();
             copy_rows(&blocks, &places, column.rows().row_bytes(), out);
@@ -176,16 +228,16 @@ impl Room {
         self.held.into_iter().filter_map(OnceLock::into_inner)
     }
 
-    /// Returns the blocks that positions are in, and the rows of them.
+    /// Returns the pieces of work that have read the rows at positions, and where in their memory the rows are.
     fn places(&self, positions: &[u64]) -> Vec<Place> {
         match &self.layout {
-            Layout::Pool(pool) => {
+            Layout::Pool { pool, spots, .. } => {
                 let mut places = Vec::with_capacity(positions.len());
                 pool.append(positions, &mut places);
-                let starts: Vec<u64> = pool.blocks().iter().map(|it| it.rows.start).collect();
-                places
-                    .iter_mut()
-                    .for_each(|(block, row)| *row -= starts[*block]);
+                for (block, row) in &mut places {
+                    let spot = spots[*block];
+                    (*block, *row) = (spot.task, row.wrapping_add(spot.added));
+                }
                 places
             }
             Layout::InOrder { block_rows } => {
@@ -214,8 +266,19 @@ pub(super) fn read_or_gather(
     }
 }
 
-/// Makes memory exactly so long; it keeps what it has where it was longer.
+fn length(rows: &Range<u64>) -> u64 {
+    rows.end - rows.start
+}
+
+/// Makes memory exactly so long, so that all together is never more than was planned.
 fn resize(bytes: &mut Vec<u8>, length: usize) {
-    bytes.reserve_exact(length.saturating_sub(bytes.len()));
+    if bytes.capacity() == 0 {
+        // The system gives memory that is zero already.
+        *bytes = vec![0; length];
+        return;
+    }
+    bytes.truncate(length);
+    bytes.shrink_to(length);
+    bytes.reserve_exact(length - bytes.len());
     bytes.resize(length, 0);
 }

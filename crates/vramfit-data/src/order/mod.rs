@@ -152,8 +152,8 @@ impl Order {
 
     /// Returns one pass over the rows. Epochs are counted from 0 and all differ.
     ///
-    /// Takes no time for [`Engine::Sequential`] and [`Engine::Gather`]. For pools it counts the blocks
-    /// once, about 30 ns each, because blocks can hold different numbers of rows of a part.
+    /// Takes no time for [`Engine::Sequential`], and less than a millisecond for [`Engine::Gather`]. For pools it
+    /// counts the blocks once, about 30 ns each, because blocks can hold different numbers of rows of a part.
     pub fn epoch(&self, epoch: u64) -> Epoch {
         Epoch::new(*self, epoch)
     }

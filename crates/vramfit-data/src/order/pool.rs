@@ -11,7 +11,10 @@ use super::{Pools, Purpose};
 use crate::mix::Key;
 
 /// Positions whose rows are computed at a time.
-const TOGETHER: usize = 4;
+const TOGETHER: usize = 8;
+
+/// Entries of a pool's guide for each of its blocks, so that most lead to the block that is looked for.
+const GUIDES_PER_BLOCK: u64 = 4;
 
 /// A stretch of consecutive rows, and how many of them are wanted.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -32,6 +35,7 @@ pub struct Pool {
     /// How many wanted rows of the file do.
     ranks: Vec<u64>,
     rows: Permutation,
+    guide: Guide,
     selection: Selection,
 }
 
@@ -65,10 +69,49 @@ impl Pool {
     }
 
     /// Returns the block and the row of one of the rows of the pool, counted from 0 in the order of the blocks.
+    #[inline]
     fn row_at(&self, place: u64) -> (usize, u64) {
-        let block = self.before.partition_point(|&before| before <= place) - 1;
+        let block = self.guide.block_of(place, &self.before);
         let rank = self.ranks[block] + place - self.before[block];
         (block, self.selection.select(rank))
+    }
+}
+
+/// Where among the blocks of a pool to look for a row: a search by halves would take as long as copying it.
+#[derive(Clone, Debug)]
+struct Guide {
+    /// The block of every row whose number ends with so many zero bits.
+    blocks: Vec<u32>,
+    shift: u32,
+}
+
+impl Guide {
+    /// Makes the guide for blocks with so many rows before each, and then the total.
+    fn new(before: &[u64]) -> Self {
+        let (blocks, rows) = (before.len() as u64 - 1, before[before.len() - 1]);
+        let shift = (rows / (blocks * GUIDES_PER_BLOCK).max(1)).max(1).ilog2();
+        let mut block = 0;
+        let entries = (0..=rows >> shift).map(|entry| {
+            // The first block that ends behind the row; the last one for the total itself.
+            while block + 2 < before.len() && before[block + 1] <= entry << shift {
+                block += 1;
+            }
+            block as u32
+        });
+        Guide {
+            blocks: entries.collect(),
+            shift,
+        }
+    }
+
+    /// Returns the block of a row.
+    #[inline]
+    fn block_of(&self, row: u64, before: &[u64]) -> usize {
+        let mut block = self.blocks[(row >> self.shift) as usize] as usize;
+        while before[block + 1] <= row {
+            block += 1;
+        }
+        block
     }
 }
 
@@ -137,6 +180,7 @@ impl PoolTable {
         let key = Key::new(&[self.key.at(pool as u64)]);
         Pool {
             rows: Permutation::new(key, end),
+            guide: Guide::new(&before),
             positions,
             ranks: blocks
                 .iter()

@@ -15,6 +15,7 @@ mod groups;
 mod heap;
 mod index;
 mod journal;
+mod keeper;
 mod message;
 mod number;
 mod pipeline;

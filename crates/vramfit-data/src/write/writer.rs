@@ -13,6 +13,7 @@ use super::content::{Content, Storage};
 use super::front::{self, Places};
 use super::index::{Chunk, tree};
 use super::journal::{Entry, Journal};
+use super::keeper::Keeper;
 use super::pipeline::Stored;
 use super::place::Place;
 use super::section::Course;
@@ -46,9 +47,9 @@ impl Default for Manner {
 /// A file being written, piece by piece.
 #[derive(Debug)]
 pub(super) struct Writer {
+    /// Before the place, which takes the journal away: it is dropped first.
+    keeper: Keeper,
     place: Place,
-    /// None where nobody goes on with it.
-    journal: Option<Journal>,
     content: Content,
     places: Places,
     safe_every: Bytes,
@@ -93,6 +94,7 @@ impl Writer {
         }
         let (journal, mut done) = match found {
             Some((journal, done)) => (Some(journal), done),
+            // Nobody goes on with it.
             None if manner.once => (None, Entry::default()),
             None => {
                 let journal = Journal::create(&place.journal, purpose)?;
@@ -102,10 +104,11 @@ impl Writer {
         if done.pieces == 0 {
             done.end = places.chunks;
         }
+        let keeper = Keeper::start(&place.file, journal).map_err(|error| place.failed(&error))?;
         let mut writer = Writer {
+            keeper,
             chunks: content.datasets.iter().map(|_| Vec::new()).collect(),
             place,
-            journal,
             places,
             safe_every: manner.safe_every,
             unsafe_bytes: 0,
@@ -179,6 +182,8 @@ impl Writer {
     /// # Errors
     /// Those of `check`; `io` when the disk refuses, or when the name was taken meanwhile.
     pub(super) fn finish(mut self, check: &mut dyn FnMut(&Path) -> Result<()>) -> Result<Bytes> {
+        let kept = self.keeper.finish();
+        kept.map_err(|error| self.place.failed(&error))?;
         let mut end = self.done.end.next_multiple_of(8);
         let mut addresses = Vec::new();
         for (at, dataset) in self.content.datasets.iter().enumerate() {
@@ -208,19 +213,14 @@ impl Writer {
         Ok(Bytes(end))
     }
 
-    /// Makes sure that all pieces so far survive a power cut, and notes it.
+    /// Has all pieces so far made safe against a power cut, and noted, while further ones are written.
     fn make_safe(&mut self) -> std::io::Result<()> {
-        self.place.file.sync_data()?;
-        let entry = Entry {
+        self.unsafe_bytes = 0;
+        self.keeper.keep(Entry {
             pieces: self.done.pieces,
             end: self.done.end,
             chunks: std::mem::take(&mut self.unsafe_chunks),
-        };
-        self.unsafe_bytes = 0;
-        match &mut self.journal {
-            Some(journal) => journal.add(&entry),
-            None => Ok(()),
-        }
+        })
     }
 
     /// Finds where the chunks of an earlier attempt are: they lie one behind the other, in the order

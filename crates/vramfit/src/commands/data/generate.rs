@@ -54,7 +54,7 @@ pub(crate) struct Args {
     /// How to compress; `gzip` can be read everywhere, `zstd` needs hdf5plugin
     #[arg(long, value_name = "HOW", default_value = "none")]
     compression: CompressionName,
-    /// How hard to compress: 1 to 12 for gzip (2 unless told), 1 to 22 for zstd (3 unless told)
+    /// How hard to compress: 1 to 12 for gzip (2 unless told), 1 to 22 for zstd (1 unless told)
     #[arg(long, value_name = "N")]
     level: Option<u8>,
     /// Rows in a chunk; 256 KiB unless told, and no chunks where nothing is compressed
@@ -159,7 +159,7 @@ impl Args {
             }
             CompressionName::None => Compression::None,
             CompressionName::Gzip => Compression::Gzip(self.level.unwrap_or(2)),
-            CompressionName::Zstd => Compression::Zstd(self.level.unwrap_or(3).into()),
+            CompressionName::Zstd => Compression::Zstd(self.level.unwrap_or(1).into()),
         };
         let request = Request {
             kind,

@@ -1,0 +1,114 @@
+//! Making what was written safe against a power cut while more is written: the disk works, and so do the
+//! threads that compress.
+
+use std::fs::File;
+use std::io::{Error, Result};
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::thread::JoinHandle;
+
+use super::journal::{Entry, Journal};
+
+/// A thread that synchronises a file, and notes what is then on the disk. Dropping it waits for the thread.
+#[derive(Debug)]
+pub(super) struct Keeper {
+    entries: Option<SyncSender<Entry>>,
+    thread: Option<JoinHandle<Result<()>>>,
+}
+
+impl Keeper {
+    /// Starts the thread. Without a journal nothing is noted.
+    ///
+    /// # Errors
+    /// When the system gives no thread, or no second handle of the file.
+    pub(super) fn start(file: &File, journal: Option<Journal>) -> Result<Self> {
+        let file = file.try_clone()?;
+        // Nobody waits in between, so no more is unsafe than what is written during one synchronisation.
+        let (entries, received) = sync_channel(0);
+        let thread = std::thread::Builder::new()
+            .name("vramfit-keep".into())
+            .spawn(move || run(&file, journal, &received))?;
+        Ok(Keeper {
+            entries: Some(entries),
+            thread: Some(thread),
+        })
+    }
+
+    /// Has made safe what an entry speaks of, all of which was written. Returns at once, or when the one before
+    /// is safe.
+    ///
+    /// # Errors
+    /// What the disk refused before; once.
+    pub(super) fn keep(&mut self, entry: Entry) -> Result<()> {
+        match &self.entries {
+            Some(entries) if entries.send(entry).is_ok() => Ok(()),
+            // It has ended early, with an error.
+            _ => self.finish(),
+        }
+    }
+
+    /// Waits until all entries are safe.
+    ///
+    /// # Errors
+    /// What the disk refused.
+    pub(super) fn finish(&mut self) -> Result<()> {
+        self.entries = None;
+        match self.thread.take().map(JoinHandle::join) {
+            None => Ok(()),
+            Some(Ok(result)) => result,
+            Some(Err(_)) => Err(Error::other("the thread that synchronises has panicked")),
+        }
+    }
+}
+
+impl Drop for Keeper {
+    fn drop(&mut self) {
+        // Whoever is told of errors has asked before.
+        let _ = self.finish();
+    }
+}
+
+fn run(file: &File, mut journal: Option<Journal>, entries: &Receiver<Entry>) -> Result<()> {
+    for entry in entries {
+        file.sync_data()?;
+        if let Some(journal) = &mut journal {
+            journal.add(&entry)?;
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_kept_is_noted_in_order_when_it_ends() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("journal");
+        let file = File::create(folder.path().join("file")).unwrap();
+        let journal = Journal::create(&path, "test").unwrap();
+        let mut keeper = Keeper::start(&file, Some(journal)).unwrap();
+        for pieces in 1..=20 {
+            let entry = Entry {
+                pieces,
+                end: pieces * 10,
+                chunks: vec![10],
+            };
+            keeper.keep(entry).unwrap();
+        }
+        drop(keeper);
+        let (_, done) = Journal::open(&path, "test").unwrap().unwrap();
+        assert_eq!((done.pieces, done.end, done.chunks.len()), (20, 200, 20));
+    }
+
+    #[test]
+    fn what_the_disk_refuses_is_told_once() {
+        // A device that cannot be synchronised.
+        let file = File::options().write(true).open("/dev/null").unwrap();
+        let mut keeper = Keeper::start(&file, None).unwrap();
+        keeper.keep(Entry::default()).unwrap();
+        let told = keeper.keep(Entry::default()).and(keeper.finish());
+        assert!(told.is_err());
+        assert!(keeper.finish().is_ok());
+    }
+}
