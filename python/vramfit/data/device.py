@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections import deque
 from collections.abc import Iterator
 from functools import cached_property
@@ -26,9 +27,20 @@ class DeviceBatches:
     JAX keeps the memory of a batch as long as it reads from it, and on the CPU as long as the array
     lives; only then does the loader use it again. So all of it counts in the loader's memory. On
     the CPU, batches below a mebibyte are copied, and the copies are the program's.
+
+    Args:
+        loader: Where batches come from.
+        depth: How many are on their way.
+        place: Where they go when the loader does not say: a device or a sharding.
+        for_a_step: Whether they are given to a compiled step only. Then a copy on a single CPU
+            stays an array of numpy.
     """
 
-    def __init__(self, loader: Loader, depth: int, place: Any = None) -> None:
+    def __init__(
+        self, loader: Loader, depth: int, place: Any = None, *, for_a_step: bool = False
+    ) -> None:
+        from jax.sharding import Sharding
+
         if depth < 1:
             raise InvalidArgumentError(f"`depth` is {depth}, and has to be 1 at least")
         most = loader._native.most_batches
@@ -42,7 +54,10 @@ class DeviceBatches:
         self._depth = depth
         # Where batches go when the loader itself says nothing: a device or a sharding.
         self._place = place
-        self._state: dict[str, Any] | None = None
+        # A compiled step takes arrays of numpy as well, in a fraction of the time of `device_put`.
+        self._stays = for_a_step and not isinstance(loader._sharding or place, Sharding)
+        # As text: it is taken with every batch, and looked into for a checkpoint only.
+        self._state: str | None = None
 
     def __len__(self) -> int:
         """Return how many batches (or stacks of them) a whole epoch has."""
@@ -60,10 +75,10 @@ class DeviceBatches:
         return self._send(self._loader.epoch(number))
 
     def _send(self, batches: Iterator[Any]) -> Iterator[Any]:
-        under_way: deque[tuple[Any, dict[str, Any]]] = deque()
-        self._state = self._loader.state()
+        under_way: deque[tuple[Any, str]] = deque()
+        self._state = self._loader._native.state()
         for batch in batches:
-            under_way.append((self._put(batch), self._loader.state()))
+            under_way.append((self._put(batch), self._loader._native.state()))
             del batch
             if len(under_way) > self._depth:
                 sent, self._state = under_way.popleft()
@@ -95,6 +110,8 @@ class DeviceBatches:
 
         if self.copies:
             batch = {name: part.copy() for name, part in batch.items()}
+            if self._stays:
+                return batch
         sharding = self._loader._sharding
         if sharding is None:
             return jax.device_put(batch, self._place)
@@ -107,7 +124,10 @@ class DeviceBatches:
 
     def state(self) -> dict[str, Any]:
         """Return what has to be kept to go on behind the last batch that the program has got."""
-        return self._loader.state() if self._state is None else self._state
+        if self._state is None:
+            return self._loader.state()
+        state: dict[str, Any] = json.loads(self._state)
+        return state
 
     def restore(self, state: Any) -> DeviceBatches:
         """Go on from a state, as :meth:`Loader.restore`."""

@@ -169,7 +169,7 @@ def feed(data: Any, *, depth: int, stacked: int, sharding: Any, role: str) -> Fe
         _must_be_stacked(data, stacked, role)
         _must_share(data, role)
         _must_divide(data, sharding, role)
-        ahead = DeviceBatches(data, depth, sharding)
+        ahead = DeviceBatches(data, depth, sharding, for_a_step=True)
         return LoaderFeed(ahead, whole_batches=data._drop_last)
     if not isinstance(data, Iterable):
         raise InvalidArgumentError(
