@@ -135,12 +135,12 @@ def main():
 
             memory = TensorDataset(from_numpy(x), from_numpy(y))
             compare("DataLoader, rows in memory", ours, lambda: of_torch(memory, 0, STEPS // 5))
-            file = Rows(path, len(x))
             for workers in (0, 2):
+                # A dataset that has opened its file cannot be sent to a process.
                 compare(
                     f"DataLoader, h5py, {workers} workers",
                     ours,
-                    lambda workers=workers: of_torch(file, workers, FEW),
+                    lambda workers=workers: of_torch(Rows(path, len(x)), workers, FEW),
                 )
     print(f"machine load after: {os.getloadavg()[0]:.1f}")
     return 0

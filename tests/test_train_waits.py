@@ -150,3 +150,16 @@ def test_t3_no_more_steps_are_under_way_than_may_be(ahead):
                 under_way = number - marks.pop(0)
     # The one that was just given is begun before the program waits.
     assert ahead - 2 <= peak <= ahead + 1
+
+
+def test_t4_a_small_batch_on_one_cpu_stays_where_the_step_can_take_it(train):
+    def first_of(loader):
+        return next(feed(loader, depth=1, stacked=1, sharding=device, role="data").begin(0))
+
+    device = jax.devices()[0]
+    batch = first_of(load(train))
+    # Memory of its own: the loader uses that of its batches again.
+    assert all(type(part) is np.ndarray and part.base is None for part in batch.values())
+    # What a transform returns may look into the loader's memory, so JAX is to know of it.
+    changed = first_of(load(train, transform=lambda batch: batch))
+    assert all(isinstance(part, jax.Array) for part in changed.values())
