@@ -1,7 +1,8 @@
-//! A reader thread: takes work, does it without the lock, and tells.
+//! A reader thread: takes work, does it without the lock, and tells. The consumer's own thread does the same
+//! instead of sleeping, where the plan says so.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::Arc;
+use std::sync::{Arc, MutexGuard};
 use std::time::Instant;
 
 use vramfit_core::{Error, ErrorKind, Result};
@@ -9,7 +10,7 @@ use vramfit_core::{Error, ErrorKind, Result};
 use super::buffer::Lease;
 use super::columns::Columns;
 use super::course::{Job, Next, Open};
-use super::desk::Desk;
+use super::desk::{Desk, Now};
 use super::room::{Room, Rooms, read_or_gather};
 use crate::order::Epoch;
 
@@ -33,56 +34,74 @@ impl Reader {
     pub(super) fn run(&self) {
         let mut state = self.desk.lock();
         loop {
-            let now = &mut *state;
-            let next = match &mut now.course {
-                Some(course) => course.next(&mut now.stock, &self.desk),
-                None => return,
-            };
-            if !matches!(next, Ok(Next::Do(Job::Fill { .. }))) {
-                self.desk.hand_over(now);
+            let next = self.next(&mut state);
+            if !matches!(next, Next::Do(Job::Fill { .. })) {
+                self.desk.hand_over(&state);
             }
-            let job = match next {
-                Ok(Next::Leave) => return,
-                Ok(Next::Wait) => {
+            match next {
+                Next::Leave => return,
+                Next::Wait => {
                     let begin = Instant::now();
                     state = self.desk.wait_for_work(state);
                     state.stats.idle += begin.elapsed();
-                    continue;
                 }
-                Ok(Next::Do(job)) => job,
-                Err(error) => {
-                    if let Some(course) = &mut now.course {
-                        course.refuse(error);
-                    }
-                    self.desk.hand_over(now);
-                    return;
-                }
-            };
-            drop(state);
-            let begin = Instant::now();
-            let is_copy = matches!(job, Job::Fill { room: Some(_), .. });
-            // A thread that dies in silence would leave the consumer waiting for ever.
-            let done = catch_unwind(AssertUnwindSafe(|| self.work(job))).unwrap_or_else(|_| {
-                Err(Error::new(
-                    ErrorKind::Internal,
-                    "a reader thread of the loader panicked",
-                ))
-            });
-            let took = begin.elapsed();
-            state = self.desk.lock();
-            match is_copy {
-                true => state.stats.filling += took,
-                false => state.stats.reading += took,
+                Next::Do(job) => state = self.carry_out(job, state),
             }
-            if let Some(course) = &mut state.course {
-                match done {
-                    Ok(Done::Loaded(room)) => course.loaded(room),
-                    Ok(Done::Filled(open, room)) => course.filled(open, room),
-                    Err(error) => course.fail(error),
-                }
-            }
-            self.desk.tell(&state);
         }
+    }
+
+    /// Does one piece of work in place of a thread, and says whether there was any.
+    pub(super) fn help<'a>(
+        &'a self,
+        mut state: MutexGuard<'a, Now>,
+    ) -> (MutexGuard<'a, Now>, bool) {
+        match self.next(&mut state) {
+            Next::Do(job) => (self.carry_out(job, state), true),
+            Next::Wait | Next::Leave => (state, false),
+        }
+    }
+
+    /// Finds something to do.
+    fn next(&self, state: &mut Now) -> Next {
+        let Some(course) = &mut state.course else {
+            return Next::Leave;
+        };
+        match course.next(&mut state.stock, &self.desk) {
+            Ok(next) => next,
+            Err(error) => {
+                course.refuse(error);
+                Next::Leave
+            }
+        }
+    }
+
+    /// Does a piece of work without the lock, and tells.
+    fn carry_out<'a>(&'a self, job: Job, state: MutexGuard<'a, Now>) -> MutexGuard<'a, Now> {
+        drop(state);
+        let begin = Instant::now();
+        let is_copy = matches!(job, Job::Fill { room: Some(_), .. });
+        // A thread that dies in silence would leave the consumer waiting for ever.
+        let done = catch_unwind(AssertUnwindSafe(|| self.work(job))).unwrap_or_else(|_| {
+            Err(Error::new(
+                ErrorKind::Internal,
+                "a reader thread of the loader panicked",
+            ))
+        });
+        let took = begin.elapsed();
+        let mut state = self.desk.lock();
+        match is_copy {
+            true => state.stats.filling += took,
+            false => state.stats.reading += took,
+        }
+        if let Some(course) = &mut state.course {
+            match done {
+                Ok(Done::Loaded(room)) => course.loaded(room),
+                Ok(Done::Filled(open, room)) => course.filled(open, room),
+                Err(error) => course.fail(error),
+            }
+        }
+        self.desk.tell(&state);
+        state
     }
 
     fn work(&self, job: Job) -> Result<Done> {
