@@ -172,3 +172,105 @@ impl Reader {
         read
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use vramfit_core::Bytes;
+
+    use super::*;
+    use crate::load::buffer::Stock;
+    use crate::load::course::Course;
+    use crate::load::unit::Cut;
+    use crate::load::{ColumnRequest, Request};
+    use crate::order::{Engine, Last, Order, Part, Pools, World};
+    use crate::write::{self, Compression, Content, Dataset, Job, Manner, Number, Storage};
+
+    const ROWS: u64 = 100;
+
+    /// Writes a file whose rows are their numbers.
+    fn make(path: &Path) {
+        let chunks = Storage::Chunked {
+            rows: 10,
+            compression: Compression::Gzip(1),
+        };
+        let job = Job {
+            path,
+            content: Content {
+                datasets: vec![Dataset::new("x", Number::U64, vec![ROWS], chunks)],
+                ..Content::default()
+            },
+            purpose: "a test",
+            manner: Manner::default(),
+            threads: 1,
+            expected: Bytes(0),
+        };
+        let rows = |rows: std::ops::Range<u64>, out: &mut [Vec<u8>]| {
+            rows.for_each(|row| out[0].extend(row.to_le_bytes()));
+            Ok(())
+        };
+        write::write(job, &rows, &mut |_| {}).unwrap();
+    }
+
+    #[test]
+    fn helping_alone_makes_every_batch() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("rows.h5");
+        make(&path);
+        let columns = Columns::open(&Request {
+            file: path,
+            columns: vec![ColumnRequest {
+                dataset: "x".into(),
+                field: None,
+                to: None,
+            }],
+            batch_size: 8,
+            super_batch: None,
+            budget: Bytes(1 << 20),
+            seed: 1,
+            shuffle: true,
+            last: Last::Drop,
+            part: None,
+            world: World::ALONE,
+            threads: None,
+            floats: None,
+            narrow: false,
+            poison: false,
+        });
+        let pools = Pools {
+            block_rows: 10,
+            pool_blocks: 4,
+        };
+        let order = Order::new(ROWS, 1, Engine::ChunkPool(pools), Part::All).unwrap();
+        let epoch = order.epoch(0);
+        let mut expected = Vec::new();
+        epoch.append_rows(0..96, &mut expected);
+        let rooms = Arc::new(Rooms::of_pools(epoch.clone(), pools, 8));
+        let cut = Cut::new(ROWS, 8, 1, Last::Drop, World::ALONE, 0).unwrap();
+        let desk = Arc::new(Desk::new(Stock::new(vec![64], 3, false)));
+        let course = Course::new(cut, Some(Arc::clone(&rooms)), Vec::new());
+        desk.lock().course = Some(course);
+        let reader = Reader {
+            desk: Arc::clone(&desk),
+            columns: Arc::new(columns.unwrap()),
+            epoch: Arc::new(epoch),
+            rooms: Some(rooms),
+        };
+        let mut seen: Vec<u64> = Vec::new();
+        loop {
+            let (mut state, helped) = reader.help(desk.lock());
+            let ready = state.course.as_mut().and_then(Course::take_ready);
+            // The lock is needed on the way back of what it was made of.
+            drop(state);
+            if let Some(open) = &ready {
+                let (numbers, _) = open.leases[0].bytes().as_chunks();
+                seen.extend(numbers.iter().map(|number| u64::from_le_bytes(*number)));
+            }
+            if !helped && ready.is_none() {
+                break;
+            }
+        }
+        assert_eq!(seen, expected);
+    }
+}
