@@ -145,7 +145,8 @@ def loops(folder):
 def checkpoints(folder):
     """Measure how long training stands still for a checkpoint of 64 MB."""
     weights = {name: jnp.ones((2000, 2000)) for name in "abcd"}
-    noise = [np.float32(number) for number in range(12)]
+    # Enough steps between two checkpoints for one to be written: otherwise the disk is measured.
+    noise = [np.float32(number) for number in range(240)]
 
     def slow(state, batch):
         return jax.tree.map(lambda w: w * 1.0001 + batch, state), state["a"][0, 0]
@@ -157,7 +158,7 @@ def checkpoints(folder):
     stood = []
     for turn in range(TURNS):
         # Three checkpoints against one: the difference is two, without the wait at the end.
-        many = Checkpoints(every_steps=4, every_seconds=None)
+        many = Checkpoints(every_steps=80, every_seconds=None)
         one = Checkpoints(every_steps=None, every_seconds=None)
         first = seconds(directory=folder / f"many{turn}", checkpoints=many)
         second = seconds(directory=folder / f"one{turn}", checkpoints=one)

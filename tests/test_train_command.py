@@ -3,6 +3,7 @@
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -285,3 +286,83 @@ def test_the_whole_pipeline_runs_on_a_virtual_gpu_and_runs_out_of_its_memory(wid
     assert "with a batch of 1024 rows; the step needs" in full.stderr
     assert "`vramfit train train.toml --dry-run GPU` finds the largest batch" in full.stderr
     assert "does not fit: short by" in full.stderr
+
+
+def two_processes(folder, *arguments):
+    """Run the same command in two processes, and return what each said and came to."""
+    with socket.socket() as found:
+        found.bind(("localhost", 0))
+        port = found.getsockname()[1]
+    both = [
+        subprocess.Popen(
+            [sys.executable, "-m", "vramfit", "train", "train.toml", *arguments],
+            cwd=folder,
+            env=environment(
+                JAX_COORDINATOR_ADDRESS=f"localhost:{port}",
+                JAX_NUM_PROCESSES="2",
+                JAX_PROCESS_ID=str(index),
+            ),
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        for index in (0, 1)
+    ]
+    ends = [child.communicate(timeout=150) for child in both]
+    return [(child.returncode, *end) for child, end in zip(both, ends, strict=True)]
+
+
+def test_v9_two_processes_train_one_model_and_one_of_them_tells(sequences):
+    write(sequences)
+    # Gloo says on standard output who is connected, so an answer is the last line.
+    (code, out, err), (other_code, other_out, other_err) = two_processes(sequences, "--json")
+    assert (code, other_code) == (0, 0), err + other_err
+    answer = json.loads(out.splitlines()[-1])
+    assert "Gloo" in other_out
+    assert "ended" not in other_out
+    together = [line["loss"] for line in events(sequences, "steps")]
+    (sequences / "run").rename(sequences / "together")
+    assert vramfit("train", "train.toml", cwd=sequences).returncode == 0
+    alone = [line["loss"] for line in events(sequences, "steps")]
+    assert len(alone) == answer["result"]["steps"] // 10 + 2
+    assert np.allclose(together, alone, rtol=1e-5)
+
+
+def test_v9_processes_that_are_half_described_are_refused(sequences):
+    write(sequences)
+    done = vramfit("train", "train.toml", cwd=sequences, JAX_COORDINATOR_ADDRESS="localhost:1")
+    assert done.returncode == 2
+    assert "`JAX_NUM_PROCESSES` is not set" in done.stderr
+    assert not (sequences / "run").exists()
+
+
+def test_curves_for_tensorboard_are_written_where_the_file_says_so(sequences):
+    write(sequences, training={"tensorboard": True})
+    done = vramfit("train", "train.toml", "--epochs", "1", cwd=sequences)
+    assert done.returncode == 0, done.stderr
+    (file,) = (sequences / "run/tensorboard").iterdir()
+    assert b"validation/loss" in file.read_bytes()
+
+
+def test_hints_name_what_the_command_has(sequences):
+    write(sequences)
+    assert vramfit("train", "train.toml", "--epochs", "1", cwd=sequences).returncode == 0
+    other = vramfit("train", "train.toml", "--set", "optimizer.learning_rate=0.1", cwd=sequences)
+    assert other.returncode == 2
+    assert "`optimizer.learning_rate` was 0.001 and is 0.1" in other.stderr
+    assert "take another one as `training.directory`" in other.stderr
+    assert "`--force-resume`" in other.stderr
+    assert "force_resume=" not in other.stderr
+    fresh = vramfit("train", "train.toml", "--fresh", cwd=sequences)
+    assert "`--fresh` begins anew" in fresh.stderr
+    three = vramfit(
+        "train",
+        "train.toml",
+        "--set",
+        "training.directory=three",
+        cwd=sequences,
+        XLA_FLAGS="--xla_force_host_platform_device_count=3",
+    )
+    assert three.returncode == 2
+    assert "64 rows, which cannot be divided equally among 3 devices" in three.stderr
+    assert "hint: `--set data.batch_size=66`" in three.stderr

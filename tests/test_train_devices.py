@@ -138,6 +138,16 @@ if mode == "signal":
             self.signals.received = int(signal.SIGTERM)
         return before(self, chunks)
     sitting.Sitting.take = take
+if mode == "blind":
+    from vramfit.train import checkpoint
+    read = checkpoint.Keeper.read_facts
+    def fails(method, at, rank):
+        def either(self, step, *more):
+            if step == at and jax.process_index() == rank:
+                raise OSError("this process cannot read it")
+            return method(self, step, *more)
+        return either
+    checkpoint.Keeper.read_facts = fails(read, 87, 1)
 result = make(3)
 numbers = np.asarray(result.state["w"].addressable_data(0))
 print(json.dumps({"stopped": result.stopped, "steps": result.steps, "w": numbers.tolist(),
@@ -187,6 +197,18 @@ def test_v9_a_signal_to_one_process_stops_both_at_one_step(train, tmp_path):
     whole, _ = two_processes(train, tmp_path / "whole")
     assert again["losses"] == whole["losses"]
     assert again["w"] == whole["w"]
+
+
+def test_v9_what_one_process_cannot_read_none_goes_on_from(train, tmp_path):
+    run = tmp_path / "run"
+    whole, _ = two_processes(train, run)
+    assert whole["steps"] == 87
+    first, second = two_processes(train, run, "blind")
+    assert first == second
+    assert 0 < first["at"] < 87, "the newest one was passed over by both"
+    assert first["losses"] == whole["losses"]
+    assert first["w"] == whole["w"]
+    assert (run / "damaged-checkpoints" / "87").is_dir()
 
 
 def dry_run(tmp_path, program, gpu="t4"):

@@ -5,9 +5,11 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from jax._src.array import ArrayImpl
-from training import load, same, start, step, write
+from training import evaluate, load, same, start, step, write
 
 from vramfit.train import fit
+from vramfit.train.feed import feed
+from vramfit.train.steps import _strides
 
 
 @pytest.fixture
@@ -105,3 +107,46 @@ def test_t3_compiling_is_told_apart(train):
     parts = timing.compile + timing.data_wait + timing.step + timing.eval + timing.checkpoint
     assert parts <= timing.wall
     assert timing.device_wait <= timing.step
+
+
+def test_t3_an_evaluation_compiles_in_the_first_epoch_only(train):
+    loader, validation = load(train), load(train, mask=True)
+    result = fit(
+        step,
+        start(),
+        loader,
+        epochs=3,
+        eval_step=evaluate,
+        eval_data=validation,
+        progress="none",
+    )
+    first, *others = (epoch.timing.compile for epoch in result.epochs)
+    assert first > 0
+    assert others == [0, 0]
+
+
+def test_t4_what_lies_on_the_device_is_not_sent_again():
+    device = jax.devices()[0]
+    batch = {"x": jnp.ones((4, 2)), "y": jnp.ones(4)}
+
+    def first_of(batch):
+        return next(feed([batch], depth=1, stacked=1, sharding=device, role="data").begin(0))
+
+    assert first_of(batch) is batch
+    sent = first_of({**batch, "y": np.ones(4, "f4")})
+    assert {part.device for part in sent.values()} == {device}
+
+
+@pytest.mark.parametrize("ahead", range(1, 17))
+def test_t3_no_more_steps_are_under_way_than_may_be(ahead):
+    stride, most = _strides(ahead)
+    under_way, marks, peak = 0, [], 0
+    for number in range(1, 200):
+        under_way += 1
+        peak = max(peak, under_way)
+        if number % stride == 0:
+            marks.append(number)
+            if len(marks) > most:
+                under_way = number - marks.pop(0)
+    # The one that was just given is begun before the program waits.
+    assert ahead - 2 <= peak <= ahead + 1

@@ -3,7 +3,7 @@
 ``nnx.jit`` hands a module to JAX as a list of leaves and a description of the module beside it, so
 that JAX calls a kernel ``model.states[0][12]``. The description knows better:
 ``model.blocks[1].attention.kernel``. Relies on internals of JAX and flax; where they are other than
-those known, JAX's own names stay. Seen to work with flax 0.12.
+those known, JAX's own names stay. Seen to work with flax 0.10.6 on JAX 0.6.2, and 0.12.8 on 0.10.2.
 """
 
 from __future__ import annotations

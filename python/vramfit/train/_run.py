@@ -17,7 +17,9 @@ from typing import Any
 
 from vramfit._errors import NoRoomError, PackageMissingError, VramfitError, first_line
 from vramfit._standin.quiet import QuietFinder, without_driver_complaints
+from vramfit.train import board
 from vramfit.train.troubles import is_out_of_memory
+from vramfit.train.wording import for_the_command
 
 REHEARSED = 3
 """Batches of a rehearsal: the second step is the first that begins with what a step has left."""
@@ -29,7 +31,8 @@ def main(path: Path) -> int:
     """Do what a request says, and return the exit code."""
     request = json.loads(path.read_text())
     try:
-        outcome = _run(request)
+        with for_the_command():
+            outcome = _run(request)
     except VramfitError as error:
         parts = {name: getattr(error, name) for name in ("id", "message", "cause", "hint")}
         ended = "out-of-memory" if isinstance(error, NoRoomError) else "refused"
@@ -59,15 +62,20 @@ def _run(request: Mapping[str, Any]) -> dict[str, Any]:
     if training["device"] == "cpu":
         # JAX would look for a GPU first, and say at length that there is none.
         os.environ.setdefault("JAX_PLATFORMS", "cpu")
-    _require()
-    if training["device"] == "cpu":
+    _require(training["tensorboard"])
+    if request["processes"] is not None:
+        # Heard in full: what goes wrong between processes may end this one at once.
+        _join(request["processes"])
+    elif training["device"] == "cpu":
         _start_without_complaints()
+    import jax
+
     from vramfit.train import Checkpoints, fit
     from vramfit.train.task import build
 
     task = build(config, data)
     rehearsal = request["rehearsal"]
-    if request["progress"]:
+    if request["progress"] and jax.process_index() == 0:
         print(f"parameters   {task.parameters:,}".replace(",", " "), file=sys.stderr, flush=True)
     checkpoint = config["checkpoint"]
     train, validation = _rehearsed(config, data) if rehearsal else _loaders(config, data)
@@ -88,6 +96,7 @@ def _run(request: Mapping[str, Any]) -> dict[str, Any]:
         stop_after=training["stop_after"],
         stop_on_nan=training["stop_on_nan"],
         device=training["device"],
+        tensorboard=training["tensorboard"] and not rehearsal,
         progress="auto" if request["progress"] else "none",
     )
     return {
@@ -97,8 +106,19 @@ def _run(request: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def _require() -> None:
-    """Refuse to begin without the packages of the extra."""
+def _join(processes: Mapping[str, Any]) -> None:
+    """Become one of the several processes of a run."""
+    import jax
+
+    coordinator = processes["coordinator"]
+    if coordinator is None:
+        jax.distributed.initialize()  # who has started the processes tells JAX, too
+    else:
+        jax.distributed.initialize(coordinator, processes["count"], processes["index"])
+
+
+def _require(tensorboard: bool) -> None:
+    """Refuse to begin without the packages of the extras."""
     import importlib.util
 
     missing = [
@@ -117,6 +137,8 @@ def _require() -> None:
             f"`{sys.executable}` has no {names}, and training needs it",
             hint=f"install what training needs: `{sys.executable} -m pip install 'vramfit[train]'`",
         )
+    if tensorboard:
+        board.require()
 
 
 def _loaders(config: Mapping[str, Any], data: Mapping[str, Any]) -> tuple[Any, Any]:

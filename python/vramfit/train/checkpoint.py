@@ -1,4 +1,10 @@
-"""Checkpoints: written by orbax while training goes on, whole or not at all."""
+"""Checkpoints: written by orbax while training goes on, whole or not at all.
+
+What training waits for is a copy of the state, because the next step is written into its memory.
+On a CPU the copy is all: a thread makes the sums of it, and hands it to orbax. From a GPU it is
+orbax that copies, and the GPU makes the sums, both before the next step; so it is with several
+processes, whose threads could not keep to one order of what they do together.
+"""
 
 from __future__ import annotations
 
@@ -13,6 +19,8 @@ from pathlib import Path
 from typing import Any
 
 from vramfit._errors import CompilerMissingError, InvalidArgumentError, first_line
+from vramfit.train.arrays import copied, form, named, with_values
+from vramfit.train.background import Background
 
 SCHEMA = 1
 _PRINTS = "(prints)"
@@ -54,10 +62,19 @@ class Keeper:
         directory: Where they are; made when it is not there.
         policy: Which stay.
         tell: Takes a sentence for the person who runs it.
+        copies: Whether a state is copied where it is, and written from there in the background.
     """
 
-    def __init__(self, directory: Path, policy: Checkpoints, tell: Callable[[str], None]) -> None:
+    def __init__(
+        self,
+        directory: Path,
+        policy: Checkpoints,
+        tell: Callable[[str], None],
+        *,
+        copies: bool = False,
+    ) -> None:
         ocp = _orbax()
+        self._background = Background("vramfit-checkpoint") if copies else None
         self._policy = policy
         self._tell = tell
         self._directory = directory.absolute()
@@ -75,34 +92,49 @@ class Keeper:
         """Return the steps that there are checkpoints of, the newest first."""
         return sorted(self._manager.all_steps(), reverse=True)
 
-    def read(self, step: int, state: Any) -> tuple[Any, dict[str, Any]]:
-        """Return a state in the form and the places of `state`, and what was kept with it.
+    def restore(self, step: int, state: Any) -> dict[str, Any]:
+        """Return the arrays of a checkpoint, in the form and the places of those of `state`.
 
         Raises:
-            Exception: Of whatever kind, when the checkpoint is not whole.
+            Exception: Of whatever kind, when they cannot be read.
         """
         ocp = _orbax()
-        leaves, tree = _named(state)
-        kept = {name: leaf for name, leaf in leaves.items() if leaf.size}
-        like: dict[str, Any] = {name: _form(leaf) for name, leaf in kept.items()}
-        like[_PRINTS] = _form(_sums(kept))
+        kept = with_values(named(state)[0])
+        like: dict[str, Any] = {name: form(leaf) for name, leaf in kept.items()}
+        like[_PRINTS] = form(_sums(kept))
         found = self._manager.restore(
             step, args=ocp.args.Composite(state=ocp.args.StandardRestore(like))
         )
-        restored = found["state"]
-        expected = restored.pop(_PRINTS)
-        now = _sums({name: restored[name] for name in kept})
-        if not bool((expected == now).all()):
+        arrays: dict[str, Any] = found["state"]
+        return arrays
+
+    def verified(self, restored: dict[str, Any], state: Any) -> Any:
+        """Return the state that is made of restored arrays.
+
+        Raises:
+            ValueError: They are not those that were written.
+        """
+        leaves, tree = named(state)
+        now = _sums({name: restored[name] for name in with_values(leaves)})
+        if not bool((restored[_PRINTS] == now).all()):
             raise ValueError("its numbers are not those that were written")
-        meta = self.read_facts(step)
+        return tree.unflatten([restored.get(name, leaf) for name, leaf in leaves.items()])
+
+    def begin_behind(self, step: int) -> None:
+        """Count steps and seconds to the next checkpoint from here."""
         self._clock, self._steps = time.monotonic(), step
-        return tree.unflatten([restored.get(name, leaf) for name, leaf in leaves.items()]), meta
 
     def read_facts(self, step: int) -> dict[str, Any]:
-        """Return what was kept with a state."""
-        ocp = _orbax()
-        found = self._manager.restore(step, args=ocp.args.Composite(facts=ocp.args.JsonRestore()))
-        sealed = found["facts"]
+        """Return what was kept with a state, once this process has seen all of the checkpoint.
+
+        Nothing of it waits for other processes, as all of :meth:`restore` does: what only one of
+        them cannot read would leave the others waiting there.
+        """
+        directory = self._directory / str(step)
+        for file in directory.rglob("*"):
+            if file.is_file():
+                file.open("rb").close()
+        sealed = json.loads((directory / "facts" / "metadata").read_bytes())
         facts: dict[str, Any] = sealed["facts"]
         if sealed["sha256"] != _seal(facts):
             raise ValueError("what was kept with it is not what was written")
@@ -122,7 +154,12 @@ class Keeper:
             return False
         # A disk that is slower than that makes checkpoints rarer, and not the training slow.
         passed = time.monotonic() - self._clock
-        return passed >= policy.every_seconds and not self._manager.is_saving_in_progress()
+        return passed >= policy.every_seconds and not self._is_writing()
+
+    def _is_writing(self) -> bool:
+        if self._background is not None:
+            return self._background.busy()
+        return bool(self._manager.is_saving_in_progress())
 
     def write(self, step: int, state: Any, facts: dict[str, Any]) -> bool:
         """Begin to write one, and say whether it was begun.
@@ -135,32 +172,46 @@ class Keeper:
         try:
             return self.settle() and self._begin(step, state, facts)
         finally:
-            self._clock, self._steps = time.monotonic(), step
+            self.begin_behind(step)
 
     def _begin(self, step: int, state: Any, facts: dict[str, Any]) -> bool:
-        ocp = _orbax()
-        leaves, _ = _named(state)
-        kept = {name: leaf for name, leaf in leaves.items() if leaf.size}
-        kept[_PRINTS] = _sums(kept)
-        try:
-            self._manager.save(
-                step,
-                args=ocp.args.Composite(
-                    state=ocp.args.StandardSave(kept),
-                    facts=ocp.args.JsonSave({"sha256": _seal(facts), "facts": facts}),
-                ),
-                force=True,
-            )
-        except Exception as error:  # of the file system, through several libraries
-            self._failed(step, error)
-            return False
+        leaves, _ = named(state)
+        kept = with_values(leaves)
+        sealed = {"sha256": _seal(facts), "facts": facts}
+        if self._background is not None:
+            copies = copied(kept)
+            self._background.begin(lambda: self._write_copy(step, copies, sealed))
+        else:
+            try:
+                self._store(step, kept, sealed)
+            except Exception as error:  # of the file system, through several libraries
+                self._failed(step, error)
+                return False
         self._latest = step
         return True
+
+    def _store(self, step: int, kept: dict[str, Any], sealed: dict[str, Any]) -> None:
+        ocp = _orbax()
+        self._manager.save(
+            step,
+            args=ocp.args.Composite(
+                state=ocp.args.StandardSave({**kept, _PRINTS: _sums(kept)}),
+                facts=ocp.args.JsonSave(sealed),
+            ),
+            force=True,
+        )
+
+    def _write_copy(self, step: int, copies: dict[str, Any], sealed: dict[str, Any]) -> None:
+        self._store(step, copies, sealed)
+        self._manager.wait_until_finished()
 
     def settle(self) -> bool:
         """Wait until nothing is written any more, and say whether all went well."""
         try:
-            self._manager.wait_until_finished()
+            if self._background is not None:
+                self._background.wait()
+            else:
+                self._manager.wait_until_finished()
         except Exception as error:  # of the file system, through several libraries
             self._failed(self._latest, error)
             self._latest = None
@@ -172,7 +223,13 @@ class Keeper:
         """Wait for the last one, and end orbax's threads."""
         self.settle()
         with contextlib.suppress(Exception):  # it was told by `settle`
-            self._manager.close()
+            if self._background is not None:
+                self._background.begin(self._manager.close)
+                self._background.wait()
+            else:
+                self._manager.close()
+        if self._background is not None:
+            self._background.close()
 
     def set_aside(self, steps: Sequence[int]) -> None:
         """Move checkpoints that are not whole to `damaged-checkpoints`, out of the way of new ones.
@@ -213,32 +270,6 @@ class Keeper:
 def _seal(facts: dict[str, Any]) -> str:
     """Return a sum of facts that is another one when anything in them is."""
     return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()
-
-
-def structure(state: Any) -> list[list[Any]]:
-    """Return the names, shapes and types of a state's arrays."""
-    leaves, _ = _named(state)
-    return [[name, list(leaf.shape), str(leaf.dtype)] for name, leaf in leaves.items()]
-
-
-def _named(state: Any) -> tuple[dict[str, Any], Any]:
-    """Return the arrays of a state by name, and how it is made of them."""
-    import jax
-
-    found, tree = jax.tree_util.tree_flatten_with_path(state)
-    leaves: dict[str, Any] = {}
-    for path, leaf in found:
-        name = jax.tree_util.keystr(path, simple=True, separator="/") or "state"
-        while name in leaves:
-            name += "'"
-        leaves[name] = leaf
-    return leaves, tree
-
-
-def _form(leaf: Any) -> Any:
-    import jax
-
-    return jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=leaf.sharding)
 
 
 def _sums(leaves: dict[str, Any]) -> Any:

@@ -14,6 +14,7 @@ from vramfit._errors import (
     VramfitWarning,
     first_line,
 )
+from vramfit.train.wording import worded
 
 AXIS = "data"
 """The axis of the mesh along which batches are divided."""
@@ -113,7 +114,8 @@ def _required(wish: str) -> list[Any]:
     except RuntimeError as error:
         found = ", ".join(sorted({device.platform for device in _all(None)}))
         raise NotAsAskedError(
-            f"`device={wish!r}` was asked for, and JAX has only: {found}",
+            worded(program=f"`device={wish!r}`", command=f'`training.device = "{wish}"`')
+            + f" was asked for, and JAX has only: {found}",
             cause=first_line(error),
             hint="Metal needs the package `jax-metal` on a Mac with Apple silicon"
             if wish == "metal"

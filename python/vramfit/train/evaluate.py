@@ -22,9 +22,11 @@ def evaluator(
 
     It asks between batches whether to stop, and then returns None.
     """
+    # One for all evaluations, so that what it compiles is compiled once.
+    meter = Meter(64, watch, known=known)
 
     def evaluate(state: Any, stop: Callable[[], bool]) -> dict[str, float] | None:
-        meter, totals = Meter(64, known=known), Totals()
+        totals = Totals()
         under_way: deque[Any] = deque()
         for batch in feed.begin(0):
             if stop():

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any, Protocol
 
 from vramfit._errors import InvalidArgumentError
+from vramfit.train.wording import worded
 
 if TYPE_CHECKING:
     from vramfit.data import Loader
@@ -158,8 +160,6 @@ def feed(data: Any, *, depth: int, stacked: int, sharding: Any, role: str) -> Fe
         sharding: Where batches go: a device or a sharding.
         role: The name of the argument, for messages.
     """
-    import jax
-
     from vramfit.data import Loader
     from vramfit.data.device import DeviceBatches
 
@@ -176,7 +176,24 @@ def feed(data: Any, *, depth: int, stacked: int, sharding: Any, role: str) -> Fe
             f"`{role}` is a {type(data).__name__}, and no batches can be taken from it",
             hint="give a `vramfit.data.Loader`, or a list of batches",
         )
-    return IterableFeed(data, depth, lambda batch: jax.device_put(batch, sharding))
+    return IterableFeed(data, depth, _sender(sharding))
+
+
+def _sender(place: Any) -> Callable[[Any], Any]:
+    """Return what brings a batch to a device or a sharding, and leaves alone what is there."""
+    import jax
+    from jax.sharding import Sharding, SingleDeviceSharding
+
+    there = place if isinstance(place, Sharding) else SingleDeviceSharding(place)
+
+    def send(batch: Any) -> Any:
+        for leaf in jax.tree.leaves(batch):
+            if not (isinstance(leaf, jax.Array) and leaf.sharding == there):
+                return jax.device_put(batch, place)
+        # To put it there once more would change nothing, and take longer than giving a step.
+        return batch
+
+    return send
 
 
 def _must_be_stacked(loader: Loader, stacked: int, role: str) -> None:
@@ -196,14 +213,28 @@ def _must_be_stacked(loader: Loader, stacked: int, role: str) -> None:
 
 
 def _must_divide(loader: Loader, sharding: Any, role: str) -> None:
-    devices = len(getattr(sharding, "device_set", "1"))
-    if loader._sharding is None and loader._batch_size % devices:
-        more = -(-loader._batch_size // devices) * devices
+    parts = _parts(loader._sharding or sharding, axis=1 if loader._super_batch else 0)
+    if loader._batch_size % parts:
+        more = -(-loader._batch_size // parts) * parts
         raise InvalidArgumentError(
             f"the batches of `{role}` have {loader._batch_size} rows, which cannot be divided "
-            f"equally among {devices} devices",
-            hint=f"take batches of {more} rows, or let JAX see one device only",
+            f"equally among {parts} devices",
+            hint=worded(
+                program=f"take batches of {more} rows, or let JAX see one device only",
+                command=f"`--set data.batch_size={more}`, or let JAX see one device only",
+            ),
         )
+
+
+def _parts(place: Any, axis: int) -> int:
+    """Return into how many parts an axis is divided in a place: a device or a sharding."""
+    from jax.sharding import NamedSharding
+
+    if not isinstance(place, NamedSharding):
+        return 1
+    names = place.spec[axis] if axis < len(place.spec) else None
+    named = names if isinstance(names, tuple) else (names,)
+    return math.prod(place.mesh.shape[name] for name in named if name is not None)
 
 
 def _must_share(loader: Loader, role: str) -> None:

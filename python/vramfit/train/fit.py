@@ -6,11 +6,12 @@ import dataclasses
 import os
 import sys
 from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from vramfit._errors import InvalidArgumentError, IoError
-from vramfit.train import compiled, devices, loop
+from vramfit.train import board, compiled, devices, loop
 from vramfit.train import resume as resuming
 from vramfit.train.checkpoint import Checkpoints, Keeper
 from vramfit.train.evaluate import evaluator
@@ -54,6 +55,7 @@ def fit(
     prefetch: int = 2,
     progress: str = "auto",
     donate: bool = True,
+    tensorboard: bool = False,
 ) -> Result:
     """Train: run `step` over `data`, epoch by epoch, and return the state with a report.
 
@@ -86,11 +88,14 @@ def fit(
         prefetch: Batches on their way to the device.
         progress: `"auto"` (a bar on a terminal, lines elsewhere), `"plain"` or `"none"`.
         donate: Whether XLA may reuse the memory of the old state for the new one.
+        tensorboard: Whether curves for TensorBoard go into `tensorboard/` of the directory; needs
+            `vramfit[tensorboard]`.
 
     Raises:
         InvalidArgumentError: Something cannot be met, or does not belong to the checkpoint.
         NotAsAskedError: The device that is required is not there.
         NoRoomError: A step found no memory on the device.
+        PackageMissingError: Orbax or tensorboardX is needed and not installed.
         FileChangedError: The data is not the file that the checkpoint was made with.
     """
     _check(epochs, steps_per_dispatch, log_every, prefetch, resume)
@@ -101,6 +106,12 @@ def fit(
             "`stop_after` looks at the validation loss, and there is none",
             hint="give `eval_step` and `eval_data`",
         )
+    if tensorboard:
+        if directory is None:
+            raise InvalidArgumentError(
+                "`tensorboard=True` has no place to write curves to", hint="give `directory`"
+            )
+        board.require()
     kept_config = None if config is None else resuming.as_json(config)
     watch = Watch()
     place = devices.choose(device)
@@ -141,15 +152,17 @@ def fit(
     if folder is not None:
         _make(folder)
         if checkpoints is not None:
-            keeper = Keeper(folder / "checkpoints", checkpoints, tell)
-    journal = Journal(folder if first else None)
+            alone = place.devices[0].platform == "cpu" and jax.process_count() == 1
+            keeper = Keeper(folder / "checkpoints", checkpoints, tell, copies=alone)
+    journal = Journal(folder if first else None, tensorboard=tensorboard)
     try:
         standing, rest = Standing(), None
-        found = resuming.wanted(keeper, state, kept_config, resume, force_resume, tell)
+        together = Together(place.mesh)
+        found = resuming.wanted(keeper, state, kept_config, resume, force_resume, tell, together)
         if found is not None:
             state, facts = found
             standing = Standing.from_json(facts["standing"])
-            rest = train.go_on(facts["data"], standing.epoch)
+            rest = together.attempt(partial(train.go_on, facts["data"], standing.epoch))
             show.say(f"going on behind step {standing.step}, in epoch {standing.epoch + 1}")
         begun_at, before = standing.step, standing.elapsed
         journal.open(begun_at)
@@ -172,8 +185,8 @@ def fit(
                 signals=signals,
                 watch=watch,
                 place=place,
-                meter=Meter(log_every, known=not place.virtual),
-                together=Together(place.mesh),
+                meter=Meter(log_every, watch, known=not place.virtual),
+                together=together,
                 state=state,
                 standing=standing,
                 saved=begun_at or None,

@@ -9,13 +9,22 @@ import os
 from pathlib import Path
 from typing import Any, TextIO
 
+from vramfit.train.board import Board
+
 
 class Journal:
-    """Writes the file; or nothing, where there is no directory."""
+    """Writes the file, and beside it curves; or nothing, where there is no directory.
 
-    def __init__(self, directory: Path | None) -> None:
+    Args:
+        directory: The directory of the run, or None.
+        tensorboard: Whether TensorBoard is to show the same.
+    """
+
+    def __init__(self, directory: Path | None, *, tensorboard: bool = False) -> None:
         self._file: TextIO | None = None
         self._path = None if directory is None else directory / "metrics.jsonl"
+        self._curves = directory / "tensorboard" if directory is not None and tensorboard else None
+        self._board: Board | None = None
 
     def open(self, step: int) -> None:
         """Begin with what a run that goes on from `step` has behind it.
@@ -31,14 +40,21 @@ class Journal:
         beside.write_text("".join(f"{line}\n" for line in kept))
         os.replace(beside, self._path)
         self._file = self._path.open("a", buffering=1)
+        if self._curves is not None:
+            self._board = Board(self._curves, step)
 
     def write(self, event: str, **facts: Any) -> None:
         """Add a line."""
         if self._file is not None:
             self._file.write(json.dumps({"event": event, **_finite(facts)}) + "\n")
+        if self._board is not None:
+            self._board.write(event, facts)
 
     def close(self) -> None:
-        """End the file."""
+        """End the files."""
+        if self._board is not None:
+            self._board.close()
+            self._board = None
         if self._file is not None:
             self._file.close()
             self._file = None

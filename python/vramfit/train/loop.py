@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import asdict, replace
 from typing import Any
 
 from vramfit.train import steps
@@ -128,5 +128,6 @@ def _tell(sitting: Sitting) -> None:
         validation=epoch.validation,
         best=epoch.best,
         seconds=epoch.timing.wall,
+        timing=asdict(epoch.timing),
         elapsed=elapsed,
     )

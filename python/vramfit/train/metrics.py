@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from vramfit.train.compiled import ROWS, named
+from vramfit.train.watch import Watch
 
 _WIDEST = 64  # arguments of the program that puts scalars together
 
@@ -47,11 +48,13 @@ class Meter:
 
     Args:
         every: Steps of a chunk.
+        watch: The clock of the run, which counts compiling apart.
         known: Whether values mean anything; on a virtual GPU they are never read.
     """
 
-    def __init__(self, every: int, *, known: bool = True) -> None:
+    def __init__(self, every: int, watch: Watch, *, known: bool = True) -> None:
         self._every = every
+        self._watch = watch
         self._width = min(every, _WIDEST)
         self._known = known
         self._single: list[Mapping[str, Any]] = []
@@ -93,9 +96,14 @@ class Meter:
         count = len(self._single)
         # Always of one width, so that it is compiled once.
         self._single += [self._single[-1]] * (self._width - count)
+        rows = tuple(self._single)
         if self._join is None:
             self._join = _joiner()
-        self._joined.append((self._join(tuple(self._single)), count))
+            with self._watch.part("compile"):
+                joined = self._join(rows)
+        else:
+            joined = self._join(rows)
+        self._joined.append((joined, count))
         self._single = []
 
 

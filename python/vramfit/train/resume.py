@@ -5,11 +5,15 @@ from __future__ import annotations
 import contextlib
 import json
 from collections.abc import Callable, Mapping
+from functools import cache, partial
 from typing import Any
 
 from vramfit._errors import InvalidArgumentError, VramfitError, first_line
-from vramfit.train.checkpoint import SCHEMA, Keeper, structure
+from vramfit.train.arrays import structure
+from vramfit.train.checkpoint import SCHEMA, Keeper
 from vramfit.train.standing import Standing
+from vramfit.train.together import ElsewhereError, Together
+from vramfit.train.wording import worded
 
 
 def wanted(
@@ -19,6 +23,7 @@ def wanted(
     resume: bool | str,
     force: bool,
     tell: Callable[[str], None],
+    together: Together,
 ) -> tuple[Any, dict[str, Any]] | None:
     """Return the checkpoint to go on from, as far as one is wanted: `auto`, True or False.
 
@@ -33,16 +38,21 @@ def wanted(
             )
         return None
     if resume is False:
-        if steps := keeper.steps():
+        if (newest := _newest(keeper.steps(), together)) is not None:
             raise InvalidArgumentError(
-                f"there is a checkpoint of step {steps[0]}, and `resume=False` begins anew",
-                hint="take another directory, or remove its `checkpoints`",
+                f"there is a checkpoint of step {newest}, and "
+                + worded(program="`resume=False` begins anew", command="`--fresh` begins anew"),
+                hint=f"{_another_directory()}, or remove its `checkpoints`",
             )
         return None
-    found = find(keeper, state, config, force=force, tell=tell)
+    found = find(keeper, state, config, force=force, tell=tell, together=together)
     if found is None and resume is True:
         raise InvalidArgumentError(
-            "there is no whole checkpoint to go on from", hint="`resume='auto'` would begin anew"
+            "there is no whole checkpoint to go on from",
+            hint=worded(
+                program="`resume='auto'` would begin anew",
+                command="without `--resume` the run would begin anew",
+            ),
         )
     return found
 
@@ -54,29 +64,35 @@ def find(
     *,
     force: bool,
     tell: Callable[[str], None],
+    together: Together,
 ) -> tuple[Any, dict[str, Any]] | None:
     """Return the newest whole checkpoint: the state, and what was kept with it.
 
-    Those that are not whole are told, passed over, and set aside.
+    Those that are not whole, for all processes, are told, passed over, and set aside.
 
     Raises:
         InvalidArgumentError: A whole one belongs to another configuration or another state.
     """
     damaged: list[int] = []
-    for step in keeper.steps():
+    there = keeper.steps()
+    while (step := _newest(there, together)) is not None:
+        there = [other for other in there if other < step]
         try:
-            facts = keeper.read_facts(step)
-            if facts["schema"] != SCHEMA:
-                raise ValueError(f"it has the form {facts['schema']}, not {SCHEMA}")
+            facts = together.attempt(partial(_facts, keeper, step))
         except Exception as error:  # orbax and tensorstore have many kinds for it
             tell(_passed_over(step, error))
             damaged.append(step)
             continue
-        _same_state(facts["structure"], structure(state), step)
-        if not force:
-            _same_config(facts["config"], config, step)
         try:
-            found = keeper.read(step, state)
+            together.attempt(partial(_must_belong, facts, state, config, force, step))
+        except ElsewhereError as error:
+            raise InvalidArgumentError(
+                f"another process refuses the checkpoint of step {step}, and says why",
+                hint="start all processes with the same program and configuration",
+            ) from error
+        try:
+            restored = together.attempt(partial(keeper.restore, step, state))
+            found = together.attempt(partial(keeper.verified, restored, state))
         except VramfitError:
             raise
         except Exception as error:
@@ -86,9 +102,24 @@ def find(
         keeper.set_aside(damaged)
         for ended, loss in Standing.from_json(facts["standing"]).losses().items():
             keeper.learn(ended, loss)
-        return found
+        keeper.begin_behind(step)
+        return found, facts
     keeper.set_aside(damaged)
     return None
+
+
+def _newest(there: list[int], together: Together) -> int | None:
+    """Return the newest step that any process sees a checkpoint of."""
+    # One more, because a step may be 0.
+    newest = together.most(there[0] + 1 if there else 0)
+    return newest - 1 if newest else None
+
+
+def _facts(keeper: Keeper, step: int) -> dict[str, Any]:
+    found = keeper.read_facts(step)
+    if found["schema"] != SCHEMA:
+        raise ValueError(f"it has the form {found['schema']}, not {SCHEMA}")
+    return found
 
 
 def facts(
@@ -105,6 +136,7 @@ def facts(
     }
 
 
+@cache
 def versions() -> dict[str, str]:
     """Return the versions of what a run depends on, as far as they are installed."""
     from importlib.metadata import PackageNotFoundError, version
@@ -131,6 +163,20 @@ def as_json(config: Mapping[str, Any]) -> dict[str, Any]:
     return kept
 
 
+def _another_directory() -> str:
+    return worded(
+        program="take another directory", command="take another one as `training.directory`"
+    )
+
+
+def _must_belong(
+    facts: dict[str, Any], state: Any, config: Mapping[str, Any] | None, force: bool, step: int
+) -> None:
+    _same_state(facts["structure"], structure(state), step)
+    if not force:
+        _same_config(facts["config"], config, step)
+
+
 def _same_config(before: Any, now: Mapping[str, Any] | None, step: int) -> None:
     old, new = _flat(before or {}), _flat(now or {})
     changed = [key for key in sorted(old.keys() | new.keys()) if old.get(key) != new.get(key)]
@@ -141,8 +187,8 @@ def _same_config(before: Any, now: Mapping[str, Any] | None, step: int) -> None:
         more = f", and {len(changed) - 5} more" if len(changed) > 5 else ""
         raise InvalidArgumentError(
             f"the checkpoint of step {step} was made with another configuration: {words}{more}",
-            hint="bring the old values back, take another directory, or go on all the same with "
-            "`force_resume=True`",
+            hint=f"bring the old values back, {_another_directory()}, or go on all the same with "
+            + worded(program="`force_resume=True`", command="`--force-resume`"),
         )
 
 
@@ -153,7 +199,7 @@ def _same_state(before: list[list[Any]], now: list[list[Any]], step: int) -> Non
             raise InvalidArgumentError(
                 f"the checkpoint of step {step} has another state: `{name}` is "
                 f"{old.get(name, 'missing')} in it and {new.get(name, 'missing')} in the program",
-                hint="make the model and optimiser as they were, or take another directory",
+                hint=f"make the model and optimiser as they were, or {_another_directory()}",
             )
 
 

@@ -27,27 +27,28 @@ _END = object()
 
 def train(sitting: Sitting, batches: Iterator[Any]) -> str | None:
     """Do the steps of an epoch, and return a reason to stop, or None behind the last one."""
+    import jax
+
     standing, meter = sitting.standing, sitting.meter
     seconds, now = sitting.watch.seconds, time.perf_counter
     stacked = sitting.rules.stacked
     left = sitting.feed.rows_left()
     total = _total(sitting)
-    under_way: deque[Any] = deque()
-    ahead = 0
-    waited = 0.0
+    marks: deque[Any] = deque()
+    stride = most = count = 0
+    waited_before = seconds["data_wait"]
     while True:
         begun = now()
         batch = next(batches, _END)
-        passed = now() - begun
-        seconds["data_wait"] += passed
-        waited += passed
+        seconds["data_wait"] += now() - begun
         if batch is _END:
             _must_have_steps(standing.steps_of_epoch)
             return None
         steps = 1
         if stacked > 1:
             batch, steps, left = real_steps(batch, left)
-        ahead = ahead or _ahead(sitting, batch)
+        if not stride:
+            stride, most = _strides(_ahead(sitting, batch))
         metrics = _step(sitting, batch, steps)
         # The loader wants its memory back.
         del batch
@@ -55,11 +56,13 @@ def train(sitting: Sitting, batches: Iterator[Any]) -> str | None:
         standing.steps_of_epoch += steps
         standing.batches += 1
         meter.add(metrics, steps, stacked=stacked > 1)
-        under_way.append(next(iter(metrics.values())))
-        if len(under_way) > ahead:
-            begun = now()
-            under_way.popleft().block_until_ready()
-            seconds["device_wait"] += now() - begun
+        count += 1
+        if count % stride == 0:
+            marks.append(next(iter(metrics.values())))
+            if len(marks) > most:
+                begun = now()
+                marks.popleft().block_until_ready()
+                seconds["device_wait"] += now() - begun
         log_point = meter.due()
         if log_point and (reason := sitting.take(meter.turn())) is not None:
             return reason
@@ -67,10 +70,14 @@ def train(sitting: Sitting, batches: Iterator[Any]) -> str | None:
         if stop:
             return "signal"
         if save:
+            # The steps under way would have been waited for without a checkpoint, too.
+            begun = now()
+            jax.block_until_ready(sitting.state)
+            seconds["device_wait"] += now() - begun
             sitting.watch.end_steps()
             if (reason := sitting.save()) is not None:
                 return reason
-        sitting.progress.step(standing.steps_of_epoch, total, waited)
+        sitting.progress.step(standing.steps_of_epoch, total, seconds["data_wait"] - waited_before)
 
 
 def _must_have_steps(count: int) -> None:
@@ -106,6 +113,15 @@ def _ahead(sitting: Sitting, batch: Any) -> int:
         return ahead
     # There batches lie in the loader's own memory until they are used up.
     return min(ahead, sitting.feed.spare() or ahead)
+
+
+def _strides(ahead: int) -> tuple[int, int]:
+    """Return behind how many steps the program waits, and for the step how many waits ago.
+
+    Waiting behind every step would wake the program as often, beside a CPU that computes.
+    """
+    stride = max(1, ahead // 4)
+    return stride, (ahead + 1) // stride - 1
 
 
 def _total(sitting: Sitting) -> int | None:

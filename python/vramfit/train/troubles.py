@@ -9,6 +9,7 @@ from vramfit._errors import NoRoomError, first_line
 from vramfit._native import show_bytes
 from vramfit.train.devices import Place
 from vramfit.train.result import Timing
+from vramfit.train.wording import worded
 
 _SHORT = 2e-3  # seconds of a step, of which what Python does is a part worth having
 
@@ -94,14 +95,17 @@ def where_time_goes(timing: Timing, steps: int) -> str:
             "of training): a longer run, or JAX's compilation cache, makes it matter less"
         )
     if data > 0.2:
-        return (
-            f"{share}: reading is what takes long; see `loader.plan`, give the loader more "
-            "`threads`, or look at the file with `vramfit data inspect`"
+        return f"{share}: reading is what takes long; " + worded(
+            program="see `loader.plan`, give the loader more `threads`, or look at the file "
+            "with `vramfit data inspect`",
+            command="`vramfit data inspect` says why, and what would cure it",
         )
     each = timing.step / max(steps, 1)
     if device < 0.2 and each < _SHORT:
         return (
             f"{share}, and {device:.0%} to waiting for the device: steps of {each * 1e3:.2f} ms "
-            "are so short that it waits for Python; `steps_per_dispatch` puts several into one"
+            "are so short that it waits for Python; "
+            + worded(program="`steps_per_dispatch`", command="`training.steps_per_dispatch`")
+            + " puts several into one"
         )
     return f"{share}, the rest to steps of {each * 1e3:.2f} ms"

@@ -82,6 +82,7 @@ pub struct Training {
     pub log_every: u64,
     pub stop_after: Option<u64>,
     pub stop_on_nan: bool,
+    pub tensorboard: bool,
 }
 
 /// When the state is saved.

@@ -330,6 +330,16 @@ const TRAINING: &[Key] = &[
         "Whether a loss that is not a number ends the run.",
     )
     .may_change(),
+    Key::new(
+        "training",
+        "tensorboard",
+        Form::Flag,
+        Unless::Value("false"),
+        "Whether curves for TensorBoard go into `tensorboard/` of the directory; needs the extra \
+         `vramfit[tensorboard]`.",
+    )
+    .also(&["tb"])
+    .may_change(),
 ];
 
 const CHECKPOINT: &[Key] = &[

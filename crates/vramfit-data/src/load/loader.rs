@@ -69,7 +69,6 @@ impl Loader {
     /// `invalid-argument` when the request cannot be met, all that opening a file can fail with.
     pub fn open(request: Request) -> Result<Loader> {
         let columns = Columns::open(&request)?;
-        let plan = Plan::new(&request, &columns)?;
         let rows = columns.len();
         let part = match request.part {
             None => Part::All,
@@ -81,9 +80,13 @@ impl Loader {
                 }
             }
         };
-        let order = Order::new(rows, request.seed, plan.choice.engine, part)?;
+        let order = |engine| Order::new(rows, request.seed, engine, part);
+        // Before the memory: a batch that the rows do not fill needs no other budget.
+        must_fill_one(&request, order(Engine::Sequential)?.len())?;
+        let plan = Plan::new(&request, &columns)?;
+        let order = order(plan.choice.engine)?;
         let stock = Stock::new(lengths(&request, &columns), plan.sets, request.poison);
-        let loader = Loader {
+        Ok(Loader {
             desk: Arc::new(Desk::new(stock)),
             columns: Arc::new(columns),
             request,
@@ -94,22 +97,7 @@ impl Loader {
             threads: Vec::new(),
             helper: None,
             spare: Vec::new(),
-        };
-        // Refuses what cannot be cut before anything is begun.
-        if loader.cut(0)?.count() == 0 {
-            return Err(Error::new(
-                ErrorKind::InvalidArgument,
-                format!(
-                    "a stack of {} batches of {} rows is larger than the {} rows there are, and what does \
-                     not fill one is dropped",
-                    loader.steps(),
-                    loader.request.batch_size,
-                    loader.order.len()
-                ),
-            )
-            .hint("stack fewer batches, or keep the last one"));
-        }
-        Ok(loader)
+        })
     }
 
     /// Returns the plan that was made.
@@ -340,19 +328,8 @@ impl Loader {
         Ok(())
     }
 
-    fn steps(&self) -> u64 {
-        self.request.super_batch.unwrap_or(1)
-    }
-
     fn cut(&self, start: u64) -> Result<Cut> {
-        Cut::new(
-            self.order.len(),
-            self.request.batch_size,
-            self.steps(),
-            self.request.last,
-            self.request.world,
-            start,
-        )
+        cut(&self.request, self.order.len(), start)
     }
 
     fn must_be_here(&self) -> Result<()> {
@@ -365,6 +342,33 @@ impl Loader {
         )
         .hint("make the loader in the process that uses it; start processes with `spawn`"))
     }
+}
+
+/// Returns how the rows of an epoch are cut into batches, from a position on.
+fn cut(request: &Request, rows: u64, start: u64) -> Result<Cut> {
+    Cut::new(
+        rows,
+        request.batch_size,
+        request.super_batch.unwrap_or(1),
+        request.last,
+        request.world,
+        start,
+    )
+}
+
+/// Refuses batches, or stacks of them, of which an epoch would not have one.
+fn must_fill_one(request: &Request, rows: u64) -> Result<()> {
+    if cut(request, rows, 0)?.count() > 0 {
+        return Ok(());
+    }
+    let message = format!(
+        "a stack of {} batches of {} rows is larger than the {rows} rows there are, and what does \
+         not fill one is dropped",
+        request.super_batch.unwrap_or(1),
+        request.batch_size,
+    );
+    Err(Error::new(ErrorKind::InvalidArgument, message)
+        .hint("stack fewer batches, or keep the last one"))
 }
 
 impl Drop for Loader {

@@ -20,6 +20,8 @@ pub(super) struct Run<'a> {
     pub(super) file: &'a Path,
     pub(super) directory: &'a Path,
     pub(super) json: bool,
+    /// Whether this process tells of the run; one of several does.
+    pub(super) speaks: bool,
     /// How its process ended.
     pub(super) ended: child::Ended,
     /// What it handed back, if it could.
@@ -49,10 +51,11 @@ pub(super) fn tell(run: Run<'_>, output: &mut Output) -> Result<Status> {
         return silent(run.ended, &file.to_string(), output);
     };
     let error = outcome.error.map(Error::from);
-    if outcome.ended != Ended::Refused {
+    let ran = outcome.ended != Ended::Refused;
+    if ran && run.speaks {
         page(run.directory, output)?;
     }
-    if run.json && outcome.ended != Ended::Refused {
+    if ran && run.speaks && run.json {
         output.json(&Answer {
             schema: 1,
             ended: word(outcome.ended),
@@ -63,9 +66,11 @@ pub(super) fn tell(run: Run<'_>, output: &mut Output) -> Result<Status> {
     match (outcome.ended, error) {
         (Ended::Finished | Ended::Early, _) => Ok(Status::Yes),
         (Ended::Signal, _) => {
-            output.say(&format!(
-                "stopped; `vramfit train {file}` goes on from here"
-            ));
+            if run.speaks {
+                output.say(&format!(
+                    "stopped; `vramfit train {file}` goes on from here"
+                ));
+            }
             Ok(Status::Child(128 + outcome.signal.unwrap_or(SIGTERM)))
         }
         (Ended::Nan, _) => {

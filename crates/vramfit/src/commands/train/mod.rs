@@ -7,6 +7,7 @@ mod check;
 mod datasets;
 mod ending;
 mod init;
+mod processes;
 mod rehearsal;
 mod request;
 mod start;

@@ -103,6 +103,7 @@ fn attempt(
         resume: Resume::Never,
         force_resume: false,
         progress: false,
+        processes: None,
         rehearsal: true,
     })?;
     let mut command = vec![python(context)?.into_os_string()];

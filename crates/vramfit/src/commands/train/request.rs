@@ -10,6 +10,7 @@ use vramfit_core::train::Config;
 use vramfit_core::{Error, ErrorKind, Result};
 
 use super::datasets::Look;
+use super::processes::Processes;
 use crate::failure::Failure;
 
 /// What to do.
@@ -23,6 +24,8 @@ pub(super) struct Request<'a> {
     pub(super) force_resume: bool,
     /// Whether to say how far it is.
     pub(super) progress: bool,
+    /// The processes that train together, where there are several.
+    pub(super) processes: Option<Processes>,
     /// Only a few steps on made-up batches, and nothing is kept.
     pub(super) rehearsal: bool,
 }

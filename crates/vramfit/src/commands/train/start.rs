@@ -7,6 +7,7 @@ use vramfit_core::{Error, ErrorKind, Result};
 
 use super::Args;
 use super::datasets::Look;
+use super::processes::Processes;
 use super::request::{Request, Resume, Written};
 use super::{check, ending};
 use crate::Context;
@@ -23,6 +24,8 @@ pub(super) fn run(
     context: &Context,
     output: &mut Output,
 ) -> Result<Status> {
+    let processes = Processes::read(|name| std::env::var(name).ok())?;
+    let speaks = Processes::speaks(processes.as_ref());
     let python = python(context)?;
     let directory = directory(config)?;
     let written = Written::new(&Request {
@@ -36,9 +39,10 @@ pub(super) fn run(
         },
         force_resume: args.force_resume,
         progress: !output.is_quiet() && !args.json,
+        processes,
         rehearsal: false,
     })?;
-    if !args.json {
+    if !args.json && speaks {
         for line in check::summary(config, look) {
             output.say(&line);
         }
@@ -49,6 +53,7 @@ pub(super) fn run(
         file,
         directory: &directory,
         json: args.json,
+        speaks,
         ended,
         outcome: written.outcome(),
     };
