@@ -28,6 +28,8 @@ MASK = "mask"
 class Stats:
     """Where the time of a loader went. Seconds of reader threads are summed over threads.
 
+    What the program's own thread read while it waited counts as theirs, too.
+
     Attributes:
         batches: Batches (or stacks of them) handed out.
         rows: Real rows handed out.
@@ -80,7 +82,8 @@ class Loader:
         dtype: What numbers become: a name for all floats, or a dictionary from datasets to names.
         x64: Whether numbers of 64 bits stay so. By default as JAX has it, where the program has
             imported JAX; otherwise they become numbers of 32 bits, as JAX would make them.
-        threads: Reader threads; by default half of the processors.
+        threads: Reader threads; by default half of the processors, and the program's own thread
+            while it waits for a batch.
         sharding: How JAX shall divide each batch among devices; only :meth:`to_device` uses it.
             With it, and without `rank` and `world`, those of ``jax.distributed`` are taken.
         rank: Which process this is, from 0.

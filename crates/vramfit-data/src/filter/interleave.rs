@@ -98,7 +98,7 @@ mod tests {
 
     fn is_as_plain<const SIZE: usize>() {
         for count in (0..70).chain([255, 256, 257, 1000]) {
-            let planes: Vec<u8> = (0..count * SIZE).map(|at| (at * 37 >> 3) as u8).collect();
+            let planes: Vec<u8> = (0..count * SIZE).map(|at| ((at * 37) >> 3) as u8).collect();
             let mut out = vec![0; planes.len()];
             interleave::<SIZE>(&planes, &mut out);
             for (index, element) in out.chunks(SIZE).enumerate() {

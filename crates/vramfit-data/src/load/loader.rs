@@ -18,6 +18,9 @@ use super::stats::Stats;
 use super::unit::Cut;
 use crate::order::{Engine, Order, Part, Split, State};
 
+/// More than this is not read in one piece of work by the consumer's thread.
+const HELPED_BYTES: u64 = 4 << 20;
+
 /// A batch, or several stacked.
 #[derive(Debug)]
 pub struct Filled {
@@ -53,6 +56,8 @@ pub struct Loader {
     epoch: u64,
     position: u64,
     threads: Vec<JoinHandle<()>>,
+    /// What the consumer's thread works with while it waits.
+    helper: Option<Reader>,
     /// Memory of the pools of the epoch before.
     spare: Vec<Block>,
 }
@@ -90,6 +95,7 @@ impl Loader {
             epoch: 0,
             position: 0,
             threads: Vec::new(),
+            helper: None,
             spare: Vec::new(),
         })
     }
@@ -159,6 +165,11 @@ impl Loader {
             (_, Some((blocks, rows))) => Some(Rooms::in_order(order.clone(), blocks, rows)),
             (_, None) => None,
         };
+        // Work that takes long would keep the consumer from a batch that is ready.
+        let is_short = match &rooms {
+            Some(rooms) => rooms.task_bytes(self.columns.row_bytes()) <= HELPED_BYTES,
+            None => self.plan.batch_bytes <= HELPED_BYTES,
+        };
         let rooms = rooms.map(Arc::new);
         let spare = std::mem::take(&mut self.spare);
         self.desk.lock().course = Some(Course::new(cut, rooms.clone(), spare));
@@ -168,6 +179,7 @@ impl Loader {
             epoch: Arc::new(order),
             rooms,
         };
+        self.helper = (self.plan.helps && is_short).then(|| reader.clone());
         for number in 0..self.plan.threads {
             let reader = reader.clone();
             let thread = std::thread::Builder::new().name(format!("vramfit-read-{number}"));
@@ -183,7 +195,7 @@ impl Loader {
         Ok(())
     }
 
-    /// Waits for the next batch, but no longer than `limit`, and no longer than `patience` while the consumer
+    /// Waits for the next batch, or helps to make it, but no longer than `limit`, and no longer than `patience` while the consumer
     /// has all memory for batches: it may have to do something before any comes back.
     ///
     /// # Errors
@@ -233,6 +245,13 @@ impl Loader {
                 now.stats.waiting += elapsed;
                 return Ok(Turn::Waiting { starved });
             }
+            if let Some(helper) = &self.helper {
+                let helped;
+                (state, helped) = helper.help(state);
+                if helped {
+                    continue;
+                }
+            }
             state = self.desk.wait_for_batch(state, limit - elapsed);
         }
     }
@@ -244,6 +263,7 @@ impl Loader {
             std::mem::forget(std::mem::take(&mut self.threads));
             return;
         }
+        self.helper = None;
         if let Some(course) = &mut self.desk.lock().course {
             course.stop();
         }

@@ -35,6 +35,8 @@ pub struct Plan {
     pub in_order: Option<(u64, u64)>,
     /// Reader threads.
     pub threads: usize,
+    /// Whether the consumer's own thread reads while it waits: where nobody said how many threads shall.
+    pub helps: bool,
     /// Batches that can be in memory: with the consumer, waiting, or being filled.
     pub sets: usize,
     /// Bytes of one batch as it is handed out to this process.
@@ -98,6 +100,8 @@ impl Plan {
         let pool = (budget - more - fixed - for_batches) / 2;
         let wanted = request.threads.unwrap_or_else(default_threads).max(1);
         let threads = 1 + (wanted - 1).min((more / scratch.max(1)) as usize);
+        // It decodes, too, and in memory of its own.
+        let helps = request.threads.is_none() && threads as u64 * scratch <= more;
         let sets = (for_batches / unit_here).min(most_sets(threads, unit_here)) as usize;
 
         let (choice, in_order) = match (request.shuffle, is_pooled) {
@@ -118,11 +122,12 @@ impl Plan {
             choice,
             in_order,
             threads,
+            helps,
             sets,
             batch_bytes: rows_here.saturating_mul(row_bytes),
             unit_bytes: unit_here,
             pool_bytes,
-            scratch_bytes: scratch * threads as u64,
+            scratch_bytes: scratch * (threads as u64 + u64::from(helps)),
             index_bytes,
             budget: request.budget,
             conversions: columns.columns.iter().filter_map(conversion).collect(),
@@ -144,7 +149,7 @@ impl Plan {
         let is_pooled = plan.pool_bytes > 0;
         let scratch = columns.columns.iter();
         let scratch: u64 = scratch.map(|column| scratch_of(column, is_pooled)).sum();
-        plan.scratch_bytes = scratch * plan.threads as u64;
+        plan.scratch_bytes = scratch * (plan.threads as u64 + u64::from(plan.helps));
         let fixed = plan.pool_bytes + plan.scratch_bytes + self.index_bytes;
         let unit = self.unit_bytes;
         let sets = self.budget.0.saturating_sub(fixed) / unit;
@@ -185,7 +190,11 @@ impl Plan {
             1 => "1 reader thread".to_owned(),
             many => format!("{many} reader threads"),
         };
-        lines.push(format!("threads: {threads}"));
+        let own = match self.helps {
+            true => ", and the program's own while it waits for a batch",
+            false => "",
+        };
+        lines.push(format!("threads: {threads}{own}"));
         let buffers = self.batch_bytes.saturating_mul(self.sets as u64);
         lines.push(format!(
             "memory: at most {} = pools {} + {} batches {} + decoding {} + index {}, of a budget of {}",

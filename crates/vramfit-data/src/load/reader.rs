@@ -1,7 +1,8 @@
-//! A reader thread: takes work, does it without the lock, and tells.
+//! A reader thread: takes work, does it without the lock, and tells. The consumer's own thread does the same
+//! instead of sleeping, where the plan says so.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::Arc;
+use std::sync::{Arc, MutexGuard};
 use std::time::Instant;
 
 use vramfit_core::{Error, ErrorKind, Result};
@@ -9,7 +10,7 @@ use vramfit_core::{Error, ErrorKind, Result};
 use super::buffer::Lease;
 use super::columns::Columns;
 use super::course::{Job, Next, Open};
-use super::desk::Desk;
+use super::desk::{Desk, Now};
 use super::room::{Room, Rooms, read_or_gather};
 use crate::order::Epoch;
 
@@ -33,56 +34,74 @@ impl Reader {
     pub(super) fn run(&self) {
         let mut state = self.desk.lock();
         loop {
-            let now = &mut *state;
-            let next = match &mut now.course {
-                Some(course) => course.next(&mut now.stock, &self.desk),
-                None => return,
-            };
-            if !matches!(next, Ok(Next::Do(Job::Fill { .. }))) {
-                self.desk.hand_over(now);
+            let next = self.next(&mut state);
+            if !matches!(next, Next::Do(Job::Fill { .. })) {
+                self.desk.hand_over(&state);
             }
-            let job = match next {
-                Ok(Next::Leave) => return,
-                Ok(Next::Wait) => {
+            match next {
+                Next::Leave => return,
+                Next::Wait => {
                     let begin = Instant::now();
                     state = self.desk.wait_for_work(state);
                     state.stats.idle += begin.elapsed();
-                    continue;
                 }
-                Ok(Next::Do(job)) => job,
-                Err(error) => {
-                    if let Some(course) = &mut now.course {
-                        course.refuse(error);
-                    }
-                    self.desk.hand_over(now);
-                    return;
-                }
-            };
-            drop(state);
-            let begin = Instant::now();
-            let is_copy = matches!(job, Job::Fill { room: Some(_), .. });
-            // A thread that dies in silence would leave the consumer waiting for ever.
-            let done = catch_unwind(AssertUnwindSafe(|| self.work(job))).unwrap_or_else(|_| {
-                Err(Error::new(
-                    ErrorKind::Internal,
-                    "a reader thread of the loader panicked",
-                ))
-            });
-            let took = begin.elapsed();
-            state = self.desk.lock();
-            match is_copy {
-                true => state.stats.filling += took,
-                false => state.stats.reading += took,
+                Next::Do(job) => state = self.carry_out(job, state),
             }
-            if let Some(course) = &mut state.course {
-                match done {
-                    Ok(Done::Loaded(room)) => course.loaded(room),
-                    Ok(Done::Filled(open, room)) => course.filled(open, room),
-                    Err(error) => course.fail(error),
-                }
-            }
-            self.desk.tell(&state);
         }
+    }
+
+    /// Does one piece of work in place of a thread, and says whether there was any.
+    pub(super) fn help<'a>(
+        &'a self,
+        mut state: MutexGuard<'a, Now>,
+    ) -> (MutexGuard<'a, Now>, bool) {
+        match self.next(&mut state) {
+            Next::Do(job) => (self.carry_out(job, state), true),
+            Next::Wait | Next::Leave => (state, false),
+        }
+    }
+
+    /// Finds something to do.
+    fn next(&self, state: &mut Now) -> Next {
+        let Some(course) = &mut state.course else {
+            return Next::Leave;
+        };
+        match course.next(&mut state.stock, &self.desk) {
+            Ok(next) => next,
+            Err(error) => {
+                course.refuse(error);
+                Next::Leave
+            }
+        }
+    }
+
+    /// Does a piece of work without the lock, and tells.
+    fn carry_out<'a>(&'a self, job: Job, state: MutexGuard<'a, Now>) -> MutexGuard<'a, Now> {
+        drop(state);
+        let begin = Instant::now();
+        let is_copy = matches!(job, Job::Fill { room: Some(_), .. });
+        // A thread that dies in silence would leave the consumer waiting for ever.
+        let done = catch_unwind(AssertUnwindSafe(|| self.work(job))).unwrap_or_else(|_| {
+            Err(Error::new(
+                ErrorKind::Internal,
+                "a reader thread of the loader panicked",
+            ))
+        });
+        let took = begin.elapsed();
+        let mut state = self.desk.lock();
+        match is_copy {
+            true => state.stats.filling += took,
+            false => state.stats.reading += took,
+        }
+        if let Some(course) = &mut state.course {
+            match done {
+                Ok(Done::Loaded(room)) => course.loaded(room),
+                Ok(Done::Filled(open, room)) => course.filled(open, room),
+                Err(error) => course.fail(error),
+            }
+        }
+        self.desk.tell(&state);
+        state
     }
 
     fn work(&self, job: Job) -> Result<Done> {
@@ -151,5 +170,107 @@ impl Reader {
     fn checked(&self, read: Result<()>) -> Result<()> {
         self.columns.must_be_unchanged()?;
         read
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use vramfit_core::Bytes;
+
+    use super::*;
+    use crate::load::buffer::Stock;
+    use crate::load::course::Course;
+    use crate::load::unit::Cut;
+    use crate::load::{ColumnRequest, Request};
+    use crate::order::{Engine, Last, Order, Part, Pools, World};
+    use crate::write::{self, Compression, Content, Dataset, Job, Manner, Number, Storage};
+
+    const ROWS: u64 = 100;
+
+    /// Writes a file whose rows are their numbers.
+    fn make(path: &Path) {
+        let chunks = Storage::Chunked {
+            rows: 10,
+            compression: Compression::Gzip(1),
+        };
+        let job = Job {
+            path,
+            content: Content {
+                datasets: vec![Dataset::new("x", Number::U64, vec![ROWS], chunks)],
+                ..Content::default()
+            },
+            purpose: "a test",
+            manner: Manner::default(),
+            threads: 1,
+            expected: Bytes(0),
+        };
+        let rows = |rows: std::ops::Range<u64>, out: &mut [Vec<u8>]| {
+            rows.for_each(|row| out[0].extend(row.to_le_bytes()));
+            Ok(())
+        };
+        write::write(job, &rows, &mut |_| {}).unwrap();
+    }
+
+    #[test]
+    fn helping_alone_makes_every_batch() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("rows.h5");
+        make(&path);
+        let columns = Columns::open(&Request {
+            file: path,
+            columns: vec![ColumnRequest {
+                dataset: "x".into(),
+                field: None,
+                to: None,
+            }],
+            batch_size: 8,
+            super_batch: None,
+            budget: Bytes(1 << 20),
+            seed: 1,
+            shuffle: true,
+            last: Last::Drop,
+            part: None,
+            world: World::ALONE,
+            threads: None,
+            floats: None,
+            narrow: false,
+            poison: false,
+        });
+        let pools = Pools {
+            block_rows: 10,
+            pool_blocks: 4,
+        };
+        let order = Order::new(ROWS, 1, Engine::ChunkPool(pools), Part::All).unwrap();
+        let epoch = order.epoch(0);
+        let mut expected = Vec::new();
+        epoch.append_rows(0..96, &mut expected);
+        let rooms = Arc::new(Rooms::of_pools(epoch.clone(), pools, 8));
+        let cut = Cut::new(ROWS, 8, 1, Last::Drop, World::ALONE, 0).unwrap();
+        let desk = Arc::new(Desk::new(Stock::new(vec![64], 3, false)));
+        let course = Course::new(cut, Some(Arc::clone(&rooms)), Vec::new());
+        desk.lock().course = Some(course);
+        let reader = Reader {
+            desk: Arc::clone(&desk),
+            columns: Arc::new(columns.unwrap()),
+            epoch: Arc::new(epoch),
+            rooms: Some(rooms),
+        };
+        let mut seen: Vec<u64> = Vec::new();
+        loop {
+            let (mut state, helped) = reader.help(desk.lock());
+            let ready = state.course.as_mut().and_then(Course::take_ready);
+            // The lock is needed on the way back of what it was made of.
+            drop(state);
+            if let Some(open) = &ready {
+                let (numbers, _) = open.leases[0].bytes().as_chunks();
+                seen.extend(numbers.iter().map(|number| u64::from_le_bytes(*number)));
+            }
+            if !helped && ready.is_none() {
+                break;
+            }
+        }
+        assert_eq!(seen, expected);
     }
 }

@@ -63,7 +63,7 @@ pub struct Request {
     pub part: Option<PartRequest>,
     /// Which of how many processes this is.
     pub world: World,
-    /// Reader threads, or half of the processor's.
+    /// Reader threads; or half of the processors, and the consumer's own thread while it waits.
     pub threads: Option<usize>,
     /// What floats become where nothing is said of their dataset, or what the file and `narrow` say.
     pub floats: Option<Scalar>,

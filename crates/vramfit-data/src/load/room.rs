@@ -22,6 +22,7 @@ pub(super) struct Rooms {
     epoch: Epoch,
     /// Blocks of a pool that one piece of work reads.
     task_blocks: usize,
+    task_rows: u64,
     /// For an epoch in the order of the file, which has no pools of its own: the positions of a room, and
     /// of a block in it.
     sequential: Option<(u64, u64)>,
@@ -32,9 +33,11 @@ impl Rooms {
     pub(super) fn of_pools(epoch: Epoch, pools: Pools, row_bytes: u64) -> Rooms {
         let block_bytes = pools.block_rows.saturating_mul(row_bytes).max(1);
         let task_blocks = (TASK_BYTES / block_bytes).min(pools.pool_blocks / LEAST_TASKS);
+        let task_blocks = task_blocks.max(1);
         Rooms {
             epoch,
-            task_blocks: task_blocks.max(1) as usize,
+            task_blocks: task_blocks as usize,
+            task_rows: task_blocks.saturating_mul(pools.block_rows),
             sequential: None,
         }
     }
@@ -44,8 +47,14 @@ impl Rooms {
         Rooms {
             epoch,
             task_blocks: 1,
+            task_rows: block_rows,
             sequential: Some((blocks * block_rows, block_rows)),
         }
+    }
+
+    /// Returns how many bytes one piece of work reads, with so many bytes to a row.
+    pub(super) fn task_bytes(&self, row_bytes: u64) -> u64 {
+        self.task_rows.saturating_mul(row_bytes)
     }
 
     /// Returns which room a position of the epoch is in.

@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-/// What was done since the loader was opened. Times of reader threads are summed over threads.
+/// What was done since the loader was opened. Times of reader threads are summed over threads; what the
+/// consumer's own thread read while it waited is among them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Stats {
     /// Batches (or stacks of them) handed out.

@@ -26,6 +26,25 @@ fn t1_every_row_comes_once_an_epoch_whatever_the_layout() {
     }
 }
 
+#[test]
+fn the_order_is_the_same_where_the_consumer_helps() {
+    let directory = tempfile::tempdir().unwrap();
+    for (x, y) in storages() {
+        let path = file(directory.path(), x, y);
+        for shuffle in [true, false] {
+            let with = |threads| Request {
+                threads,
+                shuffle,
+                ..request(&path)
+            };
+            let helped = Loader::open(with(None)).unwrap().plan().helps;
+            let alone = Loader::open(with(Some(1))).unwrap().plan().helps;
+            assert!(helped && !alone, "{x:?} {y:?}");
+            assert_eq!(epoch(with(None), 1), epoch(with(Some(1)), 1));
+        }
+    }
+}
+
 /// Every batch size, divided among 1, 2, 4 and 8 processes, in every engine, in as many pools as can be.
 #[test]
 fn t1_every_row_comes_once_in_batches_of_every_size() {

@@ -156,7 +156,10 @@ mod tests {
             (&[(INDEX, "1")], COUNT),
         ] {
             let error = read(set).unwrap_err();
-            assert!(error.message().contains(&format!("`{named}` is not set")), "{set:?}");
+            assert!(
+                error.message().contains(&format!("`{named}` is not set")),
+                "{set:?}"
+            );
         }
         let error = read(&[(COUNT, "two"), (INDEX, "0")]).unwrap_err();
         assert!(error.message().contains("is `two`"));
