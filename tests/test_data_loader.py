@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -291,6 +292,20 @@ def test_a_file_that_is_changed_meanwhile_is_an_error(train):
     write(train, "contiguous")
     with pytest.raises(FileChangedError, match="is not the file that this run began with"):
         load(train).restore(state)
+
+
+def test_a_copy_goes_on_when_it_has_the_time_of_the_file(train, tmp_path):
+    loader = load(train)
+    next(iter(loader))
+    state = loader.state()
+    copy = tmp_path / "copy.h5"
+    subprocess.run(["cp", train, copy], check=True)
+    with pytest.raises(FileChangedError) as caught:
+        load(copy).restore(state)
+    command = re.search("`(cp --.*)`", caught.value.hint)[1].split()
+    subprocess.run([*command, train, copy], check=True)
+    there = [batch["y"].tolist() for batch in loader.restore(state)]
+    assert [batch["y"].tolist() for batch in load(copy).restore(state)] == there
 
 
 def test_a_read_only_file_in_a_read_only_directory_is_read(tmp_path):

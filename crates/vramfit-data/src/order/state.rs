@@ -125,8 +125,8 @@ impl State {
             format!("`{path}` is not the file that this run began with: {difference}"),
         )
         .hint(
-            "bring the old file back, or begin the epoch anew; if only a copy was made, say that the \
-             change is known",
+            "bring the old file back, or begin anew; a copy of it has its time when it is made with \
+             `cp --preserve=timestamps`",
         ))
     }
 }
