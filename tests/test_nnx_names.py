@@ -2,6 +2,7 @@
 
 import json
 
+import jax
 import numpy as np
 import pytest
 from flax import nnx
@@ -118,7 +119,10 @@ def split_by_kind(context, _path, _prefix, part):
 
 
 def tree(*names, by=split):
-    return extract.to_tree((Two(*names), 1), split_fn=by)
+    """Return what ``nnx.jit`` returns to JAX, made as there: while a function is traced."""
+    made = []
+    jax.eval_shape(lambda: made.append(extract.to_tree((Two(*names), 1), split_fn=by)))
+    return made[0]
 
 
 @pytest.fixture

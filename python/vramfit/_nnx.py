@@ -12,6 +12,7 @@ import contextlib
 import functools
 import sys
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Any
 
 # The names of results by those that JAX gives; None where programs differ in what they mean.
@@ -44,11 +45,16 @@ def _note_results(extract: Any) -> None:
 
     JAX makes its names for results of the same tree, right after that; so they are the key.
     """
-    plain = extract.to_tree
+    from jax._src import core
+
+    plain, is_outside = extract.to_tree, core.trace_state_clean
 
     @functools.wraps(plain)
     def noting(*arguments: Any, **settings: Any) -> Any:
         tree = plain(*arguments, **settings)
+        # Arguments come by here, too, in every call; results only while the function is traced.
+        if is_outside():
+            return tree
         with contextlib.suppress(Exception):
             given, ours = _names(tree), _names(_replaced(tree, extract))
             if given != ours and _results.setdefault(given, ours) != ours:
@@ -65,28 +71,22 @@ def _names(tree: Any) -> tuple[str, ...]:
     return tuple(f"result{jax.tree_util.keystr(path)}" for path, _ in paths)
 
 
+@dataclass(frozen=True)
 class _Entry:
     """One step down in a tree, written as it is to be shown."""
 
-    def __init__(self, text: str) -> None:
-        self.text = text
+    text: str
 
     def __str__(self) -> str:
         return self.text
 
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, _Entry) and other.text == self.text
 
-    def __hash__(self) -> int:
-        return hash(self.text)
-
-
+@dataclass
 class _Named:
     """The leaves of a module beside their names."""
 
-    def __init__(self, names: list[str], leaves: list[Any]) -> None:
-        self.names = names
-        self.leaves = leaves
+    names: list[str]
+    leaves: list[Any]
 
 
 @functools.cache
@@ -115,11 +115,14 @@ def _with_paths(args: Any, kwargs: Any) -> tuple[Any, Any]:
 
 
 def _replaced(tree: Any, extract: Any) -> Any:
+    """Return a tree with its modules replaced; the same one, untouched, where it has none."""
     import jax
 
     def is_module(part: Any) -> bool:
         return isinstance(part, extract.NodeStates)
 
+    if not any(map(is_module, jax.tree.leaves(tree, is_leaf=is_module))):
+        return tree
     return jax.tree.map(
         lambda part: _named(part) if is_module(part) else part, tree, is_leaf=is_module
     )
