@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 use self::record::record;
 use self::words::{answer, contrast, not_covered};
 use super::dryrun::{figure, section};
+use super::owners::line_of;
 use super::{Body, Figure, Report, Section, Table, Value};
 use crate::trace::{Change, Difference, Group, Part, PartKind, Run};
 
@@ -176,10 +177,8 @@ fn bytes(bytes: Option<u64>) -> Value {
 /// What a group is called in a narrow column: its path, its line, or what made it.
 fn name(group: &Group) -> String {
     let part = &group.largest;
-    let site = part.site.rsplit('/').next().unwrap_or_default();
     // The function has its place in the full table.
-    let line = site.split(" (").next().unwrap_or_default();
-    let known = [part.path.as_str(), line, &part.made_by];
+    let known = [part.path.as_str(), line_of(&part.site), &part.made_by];
     let known = known.into_iter().find(|words| !words.is_empty());
     known.unwrap_or("no line").to_owned()
 }

@@ -92,8 +92,14 @@ fn short(part: &Part) -> String {
 }
 
 /// Returns a site without its folders.
-fn file_name(site: &str) -> &str {
+pub(super) fn file_name(site: &str) -> &str {
     site.rsplit('/').next().unwrap_or(site)
+}
+
+/// Returns what says most of a site: `/home/me/train.py:12 (main)` is `train.py:12`.
+pub(super) fn line_of(site: &str) -> &str {
+    let site = file_name(site);
+    site.split_once(" (").map_or(site, |(line, _)| line)
 }
 
 fn table_of(holdings: &Holdings) -> Table {

@@ -1,6 +1,7 @@
 //! The sentences about two runs.
 
 use crate::bytes::Bytes;
+use crate::report::owners::file_name;
 use crate::trace::{Change, Contrast, Difference, Need, PartKind, Run};
 
 /// Programs that are named.
@@ -87,7 +88,7 @@ fn whose(difference: &Difference) -> String {
         changes.find(|change| along(change.bytes()) && kind_of(change) == Some(owner.kind));
     let place = largest.and_then(Change::newer).map(|group| &group.largest);
     let place = place.map(|part| match part.path.is_empty() {
-        true => part.site.rsplit('/').next().unwrap_or_default(),
+        true => file_name(&part.site),
         false => part.path.as_str(),
     });
     let place = place.filter(|place| !place.is_empty());

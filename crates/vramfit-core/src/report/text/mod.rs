@@ -9,6 +9,7 @@ pub(crate) mod wrap;
 
 use self::wrap::{cut, width, wrap};
 use super::escape::plain;
+use super::owners::line_of;
 use super::{Bar, Body, Figure, Report, Table, Value};
 use crate::bytes::Bytes;
 
@@ -123,15 +124,14 @@ fn render_table(table: &Table, columns: usize) -> Vec<String> {
     lines
 }
 
-/// Leaves of the places in a program what says most: `/home/me/train.py:12 (main)` is `train.py:12`.
+/// Leaves of the places in a program what says most.
 fn shorten_lines(cells: &mut [Vec<String>]) {
     let Some((names, rows)) = cells.split_first_mut() else {
         return;
     };
     for (at, _) in names.iter().enumerate().filter(|(_, name)| *name == "line") {
         for cell in rows.iter_mut().filter_map(|row| row.get_mut(at)) {
-            let place = cell.split_once(" (").map_or(&cell[..], |(place, _)| place);
-            *cell = place.rsplit('/').next().unwrap_or(place).to_owned();
+            *cell = line_of(cell).to_owned();
         }
     }
 }
