@@ -90,69 +90,39 @@ fn sequence(
     memory.resize(2 * features as usize, 0);
     let (last, sums) = memory.split_at_mut(features as usize);
     let value = |number: i64| number as f64 / ONE as f64;
-    // Room for all of them at once: asking for it number by number takes as long as drawing them.
     match number {
-        Number::F32 => {
-            let bytes = |number| (value(number) as f32).to_le_bytes();
-            steps(
-                draws,
-                length,
-                last,
-                sums,
-                all_of(out, length * features),
-                bytes,
-            );
-        }
-        Number::F64 => {
-            let bytes = |number| value(number).to_le_bytes();
-            steps(
-                draws,
-                length,
-                last,
-                sums,
-                all_of(out, length * features),
-                bytes,
-            );
-        }
-        Number::F16 => {
-            let bytes = |number| f16::from_f32(value(number) as f32).to_le_bytes();
-            steps(
-                draws,
-                length,
-                last,
-                sums,
-                all_of(out, length * features),
-                bytes,
-            );
-        }
+        Number::F32 => steps(draws, length, last, sums, out, |number| {
+            (value(number) as f32).to_le_bytes()
+        }),
+        Number::F64 => steps(draws, length, last, sums, out, |number| {
+            value(number).to_le_bytes()
+        }),
+        Number::F16 => steps(draws, length, last, sums, out, |number| {
+            f16::from_f32(value(number) as f32).to_le_bytes()
+        }),
         _ => {
-            let mut numbers = vec![0; (length * features * 8) as usize];
-            let room = numbers.as_chunks_mut().0;
-            steps(draws, length, last, sums, room, i64::to_le_bytes);
+            let mut numbers = Vec::new();
+            steps(draws, length, last, sums, &mut numbers, i64::to_le_bytes);
             let numbers = numbers.as_chunks().0.iter();
             numbers.for_each(|bytes| put(number, value(i64::from_le_bytes(*bytes)), out));
         }
     }
 }
 
-/// Makes room for so many numbers at the end of a buffer.
-fn all_of<const SIZE: usize>(out: &mut Vec<u8>, count: u64) -> &mut [[u8; SIZE]] {
-    let start = out.len();
-    out.resize(start + count as usize * SIZE, 0);
-    out[start..].as_chunks_mut().0
-}
-
-/// Draws the steps of a series, and writes down the bytes of each number.
+/// Draws the steps of a series, and adds the bytes of each number to a buffer.
 #[inline]
 fn steps<const SIZE: usize>(
     draws: &mut Draws,
     length: u64,
     last: &mut [i64],
     sums: &mut [i64],
-    out: &mut [[u8; SIZE]],
+    out: &mut Vec<u8>,
     bytes: impl Fn(i64) -> [u8; SIZE],
 ) {
-    let mut out = out.iter_mut();
+    // Room for all of them at once: asking for it number by number takes as long as drawing them.
+    let start = out.len();
+    out.resize(start + length as usize * last.len() * SIZE, 0);
+    let mut out = out[start..].as_chunks_mut().0.iter_mut();
     for step in 0..length {
         for ((last, sum), out) in last.iter_mut().zip(sums.iter_mut()).zip(&mut out) {
             let fresh = draws.normal();
