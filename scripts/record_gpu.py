@@ -134,9 +134,10 @@ def compare(recorder, name, real, virtual):
     recorder.say(f"  {name}: {equal} figures are equal, {differences} differ")
 
 
-def pairs(recorder, card):
-    """Run each program on the card and on the virtual one."""
-    for name, (program, settings) in PAIRS.items():
+def pairs(recorder, card, names):
+    """Run programs on the card and on the virtual one."""
+    for name in names:
+        program, settings = PAIRS[name]
         path = str(PROGRAMS / program)
         real = recorder.run(f"{name}.real", [sys.executable, path], settings)
         virtual = recorder.run(
@@ -238,7 +239,7 @@ def parse():
     parser.add_argument("--card", help="name in the catalogue; else asked of nvidia-smi")
     parser.add_argument("--pretend", metavar="CARD", help="use this virtual card as the real one")
     parser.add_argument("--seconds", type=float, default=540, help="time for everything")
-    parser.add_argument("--only", help="only the pair of runs with this name")
+    parser.add_argument("--only", choices=PAIRS, help="only the pair of runs with this name")
     return parser.parse_args()
 
 
@@ -259,12 +260,8 @@ def main():
     card = arguments.card or arguments.pretend or card_here()
     recorder.say(f"card: {card}" + (", pretended" if arguments.pretend else ""))
     try:
-        if arguments.only:
-            chosen = PAIRS[arguments.only]
-            PAIRS.clear()
-            PAIRS[arguments.only] = chosen
         versions(recorder)
-        pairs(recorder, card)
+        pairs(recorder, card, [arguments.only] if arguments.only else PAIRS)
         if not arguments.only:
             matrix(recorder)
             taken(recorder, card)

@@ -6,6 +6,8 @@ import sys
 import tarfile
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).resolve().parent.parent
 
 
@@ -29,9 +31,8 @@ def test_both_halves_are_recorded_and_compared(tmp_path):
     assert record_of["exit_code"] == 0
 
 
+@pytest.mark.skipif(Path("/dev/nvidiactl").exists(), reason="there is a card")
 def test_without_a_card_it_says_so(tmp_path):
-    if Path("/dev/nvidiactl").exists():
-        return
     done = record(tmp_path)
     assert done.returncode == 1
     assert "no NVIDIA GPU here" in done.stderr

@@ -4,7 +4,7 @@ import itertools
 
 import jax
 import jax.numpy as jnp
-from told import planned, tell
+from told import steps, tell
 
 BATCH, SIZE, WIDTHS = 128, 64, (3, 64, 128, 256)
 
@@ -37,10 +37,4 @@ weights = make(jax.random.key(0))
 x = jax.random.normal(jax.random.key(1), (BATCH, SIZE, SIZE, 3))
 jax.block_until_ready((weights, x))
 tell("made")
-step = jax.jit(step, donate_argnums=0).lower(weights, x).compile()
-planned("step", step)
-tell("compiled")
-for number in range(3):
-    weights, loss = step(weights, x)
-    loss.block_until_ready()
-    tell(f"step {number}")
+weights = steps(step, weights, x, 3)

@@ -12,6 +12,18 @@ def tell(step, device=None):
     print("TOLD", json.dumps(told), flush=True)
 
 
+def steps(step, state, batch, count):
+    """Take so many steps whose state is donated, tell what was planned and what each left."""
+    compiled = jax.jit(step, donate_argnums=0).lower(state, batch).compile()
+    planned("step", compiled)
+    tell("compiled")
+    for number in range(count):
+        state, loss = compiled(state, batch)
+        loss.block_until_ready()
+        tell(f"step {number}")
+    return state
+
+
 def planned(step, compiled):
     """Print what XLA has planned for a compiled program."""
     sizes = compiled.memory_analysis()

@@ -2,7 +2,7 @@
 
 import jax
 import jax.numpy as jnp
-from told import planned, tell
+from told import steps, tell
 
 WIDTH, LAYERS, HEADS, SEQUENCE, BATCH, WORDS = 1024, 8, 16, 1024, 16, 32_000
 
@@ -51,10 +51,4 @@ weights = make(jax.random.key(0))
 tokens = jax.random.randint(jax.random.key(1), (BATCH, SEQUENCE + 1), 0, WORDS)
 jax.block_until_ready((weights, tokens))
 tell("made")
-step = jax.jit(step, donate_argnums=0).lower(weights, tokens).compile()
-planned("step", step)
-tell("compiled")
-for number in range(4):
-    weights, loss = step(weights, tokens)
-    loss.block_until_ready()
-    tell(f"step {number}")
+weights = steps(step, weights, tokens, 4)

@@ -2,7 +2,7 @@
 
 import jax
 import jax.numpy as jnp
-from told import planned, tell
+from told import steps, tell
 
 WIDTH, LAYERS, BATCH = 4096, 6, 8192
 
@@ -37,12 +37,6 @@ jax.block_until_ready(state)
 tell("made")
 x = jax.random.normal(jax.random.key(1), (BATCH, WIDTH))
 tell("batch")
-step = jax.jit(step, donate_argnums=0).lower(state, x).compile()
-planned("step", step)
-tell("compiled")
-for number in range(6):
-    state, loss = step(state, x)
-    loss.block_until_ready()
-    tell(f"step {number}")
+state = steps(step, state, x, 6)
 del x
 tell("without batch")
