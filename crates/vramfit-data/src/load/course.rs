@@ -11,11 +11,12 @@ use vramfit_core::{Error, Result};
 
 use super::buffer::{Lease, Stock};
 use super::desk::Desk;
-use super::room::{Block, Room, Rooms};
+use super::room::{Room, Rooms};
+use super::slab::Slab;
 use super::unit::{Cut, Unit};
 
 /// Rooms that are open at a time.
-const OPEN_ROOMS: usize = 2;
+pub(super) const OPEN_ROOMS: usize = 2;
 
 /// A batch that is being made.
 #[derive(Debug)]
@@ -34,7 +35,8 @@ pub(super) enum Job {
         room: Arc<Room>,
         index: usize,
         task: usize,
-        spare: Block,
+        /// Memory that was used before.
+        memory: Option<Slab>,
     },
     /// Make batches, or take the rows that a room has for them. There is more than one only of small ones.
     Fill {
@@ -71,9 +73,8 @@ pub(super) struct Course {
     busy: usize,
     failure: Option<Error>,
     stopped: bool,
-    /// Used in the order in which it came: rooms are alike, so what was the last block of one fits the last of
-    /// another.
-    spare: VecDeque<Block>,
+    /// Memory of pools that none is in.
+    spare: Vec<Slab>,
 }
 
 #[derive(Debug)]
@@ -87,8 +88,8 @@ struct Active {
 }
 
 impl Course {
-    /// Begins an epoch, with memory of blocks that an earlier one has left.
-    pub(super) fn new(cut: Cut, rooms: Option<Arc<Rooms>>, spare: Vec<Block>) -> Course {
+    /// Begins an epoch, with memory for pools.
+    pub(super) fn new(cut: Cut, rooms: Option<Arc<Rooms>>, spare: Vec<Slab>) -> Course {
         let all = cut.all();
         let (next_room, end_room) = match &rooms {
             Some(rooms) if cut.count() > 0 => (rooms.at(all.start), rooms.at(all.end - 1) + 1),
@@ -108,16 +109,16 @@ impl Course {
             busy: 0,
             failure: None,
             stopped: false,
-            spare: spare.into(),
+            spare,
         }
     }
 
-    /// Returns the memory of blocks, for the next epoch.
-    pub(super) fn into_spare(self) -> Vec<Block> {
+    /// Returns the memory of pools, for the next epoch.
+    pub(super) fn into_spare(self) -> Vec<Slab> {
         let rooms = self.active.into_iter();
         let rooms = rooms.filter_map(|active| Arc::into_inner(active.room));
-        let blocks = rooms.flat_map(Room::into_blocks);
-        self.spare.into_iter().chain(blocks).collect()
+        let parts = rooms.flat_map(Room::into_memory);
+        self.spare.into_iter().chain(parts).collect()
     }
 
     pub(super) fn stop(&mut self) {
@@ -284,7 +285,7 @@ impl Course {
             room: Arc::clone(&active.room),
             index: active.index,
             task: active.given_out - 1,
-            spare: self.spare.pop_front().unwrap_or_default(),
+            memory: self.spare.pop(),
         })
     }
 
@@ -313,7 +314,7 @@ impl Course {
                 && let Some(active) = self.active.remove(place)
                 && let Some(room) = Arc::into_inner(active.room)
             {
-                self.spare.extend(room.into_blocks());
+                self.spare.extend(room.into_memory());
             }
         }
         if open.visited == open.unit.end {

@@ -8,12 +8,13 @@ use vramfit_core::{Error, ErrorKind, Result};
 
 use super::buffer::{Lease, Stock};
 use super::columns::{Column, Columns};
-use super::course::Course;
+use super::course::{Course, OPEN_ROOMS};
 use super::desk::Desk;
 use super::plan::Plan;
 use super::reader::Reader;
 use super::request::{Request, Set};
-use super::room::{Block, Rooms};
+use super::room::Rooms;
+use super::slab::Slab;
 use super::stats::Stats;
 use super::unit::Cut;
 use crate::order::{Engine, Order, Part, Split, State};
@@ -59,7 +60,7 @@ pub struct Loader {
     /// What the consumer's thread works with while it waits.
     helper: Option<Reader>,
     /// Memory of the pools of the epoch before.
-    spare: Vec<Block>,
+    spare: Vec<Slab>,
 }
 
 impl Loader {
@@ -170,8 +171,13 @@ impl Loader {
             Some(rooms) => rooms.task_bytes(self.columns.row_bytes()) <= HELPED_BYTES,
             None => self.plan.batch_bytes <= HELPED_BYTES,
         };
+        let mut spare = std::mem::take(&mut self.spare);
+        if let Some(rooms) = &rooms
+            && spare.is_empty()
+        {
+            spare = rooms.memory(OPEN_ROOMS as u64, &self.columns)?;
+        }
         let rooms = rooms.map(Arc::new);
-        let spare = std::mem::take(&mut self.spare);
         self.desk.lock().course = Some(Course::new(cut, rooms.clone(), spare));
         let reader = Reader {
             desk: Arc::clone(&self.desk),

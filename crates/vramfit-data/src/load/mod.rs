@@ -12,6 +12,7 @@
 //! | `plan` | which engine, how many threads, and what is the budget spent on? |
 //! | `unit` | which positions of the epoch are in which batch? |
 //! | `room` | which rows are in memory together? |
+//! | `slab` | which memory are they in? |
 //! | `copy` | how do rows get from there into a batch? |
 //! | `buffer` | where is a batch, and when can its memory be used again? |
 //! | `desk` | where do threads and consumer meet, and who is woken? |
@@ -29,6 +30,7 @@ mod plan;
 mod reader;
 mod request;
 mod room;
+mod slab;
 mod stats;
 mod unit;
 

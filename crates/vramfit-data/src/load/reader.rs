@@ -110,12 +110,12 @@ impl Reader {
                 room,
                 index,
                 task,
-                spare,
+                memory,
             } => {
                 let Some(rooms) = &self.rooms else {
                     return Ok(Done::Loaded(index));
                 };
-                self.checked(room.load(task, rooms, &self.columns, spare))?;
+                self.checked(room.load(task, rooms, &self.columns, memory))?;
                 Ok(Done::Loaded(index))
             }
             Job::Fill {

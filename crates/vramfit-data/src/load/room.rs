@@ -7,6 +7,7 @@ use vramfit_core::Result;
 
 use super::columns::Columns;
 use super::copy::{Place, copy_rows};
+use super::slab::{LINE, Slab};
 use crate::order::{Epoch, Pool, Pools};
 
 /// Blocks of a pool that are read by one piece of work have at most so many bytes together: what is not
@@ -23,6 +24,8 @@ pub(super) struct Rooms {
     /// Blocks of a pool that one piece of work reads.
     task_blocks: usize,
     task_rows: u64,
+    /// Pieces of work that read a whole room.
+    most_tasks: u64,
     /// For an epoch in the order of the file, which has no pools of its own: the positions of a room, and
     /// of a block in it.
     sequential: Option<(u64, u64)>,
@@ -36,6 +39,7 @@ impl Rooms {
         let task_blocks = task_blocks.max(1);
         Rooms {
             epoch,
+            most_tasks: pools.pool_blocks.div_ceil(task_blocks),
             task_blocks: task_blocks as usize,
             task_rows: task_blocks.saturating_mul(pools.block_rows),
             sequential: None,
@@ -48,6 +52,7 @@ impl Rooms {
             epoch,
             task_blocks: 1,
             task_rows: block_rows,
+            most_tasks: blocks,
             sequential: Some((blocks * block_rows, block_rows)),
         }
     }
@@ -55,6 +60,33 @@ impl Rooms {
     /// Returns how many bytes one piece of work reads, with so many bytes to a row.
     pub(super) fn task_bytes(&self, row_bytes: u64) -> u64 {
         self.task_rows.saturating_mul(row_bytes)
+    }
+
+    /// Returns how many rooms there are.
+    fn count(&self) -> u64 {
+        match self.sequential {
+            Some((size, _)) => self.epoch.len().div_ceil(size),
+            None => self.epoch.pools().unwrap_or(0) as u64,
+        }
+    }
+
+    /// Makes memory for as many rooms as are open at a time.
+    ///
+    /// # Errors
+    /// `io` when the system gives none.
+    pub(super) fn memory(&self, open: u64, columns: &Columns) -> Result<Vec<Slab>> {
+        let pieces = self.most_tasks.saturating_mul(open.min(self.count()));
+        self.pieces(pieces as usize, columns)
+    }
+
+    /// Makes memory for so many pieces of work.
+    fn pieces(&self, count: usize, columns: &Columns) -> Result<Vec<Slab>> {
+        let rows = self.task_rows.min(columns.len());
+        let each = columns.columns.iter().map(|column| {
+            let bytes = rows.saturating_mul(column.rows().row_bytes() as u64);
+            (bytes as usize).saturating_add(LINE)
+        });
+        Slab::several(count, each.fold(0, usize::saturating_add))
     }
 
     /// Returns which room a position of the epoch is in.
@@ -89,8 +121,35 @@ impl Rooms {
     }
 }
 
-/// Memory of what one piece of work reads: the rows of each column, of one block behind another.
-pub(super) type Block = Vec<Vec<u8>>;
+/// What one piece of work has read: the rows of each column, of one block behind another.
+#[derive(Debug)]
+struct Held {
+    memory: Slab,
+    /// Where each column is in it.
+    columns: Vec<Range<usize>>,
+}
+
+impl Held {
+    /// Gives memory to so many rows of each column.
+    fn new(memory: Slab, rows: u64, columns: &Columns) -> Held {
+        let mut start = 0;
+        let columns = columns.columns.iter().map(|column| {
+            let here = start..start + rows as usize * column.rows().row_bytes();
+            start = here.end.next_multiple_of(LINE);
+            here
+        });
+        let columns = columns.collect();
+        Held { memory, columns }
+    }
+
+    fn column(&self, number: usize) -> &[u8] {
+        &self.memory.bytes()[self.columns[number].clone()]
+    }
+
+    fn column_mut(&mut self, number: usize) -> &mut [u8] {
+        &mut self.memory.bytes_mut()[self.columns[number].clone()]
+    }
+}
 
 /// Rows in memory together.
 #[derive(Debug)]
@@ -98,7 +157,7 @@ pub(super) struct Room {
     positions: Range<u64>,
     layout: Layout,
     /// What each piece of work has read.
-    held: Vec<OnceLock<Block>>,
+    held: Vec<OnceLock<Held>>,
 }
 
 #[derive(Debug)]
@@ -171,26 +230,29 @@ impl Room {
         self.held.len()
     }
 
-    /// Does one of them.
+    /// Does one of them, in memory that was used before, or new.
     ///
     /// # Errors
-    /// All that reading can fail with.
+    /// All that reading can fail with; `io` when the system gives no memory.
     pub(super) fn load(
         &self,
         task: usize,
         rooms: &Rooms,
         columns: &Columns,
-        mut block: Block,
+        memory: Option<Slab>,
     ) -> Result<()> {
-        block.resize_with(columns.columns.len(), Vec::new);
-        match &self.layout {
+        let memory = match memory {
+            Some(memory) => memory,
+            None => rooms.pieces(1, columns)?.remove(0),
+        };
+        let held = match &self.layout {
             Layout::Pool { pool, tasks, .. } => {
                 let rows = |place: &usize| pool.blocks()[*place].rows.clone();
                 let all: u64 = tasks[task].iter().map(|place| length(&rows(place))).sum();
-                for (column, bytes) in columns.columns.iter().zip(&mut block) {
+                let mut held = Held::new(memory, all, columns);
+                for (number, column) in columns.columns.iter().enumerate() {
                     let row_bytes = column.rows().row_bytes();
-                    resize(bytes, all as usize * row_bytes);
-                    let mut rest = &mut bytes[..];
+                    let mut rest = held.column_mut(number);
                     for place in &tasks[task] {
                         let here = length(&rows(place)) as usize * row_bytes;
                         let (here, behind) = rest.split_at_mut(here);
@@ -198,20 +260,22 @@ impl Room {
                         rest = behind;
                     }
                 }
+                held
             }
             Layout::InOrder { block_rows } => {
                 let start = self.positions.start + task as u64 * block_rows;
                 let end = (start + block_rows).min(self.positions.end);
                 let mut rows = Vec::new();
                 rooms.append_rows(start..end, &mut rows);
-                for (column, bytes) in columns.columns.iter().zip(&mut block) {
-                    resize(bytes, rows.len() * column.rows().row_bytes());
-                    read_or_gather(column.rows(), &rows, bytes)?;
+                let mut held = Held::new(memory, end - start, columns);
+                for (number, column) in columns.columns.iter().enumerate() {
+                    read_or_gather(column.rows(), &rows, held.column_mut(number))?;
                 }
+                held
             }
-        }
+        };
         // Each task is given out once.
-        let _ = self.held[task].set(block);
+        let _ = self.held[task].set(held);
         Ok(())
     }
 
@@ -226,15 +290,16 @@ impl Room {
         for (number, (column, out)) in columns.columns.iter().zip(out).enumerate() {
             let blocks: Vec<&[u8]> = (self.held.iter())
                 // It is copied from when all of it was read.
-                .map(|block| block.get().map_or(&[][..], |block| &block[number]))
+                .map(|held| held.get().map_or(&[][..], |held| held.column(number)))
                 .collect();
             copy_rows(&blocks, &places, column.rows().row_bytes(), out);
         }
     }
 
-    /// Gives back the memory of all blocks, to be used again.
-    pub(super) fn into_blocks(self) -> impl Iterator<Item = Block> {
-        self.held.into_iter().filter_map(OnceLock::into_inner)
+    /// Gives back its memory, to be used again.
+    pub(super) fn into_memory(self) -> impl Iterator<Item = Slab> {
+        let held = self.held.into_iter().filter_map(OnceLock::into_inner);
+        held.map(|held| held.memory)
     }
 
     /// Returns the pieces of work that have read the rows at positions, and where in their memory the rows are.
@@ -277,17 +342,4 @@ pub(super) fn read_or_gather(
 
 fn length(rows: &Range<u64>) -> u64 {
     rows.end - rows.start
-}
-
-/// Makes memory exactly so long, so that all together is never more than was planned.
-fn resize(bytes: &mut Vec<u8>, length: usize) {
-    if bytes.capacity() == 0 {
-        // The system gives memory that is zero already.
-        *bytes = vec![0; length];
-        return;
-    }
-    bytes.truncate(length);
-    bytes.shrink_to(length);
-    bytes.reserve_exact(length - bytes.len());
-    bytes.resize(length, 0);
 }

@@ -1,0 +1,122 @@
+//! Memory of the pools: one stretch of it in large pages, cut into slabs that threads have for themselves.
+//!
+//! Rows are taken from all over a pool. With pages of 4 KiB the processor has to look up most of them in tables
+//! that it does not remember, which takes longer than copying a small row; on a virtual machine more so.
+
+use std::ptr::NonNull;
+use std::sync::Arc;
+
+use memmap2::{Advice, MmapMut};
+use vramfit_core::{Bytes, Error, ErrorKind, Result};
+
+/// A large page, on all processors that we know of.
+const PAGE: usize = 2 << 20;
+
+/// A boundary that a slab begins at: what memory is brought into a processor's caches by.
+pub(super) const LINE: usize = 64;
+
+/// Memory that nobody else looks into, with zeros at first.
+#[derive(Debug)]
+pub(super) struct Slab {
+    start: NonNull<u8>,
+    length: usize,
+    _whole: Arc<MmapMut>,
+}
+
+#[allow(unsafe_code, reason = "a pointer says nothing of who uses it")]
+// SAFETY: no two slabs have a byte in common and nothing else looks into the memory, so a slab is like a
+// `Vec<u8>`: it can be sent, and looked into by several where nobody writes.
+unsafe impl Send for Slab {}
+#[allow(unsafe_code, reason = "a pointer says nothing of who uses it")]
+// SAFETY: as above; writing takes `&mut`.
+unsafe impl Sync for Slab {}
+
+impl Slab {
+    /// Makes slabs of `length` bytes each. None of their memory is taken before it is written to.
+    ///
+    /// # Errors
+    /// `io` when the system gives no memory.
+    pub(super) fn several(count: usize, length: usize) -> Result<Vec<Slab>> {
+        let each = length.next_multiple_of(LINE).max(LINE);
+        let all = each.saturating_mul(count);
+        let refused = |error| {
+            let what = format!(
+                "the system gave no memory for pools of {}",
+                Bytes(all as u64)
+            );
+            Error::new(ErrorKind::Io, what).cause(error)
+        };
+        // More, so that large pages can begin with the first slab.
+        let mut map = MmapMut::map_anon(all.saturating_add(PAGE)).map_err(refused)?;
+        let begin = map.as_ptr().align_offset(PAGE).min(PAGE);
+        let large = all / PAGE * PAGE;
+        if large > 0 {
+            // Where there are none, small ones do.
+            let _ = map.advise_range(Advice::HugePage, begin, large);
+        }
+        let first = map.as_mut_ptr();
+        let whole = Arc::new(map);
+        let slabs = (0..count).map(|number| {
+            #[allow(unsafe_code, reason = "memory is cut into slabs by their addresses")]
+            // SAFETY: `begin` is at most `PAGE`, so all slabs lie in the mapping; they lie one behind the
+            // other; and nobody reaches the mapping itself from here on but to drop it.
+            let start = unsafe { NonNull::new_unchecked(first.add(begin + number * each)) };
+            Slab {
+                start,
+                length,
+                _whole: Arc::clone(&whole),
+            }
+        });
+        Ok(slabs.collect())
+    }
+
+    /// Returns the bytes.
+    pub(super) fn bytes(&self) -> &[u8] {
+        #[allow(unsafe_code, reason = "the address came from the system")]
+        // SAFETY: the bytes belong to this slab alone, and are there as long as it is.
+        unsafe {
+            std::slice::from_raw_parts(self.start.as_ptr(), self.length)
+        }
+    }
+
+    /// Returns the bytes, to be written.
+    pub(super) fn bytes_mut(&mut self) -> &mut [u8] {
+        #[allow(unsafe_code, reason = "the address came from the system")]
+        // SAFETY: as above, and whoever has `&mut` is the only one.
+        unsafe {
+            std::slice::from_raw_parts_mut(self.start.as_ptr(), self.length)
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parts_are_apart_aligned_and_outlive_each_other() {
+        for (count, length) in [(1, 0), (1, 1), (3, 100), (7, 1 << 20), (2, (5 << 20) + 1)] {
+            let mut slabs = Slab::several(count, length).unwrap();
+            assert_eq!(slabs.len(), count);
+            for (number, slab) in slabs.iter_mut().enumerate() {
+                assert_eq!(slab.bytes().len(), length);
+                assert_eq!(slab.bytes().as_ptr() as usize % LINE, 0);
+                assert!(slab.bytes().iter().all(|byte| *byte == 0));
+                slab.bytes_mut().fill(number as u8 + 1);
+            }
+            while let Some(slab) = slabs.pop() {
+                let is = slabs.len() as u8 + 1;
+                let thread =
+                    std::thread::spawn(move || slab.bytes().iter().all(|byte| *byte == is));
+                assert!(thread.join().unwrap());
+            }
+        }
+    }
+
+    #[test]
+    fn more_than_there_is_address_space_for_is_an_error() {
+        let error = Slab::several(1 << 20, 1 << 44).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Io);
+        assert!(error.message().contains("no memory for pools"), "{error}");
+    }
+}
