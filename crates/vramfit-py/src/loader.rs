@@ -97,6 +97,9 @@ impl BatchLoader {
     }
 }
 
+/// What Python gets of a batch: the memory of each column, rows that are real, the position behind it.
+type NextBatch = (Vec<BatchMemory>, Vec<u64>, (u64, u64));
+
 /// A dataset as Python asks for it: path, field, type.
 type ColumnArgument = (String, Option<String>, Option<String>);
 
@@ -231,17 +234,19 @@ impl BatchLoader {
         self.with(py, |loader| loader.start(epoch, position))
     }
 
-    /// The memory of each column of the next batch, and how many rows of each batch in it are real; None at
-    /// the end of the epoch.
-    fn next(&self, py: Python<'_>) -> PyResult<Option<(Vec<BatchMemory>, Vec<u64>)>> {
+    /// The memory of each column of the next batch, how many rows of each batch in it are real, and the position
+    /// behind it; None at the end of the epoch.
+    fn next(&self, py: Python<'_>) -> PyResult<Option<NextBatch>> {
         let mut starved_since: Option<Instant> = None;
         let mut is_told = false;
         let mut patience = Duration::ZERO;
         loop {
-            match self.with(py, |loader| loader.wait(TURN, patience))? {
+            let wait = |loader: &mut Loader| Ok((loader.wait(TURN, patience)?, loader.position()));
+            let (turn, position) = self.with(py, wait)?;
+            match turn {
                 Turn::Batch(filled) => {
                     let columns = filled.columns.into_iter().map(BatchMemory::new);
-                    return Ok(Some((columns.collect(), filled.valid)));
+                    return Ok(Some((columns.collect(), filled.valid, position)));
                 }
                 Turn::End => return Ok(None),
                 Turn::Waiting { starved: false } => starved_since = None,
@@ -268,8 +273,14 @@ impl BatchLoader {
         py.detach(|| self.lock().stop());
     }
 
-    fn state(&self, py: Python<'_>) -> String {
-        py.detach(|| self.lock().state().to_json())
+    /// What has to be kept to go on behind the last batch, or from another position.
+    #[pyo3(signature = (position=None))]
+    fn state(&self, py: Python<'_>, position: Option<(u64, u64)>) -> String {
+        py.detach(|| {
+            let loader = self.lock();
+            let (epoch, position) = position.unwrap_or_else(|| loader.position());
+            loader.state_at(epoch, position).to_json()
+        })
     }
 
     fn restore(&self, py: Python<'_>, state: &str) -> PyResult<()> {

@@ -20,6 +20,9 @@ _OTHERS = 2
 # it: otherwise the few that the loader has memory for would bound how many steps may be under way.
 _COPIED_BYTES = 1 << 20
 
+# With memory for so many a training loop is never kept waiting by those that its steps read from.
+_PLENTY = 20
+
 
 class DeviceBatches:
     """A loader whose batches are JAX arrays. Made by :meth:`Loader.to_device`.
@@ -32,8 +35,8 @@ class DeviceBatches:
         loader: Where batches come from.
         depth: How many are on their way.
         place: Where they go when the loader does not say: a device or a sharding.
-        for_a_step: Whether they are given to a compiled step only. Then a copy on a single CPU
-            stays an array of numpy.
+        for_a_step: Whether they are given to a compiled step only. Then they stay arrays of numpy
+            on a single CPU, and are not copied where the loader has memory for plenty of them.
     """
 
     def __init__(
@@ -56,8 +59,9 @@ class DeviceBatches:
         self._place = place
         # A compiled step takes arrays of numpy as well, in a fraction of the time of `device_put`.
         self._stays = for_a_step and not isinstance(loader._sharding or place, Sharding)
-        # As text: it is taken with every batch, and looked into for a checkpoint only.
-        self._state: str | None = None
+        self._has_plenty = most >= depth + _PLENTY
+        # Where the program has got to. A state is made of it for a checkpoint only.
+        self._position: tuple[int, int] | None = None
 
     def __len__(self) -> int:
         """Return how many batches (or stacks of them) a whole epoch has."""
@@ -65,53 +69,60 @@ class DeviceBatches:
 
     def __iter__(self) -> Iterator[Any]:
         """Go on behind the last batch that was handed out, to the end of the epoch."""
-        if self._state is not None:
+        if self._position is not None:
             # A pass that was left early has read further than the program has got.
-            self._loader.restore(self._state)
-        return self._send(iter(self._loader))
+            self._loader.restore(self._loader._native.state(self._position))
+        return self._send(self._loader._begin(*self._loader.position))
 
     def epoch(self, number: int) -> Iterator[Any]:
         """Begin an epoch, counted from 0, with its first batch."""
-        return self._send(self._loader.epoch(number))
+        return self._send(self._loader._begin(number, 0))
 
-    def _send(self, batches: Iterator[Any]) -> Iterator[Any]:
-        under_way: deque[tuple[Any, str]] = deque()
-        self._state = self._loader._native.state()
-        for batch in batches:
-            under_way.append((self._put(batch), self._loader._native.state()))
+    def _send(self, mine: int) -> Iterator[Any]:
+        loader, depth = self._loader, self._depth
+        under_way: deque[tuple[Any, tuple[int, int]]] = deque()
+        self._position = loader.position
+        while (found := loader._next(mine)) is not None:
+            batch, position = found
+            del found
+            under_way.append((self._put(batch), position))
             del batch
-            if len(under_way) > self._depth:
-                sent, self._state = under_way.popleft()
+            if len(under_way) > depth:
+                sent, self._position = under_way.popleft()
                 yield sent
                 del sent
         while under_way:
-            sent, self._state = under_way.popleft()
+            sent, self._position = under_way.popleft()
             yield sent
             del sent
 
     @cached_property
     def copies(self) -> bool:
         """Whether batches are copied, so that a program may keep as many as it likes."""
+        is_small = self._loader._batch_bytes < _COPIED_BYTES
+        return self._is_on_cpu and is_small and not (self._stays and self._has_plenty)
+
+    @cached_property
+    def _is_on_cpu(self) -> bool:
+        """Whether batches go to the CPU just as the loader makes them."""
         import jax
 
+        if self._loader._transform is not None:
+            # What it returns may look into the loader's memory in any way.
+            return False
         place = self._loader._sharding or self._place or jax.config.jax_default_device
         if place is None:
             place = jax.local_devices()[0]
         device = next(iter(getattr(place, "device_set", (place,))))
-        return (
-            getattr(device, "platform", device) == "cpu"
-            # What a transform returns may look into the loader's memory in any way.
-            and self._loader._transform is None
-            and self._loader._batch_bytes < _COPIED_BYTES
-        )
+        return bool(getattr(device, "platform", device) == "cpu")
 
     def _put(self, batch: Any) -> Any:
         import jax
 
         if self.copies:
             batch = {name: part.copy() for name, part in batch.items()}
-            if self._stays:
-                return batch
+        if self._stays and self._is_on_cpu:
+            return batch
         sharding = self._loader._sharding
         if sharding is None:
             return jax.device_put(batch, self._place)
@@ -124,15 +135,15 @@ class DeviceBatches:
 
     def state(self) -> dict[str, Any]:
         """Return what has to be kept to go on behind the last batch that the program has got."""
-        if self._state is None:
+        if self._position is None:
             return self._loader.state()
-        state: dict[str, Any] = json.loads(self._state)
+        state: dict[str, Any] = json.loads(self._loader._native.state(self._position))
         return state
 
     def restore(self, state: Any) -> DeviceBatches:
         """Go on from a state, as :meth:`Loader.restore`."""
         self._loader.restore(state)
-        self._state = None
+        self._position = None
         return self
 
     def __repr__(self) -> str:

@@ -157,19 +157,18 @@ class Loader:
             poison=_poison,
         )
         self._rounds = 0
-        lead: tuple[int, ...] = () if super_batch is None else (super_batch,)
+        rows = batch_size // self._world[1]
+        lead = (rows,) if super_batch is None else (super_batch, rows)
         shapes = [(kind, shape) for _, kind, shape in self._native.columns]
         self._columns = list(zip(self._names, shapes, strict=True))
         self._arrays = [
-            (name, _dtype(kind), (*lead, -1, *shape)) for name, (kind, shape) in self._columns
+            (name, _dtype(kind), (*lead, *shape)) for name, (kind, shape) in self._columns
         ]
 
     @property
     def _batch_bytes(self) -> int:
         """Bytes of what is handed out at once to this process."""
-        rows = self._batch_size // self._world[1]
-        # The rows stand as -1 in the shapes.
-        return sum(rows * dtype.itemsize * -math.prod(shape) for _, dtype, shape in self._arrays)
+        return sum(dtype.itemsize * math.prod(shape) for _, dtype, shape in self._arrays)
 
     def __len__(self) -> int:
         """Return how many batches (or stacks of them) a whole epoch has."""
@@ -177,38 +176,44 @@ class Loader:
 
     def __iter__(self) -> Iterator[Any]:
         """Go on behind the last batch that was handed out, to the end of the epoch."""
-        return self._iterate(*self._native.position)
+        return self._batches(self._begin(*self._native.position))
 
     def epoch(self, number: int) -> Iterator[Any]:
         """Begin an epoch, counted from 0, with its first batch."""
-        return self._iterate(number, 0)
+        return self._batches(self._begin(number, 0))
 
-    def _iterate(self, epoch: int, position: int) -> Iterator[Any]:
+    def _begin(self, epoch: int, position: int) -> int:
+        """Begin to read, and return the number of this pass."""
         self._rounds += 1
         self._native.start(epoch, position)
-        return self._batches(self._rounds)
+        return self._rounds
 
     def _batches(self, mine: int) -> Iterator[Any]:
-        while True:
-            if mine != self._rounds:
-                raise InvalidArgumentError(
-                    "this pass over the loader was ended: another one was begun",
-                    hint="make a second loader to read twice at the same time",
-                )
-            found = self._native.next()
-            if found is None:
-                return
-            batch = self._batch(*found)
+        while (found := self._next(mine)) is not None:
+            batch, _ = found
             del found
             yield batch
             # Otherwise this frame keeps the batch alive while the next one is made.
             del batch
 
+    def _next(self, mine: int) -> tuple[Any, tuple[int, int]] | None:
+        """Return the next batch of a pass, and the position behind it; None behind the last."""
+        if mine != self._rounds:
+            raise InvalidArgumentError(
+                "this pass over the loader was ended: another one was begun",
+                hint="make a second loader to read twice at the same time",
+            )
+        found = self._native.next()
+        if found is None:
+            return None
+        memory, valid, position = found
+        return self._batch(memory, valid), position
+
     def _batch(self, memory: Sequence[Any], valid: Sequence[int]) -> Any:
         import numpy as np
 
         batch: Batch = {
-            name: np.frombuffer(part, dtype).reshape(shape)
+            name: np.ndarray(shape, dtype, part)
             for (name, dtype, shape), part in zip(self._arrays, memory, strict=True)
         }
         if self._mask:

@@ -287,8 +287,12 @@ impl Loader {
 
     /// Returns what has to be kept to go on behind the last batch that was handed out.
     pub fn state(&self) -> State {
-        let file = self.columns.fingerprint();
-        State::new(self.order, self.epoch, self.position, file)
+        self.state_at(self.epoch, self.position)
+    }
+
+    /// Returns what has to be kept to go on from a position of an epoch.
+    pub fn state_at(&self, epoch: u64, position: u64) -> State {
+        State::new(self.order, epoch, position, self.columns.fingerprint())
     }
 
     /// Goes on from a state: the next [`start`](Self::start) is the caller's.
