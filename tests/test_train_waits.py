@@ -1,11 +1,13 @@
 """The loop does not wait for the device: what is read from it, and when, is counted."""
 
+import time
+
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 from jax._src.array import ArrayImpl
-from training import evaluate, load, same, start, step, write
+from training import by_hand, evaluate, load, same, start, step, write
 
 from vramfit.train import fit
 from vramfit.train.feed import feed
@@ -109,6 +111,41 @@ def test_t3_compiling_is_told_apart(train):
     assert timing.device_wait <= timing.step
 
 
+class Slow:
+    """Batches that take a while to come, without a loader."""
+
+    pause, count = 0.005, 12
+
+    def __iter__(self):
+        for _ in range(self.count):
+            time.sleep(self.pause)
+            yield np.ones((256, 256), np.float32)
+
+
+def multiplies(times):
+    """Return a step of so many products of matrices, and its state."""
+
+    def multiply(state, batch):
+        state = jax.lax.fori_loop(0, times, lambda _, w: jnp.tanh(w @ batch), state)
+        return state, state[0, 0]
+
+    return multiply, jnp.eye(256)
+
+
+def test_t14_a_device_without_work_waits_for_data():
+    step, state = multiplies(1)
+    timing = fit(step, state, Slow(), progress="none").timing
+    assert timing.data_wait > 0.8 * Slow.pause * Slow.count
+
+
+def test_t14_a_batch_that_comes_while_the_device_computes_was_not_waited_for():
+    step, state = multiplies(400)
+    timing = fit(step, state, Slow(), progress="none").timing
+    assert timing.step > 2 * Slow.pause * Slow.count, "steps have to be longer for this test"
+    # Before the first step there is nothing to compute.
+    assert timing.data_wait < 0.5 * Slow.pause * Slow.count
+
+
 def test_t3_an_evaluation_compiles_in_the_first_epoch_only(train):
     loader, validation = load(train), load(train, mask=True)
     result = fit(
@@ -152,14 +189,28 @@ def test_t3_no_more_steps_are_under_way_than_may_be(ahead):
     assert ahead - 2 <= peak <= ahead + 1
 
 
-def test_t4_a_small_batch_on_one_cpu_stays_where_the_step_can_take_it(train):
+def test_t4_a_batch_on_one_cpu_stays_where_the_step_can_take_it(train):
     def first_of(loader):
         return next(feed(loader, depth=1, stacked=1, sharding=device, role="data").begin(0))
 
     device = jax.devices()[0]
-    batch = first_of(load(train))
-    # Memory of its own: the loader uses that of its batches again.
+    plenty, little = load(train), load(train, memory="100kB")
+    batch = first_of(plenty)
+    assert all(type(part) is np.ndarray for part in batch.values())
+    assert plenty.stats.held_bytes > 0
+    # Memory of its own: the few batches that there is room for would hold up the steps.
+    batch = first_of(little)
     assert all(type(part) is np.ndarray and part.base is None for part in batch.values())
     # What a transform returns may look into the loader's memory, so JAX is to know of it.
     changed = first_of(load(train, transform=lambda batch: batch))
     assert all(isinstance(part, jax.Array) for part in changed.values())
+
+
+@pytest.mark.parametrize("memory", ["100kB", "64MiB"])
+def test_t4_no_step_reads_memory_that_came_back_to_the_loader(train, memory):
+    # It is filled with a pattern as soon as it is back; steps are far behind the program. By hand
+    # each is waited for.
+    loader = load(train, memory=memory, _poison=True)
+    result = fit(step, start(), loader, epochs=3, progress="none")
+    state, _ = by_hand(train, 3, memory=memory)
+    assert same(result.state, state)

@@ -13,7 +13,8 @@ class Timing:
     Attributes:
         wall: All of it. What the others do not explain is start-up, and texts.
         compile: Tracing and compiling the step, the evaluation and their helpers.
-        data_wait: Waiting for batches: reading, and the copy to the device.
+        data_wait: Waiting for batches with no step left to compute: reading, and the copy to the
+            device. What the device still computes meanwhile is no waiting for data.
         step: Training steps, without waiting for batches.
         eval: Evaluation, with its batches.
         checkpoint: How long training stood still for checkpoints, and the wait for the last one.

@@ -35,12 +35,15 @@ def train(sitting: Sitting, batches: Iterator[Any]) -> str | None:
     left = sitting.feed.rows_left()
     total = _total(sitting)
     marks: deque[Any] = deque()
+    newest: Any = None
     stride = most = count = 0
     waited_before = seconds["data_wait"]
     while True:
         begun = now()
         batch = next(batches, _END)
-        seconds["data_wait"] += now() - begun
+        # While the device still computes, nothing waits for data, however long a batch takes.
+        if newest is None or newest.is_ready():
+            seconds["data_wait"] += now() - begun
         if batch is _END:
             _must_have_steps(standing.steps_of_epoch)
             return None
@@ -57,8 +60,9 @@ def train(sitting: Sitting, batches: Iterator[Any]) -> str | None:
         standing.batches += 1
         meter.add(metrics, steps, stacked=stacked > 1)
         count += 1
+        newest = next(iter(metrics.values()))
         if count % stride == 0:
-            marks.append(next(iter(metrics.values())))
+            marks.append(newest)
             if len(marks) > most:
                 begun = now()
                 marks.popleft().block_until_ready()
