@@ -97,7 +97,8 @@ proptest! {
             let mut wanted = vec![0; pool.blocks().len()];
             let (mut one_by_one, mut together) = (Vec::new(), Vec::new());
             one_by_one.extend(pool.positions().map(|position| pool.get(position)));
-            pool.append(&pool.positions().collect::<Vec<_>>(), &mut together);
+            let positions: Vec<_> = pool.positions().collect();
+            pool.for_each(&positions, |block, row| together.push((block, row)));
             prop_assert_eq!(one_by_one, together);
             for position in pool.positions() {
                 let (block, row) = pool.get(position);

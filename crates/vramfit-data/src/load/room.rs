@@ -307,11 +307,10 @@ impl Room {
         match &self.layout {
             Layout::Pool { pool, spots, .. } => {
                 let mut places = Vec::with_capacity(positions.len());
-                pool.append(positions, &mut places);
-                for (block, row) in &mut places {
-                    let spot = spots[*block];
-                    (*block, *row) = (spot.task, row.wrapping_add(spot.added));
-                }
+                pool.for_each(positions, |block, row| {
+                    let spot = spots[block];
+                    places.push((spot.task, row.wrapping_add(spot.added)));
+                });
                 places
             }
             Layout::InOrder { block_rows } => {

@@ -15,9 +15,15 @@ pub(super) const MAX_ELEMENTS: u64 = 1 << 63;
 /// Up to here a table is as quick as the network.
 const TABLE_ELEMENTS: u64 = 256;
 
-/// Up to here what the rounds add is looked up, which takes half the time of computing it: the tables of
-/// 4096 by 4096 cells take 128 KiB, and fit into a processor's second cache.
-const LOOKED_UP_ELEMENTS: u64 = 1 << 24;
+/// Up to here what the rounds add is looked up, which takes a quarter of the time of computing it: the grid has at
+/// most [`SIDE`] rows and columns, and all tables take 64 KiB, which fit into a processor's second cache.
+const LOOKED_UP_ELEMENTS: u64 = (SIDE as u64 - 1) * (SIDE as u64 - 1);
+
+/// Entries of a table: a power of two, so that a mask keeps every look inside of it.
+const SIDE: usize = 1 << 12;
+
+/// Bits behind the point of one divided by the width, enough for every cell of such a grid.
+const POINT: u32 = 40;
 
 /// Twice the rounds from which on the statistics of `tests/order_quality.rs` look random (2 do not, 4 do).
 const ROUNDS: usize = 8;
@@ -41,7 +47,9 @@ enum Form {
     LookedUp {
         width: u32,
         height: u32,
-        rounds: [Vec<u32>; ROUNDS],
+        /// One divided by the width, rounded up, times 2^[`POINT`].
+        inverse: u64,
+        rounds: Box<[[u16; SIDE]; ROUNDS]>,
     },
 }
 
@@ -96,12 +104,13 @@ impl Permutation {
             Form::LookedUp {
                 width,
                 height,
+                inverse,
                 rounds,
             } => {
-                let mut cells = look_through(places, *width, *height, rounds);
+                let mut cells = look_through(places, *width, *height, *inverse, rounds);
                 for cell in &mut cells {
                     while *cell >= self.len {
-                        [*cell] = look_through([*cell], *width, *height, rounds);
+                        [*cell] = look_through([*cell], *width, *height, *inverse, rounds);
                     }
                 }
                 cells
@@ -129,19 +138,25 @@ fn looked_up(network: Form) -> Form {
     else {
         return network;
     };
-    let rounds = std::array::from_fn(|round| {
+    let mut tables = vec![[0; SIDE]; ROUNDS];
+    for (round, (table, key)) in tables.iter_mut().zip(rounds).enumerate() {
         // Every other round moves rows, by what depends on the column.
         let (count, size) = match round % 2 {
             0 => (width, height),
             _ => (height, width),
         };
-        let added = (0..count).map(|at| below(rounds[round].at(at), size) as u32);
-        added.collect()
-    });
+        for (at, added) in table.iter_mut().enumerate().take(count as usize) {
+            *added = below(key.at(at as u64), size) as u16;
+        }
+    }
+    let Ok(tables) = tables.into_boxed_slice().try_into() else {
+        return network;
+    };
     Form::LookedUp {
         width: width as u32,
         height: height as u32,
-        rounds,
+        inverse: (1 << POINT) / width + 1,
+        rounds: tables,
     }
 }
 
@@ -182,21 +197,27 @@ fn look_through<const N: usize>(
     cells: [u64; N],
     width: u32,
     height: u32,
-    rounds: &[Vec<u32>; ROUNDS],
+    inverse: u64,
+    rounds: &[[u16; SIDE]; ROUNDS],
 ) -> [u64; N] {
-    // Cells of the grid are below 2^25.
-    let mut rows = cells.map(|cell| cell as u32 / width);
-    let mut columns = cells.map(|cell| cell as u32 % width);
+    // Cells of the grid are below 2^25, and the inverse is too large by less than 2^-40: a multiplication gives
+    // the same as dividing by a width of at most 2^12.
+    let mut rows = cells.map(|cell| ((cell * inverse) >> POINT) as u32);
+    let mut columns = [0; N];
+    for ((column, row), cell) in columns.iter_mut().zip(&rows).zip(&cells) {
+        *column = *cell as u32 - row * width;
+    }
     let wrapped = |sum: u32, size: u32| sum.min(sum.wrapping_sub(size));
-    for pair in rounds.chunks_exact(2) {
+    let look = |table: &[u16; SIDE], at: u32| u32::from(table[at as usize % SIDE]);
+    for [rows_by, columns_by] in rounds.as_chunks().0 {
         for (row, column) in rows.iter_mut().zip(&columns) {
-            *row = wrapped(*row + pair[0][*column as usize], height);
+            *row = wrapped(*row + look(rows_by, *column), height);
         }
         for (row, column) in rows.iter().zip(&mut columns) {
-            *column = wrapped(*column + pair[1][*row as usize], width);
+            *column = wrapped(*column + look(columns_by, *row), width);
         }
     }
-    std::array::from_fn(|at| u64::from(rows[at]) * u64::from(width) + u64::from(columns[at]))
+    std::array::from_fn(|at| u64::from(rows[at] * width + columns[at]))
 }
 
 /// Returns `sum % size` for a sum below `2 * size`, without a division.
@@ -223,7 +244,15 @@ mod tests {
 
     #[test]
     fn looking_rounds_up_changes_nothing() {
-        for len in [257, 258, 1000, 65_536, 65_537, LOOKED_UP_ELEMENTS] {
+        for len in [
+            257,
+            258,
+            1000,
+            65_536,
+            65_537,
+            LOOKED_UP_ELEMENTS - 1,
+            LOOKED_UP_ELEMENTS,
+        ] {
             let plain = Permutation {
                 len,
                 form: network(Key::new(&[len]), len),

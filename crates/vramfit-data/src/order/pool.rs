@@ -32,7 +32,8 @@ pub struct Pool {
     blocks: Vec<Block>,
     /// How many wanted rows of the pool come before each block, and then the total.
     before: Vec<u64>,
-    /// How many wanted rows of the file do.
+    /// What has to be added to the number of a wanted row in the pool, to have it in the file; where that is less
+    /// than nothing it wraps.
     ranks: Vec<u64>,
     rows: Permutation,
     guide: Guide,
@@ -57,23 +58,30 @@ impl Pool {
         self.row_at(self.rows.get(position - self.positions.start))
     }
 
-    /// Appends the same for several positions.
-    pub fn append(&self, positions: &[u64], rows: &mut Vec<(usize, u64)>) {
+    /// Gives the block and the row of the file that stand at each of several positions to `each`.
+    pub fn for_each(&self, positions: &[u64], mut each: impl FnMut(usize, u64)) {
         let (groups, rest) = positions.as_chunks::<TOGETHER>();
         for group in groups {
             let places = group.map(|position| position - self.positions.start);
-            let places = self.rows.get_each(places);
-            rows.extend(places.map(|place| self.row_at(place)));
+            for place in self.rows.get_each(places) {
+                let (block, row) = self.row_at(place);
+                each(block, row);
+            }
         }
-        rows.extend(rest.iter().map(|position| self.get(*position)));
+        for position in rest {
+            let (block, row) = self.get(*position);
+            each(block, row);
+        }
     }
 
     /// Returns the block and the row of one of the rows of the pool, counted from 0 in the order of the blocks.
     #[inline]
     fn row_at(&self, place: u64) -> (usize, u64) {
         let block = self.guide.block_of(place, &self.before);
-        let rank = self.ranks[block] + place - self.before[block];
-        (block, self.selection.select(rank))
+        (
+            block,
+            self.selection.select(place.wrapping_add(self.ranks[block])),
+        )
     }
 }
 
@@ -182,9 +190,8 @@ impl PoolTable {
             rows: Permutation::new(key, end),
             guide: Guide::new(&before),
             positions,
-            ranks: blocks
-                .iter()
-                .map(|block| self.selection.rank(block.rows.start))
+            ranks: (blocks.iter().zip(&before))
+                .map(|(block, before)| self.selection.rank(block.rows.start).wrapping_sub(*before))
                 .collect(),
             blocks,
             before,

@@ -114,6 +114,7 @@ impl Selection {
     }
 
     /// Returns the row of the part that has `rank` others before it.
+    #[inline]
     pub(super) fn select(&self, rank: u64) -> u64 {
         match self.part {
             Part::All => rank,
