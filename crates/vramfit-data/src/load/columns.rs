@@ -96,6 +96,15 @@ impl Columns {
         bytes.fold(0, u64::saturating_add)
     }
 
+    /// Returns the bytes of each column in a batch of this process.
+    pub(super) fn lengths(&self, request: &Request) -> Vec<usize> {
+        let share = request.batch_size / request.world.processes.max(1);
+        let rows = share * request.super_batch.unwrap_or(1);
+        let columns = self.columns.iter();
+        let lengths = columns.map(|column| rows as usize * column.rows.row_bytes());
+        lengths.collect()
+    }
+
     pub(super) fn fingerprint(&self) -> order::Fingerprint {
         self.fingerprint
     }

@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use vramfit_core::{Error, ErrorKind, Result};
 
 use super::buffer::{Lease, Stock};
+use super::checks::{must_fill_one, must_go_on};
 use super::columns::{Column, Columns};
 use super::course::{Course, OPEN_ROOMS};
 use super::desk::Desk;
@@ -86,7 +87,7 @@ impl Loader {
         must_fill_one(&request, order(Engine::Sequential)?.len())?;
         let plan = Plan::new(&request, &columns)?;
         let order = order(plan.choice.engine)?;
-        let stock = Stock::new(lengths(&request, &columns), plan.sets, request.poison);
+        let stock = Stock::new(columns.lengths(&request), plan.sets, request.poison);
         Ok(Loader {
             desk: Arc::new(Desk::new(stock)),
             columns: Arc::new(columns),
@@ -303,28 +304,8 @@ impl Loader {
     pub fn restore(&mut self, state: &State) -> Result<()> {
         self.must_be_here()?;
         state.must_be_of(&self.columns.path(), &self.columns.fingerprint())?;
-        let (theirs, ours) = (state.order, self.order);
-        if theirs.seed() != ours.seed() {
-            return Err(Error::new(
-                ErrorKind::InvalidArgument,
-                format!(
-                    "the state is of seed {}, and this loader has seed {}",
-                    theirs.seed(),
-                    ours.seed()
-                ),
-            )
-            .hint("make the loader with the seed of the run that goes on"));
-        }
-        let in_file_order = |order: Order| order.engine() == Engine::Sequential;
-        let same_part =
-            Order::new(theirs.rows(), theirs.seed(), ours.engine(), theirs.part())? == ours;
-        if !same_part || in_file_order(theirs) != in_file_order(ours) {
-            return Err(Error::new(
-                ErrorKind::InvalidArgument,
-                "the state is of other rows, or of a shuffled order where this is none, or the reverse",
-            )
-            .hint("make the loader with the split and the shuffle of the run that goes on"));
-        }
+        let theirs = state.order;
+        must_go_on(theirs, self.order)?;
         let plan = self.plan.with_engine(theirs.engine(), &self.columns)?;
         self.stop();
         self.desk.lock().stock.set_most(plan.sets);
@@ -339,7 +320,7 @@ impl Loader {
     }
 
     fn cut(&self, start: u64) -> Result<Cut> {
-        cut(&self.request, self.order.len(), start)
+        Cut::of(&self.request, self.order.len(), start)
     }
 
     fn must_be_here(&self) -> Result<()> {
@@ -354,47 +335,10 @@ impl Loader {
     }
 }
 
-/// Returns how the rows of an epoch are cut into batches, from a position on.
-fn cut(request: &Request, rows: u64, start: u64) -> Result<Cut> {
-    Cut::new(
-        rows,
-        request.batch_size,
-        request.super_batch.unwrap_or(1),
-        request.last,
-        request.world,
-        start,
-    )
-}
-
-/// Refuses batches, or stacks of them, of which an epoch would not have one.
-fn must_fill_one(request: &Request, rows: u64) -> Result<()> {
-    if cut(request, rows, 0)?.count() > 0 {
-        return Ok(());
-    }
-    let message = format!(
-        "a stack of {} batches of {} rows is larger than the {rows} rows there are, and what does \
-         not fill one is dropped",
-        request.super_batch.unwrap_or(1),
-        request.batch_size,
-    );
-    Err(Error::new(ErrorKind::InvalidArgument, message)
-        .hint("stack fewer batches, or keep the last one"))
-}
-
 impl Drop for Loader {
     fn drop(&mut self) {
         self.stop();
     }
-}
-
-/// Returns the bytes of each column in a batch of this process.
-fn lengths(request: &Request, columns: &Columns) -> Vec<usize> {
-    let rows =
-        request.batch_size / request.world.processes.max(1) * request.super_batch.unwrap_or(1);
-    let columns = columns.columns.iter();
-    columns
-        .map(|column| rows as usize * column.rows().row_bytes())
-        .collect()
 }
 
 /// Returns an error once more: it stays with the epoch that it ended.

@@ -8,6 +8,7 @@
 //! | file | answers |
 //! | --- | --- |
 //! | `request` | what is wanted? |
+//! | `checks` | can it be had at all? |
 //! | `columns` | which datasets, of which types, and is the file still the same? |
 //! | `plan` | which engine, how many threads, and what is the budget spent on? |
 //! | `unit` | which positions of the epoch are in which batch? |
@@ -21,6 +22,7 @@
 //! | `loader` | all of it together |
 
 mod buffer;
+mod checks;
 mod columns;
 mod copy;
 mod course;

@@ -94,7 +94,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn parts_are_apart_aligned_and_outlive_each_other() {
+    fn slabs_are_apart_aligned_and_outlive_each_other() {
         for (count, length) in [(1, 0), (1, 1), (3, 100), (7, 1 << 20), (2, (5 << 20) + 1)] {
             let mut slabs = Slab::several(count, length).unwrap();
             assert_eq!(slabs.len(), count);

@@ -4,6 +4,7 @@ use std::ops::Range;
 
 use vramfit_core::Result;
 
+use super::request::Request;
 use crate::order::{Batches, World};
 
 /// How an epoch is cut, from a position on.
@@ -33,6 +34,18 @@ pub(super) struct Unit {
 }
 
 impl Cut {
+    /// Cuts an epoch of `rows` rows as a request has it, from a position on.
+    pub(super) fn of(request: &Request, rows: u64, start: u64) -> Result<Cut> {
+        Cut::new(
+            rows,
+            request.batch_size,
+            request.super_batch.unwrap_or(1),
+            request.last,
+            request.world,
+            start,
+        )
+    }
+
     /// Cuts an epoch of `rows` rows from `start` on.
     pub(super) fn new(
         rows: u64,
