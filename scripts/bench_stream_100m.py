@@ -92,6 +92,7 @@ def stream(path, way):
 def generate(path):
     """Write the file."""
     needed = SAMPLES * (FEATURES * 4 + 4)
+    path.parent.mkdir(parents=True, exist_ok=True)
     free = shutil.disk_usage(path.parent).free
     if free < 2 * needed:
         sys.exit(f"{path.parent}: {free / 1e9:.1f} GB free, {2 * needed / 1e9:.1f} wanted")
