@@ -11,7 +11,14 @@ const LANES: usize = 16;
 /// second bytes, and so on.
 pub(super) fn interleave<const SIZE: usize>(planes: &[u8], out: &mut [u8]) {
     let count = planes.len() / SIZE;
-    let plane = std::array::from_fn(|at| &planes[at * count..(at + 1) * count]);
+    join::<SIZE>(
+        std::array::from_fn(|at| &planes[at * count..(at + 1) * count]),
+        out,
+    );
+}
+
+/// The same with planes that lie anywhere, all of one length.
+pub(super) fn join<const SIZE: usize>(plane: [&[u8]; SIZE], out: &mut [u8]) {
     let done = by_vectors::<SIZE>(plane, out);
     by_bytes::<SIZE>(plane, out, done);
 }
