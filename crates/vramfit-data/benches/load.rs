@@ -13,32 +13,18 @@ use std::time::Duration;
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 use sample::{ALL_BYTES, CHUNK_ROWS, ROW_BYTES, ROWS, make, mix, open};
 use vramfit_core::Bytes;
-use vramfit_data::load::{ColumnRequest, Loader, Request, Turn};
-use vramfit_data::order::{Last, World};
+use vramfit_data::load::{Loader, Request, Turn};
+use vramfit_data::order::Last;
 use vramfit_data::source::Access;
 use vramfit_data::write::{Compression, Storage};
 
 fn loader(path: &Path) -> Loader {
     let request = Request {
-        file: path.to_owned(),
-        columns: vec![ColumnRequest {
-            dataset: "x".into(),
-            field: None,
-            to: None,
-        }],
-        batch_size: 256,
-        super_batch: None,
         // A third of the file in each of two pools.
         budget: Bytes(ALL_BYTES as u64),
-        seed: 1,
-        shuffle: true,
         last: Last::Drop,
-        part: None,
-        world: World::ALONE,
         threads: Some(1),
-        floats: None,
-        narrow: false,
-        poison: false,
+        ..Request::of(path, ["x"])
     };
     Loader::open(request).expect("the file was just made")
 }

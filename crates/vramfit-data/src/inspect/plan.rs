@@ -7,12 +7,9 @@ use serde::Serialize;
 use vramfit_core::Bytes;
 
 use super::{Entry, Open};
-use crate::load;
-use crate::order::{Engine, Last, World};
+use crate::load::{Loader, Request};
+use crate::order::Engine;
 use crate::read::{Dataset, Storage};
-
-/// Rows of a batch that is planned for.
-const BATCH: u64 = 256;
 
 /// The datasets that are read together, and how.
 #[derive(Clone, Debug, Serialize)]
@@ -86,7 +83,11 @@ pub(super) fn plan(
         reason: String::new(),
         warning: None,
     };
-    match load::Loader::open(request(path, &plan.datasets, budget)) {
+    let wanted = Request {
+        budget,
+        ..Request::of(path, plan.datasets.iter().map(String::as_str))
+    };
+    match Loader::open(wanted) {
         Ok(loader) => {
             let choice = &loader.plan().choice;
             plan.engine = Some(match choice.engine {
@@ -105,29 +106,4 @@ pub(super) fn plan(
         }
     }
     Some(plan)
-}
-
-/// Returns what the loader would be asked for: a shuffled epoch in batches of the usual size.
-fn request(path: &Path, datasets: &[String], budget: Bytes) -> load::Request {
-    let column = |dataset: &String| load::ColumnRequest {
-        dataset: dataset.clone(),
-        field: None,
-        to: None,
-    };
-    load::Request {
-        file: path.to_owned(),
-        columns: datasets.iter().map(column).collect(),
-        batch_size: BATCH,
-        super_batch: None,
-        budget,
-        seed: 0,
-        shuffle: true,
-        last: Last::Pad,
-        part: None,
-        world: World::ALONE,
-        threads: None,
-        floats: None,
-        narrow: false,
-        poison: false,
-    }
 }

@@ -199,10 +199,10 @@ mod tests {
     use vramfit_core::Bytes;
 
     use super::*;
+    use crate::load::Request;
     use crate::load::buffer::Stock;
     use crate::load::course::Course;
     use crate::load::unit::Cut;
-    use crate::load::{ColumnRequest, Request};
     use crate::order::{Engine, Last, Order, Part, Pools, World};
     use crate::write::{self, Compression, Content, Dataset, Job, Manner, Number, Storage};
 
@@ -237,26 +237,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("rows.h5");
         make(&path);
-        let columns = Columns::open(&Request {
-            file: path,
-            columns: vec![ColumnRequest {
-                dataset: "x".into(),
-                field: None,
-                to: None,
-            }],
-            batch_size: 8,
-            super_batch: None,
-            budget: Bytes(1 << 20),
-            seed: 1,
-            shuffle: true,
-            last: Last::Drop,
-            part: None,
-            world: World::ALONE,
-            threads: None,
-            floats: None,
-            narrow: false,
-            poison: false,
-        });
+        let columns = Columns::open(&Request::of(path, ["x"]));
         let pools = Pools {
             block_rows: 10,
             pool_blocks: 4,

@@ -18,6 +18,17 @@ pub struct ColumnRequest {
     pub to: Option<Scalar>,
 }
 
+impl From<&str> for ColumnRequest {
+    /// The dataset at a path, as it is.
+    fn from(dataset: &str) -> Self {
+        ColumnRequest {
+            dataset: dataset.to_owned(),
+            field: None,
+            to: None,
+        }
+    }
+}
+
 /// One of the two sets that a file's rows are divided into.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Set {
@@ -71,4 +82,27 @@ pub struct Request {
     pub narrow: bool,
     /// Fills memory with a pattern when it comes back, so that a test sees who still looks into it.
     pub poison: bool,
+}
+
+impl Request {
+    /// Asks for shuffled epochs of all rows in batches of 256, in 256 MiB, by one process, with numbers as the file
+    /// has them.
+    pub fn of<'d>(file: impl Into<PathBuf>, datasets: impl IntoIterator<Item = &'d str>) -> Self {
+        Request {
+            file: file.into(),
+            columns: datasets.into_iter().map(ColumnRequest::from).collect(),
+            batch_size: 256,
+            super_batch: None,
+            budget: Bytes(256 << 20),
+            seed: 0,
+            shuffle: true,
+            last: Last::Pad,
+            part: None,
+            world: World::ALONE,
+            threads: None,
+            floats: None,
+            narrow: false,
+            poison: false,
+        }
+    }
 }

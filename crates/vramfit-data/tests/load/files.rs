@@ -4,8 +4,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use vramfit_core::{Bytes, Result};
-use vramfit_data::load::{ColumnRequest, Filled, Loader, Request, Turn};
-use vramfit_data::order::{Last, World};
+use vramfit_data::load::{Filled, Loader, Request, Turn};
 use vramfit_data::write::{Compression, Content, Dataset, Job, Manner, Number, Storage, write};
 
 pub(crate) const ROWS: u64 = 1003;
@@ -72,30 +71,14 @@ pub(crate) fn file_of(directory: &Path, rows: u64, width: u64, x: Storage, y: St
     path
 }
 
-pub(crate) fn column(dataset: &str) -> ColumnRequest {
-    ColumnRequest {
-        dataset: dataset.into(),
-        field: None,
-        to: None,
-    }
-}
-
 pub(crate) fn request(file: &Path) -> Request {
     Request {
-        file: file.into(),
-        columns: vec![column("x"), column("group/y")],
         batch_size: 32,
-        super_batch: None,
         budget: Bytes(400_000),
         seed: 7,
-        shuffle: true,
-        last: Last::Pad,
-        part: None,
-        world: World::ALONE,
         threads: Some(3),
-        floats: None,
-        narrow: false,
         poison: true,
+        ..Request::of(file, ["x", "group/y"])
     }
 }
 

@@ -51,10 +51,10 @@ fn what_cannot_be_is_refused_in_words() {
             .replace(&path.display().to_string(), "FILE");
         (text, error.hint_text().unwrap_or_default().to_owned())
     };
-    let (text, hint) = refused(|it| it.columns = vec![column("group/z")]);
+    let (text, hint) = refused(|it| it.columns = vec!["group/z".into()]);
     assert_eq!(text, "`FILE` has no `group/z`: there is no `z` on the way");
     assert_eq!(hint, "did you mean `group/y`?");
-    let (text, _) = refused(|it| it.columns = vec![column("x"), column("x")]);
+    let (text, _) = refused(|it| it.columns = vec!["x".into(), "x".into()]);
     assert_eq!(text, "`x` is named twice");
     let (text, _) = refused(|it| {
         it.batch_size = 2000;

@@ -9,7 +9,7 @@ use vramfit_core::{Error, ErrorKind, Result};
 use vramfit_data::hdf5::Scalar;
 use vramfit_data::inspect;
 use vramfit_data::load::{ColumnRequest, Loader, PartRequest, Request, Set};
-use vramfit_data::order::{Last, Manner, World};
+use vramfit_data::order::{Last, Manner};
 use vramfit_data::read::{Dataset, RowOptions, Rows};
 
 /// Rows of labels that are read at once to find the largest.
@@ -208,17 +208,12 @@ fn open(config: &Config, set: Set) -> Result<Loader> {
         _ => &data.path,
     };
     let divided = data.validation_path.is_none() && data.validation_share > 0.0;
-    let column = |dataset: &str, to| ColumnRequest {
-        dataset: dataset.to_owned(),
-        field: None,
-        to,
+    let inputs = ColumnRequest {
+        to: Some(Scalar::Float32),
+        ..data.inputs.as_str().into()
     };
     Loader::open(Request {
-        file: path.clone(),
-        columns: vec![
-            column(&data.inputs, Some(Scalar::Float32)),
-            column(&data.targets, None),
-        ],
+        columns: vec![inputs, data.targets.as_str().into()],
         batch_size: data.batch_size,
         super_batch: match (set, config.training.steps_per_dispatch) {
             (Set::Train, steps) if steps > 1 => Some(steps),
@@ -237,10 +232,7 @@ fn open(config: &Config, set: Set) -> Result<Loader> {
             manner: Manner::Spread,
             seed: 0,
         }),
-        world: World::ALONE,
-        threads: None,
-        floats: None,
         narrow: true,
-        poison: false,
+        ..Request::of(path, [])
     })
 }
