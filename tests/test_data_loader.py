@@ -166,6 +166,25 @@ def test_memory_that_jax_is_done_with_comes_back_without_a_call_of_jax(train):
     assert sum(len(real_rows(batch)) for batch in batches) > 0
 
 
+def test_reader_threads_give_way_to_the_program(train):
+    def schedules():
+        found = []
+        for task in os.listdir("/proc/self/task"):
+            with open(f"/proc/self/task/{task}/comm") as name:
+                if name.read().startswith("vramfit-read"):
+                    found.append(os.sched_getscheduler(int(task)))
+        return found
+
+    # There is no room for all batches, so the thread waits, and it set this before it did anything.
+    loader = load(train, threads=1, memory="100kB")
+    batches = iter(loader)
+    next(batches)
+    assert schedules() == [os.SCHED_BATCH]
+    assert os.sched_getscheduler(0) == os.SCHED_OTHER
+    loader.close()
+    assert schedules() == []
+
+
 def test_arrays_are_aligned_writable_and_without_a_copy(train):
     loader = load(train)
     for batch in loader:
