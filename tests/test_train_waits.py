@@ -1,6 +1,7 @@
 """The loop does not wait for the device: what is read from it, and when, is counted."""
 
 import time
+from pathlib import Path
 
 import jax
 import jax.numpy as jnp
@@ -214,3 +215,60 @@ def test_t4_no_step_reads_memory_that_came_back_to_the_loader(train, memory):
     result = fit(step, start(), loader, epochs=3, progress="none")
     state, _ = by_hand(train, 3, memory=memory)
     assert same(result.state, state)
+
+
+def reader_threads():
+    names = (Path(task, "comm").read_text() for task in Path("/proc/self/task").iterdir())
+    return [name for name in names if name.startswith("vramfit-read")]
+
+
+def test_t4_the_next_epoch_is_read_while_the_evaluation_runs(train, monkeypatch):
+    order = []
+    loader, validation = load(train), load(train, mask=True)
+    for name, one in (("train", loader), ("validate", validation)):
+        begin = one._begin
+
+        def noted(epoch, position, name=name, begin=begin):
+            order.append((name, epoch))
+            return begin(epoch, position)
+
+        monkeypatch.setattr(one, "_begin", noted)
+    evaluation = {"eval_step": evaluate, "eval_data": validation}
+    result = fit(step, start(), loader, epochs=3, progress="none", **evaluation)
+    assert order == [
+        ("train", 0),
+        *(("train", 1), ("validate", 0)),
+        *(("train", 2), ("validate", 0)),
+        ("validate", 0),
+    ]
+    state, _ = by_hand(train, 3)
+    assert same(result.state, state)
+
+
+def test_t4_one_loader_may_be_trained_on_and_evaluated(train):
+    loader, apart = load(train, mask=True), load(train, mask=True)
+    both = fit(
+        step, start(), loader, epochs=3, eval_step=evaluate, eval_data=loader, progress="none"
+    )
+    alone = fit(
+        step, start(), load(train), epochs=3, eval_step=evaluate, eval_data=apart, progress="none"
+    )
+    assert same(both.state, alone.state)
+    assert [e.validation for e in both.epochs] == [e.validation for e in alone.epochs]
+
+
+def test_t4_an_epoch_that_is_not_begun_is_not_read_on(train):
+    loader = load(train, threads=1, memory="100kB")
+    result = fit(
+        step,
+        start(),
+        loader,
+        epochs=9,
+        eval_step=lambda state, batch: {"loss": jnp.ones(())},
+        eval_data=load(train, mask=True),
+        stop_after=1,
+        progress="none",
+    )
+    assert result.stopped == "early"
+    assert reader_threads() == []
+    assert sum(1 for _ in loader) == len(loader)

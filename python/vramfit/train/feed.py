@@ -5,9 +5,10 @@ from __future__ import annotations
 import math
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Protocol
 
-from vramfit._errors import InvalidArgumentError
+from vramfit._errors import InvalidArgumentError, VramfitError
 from vramfit.train.wording import worded
 
 if TYPE_CHECKING:
@@ -20,6 +21,12 @@ class Feed(Protocol):
 
     def begin(self, epoch: int) -> Iterator[Any]:
         """Begin an epoch, counted from 0, with its first batch."""
+
+    def read_ahead(self, epoch: int) -> None:
+        """Begin to read an epoch that will be begun, where that can be done; nothing fails here."""
+
+    def end(self) -> None:
+        """Stop reading what will not be begun."""
 
     def go_on(self, position: dict[str, Any], epoch: int) -> Iterator[Any]:
         """Go on in the middle of an epoch; with nothing when all of it was handed out."""
@@ -44,12 +51,30 @@ class LoaderFeed:
         self._batches = batches
         self._whole = whole_batches
         self._left = 0
+        # An epoch that is read ahead, its batches, and the pass over the loader that it is.
+        self._ahead: tuple[int, Iterator[Any], int] | None = None
         self.loader: Loader = batches._loader
 
     def begin(self, epoch: int) -> Iterator[Any]:
-        """Begin an epoch."""
+        """Begin an epoch, or take it where it is read already."""
         self._left = self.loader.rows
+        ahead, self._ahead = self._ahead, None
+        # An evaluation may have gone through the same loader meanwhile.
+        if ahead is not None and (epoch, self.loader._rounds) == (ahead[0], ahead[2]):
+            return ahead[1]
         return self._batches.epoch(epoch)
+
+    def read_ahead(self, epoch: int) -> None:
+        """Fill the first pool of an epoch while something else is done."""
+        # What is wrong is said when it is begun: until then the run may do and keep other things.
+        with suppress(VramfitError):
+            self._ahead = (epoch, self._batches.epoch(epoch), self.loader._rounds)
+
+    def end(self) -> None:
+        """Stop the threads that read ahead."""
+        ahead, self._ahead = self._ahead, None
+        if ahead is not None and self.loader._rounds == ahead[2]:
+            self.loader.close()
 
     def go_on(self, position: dict[str, Any], epoch: int) -> Iterator[Any]:
         """Go on where the loader was, in the file that it had."""
@@ -95,6 +120,12 @@ class IterableFeed:
     def begin(self, epoch: int) -> Iterator[Any]:
         """Go through them again."""
         return self._send(iter(self._batches))
+
+    def read_ahead(self, epoch: int) -> None:
+        """Do nothing: whose they are knows nothing of threads."""
+
+    def end(self) -> None:
+        """Do nothing."""
 
     def go_on(self, position: dict[str, Any], epoch: int) -> Iterator[Any]:
         """Pass over what was handed out."""

@@ -46,6 +46,8 @@ def run(sitting: Sitting, batches: Iterator[Any] | None) -> str:
             planned=sitting.step.planned,
             device=sitting.place.devices[0],
         ) from error
+    finally:
+        sitting.feed.end()
 
 
 def _over(sitting: Sitting) -> str | None:
@@ -67,6 +69,9 @@ def _epoch(sitting: Sitting, batches: Iterator[Any]) -> str | None:
     sitting.watch.end_steps()
     if reason is not None:
         return reason
+    if standing.epoch + 1 < sitting.rules.epochs:
+        # The evaluation and a checkpoint take longer than to fill a pool.
+        sitting.feed.read_ahead(standing.epoch + 1)
     validation = None
     if sitting.evaluate is not None:
         with sitting.watch.part("eval"):
