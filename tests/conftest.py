@@ -15,6 +15,14 @@ from on_gpu import environment
 ROOT = Path(__file__).resolve().parent.parent
 
 
+def reader_threads():
+    """Return the numbers of the threads of this process that read for a loader."""
+    tasks = Path("/proc/self/task").iterdir()
+    return [
+        int(task.name) for task in tasks if (task / "comm").read_text().startswith("vramfit-read")
+    ]
+
+
 def clean_environment(**more):
     """Return this process's environment without anything that steers JAX or vramfit."""
     steering = re.compile(r"(JAX|XLA|TF|VRAMFIT|CUDA|NVIDIA)_|PYTHONPATH$")

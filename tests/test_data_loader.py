@@ -16,7 +16,7 @@ import jax.numpy as jnp
 import ml_dtypes
 import numpy as np
 import pytest
-from conftest import clean_environment
+from conftest import clean_environment, reader_threads
 
 from vramfit._errors import FileChangedError, InvalidArgumentError, IoError, UnsupportedFeatureError
 from vramfit.data import Loader
@@ -167,22 +167,14 @@ def test_memory_that_jax_is_done_with_comes_back_without_a_call_of_jax(train):
 
 
 def test_reader_threads_give_way_to_the_program(train):
-    def schedules():
-        found = []
-        for task in os.listdir("/proc/self/task"):
-            with open(f"/proc/self/task/{task}/comm") as name:
-                if name.read().startswith("vramfit-read"):
-                    found.append(os.sched_getscheduler(int(task)))
-        return found
-
     # There is no room for all batches, so the thread waits, and it set this before it did anything.
     loader = load(train, threads=1, memory="100kB")
     batches = iter(loader)
     next(batches)
-    assert schedules() == [os.SCHED_BATCH]
+    assert [os.sched_getscheduler(thread) for thread in reader_threads()] == [os.SCHED_BATCH]
     assert os.sched_getscheduler(0) == os.SCHED_OTHER
     loader.close()
-    assert schedules() == []
+    assert reader_threads() == []
 
 
 def test_arrays_are_aligned_writable_and_without_a_copy(train):

@@ -1,12 +1,12 @@
 """The loop does not wait for the device: what is read from it, and when, is counted."""
 
 import time
-from pathlib import Path
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from conftest import reader_threads
 from jax._src.array import ArrayImpl
 from training import by_hand, evaluate, load, same, start, step, write
 
@@ -215,11 +215,6 @@ def test_t4_no_step_reads_memory_that_came_back_to_the_loader(train, memory):
     result = fit(step, start(), loader, epochs=3, progress="none")
     state, _ = by_hand(train, 3, memory=memory)
     assert same(result.state, state)
-
-
-def reader_threads():
-    names = (Path(task, "comm").read_text() for task in Path("/proc/self/task").iterdir())
-    return [name for name in names if name.startswith("vramfit-read")]
 
 
 def test_t4_the_next_epoch_is_read_while_the_evaluation_runs(train, monkeypatch):

@@ -278,8 +278,11 @@ impl BatchLoader {
     fn state(&self, py: Python<'_>, position: Option<(u64, u64)>) -> String {
         py.detach(|| {
             let loader = self.lock();
-            let (epoch, position) = position.unwrap_or_else(|| loader.position());
-            loader.state_at(epoch, position).to_json()
+            let state = match position {
+                None => loader.state(),
+                Some((epoch, position)) => loader.state_at(epoch, position),
+            };
+            state.to_json()
         })
     }
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections import deque
 from collections.abc import Iterator
 from functools import cached_property
@@ -69,10 +68,8 @@ class DeviceBatches:
 
     def __iter__(self) -> Iterator[Any]:
         """Go on behind the last batch that was handed out, to the end of the epoch."""
-        if self._position is not None:
-            # A pass that was left early has read further than the program has got.
-            self._loader.restore(self._loader._native.state(self._position))
-        return self._send(self._loader._begin(*self._loader.position))
+        # A pass that was left early has read further than the program has got.
+        return self._send(self._loader._begin(*(self._position or self._loader.position)))
 
     def epoch(self, number: int) -> Iterator[Any]:
         """Begin an epoch, counted from 0, with its first batch."""
@@ -135,10 +132,7 @@ class DeviceBatches:
 
     def state(self) -> dict[str, Any]:
         """Return what has to be kept to go on behind the last batch that the program has got."""
-        if self._position is None:
-            return self._loader.state()
-        state: dict[str, Any] = json.loads(self._loader._native.state(self._position))
-        return state
+        return self._loader._state(self._position)
 
     def restore(self, state: Any) -> DeviceBatches:
         """Go on from a state, as :meth:`Loader.restore`."""

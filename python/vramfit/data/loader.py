@@ -235,7 +235,11 @@ class Loader:
 
     def state(self) -> dict[str, Any]:
         """Return what has to be kept to go on behind the last batch, below 1 KB as JSON."""
-        state: dict[str, Any] = json.loads(self._native.state())
+        return self._state()
+
+    def _state(self, position: tuple[int, int] | None = None) -> dict[str, Any]:
+        """Return the state behind the last batch, or at another position."""
+        state: dict[str, Any] = json.loads(self._native.state(position))
         return state
 
     def restore(self, state: Mapping[str, Any] | str) -> Self:

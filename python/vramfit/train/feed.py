@@ -6,7 +6,7 @@ import math
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from vramfit._errors import InvalidArgumentError, VramfitError
 from vramfit.train.wording import worded
@@ -44,6 +44,14 @@ class Feed(Protocol):
         """Return how many batches a program may keep before reading has to wait; None for any."""
 
 
+class _Ahead(NamedTuple):
+    """An epoch that is read ahead, its batches, and which pass over the loader it is."""
+
+    epoch: int
+    batches: Iterator[Any]
+    round: int
+
+
 class LoaderFeed:
     """A loader of ours, which knows by itself where it is."""
 
@@ -51,30 +59,34 @@ class LoaderFeed:
         self._batches = batches
         self._whole = whole_batches
         self._left = 0
-        # An epoch that is read ahead, its batches, and the pass over the loader that it is.
-        self._ahead: tuple[int, Iterator[Any], int] | None = None
+        self._ahead: _Ahead | None = None
         self.loader: Loader = batches._loader
 
     def begin(self, epoch: int) -> Iterator[Any]:
         """Begin an epoch, or take it where it is read already."""
         self._left = self.loader.rows
-        ahead, self._ahead = self._ahead, None
-        # An evaluation may have gone through the same loader meanwhile.
-        if ahead is not None and (epoch, self.loader._rounds) == (ahead[0], ahead[2]):
-            return ahead[1]
+        if (ahead := self._take_ahead()) is not None and ahead.epoch == epoch:
+            return ahead.batches
         return self._batches.epoch(epoch)
 
     def read_ahead(self, epoch: int) -> None:
         """Fill the first pool of an epoch while something else is done."""
         # What is wrong is said when it is begun: until then the run may do and keep other things.
         with suppress(VramfitError):
-            self._ahead = (epoch, self._batches.epoch(epoch), self.loader._rounds)
+            self._ahead = _Ahead(epoch, self._batches.epoch(epoch), self.loader._rounds)
 
     def end(self) -> None:
         """Stop the threads that read ahead."""
-        ahead, self._ahead = self._ahead, None
-        if ahead is not None and self.loader._rounds == ahead[2]:
+        if self._take_ahead() is not None:
             self.loader.close()
+
+    def _take_ahead(self) -> _Ahead | None:
+        """Return what is read ahead, once; None, too, where that was ended by another pass.
+
+        An evaluation may have gone through the same loader meanwhile.
+        """
+        ahead, self._ahead = self._ahead, None
+        return ahead if ahead is not None and ahead.round == self.loader._rounds else None
 
     def go_on(self, position: dict[str, Any], epoch: int) -> Iterator[Any]:
         """Go on where the loader was, in the file that it had."""

@@ -5,10 +5,11 @@
 //! left as they are.
 
 use super::frame::Frame;
-use super::interleave::{interleave, join};
+use super::interleave::{join, of_size};
 use super::{Fault, lz4, zstd};
 
-/// Bytes that go through the steps of unshuffling together: they stay in the processor's first cache.
+/// Bytes that go through the steps of unshuffling together, where elements are not large: they stay in the processor's
+/// first cache.
 const TOGETHER: usize = 8 << 10;
 
 /// What is done to a block after its bits are shuffled.
@@ -89,25 +90,16 @@ fn default_block(size: usize) -> usize {
 
 /// Puts the bits of elements together again. `input` has, for each byte of an element and each bit of
 /// it, one bit of every element.
-pub(super) fn unshuffle(input: &[u8], out: &mut [u8], size: usize) {
-    match size {
-        1 => by_vectors::<1>(input, out),
-        2 => by_vectors::<2>(input, out),
-        4 => by_vectors::<4>(input, out),
-        8 => by_vectors::<8>(input, out),
-        16 => by_vectors::<16>(input, out),
-        _ => by_elements(input, out, size),
-    }
-}
-
-/// Does so in three steps, each of which vector instructions are good at: bytes that have one bit each of the same eight
+///
+/// It takes three steps, each of which vector instructions are good at: bytes that have one bit each of the same eight
 /// elements are brought together, their bits are exchanged, and the bytes of each element are brought together.
-fn by_vectors<const SIZE: usize>(input: &[u8], out: &mut [u8]) {
-    let plane = input.len() / SIZE / 8;
-    let mut bytes = [0; TOGETHER];
-    for first in (0..plane).step_by(TOGETHER / 8 / SIZE) {
-        let groups = (TOGETHER / 8 / SIZE).min(plane - first);
-        let bytes = &mut bytes[..groups * 8 * SIZE];
+pub(super) fn unshuffle(input: &[u8], out: &mut [u8], size: usize) {
+    let plane = input.len() / size / 8;
+    let together = (TOGETHER / 8 / size).clamp(1, plane.max(1));
+    let mut bytes = vec![0; together * 8 * size];
+    for first in (0..plane).step_by(together) {
+        let groups = together.min(plane - first);
+        let bytes = &mut bytes[..groups * 8 * size];
         for (byte, bytes) in bytes.chunks_exact_mut(groups * 8).enumerate() {
             let bits =
                 std::array::from_fn(|bit| &input[(byte * 8 + bit) * plane + first..][..groups]);
@@ -116,27 +108,7 @@ fn by_vectors<const SIZE: usize>(input: &[u8], out: &mut [u8]) {
                 *eight = transpose(u64::from_le_bytes(*eight)).to_le_bytes();
             }
         }
-        let out = &mut out[first * 8 * SIZE..][..bytes.len()];
-        match SIZE {
-            1 => out.copy_from_slice(bytes),
-            _ => interleave::<SIZE>(bytes, out),
-        }
-    }
-}
-
-/// Does so one by one, for elements of other sizes.
-fn by_elements(input: &[u8], out: &mut [u8], size: usize) {
-    let plane = input.len() / size / 8;
-    for byte in 0..size {
-        let bits = &input[byte * 8 * plane..(byte + 1) * 8 * plane];
-        for group in 0..plane {
-            let gathered = std::array::from_fn(|bit| bits[bit * plane + group]);
-            let elements = transpose(u64::from_le_bytes(gathered)).to_le_bytes();
-            let place = &mut out[group * 8 * size + byte..];
-            for (element, value) in elements.into_iter().enumerate() {
-                place[element * size] = value;
-            }
-        }
+        of_size(bytes, &mut out[first * 8 * size..][..bytes.len()], size);
     }
 }
 

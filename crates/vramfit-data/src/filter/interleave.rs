@@ -7,9 +7,28 @@
 /// Bytes of a vector.
 const LANES: usize = 16;
 
+/// Fills `out` with elements of `size` bytes, whose first bytes stand first in `planes`, then all second bytes, and so on.
+pub(super) fn of_size(planes: &[u8], out: &mut [u8], size: usize) {
+    match size {
+        1 => out.copy_from_slice(planes),
+        2 => interleave::<2>(planes, out),
+        4 => interleave::<4>(planes, out),
+        8 => interleave::<8>(planes, out),
+        16 => interleave::<16>(planes, out),
+        _ => {
+            let count = planes.len() / size;
+            for (at, plane) in planes.chunks_exact(count.max(1)).enumerate() {
+                for (element, byte) in out.chunks_exact_mut(size).zip(plane) {
+                    element[at] = *byte;
+                }
+            }
+        }
+    }
+}
+
 /// Fills `out` with elements of `SIZE` bytes, a power of two, whose first bytes stand first in `planes`, then all
 /// second bytes, and so on.
-pub(super) fn interleave<const SIZE: usize>(planes: &[u8], out: &mut [u8]) {
+fn interleave<const SIZE: usize>(planes: &[u8], out: &mut [u8]) {
     let count = planes.len() / SIZE;
     join::<SIZE>(
         std::array::from_fn(|at| &planes[at * count..(at + 1) * count]),

@@ -1,7 +1,7 @@
 //! Shuffle: the first bytes of all elements, then the second bytes, and so on.
 
 use super::Fault;
-use super::interleave::interleave;
+use super::interleave::of_size;
 
 /// Puts the elements together again and returns how many bytes were made.
 ///
@@ -17,20 +17,7 @@ pub(super) fn decode(input: &[u8], out: &mut [u8], size: usize) -> Result<usize,
     let count = length / size;
     let (planes, rest) = input.split_at(count * size);
     let (whole, tail) = out.split_at_mut(count * size);
-    match size {
-        1 => whole.copy_from_slice(planes),
-        2 => interleave::<2>(planes, whole),
-        4 => interleave::<4>(planes, whole),
-        8 => interleave::<8>(planes, whole),
-        16 => interleave::<16>(planes, whole),
-        _ => {
-            for (at, plane) in planes.chunks_exact(count.max(1)).enumerate() {
-                for (element, byte) in whole.chunks_exact_mut(size).zip(plane) {
-                    element[at] = *byte;
-                }
-            }
-        }
-    }
+    of_size(planes, whole, size);
     tail.copy_from_slice(rest);
     Ok(length)
 }

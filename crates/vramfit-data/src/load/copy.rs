@@ -4,7 +4,7 @@
 //! copied when the processor is told a few rows ahead what it will need.
 
 /// What memory is brought in at a time.
-const LINE: usize = 64;
+pub(super) const LINE: usize = 64;
 
 /// More of a row than this the processor brings in by itself, once it sees where it goes.
 const TOLD: usize = 8 * LINE;
@@ -23,29 +23,20 @@ pub(super) type Place = (usize, u64);
 pub(super) fn copy_rows(blocks: &[&[u8]], places: &[Place], length: usize, out: &mut [u8]) {
     // With the length known to the compiler, small rows are one instruction and not a call each.
     match length {
-        1 => small::<1>(blocks, places, out),
-        2 => small::<2>(blocks, places, out),
-        4 => small::<4>(blocks, places, out),
-        8 => small::<8>(blocks, places, out),
-        12 => small::<12>(blocks, places, out),
-        16 => small::<16>(blocks, places, out),
-        32 => small::<32>(blocks, places, out),
-        64 => small::<64>(blocks, places, out),
-        _ => large(blocks, places, length, out),
+        1 => of_length(blocks, places, 1, out),
+        2 => of_length(blocks, places, 2, out),
+        4 => of_length(blocks, places, 4, out),
+        8 => of_length(blocks, places, 8, out),
+        12 => of_length(blocks, places, 12, out),
+        16 => of_length(blocks, places, 16, out),
+        32 => of_length(blocks, places, 32, out),
+        64 => of_length(blocks, places, 64, out),
+        _ => of_length(blocks, places, length, out),
     }
 }
 
-fn small<const LENGTH: usize>(blocks: &[&[u8]], places: &[Place], out: &mut [u8]) {
-    let (out, _) = out.as_chunks_mut::<LENGTH>();
-    let row = |(block, row): &Place| &blocks[*block][*row as usize * LENGTH..][..LENGTH];
-    let mut coming = told_ahead(places, LENGTH, row);
-    for (place, out) in places.iter().zip(out) {
-        coming.next();
-        out.copy_from_slice(row(place));
-    }
-}
-
-fn large(blocks: &[&[u8]], places: &[Place], length: usize, out: &mut [u8]) {
+#[inline(always)]
+fn of_length(blocks: &[&[u8]], places: &[Place], length: usize, out: &mut [u8]) {
     let row = |(block, row): &Place| &blocks[*block][*row as usize * length..][..length];
     let mut coming = told_ahead(places, length, row);
     for (place, out) in places.iter().zip(out.chunks_exact_mut(length)) {

@@ -73,7 +73,7 @@ pub(super) struct Course {
     busy: usize,
     failure: Option<Error>,
     stopped: bool,
-    /// Memory of pools that none is in.
+    /// Memory that no room has.
     spare: Vec<Slab>,
 }
 
@@ -117,8 +117,8 @@ impl Course {
     pub(super) fn into_spare(self) -> Vec<Slab> {
         let rooms = self.active.into_iter();
         let rooms = rooms.filter_map(|active| Arc::into_inner(active.room));
-        let parts = rooms.flat_map(Room::into_memory);
-        self.spare.into_iter().chain(parts).collect()
+        let slabs = rooms.flat_map(Room::into_memory);
+        self.spare.into_iter().chain(slabs).collect()
     }
 
     pub(super) fn stop(&mut self) {

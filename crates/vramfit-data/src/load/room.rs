@@ -6,8 +6,8 @@ use std::sync::OnceLock;
 use vramfit_core::Result;
 
 use super::columns::Columns;
-use super::copy::{Place, copy_rows};
-use super::slab::{LINE, Slab};
+use super::copy::{LINE, Place, copy_rows};
+use super::slab::Slab;
 use crate::order::{Epoch, Pool, Pools};
 
 /// Blocks of a pool that are read by one piece of work have at most so many bytes together: what is not

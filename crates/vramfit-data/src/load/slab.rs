@@ -9,11 +9,10 @@ use std::sync::Arc;
 use memmap2::{Advice, MmapMut};
 use vramfit_core::{Bytes, Error, ErrorKind, Result};
 
+use super::copy::LINE;
+
 /// A large page, on all processors that we know of.
 const PAGE: usize = 2 << 20;
-
-/// A boundary that a slab begins at: what memory is brought into a processor's caches by.
-pub(super) const LINE: usize = 64;
 
 /// Memory that nobody else looks into, with zeros at first.
 #[derive(Debug)]
