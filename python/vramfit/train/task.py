@@ -67,14 +67,15 @@ def build(config: Mapping[str, Any], data: Mapping[str, Any]) -> Task:
     def predict(parameters: Any, inputs: Any, rngs: Any = None) -> Any:
         return nnx.merge(graph, nnx.State(parameters))(inputs, rngs)
 
-    def step(state: State, batch: Batch) -> tuple[State, dict[str, Any]]:
-        rngs = None
-        if has_dropout:
-            # A function of the seed and the step, so that a run that goes on draws the same.
-            rngs = nnx.Rngs(dropout=jax.random.fold_in(jax.random.key(seed), state["step"]))
+    def dropout_rngs(step: Any) -> nnx.Rngs | None:
+        # A function of seed and step, so that a resumed run draws the same masks.
+        key = jax.random.fold_in(jax.random.key(seed), step)
+        return nnx.Rngs(dropout=key) if has_dropout else None
 
+    def step(state: State, batch: Batch) -> tuple[State, dict[str, Any]]:
         def loss(parameters: Any) -> Any:
-            outputs = predict(parameters, batch["inputs"], rngs)
+            # Flax refuses to change the counter of `Rngs` from a trace that did not make them.
+            outputs = predict(parameters, batch["inputs"], dropout_rngs(state["step"]))
             found = {name: rows.mean() for name, rows in metrics(outputs, batch["targets"]).items()}
             return found["loss"], found
 
