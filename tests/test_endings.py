@@ -6,6 +6,9 @@ import subprocess
 import sys
 
 import pytest
+from conftest import clean_environment
+
+import vramfit
 
 ONES = 4096 * 4096 * 4
 
@@ -47,14 +50,16 @@ def answer(tmp_path):
 )
 def test_what_was_done_before_an_abrupt_end_is_in_the_answer(answer, ending, code, complete):
     returned, told = answer(STEP + ending)
-    assert (returned, told["complete"]) == (code, complete)
+    # What it would have done after that is not known; its own code is in the answer.
+    assert (returned, told["complete"]) == (2 if code else 0, complete)
+    assert told["fits"] is (None if code else True)
     assert told["peak_bytes"] == 2 * ONES
     exited = {"code": None, "signal": 9} if code == 137 else {"code": code, "signal": None}
     assert told["program_exit"] == exited
 
 
 def test_an_own_failure_and_a_lack_of_memory_are_told_apart(answer):
-    # vramfit itself ends with 1 in all three.
+    # A program that was refused memory does not fit, whatever its exit code is.
     fails = answer(STEP + "sys.exit(1)")
     too_large = answer("import jax.numpy as jnp\nx = jnp.ones((1 << 16, 1 << 16))")
     goes_on = answer(
@@ -67,10 +72,49 @@ except Exception:
     sys.exit(7)
 """
     )
-    assert [code for code, _ in (fails, too_large, goes_on)] == [1, 1, 1]
-    assert [told["fits"] for _, told in (fails, too_large, goes_on)] == [True, False, False]
+    assert [code for code, _ in (fails, too_large, goes_on)] == [2, 1, 1]
+    assert [told["fits"] for _, told in (fails, too_large, goes_on)] == [None, False, False]
     codes = [told["program_exit"] for _, told in (fails, too_large, goes_on)]
     assert codes == [{"code": code, "signal": None} for code in (1, 1, 7)]
+
+
+def test_a_crash_is_no_fit_in_any_form(tmp_path):
+    # The issue's own program: it crashes before a step has been compiled.
+    program = tmp_path / "program.py"
+    program.write_text("import jax.numpy as j\nx=j.ones(9)\nraise ValueError('no data')\n")
+    trace, page = tmp_path / "run.trace", tmp_path / "run.html"
+    options = ["--gpu", "t4", "--json", "-", "--trace", str(trace), "--report", str(page)]
+    done = subprocess.run(
+        [sys.executable, "-m", "vramfit", "dryrun", *options, str(program)],
+        env=clean_environment(),
+        capture_output=True,
+        text=True,
+    )
+    told = json.loads(done.stdout.splitlines()[-1])
+    assert (done.returncode, told["fits"], told["verdict"]["fits"]) == (2, None, None)
+    (condition,) = told["verdict"]["conditions"]
+    assert (condition["kind"], condition["leaves_open"]) == ("program_failed", True)
+    assert condition["exit"] == {"code": 1, "signal": None}
+    error = {"name": "ValueError", "message": "no data", "site": f"{program}:3 (<module>)"}
+    assert condition["error"] == error
+    why = f"the program stopped by its own error after call 1 of `{condition['after']['program']}`"
+    assert condition["text"] == f"{why} (ValueError at {program}:3 (<module>): no data)"
+    html = page.read_text()
+    assert '<h1 class="answer unknown">cannot be told: ' in html
+    assert "to spare" not in html
+
+    # The trace holds it, too: whoever reads it gets the same answer.
+    report = vramfit.dryrun_report(trace)
+    assert report.fits is None
+    assert report.answer.startswith(f"cannot be told: {why}")
+    for command in (["report"], ["replay", "--gpu", "t4"]):
+        again = subprocess.run(
+            [sys.executable, "-m", "vramfit", command[0], str(trace), *command[1:]],
+            capture_output=True,
+            text=True,
+        )
+        assert again.returncode == 2, again.stderr
+        assert "cannot be told: the program stopped by its own error" in again.stdout + again.stderr
 
 
 def test_a_forked_copy_leaves_the_trace_alone(answer):

@@ -13,7 +13,7 @@ import os
 from types import ModuleType
 from typing import Any, NoReturn
 
-from vramfit import _native
+from vramfit import _failure, _native
 from vramfit._standin.quiet import without_driver_complaints
 
 
@@ -36,7 +36,7 @@ def install(real: Any) -> None:
     if os.environ.get("VRAMFIT_OWNERS") != "0":
         _origins.note_donations()
         _nnx.name_leaves()
-    atexit.register(_native.finish_plugin)
+    atexit.register(_finish)
     _finish_before_an_exit_without_handlers()
     _pretend_there_is_hardware()
     real._get_library_path = lambda: os.environ.get("VRAMFIT_PLUGIN") or _native.__file__
@@ -46,6 +46,11 @@ def install(real: Any) -> None:
     with without_driver_complaints():
         real.initialize()
     _ask_for_call_sites(jax)
+
+
+def _finish() -> None:
+    """End the trace, with the error that ends the program where there is one."""
+    _native.finish_plugin(_failure.uncaught_error())
 
 
 def _finish_before_an_exit_without_handlers() -> None:

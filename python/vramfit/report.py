@@ -66,9 +66,10 @@ class DryrunReport:
         return record
 
     @property
-    def fits(self) -> bool:
-        """Whether every request for memory was met."""
-        return bool(self.record["fits"])
+    def fits(self) -> bool | None:
+        """Whether it fits; None if that cannot be told, as after an error of the program's own."""
+        fits: bool | None = self.record["fits"]
+        return fits
 
     @property
     def peak_bytes(self) -> int:

@@ -402,7 +402,7 @@ fn every_key_of_the_json_is_documented() {
 #[test]
 fn a_report_is_data() {
     let report = report::Report::of_dryrun(&answer(&too_large()));
-    assert!(!report.good);
+    assert_eq!(report.good, Some(false));
     assert!(report.to_text().starts_with(&report.answer));
     let data = serde_json::to_value(&report).unwrap();
     assert_eq!(data["record"]["oom"]["short_bytes"], 92 * MIB);

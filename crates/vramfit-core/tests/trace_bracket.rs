@@ -138,7 +138,7 @@ fn a_program_without_temporaries_may_have_some_then() {
 fn it_may_not_fit_then() {
     let others = [Some(700 * MIB), None];
     let answer = answer(training(&asked(), 200 * MIB, 50 * MIB, others));
-    assert!(answer.fits());
+    assert_eq!(answer.fits(), Some(true));
     let bracket = answer.bracket.as_ref().unwrap();
     assert_eq!(bracket.fits, Some(false));
     assert_eq!(bracket.peak_bytes, [151 * MIB], "up to the request refused");
@@ -154,7 +154,7 @@ fn what_was_refused_may_be_met_then_and_what_follows_is_not_known() {
         program(&mut run, 1, "jit_step", 700 * MIB, Some(other * MIB));
         assert!(!execute(&mut run, 1, &[700 * MIB]));
         let answer = answer(run);
-        assert!(!answer.fits());
+        assert_eq!(answer.fits(), Some(false));
         assert_eq!(answer.bracket.unwrap().fits, fits, "{other}");
     }
 }

@@ -154,7 +154,7 @@ fn the_request_that_fails_is_named_and_the_replay_ends_there() {
     // One question to the card, two uploads, the program, Begin.
     assert_eq!(refusal.moment.event, 5);
     assert_eq!((half.after.executions, half.after.events), (1, 6));
-    assert!(half.before.unwrap().fits());
+    assert_eq!(half.before.unwrap().fits(), Some(true));
 }
 
 /// A run that is refused 200 MiB, and takes less then.
@@ -176,7 +176,7 @@ fn what_the_run_was_refused_may_be_met_and_what_follows_is_not_known() {
     assert_eq!(whole.after.devices[0].peak_bytes, 600 * MIB);
     let report = Report::of_replay(&whole);
     assert!(
-        !report.good && report.answer.starts_with("not known: 200.0 MiB"),
+        report.good.is_none() && report.answer.starts_with("not known: 200.0 MiB"),
         "{}",
         report.answer
     );

@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 use vramfit_core::program::memory::Names;
+use vramfit_core::trace::UncaughtError;
 use vramfit_vgpu::{Evaluated, Evaluation, Hooks};
 
 use crate::exit::ask_python;
@@ -44,10 +45,17 @@ pub(crate) fn start_publisher(library: PathBuf, jax: &str) {
     vramfit_vgpu::look_on();
 }
 
-/// Ends publishing and the trace; to be called when the interpreter exits.
+/// Ends publishing and the trace; to be called when the interpreter exits. `error` is what ends the
+/// program, if it is an exception: its class, its message and its line.
 #[pyfunction]
-pub(crate) fn finish_plugin(py: Python<'_>) {
-    py.detach(vramfit_vgpu::finish);
+#[pyo3(signature = (error=None))]
+pub(crate) fn finish_plugin(py: Python<'_>, error: Option<(String, String, String)>) {
+    let error = error.map(|(name, message, site)| UncaughtError {
+        name,
+        message,
+        site,
+    });
+    py.detach(|| vramfit_vgpu::finish(error));
 }
 
 struct PythonHooks {

@@ -34,6 +34,8 @@
 use std::ffi::c_void;
 use std::sync::OnceLock;
 
+use vramfit_core::trace::{Note, UncaughtError};
+
 mod abi;
 mod buffer;
 mod call;
@@ -117,12 +119,17 @@ fn virtual_gpu() -> Option<&'static publisher::Virtual> {
 }
 
 /// Ends publishing and the trace. Called when the process is about to exit; later events are not
-/// recorded.
-pub fn finish() {
+/// recorded. `error` is the exception that ends the program, if one does.
+pub fn finish(error: Option<UncaughtError>) {
     publisher::finish();
     // A forked copy of the process ends, too; the trace is not its own.
     if let Some(machine) = machine::get().filter(|_| !machine::is_forked()) {
-        machine.session().finish();
+        let mut session = machine.session();
+        if let Some(error) = error {
+            session.note(&Note::Error(error));
+        }
+        session.finish();
+        drop(session);
         if machine.environment.print_calls {
             print_calls();
         }

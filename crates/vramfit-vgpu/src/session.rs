@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use vramfit_core::ErrorKind;
 use vramfit_core::allocator::{Refusal, Region, Space, Stats};
-use vramfit_core::trace::{Event, Footer, Purpose, TextId, Writer};
+use vramfit_core::trace::{Event, Footer, Note, Purpose, TextId, Writer};
 
 use crate::heard::Warning;
 use crate::log;
@@ -262,6 +262,11 @@ impl Session {
     /// Writes what the compiler warned of.
     pub(crate) fn record_warning(&mut self, program: &str, warning: &Warning) {
         self.write(|recorder| recorder.compiler_warning(program, &warning.source, &warning.text));
+    }
+
+    /// Writes what was learnt beside the events.
+    pub(crate) fn note(&mut self, note: &Note) {
+        self.write(|recorder| recorder.add_note(note));
     }
 
     /// Writes the log out, so that it survives whatever comes next.

@@ -1,9 +1,10 @@
 //! The traces that a run has left, and the answer among them that decides.
 
 use std::fs::File;
+use std::io::{Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 
-use vramfit_core::trace::{self, Answer, Reader};
+use vramfit_core::trace::{self, Answer, Note, ProgramExit, Reader};
 use vramfit_core::{Error, ErrorKind, Result};
 
 /// Returns the traces that a run has left: a second process of it writes beside the first, with
@@ -36,12 +37,18 @@ pub(crate) fn traces(path: &Path) -> Vec<PathBuf> {
     found
 }
 
-/// Returns the answer that decides: one that does not fit, else the one with the highest peak.
+/// Returns the answer that decides: one that does not fit, else one of which that cannot be told,
+/// else the one with the highest peak.
 pub(crate) fn worst(answers: &[Answer]) -> Option<&Answer> {
     let peak = |answer: &Answer| answer.devices.iter().map(|device| device.peak_bytes).max();
-    answers
-        .iter()
-        .max_by_key(|answer| (!answer.fits(), peak(answer)))
+    answers.iter().max_by_key(|answer| {
+        let undecided = match answer.fits() {
+            Some(false) => 2,
+            None => 1,
+            Some(true) => 0,
+        };
+        (undecided, peak(answer))
+    })
 }
 
 /// Reads a trace into its answer.
@@ -62,6 +69,31 @@ fn read_until(path: &Path, last: u64) -> Result<Answer> {
         .cause(error)
     })?;
     trace::summarise_until(Reader::new(file)?, last)
+}
+
+/// Adds to a trace how the program of its run ended, so that its reports say it, too. The trace of a
+/// process that may still run is left alone.
+///
+/// # Errors
+/// `io` when it cannot be written, `invalid-file` when it is no trace.
+pub(crate) fn add_exit(path: &Path, exit: ProgramExit) -> Result<()> {
+    let cannot = |error: std::io::Error| {
+        let message = format!("cannot add to the trace `{}`", path.display());
+        Error::new(ErrorKind::Io, message).cause(error)
+    };
+    let open = |write: bool| File::options().read(true).write(write).open(path);
+    let mut reader = Reader::new(open(false).map_err(cannot)?)?;
+    while reader.next_event()?.is_some() {}
+    if reader.footer().is_none() && exit.signal.is_none() {
+        return Ok(());
+    }
+    let end = reader.end();
+    let bytes = trace::end_with_note(end, &Note::Exit(exit), reader.footer()).map_err(cannot)?;
+    let mut file = open(true).map_err(cannot)?;
+    file.seek(SeekFrom::Start(end.offset)).map_err(cannot)?;
+    file.write_all(&bytes).map_err(cannot)?;
+    let length = end.offset + bytes.len() as u64;
+    file.set_len(length).map_err(cannot)
 }
 
 /// Reads the traces that a run has left and returns the answer that decides.

@@ -4,7 +4,7 @@ use super::coverage::not_covered;
 use super::record::record;
 use super::tables::{devices, programs, unknown_reads, variants};
 use super::{Bar, Body, Figure, Report, Section, Value};
-use super::{advice, bands, owners, run, warnings};
+use super::{advice, bands, owners, run, verdict, warnings};
 use crate::bytes::Bytes;
 use crate::trace::{Answer, DeviceAnswer, Moment, Purpose, RefusalAnswer};
 
@@ -16,6 +16,7 @@ pub(super) fn report(answer: &Answer) -> Report {
         sections.push(section("", Body::Bars(vec![bar(answer, device)])));
         sections.push(section("", Body::Figures(figures(answer, device))));
     }
+    sections.extend(verdict::section(answer));
     sections.extend(owners::summary(answer));
     sections.extend(advice::advice(answer));
     sections.extend(warnings::section(answer));
@@ -61,8 +62,16 @@ pub(super) fn figure(label: &str, value: Value, note: impl Into<String>) -> Figu
 
 /// The answer in one sentence.
 pub(super) fn sentence(answer: &Answer) -> String {
+    let verdict = answer.verdict();
+    let open = verdict
+        .conditions
+        .first()
+        .filter(|_| verdict.fits.is_none());
     let Some(device) = answer.worst_device() else {
-        return "fits: nothing was put on a GPU".to_owned();
+        return match open {
+            Some(open) => format!("cannot be told: {}", verdict::words(open)),
+            None => "fits: nothing was put on a GPU".to_owned(),
+        };
     };
     let on = place(answer, device);
     if let Some(refusal) = answer.out_of_memory() {
@@ -86,13 +95,12 @@ pub(super) fn sentence(answer: &Answer) -> String {
         return format!("does not fit: XLA's own allocator would abort the process{after}{on}");
     }
     let (peak, capacity) = (Bytes(device.peak_bytes), Bytes(device.capacity_bytes));
+    if let Some(open) = open {
+        let why = verdict::words(open);
+        return format!("cannot be told: {why}; the peak until then is {peak} of {capacity}{on}");
+    }
     let spare = Bytes(device.capacity_bytes.saturating_sub(device.peak_bytes));
-    let fits = if answer.complete {
-        "fits"
-    } else {
-        "fits so far"
-    };
-    format!("{fits}: peak {peak} of {capacity}{on}, {spare} to spare")
+    format!("fits: peak {peak} of {capacity}{on}, {spare} to spare")
 }
 
 /// Where: the card, and which of several.
@@ -100,7 +108,7 @@ fn place(answer: &Answer, device: &DeviceAnswer) -> String {
     let header = &answer.header;
     match header.devices {
         0 | 1 => format!(" on {}", header.gpu),
-        count if answer.fits() && peaks_are_equal(answer) => {
+        count if !answer.is_refused() && peaks_are_equal(answer) => {
             format!(" on each of {count} x {}", header.gpu)
         }
         count => format!(" on GPU {} of {count} x {}", device.device, header.gpu),
@@ -226,7 +234,7 @@ fn bracket(answer: &Answer, device: &DeviceAnswer) -> Option<Figure> {
         false => Value::Text(ends.join(" to ")),
     };
     let note = match bracket.fits {
-        Some(false) if answer.fits() => format!("does not fit {variant}"),
+        Some(false) if !answer.is_refused() => format!("does not fit {variant}"),
         None => format!("{variant} the request that was refused would be met"),
         _ if low == high => format!("the same {variant}"),
         _ if other == high => format!("{} more {variant}", Bytes(high - low)),

@@ -37,7 +37,11 @@ pub(super) fn render(report: &Report) -> String {
         sha256(STYLE)
     );
     let data = data_block(&data(report).to_string());
-    let verdict = if report.good { "yes" } else { "no" };
+    let verdict = match report.good {
+        Some(true) => "yes",
+        Some(false) => "no",
+        None => "unknown",
+    };
     let mut page = String::with_capacity(data.len() + SCRIPT.len() + STYLE.len() + (1 << 16));
     // One pass: what was filled in is not looked at again.
     for (at, part) in PAGE.split("{{").enumerate() {

@@ -22,6 +22,7 @@ mod svg;
 mod tables;
 pub(crate) mod text;
 mod training;
+mod verdict;
 mod warnings;
 
 use serde::Serialize;
@@ -40,8 +41,8 @@ use crate::train::Journal;
 pub struct Report {
     /// What the report is about, such as `vramfit dryrun`.
     pub title: String,
-    /// Whether the answer is yes.
-    pub good: bool,
+    /// Whether the answer is yes; `None` when it cannot be told.
+    pub good: Option<bool>,
     /// The answer in one sentence.
     pub answer: String,
     /// What follows it.

@@ -16,7 +16,8 @@ struct Record<'a> {
     schema: u32,
     jax: &'a str,
     gpu: Gpu<'a>,
-    fits: bool,
+    fits: Option<bool>,
+    verdict: serde_json::Value,
     complete: bool,
     program_exit: Option<ProgramExit>,
     limit_bytes: Option<u64>,
@@ -162,6 +163,7 @@ pub(super) fn record(answer: &Answer, not_covered: &[String]) -> serde_json::Val
             total_memory_bytes: header.total_memory_bytes,
         },
         fits: answer.fits(),
+        verdict: super::verdict::record(answer),
         complete: answer.complete,
         program_exit: answer.program_exit,
         limit_bytes: worst.limit_bytes,
@@ -260,7 +262,7 @@ fn bracket<'a>(answer: &'a Answer, worst: &DeviceAnswer) -> Option<Bracket<'a>> 
     let mut variants = vec![Variant {
         name: "default",
         peak_bytes: worst.peak_bytes,
-        fits: Some(answer.fits()),
+        fits: answer.fits(),
     }];
     if bracket.measured > 0 {
         variants.push(Variant {

@@ -33,7 +33,7 @@ pub(super) fn report(comparison: &Comparison) -> Report {
     sections.extend(run::details(after));
     Report {
         title: "vramfit replay".to_owned(),
-        good: comparison.fits() == Some(true),
+        good: comparison.fits(),
         answer: answer(comparison),
         sections,
         facts: facts(comparison),
@@ -87,7 +87,7 @@ fn table(comparison: &Comparison) -> Table {
         )
     };
     let mut first = vec![Value::Text("fits".to_owned())];
-    first.extend(before.map(|before| fits(Some(before.fits()))));
+    first.extend(before.map(|before| fits(before.fits())));
     first.push(fits(comparison.fits()));
     rows.insert(0, first);
     let mut columns = vec![String::new()];
@@ -204,7 +204,7 @@ fn record(comparison: &Comparison, not_covered: &[String]) -> serde_json::Value 
     let record = Record {
         schema: SCHEMA,
         fits: comparison.fits(),
-        before: before.map(|before| side(before, Some(before.fits()))),
+        before: before.map(|before| side(before, before.fits())),
         after: side(&comparison.after, comparison.fits()),
         met: comparison.met.as_ref(),
         ends_at_refusal: comparison.ends_at_refusal,

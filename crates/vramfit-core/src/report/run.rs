@@ -73,7 +73,9 @@ fn room(answer: &Answer, device: u32) -> Option<String> {
     let here = answer.leaks.iter().filter(|leak| leak.device == device);
     let a_step: u64 = here.map(|leak| leak.held_bytes / leak.steps.max(1)).sum();
     let spare = state.capacity_bytes.checked_sub(state.peak_bytes)?;
-    let steps = spare.checked_div(a_step).filter(|_| answer.fits())?;
+    let steps = spare
+        .checked_div(a_step)
+        .filter(|_| answer.fits() == Some(true))?;
     Some(format!(
         "at that rate there is room for about {steps} more steps"
     ))

@@ -20,7 +20,7 @@ pub(super) fn report(journal: &Journal) -> Report {
     let stopped = journal.stopped();
     Report {
         title: "vramfit train".to_owned(),
-        good: matches!(stopped, Some("finished" | "early")),
+        good: Some(matches!(stopped, Some("finished" | "early"))),
         answer: answer(journal),
         sections,
         facts: facts(journal),

@@ -3,10 +3,12 @@
 //! Counting is done in [`super::summary`]; telling it to people is the business of
 //! [`crate::report`].
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use super::course::{ArrayAnswer, CompilationAnswer, LayoutAnswer, LeakAnswer, TimelinePoint};
-use super::{CompilerWarning, Header, Holdings, ProgramSizes, Purpose};
+use super::{
+    CompilerWarning, Header, Holdings, LastExecution, ProgramSizes, Purpose, UncaughtError,
+};
 use crate::program::ProgramMemory;
 
 /// The answer to "does this run fit on this card?", with the figures behind it.
@@ -49,9 +51,13 @@ pub struct Answer {
     pub executions: u64,
     /// Small programs whose values were computed; `None` when the trace was cut off.
     pub evaluated: Option<u64>,
-    /// How the program's process ended; `None` where only the trace is known. The trace does not
-    /// tell: whoever started the program puts it in.
+    /// How the program's process ended; `None` where that is not known. Whoever started the
+    /// program knows, and adds it to a trace that is kept.
     pub program_exit: Option<ProgramExit>,
+    /// The exception that nothing in the program caught.
+    pub uncaught_error: Option<UncaughtError>,
+    /// The execution that was begun last.
+    pub last_execution: Option<LastExecution>,
     /// Events in the trace.
     pub events: u64,
     /// What is not exact about the allocator; `None` when it agrees with the real one.
@@ -68,7 +74,7 @@ pub struct ProgramMemoryAnswer {
 }
 
 /// How a process ended: by itself, or by a signal. One of the two is set.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ProgramExit {
     /// Its exit code.
     pub code: Option<u8>,
@@ -306,11 +312,6 @@ pub struct UnknownReads {
 }
 
 impl Answer {
-    /// Says whether every request was met on every device, and no allocator aborted.
-    pub fn fits(&self) -> bool {
-        self.refusal_count == 0 && self.abort.is_none()
-    }
-
     /// Returns the refused request that decides the answer: the first. What comes after it is
     /// what the program did about it.
     pub fn out_of_memory(&self) -> Option<&RefusalAnswer> {

@@ -41,10 +41,11 @@ pub struct Comparison {
 impl Comparison {
     /// Says whether every request is met under the settings; `None` when that is not known.
     pub fn fits(&self) -> Option<bool> {
-        match (self.after.fits(), &self.met) {
-            (false, _) => Some(false),
-            (true, Some(_)) => None,
-            (true, None) => Some(true),
+        match (self.after.is_refused(), &self.met) {
+            (true, _) => Some(false),
+            (false, Some(_)) => None,
+            // What the run left open is open under other settings, too.
+            (false, None) => self.after.fits(),
         }
     }
 }

@@ -19,6 +19,7 @@
 //! | `bracket.rs`, `compare.rs` | the same run with other kernels, under other settings |
 //! | `difference.rs` | what makes one run need more than another |
 //! | `answer.rs`, `course.rs`, `summary.rs` | what it comes to |
+//! | `verdict.rs`, `note.rs` | whether it fits and on which conditions, what else was learnt |
 
 mod answer;
 mod arrays;
@@ -38,6 +39,7 @@ mod kept;
 mod layout;
 mod leaks;
 mod low_water;
+mod note;
 mod options;
 mod part;
 mod pool;
@@ -50,6 +52,7 @@ mod stream;
 mod summary;
 mod text;
 mod timeline;
+mod verdict;
 mod warnings;
 mod wire;
 mod writer;
@@ -66,11 +69,13 @@ pub use course::{
 pub use difference::{Change, Contrast, Difference, Group, Need, OwnerChange, Run, difference};
 pub use event::{Event, Footer, Header, ProgramSizes, Purpose, TextId};
 pub use holdings::Holdings;
+pub use note::Note;
 pub use part::{Part, PartKind};
-pub use reader::Reader;
+pub use reader::{Reader, TraceEnd};
 pub use replay::{Block, Effect, Parting, Replay};
 pub use stream::Events;
 pub use summary::{summarise, summarise_until};
 pub use text::TextTrace;
+pub use verdict::{Condition, LastExecution, UncaughtError, Verdict};
 pub use warnings::CompilerWarning;
-pub use writer::Writer;
+pub use writer::{Writer, end_with_note};

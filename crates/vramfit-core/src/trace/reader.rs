@@ -9,13 +9,14 @@ use std::io::Read;
 use rustc_hash::FxHashMap;
 
 use super::history::{History, WINDOW};
+use super::note::{self, MAX_NOTE_BYTES, MAX_NOTES};
 use super::source::{Source, Stop, invalid};
 use super::warnings::{CompilerWarning, Warnings};
 use super::wire::{
-    MAGIC, MAX_EVENTS, MAX_JSON_BYTES, MAX_MEMORY_BYTES, MAX_TEXT_BYTES, MAX_WARNING_BYTES,
+    Crc, MAGIC, MAX_EVENTS, MAX_JSON_BYTES, MAX_MEMORY_BYTES, MAX_TEXT_BYTES, MAX_WARNING_BYTES,
     VERSION, tag,
 };
-use super::{Event, Footer, Header, TextId};
+use super::{Event, Footer, Header, Note, TextId};
 use crate::error::Result;
 use crate::program::ProgramMemory;
 
@@ -35,7 +36,18 @@ pub struct Reader<R> {
     footer: Option<Footer>,
     memories: FxHashMap<u32, Vec<u8>>,
     warnings: Warnings,
+    notes: Vec<Note>,
+    end: TraceEnd,
     ended: bool,
+}
+
+/// Where the records of a trace end, before its footer if it has one: where a note may be added.
+#[derive(Clone, Copy, Debug)]
+pub struct TraceEnd {
+    /// Bytes of the file before it.
+    pub offset: u64,
+    /// The checksum of these.
+    pub(super) crc: Crc,
 }
 
 /// A repeat that is being unfolded.
@@ -60,6 +72,10 @@ impl<R: Read> Reader<R> {
             Err(Stop::Failed(error)) => return Err(error),
             Err(Stop::Truncated) => return Err(invalid("the trace ends inside its header")),
         };
+        let end = TraceEnd {
+            offset: source.offset(),
+            crc: source.sum(),
+        };
         Ok(Reader {
             source,
             header,
@@ -71,6 +87,8 @@ impl<R: Read> Reader<R> {
             footer: None,
             memories: FxHashMap::default(),
             warnings: Warnings::default(),
+            notes: Vec::new(),
+            end,
             ended: false,
         })
     }
@@ -109,6 +127,16 @@ impl<R: Read> Reader<R> {
     /// Returns what the compiler warned of, as far as the trace was read; equal warnings together.
     pub fn compiler_warnings(&self) -> &[CompilerWarning] {
         self.warnings.all()
+    }
+
+    /// Returns what was noted beside the events, as far as the trace was read.
+    pub fn notes(&self) -> &[Note] {
+        &self.notes
+    }
+
+    /// Returns where the records end. Known when the iteration has ended without an error.
+    pub fn end(&self) -> TraceEnd {
+        self.end
     }
 
     /// Returns how many events were read so far, repeats unfolded.
@@ -153,6 +181,10 @@ impl<R: Read> Reader<R> {
                 self.history.push_repeat(repeat.distance, repeat.count);
                 self.repeat = None;
             }
+            self.end = TraceEnd {
+                offset: self.source.offset(),
+                crc: self.source.sum(),
+            };
             match self.source.byte()? {
                 tag::TEXT => {
                     let length = self.source.number()?;
@@ -197,6 +229,17 @@ impl<R: Read> Reader<R> {
                     let length = self.source.number()?;
                     let body = self.source.bytes(length, MAX_WARNING_BYTES)?;
                     self.warnings.add(&String::from_utf8_lossy(&body));
+                }
+                tag::STEP_NOTE | tag::PROCESS_NOTE => {
+                    let length = self.source.number()?;
+                    if length > MAX_NOTE_BYTES as u64 {
+                        self.source.skip(length)?;
+                        continue;
+                    }
+                    let body = self.source.bytes(length, MAX_NOTE_BYTES)?;
+                    if self.notes.len() < MAX_NOTES {
+                        self.notes.extend(note::parse(&body));
+                    }
                 }
                 tag if tag >= tag::SKIPPABLE => {
                     let length = self.source.number()?;

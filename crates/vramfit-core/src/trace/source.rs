@@ -56,9 +56,14 @@ impl<R: Read> Source<R> {
 
     /// Returns the checksum of all bytes taken so far.
     pub(super) fn checksum(&mut self) -> u32 {
+        self.sum().value()
+    }
+
+    /// Returns the same in a form to which more bytes can be added.
+    pub(super) fn sum(&mut self) -> Crc {
         self.crc.add(&self.buffer[self.summed..self.next]);
         self.summed = self.next;
-        self.crc.value()
+        self.crc
     }
 
     /// Says that something at this place of the file is wrong.

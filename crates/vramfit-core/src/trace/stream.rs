@@ -2,7 +2,7 @@
 
 use std::io::Read;
 
-use super::{CompilerWarning, Event, Footer, Header, Reader, TextId};
+use super::{CompilerWarning, Event, Footer, Header, Note, Reader, TextId};
 use crate::error::Result;
 use crate::program::ProgramMemory;
 
@@ -32,6 +32,11 @@ pub trait Events {
 
     /// Returns what the compiler warned of, as far as was read.
     fn compiler_warnings(&self) -> &[CompilerWarning] {
+        &[]
+    }
+
+    /// Returns what was noted beside the events, as far as was read.
+    fn notes(&self) -> &[Note] {
         &[]
     }
 
@@ -66,5 +71,9 @@ impl<R: Read> Events for Reader<R> {
 
     fn compiler_warnings(&self) -> &[CompilerWarning] {
         self.compiler_warnings()
+    }
+
+    fn notes(&self) -> &[Note] {
+        self.notes()
     }
 }

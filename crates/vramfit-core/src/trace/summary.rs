@@ -18,7 +18,7 @@ use super::layout::layout;
 use super::pool::disagreement;
 use super::programs::{Row, RowKey};
 use super::replay::Block;
-use super::{Events, Footer, Header, Reader, TextId};
+use super::{Events, Footer, Header, LastExecution, Note, Reader, TextId};
 use crate::allocator::{Exactness, Kind};
 use crate::error::Result;
 
@@ -145,6 +145,10 @@ impl Count {
             },
         };
         let leaks = self.leaks(&text);
+        let last_execution = self.last_row.map(|row| LastExecution {
+            program: text(self.programs.rows[row].key.0),
+            call: self.programs.rows[row].calls,
+        });
         let first_step = step.and_then(|row| {
             let row = &self.programs.rows[row];
             Some((row.key.0, row.first_call?))
@@ -195,6 +199,13 @@ impl Count {
                 .then_with(|| a.site.cmp(&b.site))
         };
         unknown_reads.sort_by(order);
+        let (mut program_exit, mut uncaught_error) = (None, None);
+        for note in source.notes() {
+            match note {
+                Note::Exit(exit) => program_exit = Some(*exit),
+                Note::Error(error) => uncaught_error = Some(error.clone()),
+            }
+        }
         Answer {
             header: header.clone(),
             complete: source.footer().is_some(),
@@ -213,7 +224,9 @@ impl Count {
             compiler_warnings: source.compiler_warnings().to_vec(),
             executions: self.executions,
             evaluated: source.footer().map(|footer| footer.evaluated),
-            program_exit: None,
+            program_exit,
+            uncaught_error,
+            last_execution,
             events: self.replay.events(),
             allocator_model,
         }

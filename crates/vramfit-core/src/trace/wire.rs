@@ -46,6 +46,8 @@ pub(super) mod tag {
     pub(crate) const SKIPPABLE: u8 = 128;
     pub(crate) const MEMORY: u8 = 128;
     pub(crate) const WARNING: u8 = 129;
+    pub(crate) const STEP_NOTE: u8 = 131;
+    pub(crate) const PROCESS_NOTE: u8 = 132;
 }
 
 /// Returns the number of a memory space in the file.

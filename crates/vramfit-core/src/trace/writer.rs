@@ -10,11 +10,12 @@ use std::io::{self, Write};
 use rustc_hash::{FxHashMap, FxHasher};
 
 use super::history::{History, KEPT_OF_REPEAT, WINDOW};
+use super::note::{self, MAX_NOTE_BYTES};
 use super::warnings;
 use super::wire::{
     self, Crc, MAX_JSON_BYTES, MAX_MEMORY_BYTES, MAX_TEXT_BYTES, MAX_WARNING_BYTES, tag,
 };
-use super::{Event, Footer, Header, TextId};
+use super::{Event, Footer, Header, Note, TextId, TraceEnd};
 
 /// How many events in a row must be found again before a match begins. Fewer would start
 /// matches by accident, each of which costs a record; more would make every epoch longer.
@@ -187,6 +188,17 @@ impl Writer {
         self.hand_over()
     }
 
+    /// Adds a note. It stands behind the events that were added before it.
+    ///
+    /// # Errors
+    /// What the sink says, and [`io::ErrorKind::InvalidInput`] for more than 64 KiB.
+    pub fn add_note(&mut self, note: &Note) -> io::Result<()> {
+        self.flush()?;
+        put_note(&mut self.out, note)?;
+        self.dirty = true;
+        self.hand_over()
+    }
+
     /// Hands everything over to the sink, an open match and a checksum included, and flushes it.
     ///
     /// Each call during a match adds about a dozen bytes, so call it by the clock or at rare
@@ -224,10 +236,7 @@ impl Writer {
     /// What the sink says.
     pub fn finish(&mut self, footer: &Footer) -> io::Result<()> {
         self.flush()?;
-        let footer = json(footer)?;
-        self.out.push(tag::FOOTER);
-        wire::put(&mut self.out, footer.len() as u64);
-        self.out.extend_from_slice(&footer);
+        put_footer(&mut self.out, footer)?;
         self.put_checksum();
         self.hand_over()?;
         let flushed = self.sink.flush();
@@ -383,6 +392,44 @@ impl Drop for Writer {
             let _ = self.flush();
         }
     }
+}
+
+/// Returns what to put in the place of everything behind the records of a trace, so that it holds
+/// another note: the note, the footer where the trace has one, and a checksum.
+///
+/// # Errors
+/// [`io::ErrorKind::InvalidInput`] for a note of more than 64 KiB.
+pub fn end_with_note(end: TraceEnd, note: &Note, footer: Option<&Footer>) -> io::Result<Vec<u8>> {
+    let mut out = Vec::new();
+    put_note(&mut out, note)?;
+    if let Some(footer) = footer {
+        put_footer(&mut out, footer)?;
+    }
+    out.push(tag::CHECKSUM);
+    let mut crc = end.crc;
+    crc.add(&out);
+    out.extend_from_slice(&crc.value().to_le_bytes());
+    Ok(out)
+}
+
+fn put_note(out: &mut Vec<u8>, note: &Note) -> io::Result<()> {
+    let body = note::body(note);
+    if body.len() > MAX_NOTE_BYTES {
+        let what = "a note is longer than a trace can hold";
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, what));
+    }
+    out.push(note.tag());
+    wire::put(out, body.len() as u64);
+    out.extend_from_slice(&body);
+    Ok(())
+}
+
+fn put_footer(out: &mut Vec<u8>, footer: &Footer) -> io::Result<()> {
+    let footer = json(footer)?;
+    out.push(tag::FOOTER);
+    wire::put(out, footer.len() as u64);
+    out.extend_from_slice(&footer);
+    Ok(())
 }
 
 /// Returns the event in relative form, or `None` when it frees what was never allocated.

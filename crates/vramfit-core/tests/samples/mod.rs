@@ -64,7 +64,7 @@ pub(crate) fn sample(buffers: usize) -> Report {
     ];
     Report {
         title: "vramfit dryrun".to_owned(),
-        good: true,
+        good: Some(true),
         answer: format!(
             "fits: peak {} of {} on h100-80g, {} to spare",
             Bytes(peak),

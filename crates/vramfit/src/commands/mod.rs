@@ -37,6 +37,15 @@ pub(crate) enum Status {
 }
 
 impl Status {
+    /// Returns the status of an answer; `None` is one that cannot be given.
+    pub(crate) fn of(answer: Option<bool>) -> Self {
+        match answer {
+            Some(true) => Status::Yes,
+            Some(false) => Status::No,
+            None => Status::Unknown,
+        }
+    }
+
     /// Returns the exit code.
     pub(crate) fn code(self) -> u8 {
         match self {

@@ -101,11 +101,7 @@ pub(crate) fn run(args: &Args, output: &mut Output) -> Result<Status> {
         write(&path, &report.to_json(), args.force)?;
         output.say(&format!("answer written to {}", path.display()));
     }
-    Ok(match comparison.fits() {
-        Some(true) => Status::Yes,
-        Some(false) => Status::No,
-        None => Status::Unknown,
-    })
+    Ok(Status::of(comparison.fits()))
 }
 
 /// What a file that was packed with `zstd` begins with.

@@ -109,5 +109,5 @@ pub(crate) fn run(args: &Args, output: &mut Output) -> Result<Status> {
         write(path, text, args.force)?;
         output.say(&format!("written to {}", path.display()));
     }
-    Ok(if report.good { Status::Yes } else { Status::No })
+    Ok(Status::of(report.good))
 }

@@ -28,7 +28,7 @@ struct Record<'a> {
 struct Side<'a> {
     total_bytes: u64,
     total_is: Need,
-    fits: bool,
+    fits: Option<bool>,
     gpu: &'a str,
     gpu_count: u32,
     total_memory_bytes: u64,

@@ -20,8 +20,8 @@ pub struct Run {
     pub program: String,
     /// What the allocator may take on the device that decides; `None` where it has no limit.
     pub limit_bytes: Option<u64>,
-    /// Whether every request was met.
-    pub fits: bool,
+    /// Whether every request was met; `None` when that cannot be told.
+    pub fits: Option<bool>,
     /// Executions of any program.
     pub executions: u64,
 }
@@ -57,7 +57,7 @@ impl Run {
         let parts = holdings.map_or(&[][..], |held| &held.parts);
         let need = match holdings {
             Some(held) if held.refused => Need::Refused,
-            _ if !answer.complete || !answer.fits() => Need::SoFar,
+            _ if !answer.complete || answer.fits() != Some(true) => Need::SoFar,
             _ => Need::Peak,
         };
         Run {
@@ -82,7 +82,8 @@ pub(super) fn contrasts(a: &Run, b: &Run) -> Vec<Contrast> {
         }
     };
     told("fits", &|run| {
-        if run.fits { "yes" } else { "no" }.to_owned()
+        let fits = run.fits.map(|fits| if fits { "yes" } else { "no" });
+        fits.unwrap_or("cannot be told").to_owned()
     });
     told("command", &|run| run.header.command.join(" "));
     told("card", &|run| run.header.gpu.clone());

@@ -47,8 +47,7 @@ Examples:
 Exit codes:
   0  it fits
   1  it does not fit
-  2  could not tell
-  otherwise the program failed in its own way, and this is its exit code
+  2  cannot be told: the program stopped by its own error, or never used the GPU
 ")]
 pub(crate) struct Args {
     /// The card, or several: `h100-80g`, `h100-80gx8`; `vramfit gpus` lists them

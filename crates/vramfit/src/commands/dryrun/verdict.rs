@@ -10,7 +10,7 @@ use crate::child::{Ended, signal_name};
 use crate::commands::Status;
 use crate::files::write;
 use crate::output::Output;
-use crate::traces::{read, traces, worst};
+use crate::traces::{add_exit, read, traces, worst};
 
 /// A program that ran, and where its trace should be.
 pub(super) struct Run<'a> {
@@ -49,7 +49,7 @@ pub(super) fn tell(run: &Run<'_>, files: &Files<'_>, output: &mut Output) -> Res
     for path in traces(run.trace) {
         let mut answer = read(&path)?;
         answer.program_exit = Some(run.ended.as_exit());
-        if !answer.fits() || answer.devices.iter().any(|device| device.peak_bytes > 0) {
+        if answer.is_refused() || answer.devices.iter().any(|device| device.peak_bytes > 0) {
             answers.push(answer);
         } else if let Some(program) = answer.programs.first() {
             only_compiled = Some(program.name.clone());
@@ -78,6 +78,9 @@ pub(super) fn tell(run: &Run<'_>, files: &Files<'_>, output: &mut Output) -> Res
         output.say(&format!("report written to {}", path.display()));
     }
     if let Some(path) = files.trace {
+        for trace in traces(path) {
+            add_exit(&trace, run.ended.as_exit())?;
+        }
         output.say(&format!("trace written to {}", path.display()));
     }
     if answers.len() > 1 {
@@ -91,32 +94,26 @@ pub(super) fn tell(run: &Run<'_>, files: &Files<'_>, output: &mut Output) -> Res
             answers.len()
         ));
     }
+    let status = Status::of(answer.fits());
     match run.ended {
-        // A program that died of the virtual card's limit has given its answer. Python ends with
-        // our own exit code then; only another one would be lost.
-        ended if !answer.fits() => {
-            if !matches!(ended, Ended::Code(0 | 1)) {
-                output.say(&format!("the program {}", ended.words()));
-            }
-            Ok(Status::No)
+        // A program that died of the virtual GPU's limit ends with 1 as a rule; another end is told.
+        ended if status == Status::No && !matches!(ended, Ended::Code(0 | 1)) => {
+            output.say(&format!("the program {}", ended.words()));
         }
-        Ended::Code(0) => Ok(Status::Yes),
-        Ended::Signal(signal) if CRASHES.contains(&signal) => {
-            let count = answer
-                .programs
-                .iter()
-                .map(|program| program.compilations)
-                .sum::<u64>();
-            Err(crashed(signal, Some(count)))
+        Ended::Signal(signal) if status == Status::Unknown && CRASHES.contains(&signal) => {
+            let programs = answer.programs.iter();
+            let count = programs.map(|program| program.compilations).sum::<u64>();
+            return Err(crashed(signal, Some(count)));
         }
-        ended => {
+        ended if status == Status::Unknown && ended != Ended::Code(0) => {
             output.say(&format!(
                 "the program {}, not for want of GPU memory",
                 ended.words()
             ));
-            Ok(Status::Child(ended.shell_code()))
         }
+        _ => {}
     }
+    Ok(status)
 }
 
 /// Says why there is nothing to tell, as well as it can be known.

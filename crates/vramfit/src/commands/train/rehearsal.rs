@@ -142,7 +142,7 @@ fn attempt(
         .ok_or_else(|| Error::new(ErrorKind::GpuNotUsed, "the dry run used no virtual GPU"))?;
     Ok(Tried {
         batch,
-        fits: answer.fits(),
+        fits: !answer.is_refused(),
         peak_bytes: fullest.peak_bytes,
         limit_bytes: fullest.limit_bytes.unwrap_or(fullest.capacity_bytes),
     })

@@ -1,0 +1,98 @@
+//! A verdict in words, the same in text, JSON and page.
+
+use serde_json::{Value as Json, json};
+
+use super::dryrun;
+use super::{Body, Section};
+use crate::trace::{Answer, Condition, LastExecution, ProgramExit, UncaughtError};
+
+/// Returns what the answer depends on, for the JSON: `fits`, and each condition with its `text`.
+pub(super) fn record(answer: &Answer) -> Json {
+    let verdict = answer.verdict();
+    let conditions = verdict.conditions.iter().map(|condition| {
+        let mut told = serde_json::to_value(condition).expect("the keys are texts");
+        told["text"] = words(condition).into();
+        told["leaves_open"] = condition.leaves_open().into();
+        told
+    });
+    let conditions: Vec<Json> = conditions.collect();
+    json!({"fits": verdict.fits, "conditions": conditions})
+}
+
+/// Returns the conditions that the headline does not say already, where there are any.
+pub(super) fn section(answer: &Answer) -> Option<Section> {
+    let verdict = answer.verdict();
+    let in_headline = usize::from(verdict.fits.is_none());
+    let points = verdict.conditions.iter().skip(in_headline).map(words);
+    let points: Vec<String> = points.collect();
+    let title = "what this answer depends on";
+    (!points.is_empty()).then(|| dryrun::section(title, Body::Text(points)))
+}
+
+/// Puts a condition into a clause.
+pub(super) fn words(condition: &Condition) -> String {
+    match condition {
+        Condition::ProgramFailed { exit, error, after } => {
+            let after = last(after.as_ref());
+            match (error, exit) {
+                (Some(error), _) => {
+                    let cause = cause(error);
+                    format!("the program stopped by its own error {after} ({cause})")
+                }
+                (None, Some(exit)) => format!("the program {} {after}", ended(*exit)),
+                (None, None) => format!("the program stopped by its own error {after}"),
+            }
+        }
+        Condition::TraceEndsEarly { after } => format!(
+            "the trace ends {}, before the program did (it was killed, or still runs)",
+            last(after.as_ref())
+        ),
+    }
+}
+
+fn last(after: Option<&LastExecution>) -> String {
+    match after {
+        None => "before anything was executed".to_owned(),
+        Some(last) => format!("after call {} of `{}`", last.call, last.program),
+    }
+}
+
+fn cause(error: &UncaughtError) -> String {
+    let at = match error.site.is_empty() {
+        true => String::new(),
+        false => format!(" at {}", error.site),
+    };
+    let message = match error.message.is_empty() {
+        true => String::new(),
+        false => format!(": {}", error.message),
+    };
+    format!("{}{at}{message}", error.name)
+}
+
+fn ended(exit: ProgramExit) -> String {
+    match (exit.code, exit.signal) {
+        (Some(code), _) => format!("ended with exit code {code}"),
+        (None, Some(signal)) => format!("was killed by {}", signal_name(signal)),
+        (None, None) => "did not end properly".to_owned(),
+    }
+}
+
+/// Returns the name of a signal of Linux that ends programs; their numbers are the same on every
+/// architecture that has a CUDA driver.
+fn signal_name(signal: i32) -> String {
+    let name = match signal {
+        1 => "SIGHUP",
+        2 => "SIGINT",
+        3 => "SIGQUIT",
+        4 => "SIGILL",
+        6 => "SIGABRT",
+        7 => "SIGBUS",
+        8 => "SIGFPE",
+        9 => "SIGKILL",
+        11 => "SIGSEGV",
+        13 => "SIGPIPE",
+        15 => "SIGTERM",
+        _ => return format!("signal {signal}"),
+    };
+    name.to_owned()
+}
