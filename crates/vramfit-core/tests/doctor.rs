@@ -633,6 +633,24 @@ fn both_names_of_the_fraction_fail() {
     );
 }
 
+/// Before JAX 0.10.2 the limit is no multiple of 256, and the pool is.
+#[test]
+fn a_pool_that_was_rounded_down_to_whole_units_is_healthy() {
+    for (limit, status) in [
+        ("64424509441", Status::Pass),
+        ("64424509695", Status::Pass),
+        ("64424509696", Status::Fail),
+    ] {
+        let rounded = POOL.replace(
+            "\"bytes_limit\":64424509440",
+            &format!("\"bytes_limit\":{limit}"),
+        );
+        let mut facts = healthy();
+        facts.trial.hear(&rounded);
+        expect(&facts, "pool", status, &["60.0 GiB"]);
+    }
+}
+
 #[test]
 fn a_pool_that_could_not_be_had_fails() {
     let short = POOL.replace("\"pool_bytes\":64424509440", "\"pool_bytes\":32212254720");

@@ -35,6 +35,7 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(report::read_report, module)?)?;
     module.add_function(wrap_pyfunction!(settings::decide_settings, module)?)?;
     module.add_function(wrap_pyfunction!(settings::expected_pools, module)?)?;
+    module.add_function(wrap_pyfunction!(settings::is_fully_preallocated, module)?)?;
     module.add_function(wrap_pyfunction!(settings::parse_bytes, module)?)?;
     module.add_function(wrap_pyfunction!(settings::show_bytes, module)?)?;
     module.add_function(wrap_pyfunction!(data::read_hdf5_rows, module)?)?;

@@ -7,7 +7,7 @@ use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 use vramfit_core::program::memory::Names;
 use vramfit_core::trace::UncaughtError;
-use vramfit_vgpu::{Evaluated, Evaluation, Hooks};
+use vramfit_vgpu::{DeclaredValue, Evaluated, Evaluation, Hooks, Interface};
 
 use crate::exit::ask_python;
 
@@ -119,6 +119,30 @@ impl Hooks for PythonHooks {
                 outputs,
                 donated_in_vain,
             })
+        })
+    }
+
+    fn interface(&self, code: &[u8]) -> Result<Interface, String> {
+        type Values = Vec<(String, String, Vec<i64>)>;
+        let declared = |values: Values| {
+            let each = values.into_iter();
+            each.map(|(memory_kind, element_type, dims)| DeclaredValue {
+                memory_kind,
+                element_type,
+                dims,
+            })
+            .collect()
+        };
+        let ask = |py: Python<'_>| {
+            let code = PyBytes::new(py, code);
+            let answer = self.values.call_method1(py, "interface", (code,))?;
+            answer.extract::<(Values, Values)>(py)
+        };
+        let (parameters, outputs) =
+            Python::attach(|py| ask(py).map_err(|error| error.to_string()))?;
+        Ok(Interface {
+            parameters: declared(parameters),
+            outputs: declared(outputs),
         })
     }
 

@@ -6,7 +6,7 @@ use std::collections::HashMap;
 use pyo3::prelude::*;
 use vramfit::Wishes;
 use vramfit_core::settings::{self, ReadAt, Version};
-use vramfit_core::{Bytes, Result};
+use vramfit_core::{Bytes, Result, allocator};
 
 use crate::error::raise;
 
@@ -109,6 +109,13 @@ pub(crate) fn expected_pools(
         vramfit::expected_pools(version, |name| environment.get(name).cloned())
     };
     py.detach(expected).map_err(|error| raise(py, &error))
+}
+
+/// Says whether a pool that preallocates obtained all that its limit allows, from `bytes_limit` and
+/// `pool_bytes` of `Device.memory_stats()`.
+#[pyfunction]
+pub(crate) fn is_fully_preallocated(limit_bytes: u64, pool_bytes: u64) -> bool {
+    allocator::is_fully_preallocated(limit_bytes, pool_bytes)
 }
 
 /// Reads an amount of memory, such as `8GiB`.

@@ -27,6 +27,7 @@ use crate::dump::Dump;
 use crate::heard;
 use crate::log;
 use crate::machine;
+use crate::memory_kinds;
 use crate::real::{self, sized};
 use crate::status::{Answer, Code, Status};
 use crate::table::read_sized;
@@ -262,11 +263,8 @@ unsafe fn attempt(
             OptionValue::Text(path.clone()),
         ));
     }
-    let options = if flags.is_empty() {
-        options.to_vec()
-    } else {
-        with_flags(options, &flags)
-    };
+    let options = memory_kinds::complete(options, &source.code, real.minor_version())?;
+    let options = with_flags(&options, &flags);
     // Plugins up to 0.6.2 read MLIR text up to a NUL byte beyond its size.
     let mut code = source.code.clone();
     code.push(0);

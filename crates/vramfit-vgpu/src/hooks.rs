@@ -37,6 +37,26 @@ pub enum Evaluated {
     Impossible,
 }
 
+/// An argument or a result of a program, as the program declares it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DeclaredValue {
+    /// Kind of memory, such as `pinned_host`; empty where the program says none.
+    pub memory_kind: String,
+    /// XLA's name of the element type, such as `bf16`.
+    pub element_type: String,
+    /// Dimensions, outermost first.
+    pub dims: Vec<i64>,
+}
+
+/// What a program takes and returns.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Interface {
+    /// The arguments.
+    pub parameters: Vec<DeclaredValue>,
+    /// The results.
+    pub outputs: Vec<DeclaredValue>,
+}
+
 /// The Python side.
 pub trait Hooks: Send + Sync {
     /// Runs a program.
@@ -49,6 +69,12 @@ pub trait Hooks: Send + Sync {
     /// Returns what the arguments and outputs of a program are called, from the program as JAX handed it
     /// over. `None` when it does not say.
     fn names(&self, code: &[u8]) -> Option<Names>;
+
+    /// Returns what a program takes and returns, from the program as JAX handed it over.
+    ///
+    /// # Errors
+    /// Why it cannot be read, as a text for people.
+    fn interface(&self, code: &[u8]) -> Result<Interface, String>;
 
     /// Notes that a program was compiled, in the thread that compiles it.
     fn compiled(&self, program: u32);

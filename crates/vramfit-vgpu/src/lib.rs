@@ -14,7 +14,7 @@
 //! | `environment` | what `vramfit dryrun` asks for |
 //! | `machine`, `session`, `shared` | the cards, their allocators, and the log |
 //! | `client`, `topology`, `device`, `memory` | what JAX sees of them |
-//! | `compile`, `choices`, `heard`, `compiled`, `record`, `executable`, `inspect` | programs |
+//! | `compile`, `memory_kinds`, `choices`, `heard`, `compiled`, `record`, `executable`, `inspect` | programs |
 //! | `execute`, `call`, `steps`, `sites` | running them |
 //! | `ending` | ending the process when the steps are done |
 //! | `buffer`, `copies`, `strides`, `transfer`, `value`, `reads`, `fill` | arrays and their contents |
@@ -62,6 +62,7 @@ mod layouts;
 mod log;
 mod machine;
 mod memory;
+mod memory_kinds;
 mod names;
 mod process;
 mod publisher;
@@ -81,7 +82,7 @@ mod transfer;
 mod value;
 
 pub use ending::{further_steps, hold_other_threads, wake_main_thread};
-pub use hooks::{Evaluated, Evaluation, Hooks, set as set_hooks};
+pub use hooks::{DeclaredValue, Evaluated, Evaluation, Hooks, Interface, set as set_hooks};
 pub use publisher::{finish as stop_publishing, is_wanted as wants_publishing, set_jax_version};
 pub use real::set_library;
 pub use table::calls;

@@ -42,6 +42,7 @@
 //! | `bfc.rs` | the classic best-fit-with-coalescing pool |
 //! | `spatial.rs`, `spatial_policy.rs` | the partitioned pool of JAX 0.11 and later |
 //! | `arena.rs`, `address_map.rs`, `free_set.rs`, `regions.rs`, `pool.rs` | what BFC pools are made of |
+//! | `preallocation.rs` | whether a pool that takes its limit at once got it |
 //! | `collective.rs` | the separate pool for collective memory |
 //! | `platform.rs`, `cuda_async.rs`, `vmm.rs` | the other kinds, partly models |
 //! | `books.rs`, `driver.rs` | what those are made of |
@@ -63,6 +64,7 @@ mod message;
 mod options;
 mod platform;
 mod pool;
+mod preallocation;
 mod regions;
 mod spatial;
 mod spatial_policy;
@@ -79,6 +81,7 @@ pub use message::{human_readable_bytes, out_of_memory_text};
 pub use options::{JaxVersion, PoolOptions, build};
 pub use pool::BfcOptions;
 use pool::round_up;
+pub use preallocation::is_fully_preallocated;
 pub use regions::{BackOff, Card};
 pub use spatial::Spatial;
 pub use spatial_policy::{End, EndPolicy, SpatialPolicy, SplitRule};

@@ -8,6 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use super::arena::Handle;
 use super::free_set::Entry;
 use super::pool::UNIT;
+use super::preallocation::preallocated_bytes;
 use super::{DeviceMemory, Refusal, Region, round_up};
 
 /// The card, as several pools of one device share it.
@@ -122,7 +123,7 @@ impl Regions {
     pub(super) fn grow(&mut self, alignment: u64, rounded: u64) -> Result<Option<Region>, Refusal> {
         // A card may grant more than was asked for, so a pool can exceed its limit. XLA subtracts
         // without a sign; the available bytes then seem huge.
-        let available = self.limit_bytes.wrapping_sub(self.pool_bytes) / 256 * 256;
+        let available = preallocated_bytes(self.limit_bytes.wrapping_sub(self.pool_bytes));
         if rounded > available {
             return Ok(None);
         }

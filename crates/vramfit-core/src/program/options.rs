@@ -2,9 +2,11 @@
 
 use prost::Message;
 
+use super::shape::{ElementType, MemorySpace, Shape};
 use super::wire::{
-    CompileOptionsProto, ComputationDevice, DeviceAssignmentProto, EnvOptionOverride,
-    EnvOptionOverridesEntry, OptionOverrideProto, OptionValue,
+    CompileOptionsProto, ComputationDevice, DeviceAssignmentProto, EntryLayoutOptions,
+    EnvOptionOverride, EnvOptionOverridesEntry, OptionOverrideProto, OptionValue,
+    ResultLayoutOption, ShapeProto,
 };
 use crate::error::{Error, ErrorKind, Result};
 
@@ -89,6 +91,35 @@ pub fn with_flags(options: &[u8], flags: &[(&str, OptionValue)]) -> Vec<u8> {
     [options, &added.encode_to_vec()].concat()
 }
 
+/// Returns `options` with the arguments and results in the memory spaces of these shapes.
+///
+/// XLA's client derives the entry layout from the module's attributes `mhlo.memory_kind` before it
+/// compiles (`GetArgMemoryKinds` and `LayoutModesToXla` in `xla/pjrt`). The deviceless compile of older
+/// plugins does not, but takes the layouts of the compile options (`DetermineArgumentLayoutsFromCompileOptions`
+/// in `xla/pjrt/utils.cc`). A shape in host memory is given with its layout there; the layouts of all
+/// others are left to the compiler.
+pub fn with_memory_spaces(options: &[u8], parameters: &[Shape], outputs: &[Shape]) -> Vec<u8> {
+    let write = |shape: &Shape| match shape.space {
+        MemorySpace::Host => shape.to_proto(),
+        MemorySpace::Device | MemorySpace::Collective => shape.to_proto_without_layout(),
+    };
+    let result = match outputs {
+        [only] => write(only),
+        several => ShapeProto {
+            element_type: ElementType::TUPLE.0,
+            tuple_shapes: several.iter().map(write).collect(),
+            ..ShapeProto::default()
+        },
+    };
+    let added = EntryLayoutOptions {
+        argument_layouts: parameters.iter().map(write).collect(),
+        executable_build_options: Some(ResultLayoutOption {
+            result_layout: Some(result),
+        }),
+    };
+    [options, &added.encode_to_vec()].concat()
+}
+
 /// Returns the value that the options give an XLA flag, as the user wrote it: `jit` and `compile`
 /// take `compiler_options`. `None` when they leave it alone, or cannot be read.
 pub fn flag(options: &[u8], name: &str) -> Option<OptionValue> {
@@ -132,6 +163,42 @@ mod tests {
         let options = CompileOptions::parse(&bytes).expect("valid");
         assert_eq!(options.devices, [7, 6, 5, 4]);
         assert_eq!(options.device_assignment(), assignment.encode_to_vec());
+    }
+
+    #[test]
+    fn only_shapes_in_host_memory_get_a_layout() {
+        let device = Shape::dense(ElementType(11), &[2, 3]);
+        let host = Shape {
+            space: MemorySpace::Host,
+            ..device.clone()
+        };
+        let build = CompileOptionsProto {
+            executable_build_options: Some(ExecutableBuildOptionsProto {
+                num_partitions: 2,
+                ..ExecutableBuildOptionsProto::default()
+            }),
+        };
+        let parameters = [device.clone(), host.clone()];
+        let options = with_memory_spaces(&build.encode_to_vec(), &parameters, &[host.clone()]);
+        assert_eq!(
+            CompileOptions::parse(&options).expect("valid").partitions,
+            2
+        );
+        let read = EntryLayoutOptions::decode(options.as_slice()).expect("valid");
+        assert_eq!(read.argument_layouts[0].layout, None);
+        assert_eq!(read.argument_layouts[0].dimensions, [2, 3]);
+        assert_eq!(Shape::from_proto(&read.argument_layouts[1]), host);
+        let result = |options: &[u8]| {
+            let read = EntryLayoutOptions::decode(options).expect("valid");
+            let build = read.executable_build_options.expect("there");
+            build.result_layout.expect("there")
+        };
+        assert_eq!(Shape::from_proto(&result(&options)), host);
+        let pair = with_memory_spaces(&[], &[], &[host.clone(), device]);
+        let pair = result(&pair);
+        assert_eq!(pair.element_type, ElementType::TUPLE.0);
+        assert_eq!(Shape::from_proto(&pair.tuple_shapes[0]), host);
+        assert_eq!(pair.tuple_shapes[1].layout, None);
     }
 
     #[test]

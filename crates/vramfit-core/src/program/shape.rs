@@ -1,6 +1,6 @@
 //! Element types, dimensions and layouts, as XLA's protos and the PJRT C API number them.
 
-use super::wire::ShapeProto;
+use super::wire::{LayoutProto, ShapeProto};
 
 /// An element type, by its number in XLA's protos (`PrimitiveType`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -65,6 +65,14 @@ impl ElementType {
             .map(|row| ElementType(row.0))
     }
 
+    /// Returns the type that XLA calls so, such as `bf16`.
+    pub fn from_name(name: &str) -> Option<Self> {
+        TYPES
+            .iter()
+            .find(|row| row.3 == name)
+            .map(|row| ElementType(row.0))
+    }
+
     /// Returns the bits of one element; 0 for tokens and unknown types.
     pub fn bits(self) -> u32 {
         self.row().map_or(0, |row| row.2)
@@ -96,6 +104,17 @@ pub enum MemorySpace {
     Collective,
     /// Pinned memory of the host (5).
     Host,
+}
+
+impl MemorySpace {
+    /// Returns XLA's number of the memory space.
+    pub fn number(self) -> i64 {
+        match self {
+            MemorySpace::Device => 0,
+            MemorySpace::Collective => 1,
+            MemorySpace::Host => 5,
+        }
+    }
 }
 
 impl From<i64> for MemorySpace {
@@ -153,6 +172,28 @@ impl Shape {
         shape
     }
 
+    /// Writes the shape with its layout.
+    pub fn to_proto(&self) -> ShapeProto {
+        ShapeProto {
+            layout: Some(LayoutProto {
+                minor_to_major: self.minor_to_major.clone(),
+                element_size_in_bits: self.element_bits,
+                memory_space: self.space.number(),
+                tail_padding_alignment_in_elements: 1,
+            }),
+            ..self.to_proto_without_layout()
+        }
+    }
+
+    /// Writes the shape without a layout, which leaves the layout to the compiler.
+    pub fn to_proto_without_layout(&self) -> ShapeProto {
+        ShapeProto {
+            element_type: self.element_type.0,
+            dimensions: self.dims.clone(),
+            ..ShapeProto::default()
+        }
+    }
+
     /// Returns the layout in XLA's text form, such as `{1,0}` or `{1,0:E(4)}` for packed types.
     ///
     /// The memory space is left out: PJRT tells it by the memory kind.
@@ -208,6 +249,22 @@ mod tests {
         for (proto, pjrt, _, _) in TYPES {
             assert_eq!(ElementType(*proto).pjrt(), *pjrt);
             assert_eq!(ElementType::from_pjrt(*pjrt), Some(ElementType(*proto)));
+        }
+        for (proto, _, _, name) in TYPES {
+            assert_eq!(ElementType::from_name(name), Some(ElementType(*proto)));
+        }
+    }
+
+    #[test]
+    fn a_shape_that_was_written_is_read_back() {
+        for number in [11, 21] {
+            let shape = Shape {
+                minor_to_major: vec![0, 1],
+                space: MemorySpace::Host,
+                ..Shape::dense(ElementType(number), &[2, 3])
+            };
+            assert_eq!(Shape::from_proto(&shape.to_proto()), shape);
+            assert_eq!(shape.to_proto_without_layout().layout, None);
         }
     }
 

@@ -5,6 +5,7 @@ use super::super::facts::Facts;
 use super::super::trial::{Outcome, Pool, PoolOptions};
 use super::{unfinished, uses_gpu};
 use crate::Bytes;
+use crate::allocator::is_fully_preallocated;
 use crate::settings::DEFAULT_FRACTION;
 
 const ID: &str = "pool";
@@ -82,7 +83,7 @@ fn judge(facts: &Facts, options: &PoolOptions, pool: &Pool) -> Check {
         );
     }
     match pool.pool_bytes {
-        Some(had) if preallocates && had < limit => Check::fail(
+        Some(had) if preallocates && !is_fully_preallocated(limit, had) => Check::fail(
             ID,
             format!(
                 "{device}: {} were asked for{of_card}, and {} could be had; JAX goes on and does \

@@ -194,6 +194,9 @@ pub struct LayoutProto {
     pub element_size_in_bits: i64,
     #[prost(int64, tag = "8")]
     pub memory_space: i64,
+    /// At least 1 in a layout that XLA reads; only written here.
+    #[prost(int64, tag = "16")]
+    pub tail_padding_alignment_in_elements: i64,
 }
 
 /// An `OpSharding`, only as far as a tuple of them is taken apart.

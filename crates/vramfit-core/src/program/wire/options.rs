@@ -2,6 +2,8 @@
 
 use prost::Message;
 
+use super::module::ShapeProto;
+
 #[derive(Clone, PartialEq, Message)]
 pub struct CompileOptionsProto {
     #[prost(message, optional, tag = "3")]
@@ -35,6 +37,22 @@ pub struct DeviceAssignmentProto {
 pub struct ComputationDevice {
     #[prost(int64, repeated, tag = "1")]
     pub replica_device_ids: Vec<i64>,
+}
+
+/// The layouts of arguments and result (fields 1 and 3.2 of the compile options), appended to JAX's
+/// own bytes: in protobuf, appended messages are merged.
+#[derive(Clone, PartialEq, Message)]
+pub struct EntryLayoutOptions {
+    #[prost(message, repeated, tag = "1")]
+    pub argument_layouts: Vec<ShapeProto>,
+    #[prost(message, optional, tag = "3")]
+    pub executable_build_options: Option<ResultLayoutOption>,
+}
+
+#[derive(Clone, PartialEq, Message)]
+pub struct ResultLayoutOption {
+    #[prost(message, optional, tag = "2")]
+    pub result_layout: Option<ShapeProto>,
 }
 
 /// One entry of the map `env_option_overrides` (field 7 of the compile options), appended to
