@@ -19,21 +19,6 @@ from typing import Any
 _results: dict[tuple[str, ...], tuple[str, ...] | None] = {}
 
 
-def name_leaves() -> None:
-    """Let JAX name a program's nnx arguments by path; the names are all that changes."""
-    from jax._src import api_util
-
-    plain = api_util._non_static_arg_names
-
-    @functools.wraps(plain)
-    def naming(signature: Any, args: Any, kwargs: Any, *rest: Any, **settings: Any) -> Any:
-        with contextlib.suppress(Exception):
-            args, kwargs = _with_paths(args, kwargs)
-        return plain(signature, args, kwargs, *rest, **settings)
-
-    api_util._non_static_arg_names = naming
-
-
 def result_names(given: list[str]) -> list[str]:
     """Return better names for a program's results, or those that JAX has given."""
     return list(_results.get(tuple(given)) or given)
@@ -103,7 +88,7 @@ def _register() -> None:
     )
 
 
-def _with_paths(args: Any, kwargs: Any) -> tuple[Any, Any]:
+def with_paths(args: Any, kwargs: Any) -> tuple[Any, Any]:
     """Return the arguments with nnx's modules replaced by what has names for its leaves."""
     extract = sys.modules.get("flax.nnx.extract")
     if extract is None:

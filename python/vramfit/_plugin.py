@@ -1,7 +1,7 @@
 """Installs the virtual GPU in the user's process, in place of the real CUDA plugin.
 
-The one module, with ``_callbacks``, ``_values``, ``_origins`` and ``_nnx``, that relies on JAX's
-internals. Seen to work with JAX 0.6.2, 0.8.1, 0.9.2 and 0.10.2.
+The one module, with ``_callbacks``, ``_values``, ``_origins``, ``_leaves`` and ``_nnx``, that
+relies on JAX's internals. Seen to work with JAX 0.6.2, 0.8.1, 0.9.2 and 0.10.2.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ def install(real: Any) -> None:
     if library is None:
         return
     os.environ["VRAMFIT_JAX_VERSION"] = jax.__version__
-    from vramfit import _callbacks, _ending, _nnx, _origins, _values
+    from vramfit import _callbacks, _ending, _leaves, _origins, _values
 
     _native.start_plugin(os.fspath(library), _values, _ending)
     _callbacks.note_callbacks()
     if os.environ.get("VRAMFIT_OWNERS") != "0":
         _origins.note_donations()
-        _nnx.name_leaves()
+        _leaves.name_leaves()
     atexit.register(_finish)
     _finish_before_an_exit_without_handlers()
     _pretend_there_is_hardware()
