@@ -165,7 +165,7 @@ def test_losses_are_those_of_a_loop_written_by_hand(sequences):
 
 def test_a_signal_saves_and_the_same_command_goes_on(sequences):
     write(sequences, training={"epochs": 400})
-    said, code = until(sequences, "epoch 2/", lambda running: running.send_signal(signal.SIGTERM))
+    said, code = until(sequences, "Epoch 2/", lambda running: running.send_signal(signal.SIGTERM))
     assert code == 128 + signal.SIGTERM, "".join(said)
     assert said[-1] == "stopped; `vramfit train train.toml` goes on from here\n"
     [end] = events(sequences, "end")
@@ -174,7 +174,7 @@ def test_a_signal_saves_and_the_same_command_goes_on(sequences):
     epochs = end["step"] // 84 + 2
     done = vramfit("train", "train.toml", "--resume", "--epochs", epochs, cwd=sequences)
     assert done.returncode == 0, done.stderr
-    assert f"going on behind step {end['step']}" in done.stderr
+    assert f"resuming after step {end['step']}" in done.stderr
     assert [line["epoch"] for line in events(sequences, "epoch")] == list(range(1, epochs + 1))
     answer = json.loads(vramfit("report", "run", "--json", "-", cwd=sequences).stdout)
     assert answer["sittings"] == 2
@@ -202,8 +202,10 @@ def test_a_loss_that_is_no_number_fails_with_words(sequences):
     write(sequences, optimizer={"name": "sgd", "learning_rate": 1e6}, training={"epochs": 3})
     done = vramfit("train", "train.toml", cwd=sequences)
     assert done.returncode == 1
-    assert "error[not-as-asked]: the loss is not a number any more" in done.stderr
-    assert "take a lower `optimizer.learning_rate`" in done.stderr
+    assert "error[not-as-asked]: the loss is NaN or infinite" in done.stderr
+    assert "  cause: the data of that step is finite, so it is the computation" in done.stderr
+    assert "hint: try a lower `optimizer.learning_rate`" in done.stderr
+    assert "there is no checkpoint" in done.stderr, "none was made before the loss was NaN"
     report = vramfit("report", "run", cwd=sequences)
     assert report.returncode == 1
     assert report.stdout.startswith("the loss was not a number at step")
@@ -244,7 +246,7 @@ def test_a_program_that_is_killed_is_said_to_be(sequences):
         for child in children:
             os.kill(int(child), signal.SIGKILL)
 
-    said, code = until(sequences, "epoch 1/", kill_child)
+    said, code = until(sequences, "Epoch 1/", kill_child)
     assert code == 128 + signal.SIGKILL
     assert any("the run was killed by SIGKILL" in line for line in said), "".join(said)
 
@@ -366,3 +368,82 @@ def test_hints_name_what_the_command_has(sequences):
     assert three.returncode == 2
     assert "64 rows, which cannot be divided equally among 3 devices" in three.stderr
     assert "hint: `--set data.batch_size=66`" in three.stderr
+
+
+def test_t8_a_machine_with_the_cuda_plugin_and_no_gpu_prints_no_traceback(sequences):
+    write(sequences, training={"device": "cuda?", "epochs": 1})
+    done = vramfit("train", "train.toml", cwd=sequences)
+    assert done.returncode == 0, done.stderr
+    assert "Traceback" not in done.stderr
+    assert "note: no GPU is available, so it runs on the CPU: Unable to load CUDA" in done.stderr
+
+
+def test_t8_where_a_gpu_is_required_the_cause_is_that_of_the_plugin(sequences):
+    write(sequences, training={"device": "cuda"})
+    done = vramfit("train", "train.toml", cwd=sequences)
+    assert done.returncode == 2
+    assert "Traceback" not in done.stderr
+    assert "  cause: Unable to load CUDA" in done.stderr
+
+
+def write_table(path, rows=400, classes=3, bad=None):
+    """Write features with labels; `bad` is a row and what its label is instead."""
+    random = np.random.default_rng(0)
+    labels = random.integers(0, classes, rows)
+    labels[:classes] = range(classes)
+    if bad is not None:
+        labels[bad[0]] = bad[1]
+    with h5py.File(path, "w") as file:
+        file["features"] = random.standard_normal((rows, 4)).astype("f4")
+        file["labels"] = labels.astype("i4")
+
+
+TABLE = {"inputs": "features", "targets": "labels"}
+
+
+@pytest.mark.parametrize(
+    ("train", "validation", "data", "message"),
+    [
+        ((5, -1), None, {}, "the label -1 in row 5"),
+        ((5, 7), None, {"classes": 3}, "the label 7 in row 5, and the 3 classes"),
+        (None, (9, 3), {}, "`labels` of `held-out.h5` has the label 3 in row 9, and the 3 classes"),
+        ((5, 999_999), None, {}, "the label 999999 in row 5, and only 4 different labels"),
+    ],
+)
+def test_labels_that_are_no_classes_are_refused_with_their_row(
+    tmp_path, train, validation, data, message
+):
+    write_table(tmp_path / "train.h5", bad=train)
+    write_table(tmp_path / "held-out.h5", bad=validation)
+    other = {"validation_path": "held-out.h5"} if validation else {}
+    write(tmp_path, data={**TABLE, **data, **other})
+    done = vramfit("train", "train.toml", "--check", cwd=tmp_path)
+    assert done.returncode == 2
+    assert message in done.stderr.replace(f"{tmp_path}/", "")
+
+
+def test_a_large_label_that_is_meant_is_taken_when_the_file_says_so(tmp_path):
+    write_table(tmp_path / "train.h5", bad=(5, 1999))
+    write(tmp_path, data={**TABLE, "classes": 2000})
+    done = vramfit("train", "train.toml", "--check", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert "cross-entropy of 2000 classes" in done.stdout
+
+
+@pytest.mark.parametrize(("column", "dataset"), [("inputs", "features"), ("targets", "wanted")])
+def test_data_that_is_nan_is_named_by_dataset_and_row(tmp_path, column, dataset):
+    random = np.random.default_rng(0)
+    with h5py.File(tmp_path / "train.h5", "w") as file:
+        file["features"] = random.standard_normal((600, 4)).astype("f4")
+        file["wanted"] = random.standard_normal((600, 1)).astype("f4")
+        file[dataset][417, 0] = np.nan
+    write(
+        tmp_path,
+        data={"inputs": "features", "targets": "wanted", "validation_share": 0, "batch_size": 60},
+    )
+    done = vramfit("train", "train.toml", cwd=tmp_path)
+    assert done.returncode == 1
+    cause = f"`{column}` (dataset `{dataset}`) is NaN or infinite in row 417 of the file"
+    assert cause in " ".join(done.stderr.split())
+    assert "hint: correct or remove these rows" in done.stderr
+    assert "learning_rate" not in done.stderr

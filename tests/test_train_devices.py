@@ -56,8 +56,8 @@ def test_t8_a_device_that_is_not_there_is_an_error_that_says_what_is(train):
 def test_t8_a_device_that_is_preferred_only_is_done_without_and_told(train):
     result = fit(step, start(), load(train), device="cuda?", progress="none")
     assert result.device.startswith("CPU")
-    assert "no GPU could be had" in result.notes[0]
-    assert "no GPU could be had" in str(result)
+    assert "no GPU is available" in result.notes[0]
+    assert "no GPU is available" in str(result)
 
 
 def test_t8_the_device_is_named(train):

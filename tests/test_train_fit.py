@@ -102,7 +102,7 @@ def test_numpy_in_the_state_is_not_written_to(train):
     assert not weights.any()
 
 
-@pytest.mark.parametrize("progress", ["none", "plain", "auto"])
+@pytest.mark.parametrize("progress", ["none", "plain", "compact", "auto"])
 def test_t6_nothing_is_said_when_that_is_wanted(train, capfd, progress):
     result = fit(step, start(), load(train), progress=progress)
     out, err = capfd.readouterr()
@@ -110,7 +110,9 @@ def test_t6_nothing_is_said_when_that_is_wanted(train, capfd, progress):
     assert "\r" not in err
     assert (err == "") is (progress == "none")
     if err:
-        assert "epoch 1/1: train loss" in err
+        heading = "epoch 1/1: train loss " if progress == "compact" else "Epoch 1/1 Summary\n"
+        assert heading in err
+        assert "compiling the training step ...\n" in err
         assert str(result) in err
 
 
@@ -120,7 +122,7 @@ def test_t6_nothing_is_said_when_that_is_wanted(train, capfd, progress):
         ({"epochs": 0}, "`epochs` is 0"),
         ({"log_every": 0}, "`log_every` is 0"),
         ({"steps_per_dispatch": 4}, "super_batch=4"),
-        ({"progress": "loud"}, "say `auto`, `plain` or `none`"),
+        ({"progress": "loud"}, "say `auto`, `plain`, `compact` or `none`"),
         ({"device": "tpu"}, "say one of `cpu`"),
         ({"resume": True}, "needs a directory"),
         ({"resume": "perhaps"}, "`resume='perhaps'`"),

@@ -7,6 +7,7 @@ import sys
 import textwrap
 import threading
 
+import h5py
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -171,12 +172,35 @@ def test_t14_a_loss_that_is_nan_stops(train, tmp_path, every):
         progress="none",
     )
     assert result.stopped == "nan"
-    assert events(run, "nan") == [
-        {"event": "nan", "step": 20, "epoch": 1, "step_of_epoch": 20, "loss": "nan"}
-    ]
+    (found,) = events(run, "nan")
+    assert found.pop("cause") == result.nan.text
+    assert result.nan.in_data is False
+    assert found == {"event": "nan", "step": 20, "epoch": 1, "step_of_epoch": 20, "loss": "nan"}
     kept = sorted(int(path.name) for path in (run / "checkpoints").glob("[0-9]*"))
     assert kept == [6, 12, 18], "none of a state behind the NaN"
-    assert "the loss is no number" in str(result)
+    assert "the loss is not finite: the data of that step is finite" in " ".join(
+        str(result).split()
+    )
+
+
+@pytest.mark.parametrize("stacked", [1, 4])
+def test_t14_rows_of_the_file_are_to_blame_where_they_are(train, stacked):
+    with h5py.File(train, "r+") as file:
+        file["y"][[100, 900]] = np.inf
+    options = {"super_batch": stacked} if stacked > 1 else {}
+    result = fit(step, start(), load(train, **options), steps_per_dispatch=stacked, progress="none")
+    assert result.nan.in_data is True
+    # Whichever of them comes first in the order of the rows.
+    text = "`y` is NaN or infinite in row {} of the file"
+    assert any(text.format(row) in result.nan.text for row in (100, 900))
+
+
+def test_t14_batches_of_ones_own_are_looked_at_again(tmp_path):
+    batches = [{"x": np.zeros((8, 4), "f4"), "y": np.zeros(8, "f4")} for _ in range(5)]
+    batches[3]["x"][6, 1] = np.nan
+    result = fit(step, start(), batches, progress="none")
+    assert (result.stopped, result.steps >= 4) == ("nan", True)
+    assert result.nan.text.endswith("`x` is NaN or infinite in row 6 of the batch")
 
 
 def test_t14_a_nan_goes_on_when_that_is_wanted(train):

@@ -84,6 +84,12 @@ class FileChangedError(VramfitError, ValueError):
     id = "file-changed"
 
 
+class DirectoryInUseError(VramfitError, OSError):
+    """Another process writes to the directory of a run."""
+
+    id = "directory-in-use"
+
+
 class CommandNotFoundError(VramfitError):
     """The program to run does not exist or cannot be executed."""
 

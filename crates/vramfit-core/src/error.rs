@@ -25,6 +25,8 @@ pub enum ErrorKind {
     UnsupportedFeature,
     /// A file is not the one that was begun with.
     FileChanged,
+    /// Another process writes to the directory of a run.
+    DirectoryInUse,
     /// The command to run does not exist or cannot be executed.
     CommandNotFound,
     /// JAX or its CUDA compiler wheels are not installed where the program runs.
@@ -58,6 +60,7 @@ impl ErrorKind {
         ErrorKind::InvalidFile,
         ErrorKind::UnsupportedFeature,
         ErrorKind::FileChanged,
+        ErrorKind::DirectoryInUse,
         ErrorKind::CommandNotFound,
         ErrorKind::CompilerMissing,
         ErrorKind::PackageMissing,
@@ -80,6 +83,7 @@ impl ErrorKind {
             ErrorKind::InvalidFile => "invalid-file",
             ErrorKind::UnsupportedFeature => "unsupported-feature",
             ErrorKind::FileChanged => "file-changed",
+            ErrorKind::DirectoryInUse => "directory-in-use",
             ErrorKind::CommandNotFound => "command-not-found",
             ErrorKind::CompilerMissing => "compiler-missing",
             ErrorKind::PackageMissing => "package-missing",

@@ -269,6 +269,11 @@ impl BatchLoader {
         }
     }
 
+    /// The rows of the file that an epoch has at the positions from `start` to `end`.
+    fn file_rows(&self, py: Python<'_>, epoch: u64, start: u64, end: u64) -> Vec<u64> {
+        py.detach(|| self.lock().file_rows(epoch, start..end))
+    }
+
     fn stop(&self, py: Python<'_>) {
         py.detach(|| self.lock().stop());
     }

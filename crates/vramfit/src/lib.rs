@@ -21,6 +21,7 @@ mod journals;
 mod output;
 mod program;
 mod python;
+mod scratch;
 mod traces;
 mod usage;
 mod wishes;

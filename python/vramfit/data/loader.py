@@ -133,6 +133,7 @@ class Loader:
                 )
         kinds = _kinds(dtype, names)
         self._names = list(names)
+        self._datasets = names
         self._mask = mask
         self._transform = transform
         self._sharding = sharding

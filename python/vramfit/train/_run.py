@@ -6,21 +6,26 @@ What people read comes from ``fit`` while it runs, and from the command line whe
 
 from __future__ import annotations
 
+import contextlib
+import ctypes
 import json
 import math
 import os
+import signal
 import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from vramfit import _plugin_errors
 from vramfit._errors import NoRoomError, PackageMissingError, VramfitError, first_line
 from vramfit._standin.quiet import QuietFinder, without_driver_complaints
 from vramfit.train import board
 from vramfit.train.troubles import is_out_of_memory
 from vramfit.train.wording import for_the_command
 
+_PR_SET_PDEATHSIG = 1  # of <sys/prctl.h>
 REHEARSED = 3
 """Batches of a rehearsal: the second step is the first that begins with what a step has left."""
 
@@ -30,8 +35,10 @@ _RESUME: dict[str, bool | str] = {"auto": "auto", "must": True, "never": False}
 def main(path: Path) -> int:
     """Do what a request says, and return the exit code."""
     request = json.loads(path.read_text())
+    if request["parent"] is not None:
+        _end_with(request["parent"])
     try:
-        with for_the_command():
+        with for_the_command(), _plugin_errors.captured():
             outcome = _run(request)
     except VramfitError as error:
         parts = {name: getattr(error, name) for name in ("id", "message", "cause", "hint")}
@@ -43,8 +50,22 @@ def main(path: Path) -> int:
             raise
         told = {"id": "no-room", "message": "out of memory", "cause": first_line(error)}
         outcome = {"ended": "out-of-memory", "error": {**told, "hint": None}}
-    path.with_name("outcome.json").write_text(json.dumps(_finite(outcome)))
+    with contextlib.suppress(FileNotFoundError):  # the command is gone, and with it the folder
+        path.with_name("outcome.json").write_text(json.dumps(_finite(outcome)))
     return 0 if outcome["ended"] in ("finished", "early", "signal") else 1
+
+
+def _end_with(parent: int) -> None:
+    """Have the system send SIGTERM, which saves the state and ends the run, when the parent dies.
+
+    A `vramfit train` that is killed would otherwise leave a run behind that nobody sees.
+    """
+    prctl = getattr(ctypes.CDLL(None), "prctl", None)
+    if prctl is None:  # not Linux
+        return
+    prctl(_PR_SET_PDEATHSIG, int(signal.SIGTERM), 0, 0, 0)
+    if os.getppid() != parent:  # it has died already
+        signal.raise_signal(signal.SIGTERM)
 
 
 def _start_without_complaints() -> None:
@@ -75,7 +96,7 @@ def _run(request: Mapping[str, Any]) -> dict[str, Any]:
 
     task = build(config, data)
     rehearsal = request["rehearsal"]
-    if request["progress"] and jax.process_index() == 0:
+    if request["progress"] != "none" and jax.process_index() == 0:
         print(f"parameters   {task.parameters:,}".replace(",", " "), file=sys.stderr, flush=True)
     checkpoint = config["checkpoint"]
     train, validation = _rehearsed(config, data) if rehearsal else _loaders(config, data)
@@ -97,11 +118,14 @@ def _run(request: Mapping[str, Any]) -> dict[str, Any]:
         stop_on_nan=training["stop_on_nan"],
         device=training["device"],
         tensorboard=training["tensorboard"] and not rehearsal,
-        progress="auto" if request["progress"] else "none",
+        progress=request["progress"],
     )
     return {
         "ended": result.stopped,
         "signal": result.signal,
+        "step": result.steps,
+        "unsaved": result.unsaved,
+        "nan": None if result.nan is None else asdict(result.nan),
         "result": _plain(result),
     }
 
@@ -243,6 +267,8 @@ def _plain(result: Any) -> dict[str, Any]:
         "best": None if result.best is None else asdict(result.best),
         "epochs": [asdict(epoch) for epoch in result.epochs],
         "notes": list(result.notes),
+        "unsaved": result.unsaved,
+        "nan": None if result.nan is None else asdict(result.nan),
     }
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 
@@ -45,3 +46,13 @@ def form(leaf: Any) -> Any:
     import jax
 
     return jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=leaf.sharding)
+
+
+def named_columns(batch: Any) -> dict[str, Any]:
+    """Return the arrays of a batch by name."""
+    if isinstance(batch, Mapping):
+        return dict(batch)
+    import jax
+
+    leaves = jax.tree_util.tree_flatten_with_path(batch)[0]
+    return {jax.tree_util.keystr(path) or "the batch": leaf for path, leaf in leaves}

@@ -9,21 +9,40 @@ processes, whose threads could not keep to one order of what they do together.
 from __future__ import annotations
 
 import contextlib
+import errno
 import hashlib
 import json
+import logging
 import math
+import os
+import shutil
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from vramfit._errors import CompilerMissingError, InvalidArgumentError, first_line
+from vramfit._errors import InvalidArgumentError, PackageMissingError, first_line
 from vramfit.train.arrays import copied, form, named, with_values
 from vramfit.train.background import Background
 
 SCHEMA = 1
 _PRINTS = "(prints)"
+_MAX_CAUSE_LENGTH = 160
+_SYSTEM_CAUSES = [
+    os.strerror(number)
+    for number in (
+        errno.ENOSPC,
+        errno.EDQUOT,
+        errno.EFBIG,
+        errno.EROFS,
+        errno.EACCES,
+        errno.EPERM,
+        errno.EIO,
+        errno.ENOENT,
+        errno.ESTALE,
+    )
+]
 
 
 @dataclass(frozen=True)
@@ -61,7 +80,7 @@ class Keeper:
     Args:
         directory: Where they are; made when it is not there.
         policy: Which stay.
-        tell: Takes a sentence for the person who runs it.
+        tell: Takes a sentence for the person who runs it, at once.
         copies: Whether a state is copied where it is, and written from there in the background.
     """
 
@@ -85,6 +104,7 @@ class Keeper:
         )
         self._losses: dict[int, float] = {}
         self._latest: int | None = None
+        self._failures: dict[int, str] = {}
         self._clock = time.monotonic()
         self._steps = 0
 
@@ -170,11 +190,14 @@ class Keeper:
         if step == self._latest:
             return True
         try:
-            return self.settle() and self._begin(step, state, facts)
+            # Whether the one before failed does not matter: there may be space again.
+            self.settle()
+            return self._begin(step, state, facts)
         finally:
             self.begin_behind(step)
 
     def _begin(self, step: int, state: Any, facts: dict[str, Any]) -> bool:
+        self._failures.pop(step, None)
         leaves, _ = named(state)
         kept = with_values(leaves)
         sealed = {"sha256": _seal(facts), "facts": facts}
@@ -192,6 +215,7 @@ class Keeper:
 
     def _store(self, step: int, kept: dict[str, Any], sealed: dict[str, Any]) -> None:
         ocp = _orbax()
+        _FAILURE_FILTER.install()
         self._manager.save(
             step,
             args=ocp.args.Composite(
@@ -213,11 +237,31 @@ class Keeper:
             else:
                 self._manager.wait_until_finished()
         except Exception as error:  # of the file system, through several libraries
-            self._failed(self._latest, error)
+            if self._latest is not None:
+                self._failed(self._latest, error)
             self._latest = None
             return False
+        finally:
+            _FAILURE_FILTER.remove()
         self._prune()
         return True
+
+    def failure(self, step: int) -> str | None:
+        """Return why the checkpoint of a step could not be written, or None."""
+        return self._failures.get(step)
+
+    def failures(self) -> str | None:
+        """Return one sentence about all checkpoints that could not be written, or None."""
+        if not self._failures:
+            return None
+        causes = "; ".join(dict.fromkeys(self._failures.values()))
+        steps = ", ".join(map(str, self._failures))
+        which = (
+            f"the checkpoint of step {steps}"
+            if len(self._failures) == 1
+            else f"{len(self._failures)} checkpoints (steps {steps})"
+        )
+        return f"{which} could not be written: {causes}"
 
     def close(self) -> None:
         """Wait for the last one, and end orbax's threads."""
@@ -260,11 +304,50 @@ class Keeper:
             if step not in keep:
                 self._manager.delete(step)
 
-    def _failed(self, step: int | None, error: Exception) -> None:
-        self._tell(
-            f"the checkpoint of step {step} could not be written, and those before it stay: "
-            f"{first_line(error)}"
-        )
+    def _failed(self, step: int, error: Exception) -> None:
+        """Remove what is there of a checkpoint that failed, and report the first failure."""
+        import jax
+
+        first = not self._failures
+        self._failures[step] = _cause(error)
+        if jax.process_index() == 0:
+            # A full disk must not be kept full by what is of no use.
+            shutil.rmtree(self._directory / f"{step}.orbax-checkpoint-tmp", ignore_errors=True)
+        if first:
+            self._tell(
+                f"the checkpoint of step {step} could not be written: {self._failures[step]}; "
+                "training continues, and earlier checkpoints are kept"
+            )
+
+
+class _FailureFilter(logging.Filter):
+    """Drops the tracebacks that orbax's threads log of a failure that is reported in one line."""
+
+    def install(self) -> None:
+        logging.getLogger("absl").addFilter(self)
+
+    def remove(self) -> None:
+        logging.getLogger("absl").removeFilter(self)
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        of_orbax = f"{os.sep}orbax{os.sep}" in record.pathname
+        return not (of_orbax and record.levelno >= logging.ERROR and record.exc_info)
+
+
+_FAILURE_FILTER = _FailureFilter()
+
+
+def _cause(error: Exception) -> str:
+    """Return why something could not be written: in the system's words, where they are in there.
+
+    The texts of tensorstore are paragraphs with paths and source files.
+    """
+    text = str(error)
+    named = [cause for cause in _SYSTEM_CAUSES if cause.lower() in text.lower()]
+    if named:
+        return named[0]
+    line = first_line(error)
+    return line if len(line) <= _MAX_CAUSE_LENGTH else f"{line[:_MAX_CAUSE_LENGTH]}…"
 
 
 def _seal(facts: dict[str, Any]) -> str:
@@ -282,7 +365,7 @@ def _orbax() -> Any:
     try:
         import orbax.checkpoint as ocp
     except ImportError as error:
-        raise CompilerMissingError(
+        raise PackageMissingError(
             "checkpoints need orbax, which is not installed",
             cause=str(error),
             hint="`pip install 'vramfit[train]'`, or train with `checkpoints=None`",

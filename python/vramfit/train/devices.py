@@ -6,7 +6,7 @@ import warnings
 from dataclasses import dataclass, replace
 from typing import Any
 
-from vramfit import _devices
+from vramfit import _devices, _plugin_errors
 from vramfit._errors import (
     CompilerMissingError,
     InvalidArgumentError,
@@ -74,19 +74,18 @@ def choose(wish: str | None) -> Place:
             f"`device={wish!r}` is not known", hint=f"say one of {words}, or nothing"
         )
     notes: list[str] = []
-    if wish is None:
-        default = jax.config.jax_default_device
-        if default is not None and not isinstance(default, str):
-            return _place((default,), notes)
-        devices = _all(default)
-    elif wish == "cuda?":
-        try:
-            devices = jax.devices("gpu")
-        except RuntimeError as error:
-            devices = jax.devices("cpu")
-            notes.append(f"no GPU could be had, so it runs on the CPU: {first_line(error)}")
-    else:
-        devices = _required(wish)
+    default = jax.config.jax_default_device
+    if wish is None and default is not None and not isinstance(default, str):
+        return _place((default,), notes)
+    with _plugin_errors.captured():
+        if wish is None:
+            devices = _all(default)
+        elif wish == "cuda?":
+            devices = _preferred_gpus(notes)
+        else:
+            devices = _required(wish)
+    if wish is None and devices[0].platform == "cpu" and _plugin_errors.is_surprising():
+        notes.append(f"JAX's CUDA plugin could not be used: {_plugin_errors.cause()}")
     if wish == "metal":
         notes.append("Metal is experimental in JAX: results may be wrong without a message")
         warnings.warn(notes[-1], VramfitWarning, stacklevel=4)
@@ -106,6 +105,17 @@ def _all(platform: str | None) -> list[Any]:
         ) from error
 
 
+def _preferred_gpus(notes: list[str]) -> list[Any]:
+    import jax
+
+    try:
+        return list(jax.devices("gpu"))
+    except RuntimeError as error:
+        cause = _plugin_errors.cause() or first_line(error)
+        notes.append(f"no GPU is available, so it runs on the CPU: {cause}")
+        return list(jax.devices("cpu"))
+
+
 def _required(wish: str) -> list[Any]:
     import jax
 
@@ -116,7 +126,7 @@ def _required(wish: str) -> list[Any]:
         raise NotAsAskedError(
             worded(program=f"`device={wish!r}`", command=f'`training.device = "{wish}"`')
             + f" was asked for, and JAX has only: {found}",
-            cause=first_line(error),
+            cause=(wish != "metal" and _plugin_errors.cause()) or first_line(error),
             hint="Metal needs the package `jax-metal` on a Mac with Apple silicon"
             if wish == "metal"
             else "`vramfit doctor` finds out why",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
@@ -9,6 +10,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from vramfit._errors import InvalidArgumentError, VramfitError
+from vramfit.train.arrays import named_columns
 from vramfit.train.wording import worded
 
 if TYPE_CHECKING:
@@ -43,6 +45,22 @@ class Feed(Protocol):
     def spare(self) -> int | None:
         """Return how many batches a program may keep before reading has to wait; None for any."""
 
+    def read_again(self, epoch: int, batch: int) -> tuple[dict[str, Any], int] | None:
+        """Return the columns of a batch on the host, and the position of its first row.
+
+        Ends the pass that goes on. None where a batch cannot be read again at little cost.
+        """
+
+    def file_rows(self, first_row: int, rows: list[int]) -> list[int] | None:
+        """Return the rows of the file for rows of the batch that was read again, or None."""
+
+    def dataset(self, name: str) -> str | None:
+        """Return which dataset a column is, or None."""
+
+
+_MAX_BATCHES_AGAIN = 1000
+"""Batches of a user's own iterable that are gone through to find one of them."""
+
 
 class _Ahead(NamedTuple):
     """An epoch that is read ahead, its batches, and which pass over the loader it is."""
@@ -60,6 +78,7 @@ class LoaderFeed:
         self._whole = whole_batches
         self._left = 0
         self._ahead: _Ahead | None = None
+        self._again = 0  # the epoch of the batch that was read again
         self.loader: Loader = batches._loader
 
     def begin(self, epoch: int) -> Iterator[Any]:
@@ -115,6 +134,27 @@ class LoaderFeed:
             return None
         return max(1, self.loader._native.most_batches - self._batches._depth - 2)
 
+    def read_again(self, epoch: int, batch: int) -> tuple[dict[str, Any], int] | None:
+        """Return a batch as the loader hands it out."""
+        if self.loader._world[1] > 1:
+            return None  # this process knows only its own rows
+        first_row = batch * self.loader._batch_size * (self.loader._super_batch or 1)
+        self._again = epoch
+        mine = self.loader._begin(epoch, first_row)
+        found = next(self.loader._batches(mine), None)
+        self.loader.close()
+        return None if found is None else (named_columns(found), first_row)
+
+    def file_rows(self, first_row: int, rows: list[int]) -> list[int] | None:
+        """Return what the order of the loader says."""
+        last = min(first_row + max(rows) + 1, self.loader.rows)
+        numbers = self.loader._native.file_rows(self._again, first_row, last)
+        return [numbers[min(row, len(numbers) - 1)] for row in rows]
+
+    def dataset(self, name: str) -> str | None:
+        """Return the dataset of the loader."""
+        return self.loader._datasets.get(name)
+
 
 class IterableFeed:
     """Anything that can be gone through again and again, and has the same batches each time."""
@@ -163,6 +203,21 @@ class IterableFeed:
 
     def spare(self) -> int | None:
         """Return None: their memory is their own."""
+        return None
+
+    def read_again(self, epoch: int, batch: int) -> tuple[dict[str, Any], int] | None:
+        """Go through them again as far as that batch, unless it is far."""
+        if batch >= _MAX_BATCHES_AGAIN:
+            return None
+        found = next(itertools.islice(iter(self._batches), batch, None), None)
+        return None if found is None else (named_columns(found), 0)
+
+    def file_rows(self, first_row: int, rows: list[int]) -> list[int] | None:
+        """Return None: whatever they are from is not known."""
+        return None
+
+    def dataset(self, name: str) -> str | None:
+        """Return None."""
         return None
 
     def _send(self, batches: Iterator[Any]) -> Iterator[Any]:

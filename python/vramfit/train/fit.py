@@ -20,6 +20,7 @@ from vramfit.train.journal import Journal
 from vramfit.train.metrics import Meter
 from vramfit.train.progress import Progress
 from vramfit.train.result import Result
+from vramfit.train.run_lock import RunLock
 from vramfit.train.sitting import Rules, Sitting
 from vramfit.train.standing import Standing
 from vramfit.train.stopping import Signals
@@ -86,7 +87,8 @@ def fit(
             (experimental), or None for what JAX takes. All devices of the kind are used, each with
             its part of every batch.
         prefetch: Batches on their way to the device.
-        progress: `"auto"` (a bar on a terminal, lines elsewhere), `"plain"` or `"none"`.
+        progress: `"auto"` (a bar on a terminal, lines elsewhere, a summary of each epoch),
+            `"plain"` (no bar), `"compact"` (one line for each epoch) or `"none"`.
         donate: Whether XLA may reuse the memory of the old state for the new one.
         tensorboard: Whether curves for TensorBoard go into `tensorboard/` of the directory; needs
             `vramfit[tensorboard]`.
@@ -96,6 +98,7 @@ def fit(
         NotAsAskedError: The device that is required is not there.
         NoRoomError: A step found no memory on the device.
         PackageMissingError: Orbax or tensorboardX is needed and not installed.
+        DirectoryInUseError: Another process trains in `directory`.
         FileChangedError: The data is not the file that the checkpoint was made with.
     """
     _check(epochs, steps_per_dispatch, log_every, prefetch, resume)
@@ -123,7 +126,7 @@ def fit(
 
     def tell(text: str) -> None:
         notes.append(text)
-        show.say(f"note: {text}")
+        _say_note(show, text)
 
     for note in place.notes:
         tell(note)
@@ -149,21 +152,28 @@ def fit(
         batches = feed(eval_data, depth=prefetch, stacked=1, sharding=target, role="eval_data")
         evaluate = evaluator(judge, batches, watch, known=not place.virtual)
     keeper = None
+    lock = None
+    together = Together(place.mesh)
     if folder is not None:
         _make(folder)
+        # Before orbax looks for checkpoints, which removes those that are being written.
+        lock = RunLock(folder)
+        without_lock = together.attempt(lock.acquire) if first else together.attempt(lambda: None)
+        if without_lock is not None:
+            tell(f"`{folder}` is not protected against a second run: {without_lock}")
         if checkpoints is not None:
             alone = place.devices[0].platform == "cpu" and jax.process_count() == 1
-            keeper = Keeper(folder / "checkpoints", checkpoints, tell, copies=alone)
-    journal = Journal(folder if first else None, tensorboard=tensorboard)
+            say = partial(_say_note, show)
+            keeper = Keeper(folder / "checkpoints", checkpoints, say, copies=alone)
+    journal = Journal(folder if first else None, tell, tensorboard=tensorboard)
     try:
         standing, rest = Standing(), None
-        together = Together(place.mesh)
         found = resuming.wanted(keeper, state, kept_config, resume, force_resume, tell, together)
         if found is not None:
             state, facts = found
             standing = Standing.from_json(facts["standing"])
             rest = together.attempt(partial(train.go_on, facts["data"], standing.epoch))
-            show.say(f"going on behind step {standing.step}, in epoch {standing.epoch + 1}")
+            show.say(f"resuming after step {standing.step}, in epoch {standing.epoch + 1}")
         begun_at, before = standing.step, standing.elapsed
         journal.open(begun_at)
         journal.write(
@@ -197,6 +207,12 @@ def fit(
             with watch.part("checkpoint"):
                 if keeper is not None:
                     keeper.close()
+        unsaved = None
+        if keeper is not None:
+            if failures := keeper.failures():
+                notes.append(failures)
+            if stopped != "nan":
+                unsaved = keeper.failure(standing.step)
         timing = watch.total()
         host, on_device, unknown = peaks(place)
         result = Result(
@@ -214,6 +230,8 @@ def fit(
             elapsed=before + timing.wall,
             resumed_at=begun_at,
             notes=tuple(notes),
+            unsaved=unsaved,
+            nan=sitting.nan,
         )
         journal.write(
             "end",
@@ -224,7 +242,7 @@ def fit(
             peak_host_bytes=host,
             peak_device_bytes=on_device,
         )
-        show.say(str(result))
+        show.report(str(result))
         return result
     finally:
         # A checkpoint under way is waited for, or it would be lost; but not by someone who has
@@ -232,7 +250,13 @@ def fit(
         if keeper is not None and not isinstance(sys.exception(), KeyboardInterrupt):
             keeper.close()
         journal.close()
+        if lock is not None:
+            lock.release()
         show.end()
+
+
+def _say_note(show: Progress, text: str) -> None:
+    show.say(f"note: {text}")
 
 
 def _make(folder: Path) -> None:

@@ -11,7 +11,6 @@ from vramfit.train import steps
 from vramfit.train.metrics import Totals
 from vramfit.train.result import Epoch
 from vramfit.train.sitting import Sitting
-from vramfit.train.summary import epoch_line
 from vramfit.train.troubles import is_out_of_memory, out_of_memory
 
 
@@ -124,7 +123,7 @@ def _tell(sitting: Sitting) -> None:
     """Tell of the epoch that has just been finished."""
     standing = sitting.standing
     epoch, elapsed = standing.epochs[-1], standing.elapsed + sitting.watch.total().wall
-    sitting.progress.say(epoch_line(epoch, sitting.rules.epochs, elapsed))
+    sitting.progress.end_epoch(epoch, elapsed)
     sitting.journal.write(
         "epoch",
         step=standing.step,

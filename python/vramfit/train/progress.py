@@ -8,35 +8,45 @@ import time
 from typing import TextIO
 
 from vramfit._errors import InvalidArgumentError
-from vramfit.train.summary import duration, number
+from vramfit.train.result import Epoch
+from vramfit.train.summary import duration, epoch_line, epoch_summary, number, wrapped
+
+MODES = ("auto", "plain", "compact", "none")
 
 _BAR_SECONDS = 0.2
 _PLAIN_SECONDS = 30.0
-_WIDTH = 24
-_NARROW = 10  # on a terminal of less than 100 columns
+_MAX_BAR_WIDTH = 24
+_MIN_BAR_WIDTH = 8
+_SEPARATOR = "  "
 
 
 class Progress:
     """Shows how far an epoch is. Nothing of it waits for the device.
 
     Args:
-        manner: `auto`, `plain` or `none`.
+        mode: `auto` (a bar on a terminal, lines elsewhere), `plain` (lines), `compact` (as `auto`,
+            with one line for each epoch instead of its summary) or `none`.
         epochs: How many there will be.
         quiet: Whether another process of the same run shows it.
     """
 
-    def __init__(self, manner: str, epochs: int, *, quiet: bool = False) -> None:
-        if manner not in ("auto", "plain", "none"):
+    def __init__(self, mode: str, epochs: int, *, quiet: bool = False) -> None:
+        if mode not in MODES:
+            *others, last = (f"`{mode}`" for mode in MODES)
             raise InvalidArgumentError(
-                f"`progress={manner!r}` is not known", hint="say `auto`, `plain` or `none`"
+                f"`progress={mode!r}` is not known", hint=f"say {', '.join(others)} or {last}"
             )
-        self._out: TextIO | None = None if manner == "none" or quiet else sys.stderr
-        self._bar = manner == "auto" and self._out is not None and self._out.isatty()
+        self._out: TextIO | None = None if mode == "none" or quiet else sys.stderr
+        self._bar = mode != "plain" and self._out is not None and self._out.isatty()
+        self._compact = mode == "compact"
+        self._full, self._empty = ("█", "░") if _has_blocks(self._out) else ("#", "-")
         self._pause = _BAR_SECONDS if self._bar else _PLAIN_SECONDS
         self._epochs = epochs
         self._next = 0.0
         self._shown = False
         self._begun = (0.0, 0)
+        # Of the last whole epoch, with its evaluation and checkpoint.
+        self._epoch_seconds: float | None = None
         self.loss: float | None = None
 
     def begin(self, epoch: int, steps: int) -> None:
@@ -65,26 +75,64 @@ class Progress:
         self._next = now + self._pause
         seconds = max(now - self._begun[0], 1e-9)
         rate = (done - self._begun[1]) / seconds
-        words = [f"epoch {self._epoch}/{self._epochs}"]
+        parts = [f"epoch {self._epoch}/{self._epochs}"]
         if total:
-            words.append(f"{min(done / total, 1):4.0%}")
-            if self._bar:
-                wide = _WIDTH if shutil.get_terminal_size().columns >= 100 else _NARROW
-                full = min(wide * done // total, wide)
-                words.append("█" * full + "░" * (wide - full))
-            words.append(f"{done}/{total}")
+            parts += [f"{min(done / total, 1):4.0%}", f"{done}/{total}"]
         else:
-            words.append(f"{done} steps")
-        words.append(f"{rate:.1f} steps/s")
+            parts.append(f"{done} steps")
         if self.loss is not None:
-            words.append(f"loss {number(self.loss)}")
-        words.append(f"data {waiting / seconds:.0%}")
+            parts.append(f"loss {number(self.loss)}")
         if total and rate > 0:
-            words.append(f"left {duration(max(total - done, 0) / rate)}")
-        self._write("  ".join(words), transient=self._bar)
+            parts += self._time_left(max(total - done, 0) / rate, total / rate)
+        parts += [f"{rate:.1f} steps/s", f"data {waiting / seconds:.0%}"]
+        if self._bar:
+            share = min(done / total, 1) if total else None
+            self._write(self._fitted(parts, share), transient=True)
+        else:
+            self._write(_SEPARATOR.join(parts), transient=False)
+
+    def _time_left(self, of_epoch: float, whole_epoch: float) -> list[str]:
+        """Return how long the epoch will take, and the run where that is another time."""
+        left = [f"left {duration(of_epoch)}"]
+        if (further := self._epochs - self._epoch) > 0:
+            each = self._epoch_seconds or whole_epoch
+            left.append(f"run left {duration(of_epoch + further * each)}")
+        return left
+
+    def _fitted(self, parts: list[str], share: float | None) -> str:
+        """Return a line that fits the terminal: whole parts, the last ones left out first."""
+        room = shutil.get_terminal_size().columns - 1
+        while len(parts) > 1 and len(_SEPARATOR.join(parts)) > room:
+            parts = parts[:-1]
+        left = room - len(_SEPARATOR.join(parts)) - len(_SEPARATOR)
+        if share is not None and left >= _MIN_BAR_WIDTH and len(parts) > 1:
+            width = min(left, _MAX_BAR_WIDTH)
+            full = int(width * share)
+            parts = [*parts[:2], self._full * full + self._empty * (width - full), *parts[2:]]
+        return _SEPARATOR.join(parts)
+
+    def compiling(self, what: str) -> None:
+        """Say that something is being compiled, which can take minutes without a sign of life."""
+        if self._out is not None:
+            self._write(f"compiling the {what} ...", transient=self._bar)
+
+    def end_epoch(self, epoch: Epoch, elapsed: float) -> None:
+        """Tell of an epoch that is finished."""
+        self._epoch_seconds = epoch.timing.wall - epoch.timing.compile
+        if self._out is None:
+            return
+        if self._compact:
+            self.say(epoch_line(epoch, self._epochs, elapsed))
+        else:
+            self._write(epoch_summary(epoch, self._epochs, elapsed), transient=False)
 
     def say(self, text: str) -> None:
-        """Write a line that stays."""
+        """Write a paragraph that stays."""
+        if self._out is not None:
+            self._write(wrapped(text, "  "), transient=False)
+
+    def report(self, text: str) -> None:
+        """Write lines that stay, as they are."""
         if self._out is not None:
             self._write(text, transient=False)
 
@@ -100,10 +148,18 @@ class Progress:
         if out is None:
             return
         if transient:
-            width = shutil.get_terminal_size().columns - 1
-            out.write(f"\r\x1b[K{text[:width]}")
+            out.write(f"\r\x1b[K{text}")
         else:
             self.end()
             out.write(f"{text}\n")
         self._shown = transient
         out.flush()
+
+
+def _has_blocks(out: TextIO | None) -> bool:
+    """Return whether a stream can show the characters of a bar; `LANG=C` cannot."""
+    try:
+        "█░".encode(getattr(out, "encoding", None) or "ascii")
+    except (UnicodeEncodeError, LookupError):
+        return False
+    return True

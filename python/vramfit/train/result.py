@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from vramfit.train.nan_diagnosis import NanCause
 
 
 @dataclass(frozen=True)
@@ -73,6 +76,9 @@ class Result:
         elapsed: Seconds of all sittings together.
         resumed_at: The step that this sitting went on from; 0 when it began anew.
         notes: What was worth a word on the way, one sentence each.
+        unsaved: Why the checkpoint of the final state is not on disk, although one was to be
+            made; None if it is, or if none was wanted. A state whose loss is NaN is never kept.
+        nan: What the data of the step says whose loss is NaN or infinite; None without one.
     """
 
     state: Any = field(repr=False)
@@ -89,6 +95,8 @@ class Result:
     elapsed: float = 0.0
     resumed_at: int = 0
     notes: tuple[str, ...] = ()
+    unsaved: str | None = None
+    nan: NanCause | None = None
 
     def __str__(self) -> str:
         from vramfit.train.summary import final_report

@@ -14,6 +14,7 @@ from vramfit.train.devices import Place
 from vramfit.train.feed import Feed
 from vramfit.train.journal import Journal
 from vramfit.train.metrics import Meter, first_bad
+from vramfit.train.nan_diagnosis import NanCause, diagnose
 from vramfit.train.progress import Progress
 from vramfit.train.standing import Standing
 from vramfit.train.stopping import Signals
@@ -43,6 +44,7 @@ class Sitting:
         standing: Where the run stands.
         saved: The step of the latest checkpoint.
         rows: Rows of a batch, once one was seen.
+        nan: Why the loss is not finite, where that ended the training.
     """
 
     rules: Rules
@@ -61,6 +63,7 @@ class Sitting:
     standing: Standing
     saved: int | None = None
     rows: int | None = None
+    nan: NanCause | None = None
 
     def wishes(self, *, log_point: bool, now: bool = False) -> tuple[bool, bool]:
         """Return whether to stop, and whether to make a checkpoint."""
@@ -79,28 +82,43 @@ class Sitting:
             step = standing.step - standing.steps_of_epoch + int(standing.totals.weight)
             bad = first_bad(losses) if self.rules.stop_on_nan else None
             if bad is not None:
-                self._tell_nan(step - len(losses) + bad + 1, float(losses[bad]))
+                self._report_nan(step - len(losses) + bad + 1, float(losses[bad]))
                 return "nan"
             means = {name: math.fsum(part) / len(part) for name, part in rows.items()}
             self.progress.loss = means["loss"]
             self.journal.write("steps", step=step, epoch=standing.epoch + 1, **means)
         return None
 
-    def _tell_nan(self, step: int, loss: float) -> None:
-        standing = self.standing
+    def _report_nan(self, step: int, loss: float) -> None:
+        standing, stacked = self.standing, self.rules.stacked
         of_epoch = step - (standing.step - standing.steps_of_epoch)
+        batch, within = divmod(of_epoch - 1, stacked)
+        self.nan = diagnose(self.feed, standing.epoch, batch, within if stacked > 1 else None)
         self.journal.write(
-            "nan", step=step, epoch=standing.epoch + 1, step_of_epoch=of_epoch, loss=loss
+            "nan",
+            step=step,
+            epoch=standing.epoch + 1,
+            step_of_epoch=of_epoch,
+            loss=loss,
+            cause=self.nan.text,
+        )
+        checkpoints = [] if self.keeper is None else self.keeper.steps()
+        kept = (
+            f"the newest checkpoint is of step {checkpoints[0]}, before it"
+            if checkpoints
+            else "there is no checkpoint"
         )
         self.progress.say(
-            f"the loss of step {step} (step {of_epoch} of epoch {standing.epoch + 1}) is {loss:g}: "
-            "training stops; the checkpoints are from before it"
+            f"the loss of step {step} (step {of_epoch} of epoch {standing.epoch + 1}) is {loss:g}, "
+            f"and training stops; {self.nan.text}; {kept}"
         )
 
     def save(self) -> str | None:
         """Begin a checkpoint; instead return `nan` where the loss has become none."""
         standing = self.standing
-        if self.keeper is None or self.saved == standing.step:
+        if self.keeper is None:
+            return None
+        if self.saved == standing.step and self.keeper.failure(standing.step) is None:
             return None
         with self.watch.part("checkpoint"):
             # Reads all losses so far: a state behind a NaN is not kept.

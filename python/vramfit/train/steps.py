@@ -98,6 +98,7 @@ def _step(sitting: Sitting, batch: Any, steps: int) -> Any:
     before = program.count
     if before == 0:
         sitting.rows = batch_rows(batch, sitting.rules.stacked)
+        sitting.progress.compiling("training step")
     sitting.state, metrics = program(sitting.state, batch)
     if program.count != before:
         took = program.take_seconds()

@@ -1,15 +1,25 @@
-"""The texts of a run: an epoch in a line, and the final report."""
+"""The texts of a run: the summary of an epoch, and the final report."""
 
 from __future__ import annotations
+
+import textwrap
+from collections.abc import Iterable, Mapping
 
 from vramfit._native import show_bytes
 from vramfit.train.result import Epoch, Result
 from vramfit.train.troubles import where_time_goes
 
+WIDTH = 80
+"""Columns of a summary; no line is longer but for a word that is."""
+
+_RULE = "=" * WIDTH
+_MIN_LABEL_WIDTH = 15
+
+_TITLES = {"signal": "TRAINING STOPPED", "nan": "TRAINING FAILED"}
 _REASONS = {
     "finished": "all epochs are done",
-    "early": "early stopping: the validation loss got no better",
-    "nan": "the loss is no number any more",
+    "early": "early stopping: the validation loss did not improve",
+    "nan": "the loss is not finite",
 }
 
 
@@ -25,22 +35,40 @@ def duration(seconds: float) -> str:
 
 
 def number(value: float) -> str:
-    """Return a metric with as many digits as are read."""
-    return f"{value:.4f}" if 0.001 <= abs(value) < 10_000 or value == 0 else f"{value:.3e}"
+    """Return a metric with six decimals, in scientific notation if it is very small or large."""
+    return f"{value:.6f}" if 0.001 <= abs(value) < 10_000 or value == 0 else f"{value:.6e}"
+
+
+def wrapped(text: str, indent: str = "") -> str:
+    """Return text in lines of at most :data:`WIDTH` columns, broken between words only.
+
+    Args:
+        text: One paragraph.
+        indent: What the second and further lines begin with.
+    """
+    return textwrap.fill(
+        text, WIDTH, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False
+    )
+
+
+def epoch_summary(epoch: Epoch, epochs: int, elapsed: float) -> str:
+    """Return the summary of an epoch: a heading, and a line for each figure."""
+    rows = [
+        *_metric_rows("Train", epoch.train),
+        *_metric_rows("Val", epoch.validation, best=epoch.best),
+        ("Epoch Time", _minutes_and_seconds(epoch.timing.wall)),
+        ("Elapsed Time", f"{elapsed / 60:.2f} min"),
+    ]
+    return "\n".join(_titled(f"Epoch {epoch.number}/{epochs} Summary", rows))
 
 
 def epoch_line(epoch: Epoch, epochs: int, elapsed: float) -> str:
-    """Return the summary of an epoch."""
-    parts = [
-        "losses are not known on a virtual GPU"
-        if epoch.train is None
-        else f"train loss {number(epoch.train['loss'])}"
-    ]
-    if epoch.validation is not None:
-        best = " (best)" if epoch.best else ""
-        parts.append(f"validation loss {number(epoch.validation['loss'])}{best}")
+    """Return the summary of an epoch in one paragraph."""
+    rows = [*_metric_rows("train", epoch.train), *_metric_rows("val", epoch.validation)]
+    parts = [f"{label.lower()} {value}" for label, value in rows]
+    if epoch.best:
+        parts[-1] += " (best)"
     parts += [
-        f"{epoch.steps} steps",
         f"epoch time {duration(epoch.timing.wall)}",
         f"elapsed {duration(elapsed)}",
     ]
@@ -49,55 +77,106 @@ def epoch_line(epoch: Epoch, epochs: int, elapsed: float) -> str:
 
 def final_report(result: Result) -> str:
     """Return the report at the end: losses, times, device, memory."""
-    timing, epochs = result.timing, result.epochs
-    rows: list[tuple[str, str]] = []
+    last = result.epochs[-1] if result.epochs else None
+    title = _TITLES.get(result.stopped, "TRAINING COMPLETE!")
+    lines = _titled(title, [("Reason", _reason(result))])
+    lines += _section("FINAL RESULTS", _result_rows(result, last))
+    lines += _section("TIMING STATISTICS", _timing_rows(result))
+    lines += _section("DETAILS", _detail_rows(result))
+    lines += [wrapped(f"  note: {note}", "    ") for note in result.notes]
+    if result.unsaved is not None:
+        text = f"  THE FINAL STATE IS NOT ON DISK: {result.unsaved}"
+        lines.append(wrapped(text, "    "))
+    return "\n".join([*lines, _RULE])
+
+
+def _reason(result: Result) -> str:
     reason = _REASONS.get(result.stopped)
-    if reason is None:
-        reason = f"signal {result.signal}" if result.signal else "a signal to another process"
-    rows.append(("stopped", reason))
-    last = epochs[-1] if epochs else None
+    if reason is not None:
+        return reason if result.nan is None else f"{reason}: {result.nan.text}"
+    return f"signal {result.signal}" if result.signal else "a signal to another process"
+
+
+def _result_rows(result: Result, last: Epoch | None) -> list[tuple[str, str]]:
+    rows = []
     if result.best is not None and result.best.validation is not None:
         loss = number(result.best.validation["loss"])
-        rows.append(("best validation loss", f"{loss} in epoch {result.best.number}"))
-    if last is not None and last.validation is not None:
-        rows.append(("final validation loss", number(last.validation["loss"])))
-    if last is not None and last.train is not None:
-        rows.append(("final train loss", number(last.train["loss"])))
-    rows.append(("epochs", f"{len(epochs)}, {result.steps} steps"))
+        rows.append(("Best Val Loss", f"{loss} (epoch {result.best.number})"))
+    if last is not None:
+        rows += _metric_rows("Final Train", last.train)
+        rows += _metric_rows("Final Val", last.validation)
+    return rows or [("Losses", "none: no epoch was finished")]
+
+
+def _timing_rows(result: Result) -> list[tuple[str, str]]:
     minutes = result.elapsed / 60
-    rows.append(("total time", f"{minutes:.2f} min ({minutes / 60:.2f} h)"))
+    rows = [("Total Time", f"{minutes:.2f} min ({minutes / 60:.2f} hours)")]
     if result.resumed_at:
-        rows.append(("this sitting", f"{duration(timing.wall)}, from step {result.resumed_at}"))
-    if epochs:
-        mean = sum(epoch.timing.wall for epoch in epochs) / len(epochs)
-        rows.append(("average epoch time", duration(mean)))
-    rows.append(("time", _split(result)))
-    rows.append(("input", where_time_goes(timing, result.steps - result.resumed_at)))
-    rows.append(("device", result.device))
-    host = result.peak_host_bytes
-    rows.append(("peak memory, host", "not told here" if host is None else show_bytes(host)))
-    device = result.peak_device_bytes
-    rows.append(
-        (
-            "peak memory, device",
-            f"not known: {result.peak_device_unknown}" if device is None else show_bytes(device),
-        )
-    )
-    width = max(len(name) for name, _ in rows)
-    lines = [f"  {name:<{width}}  {value}" for name, value in rows]
-    lines += [f"  note: {note}" for note in result.notes]
-    return "\n".join(["training", *lines])
+        wall = _minutes_and_seconds(result.timing.wall)
+        rows.append(("This Session", f"{wall}, resumed after step {result.resumed_at}"))
+    if result.epochs:
+        mean = sum(epoch.timing.wall for epoch in result.epochs) / len(result.epochs)
+        rows.append(("Average Epoch", _minutes_and_seconds(mean)))
+    rows.append(("Epochs", f"{len(result.epochs)} ({result.steps} steps)"))
+    rows.append(("Device", result.device))
+    return rows
 
 
-def _split(result: Result) -> str:
+def _detail_rows(result: Result) -> list[tuple[str, str]]:
     timing = result.timing
     parts = {
-        "compile": timing.compile,
+        "compiling": timing.compile,
         "waiting for data": timing.data_wait,
-        "steps": timing.step,
+        "training steps": timing.step,
         "evaluation": timing.eval,
         "checkpoints": timing.checkpoint,
     }
-    rest = timing.wall - sum(parts.values())
-    words = [f"{name} {duration(seconds)}" for name, seconds in parts.items() if seconds > 0]
-    return ", ".join([*words, f"other {duration(max(rest, 0.0))}"])
+    rest = max(timing.wall - sum(parts.values()), 0.0)
+    spent = [f"{name} {duration(seconds)}" for name, seconds in parts.items() if seconds > 0]
+    host, device = result.peak_host_bytes, result.peak_device_bytes
+    unknown = f"unknown: {result.peak_device_unknown}"
+    return [
+        ("Time spent", ", ".join([*spent, f"other {duration(rest)}"])),
+        ("Input", where_time_goes(timing, result.steps - result.resumed_at)),
+        ("Host memory", "unknown" if host is None else f"{show_bytes(host)} at the peak"),
+        ("Device memory", unknown if device is None else f"{show_bytes(device)} at the peak"),
+    ]
+
+
+def _metric_rows(
+    prefix: str, metrics: Mapping[str, float] | None, *, best: bool = False
+) -> list[tuple[str, str]]:
+    """Return a row for each metric, the loss first."""
+    if metrics is None:
+        # On a virtual GPU nothing is computed; without validation data there is nothing to say.
+        is_train = prefix.lower().endswith("train")
+        return [(f"{prefix} Loss", "unknown on a virtual GPU")] if is_train else []
+    names = sorted(metrics, key=lambda name: name != "loss")
+    rows = [(f"{prefix} {_title(name)}", number(metrics[name])) for name in names]
+    if best:
+        rows[0] = (rows[0][0], f"{rows[0][1]}  (best)")
+    return rows
+
+
+def _title(name: str) -> str:
+    """Return a metric's name as a label: `top5_accuracy` becomes `Top5 Accuracy`."""
+    return " ".join(word[:1].upper() + word[1:] for word in name.replace("_", " ").split())
+
+
+def _minutes_and_seconds(seconds: float) -> str:
+    return f"{seconds / 60:.2f} min ({seconds:.1f}s)"
+
+
+def _titled(title: str, rows: Iterable[tuple[str, str]]) -> list[str]:
+    return [_RULE, title, _RULE, *_table(rows)]
+
+
+def _section(title: str, rows: Iterable[tuple[str, str]]) -> list[str]:
+    return ["", title, *_table(rows)]
+
+
+def _table(rows: Iterable[tuple[str, str]]) -> list[str]:
+    rows = list(rows)
+    width = max([_MIN_LABEL_WIDTH, *(len(label) + 1 for label, _ in rows)])
+    indent = " " * (width + 3)
+    return [wrapped(f"  {f'{label}:':<{width}} {value}", indent) for label, value in rows]

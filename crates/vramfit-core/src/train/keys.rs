@@ -118,7 +118,8 @@ const DATA: &[Key] = &[
         "classes",
         Form::Count(2),
         Unless::Nothing("the largest label and one more", "10"),
-        "How many classes integer targets have. Unless told, all labels are read once to find out.",
+        "How many classes integer targets have. All labels, those that validate too, are checked against it \
+         before the run starts.",
     )
     .also(&["num_classes", "n_classes"]),
     Key::new(

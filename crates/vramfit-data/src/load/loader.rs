@@ -1,5 +1,6 @@
 //! The loader: what a consumer sees of all this.
 
+use std::ops::Range;
 use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -128,6 +129,18 @@ impl Loader {
     /// None that opening did not have.
     pub fn batches(&self) -> Result<u64> {
         Ok(self.cut(0)?.count())
+    }
+
+    /// Returns the rows of the file that an epoch has at positions; those behind its end are left out.
+    pub fn file_rows(&self, epoch: u64, positions: Range<u64>) -> Vec<u64> {
+        let end = positions.end.min(self.order.len());
+        let mut rows = Vec::new();
+        if positions.start < end {
+            self.order
+                .epoch(epoch)
+                .append_rows(positions.start..end, &mut rows);
+        }
+        rows
     }
 
     /// Returns the epoch and the position of the next row, all processes together.

@@ -18,7 +18,6 @@ use std::path::{Path, PathBuf};
 use std::process::Stdio;
 
 use clap::ValueEnum;
-use tempfile::TempDir;
 use vramfit_core::settings::{self, Policy, Version};
 use vramfit_core::{Bytes, Error, ErrorKind, Result};
 
@@ -32,6 +31,7 @@ use crate::files::{is_standard_output, writable};
 use crate::output::Output;
 use crate::program;
 use crate::python::{self, Installed, Interpreter};
+use crate::scratch::ScratchFolder;
 
 /// Run a JAX program on a GPU that is not there, and say whether it fits
 ///
@@ -300,9 +300,8 @@ fn kept_apart(path: &Path) -> Result<(File, File)> {
 }
 
 /// Makes the directory of a trace that is not kept; it is removed when dropped.
-fn scratch() -> Result<TempDir> {
-    let made = tempfile::Builder::new().prefix("vramfit-").tempdir();
-    made.map_err(|error| {
+fn scratch() -> Result<ScratchFolder> {
+    ScratchFolder::create().map_err(|error| {
         Error::new(ErrorKind::Io, "cannot make a temporary directory")
             .cause(error)
             .hint("name one that can be written with `TMPDIR=…`")

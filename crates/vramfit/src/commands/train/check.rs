@@ -133,8 +133,8 @@ fn targets(look: &Look) -> String {
     match look.classes {
         None => format!("{text}: mean squared error"),
         Some(classes) => {
-            let found = match look.labels_read {
-                true => ", as all labels were read to find out",
+            let found = match look.classes_found {
+                true => ", found by reading all labels",
                 false => "",
             };
             format!("{text}: cross-entropy of {classes} classes{found}")

@@ -12,8 +12,7 @@ use vramfit_data::load::{ColumnRequest, Loader, PartRequest, Request, Set};
 use vramfit_data::order::{Last, Manner};
 use vramfit_data::read::{Dataset, RowOptions, Rows};
 
-/// Rows of labels that are read at once to find the largest.
-const LABELS_AT_ONCE: u64 = 1 << 18;
+use super::labels;
 
 /// The rows of a run.
 #[derive(Clone, Debug, Serialize)]
@@ -26,9 +25,9 @@ pub(super) struct Look {
     pub(super) sequence_length: Option<u64>,
     /// How many classes the labels have; none where the targets are floats.
     pub(super) classes: Option<u64>,
-    /// Whether all labels were read to find that out.
+    /// Whether that was found out from the labels, and not written in the file.
     #[serde(skip)]
-    pub(super) labels_read: bool,
+    pub(super) classes_found: bool,
     /// Rows that are learnt from.
     pub(super) train_rows: u64,
     /// Rows that validate.
@@ -87,9 +86,9 @@ pub(super) fn look(config: &Config) -> Result<Look> {
         }
     }
     let sequence_length = sequence_length(config, &inputs)?;
-    let (classes, labels_read) = match labels {
-        true => classes(config, &targets)?,
-        false => (None, false),
+    let classes = match labels {
+        true => Some(labels::count_classes(config, targets.row())?),
+        false => None,
     };
     let train = open(config, Set::Train)?;
     let validates = data.validation_path.is_some() || data.validation_share > 0.0;
@@ -102,7 +101,7 @@ pub(super) fn look(config: &Config) -> Result<Look> {
         targets,
         sequence_length,
         classes,
-        labels_read,
+        classes_found: labels && data.classes.is_none(),
         train_rows: train.rows(),
         validation_rows,
         steps: train.batches()? * config.training.steps_per_dispatch,
@@ -153,51 +152,6 @@ fn sequence_length(config: &Config, inputs: &Column) -> Result<Option<u64>> {
         (None, [length, _, ..]) if config.model.kind != "mlp" => Ok(Some(*length)),
         (None, _) => Ok(None),
     }
-}
-
-/// Returns how many classes labels have, and whether they were read for that.
-fn classes(config: &Config, targets: &Column) -> Result<(Option<u64>, bool)> {
-    if !matches!(targets.row(), [] | [1]) {
-        let message = format!(
-            "labels are one whole number a row, and rows of `{}` have the shape {:?}",
-            config.data.targets,
-            targets.row()
-        );
-        return Err(Error::new(ErrorKind::InvalidArgument, message)
-            .hint("store what is to be predicted as floats, or one label a row"));
-    }
-    if let Some(classes) = config.data.classes {
-        return Ok((Some(classes), false));
-    }
-    let options = RowOptions {
-        to: Some(Scalar::Int64),
-        ..RowOptions::default()
-    };
-    let rows = Rows::new(
-        Dataset::open(&config.data.path, &config.data.targets)?,
-        &options,
-    )?;
-    let (mut least, mut most) = (i64::MAX, i64::MIN);
-    let mut start = 0;
-    while start < rows.len() {
-        let end = rows.len().min(start + LABELS_AT_ONCE);
-        let mut bytes = vec![0; (end - start) as usize * rows.row_bytes()];
-        rows.read(start..end, &mut bytes)?;
-        for label in bytes.as_chunks::<8>().0 {
-            let label = i64::from_ne_bytes(*label);
-            (least, most) = (least.min(label), most.max(label));
-        }
-        start = end;
-    }
-    if least < 0 || most > i64::from(i32::MAX) {
-        let message = format!(
-            "labels are classes counted from 0, and `{}` has them from {least} to {most}",
-            config.data.targets
-        );
-        return Err(Error::new(ErrorKind::InvalidArgument, message)
-            .hint("store them counted from 0, or as floats if they are quantities"));
-    }
-    Ok((Some(most.unsigned_abs() + 1), true))
 }
 
 /// Opens the loader that the run will have; nothing is read of the rows.

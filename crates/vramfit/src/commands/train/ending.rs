@@ -7,7 +7,7 @@ use serde_json::Value as Json;
 use vramfit_core::report::Report;
 use vramfit_core::{Error, ErrorKind, Result};
 
-use super::request::{Ended, Outcome};
+use super::request::{Ended, NanCause, Outcome};
 use crate::child;
 use crate::commands::Status;
 use crate::files::write;
@@ -63,10 +63,15 @@ pub(super) fn tell(run: Run<'_>, output: &mut Output) -> Result<Status> {
             result: &outcome.result,
         })?;
     }
+    if let Some(cause) = &outcome.unsaved {
+        output.error(&unsaved_error(outcome.step, cause, run.directory));
+    }
+    let is_saved = outcome.unsaved.is_none();
     match (outcome.ended, error) {
-        (Ended::Finished | Ended::Early, _) => Ok(Status::Yes),
+        (Ended::Finished | Ended::Early, _) if is_saved => Ok(Status::Yes),
+        (Ended::Finished | Ended::Early, _) => Ok(Status::No),
         (Ended::Signal, _) => {
-            if run.speaks {
+            if run.speaks && is_saved {
                 output.say(&format!(
                     "stopped; `vramfit train {file}` goes on from here"
                 ));
@@ -74,12 +79,7 @@ pub(super) fn tell(run: Run<'_>, output: &mut Output) -> Result<Status> {
             Ok(Status::Child(128 + outcome.signal.unwrap_or(SIGTERM)))
         }
         (Ended::Nan, _) => {
-            let message = "the loss is not a number any more, and the run was stopped";
-            let directory = run.directory.display();
-            output.error(&Error::new(ErrorKind::NotAsAsked, message).hint(format!(
-                "take a lower `optimizer.learning_rate`, or `optimizer.clip`, and another \
-                 `training.directory`; the last good state is in `{directory}/checkpoints`"
-            )));
+            output.error(&nan_error(outcome.nan.as_ref()));
             Ok(Status::No)
         }
         (Ended::OutOfMemory, error) => {
@@ -101,6 +101,36 @@ pub(super) fn tell(run: Run<'_>, output: &mut Output) -> Result<Status> {
             )
         })),
     }
+}
+
+/// Returns the error of a run whose loss was not finite, with a hint that fits the cause.
+fn nan_error(cause: Option<&NanCause>) -> Error {
+    let message = "the loss is NaN or infinite, and the run was stopped";
+    let error = match cause {
+        Some(cause) => Error::new(ErrorKind::NotAsAsked, message).cause(&cause.text),
+        None => Error::new(ErrorKind::NotAsAsked, message),
+    };
+    match cause.and_then(|cause| cause.in_data) {
+        Some(true) => error.hint("correct or remove these rows; other rows may have such values, too"),
+        _ => error.hint(
+            "try a lower `optimizer.learning_rate`, `optimizer.clip`, or another scale of the data, with \
+             another `training.directory`",
+        ),
+    }
+}
+
+/// Returns the error of a run whose final state is nowhere.
+fn unsaved_error(step: u64, cause: &str, directory: &Path) -> Error {
+    Error::new(
+        ErrorKind::Io,
+        format!("the final state, after step {step}, could not be saved"),
+    )
+    .cause(cause)
+    .hint(format!(
+        "free space or restore access in `{}`, then run the same command again: it resumes from the last \
+         checkpoint that was written",
+        directory.display()
+    ))
 }
 
 /// Writes the page of the run beside its journal, anew each time.

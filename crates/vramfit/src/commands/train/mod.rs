@@ -7,6 +7,7 @@ mod check;
 mod datasets;
 mod ending;
 mod init;
+mod labels;
 mod processes;
 mod rehearsal;
 mod request;
@@ -35,7 +36,8 @@ Examples:
 
 Exit codes:
   0      the run is finished, or stopped early as it was told to
-  1      it failed, or --dry-run says that it does not fit: out of memory, a loss that is not a number, an error of the program
+  1      it failed, or --dry-run says that it does not fit: out of memory, a loss that is not a number, an error of the program,
+         a final state that could not be saved
   2      it could not be started
   128+N  it was ended by signal N, and its state is saved
 ")]
@@ -80,9 +82,26 @@ pub(crate) struct Args {
     /// Go on from a checkpoint even though the configuration has changed since
     #[arg(long, conflicts_with = "fresh")]
     force_resume: bool,
+    /// How progress is shown: a bar on a terminal, only lines, one line per epoch, or nothing
+    #[arg(long, value_name = "MODE", value_enum, default_value_t = ProgressMode::Auto)]
+    progress: ProgressMode,
     /// Print one JSON object at the end
     #[arg(long)]
     json: bool,
+}
+
+/// How progress is shown, as `progress=` of `vramfit.train.fit`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum, serde::Serialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum ProgressMode {
+    /// A bar on a terminal, lines elsewhere, a summary of each epoch
+    Auto,
+    /// As `auto`, without a bar
+    Plain,
+    /// As `auto`, with one line for each epoch
+    Compact,
+    /// Nothing
+    None,
 }
 
 impl Args {

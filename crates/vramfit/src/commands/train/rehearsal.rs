@@ -8,6 +8,7 @@ use vramfit_core::settings::Policy;
 use vramfit_core::train::{Config, Largest, Tried, largest_batch};
 use vramfit_core::{Bytes, Error, ErrorKind, Result};
 
+use super::ProgressMode;
 use super::datasets::Look;
 use super::request::{Request, Resume, Written};
 use super::start::python;
@@ -102,9 +103,10 @@ fn attempt(
         data: look,
         resume: Resume::Never,
         force_resume: false,
-        progress: false,
+        progress: ProgressMode::None,
         processes: None,
         rehearsal: true,
+        parent: None,
     })?;
     let mut command = vec![python(context)?.into_os_string()];
     command.extend(written.arguments());

@@ -5,13 +5,14 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value as Json};
-use tempfile::TempDir;
 use vramfit_core::train::Config;
 use vramfit_core::{Error, ErrorKind, Result};
 
+use super::ProgressMode;
 use super::datasets::Look;
 use super::processes::Processes;
 use crate::failure::Failure;
+use crate::scratch::ScratchFolder;
 
 /// What to do.
 #[derive(Serialize)]
@@ -22,12 +23,13 @@ pub(super) struct Request<'a> {
     pub(super) fixed: Map<String, Json>,
     pub(super) resume: Resume,
     pub(super) force_resume: bool,
-    /// Whether to say how far it is.
-    pub(super) progress: bool,
+    pub(super) progress: ProgressMode,
     /// The processes that train together, where there are several.
     pub(super) processes: Option<Processes>,
     /// Only a few steps on made-up batches, and nothing is kept.
     pub(super) rehearsal: bool,
+    /// The process with whose end the run saves its state and ends, too.
+    pub(super) parent: Option<u32>,
 }
 
 /// Whether to go on from a checkpoint.
@@ -55,6 +57,24 @@ pub(super) struct Outcome {
     /// The number of the signal that ended it.
     #[serde(default)]
     pub(super) signal: Option<u8>,
+    /// Steps that were done in all.
+    #[serde(default)]
+    pub(super) step: u64,
+    /// Why the checkpoint of the final state is not on disk; none if it is.
+    #[serde(default)]
+    pub(super) unsaved: Option<String>,
+    /// What the data says of a loss that is not finite.
+    #[serde(default)]
+    pub(super) nan: Option<NanCause>,
+}
+
+/// What the data of a step says of its loss, which is not finite.
+#[derive(Debug, Deserialize)]
+pub(super) struct NanCause {
+    /// Whether values of the data are not finite; none if it could not be read again.
+    pub(super) in_data: Option<bool>,
+    /// One clause about it.
+    pub(super) text: String,
 }
 
 /// How a run ended.
@@ -77,7 +97,7 @@ pub(super) enum Ended {
 
 /// A request on disk, with room for the outcome; both are gone when it is dropped.
 pub(super) struct Written {
-    folder: TempDir,
+    folder: ScratchFolder,
 }
 
 impl Written {
@@ -91,10 +111,7 @@ impl Written {
                 .cause(error)
                 .hint("name a folder that can be written with `TMPDIR=…`")
         };
-        let folder = tempfile::Builder::new()
-            .prefix("vramfit-train-")
-            .tempdir()
-            .map_err(failed)?;
+        let folder = ScratchFolder::create().map_err(failed)?;
         let text = serde_json::to_string(request).expect("a request has text keys");
         std::fs::write(folder.path().join("request.json"), text).map_err(failed)?;
         Ok(Written { folder })

@@ -5,10 +5,10 @@ use std::path::{Path, PathBuf};
 use vramfit_core::train::Config;
 use vramfit_core::{Error, ErrorKind, Result};
 
-use super::Args;
 use super::datasets::Look;
 use super::processes::Processes;
 use super::request::{Request, Resume, Written};
+use super::{Args, ProgressMode};
 use super::{check, ending};
 use crate::Context;
 use crate::child;
@@ -38,9 +38,13 @@ pub(super) fn run(
             _ => Resume::Auto,
         },
         force_resume: args.force_resume,
-        progress: !output.is_quiet() && !args.json,
+        progress: match output.is_quiet() || args.json {
+            true => ProgressMode::None,
+            false => args.progress,
+        },
         processes,
         rehearsal: false,
+        parent: Some(std::process::id()),
     })?;
     if !args.json && speaks {
         for line in check::summary(config, look) {

@@ -1,0 +1,97 @@
+"""The directory of a run belongs to one process, and nothing stays behind of one that is killed."""
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from conftest import clean_environment
+from test_train_command import environment, events, generate, write
+from training import load, start, step
+from training import write as write_points
+
+from vramfit._errors import DirectoryInUseError, IoError
+from vramfit.train import fit
+from vramfit.train.run_lock import NAME, RunLock
+
+
+@pytest.fixture
+def train(tmp_path):
+    return write_points(tmp_path / "train.h5")
+
+
+def test_t7_a_second_run_in_a_directory_is_refused_with_the_name_of_the_first(train, tmp_path):
+    run = tmp_path / "run"
+    run.mkdir()
+    lock = RunLock(run)
+    assert lock.acquire() is None
+    with pytest.raises(DirectoryInUseError) as caught:
+        fit(step, start(), load(train), directory=run, progress="none")
+    assert f"`{run}` is in use by process {os.getpid()}, a run started at 20" in str(caught.value)
+    assert sorted(path.name for path in run.iterdir()) == [NAME], "nothing was touched"
+    lock.release()
+    assert fit(step, start(), load(train), directory=run, progress="none").steps == 32
+
+
+def test_t7_the_lock_ends_with_a_killed_process(train, tmp_path):
+    code = """
+import sys, time
+from pathlib import Path
+from vramfit.train.run_lock import RunLock
+lock = RunLock(Path(sys.argv[1]))
+lock.acquire()
+print("locked", flush=True)
+time.sleep(100)
+"""
+    with subprocess.Popen(
+        [sys.executable, "-c", code, tmp_path],
+        env=clean_environment(),
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as holder:
+        assert holder.stdout.readline() == "locked\n"
+        with pytest.raises(DirectoryInUseError, match=f"process {holder.pid},"):
+            RunLock(tmp_path).acquire()
+        holder.kill()
+    assert RunLock(tmp_path).acquire() is None
+
+
+def test_a_lock_with_foreign_content_still_says_that_there_is_another_run(tmp_path):
+    lock = RunLock(tmp_path)
+    lock.acquire()
+    (tmp_path / NAME).write_bytes(b"\xff\x00")
+    with pytest.raises(DirectoryInUseError, match="in use by another run"):
+        RunLock(tmp_path).acquire()
+
+
+def test_a_directory_that_cannot_be_written_is_refused_before_training(train, tmp_path):
+    (tmp_path / NAME).mkdir()
+    with pytest.raises(IoError, match="cannot write to the directory"):
+        fit(step, start(), load(train), directory=tmp_path, progress="none")
+
+
+def test_t10_a_killed_command_takes_its_training_along_and_keeps_the_state(tmp_path):
+    generate(tmp_path)
+    write(tmp_path, training={"epochs": 1000, "log_every": 1})
+    scratch = tmp_path / "scratch"
+    scratch.mkdir()
+    with subprocess.Popen(
+        [sys.executable, "-m", "vramfit", "train", "train.toml"],
+        cwd=tmp_path,
+        env=environment(TMPDIR=str(scratch)),
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as running:
+        for line in running.stderr:
+            if line.startswith("Epoch 1/"):
+                running.send_signal(signal.SIGKILL)
+        # The training writes to the same pipe, which ends here because it has ended, too.
+    assert running.returncode == -signal.SIGKILL
+    ended = events(tmp_path, "end")
+    assert [event["stopped"] for event in ended] == ["signal"]
+    assert (tmp_path / "run/checkpoints" / str(ended[0]["step"])).is_dir()
+    # The folder of the request stays until a later command finds that nobody uses it.
+    left = list(Path(scratch).iterdir())
+    assert len(left) <= 1
