@@ -316,3 +316,10 @@ def test_files_are_not_overwritten_unless_told(tmp_path):
     assert "will not be overwritten" in refused("compose", f"--write={tmp_path}")
     write("compose", f"--write={tmp_path}", "--force", "--fraction=0.5")
     assert "0.5" in (tmp_path / "compose.yaml").read_text()
+
+
+def test_the_directory_to_write_to_is_made(tmp_path):
+    write("devcontainer", "--write", str(tmp_path / "new" / "place"))
+    assert (tmp_path / "new/place/.devcontainer/devcontainer.json").exists()
+    write("shell", "--fraction=0.9", "--write", str(tmp_path / "other"))
+    assert "0.9" in (tmp_path / "other/jax-env.sh").read_text()

@@ -51,3 +51,16 @@ def test_a_card_file_that_is_none_is_refused(tmp_path):
 def test_cards_cannot_be_changed():
     with pytest.raises(AttributeError):
         gpus.find("t4").name = "mine"
+
+
+def test_a_name_alone_shows_that_card():
+    def shown(*words):
+        done = subprocess.run(
+            [sys.executable, "-m", "vramfit", "gpus", *words], capture_output=True, text=True
+        )
+        return done.returncode, done.stdout
+
+    assert shown("h100-80g") == shown("show", "h100-80g")
+    code, text = shown("h100-80g", "--json")
+    assert (code, json.loads(text)["gpu"]["name"]) == (0, "h100-80g")
+    assert shown("no-such-card")[0] == 2

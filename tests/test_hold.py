@@ -106,6 +106,24 @@ def test_s14_more_than_the_pool_is_refused_before_anything_is_held():
     assert refused["free_bytes"] == refused["total_bytes"] < 12 * GIB
 
 
+def test_more_than_the_pool_has_one_answer_in_a_dry_run(tmp_path):
+    answer = tmp_path / "answer.json"
+    command = [*VRAMFIT, "dryrun", "--gpu", "t4", "--json", answer, "--"]
+    done = subprocess.run(
+        [*command, *VRAMFIT, "hold", "500GiB"],
+        env=clean_environment(),
+        capture_output=True,
+        check=False,
+        text=True,
+    )
+    assert done.returncode == 1, done.stderr
+    told = json.loads(answer.read_text())
+    assert told["fits"] is False
+    assert told["oom"]["requested_bytes"] == 500 * GIB
+    assert "cannot hold 500.0 GiB" in done.stdout + done.stderr
+    assert "gpu-not-used" not in done.stderr
+
+
 def test_an_allocator_without_a_count_tells_no_part():
     env = environment("t4", XLA_PYTHON_CLIENT_ALLOCATOR="platform")
     done = subprocess.run(

@@ -327,6 +327,48 @@ def test_s13_what_cannot_be_had_is_refused_and_nothing_stays_held():
     assert "of its pool are not in use" in told["text"]
 
 
+def test_s13_more_than_the_pool_is_refused_by_one_request(tmp_path):
+    answer = tmp_path / "answer.json"
+    told, err = run(
+        """
+        from vramfit.jax_memory_fix import force_memory_allocation
+        try:
+            force_memory_allocation("500GiB")
+        except MemoryError as error:
+            tell(id=error.id, text=str(error))
+        """,
+        options=("--json", str(answer)),
+        code=1,
+    )
+    assert told["id"] == "no-room"
+    assert "500.0 GiB cannot be had on cuda:0" in told["text"]
+    # No piece of it was taken, and the dry run says what was asked for.
+    oom = json.loads(answer.read_text())["oom"]
+    assert oom["requested_bytes"] == 500 * GIB
+    assert json.loads(answer.read_text())["oom_count"] == 1
+    assert err.count("ran out of memory trying to allocate") <= 1
+
+
+def test_s20_a_function_of_ours_that_imported_jax_says_for_whom(tmp_path):
+    script = tmp_path / "mine.py"
+    script.write_text(
+        "import vramfit.jax_memory_fix as fix\n"
+        "import vramfit\n"
+        "with vramfit.watch():\n"
+        "    pass\n"
+        "fix.apply_jax_memory_fix(0.5)\n"
+    )
+    done = subprocess.run(
+        [sys.executable, script],
+        env=clean_environment(JAX_PLATFORMS="cpu"),
+        capture_output=True,
+        check=False,
+        text=True,
+    )
+    assert done.returncode == 1
+    assert f"JAX was imported by {script}:3, which calls `watch` of vramfit" in done.stderr
+
+
 @pytest.mark.parametrize("amount", ["0", "-1", "0.0", "1.5", "True", "'lots'", "'0%'", "None"])
 def test_s13_what_is_no_amount_is_refused(amount):
     told, _ = run(f"""

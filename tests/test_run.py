@@ -128,9 +128,10 @@ def test_s4_a_required_gpu_is_had_and_the_cpu_beside_it(start):
 def test_s4_the_deprecated_name_is_reported_and_its_intent_delivered(start):
     done = start(TELL, JAX_PLATFORM_NAME="gpu")
     assert done.told["bytes_limit"] > GIB
-    assert "`JAX_PLATFORM_NAME` is deprecated" in done.err
+    assert "warning[platform-name-deprecated]" in done.err
     alone = run_here("--print", JAX_PLATFORM_NAME="gpu")
     assert alone.stdout == "JAX_PLATFORMS=cuda,cpu\n"
+    assert "`JAX_PLATFORM_NAME` is deprecated" in alone.stderr
 
 
 def test_s5_flags_are_merged_and_none_is_lost():

@@ -6,6 +6,7 @@ import os
 from typing import Any
 
 from vramfit._errors import CompilerMissingError, InvalidArgumentError, NotAsAskedError
+from vramfit._importers import import_jax
 
 
 def gpu(device: Any = None) -> Any:
@@ -24,7 +25,7 @@ def gpu(device: Any = None) -> Any:
             )
         return device
     try:
-        import jax
+        jax = import_jax()
     except ImportError as error:
         raise CompilerMissingError(
             "JAX cannot be imported", cause=str(error), hint="install it: `pip install jax[cuda13]`"

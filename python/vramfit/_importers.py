@@ -8,8 +8,53 @@ import os
 import sys
 from collections.abc import Iterator
 from types import FrameType, ModuleType
+from typing import Any
 
 _HOME = os.path.dirname(__file__)
+
+# The line of the user's that called a function of ours which imported JAX first, and that function.
+_by_us: tuple[str, str] | None = None
+
+
+def import_jax() -> Any:
+    """Import JAX for a function of ours, and remember for whom if nobody has imported it before.
+
+    Raises:
+        ImportError: If it is not installed.
+    """
+    global _by_us
+    is_first = "jax" not in sys.modules
+    import jax
+
+    if is_first:
+        _by_us = _caller()
+    return jax
+
+
+def _caller() -> tuple[str, str] | None:
+    """Return the line outside of this package that leads here, and what of ours it calls."""
+    called = ""
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None:
+        code = frame.f_code
+        if os.path.dirname(code.co_filename) != _HOME:
+            return f"{file_name(code.co_filename)}:{frame.f_lineno}", called
+        called = code.co_qualname.partition(".")[0]
+        frame = frame.f_back
+    return None
+
+
+def file_name(file: str) -> str:
+    """Return what a person calls a file of code: a cell of a notebook by its number.
+
+    Everything that names a line of the user's in this process asks here.
+    """
+    if file.startswith("<ipython-input-"):
+        return f"cell [{file.removeprefix('<ipython-input-').partition('-')[0]}]"
+    shell = getattr(sys.modules.get("__main__"), "get_ipython", lambda: None)()
+    # IPython knows which input it has compiled under which name; its own tracebacks use this.
+    number = getattr(getattr(shell, "compile", None), "_filename_map", {}).get(file)
+    return file if number is None else f"cell [{number}]"
 
 
 def first_importer() -> str:
@@ -22,6 +67,9 @@ def first_importer() -> str:
     jax = sys.modules.get("jax")
     if jax is None:
         return "JAX was not imported"
+    if _by_us is not None:
+        place, called = _by_us
+        return f"JAX was imported by {place}, which calls `{called}` of vramfit"
     for name, lines, at in _sources():
         found = _first_import(lines, at, jax)
         if found is not None:
@@ -49,7 +97,7 @@ def _sources() -> Iterator[tuple[str, str, int]]:
             continue
         text = "".join(linecache.getlines(file, frame.f_globals))
         if text:
-            yield file, text, frame.f_lineno
+            yield file_name(file), text, frame.f_lineno
 
 
 def _first_import(text: str, before: int, jax: ModuleType) -> tuple[int, str] | None:
@@ -76,6 +124,8 @@ def _brings(name: str, jax: ModuleType) -> bool:
     package = name.partition(".")[0]
     if package in ("jax", "jaxlib"):
         return package == "jax"
+    if package == "vramfit" and not name.startswith("vramfit.train"):
+        return False  # its functions import JAX when they are called, and say so themselves
     for other, module in list(sys.modules.items()):
         if other.partition(".")[0] == package and module is not None:
             values = list(vars(module).values())

@@ -17,10 +17,12 @@ __all__ = [
     "further_steps",
     "hold_other_threads",
     "is_release",
+    "note_settings",
     "parse_bytes",
     "read_hdf5_rows",
     "read_report",
     "run_cli",
+    "settings_too_late",
     "show_bytes",
     "start_plugin",
     "start_publisher",
@@ -135,6 +137,16 @@ def decide_settings(
 def expected_pools(environment: dict[str, str], jax: str) -> list[int] | None: ...
 def find_gpu(name: str) -> Gpu: ...
 def finish_plugin(error: tuple[str, str, str] | None = None) -> None: ...
+def note_settings(
+    environment: dict[str, str],
+    own: list[str],
+    late: list[tuple[str, str | None, str | None, str, str]],
+) -> None: ...
+def settings_too_late(
+    environment: dict[str, str],
+    late: list[tuple[str, str | None, str | None, str, str]],
+    jax: str | None,
+) -> list[str]: ...
 def further_steps() -> int: ...
 def hold_other_threads() -> None: ...
 def parse_bytes(text: str) -> int: ...

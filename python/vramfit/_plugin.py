@@ -9,6 +9,7 @@ from __future__ import annotations
 import atexit
 import contextlib
 import functools
+import json
 import os
 from types import ModuleType
 from typing import Any, NoReturn
@@ -29,13 +30,14 @@ def install(real: Any) -> None:
     if library is None:
         return
     os.environ["VRAMFIT_JAX_VERSION"] = jax.__version__
-    from vramfit import _callbacks, _ending, _leaves, _origins, _values
+    from vramfit import _callbacks, _ending, _late, _leaves, _origins, _values
 
     _native.start_plugin(os.fspath(library), _values, _ending)
     _callbacks.note_callbacks()
     if os.environ.get("VRAMFIT_OWNERS") != "0":
         _origins.note_donations()
         _leaves.name_leaves()
+    _late.record_in_trace()
     atexit.register(_finish)
     _finish_before_an_exit_without_handlers()
     _pretend_there_is_hardware()
@@ -43,14 +45,42 @@ def install(real: Any) -> None:
     # None of CUDA's libraries is called, so their versions do not matter. The variable that JAX has
     # for this makes 0.6.2 print a line among the user's own output.
     real._check_cuda_versions = lambda *_, **__: None
-    with without_driver_complaints():
-        real.initialize()
+    try:
+        with without_driver_complaints():
+            real.initialize()
+    except Exception:
+        _leave_settings_behind()
+        raise  # JAX logs it, and goes on without this plugin
     _ask_for_call_sites(jax)
 
 
 def _finish() -> None:
-    """End the trace, with the error that ends the program where there is one."""
+    """End the trace, with the error that ends the program where there is one.
+
+    The settings go with it once more: JAX's configuration may have changed since.
+    """
+    from vramfit import _late
+
+    with contextlib.suppress(Exception):
+        _late.record()
     _native.finish_plugin(_failure.uncaught_error())
+
+
+def _leave_settings_behind() -> None:
+    """Keep the settings that JAX has refused where the command looks for the reason.
+
+    There is no trace yet; the program may have set them itself.
+    """
+    folder = os.environ.get("VRAMFIT_COMPILER_LOG")
+    if not folder:
+        return
+    from vramfit import _late
+
+    with (
+        contextlib.suppress(OSError, ValueError),
+        open(os.path.join(folder, "settings.json"), "w") as file,
+    ):
+        json.dump(_late.watcher().as_read(), file)
 
 
 def _finish_before_an_exit_without_handlers() -> None:
@@ -59,7 +89,7 @@ def _finish_before_an_exit_without_handlers() -> None:
 
     @functools.wraps(exit_at_once)
     def finish_and_exit(status: int) -> NoReturn:
-        _native.finish_plugin()
+        _finish()
         exit_at_once(status)
 
     os._exit = finish_and_exit

@@ -104,9 +104,15 @@ def force_memory_allocation(amount: float | int | str = 0.5, device: Any = None)
     target = _devices.gpu(device)
     before = _devices.statistics(target)
     size = _bytes(amount, before, "amount")
-    arrays = _take(size, target)
+    free = before["bytes_limit"] - before["bytes_in_use"] if "bytes_limit" in before else None
+    # More than the pool has is refused at once: XLA would wait ten seconds for each piece. What
+    # `cuda_async` calls its limit is none, and it counts no pool; there it is tried.
+    if free is not None and size > free and "pool_bytes" in before:
+        # A dry run answers what is asked of its card, so it is asked, in one piece.
+        arrays = _take(size, target, whole=True) if _devices.is_virtual() else None
+    else:
+        arrays = _take(size, target)
     if arrays is None:
-        free = before["bytes_limit"] - before["bytes_in_use"] if "bytes_limit" in before else None
         raise NoRoomError(
             f"{show_bytes(size)} cannot be had on {target}",
             cause=None if free is None else f"{show_bytes(free)} of its pool are not in use",
@@ -257,13 +263,16 @@ def _bytes(amount: float | int | str, known: dict[str, int], name: str) -> int:
     return max(1, int(known["bytes_limit"] * part))
 
 
-def _take(size: int, device: Any) -> list[Any] | None:
-    """Return arrays of so many bytes together; None, and none of them, if they cannot be had."""
+def _take(size: int, device: Any, whole: bool = False) -> list[Any] | None:
+    """Return arrays of so many bytes together; None, and none of them, if they cannot be had.
+
+    With `whole` there is one array, else as many as are needed to find room for all of it.
+    """
     import jax
     import jax.numpy as jnp
 
     arrays: list[Any] = []
-    piece, left = _PIECE, size
+    piece, left = size if whole else _PIECE, size
     while left > 0:
         asked = min(piece, left)
         try:
@@ -276,7 +285,7 @@ def _take(size: int, device: Any) -> list[Any] | None:
             # Halved from what was asked, so that each try is a smaller one.
             piece = asked // 2
             out_of_memory = "RESOURCE_EXHAUSTED" in str(error)
-            if out_of_memory and piece >= _SMALLEST_PIECE:
+            if out_of_memory and piece >= _SMALLEST_PIECE and not whole:
                 continue
             for held in arrays:
                 held.delete()

@@ -1,8 +1,9 @@
 """Looks on while the real CUDA plugin works, so that ``vramfit top`` can see inside of JAX's pool.
 
 Unlike ``_plugin``, this changes nothing that the program could notice: the real plugin does all
-that it does, and a thread of vramfit's library asks it for its statistics now and then. Whatever
-goes wrong here, the program gets the real plugin as it is.
+that it does, and a thread of vramfit's library asks it for its statistics now and then. A setting
+that the program makes too late is told on standard error. Whatever goes wrong here, the program
+gets the real plugin as it is.
 """
 
 from __future__ import annotations
@@ -21,6 +22,17 @@ def install(real: Any) -> None:
         except Exception as error:
             _say(f"not publishing: {error}")
     real.initialize()
+    if _is_wanted():
+        _tell_what_comes_too_late()
+
+
+def _tell_what_comes_too_late() -> None:
+    try:
+        from vramfit import _late
+
+        _late.tell(lambda text: print(f"vramfit: {text}", file=sys.stderr, flush=True))
+    except Exception as error:
+        _say(f"not watching the settings: {error}")
 
 
 def _is_wanted() -> bool:

@@ -62,6 +62,7 @@ def apply(wishes: Mapping[str, Any], *, look_at_cards: bool) -> Decided:
             "first cell after a restart; or start the program with `vramfit run`",
         )
     _check(wishes)
+    ignored = _set_after_import(jax) if jax is not None else []
     environment = _texts(_environment_before_us())
     if jax is not None:
         environment |= _configured(jax)
@@ -76,7 +77,42 @@ def apply(wishes: Mapping[str, Any], *, look_at_cards: bool) -> Decided:
             _configure(jax, name, value)
     for name in removed:
         _put(name, None)
-    return changes, removed, kept, notes, version
+    return changes, removed, kept, [*notes, *ignored], version
+
+
+def _set_after_import(jax: Any) -> list[str]:
+    """Tell of options that the program has set in the environment after JAX has read them.
+
+    Nobody has watched, perhaps; but what the environment of a process began with is known, and what
+    JAX goes by. Where the first was changed and the second is something else, the change was lost.
+    """
+    from vramfit import _late
+
+    seen = _late.watcher()
+    before = {name for name, _, _, _, stage in seen.changes if stage == "before"}
+    notes = []
+    for name, value in os.environ.items():
+        option = name.lower()
+        if not name.startswith("JAX_") or option not in jax.config.values or name in _ours:
+            continue
+        lost = not seen._is(jax.config.values[option], value)
+        if lost and name not in before and _first_environment().get(name) != value:
+            notes.append(
+                f"`{name}={value}` was set after JAX was imported, and changes nothing: call "
+                f'`jax.config.update("{option}", …)`, or set it before `import jax`'
+            )
+    return notes
+
+
+def _first_environment() -> dict[str, str]:
+    """Return the environment that this process was started with, where the system tells."""
+    try:
+        with open("/proc/self/environ", "rb") as file:
+            entries = file.read().split(b"\0")
+    except OSError:
+        return dict(os.environ)
+    pairs = (os.fsdecode(entry).partition("=") for entry in entries if entry)
+    return {name: value for name, _, value in pairs}
 
 
 def is_started() -> bool:

@@ -62,7 +62,8 @@ def verify_gpu_usage(device: Any = None) -> GpuUsage:
         if usual.platform != "gpu":
             raise NotAsAskedError(
                 f"JAX has a GPU and computes on {usual} where nothing else is said",
-                hint="remove `JAX_PLATFORM_NAME` and what puts `cpu` first in `JAX_PLATFORMS`",
+                hint="set `JAX_PLATFORMS=cuda,cpu` and `JAX_PLATFORM_NAME=cuda`, as "
+                "`apply_jax_memory_fix(require_gpu=True)` does before JAX starts",
             )
         evidence.append(f"{usual} is where JAX computes unless told otherwise")
     evidence.append(_compute(target))

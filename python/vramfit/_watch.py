@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import sys
 import weakref
 from collections.abc import Callable
 from contextlib import ContextDecorator
@@ -11,7 +10,7 @@ from math import prod
 from types import TracebackType
 from typing import Any, NamedTuple
 
-from vramfit import _devices, _origins
+from vramfit import _devices, _importers, _origins
 from vramfit._native import show_bytes
 
 
@@ -120,8 +119,7 @@ class watch(ContextDecorator):
         return watch(self._report, top=self._top)
 
     def __enter__(self) -> watch:
-        import jax
-
+        jax = _importers.import_jax()
         # A GPU counts what runs only when it has run, and what was freed before is not ours.
         arrays = [array for array in jax.live_arrays() if not array.is_deleted()]
         jax.block_until_ready(arrays)
@@ -229,10 +227,8 @@ def _line(array: Any) -> str:
 
 def _name(file: str) -> str:
     """Return what a person calls a file: a cell by its number, what lies here without the path."""
-    shell = getattr(sys.modules.get("__main__"), "get_ipython", lambda: None)()
-    # IPython knows which input it has compiled under which name; its own tracebacks use this.
-    number = getattr(getattr(shell, "compile", None), "_filename_map", {}).get(file)
-    if number is not None:
-        return f"cell [{number}]"
+    name = _importers.file_name(file)
+    if name != file:
+        return name
     here = os.path.relpath(file)
     return file if here.startswith("..") else here

@@ -7,6 +7,7 @@ The import applies the defaults, where the environment says nothing:
 - A GPU that cannot be had is an error, and no reason to go on with the CPU silently. Whoever wants
   the CPU says so: ``JAX_PLATFORMS=cpu``.
 - What the environment says in words that JAX ignores or trips over is set right.
+- From then on, a variable that the program sets after JAX has read it gives a warning.
 
 JAX's allocator stays as it is: ``platform``, which many recipes set beside a fraction, makes every
 allocation slow and the fraction void.
@@ -20,7 +21,7 @@ Example:
 from __future__ import annotations
 
 from vramfit import _settings
-from vramfit._errors import TooLateError, VramfitWarning
+from vramfit._errors import InvalidArgumentError, TooLateError, VramfitWarning
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -143,12 +144,22 @@ def _apply_defaults() -> None:
     global _latest
     try:
         _latest = _settings.apply({}, look_at_cards=False)
-    except TooLateError as error:
+    except (TooLateError, InvalidArgumentError) as error:
         # Raising would end programs that would run; the call raises.
         _warn(f"nothing was set: {error}")
         return
     for note in _latest[3]:
         _warn(note)
+
+
+def _watch_for_what_comes_too_late() -> None:
+    """From now on, warn of a variable that the program sets after JAX has read it."""
+    import warnings
+
+    from vramfit import _late
+
+    # The line that sets it is in the text: between it and here lie calls of Python's own.
+    _late.tell(lambda text: warnings.warn(VramfitWarning(text), stacklevel=2))
 
 
 def _warn(text: str) -> None:
@@ -159,3 +170,4 @@ def _warn(text: str) -> None:
 
 
 _apply_defaults()
+_watch_for_what_comes_too_late()

@@ -74,6 +74,42 @@ impl FromStr for Bytes {
     }
 }
 
+impl Bytes {
+    /// Returns the shortest text that means exactly this amount and can be given to an option: `8GiB`,
+    /// `500MB`, `1073741825`.
+    pub fn exact(self) -> String {
+        const LARGEST_FIRST: [(&str, u64); 5] = [
+            ("TiB", 1 << 40),
+            ("GiB", 1 << 30),
+            ("GB", 1_000_000_000),
+            ("MiB", 1 << 20),
+            ("MB", 1_000_000),
+        ];
+        let whole = |(_, factor): &&(&str, u64)| self.0 > 0 && self.0 % factor == 0;
+        match LARGEST_FIRST.iter().find(whole) {
+            Some((unit, factor)) => format!("{}{unit}", self.0 / factor),
+            None => self.0.to_string(),
+        }
+    }
+
+    /// Returns a text that can be given to an option where this is the most that is accepted: in binary
+    /// units with one decimal, and never more than the amount.
+    pub fn rounded_down(self) -> String {
+        const LARGEST_FIRST: [(&str, u64); 4] = [
+            ("TiB", 1 << 40),
+            ("GiB", 1 << 30),
+            ("MiB", 1 << 20),
+            ("KiB", 1 << 10),
+        ];
+        let Some((unit, factor)) = LARGEST_FIRST.iter().find(|(_, factor)| self.0 >= *factor)
+        else {
+            return self.0.to_string();
+        };
+        let tenths = u128::from(self.0) * 10 / u128::from(*factor);
+        format!("{}.{}{unit}", tenths / 10, tenths % 10)
+    }
+}
+
 impl fmt::Display for Bytes {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         const NAMES: [&str; 5] = ["KiB", "MiB", "GiB", "TiB", "PiB"];
@@ -113,6 +149,26 @@ mod tests {
             ("0", 0),
         ] {
             assert_eq!(text.parse::<Bytes>().expect(text), Bytes(bytes), "{text}");
+        }
+    }
+
+    #[test]
+    fn texts_for_options_are_read_back() {
+        for (bytes, exact, at_most) in [
+            (8 << 30, "8GiB", "8.0GiB"),
+            (8_000_000_000, "8GB", "7.4GiB"),
+            (2 << 20, "2MiB", "2.0MiB"),
+            (15_642_329_088, "15642329088", "14.5GiB"),
+            (1_073_741_825, "1073741825", "1.0GiB"),
+            (1023, "1023", "1023"),
+            (0, "0", "0"),
+            (u64::MAX, "18446744073709551615", "16777215.9TiB"),
+        ] {
+            let bytes = Bytes(bytes);
+            assert_eq!(bytes.exact(), exact);
+            assert_eq!(bytes.exact().parse::<Bytes>().unwrap(), bytes);
+            assert_eq!(bytes.rounded_down(), at_most);
+            assert!(at_most.parse::<Bytes>().unwrap() <= bytes, "{at_most}");
         }
     }
 

@@ -9,8 +9,11 @@ use std::sync::{Arc, Mutex};
 use proptest::prelude::*;
 use vramfit_core::ErrorKind;
 use vramfit_core::allocator::Space;
+use vramfit_core::lint::{LateChange, Stage};
 use vramfit_core::program::ProgramMemory;
-use vramfit_core::trace::{Event, Footer, Header, ProgramSizes, Purpose, Reader, TextId, Writer};
+use vramfit_core::trace::{
+    Event, Footer, Header, ProgramSizes, Purpose, Reader, RunEnvironment, TextId, Writer,
+};
 
 /// A file in memory that can still be looked at when the writer owns it.
 #[derive(Clone, Default)]
@@ -767,4 +770,37 @@ proptest! {
             }
         }
     }
+}
+
+#[test]
+fn the_settings_that_were_written_last_count() {
+    let file = File::default();
+    let mut writer = Writer::new(file.clone(), &Header::default()).unwrap();
+    let variable = |name: &str| (name.to_owned(), "1".to_owned());
+    let change = |name: &str| LateChange {
+        name: name.to_owned(),
+        new: Some("1".to_owned()),
+        site: "train.py:7 (main)".to_owned(),
+        stage: Stage::Started,
+        ..LateChange::default()
+    };
+    // What concerns nobody is no part of a trace.
+    let all = [
+        variable("JAX_ENABLE_X64"),
+        variable("AWS_SECRET_ACCESS_KEY"),
+    ];
+    let late = vec![change("JAX_DISABLE_JIT"), change("HOME")];
+    let settings = RunEnvironment::of_process(all, vec!["JAX_PLATFORMS".to_owned()], late);
+    writer.settings(&RunEnvironment::default()).unwrap();
+    writer.settings(&settings).unwrap();
+    writer.finish(&Footer::default()).unwrap();
+
+    let bytes = file.bytes();
+    assert!(!bytes.windows(6).any(|window| window == b"SECRET"));
+    let mut reader = Reader::new(&bytes[..]).unwrap();
+    assert_eq!(reader.next_event().unwrap(), None);
+    assert!(reader.footer().is_some());
+    let read = reader.settings().unwrap();
+    assert_eq!(read, &settings);
+    assert_eq!((read.variables.len(), read.late.len()), (1, 1));
 }

@@ -1,12 +1,14 @@
 //! The PJRT plugin's entry point, and what the plugin asks of Python.
 
+use std::collections::HashMap;
 use std::ffi::c_void;
 use std::path::PathBuf;
 
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
+use vramfit_core::lint::{self, LateChange, Stage, Surroundings};
 use vramfit_core::program::memory::Names;
-use vramfit_core::trace::UncaughtError;
+use vramfit_core::trace::{RunEnvironment, UncaughtError};
 use vramfit_vgpu::{DeclaredValue, Evaluated, Evaluation, Hooks, Interface};
 
 use crate::exit::ask_python;
@@ -43,6 +45,62 @@ pub(crate) fn start_publisher(library: PathBuf, jax: &str) {
     vramfit_vgpu::set_library(&library);
     vramfit_vgpu::set_jax_version(jax);
     vramfit_vgpu::look_on();
+}
+
+/// A change of the environment: name, old value, new value, line, and how far JAX had come (`before`,
+/// `imported`, `discovered`, `started`).
+type Change = (String, Option<String>, Option<String>, String, String);
+
+/// Notes the settings of the run for its trace: the environment as JAX has read it, which of its
+/// variables the command set itself, and what the program changed since.
+#[pyfunction]
+pub(crate) fn note_settings(
+    py: Python<'_>,
+    environment: HashMap<String, String>,
+    own: Vec<String>,
+    late: Vec<Change>,
+) {
+    let settings = RunEnvironment::of_process(environment, own, late_changes(late));
+    py.detach(|| vramfit_vgpu::note_settings(settings));
+}
+
+/// Tells which of the changes come too late for JAX `jax`: one text for each, for standard error.
+#[pyfunction]
+pub(crate) fn settings_too_late(
+    environment: HashMap<String, String>,
+    late: Vec<Change>,
+    jax: Option<&str>,
+) -> Vec<String> {
+    let findings = lint::lint(&Surroundings {
+        environment: environment.into_iter().collect(),
+        jax: jax.and_then(|text| text.parse().ok()),
+        late: late_changes(late),
+        ..Surroundings::default()
+    });
+    let late = findings
+        .iter()
+        .filter(|finding| finding.id == "set-too-late");
+    late.map(|finding| format!("{}; {}", finding.message, finding.fix))
+        .collect()
+}
+
+fn late_changes(changes: Vec<Change>) -> Vec<LateChange> {
+    let stage = |word: &str| match word {
+        "imported" => Stage::Imported,
+        "discovered" => Stage::Discovered,
+        "started" => Stage::Started,
+        _ => Stage::Before,
+    };
+    let changes = changes.into_iter();
+    changes
+        .map(|(name, old, new, site, word)| LateChange {
+            name,
+            old,
+            new,
+            site,
+            stage: stage(&word),
+        })
+        .collect()
 }
 
 /// Ends publishing and the trace; to be called when the interpreter exits. `error` is what ends the

@@ -18,6 +18,7 @@
 //! | `execute`, `call`, `steps`, `sites` | running them |
 //! | `ending` | ending the process when the steps are done |
 //! | `buffer`, `copies`, `strides`, `transfer`, `value`, `reads`, `fill` | arrays and their contents |
+//! | `settings` | what the environment held, and what was set too late |
 //! | `process` | which process a number stands for |
 //! | `publisher` | telling `vramfit top`, of a real GPU or of this one |
 //! | `hooks` | what is asked of the Python process around it |
@@ -70,6 +71,7 @@ mod reads;
 mod real;
 mod record;
 mod session;
+mod settings;
 mod shardings;
 mod shared;
 mod sites;
@@ -85,6 +87,7 @@ pub use ending::{further_steps, hold_other_threads, wake_main_thread};
 pub use hooks::{DeclaredValue, Evaluated, Evaluation, Hooks, Interface, set as set_hooks};
 pub use publisher::{finish as stop_publishing, is_wanted as wants_publishing, set_jax_version};
 pub use real::set_library;
+pub use settings::note as note_settings;
 pub use table::calls;
 
 /// Whether the GPU is the real one, and this library only looks on.

@@ -110,7 +110,11 @@ impl Machine {
                     ))
                 };
                 let file = BufWriter::new(create(path).map_err(cannot)?);
-                Some(Writer::new(file, header).map_err(cannot)?)
+                let mut recorder = Writer::new(file, header).map_err(cannot)?;
+                if let Some(settings) = crate::settings::told() {
+                    recorder.settings(&settings).map_err(cannot)?;
+                }
+                Some(recorder)
             }
             None => None,
         };

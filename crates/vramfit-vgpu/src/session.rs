@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use vramfit_core::ErrorKind;
 use vramfit_core::allocator::{Refusal, Region, Space, Stats};
-use vramfit_core::trace::{Event, Footer, Note, Purpose, TextId, Writer};
+use vramfit_core::trace::{Event, Footer, Note, Purpose, RunEnvironment, TextId, Writer};
 
 use crate::heard::Warning;
 use crate::log;
@@ -267,6 +267,12 @@ impl Session {
     /// Writes what was learnt beside the events.
     pub(crate) fn note(&mut self, note: &Note) {
         self.write(|recorder| recorder.add_note(note));
+    }
+
+    /// Writes the settings of the run, in place of those written before.
+    pub(crate) fn record_settings(&mut self, settings: &RunEnvironment) {
+        self.write(|recorder| recorder.settings(settings));
+        self.write_out();
     }
 
     /// Writes the log out, so that it survives whatever comes next.

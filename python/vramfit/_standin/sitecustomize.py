@@ -1,4 +1,8 @@
-"""Python imports this when it starts: quiets CUDA where it is pretended; loads the user's own."""
+"""Python imports this when it starts.
+
+It quiets CUDA where it is pretended, watches for settings that come too late, and loads the user's
+own module of this name.
+"""
 
 from __future__ import annotations
 
@@ -33,6 +37,23 @@ def _quiet_cuda() -> None:
     sys.meta_path.insert(0, quiet["QuietFinder"]())
 
 
+def _watch_settings() -> None:
+    import importlib.util
+
+    # The name under which it is found again, whatever else is installed (`NAME` in it).
+    name = "_vramfit_late_settings"
+    file = os.path.join(_HERE, "late_settings.py")
+    spec = importlib.util.spec_from_file_location(name, file)
+    if name in sys.modules or spec is None or spec.loader is None:
+        return
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module
+    spec.loader.exec_module(module)
+    module.watch()
+
+
+if os.environ.get("VRAMFIT_GPU") or os.environ.get("VRAMFIT_PUBLISH"):
+    _watch_settings()
 if os.environ.get("VRAMFIT_GPU"):  # on a machine with a GPU the complaints mean something
     _quiet_cuda()
 _load_the_users_own()

@@ -22,8 +22,9 @@ mod surroundings;
 use std::collections::BTreeMap;
 
 pub use finding::{Change, Finding, Severity, apply};
+pub use names::is_ours as concerns_jax;
 pub use page::markdown;
-pub use surroundings::{Moment, Packages, Surroundings};
+pub use surroundings::{LateChange, Packages, Stage, Surroundings};
 
 use finding::Found;
 use scene::Scene;
@@ -45,6 +46,33 @@ pub struct Rule {
 /// Returns every rule, in the order of the page.
 pub fn rules() -> impl Iterator<Item = &'static Rule> {
     rules::THEMES.iter().flat_map(|theme| theme.rules)
+}
+
+/// Rules that find what keeps JAX off every card or ends the process: by a refused value JAX goes on with
+/// the CPU only, by a bad option of its own `import jax` fails, at a bad flag XLA aborts. A fraction out
+/// of range is among them, because its pool is what nobody can have meant.
+const NO_GPU: [&str; 13] = [
+    "fraction-not-a-number",
+    "fraction-out-of-range",
+    "allocator-unknown",
+    "two-fractions",
+    "not-a-truth-value",
+    "not-a-number",
+    "platform-unknown",
+    "create-options-malformed",
+    "flag-without-dashes",
+    "flag-of-another-program",
+    "flag-misspelt",
+    "flag-not-in-this-release",
+    "flag-value",
+];
+
+impl Finding {
+    /// Says whether a program in these surroundings uses no card, or not the one that can be meant: it
+    /// makes no sense to ask what it would do there.
+    pub fn leaves_no_gpu(&self) -> bool {
+        self.severity == Severity::Error && NO_GPU.contains(&self.id)
+    }
 }
 
 /// Looks for everything that is wrong, worst first.

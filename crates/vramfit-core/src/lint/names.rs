@@ -117,7 +117,7 @@ pub(super) fn looked_up(version: Version) -> impl Iterator<Item = &'static str> 
 
 /// Says whether a name belongs to one of the families that are looked at. Others are none of our
 /// business: every machine is full of them.
-pub(super) fn is_ours(name: &str) -> bool {
+pub fn is_ours(name: &str) -> bool {
     let starts = |prefixes: &[&str]| prefixes.iter().any(|prefix| name.starts_with(prefix));
     let holds = |parts: &[&str]| parts.iter().any(|part| name.contains(part));
     starts(&[

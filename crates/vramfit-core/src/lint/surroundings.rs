@@ -1,8 +1,11 @@
 //! All that the rules are allowed to know: plain values, gathered by whoever asks.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
-use crate::machine::Machine;
+use serde::{Deserialize, Serialize};
+
+use crate::gpu::Gpu;
+use crate::machine::{Card, Machine, Memory};
 use crate::settings::Version;
 
 /// What a program is started with, or runs with.
@@ -14,31 +17,44 @@ pub struct Surroundings {
     pub jax: Option<Version>,
     /// What the driver says of the cards; without cards, nothing is known of them.
     pub machine: Machine,
-    /// How far the program has come.
-    pub moment: Moment,
-    /// Variables that are set only now, in the running program: by `os.environ`, or by us. They are
-    /// part of `environment`, too.
-    pub set_now: BTreeSet<String>,
+    /// Changes that the running program made to its environment once JAX had begun to read it, in their
+    /// order. `environment` holds what JAX has read, without them.
+    pub late: Vec<LateChange>,
     /// What is installed beside JAX; `None`: nobody looked.
     pub packages: Option<Packages>,
 }
 
-/// How far a program has come.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub enum Moment {
-    /// It has not begun: every variable still counts.
+/// A variable that a running program sets or removes.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct LateChange {
+    /// The variable.
+    pub name: String,
+    /// Its value before; `None` where it was not set.
+    pub old: Option<String>,
+    /// Its value from then on; `None` where it is removed.
+    pub new: Option<String>,
+    /// The line that changes it, such as `train.py:7 (main)`; empty where that is not known.
+    pub site: String,
+    /// How far JAX had come.
+    pub stage: Stage,
+}
+
+/// How far the JAX of a process has come.
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
+)]
+#[serde(rename_all = "snake_case")]
+pub enum Stage {
+    /// It was not imported: every variable still counts.
     #[default]
-    BeforeStart,
-    /// `import jax` is done.
-    AfterImport {
-        /// Where JAX was imported, such as `model.py:3`, where that is known.
-        culprit: Option<String>,
-    },
-    /// JAX has a backend: what decides the pool was read.
-    AfterBackend {
-        /// Where JAX was used for the first time, where that is known.
-        culprit: Option<String>,
-    },
+    Before,
+    /// `import jax` has read its own options.
+    Imported,
+    /// The plugins were found, and what JAX hands to their clients was read.
+    Discovered,
+    /// There is a backend: the plugin has read its own variables, too.
+    Started,
 }
 
 /// Installed packages that matter to the memory of a card, with their versions.
@@ -52,4 +68,25 @@ pub struct Packages {
     pub torch: Option<String>,
     /// Whether JAX has a plugin for CUDA.
     pub cuda_plugin: bool,
+}
+
+impl Surroundings {
+    /// Returns the machine of a program that has `count` cards of that kind to itself.
+    pub fn machine_of(gpu: &Gpu, count: u32) -> Machine {
+        let card = |index| Card {
+            index,
+            name: gpu.description.clone(),
+            memory: Some(Memory {
+                total_bytes: gpu.total_memory_bytes,
+                reserved_bytes: Some(0),
+                used_bytes: 0,
+                free_bytes: gpu.total_memory_bytes,
+            }),
+            ..Card::default()
+        };
+        Machine {
+            cards: (0..count).map(card).collect(),
+            ..Machine::default()
+        }
+    }
 }

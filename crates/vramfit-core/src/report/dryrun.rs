@@ -4,7 +4,7 @@ use super::coverage::not_covered;
 use super::record::record;
 use super::tables::{devices, programs, unknown_reads, variants};
 use super::{Bar, Body, Figure, Report, Section, Value};
-use super::{advice, bands, owners, run, verdict, warnings};
+use super::{advice, bands, owners, run, settings, verdict, warnings};
 use crate::bytes::Bytes;
 use crate::trace::{Answer, DeviceAnswer, Moment, Purpose, RefusalAnswer};
 
@@ -19,6 +19,7 @@ pub(super) fn report(answer: &Answer) -> Report {
     sections.extend(verdict::section(answer));
     sections.extend(owners::summary(answer));
     sections.extend(advice::advice(answer));
+    sections.extend(settings::section(answer));
     sections.extend(warnings::section(answer));
     sections.extend(run::leaks(answer));
     sections.extend(owners::tree(answer));

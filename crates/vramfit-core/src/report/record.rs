@@ -3,6 +3,8 @@
 use serde::Serialize;
 
 use super::held::{Held, OwnerSum, held, owners};
+use super::settings::{self, Variable};
+use crate::lint::Finding;
 use crate::trace::{
     AbortAnswer, Answer, CompilationAnswer, CompilerWarning, DeviceAnswer, LeakAnswer, Moment,
     ProgramAnswer, ProgramExit, RefusalAnswer, UnknownReads,
@@ -146,6 +148,8 @@ struct Settings<'a> {
     spatial_partitioning: bool,
     taken_bytes: u64,
     autotune_results: bool,
+    variables: Vec<Variable<'a>>,
+    findings: Vec<Finding>,
 }
 
 /// Returns the record of an answer, with the points that it does not cover.
@@ -200,6 +204,8 @@ pub(super) fn record(answer: &Answer, not_covered: &[String]) -> serde_json::Val
             spatial_partitioning: header.spatial_partitioning,
             taken_bytes: header.taken_bytes,
             autotune_results: header.autotune_results,
+            variables: settings::variables(answer),
+            findings: settings::findings(answer),
         },
         allocator_model: answer.allocator_model,
         not_covered,

@@ -9,6 +9,7 @@
 //! | `plugin.rs`, `flags.rs` | what the plugin reads past those options |
 //! | `share.rs` | a part of a card, as the text that JAX reads |
 //! | `room.rs` | what a pool can have of a card, once context, libraries and others are taken off |
+//! | `platforms.rs` | which backends JAX may make, and the one recommendation about it |
 //! | `visible.rs` | which cards a program will see |
 //! | `policy/` | from what a user wants to the variables that the installed release reads |
 //!
@@ -17,6 +18,7 @@
 mod client;
 mod flags;
 mod fraction;
+mod platforms;
 mod plugin;
 mod policy;
 mod room;
@@ -29,10 +31,14 @@ pub use client::{ClientOptions, OptionError, Value};
 pub use flags::XlaFlags;
 pub(crate) use flags::split as flag_words;
 pub use fraction::FractionPolicy;
+pub use platforms::{GPU_REQUIRED, PLATFORM_NAME, PLATFORMS, allows_gpu, prefers_gpu};
 pub use plugin::{Abort, PluginSettings};
 pub(crate) use policy::allocator_since;
 pub use policy::{Assignment, Assignments, Policy, variables_for};
-pub use room::{COLLECTIVES_BYTES, LIBRARIES_BYTES, Room, UNKNOWN_CONTEXT_BYTES, outside_bytes};
+pub use room::{
+    COLLECTIVES_BYTES, LIBRARIES_BYTES, Room, UNKNOWN_CONTEXT_BYTES, outside_bytes, pool_bytes,
+    smallest_total_bytes,
+};
 pub(crate) use share::DEFAULT_FRACTION;
 pub use share::Share;
 pub use table::{ReadAt, Reader, Setting, all, lookup, markdown};

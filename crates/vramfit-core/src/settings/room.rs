@@ -89,6 +89,18 @@ impl Room {
         self.total_bytes.saturating_sub(others)
     }
 
+    /// Returns by how many bytes a pool leaves too little of the card for the CUDA context and the
+    /// libraries of its process; `None` where it leaves enough.
+    ///
+    /// This is what "too little left" means in every command. What others hold plays no part in it: a
+    /// pool that is too large beside them is another matter, which [`Room::left_bytes`] answers.
+    pub fn missing_beside(&self, pool_bytes: u64) -> Option<u64> {
+        let left = self.total_bytes.saturating_sub(pool_bytes);
+        self.outside_bytes
+            .checked_sub(left)
+            .filter(|missing| *missing > 0)
+    }
+
     /// Returns how large the pool of each of so many processes can be, in whole pages, so that all of
     /// them fit and `keep_free_bytes` of the card are left.
     ///
@@ -148,6 +160,21 @@ impl Room {
     }
 }
 
+/// Returns the bytes of a pool that may take that fraction of a card, as XLA computes them: the fraction
+/// arrives in 32 bits. Rounding to pages, which depends on the release, is not in it. A fraction that is
+/// negative or no number is nothing.
+pub fn pool_bytes(fraction: f64, total_bytes: u64) -> u64 {
+    (total_bytes as f64 * f64::from(fraction as f32)) as u64
+}
+
+/// Returns the total memory of the smallest card on which a pool of that fraction leaves enough, as
+/// [`Room::missing_beside`] judges it for a card of which nothing is known; `None` where there is none.
+pub fn smallest_total_bytes(fraction: f64) -> Option<u64> {
+    let left = 1.0 - f64::from(fraction as f32);
+    let needed = outside_bytes(UNKNOWN_CONTEXT_BYTES, 1);
+    (left > 0.0).then(|| (needed as f64 / left).ceil() as u64)
+}
+
 /// Returns what one process takes beside its pool on each of the cards it uses: an estimate.
 pub fn outside_bytes(context_bytes: u64, cards: u32) -> u64 {
     let collectives = if cards > 1 { COLLECTIVES_BYTES } else { 0 };
@@ -180,6 +207,38 @@ mod tests {
             ..room(0)
         };
         assert_eq!(third.pool_bytes(3, 0).unwrap(), 7 * GIB);
+    }
+
+    #[test]
+    fn too_little_left_is_counted_in_bytes_of_the_card() {
+        for (pool, missing) in [
+            (0, None),
+            (23 * GIB, None),
+            (23 * GIB + 1, Some(1)),
+            (24 * GIB, Some(GIB)),
+            (99 * GIB, Some(GIB)),
+        ] {
+            // What others hold changes nothing about it.
+            assert_eq!(room(0).missing_beside(pool), missing, "{pool}");
+            assert_eq!(room(9 * GIB).missing_beside(pool), missing, "{pool}");
+        }
+    }
+
+    #[test]
+    fn the_smallest_card_for_a_fraction_is_just_large_enough() {
+        for fraction in [0.5, 0.9, 0.95, 0.99] {
+            let total_bytes = smallest_total_bytes(fraction).unwrap();
+            let of = |total_bytes| Room {
+                total_bytes,
+                held_bytes: 0,
+                outside_bytes: outside_bytes(UNKNOWN_CONTEXT_BYTES, 1),
+            };
+            let missing = |total| of(total).missing_beside(pool_bytes(fraction, total));
+            assert_eq!(missing(total_bytes + 1), None, "{fraction}");
+            // A fraction is 32 bits wide, so a few bytes below may still do.
+            assert!(missing(total_bytes - GIB / 100).is_some(), "{fraction}");
+        }
+        assert_eq!(smallest_total_bytes(1.0), None);
     }
 
     #[test]

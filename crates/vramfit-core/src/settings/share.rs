@@ -1,6 +1,6 @@
 //! The part of a card that the pool may take, as the text that JAX reads.
 
-use super::room::Room;
+use super::room::{Room, pool_bytes};
 use super::version::Version;
 use crate::allocator::{Kind, PoolOptions};
 use crate::bytes::Bytes;
@@ -124,7 +124,7 @@ fn fraction_reason(part: f64, room: Option<Room>) -> String {
         return format!("{percent:.1} % of the card, whatever it has");
     };
     let total = room.total_bytes;
-    let pool = (total as f64 * part) as u64;
+    let pool = pool_bytes(part, total);
     format!(
         "{percent:.1} % of the card's {}, which leaves {} beside the pool",
         Bytes(total),
@@ -188,7 +188,10 @@ fn part_for(limit_bytes: u64, options: &PoolOptions) -> Result<f32> {
         .hint(hint))
     };
     if limit_bytes == 0 || limit_bytes > total_bytes {
-        return refuse(format!("give at most {total_bytes} bytes"));
+        return refuse(format!(
+            "give at most {}",
+            Bytes(total_bytes).rounded_down()
+        ));
     }
     let pool = |part: f32| {
         PoolOptions {
@@ -201,7 +204,8 @@ fn part_for(limit_bytes: u64, options: &PoolOptions) -> Result<f32> {
     let whole = limit_bytes / step * step;
     if whole == 0 {
         return refuse(format!(
-            "give at least {step} bytes: pools come in steps of that"
+            "give at least {}: pools come in steps of that",
+            Bytes(step).exact()
         ));
     }
     let mut part = (whole as f64 / total_bytes as f64) as f32;
@@ -291,7 +295,7 @@ mod tests {
         let error = share
             .part(Some(RELEASES[1]), Kind::Bfc, false, None)
             .unwrap_err();
-        assert!(error.hint_text().unwrap().contains("2097152"), "{error}");
+        assert!(error.hint_text().unwrap().contains("2MiB"), "{error}");
     }
 
     #[test]

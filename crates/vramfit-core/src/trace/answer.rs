@@ -7,7 +7,8 @@ use serde::{Deserialize, Serialize};
 
 use super::course::{ArrayAnswer, CompilationAnswer, LayoutAnswer, LeakAnswer, TimelinePoint};
 use super::{
-    CompilerWarning, Header, Holdings, LastExecution, ProgramSizes, Purpose, UncaughtError,
+    CompilerWarning, Header, Holdings, LastExecution, ProgramSizes, Purpose, RunEnvironment,
+    UncaughtError,
 };
 use crate::program::ProgramMemory;
 
@@ -47,6 +48,8 @@ pub struct Answer {
     pub program_memory: Option<ProgramMemoryAnswer>,
     /// What XLA's compiler warned of, in the order of the first of each.
     pub compiler_warnings: Vec<CompilerWarning>,
+    /// The settings of the run; `None` where the trace does not tell.
+    pub environment: Option<RunEnvironment>,
     /// Executions of any program.
     pub executions: u64,
     /// Small programs whose values were computed; `None` when the trace was cut off.

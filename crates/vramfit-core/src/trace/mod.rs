@@ -31,6 +31,7 @@ mod course;
 mod deciding;
 mod device;
 mod difference;
+mod environment;
 mod event;
 mod failure;
 mod history;
@@ -67,6 +68,7 @@ pub use course::{
     TimelinePoint,
 };
 pub use difference::{Change, Contrast, Difference, Group, Need, OwnerChange, Run, difference};
+pub use environment::RunEnvironment;
 pub use event::{Event, Footer, Header, ProgramSizes, Purpose, TextId};
 pub use holdings::Holdings;
 pub use note::Note;

@@ -13,10 +13,10 @@ use super::note::{self, MAX_NOTE_BYTES, MAX_NOTES};
 use super::source::{Source, Stop, invalid};
 use super::warnings::{CompilerWarning, Warnings};
 use super::wire::{
-    Crc, MAGIC, MAX_EVENTS, MAX_JSON_BYTES, MAX_MEMORY_BYTES, MAX_TEXT_BYTES, MAX_WARNING_BYTES,
-    VERSION, tag,
+    Crc, MAGIC, MAX_EVENTS, MAX_JSON_BYTES, MAX_MEMORY_BYTES, MAX_SETTINGS_BYTES, MAX_TEXT_BYTES,
+    MAX_WARNING_BYTES, VERSION, tag,
 };
-use super::{Event, Footer, Header, Note, TextId};
+use super::{Event, Footer, Header, Note, RunEnvironment, TextId};
 use crate::error::Result;
 use crate::program::ProgramMemory;
 
@@ -38,6 +38,7 @@ pub struct Reader<R> {
     warnings: Warnings,
     notes: Vec<Note>,
     end: TraceEnd,
+    settings: Option<RunEnvironment>,
     ended: bool,
 }
 
@@ -89,6 +90,7 @@ impl<R: Read> Reader<R> {
             warnings: Warnings::default(),
             notes: Vec::new(),
             end,
+            settings: None,
             ended: false,
         })
     }
@@ -137,6 +139,11 @@ impl<R: Read> Reader<R> {
     /// Returns where the records end. Known when the iteration has ended without an error.
     pub fn end(&self) -> TraceEnd {
         self.end
+    }
+
+    /// Returns the settings of the run, as far as the trace was read; `None` where it does not tell.
+    pub fn settings(&self) -> Option<&RunEnvironment> {
+        self.settings.as_ref()
     }
 
     /// Returns how many events were read so far, repeats unfolded.
@@ -240,6 +247,13 @@ impl<R: Read> Reader<R> {
                     if self.notes.len() < MAX_NOTES {
                         self.notes.extend(note::parse(&body));
                     }
+                }
+                tag::SETTINGS => {
+                    let length = self.source.number()?;
+                    let body = self.source.bytes(length, MAX_SETTINGS_BYTES)?;
+                    let settings = serde_json::from_slice(&body)
+                        .map_err(|_| self.source.wrong("the settings are not understood"))?;
+                    self.settings = Some(settings);
                 }
                 tag if tag >= tag::SKIPPABLE => {
                     let length = self.source.number()?;

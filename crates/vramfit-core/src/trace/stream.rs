@@ -2,7 +2,7 @@
 
 use std::io::Read;
 
-use super::{CompilerWarning, Event, Footer, Header, Note, Reader, TextId};
+use super::{CompilerWarning, Event, Footer, Header, Note, Reader, RunEnvironment, TextId};
 use crate::error::Result;
 use crate::program::ProgramMemory;
 
@@ -40,6 +40,11 @@ pub trait Events {
         &[]
     }
 
+    /// Returns the settings of the run, where they are known.
+    fn settings(&self) -> Option<&RunEnvironment> {
+        None
+    }
+
     /// Says whether it holds the answers to its requests. Where it does not, it is a mere list of
     /// requests, which does not depend on whether they are met.
     fn has_answers(&self) -> bool {
@@ -75,5 +80,9 @@ impl<R: Read> Events for Reader<R> {
 
     fn notes(&self) -> &[Note] {
         self.notes()
+    }
+
+    fn settings(&self) -> Option<&RunEnvironment> {
+        self.settings()
     }
 }

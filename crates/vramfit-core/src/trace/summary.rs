@@ -222,6 +222,7 @@ impl Count {
             holdings,
             program_memory,
             compiler_warnings: source.compiler_warnings().to_vec(),
+            environment: source.settings().cloned(),
             executions: self.executions,
             evaluated: source.footer().map(|footer| footer.evaluated),
             program_exit,

@@ -17,6 +17,8 @@ pub(super) const MAX_TEXT_BYTES: usize = 4 << 20;
 pub(super) const MAX_MEMORY_BYTES: usize = 64 << 20;
 /// Longest warning of the compiler in bytes, with its program and its source.
 pub(super) const MAX_WARNING_BYTES: usize = 64 << 10;
+/// Longest record of a run's settings in bytes.
+pub(super) const MAX_SETTINGS_BYTES: usize = 4 << 20;
 /// Most events a trace may expand to. A limit of sanity for hostile files: the largest run so
 /// far, three hours at full speed, has 2^34.
 pub(super) const MAX_EVENTS: u64 = 1 << 40;
@@ -48,6 +50,7 @@ pub(super) mod tag {
     pub(crate) const WARNING: u8 = 129;
     pub(crate) const STEP_NOTE: u8 = 131;
     pub(crate) const PROCESS_NOTE: u8 = 132;
+    pub(crate) const SETTINGS: u8 = 134;
 }
 
 /// Returns the number of a memory space in the file.

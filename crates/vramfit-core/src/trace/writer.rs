@@ -13,9 +13,10 @@ use super::history::{History, KEPT_OF_REPEAT, WINDOW};
 use super::note::{self, MAX_NOTE_BYTES};
 use super::warnings;
 use super::wire::{
-    self, Crc, MAX_JSON_BYTES, MAX_MEMORY_BYTES, MAX_TEXT_BYTES, MAX_WARNING_BYTES, tag,
+    self, Crc, MAX_JSON_BYTES, MAX_MEMORY_BYTES, MAX_SETTINGS_BYTES, MAX_TEXT_BYTES,
+    MAX_WARNING_BYTES, tag,
 };
-use super::{Event, Footer, Header, Note, TextId, TraceEnd};
+use super::{Event, Footer, Header, Note, RunEnvironment, TextId, TraceEnd};
 
 /// How many events in a row must be found again before a match begins. Fewer would start
 /// matches by accident, each of which costs a record; more would make every epoch longer.
@@ -195,6 +196,24 @@ impl Writer {
     pub fn add_note(&mut self, note: &Note) -> io::Result<()> {
         self.flush()?;
         put_note(&mut self.out, note)?;
+        self.dirty = true;
+        self.hand_over()
+    }
+
+    /// Adds the settings of the run, in place of those that an earlier record holds.
+    ///
+    /// # Errors
+    /// What the sink says, and [`io::ErrorKind::InvalidInput`] for more than 4 MiB.
+    pub fn settings(&mut self, settings: &RunEnvironment) -> io::Result<()> {
+        self.check()?;
+        let body = json(settings)?;
+        if body.len() > MAX_SETTINGS_BYTES {
+            let what = "the settings of the run take more than a trace can hold";
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, what));
+        }
+        self.out.push(tag::SETTINGS);
+        wire::put(&mut self.out, body.len() as u64);
+        self.out.extend_from_slice(&body);
         self.dirty = true;
         self.hand_over()
     }

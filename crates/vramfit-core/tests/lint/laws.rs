@@ -1,7 +1,7 @@
 //! What holds for anything at all.
 
 use proptest::prelude::*;
-use vramfit_core::lint::{Moment, Packages, Severity, Surroundings, apply, lint, mend};
+use vramfit_core::lint::{LateChange, Packages, Severity, Stage, Surroundings, apply, lint, mend};
 use vramfit_core::machine::{Card, Machine, Memory, Mig, Process};
 use vramfit_core::settings::{self, Version};
 
@@ -169,13 +169,16 @@ proptest! {
         surroundings in any_surroundings(),
         after_backend: bool,
     ) {
-        let culprit = Some("model.py:3".to_owned());
+        let stage = if after_backend { Stage::Started } else { Stage::Imported };
+        let changed = surroundings.environment.iter().map(|(name, value)| LateChange {
+            name: name.clone(),
+            old: Some(value.clone()),
+            new: Some(format!("{value}1")),
+            site: "model.py:3".to_owned(),
+            stage,
+        });
         let late = Surroundings {
-            moment: match after_backend {
-                true => Moment::AfterBackend { culprit },
-                false => Moment::AfterImport { culprit },
-            },
-            set_now: surroundings.environment.keys().cloned().collect(),
+            late: changed.collect(),
             ..surroundings
         };
         for finding in lint(&late) {

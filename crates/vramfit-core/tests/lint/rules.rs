@@ -1,8 +1,8 @@
 //! The other rules, one by one.
 
-use vramfit_core::lint::{Packages, Surroundings, mend};
+use vramfit_core::lint::{Packages, Surroundings, lint, mend};
 use vramfit_core::machine::{Card, ComputeMode, Memory, Process, ProcessKind};
-use vramfit_core::settings::Version;
+use vramfit_core::settings::{Policy, Share, Version, variables_for};
 
 use crate::*;
 
@@ -79,7 +79,60 @@ fn switches_and_numbers_are_read_as_their_reader_reads_them() {
         Some("1")
     );
     let platform = with(&[("JAX_PLATFORM_NAME", "gpu")]);
-    assert_eq!(mend(&platform), environment(&[("JAX_PLATFORMS", "cuda")]));
+    // Both together are what vramfit itself sets, so that a missing GPU is an error that says why.
+    let both = [("JAX_PLATFORMS", "cuda,cpu"), ("JAX_PLATFORM_NAME", "gpu")];
+    assert_eq!(mend(&platform), environment(&both));
+    assert_eq!(lint(&with(&both)), []);
+    let cpu = with(&[("JAX_PLATFORM_NAME", "cpu")]);
+    assert_eq!(mend(&cpu), environment(&[("JAX_PLATFORMS", "cpu")]));
+    let contradiction = with(&[("JAX_PLATFORMS", "cpu"), ("JAX_PLATFORM_NAME", "cuda")]);
+    assert!(
+        only(&contradiction)
+            .message
+            .contains("first use of JAX fails")
+    );
+    assert_eq!(
+        mend(&contradiction),
+        environment(&[("JAX_PLATFORMS", "cpu")])
+    );
+}
+
+/// What `run`, `env` and `jax_memory_fix` set, whatever they are asked for, is nothing that `doctor`
+/// finds fault with.
+#[test]
+fn what_vramfit_sets_itself_is_never_told_to_be_removed() {
+    let held = [
+        &[][..],
+        &[("JAX_PLATFORM_NAME", "gpu")],
+        &[("JAX_PLATFORMS", "cpu,cuda")],
+        &[("JAX_PLATFORMS", "cuda"), ("JAX_PLATFORM_NAME", "CUDA")],
+    ];
+    for (version, held) in ["0.4.31", "0.6.2", "0.10.2", "0.11.0"]
+        .into_iter()
+        .flat_map(|version| held.map(|held| (version, held)))
+    {
+        let jax: Version = version.parse().expect("a release");
+        let policy = Policy {
+            require_gpu: true,
+            share: Some(Share::Fraction(0.9)),
+            preallocate: Some(true),
+            x64: Some(false),
+            jit: Some(true),
+            mend: true,
+            ..Policy::default()
+        };
+        let mut environment = environment(held);
+        let assigned = variables_for(&policy, jax, |name| environment.get(name).cloned());
+        for set in assigned.expect("can be had").set {
+            environment.insert(set.name.to_owned(), set.value);
+        }
+        let surroundings = Surroundings {
+            environment,
+            jax: Some(jax),
+            ..on(h100(), &[])
+        };
+        assert_eq!(lint(&surroundings), [], "{version}, {held:?}");
+    }
 }
 
 #[test]

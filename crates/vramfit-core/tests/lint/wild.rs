@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use vramfit_core::lint::{Moment, Severity, Surroundings, mend};
+use vramfit_core::lint::{LateChange, Severity, Stage, Surroundings, mend};
 use vramfit_core::machine::{Card, Mig, Process};
 use vramfit_core::settings::Version;
 
@@ -78,15 +78,18 @@ fn wrong_04_both_names_of_the_fraction() {
 
 #[test]
 fn wrong_05_set_in_the_program_after_jax_was_imported() {
-    let set = |name: &str, moment: Moment| Surroundings {
-        moment,
-        set_now: BTreeSet::from([name.to_owned()]),
-        ..with(&[(name, "false")])
+    let change = |name: &str, old: Option<&str>, new: Option<&str>, stage| LateChange {
+        name: name.to_owned(),
+        old: old.map(str::to_owned),
+        new: new.map(str::to_owned),
+        site: "model.py:3 (main)".to_owned(),
+        stage,
     };
-    let culprit = Some("model.py:3".to_owned());
-    let imported = |culprit| Moment::AfterImport { culprit };
-    let used = |culprit| Moment::AfterBackend { culprit };
-    let finding = only(&set("JAX_ENABLE_X64", imported(culprit.clone())));
+    let set = |name: &str, new: &str, stage| Surroundings {
+        late: vec![change(name, None, Some(new), stage)],
+        ..with(&[])
+    };
+    let finding = only(&set("JAX_ENABLE_X64", "1", Stage::Imported));
     assert_eq!(
         (finding.id, finding.severity),
         ("set-too-late", Severity::Error)
@@ -98,13 +101,58 @@ fn wrong_05_set_in_the_program_after_jax_was_imported() {
     );
     assert!(finding.fix.contains("jax.config.update"), "{}", finding.fix);
     // The folk rule says "before import jax"; the pool is decided at the first use.
-    assert_eq!(ids(&set(PREALLOCATE, imported(None))), [""; 0]);
-    assert_eq!(only(&set(PREALLOCATE, used(culprit))).id, "set-too-late");
-    let inherited = Surroundings {
-        set_now: BTreeSet::new(),
-        ..set(PREALLOCATE, used(None))
+    for stage in [Stage::Before, Stage::Imported] {
+        assert_eq!(ids(&set(PREALLOCATE, "false", stage)), [""; 0]);
+    }
+    for stage in [Stage::Discovered, Stage::Started] {
+        let found = only(&set(PREALLOCATE, "false", stage));
+        assert_eq!(found.id, "set-too-late");
+        assert!(found.fix.contains("vramfit run"), "{}", found.fix);
+    }
+    // XLA reads its flags later than JAX reads the options of its clients.
+    let flags = "--xla_gpu_autotune_level=0";
+    assert_eq!(ids(&set("XLA_FLAGS", flags, Stage::Discovered)), [""; 0]);
+    assert_eq!(ids(&set("XLA_FLAGS", flags, Stage::Started)).len(), 1);
+    // What was read is told, and what was meant.
+    let twice = Surroundings {
+        late: vec![
+            change(NEW, Some("0.9"), Some("0.5"), Stage::Started),
+            change(NEW, Some("0.5"), Some("0.4"), Stage::Started),
+        ],
+        ..with(&[(NEW, "0.9")])
     };
-    assert_eq!(ids(&inherited), [""; 0]);
+    let message = only(&twice).message;
+    assert!(
+        message.contains("=0.4`") && message.contains("has read `0.9`"),
+        "{message}"
+    );
+    // Nothing is lost where both mean the same, or where it was set back.
+    for (name, old, new) in [
+        (PREALLOCATE, None, Some("true")),
+        (NEW, Some("0.50"), Some("0.5")),
+        ("JAX_ENABLE_X64", Some("True"), Some("on")),
+    ] {
+        let same = Surroundings {
+            late: vec![change(name, old, new, Stage::Started)],
+            ..with(&[])
+        };
+        assert_eq!(ids(&same), [""; 0], "{name}");
+    }
+    // What nobody reads, and what is read at some later time, cannot come too late.
+    for name in ["MY_SETTING", "NCCL_DEBUG", "TF_GPU_ALLOCATOR"] {
+        assert_eq!(ids(&set(name, "x", Stage::Started)), [""; 0], "{name}");
+    }
+    let removed = Surroundings {
+        late: vec![change("JAX_PLATFORMS", Some("cpu"), None, Stage::Started)],
+        ..with(&[("JAX_PLATFORMS", "cpu")])
+    };
+    let removed = only(&removed);
+    assert!(
+        removed.message.contains("`JAX_PLATFORMS` is removed"),
+        "{}",
+        removed.message
+    );
+    assert!(!removed.fix.contains("config.update"), "{}", removed.fix);
 }
 
 #[test]
@@ -237,7 +285,12 @@ fn wrong_09_names_that_nothing_reads() {
     // The invented limit becomes true on a card that is known.
     let limit = [("JAX_PREALLOCATION_SIZE_LIMIT_BYTES", "8589934592")];
     assert_eq!(only(&with(&limit)).id, "read-by-nobody");
-    assert!(only(&with(&limit)).fix.contains("--limit 8589934592"));
+    assert!(only(&with(&limit)).fix.contains("--limit 8GiB"));
+    // An allocator without a pool keeps to no limit, and then nobody makes it true.
+    let both = [limit[0], (ALLOCATOR, "platform")];
+    let finding = only(&on(h100(), &both));
+    assert!(finding.fix.starts_with("choose: "), "{}", finding.fix);
+    assert_eq!(mended(&on(h100(), &both), NEW), None);
     let share: f64 = mended(&on(h100(), &limit), NEW).unwrap().parse().unwrap();
     let pool = 84_942_979_072.0 * share;
     assert!(
@@ -305,6 +358,14 @@ fn wrong_12_a_fraction_that_leaves_the_libraries_too_little() {
     // 5 % of a large card are more than libraries need.
     assert_eq!(ids(&on(h100(), &[(NEW, "0.95")])), [""; 0]);
     assert_eq!(only(&on(h100(), &[(NEW, "0.99")])).id, "too-little-left");
-    // Where the card is not known the finding says what it would be.
-    assert!(only(&with(&[(NEW, "0.95")])).message.contains("8 GiB"));
+    // Where the card is not known the finding says for which cards it would be: 1 GiB is 5 % of 20.
+    let unknown = only(&with(&[(NEW, "0.95")]));
+    assert!(
+        unknown.message.contains("below 20.0 GiB"),
+        "{}",
+        unknown.message
+    );
+    assert_eq!(ids(&with(&[(NEW, "0.93")])), [""; 0]);
+    let whole = only(&with(&[(NEW, "1.0")])).message;
+    assert!(whole.contains("on every card"), "{whole}");
 }

@@ -46,7 +46,7 @@ pub(crate) struct Args {
     /// The image that a container is made from
     #[arg(long, value_name = "NAME", default_value = "python:3.12-slim")]
     image: String,
-    /// Write files under this directory, instead of printing
+    /// Write files under this directory, which is made if need be, instead of printing
     #[arg(long, value_name = "DIRECTORY")]
     write: Option<PathBuf>,
     /// Overwrite files that exist
@@ -157,12 +157,12 @@ fn printed(files: &[File]) -> String {
     }
 }
 
-/// Writes the files and names each. None is written unless all can be.
+/// Writes the files and names each, and makes the directories they are in. No file is written unless all
+/// can be.
 fn write(directory: &Path, files: &[File], force: bool, output: &mut Output) -> Result<()> {
     for file in files {
         let path = directory.join(file.path);
-        let folder = path.parent().filter(|folder| *folder != directory);
-        if let Some(folder) = folder.filter(|_| directory.is_dir()) {
+        if let Some(folder) = path.parent() {
             std::fs::create_dir_all(folder).map_err(|error| {
                 Error::new(
                     ErrorKind::Io,

@@ -14,12 +14,15 @@ use crate::output::Output;
 #[command(after_help = "\
 Examples:
   vramfit gpus
-  vramfit gpus show h100-80g
+  vramfit gpus h100-80g
   vramfit gpus --json
 ")]
 pub(crate) struct Args {
     #[command(subcommand)]
     action: Option<Action>,
+    /// The card to show, as with `show`; all of them are listed unless given
+    #[arg(value_name = "NAME")]
+    name: Option<String>,
     #[command(flatten)]
     form: Form,
 }
@@ -67,13 +70,17 @@ struct One<'a> {
 /// Runs `vramfit gpus`.
 pub(crate) fn run(args: &Args, output: &mut Output) -> Result<Status> {
     let json = args.prints_json();
-    match &args.action {
+    let name = match &args.action {
+        Some(Action::Show { name, .. }) => Some(name),
+        None => args.name.as_ref(),
+    };
+    match name {
         None if json => output.json(&List {
             schema: 1,
             gpus: gpu::all(),
         })?,
         None => output.data(&table(gpu::all()))?,
-        Some(Action::Show { name, .. }) => {
+        Some(name) => {
             let gpu = gpu::find(name)?;
             if json {
                 output.json(&One {

@@ -158,9 +158,13 @@ impl PolicyArgs {
         variable: impl Fn(&str) -> Option<String>,
     ) -> Result<Policy> {
         // Asking the driver costs time, so it is asked only when the answer matters.
-        let limit_is_meant = variable("JAX_PREALLOCATION_SIZE_LIMIT_BYTES").is_some();
+        let is_set = |name: &str| variable(name).is_some_and(|value| !value.is_empty());
+        let limit_is_meant = is_set("JAX_PREALLOCATION_SIZE_LIMIT_BYTES");
+        // What a fraction of the environment leaves to the libraries is told in bytes of the card.
+        let fraction_is_set =
+            is_set("XLA_CLIENT_MEM_FRACTION") || is_set("XLA_PYTHON_CLIENT_MEM_FRACTION");
         let depends = self.pool.limit.is_some() || self.is_divided() || self.gpu.is_some();
-        if depends || limit_is_meant || (look && self.concerns_cards()) {
+        if depends || limit_is_meant || (look && (self.concerns_cards() || fraction_is_set)) {
             self.policy(cards::rooms(&self.told(), variable), true)
         } else {
             self.policy(Ok(Vec::new()), true)
@@ -280,7 +284,7 @@ pub(crate) fn check_taken(taken: Option<Bytes>, total_bytes: u64) -> Result<()> 
             ErrorKind::InvalidArgument,
             format!("{taken} cannot be taken of a card of {total}"),
         )
-        .hint(format!("give at most {} bytes", total.0))),
+        .hint(format!("give at most {}", total.rounded_down()))),
         _ => Ok(()),
     }
 }

@@ -4,6 +4,7 @@ use super::super::check::{Check, Status};
 use super::super::facts::{Driver, Facts};
 use super::super::trial::{Backend, Failure, Outcome};
 use super::{settings, unfinished};
+use crate::settings::{PLATFORM_NAME, PLATFORMS, allows_gpu};
 
 pub(super) const ID: &str = "backend";
 
@@ -69,18 +70,15 @@ fn judge(facts: &Facts, told: &Backend) -> Check {
 /// The CPU is right where there is no card; else something went wrong without a word.
 fn on_the_cpu(facts: &Facts, told: &Backend) -> Check {
     let logged = told.logged.iter().cloned();
-    let platforms = facts.environment.get("JAX_PLATFORMS").map(String::as_str);
-    let old_name = facts
-        .environment
-        .get("JAX_PLATFORM_NAME")
-        .map(String::as_str);
-    let (name, chosen) = match (platforms.unwrap_or(""), old_name.unwrap_or("")) {
-        ("", "") => ("JAX_PLATFORMS", None),
-        ("", old) => ("JAX_PLATFORM_NAME", Some(old)),
-        (list, _) => ("JAX_PLATFORMS", Some(list)),
+    let held = |name: &str| facts.environment.get(name).map(String::as_str);
+    let platforms = held(PLATFORMS);
+    let (name, chosen) = match (platforms.unwrap_or(""), held(PLATFORM_NAME).unwrap_or("")) {
+        ("", "") => (PLATFORMS, None),
+        ("", old) => (PLATFORM_NAME, Some(old)),
+        (list, _) => (PLATFORMS, Some(list)),
     };
     if facts.cards().is_empty() {
-        let demands = platforms.filter(|list| list.split(',').any(is_gpu));
+        let demands = platforms.filter(|list| allows_gpu(list));
         if let (Some(list), Driver::NotInstalled { .. }) = (demands, &facts.driver) {
             // Without device files JAX passes over a platform that is named beside others.
             return Check::warn(
@@ -101,7 +99,7 @@ fn on_the_cpu(facts: &Facts, told: &Backend) -> Check {
             false => Check::pass(ID, "JAX computes on the CPU; there is no GPU here"),
         };
     }
-    if let Some(list) = chosen.filter(|list| !list.split(',').any(is_gpu)) {
+    if let Some(list) = chosen.filter(|list| !allows_gpu(list)) {
         return Check::warn(
             ID,
             format!("`{name}={list}` keeps JAX off the card that is here"),
@@ -138,10 +136,6 @@ fn on_the_cpu(facts: &Facts, told: &Backend) -> Check {
     Check::fail(ID, sentence, cure(facts, why.as_deref().unwrap_or(""))).because_of(logged)
 }
 
-fn is_gpu(platform: &str) -> bool {
-    matches!(platform.trim(), "gpu" | "cuda")
-}
-
 fn failed(facts: &Facts, failure: &Failure) -> Check {
     // JAX may assert without a text after it has logged the reason.
     let logged = reason(&failure.logged);
@@ -150,12 +144,24 @@ fn failed(facts: &Facts, failure: &Failure) -> Check {
         (_, error) => error.to_owned(),
     };
     if facts.cards().is_empty() && facts.virtual_card.is_none() {
-        let list = facts.environment.get("JAX_PLATFORMS");
-        if let Some(list) = list.filter(|list| list.split(',').any(is_gpu)) {
+        let demands = [PLATFORMS, PLATFORM_NAME].into_iter().filter_map(|name| {
+            let list = facts.environment.get(name)?;
+            allows_gpu(list).then(|| (name, format!("`{name}={list}`")))
+        });
+        let (names, said): (Vec<_>, Vec<_>) = demands.unzip();
+        if !names.is_empty() {
+            let demand = if names.len() == 1 {
+                "demands"
+            } else {
+                "demand"
+            };
             return Check::fail(
                 ID,
-                format!("`JAX_PLATFORMS={list}` demands a GPU, and there is none here: {why}"),
-                "unset JAX_PLATFORMS, to run on the CPU",
+                format!(
+                    "{} {demand} a GPU, and there is none here: {why}",
+                    said.join(" and ")
+                ),
+                format!("unset {}, to run on the CPU", names.join(" and ")),
             )
             .because_of(failure.logged.iter());
         }

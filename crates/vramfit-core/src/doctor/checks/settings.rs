@@ -11,12 +11,20 @@ pub(super) fn check(facts: &Facts) -> Vec<Check> {
     let (notes, wrong): (Vec<_>, Vec<_>) = findings
         .into_iter()
         .partition(|finding| finding.severity == Severity::Note);
-    let notes = notes
-        .iter()
-        .map(|note| format!("note ({}): {}; {}", note.id, note.message, note.fix));
+    // Nothing is wrong, but who set it believes something else; so it is said without `--verbose`.
+    let note = |note: &Finding| {
+        let Finding {
+            subject, message, ..
+        } = note;
+        Check::pass(ID, format!("note: `{subject}`: {message}; {}", note.fix))
+            .because(format!("rule `{}`, explained in docs/lint.md", note.id))
+    };
+    let notes = notes.iter().map(note);
     if wrong.is_empty() {
         let sentence = "the environment says nothing that JAX would not understand";
-        return vec![Check::pass(ID, sentence).because_of(notes)];
+        return std::iter::once(Check::pass(ID, sentence))
+            .chain(notes)
+            .collect();
     }
     let check = |finding: &Finding| {
         let (subject, message) = (&finding.subject, &finding.message);
@@ -31,7 +39,7 @@ pub(super) fn check(facts: &Facts) -> Vec<Check> {
         };
         check.because(format!("rule `{}`, explained in docs/lint.md", finding.id))
     };
-    wrong.iter().map(check).collect()
+    wrong.iter().map(check).chain(notes).collect()
 }
 
 /// Applies the rules to what a program started here would get.

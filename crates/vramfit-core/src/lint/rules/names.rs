@@ -1,14 +1,17 @@
 //! Names: misspelt, invented, of another program, of another release.
 
 use super::super::finding::{Change, Found};
-use super::super::names::{self, Kind};
+use super::super::names::{self, Kind as LookUp};
 use super::super::scene::{
     ALLOCATOR, FRACTION, OLD_FRACTION, PREALLOCATE, Scene, VISIBLE, python_int,
 };
 use super::super::{Rule, Severity};
 use crate::Bytes;
+use crate::allocator::Kind;
 use crate::nearest;
-use crate::settings::{self, Policy, Reader, Share};
+use crate::settings::{
+    self, GPU_REQUIRED, PLATFORM_NAME, PLATFORMS, Policy, Reader, Share, allows_gpu, prefers_gpu,
+};
 
 pub(super) const RULES: &[Rule] = &[
     Rule {
@@ -53,10 +56,12 @@ pub(super) const RULES: &[Rule] = &[
     Rule {
         id: "platform-name-deprecated",
         severity: Severity::Warning,
-        meaning: "`JAX_PLATFORM_NAME` only chooses the default: with `gpu` JAX may still go on with \
-                  the CPU, with `cpu` it still takes memory on the card.",
-        cure: "Set `JAX_PLATFORMS`: `cuda` makes a card that cannot be had an error, `cpu` stays off \
-               the card.",
+        meaning: "`JAX_PLATFORM_NAME` only chooses the default. `cpu` in it still takes memory on the \
+                  card. `cuda` or `gpu` makes a card that cannot be had an error, but hides why; \
+                  beside `JAX_PLATFORMS=cuda,cpu` it is right, and nothing is found: these are the \
+                  two variables that `vramfit run --require-gpu` and `vramfit.jax_memory_fix` set.",
+        cure: "Where a card is meant, set `JAX_PLATFORMS=cuda,cpu` beside it; where the CPU is, set \
+               `JAX_PLATFORMS=cpu` instead.",
         check: platform_name,
     },
 ];
@@ -137,7 +142,7 @@ fn nobody(scene: &Scene<'_>) -> Vec<Found> {
         let invented =
             settings::lookup(name).is_some_and(|setting| setting.reader == Reader::Nobody);
         let option =
-            names::of_jax(name, scene.version()).is_some_and(|known| known.kind == Kind::Option);
+            names::of_jax(name, scene.version()).is_some_and(|known| known.kind == LookUp::Option);
         if !invented && !option {
             continue;
         }
@@ -182,14 +187,28 @@ fn replacement(scene: &Scene<'_>, right: &str, value: &str) -> Vec<Change> {
     }
 }
 
-/// The limit in bytes that JAX does not have: on a known card it is a fraction.
+/// The limit in bytes that JAX does not have: on a known card it is a fraction, unless the allocator
+/// keeps to none.
 fn limit(scene: &Scene<'_>, value: &str) -> (String, String, Vec<Change>) {
     let message = "no release of JAX reads it, so nothing limits the pool".to_owned();
     let bytes = python_int(value).and_then(|bytes| u64::try_from(bytes).ok());
+    let amount = bytes.map_or("8GiB".to_owned(), |bytes| Bytes(bytes).exact());
+    if let Some(kind @ (Kind::Platform | Kind::Address | Kind::CudaAsync)) = scene.allocator() {
+        let name = kind.name();
+        return (
+            format!(
+                "no release of JAX reads it, and `{ALLOCATOR}={name}` keeps to no limit at all"
+            ),
+            format!(
+                "choose: for the limit remove `{ALLOCATOR}` and start the program with \
+                 `vramfit run --limit {amount} -- …`; for `{name}` remove this"
+            ),
+            Vec::new(),
+        );
+    }
     let rooms = scene.rooms();
     let smallest = rooms.iter().map(|(_, room)| room.total_bytes).min();
     let (Some(limit_bytes), Some(total_bytes), None) = (bytes, smallest, scene.fraction()) else {
-        let amount = bytes.map_or("8GiB".to_owned(), |bytes| bytes.to_string());
         let fix = format!("start the program with `vramfit run --limit {amount} -- …`");
         return (message, fix, Vec::new());
     };
@@ -321,33 +340,57 @@ fn releases(since: Option<settings::Version>, until: Option<settings::Version>) 
 }
 
 fn platform_name(scene: &Scene<'_>) -> Vec<Found> {
-    let name = "JAX_PLATFORM_NAME";
-    let Some(value) = scene.held(name) else {
+    let Some(value) = scene.held(PLATFORM_NAME) else {
         return Vec::new();
     };
-    let wanted = if value.eq_ignore_ascii_case("gpu") {
-        "cuda"
+    let list = scene.held(PLATFORMS);
+    let found = if prefers_gpu(&value.trim().to_lowercase()) {
+        let (name, required) = GPU_REQUIRED[0];
+        let (message, fix) = match list {
+            Some(list) if prefers_gpu(list) => return Vec::new(),
+            None => (
+                "it is deprecated, and alone it hides why a card cannot be had".to_owned(),
+                format!("write `{name}={required}` beside it, which says why"),
+            ),
+            Some(list) if allows_gpu(list) => (
+                format!("it is deprecated, and says something else than `{PLATFORMS}={list}`"),
+                format!("write `{name}={required}`"),
+            ),
+            Some(list) => {
+                let message = format!(
+                    "`{PLATFORMS}={list}` leaves JAX no card, and `{PLATFORM_NAME}={value}` asks for \
+                     one: the first use of JAX fails"
+                );
+                let fix =
+                    format!("remove `{PLATFORM_NAME}`, or write `{name}={required}` for a card");
+                return vec![
+                    Found::new(PLATFORM_NAME, message, fix).change(Change::unset(PLATFORM_NAME)),
+                ];
+            }
+        };
+        Found::new(PLATFORM_NAME, message, fix).change(Change::set(name, required))
     } else {
-        value
+        let message = match value {
+            "cpu" => {
+                "it only chooses the default device: the card is opened all the same, and its \
+                 context takes memory there"
+            }
+            _ => "it only chooses the default device, and is deprecated",
+        };
+        let found = match list {
+            None => Found::new(
+                PLATFORM_NAME,
+                message,
+                format!("write `{PLATFORMS}={value}` instead"),
+            )
+            .change(Change::set(PLATFORMS, value)),
+            Some(_) => Found::new(
+                PLATFORM_NAME,
+                message,
+                format!("remove it: `{PLATFORMS}` is set and says the same and more"),
+            ),
+        };
+        found.change(Change::unset(PLATFORM_NAME))
     };
-    let message = match wanted {
-        "cpu" => {
-            "it only chooses the default device: the card is opened all the same, and its \
-                  context takes memory there"
-        }
-        _ => "it only chooses the default device, and is deprecated",
-    };
-    let (fix, changes) = match scene.held("JAX_PLATFORMS") {
-        None => (
-            format!("write `JAX_PLATFORMS={wanted}` instead"),
-            vec![Change::set("JAX_PLATFORMS", wanted)],
-        ),
-        Some(_) => (
-            "remove it: `JAX_PLATFORMS` is set and says the same and more".to_owned(),
-            Vec::new(),
-        ),
-    };
-    let found = Found::new(name, message, fix);
-    let found = changes.into_iter().fold(found, Found::change);
-    vec![found.change(Change::unset(name))]
+    vec![found]
 }

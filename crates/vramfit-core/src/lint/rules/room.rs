@@ -6,7 +6,9 @@ use super::super::{Rule, Severity};
 use crate::Bytes;
 use crate::allocator::Kind;
 use crate::machine::{Card, ComputeMode, Mig, Process, ProcessKind};
-use crate::settings::{DEFAULT_FRACTION, Room};
+use crate::settings::{
+    DEFAULT_FRACTION, Room, UNKNOWN_CONTEXT_BYTES, outside_bytes, pool_bytes, smallest_total_bytes,
+};
 
 pub(super) const RULES: &[Rule] = &[
     Rule {
@@ -56,11 +58,6 @@ pub(super) const RULES: &[Rule] = &[
     },
 ];
 
-/// Returns the bytes that XLA makes of a share: the number is narrowed to 32 bits on the way.
-fn pool_bytes(share: f64, total_bytes: u64) -> u64 {
-    (total_bytes as f64 * f64::from(share as f32)) as u64
-}
-
 /// Returns the share that gives at most so many bytes, in hundredths, if there is one worth having.
 fn share_for(bytes: u64, total_bytes: u64) -> Option<f64> {
     let part = (bytes as f64 / total_bytes as f64 * 100.0).floor() / 100.0;
@@ -100,7 +97,6 @@ fn too_little_left(scene: &Scene<'_>) -> Vec<Found> {
     if rooms.is_empty() {
         return too_little_of_an_unknown_card(scene);
     }
-    let left = |room: &Room| room.total_bytes - pool_bytes(share, room.total_bytes);
     let fitting = rooms.iter().map(|(_, room)| {
         share_for(
             room.total_bytes.saturating_sub(room.outside_bytes),
@@ -109,58 +105,57 @@ fn too_little_left(scene: &Scene<'_>) -> Vec<Found> {
     });
     let change = lower(scene, fitting);
     let name = scene.fraction_name();
-    rooms
-        .iter()
-        .filter(|(_, room)| left(room) < room.outside_bytes)
-        .map(|(card, room)| {
-            let message = format!(
-                "{share} of {}'s {} leaves {} for the CUDA context and libraries, which need about {}",
-                told(card),
-                Bytes(room.total_bytes),
-                Bytes(left(room)),
-                Bytes(room.outside_bytes),
-            );
-            let missing = room.outside_bytes - left(room);
-            match change.clone() {
-                Some((fix, change)) => Found::new(name, message, fix).change(change),
-                None => Found::new(
-                    name,
-                    message,
-                    "use a larger card, or let the pool grow: `XLA_PYTHON_CLIENT_PREALLOCATE=false`",
-                ),
-            }
-            .cost(missing)
-        })
-        .collect()
+    let found = |(card, room): &(&Card, Room)| {
+        let pool = pool_bytes(share, room.total_bytes);
+        let missing = room.missing_beside(pool)?;
+        let message = format!(
+            "{share} of {}'s {} leaves {} for the CUDA context and libraries, which need about {}",
+            told(card),
+            Bytes(room.total_bytes),
+            Bytes(room.total_bytes.saturating_sub(pool)),
+            Bytes(room.outside_bytes),
+        );
+        let found = match change.clone() {
+            Some((fix, change)) => Found::new(name, message, fix).change(change),
+            None => Found::new(
+                name,
+                message,
+                "use a larger card, or let the pool grow: `XLA_PYTHON_CLIENT_PREALLOCATE=false`",
+            ),
+        };
+        Some(found.cost(missing))
+    };
+    rooms.iter().filter_map(found).collect()
 }
 
-/// Above this share the rest is too little even on a card of 16 GB.
-const HIGH: f64 = 0.95;
+/// The smallest cards that many people compute on. A fraction that leaves enough on these is not told
+/// where the card is not known.
+const COMMON_TOTAL_BYTES: u64 = 16 << 30;
 
 fn too_little_of_an_unknown_card(scene: &Scene<'_>) -> Vec<Found> {
-    let high = scene.fraction().filter(|fraction| {
-        fraction
-            .value
-            .is_some_and(|part| (HIGH..=1.0).contains(&part))
-    });
-    let Some(fraction) = high else {
+    let Some(fraction) = scene.fraction() else {
         return Vec::new();
     };
-    let part = fraction.value.unwrap_or(HIGH);
-    let of = |gib: u64| {
-        let total = gib << 30;
-        Bytes(total - pool_bytes(part, total))
+    let Some(part) = fraction.value.filter(|part| *part > 0.0 && *part <= 1.0) else {
+        return Vec::new();
     };
+    let enough = smallest_total_bytes(part);
+    if enough.is_some_and(|total| total <= COMMON_TOTAL_BYTES) {
+        return Vec::new();
+    }
+    let needed = Bytes(outside_bytes(UNKNOWN_CONTEXT_BYTES, 1));
+    let which = match enough {
+        Some(total) => format!("on every card below {}", Bytes(total)),
+        None => "on every card".to_owned(),
+    };
+    let message = format!(
+        "{} leaves less than {needed}, about what the CUDA context and libraries need, {which}",
+        fraction.text
+    );
     vec![Found::new(
         fraction.name,
-        format!(
-            "{} leaves {} of a card of 8 GiB, {} of one of 80 GiB; the CUDA context and libraries \
-                 need about 0.8 to 2 GiB",
-            fraction.text,
-            of(8),
-            of(80)
-        ),
-        "on a card below 40 GiB write 0.9 or less",
+        message,
+        "on such a card write 0.9 or less",
     )]
 }
 

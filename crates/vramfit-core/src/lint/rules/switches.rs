@@ -173,7 +173,7 @@ fn is_kind(scene: &Scene<'_>, name: &str, kind: Kind) -> bool {
 }
 
 /// Reads a truth value as JAX's own options have it.
-fn jax_bool(text: &str) -> Option<bool> {
+pub(super) fn jax_bool(text: &str) -> Option<bool> {
     match text.to_lowercase().as_str() {
         "y" | "yes" | "t" | "true" | "on" | "1" => Some(true),
         "n" | "no" | "f" | "false" | "off" | "0" => Some(false),

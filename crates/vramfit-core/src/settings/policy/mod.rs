@@ -105,7 +105,7 @@ pub fn variables_for(
     };
     let mended;
     let policy = if policy.mend {
-        mended = mend::mend(policy, &mut changes);
+        mended = mend::mend(policy, &mut changes)?;
         &mended
     } else {
         policy

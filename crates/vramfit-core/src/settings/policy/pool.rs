@@ -1,9 +1,10 @@
 //! The pool: which allocator, how much of the card, taken when.
 
 use super::super::plugin::PluginSettings;
-use super::super::room::Room;
-use super::super::share::{DEFAULT_FRACTION, Part, Share};
+use super::super::room::{Room, pool_bytes};
+use super::super::share::{Part, Share};
 use super::super::version::Version;
+use super::mend::held_fraction;
 use super::{ALLOCATOR, CREATE_OPTIONS, Changes, FRACTION, OLD_FRACTION, PREALLOCATE, Policy};
 use crate::allocator::Kind;
 use crate::bytes::Bytes;
@@ -35,17 +36,60 @@ pub(super) fn apply(policy: &Policy, changes: &mut Changes<'_>) -> Result<()> {
         };
         changes.set(PREALLOCATE, preallocate.to_string(), reason);
     }
+    if let Some(share) = policy.share {
+        check_allocator_keeps(share, kind)?;
+    }
     let part = fraction(policy, kind, changes)?;
-    if let (Some(part), Some(room)) = (part, policy.room) {
+    let part = part.and_then(|part| part.text.parse().ok());
+    // A fraction that the environment sets stays, and is judged as one that was asked for.
+    let held = held_fraction(changes);
+    let told = match (part, held) {
+        (None, Some(part)) => format!("a fraction of {part} is set: "),
+        _ => String::new(),
+    };
+    if let (Some(part), Some(room)) = (part.or(held), policy.room) {
         let preallocate = policy.preallocate.unwrap_or_else(|| preallocates(changes));
-        note_room(&part.text, kind, room, preallocate, changes);
+        note_room(part, &told, kind, room, preallocate, changes);
     }
     notes(policy, kind, changes);
     Ok(())
 }
 
+/// Says whether an allocator refuses what goes beyond the fraction. `platform` and `address` have no
+/// pool; of `cuda_async` it is only what its pool keeps.
+pub(super) fn keeps_to_a_limit(kind: Kind) -> bool {
+    match kind {
+        Kind::Bfc | Kind::Vmm => true,
+        Kind::Platform | Kind::Address | Kind::CudaAsync => false,
+    }
+}
+
+/// Refuses amounts that an allocator without a pool cannot keep to. A plain fraction promises nothing
+/// and is told in a note; so is `cuda_async`, which keeps its pool at the amount.
+fn check_allocator_keeps(share: Share, kind: Kind) -> Result<()> {
+    if !matches!(kind, Kind::Platform | Kind::Address) {
+        return Ok(());
+    }
+    let amount = match share {
+        Share::Fraction(_) => return Ok(()),
+        Share::Limit { limit_bytes, .. } => format!("a limit of {}", Bytes(limit_bytes)),
+        Share::Divided { .. } => "a part of the card beside other processes".to_owned(),
+    };
+    let name = kind.name();
+    Err(Error::new(
+        ErrorKind::InvalidArgument,
+        format!(
+            "{amount} cannot be kept with the allocator `{name}`, which asks the driver for every \
+             buffer"
+        ),
+    )
+    .hint(format!(
+        "choose: `--allocator default` keeps to it; without it `{name}` takes what it needs"
+    )))
+}
+
 /// Returns the allocator that the environment asks for.
-fn held_allocator(changes: &Changes<'_>) -> Kind {
+pub(super) fn held_allocator(changes: &Changes<'_>) -> Kind {
     let word = changes.held(ALLOCATOR);
     word.and_then(|word| word.parse().ok()).unwrap_or(Kind::Bfc)
 }
@@ -152,29 +196,34 @@ fn fraction(policy: &Policy, kind: Kind, changes: &mut Changes<'_>) -> Result<Op
 }
 
 /// Tells what a pool of that fraction does to the rest of the card.
-fn note_room(text: &str, kind: Kind, room: Room, preallocate: bool, changes: &mut Changes<'_>) {
-    if !matches!(kind, Kind::Bfc | Kind::CudaAsync) {
+fn note_room(
+    part: f64,
+    told: &str,
+    kind: Kind,
+    room: Room,
+    preallocate: bool,
+    changes: &mut Changes<'_>,
+) {
+    // Above 1 the pool is of managed memory, or the fraction itself is the mistake.
+    if !matches!(kind, Kind::Bfc | Kind::CudaAsync) || part > 1.0 {
         return;
     }
-    let part = text.parse().unwrap_or(DEFAULT_FRACTION);
-    let pool = (room.total_bytes as f64 * part) as u64;
-    let left = room.total_bytes.saturating_sub(pool);
-    let needed = room.outside_bytes;
-    if left < needed {
+    let pool = pool_bytes(part, room.total_bytes);
+    if room.missing_beside(pool).is_some() {
         changes.note(format!(
-            "{} beside the pool is less than the {} that context and libraries are taken to need: \
+            "{told}{} beside the pool is less than the {} that context and libraries are taken to need: \
              they may fail to start, with errors that do not look like memory",
-            Bytes(left),
-            Bytes(needed)
+            Bytes(room.total_bytes.saturating_sub(pool)),
+            Bytes(room.outside_bytes)
         ));
-    } else if left.saturating_sub(needed) < room.held_bytes {
+    } else if pool > room.left_bytes() {
         let consequence = if preallocate {
             "JAX will take a smaller one without a word"
         } else {
             "it cannot grow that far"
         };
         changes.note(format!(
-            "others hold {} of the card, so a pool of {} cannot be had: {consequence}",
+            "{told}others hold {} of the card, so a pool of {} cannot be had: {consequence}",
             Bytes(room.held_bytes),
             Bytes(pool)
         ));

@@ -2,11 +2,10 @@
 //! devices.
 
 use super::super::flags::{XlaFlags, with_flag};
+use super::super::platforms::{GPU_REQUIRED, PLATFORM_NAME, PLATFORMS, prefers_gpu};
 use super::super::version::Version;
 use super::{Changes, Policy};
 
-const PLATFORMS: &str = "JAX_PLATFORMS";
-const OLD_PLATFORM: &str = "JAX_PLATFORM_NAME";
 const REMAT: &str = "JAX_COMPILER_ENABLE_REMAT_PASS";
 const FLAGS: &str = "XLA_FLAGS";
 const DISABLED_PASSES: &str = "xla_disable_hlo_passes";
@@ -51,35 +50,31 @@ pub(super) fn apply(policy: &Policy, changes: &mut Changes<'_>) {
     }
 }
 
-/// Makes a GPU that cannot be had an error.
-///
-/// Naming the platform is not enough: since 0.4.32 JAX skips `cuda` without a word where no device file
-/// of NVIDIA's is visible, as in a container that was started without GPUs, and takes the next
-/// platform of the list. `cuda` alone would be an error then, but leave no CPU device to programs
-/// that need one beside the GPU. The older name for the default platform closes the gap.
+/// Makes a GPU that cannot be had an error, by both variables of [`GPU_REQUIRED`]. What prefers the GPU
+/// already stays as it is.
 fn require_gpu(changes: &mut Changes<'_>) {
     let held = changes.held(PLATFORMS).unwrap_or_default();
-    let first = held.split(',').next().unwrap_or_default().trim();
-    if first == "rocm" {
+    if held.split(',').next().unwrap_or_default().trim() == "rocm" {
         return;
     }
-    if !matches!(first, "cuda" | "gpu") {
-        changes.set(
-            PLATFORMS,
-            "cuda,cpu",
-            "a GPU that cannot be had is an error, and not a reason to go on with the CPU",
-        );
-    }
-    let named = changes.held(OLD_PLATFORM).unwrap_or_default();
-    if !matches!(named.as_str(), "cuda" | "gpu") {
-        changes.set(
-            OLD_PLATFORM,
-            "cuda",
-            format!(
+    for (name, value) in GPU_REQUIRED {
+        let held = changes.held(name).unwrap_or_default();
+        let held = match name {
+            PLATFORM_NAME => held.to_lowercase(),
+            _ => held,
+        };
+        if prefers_gpu(&held) {
+            continue;
+        }
+        let reason = match name {
+            PLATFORM_NAME => format!(
                 "where no device file is visible, JAX skips `cuda` in `{PLATFORMS}` without a word; \
                  this older name makes that an error, too"
             ),
-        );
+            _ => "a GPU that cannot be had is an error, and not a reason to go on with the CPU"
+                .to_owned(),
+        };
+        changes.set(name, value, reason);
     }
 }
 

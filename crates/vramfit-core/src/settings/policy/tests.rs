@@ -285,6 +285,77 @@ fn the_invented_limit_is_made_true() {
     );
 }
 
+/// All eight variables of a recipe that is copied from project to project.
+const RECIPE: [(&str, &str); 8] = [
+    (PREALLOCATE, "true"),
+    (ALLOCATOR, "platform"),
+    (OLD_FRACTION, "0.95"),
+    ("JAX_PLATFORM_NAME", "gpu"),
+    ("XLA_FLAGS", "--xla_force_host_platform_device_count=1"),
+    ("JAX_DISABLE_JIT", "false"),
+    ("JAX_ENABLE_X64", "false"),
+    ("JAX_PREALLOCATION_SIZE_LIMIT_BYTES", "8589934592"),
+];
+
+#[test]
+fn a_limit_that_the_allocator_cannot_keep_is_an_error_and_a_choice_ends_it() {
+    let error = with(MENDING, NEW, &RECIPE).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::InvalidArgument);
+    assert!(error.message().contains("at most 8.0 GiB"), "{error}");
+    assert!(error.message().contains("keeps to no limit"), "{error}");
+    assert!(error.hint_text().unwrap().starts_with("choose"), "{error}");
+    // `cuda_async` keeps its pool at the amount, and goes beyond it.
+    let async_pool = [RECIPE[7], (ALLOCATOR, "cuda_async")];
+    assert!(with(MENDING, NEW, &async_pool).is_err());
+    // Chosen by an option, the allocator wins and nothing is said to be limited.
+    let chosen = Policy {
+        allocator: Some(Kind::Platform),
+        ..MENDING
+    };
+    let done = with(chosen, NEW, &RECIPE).unwrap();
+    assert_eq!(done.value(FRACTION), None, "{done:?}");
+    assert!(
+        done.notes
+            .iter()
+            .any(|note| note.contains("yield to `platform`"))
+    );
+    // With a pool the same limit holds.
+    let pooled = Policy {
+        allocator: Some(Kind::Bfc),
+        ..MENDING
+    };
+    let done = with(pooled, NEW, &RECIPE).unwrap();
+    assert_eq!(done.value(FRACTION), Some("0.5"));
+}
+
+#[test]
+fn amounts_that_an_allocator_without_a_pool_cannot_keep_are_refused() {
+    let amounts = [
+        Share::Limit {
+            limit_bytes: GIB,
+            total_bytes: 16 * GIB,
+        },
+        Share::Divided {
+            processes: 2,
+            keep_free_bytes: 0,
+            room: Some(ROOM),
+        },
+    ];
+    for amount in amounts {
+        for kind in [Kind::Platform, Kind::CudaAsync, Kind::Bfc] {
+            let policy = Policy {
+                allocator: Some(kind),
+                ..share(amount)
+            };
+            let done = with(policy, NEW, &[]);
+            assert_eq!(done.is_err(), kind == Kind::Platform, "{kind:?} {amount:?}");
+        }
+        let held = with(share(amount), NEW, &[(ALLOCATOR, "platform")]).unwrap_err();
+        let hint = held.hint_text().unwrap();
+        assert!(hint.contains("--allocator default"), "{hint}");
+    }
+}
+
 #[test]
 fn words_for_off_that_mean_on_are_put_right() {
     for word in ["FALSE", "no", "off", " false"] {
@@ -344,6 +415,9 @@ fn the_deprecated_platform_name_gets_what_it_means() {
     let done = with(MENDING, NEW, &[("JAX_PLATFORM_NAME", "gpu")]).unwrap();
     assert_eq!(values(&done), [("JAX_PLATFORMS", "cuda,cpu")]);
     assert!(done.notes[0].contains("deprecated"), "{done:?}");
+    // Both together are what requiring a GPU sets: nothing is left to say.
+    let both = [("JAX_PLATFORM_NAME", "gpu"), ("JAX_PLATFORMS", "cuda,cpu")];
+    assert_eq!(with(MENDING, NEW, &both).unwrap(), Assignments::default());
     let chosen = [("JAX_PLATFORM_NAME", "gpu"), ("JAX_PLATFORMS", "cpu")];
     let done = with(MENDING, NEW, &chosen).unwrap();
     assert!(
@@ -469,6 +543,16 @@ fn what_a_share_leaves_is_told_in_bytes() {
     let done = of(0.75, 4 * GIB);
     assert!(done.notes[0].contains("others hold 4.0 GiB"), "{done:?}");
     assert!(of(0.75, 2 * GIB).notes.is_empty());
+    // One that the environment sets is judged alike.
+    let policy = Policy {
+        room: Some(ROOM),
+        ..Policy::default()
+    };
+    let done = with(policy, NEW, &[(OLD_FRACTION, "0.95")]).unwrap();
+    assert!(
+        done.notes[0].contains("0.95 is set: 819.2 MiB beside"),
+        "{done:?}"
+    );
 }
 
 #[test]

@@ -17,6 +17,9 @@ use crate::cards::Cards;
 /// How many frames of Python's stack JAX notes with each operation; negative for all.
 const STACK_LIMIT: &str = "JAX_TRACEBACK_IN_LOCATIONS_LIMIT";
 
+/// The variables for JAX that every dry run sets, with commas between.
+const OWN_SETTINGS: &str = "VRAMFIT_OWN_SETTINGS";
+
 /// What the virtual GPU shall be like.
 #[derive(Clone, Debug)]
 pub(super) struct Wish<'a> {
@@ -57,6 +60,24 @@ impl Changes {
         for name in &assignments.remove {
             self.0.insert(name, None);
         }
+    }
+
+    /// Returns an environment with the changes in it that were asked for. What every dry run sets for JAX
+    /// is left out: on a card the user would not have it.
+    pub(super) fn applied_to(
+        &self,
+        mut environment: BTreeMap<String, String>,
+    ) -> BTreeMap<String, String> {
+        let own = self.0.get(OWN_SETTINGS).and_then(Option::as_ref);
+        let own = own.map_or_else(String::new, |own| own.to_string_lossy().into_owned());
+        let asked = |name: &str| own.split(',').all(|other| other != name);
+        for (name, value) in self.0.iter().filter(|(name, _)| asked(name)) {
+            match value.as_ref().map(|value| value.to_string_lossy()) {
+                Some(value) => environment.insert((*name).to_owned(), value.into_owned()),
+                None => environment.remove(*name),
+            };
+        }
+        environment
     }
 
     /// Lists the changes, one `NAME=value` a line, in the order of their names.
@@ -136,6 +157,11 @@ pub(super) fn changes(wish: &Wish<'_>, inherited: impl Fn(&str) -> Option<OsStri
         // Named, a GPU that cannot be had is an error; unnamed, JAX goes on without a word.
         changes.set("JAX_PLATFORMS", "cuda,cpu");
     }
+
+    // So that the report can tell the user's settings from ours.
+    let own = changes.0.keys().filter(|name| name.starts_with("JAX_"));
+    let own: Vec<&str> = own.copied().collect();
+    changes.own(OWN_SETTINGS, (!own.is_empty()).then(|| own.join(",")));
 
     changes
 }

@@ -7,6 +7,7 @@ mod compiler;
 mod environment;
 mod last_words;
 mod request;
+mod settings;
 mod verdict;
 
 pub(crate) use compiler::check as check_compiler;
@@ -18,7 +19,7 @@ use std::path::{Path, PathBuf};
 use std::process::Stdio;
 
 use clap::ValueEnum;
-use vramfit_core::settings::{self, Policy, Version};
+use vramfit_core::settings::{Policy, Version, variables_for};
 use vramfit_core::{Bytes, Error, ErrorKind, Result};
 
 use self::environment::{Changes, Wish};
@@ -133,7 +134,7 @@ impl Args {
 pub(crate) fn run(args: Args, context: &Context, output: &mut Output) -> Result<Status> {
     let total_bytes = cards::cards(&args.gpu)?.gpu.total_memory_bytes;
     let policy = args.pool.policy(total_bytes, inherited)?;
-    run_with(args, &policy, None, context, output)
+    run_with(args, &policy, None, true, context, output)
 }
 
 /// Makes a dry run of a command that is to be started with that policy afterwards.
@@ -159,7 +160,15 @@ pub(crate) fn rehearse(
         force: false,
         command: rehearsal.command,
     };
-    run_with(args, policy, rehearsal.log.as_deref(), context, output)
+    // What is wrong with the settings was told by whoever rehearses.
+    run_with(
+        args,
+        policy,
+        rehearsal.log.as_deref(),
+        false,
+        context,
+        output,
+    )
 }
 
 /// What [`rehearse`] is to try.
@@ -182,11 +191,13 @@ fn inherited(name: &str) -> Option<String> {
     std::env::var(name).ok()
 }
 
-/// Runs the program on a virtual card; with a `log`, what it says goes there.
+/// Runs the program on a virtual card; with a `log`, what it says goes there. What is wrong with the
+/// settings is told if `tells_settings`; what leaves no GPU is refused in any case.
 fn run_with(
     args: Args,
     policy: &Policy,
     log: Option<&Path>,
+    tells_settings: bool,
     context: &Context,
     output: &mut Output,
 ) -> Result<Status> {
@@ -246,7 +257,7 @@ fn run_with(
         .and_then(|installed| installed.jax.as_ref()?.parse().ok());
     if *policy != Policy::default() {
         let version = version.unwrap_or(LATEST_TESTED);
-        let assignments = settings::variables_for(policy, version, inherited)?;
+        let assignments = variables_for(policy, version, inherited)?;
         for note in &assignments.notes {
             output.say(&format!("note: {note}"));
         }
@@ -255,6 +266,14 @@ fn run_with(
     for line in changes.lines() {
         output.detail(&format!("environment: {line}"));
     }
+    settings::check(
+        &changes,
+        &cards,
+        version,
+        settings::is_vramfit(&program, &arguments),
+        tells_settings && !json_to_stdout,
+        output,
+    )?;
     if installed.is_none() {
         output.detail(&format!(
             "cannot look into `{}` before it runs",
@@ -275,6 +294,7 @@ fn run_with(
     last_words::pass_on(scratch.path(), log, output);
     let run = verdict::Run {
         ended,
+        refused: settings::refused(scratch.path(), &cards, version),
         asked: installed.is_some(),
         program: &program,
         trace: &trace,

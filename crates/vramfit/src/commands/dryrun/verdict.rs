@@ -16,6 +16,8 @@ use crate::traces::{add_exit, read, traces, worst};
 pub(super) struct Run<'a> {
     pub(super) program: &'a Path,
     pub(super) ended: Ended,
+    /// Why JAX refused the settings that the program had, where it did.
+    pub(super) refused: Option<Error>,
     /// Whether the program's Python was asked beforehand what it has installed.
     pub(super) asked: bool,
     pub(super) trace: &'a Path,
@@ -118,6 +120,16 @@ pub(super) fn tell(run: &Run<'_>, files: &Files<'_>, output: &mut Output) -> Res
 
 /// Says why there is nothing to tell, as well as it can be known.
 fn never_used(run: &Run<'_>) -> Error {
+    if let Some(refused) = &run.refused {
+        let error = Error::new(
+            ErrorKind::GpuNotUsed,
+            format!("JAX refused its settings: {}", refused.message()),
+        );
+        return match refused.hint_text() {
+            Some(hint) => error.hint(hint),
+            None => error,
+        };
+    }
     match run.ended {
         Ended::Signal(signal) if CRASHES.contains(&signal) => crashed(signal, None),
         Ended::Code(0) => {

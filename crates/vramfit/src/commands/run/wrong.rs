@@ -2,12 +2,12 @@
 
 use std::collections::BTreeMap;
 
-use vramfit_core::lint::{Finding, Severity, Surroundings, lint};
+use vramfit_core::lint::{Finding, Surroundings, lint};
 use vramfit_core::settings::{Assignments, Version};
 
 /// Applies the rules that need no card to the environment as the program will get it.
 ///
-/// Left out are notes, what concerns variables that we set ourselves, and what our own notes told.
+/// Left out is what concerns variables that we set ourselves, and what our own notes told.
 pub(super) fn findings(
     environment: impl Iterator<Item = (String, String)>,
     settings: &Assignments,
@@ -25,8 +25,7 @@ pub(super) fn findings(
     });
     findings.retain(|finding| {
         let quoted = format!("`{}`", finding.subject);
-        finding.severity != Severity::Note
-            && settings.value(&finding.subject).is_none()
+        settings.value(&finding.subject).is_none()
             && !settings.notes.iter().any(|note| note.contains(&quoted))
     });
     findings

@@ -1,0 +1,85 @@
+"""Tells of settings that a program makes after JAX has read them.
+
+They are noted by ``_standin/late_settings.py``; here they are handed on: into the trace of a dry
+run, to standard error under ``vramfit run``, as a warning after ``import vramfit.jax_memory_fix``.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any
+
+    from vramfit._standin.late_settings import Change
+
+# Which variables `vramfit dryrun` has set for the program, with commas between.
+OWN = "VRAMFIT_OWN_SETTINGS"
+
+
+def watcher() -> Any:
+    """Return the module that notes changes, loaded if Python's start has not done so."""
+    from vramfit._standin import late_settings
+
+    # One that was loaded when Python started has all that happened since.
+    found = sys.modules.setdefault(late_settings.NAME, late_settings)
+    found.watch()
+    return found
+
+
+def record_in_trace() -> None:
+    """Keep the settings of this process in the trace of its dry run, also when they change."""
+    seen = watcher()
+    record(seen)
+    seen.listeners.append(lambda _: record(seen))
+
+
+def record(seen: Any = None) -> None:
+    """Write the settings as they are now into the trace."""
+    from vramfit import _native
+
+    seen = seen or watcher()
+    own = [name for name in os.environ.get(OWN, "").split(",") if name]
+    _native.note_settings(_texts(seen.as_read()), own, _changes(seen.late()))
+
+
+def tell(say: Callable[[str], object]) -> None:
+    """Say what comes too late: what did so far, and what will, each variable once."""
+    seen = watcher()
+    told: set[str] = set()
+
+    def tell_new(_: Change | None = None) -> None:
+        from vramfit import _native
+
+        jax = getattr(sys.modules.get("jax"), "__version__", None)
+        late = _changes(seen.late())
+        for name in dict.fromkeys(change[0] for change in late):
+            if name in told:
+                continue
+            of_name = [change for change in late if change[0] == name]
+            for text in _native.settings_too_late(_texts(seen.as_read()), of_name, jax):
+                told.add(name)
+                say(text)
+
+    tell_new()
+    seen.listeners.append(tell_new)
+
+
+def _texts(environment: dict[str, str]) -> dict[str, str]:
+    """Leave out variables that are no text: nothing that JAX reads is one of them."""
+    return {name: value for name, value in environment.items() if _is_text(name + value)}
+
+
+def _changes(late: list[Change]) -> list[Change]:
+    return [change for change in late if _is_text("".join(text or "" for text in change))]
+
+
+def _is_text(text: str) -> bool:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
