@@ -16,7 +16,7 @@ ROOT = Path(__file__).resolve().parent.parent
 SCRIPTS = sorted((ROOT / "tests" / "matrix").glob("*.py"))
 RELEASES = sorted(path.stem.removeprefix("jax-") for path in (ROOT / "requirements").glob("jax-*"))
 # All others run on one card.
-ON_EIGHT_CARDS = ("devices", "sharded_step")
+ON_EIGHT_CARDS = ("devices", "sharded_offloading", "sharded_step")
 
 
 def run(command, script):

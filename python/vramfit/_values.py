@@ -16,9 +16,10 @@ from collections.abc import Sequence
 from typing import Any
 
 from vramfit._callbacks import called_by, compiled, forget_errors, have_raised
+from vramfit._interface import interface
 from vramfit._origins import names, reader, site
 
-__all__ = ["compiled", "costs", "evaluate", "names", "reader", "site"]
+__all__ = ["compiled", "costs", "evaluate", "interface", "names", "reader", "site"]
 
 # A program that runs longer than this is not run again: a dry run does not wait for arithmetic.
 PATIENCE_S = 2.0

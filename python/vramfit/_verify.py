@@ -121,7 +121,7 @@ def _look_at_pool(device: Any) -> tuple[int | None, int | None, list[str]]:
         evidence.append("`JAX_PJRT_CLIENT_CREATE_OPTIONS` may say otherwise about preallocation")
     elif taken is None:
         evidence.append("what the pool has taken of the card is not told by this allocator")
-    elif preallocates and taken < limit:
+    elif preallocates and not _native.is_fully_preallocated(limit, taken):
         raise NotAsAskedError(
             f"{show_bytes(limit)} were asked for on {device}, and {show_bytes(taken)} could be had",
             cause=f"bytes_limit is {limit}, pool_bytes {taken}; JAX goes on and does not say so",
