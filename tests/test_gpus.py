@@ -22,6 +22,7 @@ def test_both_languages_give_the_same_cards():
     assert [card["name"] for card in listed] == [gpu.name for gpu in ours]
     for card, gpu in zip(listed, ours, strict=True):
         assert card["total_memory_bytes"] == gpu.total_memory_bytes
+        assert card["max_total_memory_bytes"] == gpu.max_total_memory_bytes
         assert tuple(card["compute_capability"]) == gpu.compute_capability
         assert {k: v for k, v in card["peak_tflops"].items() if v is not None} == gpu.peak_tflops
         assert (card["memory_certainty"] == "estimated") == gpu.memory_is_estimated

@@ -5,7 +5,7 @@ The same catalogue as ``vramfit gpus``; the figures live in Rust.
 Example:
     >>> import vramfit.gpus
     >>> vramfit.gpus.find("h100").total_memory_bytes
-    84942979072
+    84929347584
 """
 
 from __future__ import annotations

@@ -38,10 +38,16 @@ impl Gpu {
         self.0.compute_capability
     }
 
-    /// Total device memory in bytes, as the driver reports it.
+    /// Total device memory in bytes: the lowest that drivers report on Linux.
     #[getter]
     fn total_memory_bytes(&self) -> u64 {
         self.0.total_memory_bytes
+    }
+
+    /// The highest total that drivers report on Linux; equal to `total_memory_bytes` where one is known.
+    #[getter]
+    fn max_total_memory_bytes(&self) -> u64 {
+        self.0.max_total_memory_bytes
     }
 
     /// True when no driver was seen to report `total_memory_bytes`.

@@ -29,6 +29,8 @@ pub(crate) struct Environment {
     pub(crate) devices: u32,
     /// Where the trace is written; nowhere when `None`.
     pub(crate) trace: Option<PathBuf>,
+    /// The bytes that were asked for with `--limit`, for the report.
+    pub(crate) asked_limit_bytes: Option<u64>,
     /// Bytes that something else holds on each card.
     pub(crate) taken_bytes: u64,
     /// The name of the machine that several processes share.
@@ -65,6 +67,10 @@ impl Environment {
     pub(crate) fn read() -> Result<Self> {
         let name = text("VRAMFIT_GPU").unwrap_or_else(|| "h100-80g".to_owned());
         let gpu = gpu::find(&name)?;
+        let gpu = match bytes("VRAMFIT_TOTAL")? {
+            Some(total) => gpu.with_total(total)?,
+            None => gpu,
+        };
         let context_bytes = bytes("VRAMFIT_CONTEXT")?.unwrap_or(gpu.context_bytes_estimate);
         Ok(Environment {
             devices: visible(
@@ -72,6 +78,7 @@ impl Environment {
                 env::var("CUDA_VISIBLE_DEVICES").ok().as_deref(),
             ),
             trace: env::var_os("VRAMFIT_TRACE").map(PathBuf::from),
+            asked_limit_bytes: bytes("VRAMFIT_LIMIT")?,
             taken_bytes: bytes("VRAMFIT_TAKEN")?.unwrap_or(0),
             shared: text("VRAMFIT_SHARED"),
             steps: number("VRAMFIT_STEPS")?,

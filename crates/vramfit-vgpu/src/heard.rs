@@ -229,12 +229,24 @@ fn identity(descriptor: i32) -> Option<(u64, u64)> {
     (done == 0).then_some((stat.st_dev, stat.st_ino))
 }
 
-/// Reads a line of the log: `W1122 02:57:59.144376 8310 hlo_rematerialization.cc:3231] text`. Errors
-/// count as well: the scheduler tells one that is none.
+/// Reads a line of the log. Errors count as well: the scheduler tells one that is none.
+///
+/// Releases differ: `W1122 02:57:59.144376 8310 hlo_rematerialization.cc:3231] text` in JAX 0.8.1 and
+/// later, `2026-11-22 17:41:40.333903: W external/xla/xla/DIRECTORIES/hlo_rematerialization.cc:3023]
+/// text` in 0.6.2.
 fn warning(line: &str) -> Option<Warning> {
     let (head, text) = line.trim_end().split_once("] ")?;
-    let source = head.rsplit(' ').next()?.split(':').next()?;
-    let is_one = head.starts_with(['W', 'E']) && SOURCES.contains(&source);
+    let (before, place) = head.rsplit_once(' ')?;
+    let file = place.split(':').next()?;
+    let source = file.rsplit('/').next()?;
+    let is_severe = |word: &str| word == "W" || word == "E";
+    let is_one = match before.rsplit_once(' ') {
+        Some((_, severity)) if is_severe(severity) => {
+            head.starts_with(|c: char| c.is_ascii_digit())
+        }
+        _ => head.starts_with(['W', 'E']),
+    };
+    let is_one = is_one && SOURCES.contains(&source);
     is_one.then(|| Warning {
         source: source.to_owned(),
         text: text.to_owned(),
@@ -291,9 +303,16 @@ mod tests {
         let found = warning(line).expect("is one");
         assert_eq!(found.source, "hlo_rematerialization.cc");
         assert_eq!(found.text, "Can't reduce [1] so");
+        // As JAX 0.6.2 writes it.
+        let older = "2026-11-22 17:41:40.333903: W external/xla/xla/hlo/transforms/simplifiers/\
+                     hlo_rematerialization.cc:3023] Can't reduce [1] so\n";
+        assert_eq!(warning(older), warning(line));
         for other in [
             "I1122 02:57:59.144376    8310 hlo_rematerialization.cc:3231] text",
             "W1122 02:57:59.144376    8310 other.cc:1] text",
+            "2026-11-22 17:41:40.333903: I external/xla/xla/hlo_rematerialization.cc:1] text",
+            "2026-11-22 17:41:40.333903: W external/xla/xla/other.cc:1] text",
+            "I wrote W hlo_rematerialization.cc:1] text",
             "hlo_rematerialization.cc:3231] text",
             "Warning: text",
             "",

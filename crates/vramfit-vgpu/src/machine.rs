@@ -141,7 +141,8 @@ impl Machine {
 
     /// Returns what a pool may take: what matters is measured against it.
     pub(crate) fn limit_bytes(&'static self) -> u64 {
-        let limit = self.session().limit_bytes();
+        // `cuda_async` without preallocation reports a limit of 0 and has none.
+        let limit = self.session().limit_bytes().filter(|limit| *limit > 0);
         limit.unwrap_or(self.environment.gpu.total_memory_bytes)
     }
 

@@ -121,6 +121,10 @@ fn virtual_rooms(
         let bytes: Bytes = variable(name)?.parse().ok()?;
         Some(bytes.0)
     };
+    let gpu = match bytes("VRAMFIT_TOTAL") {
+        Some(total) => gpu.with_total(total)?,
+        None => gpu,
+    };
     let count = bytes("VRAMFIT_GPU_COUNT").unwrap_or(1).max(1);
     let count = u32::try_from(count).unwrap_or(u32::MAX);
     let context = bytes("VRAMFIT_CONTEXT").unwrap_or(gpu.context_bytes_estimate);

@@ -61,6 +61,15 @@ pub(crate) fn read(path: &Path) -> Result<Answer> {
 
 /// Reads a trace as if it had been cut off after an event.
 fn read_until(path: &Path, last: u64) -> Result<Answer> {
+    let mut answer = trace::summarise_until(open(path)?, last)?;
+    if answer.out_of_memory().is_some() {
+        // What was refused may be met where the driver reports a higher total.
+        answer.total_range = trace::replay_at_max_total(&mut open(path)?)?;
+    }
+    Ok(answer)
+}
+
+fn open(path: &Path) -> Result<Reader<File>> {
     let file = File::open(path).map_err(|error| {
         Error::new(
             ErrorKind::Io,
@@ -68,7 +77,7 @@ fn read_until(path: &Path, last: u64) -> Result<Answer> {
         )
         .cause(error)
     })?;
-    trace::summarise_until(Reader::new(file)?, last)
+    Reader::new(file)
 }
 
 /// Adds to a trace how the program of its run ended, so that its reports say it, too. The trace of a

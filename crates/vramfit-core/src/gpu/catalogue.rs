@@ -5,7 +5,7 @@ use std::sync::LazyLock;
 
 use serde::Deserialize;
 
-use super::{Certainty, Gpu, PeakTflops};
+use super::{Certainty, Gpu, PeakTflops, Platform, Total};
 use crate::error::{Error, ErrorKind, Result};
 
 const TEXT: &str = include_str!("catalogue.toml");
@@ -59,8 +59,12 @@ struct Card {
     aliases: Vec<String>,
     description: String,
     capability: String,
-    memory_bytes: u64,
+    memory_bytes: Option<u64>,
+    #[serde(default)]
+    totals: Vec<Total>,
     memory: Certainty,
+    #[serde(default)]
+    shares_host_memory: bool,
     cores: u32,
     l2_bytes: u64,
     bandwidth_bytes_per_s: u64,
@@ -78,7 +82,8 @@ struct Slice {
     profile: String,
     #[serde(default)]
     aliases: Vec<String>,
-    memory_bytes: u64,
+    /// Without it the slice has the totals of its parent.
+    memory_bytes: Option<u64>,
     memory: Certainty,
     cores: u32,
     memory_slices: u64,
@@ -154,9 +159,7 @@ fn check(card: &Card) -> Result<()> {
     if card.description.trim().is_empty() {
         return refuse("description");
     }
-    if !(1 << 28..1 << 44).contains(&card.memory_bytes) {
-        return refuse("memory_bytes");
-    }
+    check_totals(card)?;
     if card.cores == 0 {
         return refuse("cores");
     }
@@ -170,6 +173,61 @@ fn check(card: &Card) -> Result<()> {
         return refuse("clock_ghz");
     }
     Ok(())
+}
+
+/// The totals that drivers report for one GPU lie closer together than this, in percent of the
+/// lowest. The widest known range is that of the Quadro RTX 5000, whose error correction takes a
+/// sixteenth; the rest is a slip of the pen.
+const MAX_TOTAL_SPREAD_PERCENT: u64 = 10;
+
+/// Refuses a card without a total, with two ways of giving it, and with implausible ones.
+fn check_totals(card: &Card) -> Result<()> {
+    let name = &card.name;
+    let plausible = 1 << 28..1 << 44;
+    match (card.memory_bytes, card.totals.is_empty()) {
+        (Some(bytes), true) if plausible.contains(&bytes) => return Ok(()),
+        (Some(_), true) => {
+            return Err(invalid(format!(
+                "`memory_bytes` of card `{name}` is implausible"
+            )));
+        }
+        (None, true) => {
+            return Err(invalid(format!(
+                "`memory_bytes` of card `{name}` is missing"
+            )));
+        }
+        (Some(_), false) => {
+            let message = format!("card `{name}` has both `memory_bytes` and `totals`");
+            return Err(invalid(message).hint("write one of them; the lowest total counts"));
+        }
+        (None, false) => {}
+    }
+    let refuse = || {
+        Err(invalid(format!(
+            "`totals` of card `{name}` are implausible"
+        )))
+    };
+    let Some((lowest, highest)) = range(&card.totals) else {
+        return refuse();
+    };
+    let is_wide = highest - lowest > lowest / 100 * MAX_TOTAL_SPREAD_PERCENT;
+    let all_sourced = card
+        .totals
+        .iter()
+        .all(|total| !total.source.trim().is_empty());
+    if is_wide || !all_sourced || !plausible.contains(&lowest) {
+        return refuse();
+    }
+    Ok(())
+}
+
+/// Returns the lowest and the highest total that was reported on Linux; `None` without any.
+fn range(totals: &[Total]) -> Option<(u64, u64)> {
+    let linux = totals
+        .iter()
+        .filter(|total| total.platform == Platform::Linux);
+    let bytes = linux.map(|total| total.bytes);
+    Some((bytes.clone().min()?, bytes.max()?))
 }
 
 fn join(card: Card, capabilities: &[Capability], context: &ContextModel) -> Result<Gpu> {
@@ -187,6 +245,10 @@ fn join(card: Card, capabilities: &[Capability], context: &ContextModel) -> Resu
         .hint(format!("known: {}", known.join(", "))));
     };
     let (min_cuda_major, last) = capability.cuda_majors;
+    let range = card.memory_bytes.map(|bytes| (bytes, bytes));
+    let (total_memory_bytes, max_total_memory_bytes) = range
+        .or_else(|| self::range(&card.totals))
+        .unwrap_or_default();
     Ok(Gpu {
         context_bytes_estimate: card
             .context_bytes_estimate
@@ -195,8 +257,11 @@ fn join(card: Card, capabilities: &[Capability], context: &ContextModel) -> Resu
         aliases: card.aliases,
         description: card.description,
         compute_capability,
-        total_memory_bytes: card.memory_bytes,
+        total_memory_bytes,
+        max_total_memory_bytes,
+        totals: card.totals,
         memory_certainty: card.memory,
+        shares_host_memory: card.shares_host_memory,
         core_count: card.cores,
         fp32_lanes_per_core: capability.fp32_lanes_per_core,
         max_threads_per_core: capability.max_threads_per_core,
@@ -228,7 +293,12 @@ fn cut(parent: &Gpu, slice: Slice, context: &ContextModel) -> Gpu {
             .chain(slice.aliases)
             .collect(),
         description: format!("{} MIG {}", parent.description, slice.profile),
-        total_memory_bytes: slice.memory_bytes,
+        total_memory_bytes: slice.memory_bytes.unwrap_or(parent.total_memory_bytes),
+        max_total_memory_bytes: slice.memory_bytes.unwrap_or(parent.max_total_memory_bytes),
+        totals: match slice.memory_bytes {
+            Some(_) => Vec::new(),
+            None => parent.totals.clone(),
+        },
         memory_certainty: slice.memory,
         core_count: slice.cores,
         l2_bytes: memory_share(parent.l2_bytes),

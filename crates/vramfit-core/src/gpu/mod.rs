@@ -10,6 +10,7 @@ mod target;
 
 use serde::{Deserialize, Serialize};
 
+use crate::bytes::Bytes;
 use crate::error::{Error, ErrorKind, Result};
 use crate::nearest;
 
@@ -24,6 +25,30 @@ pub enum Certainty {
     Reported,
     /// Nobody was seen to report it; [`Gpu::source`] says how it was derived.
     Estimated,
+}
+
+/// Where a total was seen, as far as it matters to how much CUDA reports.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Platform {
+    /// Linux on the machine itself.
+    #[default]
+    Linux,
+    /// Windows and WSL2, where CUDA reports 2 to 3 % more: nearly all that the board has.
+    Windows,
+}
+
+/// A total memory that a driver reported for a kind of GPU, and who says so.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Total {
+    /// Total device memory in bytes, as CUDA reports it.
+    pub bytes: u64,
+    /// Where the figure is from.
+    pub source: String,
+    /// Where it was seen.
+    #[serde(default)]
+    pub platform: Platform,
 }
 
 /// Dense peak rates in 10^12 operations per second; `None` where the card has no unit for the type
@@ -96,8 +121,14 @@ pub struct Gpu {
     pub description: String,
     /// Compute capability, such as `(9, 0)`.
     pub compute_capability: (u32, u32),
-    /// Total device memory in bytes, as the driver reports it.
+    /// Total device memory in bytes: the lowest that a driver reports on Linux. A virtual GPU has
+    /// this much, so that what fits there fits with every driver.
     pub total_memory_bytes: u64,
+    /// The highest that a driver reports on Linux; equal to `total_memory_bytes` where one figure is
+    /// known. Driver version and error correction (ECC) decide between the two.
+    pub max_total_memory_bytes: u64,
+    /// Every total that was seen, with its source; empty where one is known, see `source`.
+    pub totals: Vec<Total>,
     /// Whether `total_memory_bytes` was seen on a card.
     pub memory_certainty: Certainty,
     /// Streaming multiprocessors.
@@ -129,6 +160,8 @@ pub struct Gpu {
     pub min_cuda_major: u32,
     /// Last major release of CUDA whose compiler accepts this card; `None`: no end is known.
     pub max_cuda_major: Option<u32>,
+    /// Whether the memory is the host's too (Jetson): what programs on the CPU hold is not to be had.
+    pub shares_host_memory: bool,
     /// The card this is a MIG slice of.
     pub mig_parent: Option<String>,
     /// Where the figures come from.
@@ -139,6 +172,46 @@ impl Gpu {
     /// Says whether the compiler of this CUDA major release (12, 13) can compile for the card.
     pub fn supports_cuda(&self, major: u32) -> bool {
         major >= self.min_cuda_major && self.max_cuda_major.is_none_or(|last| major <= last)
+    }
+
+    /// Says whether drivers are known to report different totals for this GPU.
+    pub fn has_total_range(&self) -> bool {
+        self.max_total_memory_bytes > self.total_memory_bytes
+    }
+
+    /// Returns the highest total that CUDA reports on Windows and in WSL2, where one was seen.
+    pub fn windows_total_memory_bytes(&self) -> Option<u64> {
+        let totals = self.totals.iter();
+        let windows = totals.filter(|total| total.platform == Platform::Windows);
+        windows.map(|total| total.bytes).max()
+    }
+
+    /// Returns the GPU with exactly this total memory, as the driver at hand reports it.
+    ///
+    /// # Errors
+    /// [`ErrorKind::InvalidArgument`] for a total that no driver can report for this GPU: less than
+    /// three quarters of the lowest that is known, or more than a tenth above the highest.
+    pub fn with_total(&self, bytes: u64) -> Result<Gpu> {
+        let least = self.total_memory_bytes / 4 * 3;
+        let most = self.max_total_memory_bytes / 10 * 11;
+        if !(least..=most).contains(&bytes) {
+            return Err(Error::new(
+                ErrorKind::InvalidArgument,
+                format!("no driver reports {} for `{}`", Bytes(bytes), self.name),
+            )
+            .hint(format!(
+                "known totals are {} to {} bytes; a GPU of another size goes into a `.toml` file \
+                 (see `vramfit gpus`), memory that others hold into `--taken`",
+                self.total_memory_bytes, self.max_total_memory_bytes
+            )));
+        }
+        Ok(Gpu {
+            total_memory_bytes: bytes,
+            max_total_memory_bytes: bytes,
+            totals: Vec::new(),
+            memory_certainty: Certainty::Reported,
+            ..self.clone()
+        })
     }
 }
 

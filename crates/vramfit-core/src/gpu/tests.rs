@@ -71,8 +71,10 @@ fn figures_are_plausible() {
             (40e9..9e12).contains(&(gpu.bandwidth_bytes_per_s as f64)),
             "{name}"
         );
-        assert!((10..200).contains(&gpu.core_count), "{name}");
-        assert!((1.0..3.0).contains(&gpu.clock_ghz), "{name}");
+        assert!((8..200).contains(&gpu.core_count), "{name}");
+        // The GPU of a Jetson module is clocked lower than any card.
+        let lowest = if gpu.shares_host_memory { 0.6 } else { 1.0 };
+        assert!((lowest..3.0).contains(&gpu.clock_ghz), "{name}");
         assert!((512 << 10..=256 << 20).contains(&gpu.l2_bytes), "{name}");
         assert!(gpu.shared_memory_per_block_bytes <= gpu.shared_memory_per_block_optin_bytes);
         assert!(gpu.shared_memory_per_block_optin_bytes <= gpu.shared_memory_per_core_bytes);
@@ -177,7 +179,9 @@ fn a_slice_agrees_with_xla_where_xla_has_one() {
 fn cards_that_cuda_13_dropped_say_so() {
     for (name, supported) in [
         ("p100-16g", false),
+        ("gtx-1080-ti", false),
         ("v100-16g", false),
+        ("jetson-agx-orin-64g", true),
         ("t4", true),
         ("h100-80g", true),
     ] {
@@ -205,7 +209,7 @@ gpu_device_info {
   block_dim_limit_z: 65535
   memory_bandwidth: 3352320000000
   l2_cache_size: 52428800
-  device_memory_size: 84942979072
+  device_memory_size: 84929347584
   shared_memory_per_block_optin: 232448
   registers_per_core_limit: 65536
   registers_per_block_limit: 65536
@@ -217,6 +221,100 @@ dnn_version_info { major: 9 minor: 10 patch: 0 }
 device_description_str: \"NVIDIA H100 80GB HBM3\"
 ";
     assert_eq!(text, golden);
+}
+
+#[test]
+fn the_lowest_total_decides_and_the_others_are_kept_with_their_sources() {
+    let t4 = find("t4").unwrap();
+    assert_eq!(t4.total_memory_bytes, 15_642_329_088);
+    assert_eq!(t4.max_total_memory_bytes, 15_843_721_216);
+    assert!(t4.has_total_range());
+    assert!(target_config_text(&t4).contains("device_memory_size: 15642329088\n"));
+    for gpu in all() {
+        let linux = gpu
+            .totals
+            .iter()
+            .filter(|total| total.platform == Platform::Linux);
+        for total in linux {
+            assert!(gpu.total_memory_bytes <= total.bytes, "{}", gpu.name);
+            assert!(total.bytes <= gpu.max_total_memory_bytes, "{}", gpu.name);
+        }
+        assert!(
+            gpu.totals.iter().all(|total| !total.source.is_empty()),
+            "{}",
+            gpu.name
+        );
+    }
+}
+
+#[test]
+fn what_windows_reports_is_told_and_decides_nothing() {
+    for (name, mib) in [
+        ("rtx-4090", 24_563),
+        ("rtx-5080", 16_302),
+        ("rtx-3080", 10_240),
+    ] {
+        let gpu = find(name).unwrap();
+        let windows = gpu.windows_total_memory_bytes();
+        assert_eq!(windows, Some(mib << 20), "{name}");
+        // Facts: 2.0, 2.8 and 2.5 % below it.
+        assert!(gpu.max_total_memory_bytes < mib << 20, "{name}");
+    }
+    assert_eq!(find("t4").unwrap().windows_total_memory_bytes(), None);
+}
+
+#[test]
+fn a_total_of_ones_own_is_taken_where_it_can_be_one() {
+    let t4 = find("t4").unwrap();
+    let mine = t4.with_total(15_843_721_216).unwrap();
+    assert_eq!(mine.total_memory_bytes, 15_843_721_216);
+    assert!(!mine.has_total_range());
+    assert!(target_config_text(&mine).contains("device_memory_size: 15843721216\n"));
+    // WSL2 reports up to 3 % more than the highest known total.
+    assert!(t4.with_total(16_300_000_000).is_ok());
+    for bytes in [0, 8 << 30, 24 << 30, u64::MAX] {
+        let error = t4.with_total(bytes).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::InvalidArgument, "{bytes}");
+        assert!(
+            error.hint_text().unwrap().contains("15642329088"),
+            "{bytes}"
+        );
+    }
+}
+
+#[test]
+fn a_card_file_has_one_total_or_several() {
+    let several = CARD_FILE.replace(
+        "memory_bytes = 25000000000",
+        "totals = [{ bytes = 25200000000, source = \"new driver\" }, \
+         { bytes = 25000000000, source = \"old driver\" }, \
+         { bytes = 25700000000, source = \"WSL2\", platform = \"windows\" }]",
+    );
+    let gpu = parse_card(&several).unwrap();
+    assert_eq!(gpu.total_memory_bytes, 25_000_000_000);
+    assert_eq!(gpu.max_total_memory_bytes, 25_200_000_000);
+    assert_eq!(gpu.windows_total_memory_bytes(), Some(25_700_000_000));
+    let one = parse_card(CARD_FILE).unwrap();
+    assert!(!one.has_total_range());
+    assert!(one.totals.is_empty());
+    for (text, told) in [
+        (
+            several.replace(
+                "memory = \"rep",
+                "memory_bytes = 25000000000\nmemory = \"rep",
+            ),
+            "both",
+        ),
+        (several.replace("25200000000", "45200000000"), "implausible"),
+        (several.replace("new driver", ""), "implausible"),
+        (
+            CARD_FILE.replace("memory_bytes = 25000000000\n", ""),
+            "`memory_bytes` of card",
+        ),
+    ] {
+        let error = parse_card(&text).unwrap_err();
+        assert!(error.to_string().contains(told), "{told}: {error}");
+    }
 }
 
 const CARD_FILE: &str = r#"

@@ -5,8 +5,9 @@ use super::record::record;
 use super::tables::{devices, programs, unknown_reads, variants};
 use super::{Bar, Body, Figure, Report, Section, Value};
 use super::{advice, bands, owners, run, settings, verdict, warnings};
+use crate::allocator::Kind;
 use crate::bytes::Bytes;
-use crate::trace::{Answer, DeviceAnswer, Moment, Purpose, RefusalAnswer};
+use crate::trace::{Answer, BracketAnswer, DeviceAnswer, Header, Moment, Purpose, RefusalAnswer};
 
 /// Makes the report of a dry run.
 pub(super) fn report(answer: &Answer) -> Report {
@@ -85,7 +86,10 @@ pub(super) fn sentence(answer: &Answer) -> String {
                 let requested = Bytes(refusal.moment.requested_bytes);
                 format!("does not fit: {requested} could not be had {when}{on}")
             }
-            short => format!("does not fit: short by {} {when}{on}", Bytes(short)),
+            short => {
+                let range = in_total_range(answer);
+                format!("does not fit: short by {} {when}{on}{range}", Bytes(short))
+            }
         };
     }
     if let Some(abort) = &answer.abort {
@@ -102,6 +106,18 @@ pub(super) fn sentence(answer: &Answer) -> String {
     }
     let spare = Bytes(device.capacity_bytes.saturating_sub(device.peak_bytes));
     format!("fits: peak {peak} of {capacity}{on}, {spare} to spare")
+}
+
+/// Says with which total a run does not fit, where another one decides otherwise.
+fn in_total_range(answer: &Answer) -> String {
+    match answer.total_range {
+        Some(range) if range.is_met => format!(
+            " with {}; with {} this request is met",
+            verdict::mebibytes(answer.header.total_memory_bytes),
+            verdict::mebibytes(range.max_total_memory_bytes)
+        ),
+        _ => String::new(),
+    }
 }
 
 /// Where: the card, and which of several.
@@ -163,24 +179,9 @@ fn figures(answer: &Answer, device: &DeviceAnswer) -> Vec<Figure> {
         let note = format!("after {}: {}", executions(abort.executions), abort.message);
         figures.push(figure("on a real card", Value::Missing("dies"), note));
     }
+    figures.extend(total_range(answer));
     let header = &answer.header;
-    let total = Bytes(header.total_memory_bytes);
-    figures.push(match device.limit_bytes {
-        Some(limit) if header.total_memory_bytes > 0 => {
-            let share = limit as f64 / header.total_memory_bytes as f64;
-            let taken = match header.taken_bytes {
-                0 => String::new(),
-                taken => format!(", of which others hold {}", Bytes(taken)),
-            };
-            let note = format!("{} of the card's {total}{taken}", Value::Share(share));
-            figure("limit", Value::Bytes(limit), note)
-        }
-        _ => figure(
-            "limit",
-            Value::Missing("none"),
-            format!("`{}` asks the card, which has {total}", header.allocator),
-        ),
-    });
+    figures.push(limit(header, device));
     if let Some(pool) = device.pool_bytes {
         let note = match header.preallocate {
             _ if pool == 0 => "not taken, since nothing was allocated",
@@ -219,12 +220,55 @@ fn figures(answer: &Answer, device: &DeviceAnswer) -> Vec<Figure> {
     figures
 }
 
+/// What the allocator may take.
+fn limit(header: &Header, device: &DeviceAnswer) -> Figure {
+    let total = Bytes(header.total_memory_bytes);
+    let is_async = header.allocator == Kind::CudaAsync.name();
+    let Some(limit) = device.limit().filter(|_| header.total_memory_bytes > 0) else {
+        let why = match is_async {
+            true => format!(
+                "`cuda_async` keeps nothing without preallocation and takes what the card has, \
+                 {total}; JAX reports a `bytes_limit` of 0"
+            ),
+            false => format!("`{}` asks the card, which has {total}", header.allocator),
+        };
+        return figure("limit", Value::Missing("none"), why);
+    };
+    let share = limit as f64 / header.total_memory_bytes as f64;
+    let mut note = format!("{} of the card's {total}", Value::Share(share));
+    if header.taken_bytes > 0 {
+        note += &format!(", of which others hold {}", Bytes(header.taken_bytes));
+    }
+    if let Some(asked) = header.asked_limit_bytes.filter(|asked| *asked != limit) {
+        note += &format!("; {asked} bytes were asked for, {limit} are had");
+    }
+    if is_async {
+        note += "; what `cuda_async` keeps, and no cap: it takes more when it needs more";
+        return figure("release threshold", Value::Bytes(limit), note);
+    }
+    figure("limit", Value::Bytes(limit), note)
+}
+
+/// What the request that was refused comes to where the driver reports the highest total.
+fn total_range(answer: &Answer) -> Option<Figure> {
+    let range = answer.total_range?;
+    let value = if range.is_met { "met" } else { "refused" };
+    let total = verdict::mebibytes(range.max_total_memory_bytes);
+    let note = format!("this request with {total}, the highest total that drivers report");
+    Some(figure(
+        "at the highest total",
+        Value::Text(value.to_owned()),
+        note,
+    ))
+}
+
 /// Between which peaks the choice of kernels may put the run.
 fn bracket(answer: &Answer, device: &DeviceAnswer) -> Option<Figure> {
     let bracket = answer.bracket.as_ref()?;
     let (label, variant) = ("peak bracket", &bracket.variant);
+    let small = small_programs(bracket);
     if bracket.measured == 0 {
-        let note = "no program of 1 % of the pool compiles another way";
+        let note = format!("no program of 1 % of the pool compiles another way{small}");
         return Some(figure(label, Value::Missing("none"), note));
     }
     let other = bracket.peak_bytes.get(device.device as usize).copied()?;
@@ -241,8 +285,23 @@ fn bracket(answer: &Answer, device: &DeviceAnswer) -> Option<Figure> {
         _ if other == high => format!("{} more {variant}", Bytes(high - low)),
         _ => format!("{} less {variant}", Bytes(high - low)),
     };
-    let note = format!("{note}; autotuning on a card decides");
+    let note = format!("{note}; autotuning on a card decides{small}");
     Some(figure(label, value, note))
+}
+
+/// How many programs the bracket leaves out because they are small, and what they could change.
+fn small_programs(bracket: &BracketAnswer) -> String {
+    let temporaries = Bytes(bracket.small_temp_bytes);
+    match bracket.small {
+        0 => String::new(),
+        1 => format!(
+            "; 1 program below 1 % of the pool is left out, with {temporaries} of temporaries"
+        ),
+        count => format!(
+            "; {count} programs below 1 % of the pool are left out, with {temporaries} of \
+             temporaries in all"
+        ),
+    }
 }
 
 /// What was asked for and could not be had.

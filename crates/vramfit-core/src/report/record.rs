@@ -7,7 +7,7 @@ use super::settings::{self, Variable};
 use crate::lint::Finding;
 use crate::trace::{
     AbortAnswer, Answer, CompilationAnswer, CompilerWarning, DeviceAnswer, LeakAnswer, Moment,
-    ProgramAnswer, ProgramExit, RefusalAnswer, UnknownReads,
+    ProgramAnswer, ProgramExit, RefusalAnswer, TotalRangeAnswer, UnknownReads,
 };
 
 /// Version of the object; it changes when a key changes its meaning or goes away.
@@ -37,6 +37,7 @@ struct Record<'a> {
     oom: Option<OutOfMemory<'a>>,
     oom_count: u64,
     abort: Option<&'a AbortAnswer>,
+    total_range: Option<TotalRangeAnswer>,
     bracket: Option<Bracket<'a>>,
     leaks: Vec<Leak<'a>>,
     compiler_warnings: &'a [CompilerWarning],
@@ -58,6 +59,7 @@ struct Gpu<'a> {
     description: &'a str,
     count: u32,
     total_memory_bytes: u64,
+    max_total_memory_bytes: Option<u64>,
 }
 
 #[derive(Serialize)]
@@ -65,6 +67,8 @@ struct Bracket<'a> {
     variants: Vec<Variant<'a>>,
     programs_measured: u64,
     programs_not_measured: u64,
+    small_programs: u64,
+    small_programs_temp_bytes: u64,
 }
 
 #[derive(Serialize)]
@@ -144,6 +148,7 @@ struct Device<'a> {
 struct Settings<'a> {
     allocator: &'a str,
     memory_fraction: f64,
+    asked_limit_bytes: Option<u64>,
     preallocate: bool,
     spatial_partitioning: bool,
     taken_bytes: u64,
@@ -165,6 +170,7 @@ pub(super) fn record(answer: &Answer, not_covered: &[String]) -> serde_json::Val
             description: &header.gpu_description,
             count: header.devices,
             total_memory_bytes: header.total_memory_bytes,
+            max_total_memory_bytes: Some(header.max_total_memory_bytes).filter(|max| *max > 0),
         },
         fits: answer.fits(),
         verdict: super::verdict::record(answer),
@@ -188,6 +194,7 @@ pub(super) fn record(answer: &Answer, not_covered: &[String]) -> serde_json::Val
         oom: answer.out_of_memory().map(out_of_memory),
         oom_count: answer.refusal_count,
         abort: answer.abort.as_ref(),
+        total_range: answer.total_range,
         bracket: bracket(answer, worst),
         leaks: answer.leaks.iter().map(leak).collect(),
         compiler_warnings: &answer.compiler_warnings,
@@ -200,6 +207,7 @@ pub(super) fn record(answer: &Answer, not_covered: &[String]) -> serde_json::Val
         settings: Settings {
             allocator: &header.allocator,
             memory_fraction: header.memory_fraction,
+            asked_limit_bytes: header.asked_limit_bytes,
             preallocate: header.preallocate,
             spatial_partitioning: header.spatial_partitioning,
             taken_bytes: header.taken_bytes,
@@ -281,6 +289,8 @@ fn bracket<'a>(answer: &'a Answer, worst: &DeviceAnswer) -> Option<Bracket<'a>> 
         variants,
         programs_measured: bracket.measured,
         programs_not_measured: bracket.unmeasured,
+        small_programs: bracket.small,
+        small_programs_temp_bytes: bracket.small_temp_bytes,
     })
 }
 

@@ -66,7 +66,7 @@ fn table(comparison: &Comparison) -> Table {
         cells.push(value(after));
         rows.push(cells);
     };
-    row("limit", &|of| bytes(of, |device| device.limit_bytes));
+    row("limit", &|of| bytes(of, DeviceAnswer::limit));
     row("pool", &|of| bytes(of, |device| device.pool_bytes));
     row("peak in use", &|of| {
         bytes(of, |device| Some(device.peak_bytes))

@@ -205,7 +205,7 @@ fn timeline(answer: &Answer, device: &DeviceAnswer) -> Timeline {
         at: points.iter().map(|point| point.event).collect(),
         lines: lines.into_iter().flatten().collect(),
         marks,
-        limit_bytes: device.limit_bytes,
+        limit_bytes: device.limit(),
     }
 }
 

@@ -23,7 +23,7 @@ pub(super) fn devices(answer: &Answer) -> Option<Section> {
     let row = |device: &DeviceAnswer| {
         let known = |bytes: Option<u64>| bytes.map_or(Value::Missing("none"), Value::Bytes);
         vec![
-            known(device.limit_bytes),
+            known(device.limit()),
             known(device.pool_bytes),
             Value::Bytes(device.peak_bytes),
             Value::Bytes(device.held_between_steps_bytes),

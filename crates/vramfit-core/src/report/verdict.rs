@@ -47,7 +47,31 @@ pub(super) fn words(condition: &Condition) -> String {
             "the trace ends {}, before the program did (it was killed, or still runs)",
             last(after.as_ref())
         ),
+        Condition::TotalRange {
+            total_memory_bytes,
+            max_total_memory_bytes,
+        } => format!(
+            "the driver's total: {} decides, the lowest that is reported for such a GPU; with {}, the \
+             highest, the request that was refused is met. XLA may compile otherwise there, and what \
+             the program asks for after it is not known: run it with `--total highest`, or with the \
+             total of your GPU in bytes",
+            mebibytes(*total_memory_bytes),
+            mebibytes(*max_total_memory_bytes)
+        ),
     }
+}
+
+/// Writes a total in whole MiB: totals of one kind of GPU are told apart by a few of them.
+pub(super) fn mebibytes(bytes: u64) -> String {
+    let digits = (bytes >> 20).to_string();
+    let mut text = String::new();
+    for (place, digit) in digits.chars().enumerate() {
+        if place > 0 && (digits.len() - place).is_multiple_of(3) {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text + " MiB"
 }
 
 fn last(after: Option<&LastExecution>) -> String {

@@ -39,9 +39,19 @@ pub(crate) const DEFAULT_FRACTION: f64 = 0.75;
 pub(super) struct Part {
     pub(super) text: String,
     pub(super) reason: String,
+    /// What to know where the pool is not as large as was asked for.
+    pub(super) note: Option<String>,
 }
 
 impl Share {
+    /// Returns the bytes that the pool may take at most, where bytes were asked for.
+    pub fn limit_bytes(self) -> Option<u64> {
+        match self {
+            Share::Limit { limit_bytes, .. } => Some(limit_bytes),
+            Share::Fraction(_) | Share::Divided { .. } => None,
+        }
+    }
+
     /// Returns the fraction that gives this share in that release (`None`: any) with that allocator.
     pub(super) fn part(
         self,
@@ -52,31 +62,38 @@ impl Share {
     ) -> Result<Part> {
         // Newer releases round up; where it is not known which one it is, as if it did.
         let jax_version = version.unwrap_or(Version::new(u32::MAX, 0, 0)).into();
-        let limit = |limit_bytes: u64, total_bytes: u64| {
-            let options = PoolOptions {
-                kind,
-                jax_version,
-                total_memory_bytes: total_bytes,
-                ..PoolOptions::default()
-            };
-            part_for(limit_bytes, &options)
+        let pool = |total_bytes: u64| PoolOptions {
+            kind,
+            jax_version,
+            total_memory_bytes: total_bytes,
+            ..PoolOptions::default()
         };
+        let limit = |limit_bytes: u64, total_bytes: u64| part_for(limit_bytes, &pool(total_bytes));
         match self {
             Share::Fraction(part) => Ok(Part {
                 text: check_fraction(part, unified)?,
                 reason: fraction_reason(part, room),
+                note: None,
             }),
             Share::Limit {
                 limit_bytes,
                 total_bytes,
-            } => Ok(Part {
-                text: shortest(limit(limit_bytes, total_bytes)?),
-                reason: format!(
-                    "{} of the card's {}",
-                    Bytes(limit_bytes),
-                    Bytes(total_bytes)
-                ),
-            }),
+            } => {
+                let part = limit(limit_bytes, total_bytes)?;
+                let options = PoolOptions {
+                    memory_fraction: f64::from(part),
+                    ..pool(total_bytes)
+                };
+                Ok(Part {
+                    text: shortest(part),
+                    reason: format!(
+                        "{} of the card's {}",
+                        Bytes(limit_bytes),
+                        Bytes(total_bytes)
+                    ),
+                    note: limit_note(limit_bytes, &options),
+                })
+            }
             Share::Divided {
                 processes,
                 keep_free_bytes,
@@ -86,6 +103,7 @@ impl Share {
                 Ok(Part {
                     text: shortest(limit(pool, room.total_bytes)?),
                     reason: divided_reason(pool, processes, keep_free_bytes, room),
+                    note: None,
                 })
             }
             Share::Divided {
@@ -112,10 +130,29 @@ impl Share {
                         "JAX's own 75 % divided among {processes}; the card is not known, so \
                          whether the rest is enough for {processes} contexts is not, either"
                     ),
+                    note: None,
                 })
             }
         }
     }
+}
+
+/// Says what a limit in bytes becomes, where that is not what was asked for.
+fn limit_note(asked_bytes: u64, options: &PoolOptions) -> Option<String> {
+    let pool_bytes = options.limit_bytes();
+    if pool_bytes == asked_bytes {
+        return None;
+    }
+    let why = match options.limit_step_bytes() {
+        1 => "JAX takes a fraction of 32 bits".to_owned(),
+        step => format!(
+            "JAX takes a fraction of 32 bits and makes pools of whole {}",
+            Bytes(step)
+        ),
+    };
+    Some(format!(
+        "a limit of {asked_bytes} bytes was asked for, and the pool is limited to {pool_bytes}: {why}"
+    ))
 }
 
 fn fraction_reason(part: f64, room: Option<Room>) -> String {
@@ -279,6 +316,27 @@ mod tests {
                 }
             }
         }
+    }
+
+    #[test]
+    fn a_limit_that_becomes_another_is_told_with_both_figures() {
+        let note = |limit_bytes, jax, kind| {
+            let share = Share::Limit {
+                limit_bytes,
+                total_bytes: 84_942_979_072,
+            };
+            share.part(Some(jax), kind, false, None).unwrap().note
+        };
+        // 500 MiB are 250 pages; the nearest fraction of 32 bits is a few bytes below.
+        let old = note(500 << 20, RELEASES[0], Kind::Bfc).unwrap();
+        assert!(old.contains("524288000 bytes was asked for"), "{old}");
+        assert!(old.contains("limited to 52428"), "{old}");
+        assert!(!old.contains("whole"), "{old}");
+        assert_eq!(note(500 << 20, RELEASES[1], Kind::Bfc), None);
+        let pages = note((500 << 20) + 1, RELEASES[1], Kind::Bfc).unwrap();
+        assert!(pages.contains("limited to 524288000: "), "{pages}");
+        assert!(pages.contains("whole 2.0 MiB"), "{pages}");
+        assert!(note(500 << 20, RELEASES[1], Kind::CudaAsync).is_some());
     }
 
     #[test]

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use super::course::{ArrayAnswer, CompilationAnswer, LayoutAnswer, LeakAnswer, TimelinePoint};
 use super::{
     CompilerWarning, Header, Holdings, LastExecution, ProgramSizes, Purpose, RunEnvironment,
-    UncaughtError,
+    TotalRangeAnswer, UncaughtError,
 };
 use crate::program::ProgramMemory;
 
@@ -34,6 +34,10 @@ pub struct Answer {
     /// Where values were read that the dry run does not know: first where most shapes were made of
     /// them, then where most reads were.
     pub unknown_reads: Vec<UnknownReads>,
+    /// What the first refused request comes to at the highest total that drivers report; `None` where
+    /// nothing was refused or one total is known. The trace has to be read a second time for it, so
+    /// whoever has the file puts it in ([`super::replay_at_max_total`]).
+    pub total_range: Option<TotalRangeAnswer>,
     /// What the run came to with other kernels; `None` when that was not asked for.
     pub bracket: Option<BracketAnswer>,
     /// What grew in each of the last steps, the most bytes a step first.
@@ -128,6 +132,14 @@ pub struct DeviceAnswer {
     pub outside_bytes: u64,
     /// Requests refused here.
     pub refusals: u64,
+}
+
+impl DeviceAnswer {
+    /// Returns the limit where there is one: `cuda_async` without preallocation reports one of 0 and
+    /// has none.
+    pub fn limit(&self) -> Option<u64> {
+        self.limit_bytes.filter(|limit| *limit > 0)
+    }
 }
 
 /// How full a pool is.
@@ -284,6 +296,11 @@ pub struct BracketAnswer {
     /// How many programs are large, took the compiler's default choices, and could not be
     /// compiled the other way.
     pub unmeasured: u64,
+    /// How many programs took the compiler's default choices and were not compiled the other way
+    /// because a call takes less than 1 % of the pool.
+    pub small: u64,
+    /// Their temporaries in the run, added up.
+    pub small_temp_bytes: u64,
 }
 
 /// The moment at which a real process would have been aborted by its allocator.

@@ -90,6 +90,7 @@ impl Settings {
             header.gpu.clone_from(&gpu.name);
             header.gpu_description.clone_from(&gpu.description);
             header.total_memory_bytes = gpu.total_memory_bytes;
+            header.max_total_memory_bytes = gpu.max_total_memory_bytes;
             header.context_bytes = gpu.context_bytes_estimate;
         }
         header.taken_bytes = self.taken_bytes.unwrap_or(header.taken_bytes);
@@ -108,6 +109,9 @@ impl Settings {
         let set = assignments.set.iter().find(|set| fraction(set.name));
         if let Some(part) = set.and_then(|set| set.value.parse::<f64>().ok()) {
             header.memory_fraction = f64::from(part as f32);
+        }
+        if let Some(share) = self.policy.share {
+            header.asked_limit_bytes = share.limit_bytes();
         }
         if let Some(kind) = self.policy.allocator {
             kind.name().clone_into(&mut header.allocator);

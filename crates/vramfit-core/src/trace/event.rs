@@ -22,12 +22,17 @@ pub struct Header {
     pub gpu_description: String,
     /// Total memory of one card in bytes.
     pub total_memory_bytes: u64,
+    /// The highest total that drivers report for a GPU of this kind; 0 where it is not known or the
+    /// total was given.
+    pub max_total_memory_bytes: u64,
     /// Number of cards.
     pub devices: u32,
     /// `default`, `bfc`, `platform`, `address`, `cuda_async` or `vmm`, as JAX passed it.
     pub allocator: String,
     /// The share of the card the pool may take, as JAX read it (0.75 unless set).
     pub memory_fraction: f64,
+    /// The bytes that `--limit` asked for, of which the fraction above is what JAX can be told.
+    pub asked_limit_bytes: Option<u64>,
     /// Whether the pool is taken at the first allocation.
     pub preallocate: bool,
     /// Whether the pool is spatially partitioned (the default from JAX 0.11 on).

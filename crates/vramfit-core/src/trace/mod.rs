@@ -17,6 +17,7 @@
 //! | `arrays.rs`, `leaks.rs`, `layout.rs`, `compilations.rs` | who made what, what grows, what lies where |
 //! | `deciding.rs`, `holdings.rs` | whose the bytes are at the moment that decides |
 //! | `bracket.rs`, `compare.rs` | the same run with other kernels, under other settings |
+//! | `total_range.rs` | a refused request at the highest total that drivers report |
 //! | `difference.rs` | what makes one run need more than another |
 //! | `answer.rs`, `course.rs`, `summary.rs` | what it comes to |
 //! | `verdict.rs`, `note.rs` | whether it fits and on which conditions, what else was learnt |
@@ -53,6 +54,7 @@ mod stream;
 mod summary;
 mod text;
 mod timeline;
+mod total_range;
 mod verdict;
 mod warnings;
 mod wire;
@@ -78,6 +80,7 @@ pub use replay::{Block, Effect, Parting, Replay};
 pub use stream::Events;
 pub use summary::{summarise, summarise_until};
 pub use text::TextTrace;
+pub use total_range::{TotalRangeAnswer, replay_at_max_total};
 pub use verdict::{Condition, LastExecution, UncaughtError, Verdict};
 pub use warnings::CompilerWarning;
 pub use writer::{Writer, end_with_note};

@@ -134,7 +134,7 @@ impl Count {
             event: abort.event,
         });
         let (mut holdings, memory) = self.holdings(&live, source);
-        let limit = devices.first().and_then(|device| device.limit_bytes);
+        let limit = devices.first().and_then(DeviceAnswer::limit);
         let limit = limit.unwrap_or(header.total_memory_bytes);
         let bracket = self.bracket(limit, &text);
         let allocator_model = match self.devices.is_empty() {
@@ -216,6 +216,7 @@ impl Count {
             refusal_count: self.refusal_count,
             abort,
             unknown_reads,
+            total_range: None,
             bracket,
             leaks,
             compilations,
@@ -309,17 +310,23 @@ impl Count {
     fn bracket(&mut self, limit: u64, text: &impl Fn(TextId) -> String) -> Option<BracketAnswer> {
         let what_if = self.what_if.as_mut()?;
         let measured = self.programs.rows.iter().filter_map(|row| row.variant);
-        let unmeasured = self.programs.rows.iter().filter(|row| {
-            let (_, sizes, _, rung) = row.key;
-            row.variant.is_none() && rung == TextId(0) && sizes.is_large(limit)
+        let other = self.programs.rows.iter().filter(|row| {
+            let (_, _, _, rung) = row.key;
+            row.variant.is_none() && rung == TextId(0)
         });
+        let sizes = other.map(|row| row.key.1);
+        let (unmeasured, small): (Vec<_>, Vec<_>) = sizes.partition(|sizes| sizes.is_large(limit));
         let mut names = measured.clone();
         Some(BracketAnswer {
             variant: names.next().map_or(String::new(), |(name, _)| text(name)),
             peak_bytes: what_if.peak_bytes(),
             fits: what_if.fits(),
             measured: measured.count() as u64,
-            unmeasured: unmeasured.count() as u64,
+            unmeasured: unmeasured.len() as u64,
+            small: small.len() as u64,
+            small_temp_bytes: small
+                .iter()
+                .fold(0, |sum: u64, sizes| sum.saturating_add(sizes.temp_bytes)),
         })
     }
 

@@ -35,6 +35,14 @@ pub enum Condition {
         /// What was executed last; `None` when nothing was.
         after: Option<LastExecution>,
     },
+    /// The request that was refused is met on a GPU of the same kind whose driver reports a higher
+    /// total. The lowest total decides.
+    TotalRange {
+        /// The total that decided.
+        total_memory_bytes: u64,
+        /// The highest that drivers report, with which the request is met.
+        max_total_memory_bytes: u64,
+    },
 }
 
 impl Condition {
@@ -43,6 +51,8 @@ impl Condition {
     pub fn leaves_open(&self) -> bool {
         match self {
             Condition::ProgramFailed { .. } | Condition::TraceEndsEarly { .. } => true,
+            // Something was refused where this is said.
+            Condition::TotalRange { .. } => false,
         }
     }
 }
@@ -73,6 +83,12 @@ impl Answer {
     pub fn verdict(&self) -> Verdict {
         let mut conditions = Vec::new();
         conditions.extend(self.ended_early());
+        conditions.extend(self.total_range.filter(|range| range.is_met).map(|range| {
+            Condition::TotalRange {
+                total_memory_bytes: self.header.total_memory_bytes,
+                max_total_memory_bytes: range.max_total_memory_bytes,
+            }
+        }));
         // A stable sort: what leaves the answer open comes first.
         conditions.sort_by_key(|condition| !condition.leaves_open());
         let fits = match conditions.first() {

@@ -2,7 +2,7 @@
 
 use clap::Subcommand;
 use serde::Serialize;
-use vramfit_core::gpu::{self, Certainty, Gpu};
+use vramfit_core::gpu::{self, Certainty, Gpu, Platform};
 use vramfit_core::{Bytes, Result};
 
 use super::Status;
@@ -118,7 +118,10 @@ fn table(cards: &[Gpu]) -> String {
             gpu.description,
         ));
     }
-    text.push_str("\n~ estimated: no driver was seen to report this card's memory\n");
+    text.push_str(
+        "\nmemory: the lowest total that drivers report; `vramfit gpus show NAME` has the others\n\
+         ~ estimated: no driver was seen to report this card's memory\n",
+    );
     text
 }
 
@@ -130,7 +133,10 @@ fn sheet(gpu: &Gpu) -> String {
         Certainty::Estimated => "estimated",
     };
     let cuda = match gpu.max_cuda_major {
-        Some(last) => format!("CUDA {} to {last}", gpu.min_cuda_major),
+        Some(last) => format!(
+            "CUDA {} to {last} (`vramfit[cuda{last}]`: JAX with CUDA {last})",
+            gpu.min_cuda_major
+        ),
         None => format!("CUDA {} or newer", gpu.min_cuda_major),
     };
     let rates: Vec<String> = gpu
@@ -147,6 +153,36 @@ fn sheet(gpu: &Gpu) -> String {
             "memory",
             format!("{} ({total} bytes, {certainty})", Bytes(total)),
         ),
+    ];
+    if gpu.has_total_range() {
+        let max = gpu.max_total_memory_bytes;
+        lines.push((
+            "highest total",
+            format!(
+                "{} ({max} bytes), {:.2} % more; \"fits\" is decided by the lowest",
+                Bytes(max),
+                (max as f64 / total as f64 - 1.0) * 100.0
+            ),
+        ));
+    }
+    for seen in &gpu.totals {
+        let on = match seen.platform {
+            Platform::Linux => "",
+            Platform::Windows => " on Windows and WSL2",
+        };
+        let megabytes = seen.bytes as f64 / f64::from(1 << 20);
+        lines.push((
+            "  total seen",
+            format!("{megabytes:.2} MiB{on}: {}", seen.source),
+        ));
+    }
+    if gpu.shares_host_memory {
+        lines.push((
+            "shared with host",
+            "programs on the CPU take from the same memory: give it as `--taken`".to_owned(),
+        ));
+    }
+    lines.extend([
         (
             "default pool",
             format!(
@@ -187,7 +223,7 @@ fn sheet(gpu: &Gpu) -> String {
         ),
         ("clock", format!("{} GHz", gpu.clock_ghz)),
         ("peak 10^12 op/s", format!("{} (dense)", rates.join(", "))),
-    ];
+    ]);
     if let Some(parent) = &gpu.mig_parent {
         lines.push(("slice of", parent.clone()));
     }

@@ -186,6 +186,9 @@ fn fraction(policy: &Policy, kind: Kind, changes: &mut Changes<'_>) -> Result<Op
         (OLD_FRACTION, FRACTION)
     };
     changes.set(wanted, part.text.clone(), part.reason.clone());
+    if let Some(note) = part.note.clone().filter(|_| !unified) {
+        changes.note(note);
+    }
     let why = match changes.version {
         _ if new_name => refused,
         Some(version) => format!("JAX {version} does not read it"),

@@ -26,6 +26,10 @@ pub(super) struct Wish<'a> {
     pub(super) cards: &'a Cards,
     pub(super) steps: Option<u64>,
     pub(super) taken: Option<Bytes>,
+    /// The total memory of each GPU, where it is not the catalogue's.
+    pub(super) total: Option<Bytes>,
+    /// The bytes that the pool was to be limited to, for the report.
+    pub(super) limit: Option<Bytes>,
     pub(super) shared: Option<&'a str>,
     pub(super) fill: Option<Fill>,
     pub(super) bracket: bool,
@@ -128,6 +132,8 @@ pub(super) fn changes(wish: &Wish<'_>, inherited: impl Fn(&str) -> Option<OsStri
     changes.set("VRAMFIT_PLUGIN", wish.plugin);
     changes.own("VRAMFIT_STEPS", wish.steps.map(|steps| steps.to_string()));
     changes.own("VRAMFIT_TAKEN", wish.taken.map(|bytes| bytes.0.to_string()));
+    changes.own("VRAMFIT_TOTAL", wish.total.map(|bytes| bytes.0.to_string()));
+    changes.own("VRAMFIT_LIMIT", wish.limit.map(|bytes| bytes.0.to_string()));
     changes.own("VRAMFIT_SHARED", wish.shared.map(str::to_owned));
     changes.own(
         "VRAMFIT_FILL",
@@ -187,6 +193,8 @@ mod tests {
             cards: &cards,
             steps: None,
             taken: None,
+            total: None,
+            limit: None,
             shared: None,
             fill: None,
             bracket: false,

@@ -19,7 +19,7 @@ use std::path::{Path, PathBuf};
 use std::process::Stdio;
 
 use clap::ValueEnum;
-use vramfit_core::settings::{Policy, Version, variables_for};
+use vramfit_core::settings::{Policy, Share, Version, variables_for};
 use vramfit_core::{Bytes, Error, ErrorKind, Result};
 
 use self::environment::{Changes, Wish};
@@ -60,6 +60,9 @@ pub(crate) struct Args {
     /// Memory that something else holds on each card
     #[arg(long, value_name = "BYTES")]
     taken: Option<Bytes>,
+    /// Total memory that the driver reports: bytes as yours does, `lowest` (the default) or `highest`
+    #[arg(long, value_name = "BYTES", value_parser = request::total)]
+    total: Option<request::Total>,
     /// Share the virtual card with every other dry run that names it so
     #[arg(long, value_name = "NAME", value_parser = request::shared)]
     shared: Option<String>,
@@ -132,7 +135,7 @@ impl Args {
 
 /// Runs `vramfit dryrun`.
 pub(crate) fn run(args: Args, context: &Context, output: &mut Output) -> Result<Status> {
-    let total_bytes = cards::cards(&args.gpu)?.gpu.total_memory_bytes;
+    let total_bytes = chosen(&args)?.gpu.total_memory_bytes;
     let policy = args.pool.policy(total_bytes, inherited)?;
     run_with(args, &policy, None, true, context, output)
 }
@@ -148,6 +151,7 @@ pub(crate) fn rehearse(
         gpu: rehearsal.gpu,
         steps: rehearsal.steps,
         taken: rehearsal.taken,
+        total: None,
         shared: None,
         pool: PoolArgs::default(),
         bracket: false,
@@ -187,6 +191,15 @@ pub(crate) struct Rehearsal {
     pub(crate) log: Option<PathBuf>,
 }
 
+/// Returns the GPUs that were asked for, with the total that was.
+fn chosen(args: &Args) -> Result<Cards> {
+    let mut cards = cards::cards(&args.gpu)?;
+    if let Some(total) = args.total {
+        cards.gpu = total.of(&cards.gpu)?;
+    }
+    Ok(cards)
+}
+
 fn inherited(name: &str) -> Option<String> {
     std::env::var(name).ok()
 }
@@ -202,7 +215,7 @@ fn run_with(
     output: &mut Output,
 ) -> Result<Status> {
     // Everything that can be refused is refused before the program runs: it may run for an hour.
-    let cards = cards::cards(&args.gpu)?;
+    let cards = chosen(&args)?;
     let total_bytes = cards.gpu.total_memory_bytes;
     check_taken(args.taken, total_bytes)?;
     let results = args.autotune_results.as_deref();
@@ -239,6 +252,8 @@ fn run_with(
             cards: &cards,
             steps: args.steps,
             taken: args.taken,
+            total: args.total.map(|_| Bytes(total_bytes)),
+            limit: policy.share.and_then(Share::limit_bytes).map(Bytes),
             shared: args.shared.as_deref(),
             fill: args.fill,
             bracket: args.bracket,

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use vramfit_core::gpu::{self, Gpu};
-use vramfit_core::{Error, ErrorKind, Result};
+use vramfit_core::{Bytes, Error, ErrorKind, Result};
 
 use crate::files::{is_special, writable};
 use crate::traces::traces;
@@ -20,6 +20,43 @@ pub(crate) fn steps(text: &str) -> Result<u64> {
         )
         .hint("write a whole number from 1, such as `3`")
     })
+}
+
+/// Which total memory a virtual GPU has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Total {
+    /// The lowest that drivers report for such a GPU.
+    Lowest,
+    /// The highest that drivers report.
+    Highest,
+    /// What the driver at hand reports.
+    Exactly(Bytes),
+}
+
+impl Total {
+    /// Returns the GPU with this total.
+    ///
+    /// # Errors
+    /// `invalid-argument` for bytes that no driver can report for it.
+    pub(super) fn of(self, gpu: &Gpu) -> Result<Gpu> {
+        match self {
+            Total::Lowest => gpu.with_total(gpu.total_memory_bytes),
+            Total::Highest => gpu.with_total(gpu.max_total_memory_bytes),
+            Total::Exactly(bytes) => gpu.with_total(bytes.0),
+        }
+    }
+}
+
+/// Reads `--total`.
+///
+/// # Errors
+/// `invalid-argument` for what is neither a word for one nor a number of bytes.
+pub(crate) fn total(text: &str) -> Result<Total> {
+    match text {
+        "lowest" => Ok(Total::Lowest),
+        "highest" => Ok(Total::Highest),
+        _ => text.parse().map(Total::Exactly),
+    }
 }
 
 /// Reads `--shared`.
@@ -91,6 +128,24 @@ pub(super) fn remove_traces(path: &Path) -> Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_total_is_one_of_the_known_ones_or_bytes() {
+        let t4 = gpu::find("t4").expect("in the catalogue");
+        for (text, bytes) in [
+            ("lowest", 15_642_329_088),
+            ("highest", 15_843_721_216),
+            ("15109MiB", 15_842_934_784),
+        ] {
+            let gpu = total(text).and_then(|total| total.of(&t4)).expect(text);
+            assert_eq!(gpu.total_memory_bytes, bytes, "{text}");
+            assert_eq!(gpu.max_total_memory_bytes, bytes, "{text}");
+        }
+        for text in ["80GiB", "most", ""] {
+            let error = total(text).and_then(|total| total.of(&t4)).unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::InvalidArgument, "{text}");
+        }
+    }
 
     #[test]
     fn what_is_no_file_is_written_to_but_never_replaced() {

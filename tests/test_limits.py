@@ -1,0 +1,193 @@
+"""The totals of a GPU, the limits of its allocators, and what the compiler plans for."""
+
+import json
+import re
+import subprocess
+import sys
+
+import pytest
+from conftest import clean_environment
+
+VRAMFIT = [sys.executable, "-m", "vramfit"]
+MIB = 1 << 20
+
+# Needs one array of so many bytes, and nothing else to speak of.
+ONE_ARRAY = """
+import sys, jax, jax.numpy as jnp
+jax.block_until_ready(jax.jit(lambda: jnp.zeros(int(sys.argv[1]), jnp.uint8))())
+"""
+
+# Keeps an activation of 16 MiB for each of 24 layers, far more than the card below has.
+LAYERS, WIDTH, ROWS = 24, 256, 16384
+TRAIN = f"""
+import jax, jax.numpy as jnp
+
+def loss(weights, x):
+    for weight in weights:
+        x = jnp.tanh(x @ weight)
+    return (x**2).sum()
+
+weights = [jnp.zeros(({WIDTH}, {WIDTH})) for _ in range({LAYERS})]
+try:
+    jax.block_until_ready(jax.jit(jax.grad(loss))(weights, jnp.zeros(({ROWS}, {WIDTH}))))
+except jax.errors.JaxRuntimeError:
+    pass
+"""
+
+CARD_BYTES = 300_000_000
+CARD = f"""
+name = "small"
+description = "a small card"
+capability = "7.5"
+memory_bytes = {CARD_BYTES}
+memory = "estimated"
+cores = 10
+l2_bytes = 4194304
+bandwidth_bytes_per_s = 320064000000
+clock_ghz = 1.59
+context_bytes_estimate = 1048576
+source = "made up: everything is to be too large for it"
+"""
+
+
+@pytest.fixture
+def dryrun(tmp_path):
+    """Run a program: gives exit code, answer and standard error, with its words on one line."""
+    script, answer = tmp_path / "program.py", tmp_path / "answer.json"
+
+    def run(program, gpu, *options, arguments=()):
+        script.write_text(program)
+        command = [*VRAMFIT, "dryrun", "--gpu", gpu, *options, "--json", answer, "--force", "--"]
+        done = subprocess.run(
+            [*map(str, command), sys.executable, str(script), *map(str, arguments)],
+            env=clean_environment(),
+            capture_output=True,
+            text=True,
+        )
+        found = json.loads(answer.read_text()) if answer.exists() else None
+        return done.returncode, found, " ".join(done.stderr.split())
+
+    return run
+
+
+def test_a_verdict_between_the_known_totals_says_so(dryrun):
+    lowest, highest = 15_642_329_088, 15_843_721_216
+    # Pools are three quarters, in whole pages: 11,731,746,816 and 11,884,560,384 bytes.
+    need = 11_800_000_000
+    code, answer, err = dryrun(ONE_ARRAY, "t4", arguments=[need])
+    assert code == 1, err
+    assert answer["gpu"]["total_memory_bytes"] == lowest
+    assert answer["gpu"]["max_total_memory_bytes"] == highest
+    assert answer["total_range"] == {
+        "max_total_memory_bytes": highest,
+        "limit_bytes": -(-highest * 3 // 4 // (2 * MIB)) * 2 * MIB,
+        "is_met": True,
+    }
+    assert "with 14,917 MiB; with 15,109 MiB this request is met" in err
+    assert "--total highest" in err
+    (condition,) = (c for c in answer["verdict"]["conditions"] if c["kind"] == "total_range")
+    assert condition["max_total_memory_bytes"] == highest
+    assert not condition["leaves_open"]
+
+    for total in ("highest", str(highest)):
+        code, answer, err = dryrun(ONE_ARRAY, "t4", "--total", total, arguments=[need])
+        assert code == 0, err
+        assert answer["gpu"]["total_memory_bytes"] == highest
+        assert answer["total_range"] is None
+
+
+def test_a_request_beyond_every_known_total_is_refused_at_each(dryrun):
+    code, answer, err = dryrun(ONE_ARRAY, "t4", arguments=[12_000_000_000])
+    assert code == 1, err
+    assert answer["total_range"]["is_met"] is False
+    assert "at the highest total refused this request with 15,109 MiB" in err
+    assert "this request is met" not in err
+
+
+def test_a_run_that_fits_at_the_lowest_total_needs_no_other(dryrun):
+    code, answer, err = dryrun(ONE_ARRAY, "t4", arguments=[1 << 30])
+    assert code == 0, err
+    assert answer["total_range"] is None
+    assert "highest total" not in err
+
+
+def test_a_total_that_no_driver_reports_is_refused_before_anything_runs(dryrun):
+    code, answer, err = dryrun(ONE_ARRAY, "t4", "--total", "80GiB", arguments=[1])
+    assert (code, answer) == (2, None)
+    assert "error[invalid-argument]: no driver reports 80.0 GiB for `t4`" in err
+
+
+def test_a_card_file_with_one_total_has_no_range(dryrun, tmp_path):
+    card = tmp_path / "small.toml"
+    card.write_text(CARD)
+    code, answer, err = dryrun(ONE_ARRAY, card, arguments=[CARD_BYTES])
+    assert code == 1, err
+    assert answer["total_range"] is None
+
+
+@pytest.mark.parametrize(
+    ("options", "base"),
+    [
+        # The pool, in whole pages since JAX 0.10.2.
+        ([], -(-CARD_BYTES * 3 // 4 // (2 * MIB)) * 2 * MIB),
+        # What `cuda_async` keeps is no cap, and is what JAX tells the compiler all the same.
+        (["--allocator", "cuda_async"], CARD_BYTES * 3 // 4),
+        # It reports 0 then, and XLA takes 80 % of the card.
+        (["--allocator", "cuda_async", "--no-preallocate"], CARD_BYTES * 80 // 100),
+        # No statistics at all.
+        (["--allocator", "platform"], CARD_BYTES * 80 // 100),
+    ],
+    ids=["bfc", "cuda_async", "cuda_async growing", "platform"],
+)
+def test_the_compiler_plans_for_what_jax_tells_it_of_the_allocator(dryrun, tmp_path, options, base):
+    card = tmp_path / "small.toml"
+    card.write_text(CARD)
+    _, answer, err = dryrun(TRAIN, card, *options)
+    texts = [warning["text"] for warning in answer["compiler_warnings"]]
+    found = [re.search(r"below \S+ \((\d+) bytes\) by remat", text) for text in texts]
+    (said,) = {int(match[1]) for match in found if match}
+    weights, x = LAYERS * WIDTH * WIDTH * 4, ROWS * WIDTH * 4
+    result = weights + LAYERS * 8  # with the table of its parts
+    assert said == (base - weights - x - result) * 95 // 100 + result, err
+
+
+def test_a_limit_that_is_none_is_not_called_0_bytes(dryrun):
+    options = ["--allocator", "cuda_async", "--no-preallocate"]
+    code, answer, err = dryrun(ONE_ARRAY, "t4", *options, arguments=[1 << 20])
+    assert code == 0, err
+    assert answer["limit_bytes"] == 0, "as JAX reports it"
+    assert "limit 0 B" not in err
+    assert "limit none `cuda_async` keeps nothing without preallocation" in err
+    code, answer, err = dryrun(ONE_ARRAY, "t4", *options[:2], arguments=[13_000_000_000])
+    assert code == 0, "the card has more than the threshold"
+    assert answer["peak_bytes"] > answer["limit_bytes"] == 15_642_329_088 * 3 // 4
+    assert "release threshold 10.9 GiB" in err
+    assert "no cap" in err
+
+
+def test_a_limit_that_becomes_another_is_told_with_both_figures(dryrun):
+    asked = 500 * MIB + 1
+    code, answer, err = dryrun(ONE_ARRAY, "t4", "--limit", str(asked), arguments=[1 << 20])
+    assert code == 0, err
+    assert answer["settings"]["asked_limit_bytes"] == asked
+    assert answer["limit_bytes"] == 500 * MIB
+    assert f"a limit of {asked} bytes was asked for, and the pool is limited to {500 * MIB}" in err
+    assert f"{asked} bytes were asked for, {500 * MIB} are had" in err
+    _, answer, err = dryrun(ONE_ARRAY, "t4", "--limit", "500MiB", arguments=[1 << 20])
+    assert answer["limit_bytes"] == 500 * MIB
+    assert "asked for" not in err
+
+
+def test_the_bracket_says_which_programs_it_leaves_out(dryrun, tmp_path):
+    program = """
+import jax, jax.numpy as jnp
+x = jnp.ones((256, 256))
+jax.block_until_ready(jax.jit(lambda x: (x @ x).sum() + x.T.sum())(x))
+"""
+    _, answer, err = dryrun(program, "t4", "--bracket")
+    small = answer["bracket"]["small_programs"]
+    assert small == len([p for p in answer["programs"] if p["rung"] == ""]) > 0
+    temporaries = sum(p["temp_bytes"] for p in answer["programs"])
+    assert answer["bracket"]["small_programs_temp_bytes"] == temporaries
+    assert f"{small} program" in err
+    assert "below 1 % of the pool" in err
