@@ -217,11 +217,42 @@ def test_a_program_that_uses_no_gpu_gives_no_answer(program):
     assert error_id(done) == "gpu-not-used"
 
 
-def test_a_program_that_only_compiles_is_told_from_one_that_uses_no_gpu(program):
-    done = dryrun(program("import jax\njax.jit(lambda x: x + 1).lower(1.0).compile()"))
-    assert done.returncode == 2
-    assert error_id(done) == "gpu-not-used"
-    assert "compiled `jit__lambda` for the GPU, and ran nothing on it" in done.stderr
+ONLY_COMPILES = """
+import jax, jax.numpy as jnp
+wide = jax.ShapeDtypeStruct((ROWS, 1024), jnp.float32)
+compiled = jax.jit(lambda x: jnp.tanh(x) @ x.T).lower(wide).compile()
+"""
+
+
+@pytest.mark.parametrize(("rows", "fits"), [(16384, True), (65536, False)])
+def test_a_program_that_only_compiles_is_answered_from_its_plan(program, rows, fits):
+    done = dryrun("--json", "-", program(ONLY_COMPILES.replace("ROWS", str(rows))))
+    answer = json.loads(done.stdout.splitlines()[-1])
+    assert (done.returncode, answer["fits"]) == (0 if fits else 1, fits)
+    # By hand: the argument, tanh of it, and the product, all in float32.
+    plan = answer["plan"]
+    least = rows * 1024 * 4 + rows * rows * 4
+    assert least <= plan["needed_bytes"] <= least + rows * 1024 * 4 + (64 << 20)
+    assert plan["capacity_bytes"] == answer["capacity_bytes"]
+    (condition,) = answer["verdict"]["conditions"]
+    assert (condition["kind"], condition["anything_ran"]) == ("plan_only", False)
+    assert (answer["executions"], answer["peak_bytes"]) == (0, 0)
+
+
+def test_a_program_that_only_compiles_its_step_is_not_judged_by_its_start(program):
+    script = ONLY_COMPILES.replace("ROWS", "65536") + "x = jnp.ones(9)\n"
+    done = dryrun(program(script))
+    assert done.returncode == 1
+    assert "does not fit by its plan: `jit__lambda`, which did not run" in done.stderr
+    # One size was compiled and found too large, another one ran.
+    script = ONLY_COMPILES.replace("ROWS", "65536")
+    script += """
+step = jax.jit(lambda x: jnp.tanh(x) @ x.T)
+step(jnp.ones((1024, 1024)))
+"""
+    done = dryrun(program(script))
+    assert done.returncode == 0
+    assert "fits: peak" in done.stderr
 
 
 def test_a_program_that_fails_before_the_gpu_gives_no_answer(program):

@@ -114,3 +114,204 @@ def test_the_run_ends_after_its_steps(tmp_path, script, said):
     assert told["program_exit"] == {"code": 0, "signal": None}
     (step,) = [row for row in told["programs"] if row["name"] == "jit_train_step"]
     assert step["calls"] >= 3
+
+
+# --- which program is the step ---
+
+# The evaluation of a large batch comes before any training, as in nanoGPT; training needs more.
+VALIDATES_FIRST = """
+import jax, jax.numpy as jnp
+
+def loss(w, x):
+    for layer in w:
+        x = jnp.tanh(x @ layer)
+    return (x ** 2).mean()
+
+@jax.jit
+def evaluate(w, x):
+    return loss(w, x)
+
+@jax.jit
+def train_step(w, x):
+    return [a - 0.1 * b for a, b in zip(w, jax.grad(loss)(w, x))]
+
+w = [jnp.ones((1024, 1024)) for _ in range(8)]
+x = jnp.ones((4096, 1024))
+for _ in range(20):
+    evaluate(w, x)
+for step in range(12):
+    w = train_step(w, x)
+print("trained")
+"""
+
+# A rollout brings its state back many times before the first update, which needs far more.
+ROLLS_OUT_FIRST = """
+import jax, jax.numpy as jnp
+
+def policy(w, state):
+    return jnp.tanh(state @ w)
+
+@jax.jit
+def rollout(w, state):
+    return state + policy(w, state), state.mean()
+
+def loss(w, states):
+    h = jnp.tanh(states @ w)
+    return (jnp.tanh(h @ w) ** 2).mean()
+
+@jax.jit
+def update(w, states):
+    return w - 0.1 * jax.grad(loss)(w, states)
+
+w, state = jnp.ones((512, 512)), jnp.ones((2048, 512))
+for iteration in range(4):
+    collected = []
+    for _ in range(30):
+        state, reward = rollout(w, state)
+        collected.append(state)
+    states = jnp.concatenate(collected)
+    for _ in range(2):
+        w = update(w, states)
+    del states
+print("trained")
+"""
+
+# Gradients and their use are two programs, the use one of many small ones.
+SPLIT = """
+import jax, jax.numpy as jnp
+gradients = jax.jit(jax.grad(lambda w, x: (jnp.tanh(x @ w) ** 2).mean()))
+w, x = jnp.ones((1024, 1024)), jnp.ones((256, 1024))
+for _ in range(50):
+    w = w - 0.1 * gradients(w, x)
+print("trained")
+"""
+
+# Nothing ever comes back.
+MAPS = """
+import jax, jax.numpy as jnp
+encode = jax.jit(lambda w, x: jnp.tanh(x @ w))
+w = jnp.ones((1024, 1024))
+for _ in range(40):
+    encode(w, jnp.ones((256, 1024)))
+print("trained")
+"""
+
+
+@pytest.fixture
+def dry_run(tmp_path):
+    """Return a function that dry-runs a script: its exit code, answer, output and text."""
+    program, answer = tmp_path / "program.py", tmp_path / "answer.json"
+
+    def run(script, *options):
+        program.write_text(script)
+        command = [sys.executable, "-m", "vramfit", "dryrun", "--gpu", "t4", "--force", *options]
+        done = subprocess.run(
+            [*command, "--json", str(answer), str(program)],
+            env=clean_environment(),
+            capture_output=True,
+            check=False,
+            text=True,
+        )
+        return done.returncode, json.loads(answer.read_text()), done.stdout, done.stderr
+
+    return run
+
+
+def calls(answer, name):
+    (row,) = [row for row in answer["programs"] if row["name"] == name]
+    return row["calls"]
+
+
+def condition(answer, kind):
+    (found,) = [one for one in answer["verdict"]["conditions"] if one["kind"] == kind]
+    return found
+
+
+@pytest.mark.parametrize(
+    ("script", "step", "first"),
+    [
+        (VALIDATES_FIRST, "jit_train_step", ("jit_evaluate", 20)),
+        (ROLLS_OUT_FIRST, "jit_update", ("jit_rollout", 60)),
+    ],
+    ids=["validation", "rollout"],
+)
+def test_what_comes_before_training_is_no_step(dry_run, script, step, first):
+    code, whole, out, _ = dry_run(script)
+    assert (code, out) == (0, "trained\n")
+    code, answer, out, text = dry_run(script, "--steps", "3")
+    assert (code, out, answer["fits"]) == (0, "", True)
+    # It was cut in training, so that what training needs is in the answer, to the byte.
+    assert (calls(answer, step), calls(answer, first[0])) == (3, first[1])
+    assert answer["peak_bytes"] == whole["peak_bytes"]
+    assert (answer["step"], answer["step_evidence"]) == (step, "state_returned")
+    cut = condition(answer, "cut_at_step")
+    assert (cut["program"], cut["calls"], cut["steps"]) == (step, 3, 3)
+    said = " ".join(text.split())
+    assert f"the run was cut after call 3 of `{step}`" in said
+    assert "as `--steps 3` asks" in said
+
+
+def test_a_run_that_does_not_fit_in_training_is_not_cut_before_it(dry_run):
+    code, answer, _, text = dry_run(ROLLS_OUT_FIRST, "--steps", "3", "--limit", "400MiB")
+    assert (code, answer["fits"]) == (1, False)
+    assert "does not fit: short by" in text
+    assert answer["oom"]["program"] in ("jit_update", "jit_concatenate")
+
+
+def test_gradients_with_an_update_outside_of_them_are_a_step(dry_run):
+    _, answer, out, _ = dry_run(SPLIT, "--steps", "3")
+    assert (out, calls(answer, answer["step"])) == ("", 3)
+
+
+def test_without_a_step_the_run_is_not_cut_and_says_so(dry_run):
+    code, answer, out, text = dry_run(MAPS, "--steps", "3")
+    assert (code, out, answer["fits"]) == (0, "trained\n", True)
+    told = condition(answer, "no_step_found")
+    assert (told["steps"], told["found"]) == (3, None)
+    assert "no program was found to be a training step" in " ".join(text.split())
+
+
+def test_a_named_step_is_taken_as_it_is(dry_run):
+    _, answer, out, _ = dry_run(ROLLS_OUT_FIRST, "--steps", "5", "--step", "rollout")
+    assert (out, calls(answer, "jit_rollout")) == ("", 5)
+    assert (answer["step"], answer["step_evidence"]) == ("jit_rollout", "named")
+    code, answer, out, text = dry_run(MAPS, "--steps", "3", "--step", "no_such_step")
+    assert (code, out) == (0, "trained\n")
+    assert condition(answer, "no_step_found")["name"] == "no_such_step"
+    assert "no program called `no_such_step` ran" in " ".join(text.split())
+
+
+# A rollout keeps what it sees until the update, and start-up keeps arrays for good.
+COLLECTS = """
+import jax, jax.numpy as jnp
+rollout = jax.jit(lambda w, state: jnp.tanh(state @ w))
+update = jax.jit(lambda w, x: w - jax.grad(lambda w: (x @ w).mean())(w))
+w, state = jnp.ones((512, 512)), jnp.ones((512, 512))
+kept = [jnp.tanh(state * n) for n in range(30)]
+collected = []
+for _ in range(40):
+    state = rollout(w, state)
+    collected.append(state)
+UPDATES
+"""
+UPDATES = """
+for _ in range(6):
+    w = update(w, collected[0])
+"""
+LEAKS = """
+losses = []
+for _ in range(6):
+    w = update(w, collected[0])
+    losses.append(jnp.tanh(w))
+"""
+
+
+def test_what_is_collected_before_a_step_is_no_leak(dry_run):
+    for updates in ("", UPDATES):
+        _, answer, _, _ = dry_run(COLLECTS.replace("UPDATES", updates))
+        assert answer["leaks"] == [], updates
+    _, answer, _, _ = dry_run(COLLECTS.replace("UPDATES", LEAKS))
+    (leak,) = answer["leaks"]
+    assert (leak["bytes_per_step"], leak["step"]) == (512 * 512 * 4, answer["step"])
+    # Between steps there are what was kept, what was collected, the weights and the state.
+    assert answer["step_evidence"] == "state_returned"

@@ -19,6 +19,7 @@ use crate::abi::buffer::{
 use crate::abi::{self, Buffer as RawBuffer};
 use crate::event;
 use crate::memory::{Memory, MemoryKind};
+use crate::origin::Origin;
 use crate::reads::read;
 use crate::session::Block;
 use crate::status::{Answer, Code, Status};
@@ -45,22 +46,29 @@ pub(crate) struct Storage {
     /// `None` in host memory, and for arrays without bytes.
     pub(crate) block: Option<Arc<Block>>,
     pub(crate) value: Value,
+    pub(crate) origin: Origin,
     /// Real bytes for host memory, made when somebody asks for the pointer.
     host: OnceLock<Box<[u8]>>,
 }
 
 impl Storage {
+    /// Makes the storage of an array that was put on a device.
     pub(crate) fn new(block: Option<Arc<Block>>, value: Value) -> Arc<Self> {
+        Storage::of(block, value, Origin::uploaded())
+    }
+
+    pub(crate) fn of(block: Option<Arc<Block>>, value: Value, origin: Origin) -> Arc<Self> {
         Arc::new(Storage {
             block,
             value,
+            origin,
             host: OnceLock::new(),
         })
     }
 
-    /// Returns the same memory with another value: what a donated input becomes.
-    pub(crate) fn with_value(&self, value: Value) -> Arc<Self> {
-        Storage::new(self.block.clone(), value)
+    /// Returns the same memory with another value: what an argument becomes as a result.
+    pub(crate) fn with_value(&self, value: Value, origin: Origin) -> Arc<Self> {
+        Storage::of(self.block.clone(), value, origin)
     }
 }
 

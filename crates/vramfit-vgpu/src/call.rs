@@ -20,8 +20,10 @@ use crate::buffer::{self, Buffer, Storage};
 use crate::compiled::{Compiled, kind_of};
 use crate::device::Device;
 use crate::executable::{self, Loaded};
+use crate::origin::Origin;
 use crate::session::{Block, Request, Session};
 use crate::status::{Answer, Code, Status};
+use crate::steps::Argument;
 use crate::value::Value;
 
 /// One device's part of an execution.
@@ -148,6 +150,17 @@ impl<'a> Call<'a> {
         }
     }
 
+    /// Returns the arguments as the search for the training step sees them.
+    pub(crate) fn step_arguments(&self) -> Vec<Argument> {
+        let arguments = self.arguments.iter().zip(&self.storages);
+        let arguments = arguments.map(|(buffer, storage)| Argument {
+            origin: storage.origin,
+            bytes: buffer.shape.bytes(),
+            float: buffer.shape.element_type.is_float(),
+        });
+        arguments.collect()
+    }
+
     /// Allocates in XLA's order, and frees what does not outlive the call.
     pub(crate) fn allocate(&self, session: &mut Session) -> Answer<Blocks> {
         self.load_constants(session);
@@ -250,19 +263,26 @@ impl<'a> Call<'a> {
         self.storages.iter().map(|s| s.value.clone()).collect()
     }
 
-    /// Makes the output buffers, and takes the donated arguments away.
-    pub(crate) fn finish(&self, blocks: &Blocks, values: Vec<Value>) -> Answer<Vec<Buffer>> {
+    /// Makes the output buffers, and takes the donated arguments away. `lineage` is that of
+    /// [`Origin`].
+    pub(crate) fn finish(
+        &self,
+        blocks: &Blocks,
+        values: Vec<Value>,
+        lineage: u64,
+    ) -> Answer<Vec<Buffer>> {
         let program = &self.compiled.program;
         let mut outputs = Vec::with_capacity(values.len());
         for (output, value) in values.into_iter().enumerate() {
             let shape = &self.compiled.output_shapes[output];
             let memory = self.device.memory(kind_of(shape))?;
+            let origin = Origin::returned(self.compiled.number, lineage);
             let storage = if let Some(donor) = self.donors[output] {
-                self.storages[donor].with_value(value)
+                self.storages[donor].with_value(value, origin)
             } else if let Some((_, block)) = blocks.copies.iter().find(|(o, _)| *o == output) {
-                Storage::new(Some(Arc::clone(block)), value)
+                Storage::of(Some(Arc::clone(block)), value, origin)
             } else {
-                self.own_storage(program, output, blocks, value)
+                self.own_storage(program, output, blocks, (value, origin))
             };
             outputs.push(Buffer::new(Arc::clone(shape), memory, storage));
         }
@@ -278,7 +298,7 @@ impl<'a> Call<'a> {
         program: &Program,
         output: usize,
         blocks: &Blocks,
-        value: Value,
+        (value, origin): (Value, Origin),
     ) -> Arc<Storage> {
         let slot = program.output_allocations[output];
         let block = slot.and_then(|slot| {
@@ -288,17 +308,18 @@ impl<'a> Call<'a> {
                 .find(|(number, _)| *number as usize == slot)
         });
         if let Some((_, block)) = block {
-            return Storage::new(Some(Arc::clone(block)), value);
+            return Storage::of(Some(Arc::clone(block)), value, origin);
         }
         match slot
             .and_then(|slot| program.allocations.get(slot))
             .map(|a| a.class)
         {
             Some(BufferClass::Parameter(number)) if number < self.storages.len() => {
-                self.storages[number].with_value(value)
+                let argument = &self.storages[number];
+                argument.with_value(value, argument.origin)
             }
             // No bytes, host memory, or a constant of the module.
-            _ => Storage::new(None, value),
+            _ => Storage::of(None, value, origin),
         }
     }
 }

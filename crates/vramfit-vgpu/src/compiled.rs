@@ -50,6 +50,7 @@ pub(crate) struct Compiled {
     evaluable: AtomicBool,
     check: bool,
     side_effects: bool,
+    backward: bool,
 }
 
 /// One allocation of an execution.
@@ -158,6 +159,8 @@ impl Compiled {
             check: value::is_check(&program, &code, copies),
             copies,
             side_effects: contains(&code, b"callback"),
+            // JAX writes it around the names of operations that carry gradients back.
+            backward: contains(&code, b"transpose("),
             program,
             code,
             serialized,
@@ -190,6 +193,11 @@ impl Compiled {
     /// Says whether the program only answers yes or no about its arguments.
     pub(crate) fn is_check(&self) -> bool {
         self.check
+    }
+
+    /// Says whether the program has a backward pass: whether it computes gradients.
+    pub(crate) fn has_backward(&self) -> bool {
+        self.backward
     }
 
     /// Says whether the program calls back into Python, so that it must run when it is called.

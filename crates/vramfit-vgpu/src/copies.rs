@@ -222,7 +222,7 @@ fn copy_to(source: &Buffer, memory: &'static Memory) -> Answer<Buffer> {
     Ok(Buffer::new(
         Arc::new(shape),
         memory,
-        Storage::new(block, storage.value.clone()),
+        Storage::of(block, storage.value.clone(), storage.origin.copied()),
     ))
 }
 

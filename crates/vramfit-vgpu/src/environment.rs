@@ -37,6 +37,8 @@ pub(crate) struct Environment {
     pub(crate) shared: Option<String>,
     /// After this many executions of one program the run is ended.
     pub(crate) steps: Option<u64>,
+    /// The name of the program that is the training step, where it is not to be searched for.
+    pub(crate) step: Option<String>,
     /// What unknown values read as.
     pub(crate) fill: Fill,
     /// What the CUDA context is estimated to hold on each card.
@@ -82,6 +84,7 @@ impl Environment {
             taken_bytes: bytes("VRAMFIT_TAKEN")?.unwrap_or(0),
             shared: text("VRAMFIT_SHARED"),
             steps: number("VRAMFIT_STEPS")?,
+            step: text("VRAMFIT_STEP"),
             fill: fill(text("VRAMFIT_FILL").as_deref())?,
             context_bytes,
             upload_cap_bytes: bytes("VRAMFIT_UPLOAD_CAP")?.unwrap_or(DEFAULT_UPLOAD_CAP),

@@ -12,6 +12,7 @@ use crate::ending::Running;
 use crate::executable::{self, Loaded};
 use crate::session::Session;
 use crate::status::{Answer, Code, Status};
+use crate::steps::Wanted;
 use crate::table::read_sized;
 use crate::{event, machine, sites, steps, value};
 
@@ -38,7 +39,25 @@ pub(crate) unsafe fn execute(args: &mut LoadedExecutableExecuteArgs) -> Answer {
         .collect::<Answer<_>>()?;
 
     let machine = machine::get().ok_or_else(|| Status::internal("no machine"))?;
+    let environment = &machine.environment;
+    let wanted = Wanted {
+        steps: environment.steps,
+        name: environment.step.as_deref(),
+    };
+    let arguments = calls.first().map(Call::step_arguments).unwrap_or_default();
+    let ordinal = calls.first().map_or(0, Call::ordinal);
     let mut session = machine.session();
+    let execution = steps::Execution {
+        program: loaded.compiled.number,
+        name: &loaded.compiled.program.name,
+        needed_bytes: loaded.compiled.program.sizes.needed_bytes(),
+        backward: loaded.compiled.has_backward(),
+        arguments: &arguments,
+    };
+    let outcome = steps::begin(&execution, &wanted, || session.bytes_in_use(ordinal));
+    for note in &outcome.notes {
+        session.note(note);
+    }
     let site = location(&mut session, &options);
     session.count_execution();
     session.record(&LogEvent::Begin {
@@ -62,11 +81,11 @@ pub(crate) unsafe fn execute(args: &mut LoadedExecutableExecuteArgs) -> Answer {
         }
     }
     session.record(&LogEvent::End);
-    // Statistics take a moment, and only a run that is to be ended wants them.
-    let in_use_bytes = match (machine.environment.steps, loaded.ordinals.first()) {
-        (Some(_), Some(&first)) => session.bytes_in_use(first),
-        _ => 0,
-    };
+    match (&failure, &outcome.cut) {
+        (None, Some(cut)) => session.note(cut),
+        (Some(_), Some(_)) => steps::take_back(),
+        (_, None) => {}
+    }
     drop(session);
     if let Some(error) = failure {
         return Err(error);
@@ -75,7 +94,7 @@ pub(crate) unsafe fn execute(args: &mut LoadedExecutableExecuteArgs) -> Answer {
     let inputs = calls.iter().map(Call::values).collect();
     let values = value::outputs_of(&loaded.compiled, inputs)?;
     for (row, ((call, blocks), values)) in calls.iter().zip(allocated).zip(values).enumerate() {
-        let outputs = call.finish(&blocks, values)?;
+        let outputs = call.finish(&blocks, values, outcome.lineage)?;
         let list = args.output_lists.add(row).read();
         for (number, output) in outputs.into_iter().enumerate() {
             list.add(number).write(output.into_raw());
@@ -86,17 +105,7 @@ pub(crate) unsafe fn execute(args: &mut LoadedExecutableExecuteArgs) -> Answer {
                 .write(event::ready(Ok(())));
         }
     }
-    if let Some(limit) = machine.environment.steps {
-        let sizes = &loaded.compiled.program.sizes;
-        let execution = steps::Execution {
-            program: loaded.compiled.number,
-            needed_bytes: sizes.needed_bytes(),
-            argument_bytes: sizes.argument_bytes,
-            alias_bytes: sizes.alias_bytes,
-            in_use_bytes,
-        };
-        steps::note(&execution, limit);
-    }
+    steps::end(outcome.progress);
     Ok(())
 }
 

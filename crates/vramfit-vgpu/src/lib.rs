@@ -15,7 +15,7 @@
 //! | `machine`, `session`, `shared` | the cards, their allocators, and the log |
 //! | `client`, `topology`, `device`, `memory` | what JAX sees of them |
 //! | `compile`, `memory_kinds`, `choices`, `heard`, `compiled`, `record`, `executable`, `inspect` | programs |
-//! | `execute`, `call`, `steps`, `sites` | running them |
+//! | `execute`, `call`, `origin`, `steps`, `sites` | running them, and which of them trains |
 //! | `ending` | ending the process when the steps are done |
 //! | `buffer`, `copies`, `strides`, `transfer`, `value`, `reads`, `fill` | arrays and their contents |
 //! | `settings` | what the environment held, and what was set too late |
@@ -65,6 +65,7 @@ mod machine;
 mod memory;
 mod memory_kinds;
 mod names;
+mod origin;
 mod process;
 mod publisher;
 mod reads;

@@ -40,7 +40,13 @@ pub(crate) fn traces(path: &Path) -> Vec<PathBuf> {
 /// Returns the answer that decides: one that does not fit, else one of which that cannot be told,
 /// else the one with the highest peak.
 pub(crate) fn worst(answers: &[Answer]) -> Option<&Answer> {
-    let peak = |answer: &Answer| answer.devices.iter().map(|device| device.peak_bytes).max();
+    // A program that was only compiled counts with what its plan needs.
+    let peak = |answer: &Answer| {
+        let peaks = answer.devices.iter().map(|device| device.peak_bytes);
+        peaks
+            .chain(answer.plan().map(|plan| plan.needed_bytes))
+            .max()
+    };
     answers.iter().max_by_key(|answer| {
         let undecided = match answer.fits() {
             Some(false) => 2,

@@ -7,7 +7,9 @@ use super::{Bar, Body, Figure, Report, Section, Value};
 use super::{advice, bands, owners, run, settings, verdict, warnings};
 use crate::allocator::Kind;
 use crate::bytes::Bytes;
-use crate::trace::{Answer, BracketAnswer, DeviceAnswer, Header, Moment, Purpose, RefusalAnswer};
+use crate::trace::{
+    Answer, BracketAnswer, DeviceAnswer, Evidence, Header, Moment, Plan, Purpose, RefusalAnswer,
+};
 
 /// Makes the report of a dry run.
 pub(super) fn report(answer: &Answer) -> Report {
@@ -100,6 +102,9 @@ pub(super) fn sentence(answer: &Answer) -> String {
         return format!("does not fit: XLA's own allocator would abort the process{after}{on}");
     }
     let (peak, capacity) = (Bytes(device.peak_bytes), Bytes(device.capacity_bytes));
+    if let (None, Some(plan)) = (open, answer.plan()) {
+        return planned(&plan, &on);
+    }
     if let Some(open) = open {
         let why = verdict::words(open);
         return format!("cannot be told: {why}; the peak until then is {peak} of {capacity}{on}");
@@ -117,6 +122,23 @@ fn in_total_range(answer: &Answer) -> String {
             verdict::mebibytes(range.max_total_memory_bytes)
         ),
         _ => String::new(),
+    }
+}
+
+/// The answer about a program that was compiled and did not run.
+fn planned(plan: &Plan, on: &str) -> String {
+    let (program, needed) = (&plan.program, Bytes(plan.needed_bytes));
+    let capacity = Bytes(plan.capacity_bytes);
+    match plan.capacity_bytes.checked_sub(plan.needed_bytes) {
+        Some(spare) => format!(
+            "fits by its plan: `{program}`, which did not run, needs {needed} of {capacity}{on}, {} \
+             to spare",
+            Bytes(spare)
+        ),
+        None => format!(
+            "does not fit by its plan: `{program}`, which did not run, needs {needed}, and there are \
+             {capacity}{on}"
+        ),
     }
 }
 
@@ -385,10 +407,20 @@ pub(super) fn purpose(purpose: Purpose) -> &'static str {
 }
 
 fn held(answer: &Answer) -> String {
+    let searched = answer.step_search.is_some();
+    let guessed = match answer.step_evidence {
+        Some(Evidence::MostMemory | Evidence::BackwardPass) if searched => {
+            ", which needed most; no training step was seen"
+        }
+        _ => "",
+    };
     match answer.step() {
         Some(step) if step.calls > 1 => {
             let (before, last) = (step.calls - 1, step.calls);
-            format!("between calls {before} and {last} of `{}`", step.name)
+            format!(
+                "between calls {before} and {last} of `{}`{guessed}",
+                step.name
+            )
         }
         Some(step) => format!("in use when `{}` began, which ran once", step.name),
         None => "nothing was executed".to_owned(),

@@ -6,8 +6,9 @@ use super::held::{Held, OwnerSum, held, owners};
 use super::settings::{self, Variable};
 use crate::lint::Finding;
 use crate::trace::{
-    AbortAnswer, Answer, CompilationAnswer, CompilerWarning, DeviceAnswer, LeakAnswer, Moment,
-    ProgramAnswer, ProgramExit, RefusalAnswer, TotalRangeAnswer, UnknownReads,
+    AbortAnswer, Answer, CompilationAnswer, CompilerWarning, DeviceAnswer, Evidence, LeakAnswer,
+    Moment, Plan, ProgramAnswer, ProgramExit, RefusalAnswer, StepSearch, TotalRangeAnswer,
+    UnknownReads,
 };
 
 /// Version of the object; it changes when a key changes its meaning or goes away.
@@ -31,6 +32,9 @@ struct Record<'a> {
     fragmentation: Option<f64>,
     peak: Option<&'a Moment>,
     step: Option<&'a str>,
+    step_evidence: Option<Evidence>,
+    step_search: Option<&'a StepSearch>,
+    plan: Option<Plan>,
     owners: Vec<OwnerSum>,
     holdings: Option<Held<'a>>,
     programs: Vec<Program<'a>>,
@@ -185,6 +189,9 @@ pub(super) fn record(answer: &Answer, not_covered: &[String]) -> serde_json::Val
         fragmentation: worst.at_peak.fragmentation(),
         peak: worst.peak.as_ref(),
         step: answer.step().map(|step| &step.name[..]),
+        step_evidence: answer.step_evidence,
+        step_search: answer.step_search.as_ref(),
+        plan: answer.plan(),
         owners: owners(answer.holdings.as_ref()),
         holdings: answer
             .holdings

@@ -4,7 +4,8 @@ use serde_json::{Value as Json, json};
 
 use super::dryrun;
 use super::{Body, Section};
-use crate::trace::{Answer, Condition, LastExecution, ProgramExit, UncaughtError};
+use crate::bytes::Bytes;
+use crate::trace::{Answer, Condition, Evidence, LastExecution, ProgramExit, UncaughtError};
 
 /// Returns what the answer depends on, for the JSON: `fits`, and each condition with its `text`.
 pub(super) fn record(answer: &Answer) -> Json {
@@ -57,6 +58,84 @@ pub(super) fn words(condition: &Condition) -> String {
              total of your GPU in bytes",
             mebibytes(*total_memory_bytes),
             mebibytes(*max_total_memory_bytes)
+        ),
+        Condition::CutAtStep {
+            steps,
+            cut,
+            evidence,
+            exit,
+        } => {
+            let (program, calls) = (&cut.program, cut.calls);
+            let at = match cut.site.is_empty() {
+                true => String::new(),
+                false => format!(" ({})", cut.site),
+            };
+            let why = why(*evidence);
+            let exit = exit.map_or_else(String::new, |exit| {
+                format!("; the program then {}", ended(exit))
+            });
+            format!(
+                "the run was cut after call {calls} of `{program}`{at}, as `--steps {steps}` asks: \
+                 it was taken for the training step, since {why}; what would come after it is not \
+                 in this answer{exit}"
+            )
+        }
+        Condition::NoStepFound {
+            steps,
+            name,
+            found,
+            programs,
+        } => no_step(*steps, name.as_deref(), found.as_ref(), programs),
+        Condition::PlanOnly { plan, anything_ran } => {
+            let ran = match anything_ran {
+                true => "it needs more than anything that ran",
+                false => "nothing ran on the GPU",
+            };
+            format!(
+                "`{}` was compiled and did not run, and {ran}: {} are the arguments, results and \
+                 temporaries of its plan, alone on the GPU and without rounding",
+                plan.program,
+                Bytes(plan.needed_bytes)
+            )
+        }
+    }
+}
+
+fn why(evidence: Evidence) -> &'static str {
+    match evidence {
+        Evidence::Named => "`--step` names it",
+        Evidence::StateReturned => "its results come back as its arguments",
+        Evidence::BackwardPass => "it has a backward pass",
+        Evidence::MostMemory => "it needed most",
+    }
+}
+
+fn no_step(
+    steps: u64,
+    name: Option<&str>,
+    found: Option<&LastExecution>,
+    programs: &[String],
+) -> String {
+    let whole = format!("`--steps {steps}` did not cut the run, which was followed to its end");
+    let names = match programs {
+        [] => String::new(),
+        names => format!("; repeatedly ran: `{}`", names.join("`, `")),
+    };
+    match (name, found) {
+        (_, Some(found)) => {
+            let times = match found.call {
+                1 => "once".to_owned(),
+                calls => format!("{calls} times"),
+            };
+            format!(
+                "{whole}: the training step, `{}`, ran {times}",
+                found.program
+            )
+        }
+        (Some(name), None) => format!("{whole}: no program called `{name}` ran{names}"),
+        (None, None) => format!(
+            "{whole}: no program was found to be a training step, one whose results come back as its \
+             arguments; `--step NAME` names it{names}"
         ),
     }
 }

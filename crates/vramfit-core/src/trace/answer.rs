@@ -7,8 +7,8 @@ use serde::{Deserialize, Serialize};
 
 use super::course::{ArrayAnswer, CompilationAnswer, LayoutAnswer, LeakAnswer, TimelinePoint};
 use super::{
-    CompilerWarning, Header, Holdings, LastExecution, ProgramSizes, Purpose, RunEnvironment,
-    TotalRangeAnswer, UncaughtError,
+    CompilerWarning, Evidence, Header, Holdings, LastExecution, ProgramSizes, Purpose,
+    RunEnvironment, StepSearch, TotalRangeAnswer, UncaughtError,
 };
 use crate::program::ProgramMemory;
 
@@ -25,6 +25,10 @@ pub struct Answer {
     pub programs: Vec<ProgramAnswer>,
     /// Which of them is taken to be the step, see [`Answer::step`].
     pub step: Option<usize>,
+    /// Why it is taken to be the step; `None` when nothing was executed.
+    pub step_evidence: Option<Evidence>,
+    /// How the step was searched for while the program ran; `None` where it was not.
+    pub step_search: Option<StepSearch>,
     /// Every request that was refused, in order; at most [`MAX_REFUSALS_KEPT`] of them.
     pub refusals: Vec<RefusalAnswer>,
     /// How many requests were refused.
@@ -354,9 +358,10 @@ impl Answer {
             .max_by_key(|device| device.peak_bytes)
     }
 
-    /// Returns the program that is taken to be the step of a training loop: the one whose number of
-    /// calls times what it needs is largest. (The most calls alone would often be those of a
-    /// conversion of scalars.) `None` when nothing was executed.
+    /// Returns the program that is taken to be the step of a training loop: the one with the
+    /// strongest [`Answer::step_evidence`], and of equals the one whose number of calls times what it
+    /// needs is largest. (The most calls alone would often be those of a conversion of scalars.)
+    /// `None` when nothing was executed.
     pub fn step(&self) -> Option<&ProgramAnswer> {
         self.programs.get(self.step?)
     }

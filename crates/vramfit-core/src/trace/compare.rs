@@ -64,10 +64,16 @@ pub fn compare(source: &mut dyn Events, settings: &Settings) -> Result<Compariso
     let mut after = Count::of(&header, Replay::elsewhere(&header, before.is_none())?);
     while let Some(event) = source.next_event()? {
         if let Some(before) = &mut before {
+            before.learn(source.notes());
             before.event(&event)?;
         }
+        after.learn(source.notes());
         after.event(&event)?;
     }
+    if let Some(before) = &mut before {
+        before.learn(source.notes());
+    }
+    after.learn(source.notes());
     if let (Some(before), Some(footer)) = (&mut before, source.footer()) {
         before.check(footer)?;
     }

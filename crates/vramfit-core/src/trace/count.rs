@@ -13,6 +13,7 @@ use super::leaks::Leaks;
 use super::pool::inconsistent;
 use super::programs::Programs;
 use super::replay::{Block, Effect, Parting, Replay};
+use super::step::Search;
 use super::{Event, Header, Purpose, TextId};
 use crate::allocator::Refusal;
 use crate::error::Result;
@@ -44,6 +45,7 @@ pub(super) struct Count {
     pub(super) reads: FxHashMap<TextId, Reads>,
     pub(super) makers: Makers,
     pub(super) leaks: Leaks,
+    pub(super) search: Search,
 }
 
 /// Reads of values that are not known, from one line.
@@ -94,6 +96,7 @@ impl Count {
             reads: FxHashMap::default(),
             makers: Makers::default(),
             leaks: Leaks::default(),
+            search: Search::default(),
         }
     }
 
@@ -429,8 +432,10 @@ impl Count {
                 device.blocks_at_step.mark(next);
             }
         }
-        let needed = |row| self.programs.needed(row);
-        self.leaks.begin(row, leads, needed);
+        if self.programs.is_step(row) {
+            let rank = |row| self.programs.rank(row);
+            self.leaks.begin(row, leads, rank);
+        }
         let row = &mut self.programs.rows[row];
         let devices = self.devices.iter().enumerate();
         let held = devices.map(|(index, device)| match &row.ended {

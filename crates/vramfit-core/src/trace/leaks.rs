@@ -1,15 +1,16 @@
 //! What grows from step to step and never shrinks.
 //!
 //! The state right before a call of the step is compared with that before the call before. Which
-//! program is the step is only known at the end, so a clock goes along: the program that has needed
-//! most so far. It is changed only for one that needs twice as much, or two programs that need the
-//! same would take turns and no step would ever end.
+//! program is the step is only known at the end, so a clock goes along: the program with the
+//! strongest evidence for being the step, and of equals the one that has needed most so far. Of equals
+//! it is changed only for one that needs twice as much, or two programs that need the same would take
+//! turns and no step would ever end. Without a step there is nothing to leak in.
 
 use rustc_hash::FxHashMap;
 
 use super::arrays::Makers;
 use super::replay::Block;
-use super::{Purpose, TextId};
+use super::{Evidence, Purpose, TextId};
 
 /// Steps in a row that a suspect must have grown in, up to the last one.
 const LEAST_STEPS: u64 = 3;
@@ -100,12 +101,20 @@ impl Leaks {
         group
     }
 
-    /// Notes that a program is about to be executed. `leads` says that no other has needed more so
-    /// far, and `needed` returns what a program has needed: its calls times its bytes.
-    pub(super) fn begin(&mut self, row: usize, leads: bool, needed: impl Fn(usize) -> u128) {
+    /// Notes that a step is about to be executed. `leads` says that no other program is more likely
+    /// to be the step, and `rank` returns the evidence for a program, and what it has needed.
+    pub(super) fn begin(
+        &mut self,
+        row: usize,
+        leads: bool,
+        rank: impl Fn(usize) -> (Evidence, u128),
+    ) {
         let other = self.clock.filter(|clock| *clock != row);
         let change = match other {
-            Some(clock) => leads && needed(row) >= needed(clock).saturating_mul(2),
+            Some(clock) => {
+                let (new, old) = (rank(row), rank(clock));
+                leads && (new.0 > old.0 || new.1 >= old.1.saturating_mul(2))
+            }
             None => self.clock.is_none(),
         };
         if change {

@@ -20,6 +20,7 @@
 //! | `total_range.rs` | a refused request at the highest total that drivers report |
 //! | `difference.rs` | what makes one run need more than another |
 //! | `answer.rs`, `course.rs`, `summary.rs` | what it comes to |
+//! | `step.rs` | which program is the training step |
 //! | `verdict.rs`, `note.rs` | whether it fits and on which conditions, what else was learnt |
 
 mod answer;
@@ -50,6 +51,7 @@ mod reader;
 mod recorded_card;
 mod replay;
 mod source;
+mod step;
 mod stream;
 mod summary;
 mod text;
@@ -73,14 +75,16 @@ pub use difference::{Change, Contrast, Difference, Group, Need, OwnerChange, Run
 pub use environment::RunEnvironment;
 pub use event::{Event, Footer, Header, ProgramSizes, Purpose, TextId};
 pub use holdings::Holdings;
-pub use note::Note;
+pub use note::{Note, is_program_named};
 pub use part::{Part, PartKind};
+pub use programs::Evidence;
 pub use reader::{Reader, TraceEnd};
 pub use replay::{Block, Effect, Parting, Replay};
+pub use step::{Cut, StepSearch};
 pub use stream::Events;
 pub use summary::{summarise, summarise_until};
 pub use text::TextTrace;
 pub use total_range::{TotalRangeAnswer, replay_at_max_total};
-pub use verdict::{Condition, LastExecution, UncaughtError, Verdict};
+pub use verdict::{Condition, LastExecution, Plan, UncaughtError, Verdict};
 pub use warnings::CompilerWarning;
 pub use writer::{Writer, end_with_note};

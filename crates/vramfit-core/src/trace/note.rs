@@ -10,6 +10,31 @@ use super::{ProgramExit, UncaughtError};
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "what", rename_all = "snake_case")]
 pub enum Note {
+    /// The training step is searched for; the first note of every trace in which it is.
+    Search {
+        /// After how many steps the run is to end.
+        steps: Option<u64>,
+        /// The name of the program that is the step, where one was given.
+        name: Option<String>,
+    },
+    /// What is known of a program that may be the step; it stands before the execution that shows it.
+    Program {
+        /// Its number.
+        program: u32,
+        /// Whether it has a backward pass.
+        backward: bool,
+        /// Whether it has the name of [`Note::Search`].
+        named: bool,
+        /// Bytes of its arguments that came back from its earlier calls; 0 as long as none did.
+        returned_bytes: u64,
+    },
+    /// The run was ended after that execution, as the steps asked for were done.
+    Cut {
+        /// Number of the program that is the step.
+        program: u32,
+        /// How often it was executed.
+        calls: u64,
+    },
     /// An exception of the program that nothing caught.
     Error(UncaughtError),
     /// How the program's process ended.
@@ -20,9 +45,17 @@ impl Note {
     /// Returns the tag of its record: notes about the step and about the process have one each.
     pub(super) fn tag(&self) -> u8 {
         match self {
+            Note::Search { .. } | Note::Program { .. } | Note::Cut { .. } => tag::STEP_NOTE,
             Note::Error(_) | Note::Exit(_) => tag::PROCESS_NOTE,
         }
     }
+}
+
+/// Says whether a program is the one that a person calls `name`: JAX puts `jit_` or `pmap_` before the
+/// name of a function.
+pub fn is_program_named(program: &str, name: &str) -> bool {
+    let function = |prefix| program.strip_prefix(prefix) == Some(name);
+    program == name || function("jit_") || function("pmap_")
 }
 
 /// Longest note in bytes.

@@ -1,9 +1,26 @@
 //! The programs of a run: what was compiled, what is loaded, which of them is the step.
 
 use rustc_hash::FxHashMap;
+use serde::Serialize;
 
 use super::compilations::Compiled;
 use super::{ProgramSizes, TextId};
+
+/// Why a program is taken for the step of a training; the stronger is the greater.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Evidence {
+    /// None; it needed most, all its calls together.
+    #[default]
+    MostMemory,
+    /// It has a backward pass.
+    BackwardPass,
+    /// What it returned came back as its arguments, and it has a backward pass or nothing else was
+    /// alive.
+    StateReturned,
+    /// It was named on the command line.
+    Named,
+}
 
 /// Name, sizes, devices and rung: what makes programs the same to a reader.
 pub(super) type RowKey = (TextId, ProgramSizes, u32, TextId);
@@ -19,6 +36,7 @@ pub(super) struct Row {
     pub(super) compilations: u64,
     pub(super) loaded: u64,
     pub(super) calls: u64,
+    pub(super) evidence: Evidence,
     /// Event with which its first execution began.
     pub(super) first_call: Option<u64>,
     /// When its last execution ended, and what was in use on each device then.
@@ -32,7 +50,10 @@ pub(super) struct Row {
 pub(super) struct Programs {
     pub(super) rows: Vec<Row>,
     pub(super) compiled: Vec<Compiled>,
-    /// The row that has needed most so far, all its calls together; of equals the one compiled first.
+    /// Whether the run searched for its step and noted what it found.
+    pub(super) is_searched: bool,
+    /// The row with the strongest evidence; of equals the one that has needed most so far, all its calls
+    /// together; of equals the one compiled first.
     pub(super) step: Option<usize>,
     row_of: FxHashMap<RowKey, usize>,
     /// Rows of the programs that are loaded, and how often each is: the same program may be
@@ -102,11 +123,30 @@ impl Programs {
         self.rows[row].first_call.get_or_insert(event);
         let leads = self
             .step
-            .is_none_or(|step| row == step || (self.needed(row), step) > (self.needed(step), row));
+            .is_none_or(|step| row == step || (self.rank(row), step) > (self.rank(step), row));
         if leads {
             self.step = Some(row);
         }
         leads
+    }
+
+    /// Notes why a program that is loaded may be the step.
+    pub(super) fn note_evidence(&mut self, program: u32, evidence: Evidence) {
+        if let Ok(row) = self.row_of(program) {
+            let row = &mut self.rows[row];
+            row.evidence = row.evidence.max(evidence);
+        }
+    }
+
+    /// Says whether calls of a program are steps of a training. Where the run did not search for them,
+    /// any may be.
+    pub(super) fn is_step(&self, row: usize) -> bool {
+        !self.is_searched || self.rows[row].evidence >= Evidence::StateReturned
+    }
+
+    /// Returns what programs are compared by when the step is chosen.
+    pub(super) fn rank(&self, row: usize) -> (Evidence, u128) {
+        (self.rows[row].evidence, self.needed(row))
     }
 
     /// Returns what a program has needed so far: its calls times its bytes.
@@ -128,6 +168,7 @@ impl Programs {
                 compilations: 0,
                 loaded: 0,
                 calls: 0,
+                evidence: Evidence::default(),
                 first_call: None,
                 ended: None,
                 held: Vec::new(),

@@ -41,8 +41,10 @@ pub fn summarise_until<R: Read>(mut reader: Reader<R>, last: u64) -> Result<Answ
     while count.replay.events() <= last
         && let Some(event) = reader.next_event()?
     {
+        count.learn(reader.notes());
         count.event(&event)?;
     }
+    count.learn(reader.notes());
     if let Some(footer) = reader.footer() {
         count.check(footer)?;
     }
@@ -145,6 +147,8 @@ impl Count {
             },
         };
         let leaks = self.leaks(&text);
+        let step_search = self.step_search(&text);
+        let step_evidence = step.map(|row| self.programs.rows[row].evidence);
         let last_execution = self.last_row.map(|row| LastExecution {
             program: text(self.programs.rows[row].key.0),
             call: self.programs.rows[row].calls,
@@ -204,6 +208,7 @@ impl Count {
             match note {
                 Note::Exit(exit) => program_exit = Some(*exit),
                 Note::Error(error) => uncaught_error = Some(error.clone()),
+                Note::Search { .. } | Note::Program { .. } | Note::Cut { .. } => {}
             }
         }
         Answer {
@@ -212,6 +217,8 @@ impl Count {
             devices,
             programs: programs.collect(),
             step,
+            step_evidence,
+            step_search,
             refusals,
             refusal_count: self.refusal_count,
             abort,

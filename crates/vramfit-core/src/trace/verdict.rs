@@ -5,7 +5,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{Answer, ProgramExit};
+use super::{Answer, Cut, Evidence, ProgramAnswer, ProgramExit};
 
 /// Whether a run fits.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -43,7 +43,54 @@ pub enum Condition {
         /// The highest that drivers report, with which the request is met.
         max_total_memory_bytes: u64,
     },
+    /// The run was ended after the training step had run as often as was asked for.
+    CutAtStep {
+        /// How many steps were asked for.
+        steps: u64,
+        /// Which program was taken for the step, and how often it ran.
+        #[serde(flatten)]
+        cut: Cut,
+        /// Why it was taken.
+        evidence: Evidence,
+        /// How the program ended after that, if not well: it was not let finish.
+        exit: Option<ProgramExit>,
+    },
+    /// The run was to be ended after a number of steps, and no step ran so often.
+    NoStepFound {
+        /// How many steps were asked for.
+        steps: u64,
+        /// The name that was given to the step.
+        name: Option<String>,
+        /// The program that was taken for it, and how often it ran; `None` where none was.
+        found: Option<LastExecution>,
+        /// Programs that `--step` could name, those that needed most first.
+        programs: Vec<String>,
+    },
+    /// A program was compiled, did not run, and needs more than anything that ran: the answer is
+    /// about its plan.
+    PlanOnly {
+        /// What its plan needs.
+        #[serde(flatten)]
+        plan: Plan,
+        /// Whether anything was executed or put on a GPU.
+        anything_ran: bool,
+    },
 }
+
+/// What the compiler's plan of one program needs on a device.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Plan {
+    /// Name of the program.
+    pub program: String,
+    /// Arguments, results that are no arguments reused, and temporaries: what a call needs in the
+    /// pool, its rounding aside. Constants lie outside of it.
+    pub needed_bytes: u64,
+    /// What the process could have had there.
+    pub capacity_bytes: u64,
+}
+
+/// How many names [`Condition::NoStepFound`] tells.
+const MAX_NAMES: usize = 5;
 
 impl Condition {
     /// Says whether this condition alone makes it impossible to tell whether a run fits that was
@@ -53,6 +100,9 @@ impl Condition {
             Condition::ProgramFailed { .. } | Condition::TraceEndsEarly { .. } => true,
             // Something was refused where this is said.
             Condition::TotalRange { .. } => false,
+            Condition::CutAtStep { .. }
+            | Condition::NoStepFound { .. }
+            | Condition::PlanOnly { .. } => false,
         }
     }
 }
@@ -89,12 +139,21 @@ impl Answer {
                 max_total_memory_bytes: range.max_total_memory_bytes,
             }
         }));
+        conditions.extend(self.steps_wanted());
+        let plan = self.plan();
+        let is_too_large = plan
+            .as_ref()
+            .is_some_and(|plan| plan.needed_bytes > plan.capacity_bytes);
+        conditions.extend(plan.map(|plan| Condition::PlanOnly {
+            plan,
+            anything_ran: self.devices.iter().any(|device| device.peak_bytes > 0),
+        }));
         // A stable sort: what leaves the answer open comes first.
         conditions.sort_by_key(|condition| !condition.leaves_open());
         let fits = match conditions.first() {
             _ if self.is_refused() => Some(false),
             Some(condition) if condition.leaves_open() => None,
-            _ => Some(true),
+            _ => Some(!is_too_large),
         };
         Verdict { fits, conditions }
     }
@@ -110,6 +169,64 @@ impl Answer {
         self.refusal_count > 0 || self.abort.is_some()
     }
 
+    /// Returns the plan of the program that decides without having run: the largest of those of whose
+    /// name none ran, if it needs more than anything that did. `None` for a run that was refused
+    /// memory, whose answer is about what happened.
+    pub fn plan(&self) -> Option<Plan> {
+        if self.is_refused() {
+            return None;
+        }
+        let ran = |name: &str| {
+            let mut programs = self.programs.iter();
+            programs.any(|program| program.name == name && program.calls > 0)
+        };
+        let in_pool = |program: &ProgramAnswer| {
+            let sizes = &program.sizes;
+            sizes.needed_bytes().saturating_sub(sizes.constant_bytes)
+        };
+        let compiled = self.programs.iter().filter(|program| program.calls == 0);
+        let largest = compiled
+            .filter(|program| !ran(&program.name))
+            .max_by_key(|program| in_pool(program))?;
+        let device = self.worst_device()?;
+        let plan = Plan {
+            program: largest.name.clone(),
+            needed_bytes: in_pool(largest),
+            capacity_bytes: device.capacity_bytes,
+        };
+        (plan.needed_bytes > device.peak_bytes).then_some(plan)
+    }
+
+    /// What became of the wish to end the run after some steps.
+    fn steps_wanted(&self) -> Option<Condition> {
+        let search = self.step_search.as_ref()?;
+        let steps = search.steps?;
+        if let Some(cut) = &search.cut {
+            return Some(Condition::CutAtStep {
+                steps,
+                cut: cut.clone(),
+                evidence: self.step_evidence.unwrap_or_default(),
+                exit: self.program_exit.filter(|exit| !exit.is_success()),
+            });
+        }
+        let step = self.step();
+        let found = step.filter(|_| self.step_evidence >= Some(Evidence::StateReturned));
+        let programs = self.programs.iter().filter(|program| program.calls > 1);
+        // A run that stopped before its time says why, and this is not the reason.
+        (!self.is_refused() && self.ended_early().is_none()).then(|| Condition::NoStepFound {
+            steps,
+            name: search.name.clone(),
+            found: found.map(|step| LastExecution {
+                program: step.name.clone(),
+                call: step.calls,
+            }),
+            programs: programs
+                .map(|one| one.name.clone())
+                .take(MAX_NAMES)
+                .collect(),
+        })
+    }
+
     /// How the run ended before its time, if it did. A process of a program that ended well may
     /// have been killed by it, as workers are; then the program saw the end of its work.
     fn ended_early(&self) -> Option<Condition> {
@@ -119,7 +236,13 @@ impl Answer {
             error: self.uncaught_error.clone(),
             after: after.clone(),
         };
+        let is_cut = self
+            .step_search
+            .as_ref()
+            .is_some_and(|search| search.cut.is_some());
         match self.program_exit {
+            // It was not let finish, and how it takes that says nothing about its memory.
+            _ if is_cut => None,
             Some(exit) if exit.is_success() => None,
             Some(exit) => Some(failed(Some(exit))),
             None if self.uncaught_error.is_some() => Some(failed(None)),

@@ -25,6 +25,7 @@ const OWN_SETTINGS: &str = "VRAMFIT_OWN_SETTINGS";
 pub(super) struct Wish<'a> {
     pub(super) cards: &'a Cards,
     pub(super) steps: Option<u64>,
+    pub(super) step: Option<&'a str>,
     pub(super) taken: Option<Bytes>,
     /// The total memory of each GPU, where it is not the catalogue's.
     pub(super) total: Option<Bytes>,
@@ -131,6 +132,7 @@ pub(super) fn changes(wish: &Wish<'_>, inherited: impl Fn(&str) -> Option<OsStri
     changes.set("VRAMFIT_COMPILER_LOG", wish.compiler_log);
     changes.set("VRAMFIT_PLUGIN", wish.plugin);
     changes.own("VRAMFIT_STEPS", wish.steps.map(|steps| steps.to_string()));
+    changes.own("VRAMFIT_STEP", wish.step.map(str::to_owned));
     changes.own("VRAMFIT_TAKEN", wish.taken.map(|bytes| bytes.0.to_string()));
     changes.own("VRAMFIT_TOTAL", wish.total.map(|bytes| bytes.0.to_string()));
     changes.own("VRAMFIT_LIMIT", wish.limit.map(|bytes| bytes.0.to_string()));
@@ -192,6 +194,7 @@ mod tests {
         let mut wish = Wish {
             cards: &cards,
             steps: None,
+            step: None,
             taken: None,
             total: None,
             limit: None,
@@ -227,6 +230,7 @@ mod tests {
         let changes = decide(
             |wish| {
                 wish.steps = Some(3);
+                wish.step = Some("train_step");
                 wish.taken = Some(Bytes(2 << 30));
                 wish.shared = Some("desk");
                 wish.fill = Some(Fill::Nan);
@@ -242,6 +246,7 @@ mod tests {
             ("VRAMFIT_COMPILER_LOG", "/tmp/log"),
             ("VRAMFIT_PLUGIN", "/p/_native.so"),
             ("VRAMFIT_STEPS", "3"),
+            ("VRAMFIT_STEP", "train_step"),
             ("VRAMFIT_TAKEN", "2147483648"),
             ("VRAMFIT_SHARED", "desk"),
             ("VRAMFIT_FILL", "nan"),

@@ -57,6 +57,9 @@ pub(crate) struct Args {
     /// End the run once the training step, as far as it can be told, ran N times
     #[arg(long, value_name = "N", value_parser = request::steps)]
     steps: Option<u64>,
+    /// The program that is the training step, by the name of its function
+    #[arg(long, value_name = "NAME")]
+    step: Option<String>,
     /// Memory that something else holds on each card
     #[arg(long, value_name = "BYTES")]
     taken: Option<Bytes>,
@@ -150,6 +153,7 @@ pub(crate) fn rehearse(
     let args = Args {
         gpu: rehearsal.gpu,
         steps: rehearsal.steps,
+        step: None,
         taken: rehearsal.taken,
         total: None,
         shared: None,
@@ -251,6 +255,7 @@ fn run_with(
         &Wish {
             cards: &cards,
             steps: args.steps,
+            step: args.step.as_deref(),
             taken: args.taken,
             total: args.total.map(|_| Bytes(total_bytes)),
             limit: policy.share.and_then(Share::limit_bytes).map(Bytes),

@@ -47,23 +47,16 @@ const CRASHES: [i32; 5] = [SIGABRT, SIGBUS, SIGFPE, SIGILL, SIGSEGV];
 /// out of memory, `invalid-file` when the trace cannot be read.
 pub(super) fn tell(run: &Run<'_>, files: &Files<'_>, output: &mut Output) -> Result<Status> {
     let mut answers = Vec::new();
-    let mut only_compiled = None;
     for path in traces(run.trace) {
         let mut answer = read(&path)?;
         answer.program_exit = Some(run.ended.as_exit());
-        if answer.is_refused() || answer.devices.iter().any(|device| device.peak_bytes > 0) {
+        let has_memory = answer.devices.iter().any(|device| device.peak_bytes > 0);
+        if answer.is_refused() || has_memory || answer.plan().is_some() {
             answers.push(answer);
-        } else if let Some(program) = answer.programs.first() {
-            only_compiled = Some(program.name.clone());
         }
     }
     let Some(answer) = worst(&answers) else {
-        return Err(
-            match only_compiled.filter(|_| run.ended == Ended::Code(0)) {
-                Some(program) => never_ran(&program),
-                None => never_used(run),
-            },
-        );
+        return Err(never_used(run));
     };
     let report = Report::of_dryrun(answer);
     if files.json_to_stdout {
@@ -153,18 +146,6 @@ fn never_used(run: &Run<'_>) -> Error {
         )
         .hint(last_words()),
     }
-}
-
-/// Of a program that compiles ahead of time and goes no further.
-fn never_ran(program: &str) -> Error {
-    Error::new(
-        ErrorKind::GpuNotUsed,
-        format!("the program compiled `{program}` for the GPU, and ran nothing on it"),
-    )
-    .hint(
-        "call what it compiled: only then its arguments and results are there, too; \
-         `compiled.memory_analysis()` has XLA's figures for it alone",
-    )
 }
 
 fn crashed(signal: i32, compiled: Option<u64>) -> Error {

@@ -1,0 +1,330 @@
+//! Runs as the detector sees them: programs with arguments and results.
+
+use super::*;
+
+const MIB: u64 = 1 << 20;
+
+/// A script that is being run: arrays by name, programs by number.
+struct Script {
+    watch: Watch,
+    steps: Option<u64>,
+    name: Option<&'static str>,
+    arrays: FxHashMap<&'static str, (Origin, u64)>,
+    progress: Progress,
+    cut_at: Option<(u32, u64)>,
+    noted: Vec<Note>,
+}
+
+impl Script {
+    fn new(steps: u64) -> Script {
+        Script {
+            watch: Watch::default(),
+            steps: Some(steps),
+            name: None,
+            arrays: FxHashMap::default(),
+            progress: Progress::GoOn,
+            cut_at: None,
+            noted: Vec::new(),
+        }
+    }
+
+    fn upload(&mut self, name: &'static str, bytes: u64) {
+        self.arrays.insert(name, (Origin::uploaded(), bytes));
+    }
+
+    fn run(
+        &mut self,
+        (program, backward, needed): (u32, bool, u64),
+        takes: &[&'static str],
+        returns: &[(&'static str, u64)],
+    ) -> bool {
+        let of = |name: &&'static str| {
+            let (origin, bytes) = self.arrays[*name];
+            Argument {
+                origin,
+                bytes,
+                float: !name.starts_with("key"),
+            }
+        };
+        let arguments: Vec<Argument> = takes.iter().map(of).collect();
+        let alive: u64 = self.arrays.values().map(|(_, bytes)| bytes).sum();
+        let execution = Execution {
+            program,
+            name: if program == 7 {
+                "jit_seven"
+            } else {
+                "jit_other"
+            },
+            needed_bytes: needed,
+            backward,
+            arguments: &arguments,
+        };
+        let wanted = Wanted {
+            steps: self.steps,
+            name: self.name,
+        };
+        let outcome = self.watch.begin(&execution, &wanted, || alive);
+        for (name, bytes) in returns {
+            let origin = Origin::returned(program, outcome.lineage);
+            self.arrays.insert(name, (origin, *bytes));
+        }
+        self.progress = outcome.progress;
+        for note in outcome.notes.into_iter().chain(outcome.cut) {
+            if let Note::Cut { program, calls } = note {
+                self.cut_at = Some((program, calls));
+            }
+            self.noted.push(note);
+        }
+        self.progress == Progress::Over
+    }
+}
+
+const VALIDATE: (u32, bool, u64) = (1, false, 900 * MIB);
+const TRAIN: (u32, bool, u64) = (2, true, 500 * MIB);
+const UPDATE: (u32, bool, u64) = (3, false, 300 * MIB);
+const ROLLOUT: (u32, bool, u64) = (4, false, 50 * MIB);
+
+#[test]
+fn a_validation_before_training_is_no_step() {
+    // As nanoGPT: 20 batches of validation, larger than the step, then training.
+    for steps in [2, 3, 7] {
+        let mut script = Script::new(steps);
+        script.upload("params", 100 * MIB);
+        for _ in 0..20 {
+            script.upload("batch", MIB);
+            assert!(!script.run(VALIDATE, &["params", "batch"], &[("loss", 4)]));
+        }
+        let train = |script: &mut Script| {
+            script.upload("batch", MIB);
+            script.run(
+                TRAIN,
+                &["params", "batch"],
+                &[("params", 100 * MIB), ("loss", 4)],
+            )
+        };
+        let over = (1..99).find(|_| train(&mut script));
+        assert_eq!(over, Some(steps));
+        assert_eq!(script.cut_at, Some((2, steps)));
+    }
+}
+
+#[test]
+fn a_rollout_before_its_update_is_no_step() {
+    let mut script = Script::new(3);
+    script.upload("params", 4 * MIB);
+    script.upload("state", 300 * MIB);
+    for _ in 0..3 {
+        for _ in 0..1000 {
+            let over = script.run(ROLLOUT, &["params", "state"], &[("state", 300 * MIB)]);
+            assert!(
+                !over,
+                "the environment's state comes back, and no training goes on"
+            );
+        }
+        if script.run(TRAIN, &["params", "state"], &[("params", 4 * MIB)]) {
+            break;
+        }
+    }
+    assert_eq!(script.cut_at, Some((2, 3)));
+}
+
+#[test]
+fn an_environment_apart_from_its_policy_is_no_step() {
+    let mut script = Script::new(3);
+    script.upload("params", 4 * MIB);
+    script.upload("state", 300 * MIB);
+    for _ in 0..1000 {
+        script.run((5, false, MIB), &["params", "state"], &[("action", 4096)]);
+        let over = script.run(ROLLOUT, &["state", "action"], &[("state", 300 * MIB)]);
+        assert!(
+            !over,
+            "the policy's parameters are alive and do not come back"
+        );
+    }
+}
+
+#[test]
+fn a_recurrent_evaluation_and_a_sampler_are_no_steps() {
+    let mut script = Script::new(3);
+    script.upload("params", 4 * MIB);
+    script.upload("cache", 100 * MIB);
+    for _ in 0..1000 {
+        let over = script.run(
+            ROLLOUT,
+            &["params", "cache"],
+            &[("cache", 100 * MIB), ("token", 4)],
+        );
+        assert!(!over);
+    }
+}
+
+#[test]
+fn gradients_and_an_update_in_two_programs_are_a_step() {
+    let mut script = Script::new(3);
+    script.upload("params", 100 * MIB);
+    script.upload("moments", 200 * MIB);
+    let round = |script: &mut Script| {
+        let over = script.run(TRAIN, &["params"], &[("grads", 100 * MIB)]);
+        let taken = ["params", "moments", "grads"];
+        script.run(
+            UPDATE,
+            &taken,
+            &[("params", 100 * MIB), ("moments", 200 * MIB)],
+        );
+        over
+    };
+    assert_eq!((1..99).find(|_| round(&mut script)), Some(3));
+}
+
+#[test]
+fn gradients_that_are_summed_up_end_no_run_before_their_update() {
+    // Eight calls before the optimiser has run at all; the parameters come back to the ninth.
+    let mut script = Script::new(3);
+    script.upload("params", 100 * MIB);
+    let mut calls = 0;
+    'run: loop {
+        for _ in 0..8 {
+            calls += 1;
+            script.run(TRAIN, &["params"], &[("grads", 100 * MIB)]);
+            if script.progress == Progress::Over {
+                break 'run;
+            }
+            script.run((6, false, MIB), &["grads"], &[("sum", 100 * MIB)]);
+        }
+        script.run(UPDATE, &["params", "sum"], &[("params", 100 * MIB)]);
+    }
+    assert_eq!(calls, 17, "two updates are behind it");
+}
+
+#[test]
+fn adapters_of_a_frozen_model_are_a_step() {
+    let mut script = Script::new(3);
+    script.upload("base", 1000 * MIB);
+    script.upload("adapters", MIB);
+    let round =
+        |script: &mut Script| script.run(TRAIN, &["base", "adapters"], &[("adapters", MIB)]);
+    assert_eq!((1..999).find(|_| round(&mut script)), Some(3));
+}
+
+#[test]
+fn epochs_over_the_same_batch_are_steps() {
+    // As PPO: several updates from one rollout, which is far larger than the parameters.
+    let mut script = Script::new(3);
+    script.upload("params", MIB);
+    script.upload("rollout", 500 * MIB);
+    let round = |script: &mut Script| script.run(TRAIN, &["params", "rollout"], &[("params", MIB)]);
+    assert_eq!((1..999).find(|_| round(&mut script)), Some(3));
+}
+
+#[test]
+fn gradients_that_one_program_sums_up_take_longer_to_believe() {
+    // The sum comes back while parameters of the same sizes wait for their update.
+    let mut script = Script::new(3);
+    script.upload("params", 100 * MIB);
+    script.upload("sum", 100 * MIB);
+    let round = |script: &mut Script| script.run(TRAIN, &["params", "sum"], &[("sum", 100 * MIB)]);
+    assert_eq!((1..999).find(|_| round(&mut script)), Some(90));
+}
+
+#[test]
+fn a_key_that_comes_back_is_no_state() {
+    // The norm of the gradients over a data set, before training.
+    let mut script = Script::new(2);
+    script.upload("params", 4096);
+    script.upload("key", 16);
+    for _ in 0..1000 {
+        let over = script.run(TRAIN, &["params", "key"], &[("key", 16), ("norm", 4)]);
+        assert!(!over);
+    }
+}
+
+#[test]
+fn a_step_without_a_backward_pass_through_which_everything_goes_is_counted() {
+    let mut script = Script::new(3);
+    script.upload("w", 4 * MIB);
+    script.upload("x", 4 * MIB);
+    let round = |script: &mut Script| {
+        let returns = [("w", 4 * MIB), ("x", 4 * MIB)];
+        script.run((9, false, 9 * MIB), &["w", "x"], &returns)
+    };
+    assert_eq!((1..99).find(|_| round(&mut script)), Some(3));
+}
+
+#[test]
+fn a_loop_over_keys_at_the_beginning_ends_no_run() {
+    let mut script = Script::new(3);
+    script.upload("key", 16);
+    for _ in 0..250 {
+        assert!(!script.run((0, false, 48), &["key"], &[("key", 16)]));
+    }
+    script.upload("params", 100 * MIB);
+    let train = |script: &mut Script| script.run(TRAIN, &["params"], &[("params", 100 * MIB)]);
+    assert_eq!((1..99).find(|_| train(&mut script)), Some(3));
+}
+
+#[test]
+fn a_step_is_not_over_while_new_programs_come_between() {
+    let mut script = Script::new(2);
+    script.upload("params", 100 * MIB);
+    for new in 100..150 {
+        script.upload("batch", MIB);
+        script.run((new, false, MIB), &["batch"], &[("batch", MIB)]);
+        assert!(!script.run(TRAIN, &["params", "batch"], &[("params", 100 * MIB)]));
+    }
+}
+
+#[test]
+fn one_step_cannot_be_told_so_two_are_run() {
+    let mut script = Script::new(1);
+    script.upload("params", 100 * MIB);
+    let round = |script: &mut Script| script.run(TRAIN, &["params"], &[("params", 100 * MIB)]);
+    assert_eq!((1..9).find(|_| round(&mut script)), Some(2));
+}
+
+#[test]
+fn a_program_that_is_named_needs_no_evidence_and_no_other_is_taken() {
+    let mut script = Script::new(2);
+    script.name = Some("seven");
+    script.upload("params", 100 * MIB);
+    for _ in 0..9 {
+        assert!(!script.run(TRAIN, &["params"], &[("params", 100 * MIB)]));
+    }
+    assert!(!script.run((7, false, MIB), &["params"], &[("loss", 4)]));
+    assert!(script.run((7, false, MIB), &["params"], &[("loss", 4)]));
+    assert_eq!(script.cut_at, Some((7, 2)));
+}
+
+#[test]
+fn after_the_end_only_programs_as_large_as_the_step_are_further_steps() {
+    let mut script = Script::new(2);
+    script.upload("params", 100 * MIB);
+    script.run(TRAIN, &["params"], &[("params", 100 * MIB)]);
+    assert!(script.run(TRAIN, &["params"], &[("params", 100 * MIB)]));
+    // An evaluation, though it is larger; the step once more, and the step compiled anew.
+    script.run(VALIDATE, &["params"], &[("loss", 4)]);
+    assert_eq!(script.progress, Progress::GoOn);
+    script.run(TRAIN, &["params"], &[("params", 100 * MIB)]);
+    assert_eq!(script.progress, Progress::Further);
+    script.run((8, true, 500 * MIB), &["params"], &[("params", 100 * MIB)]);
+    assert_eq!(script.progress, Progress::Further);
+}
+
+#[test]
+fn what_is_known_of_the_step_is_noted_once() {
+    let mut script = Script::new(9);
+    script.upload("params", 100 * MIB);
+    for _ in 0..5 {
+        script.run(TRAIN, &["params"], &[("params", 100 * MIB)]);
+    }
+    let program = |returned_bytes| Note::Program {
+        program: 2,
+        backward: true,
+        named: false,
+        returned_bytes,
+    };
+    let search = Note::Search {
+        steps: Some(9),
+        name: None,
+    };
+    assert_eq!(script.noted, [search, program(0), program(100 * MIB)]);
+}
