@@ -179,7 +179,8 @@ mod tests {
             }),
         };
         let parameters = [device.clone(), host.clone()];
-        let options = with_memory_spaces(&build.encode_to_vec(), &parameters, &[host.clone()]);
+        let outputs = [host.clone()];
+        let options = with_memory_spaces(&build.encode_to_vec(), &parameters, &outputs);
         assert_eq!(
             CompileOptions::parse(&options).expect("valid").partitions,
             2
