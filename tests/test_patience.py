@@ -1,11 +1,13 @@
-"""Which small programs are run again on the CPU: those that do not compute for long."""
+"""How long a dry run computes values: each program, and all programs of a run together."""
 
 import contextlib
+import math
 from types import SimpleNamespace
 
 import pytest
 
 from vramfit import _values
+from vramfit._budget import PROGRAM, RUN, Budget
 
 
 @pytest.fixture
@@ -32,32 +34,66 @@ def evaluate(monkeypatch):
 
         fake = SimpleNamespace(monotonic=lambda: clock[0], process_time=lambda: clock[1])
         monkeypatch.setattr(_values, "time", fake)
-        monkeypatch.setattr(_values, "_compile", compile_)
-        monkeypatch.setattr(_values, "_run", run_)
-        monkeypatch.setattr(_values, "_as_jax_itself", contextlib.nullcontext)
+        monkeypatch.setattr(_values._cpu, "compile_program", compile_)
+        monkeypatch.setattr(_values._cpu, "run", run_)
+        monkeypatch.setattr(_values._cpu, "as_jax_itself", lambda _: contextlib.nullcontext())
+        monkeypatch.setattr(_values, "estimate", lambda *_: 1e-6)
         monkeypatch.setattr(_values, "_compiled", {})
-        monkeypatch.setattr(_values, "_too_slow", set())
+        monkeypatch.setattr(_values, "_budget", Budget(6.0))
         calls = (1, b"code", [], [], [], 1, b"", [])
-        return [_values.evaluate(*calls) is not None for _ in range(2)]
+        return [_values.evaluate(*calls) for _ in range(2)]
 
     return run
 
 
 def test_a_program_that_computes_for_long_is_run_once(evaluate):
-    assert evaluate(running=(3.0, 3.0)) == [True, False]
+    assert evaluate(running=(3.0, 3.0)) == [[b"result"], (PROGRAM, 3.0)]
 
 
 def test_a_quick_program_is_run_again(evaluate):
-    assert evaluate(running=(1.0, 1.0)) == [True, True]
+    assert evaluate(running=(0.9, 0.9)) == [[b"result"]] * 2
 
 
 def test_a_busy_machine_changes_nothing(evaluate):
-    assert evaluate(running=(60.0, 1.0)) == [True, True]
+    assert evaluate(running=(60.0, 0.9)) == [[b"result"]] * 2
 
 
 def test_busy_threads_of_the_program_change_nothing(evaluate):
-    assert evaluate(running=(1.0, 60.0)) == [True, True]
+    assert evaluate(running=(0.9, 60.0)) == [[b"result"]] * 2
 
 
 def test_compiling_does_not_count_because_it_is_done_once(evaluate):
-    assert evaluate(compiling=(60.0, 60.0)) == [True, True]
+    assert evaluate(compiling=(60.0, 60.0)) == [[b"result"]] * 2
+
+
+def test_executions_of_a_program_count_together():
+    budget = Budget(30.0)
+    for _ in range(80):
+        assert budget.refusal(1, 1e-3) is None
+        budget.charge(1, 0.125)
+    assert (budget.refusal(1, 1e-3), round(budget.spent_s(1))) == (PROGRAM, 10)
+
+
+def test_the_run_has_a_budget_of_its_own_and_quick_programs_go_on():
+    budget = Budget(30.0)
+    budget.charge(9, 1e-4)  # a counter
+    for program in range(4):
+        budget.charge(program, 8.0)
+    assert budget.refusal(4, 1.0) == RUN
+    assert budget.refusal(5, math.inf) == RUN
+    assert budget.refusal(9, 1.0) is None  # it was quick, whatever was expected
+    assert budget.refusal(6, 1e-5) is None
+
+
+def test_what_is_expected_to_take_much_longer_is_not_tried():
+    budget = Budget(30.0)
+    assert budget.refusal(1, 99.0) is None  # an estimate
+    assert budget.refusal(1, 101.0) == PROGRAM
+    assert budget.refusal(1, math.inf) is None  # nobody knows
+
+
+def test_the_budget_can_be_set(monkeypatch):
+    monkeypatch.setenv("VRAMFIT_VALUES_BUDGET", "6")
+    assert (Budget().run_s, Budget().program_s) == (6.0, 2.0)
+    monkeypatch.setenv("VRAMFIT_VALUES_BUDGET", "much")
+    assert Budget().run_s == 30.0

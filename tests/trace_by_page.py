@@ -28,8 +28,10 @@ EVENTS = {
     17: "variant number name argument output alias temp constant code",
     18: "argument parameter back",
     19: "shape site bytes",
+    21: "callback site calls errors error",
+    22: "callback-skipped site calls reason",
 }
-TEXTS = {"name", "rung", "site", "message"}
+TEXTS = {"name", "rung", "site", "message", "error"}
 
 
 class Bytes:

@@ -12,7 +12,8 @@ use vramfit_core::allocator::Space;
 use vramfit_core::lint::{LateChange, Stage};
 use vramfit_core::program::ProgramMemory;
 use vramfit_core::trace::{
-    Event, Footer, Header, ProgramSizes, Purpose, Reader, RunEnvironment, TextId, Writer,
+    CallbackSkip, Event, Footer, Header, ProgramSizes, Purpose, Reader, RunEnvironment, TextId,
+    Writer,
 };
 
 /// A file in memory that can still be looked at when the writer owns it.
@@ -207,6 +208,17 @@ fn every_kind_of_event_comes_back() {
         },
         Event::UnknownRead { site, bytes: 4 },
         Event::ShapeRead { site, bytes: 8 },
+        Event::Callback {
+            site,
+            calls: 7,
+            errors: 2,
+            error: name,
+        },
+        Event::CallbackSkipped {
+            site,
+            calls: 1,
+            reason: CallbackSkip::Bound,
+        },
         Event::ClearPeak { device: 1 },
         Event::FreeAborts {
             allocation: 0,

@@ -10,7 +10,8 @@ use recorder::{MIB, Recorder, header};
 use vramfit_core::ErrorKind;
 use vramfit_core::allocator::Space;
 use vramfit_core::trace::{
-    Answer, Event, Header, PoolState, ProgramSizes, Purpose, Reader, TextId, summarise,
+    Answer, CallbackSkip, Event, Header, PoolState, ProgramExit, ProgramSizes, Purpose, Reader,
+    TextId, summarise,
 };
 
 fn answer(trace: &[u8]) -> Answer {
@@ -352,6 +353,65 @@ fn reads_of_unknown_values_are_counted_by_line() {
         reads,
         expected.map(|(site, reads, bytes, shapes)| (site.to_owned(), reads, bytes, shapes))
     );
+}
+
+#[test]
+fn calls_of_python_functions_are_counted_by_line() {
+    let mut run = Recorder::new(&header());
+    let (often, seldom) = (run.writer.text("a.py:1 (f)"), run.writer.text("b.py:2 (g)"));
+    let error = run.writer.text("ValueError: 0");
+    for (errors, error) in [(0, TextId(0)), (1, error), (0, TextId(0))] {
+        run.event(Event::Callback {
+            site: often,
+            calls: 2,
+            errors,
+            error,
+        });
+    }
+    run.event(Event::CallbackSkipped {
+        site: seldom,
+        calls: 1,
+        reason: CallbackSkip::Results,
+    });
+    run.writer
+        .not_computed("jit_search", "program_budget", 10_000)
+        .expect("it is kept in memory");
+    let told = answer(&run.finish());
+    let [row, other] = &told.callbacks[..] else {
+        panic!("{:?}", told.callbacks);
+    };
+    assert_eq!(
+        (row.site.as_str(), row.calls, row.errors),
+        ("a.py:1 (f)", 6, 1)
+    );
+    assert_eq!(
+        (row.error.as_str(), row.skip_reason),
+        ("ValueError: 0", None)
+    );
+    assert_eq!((other.calls, other.skipped), (0, 1));
+    assert_eq!(other.skip_reason, Some(CallbackSkip::Results));
+    assert_eq!(told.not_computed[0].spent_ms, 10_000);
+}
+
+#[test]
+fn a_failure_after_a_made_up_read_has_a_likely_cause() {
+    let told = |reads: &[&str], code| {
+        let mut run = Recorder::new(&header());
+        for site in reads {
+            let site = run.writer.text(site);
+            run.event(Event::UnknownRead { site, bytes: 4 });
+        }
+        let mut told = answer(&run.finish());
+        told.program_exit = Some(ProgramExit {
+            code: Some(code),
+            signal: None,
+        });
+        told.likely_cause().map(str::to_owned)
+    };
+    let reads = ["a.py:1 (f)", "b.py:2 (g)"];
+    assert_eq!(told(&reads, 1).as_deref(), Some("b.py:2 (g)"));
+    assert_eq!(told(&reads, 0), None);
+    assert_eq!(told(&[], 1), None);
 }
 
 #[test]

@@ -8,8 +8,8 @@ use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 use vramfit_core::lint::{self, LateChange, Stage, Surroundings};
 use vramfit_core::program::memory::Names;
-use vramfit_core::trace::{RunEnvironment, UncaughtError};
-use vramfit_vgpu::{DeclaredValue, Evaluated, Evaluation, Hooks, Interface};
+use vramfit_core::trace::{CallbackSkip, RunEnvironment, UncaughtError};
+use vramfit_vgpu::{DeclaredValue, Evaluated, Evaluation, Hooks, HostCall, Interface};
 
 use crate::exit::ask_python;
 
@@ -152,11 +152,49 @@ impl Hooks for PythonHooks {
             if let Ok(message) = result.extract::<String>(py) {
                 return Some(Evaluated::Raised(message));
             }
-            let outputs = result.extract::<Option<Vec<Vec<u8>>>>(py).ok()??;
-            Some(Evaluated::Outputs(outputs))
+            if let Ok((reason, seconds)) = result.extract::<(String, f64)>(py) {
+                let spent_ms = (seconds * 1e3) as u64;
+                return Some(Evaluated::OutOfBudget { reason, spent_ms });
+            }
+            // Not as a list of numbers, which would be made one by one.
+            let outputs = result
+                .extract::<Option<Vec<Bound<'_, PyBytes>>>>(py)
+                .ok()??;
+            let outputs = outputs.iter().map(|bytes| bytes.as_bytes().to_vec());
+            Some(Evaluated::Outputs(outputs.collect()))
         })
         // A program that the CPU cannot run is no error: its values stay unknown.
         .unwrap_or(Evaluated::Impossible)
+    }
+
+    fn estimate(&self, program: u32, code: &[u8]) -> Option<f64> {
+        ask_python(|py| {
+            let code = PyBytes::new(py, code);
+            let seconds = self.values.call_method1(py, "estimate", (program, code));
+            seconds.ok()?.extract(py).ok()
+        })
+    }
+
+    fn call_back(&self, program: u32, code: &[u8], devices: usize) -> Vec<HostCall> {
+        type Told = (String, u64, u64, String, u64, Option<usize>);
+        let told: Option<Vec<Told>> = ask_python(|py| {
+            let code = PyBytes::new(py, code);
+            let told = self
+                .values
+                .call_method1(py, "call_back", (program, code, devices));
+            told.ok()?.extract(py).ok()
+        });
+        let calls = told.unwrap_or_default().into_iter();
+        let calls = calls.map(|(site, calls, errors, error, skipped, reason)| HostCall {
+            site,
+            calls,
+            errors,
+            error,
+            skipped: reason
+                .and_then(|number| CallbackSkip::ALL.get(number).copied())
+                .map(|reason| (skipped, reason)),
+        });
+        calls.collect()
     }
 
     fn costs(&self, module: &[u8]) -> Option<Vec<(String, f32)>> {

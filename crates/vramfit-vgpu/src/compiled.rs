@@ -12,6 +12,7 @@ use vramfit_core::trace::{ProgramSizes, Purpose};
 use crate::abi::client::{NamedUnion, NamedValue};
 use crate::heard::Warning;
 use crate::hooks;
+use crate::machine;
 use crate::memory::MemoryKind;
 use crate::real::sized;
 use crate::value;
@@ -47,6 +48,8 @@ pub(crate) struct Compiled {
     /// Its sizes when it is compiled without Triton GEMM, once that was tried.
     pub(crate) variant: OnceLock<Option<ProgramSizes>>,
     costs: OnceLock<Option<Costs>>,
+    /// Whether one execution is quick enough to be computed although its arrays are large.
+    affordable: OnceLock<bool>,
     evaluable: AtomicBool,
     check: bool,
     side_effects: bool,
@@ -147,7 +150,8 @@ impl Compiled {
         warnings: Vec<Warning>,
     ) -> Arc<Self> {
         let copies = copies(&program);
-        let evaluable = !code.is_empty() && value::is_small(&program, copies);
+        let computes = machine::get().is_none_or(|machine| machine.environment.computes_values);
+        let evaluable = computes && !code.is_empty() && value::is_small(&program, copies);
         Arc::new(Compiled {
             number: NEXT.fetch_add(1, Ordering::Relaxed),
             steps: steps(&program),
@@ -155,6 +159,7 @@ impl Compiled {
             answers: Answers::new(&program),
             variant: OnceLock::new(),
             costs: OnceLock::new(),
+            affordable: OnceLock::new(),
             evaluable: AtomicBool::new(evaluable),
             check: value::is_check(&program, &code, copies),
             copies,
@@ -183,6 +188,16 @@ impl Compiled {
     /// Says whether the program may still be tried on the CPU.
     pub(crate) fn can_be_evaluated(&self) -> bool {
         self.evaluable.load(Ordering::Relaxed)
+    }
+
+    /// Says whether one execution is cheap enough for the size of its arrays; asked once.
+    pub(crate) fn is_affordable(&self) -> bool {
+        *self.affordable.get_or_init(|| {
+            value::is_tiny_enough(&self.program, self.copies)
+                || hooks::get()
+                    .and_then(|hooks| hooks.estimate(self.number, &self.code))
+                    .is_some_and(|seconds| seconds <= value::MAX_LARGE_SECONDS)
+        })
     }
 
     /// Remembers that it cannot be run there.

@@ -41,6 +41,8 @@ pub(crate) struct Environment {
     pub(crate) step: Option<String>,
     /// What unknown values read as.
     pub(crate) fill: Fill,
+    /// Whether values that programs compute are computed when they are read.
+    pub(crate) computes_values: bool,
     /// What the CUDA context is estimated to hold on each card.
     pub(crate) context_bytes: u64,
     /// How many bytes of uploaded values are kept at most.
@@ -86,6 +88,7 @@ impl Environment {
             steps: number("VRAMFIT_STEPS")?,
             step: text("VRAMFIT_STEP"),
             fill: fill(text("VRAMFIT_FILL").as_deref())?,
+            computes_values: text("VRAMFIT_VALUES").is_none_or(|value| value != "0"),
             context_bytes,
             upload_cap_bytes: bytes("VRAMFIT_UPLOAD_CAP")?.unwrap_or(DEFAULT_UPLOAD_CAP),
             bracket: text("VRAMFIT_BRACKET").is_some_and(|value| value != "0"),

@@ -4,6 +4,7 @@
 use std::sync::OnceLock;
 
 use vramfit_core::program::memory::Names;
+use vramfit_core::trace::CallbackSkip;
 
 /// One small program to run for real, on JAX's CPU backend.
 #[derive(Debug)]
@@ -33,6 +34,13 @@ pub enum Evaluated {
     Outputs(Vec<Vec<u8>>),
     /// A function of the user's that it calls raised an error, in the words of XLA.
     Raised(String),
+    /// It has used up what it may compute, or all programs together have.
+    OutOfBudget {
+        /// `program_budget` or `run_budget`.
+        reason: String,
+        /// What executions of the program have taken.
+        spent_ms: u64,
+    },
     /// It cannot be run on the CPU.
     Impossible,
 }
@@ -57,10 +65,33 @@ pub struct Interface {
     pub outputs: Vec<DeclaredValue>,
 }
 
+/// What became of one place of a program that calls a Python function, in one execution whose values
+/// are not computed.
+#[derive(Clone, Debug)]
+pub struct HostCall {
+    /// The user's line that put the call into the program, empty if not known.
+    pub site: String,
+    /// How often the function was called with made-up values.
+    pub calls: u64,
+    /// How many of these calls raised an error.
+    pub errors: u64,
+    /// The last of these errors, empty without any.
+    pub error: String,
+    /// How often it was not called, and why.
+    pub skipped: Option<(u64, CallbackSkip)>,
+}
+
 /// The Python side.
 pub trait Hooks: Send + Sync {
     /// Runs a program.
     fn evaluate(&self, evaluation: &Evaluation<'_>) -> Evaluated;
+
+    /// Returns how many seconds one execution of a program is expected to take on the CPU; infinite
+    /// where that depends on values. `None` when it cannot be told.
+    fn estimate(&self, program: u32, code: &[u8]) -> Option<f64>;
+
+    /// Calls the Python functions that a program calls, with made-up values, as one execution would.
+    fn call_back(&self, program: u32, code: &[u8], devices: usize) -> Vec<HostCall>;
 
     /// Asks XLA's cost model about a module, a serialised `HloModuleProto`: names and figures, such
     /// as `flops`. `None` when it cannot tell.

@@ -85,7 +85,9 @@ mod transfer;
 mod value;
 
 pub use ending::{further_steps, hold_other_threads, wake_main_thread};
-pub use hooks::{DeclaredValue, Evaluated, Evaluation, Hooks, Interface, set as set_hooks};
+pub use hooks::{
+    DeclaredValue, Evaluated, Evaluation, Hooks, HostCall, Interface, set as set_hooks,
+};
 pub use publisher::{finish as stop_publishing, is_wanted as wants_publishing, set_jax_version};
 pub use real::set_library;
 pub use settings::note as note_settings;

@@ -114,6 +114,9 @@ impl Machine {
                 if let Some(settings) = crate::settings::told() {
                     recorder.settings(&settings).map_err(cannot)?;
                 }
+                if !environment.computes_values {
+                    recorder.not_computed("", "off", 0).map_err(cannot)?;
+                }
                 Some(recorder)
             }
             None => None,

@@ -275,6 +275,11 @@ impl Session {
         self.write_out();
     }
 
+    /// Writes that the values of a program are not computed from here on.
+    pub(crate) fn record_not_computed(&mut self, program: &str, reason: &str, spent_ms: u64) {
+        self.write(|recorder| recorder.not_computed(program, reason, spent_ms));
+    }
+
     /// Writes the log out, so that it survives whatever comes next.
     pub(crate) fn flush(&mut self) {
         self.write(Writer::flush);

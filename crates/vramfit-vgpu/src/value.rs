@@ -1,23 +1,30 @@
 //! What an array holds: bytes that are known, bytes that can be computed when somebody asks, or
 //! nothing that a dry run could know.
 //!
-//! Small programs on known values (keys, counters, sizes of `nonzero`) are run for real on JAX's
-//! CPU backend, but only when a value they lead to is read: most never are. Large values stay
-//! unknown; reading one is counted and reported.
+//! Programs on known values (keys, counters, sizes of `nonzero`, constants averaged over a million
+//! samples) are run for real on JAX's CPU backend, but only when a value they lead to is read: most
+//! never are. What is large, or takes long to compute, stays unknown; reading it is counted and
+//! reported.
 
 use std::ops::Deref;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use vramfit_core::program::{Program, Shape};
+use vramfit_core::trace::Event;
 
 use crate::compiled::Compiled;
 use crate::hooks::{self, Evaluated, Evaluation};
 use crate::machine;
 use crate::status::{Answer, Status};
 
-/// Above this many bytes of inputs or outputs a program is not run.
-const LARGEST_EVALUATED: u64 = 1 << 20;
+/// Above this many bytes of inputs, outputs or temporaries a program is not run.
+const MAX_COMPUTED_BYTES: u64 = 32 << 20;
+/// Up to this many bytes a program is run however long it is expected to take, within the budget.
+const MAX_SMALL_BYTES: u64 = 1 << 20;
+/// Above that, it must not be expected to take longer than this on one core: a table of constants is
+/// computed, a training step is not. The estimate is `_modules.py`'s.
+pub(crate) const MAX_LARGE_SECONDS: f64 = 1.0;
 /// A chain of values that nobody has read (a key split in every step of a long loop) does not
 /// grow beyond this: then it is computed if it is tiny, and given up otherwise. Giving up matters
 /// for small models, whose every training step would else be done in earnest.
@@ -64,6 +71,14 @@ impl Data {
         })
     }
 
+    /// Makes the value of a result, which is counted as an upload is if it is large.
+    fn computed(bytes: Vec<u8>) -> Arc<Self> {
+        match bytes.len() as u64 > MAX_SMALL_BYTES {
+            true => Data::uploaded(bytes),
+            false => Data::uncounted(bytes),
+        }
+    }
+
     /// Makes the value of a small result.
     pub(crate) fn uncounted(bytes: Vec<u8>) -> Arc<Self> {
         Arc::new(Data {
@@ -97,7 +112,8 @@ impl Deref for Data {
 #[derive(Debug)]
 pub(crate) struct Deferred {
     program: Arc<Compiled>,
-    inputs: Vec<Value>,
+    /// Until they are not needed any more: a long loop would keep all of its past alive.
+    inputs: Mutex<Vec<Value>>,
     chain: u32,
     outputs: OnceLock<Outcome>,
 }
@@ -157,7 +173,15 @@ impl Value {
 
 /// Says whether a program is small enough to be run on the CPU at all, on so many devices.
 pub(crate) fn is_small(program: &Program, copies: usize) -> bool {
-    let limit = LARGEST_EVALUATED / copies as u64;
+    is_within_all(program, MAX_COMPUTED_BYTES / copies as u64)
+}
+
+/// Says whether a program is so small that it is run however long that is expected to take.
+pub(crate) fn is_tiny_enough(program: &Program, copies: usize) -> bool {
+    is_within_all(program, MAX_SMALL_BYTES / copies as u64)
+}
+
+fn is_within_all(program: &Program, limit: u64) -> bool {
     // The smallest product may be given a workspace of megabytes.
     let temp_bytes = program
         .sizes
@@ -169,6 +193,13 @@ pub(crate) fn is_small(program: &Program, copies: usize) -> bool {
 fn is_within(program: &Program, limit: u64) -> bool {
     let bytes = |shapes: &[Shape]| shapes.iter().map(Shape::host_bytes).sum::<u64>();
     bytes(&program.parameters) <= limit && bytes(&program.outputs) <= limit
+}
+
+/// Says whether large results can be kept beside the values that are kept already.
+fn has_room_for(program: &Program, copies: usize) -> bool {
+    let bytes = program.outputs.iter().map(Shape::host_bytes).sum::<u64>() * copies as u64;
+    let cap = machine::get().map_or(u64::MAX, |machine| machine.environment.upload_cap_bytes);
+    bytes <= MAX_SMALL_BYTES || Data::kept().saturating_add(bytes) <= cap
 }
 
 /// Returns the values of the outputs of a call on each of its devices, from the values of the
@@ -198,25 +229,26 @@ pub(crate) fn outputs_of(
 fn flat_outputs_of(program: &Arc<Compiled>, inputs: Vec<Value>) -> Answer<Vec<Value>> {
     let count = program.copies * program.program.outputs.len();
     if inputs.iter().any(Value::is_unknown) {
+        call_back(program);
         return Ok(assumed_outputs_of(program, inputs));
     }
-    if !program.can_be_evaluated() {
-        return Ok(vec![Value::Unknown; count]);
-    }
     let chain = 1 + inputs.iter().map(Value::chain).max().unwrap_or(0);
-    if chain >= LONGEST_CHAIN && !is_within(&program.program, TINY / program.copies as u64) {
+    let too_long =
+        chain >= LONGEST_CHAIN && !is_within(&program.program, TINY / program.copies as u64);
+    if !program.can_be_evaluated() || (too_long && !program.has_side_effects()) {
+        call_back(program);
         return Ok(vec![Value::Unknown; count]);
     }
-    let deferred = Arc::new(Deferred {
-        program: Arc::clone(program),
-        inputs,
-        chain,
-        outputs: OnceLock::new(),
-    });
-    if (chain >= LONGEST_CHAIN || program.has_side_effects())
-        && let Outcome::Raised(error) = deferred.outcome()
-    {
-        return Err(error.clone());
+    let deferred = Deferred::new(program, inputs, chain);
+    if chain >= LONGEST_CHAIN || program.has_side_effects() {
+        match deferred.outcome() {
+            Outcome::Known(_) => {}
+            Outcome::Raised(error) => return Err(error.clone()),
+            Outcome::Unknown => {
+                call_back(program);
+                return Ok(vec![Value::Unknown; count]);
+            }
+        }
     }
     Ok((0..count)
         .map(|output| Value::Pending(Arc::clone(&deferred), output))
@@ -233,15 +265,42 @@ fn assumed_outputs_of(program: &Arc<Compiled>, inputs: Vec<Value>) -> Vec<Value>
     if chain >= LONGEST_CHAIN {
         return vec![Value::Unknown; count];
     }
-    let deferred = Arc::new(Deferred {
-        program: Arc::clone(program),
-        inputs,
-        chain,
-        outputs: OnceLock::new(),
-    });
+    let deferred = Deferred::new(program, inputs, chain);
     (0..count)
         .map(|output| Value::Assumed(Arc::clone(&deferred), output))
         .collect()
+}
+
+/// Calls the Python functions that a program calls, in an execution whose values are not computed: a
+/// script may wait for what they do. What became of each is noted.
+fn call_back(program: &Arc<Compiled>) {
+    let (Some(hooks), Some(machine)) = (hooks::get(), machine::get()) else {
+        return;
+    };
+    if !program.has_side_effects() || program.code.is_empty() {
+        return;
+    }
+    let devices = program.program.options.devices.len();
+    let done = hooks.call_back(program.number, &program.code, devices);
+    let mut session = machine.session();
+    for call in done {
+        let (site, error) = (session.text(&call.site), session.text(&call.error));
+        if call.calls > 0 {
+            session.record(&Event::Callback {
+                site,
+                calls: call.calls,
+                errors: call.errors,
+                error,
+            });
+        }
+        if let Some((calls, reason)) = call.skipped {
+            session.record(&Event::CallbackSkipped {
+                site,
+                calls,
+                reason,
+            });
+        }
+    }
 }
 
 /// Says whether a program answers yes or no about arrays, and is short enough to be asked.
@@ -262,6 +321,15 @@ pub(crate) fn is_check(program: &Program, code: &[u8], copies: usize) -> bool {
 }
 
 impl Deferred {
+    fn new(program: &Arc<Compiled>, inputs: Vec<Value>, chain: u32) -> Arc<Self> {
+        Arc::new(Deferred {
+            program: Arc::clone(program),
+            inputs: Mutex::new(inputs),
+            chain,
+            outputs: OnceLock::new(),
+        })
+    }
+
     /// Returns whether it was run and nothing was learnt.
     fn is_unknown(&self) -> bool {
         matches!(
@@ -284,18 +352,26 @@ impl Deferred {
         if self.outputs.get().is_none() {
             let outcome = match self.run() {
                 Some(Evaluated::Outputs(outputs)) => {
-                    Outcome::Known(outputs.into_iter().map(Data::uncounted).collect())
+                    Outcome::Known(outputs.into_iter().map(Data::computed).collect())
                 }
                 Some(Evaluated::Raised(message)) => Outcome::Raised(Status::internal(message)),
-                Some(Evaluated::Impossible) | None => Outcome::Unknown,
+                Some(Evaluated::OutOfBudget { .. } | Evaluated::Impossible) | None => {
+                    Outcome::Unknown
+                }
             };
             if let Some(machine) = machine::get() {
                 let is_known = matches!(outcome, Outcome::Known(_));
                 machine.session().count_evaluation(is_known);
             }
             let _ = self.outputs.set(outcome);
+            // Each value would be dropped by the one that is made of it, as deep as the loop is long.
+            self.lock_inputs().clear();
         }
         self.outputs.get().unwrap_or(&Outcome::Unknown)
+    }
+
+    fn lock_inputs(&self) -> MutexGuard<'_, Vec<Value>> {
+        self.inputs.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn run(&self) -> Option<Evaluated> {
@@ -304,9 +380,21 @@ impl Deferred {
         if !self.program.can_be_evaluated() && !is_check {
             return None;
         }
+        // Before the inputs are computed: they may take long, too, and would be for nothing.
+        if !is_check && !self.program.is_affordable() {
+            self.program.give_up_evaluating();
+            return None;
+        }
+        if !has_room_for(program, self.program.copies) {
+            return None;
+        }
         let zeros = |shape: &Shape| Data::uncounted(vec![0; shape.host_bytes() as usize]);
-        let inputs: Vec<Arc<Data>> = self
-            .inputs
+        // Not locked while they are computed; another thread may have been done before.
+        let values = self.lock_inputs().clone();
+        if values.len() != self.program.copies * program.parameters.len() {
+            return None;
+        }
+        let inputs: Vec<Arc<Data>> = values
             .iter()
             .zip(program.parameters.iter().cycle())
             .map(|(value, shape)| {
@@ -352,6 +440,14 @@ impl Deferred {
             }
             Evaluated::Impossible => {
                 self.program.give_up_evaluating();
+                None
+            }
+            Evaluated::OutOfBudget { reason, spent_ms } => {
+                self.program.give_up_evaluating();
+                if let Some(machine) = machine::get() {
+                    let mut session = machine.session();
+                    session.record_not_computed(&program.name, &reason, spent_ms);
+                }
                 None
             }
             evaluated => Some(evaluated),

@@ -13,6 +13,7 @@ import os
 import sys
 from collections.abc import Iterator, Sequence
 from types import ModuleType
+from typing import NoReturn
 
 COMPLAINTS = (b"cudart_stub.cc", b"absl::InitializeLog()")
 
@@ -45,10 +46,33 @@ def without_driver_complaints() -> Iterator[None]:
                     os.write(2, line)
 
 
+# Functions of JAX's extension for Mosaic GPU with which its profiler begins to measure time.
+TIMERS = ("_cupti_init", "_gpu_event_create")
+
+
+def refuse_to_measure(*_: object) -> NoReturn:
+    """Say that a dry run measures no time.
+
+    Raises:
+        RuntimeError: Always.
+    """
+    raise RuntimeError(
+        "vramfit: a dry run measures memory and no time: the virtual GPU runs no kernels, so CUPTI "
+        "has nothing to measure. Leave the timing out of the dry run (the environment variable "
+        "VRAMFIT_GPU is set in one), or measure on a GPU."
+    )
+
+
 class _QuietLoader(importlib.machinery.ExtensionFileLoader):
     def create_module(self, spec: importlib.machinery.ModuleSpec) -> ModuleType:
         with without_driver_complaints():
             return super().create_module(spec)
+
+    def exec_module(self, module: ModuleType) -> None:
+        super().exec_module(module)
+        for name in TIMERS:
+            if hasattr(module, name):
+                setattr(module, name, refuse_to_measure)
 
 
 class QuietFinder(importlib.abc.MetaPathFinder):

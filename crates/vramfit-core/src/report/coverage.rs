@@ -4,11 +4,15 @@ use crate::bytes::Bytes;
 use crate::gpu::{self, Certainty};
 use crate::trace::{Answer, Comparison};
 
+/// Programs whose values were not computed that are named; JSON has them all.
+const NOT_COMPUTED_TOLD: usize = 3;
+
 /// Returns one sentence for each thing that the figures of a dry run do not cover.
 pub(super) fn not_covered(answer: &Answer) -> Vec<String> {
     let mut points = Vec::new();
     points.extend(cut_off(answer));
     points.extend(made_up_shapes(answer));
+    points.extend(not_computed(answer));
     points.push(
         "memory of cuBLAS, cuDNN, NCCL and CUDA graphs, which lies outside the pool; the context \
          above is an estimate"
@@ -161,6 +165,36 @@ fn made_up_shapes(answer: &Answer) -> Option<String> {
         "a shape that depends on values which are not known here{at}{more}: the arrays made so, and \
          what is made of them, have other sizes on a card, and so has the peak if they are in it"
     ))
+}
+
+/// Which values were not computed any more, and why.
+fn not_computed(answer: &Answer) -> Vec<String> {
+    if answer.not_computed.iter().any(|row| row.reason == "off") {
+        let text = "values that programs compute: none was computed, as asked (`--no-values`), and \
+                    every one reads as made up";
+        return vec![text.to_owned()];
+    }
+    let rows = answer.not_computed.iter().take(NOT_COMPUTED_TOLD).map(|row| {
+        let seconds = row.spent_ms as f64 / 1000.0;
+        let why = match row.reason.as_str() {
+            "run_budget" => "computing values had used up the budget of the whole run".to_owned(),
+            _ if row.spent_ms == 0 => "computing them would have taken too long".to_owned(),
+            _ => format!("computing them had taken {seconds:.1} s, all that one program may take"),
+        };
+        format!(
+            "values of `{}`, made up from some call on: {why}; `VRAMFIT_VALUES_BUDGET` gives more \
+             seconds, `--no-values` none",
+            row.program
+        )
+    });
+    let mut points: Vec<_> = rows.collect();
+    match answer.not_computed.len().saturating_sub(NOT_COMPUTED_TOLD) {
+        0 => {}
+        more => points.push(format!(
+            "values of {more} more programs, for the same reasons"
+        )),
+    }
+    points
 }
 
 /// What is not known of the kernels that a card's autotuner would choose.

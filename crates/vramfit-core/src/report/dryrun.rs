@@ -2,7 +2,7 @@
 
 use super::coverage::not_covered;
 use super::record::record;
-use super::tables::{devices, programs, unknown_reads, variants};
+use super::tables::{callbacks, devices, programs, unknown_reads, variants};
 use super::{Bar, Body, Figure, Report, Section, Value};
 use super::{advice, bands, owners, run, settings, verdict, warnings};
 use crate::allocator::Kind;
@@ -20,6 +20,7 @@ pub(super) fn report(answer: &Answer) -> Report {
         sections.push(section("", Body::Figures(figures(answer, device))));
     }
     sections.extend(verdict::section(answer));
+    sections.extend(likely_cause(answer));
     sections.extend(owners::summary(answer));
     sections.extend(advice::advice(answer));
     sections.extend(settings::section(answer));
@@ -34,6 +35,7 @@ pub(super) fn report(answer: &Answer) -> Report {
     sections.extend(programs(answer));
     sections.extend(variants(answer));
     sections.extend(unknown_reads(answer));
+    sections.extend(callbacks(answer));
     sections.push(section(
         "not covered by these figures",
         Body::Text(not_covered.clone()),
@@ -46,6 +48,20 @@ pub(super) fn report(answer: &Answer) -> Report {
         facts: facts(answer),
         record: record(answer, &not_covered),
     }
+}
+
+/// Why the program may have failed, where it read a made-up value before it did.
+fn likely_cause(answer: &Answer) -> Option<Section> {
+    let site = match answer.likely_cause()? {
+        "" => "a line that is not known",
+        site => site,
+    };
+    let text = format!(
+        "the last made-up value that it read is that at {site}: a likely cause of its failure. A dry \
+         run computes small values only; `--fill ones` makes up others"
+    );
+    let title = "why the program may have failed";
+    Some(section(title, Body::Text(vec![text])))
 }
 
 pub(super) fn section(title: &str, body: Body) -> Section {

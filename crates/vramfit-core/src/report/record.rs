@@ -6,9 +6,9 @@ use super::held::{Held, OwnerSum, held, owners};
 use super::settings::{self, Variable};
 use crate::lint::Finding;
 use crate::trace::{
-    AbortAnswer, Answer, CompilationAnswer, CompilerWarning, DeviceAnswer, Evidence, LeakAnswer,
-    Moment, Plan, ProgramAnswer, ProgramExit, RefusalAnswer, StepSearch, TotalRangeAnswer,
-    UnknownReads,
+    AbortAnswer, Answer, CallbackAnswer, CompilationAnswer, CompilerWarning, DeviceAnswer,
+    Evidence, LeakAnswer, Moment, NotComputed, Plan, ProgramAnswer, ProgramExit, RefusalAnswer,
+    StepSearch, TotalRangeAnswer, UnknownReads,
 };
 
 /// Version of the object; it changes when a key changes its meaning or goes away.
@@ -49,12 +49,21 @@ struct Record<'a> {
     devices: Vec<Device<'a>>,
     context_bytes_estimate: u64,
     unknown_reads: &'a [UnknownReads],
+    likely_cause: Option<LikelyCause<'a>>,
+    callbacks: &'a [CallbackAnswer],
+    not_computed: &'a [NotComputed],
     executions: u64,
     evaluated: Option<u64>,
     settings: Settings<'a>,
     allocator_model: Option<&'a str>,
     not_covered: &'a [String],
     command: &'a [String],
+}
+
+#[derive(Serialize)]
+struct LikelyCause<'a> {
+    kind: &'static str,
+    site: &'a str,
 }
 
 #[derive(Serialize)]
@@ -209,6 +218,12 @@ pub(super) fn record(answer: &Answer, not_covered: &[String]) -> serde_json::Val
         devices: answer.devices.iter().map(|of| device(answer, of)).collect(),
         context_bytes_estimate: header.context_bytes,
         unknown_reads: &answer.unknown_reads,
+        likely_cause: answer.likely_cause().map(|site| LikelyCause {
+            kind: "made_up_read",
+            site,
+        }),
+        callbacks: &answer.callbacks,
+        not_computed: &answer.not_computed,
         executions: answer.executions,
         evaluated: answer.evaluated,
         settings: Settings {

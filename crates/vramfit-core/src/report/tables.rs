@@ -3,7 +3,7 @@
 use super::dryrun::section;
 use super::{Body, Section, Table, Value};
 use crate::bytes::Bytes;
-use crate::trace::{Answer, DeviceAnswer, ProgramAnswer};
+use crate::trace::{Answer, CallbackSkip, DeviceAnswer, ProgramAnswer};
 
 /// Programs that are listed at most; the others are summed up in one line.
 const PROGRAMS_SHOWN: usize = 10;
@@ -12,6 +12,8 @@ const PROGRAMS_SHOWN: usize = 10;
 const PROGRAMS_SHOWN_ALWAYS: usize = 3;
 /// Lines with reads of unknown values that are listed.
 const READS_SHOWN: usize = 5;
+/// Lines with host callbacks that are listed.
+const CALLBACKS_SHOWN: usize = 10;
 /// Devices that are listed when they differ.
 const DEVICES_SHOWN: usize = 16;
 
@@ -141,6 +143,54 @@ pub(super) fn variants(answer: &Answer) -> Option<Section> {
     };
     let title = "temporaries by choice of kernels, per device";
     Some(section(title, Body::Table(table)))
+}
+
+/// Python functions that programs called with made-up values, or that were not called.
+pub(super) fn callbacks(answer: &Answer) -> Option<Section> {
+    let rows = answer.callbacks.iter().take(CALLBACKS_SHOWN).map(|row| {
+        let site = match row.site.is_empty() {
+            true => "a line that is not known",
+            false => &row.site,
+        };
+        let skipped = match row.skip_reason {
+            None => Value::Count(row.skipped),
+            Some(reason) => Value::Text(format!("{} ({})", row.skipped, reason_of(reason))),
+        };
+        vec![
+            Value::Text(site.to_owned()),
+            Value::Count(row.calls),
+            Value::Count(row.errors),
+            skipped,
+        ]
+    });
+    let columns = ["line", "called", "errors", "not called"];
+    let rest = answer.callbacks.len().saturating_sub(CALLBACKS_SHOWN);
+    let failed = answer.callbacks.iter().find(|row| row.errors > 0);
+    let mut notes = Vec::new();
+    notes.extend((rest > 0).then(|| format!("{rest} more lines in the JSON")));
+    notes.extend(failed.map(|row| {
+        let error = row.error.lines().next().unwrap_or_default();
+        format!(
+            "the program was not told of errors; the last at {}: {error}",
+            row.site
+        )
+    }));
+    let table = Table {
+        columns: columns.map(str::to_owned).to_vec(),
+        rows: rows.collect(),
+        note: notes.join("; "),
+    };
+    let title = "host callbacks with made-up arguments";
+    (!answer.callbacks.is_empty()).then(|| section(title, Body::Table(table)))
+}
+
+fn reason_of(reason: CallbackSkip) -> &'static str {
+    match reason {
+        CallbackSkip::Results => "result made up",
+        CallbackSkip::Request => "as asked",
+        CallbackSkip::Branch => "branch not taken",
+        CallbackSkip::Bound => "too many",
+    }
 }
 
 /// Where the program read values that the dry run does not know.

@@ -33,7 +33,9 @@ pub(super) fn section(answer: &Answer) -> Option<Section> {
 /// Puts a condition into a clause.
 pub(super) fn words(condition: &Condition) -> String {
     match condition {
-        Condition::ProgramFailed { exit, error, after } => {
+        Condition::ProgramFailed {
+            exit, error, after, ..
+        } => {
             let after = last(after.as_ref());
             match (error, exit) {
                 (Some(error), _) => {

@@ -7,8 +7,9 @@ use serde::{Deserialize, Serialize};
 
 use super::course::{ArrayAnswer, CompilationAnswer, LayoutAnswer, LeakAnswer, TimelinePoint};
 use super::{
-    CompilerWarning, Evidence, Header, Holdings, LastExecution, ProgramSizes, Purpose,
-    RunEnvironment, StepSearch, TotalRangeAnswer, UncaughtError,
+    CallbackAnswer, CompilerWarning, Condition, Evidence, Header, Holdings, LastExecution,
+    NotComputed, ProgramSizes, Purpose, RunEnvironment, StepSearch, TotalRangeAnswer,
+    UncaughtError,
 };
 use crate::program::ProgramMemory;
 
@@ -42,6 +43,12 @@ pub struct Answer {
     /// nothing was refused or one total is known. The trace has to be read a second time for it, so
     /// whoever has the file puts it in ([`super::replay_at_max_total`]).
     pub total_range: Option<TotalRangeAnswer>,
+    /// The line of the last of these reads; `None` without any, empty where it is not known.
+    pub last_unknown_read: Option<String>,
+    /// Python functions that programs called, or would have, whose values were not computed.
+    pub callbacks: Vec<CallbackAnswer>,
+    /// Programs whose values were not computed any more from some execution on.
+    pub not_computed: Vec<NotComputed>,
     /// What the run came to with other kernels; `None` when that was not asked for.
     pub bracket: Option<BracketAnswer>,
     /// What grew in each of the last steps, the most bytes a step first.
@@ -336,6 +343,24 @@ pub struct UnknownReads {
 }
 
 impl Answer {
+    /// Returns the line of the made-up value that the program read last, where the program failed
+    /// afterwards in its own way: it may have failed because of it. Empty where the line is not known.
+    pub fn likely_cause(&self) -> Option<&str> {
+        if self.is_refused() {
+            return None;
+        }
+        let failed = self.verdict().conditions.into_iter().any(|condition| {
+            matches!(
+                condition,
+                Condition::ProgramFailed {
+                    made_up_read: Some(_),
+                    ..
+                }
+            )
+        });
+        self.last_unknown_read.as_deref().filter(|_| failed)
+    }
+
     /// Returns the refused request that decides the answer: the first. What comes after it is
     /// what the program did about it.
     pub fn out_of_memory(&self) -> Option<&RefusalAnswer> {

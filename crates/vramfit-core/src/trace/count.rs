@@ -5,6 +5,7 @@ use rustc_hash::FxHashMap;
 use super::answer::MAX_REFUSALS_KEPT;
 use super::arrays::{Maker, Makers, NO_ROW};
 use super::bracket::WhatIf;
+use super::callbacks::Callbacks;
 use super::compilations::Compiled;
 use super::device::Device;
 use super::failure::{Aborted, Message, RawMoment, Refused};
@@ -43,6 +44,9 @@ pub(super) struct Count {
     /// The request with which a replay elsewhere leaves the run, by meeting it.
     pub(super) met: Option<RawMoment>,
     pub(super) reads: FxHashMap<TextId, Reads>,
+    /// The line of the last of them.
+    pub(super) last_read: Option<TextId>,
+    pub(super) callbacks: Callbacks,
     pub(super) makers: Makers,
     pub(super) leaks: Leaks,
     pub(super) search: Search,
@@ -94,6 +98,8 @@ impl Count {
             abort: None,
             met: None,
             reads: FxHashMap::default(),
+            last_read: None,
+            callbacks: Callbacks::default(),
             makers: Makers::default(),
             leaks: Leaks::default(),
             search: Search::default(),
@@ -254,12 +260,30 @@ impl Count {
             ) => return self.argument(parameter, allocation),
             (_, Event::UnknownRead { site, bytes }) => self.read(site, bytes, 0),
             (_, Event::ShapeRead { site, bytes }) => self.read(site, bytes, 1),
+            (
+                _,
+                Event::Callback {
+                    site,
+                    calls,
+                    errors,
+                    error,
+                },
+            ) => self.callbacks.called(site, calls, errors, error),
+            (
+                _,
+                Event::CallbackSkipped {
+                    site,
+                    calls,
+                    reason,
+                },
+            ) => self.callbacks.skipped(site, calls, reason),
             _ => {}
         }
         Ok(())
     }
 
     fn read(&mut self, site: TextId, bytes: u64, shapes: u64) {
+        self.last_read = Some(site);
         let reads = self.reads.entry(site).or_default();
         reads.count += 1;
         reads.bytes = reads.bytes.saturating_add(bytes);

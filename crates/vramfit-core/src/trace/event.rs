@@ -73,6 +73,30 @@ pub enum Purpose {
     Constant,
 }
 
+/// Why a Python function that a program calls was not called.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum CallbackSkip {
+    /// The program goes on with what the function returns, which is made up.
+    Results,
+    /// The user asked for it.
+    Request,
+    /// It is in a branch that is not taken when the condition, which is not known, is false.
+    Branch,
+    /// It was called as often as a dry run calls it in one execution.
+    Bound,
+}
+
+impl CallbackSkip {
+    /// All of them, in the order of their numbers in a trace.
+    pub const ALL: [CallbackSkip; 4] = [
+        CallbackSkip::Results,
+        CallbackSkip::Request,
+        CallbackSkip::Branch,
+        CallbackSkip::Bound,
+    ];
+}
+
 /// The sizes of one compiled program on one device, in XLA's terms.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct ProgramSizes {
@@ -228,6 +252,27 @@ pub enum Event {
         site: TextId,
         /// Bytes read.
         bytes: u64,
+    },
+    /// An execution whose values are not computed called a Python function with made-up values.
+    Callback {
+        /// The line that put the call into the program, empty if not known.
+        site: TextId,
+        /// How many times in this execution.
+        calls: u64,
+        /// How many of the calls raised an error.
+        errors: u64,
+        /// The last of these errors, empty without any.
+        error: TextId,
+    },
+    /// An execution whose values are not computed did not call a Python function that it calls on a
+    /// GPU.
+    CallbackSkipped {
+        /// The line that put the call into the program, empty if not known.
+        site: TextId,
+        /// How many times in this execution; 1 where it is not known.
+        calls: u64,
+        /// Why.
+        reason: CallbackSkip,
     },
 }
 

@@ -16,6 +16,7 @@
 //! | `low_water.rs`, `kept.rs`, `timeline.rs` | a run's past in bounded memory |
 //! | `arrays.rs`, `leaks.rs`, `layout.rs`, `compilations.rs` | who made what, what grows, what lies where |
 //! | `deciding.rs`, `holdings.rs` | whose the bytes are at the moment that decides |
+//! | `callbacks.rs`, `not_computed.rs` | Python functions that programs call; values that took too long to compute |
 //! | `bracket.rs`, `compare.rs` | the same run with other kernels, under other settings |
 //! | `total_range.rs` | a refused request at the highest total that drivers report |
 //! | `difference.rs` | what makes one run need more than another |
@@ -26,6 +27,7 @@
 mod answer;
 mod arrays;
 mod bracket;
+mod callbacks;
 mod compare;
 mod compilations;
 mod count;
@@ -42,6 +44,7 @@ mod kept;
 mod layout;
 mod leaks;
 mod low_water;
+mod not_computed;
 mod note;
 mod options;
 mod part;
@@ -66,6 +69,7 @@ pub use answer::{
     AbortAnswer, Answer, BracketAnswer, DeviceAnswer, MAX_REFUSALS_KEPT, Moment, PoolState,
     ProgramAnswer, ProgramExit, ProgramMemoryAnswer, RefusalAnswer, UnknownReads,
 };
+pub use callbacks::CallbackAnswer;
 pub use compare::{Comparison, Settings, compare};
 pub use course::{
     ArrayAnswer, CompilationAnswer, LayoutAnswer, LeakAnswer, PieceAnswer, RegionAnswer,
@@ -73,8 +77,9 @@ pub use course::{
 };
 pub use difference::{Change, Contrast, Difference, Group, Need, OwnerChange, Run, difference};
 pub use environment::RunEnvironment;
-pub use event::{Event, Footer, Header, ProgramSizes, Purpose, TextId};
+pub use event::{CallbackSkip, Event, Footer, Header, ProgramSizes, Purpose, TextId};
 pub use holdings::Holdings;
+pub use not_computed::NotComputed;
 pub use note::{Note, is_program_named};
 pub use part::{Part, PartKind};
 pub use programs::Evidence;

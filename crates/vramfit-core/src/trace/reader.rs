@@ -9,12 +9,13 @@ use std::io::Read;
 use rustc_hash::FxHashMap;
 
 use super::history::{History, WINDOW};
+use super::not_computed::{self, NotComputed};
 use super::note::{self, MAX_NOTE_BYTES, MAX_NOTES};
 use super::source::{Source, Stop, invalid};
 use super::warnings::{CompilerWarning, Warnings};
 use super::wire::{
-    Crc, MAGIC, MAX_EVENTS, MAX_JSON_BYTES, MAX_MEMORY_BYTES, MAX_SETTINGS_BYTES, MAX_TEXT_BYTES,
-    MAX_WARNING_BYTES, VERSION, tag,
+    Crc, MAGIC, MAX_EVENTS, MAX_JSON_BYTES, MAX_MEMORY_BYTES, MAX_NOT_COMPUTED_BYTES,
+    MAX_SETTINGS_BYTES, MAX_TEXT_BYTES, MAX_WARNING_BYTES, VERSION, tag,
 };
 use super::{Event, Footer, Header, Note, RunEnvironment, TextId};
 use crate::error::Result;
@@ -39,6 +40,7 @@ pub struct Reader<R> {
     notes: Vec<Note>,
     end: TraceEnd,
     settings: Option<RunEnvironment>,
+    not_computed: Vec<NotComputed>,
     ended: bool,
 }
 
@@ -91,6 +93,7 @@ impl<R: Read> Reader<R> {
             notes: Vec::new(),
             end,
             settings: None,
+            not_computed: Vec::new(),
             ended: false,
         })
     }
@@ -144,6 +147,11 @@ impl<R: Read> Reader<R> {
     /// Returns the settings of the run, as far as the trace was read; `None` where it does not tell.
     pub fn settings(&self) -> Option<&RunEnvironment> {
         self.settings.as_ref()
+    }
+
+    /// Returns the programs whose values were not computed any more, as far as the trace was read.
+    pub fn not_computed(&self) -> &[NotComputed] {
+        &self.not_computed
     }
 
     /// Returns how many events were read so far, repeats unfolded.
@@ -254,6 +262,11 @@ impl<R: Read> Reader<R> {
                     let settings = serde_json::from_slice(&body)
                         .map_err(|_| self.source.wrong("the settings are not understood"))?;
                     self.settings = Some(settings);
+                }
+                tag::NOT_COMPUTED => {
+                    let length = self.source.number()?;
+                    let body = self.source.bytes(length, MAX_NOT_COMPUTED_BYTES)?;
+                    not_computed::add(&mut self.not_computed, &String::from_utf8_lossy(&body));
                 }
                 tag if tag >= tag::SKIPPABLE => {
                     let length = self.source.number()?;

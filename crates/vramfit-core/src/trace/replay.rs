@@ -281,7 +281,9 @@ impl Replay {
             | Event::Argument { .. }
             | Event::End
             | Event::UnknownRead { .. }
-            | Event::ShapeRead { .. } => Ok(Effect::None),
+            | Event::ShapeRead { .. }
+            | Event::Callback { .. }
+            | Event::CallbackSkipped { .. } => Ok(Effect::None),
         }
     }
 

@@ -5,7 +5,7 @@
 use std::io::{ErrorKind as IoKind, Read};
 
 use super::wire::{Crc, tag};
-use super::{Event, ProgramSizes, Purpose, TextId};
+use super::{CallbackSkip, Event, ProgramSizes, Purpose, TextId};
 use crate::allocator::Space;
 use crate::error::{Error, ErrorKind};
 
@@ -213,6 +213,12 @@ impl<R: Read> Source<R> {
         })
     }
 
+    fn skip_reason(&mut self) -> Taken<CallbackSkip> {
+        let number = self.small()? as usize;
+        let reason = CallbackSkip::ALL.get(number).copied();
+        reason.ok_or_else(|| self.wrong("an unknown reason"))
+    }
+
     fn sizes(&mut self) -> Taken<ProgramSizes> {
         Ok(ProgramSizes {
             argument_bytes: self.number()?,
@@ -300,6 +306,17 @@ impl<R: Read> Source<R> {
             tag::SHAPE_READ => Event::ShapeRead {
                 site: self.text(texts)?,
                 bytes: self.number()?,
+            },
+            tag::CALLBACK => Event::Callback {
+                site: self.text(texts)?,
+                calls: self.number()?,
+                errors: self.number()?,
+                error: self.text(texts)?,
+            },
+            tag::CALLBACK_SKIPPED => Event::CallbackSkipped {
+                site: self.text(texts)?,
+                calls: self.number()?,
+                reason: self.skip_reason()?,
             },
             _ => return Ok(None),
         }))

@@ -2,7 +2,9 @@
 
 use std::io::Read;
 
-use super::{CompilerWarning, Event, Footer, Header, Note, Reader, RunEnvironment, TextId};
+use super::{
+    CompilerWarning, Event, Footer, Header, NotComputed, Note, Reader, RunEnvironment, TextId,
+};
 use crate::error::Result;
 use crate::program::ProgramMemory;
 
@@ -45,6 +47,11 @@ pub trait Events {
         None
     }
 
+    /// Returns the programs whose values were not computed any more, as far as was read.
+    fn not_computed(&self) -> &[NotComputed] {
+        &[]
+    }
+
     /// Says whether it holds the answers to its requests. Where it does not, it is a mere list of
     /// requests, which does not depend on whether they are met.
     fn has_answers(&self) -> bool {
@@ -84,5 +91,9 @@ impl<R: Read> Events for Reader<R> {
 
     fn settings(&self) -> Option<&RunEnvironment> {
         self.settings()
+    }
+
+    fn not_computed(&self) -> &[NotComputed] {
+        self.not_computed()
     }
 }

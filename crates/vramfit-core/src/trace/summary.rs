@@ -211,6 +211,8 @@ impl Count {
                 Note::Search { .. } | Note::Program { .. } | Note::Cut { .. } => {}
             }
         }
+        let last_unknown_read = self.last_read.map(text);
+        let callbacks = self.callbacks.answers(&text);
         Answer {
             header: header.clone(),
             complete: source.footer().is_some(),
@@ -224,6 +226,9 @@ impl Count {
             abort,
             unknown_reads,
             total_range: None,
+            last_unknown_read,
+            callbacks,
+            not_computed: source.not_computed().to_vec(),
             bracket,
             leaks,
             compilations,

@@ -2,7 +2,7 @@
 //! taken apart in [`super::source`]. What the records mean together (history, repeats) is for
 //! [`super::writer`] and [`super::reader`]; `docs/trace-format.md` has it all.
 
-use super::{Event, Purpose};
+use super::{CallbackSkip, Event, Purpose};
 use crate::allocator::Space;
 
 /// What every trace begins with; the version and a line feed follow.
@@ -19,6 +19,8 @@ pub(super) const MAX_MEMORY_BYTES: usize = 64 << 20;
 pub(super) const MAX_WARNING_BYTES: usize = 64 << 10;
 /// Longest record of a run's settings in bytes.
 pub(super) const MAX_SETTINGS_BYTES: usize = 4 << 20;
+/// Longest record of a program whose values were not computed, in bytes.
+pub(super) const MAX_NOT_COMPUTED_BYTES: usize = 64 << 10;
 /// Most events a trace may expand to. A limit of sanity for hostile files: the largest run so
 /// far, three hours at full speed, has 2^34.
 pub(super) const MAX_EVENTS: u64 = 1 << 40;
@@ -44,10 +46,13 @@ pub(super) mod tag {
     pub(crate) const VARIANT: u8 = 17;
     pub(crate) const ARGUMENT: u8 = 18;
     pub(crate) const SHAPE_READ: u8 = 19;
+    pub(crate) const CALLBACK: u8 = 21;
+    pub(crate) const CALLBACK_SKIPPED: u8 = 22;
     /// From here on a record is a length and that many bytes, and may be skipped.
     pub(crate) const SKIPPABLE: u8 = 128;
     pub(crate) const MEMORY: u8 = 128;
     pub(crate) const WARNING: u8 = 129;
+    pub(crate) const NOT_COMPUTED: u8 = 130;
     pub(crate) const STEP_NOTE: u8 = 131;
     pub(crate) const PROCESS_NOTE: u8 = 132;
     pub(crate) const SETTINGS: u8 = 134;
@@ -71,6 +76,12 @@ fn purpose_number(purpose: Purpose) -> u64 {
         Purpose::Copy => 4,
         Purpose::Constant => 5,
     }
+}
+
+/// Returns the number in the file of why a Python function was not called.
+fn skip_number(reason: CallbackSkip) -> u64 {
+    let place = CallbackSkip::ALL.iter().position(|one| *one == reason);
+    place.unwrap_or_default() as u64
 }
 
 /// Appends a LEB128 integer: seven bits a byte, lowest first, high bit set on all but the last.
@@ -189,6 +200,23 @@ pub(super) fn put_event(out: &mut Vec<u8>, event: &Event) {
         Event::ClearPeak { device } => (tag::CLEAR_PEAK, &[device.into()]),
         Event::UnknownRead { site, bytes } => (tag::UNKNOWN_READ, &[site.0.into(), bytes]),
         Event::ShapeRead { site, bytes } => (tag::SHAPE_READ, &[site.0.into(), bytes]),
+        Event::Callback {
+            site,
+            calls,
+            errors,
+            error,
+        } => (
+            tag::CALLBACK,
+            &[site.0.into(), calls, errors, error.0.into()],
+        ),
+        Event::CallbackSkipped {
+            site,
+            calls,
+            reason,
+        } => (
+            tag::CALLBACK_SKIPPED,
+            &[site.0.into(), calls, skip_number(reason)],
+        ),
     };
     out.push(tag);
     for field in fields {

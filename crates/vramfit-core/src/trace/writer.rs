@@ -11,12 +11,12 @@ use rustc_hash::{FxHashMap, FxHasher};
 
 use super::history::{History, KEPT_OF_REPEAT, WINDOW};
 use super::note::{self, MAX_NOTE_BYTES};
-use super::warnings;
 use super::wire::{
-    self, Crc, MAX_JSON_BYTES, MAX_MEMORY_BYTES, MAX_SETTINGS_BYTES, MAX_TEXT_BYTES,
-    MAX_WARNING_BYTES, tag,
+    self, Crc, MAX_JSON_BYTES, MAX_MEMORY_BYTES, MAX_NOT_COMPUTED_BYTES, MAX_SETTINGS_BYTES,
+    MAX_TEXT_BYTES, MAX_WARNING_BYTES, tag,
 };
 use super::{Event, Footer, Header, Note, RunEnvironment, TextId, TraceEnd};
+use super::{not_computed, warnings};
 
 /// How many events in a row must be found again before a match begins. Fewer would start
 /// matches by accident, each of which costs a record; more would make every epoch longer.
@@ -214,6 +214,22 @@ impl Writer {
         self.out.push(tag::SETTINGS);
         wire::put(&mut self.out, body.len() as u64);
         self.out.extend_from_slice(&body);
+        self.dirty = true;
+        self.hand_over()
+    }
+
+    /// Adds that the values of a program are not computed from here on, and why; see
+    /// [`super::NotComputed`]. What is over 64 KiB is cut there.
+    ///
+    /// # Errors
+    /// What the sink says.
+    pub fn not_computed(&mut self, program: &str, reason: &str, spent_ms: u64) -> io::Result<()> {
+        self.check()?;
+        let body = not_computed::body(program, reason, spent_ms);
+        let body = &body.as_bytes()[..body.len().min(MAX_NOT_COMPUTED_BYTES)];
+        self.out.push(tag::NOT_COMPUTED);
+        wire::put(&mut self.out, body.len() as u64);
+        self.out.extend_from_slice(body);
         self.dirty = true;
         self.hand_over()
     }

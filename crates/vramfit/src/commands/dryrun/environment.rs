@@ -11,7 +11,7 @@ use std::process::Command;
 use vramfit_core::settings::Assignments;
 use vramfit_core::{Bytes, Error, ErrorKind, Result};
 
-use super::Fill;
+use super::{Callbacks, Fill};
 use crate::cards::Cards;
 
 /// How many frames of Python's stack JAX notes with each operation; negative for all.
@@ -33,6 +33,8 @@ pub(super) struct Wish<'a> {
     pub(super) limit: Option<Bytes>,
     pub(super) shared: Option<&'a str>,
     pub(super) fill: Option<Fill>,
+    pub(super) no_values: bool,
+    pub(super) callbacks: Option<Callbacks>,
     pub(super) bracket: bool,
     pub(super) no_owners: bool,
     pub(super) autotune_results: Option<&'a Path>,
@@ -141,6 +143,9 @@ pub(super) fn changes(wish: &Wish<'_>, inherited: impl Fn(&str) -> Option<OsStri
         "VRAMFIT_FILL",
         wish.fill.map(|fill| fill.as_str().to_owned()),
     );
+    changes.own("VRAMFIT_VALUES", wish.no_values.then(|| "0".to_owned()));
+    let skip = wish.callbacks == Some(Callbacks::Skip);
+    changes.own("VRAMFIT_CALLBACKS", skip.then(|| "skip".to_owned()));
     changes.own("VRAMFIT_BRACKET", wish.bracket.then(|| "1".to_owned()));
     changes.own("VRAMFIT_OWNERS", wish.no_owners.then(|| "0".to_owned()));
     changes.0.insert(
@@ -200,6 +205,8 @@ mod tests {
             limit: None,
             shared: None,
             fill: None,
+            no_values: false,
+            callbacks: None,
             bracket: false,
             no_owners: false,
             autotune_results: None,
@@ -234,6 +241,8 @@ mod tests {
                 wish.taken = Some(Bytes(2 << 30));
                 wish.shared = Some("desk");
                 wish.fill = Some(Fill::Nan);
+                wish.no_values = true;
+                wish.callbacks = Some(Callbacks::Skip);
                 wish.bracket = true;
                 wish.autotune_results = Some(Path::new("/tmp/a.txt"));
             },
@@ -250,6 +259,8 @@ mod tests {
             ("VRAMFIT_TAKEN", "2147483648"),
             ("VRAMFIT_SHARED", "desk"),
             ("VRAMFIT_FILL", "nan"),
+            ("VRAMFIT_VALUES", "0"),
+            ("VRAMFIT_CALLBACKS", "skip"),
             ("VRAMFIT_BRACKET", "1"),
             ("VRAMFIT_AUTOTUNE_RESULTS", "/tmp/a.txt"),
             ("JAX_PLATFORMS", "cuda,cpu"),

@@ -83,6 +83,12 @@ pub(crate) struct Args {
     /// What values that a dry run cannot know read as
     #[arg(long, value_name = "KIND")]
     fill: Option<Fill>,
+    /// Compute no values: whatever a program computes reads as made up
+    #[arg(long)]
+    no_values: bool,
+    /// What becomes of host callbacks without results whose arguments are not known
+    #[arg(long, value_name = "WHAT")]
+    callbacks: Option<Callbacks>,
     /// Write the answer as JSON to a file, or with `-` as the last line of standard output
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
@@ -116,6 +122,15 @@ pub(crate) enum Fill {
     Nan,
     /// The same made-up numbers in every run
     Random,
+}
+
+/// What becomes of host callbacks whose arguments a dry run cannot know.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Callbacks {
+    /// They are called with made-up values
+    Call,
+    /// They are not called
+    Skip,
 }
 
 impl Fill {
@@ -162,6 +177,8 @@ pub(crate) fn rehearse(
         no_owners: false,
         autotune_results: None,
         fill: None,
+        no_values: false,
+        callbacks: None,
         json: None,
         report: None,
         trace: rehearsal.trace,
@@ -261,6 +278,8 @@ fn run_with(
             limit: policy.share.and_then(Share::limit_bytes).map(Bytes),
             shared: args.shared.as_deref(),
             fill: args.fill,
+            no_values: args.no_values,
+            callbacks: args.callbacks,
             bracket: args.bracket,
             no_owners: args.no_owners,
             autotune_results: results.as_deref(),

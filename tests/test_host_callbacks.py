@@ -1,0 +1,176 @@
+"""Python functions that programs call: with made-up values where a program is not computed."""
+
+from cli_dryrun import dryrun_of
+
+SETUP = """
+import queue
+import jax, jax.numpy as jnp
+from jax.experimental import io_callback
+
+large = jnp.ones((4000, 4000))  # 64 MB: nothing made of it is computed
+"""
+
+QUEUE = (
+    SETUP
+    + """
+metrics = queue.Queue()
+
+def send(x): io_callback(metrics.put, None, x.sum(), ordered=True)
+
+@jax.jit
+def step(x):
+    send(x)
+    return x * 2
+
+for _ in range(3):
+    large = step(large)
+    print(float(metrics.get(timeout=100)))
+"""
+)
+
+
+def test_a_script_that_waits_for_its_metrics_gets_them(tmp_path):
+    run = dryrun_of(tmp_path, QUEUE)
+    assert (run.out, run.code) == ("0.0\n" * 3, 0)
+    row = run.callbacks()["send"]
+    assert (row["calls"], row["errors"], row["skipped"]) == (3, 0, 0)
+    assert "host callbacks with made-up arguments" in run.text
+    assert "host callbacks with made-up arguments" in run.page
+
+
+def test_made_up_arguments_are_those_asked_for(tmp_path):
+    assert dryrun_of(tmp_path, QUEUE, "--fill", "ones").out == "1.0\n" * 3
+
+
+def test_callbacks_are_left_out_on_request(tmp_path):
+    lines = QUEUE.replace("    print(float(metrics.get(timeout=100)))\n", "")
+    run = dryrun_of(tmp_path, lines + "print(metrics.qsize())", "--callbacks", "skip")
+    assert run.out == "0\n"
+    row = run.callbacks()["send"]
+    assert (row["calls"], row["skipped"], row["skip_reason"]) == (0, 3, "request")
+
+
+KINDS = (
+    SETUP
+    + """
+called = []
+
+def note(name): return lambda *values: called.append(name)
+
+def looped(x):
+    def body(x, _):
+        in_scan(x)
+        in_scan_too(x)
+        return x + 1, None
+    return jax.lax.scan(body, x, length=7)[0]
+
+def in_scan(x): jax.debug.callback(note("a"), x[0, 0])
+def in_scan_too(x): io_callback(note("b"), None, x[0, 0])
+
+def long(x):
+    def body(x, _):
+        in_long_scan(x)
+        return x + 1, None
+    return jax.lax.scan(body, x, length=5000)[0]
+
+def in_long_scan(x): io_callback(note("c"), None, x[0, 0])
+
+def unknown(x):
+    def body(x):
+        in_while(x)
+        return x * 2
+    return jax.lax.while_loop(lambda x: x[0, 0] < 9, body, x)
+
+def in_while(x): io_callback(note("d"), None, x[0, 0])
+
+def branch(x): return jax.lax.cond(x[0, 0] > 0, taken, not_taken, x)
+def taken(x): io_callback(note("e"), None, x[0, 0]); return x
+def not_taken(x): io_callback(note("f"), None, x[0, 0]); return x
+
+def with_result(x): return x + jax.pure_callback(
+    note("g"), jax.ShapeDtypeStruct((), x.dtype), x[0, 0])
+
+for function in (looped, long, unknown, branch, with_result):
+    jax.jit(function)(large)
+jax.effects_barrier()
+print(*("".join(called)[:14], *(called.count(name) for name in "abcdefg")))
+"""
+)
+
+
+def test_how_often_each_kind_is_called(tmp_path):
+    run = dryrun_of(tmp_path, KINDS)
+    # A loop of known length calls its functions in turn, as on a GPU, up to 1,000 times; one of
+    # unknown length once; of two branches the one for a false condition.
+    assert run.out == "ababababababab 7 7 1000 1 0 1 0\n"
+    rows = {
+        name: (row["calls"], row["skipped"], row["skip_reason"])
+        for name, row in run.callbacks().items()
+    }
+    assert rows == {
+        "in_scan": (7, 0, None),
+        "in_scan_too": (7, 0, None),
+        "in_long_scan": (1000, 4000, "bound"),
+        "in_while": (1, 0, None),
+        "taken": (0, 1, "branch"),
+        "not_taken": (1, 0, None),
+        "with_result": (0, 1, "results"),
+    }
+
+
+ERRORS = (
+    SETUP
+    + """
+def check(value):
+    if value == 0:
+        raise FloatingPointError("the loss is 0")
+
+def watch(x): io_callback(check, None, x.sum())
+
+@jax.jit
+def step(x):
+    watch(x)
+    return x * 2
+
+for _ in range(2):
+    large = step(large)
+large.block_until_ready()
+jax.effects_barrier()
+print("done")
+"""
+)
+
+
+def test_an_error_about_made_up_values_is_told_and_does_not_end_the_program(tmp_path):
+    run = dryrun_of(tmp_path, ERRORS)
+    assert (run.out, run.code) == ("done\n", 0)
+    row = run.callbacks()["watch"]
+    assert (row["calls"], row["errors"]) == (2, 2)
+    assert row["error"] == "FloatingPointError: the loss is 0"
+    assert "Traceback" not in run.text
+    assert "the loss is 0" in run.text
+
+
+def test_debug_print_prints_made_up_values(tmp_path):
+    lines = SETUP + 'jax.jit(lambda x: jax.debug.print("loss {}", x.sum()))(large)\n'
+    assert dryrun_of(tmp_path, lines + "jax.effects_barrier()").out == "loss 0.0\n"
+
+
+ON_EACH_DEVICE = """
+import jax, jax.numpy as jnp, numpy as np
+from jax.experimental import io_callback
+from jax.sharding import Mesh, PartitionSpec as P
+
+seen = []
+mesh = Mesh(np.array(jax.devices()), ("x",))
+send = jax.jit(jax.shard_map(
+    lambda x: io_callback(lambda part: seen.append(part.shape), (), x),
+    mesh=mesh, in_specs=P("x"), out_specs=P()))
+send(jnp.ones((4000, 4000)))
+print(seen)
+"""
+
+
+def test_each_device_calls_what_a_shard_map_calls(tmp_path):
+    run = dryrun_of(tmp_path, ON_EACH_DEVICE, gpu="h100-80gx4")
+    assert run.out == f"{[(1000, 4000)] * 4}\n"
