@@ -11,6 +11,8 @@ mod course;
 mod damaged;
 #[path = "memory/known.rs"]
 mod known;
+#[path = "memory/owners.rs"]
+mod owners;
 #[path = "memory/recorded.rs"]
 mod recorded;
 #[path = "memory/totals.rs"]

@@ -278,16 +278,17 @@ fn buffer_part(memory: &ProgramMemory, buffer: &Buffer) -> Part {
     }
 }
 
-/// Names what a program of unknown buffers took.
+/// Names what a program of unknown buffers took, or an upload, of which only the program that is given
+/// it knows what it is.
 fn plain(purpose: Purpose) -> Part {
-    let owner = match purpose {
-        Purpose::Temporary => Owner::Temporaries,
-        Purpose::Constant => Owner::Constants,
-        Purpose::Upload => Owner::Batch,
-        Purpose::Output | Purpose::Tuple | Purpose::Copy => Owner::Outputs,
+    let kind = match purpose {
+        Purpose::Temporary => PartKind::Program(Owner::Temporaries),
+        Purpose::Constant => PartKind::Program(Owner::Constants),
+        Purpose::Upload => PartKind::Arrays,
+        Purpose::Output | Purpose::Tuple | Purpose::Copy => PartKind::Program(Owner::Outputs),
     };
     Part {
-        kind: PartKind::Program(owner),
+        kind,
         ..Part::default()
     }
 }

@@ -1,64 +1,183 @@
 //! Which output replaces which argument: the new state for the old one.
 //!
-//! JAX names both by their pytree paths, and donation leaves no doubt only where it was asked for. An
-//! argument and the output that replaces it have the same path behind its first name, and the same
-//! shape.
+//! JAX names both by their pytree paths: an argument and the output that replaces it have the same path
+//! behind its first name, and the same shape. Where there are no such paths, the graph tells what is an
+//! update of what. Donation does not: JAX pairs donated arguments with outputs by shape alone.
 
 use std::collections::VecDeque;
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use super::{Names, Undonated};
+use super::arguments::Arguments;
+use super::update::Update;
+use super::{Names, Owner, Undonated};
 use crate::program::{ElementType, MemorySpace, Program, Shape};
 
 /// Longest way down a pytree that is compared.
 const DEEPEST: usize = 64;
 
-/// Finds for each argument the output that replaces it. Each output replaces one argument, and what is
-/// marked in `gradients` replaces none.
+/// Finds for each argument the output that replaces it. Each output replaces one argument at most.
+///
+/// Paths decide first. What is marked in `gradients` is a gradient of what the differentiated function
+/// reads (marked in `differentiated`), and its path is that of the parameter: it replaces none of those.
+/// Where paths do not match, the way in which an output is computed does.
 pub(super) fn counterparts(
     program: &Program,
     names: &Names,
     gradients: &[bool],
+    differentiated: &[bool],
+    updates: &[Update],
+) -> Vec<Option<usize>> {
+    let is_differentiated = |argument: usize| differentiated.get(argument) == Some(&true);
+    let is_gradient = |output: usize| gradients.get(output) != Some(&false);
+    let of_parameters: FxHashSet<usize> = by_path(program, names, |argument, output| {
+        is_gradient(output) && is_differentiated(argument)
+    })
+    .into_iter()
+    .flatten()
+    .collect();
+    let mut found = by_path(program, names, |argument, output| {
+        // A state may keep a gradient: the forces on bodies.
+        let is_kept = !is_differentiated(argument) && !of_parameters.contains(&output);
+        !is_gradient(output) || is_kept
+    });
+    by_update(program, updates, &mut found);
+    found
+}
+
+/// Finds for each argument that a gradient is returned for: an output of the backward part that has its
+/// path and shape; without a path, the only one that has its shape. What replaces an argument (see
+/// [`counterparts`]) is none of them.
+pub(super) fn gradients_of(
+    program: &Program,
+    names: &Names,
+    gradients: &[bool],
+    differentiated: &[bool],
+    counterparts: &[Option<usize>],
+) -> Vec<bool> {
+    let is_differentiated = |argument: usize| differentiated.get(argument) == Some(&true);
+    let replacing: FxHashSet<usize> = counterparts.iter().flatten().copied().collect();
+    let is_gradient =
+        |output: usize| gradients.get(output) == Some(&true) && !replacing.contains(&output);
+    let matches = by_path(program, names, |argument, output| {
+        is_gradient(output) && is_differentiated(argument)
+    });
+    let mut found: Vec<bool> = matches.iter().map(Option::is_some).collect();
+    let taken: FxHashSet<usize> = matches.into_iter().flatten().collect();
+    let mut by_kind: FxHashMap<Kind<'_>, (Vec<usize>, usize)> = FxHashMap::default();
+    for (argument, shape) in program.parameters.iter().enumerate() {
+        if is_differentiated(argument) && !found[argument] {
+            by_kind.entry(kind(shape)).or_default().0.push(argument);
+        }
+    }
+    for (output, shape) in program.outputs.iter().enumerate() {
+        if is_gradient(output) && !taken.contains(&output) {
+            by_kind.entry(kind(shape)).or_default().1 += 1;
+        }
+    }
+    for (arguments, outputs) in by_kind.into_values() {
+        if let ([only], 1) = (&arguments[..], outputs) {
+            found[*only] = true;
+        }
+    }
+    found
+}
+
+/// Matches arguments with outputs by path and shape.
+fn by_path(
+    program: &Program,
+    names: &Names,
+    may_be: impl Fn(usize, usize) -> bool,
 ) -> Vec<Option<usize>> {
     // The outputs by each path that an argument may have, in their order.
     let mut waiting: FxHashMap<(&str, Kind<'_>), VecDeque<usize>> = FxHashMap::default();
     let outputs = program.outputs.iter().zip(&names.outputs);
     for (number, (shape, name)) in outputs.enumerate() {
-        if gradients.get(number) == Some(&false) {
-            for path in ends(name) {
-                let queue = waiting.entry((path, kind(shape)));
-                queue.or_default().push_back(number);
-            }
+        for path in ends(name) {
+            let queue = waiting.entry((path, kind(shape)));
+            queue.or_default().push_back(number);
         }
     }
     let mut taken: FxHashSet<usize> = FxHashSet::default();
-    let mut counterparts = Vec::with_capacity(program.parameters.len());
-    for (shape, name) in program.parameters.iter().zip(&names.arguments) {
+    let mut found = Vec::with_capacity(program.parameters.len());
+    for (argument, (shape, name)) in program.parameters.iter().zip(&names.arguments).enumerate() {
         let queue = ends(name)
             .last()
             .and_then(|path| waiting.get_mut(&(path, kind(shape))));
         // An output stands in several queues, and is taken out of one.
         let free = queue.and_then(|queue| {
-            std::iter::from_fn(|| queue.pop_front()).find(|number| taken.insert(*number))
+            while queue.front().is_some_and(|first| taken.contains(first)) {
+                queue.pop_front();
+            }
+            let free = |output: &&usize| !taken.contains(output) && may_be(argument, **output);
+            queue.iter().find(free).copied()
         });
-        counterparts.push(free);
+        taken.extend(free);
+        found.push(free);
     }
-    counterparts.resize(program.parameters.len(), None);
-    counterparts
+    found.resize(program.parameters.len(), None);
+    found
 }
 
-/// Finds the arguments that are kept beside the outputs that replace them.
-pub(super) fn undonated(
-    program: &Program,
-    names: &Names,
-    counterparts: &[Option<usize>],
-) -> Vec<Undonated> {
+/// Matches what is left by how outputs are computed: of gradients and of the argument, value by value. The
+/// new parameter is made of the old moments, too; they have an output of their own, which is made of less.
+/// Without a gradient nothing is matched: an output of the shape of an argument may be any function of it.
+fn by_update(program: &Program, updates: &[Update], found: &mut [Option<usize>]) {
+    let mut taken: FxHashSet<usize> = found.iter().flatten().copied().collect();
+    let mut open: Vec<(usize, Vec<usize>)> = Vec::new();
+    for (output, update) in updates.iter().enumerate() {
+        let shape = program.outputs.get(output);
+        let is_open = update.has_gradient && !taken.contains(&output);
+        let Some(shape) = shape.filter(|_| is_open) else {
+            continue;
+        };
+        let same_shape = |argument: &usize| {
+            let parameter = program.parameters.get(*argument);
+            parameter.is_some_and(|parameter| kind(parameter) == kind(shape))
+        };
+        open.push((
+            output,
+            update
+                .arguments
+                .iter()
+                .copied()
+                .filter(same_shape)
+                .collect(),
+        ));
+    }
+    // Those with one candidate first, since each match leaves the others with fewer.
+    while !open.is_empty() {
+        for (_, candidates) in &mut open {
+            candidates.retain(|&argument| found[argument].is_none());
+        }
+        open.retain(|(_, candidates)| !candidates.is_empty());
+        open.sort_by_key(|(output, candidates)| (candidates.len(), *output));
+        let certain = open
+            .iter()
+            .filter(|(_, candidates)| candidates.len() == 1)
+            .count();
+        for (output, candidates) in open.drain(..certain.max(1).min(open.len())) {
+            let argument = candidates[0];
+            if found[argument].is_none() && taken.insert(output) {
+                found[argument] = Some(output);
+            }
+        }
+    }
+}
+
+/// Finds the arguments that are kept beside the outputs that replace them. A batch is not among them: what
+/// has its path and shape is made of it, and does not replace it.
+pub(super) fn undonated(program: &Program, names: &Names, arguments: &Arguments) -> Vec<Undonated> {
     let aliases = program.aliases.iter();
     let parameters: FxHashSet<usize> = aliases.clone().map(|alias| alias.parameter).collect();
     let outputs: FxHashSet<usize> = aliases.map(|alias| alias.output).collect();
-    let kept = counterparts.iter().enumerate();
-    let kept = kept.filter_map(|(parameter, output)| {
+    let kept = arguments
+        .counterparts
+        .iter()
+        .zip(&arguments.owners)
+        .enumerate();
+    let kept = kept.filter(|(_, (_, owner))| **owner != Owner::Batch);
+    let kept = kept.filter_map(|(parameter, (output, _))| {
         let output = (*output)?;
         let shape = program.outputs.get(output)?;
         let reused = parameters.contains(&parameter) || outputs.contains(&output);
@@ -146,16 +265,79 @@ mod tests {
                 ("[1]['a']", 4),
             ],
         );
-        let found = counterparts(&program, &names, &[false; 3]);
+        let found = counterparts(&program, &names, &[false; 3], &[], &[]);
         assert_eq!(found, [Some(1), Some(0), Some(2), None]);
-        let found = counterparts(&program, &names, &[false, true, true]);
+        let gradients = [false, true, true];
+        let found = counterparts(&program, &names, &gradients, &[true; 4], &[]);
         assert_eq!(found, [None, Some(0), None, None]);
+        // A state that keeps a gradient, and is not what it is taken of.
+        let found = counterparts(
+            &program,
+            &names,
+            &gradients,
+            &[true, true, false, true],
+            &[],
+        );
+        assert_eq!(found, [None, Some(0), Some(2), None]);
+        let differentiated = [true, true, false, true];
+        let of = gradients_of(&program, &names, &gradients, &differentiated, &found);
+        assert_eq!(of, [true, false, false, false]);
     }
 
     #[test]
     fn another_shape_is_another_thing() {
         let (program, names) = program(&[("p['a']", 4)], &[("['a']", 8), ("[0]['a']", 4)]);
-        assert_eq!(counterparts(&program, &names, &[false; 2]), [Some(1)]);
+        let found = counterparts(&program, &names, &[false; 2], &[], &[]);
+        assert_eq!(found, [Some(1)]);
+    }
+
+    #[test]
+    fn without_paths_the_way_an_output_is_computed_tells() {
+        let arguments = [
+            ("args[0]", 4),
+            ("args[1]", 4),
+            ("args[2]", 4),
+            ("args[3]", 9),
+        ];
+        let outputs = [
+            ("result[0]", 1),
+            ("result[7]", 4),
+            ("result[8]", 4),
+            ("result[9]", 4),
+        ];
+        let (program, names) = program(&arguments, &outputs);
+        let made_of = |arguments: &[usize]| Update {
+            has_gradient: true,
+            arguments: arguments.to_vec(),
+        };
+        // Adam: the parameter is made of both moments, too.
+        let updates = [
+            made_of(&[]),
+            made_of(&[0, 1, 2]),
+            made_of(&[1]),
+            made_of(&[2]),
+        ];
+        let found = counterparts(&program, &names, &[false; 4], &[], &updates);
+        assert_eq!(found, [Some(1), Some(2), Some(3), None]);
+        // Without a gradient it may be any function of its arguments.
+        let updates = updates.map(|update| Update {
+            has_gradient: false,
+            ..update
+        });
+        let found = counterparts(&program, &names, &[false; 4], &[], &updates);
+        assert_eq!(found, [None; 4]);
+    }
+
+    #[test]
+    fn a_gradient_without_a_path_is_that_of_the_only_one_of_its_shape() {
+        let (program, names) = program(
+            &[("w", 4), ("b", 5), ("x", 4)],
+            &[("result[0]", 4), ("result[1]", 5)],
+        );
+        let of = gradients_of(&program, &names, &[true; 2], &[true, true, false], &[]);
+        assert_eq!(of, [true, true, false]);
+        let of = gradients_of(&program, &names, &[true; 2], &[true; 3], &[]);
+        assert_eq!(of, [false, true, false]);
     }
 
     #[test]
@@ -181,13 +363,19 @@ mod tests {
             &[("p['a']", 4), ("p['b']", 4)],
             &[("['a']", 4), ("['b']", 4)],
         );
-        let found = counterparts(&program, &names, &[false; 2]);
+        let found = counterparts(&program, &names, &[false; 2], &[], &[]);
         program.aliases.push(Alias {
             output: 0,
             parameter: 0,
             must: false,
         });
-        let kept = undonated(&program, &names, &found);
+        let mut arguments = Arguments {
+            owners: vec![Owner::Parameters; 2],
+            counterparts: found,
+        };
+        let kept = undonated(&program, &names, &arguments);
+        arguments.owners[1] = Owner::Batch;
+        assert!(undonated(&program, &names, &arguments).is_empty());
         let kept: Vec<_> = kept
             .iter()
             .map(|one| (one.argument.as_str(), one.output.as_str(), one.bytes))

@@ -209,14 +209,54 @@ impl<'a> ModuleIndex<'a> {
         self.computations.get(&self.entry)?.root
     }
 
-    /// Returns the instruction inside a fusion that makes its result.
-    pub(super) fn fused_root(&self, at: At) -> Option<At> {
-        self.callee(at, 0)?.root
+    /// Returns the argument of the program that has this number.
+    pub(super) fn entry_parameter(&self, number: i64) -> Option<At> {
+        let entry = self.computations.get(&self.entry)?;
+        entry.parameters.get(&number).copied()
     }
 
     /// Returns the parameter of the computation that an instruction calls as its `called`-th.
     pub(super) fn parameter(&self, at: At, called: usize, number: i64) -> Option<At> {
         self.callee(at, called)?.parameters.get(&number).copied()
+    }
+
+    /// Returns the instruction that makes what the computation returns that an instruction calls as its
+    /// `called`-th.
+    pub(super) fn root_of(&self, at: At, called: usize) -> Option<At> {
+        self.callee(at, called)?.root
+    }
+
+    /// Returns what an instruction's own name says of the part of a differentiated program it belongs to.
+    pub(super) fn phase_of_one(&self, at: At) -> Phase {
+        let own = self.get(at).metadata.as_ref();
+        own.map_or(Phase::Outside, |metadata| phase::of_name(&metadata.op_name))
+    }
+
+    /// Says whether each round of a loop returns a part of what goes round as it was.
+    pub(super) fn is_unchanged_by(&self, at: At, part: i64) -> bool {
+        let returned = || {
+            let root = self.root_of(at, 0)?;
+            let passed = self.operand(root, usize::try_from(part).ok()?)?;
+            let taken = self.get(passed);
+            let is_it = taken.opcode == "get-tuple-element" && taken.tuple_index == part;
+            let from = self.operand(passed, 0).filter(|_| is_it)?;
+            Some(self.get(from).opcode == "parameter")
+        };
+        returned() == Some(true)
+    }
+
+    /// Returns how many numbers are at a place; `None` where it is a tuple.
+    pub(super) fn elements(&self, (at, part): Place) -> Option<i64> {
+        let whole = self.get(at).shape.as_ref()?;
+        let shape = match usize::try_from(part) {
+            Ok(number) => whole.tuple_shapes.get(number)?,
+            Err(_) => whole,
+        };
+        let product = |sum: i64, size: &i64| sum.saturating_mul(*size);
+        shape
+            .tuple_shapes
+            .is_empty()
+            .then(|| shape.dimensions.iter().fold(1, product))
     }
 
     fn callee(&self, at: At, number: usize) -> Option<&Computation<'a>> {

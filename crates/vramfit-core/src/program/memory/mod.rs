@@ -11,21 +11,27 @@
 //! | `liveness` | when each value is needed |
 //! | `phase` | forward, backward, computed again; who uses a value |
 //! | `owner` | who owns a buffer |
+//! | `path` | what the path of an argument says of it |
+//! | `update` | how an output is computed: of which arguments, with a gradient or not |
 //! | `counterpart` | which output replaces which argument |
+//! | `arguments` | whose the arguments are |
 //! | `value` | shape of a value, and which of its makers tells most |
 //! | `block` | the temporary block: its buffers, its fullest moment, its padding |
 //! | `read` | from XLA's messages to [`ProgramMemory`] |
 //! | `stored` | how it is kept in a trace |
 
+mod arguments;
 mod block;
 mod counterpart;
 mod frames;
 mod index;
 mod liveness;
 mod owner;
+mod path;
 mod phase;
 mod read;
 mod stored;
+mod update;
 mod value;
 
 use serde::{Deserialize, Serialize};

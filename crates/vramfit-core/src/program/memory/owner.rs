@@ -1,11 +1,14 @@
 //! Who owns a buffer: the rules, in the order in which they are tried.
 //!
 //! What JAX knows decides first: whether a buffer is an argument, an output or a temporary, and
-//! what the argument is called. Where names do not say it, use does: a parameter is state that the
-//! differentiated function reads; an optimiser's state is state that only the update reads.
+//! what the argument is called. Where names do not settle it, evidence does: a parameter is what a
+//! gradient is taken of, in a program that trains a model; an optimiser's state is what gradients go
+//! into without the differentiated function reading it. What comes back without such evidence is other
+//! state, and what does not come back an input.
 
 use serde::{Deserialize, Serialize};
 
+use super::path::Meaning;
 use super::phase::{Phase, Users};
 
 /// Who owns a buffer.
@@ -85,104 +88,107 @@ impl Owner {
     }
 }
 
-/// Words that libraries use in the paths of what they keep. Along a path the first one decides: the
-/// outermost container says most (`params['mu']` is a layer called `mu`).
-const WORDS: &[(Owner, &[&str])] = &[
-    (
-        Owner::OptimizerState,
-        &[
-            "opt_state",
-            "optimizer",
-            "optimiser",
-            "optim",
-            "opt",
-            "mu",
-            "nu",
-            "momentum",
-            "velocity",
-        ],
-    ),
-    (
-        Owner::OtherState,
-        &[
-            "batch_stats",
-            "batchstats",
-            "running_mean",
-            "running_var",
-            "cache",
-            "rngs",
-        ],
-    ),
-    (
-        Owner::Parameters,
-        &[
-            "params",
-            "param",
-            "parameters",
-            "weights",
-            "weight",
-            "kernel",
-            "bias",
-            "embedding",
-            "model",
-        ],
-    ),
-];
-
-/// Kinds of variables of flax's nnx that are neither parameters nor an optimiser's: the name of such
-/// a variable ends with its kind (`model.norm.mean (BatchStat)`).
-const OTHER_KINDS: &[&str] = &[
-    "BatchStat",
-    "Cache",
-    "Intermediate",
-    "Perturbation",
-    "RngCount",
-    "RngKey",
-    "RngState",
-];
-
 /// What is known of an argument.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Argument<'a> {
-    /// Its pytree path, as JAX writes it: `state.params['dense']['kernel']`.
-    pub(super) path: &'a str,
-    /// Whether an output of the same path and shape, or one that reuses its memory, comes back.
+pub(super) struct Argument {
+    /// What its path says.
+    pub(super) meaning: Meaning,
+    /// Whether an output replaces it, or reuses its memory.
     pub(super) returned: bool,
+    /// Whether a gradient of its shape goes into what replaces it, or is returned for it.
+    pub(super) has_gradient: bool,
+    /// Whether what replaces it is made of it value by value, outside of the differentiated function.
+    pub(super) is_updated: bool,
     /// Whether it holds floating point numbers.
     pub(super) is_float: bool,
-    pub(super) users: Users,
+    /// How many numbers it holds.
+    pub(super) elements: i64,
+    /// Who reads it.
+    pub(super) readers: Users,
 }
 
-/// Decides who owns an argument.
-pub(super) fn of_argument(argument: Argument<'_>) -> Owner {
-    let differentiated = argument.users.forward || argument.users.backward;
-    match (named(argument.path), argument.returned) {
-        (Some(Owner::OptimizerState), _) => Owner::OptimizerState,
+impl Argument {
+    /// Says whether the differentiated function reads it.
+    pub(super) fn is_differentiated(&self) -> bool {
+        self.readers.forward || self.readers.backward
+    }
+
+    /// Says whether a gradient is taken with respect to it.
+    fn is_trained(&self) -> bool {
+        self.is_float && self.has_gradient && self.is_differentiated()
+    }
+}
+
+/// Says whether a program trains a model: whether what it takes gradients of are parameters. Forces on
+/// bodies are gradients, too, and a step of molecular dynamics does what an optimiser does. So there must
+/// be a name that says so, or several arrays that gradients are taken of, or data that outweigh the one.
+pub(super) fn trains(arguments: &[Argument]) -> bool {
+    let trained = arguments.iter().filter(|argument| argument.is_trained());
+    let mut nameless = Vec::new();
+    for argument in trained {
+        match argument.meaning {
+            Meaning::Settled(Owner::Parameters) | Meaning::Model => return true,
+            Meaning::Unknown => nameless.push(argument),
+            _ => {}
+        }
+    }
+    let is_data = |one: &&Argument| {
+        one.is_float && !one.returned && one.readers.forward && one.meaning != Meaning::Body
+    };
+    let data = arguments.iter().filter(is_data).map(|one| one.elements);
+    match nameless[..] {
+        [] => false,
+        [only] => data.max().is_some_and(|data| data > only.elements),
+        _ => true,
+    }
+}
+
+/// Decides who owns an argument of a program that trains a model, or does not.
+pub(super) fn of_argument(argument: Argument, trains: bool) -> Owner {
+    let Argument {
+        meaning,
+        returned,
+        is_float,
+        ..
+    } = argument;
+    match meaning {
+        Meaning::Settled(Owner::OptimizerState) => return Owner::OptimizerState,
         // Keys, counters: whatever they are kept with, no gradient is taken of them.
-        (_, true) if !argument.is_float => Owner::OtherState,
-        (Some(Owner::Parameters), _) if !argument.is_float => Owner::Batch,
-        (Some(owner), _) => owner,
-        (None, true) if differentiated => Owner::Parameters,
-        (None, true) if argument.users.outside => Owner::OptimizerState,
-        (None, true) => Owner::OtherState,
-        (None, false) => Owner::Batch,
+        Meaning::Settled(Owner::Parameters) if !is_float && returned => return Owner::OtherState,
+        Meaning::Settled(owner) => return owner,
+        _ => {}
     }
-}
-
-/// Returns the owner that a path names.
-fn named(path: &str) -> Option<Owner> {
-    let kind = path
-        .strip_suffix(')')
-        .and_then(|path| path.rsplit_once(" ("));
-    if kind.is_some_and(|(_, kind)| OTHER_KINDS.contains(&kind)) {
-        return Some(Owner::OtherState);
+    let otherwise = match returned {
+        true => Owner::OtherState,
+        false => Owner::Batch,
+    };
+    if !is_float {
+        return otherwise;
     }
-    words(path).iter().find_map(|word| {
-        let found = WORDS
-            .iter()
-            .find(|(_, words)| words.contains(&word.as_str()));
-        found.map(|(owner, _)| *owner)
-    })
+    if argument.is_trained() {
+        return if trains { Owner::Parameters } else { otherwise };
+    }
+    if argument.has_gradient {
+        return if trains {
+            Owner::OptimizerState
+        } else {
+            otherwise
+        };
+    }
+    match meaning {
+        Meaning::Moment if returned && trains => Owner::OptimizerState,
+        // What changes without a gradient where others have one is no parameter.
+        Meaning::Model if !returned || !trains || argument.readers.returned => Owner::Parameters,
+        // Not every optimiser changes a value by its own gradient alone.
+        _ if trains
+            && argument.is_differentiated()
+            && argument.is_updated
+            && argument.elements > 1 =>
+        {
+            Owner::Parameters
+        }
+        _ => otherwise,
+    }
 }
 
 /// Decides who owns a value of the temporary block.
@@ -194,27 +200,9 @@ pub(super) fn of_temporary(made_in: Phase, users: Users) -> Owner {
     }
 }
 
-/// Splits a pytree path into its words: `state.params['layer_0'][3]` is `state`, `params`,
-/// `layer_0`, `3`.
-fn words(path: &str) -> Vec<String> {
-    path.split(|c: char| !(c.is_alphanumeric() || c == '_'))
-        .filter(|word| !word.is_empty())
-        .map(str::to_lowercase)
-        .collect()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn argument(path: &str, returned: bool, users: Users) -> Owner {
-        of_argument(Argument {
-            path,
-            returned,
-            is_float: true,
-            users,
-        })
-    }
 
     const FORWARD: Users = Users {
         forward: true,
@@ -229,55 +217,139 @@ mod tests {
         returned: false,
     };
 
-    #[test]
-    fn names_decide_where_they_say_it() {
-        for (path, owner) in [
-            ("state.params['dense']['kernel']", Owner::Parameters),
-            (
-                "state.opt_state[0].mu['dense']['kernel']",
-                Owner::OptimizerState,
-            ),
-            ("variables['batch_stats']['mean']", Owner::OtherState),
-            ("state.params['mu']['kernel']", Owner::Parameters),
-            ("model.norm.mean (BatchStat)", Owner::OtherState),
-            ("model.head.kernel (LoRAParam)", Owner::Parameters),
-            (
-                "state.params['attention']['key']['kernel']",
-                Owner::Parameters,
-            ),
-        ] {
-            assert_eq!(argument(path, true, FORWARD), owner, "{path}");
+    /// An array of 100 numbers that is read by `readers`, and that nothing is known of.
+    fn argument(meaning: Meaning, readers: Users) -> Argument {
+        Argument {
+            meaning,
+            returned: false,
+            has_gradient: false,
+            is_updated: false,
+            is_float: true,
+            elements: 100,
+            readers,
         }
     }
 
-    #[test]
-    fn whole_numbers_that_come_back_are_counters_and_keys() {
-        for (path, returned, owner) in [
-            ("state.step", true, Owner::OtherState),
-            ("state.params['n']", true, Owner::OtherState),
-            ("tokens", false, Owner::Batch),
-        ] {
-            let users = FORWARD;
-            let argument = Argument {
-                path,
-                returned,
-                is_float: false,
-                users,
-            };
-            assert_eq!(of_argument(argument), owner, "{path}");
+    fn updated(meaning: Meaning, readers: Users) -> Argument {
+        Argument {
+            returned: true,
+            has_gradient: true,
+            is_updated: true,
+            ..argument(meaning, readers)
         }
+    }
+
+    fn owners(arguments: &[Argument]) -> Vec<Owner> {
+        let trains = trains(arguments);
+        let owners = arguments.iter().map(|one| of_argument(*one, trains));
+        owners.collect()
     }
 
     #[test]
     fn use_decides_where_names_do_not() {
-        assert_eq!(argument("w[0]", true, FORWARD), Owner::Parameters);
-        assert_eq!(argument("m[0]", true, UPDATE), Owner::OptimizerState);
-        assert_eq!(argument("x", false, FORWARD), Owner::Batch);
+        let step = [
+            updated(Meaning::Unknown, FORWARD),
+            updated(Meaning::Unknown, FORWARD),
+            updated(Meaning::Unknown, UPDATE),
+            argument(Meaning::Unknown, FORWARD),
+        ];
+        let [parameters, optimizer] = [Owner::Parameters, Owner::OptimizerState];
+        assert_eq!(
+            owners(&step),
+            [parameters, parameters, optimizer, Owner::Batch]
+        );
     }
 
     #[test]
-    fn parameters_that_do_not_come_back_are_parameters_still() {
-        assert_eq!(argument("params['w']", false, UPDATE), Owner::Parameters);
+    fn a_gradient_alone_is_no_training() {
+        let positions = updated(Meaning::Body, FORWARD);
+        let velocities = updated(Meaning::Moment, UPDATE);
+        assert_eq!(owners(&[positions, velocities]), [Owner::OtherState; 2]);
+        // Without names there is one array that gradients are taken of, and no data for it.
+        let nameless = [
+            updated(Meaning::Unknown, FORWARD),
+            updated(Meaning::Unknown, UPDATE),
+        ];
+        let cell = Argument {
+            elements: 9,
+            ..argument(Meaning::Unknown, FORWARD)
+        };
+        assert_eq!(
+            owners(&[nameless[0], nameless[1], cell]),
+            [Owner::OtherState, Owner::OtherState, Owner::Batch]
+        );
+        let data = Argument {
+            elements: 1000,
+            ..cell
+        };
+        assert_eq!(
+            owners(&[nameless[0], nameless[1], data]),
+            [Owner::Parameters, Owner::OptimizerState, Owner::Batch]
+        );
+    }
+
+    #[test]
+    fn what_comes_back_without_a_gradient_is_other_state() {
+        let carry = Argument {
+            returned: true,
+            ..argument(Meaning::Unknown, FORWARD)
+        };
+        assert_eq!(owners(&[carry]), [Owner::OtherState]);
+        let parameters = updated(Meaning::Model, FORWARD);
+        assert_eq!(
+            owners(&[parameters, carry]),
+            [Owner::Parameters, Owner::OtherState]
+        );
+        // A statistic that is called as if it were a part of the model.
+        let mean = Argument {
+            meaning: Meaning::Model,
+            ..carry
+        };
+        assert_eq!(
+            owners(&[parameters, mean]),
+            [Owner::Parameters, Owner::OtherState]
+        );
+    }
+
+    #[test]
+    fn names_hold_where_nothing_is_differentiated() {
+        let outside = UPDATE;
+        let layers = argument(Meaning::Model, outside);
+        let weights = argument(Meaning::Settled(Owner::Parameters), outside);
+        let moment = Argument {
+            returned: true,
+            ..argument(Meaning::Moment, outside)
+        };
+        assert_eq!(
+            owners(&[layers, weights, moment]),
+            [Owner::Parameters, Owner::Parameters, Owner::OtherState]
+        );
+    }
+
+    #[test]
+    fn whole_numbers_that_come_back_are_counters_and_keys() {
+        for (meaning, returned, owner) in [
+            (Meaning::Unknown, true, Owner::OtherState),
+            (Meaning::Settled(Owner::Parameters), true, Owner::OtherState),
+            (
+                Meaning::Settled(Owner::Parameters),
+                false,
+                Owner::Parameters,
+            ),
+            (
+                Meaning::Settled(Owner::OptimizerState),
+                true,
+                Owner::OptimizerState,
+            ),
+            (Meaning::Unknown, false, Owner::Batch),
+        ] {
+            let number = Argument {
+                returned,
+                is_float: false,
+                ..argument(meaning, FORWARD)
+            };
+            assert_eq!(of_argument(number, true), owner, "{meaning:?}");
+        }
     }
 
     #[test]

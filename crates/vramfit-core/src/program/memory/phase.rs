@@ -65,6 +65,20 @@ impl Users {
 
 /// Finds who uses the values at some places, through everything that passes them on unchanged.
 pub(super) fn users_of(index: &ModuleIndex<'_>, places: &[Place]) -> Users {
+    walk(index, places, false)
+}
+
+/// Finds who reads an argument: as [`users_of`], but operation by operation inside of fusions, and through
+/// what only moves its values or changes their type, outside of the differentiated function.
+pub(super) fn readers_of(index: &ModuleIndex<'_>, place: Place) -> Users {
+    walk(index, &[place], true)
+}
+
+fn walk(index: &ModuleIndex<'_>, places: &[Place], closely: bool) -> Users {
+    let phase = |at: At| match closely {
+        true => index.phase_of_one(at),
+        false => index.phase(at),
+    };
     let mut users = Users::default();
     let mut seen: FxHashSet<Place> = places.iter().copied().collect();
     let mut open: Vec<Place> = places.to_vec();
@@ -76,8 +90,10 @@ pub(super) fn users_of(index: &ModuleIndex<'_>, places: &[Place]) -> Users {
             if users == Users::ALL || steps > MOST_STEPS {
                 return users;
             }
-            if !passes_on(index, place, user, number, &mut next) {
-                match index.phase(user) {
+            let passed = (closely && moves(index, place, user, number, &mut next))
+                || passes_on(index, place, user, number, &mut next);
+            if !passed {
+                match phase(user) {
                     Phase::Forward => users.forward = true,
                     Phase::Backward => users.backward = true,
                     // XLA's own copies say nothing; what comes of them does.
@@ -91,10 +107,9 @@ pub(super) fn users_of(index: &ModuleIndex<'_>, places: &[Place]) -> Users {
             let callers = index.callers_of_home(place.0);
             users.returned |= callers.is_empty();
             let through = callers.iter().filter(|&&caller| {
-                matches!(
-                    index.get(caller).opcode.as_str(),
-                    "while" | "call" | "conditional"
-                )
+                let opcode = index.get(caller).opcode.as_str();
+                matches!(opcode, "while" | "call" | "conditional")
+                    || (closely && opcode == "fusion")
             });
             next.extend(through.take(MOST_PLACES).map(|&caller| (caller, place.1)));
         }
@@ -133,6 +148,43 @@ fn passes_on(
         "call" => next.extend(parameter(0, i64::from(number))),
         // Operand 0 chooses; operand n is the parameter of branch n - 1.
         "conditional" if number > 0 => next.extend(parameter(number as usize - 1, 0)),
+        _ => return false,
+    }
+    true
+}
+
+/// Says whether `user` only moves the value at a place or changes its type, or is a fusion or a loop, and
+/// adds where the way goes on.
+fn moves(
+    index: &ModuleIndex<'_>,
+    place: Place,
+    user: At,
+    number: u32,
+    next: &mut Vec<Place>,
+) -> bool {
+    match index.get(user).opcode.as_str() {
+        "while" => {
+            let inside = [0, 1]
+                .into_iter()
+                .filter_map(|called| index.parameter(user, called, 0));
+            next.extend(inside.map(|inside| (inside, place.1)));
+            // What a loop ends with is what it began with only where no round changes it.
+            if index.is_unchanged_by(user, place.1) {
+                next.push((user, place.1));
+            }
+        }
+        "fusion" => {
+            let inside = index.parameter(user, 0, i64::from(number));
+            next.extend(inside.map(|inside| (inside, place.1)));
+        }
+        "convert" | "copy" | "reshape" | "transpose" | "slice" | "all-gather"
+        | "all-gather-start" | "all-gather-done" | "dynamic-slice"
+            if number == 0 && index.phase_of_one(user) == Phase::Outside =>
+        {
+            next.push((user, WHOLE));
+        }
+        // XLA joins products that share a factor, and their other factors.
+        "concatenate" if index.phase_of_one(user) == Phase::Outside => next.push((user, WHOLE)),
         _ => return false,
     }
     true

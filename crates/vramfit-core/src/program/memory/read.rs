@@ -3,13 +3,15 @@
 use prost::Message;
 use rustc_hash::{FxHashMap, FxHashSet};
 
+use super::arguments::Arguments;
 use super::block::{Placed, divide, fullest, live_bytes};
-use super::counterpart::{counterparts, donated_in_vain, undonated};
+
+use super::counterpart::{donated_in_vain, undonated};
 use super::frames::Frames;
 use super::index::{At, ModuleIndex, Place, WHOLE};
 use super::liveness::{Course, Tenancy, course};
-use super::owner::{Argument, of_argument, of_temporary};
-use super::phase::{self, Phase, Users};
+use super::owner::of_temporary;
+use super::phase;
 use super::value::{maker_of_output, shape, tells, writes_slices};
 use super::{Buffer, Owner, ProgramMemory};
 use crate::error::{Error, ErrorKind, Result};
@@ -68,12 +70,7 @@ impl ProgramMemory {
             frames: Frames::new(module),
             program,
             names,
-            counterparts: Vec::new(),
-            donated: program
-                .aliases
-                .iter()
-                .map(|alias| alias.parameter)
-                .collect(),
+            arguments: Arguments::default(),
             outputs: outputs_by_allocation(program),
             donors: module
                 .buffer_donor
@@ -93,10 +90,7 @@ struct Reader<'a> {
     frames: Frames<'a>,
     program: &'a Program,
     names: &'a Names,
-    /// For each argument, the output that replaces it.
-    counterparts: Vec<Option<usize>>,
-    /// The arguments whose memory an output reuses.
-    donated: FxHashSet<usize>,
+    arguments: Arguments,
     /// For each allocation, the first output that lies in it.
     outputs: FxHashMap<usize, usize>,
     /// Arguments that XLA was free to reuse.
@@ -107,9 +101,8 @@ struct Reader<'a> {
 impl<'a> Reader<'a> {
     fn read(mut self, assignment: &'a BufferAssignmentProto) -> ProgramMemory {
         self.memory.compiler_limit_bytes = self.program.options.device_memory_bytes;
-        let gradients = self.gradients();
-        self.counterparts = counterparts(self.program, self.names, &gradients);
-        self.memory.undonated = undonated(self.program, self.names, &self.counterparts);
+        self.arguments = Arguments::judge(&self.index, self.program, self.names);
+        self.memory.undonated = undonated(self.program, self.names, &self.arguments);
         let in_vain = donated_in_vain(self.program, &self.donors, self.names);
         self.memory.undonated.extend(in_vain);
         let allocations = assignment.buffer_allocations.iter();
@@ -182,37 +175,15 @@ impl<'a> Reader<'a> {
             path = format!("argument {parameter}");
         }
         let shape = self.program.parameters.get(parameter);
-        let users = made.map_or(Users::default(), |place| {
-            phase::users_of(&self.index, &[place])
-        });
-        let owner = of_argument(Argument {
-            path: &path,
-            returned: users.returned || self.is_returned(parameter),
-            is_float: shape.is_some_and(|shape| shape.element_type.is_float()),
-            users,
-        });
+        let owner = self.arguments.owners.get(parameter).copied();
         Buffer {
-            owner,
+            owner: owner.unwrap_or(Owner::Batch),
             path,
             // No program has so many that the number does not fit.
             parameter: u32::try_from(parameter).ok().filter(|&one| one < u32::MAX),
             shape: shape.map_or_else(String::new, Shape::text),
             ..self.whole(number, allocation, made.map(|place| place.0))
         }
-    }
-
-    /// Says whether an argument comes back: its memory as an output, or an output of its path.
-    fn is_returned(&self, parameter: usize) -> bool {
-        let counterpart = self.counterparts.get(parameter);
-        self.donated.contains(&parameter) || counterpart.is_some_and(Option::is_some)
-    }
-
-    /// Says for each output whether it is a gradient.
-    fn gradients(&self) -> Vec<bool> {
-        let makers = (0..self.program.outputs.len())
-            .map(|output| maker_of_output(&self.index, output))
-            .map(|maker| maker.is_some_and(|at| self.index.phase(at) == Phase::Backward));
-        makers.collect()
     }
 
     /// Describes a buffer that is there for the whole call and is no argument.

@@ -44,7 +44,7 @@ fn part(index: &ModuleIndex<'_>, at: At, number: usize) -> Option<At> {
     match index.get(at).opcode.as_str() {
         "tuple" => index.operand(at, number),
         "fusion" => {
-            let root = index.fused_root(at)?;
+            let root = index.root_of(at, 0)?;
             let inside = (index.get(root).opcode == "tuple").then(|| index.operand(root, number));
             let named = inside.flatten().filter(|&one| !index.name(one).is_empty());
             Some(named.unwrap_or(at))
@@ -68,7 +68,7 @@ pub(super) fn tells(index: &ModuleIndex<'_>, place: Place) -> u32 {
 pub(super) fn writes_slices(index: &ModuleIndex<'_>, at: At) -> bool {
     let writes = |at: At| index.get(at).opcode == "dynamic-update-slice";
     match index.get(at).opcode.as_str() {
-        "fusion" => index.fused_root(at).is_some_and(writes),
+        "fusion" => index.root_of(at, 0).is_some_and(writes),
         _ => writes(at),
     }
 }

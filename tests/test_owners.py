@@ -1,0 +1,381 @@
+"""A kind of owner needs evidence, and donation is advised exactly where an argument is updated.
+
+Each program is written as its users write it. What is expected of it is told by what it does: which
+arguments a gradient is taken of, which an optimiser keeps, which come back.
+"""
+
+import re
+import textwrap
+
+import pytest
+
+PARAMETERS, MOMENTS, OTHER, INPUT = "parameters", "optimizer_state", "other_state", "batch"
+
+HEAD = """
+import functools, sys
+import jax, jax.numpy as jnp, optax
+N = 128
+"""
+
+
+def program(text):
+    return HEAD + textwrap.dedent(text)
+
+
+# For each program the kinds of its arguments by path, and how many of them could be donated, but
+# are not.
+CASES = {
+    # No gradient is taken: what goes round is state, but of no optimiser.
+    "recurrent network, inference": (
+        """
+        params = {"w": jnp.ones((N, N)), "u": jnp.ones((N, N))}
+        carry = {"h": jnp.zeros((N, N)), "c": jnp.zeros((N, N))}
+        @jax.jit
+        def step(params, carry, x):
+            h = jnp.tanh(carry["h"] @ params["w"] + x @ params["u"])
+            return {"h": h, "c": carry["c"] * 0.5 + h}, h.sum()
+        for _ in range(3):
+            carry, y = step(params, carry, jnp.ones((N, N)))
+        """,
+        {
+            "params['w']": PARAMETERS,
+            "params['u']": PARAMETERS,
+            "carry['h']": OTHER,
+            "carry['c']": OTHER,
+            "x": INPUT,
+        },
+        2,
+    ),
+    # The carry is read by the differentiated function, but no gradient is taken of it.
+    "recurrent network, training": (
+        """
+        params = {"w": jnp.ones((N, N)), "u": jnp.ones((N, N))}
+        carry = {"h": jnp.zeros((N, N))}
+        @jax.jit
+        def step(params, carry, x):
+            def loss(params):
+                h = jnp.tanh(carry["h"] @ params["w"] + x @ params["u"])
+                return (h**2).mean(), {"h": jax.lax.stop_gradient(h)}
+            slopes, new = jax.grad(loss, has_aux=True)(params)
+            return jax.tree.map(lambda p, g: p - 0.1 * g, params, slopes), new
+        for _ in range(3):
+            params, carry = step(params, carry, jnp.ones((N, N)))
+        """,
+        {"params['w']": PARAMETERS, "params['u']": PARAMETERS, "carry['h']": OTHER, "x": INPUT},
+        3,
+    ),
+    # Forces are gradients, and a step of molecular dynamics is what SGD with momentum is.
+    "molecular dynamics": (
+        """
+        def energy(r):
+            return ((r - jnp.roll(r, 1, 0)) ** 4).sum()
+        @jax.jit
+        def step(positions, velocities):
+            velocities = velocities - 0.01 * jax.grad(energy)(positions)
+            return positions + 0.01 * velocities, velocities
+        r, v = jax.random.normal(jax.random.key(0), (N * N, 3)), jnp.zeros((N * N, 3))
+        for _ in range(3):
+            r, v = step(r, v)
+        """,
+        {"positions": OTHER, "velocities": OTHER},
+        2,
+    ),
+    "molecular dynamics without telling names": (
+        """
+        def energy(r):
+            return (1 / (1 + ((r[:, None] - r[None]) ** 2).sum(-1))).sum()
+        @functools.partial(jax.jit, donate_argnums=(0, 1))
+        def step(a, b, cell):
+            b = b - 0.01 * jax.grad(lambda a: energy(a % cell))(a)
+            return a + 0.01 * b, b
+        a, b = jax.random.normal(jax.random.key(0), (N, 3)), jnp.zeros((N, 3))
+        for _ in range(3):
+            a, b = step(a, b, jnp.ones(3))
+        """,
+        {"a": OTHER, "b": OTHER, "cell": INPUT},
+        0,
+    ),
+    "molecular dynamics, a state of many parts": (
+        """
+        from typing import NamedTuple
+        class State(NamedTuple):
+            position: jax.Array
+            momentum: jax.Array
+            force: jax.Array
+            mass: jax.Array
+        def energy(r):
+            return (1 / (1 + ((r[:, None] - r[None]) ** 2).sum(-1))).sum()
+        @functools.partial(jax.jit, donate_argnums=0)
+        def step(s, box):
+            p = s.momentum + 0.005 * s.force
+            r = (s.position + 0.01 * p / s.mass) % box
+            f = -jax.grad(energy)(r)
+            return State(r, p + 0.005 * f, f, s.mass)
+        r = jax.random.normal(jax.random.key(0), (N, 3))
+        s = State(r, jnp.zeros((N, 3)), jnp.zeros((N, 3)), jnp.ones((N, 1)))
+        for _ in range(3):
+            s = step(s, jnp.ones(3))
+        """,
+        {f"s.{name}": OTHER for name in ("position", "momentum", "force", "mass")} | {"box": INPUT},
+        0,
+    ),
+    "forward pass over stacked layers": (
+        """
+        layers = {"w": jnp.ones((6, N, N)), "b": jnp.zeros((6, N))}
+        @jax.jit
+        def apply(layers, x):
+            layer = lambda x, p: (jnp.tanh(x @ p["w"] + p["b"]), None)
+            return jax.lax.scan(layer, x, layers)[0]
+        for _ in range(3):
+            y = apply(layers, jnp.ones((N, N)))
+        """,
+        {"layers['w']": PARAMETERS, "layers['b']": PARAMETERS, "x": INPUT},
+        0,
+    ),
+    "preparation of a batch": (
+        """
+        @jax.jit
+        def prepare(batch):
+            return {"image": (batch["image"] - 0.5) * 2, "scale": batch["scale"] * 2}
+        for _ in range(3):
+            y = prepare({"image": jnp.ones((N, N)), "scale": jnp.ones((N,))})
+        """,
+        {"batch['image']": INPUT, "batch['scale']": INPUT},
+        0,
+    ),
+    # They are read and updated in the differentiated function; no gradient is taken of them.
+    "running statistics": (
+        """
+        w = {"w": jnp.ones((N, N)), "scale": jnp.ones(N)}
+        stats = {"mean": jnp.zeros((8, N)), "var": jnp.ones((8, N))}
+        @functools.partial(jax.jit, donate_argnums=(0, 1))
+        def step(w, stats, x):
+            def loss(w):
+                y = (x @ w["w"]).reshape(8, -1, N)
+                mean, var = y.mean(1), y.var(1)
+                mean, var = 0.9 * stats["mean"] + 0.1 * mean, 0.9 * stats["var"] + 0.1 * var
+                new = {"mean": mean, "var": var}
+                y = (y - new["mean"][:, None]) / jnp.sqrt(new["var"][:, None]) * w["scale"]
+                return (y**2).mean(), new
+            slopes, new = jax.grad(loss, has_aux=True)(w)
+            return jax.tree.map(lambda p, g: p - 0.1 * g, w, slopes), new
+        for _ in range(3):
+            w, stats = step(w, stats, jnp.ones((8 * N, N)))
+        """,
+        {
+            "w['w']": PARAMETERS,
+            "w['scale']": PARAMETERS,
+            "stats['mean']": OTHER,
+            "stats['var']": OTHER,
+            "x": INPUT,
+        },
+        0,
+    ),
+    # Names say nothing, paths do not match those of results: the graph tells.
+    "training without telling names": (
+        """
+        a, b = jnp.ones((N, N)), jnp.ones((2 * N, N))
+        va, vb = jnp.zeros((N, N)), jnp.zeros((2 * N, N))
+        @jax.jit
+        def step(a, b, va, vb, q):
+            ga, gb = jax.grad(lambda ab: (jnp.tanh(q @ ab[0]) @ ab[1].T).mean())((a, b))
+            va, vb = 0.9 * va + ga, 0.9 * vb + gb
+            return a - 0.1 * va, b - 0.1 * vb, va, vb
+        for _ in range(3):
+            a, b, va, vb = step(a, b, va, vb, jnp.ones((N, N)))
+        """,
+        {"a": PARAMETERS, "b": PARAMETERS, "va": MOMENTS, "vb": MOMENTS, "q": INPUT},
+        4,
+    ),
+    "a gradient, applied outside of the jit": (
+        """
+        net = [jnp.ones((N, N)), jnp.ones((N, 2 * N))]
+        optimizer = optax.adam(1e-3)
+        state = optimizer.init(net)
+        @jax.jit
+        def loss_and_grad(net, x):
+            return jax.value_and_grad(lambda net: (jnp.tanh(x @ net[0]) @ net[1]).mean())(net)
+        for _ in range(3):
+            loss, slopes = loss_and_grad(net, jnp.ones((32 * N, N)))
+            updates, state = optimizer.update(slopes, state, net)
+            net = optax.apply_updates(net, updates)
+        """,
+        {"net[0]": PARAMETERS, "net[1]": PARAMETERS, "x": INPUT},
+        0,
+    ),
+    "a scan outside of a jit": (
+        """
+        w = {"a": jnp.ones((N, N)), "b": jnp.ones((N, N))}
+        m = jax.tree.map(jnp.zeros_like, w)
+        def step(carry, row):
+            w, m = carry
+            loss = lambda w: (jnp.tanh(row @ w["a"]) @ w["b"]).mean()
+            m = jax.tree.map(lambda m, g: 0.9 * m + g, m, jax.grad(loss)(w))
+            return (jax.tree.map(lambda p, m: p - 0.1 * m, w, m), m), None
+        (w, m), _ = jax.lax.scan(step, (w, m), jnp.ones((3, N, N)))
+        """,
+        {
+            "carry[0]['a']": PARAMETERS,
+            "carry[0]['b']": PARAMETERS,
+            "carry[1]['a']": MOMENTS,
+            "carry[1]['b']": MOMENTS,
+            "row": INPUT,
+        },
+        4,
+    ),
+    "an epoch in one program": (
+        """
+        p = [jnp.ones((N, N)) for _ in range(2)]
+        optimizer = optax.adam(1e-3)
+        def loss(p, x):
+            for q in p:
+                x = jnp.tanh(x @ q)
+            return x.mean()
+        @jax.jit
+        def epoch(c, xs):
+            def step(c, x):
+                updates, s = optimizer.update(jax.grad(loss)(c[0], x), c[1], c[0])
+                return (optax.apply_updates(c[0], updates), s), None
+            return jax.lax.scan(step, c, xs)[0]
+        c = (p, optimizer.init(p))
+        for _ in range(2):
+            c = epoch(c, jnp.ones((8, N, N)))
+        """,
+        {
+            "c[0][0]": PARAMETERS,
+            "c[0][1]": PARAMETERS,
+            "c[1][0].mu[1]": MOMENTS,
+            "c[1][0].nu[1]": MOMENTS,
+            "xs": INPUT,
+        },
+        # The counter of Adam's steps is one of them.
+        7,
+    ),
+    "Equinox": (
+        """
+        import equinox as eqx
+        model = eqx.nn.MLP(N, N, 2 * N, 2, key=jax.random.key(0))
+        optimizer = optax.adam(1e-3)
+        state = optimizer.init(eqx.filter(model, eqx.is_array))
+        @eqx.filter_jit
+        def step(model, state, x, *, y):
+            loss = lambda model: ((jax.vmap(model)(x) - y) ** 2).mean()
+            slopes = eqx.filter_grad(loss)(model)
+            updates, state = optimizer.update(slopes, state, model)
+            return eqx.apply_updates(model, updates), state
+        for _ in range(3):
+            model, state = step(model, state, jnp.ones((N, N)), y=jnp.ones((N, N)))
+        """,
+        {
+            "model.layers[0].weight": PARAMETERS,
+            "model.layers[2].bias": PARAMETERS,
+            "state[0].mu.layers[1].weight": MOMENTS,
+            "state[0].nu.layers[2].bias": MOMENTS,
+            "x": INPUT,
+            "y": INPUT,
+        },
+        # Three layers with weight and bias, two moments each, and the counter.
+        19,
+    ),
+    "Equinox, everything donated": (
+        """
+        import equinox as eqx
+        class Model(eqx.Module):
+            weight: jax.Array
+            activation: object = jnp.tanh
+            @eqx.filter_jit(donate="all")
+            def step(self, x):
+                loss = lambda model: model.activation(x @ model.weight).mean()
+                return eqx.apply_updates(self, eqx.filter_grad(loss)(self))
+        model = Model(jnp.ones((N, N)))
+        for _ in range(3):
+            model = model.step(jnp.ones((2 * N, N)))
+        """,
+        {"self.weight": PARAMETERS, "x": INPUT},
+        0,
+    ),
+    "pmap": (
+        """
+        import flax.linen as nn
+        from flax import jax_utils
+        from flax.training.train_state import TrainState
+        class Net(nn.Module):
+            @nn.compact
+            def __call__(self, x):
+                x = nn.BatchNorm(use_running_average=False)(nn.Dense(N)(x))
+                return nn.Dense(N)(nn.relu(x))
+        class State(TrainState):
+            batch_stats: dict
+        net = Net()
+        made = net.init(jax.random.key(0), jnp.ones((2, N)))
+        state = State.create(apply_fn=net.apply, params=made["params"],
+                             batch_stats=made["batch_stats"], tx=optax.sgd(0.1, momentum=0.9))
+        def train_step(state, batch, rate):
+            def loss(params):
+                variables = {"params": params, "batch_stats": state.batch_stats}
+                y, new = state.apply_fn(variables, batch["image"], mutable=["batch_stats"])
+                return (y**2).mean(), new
+            slopes, new = jax.grad(loss, has_aux=True)(state.params)
+            slopes = jax.lax.pmean(slopes, "batch")
+            return state.apply_gradients(grads=slopes, batch_stats=new["batch_stats"])
+        step = jax.pmap(train_step, axis_name="batch", static_broadcasted_argnums=2)
+        state = jax_utils.replicate(state)
+        for _ in range(3):
+            state = step(state, {"image": jnp.ones((1, N, N))}, 0.1)
+        """,
+        {
+            "state.params['Dense_0']['kernel']": PARAMETERS,
+            "state.opt_state[0].trace['Dense_1']['kernel']": MOMENTS,
+            "state.batch_stats['BatchNorm_0']['mean']": OTHER,
+            "state.step": OTHER,
+            "batch['image']": INPUT,
+        },
+        # Six parameters and their traces, mean and variance, the counter.
+        15,
+    ),
+    "Haiku": (
+        """
+        import haiku as hk
+        def forward(x):
+            return hk.Linear(N)(jax.nn.relu(hk.BatchNorm(True, True, 0.9)(hk.Linear(N)(x), True)))
+        net = hk.transform_with_state(forward)
+        x = jnp.ones((N, N))
+        p, s = net.init(jax.random.key(0), x)
+        optimizer = optax.adam(1e-3)
+        o = optimizer.init(p)
+        @functools.partial(jax.jit, donate_argnums=(0, 1, 2))
+        def update(p, s, o, x):
+            def loss(p):
+                y, new = net.apply(p, s, None, x)
+                return (y**2).mean(), new
+            slopes, new = jax.grad(loss, has_aux=True)(p)
+            updates, o = optimizer.update(slopes, o)
+            return optax.apply_updates(p, updates), new, o
+        for _ in range(3):
+            p, s, o = update(p, s, o, x)
+        """,
+        {
+            "p['linear']['w']": PARAMETERS,
+            "p['batch_norm']['scale']": PARAMETERS,
+            "s['batch_norm/~/mean_ema']['average']": OTHER,
+            "o[0].nu['linear_1']['w']": MOMENTS,
+            "x": INPUT,
+        },
+        0,
+    ),
+}
+NOT_DONATED = re.compile(r"`[^`]+`(?: and (\d+) more)? (?:is|are) not donated")
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_a_kind_needs_evidence(dryrun, tmp_path, name):
+    text, expected, undonated = CASES[name]
+    path = tmp_path / "step.py"
+    path.write_text(program(text))
+    run = dryrun(path)
+    held = run.answer["holdings"]
+    assert sum(part["bytes"] for part in held["parts"]) == held["total_bytes"]
+    kinds = {part["path"]: part["kind"] for part in held["parts"]}
+    assert {path: kinds.get(path) for path in expected} == expected, kinds
+    told = NOT_DONATED.search(" ".join(run.err.split()))
+    assert (1 + int(told[1] or 0) if told else 0) == undonated, run.err
