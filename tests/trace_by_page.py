@@ -28,10 +28,11 @@ EVENTS = {
     17: "variant number name argument output alias temp constant code",
     18: "argument parameter back",
     19: "shape site bytes",
+    20: "scratch number library routine site low high source phase",
     21: "callback site calls errors error",
     22: "callback-skipped site calls reason",
 }
-TEXTS = {"name", "rung", "site", "message", "error"}
+TEXTS = {"name", "rung", "site", "message", "error", "library", "routine"}
 
 
 class Bytes:

@@ -10,7 +10,7 @@ use proptest::prelude::*;
 use vramfit_core::ErrorKind;
 use vramfit_core::allocator::Space;
 use vramfit_core::lint::{LateChange, Stage};
-use vramfit_core::program::ProgramMemory;
+use vramfit_core::program::{EstimateSource, ProgramMemory, ScratchPhase};
 use vramfit_core::trace::{
     CallbackSkip, Event, Footer, Header, ProgramSizes, Purpose, Reader, RunEnvironment, TextId,
     Writer,
@@ -218,6 +218,16 @@ fn every_kind_of_event_comes_back() {
             site,
             calls: 1,
             reason: CallbackSkip::Bound,
+        },
+        Event::Scratch {
+            program: 3,
+            library: site,
+            routine: site,
+            site,
+            low_bytes: 5,
+            high_bytes: u64::MAX,
+            source: EstimateSource::Published,
+            phase: ScratchPhase::OutsidePool,
         },
         Event::ClearPeak { device: 1 },
         Event::FreeAborts {
@@ -582,7 +592,9 @@ fn each_kind_of_damage_has_its_sentence() {
         (&[13, 0, 0, 0, 0], "checksum does not match"),
         (&[14, 2, b'{', b'}', 5], "no checksum"),
         (&[6, 0, 1, 1, 2, 0, 0, 0], "memory space"),
-        (&[6, 0, 1, 1, 0, 6, 0, 0], "purpose"),
+        (&[6, 0, 1, 1, 0, 7, 0, 0], "purpose"),
+        (&[20, 1, 0, 0, 0, 1, 2, 4, 0], "source of an estimate"),
+        (&[20, 1, 0, 0, 0, 1, 2, 0, 4], "phase of scratch memory"),
         (&[2, 0, 0, 0, 0, 0, 0, 0, 0, 1, 2, 0, 0], "neither 0 nor 1"),
     ] {
         let bytes = records(&[bytes]);

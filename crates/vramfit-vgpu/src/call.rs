@@ -3,7 +3,8 @@
 //! The order was read in XLA's `gpu_executable.cc` of mid-2026 (and is the same in the older
 //! versions at hand): every output and the temporary block are allocated in the order of XLA's
 //! buffer allocations; an output that aliases an argument takes the argument's memory when it is
-//! donated, else it gets a fresh copy; after the kernels are queued the temporary block is freed,
+//! donated, else it gets a fresh copy; while the kernels are queued library routines take and give back
+//! their scratch memory, one after the other; then the temporary block is freed,
 //! then the table of output pointers. Constants are globals of the loaded module and take no
 //! memory of the pool. When an allocation fails, what the same call allocated before is lost:
 //! XLA has released its ownership by then. That is kept, too.
@@ -11,7 +12,7 @@
 use std::slice;
 use std::sync::{Arc, PoisonError};
 
-use vramfit_core::program::{BufferClass, Program};
+use vramfit_core::program::{BufferClass, Program, ScratchNeed};
 use vramfit_core::trace::{Purpose, TextId};
 
 use crate::abi::Buffer as RawBuffer;
@@ -208,6 +209,10 @@ impl<'a> Call<'a> {
                 }
             }
         }
+        if let Err(error) = self.take_scratch(session) {
+            std::mem::forget((slots, passing, copies));
+            return Err(self.explain(error));
+        }
         // The temporary block goes with the end of the launch, the table of pointers after it.
         let (tables, temporaries): (Vec<_>, Vec<_>) = passing
             .into_iter()
@@ -216,6 +221,29 @@ impl<'a> Call<'a> {
             session.release(block);
         }
         Ok(Blocks { slots, copies })
+    }
+
+    /// Takes the scratch memory of each library routine and gives it back, as the routines do that run
+    /// one after the other.
+    fn take_scratch(&self, session: &mut Session) -> Answer {
+        for step in &self.compiled.scratch {
+            let request = Request {
+                device: self.ordinal(),
+                bytes: step.bytes,
+                space: vramfit_core::allocator::Space::Default,
+                purpose: Purpose::Scratch,
+                slot: step.need,
+                site: TextId(0),
+            };
+            match session.allocate(&request) {
+                Ok(block) => session.release(block),
+                Err(error) => {
+                    let need = &self.compiled.program.scratch[step.need as usize];
+                    return Err(scratch_refused(need, &error));
+                }
+            }
+        }
+        Ok(())
     }
 
     /// Loads the module on first use, with its constants.
@@ -237,7 +265,9 @@ impl<'a> Call<'a> {
 
     /// Says which program ran out of memory: XLA's text first, since programs match on it.
     fn explain(&self, error: Status) -> Status {
-        if !error.is_out_of_memory() {
+        // XLA reports a missing work area of cuFFT as an internal error.
+        let is_cufft = error.message().contains(CUFFT_REFUSED);
+        if !error.is_out_of_memory() && !is_cufft {
             return error;
         }
         let sizes = &self.compiled.program.sizes;
@@ -322,6 +352,34 @@ impl<'a> Call<'a> {
             _ => Storage::of(None, value, origin),
         }
     }
+}
+
+/// What XLA says when cuFFT's work area cannot be had (`fft_thunk.cc`).
+const CUFFT_REFUSED: &str = "Failed to create cuFFT batched plan with scratch allocator";
+
+/// Says that scratch memory could not be had, as XLA or JAX says it: a failed check in XLA's FFT
+/// thunk, `RESOURCE_EXHAUSTED` in JAX's handlers (`jaxlib/ffi_helpers.h`).
+fn scratch_refused(need: &ScratchNeed, error: &Status) -> Status {
+    if !error.is_out_of_memory() {
+        return Status::with_code(error.code(), error.message().to_owned());
+    }
+    let at = match need.site.as_str() {
+        "" => String::new(),
+        site => format!(", at {site}"),
+    };
+    let what = format!(
+        "{}\nvramfit: scratch memory of {} for {}{at}",
+        error.message(),
+        need.library,
+        need.routine
+    );
+    if need.library == "cuFFT" {
+        let check = "RET_CHECK failure (xla/backends/gpu/runtime/fft_thunk.cc) fft_plan != nullptr";
+        return Status::new(Code::Internal, format!("{check} {CUFFT_REFUSED}\n{what}"));
+    }
+    let name = need.routine.split(' ').next().unwrap_or_default();
+    let message = format!("Unable to allocate workspace for {name}\n{what}");
+    Status::new(Code::ResourceExhausted, message)
 }
 
 fn check_sizes(program: &Program, arguments: &[&Buffer]) -> Answer {

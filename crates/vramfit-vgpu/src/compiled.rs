@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use vramfit_core::allocator::Space;
-use vramfit_core::program::{BufferClass, MemorySpace, Program, Shape};
+use vramfit_core::program::{BufferClass, MemorySpace, Program, ScratchPhase, Shape};
 use vramfit_core::trace::{ProgramSizes, Purpose};
 
 use crate::abi::client::{NamedUnion, NamedValue};
@@ -39,6 +39,8 @@ pub(crate) struct Compiled {
     pub(crate) warnings: Vec<Warning>,
     /// What one execution allocates, in order.
     pub(crate) steps: Vec<Step>,
+    /// Scratch memory that an execution takes for library routines, each freed before the next.
+    pub(crate) scratch: Vec<ScratchStep>,
     /// Shapes of the outputs, shared by their buffers.
     pub(crate) output_shapes: Vec<Arc<Shape>>,
     pub(crate) answers: Answers,
@@ -63,6 +65,14 @@ pub(crate) struct Step {
     pub(crate) bytes: u64,
     pub(crate) purpose: Purpose,
     pub(crate) space: Space,
+}
+
+/// Scratch memory of one library routine in an execution: the least that it needs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct ScratchStep {
+    /// Index of the need in [`Program::scratch`].
+    pub(crate) need: u32,
+    pub(crate) bytes: u64,
 }
 
 /// Lists in the C API's form; they live as long as the program.
@@ -155,6 +165,7 @@ impl Compiled {
         Arc::new(Compiled {
             number: NEXT.fetch_add(1, Ordering::Relaxed),
             steps: steps(&program),
+            scratch: scratch_steps(&program),
             output_shapes: program.outputs.iter().cloned().map(Arc::new).collect(),
             answers: Answers::new(&program),
             variant: OnceLock::new(),
@@ -274,6 +285,26 @@ fn steps(program: &Program) -> Vec<Step> {
             })
         });
     allocated.collect()
+}
+
+/// Returns the scratch memory that an execution takes, in the order of the module. Each is freed
+/// before the next is taken and leaves the pool as it was, so one that is no larger than an earlier
+/// one changes nothing and is left out.
+fn scratch_steps(program: &Program) -> Vec<ScratchStep> {
+    let mut largest = 0;
+    let needs = (0..).zip(&program.scratch);
+    let steps = needs.filter_map(|(number, need)| {
+        let bytes = need.low_bytes;
+        if need.phase != ScratchPhase::Execution || bytes <= largest {
+            return None;
+        }
+        largest = bytes;
+        Some(ScratchStep {
+            need: number,
+            bytes,
+        })
+    });
+    steps.collect()
 }
 
 /// Returns the kind of memory a shape lies in.

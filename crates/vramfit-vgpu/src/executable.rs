@@ -82,6 +82,19 @@ impl Loaded {
         };
         session.record(&event);
         session.record_memory(compiled.number, &compiled.memory);
+        for need in &compiled.program.scratch {
+            let event = LogEvent::Scratch {
+                program: compiled.number,
+                library: session.text(&need.library),
+                routine: session.text(&need.routine),
+                site: session.text(&need.site),
+                low_bytes: need.low_bytes,
+                high_bytes: need.high_bytes,
+                source: need.source,
+                phase: need.phase,
+            };
+            session.record(&event);
+        }
         for warning in &compiled.warnings {
             session.record_warning(&compiled.program.name, warning);
         }

@@ -7,6 +7,7 @@ use prost::Message;
 use super::container;
 use super::options::CompileOptions;
 use super::outputs::OutputFinder;
+use super::scratch::{self, ScratchNeed};
 use super::shape::{ElementType, MemorySpace, Shape};
 use super::wire::{
     BufferAllocationProto, BufferAssignmentProto, ExecutableAndOptionsProto, GpuExecutableProto,
@@ -46,6 +47,8 @@ pub struct Program {
     pub host_sizes: ProgramSizes,
     /// Bytes of the temporaries that are scratch of a library's routine, such as cuBLAS.
     pub workspace_bytes: u64,
+    /// Scratch memory of library routines that is in no plan.
+    pub scratch: Vec<ScratchNeed>,
     /// The optimised module with its configuration, as `PJRT_Executable_OptimizedProgram` gives it.
     pub module: Vec<u8>,
 }
@@ -174,6 +177,7 @@ impl Program {
                 .sum::<u64>();
         program.host_sizes = program.sum_sizes(allocations, true);
         program.workspace_bytes = workspace::largest(&module);
+        program.scratch = scratch::needs(&module);
         program.module = executable.hlo_module_with_config;
         Ok(program)
     }

@@ -11,7 +11,8 @@
 //! | [`shape`] | element types, dimensions, layouts, sizes in bytes |
 //! | [`options`] | JAX's compile options: devices, and flags added for a compile attempt |
 //! | `outputs` | where the outputs lie, for releases that do not say it |
-//! | `workspace` | scratch memory of cuBLAS and other libraries |
+//! | `workspace` | scratch memory of cuBLAS and other libraries that is in the plan |
+//! | `scratch` | scratch memory of cuFFT, cuSOLVER and other libraries that is not |
 //! | `executable` | from serialised bytes to a [`Program`] |
 //! | `texts` | each different text once |
 //! | [`memory`] | where the memory of a program goes: owners, lines, the fullest moment |
@@ -21,6 +22,7 @@ mod executable;
 pub mod memory;
 pub mod options;
 mod outputs;
+mod scratch;
 pub mod shape;
 mod texts;
 pub mod wire;
@@ -29,4 +31,5 @@ mod workspace;
 pub use executable::{Alias, BufferAllocation, BufferClass, Program, executable_and_options};
 pub use memory::ProgramMemory;
 pub use options::CompileOptions;
+pub use scratch::{EstimateSource, ScratchNeed, ScratchPhase};
 pub use shape::{ElementType, MemorySpace, Shape};

@@ -45,6 +45,8 @@ const TYPES: &[(i32, i32, u32, &str)] = &[
 impl ElementType {
     /// The type of a tuple, which is a table of pointers.
     pub const TUPLE: ElementType = ElementType(13);
+    /// The type of bytes.
+    pub const U8: ElementType = ElementType(6);
     /// The type of tokens, which have no bytes.
     pub const TOKEN: ElementType = ElementType(17);
 

@@ -1,5 +1,6 @@
 //! What the figures of a dry run or a replay leave out, and what about them is not exact.
 
+use super::scratch;
 use crate::bytes::Bytes;
 use crate::gpu::{self, Certainty};
 use crate::trace::{Answer, Comparison};
@@ -14,10 +15,11 @@ pub(super) fn not_covered(answer: &Answer) -> Vec<String> {
     points.extend(made_up_shapes(answer));
     points.extend(not_computed(answer));
     points.push(
-        "memory of cuBLAS, cuDNN, NCCL and CUDA graphs, which lies outside the pool; the context \
-         above is an estimate"
+        "memory of NCCL, of CUDA graphs and of the handles of cuBLAS and cuDNN, which lies outside \
+         the pool; the context above is an estimate"
             .to_owned(),
     );
+    points.extend(scratch::not_covered(answer));
     points.extend(beside_the_pool(answer));
     points.push(autotuning(answer));
     points.extend(other_choices(answer));
@@ -49,10 +51,11 @@ pub(super) fn not_replayed(comparison: &Comparison) -> Vec<String> {
     points.extend(shared_card(comparison));
     points.extend(cut_off(after));
     points.push(format!(
-        "memory of cuBLAS, cuDNN, NCCL and CUDA graphs, which lies outside the pool; the context is \
-         taken to be {}, an estimate",
+        "memory of NCCL, of CUDA graphs and of the handles of cuBLAS and cuDNN, which lies outside \
+         the pool; the context is taken to be {}, an estimate",
         Bytes(after.header.context_bytes)
     ));
+    points.extend(scratch::not_covered(after));
     points.extend(beside_the_pool(after));
     points.extend(model(after));
     points.extend(card(after));
@@ -213,7 +216,7 @@ fn autotuning(answer: &Answer) -> String {
                 0 => String::new(),
                 count => format!("; {count} large programs could not be compiled another way"),
             };
-            format!("the bracket leaves out convolutions and workspaces of cuDNN{unmeasured}")
+            format!("the bracket leaves out convolutions{unmeasured}")
         }
     };
     format!("{kernels}; {rest}")

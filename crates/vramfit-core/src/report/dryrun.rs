@@ -4,11 +4,12 @@ use super::coverage::not_covered;
 use super::record::record;
 use super::tables::{callbacks, devices, programs, unknown_reads, variants};
 use super::{Bar, Body, Figure, Report, Section, Value};
-use super::{advice, bands, owners, run, settings, verdict, warnings};
+use super::{advice, bands, owners, run, scratch, settings, verdict, warnings};
 use crate::allocator::Kind;
 use crate::bytes::Bytes;
 use crate::trace::{
-    Answer, BracketAnswer, DeviceAnswer, Evidence, Header, Moment, Plan, Purpose, RefusalAnswer,
+    Answer, BracketAnswer, Condition, DeviceAnswer, Evidence, Header, Moment, Plan, Purpose,
+    RefusalAnswer,
 };
 
 /// Makes the report of a dry run.
@@ -22,6 +23,7 @@ pub(super) fn report(answer: &Answer) -> Report {
     sections.extend(verdict::section(answer));
     sections.extend(likely_cause(answer));
     sections.extend(owners::summary(answer));
+    sections.extend(scratch::section(answer));
     sections.extend(advice::advice(answer));
     sections.extend(settings::section(answer));
     sections.extend(warnings::section(answer));
@@ -123,7 +125,11 @@ pub(super) fn sentence(answer: &Answer) -> String {
     }
     if let Some(open) = open {
         let why = verdict::words(open);
-        return format!("cannot be told: {why}; the peak until then is {peak} of {capacity}{on}");
+        let when = match open {
+            Condition::LibraryScratch { .. } => "with the least of it, the peak",
+            _ => "the peak until then",
+        };
+        return format!("cannot be told: {why}; {when} is {peak} of {capacity}{on}");
     }
     let spare = Bytes(device.capacity_bytes.saturating_sub(device.peak_bytes));
     format!("fits: peak {peak} of {capacity}{on}, {spare} to spare")
@@ -237,6 +243,7 @@ fn figures(answer: &Answer, device: &DeviceAnswer) -> Vec<Figure> {
         device.peak.as_ref().map_or_else(String::new, described),
     ));
     figures.extend(bracket(answer, device));
+    figures.extend(scratch::figure(answer, device));
     let state = device.at_peak;
     if let Some((free, largest)) = state.free_bytes.zip(state.largest_free_block_bytes) {
         let share = Value::Share(state.fragmentation().unwrap_or(0.0));
@@ -419,6 +426,7 @@ pub(super) fn purpose(purpose: Purpose) -> &'static str {
         Purpose::Tuple => "the output table",
         Purpose::Copy => "a copy",
         Purpose::Constant => "constants",
+        Purpose::Scratch => "library scratch",
     }
 }
 

@@ -18,6 +18,7 @@ mod picture;
 mod record;
 mod replay;
 mod run;
+mod scratch;
 mod settings;
 mod svg;
 mod tables;

@@ -8,7 +8,7 @@ use crate::lint::Finding;
 use crate::trace::{
     AbortAnswer, Answer, CallbackAnswer, CompilationAnswer, CompilerWarning, DeviceAnswer,
     Evidence, LeakAnswer, Moment, NotComputed, Plan, ProgramAnswer, ProgramExit, RefusalAnswer,
-    StepSearch, TotalRangeAnswer, UnknownReads,
+    ScratchAnswer, StepSearch, TotalRangeAnswer, UnknownReads,
 };
 
 /// Version of the object; it changes when a key changes its meaning or goes away.
@@ -43,6 +43,7 @@ struct Record<'a> {
     abort: Option<&'a AbortAnswer>,
     total_range: Option<TotalRangeAnswer>,
     bracket: Option<Bracket<'a>>,
+    scratch: Option<&'a ScratchAnswer>,
     leaks: Vec<Leak<'a>>,
     compiler_warnings: &'a [CompilerWarning],
     compilations: &'a [CompilationAnswer],
@@ -212,6 +213,7 @@ pub(super) fn record(answer: &Answer, not_covered: &[String]) -> serde_json::Val
         abort: answer.abort.as_ref(),
         total_range: answer.total_range,
         bracket: bracket(answer, worst),
+        scratch: answer.scratch.as_ref(),
         leaks: answer.leaks.iter().map(leak).collect(),
         compiler_warnings: &answer.compiler_warnings,
         compilations: &answer.compilations,

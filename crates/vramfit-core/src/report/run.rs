@@ -284,5 +284,6 @@ fn kind(purpose: Option<Purpose>) -> &'static str {
         Some(Purpose::Tuple) => "table",
         Some(Purpose::Copy) => "copy",
         Some(Purpose::Constant) => "constant",
+        Some(Purpose::Scratch) => "scratch",
     }
 }

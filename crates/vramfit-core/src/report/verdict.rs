@@ -61,6 +61,29 @@ pub(super) fn words(condition: &Condition) -> String {
             mebibytes(*total_memory_bytes),
             mebibytes(*max_total_memory_bytes)
         ),
+        Condition::LibraryScratch {
+            library,
+            routine,
+            program,
+            site,
+            low_bytes,
+            high_bytes,
+            available_bytes,
+        } => {
+            let at = match site.is_empty() {
+                true => String::new(),
+                false => format!(", at {site},"),
+            };
+            let range = match low_bytes {
+                0 => format!("up to {}", Bytes(*high_bytes)),
+                low => format!("{} to {}", Bytes(*low), Bytes(*high_bytes)),
+            };
+            format!(
+                "it fits only if {library} ({routine}) in `{program}`{at} takes no more than {} of \
+                 scratch memory; it may take {range}",
+                Bytes(*available_bytes)
+            )
+        }
         Condition::CutAtStep {
             steps,
             cut,

@@ -8,8 +8,8 @@ use serde::{Deserialize, Serialize};
 use super::course::{ArrayAnswer, CompilationAnswer, LayoutAnswer, LeakAnswer, TimelinePoint};
 use super::{
     CallbackAnswer, CompilerWarning, Condition, Evidence, Header, Holdings, LastExecution,
-    NotComputed, ProgramSizes, Purpose, RunEnvironment, StepSearch, TotalRangeAnswer,
-    UncaughtError,
+    NotComputed, ProgramSizes, Purpose, RunEnvironment, ScratchAnswer, StepSearch,
+    TotalRangeAnswer, UncaughtError,
 };
 use crate::program::ProgramMemory;
 
@@ -51,6 +51,8 @@ pub struct Answer {
     pub not_computed: Vec<NotComputed>,
     /// What the run came to with other kernels; `None` when that was not asked for.
     pub bracket: Option<BracketAnswer>,
+    /// What library routines take beside the plans; `None` when no program that was executed has any.
+    pub scratch: Option<ScratchAnswer>,
     /// What grew in each of the last steps, the most bytes a step first.
     pub leaks: Vec<LeakAnswer>,
     /// What was compiled more than once under one name, the most often compiled first.

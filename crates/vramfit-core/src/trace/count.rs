@@ -14,6 +14,7 @@ use super::leaks::Leaks;
 use super::pool::inconsistent;
 use super::programs::Programs;
 use super::replay::{Block, Effect, Parting, Replay};
+use super::scratch::{Asked, Most, RawNeed};
 use super::step::Search;
 use super::{Event, Header, Purpose, TextId};
 use crate::allocator::Refusal;
@@ -50,6 +51,8 @@ pub(super) struct Count {
     pub(super) makers: Makers,
     pub(super) leaks: Leaks,
     pub(super) search: Search,
+    /// The most that library routines may take.
+    pub(super) most: Most,
 }
 
 /// Reads of values that are not known, from one line.
@@ -66,6 +69,8 @@ pub(super) struct Running {
     /// Where it was called.
     pub(super) site: TextId,
     pub(super) first_allocation: u64,
+    /// Where the most that its library routines may take was asked for.
+    pub(super) asked: Asked,
 }
 
 impl Count {
@@ -103,12 +108,14 @@ impl Count {
             makers: Makers::default(),
             leaks: Leaks::default(),
             search: Search::default(),
+            most: Most::default(),
         }
     }
 
     /// Lets one event happen and counts it.
     pub(super) fn event(&mut self, event: &Event) -> Result<()> {
         let owner = self.owner(event);
+        self.ask_for_scratch(event);
         let effect = self.replay.apply(event, owner)?;
         if self.replay.parting().is_some() && effect == Effect::None {
             self.note_met(event);
@@ -227,6 +234,31 @@ impl Count {
             ) => {
                 let measured = self.programs.measure(program, name, sizes.temp_bytes);
                 return self.consistent(measured);
+            }
+            (
+                _,
+                Event::Scratch {
+                    program,
+                    library,
+                    routine,
+                    site,
+                    low_bytes,
+                    high_bytes,
+                    source,
+                    phase,
+                },
+            ) => {
+                let need = RawNeed {
+                    library,
+                    routine,
+                    site,
+                    low_bytes,
+                    high_bytes,
+                    source,
+                    phase,
+                };
+                let added = self.programs.add_scratch(program, need);
+                return self.consistent(added);
             }
             (_, Event::Unload { program }) => {
                 let unloaded = self.programs.unload(program);
@@ -446,6 +478,7 @@ impl Count {
             row,
             site,
             first_allocation,
+            asked: Asked::default(),
         });
         self.last_row = Some(row);
         let event = self.replay.events() - 1;

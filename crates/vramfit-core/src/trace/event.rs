@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::allocator::Space;
+use crate::program::{EstimateSource, ScratchPhase};
 
 /// An interned text (a name, a source line); 0 is the empty text.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -71,6 +72,8 @@ pub enum Purpose {
     Copy,
     /// A constant of a program, loaded with it.
     Constant,
+    /// Scratch memory of a library's routine, which comes and goes inside an execution.
+    Scratch,
 }
 
 /// Why a Python function that a program calls was not called.
@@ -145,6 +148,26 @@ pub enum Event {
         name: TextId,
         /// Per-device sizes of what came out.
         sizes: ProgramSizes,
+    },
+    /// Routines of a library that the program named last calls take scratch memory that is in no
+    /// plan: at least `low_bytes`, at most `high_bytes`. In an execution the run took the least.
+    Scratch {
+        /// Number of the program.
+        program: u32,
+        /// The library, such as `cuFFT`.
+        library: TextId,
+        /// The routine and its operand, such as `rfft f64[10,100000000]`.
+        routine: TextId,
+        /// The line that calls it, empty if not known.
+        site: TextId,
+        /// Bytes that it takes at least.
+        low_bytes: u64,
+        /// Bytes that it takes at most; meaningless for [`EstimateSource::Unknown`].
+        high_bytes: u64,
+        /// Where the range comes from.
+        source: EstimateSource,
+        /// When the bytes are taken.
+        phase: ScratchPhase,
     },
     /// A program was dropped.
     Unload {

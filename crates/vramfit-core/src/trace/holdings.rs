@@ -110,6 +110,9 @@ impl Division<'_> {
                     let site = self.source.text(maker.site);
                     parts.add(argument_part(places, *parameter, site), bytes);
                 }
+                (_, None) if running && maker.purpose == Purpose::Scratch => {
+                    parts.add(self.scratch_part(maker.row, maker.slot), bytes);
+                }
                 (Some(memory), None) if running => {
                     slot(memory, maker.slot, maker.purpose, bytes, &mut parts);
                 }
@@ -120,6 +123,10 @@ impl Division<'_> {
         if let Some(slot) = self.request {
             total = total.saturating_add(self.moment.bytes);
             match memory {
+                _ if self.moment.purpose == Purpose::Scratch => {
+                    let part = self.scratch_part(row.unwrap_or(NO_ROW), slot);
+                    parts.add(part, self.moment.bytes);
+                }
                 Some(memory) => {
                     let (purpose, bytes) = (self.moment.purpose, self.moment.bytes);
                     self::slot(memory, slot, purpose, bytes, &mut parts);
@@ -147,6 +154,21 @@ impl Division<'_> {
     /// one of the same program.
     fn is_of_call(&self, block: &Block) -> bool {
         block.number >= self.moment.first_allocation
+    }
+
+    /// Names scratch memory by the routine that takes it, which the slot counts.
+    fn scratch_part(&self, row: u32, slot: u32) -> Part {
+        let row = self.rows.get(row as usize);
+        let need = row.and_then(|row| row.scratch.get(slot as usize));
+        let text = |id| self.source.text(id);
+        Part {
+            kind: PartKind::Scratch,
+            site: need.map_or(String::new(), |need| text(need.site).to_owned()),
+            made_by: need.map_or(String::new(), |need| {
+                format!("{} {}", text(need.library), text(need.routine))
+            }),
+            ..Part::default()
+        }
     }
 
     /// Names arrays that the program has nothing to do with.
@@ -282,7 +304,7 @@ fn buffer_part(memory: &ProgramMemory, buffer: &Buffer) -> Part {
 /// it knows what it is.
 fn plain(purpose: Purpose) -> Part {
     let kind = match purpose {
-        Purpose::Temporary => PartKind::Program(Owner::Temporaries),
+        Purpose::Temporary | Purpose::Scratch => PartKind::Program(Owner::Temporaries),
         Purpose::Constant => PartKind::Program(Owner::Constants),
         Purpose::Upload => PartKind::Arrays,
         Purpose::Output | Purpose::Tuple | Purpose::Copy => PartKind::Program(Owner::Outputs),
@@ -298,6 +320,6 @@ fn purpose_words(purpose: Purpose) -> &'static str {
         Purpose::Upload => "an upload",
         Purpose::Copy => "a copy",
         Purpose::Constant => "constants",
-        Purpose::Output | Purpose::Temporary | Purpose::Tuple => "",
+        Purpose::Output | Purpose::Temporary | Purpose::Tuple | Purpose::Scratch => "",
     }
 }

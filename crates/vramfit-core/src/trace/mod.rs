@@ -17,6 +17,7 @@
 //! | `arrays.rs`, `leaks.rs`, `layout.rs`, `compilations.rs` | who made what, what grows, what lies where |
 //! | `deciding.rs`, `holdings.rs` | whose the bytes are at the moment that decides |
 //! | `callbacks.rs`, `not_computed.rs` | Python functions that programs call; values that took too long to compute |
+//! | `scratch.rs` | what library routines take beside the plans, at most |
 //! | `bracket.rs`, `compare.rs` | the same run with other kernels, under other settings |
 //! | `total_range.rs` | a refused request at the highest total that drivers report |
 //! | `difference.rs` | what makes one run need more than another |
@@ -53,6 +54,7 @@ mod programs;
 mod reader;
 mod recorded_card;
 mod replay;
+mod scratch;
 mod source;
 mod step;
 mod stream;
@@ -85,6 +87,7 @@ pub use part::{Part, PartKind};
 pub use programs::Evidence;
 pub use reader::{Reader, TraceEnd};
 pub use replay::{Block, Effect, Parting, Replay};
+pub use scratch::{ScratchAnswer, ScratchNeedAnswer, ScratchShortage};
 pub use step::{Cut, StepSearch};
 pub use stream::Events;
 pub use summary::{summarise, summarise_until};

@@ -39,6 +39,8 @@ pub enum PartKind {
     Arrays,
     /// Arrays that the program that ran has nothing to do with.
     OtherArrays,
+    /// Scratch memory of a library's routine, beside the temporaries of the program that ran.
+    Scratch,
     /// What the allocator gave out beyond what was asked for.
     Rounding,
 }
@@ -50,6 +52,7 @@ impl PartKind {
             PartKind::Program(owner) => owner.id(),
             PartKind::Arrays => "arrays",
             PartKind::OtherArrays => "other_arrays",
+            PartKind::Scratch => "library_scratch",
             PartKind::Rounding => "rounding",
         }
     }
@@ -60,6 +63,7 @@ impl PartKind {
             PartKind::Program(owner) => owner.label(),
             PartKind::Arrays => "arrays",
             PartKind::OtherArrays => "other arrays",
+            PartKind::Scratch => "library scratch",
             PartKind::Rounding => "rounding of the allocator",
         }
     }

@@ -4,6 +4,7 @@ use rustc_hash::FxHashMap;
 use serde::Serialize;
 
 use super::compilations::Compiled;
+use super::scratch::{Limits, RawNeed};
 use super::{ProgramSizes, TextId};
 
 /// Why a program is taken for the step of a training; the stronger is the greater.
@@ -33,6 +34,10 @@ pub(super) struct Row {
     pub(super) site: TextId,
     /// How it was compiled a second time, and the temporaries that it needs then.
     pub(super) variant: Option<(TextId, u64)>,
+    /// What its library routines take beside the plan.
+    pub(super) scratch: Vec<RawNeed>,
+    /// The most that they take at once in each phase.
+    pub(super) scratch_limits: Limits,
     pub(super) compilations: u64,
     pub(super) loaded: u64,
     pub(super) calls: u64,
@@ -95,6 +100,24 @@ impl Programs {
             return Err("a program was measured that is not there");
         };
         self.rows[*row].variant = Some((name, bytes));
+        Ok(())
+    }
+
+    /// Notes what library routines of a program take beside the plan.
+    pub(super) fn add_scratch(&mut self, program: u32, need: RawNeed) -> Result<(), Wrong> {
+        const MAX_NEEDS: usize = 100_000;
+        let Some((row, _)) = self.loaded.get(&program) else {
+            return Err("scratch memory of a program that is not there");
+        };
+        let row = &mut self.rows[*row];
+        // Programs of one row need the same; those of the first are kept.
+        if row.program == program && !row.scratch.contains(&need) {
+            if row.scratch.len() == MAX_NEEDS {
+                return Err("too many routines of one program take scratch memory");
+            }
+            row.scratch.push(need);
+            row.scratch_limits = Limits::of(&row.scratch);
+        }
         Ok(())
     }
 
@@ -165,6 +188,8 @@ impl Programs {
                 program,
                 site,
                 variant: None,
+                scratch: Vec::new(),
+                scratch_limits: Limits::default(),
                 compilations: 0,
                 loaded: 0,
                 calls: 0,

@@ -186,6 +186,21 @@ impl Replay {
         }
     }
 
+    /// Returns the largest request that a device could meet now, rounding aside: the largest free
+    /// block, or what the pool may still grow by. `card_bytes` is what the GPU has for this process,
+    /// which is the limit where nothing is pooled.
+    pub(super) fn available_bytes(&mut self, device: u32, card_bytes: u64) -> u64 {
+        let largest = self.state(device).largest_free_block_bytes;
+        let stats = self.allocator(device).stats();
+        match (largest, stats.bytes_limit.zip(stats.pool_bytes)) {
+            (None, None) => card_bytes.saturating_sub(stats.bytes_in_use),
+            (largest, growth) => {
+                let growth = growth.map_or(0, |(limit, pool)| limit.saturating_sub(pool));
+                largest.unwrap_or(0).max(growth)
+            }
+        }
+    }
+
     /// Returns what is allocated now, in no order.
     pub fn live(&self) -> impl Iterator<Item = &Block> {
         self.live.values()
@@ -276,6 +291,7 @@ impl Replay {
             }
             Event::Program { .. }
             | Event::Variant { .. }
+            | Event::Scratch { .. }
             | Event::Unload { .. }
             | Event::Begin { .. }
             | Event::Argument { .. }

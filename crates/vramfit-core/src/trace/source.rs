@@ -8,6 +8,7 @@ use super::wire::{Crc, tag};
 use super::{CallbackSkip, Event, ProgramSizes, Purpose, TextId};
 use crate::allocator::Space;
 use crate::error::{Error, ErrorKind};
+use crate::program::{EstimateSource, ScratchPhase};
 
 /// Why reading stopped inside a record.
 #[derive(Debug)]
@@ -209,6 +210,7 @@ impl<R: Read> Source<R> {
             3 => Purpose::Tuple,
             4 => Purpose::Copy,
             5 => Purpose::Constant,
+            6 => Purpose::Scratch,
             _ => return Err(self.wrong("an unknown purpose")),
         })
     }
@@ -217,6 +219,22 @@ impl<R: Read> Source<R> {
         let number = self.small()? as usize;
         let reason = CallbackSkip::ALL.get(number).copied();
         reason.ok_or_else(|| self.wrong("an unknown reason"))
+    }
+
+    fn estimate_source(&mut self) -> Taken<EstimateSource> {
+        let number = self.number()?;
+        usize::try_from(number)
+            .ok()
+            .and_then(|number| EstimateSource::ALL.get(number).copied())
+            .ok_or_else(|| self.wrong("an unknown source of an estimate"))
+    }
+
+    fn scratch_phase(&mut self) -> Taken<ScratchPhase> {
+        let number = self.number()?;
+        usize::try_from(number)
+            .ok()
+            .and_then(|number| ScratchPhase::ALL.get(number).copied())
+            .ok_or_else(|| self.wrong("an unknown phase of scratch memory"))
     }
 
     fn sizes(&mut self) -> Taken<ProgramSizes> {
@@ -248,6 +266,16 @@ impl<R: Read> Source<R> {
                 program: self.small()?,
                 name: self.text(texts)?,
                 sizes: self.sizes()?,
+            },
+            tag::SCRATCH => Event::Scratch {
+                program: self.small()?,
+                library: self.text(texts)?,
+                routine: self.text(texts)?,
+                site: self.text(texts)?,
+                low_bytes: self.number()?,
+                high_bytes: self.number()?,
+                source: self.estimate_source()?,
+                phase: self.scratch_phase()?,
             },
             tag::UNLOAD => Event::Unload {
                 program: self.small()?,

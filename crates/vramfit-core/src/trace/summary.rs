@@ -149,6 +149,7 @@ impl Count {
         let leaks = self.leaks(&text);
         let step_search = self.step_search(&text);
         let step_evidence = step.map(|row| self.programs.rows[row].evidence);
+        let scratch = self.scratch(&text);
         let last_execution = self.last_row.map(|row| LastExecution {
             program: text(self.programs.rows[row].key.0),
             call: self.programs.rows[row].calls,
@@ -230,6 +231,7 @@ impl Count {
             callbacks,
             not_computed: source.not_computed().to_vec(),
             bracket,
+            scratch,
             leaks,
             compilations,
             holdings,

@@ -77,6 +77,23 @@ pub enum Condition {
         /// Whether anything was executed or put on a GPU.
         anything_ran: bool,
     },
+    /// A routine of a library may take more scratch memory than the run had left for it.
+    LibraryScratch {
+        /// The library, such as `cuFFT`.
+        library: String,
+        /// The routine and its operand.
+        routine: String,
+        /// Name of the program that calls it.
+        program: String,
+        /// The line that calls it, empty if not known.
+        site: String,
+        /// Bytes that it takes at least, which the run had.
+        low_bytes: u64,
+        /// Bytes that it may take at most.
+        high_bytes: u64,
+        /// Bytes that it can have: the run fits when it takes no more.
+        available_bytes: u64,
+    },
 }
 
 /// What the compiler's plan of one program needs on a device.
@@ -99,7 +116,9 @@ impl Condition {
     /// refused nothing.
     pub fn leaves_open(&self) -> bool {
         match self {
-            Condition::ProgramFailed { .. } | Condition::TraceEndsEarly { .. } => true,
+            Condition::ProgramFailed { .. }
+            | Condition::TraceEndsEarly { .. }
+            | Condition::LibraryScratch { .. } => true,
             // Something was refused where this is said.
             Condition::TotalRange { .. } => false,
             Condition::CutAtStep { .. }
@@ -150,6 +169,7 @@ impl Answer {
             plan,
             anything_ran: self.devices.iter().any(|device| device.peak_bytes > 0),
         }));
+        conditions.extend(self.short_of_scratch());
         // A stable sort: what leaves the answer open comes first.
         conditions.sort_by_key(|condition| !condition.leaves_open());
         let fits = match conditions.first() {
@@ -226,6 +246,23 @@ impl Answer {
                 .map(|one| one.name.clone())
                 .take(MAX_NAMES)
                 .collect(),
+        })
+    }
+
+    /// The routine that may take more scratch memory than it could have had. That of a run that was
+    /// refused a request anyway says nothing new.
+    fn short_of_scratch(&self) -> Option<Condition> {
+        let scratch = self.scratch.as_ref().filter(|_| !self.is_refused())?;
+        let shortage = scratch.shortage.as_ref()?;
+        let need = scratch.needs.get(shortage.need)?;
+        Some(Condition::LibraryScratch {
+            library: need.library.clone(),
+            routine: need.routine.clone(),
+            program: need.program.clone(),
+            site: need.site.clone(),
+            low_bytes: need.low_bytes,
+            high_bytes: shortage.high_bytes,
+            available_bytes: shortage.available_bytes,
         })
     }
 

@@ -46,6 +46,7 @@ pub(super) mod tag {
     pub(crate) const VARIANT: u8 = 17;
     pub(crate) const ARGUMENT: u8 = 18;
     pub(crate) const SHAPE_READ: u8 = 19;
+    pub(crate) const SCRATCH: u8 = 20;
     pub(crate) const CALLBACK: u8 = 21;
     pub(crate) const CALLBACK_SKIPPED: u8 = 22;
     /// From here on a record is a length and that many bytes, and may be skipped.
@@ -75,6 +76,7 @@ fn purpose_number(purpose: Purpose) -> u64 {
         Purpose::Tuple => 3,
         Purpose::Copy => 4,
         Purpose::Constant => 5,
+        Purpose::Scratch => 6,
     }
 }
 
@@ -136,6 +138,28 @@ pub(super) fn put_event(out: &mut Vec<u8>, event: &Event) {
                 sizes.temp_bytes,
                 sizes.constant_bytes,
                 sizes.code_bytes,
+            ],
+        ),
+        Event::Scratch {
+            program,
+            library,
+            routine,
+            site,
+            low_bytes,
+            high_bytes,
+            source,
+            phase,
+        } => (
+            tag::SCRATCH,
+            &[
+                program.into(),
+                library.0.into(),
+                routine.0.into(),
+                site.0.into(),
+                low_bytes,
+                high_bytes,
+                source as u64,
+                phase as u64,
             ],
         ),
         Event::Unload { program } => (tag::UNLOAD, &[program.into()]),

@@ -88,7 +88,7 @@ fn instruction() -> impl Strategy<Value = HloInstructionProto> {
                 id,
                 operand_ids,
                 called_computation_ids,
-                custom_call_target: String::new(),
+                ..HloInstructionProto::default()
             }
         },
     )

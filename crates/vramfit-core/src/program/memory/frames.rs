@@ -13,7 +13,7 @@ const DEEPEST: usize = 6;
 const WIDEST: usize = 32;
 
 /// The stacks of a module, as far as they are used.
-pub(super) struct Frames<'a> {
+pub(in crate::program) struct Frames<'a> {
     table: Option<&'a StackFrameIndexProto>,
     pub(super) frames: Vec<Frame>,
     /// From the module's number to ours.
@@ -25,7 +25,7 @@ pub(super) struct Frames<'a> {
 }
 
 impl<'a> Frames<'a> {
-    pub(super) fn new(module: &'a HloModuleProto) -> Self {
+    pub(in crate::program) fn new(module: &'a HloModuleProto) -> Self {
         Frames {
             table: module.stack_frame_index.as_ref(),
             frames: Vec::new(),
@@ -59,6 +59,19 @@ impl<'a> Frames<'a> {
                 }
             }
             ring = next..seen.len();
+        }
+        None
+    }
+
+    /// Returns the innermost line of the user's own that an instruction comes from.
+    pub(in crate::program) fn user_site(&mut self, metadata: &OpMetadata) -> Option<String> {
+        let mut next = self.of_metadata(metadata);
+        // A frame's parent is always made before it, so this ends.
+        while let Some(frame) = next.and_then(|at| self.frames.get(at as usize)) {
+            if !frame.library {
+                return Some(frame.site.clone());
+            }
+            next = frame.parent;
         }
         None
     }

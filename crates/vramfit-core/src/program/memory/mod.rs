@@ -36,6 +36,7 @@ mod value;
 
 use serde::{Deserialize, Serialize};
 
+pub(super) use frames::Frames;
 pub use owner::Owner;
 pub use phase::Phase;
 pub use read::Names;

@@ -80,14 +80,36 @@ pub struct HloInstructionProto {
     pub parameter_number: i64,
     #[prost(int64, tag = "13")]
     pub tuple_index: i64,
+    /// Of convolutions: the size of the kernel.
+    #[prost(message, optional, tag = "15")]
+    pub window: Option<WindowProto>,
     #[prost(string, tag = "28")]
     pub custom_call_target: String,
+    /// `FFT` 0, `IFFT` 1, `RFFT` 2, `IRFFT` 3.
+    #[prost(int32, tag = "31")]
+    pub fft_type: i32,
+    #[prost(int64, repeated, tag = "32")]
+    pub fft_length: Vec<i64>,
     #[prost(int64, tag = "35")]
     pub id: i64,
     #[prost(int64, repeated, tag = "36")]
     pub operand_ids: Vec<i64>,
     #[prost(int64, repeated, tag = "38")]
     pub called_computation_ids: Vec<i64>,
+    #[prost(bytes = "vec", tag = "43")]
+    pub backend_config: Vec<u8>,
+}
+
+#[derive(Clone, PartialEq, Message)]
+pub struct WindowProto {
+    #[prost(message, repeated, tag = "1")]
+    pub dimensions: Vec<WindowDimensionProto>,
+}
+
+#[derive(Clone, PartialEq, Message)]
+pub struct WindowDimensionProto {
+    #[prost(int64, tag = "1")]
+    pub size: i64,
 }
 
 /// Where an instruction came from.

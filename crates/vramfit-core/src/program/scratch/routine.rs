@@ -1,0 +1,108 @@
+//! One instruction as a library routine: its operands and results as arrays.
+
+use rustc_hash::FxHashMap;
+
+use crate::program::shape::{ElementType, Shape};
+use crate::program::wire::{HloInstructionProto, ShapeProto};
+
+/// An instruction that may call a library, with the shapes it works on.
+pub(super) struct Routine<'a> {
+    pub(super) instruction: &'a HloInstructionProto,
+    pub(super) operands: Vec<Shape>,
+    /// Results, a tuple taken apart.
+    pub(super) results: Vec<Shape>,
+}
+
+/// A batch of matrices: the last two dimensions, and the product of the others.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Matrices {
+    pub(super) batch: u128,
+    pub(super) rows: u128,
+    pub(super) columns: u128,
+    /// Bytes of an element.
+    pub(super) element: u128,
+}
+
+impl<'a> Routine<'a> {
+    pub(super) fn new(
+        instruction: &'a HloInstructionProto,
+        by_id: &FxHashMap<i64, &'a HloInstructionProto>,
+    ) -> Self {
+        let operands = instruction.operand_ids.iter();
+        let operands = operands
+            .filter_map(|id| by_id.get(id)?.shape.as_ref())
+            .flat_map(arrays);
+        Routine {
+            instruction,
+            operands: operands.collect(),
+            results: instruction.shape.as_ref().map(arrays).unwrap_or_default(),
+        }
+    }
+
+    pub(super) fn opcode(&self) -> &str {
+        &self.instruction.opcode
+    }
+
+    /// The name of a custom call; empty for other instructions.
+    pub(super) fn target(&self) -> &str {
+        &self.instruction.custom_call_target
+    }
+
+    pub(super) fn operand_bytes(&self) -> u128 {
+        self.operands
+            .iter()
+            .map(|shape| u128::from(shape.bytes()))
+            .sum()
+    }
+
+    pub(super) fn result_bytes(&self) -> u128 {
+        self.results
+            .iter()
+            .map(|shape| u128::from(shape.bytes()))
+            .sum()
+    }
+
+    /// Returns a name with the first operand, such as `eigh f64[512,512]`.
+    pub(super) fn named(&self, name: &str) -> String {
+        match self.operands.first() {
+            Some(shape) => format!("{name} {}", shape.text()),
+            None => name.to_owned(),
+        }
+    }
+
+    /// Returns the matrices of the first operand.
+    pub(super) fn matrices(&self) -> Option<Matrices> {
+        let shape = self.operands.first()?;
+        let [batch @ .., rows, columns] = shape.dims.as_slice() else {
+            return None;
+        };
+        Some(Matrices {
+            batch: batch
+                .iter()
+                .fold(1, |product: u128, &dim| product.saturating_mul(count(dim)))
+                .min(MAX_BATCH),
+            rows: count(*rows),
+            columns: count(*columns),
+            element: u128::from(shape.element_type.bytes()),
+        })
+    }
+}
+
+/// More matrices than any memory holds; keeps products within 128 bits.
+const MAX_BATCH: u128 = 1 << 60;
+
+/// A dimension as a number of things. Dimensions of a file may be anything; the limit keeps products
+/// of a few of them within 128 bits.
+pub(super) fn count(dim: i64) -> u128 {
+    const MAX_DIMENSION: i64 = 1 << 40;
+    dim.clamp(0, MAX_DIMENSION) as u128
+}
+
+/// Takes a shape apart into its arrays.
+fn arrays(shape: &ShapeProto) -> Vec<Shape> {
+    if shape.element_type == ElementType::TUPLE.0 {
+        shape.tuple_shapes.iter().flat_map(arrays).collect()
+    } else {
+        vec![Shape::from_proto(shape)]
+    }
+}
