@@ -29,6 +29,7 @@ def test_t7_a_second_run_in_a_directory_is_refused_with_the_name_of_the_first(tr
     assert lock.acquire() is None
     with pytest.raises(DirectoryInUseError) as caught:
         fit(step, start(), load(train), directory=run, progress="none")
+    assert caught.value.id == "directory-in-use"
     assert f"`{run}` is in use by process {os.getpid()}, a run started at 20" in str(caught.value)
     assert sorted(path.name for path in run.iterdir()) == [NAME], "nothing was touched"
     lock.release()

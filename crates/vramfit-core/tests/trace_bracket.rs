@@ -178,6 +178,9 @@ fn the_bracket_is_told_with_both_ends() {
         ],
         "programs_measured": 1,
         "programs_not_measured": 0,
+        // The program that makes the state, too small to be compiled a second way.
+        "small_programs": 1,
+        "small_programs_temp_bytes": 4 * MIB,
     });
     assert_eq!(record["bracket"], expected);
     assert_eq!(record["devices"][0]["variant_peak_bytes"], 401 * MIB);
