@@ -85,7 +85,7 @@ impl Bytes {
             ("MiB", 1 << 20),
             ("MB", 1_000_000),
         ];
-        let whole = |(_, factor): &&(&str, u64)| self.0 > 0 && self.0 % factor == 0;
+        let whole = |(_, factor): &&(&str, u64)| self.0 > 0 && self.0.is_multiple_of(*factor);
         match LARGEST_FIRST.iter().find(whole) {
             Some((unit, factor)) => format!("{}{unit}", self.0 / factor),
             None => self.0.to_string(),

@@ -61,7 +61,7 @@ pub(super) fn estimate(routine: &Routine<'_>) -> Option<Estimate> {
 fn is_smooth(length: i64) -> bool {
     let mut rest = count(length);
     for factor in [2, 3, 5, 7] {
-        while rest > 0 && rest % factor == 0 {
+        while rest > 0 && rest.is_multiple_of(factor) {
             rest /= factor;
         }
     }

@@ -284,7 +284,7 @@ fn convolutions_and_sorts_are_bounded_where_the_plan_has_no_workspace() {
     assert_eq!(sort(16_384), None, "XLA sorts that itself");
     let need = sort(1 << 24).expect("a sort");
     assert_eq!((need.library.as_str(), need.low_bytes), ("CUB", 0));
-    assert!(need.high_bytes > 2 * 4 << 24);
+    assert!(need.high_bytes > (2 * 4) << 24);
 }
 
 #[test]
