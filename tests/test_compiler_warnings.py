@@ -84,7 +84,8 @@ shape = jax.ShapeDtypeStruct((1 << 26,), jnp.float32)
 jax.jit(lambda x: x.sum()).lower(shape).compile()
 jnp.ones(8).sum()
 """
-    answer, err = dryrun(program, code=0)
+    answer, err = dryrun(program, code=1)
+    assert answer["fits"] is False
     texts = [warning["text"] for warning in answer["compiler_warnings"]]
     assert any("input/output arguments (268435460) exceeds" in text for text in texts)
     assert "arguments and results alone, 256.0 MiB, are more than the" in " ".join(err.split())

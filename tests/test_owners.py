@@ -357,7 +357,7 @@ CASES = {
         {
             "p['linear']['w']": PARAMETERS,
             "p['batch_norm']['scale']": PARAMETERS,
-            "s['batch_norm/~/mean_ema']['average']": OTHER,
+            "s['batch_norm/~/mean_ema']['hidden']": OTHER,
             "o[0].nu['linear_1']['w']": MOMENTS,
             "x": INPUT,
         },

@@ -190,6 +190,10 @@ impl Replay {
     /// block, or what the pool may still grow by. `card_bytes` is what the GPU has for this process,
     /// which is the limit where nothing is pooled.
     pub(super) fn available_bytes(&mut self, device: u32, card_bytes: u64) -> u64 {
+        if !self.pools[device as usize].exists() {
+            // Making it here could ask the driver for memory before the run did.
+            return card_bytes;
+        }
         let largest = self.state(device).largest_free_block_bytes;
         let stats = self.allocator(device).stats();
         match (largest, stats.bytes_limit.zip(stats.pool_bytes)) {

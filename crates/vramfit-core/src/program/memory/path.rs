@@ -179,6 +179,9 @@ pub(super) fn meaning_of(path: &str) -> Meaning {
     if settled != Some(Owner::OptimizerState) && is_in(STATISTICS) {
         return Meaning::Settled(Owner::OtherState);
     }
+    if settled == Some(Owner::Parameters) && is_in_optax_state(&words) {
+        return Meaning::Moment;
+    }
     if let Some(owner) = settled {
         return Meaning::Settled(owner);
     }
@@ -200,6 +203,21 @@ pub(super) fn meaning_of(path: &str) -> Meaning {
     }
 }
 
+/// Says whether a path leads through a field of optax's into what it keeps for each parameter:
+/// `state[0].mu.layers[1].weight`. A layer of that name has a model, or no number, before it.
+fn is_in_optax_state(words: &[String]) -> bool {
+    let is_in = |word: &String, list: &[&str]| list.contains(&word.as_str());
+    let first = words.iter().position(|word| {
+        let settles = SETTLING.iter().any(|(_, list)| is_in(word, list));
+        settles || is_in(word, MOMENTS) || is_in(word, MODEL)
+    });
+    first.is_some_and(|at| {
+        let before = at.checked_sub(1).and_then(|before| words.get(before));
+        is_in(&words[at], MOMENTS)
+            && before.is_some_and(|word| word.chars().all(|c| c.is_ascii_digit()))
+    })
+}
+
 /// Splits a pytree path into its words: `state.params['layer_0'][3]` is `state`, `params`,
 /// `layer_0`, `3`.
 fn words(path: &str) -> Vec<String> {
@@ -212,6 +230,19 @@ fn words(path: &str) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_optax_keeps_for_a_weight_is_no_weight() {
+        for (path, meaning) in [
+            ("state[0].mu.layers[1].weight", Meaning::Moment),
+            ("model.mu.weight", Meaning::Settled(Owner::Parameters)),
+            ("vae.mu.weight", Meaning::Settled(Owner::Parameters)),
+            ("encoder[0].mu.weight", Meaning::Settled(Owner::Parameters)),
+            ("params[0].mu.weight", Meaning::Settled(Owner::Parameters)),
+        ] {
+            assert_eq!(meaning_of(path), meaning, "{path}");
+        }
+    }
 
     #[test]
     fn the_outermost_container_settles_it() {
