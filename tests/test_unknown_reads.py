@@ -10,7 +10,7 @@ SETUP = """
 import jax, jax.numpy as jnp, numpy as np
 from jax.sharding import SingleDeviceSharding
 
-x = jnp.tanh(jnp.ones((4096, 2048)))
+x = jnp.tanh(jnp.ones((8192, 2048)))
 k = (x * 3).astype(jnp.int32)
 """
 
@@ -106,4 +106,4 @@ pointer()
 """,
     )
     counted = {name: (row["reads"], row["bytes"]) for name, row in reads.items()}
-    assert counted == {"look": (1, 4096 * 2048 * 4)}
+    assert counted == {"look": (1, 8192 * 2048 * 4)}
