@@ -186,13 +186,11 @@ def test_t14_a_loss_that_is_nan_stops(train, tmp_path, every):
 @pytest.mark.parametrize("stacked", [1, 4])
 def test_t14_rows_of_the_file_are_to_blame_where_they_are(train, stacked):
     with h5py.File(train, "r+") as file:
-        file["y"][[100, 900]] = np.inf
+        file["y"][900] = np.inf
     options = {"super_batch": stacked} if stacked > 1 else {}
     result = fit(step, start(), load(train, **options), steps_per_dispatch=stacked, progress="none")
     assert result.nan.in_data is True
-    # Whichever of them comes first in the order of the rows.
-    text = "`y` is NaN or infinite in row {} of the file"
-    assert any(text.format(row) in result.nan.text for row in (100, 900))
+    assert "`y` is NaN or infinite in row 900 of the file" in result.nan.text
 
 
 def test_t14_batches_of_ones_own_are_looked_at_again(tmp_path):

@@ -16,6 +16,7 @@ import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict
 from pathlib import Path
+from types import FrameType
 from typing import Any
 
 from vramfit import _plugin_errors
@@ -26,6 +27,7 @@ from vramfit.train.troubles import is_out_of_memory
 from vramfit.train.wording import for_the_command
 
 _PR_SET_PDEATHSIG = 1  # of <sys/prctl.h>
+_PARENT_DIED = signal.SIGUSR1
 REHEARSED = 3
 """Batches of a rehearsal: the second step is the first that begins with what a step has left."""
 
@@ -56,16 +58,23 @@ def main(path: Path) -> int:
 
 
 def _end_with(parent: int) -> None:
-    """Have the system send SIGTERM, which saves the state and ends the run, when the parent dies.
+    """Have the system send a signal, which saves the state and ends the run, when the parent dies.
 
     A `vramfit train` that is killed would otherwise leave a run behind that nobody sees.
     """
     prctl = getattr(ctypes.CDLL(None), "prctl", None)
     if prctl is None:  # not Linux
         return
-    prctl(_PR_SET_PDEATHSIG, int(signal.SIGTERM), 0, 0, 0)
+    signal.signal(_PARENT_DIED, _on_parent_death)
+    prctl(_PR_SET_PDEATHSIG, int(_PARENT_DIED), 0, 0, 0)
     if os.getppid() != parent:  # it has died already
         signal.raise_signal(signal.SIGTERM)
+
+
+def _on_parent_death(number: int, _frame: FrameType | None) -> None:
+    """Ask the run to end, once: the signal comes for each thread of the parent that dies."""
+    signal.signal(number, signal.SIG_IGN)
+    signal.raise_signal(signal.SIGTERM)
 
 
 def _start_without_complaints() -> None:
