@@ -13,7 +13,7 @@ a loop outside of a jit   ``args[1]``                     ``carry['kernel']``
 ========================  ==============================  ==========================
 
 Relies on internals of JAX and Equinox. Where they are not as expected, JAX's own names stay; names
-are all that is changed. Seen to work with Equinox 0.13.8, and JAX 0.8.1, 0.9.2 and 0.10.2.
+are all that is changed. Seen to work with Equinox 0.13.8 and JAX 0.10.2.
 """
 
 from __future__ import annotations
