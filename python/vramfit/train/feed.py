@@ -51,8 +51,8 @@ class Feed(Protocol):
         Ends the pass that goes on. None where a batch cannot be read again at little cost.
         """
 
-    def file_rows(self, first_row: int, rows: list[int]) -> list[int] | None:
-        """Return the rows of the file for rows of the batch that was read again, or None."""
+    def file_rows(self, epoch: int, first_row: int, rows: list[int]) -> list[int] | None:
+        """Return the rows of the file for rows behind a position of an epoch, or None."""
 
     def dataset(self, name: str) -> str | None:
         """Return which dataset a column is, or None."""
@@ -78,7 +78,6 @@ class LoaderFeed:
         self._whole = whole_batches
         self._left = 0
         self._ahead: _Ahead | None = None
-        self._again = 0  # the epoch of the batch that was read again
         self.loader: Loader = batches._loader
 
     def begin(self, epoch: int) -> Iterator[Any]:
@@ -139,16 +138,15 @@ class LoaderFeed:
         if self.loader._world[1] > 1:
             return None  # this process knows only its own rows
         first_row = batch * self.loader._batch_size * (self.loader._super_batch or 1)
-        self._again = epoch
         mine = self.loader._begin(epoch, first_row)
         found = next(self.loader._batches(mine), None)
         self.loader.close()
         return None if found is None else (named_columns(found), first_row)
 
-    def file_rows(self, first_row: int, rows: list[int]) -> list[int] | None:
+    def file_rows(self, epoch: int, first_row: int, rows: list[int]) -> list[int] | None:
         """Return what the order of the loader says."""
         last = min(first_row + max(rows) + 1, self.loader.rows)
-        numbers = self.loader._native.file_rows(self._again, first_row, last)
+        numbers = self.loader._native.file_rows(epoch, first_row, last)
         return [numbers[min(row, len(numbers) - 1)] for row in rows]
 
     def dataset(self, name: str) -> str | None:
@@ -212,7 +210,7 @@ class IterableFeed:
         found = next(itertools.islice(iter(self._batches), batch, None), None)
         return None if found is None else (named_columns(found), 0)
 
-    def file_rows(self, first_row: int, rows: list[int]) -> list[int] | None:
+    def file_rows(self, epoch: int, first_row: int, rows: list[int]) -> list[int] | None:
         """Return None: whatever they are from is not known."""
         return None
 

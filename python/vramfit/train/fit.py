@@ -158,7 +158,7 @@ def fit(
         _make(folder)
         # Before orbax looks for checkpoints, which removes those that are being written.
         lock = RunLock(folder)
-        without_lock = together.attempt(lock.acquire) if first else together.attempt(lambda: None)
+        without_lock = together.attempt(lock.acquire if first else lambda: None)
         if without_lock is not None:
             tell(f"`{folder}` is not protected against a second run: {without_lock}")
         if checkpoints is not None:

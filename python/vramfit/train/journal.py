@@ -60,7 +60,7 @@ class Journal:
             try:
                 self._file.write(json.dumps({"event": event, **_finite(facts)}) + "\n")
             except OSError as error:
-                self._report(error)
+                self._report_failure(error)
         if self._board is not None:
             self._board.write(event, facts)
 
@@ -73,10 +73,10 @@ class Journal:
             try:
                 self._file.close()
             except OSError as error:
-                self._report(error)
+                self._report_failure(error)
             self._file = None
 
-    def _report(self, error: OSError) -> None:
+    def _report_failure(self, error: OSError) -> None:
         if not self._has_failed:
             self._tell(f"`metrics.jsonl` is incomplete: {error.strerror or error}")
         self._has_failed = True

@@ -46,7 +46,8 @@ def diagnose(feed: Feed, epoch: int, batch: int, step: int | None) -> NanCause:
             start += step * values.shape[1]
             values = values[step]
         if rows := _bad_rows(values):
-            parts.append(_describe(name, rows, start, feed))
+            of_file = feed.file_rows(epoch, start, rows[:_MAX_ROWS_SHOWN])
+            parts.append(_describe(name, rows, of_file, feed))
     if not parts:
         return NanCause(
             False,
@@ -68,11 +69,10 @@ def _bad_rows(values: Any) -> list[int]:
     return [int(row) for row in rows]
 
 
-def _describe(name: str, rows: list[int], first_row: int, feed: Feed) -> str:
+def _describe(name: str, rows: list[int], of_file: list[int] | None, feed: Feed) -> str:
     """Return which rows of a column are bad, as the file counts them where that is known."""
     shown = rows[:_MAX_ROWS_SHOWN]
     dataset = feed.dataset(name)
-    of_file = feed.file_rows(first_row, shown)
     where = f"`{name}`" if dataset in (None, name) else f"`{name}` (dataset `{dataset}`)"
     numbers = ", ".join(map(str, of_file or shown))
     more = f" and {len(rows) - len(shown)} more" if len(rows) > len(shown) else ""

@@ -59,7 +59,7 @@ def epoch_summary(epoch: Epoch, epochs: int, elapsed: float) -> str:
         ("Epoch Time", _minutes_and_seconds(epoch.timing.wall)),
         ("Elapsed Time", f"{elapsed / 60:.2f} min"),
     ]
-    return "\n".join(_titled(f"Epoch {epoch.number}/{epochs} Summary", rows))
+    return "\n".join(_title_block(f"Epoch {epoch.number}/{epochs} Summary", rows))
 
 
 def epoch_line(epoch: Epoch, epochs: int, elapsed: float) -> str:
@@ -79,7 +79,7 @@ def final_report(result: Result) -> str:
     """Return the report at the end: losses, times, device, memory."""
     last = result.epochs[-1] if result.epochs else None
     title = _TITLES.get(result.stopped, "TRAINING COMPLETE!")
-    lines = _titled(title, [("Reason", _reason(result))])
+    lines = _title_block(title, [("Reason", _reason(result))])
     lines += _section("FINAL RESULTS", _result_rows(result, last))
     lines += _section("TIMING STATISTICS", _timing_rows(result))
     lines += _section("DETAILS", _detail_rows(result))
@@ -167,7 +167,7 @@ def _minutes_and_seconds(seconds: float) -> str:
     return f"{seconds / 60:.2f} min ({seconds:.1f}s)"
 
 
-def _titled(title: str, rows: Iterable[tuple[str, str]]) -> list[str]:
+def _title_block(title: str, rows: Iterable[tuple[str, str]]) -> list[str]:
     return [_RULE, title, _RULE, *_table(rows)]
 
 
