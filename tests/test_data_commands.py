@@ -57,6 +57,35 @@ def mixed_file(tmp_path):
     return path
 
 
+def test_a_chunk_that_is_not_understood_is_a_problem_of_its_dataset(tmp_path):
+    path = tmp_path / "x.h5"
+    with h5py.File(path, "w") as file:
+        file["x"] = np.arange(300.0)
+        for name in ("unknown_codec", "bad"):
+            options = {"chunks": (300,), **hdf5plugin.Blosc()}
+            labels = file.create_dataset(name, (300,), "i4", **options)
+            labels[...] = np.arange(300) % 7
+            chunk = bytearray(labels.id.read_direct_chunk((0,))[1])
+            # The codec is in the third byte; the length of the result begins with the fifth.
+            chunk[2 if name == "unknown_codec" else 4] ^= 0xE0
+            if name == "unknown_codec":
+                chunk[2] = 0xA1
+            labels.id.write_direct_chunk((0,), bytes(chunk))
+    for options in ([], ["--sample", "10"], ["--measure"]):
+        entries = by_path(inspect(path, *options))
+        assert entries["/x"]["problem"] is None
+        problem = entries["/unknown_codec"]["problem"]
+        assert "blosc's codec 5 is not supported" in problem["message"]
+        assert "h5repack" in problem["hint"]
+        assert "is damaged at byte" in entries["/bad"]["problem"]["message"]
+    for name, error in (
+        ("unknown_codec", _errors.UnsupportedFeatureError),
+        ("bad", _errors.InvalidFileError),
+    ):
+        with pytest.raises(error), vramfit.data.Loader(path, name, batch_size=300) as loader:
+            next(iter(loader))
+
+
 def test_inspect_says_what_h5py_says_T12(file):
     entries = by_path(inspect(file))
     with h5py.File(file) as opened:
@@ -106,6 +135,21 @@ def test_a_sample_of_all_rows_has_the_numbers_of_numpy_T12(file):
     labels = entries["/train/y"]["dataset"]["sample"]["labels"]
     labels = {count["value"]: count["rows"] for count in labels}
     assert labels == dict(zip(*np.unique(y, return_counts=True), strict=True))
+
+
+def test_the_first_rows_are_those_of_the_file(file):
+    entries = by_path(inspect(file, "--rows", "3"))
+    with h5py.File(file) as opened:
+        x, y = opened["train/x"][:3], opened["train/y"][:3]
+    shown = entries["/train/x"]["dataset"]["rows"]
+    assert shown["row_values"] == x[0].size
+    rows = np.array([[float(number) for number in row] for row in shown["rows"]])
+    np.testing.assert_array_equal(rows, x.reshape(3, -1)[:, :64].astype(float))
+    assert entries["/train/y"]["dataset"]["rows"]["rows"] == [[int(label)] for label in y]
+    assert entries["/names"]["dataset"]["rows"] is None
+    text = data("inspect", file, "--rows", "3").stdout
+    assert f"First rows of /train/y, 1 number each:\n  [0] {y[0]}\n" in text
+    assert max(len(line) for line in text.splitlines() if line.startswith("  [")) <= 80
 
 
 def test_a_sample_is_as_large_as_asked_spread_evenly_and_the_same_again(tmp_path):

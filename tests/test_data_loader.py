@@ -230,8 +230,8 @@ def test_large_batches_and_those_of_a_transform_are_not_copied(train):
 
 
 def test_t4_memory_that_is_too_small_for_what_is_on_its_way_is_refused(train):
-    with pytest.raises(InvalidArgumentError, match="200 batches on their way need memory for 202"):
-        load(train).to_device(depth=200)
+    with pytest.raises(InvalidArgumentError, match="20000 batches on their way need memory"):
+        load(train).to_device(depth=20_000)
 
 
 def test_a_column_of_another_name(train):
@@ -371,10 +371,11 @@ def test_t4_each_device_of_a_mesh_gets_its_rows(train):
 
 
 def test_ctrl_c_ends_waiting(train):
-    # The program keeps all batches, so the loader waits for it, for ever as it were.
+    # The program keeps all batches, and another thread might drop one: the loader waits for that.
     code = """
-        import sys
+        import sys, threading
         from vramfit.data import Loader
+        threading.Thread(target=threading.Event().wait, daemon=True).start()
         loader = Loader(sys.argv[1], ["x"], batch_size=8, memory="100kB")
         kept = []
         print("begun", flush=True)
@@ -392,11 +393,95 @@ def test_ctrl_c_ends_waiting(train):
     assert (out, child.returncode) == ("interrupted\n", 0), err
 
 
-def test_a_program_that_keeps_all_batches_is_told(train):
-    loader = Loader(train, ["x"], batch_size=8, memory="100kB")
-    # The warning is an error in tests, or it would wait on.
-    with pytest.raises(RuntimeWarning, match=r"keeps all .* batches that the memory has room for"):
-        list(loader)
+def small_batches(tmp_path):
+    """Make a file of 136 batches of 37 rows of 180 bytes, 0.9 MiB in all."""
+    path = tmp_path / "small.h5"
+    with h5py.File(path, "w") as file:
+        values = np.arange(136 * 37 * 45, dtype="f4").reshape(-1, 45)
+        file.create_dataset("x", data=values, chunks=(100, 45), compression="gzip")
+    return path, values
+
+
+def test_all_batches_of_an_epoch_can_be_kept_where_the_memory_has_room(tmp_path):
+    path, values = small_batches(tmp_path)
+    with Loader(path, "x", batch_size=37, shuffle=False) as loader:
+        assert len(loader) == 136 > loader._native.most_batches
+        kept = list(loader)
+        assert np.array_equal(np.concatenate([batch["x"] for batch in kept]), values)
+        assert len({batch["x"].ctypes.data for batch in kept}) == 136
+        # Another epoch, while those of the first are there.
+        again = list(loader)
+    assert np.array_equal(np.concatenate([batch["x"] for batch in kept]), values)
+    assert np.array_equal(np.concatenate([batch["x"] for batch in again]), values)
+
+
+def test_all_arrays_of_jax_can_be_kept_where_the_memory_has_room(tmp_path):
+    path, values = small_batches(tmp_path)
+    with Loader(path, "x", batch_size=37, shuffle=False) as loader:
+        kept = [jax.device_put(batch["x"]) for batch in loader]
+    assert np.array_equal(np.concatenate(kept), values)
+
+
+def keep_all(path, memory, before=""):
+    """Keep all batches of an epoch, in a program without other threads."""
+    code = f"""
+        import sys, time
+        from vramfit.data import Loader
+        {before}
+        loader = Loader(sys.argv[1], "x", batch_size=37, memory={memory!r})
+        begin = time.monotonic()
+        try:
+            kept = list(loader)
+            print(len(kept))
+        except ValueError as error:
+            seconds = time.monotonic() - begin
+            print(loader._native.max_batches, error.message, "|", error.hint, "|", seconds)
+        assert loader.stats.buffer_bytes <= loader._native.max_batches * (37 * 180 + 128)
+    """
+    child = run(code, path, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    out, err = child.communicate(timeout=60)
+    assert child.returncode == 0, err
+    return out.strip()
+
+
+@pytest.mark.parametrize("before", ["", "import jax; x = jax.numpy.ones(3)"], ids=["alone", "jax"])
+def test_a_program_that_keeps_more_than_the_memory_has_room_for_is_told(tmp_path, before):
+    path, _ = small_batches(tmp_path)
+    out = keep_all(path, "500kB", before)
+    message, hint, seconds = out.split(" | ")
+    most, _, message = message.partition(" ")
+    assert 5 < int(most) < 136
+    assert f"keeps all {most} batches (" in message
+    assert "that the memory of 488.3 KiB has room for" in message
+    # At once, but for what JAX may still hold.
+    assert float(seconds) < (5 if before else 1)
+    # What it says would do does.
+    enough = hint.split('memory="')[1].split('"')[0]
+    assert keep_all(path, enough, before) == "136"
+
+
+def test_waiting_for_another_thread_takes_no_time_of_the_processor(tmp_path):
+    path, _ = small_batches(tmp_path)
+    code = """
+        import sys, threading, time
+        from vramfit.data import Loader
+        loader = Loader(sys.argv[1], "x", batch_size=37, memory="500kB")
+        kept = []
+        def drop():
+            time.sleep(3)
+            kept.clear()
+        thread = threading.Thread(target=drop)
+        thread.start()
+        begin = time.process_time()
+        for batch in loader:
+            kept.append(batch)
+            if not thread.is_alive():
+                break
+        print(time.process_time() - begin)
+    """
+    child = run(code, path, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    out, err = child.communicate(timeout=60)
+    assert float(out) < 0.5, err
 
 
 def test_a_forked_copy_says_that_it_has_no_threads(train):

@@ -17,7 +17,9 @@ import numpy as np
 import pytest
 from hdf5_cases import CASES
 
-COPIED = [case for case in CASES if case.refused is None]
+# Records with references and texts of variable length are read by field, and cannot be copied.
+MIXED = ("record_old_", "record_new_", "record_latest_")
+COPIED = [case for case in CASES if case.refused is None and not case.name.startswith(MIXED)]
 # What is no row of numbers can be copied all the same: only what cannot be read is refused.
 READ_AS_BYTES = {
     "text",
@@ -25,7 +27,7 @@ READ_AS_BYTES = {
     "sequences",
     "opaque",
     "times",
-    "arrays",
+    "arrays_of_text",
     "odd_float",
     "scalar",
     "null",

@@ -82,6 +82,7 @@ fn check(case: &Case, what: &str, bytes: Vec<u8>) {
     if let Err(error) = read(case, bytes) {
         let known = [
             ErrorKind::InvalidFile,
+            ErrorKind::FileNotClosed,
             ErrorKind::UnsupportedFeature,
             ErrorKind::InvalidArgument,
             ErrorKind::Io,

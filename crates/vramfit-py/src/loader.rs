@@ -22,10 +22,14 @@ const TURN: Duration = Duration::from_millis(100);
 /// How long it waits for a batch to be dropped, at first; twice as long each time.
 const FIRST_PATIENCE: Duration = Duration::from_millis(1);
 
-/// After so long without memory for a batch a program is told that it has all of it.
+/// For so long JAX may still hold what its computations and transfers have read, when all that the program can see
+/// of them is done.
+const SETTLE_TIMEOUT: Duration = Duration::from_secs(2);
+
+/// After so long without memory for a batch a program whose other threads may drop one is told that it has all of it.
 const TELL_AFTER: Duration = Duration::from_secs(5);
 
-/// And after so long it is an error: nothing but the program can end the waiting.
+/// And after so long it is an error.
 const GIVE_UP_AFTER: Duration = Duration::from_secs(300);
 
 /// The memory of one column of a batch, to be looked into by the buffer protocol. It goes back to the loader
@@ -100,8 +104,8 @@ impl BatchLoader {
 /// What Python gets of a batch: the memory of each column, rows that are real, the position behind it.
 type NextBatch = (Vec<BatchMemory>, Vec<u64>, (u64, u64));
 
-/// A dataset as Python asks for it: path, field, type.
-type ColumnArgument = (String, Option<String>, Option<String>);
+/// A dataset as Python asks for it: path (with a field), type.
+type ColumnArgument = (String, Option<String>);
 
 #[pymethods]
 impl BatchLoader {
@@ -209,6 +213,12 @@ impl BatchLoader {
         py.detach(|| self.lock().plan().threads)
     }
 
+    /// Batches that the budget has room for, where the program keeps them.
+    #[getter]
+    fn max_batches(&self, py: Python<'_>) -> usize {
+        py.detach(|| self.lock().plan().max_sets)
+    }
+
     #[getter]
     fn most_batches(&self, py: Python<'_>) -> usize {
         py.detach(|| self.lock().plan().sets)
@@ -251,15 +261,30 @@ impl BatchLoader {
                 Turn::End => return Ok(None),
                 Turn::Waiting { starved: false } => starved_since = None,
                 Turn::Waiting { starved: true } => {
+                    let since = match starved_since {
+                        Some(since) => since.elapsed(),
+                        None => {
+                            wait_for_jax(py)?;
+                            starved_since = Some(Instant::now());
+                            patience = Duration::ZERO;
+                            drop_what_jax_is_done_with(py)?;
+                            continue;
+                        }
+                    };
                     drop_what_jax_is_done_with(py)?;
                     patience = (patience * 2).clamp(FIRST_PATIENCE, TURN);
-                    let since = starved_since.get_or_insert_with(Instant::now).elapsed();
-                    if since >= GIVE_UP_AFTER {
-                        return Err(raise(py, &self.starved(py)));
+                    let limit = match (has_other_threads(py)?, is_jax_running(py)) {
+                        (true, _) => GIVE_UP_AFTER,
+                        // Nobody else can drop a batch.
+                        (false, true) => SETTLE_TIMEOUT,
+                        (false, false) => Duration::ZERO,
+                    };
+                    if since >= limit {
+                        return Err(raise(py, &self.starved(py)?));
                     }
                     if since >= TELL_AFTER && !is_told {
                         is_told = true;
-                        let text = self.starved(py).message().to_owned();
+                        let text = self.starved(py)?.message().to_owned();
                         let text = std::ffi::CString::new(text)?;
                         PyErr::warn(py, &py.get_type::<PyRuntimeWarning>(), &text, 2)?;
                     }
@@ -297,17 +322,60 @@ impl BatchLoader {
 }
 
 impl BatchLoader {
-    fn starved(&self, py: Python<'_>) -> Error {
-        let sets = self.most_batches(py);
-        Error::new(
+    fn starved(&self, py: Python<'_>) -> PyResult<Error> {
+        let (sets, memory, all) = self.with(py, |loader| {
+            let plan = loader.plan();
+            let kept = loader.stats()?.held_bytes;
+            Ok((
+                (plan.max_sets, Bytes(kept)),
+                plan.budget,
+                loader.budget_to_keep_all()?,
+            ))
+        })?;
+        let (sets, kept) = sets;
+        Ok(Error::new(
             ErrorKind::InvalidArgument,
             format!(
-                "the program keeps all {sets} batches that the memory has room for, and the loader waits for one \
-                 to be dropped"
+                "the program keeps all {sets} batches ({kept}) that the memory of {memory} has room for, and no other can be made \
+                 before it drops one"
             ),
         )
-        .hint("keep copies (`np.array(batch[\"x\"])`), or give more memory")
+        .hint(format!(
+            "drop batches you are done with, or keep copies (`np.array(batch[\"x\"])`); to keep all of an epoch: \
+             `memory=\"{}MiB\"`",
+            all.0 >> 20
+        )))
     }
+}
+
+/// Whether JAX has been started, so that it may hold batches that no Python object refers to.
+fn is_jax_running(py: Python<'_>) -> bool {
+    let backends = || {
+        let modules = py.import("sys")?.getattr("modules")?;
+        let bridge = modules.get_item("jax._src.xla_bridge")?;
+        bridge.getattr("_backends")?.is_truthy()
+    };
+    // It is not imported, or is of a release that keeps them elsewhere.
+    backends().unwrap_or(false)
+}
+
+/// Waits until what JAX computes and transfers is done, because that reads from batches.
+fn wait_for_jax(py: Python<'_>) -> PyResult<()> {
+    if !is_jax_running(py) {
+        return Ok(());
+    }
+    let jax = py.import("jax")?;
+    for array in jax.call_method0("live_arrays")?.try_iter()? {
+        // A computation that failed is no business of the loader's, nor is an array that was deleted.
+        let _ = array?.call_method0("block_until_ready");
+    }
+    Ok(())
+}
+
+/// Whether the program has threads beside this one, which may drop batches.
+fn has_other_threads(py: Python<'_>) -> PyResult<bool> {
+    let count = py.import("threading")?.call_method0("active_count")?;
+    Ok(count.extract::<usize>()? > 1)
 }
 
 /// Asks for memory that JAX has finished with but not let go of.
@@ -320,10 +388,9 @@ fn drop_what_jax_is_done_with(py: Python<'_>) -> PyResult<()> {
     py.import("gc")?.call_method1("collect", (0,)).map(drop)
 }
 
-fn column((dataset, field, to): ColumnArgument) -> Result<ColumnRequest> {
+fn column((name, to): ColumnArgument) -> Result<ColumnRequest> {
     Ok(ColumnRequest {
-        dataset,
-        field,
+        name,
         to: to.as_deref().map(scalar).transpose()?,
     })
 }

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -45,11 +45,11 @@ class DeviceBatches:
 
         if depth < 1:
             raise InvalidArgumentError(f"`depth` is {depth}, and has to be 1 at least")
-        most = loader._native.most_batches
-        if depth + _OTHERS > most:
+        most, max_batches = loader._native.most_batches, loader._native.max_batches
+        if depth + _OTHERS > max_batches:
             raise InvalidArgumentError(
                 f"{depth} batches on their way need memory for {depth + _OTHERS}, and the loader "
-                f"has it for {most}",
+                f"has it for {max_batches}",
                 hint="give the loader more memory or threads, or take a smaller depth or batch",
             )
         self._loader = loader
@@ -57,7 +57,7 @@ class DeviceBatches:
         # Where batches go when the loader itself says nothing: a device or a sharding.
         self._place = place
         # A compiled step takes arrays of numpy as well, in a fraction of the time of `device_put`.
-        self._stays = for_a_step and not isinstance(loader._sharding or place, Sharding)
+        self._stays = for_a_step and not isinstance(loader._sharding or place, (Sharding, Mapping))
         self._has_plenty = most >= depth + _PLENTY
         # Where the program has got to. A state is made of it for a checkpoint only.
         self._position: tuple[int, int] | None = None
@@ -108,6 +108,8 @@ class DeviceBatches:
             # What it returns may look into the loader's memory in any way.
             return False
         place = self._loader._sharding or self._place or jax.config.jax_default_device
+        if isinstance(place, Mapping):
+            place = next(iter(place.values()))
         if place is None:
             place = jax.local_devices()[0]
         device = next(iter(getattr(place, "device_set", (place,))))
@@ -123,12 +125,20 @@ class DeviceBatches:
         sharding = self._loader._sharding
         if sharding is None:
             return jax.device_put(batch, self._place)
+        if isinstance(sharding, Mapping):
+            return {name: self._put_part(part, sharding[name]) for name, part in batch.items()}
         if sharding.is_fully_addressable:
             return jax.device_put(batch, sharding)
+        return jax.tree.map(lambda part: self._put_part(part, sharding), batch)
+
+    @staticmethod
+    def _put_part(part: Any, sharding: Any) -> Any:
+        import jax
+
+        if sharding.is_fully_addressable:
+            return jax.device_put(part, sharding)
         # Each process has its own rows of a batch that lies on the devices of all.
-        return jax.tree.map(
-            lambda part: jax.make_array_from_process_local_data(sharding, part), batch
-        )
+        return jax.make_array_from_process_local_data(sharding, part)
 
     def state(self) -> dict[str, Any]:
         """Return what has to be kept to go on behind the last batch that the program has got."""

@@ -12,6 +12,16 @@ from typing import TYPE_CHECKING, Any, Self
 
 from vramfit._errors import InvalidArgumentError
 from vramfit._native import BatchLoader
+from vramfit.data.arguments import (
+    as_whole,
+    check_counts,
+    check_sharding,
+    describe_split,
+    find_world,
+    name_columns,
+    name_type,
+    name_types,
+)
 
 if TYPE_CHECKING:
     import numpy as np
@@ -64,7 +74,9 @@ class Loader:
     Args:
         path: The file.
         datasets: Paths of datasets whose rows belong together; or a dictionary from the names that
-            the batches shall have to paths. ``"points[x]"`` is a field of records.
+            the batches shall have to paths. ``"points[x]"`` is a field of records, and
+            ``"points[position.x]"`` one of records in records. Where elements or fields are arrays,
+            their axes come behind those of the dataset.
         batch_size: Rows of a batch, all processes together.
         seed: Decides the order; the same on every machine.
         memory: What may be used in all, such as ``"256MiB"``. Pools, decoding, the index of chunks
@@ -79,12 +91,14 @@ class Loader:
         split_seed: Decides which rows validate. It does not depend on `seed`.
         super_batch: Batches that are handed out together, stacked along a new first axis, for
             ``jax.lax.scan``.
-        dtype: What numbers become: a name for all floats, or a dictionary from datasets to names.
+        dtype: What numbers become: one type for all floats, such as ``"bfloat16"`` or
+            ``numpy.float32``, or a dictionary from datasets to types.
         x64: Whether numbers of 64 bits stay so. By default as JAX has it, where the program has
             imported JAX; otherwise they become numbers of 32 bits, as JAX would make them.
         threads: Reader threads; by default half of the processors, and the program's own thread
             while it waits for a batch.
-        sharding: How JAX shall divide each batch among devices; only :meth:`to_device` uses it.
+        sharding: How JAX shall divide each batch among devices: one sharding, or a dictionary with
+            one for each column; only :meth:`to_device` uses it.
             With it, and without `rank` and `world`, those of ``jax.distributed`` are taken.
         rank: Which process this is, from 0.
         world: How many processes read together.
@@ -111,7 +125,7 @@ class Loader:
         split: tuple[str, float] | tuple[str, float, str] | None = None,
         split_seed: int = 0,
         super_batch: int | None = None,
-        dtype: str | Mapping[str, str] | None = None,
+        dtype: Any = None,
         x64: bool | None = None,
         threads: int | None = None,
         sharding: Any = None,
@@ -119,19 +133,22 @@ class Loader:
         world: int | None = None,
         _poison: bool = False,
     ) -> None:
-        names = _names(datasets)
+        names = name_columns(datasets)
         if mask and MASK in names:
             raise InvalidArgumentError(
                 f"a dataset is called `{MASK}`, and so is the column that says which rows are real",
                 hint="give the dataset another name: `{'weights': 'mask'}`",
             )
-        _must_be_counts(batch_size=batch_size, super_batch=super_batch, threads=threads)
+        check_counts(batch_size=batch_size, super_batch=super_batch, threads=threads)
         for name, number in (("seed", seed), ("split_seed", split_seed)):
-            if not 0 <= number < 1 << 64:
+            if not 0 <= as_whole(name, number) < 1 << 64:
                 raise InvalidArgumentError(
                     f"`{name}` is {number}, and has to be below 2^64, from 0"
                 )
-        kinds = _kinds(dtype, names)
+        kinds = name_types(dtype, names)
+        one_kind = None if dtype is None or isinstance(dtype, Mapping) else name_type(dtype)
+        columns = [*names, MASK] if mask else list(names)
+        check_sharding(sharding, columns, is_transformed=transform is not None)
         self._names = list(names)
         self._datasets = names
         self._mask = mask
@@ -140,20 +157,20 @@ class Loader:
         self._super_batch = super_batch
         self._batch_size = batch_size
         self._drop_last = drop_last
-        self._world = _world(rank, world, sharding)
+        self._world = find_world(rank, world, sharding)
         self._native = BatchLoader(
             path,
-            [(*_field(dataset), kinds.get(name)) for name, dataset in names.items()],
+            [(dataset, kinds.get(name)) for name, dataset in names.items()],
             batch_size=batch_size,
             memory=str(memory),
             seed=seed,
             shuffle=shuffle,
             drop_last=drop_last,
             super_batch=super_batch,
-            split=_split(split, split_seed),
+            split=describe_split(split, split_seed),
             world=self._world,
             threads=threads,
-            floats=dtype if isinstance(dtype, str) else None,
+            floats=one_kind,
             narrow=not (_jax_has_x64() if x64 is None else x64),
             poison=_poison,
         )
@@ -293,69 +310,6 @@ class Loader:
     def __repr__(self) -> str:
         shapes = ", ".join(f"{name}: {kind}{shape}" for name, (kind, shape) in self._columns)
         return f"<vramfit.data.Loader of {self.rows} rows, {len(self)} batches: {shapes}>"
-
-
-def _names(datasets: str | Sequence[str] | Mapping[str, str]) -> dict[str, str]:
-    """Return names of columns with the datasets that they are."""
-    if isinstance(datasets, str):
-        return {datasets: datasets}
-    if isinstance(datasets, Mapping):
-        return dict(datasets)
-    repeated = [name for name in datasets if list(datasets).count(name) > 1]
-    if repeated:
-        raise InvalidArgumentError(f"`{repeated[0]}` is named twice")
-    return {name: name for name in datasets}
-
-
-def _field(dataset: str) -> tuple[str, str | None]:
-    """Divide ``points[x]`` into the dataset and the field of its records."""
-    if dataset.endswith("]") and "[" in dataset:
-        name, _, field = dataset[:-1].rpartition("[")
-        return name, field
-    return dataset, None
-
-
-def _kinds(dtype: str | Mapping[str, str] | None, names: Mapping[str, str]) -> dict[str, str]:
-    """Return the types that columns become, where something was said of them."""
-    if dtype is None or isinstance(dtype, str):
-        return {}
-    unknown = [name for name in dtype if name not in names]
-    if unknown:
-        there = ", ".join(f"`{name}`" for name in names)
-        raise InvalidArgumentError(
-            f"`dtype` names `{unknown[0]}`, which is not loaded", hint=f"there is {there}"
-        )
-    return dict(dtype)
-
-
-def _must_be_counts(**numbers: int | None) -> None:
-    for name, number in numbers.items():
-        if number is not None and number < 1:
-            raise InvalidArgumentError(f"`{name}` is {number}, and has to be 1 at least")
-
-
-def _split(
-    split: tuple[str, float] | tuple[str, float, str] | None, seed: int
-) -> tuple[str, float, str, int] | None:
-    if split is None:
-        return None
-    name, share, *manner = split
-    return name, share, manner[0] if manner else "spread", seed
-
-
-def _world(rank: int | None, world: int | None, sharding: object) -> tuple[int, int]:
-    """Return which of how many processes this is."""
-    if (rank is None) != (world is None):
-        raise InvalidArgumentError("`rank` and `world` go together, and one is missing")
-    if rank is not None and world is not None:
-        if not 0 <= rank < world:
-            raise InvalidArgumentError(f"there is no process {rank} among {world}, counted from 0")
-        return rank, world
-    if sharding is None:
-        return 0, 1
-    import jax
-
-    return jax.process_index(), jax.process_count()
 
 
 def _jax_has_x64() -> bool:

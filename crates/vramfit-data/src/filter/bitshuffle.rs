@@ -40,19 +40,19 @@ pub(super) fn decode(
         }
     };
     let Some(out) = out.get_mut(..length) else {
-        return Err(format!(
+        return Err(Fault::damaged(format!(
             "it says it has {length} bytes, and {} are expected",
             out.len()
-        ));
+        )));
     };
     let block = match block {
         0 => default_block(size),
         block => block,
     };
     if block % 8 != 0 {
-        return Err(format!(
+        return Err(Fault::damaged(format!(
             "its blocks have {block} elements, which is no multiple of eight"
-        ));
+        )));
     }
     let count = length / size;
     let mut done = 0;
@@ -71,7 +71,9 @@ pub(super) fn decode(
                 if codec == Codec::Lz4 {
                     lz4::raw(bytes, planes)?;
                 } else if unpacker.decode(bytes, planes)? != planes.len() {
-                    return Err("a zstd block decodes to too few bytes".to_owned());
+                    return Err(Fault::damaged(
+                        "a zstd block decodes to too few bytes".to_owned(),
+                    ));
                 }
                 unshuffle(planes, place, size);
             }

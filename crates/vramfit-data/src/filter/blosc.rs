@@ -22,6 +22,7 @@ const SHORTEST_SPLIT: usize = 128;
 enum Codec {
     BloscLz,
     Lz4,
+    Snappy,
     Zlib,
     Zstd,
 }
@@ -36,8 +37,15 @@ pub(super) fn decode(
 ) -> Result<usize, Fault> {
     let mut frame = Frame::new(input);
     let version = frame.byte()?;
-    if !(1..=2).contains(&version) {
-        return Err(format!("blosc format {version} is not known"));
+    match version {
+        1 | 2 => {}
+        // Those of Blosc 2.
+        3..=5 => return Err(Fault::unsupported(format!("blosc format {version}"))),
+        _ => {
+            return Err(Fault::damaged(format!(
+                "there is no blosc format {version}"
+            )));
+        }
     }
     frame.byte()?;
     let flags = frame.byte()?;
@@ -46,30 +54,31 @@ pub(super) fn decode(
     let block = frame.le_u32()? as usize;
     let compressed = frame.le_u32()? as usize;
     if compressed > input.len() {
-        return Err(format!(
+        return Err(Fault::damaged(format!(
             "it says it has {compressed} bytes, and {} are stored",
             input.len()
-        ));
+        )));
     }
     let Some(out) = out.get_mut(..length) else {
-        return Err(format!(
+        return Err(Fault::damaged(format!(
             "it says it has {length} bytes, and {} are expected",
             out.len()
-        ));
+        )));
     };
     if flags & STORED != 0 {
         out.copy_from_slice(frame.take(length)?);
         return Ok(length);
     }
     if block == 0 && length > 0 {
-        return Err("its blocks have no bytes".to_owned());
+        return Err(Fault::damaged("its blocks have no bytes".to_owned()));
     }
     let codec = match flags >> 5 {
         0 => Codec::BloscLz,
         1 => Codec::Lz4,
+        2 => Codec::Snappy,
         3 => Codec::Zlib,
         4 => Codec::Zstd,
-        codec => return Err(format!("blosc's codec {codec} is not supported")),
+        codec => return Err(Fault::unsupported(format!("blosc's codec {codec}"))),
     };
     for place in out.chunks_mut(block.max(1)) {
         let start = frame.le_u32()? as usize;
@@ -134,17 +143,24 @@ fn unpack(
                 lz4::raw(bytes, place)?;
                 expected
             }
+            Codec::Snappy => unpack_snappy(bytes, place)?,
             Codec::Zlib => inflater.decode(bytes, place)?,
             Codec::Zstd => unpacker.decode(bytes, place)?,
             Codec::BloscLz => blosclz(bytes, place)?,
         };
         if made != expected {
-            return Err(format!(
+            return Err(Fault::damaged(format!(
                 "a blosc stream decodes to {made} bytes and not to {expected}"
-            ));
+            )));
         }
     }
     Ok(())
+}
+
+/// Decompresses a raw Snappy stream. Returns how many bytes were made.
+fn unpack_snappy(input: &[u8], out: &mut [u8]) -> Result<usize, Fault> {
+    let unpacked = snap::raw::Decoder::new().decompress(input, out);
+    unpacked.map_err(|error| Fault::damaged(format!("a snappy stream is damaged: {error}")))
 }
 
 /// BloscLZ, Blosc's own codec, which is FastLZ with longer distances. Returns how many bytes were made.
@@ -152,7 +168,7 @@ fn blosclz(input: &[u8], out: &mut [u8]) -> Result<usize, Fault> {
     /// Distances from here on have two bytes of their own.
     const FAR: usize = 8191;
     let mut frame = Frame::new(input);
-    let too_long = || "a blosclz stream decodes to too many bytes".to_owned();
+    let too_long = || Fault::damaged("a blosclz stream decodes to too many bytes");
     let mut to = 0;
     // The first control byte is always one of literals.
     let mut control = match frame.rest().is_empty() {

@@ -12,16 +12,14 @@ impl Inflater {
     /// Decompresses and returns how many bytes were made.
     pub(super) fn decode(&mut self, input: &[u8], out: &mut [u8]) -> Result<usize, Fault> {
         let inflater = self.0.get_or_insert_with(Decompressor::new);
-        inflater
-            .zlib_decompress(input, out)
-            .map_err(|error| match error {
+        inflater.zlib_decompress(input, out).map_err(|error| {
+            Fault::damaged(match error {
                 DecompressionError::BadData => "its deflate stream is damaged".to_owned(),
-                DecompressionError::InsufficientSpace => {
-                    format!(
-                        "its deflate stream decodes to more than {} bytes",
-                        out.len()
-                    )
-                }
+                DecompressionError::InsufficientSpace => format!(
+                    "its deflate stream decodes to more than {} bytes",
+                    out.len()
+                ),
             })
+        })
     }
 }

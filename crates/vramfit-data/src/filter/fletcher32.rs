@@ -8,23 +8,23 @@ pub(super) const LENGTH: usize = 4;
 /// Verifies the checksum, passes the bytes on, and returns how many there are.
 pub(super) fn decode(input: &[u8], out: &mut [u8]) -> Result<usize, Fault> {
     let Some((bytes, stored)) = input.split_last_chunk::<LENGTH>() else {
-        return Err("it has no room for its checksum".to_owned());
+        return Err(Fault::damaged("it has no room for its checksum".to_owned()));
     };
     let Some(out) = out.get_mut(..bytes.len()) else {
-        return Err(format!(
+        return Err(Fault::damaged(format!(
             "{} bytes were checked, and {} are expected",
             bytes.len(),
             out.len()
-        ));
+        )));
     };
     let computed = checksum(bytes);
     let stored = u32::from_le_bytes(*stored);
     // HDF5 1.6.2 and before wrote both halves with their bytes swapped, and still reads it so.
     let swapped = (computed & 0x00ff_00ff) << 8 | (computed >> 8) & 0x00ff_00ff;
     if stored != computed && stored != swapped {
-        return Err(format!(
+        return Err(Fault::damaged(format!(
             "its checksum is {stored:#010x} and must be {computed:#010x}"
-        ));
+        )));
     }
     out.copy_from_slice(bytes);
     Ok(bytes.len())

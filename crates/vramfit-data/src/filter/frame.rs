@@ -13,10 +13,10 @@ impl<'a> Frame<'a> {
     /// Returns the next bytes.
     pub(super) fn take(&mut self, length: usize) -> Result<&'a [u8], Fault> {
         let Some((taken, rest)) = self.0.split_at_checked(length) else {
-            return Err(format!(
+            return Err(Fault::damaged(format!(
                 "{length} bytes are expected, and {} are left",
                 self.0.len()
-            ));
+            )));
         };
         self.0 = rest;
         Ok(taken)
@@ -49,10 +49,10 @@ impl<'a> Frame<'a> {
 
     fn array<const LENGTH: usize>(&mut self) -> Result<[u8; LENGTH], Fault> {
         let Some((taken, rest)) = self.0.split_first_chunk() else {
-            return Err(format!(
+            return Err(Fault::damaged(format!(
                 "{LENGTH} bytes are expected, and {} are left",
                 self.0.len()
-            ));
+            )));
         };
         self.0 = rest;
         Ok(*taken)

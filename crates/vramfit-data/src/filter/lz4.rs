@@ -9,14 +9,14 @@ pub(super) fn decode(input: &[u8], out: &mut [u8]) -> Result<usize, Fault> {
     let mut frame = Frame::new(input);
     let length = usize::try_from(frame.be_u64()?).unwrap_or(usize::MAX);
     let Some(out) = out.get_mut(..length) else {
-        return Err(format!(
+        return Err(Fault::damaged(format!(
             "it says it has {length} bytes, and {} are expected",
             out.len()
-        ));
+        )));
     };
     let block = (frame.be_u32()? as usize).min(length);
     if block == 0 && length > 0 {
-        return Err("its blocks have no bytes".to_owned());
+        return Err(Fault::damaged("its blocks have no bytes".to_owned()));
     }
     for place in out.chunks_mut(block.max(1)) {
         let compressed = frame.be_u32()? as usize;
@@ -41,9 +41,9 @@ pub(super) fn raw(bytes: &[u8], out: &mut [u8]) -> Result<(), Fault> {
     let expected = out.len();
     match lz4_flex::block::decompress_into(bytes, out) {
         Ok(made) if made == expected => Ok(()),
-        Ok(made) => Err(format!(
+        Ok(made) => Err(Fault::damaged(format!(
             "an lz4 block decodes to {made} bytes and not to {expected}"
-        )),
-        Err(error) => Err(format!("an lz4 block is damaged: {error}")),
+        ))),
+        Err(error) => Err(Fault::damaged(format!("an lz4 block is damaged: {error}"))),
     }
 }

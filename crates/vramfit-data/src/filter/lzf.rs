@@ -46,7 +46,7 @@ pub(super) fn decode(input: &[u8], out: &mut [u8]) -> Result<usize, Fault> {
 }
 
 fn too_long() -> Fault {
-    "its lzf stream decodes to too many bytes".to_owned()
+    Fault::damaged("its lzf stream decodes to too many bytes")
 }
 
 #[cfg(test)]

@@ -24,8 +24,33 @@ use vramfit_core::{Error, ErrorKind, Result};
 use crate::hdf5::FilterStep;
 use kinds::Filter;
 
-/// What is wrong with the content of a chunk, in words.
-type Fault = String;
+/// What makes a file without filters of others, for hints.
+pub(crate) const REPACK: &str = "`h5repack -f SHUF -f GZIP=4 old.h5 new.h5`";
+
+/// Why a chunk cannot be decoded.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Fault {
+    /// Its bytes are not what the filter makes.
+    Damaged(String),
+    /// It was made in a way that is not known here: what that is.
+    Unsupported(String),
+}
+
+impl Fault {
+    pub(crate) fn damaged(what: impl Into<String>) -> Fault {
+        Fault::Damaged(what.into())
+    }
+
+    fn unsupported(what: impl Into<String>) -> Fault {
+        Fault::Unsupported(what.into())
+    }
+}
+
+impl From<String> for Fault {
+    fn from(what: String) -> Fault {
+        Fault::Damaged(what)
+    }
+}
 
 /// What one thread needs to decode chunks, kept from one to the next.
 #[derive(Default)]
@@ -107,18 +132,18 @@ impl Pipeline {
         lengths[0] = Some(out.len());
         for (_, filter) in applied.by_ref() {
             let (Some(step), Some(&before)) = (steps.get_mut(count), lengths.get(count)) else {
-                return Err("there are more than 32 filters".to_owned());
+                return Err(Fault::damaged("there are more than 32 filters".to_owned()));
             };
             *step = Some(filter);
             count += 1;
             lengths[count] = before.and_then(|before| filter.encoded_length(before));
         }
         if lengths[count].is_some_and(|length| length != stored.len()) {
-            return Err(format!(
+            return Err(Fault::damaged(format!(
                 "{} bytes are stored and not {}",
                 stored.len(),
                 lengths[count].unwrap_or_default()
-            ));
+            )));
         }
         between.run(&steps[..count], &lengths, stored, out)
     }
@@ -187,7 +212,9 @@ impl Between<'_> {
 fn exactly(made: usize, expected: usize) -> std::result::Result<(), Fault> {
     match made == expected {
         true => Ok(()),
-        false => Err(format!("it decodes to {made} bytes and not to {expected}")),
+        false => Err(Fault::damaged(format!(
+            "it decodes to {made} bytes and not to {expected}"
+        ))),
     }
 }
 
@@ -209,5 +236,7 @@ fn unsupported(step: &FilterStep, why: &str) -> Error {
         ErrorKind::UnsupportedFeature,
         format!("filter {} ({name}) is not supported{why}", step.id),
     )
-    .hint("rewrite the file where that filter is installed: `h5repack -f SHUF -f GZIP=4 old.h5 new.h5`")
+    .hint(format!(
+        "rewrite the file where that filter is installed: {REPACK}"
+    ))
 }

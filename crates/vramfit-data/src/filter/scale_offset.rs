@@ -47,23 +47,25 @@ impl ScaleOffset {
     pub(super) fn decode(&self, input: &[u8], out: &mut [u8]) -> Result<usize, Fault> {
         let length = self.count.checked_mul(self.size);
         let Some(out) = length.and_then(|length| out.get_mut(..length)) else {
-            return Err(format!(
+            return Err(Fault::damaged(format!(
                 "it says it has {} elements, which are too many",
                 self.count
-            ));
+            )));
         };
         let mut frame = Frame::new(input);
         let bits = frame.le_u32()?;
         let width = usize::from(frame.byte()?);
         if width > 8 {
-            return Err(format!("its smallest number has {width} bytes"));
+            return Err(Fault::damaged(format!(
+                "its smallest number has {width} bytes"
+            )));
         }
         let smallest = frame.le_u64()?;
         let all = self.size as u32 * 8;
         if bits > all {
-            return Err(format!(
+            return Err(Fault::damaged(format!(
                 "its numbers have {bits} bits, and the type has {all}"
-            ));
+            )));
         }
         let packed = input
             .get(HEADER..)
@@ -77,7 +79,7 @@ impl ScaleOffset {
             return Ok(out.len());
         }
         if packed.len() < (self.count * bits as usize).div_ceil(8) {
-            return Err("it is cut off".to_owned());
+            return Err(Fault::damaged("it is cut off".to_owned()));
         }
         // The largest code stands for what was never written.
         let missing = (1_u64 << bits) - 1;

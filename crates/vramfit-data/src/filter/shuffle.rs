@@ -9,10 +9,10 @@ use super::interleave::of_size;
 pub(super) fn decode(input: &[u8], out: &mut [u8], size: usize) -> Result<usize, Fault> {
     let length = input.len();
     let Some(out) = out.get_mut(..length) else {
-        return Err(format!(
+        return Err(Fault::damaged(format!(
             "{length} bytes were shuffled, and {} are expected",
             out.len()
-        ));
+        )));
     };
     let count = length / size;
     let (planes, rest) = input.split_at(count * size);

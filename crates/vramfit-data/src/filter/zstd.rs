@@ -16,10 +16,10 @@ impl Unpacker {
             none => none.insert(Decompressor::new().map_err(|error| error.to_string())?),
         };
         unpacker.decompress_to_buffer(input, out).map_err(|error| {
-            format!(
+            Fault::damaged(format!(
                 "its zstd frame does not decode to {} bytes: {error}",
                 out.len()
-            )
+            ))
         })
     }
 }

@@ -46,7 +46,7 @@ impl<'a> Blocks<'a> {
             }
         }
         let mut bytes = vec![0; length as usize];
-        source.read_at(address, &mut bytes)?;
+        self.container.read_structure(address, &mut bytes)?;
         Ok(bytes)
     }
 }

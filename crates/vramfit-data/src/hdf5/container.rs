@@ -4,7 +4,9 @@ use std::sync::Arc;
 
 use vramfit_core::{Error, ErrorKind, Result};
 
+use super::cache_image::CacheImage;
 use super::cursor::Cursor;
+use super::unclosed;
 use crate::source::Source;
 
 const SIGNATURE: [u8; 8] = *b"\x89HDF\r\n\x1a\n";
@@ -18,6 +20,8 @@ pub struct Container {
     address_width: usize,
     length_width: usize,
     root: u64,
+    /// What is to be read instead of parts of the structure.
+    image: Option<Arc<CacheImage>>,
 }
 
 impl Container {
@@ -25,9 +29,20 @@ impl Container {
     ///
     /// # Errors
     ///
+    /// `file-not-closed` when a program has it open for writing, or ended without closing it;
     /// `invalid-file` when it is not an HDF5 file or was cut short; `unsupported-feature` when it
     /// is of a later version than 3.
     pub fn open(source: Arc<Source>) -> Result<Container> {
+        unclosed::must_not_be_locked(&source)?;
+        Container::open_own(source)
+    }
+
+    /// Reads the superblock of a file that this process has open for writing itself and has written out.
+    ///
+    /// # Errors
+    ///
+    /// As [`Container::open`].
+    pub(crate) fn open_own(source: Arc<Source>) -> Result<Container> {
         let base = find_superblock(&source)?;
         let mut container = Container {
             source,
@@ -35,11 +50,17 @@ impl Container {
             address_width: 8,
             length_width: 8,
             root: 0,
+            image: None,
         };
         let length = container.source.length().saturating_sub(base).min(160);
         let mut bytes = vec![0; length as usize];
         container.source.read_at(base, &mut bytes)?;
-        let (root, end) = match bytes.get(8) {
+        let Superblock {
+            root,
+            end,
+            extension,
+            flags,
+        } = match bytes.get(8) {
             Some(0 | 1) => container.read_old(&bytes)?,
             Some(2 | 3) => container.read_new(&bytes)?,
             Some(version) => {
@@ -57,6 +78,7 @@ impl Container {
                     .damaged(base + 8, "the superblock is cut off"));
             }
         };
+        unclosed::must_be_closed(&container.source, bytes[8], flags)?;
         container.root = root;
         if end > container.source.length() {
             return Err(Error::new(
@@ -69,12 +91,28 @@ impl Container {
             )
             .hint("copy it again, or wait until the program that writes it has closed it"));
         }
+        if let Some(extension) = extension {
+            container.image = CacheImage::read(&container, extension)?.map(Arc::new);
+        }
         Ok(container)
     }
 
     /// Returns the file itself.
     pub fn source(&self) -> &Source {
         &self.source
+    }
+
+    /// Fills `out` with the bytes of the file's structure from `address` on.
+    ///
+    /// # Errors
+    ///
+    /// As [`Source::read_at`].
+    pub(crate) fn read_structure(&self, address: u64, out: &mut [u8]) -> Result<()> {
+        self.source.read_at(address, out)?;
+        if let Some(image) = &self.image {
+            image.overlay(address, out);
+        }
+        Ok(())
     }
 
     /// Returns where address zero is.
@@ -110,7 +148,7 @@ impl Container {
         Ok(())
     }
 
-    fn read_old(&mut self, bytes: &[u8]) -> Result<(u64, u64)> {
+    fn read_old(&mut self, bytes: &[u8]) -> Result<Superblock> {
         let base = self.base;
         let mut cursor = Cursor::new(self, bytes, base);
         cursor.skip(8)?;
@@ -122,15 +160,24 @@ impl Container {
         self.set_widths(addresses, lengths, at)?;
         let mut cursor = Cursor::new(self, bytes, base);
         // Behind the widths: ranks of the group trees, flags, and in version 1 the rank of the chunk trees.
-        cursor.skip(if version == 0 { 24 } else { 28 })?;
-        let end = read_end(&mut cursor)?;
+        cursor.skip(20)?;
+        let flags = cursor.u32()?;
+        if version == 1 {
+            cursor.skip(4)?;
+        }
+        let (_, end) = read_end(&mut cursor)?;
         cursor.address()?;
         // The root's entry: the offset of its name, then its header.
         cursor.address()?;
-        Ok((cursor.known_address("the root group")?, end))
+        Ok(Superblock {
+            root: cursor.known_address("the root group")?,
+            end,
+            extension: None,
+            flags,
+        })
     }
 
-    fn read_new(&mut self, bytes: &[u8]) -> Result<(u64, u64)> {
+    fn read_new(&mut self, bytes: &[u8]) -> Result<Superblock> {
         let base = self.base;
         let mut cursor = Cursor::new(self, bytes, base);
         cursor.skip(9)?;
@@ -138,24 +185,41 @@ impl Container {
         let at = cursor.offset();
         self.set_widths(addresses, lengths, at)?;
         let mut cursor = Cursor::new(self, bytes, base);
-        cursor.skip(12)?;
-        let end = read_end(&mut cursor)?;
+        cursor.skip(11)?;
+        let flags = cursor.u8()?.into();
+        let (extension, end) = read_end(&mut cursor)?;
         let root = cursor.known_address("the root group")?;
         cursor.checksum()?;
-        Ok((root, end))
+        Ok(Superblock {
+            root,
+            end,
+            extension,
+            flags,
+        })
     }
 }
 
-/// Reads base address, one more address, and where the file ends. That end counts from the file's
-/// first byte as it was written: a user block that was put in front later is not in it.
-fn read_end(cursor: &mut Cursor<'_>) -> Result<u64> {
+/// What a superblock says.
+struct Superblock {
+    root: u64,
+    /// Where the file ends.
+    end: u64,
+    /// Where more is said of the file as a whole.
+    extension: Option<u64>,
+    /// Whether it was closed, among others.
+    flags: u32,
+}
+
+/// Reads base address, one more address, and where the file ends; returns the latter two. That end counts
+/// from the file's first byte as it was written: a user block that was put in front later is not in it.
+fn read_end(cursor: &mut Cursor<'_>) -> Result<(Option<u64>, u64)> {
     let width = cursor.container().address_width;
     let written_base = cursor.uint(width)?;
-    cursor.address()?;
+    let between = cursor.address()?;
     let end = cursor.uint(width)?;
     let end = end.checked_sub(written_base);
     match end.and_then(|end| end.checked_add(cursor.container().base)) {
-        Some(end) => Ok(end),
+        Some(end) => Ok((between, end)),
         None => Err(cursor.damaged("the end of the file is not behind its beginning")),
     }
 }
@@ -171,8 +235,14 @@ fn find_superblock(source: &Source) -> Result<u64> {
         }
         at = if at == 0 { 512 } else { at * 2 };
     }
+    let path = source.path().display();
+    if source.length() == 0 {
+        let error = Error::new(ErrorKind::InvalidFile, format!("`{path}` is empty"));
+        return Err(error
+            .hint("the program that makes it has not written anything yet, or was ended before"));
+    }
     Err(Error::new(
         ErrorKind::InvalidFile,
-        format!("`{}` is not an HDF5 file", source.path().display()),
+        format!("`{path}` is not an HDF5 file"),
     ))
 }

@@ -39,6 +39,11 @@ impl Dataspace {
             0 => shape.clone(),
             _ => read_lengths(cursor, axes)?,
         };
+        if let Some((length, most)) = shape.iter().zip(&most).find(|(length, most)| length > most) {
+            return Err(cursor.damaged(format_args!(
+                "an axis is {length} long, and {most} is its maximum"
+            )));
+        }
         Ok(Dataspace {
             shape,
             most,

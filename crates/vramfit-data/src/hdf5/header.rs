@@ -21,8 +21,9 @@ pub(crate) mod kind {
     pub(crate) const CONTINUATION: u16 = 0x10;
     pub(crate) const SYMBOL_TABLE: u16 = 0x11;
     pub(crate) const ATTRIBUTE_INFO: u16 = 0x15;
+    pub(crate) const CACHE_IMAGE: u16 = 0x18;
     /// The last kind that the format knows.
-    pub(crate) const LAST: u16 = 0x17;
+    pub(crate) const LAST: u16 = CACHE_IMAGE;
 }
 
 /// The message refers to another header, which holds it for several.
@@ -42,7 +43,9 @@ pub(crate) fn find_shared(mut cursor: Cursor<'_>, kind: u16) -> Result<(Message,
     let version = cursor.version(&[1, 2, 3], "a shared message")?;
     let place = cursor.u8()?;
     if version == 1 {
+        // The rest is an entry of a group, which begins with the place of a name.
         cursor.skip(6)?;
+        cursor.length()?;
     }
     if version == 3 && place == 1 {
         return Err(Error::new(
@@ -104,7 +107,7 @@ impl Header {
         };
         let mut blocks = Blocks::new(container);
         let mut signature = [0; 4];
-        container.source().read_at(address, &mut signature)?;
+        container.read_structure(address, &mut signature)?;
         if &signature == b"OHDR" {
             header.read_new(&mut blocks)?;
         } else {
@@ -181,7 +184,9 @@ impl Header {
         let source = blocks.container().source();
         let prefix = source.length().saturating_sub(self.address).min(34);
         let mut bytes = vec![0; prefix as usize];
-        source.read_at(self.address, &mut bytes)?;
+        blocks
+            .container()
+            .read_structure(self.address, &mut bytes)?;
         let mut cursor = Cursor::new(blocks.container(), &bytes, self.address);
         cursor.signature(b"OHDR")?;
         cursor.version(&[2], "an object header")?;

@@ -8,7 +8,7 @@
 //!
 //! | file | structure |
 //! | --- | --- |
-//! | `container` | superblock |
+//! | `container`, `unclosed`, `cache_image` | superblock, whether the file was closed, and structures that its extension replaces |
 //! | `header`, `dataspace`, `datatype`, `fill`, `layout`, `pipeline`, `attribute` | object headers and their messages |
 //! | `group/` | members of groups, in all three forms |
 //! | `btree1`, `btree2`, `fractal_heap`, `global_heap` | what those are made of |
@@ -21,6 +21,7 @@ pub(crate) mod attribute;
 pub(crate) mod blocks;
 pub(crate) mod btree1;
 pub(crate) mod btree2;
+pub(crate) mod cache_image;
 pub(crate) mod checksum;
 pub(crate) mod container;
 pub(crate) mod cursor;
@@ -38,10 +39,11 @@ pub(crate) mod object;
 pub(crate) mod pipeline;
 pub(crate) mod reach;
 pub(crate) mod tree;
+mod unclosed;
 pub(crate) mod virtual_map;
 
 pub use container::Container;
-pub use datatype::{Element, Field, Number, Scalar};
+pub use datatype::{Axis, Element, Field, Number, Numbers, Scalar};
 pub use index::{Chunk, ChunkTable, Grid};
 pub use pipeline::FilterStep;
 pub use tree::{Content, Node, Summary, tree};

@@ -4,7 +4,7 @@
 use vramfit_core::{Error, ErrorKind, Result};
 
 use super::cursor::Cursor;
-use super::datatype::{DEEPEST, Element, bytes_for, one_deeper, read_name};
+use super::datatype::{Element, MAX_TYPE_DEPTH, bytes_for, one_deeper, read_name};
 
 /// Where the elements of a type are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,7 +36,7 @@ impl TypeBytes {
     pub(crate) fn read(cursor: &mut Cursor<'_>) -> Result<TypeBytes> {
         let all = cursor.rest();
         let element = Element::read(&mut cursor.clone())?;
-        let reach = read(cursor, DEEPEST)?;
+        let reach = read(cursor, MAX_TYPE_DEPTH)?;
         let message = all[..all.len() - cursor.left()].to_vec();
         Ok(TypeBytes {
             message,

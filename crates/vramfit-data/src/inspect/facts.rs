@@ -3,6 +3,7 @@
 use serde::Serialize;
 use vramfit_core::{Bytes, Error};
 
+use super::preview::Preview;
 use super::sample::Statistics;
 use crate::filter;
 use crate::hdf5::{Container, Element, Summary};
@@ -35,6 +36,8 @@ pub struct Facts {
     pub stored_bytes: Option<Bytes>,
     /// Statistics of the rows that were sampled.
     pub sample: Option<Statistics>,
+    /// Its first rows, where those were asked for.
+    pub rows: Option<Preview>,
 }
 
 /// Why something cannot be read here, and the cure.
@@ -48,7 +51,7 @@ pub struct Problem {
 
 impl Problem {
     /// `path` is named by the entry and left out here.
-    fn new(path: &str, error: &Error) -> Problem {
+    pub(super) fn new(path: &str, error: &Error) -> Problem {
         let prefix = format!("dataset `{path}`: ");
         let message = error.message();
         Problem {
@@ -84,6 +87,7 @@ pub(super) fn facts(
         filters: summary.filters.iter().map(filter::describe).collect(),
         stored_bytes: None,
         sample: None,
+        rows: None,
         shape: summary.shape,
         chunk: summary.chunk,
     };

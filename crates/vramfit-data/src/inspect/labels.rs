@@ -4,60 +4,56 @@ use std::collections::BTreeMap;
 
 use vramfit_core::Result;
 
+use super::Finding;
 use super::sample::{Value, value};
-use super::{Entry, Finding, Open};
 use crate::hdf5::Scalar;
+use crate::read::Rows;
 
 /// Pairs of neighbours that are looked at, evenly over the file.
 const PAIRS: u64 = 64;
 /// Rows that cost more than this to decode are not looked at.
 const MOST_BYTES: u64 = 16 << 20;
 
-/// Looks at every dataset of one integer a row.
-pub(super) fn findings(entries: &[Entry], readable: &[Open]) -> Result<Vec<Finding>> {
-    let mut findings = Vec::new();
-    for open in readable {
-        let rows = &open.rows;
-        let is_label = !matches!(
-            rows.scalar(),
-            Scalar::Float16 | Scalar::Bfloat16 | Scalar::Float32 | Scalar::Float64
-        ) && rows.row_bytes() == rows.scalar().size();
-        let cost = rows
-            .band_rows()
-            .min(rows.len())
-            .saturating_mul(rows.row_bytes() as u64);
-        let cost = cost.saturating_mul(PAIRS.min(rows.len().div_ceil(rows.band_rows())));
-        if !is_label || rows.len() < 2 * PAIRS || cost > MOST_BYTES {
-            continue;
-        }
-        let wanted: Vec<u64> = (0..PAIRS)
-            .flat_map(|pair| {
-                let first =
-                    (u128::from(rows.len() - 1) * u128::from(pair) / u128::from(PAIRS)) as u64;
-                [first, first + 1]
-            })
-            .collect();
-        let mut bytes = vec![0; wanted.len() * rows.row_bytes()];
-        rows.gather(&wanted, &mut bytes)?;
-        let values: Vec<i128> = (bytes.chunks_exact(rows.row_bytes()))
-            .filter_map(|bytes| match value(rows.scalar(), bytes) {
-                Value::Integer(value) => Some(value),
-                Value::Real(_) => None,
-            })
-            .collect();
-        if let Some((id, message)) = order(&values) {
-            findings.push(Finding {
-                id,
-                dataset: entries[open.entry].path.clone(),
-                message,
-                cure:
-                    "shuffle, with at least 64 blocks in a pool; a small shuffle buffer will not do"
-                        .to_owned(),
-                command: None,
-            });
-        }
+/// Looks at a dataset, if it has one integer a row.
+///
+/// # Errors
+///
+/// As [`Rows::gather`].
+pub(super) fn find_order(rows: &Rows, path: &str) -> Result<Option<Finding>> {
+    let is_label = !matches!(
+        rows.scalar(),
+        Scalar::Float16 | Scalar::Bfloat16 | Scalar::Float32 | Scalar::Float64
+    ) && rows.row_bytes() == rows.scalar().size();
+    let cost = rows
+        .band_rows()
+        .min(rows.len())
+        .saturating_mul(rows.row_bytes() as u64);
+    let cost = cost.saturating_mul(PAIRS.min(rows.len().div_ceil(rows.band_rows())));
+    if !is_label || rows.len() < 2 * PAIRS || cost > MOST_BYTES {
+        return Ok(None);
     }
-    Ok(findings)
+    let wanted: Vec<u64> = (0..PAIRS)
+        .flat_map(|pair| {
+            let first = (u128::from(rows.len() - 1) * u128::from(pair) / u128::from(PAIRS)) as u64;
+            [first, first + 1]
+        })
+        .collect();
+    let mut bytes = vec![0; wanted.len() * rows.row_bytes()];
+    rows.gather(&wanted, &mut bytes)?;
+    let values: Vec<i128> = (bytes.chunks_exact(rows.row_bytes()))
+        .filter_map(|bytes| match value(rows.scalar(), bytes) {
+            Value::Integer(value) => Some(value),
+            Value::Real(_) => None,
+        })
+        .collect();
+    Ok(order(&values).map(|(id, message)| Finding {
+        id,
+        dataset: path.to_owned(),
+        message,
+        cure: "shuffle, with at least 64 blocks in a pool; a small shuffle buffer will not do"
+            .to_owned(),
+        command: None,
+    }))
 }
 
 /// Judges pairs of neighbours, in the order of the file.

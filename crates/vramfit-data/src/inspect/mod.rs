@@ -7,6 +7,7 @@ mod foreign;
 mod labels;
 mod measure;
 mod plan;
+mod preview;
 mod sample;
 
 use std::path::Path;
@@ -22,6 +23,7 @@ pub use facts::{Facts, Problem};
 pub use foreign::open;
 pub use measure::Speed;
 pub use plan::Plan;
+pub use preview::{Preview, Shown};
 pub use sample::{Count, Statistics};
 
 /// What is wanted of a file.
@@ -31,7 +33,9 @@ pub struct Request {
     pub paths: Vec<String>,
     /// Of how many rows of each dataset statistics are made; none without.
     pub sample: Option<u64>,
-    /// Decides which rows those are.
+    /// How many of the first rows of each dataset are shown; none without.
+    pub rows: Option<u64>,
+    /// Decides which rows are sampled.
     pub seed: u64,
     /// The memory that streaming may use.
     pub budget: Bytes,
@@ -82,12 +86,13 @@ struct Open {
 
 /// Looks at a file.
 ///
-/// A dataset that cannot be read is an [`Entry`] with a [`Problem`], and no error.
+/// A dataset that cannot be read, or of which one row that is looked at cannot be, is an [`Entry`] with a
+/// [`Problem`], and no error.
 ///
 /// # Errors
 ///
 /// `invalid-argument` when a path is not in the file; `unsupported-feature` when the file is of another
-/// kind than HDF5; `invalid-file` or `io` when not even its root can be read, or a row that is sampled.
+/// kind than HDF5; `invalid-file` when not even its root can be read; `io`.
 pub fn survey(path: &Path, request: &Request) -> Result<Survey> {
     let container = open(path)?;
     let nodes = chosen(path, tree(&container)?, &request.paths)?;
@@ -103,22 +108,38 @@ pub fn survey(path: &Path, request: &Request) -> Result<Survey> {
     }
     let streaming = plan::plan(path, &entries, &readable, request.budget);
     let mut findings = advice::findings(&entries, &readable);
-    findings.extend(labels::findings(&entries, &readable)?);
+    for open in &readable {
+        let entry = &mut entries[open.entry];
+        let found = labels::find_order(&open.rows, &entry.path);
+        findings.extend(keep_problem(entry, found)?.flatten());
+    }
     for finding in &mut findings {
         finding.command = advice::command(path, finding.id);
     }
     if let Some(rows) = request.sample {
         for open in &readable {
-            let statistics = sample::statistics(&open.rows, rows, request.seed)?;
-            if let Some(facts) = &mut entries[open.entry].dataset {
+            let entry = &mut entries[open.entry];
+            let statistics = sample::statistics(&open.rows, rows, request.seed);
+            let statistics = keep_problem(entry, statistics)?.flatten();
+            if let Some(facts) = &mut entry.dataset {
                 facts.sample = statistics;
+            }
+        }
+    }
+    if let Some(wanted) = request.rows {
+        for open in &readable {
+            let entry = &mut entries[open.entry];
+            let rows = keep_problem(entry, preview::preview(&open.rows, wanted))?.flatten();
+            if let Some(facts) = &mut entry.dataset {
+                facts.rows = rows;
             }
         }
     }
     let measured = match (request.measure, plan::groups(&readable).first()) {
         (true, Some(group)) => {
             let block_rows = streaming.as_ref().and_then(|plan| plan.block_rows);
-            measure::measure(group, block_rows)?
+            let measured = measure::measure(group, block_rows);
+            keep_problem(&mut entries[group[0].entry], measured)?.unwrap_or_default()
         }
         _ => Vec::new(),
     };
@@ -135,6 +156,23 @@ pub fn survey(path: &Path, request: &Request) -> Result<Survey> {
         streaming,
         findings,
     })
+}
+
+/// Makes a failure to read a dataset's rows a problem of that dataset, and goes on without them.
+///
+/// # Errors
+///
+/// What is no matter of the dataset: `io`.
+fn keep_problem<T>(entry: &mut Entry, found: Result<T>) -> Result<Option<T>> {
+    match found {
+        Ok(found) => Ok(Some(found)),
+        Err(error) if error.kind() == ErrorKind::Io => Err(error),
+        Err(error) => {
+            let problem = Problem::new(&entry.path, &error);
+            entry.problem.get_or_insert(problem);
+            Ok(None)
+        }
+    }
 }
 
 /// Keeps what is at or below one of the paths, and the groups on the way there.

@@ -74,31 +74,48 @@ impl Drop for Lease {
 #[derive(Debug)]
 pub(super) struct Returned(Buffer);
 
-/// The buffers of one loader: never more sets than the budget has room for.
+/// The buffers of one loader: as many sets as are of use, and more where the consumer keeps them, but never more than
+/// the budget has room for.
 #[derive(Debug)]
 pub(super) struct Stock {
     lengths: Vec<usize>,
     free: Vec<Vec<Buffer>>,
     made: Vec<usize>,
     most: usize,
+    max: usize,
     poison: bool,
 }
 
 impl Stock {
-    pub(super) fn new(lengths: Vec<usize>, most: usize, poison: bool) -> Self {
+    /// Begins with at most `most` sets, which may grow to `max`.
+    pub(super) fn new(lengths: Vec<usize>, most: usize, max: usize, poison: bool) -> Self {
         let columns = lengths.len();
         Stock {
             lengths,
             free: (0..columns).map(|_| Vec::new()).collect(),
             made: vec![0; columns],
             most,
+            max: max.max(most),
             poison,
         }
     }
 
-    /// Changes how many sets there may be.
-    pub(super) fn set_most(&mut self, most: usize) {
-        self.most = most;
+    /// Changes how many sets there may be, and up to how many they may grow.
+    pub(super) fn set_most(&mut self, most: usize, max: usize) {
+        (self.most, self.max) = (most, max.max(most));
+    }
+
+    /// Allows more sets, where the budget has room for them. Returns whether there may be more now.
+    pub(super) fn grow(&mut self) -> bool {
+        let before = self.most;
+        self.most = before.saturating_mul(2).min(self.max);
+        self.most > before
+    }
+
+    /// Returns how many bytes a set of buffers of such lengths takes.
+    pub(super) fn bytes_of_set(lengths: &[usize]) -> u64 {
+        let each = size_of::<Buffer>() + size_of::<Lease>() + ALIGNMENT;
+        lengths.iter().map(|length| (length + each) as u64).sum()
     }
 
     /// Whether a whole batch can be made.

@@ -21,7 +21,7 @@ pub struct Column {
 }
 
 impl Column {
-    /// Returns the name it was asked for by: the path of the dataset.
+    /// Returns the name it was asked for by: the path of the dataset, `points[x]` with a field.
     pub fn name(&self) -> &str {
         &self.name
     }
@@ -63,8 +63,8 @@ impl Columns {
         let container = inspect::open(path)?;
         let mut columns: Vec<Column> = Vec::new();
         for wanted in &request.columns {
-            if columns.iter().any(|column| column.name == wanted.dataset) {
-                return Err(invalid(format!("`{}` is named twice", wanted.dataset)));
+            if columns.iter().any(|column| column.name == wanted.name) {
+                return Err(invalid(format!("`{}` is named twice", wanted.name)));
             }
             columns.push(open_column(&container, wanted, request)?);
         }
@@ -137,14 +137,14 @@ impl Columns {
 }
 
 fn open_column(container: &Container, wanted: &ColumnRequest, request: &Request) -> Result<Column> {
-    let dataset = Dataset::open_in(container, &wanted.dataset)
-        .map_err(|error| with_nearest(container, &wanted.dataset, error))?;
-    let from = match (&wanted.field, dataset.element()) {
+    let (dataset, field) = Dataset::open_named(container, &wanted.name)
+        .map_err(|error| with_nearest(container, &wanted.name, error))?;
+    let from = match (&field, dataset.element()) {
         (Some(field), Element::Record { fields, .. }) => fields
             .iter()
             .find(|one| one.name == *field)
-            .map(|one| one.number.scalar),
-        (_, Element::Number(number)) => Some(number.scalar),
+            .map(|one| one.numbers.number.scalar),
+        (_, Element::Numbers { numbers, .. }) => Some(numbers.number.scalar),
         _ => None,
     };
     let to = wanted.to.or(match from {
@@ -157,23 +157,23 @@ fn open_column(container: &Container, wanted: &ColumnRequest, request: &Request)
         |scalar| scalar.name().to_owned(),
     );
     let options = RowOptions {
-        field: wanted.field.clone(),
+        field,
         to,
         threads: 1,
     };
     let rows = Rows::new(dataset, &options)?;
     if rows.is_empty() {
-        return Err(invalid(format!("dataset `{}` has no rows", wanted.dataset)));
+        return Err(invalid(format!("dataset `{}` has no rows", wanted.name)));
     }
     if rows.row_bytes() == 0 {
         return Err(invalid(format!(
             "the rows of dataset `{}` have no elements",
-            wanted.dataset
+            wanted.name
         )));
     }
     Ok(Column {
         rows,
-        name: wanted.dataset.clone(),
+        name: wanted.name.clone(),
         from: stored_as,
     })
 }

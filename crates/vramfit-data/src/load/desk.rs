@@ -36,11 +36,13 @@ pub(super) struct Now {
 }
 
 impl Now {
-    /// Whether it is time to wake reader threads that wait for memory: when they are needed at once, or can
-    /// make as many batches as are ready. Waking one for every batch would take longer than making it.
+    /// Whether it is time to wake reader threads that wait for memory: when there is some and they are needed at
+    /// once, or can make as many batches as are ready. Waking one for every batch would take longer than making it;
+    /// and one that is woken for nothing wakes the consumer, who wakes it again.
     fn is_worth_waking(&self) -> bool {
         let ready = self.course.as_ref().map_or(0, Course::ready);
-        self.idle > 0 && (self.is_awaited || self.stock.free_sets() >= ready)
+        let free = self.stock.free_sets();
+        self.idle > 0 && free > 0 && (self.is_awaited || free >= ready)
     }
 }
 

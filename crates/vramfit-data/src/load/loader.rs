@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use vramfit_core::{Error, ErrorKind, Result};
+use vramfit_core::{Bytes, Error, ErrorKind, Result};
 
 use super::buffer::{Lease, Stock};
 use super::checks::{must_fill_one, must_go_on};
@@ -88,7 +88,8 @@ impl Loader {
         must_fill_one(&request, order(Engine::Sequential)?.len())?;
         let plan = Plan::new(&request, &columns)?;
         let order = order(plan.choice.engine)?;
-        let stock = Stock::new(columns.lengths(&request), plan.sets, request.poison);
+        let lengths = columns.lengths(&request);
+        let stock = Stock::new(lengths, plan.sets, plan.max_sets, request.poison);
         Ok(Loader {
             desk: Arc::new(Desk::new(stock)),
             columns: Arc::new(columns),
@@ -259,7 +260,12 @@ impl Loader {
                 return Ok(Turn::End);
             }
             let elapsed = begin.elapsed();
-            let starved = course.is_starved(&now.stock);
+            let mut starved = course.is_starved(&now.stock);
+            if starved && now.stock.grow() {
+                // The consumer keeps what it got: the rest of the budget is for that.
+                self.desk.wake_readers(now);
+                starved = false;
+            }
             let limit = if starved { limit.min(patience) } else { limit };
             if elapsed >= limit {
                 now.stats.waiting += elapsed;
@@ -274,6 +280,16 @@ impl Loader {
             }
             state = self.desk.wait_for_batch(state, limit - elapsed);
         }
+    }
+
+    /// Returns a budget with which a program can keep all batches of an epoch.
+    ///
+    /// # Errors
+    /// As [`Loader::batches`].
+    pub fn budget_to_keep_all(&self) -> Result<Bytes> {
+        let rows = self.columns.len();
+        let bytes = rows.saturating_mul(self.columns.row_bytes());
+        Ok(self.plan.budget_to_keep(self.batches()?, bytes))
     }
 
     /// Stops reading and waits for the threads. Batches that were handed out stay as they are.
@@ -321,7 +337,7 @@ impl Loader {
         must_go_on(theirs, self.order)?;
         let plan = self.plan.with_engine(theirs.engine(), &self.columns)?;
         self.stop();
-        self.desk.lock().stock.set_most(plan.sets);
+        self.desk.lock().stock.set_most(plan.sets, plan.max_sets);
         if plan.choice.engine != self.plan.choice.engine {
             // Of another size.
             self.spare = Vec::new();

@@ -5,6 +5,7 @@
 
 use vramfit_core::{Bytes, Error, ErrorKind, Result};
 
+use super::buffer::Stock;
 use super::columns::{Column, Columns};
 use super::request::Request;
 use crate::order::{Choice, Engine, Layout, Storage, choose};
@@ -37,12 +38,17 @@ pub struct Plan {
     pub threads: usize,
     /// Whether the consumer's own thread reads while it waits: where nobody said how many threads shall.
     pub helps: bool,
-    /// Batches that can be in memory: with the consumer, waiting, or being filled.
+    /// Batches that are in memory as long as the consumer drops what it is done with: with it, waiting, or being
+    /// filled.
     pub sets: usize,
+    /// Batches that the budget has room for, where the consumer keeps them.
+    pub max_sets: usize,
     /// Bytes of one batch as it is handed out to this process.
     pub batch_bytes: u64,
     /// The same with what it takes to fill it.
     unit_bytes: u64,
+    /// Bytes of the memory of a batch that the consumer keeps.
+    kept_bytes: u64,
     /// Bytes of the two pools together.
     pub pool_bytes: u64,
     /// Bytes that decoding takes, on all threads together.
@@ -118,20 +124,47 @@ impl Plan {
             }
         };
         let pool_bytes = pool_bytes(choice.engine, in_order, columns);
-        Ok(Plan {
+        let mut plan = Plan {
             choice,
             in_order,
             threads,
             helps,
             sets,
+            max_sets: sets,
             batch_bytes: rows_here.saturating_mul(row_bytes),
             unit_bytes: unit_here,
+            kept_bytes: Stock::bytes_of_set(&columns.lengths(request)).max(1),
             pool_bytes,
             scratch_bytes: scratch * (threads as u64 + u64::from(helps)),
             index_bytes,
             budget: request.budget,
             conversions: columns.columns.iter().filter_map(conversion).collect(),
-        })
+        };
+        plan.max_sets = plan.count_max_sets();
+        Ok(plan)
+    }
+
+    /// Returns how many batches the budget has room for beside all else, of which `sets` may be on their way.
+    fn count_max_sets(&self) -> usize {
+        let fixed = self.pool_bytes + self.scratch_bytes + self.index_bytes;
+        let on_their_way = self.sets as u64 * self.unit_bytes;
+        let left = self.budget.0.saturating_sub(fixed + on_their_way);
+        self.sets + (left / self.kept_bytes) as usize
+    }
+
+    /// Returns a budget that has room for so many batches that a program keeps, whatever pools it makes.
+    pub fn budget_to_keep(&self, batches: u64, dataset_bytes: u64) -> Bytes {
+        let kept = batches.saturating_mul(self.kept_bytes);
+        let on_their_way = (self.sets as u64).saturating_mul(self.unit_bytes);
+        let fixed = kept
+            .saturating_add(on_their_way)
+            .saturating_add(self.index_bytes)
+            .saturating_add(self.scratch_bytes);
+        // Pools are never larger than twice the datasets, nor than five eighths of the budget; an eighth is for
+        // more threads than one.
+        let beside_pools = fixed.saturating_add(dataset_bytes.saturating_mul(2));
+        let least = (beside_pools.saturating_mul(8) / 7).min(fixed.saturating_mul(8) / 3);
+        Bytes(least.max(self.budget.0).next_multiple_of(1 << 20))
     }
 
     /// Returns the plan for an order that was begun elsewhere, with another budget perhaps.
@@ -166,6 +199,7 @@ impl Plan {
             .hint(format!("give at least {} ({needed} bytes)", Bytes(needed))));
         }
         plan.sets = sets.min(most_sets(plan.threads, unit)) as usize;
+        plan.max_sets = plan.count_max_sets();
         Ok(plan)
     }
 

@@ -248,7 +248,7 @@ mod tests {
         epoch.append_rows(0..96, &mut expected);
         let rooms = Arc::new(Rooms::of_pools(epoch.clone(), pools, 8));
         let cut = Cut::new(ROWS, 8, 1, Last::Drop, World::ALONE, 0).unwrap();
-        let desk = Arc::new(Desk::new(Stock::new(vec![64], 3, false)));
+        let desk = Arc::new(Desk::new(Stock::new(vec![64], 3, 3, false)));
         let course = Course::new(cut, Some(Arc::clone(&rooms)), Vec::new());
         desk.lock().course = Some(course);
         let reader = Reader {

@@ -10,20 +10,17 @@ use crate::order::{Last, Manner, World};
 /// A dataset that is wanted.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ColumnRequest {
-    /// Its path in the file.
-    pub dataset: String,
-    /// Which field of its records, where it has records.
-    pub field: Option<String>,
+    /// Its path in the file, and the field of its records where it has records: `points[x]`.
+    pub name: String,
     /// What its numbers become, or what the file and [`Request::narrow`] say.
     pub to: Option<Scalar>,
 }
 
 impl From<&str> for ColumnRequest {
     /// The dataset at a path, as it is.
-    fn from(dataset: &str) -> Self {
+    fn from(name: &str) -> Self {
         ColumnRequest {
-            dataset: dataset.to_owned(),
-            field: None,
+            name: name.to_owned(),
             to: None,
         }
     }

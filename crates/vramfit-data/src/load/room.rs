@@ -329,16 +329,33 @@ pub(super) fn read_or_gather(
     rows: &[u64],
     out: &mut [u8],
 ) -> Result<()> {
-    match (rows.first(), rows.last()) {
-        (Some(&first), Some(&last))
-            if rows.is_sorted() && last - first + 1 == rows.len() as u64 =>
-        {
-            reader.read(first..last + 1, out)
-        }
+    match rows.first() {
+        Some(&first) if are_neighbours(rows) => reader.read(first..first + rows.len() as u64, out),
         _ => reader.gather(rows, out),
     }
 }
 
+/// Whether each row is the one behind that before it. A row that is repeated to fill a batch is not: `[7, 9, 9]` is
+/// sorted and as long as the range from 7 to 9.
+fn are_neighbours(rows: &[u64]) -> bool {
+    rows.windows(2)
+        .all(|pair| pair[0].checked_add(1) == Some(pair[1]))
+}
+
 fn length(rows: &Range<u64>) -> u64 {
     rows.end - rows.start
+}
+
+#[cfg(test)]
+mod tests {
+    use super::are_neighbours;
+
+    #[test]
+    fn repeated_rows_are_no_range() {
+        assert!(are_neighbours(&[7, 8, 9]));
+        assert!(are_neighbours(&[7]));
+        assert!(!are_neighbours(&[7, 9, 9]));
+        assert!(!are_neighbours(&[7, 7, 9]));
+        assert!(!are_neighbours(&[9, 8, 7]));
+    }
 }

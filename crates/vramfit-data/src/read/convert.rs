@@ -1,24 +1,49 @@
 //! Numbers as the file has them, to numbers as they are wanted, while they are copied.
 //!
-//! Nothing changes silently: an integer that does not fit is an error; a float that does not fit
-//! becomes infinite, as everywhere else, and is counted as what was asked for.
+//! Nothing changes silently: an integer that does not fit is an error, and so is a finite number that would
+//! become infinite.
 
 use half::{bf16, f16};
 use vramfit_core::{Error, ErrorKind, Result};
 
-use crate::hdf5::{Number, Scalar};
+use super::overflow::{self, Overflow};
+use crate::hdf5::{Axis, Number, Numbers, Scalar};
 
-/// Copies elements from a decoded chunk and makes them what is wanted.
+/// Copies the numbers of elements from a decoded chunk and makes them what is wanted.
 #[derive(Clone, Debug)]
 pub(crate) struct Convert {
-    /// Distance between elements in the file, and where in each the number begins.
+    /// Bytes of an element in the file.
     stride: usize,
-    offset: usize,
     /// Bytes of an element as it is wanted.
     width: usize,
+    placement: Placement,
     from: Number,
     to: Scalar,
     kernel: Kernel,
+}
+
+/// Where in an element its numbers are.
+#[derive(Clone, Debug)]
+enum Placement {
+    /// Elements are nothing but numbers side by side.
+    Dense,
+    /// One number, so many bytes behind the start.
+    Single(usize),
+    /// Several: `run` of them side by side, repeated along further axes.
+    Runs {
+        offset: usize,
+        run: usize,
+        axes: Vec<Axis>,
+    },
+}
+
+/// Numbers that lie at equal distances.
+#[derive(Clone, Copy)]
+pub(super) struct Spacing {
+    /// Distance between elements, and where in each the number begins.
+    pub(super) stride: usize,
+    pub(super) offset: usize,
+    pub(super) big_endian: bool,
 }
 
 #[derive(Clone, Debug)]
@@ -29,20 +54,18 @@ enum Kernel {
     Each(Conversion),
 }
 
-/// An integer does not fit into the type that is wanted.
-struct Overflow(i128);
-
 impl Convert {
-    /// Prepares to copy numbers that lie `stride` bytes apart, each `offset` behind the start.
+    /// Prepares to copy the numbers of elements of `stride` bytes.
     ///
     /// # Errors
     ///
     /// `invalid-argument` when there is no such conversion.
-    pub(crate) fn new(stride: usize, offset: usize, from: Number, to: Scalar) -> Result<Convert> {
-        let plain = offset == 0 && stride == from.scalar.size();
+    pub(crate) fn new(stride: usize, numbers: &Numbers, to: Scalar) -> Result<Convert> {
+        let from = numbers.number;
+        let placement = Placement::of(stride, numbers);
         let swapped = from.big_endian && from.scalar.size() > 1;
         let kernel = match from.scalar == to {
-            true if plain && !swapped => Kernel::Copy,
+            true if !swapped && !matches!(placement, Placement::Single(_)) => Kernel::Copy,
             true => Kernel::Each(match to.size() {
                 1 => gather::<1>,
                 2 => gather::<2>,
@@ -59,8 +82,8 @@ impl Convert {
         };
         Ok(Convert {
             stride,
-            offset,
-            width: to.size(),
+            width: numbers.count() * to.size(),
+            placement,
             from,
             to,
             kernel,
@@ -75,8 +98,8 @@ impl Convert {
         };
         Convert {
             stride: size,
-            offset: 0,
             width: size,
+            placement: Placement::Dense,
             from: byte,
             to: byte.scalar,
             kernel: Kernel::Copy,
@@ -85,7 +108,10 @@ impl Convert {
 
     /// Whether elements are copied as they are.
     pub(crate) fn is_copy(&self) -> bool {
-        matches!(self.kernel, Kernel::Copy)
+        matches!(
+            (&self.kernel, &self.placement),
+            (Kernel::Copy, Placement::Dense)
+        )
     }
 
     /// Returns the size of an element in the file.
@@ -93,7 +119,7 @@ impl Convert {
         self.stride
     }
 
-    /// Returns the size of a number as it is wanted.
+    /// Returns the size of an element's numbers as they are wanted.
     pub(crate) fn width(&self) -> usize {
         self.width
     }
@@ -104,41 +130,118 @@ impl Convert {
     ///
     /// `invalid-argument` when an integer does not fit.
     pub(crate) fn run(&self, input: &[u8], out: &mut [u8]) -> Result<()> {
-        let input = &input[..out.len() / self.width() * self.stride];
+        let input = &input[..out.len() / self.width * self.stride];
+        let done = match &self.placement {
+            Placement::Dense => self.run_numbers(input, out, self.from.scalar.size(), 0),
+            Placement::Single(offset) => self.run_numbers(input, out, self.stride, *offset),
+            Placement::Runs { offset, run, axes } => {
+                let elements = input.chunks_exact(self.stride);
+                let mut elements = elements.zip(out.chunks_exact_mut(self.width));
+                elements.try_for_each(|(element, out)| {
+                    self.run_axes(&element[*offset..], out, *run, axes)
+                })
+            }
+        };
+        done.map_err(|Overflow(value)| {
+            let (from, to) = (self.from.scalar.name(), self.to.name());
+            let error = Error::new(
+                ErrorKind::InvalidArgument,
+                format!("the value {value} does not fit into {to}"),
+            );
+            error.hint(format!(
+                "keep the type of the file, {from}: `dtype={{\"NAME\": \"{from}\"}}`, for 64 bits with `jax_enable_x64`; or store \
+                 smaller numbers"
+            ))
+        })
+    }
+
+    /// Goes through the axes of an array that is not in one piece.
+    fn run_axes(
+        &self,
+        input: &[u8],
+        out: &mut [u8],
+        run: usize,
+        axes: &[Axis],
+    ) -> std::result::Result<(), Overflow> {
+        let size = self.from.scalar.size();
+        let Some((axis, inner)) = axes.split_first() else {
+            return self.run_numbers(&input[..run * size], out, size, 0);
+        };
+        let parts = out.chunks_exact_mut(out.len() / axis.length);
+        for (place, part) in parts.enumerate() {
+            self.run_axes(&input[place * axis.stride..], part, run, inner)?;
+        }
+        Ok(())
+    }
+
+    fn run_numbers(
+        &self,
+        input: &[u8],
+        out: &mut [u8],
+        stride: usize,
+        offset: usize,
+    ) -> std::result::Result<(), Overflow> {
         match self.kernel {
             Kernel::Copy => {
                 out.copy_from_slice(input);
                 Ok(())
             }
-            Kernel::Each(kernel) => kernel(self, input, out).map_err(|Overflow(value)| {
-                Error::new(
-                    ErrorKind::InvalidArgument,
-                    format!("the value {value} does not fit into {}", self.to.name()),
-                )
-                .hint("read it in the type that the file has")
-            }),
+            Kernel::Each(kernel) => {
+                let spacing = Spacing {
+                    stride,
+                    offset,
+                    big_endian: self.from.big_endian,
+                };
+                kernel(spacing, input, out)?;
+                overflow::check_infinities(self.from, self.to, spacing, input, out)
+            }
+        }
+    }
+}
+
+impl Placement {
+    /// Finds what of an array is in one piece.
+    fn of(stride: usize, numbers: &Numbers) -> Placement {
+        let size = numbers.number.scalar.size();
+        let (mut run, mut axes) = (1, numbers.axes.as_slice());
+        while let Some((axis, outer)) = axes.split_last()
+            && (axis.stride == run * size || axis.length == 1)
+        {
+            run *= axis.length;
+            axes = outer;
+        }
+        match (run, axes) {
+            (run, []) if numbers.offset == 0 && run * size == stride => Placement::Dense,
+            (1, []) => Placement::Single(numbers.offset),
+            (run, axes) => Placement::Runs {
+                offset: numbers.offset,
+                run,
+                axes: axes.to_vec(),
+            },
         }
     }
 }
 
 /// Copies numbers that are not side by side, or whose bytes are in the other order.
 fn gather<const SIZE: usize>(
-    convert: &Convert,
+    spacing: Spacing,
     input: &[u8],
     out: &mut [u8],
 ) -> std::result::Result<(), Overflow> {
     let (numbers, _) = out.as_chunks_mut::<SIZE>();
-    let reverse = convert.from.big_endian;
-    if convert.stride == SIZE {
+    let reverse = spacing.big_endian;
+    if spacing.stride == SIZE {
         let (elements, _) = input.as_chunks::<SIZE>();
         for (number, element) in numbers.iter_mut().zip(elements) {
             *number = *element;
-            number.reverse();
+            if reverse {
+                number.reverse();
+            }
         }
         return Ok(());
     }
-    for (number, element) in numbers.iter_mut().zip(input.chunks_exact(convert.stride)) {
-        number.copy_from_slice(&element[convert.offset..convert.offset + SIZE]);
+    for (number, element) in numbers.iter_mut().zip(input.chunks_exact(spacing.stride)) {
+        number.copy_from_slice(&element[spacing.offset..spacing.offset + SIZE]);
         if reverse {
             number.reverse();
         }
@@ -147,7 +250,7 @@ fn gather<const SIZE: usize>(
 }
 
 /// A number as its bytes have it.
-trait Load: Copy {
+pub(super) trait Load: Copy {
     fn load(bytes: &[u8], big_endian: bool) -> Self;
 }
 
@@ -183,7 +286,7 @@ macro_rules! integers_to_integers {
     ($($from:ty => $($to:ty),*;)*) => {$($(
         impl Into2<$to> for $from {
             fn into2(self) -> std::result::Result<$to, Overflow> {
-                <$to>::try_from(self).map_err(|_| Overflow(i128::from(self)))
+                <$to>::try_from(self).map_err(|_| Overflow(self.to_string()))
             }
         }
     )*)*};
@@ -225,22 +328,20 @@ cast! {
 }
 
 fn each<F: Load + Into2<T>, T: Store>(
-    convert: &Convert,
+    spacing: Spacing,
     input: &[u8],
     out: &mut [u8],
 ) -> std::result::Result<(), Overflow> {
-    let elements = input.chunks_exact(convert.stride);
+    let elements = input.chunks_exact(spacing.stride);
     let numbers = out.chunks_exact_mut(size_of::<T>());
     for (element, number) in elements.zip(numbers) {
-        let bytes = &element[convert.offset..convert.offset + size_of::<F>()];
-        F::load(bytes, convert.from.big_endian)
-            .into2()?
-            .store(number);
+        let bytes = &element[spacing.offset..spacing.offset + size_of::<F>()];
+        F::load(bytes, spacing.big_endian).into2()?.store(number);
     }
     Ok(())
 }
 
-type Conversion = fn(&Convert, &[u8], &mut [u8]) -> std::result::Result<(), Overflow>;
+type Conversion = fn(Spacing, &[u8], &mut [u8]) -> std::result::Result<(), Overflow>;
 
 fn conversion(from: Scalar, to: Scalar) -> Option<Conversion> {
     macro_rules! table {

@@ -69,6 +69,29 @@ impl Dataset {
         Dataset::open_any(container, path, false)
     }
 
+    /// Opens a dataset, or a dataset and a field of its records: `points`, or `points[x]`. A dataset whose own
+    /// name ends so comes first.
+    ///
+    /// # Errors
+    ///
+    /// As [`Dataset::open_in`].
+    pub fn open_named(container: &Container, name: &str) -> Result<(Dataset, Option<String>)> {
+        let is_there = |path: &str| object::find(container, path).is_ok();
+        let Some(inner) = name.strip_suffix(']').filter(|_| !is_there(name)) else {
+            return Dataset::open_in(container, name).map(|dataset| (dataset, None));
+        };
+        // Names of fields and of datasets may have brackets in them.
+        let mut places = inner.match_indices('[').map(|(place, _)| place);
+        let place = places.find(|&place| is_there(&inner[..place]));
+        match place.or_else(|| inner.rfind('[')) {
+            Some(place) => {
+                let dataset = Dataset::open_in(container, &inner[..place])?;
+                Ok((dataset, Some(inner[place + 1..].to_owned())))
+            }
+            None => Dataset::open_in(container, name).map(|dataset| (dataset, None)),
+        }
+    }
+
     /// Opens a dataset that a virtual one is made of, which must not be virtual itself.
     pub(super) fn open_source(container: &Container, path: &str) -> Result<Dataset> {
         Dataset::open_any(container, path, true)

@@ -8,6 +8,8 @@
 mod band;
 mod convert;
 mod dataset;
+mod fields;
+mod overflow;
 mod pieces;
 mod rows;
 mod runs;

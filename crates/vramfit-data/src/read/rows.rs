@@ -7,12 +7,16 @@ use vramfit_core::{Error, ErrorKind, Result};
 
 use super::convert::Convert;
 use super::dataset::{Dataset, Storage, of_dataset, unsupported};
+use super::fields::find_numbers;
+use super::overflow;
 use super::pieces::Piece;
 use crate::filter::Scratch;
-use crate::hdf5::{Element, Number, Scalar};
+use crate::hdf5::Scalar;
 
 /// What is read at once where the file itself has no bands.
 const BLOCK_BYTES: u64 = 1 << 20;
+/// A batch of stacked batches has two axes more, and an array of NumPy has 32 at most (64 since 2.0).
+const MAX_ROW_AXES: usize = 30;
 /// Below this, starting threads takes longer than the work.
 const SMALL: usize = 1 << 18;
 
@@ -33,6 +37,7 @@ pub struct Rows {
     pub(super) dataset: Dataset,
     pub(super) convert: Convert,
     scalar: Scalar,
+    row_shape: Vec<u64>,
     /// Elements of a row, and their bytes as they are wanted.
     pub(super) row_elements: usize,
     pub(super) row_bytes: usize,
@@ -66,7 +71,7 @@ impl Rows {
         let path = dataset.path().to_owned();
         let convert = Convert::as_it_is(dataset.element().size());
         let pieces = |piece: &Piece| Rows::as_they_are(Dataset::clone(&piece.dataset));
-        let rows = Rows::with(dataset, convert, Scalar::Uint8, 1, &pieces);
+        let rows = Rows::with(dataset, convert, Scalar::Uint8, &[], 1, &pieces);
         rows.map_err(|error| of_dataset(&path, &error))
     }
 
@@ -74,17 +79,19 @@ impl Rows {
         if dataset.shape().is_empty() {
             return Err(invalid("it is a single value and has no rows"));
         }
-        let (offset, from) = number(dataset.element(), options.field.as_deref())?;
-        let scalar = options.to.unwrap_or(from.scalar);
-        let convert = Convert::new(dataset.element().size(), offset, from, scalar)?;
+        let numbers = find_numbers(dataset.element(), options.field.as_deref())?;
+        let scalar = options.to.unwrap_or(numbers.number.scalar);
+        let convert = Convert::new(dataset.element().size(), numbers, scalar)?;
+        let inner: Vec<_> = numbers.axes.iter().map(|axis| axis.length as u64).collect();
         let pieces = |piece: &Piece| Rows::new(Dataset::clone(&piece.dataset), options);
-        Rows::with(dataset, convert, scalar, options.threads, &pieces)
+        Rows::with(dataset, convert, scalar, &inner, options.threads, &pieces)
     }
 
     fn with(
         dataset: Dataset,
         convert: Convert,
         scalar: Scalar,
+        inner: &[u64],
         threads: usize,
         of_piece: &dyn Fn(&Piece) -> Result<Rows>,
     ) -> Result<Rows> {
@@ -103,6 +110,13 @@ impl Rows {
         row_elements
             .checked_mul(convert.stride())
             .ok_or_else(too_large)?;
+        let row_shape = [row_shape, inner].concat();
+        if row_shape.len() > MAX_ROW_AXES {
+            return Err(unsupported(&format!(
+                "rows of {} axes are not supported, {MAX_ROW_AXES} are the most",
+                row_shape.len()
+            )));
+        }
         let band_rows = match dataset.storage() {
             Storage::Compact(_) => dataset.shape()[0],
             Storage::Contiguous(_) => BLOCK_BYTES / (row_elements * convert.stride()).max(1) as u64,
@@ -120,6 +134,7 @@ impl Rows {
         Ok(Rows {
             convert,
             scalar,
+            row_shape,
             row_elements,
             row_bytes,
             band_rows: band_rows.max(1),
@@ -145,9 +160,10 @@ impl Rows {
         self.len() == 0
     }
 
-    /// Returns the shape of a row.
+    /// Returns the shape of a row: the further axes of the dataset, and behind them those of the arrays that
+    /// its elements are.
     pub fn row_shape(&self) -> &[u64] {
-        &self.dataset.shape()[1..]
+        &self.row_shape
     }
 
     /// Returns how many bytes a row has, as it is written into the caller's buffer.
@@ -188,6 +204,18 @@ impl Rows {
             )));
         }
         self.check_length(rows.end - rows.start, out.len())?;
+        let start = rows.start;
+        let count = rows.end - start;
+        self.read_range(rows, out).map_err(|error| {
+            let again = |part: Range<u64>| {
+                let mut out = vec![0; (part.end - part.start) as usize * self.row_bytes];
+                self.read_range(start + part.start..start + part.end, &mut out)
+            };
+            overflow::name_row(error, self.dataset.path(), count, &again, &|at| start + at)
+        })
+    }
+
+    fn read_range(&self, rows: Range<u64>, out: &mut [u8]) -> Result<()> {
         if let Storage::Virtual(pieces) = self.dataset.storage() {
             return self.read_pieces(pieces, rows, out);
         }
@@ -227,6 +255,17 @@ impl Rows {
         if self.row_bytes == 0 {
             return Ok(());
         }
+        self.gather_rows(rows, out).map_err(|error| {
+            let again = |part: Range<u64>| {
+                let rows = &rows[part.start as usize..part.end as usize];
+                self.gather_rows(rows, &mut vec![0; rows.len() * self.row_bytes])
+            };
+            let row = |at: u64| rows[at as usize];
+            overflow::name_row(error, self.dataset.path(), rows.len() as u64, &again, &row)
+        })
+    }
+
+    fn gather_rows(&self, rows: &[u64], out: &mut [u8]) -> Result<()> {
         let places = out.chunks_exact_mut(self.row_bytes);
         if self.gather_mapped(rows, places)? {
             return Ok(());
@@ -345,40 +384,6 @@ impl Rows {
     }
 }
 
-/// Returns where in an element the number is, and what it is.
-fn number(element: &Element, field: Option<&str>) -> Result<(usize, Number)> {
-    match (element, field) {
-        (Element::Number(number), None) => Ok((0, *number)),
-        (Element::Number(_), Some(field)) => Err(invalid(&format!(
-            "its elements are numbers and have no field `{field}`"
-        ))),
-        (Element::Record { fields, .. }, None) => {
-            let names: Vec<_> = fields
-                .iter()
-                .map(|field| format!("`{}`", field.name))
-                .collect();
-            let error = invalid("its elements are records, and no field is named");
-            Err(match names.is_empty() {
-                true => error,
-                false => error.hint(format!("name one of {}", names.join(", "))),
-            })
-        }
-        (Element::Record { fields, others, .. }, Some(name)) => {
-            if let Some(field) = fields.iter().find(|field| field.name == name) {
-                return Ok((field.offset, field.number));
-            }
-            Err(match others.iter().find(|(other, _)| other == name) {
-                Some((_, what)) => {
-                    unsupported(&format!("field `{name}`: {what} are not supported"))
-                }
-                None => invalid(&format!("its records have no field `{name}`")),
-            })
-        }
-        (Element::Other { what, .. }, _) => Err(unsupported(&format!("{what} are not supported"))
-            .hint("write them as numbers; text becomes numbers with a tokenizer")),
-    }
-}
-
-fn invalid(what: &str) -> Error {
+pub(super) fn invalid(what: &str) -> Error {
     Error::new(ErrorKind::InvalidArgument, what)
 }

@@ -164,7 +164,7 @@ impl Pieces {
 /// Reads the new file and compares it with what was read of the old one.
 fn compare(plan: &Plan, path: &Path, pieces: &Pieces, show: &(dyn Fn(u64) + Sync)) -> Result<()> {
     let source = Source::open(path, Access::Read)?;
-    let container = Container::open(Arc::new(source)).map_err(|error| differs(plan, &error))?;
+    let container = Container::open_own(Arc::new(source)).map_err(|error| differs(plan, &error))?;
     compare_structure(plan, &container)?;
     let open = |dataset: &Dataset| Rows::as_they_are(Open::open_in(&container, &dataset.path)?);
     let rows: Vec<Rows> = (plan.content.datasets.iter().map(open))

@@ -5,15 +5,17 @@
 //! mapping of it is a signal that ends the process. [`Access`] says when a mapping is taken.
 
 mod fingerprint;
+mod lock;
 mod mapping;
 
 use std::fs::File;
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use vramfit_core::{Error, ErrorKind, Result};
 
 pub use fingerprint::Fingerprint;
+pub use lock::Writer;
 use mapping::Mapping;
 
 /// How the bytes of a file are to be reached.
@@ -59,14 +61,26 @@ impl Source {
             )
             .cause(error)
         };
-        let file = File::open(path).map_err(failed)?;
-        let metadata = file.metadata().map_err(failed)?;
-        if !metadata.is_file() {
-            return Err(Error::new(
+        let must_be_regular = |metadata: &std::fs::Metadata| {
+            if metadata.is_file() {
+                return Ok(());
+            }
+            let error = Error::new(
                 ErrorKind::Io,
                 format!("`{}` is not a regular file", path.display()),
-            ));
-        }
+            );
+            Err(match metadata.is_dir() {
+                true => error,
+                false => error.hint("HDF5 is read from all over a file: write what comes from a pipe or a device to a file first"),
+            })
+        };
+        // Before it is opened, because opening a pipe waits for its writer, and opening a device may do anything.
+        must_be_regular(&std::fs::metadata(path).map_err(failed)?)?;
+        let mut options = File::options();
+        let file = options.read(true).custom_flags(libc::O_NONBLOCK).open(path);
+        let file = file.map_err(failed)?;
+        let metadata = file.metadata().map_err(failed)?;
+        must_be_regular(&metadata)?;
         let length = metadata.len();
         let bytes = match access {
             Access::Read => Bytes::File(file),
@@ -99,6 +113,15 @@ impl Source {
     /// Returns the length in bytes, as it was when the file was opened.
     pub fn length(&self) -> u64 {
         self.length
+    }
+
+    /// Asks who has the file open for writing.
+    pub fn find_writer(&self) -> Writer {
+        match &self.bytes {
+            Bytes::File(file) => lock::find_writer(file),
+            // A mapping holds the lock of readers.
+            Bytes::Mapped(_) | Bytes::Memory(_) => Writer::Nobody,
+        }
     }
 
     /// Whether bytes can be had without a system call, as [`Source::view`].

@@ -147,6 +147,7 @@ impl Args {
             &inspect::Request {
                 paths: self.datasets.clone(),
                 sample: None,
+                rows: None,
                 seed: 0,
                 budget: self.memory,
                 measure: false,
@@ -227,7 +228,7 @@ pub(super) fn run(args: &Args, context: &Context, output: &mut Output) -> Result
             measured: &measured,
         })?;
     } else {
-        output.data(&told(&request, &measured))?;
+        output.text(&told(&request, &measured))?;
     }
     Ok(Status::Yes)
 }

@@ -17,6 +17,7 @@ use crate::output::Output;
 Examples:
   vramfit data inspect train.h5
   vramfit data inspect train.h5 --dataset train/x --dataset train/y --memory 64MiB
+  vramfit data inspect train.h5 --rows 5
   vramfit data inspect train.h5 --sample 1000 --json
 ")]
 pub(crate) struct Args {
@@ -26,6 +27,9 @@ pub(crate) struct Args {
     /// Only this dataset or group; can be given several times
     #[arg(long, value_name = "PATH")]
     dataset: Vec<String>,
+    /// Show the first N rows of each dataset
+    #[arg(long, value_name = "N", value_parser = parse_count)]
+    rows: Option<u64>,
     /// Read so many rows of each dataset, evenly spread, and show what their numbers are like
     #[arg(long, value_name = "N", value_parser = parse_count)]
     sample: Option<u64>,
@@ -59,17 +63,22 @@ impl Args {
 
 /// Runs `vramfit data inspect`.
 pub(super) fn run(args: &Args, output: &mut Output) -> Result<Status> {
-    if args.sample == Some(0) {
-        return Err(
-            Error::new(ErrorKind::InvalidArgument, "`--sample 0` reads no rows")
-                .hint("leave it out, or write how many, such as `--sample 1000`"),
-        );
+    for (option, rows, example) in [("--sample", args.sample, 1000), ("--rows", args.rows, 5)] {
+        if rows == Some(0) {
+            let message = format!("`{option} 0` reads no rows");
+            return Err(
+                Error::new(ErrorKind::InvalidArgument, message).hint(format!(
+                    "leave it out, or write how many, such as `{option} {example}`"
+                )),
+            );
+        }
     }
     let survey = survey(
         &args.file,
         &Request {
             paths: args.dataset.clone(),
             sample: args.sample,
+            rows: args.rows,
             seed: args.seed,
             budget: args.memory,
             measure: args.measure,
@@ -82,7 +91,7 @@ pub(super) fn run(args: &Args, output: &mut Output) -> Result<Status> {
             survey: &survey,
         })?;
     } else {
-        output.data(&told(&args.file, &survey, args.seed))?;
+        output.text(&told(&args.file, &survey, args.seed))?;
     }
     Ok(Status::Yes)
 }

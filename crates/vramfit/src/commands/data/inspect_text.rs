@@ -4,6 +4,7 @@ use std::path::Path;
 
 use vramfit_data::inspect::{Entry, Facts, Finding, Plan, Speed, Statistics, Survey};
 
+use super::inspect_rows::write_rows;
 use super::words::{grouped, shown};
 
 /// More attributes than are named of one object.
@@ -24,6 +25,7 @@ pub(super) fn told(file: &Path, survey: &Survey, seed: u64) -> String {
         }
     );
     tree(&mut text, &survey.entries);
+    write_rows(&mut text, &survey.entries);
     samples(&mut text, &survey.entries, seed);
     if let Some(plan) = &survey.streaming {
         cost(&mut text, survey, plan);

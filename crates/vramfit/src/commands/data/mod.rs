@@ -4,6 +4,7 @@ mod bench;
 mod bench_text;
 mod generate;
 mod inspect;
+mod inspect_rows;
 mod inspect_text;
 mod repack;
 mod repack_text;

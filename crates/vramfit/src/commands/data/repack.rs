@@ -259,7 +259,7 @@ fn lock(path: &Path) -> Result<Option<std::fs::File>> {
     match flock(&file, FlockOperation::NonBlockingLockShared) {
         Ok(()) => Ok(Some(file)),
         Err(rustix::io::Errno::WOULDBLOCK) => Err(Error::new(
-            ErrorKind::Io,
+            ErrorKind::FileNotClosed,
             format!("a program has `{}` open for writing", path.display()),
         )
         .hint("wait until it has closed the file")),
@@ -288,7 +288,7 @@ fn answer(
         };
         match written {
             Some(_) => output.say(&text),
-            None => output.data(&text)?,
+            None => output.text(&text)?,
         }
         return Ok(Status::Yes);
     }

@@ -1,0 +1,365 @@
+//! Reading the datatype message. Each function consumes all of what it reads, also of what it does not
+//! understand, so that what follows in a record is found.
+
+use vramfit_core::{Error, ErrorKind, Result};
+
+use super::{Axis, Element, Field, Number, Numbers, Scalar};
+use crate::hdf5::cursor::Cursor;
+use crate::hdf5::dataspace::MOST_AXES;
+
+/// A record in a record in a record … no deeper than this.
+pub(crate) const MAX_TYPE_DEPTH: usize = 8;
+/// More fields than any record that trains a model has.
+const MAX_FIELDS: usize = 4096;
+
+/// Reads a type and all that are in it.
+pub(super) fn read_type(cursor: &mut Cursor<'_>, depth: usize) -> Result<Element> {
+    let depth = one_deeper(depth)?;
+    let first = cursor.u8()?;
+    let (version, class) = (first >> 4, first & 0xf);
+    if !(1..=5).contains(&version) {
+        return Err(cursor.damaged(format_args!("a datatype of version {version} is not known")));
+    }
+    let bits = cursor.uint(3)? as u32;
+    let size = cursor.u32()? as usize;
+    let other = |what: &str| {
+        Ok(Element::Other {
+            size,
+            what: what.to_owned(),
+        })
+    };
+    match class {
+        0 => read_integer(cursor, bits, size),
+        1 => read_float(cursor, bits, size),
+        2 => {
+            cursor.skip(2)?;
+            other("times")
+        }
+        3 => other("strings of fixed length"),
+        // Bits without a meaning as a number, such as the `bool` of PyTables: unsigned, as h5py has them.
+        4 => read_integer(cursor, bits & 1, size),
+        5 => {
+            // The tag that says what the bytes are, padded.
+            cursor.skip((bits & 0xff) as usize)?;
+            other("opaque bytes")
+        }
+        6 => read_record(cursor, version, bits as usize & 0xffff, size, depth),
+        7 => other("references"),
+        8 => read_enumeration(cursor, version, bits as usize & 0xffff, size, depth),
+        9 => {
+            // What the characters or the elements of the sequence are.
+            read_type(cursor, depth)?;
+            match bits & 0xf {
+                1 => other("strings of variable length"),
+                _ => other("sequences of variable length"),
+            }
+        }
+        10 => {
+            let lengths = read_array_shape(cursor, version)?;
+            let base = read_type(cursor, depth)?;
+            make_array(cursor, base, &lengths, Some(size))
+        }
+        11 => {
+            read_type(cursor, depth)?;
+            other("complex numbers")
+        }
+        // Where it ends is not known, so nothing behind it could be read.
+        class => Err(Error::new(
+            ErrorKind::UnsupportedFeature,
+            format!("elements of class {class} are not supported"),
+        )),
+    }
+}
+
+fn make_number(number: Number) -> Element {
+    Element::Numbers {
+        size: number.scalar.size(),
+        numbers: Numbers {
+            number,
+            offset: 0,
+            axes: Vec::new(),
+        },
+    }
+}
+
+fn read_integer(cursor: &mut Cursor<'_>, bits: u32, size: usize) -> Result<Element> {
+    let (shift, precision) = (cursor.u16()?, usize::from(cursor.u16()?));
+    let scalar = match (size, bits & 8 != 0) {
+        (1, true) => Scalar::Int8,
+        (2, true) => Scalar::Int16,
+        (4, true) => Scalar::Int32,
+        (8, true) => Scalar::Int64,
+        (1, false) => Scalar::Uint8,
+        (2, false) => Scalar::Uint16,
+        (4, false) => Scalar::Uint32,
+        (8, false) => Scalar::Uint64,
+        _ => {
+            return Ok(Element::Other {
+                size,
+                what: format!("integers of {size} bytes"),
+            });
+        }
+    };
+    if shift != 0 || precision != size * 8 {
+        return Ok(Element::Other {
+            size,
+            what: format!("integers of {precision} bits"),
+        });
+    }
+    Ok(make_number(Number {
+        scalar,
+        big_endian: bits & 1 != 0,
+    }))
+}
+
+fn read_float(cursor: &mut Cursor<'_>, bits: u32, size: usize) -> Result<Element> {
+    let (shift, precision) = (cursor.u16()?, cursor.u16()?);
+    let (exponent_at, exponent) = (cursor.u8()?, cursor.u8()?);
+    let (mantissa_at, mantissa) = (cursor.u8()?, cursor.u8()?);
+    let bias = cursor.u32()?;
+    let sign_at = (bits >> 8) & 0xff;
+    // Bit 6 beside bit 0 means the order of the VAX; a mantissa that is normalised otherwise has no
+    // implied leading one.
+    let usual = bits & 0x40 == 0 && (bits >> 4) & 3 == 2 && shift == 0 && mantissa_at == 0;
+    let layout = (
+        size,
+        precision,
+        sign_at,
+        exponent_at,
+        exponent,
+        mantissa,
+        bias,
+    );
+    let scalar = match layout {
+        (2, 16, 15, 10, 5, 10, 15) if usual => Scalar::Float16,
+        (2, 16, 15, 7, 8, 7, 127) if usual => Scalar::Bfloat16,
+        (4, 32, 31, 23, 8, 23, 127) if usual => Scalar::Float32,
+        (8, 64, 63, 52, 11, 52, 1023) if usual => Scalar::Float64,
+        _ => {
+            return Ok(Element::Other {
+                size,
+                what: format!("floating-point numbers of {precision} bits that are not IEEE's"),
+            });
+        }
+    };
+    Ok(make_number(Number {
+        scalar,
+        big_endian: bits & 1 != 0,
+    }))
+}
+
+/// Reads the lengths of an array's axes. Version 2 also has a permutation, which was never used.
+fn read_array_shape(cursor: &mut Cursor<'_>, version: u8) -> Result<Vec<usize>> {
+    let axes = usize::from(cursor.u8()?);
+    if axes > MOST_AXES {
+        return Err(cursor.damaged(format_args!("an array of {axes} axes")));
+    }
+    if version < 3 {
+        cursor.skip(3)?;
+    }
+    let lengths = (0..axes).map(|_| Ok(cursor.u32()? as usize)).collect();
+    if version < 3 {
+        cursor.skip(4 * axes)?;
+    }
+    lengths
+}
+
+/// Makes an array of elements. Its axes go in front of those that the elements have.
+fn make_array(
+    cursor: &Cursor<'_>,
+    base: Element,
+    lengths: &[usize],
+    said: Option<usize>,
+) -> Result<Element> {
+    let mut axes = Vec::new();
+    let mut size = base.size();
+    for &length in lengths.iter().rev() {
+        axes.push(Axis {
+            length,
+            stride: size,
+        });
+        size = (size.checked_mul(length))
+            .filter(|&size| size > 0 && size <= u32::MAX as usize)
+            .ok_or_else(|| cursor.damaged("an array of no bytes, or of too many"))?;
+    }
+    axes.reverse();
+    if said.is_some_and(|said| said != size) {
+        return Err(cursor.damaged("an array is not as long as its elements"));
+    }
+    if axes.is_empty() {
+        return Ok(base);
+    }
+    let within = |mut numbers: Numbers| {
+        numbers.axes.splice(0..0, axes.iter().copied());
+        numbers
+    };
+    Ok(match base {
+        Element::Numbers { numbers, .. } => Element::Numbers {
+            size,
+            numbers: within(numbers),
+        },
+        Element::Record { fields, others, .. } => Element::Record {
+            size,
+            fields: fields
+                .into_iter()
+                .map(|Field { name, numbers }| Field {
+                    name,
+                    numbers: within(numbers),
+                })
+                .collect(),
+            others,
+        },
+        Element::Other { what, .. } => Element::Other {
+            size,
+            what: format!("arrays of {what}"),
+        },
+    })
+}
+
+fn read_record(
+    cursor: &mut Cursor<'_>,
+    version: u8,
+    count: usize,
+    size: usize,
+    depth: usize,
+) -> Result<Element> {
+    let too_many = |count: usize| {
+        Error::new(
+            ErrorKind::UnsupportedFeature,
+            format!("a record of {count} fields is not supported, {MAX_FIELDS} are the most"),
+        )
+    };
+    if count > MAX_FIELDS {
+        return Err(too_many(count));
+    }
+    let (mut fields, mut others) = (Vec::new(), Vec::new());
+    for _ in 0..count {
+        let name = read_name(cursor, version)?;
+        let offset = match version {
+            1 | 2 => cursor.u32()? as usize,
+            _ => cursor.uint(bytes_for(size as u64))? as usize,
+        };
+        // The first version has arrays in records only.
+        let lengths = match version {
+            1 => read_member_shape(cursor)?,
+            _ => Vec::new(),
+        };
+        let base = read_type(cursor, depth)?;
+        let element = make_array(cursor, base, &lengths, None)?;
+        let end = offset.checked_add(element.size());
+        if end.is_none_or(|end| end > size) {
+            return Err(cursor.damaged(format_args!("the field `{name}` is outside of its record")));
+        }
+        let keep = |mut numbers: Numbers| {
+            numbers.offset += offset;
+            numbers
+        };
+        match element {
+            Element::Numbers { numbers, .. } => fields.push(Field {
+                name,
+                numbers: keep(numbers),
+            }),
+            Element::Other { what, .. } => others.push((name, what)),
+            Element::Record {
+                fields: inner,
+                others: unread,
+                ..
+            } => {
+                fields.extend(inner.into_iter().map(|field| Field {
+                    name: format!("{name}.{}", field.name),
+                    numbers: keep(field.numbers),
+                }));
+                others.extend(
+                    unread
+                        .into_iter()
+                        .map(|(field, what)| (format!("{name}.{field}"), what)),
+                );
+            }
+        }
+        if fields.len() + others.len() > MAX_FIELDS {
+            return Err(too_many(fields.len() + others.len()));
+        }
+    }
+    Ok(Element::Record {
+        size,
+        fields,
+        others,
+    })
+}
+
+/// Reads what the first version of a record says of each field: up to four axes of an array.
+fn read_member_shape(cursor: &mut Cursor<'_>) -> Result<Vec<usize>> {
+    let axes = usize::from(cursor.u8()?);
+    if axes > 4 {
+        return Err(cursor.damaged(format_args!("a field of {axes} axes")));
+    }
+    // Padding, and a permutation that was never used.
+    cursor.skip(11)?;
+    let mut lengths = Vec::new();
+    for axis in 0..4 {
+        let length = cursor.u32()? as usize;
+        if axis < axes {
+            lengths.push(length);
+        }
+    }
+    Ok(lengths)
+}
+
+/// Numbers with names. What h5py writes for `bool` is one, and is known by its two names.
+fn read_enumeration(
+    cursor: &mut Cursor<'_>,
+    version: u8,
+    count: usize,
+    size: usize,
+    depth: usize,
+) -> Result<Element> {
+    let base = read_type(cursor, depth)?;
+    if base.size() != size {
+        return Err(cursor.damaged("an enumeration is not as long as its numbers"));
+    }
+    let mut is_bool = size == 1 && count == 2;
+    for place in 0..count {
+        let name = read_name(cursor, version)?;
+        is_bool &= ["FALSE", "TRUE"].get(place) == Some(&name.as_str());
+    }
+    is_bool &= cursor.take(count * size)? == [0, 1];
+    match base {
+        Element::Numbers { numbers, .. } if numbers.axes.is_empty() => Ok(match is_bool {
+            true => make_number(Number {
+                scalar: Scalar::Bool,
+                big_endian: false,
+            }),
+            false => make_number(numbers.number),
+        }),
+        base => Ok(Element::Other {
+            size,
+            what: format!("enumerations of {}", base.describe()),
+        }),
+    }
+}
+
+/// Returns how many more types may be inside the one that begins here.
+pub(crate) fn one_deeper(depth: usize) -> Result<usize> {
+    depth.checked_sub(1).ok_or_else(|| {
+        Error::new(
+            ErrorKind::UnsupportedFeature,
+            format!("types inside types, deeper than {MAX_TYPE_DEPTH}, are not supported"),
+        )
+    })
+}
+
+/// Reads the name of a field or of a number; older versions fill it up to a multiple of 8 bytes.
+pub(crate) fn read_name(cursor: &mut Cursor<'_>, version: u8) -> Result<String> {
+    let begin = cursor.offset();
+    let name = cursor.terminated_text()?;
+    if version < 3 {
+        let length = (cursor.offset() - begin) as usize;
+        cursor.skip(length.next_multiple_of(8) - length)?;
+    }
+    Ok(name)
+}
+
+/// Returns how many bytes a number up to `most` needs.
+pub(crate) fn bytes_for(most: u64) -> usize {
+    ((64 - most.leading_zeros() as usize).div_ceil(8)).max(1)
+}

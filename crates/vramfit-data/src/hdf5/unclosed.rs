@@ -1,0 +1,71 @@
+//! Files that are open for writing, or whose writer ended without closing them: what it had not written out is
+//! missing in them, and would read as zeros.
+
+use vramfit_core::{Error, ErrorKind, Result};
+
+use crate::source::{Source, Writer};
+
+/// The file consistency flags of the superblock.
+///
+/// HDF5 1.10 and later set `OPEN_FOR_WRITING` in every version of the superblock when a file is opened for writing
+/// (`H5F_open`), and clear it when it is closed. Files of HDF5 1.6 and older keep both lower bits when closed, as those
+/// that come with PyTables show; those of 1.8 have none.
+const OPEN_FOR_WRITING: u32 = 1;
+const VERIFIED: u32 = 2;
+/// One program writes and others may read: what they see is consistent at any time.
+const SWMR: u32 = 4;
+
+/// Refuses a file that a program has open for writing. One that writes for readers (SWMR) holds no lock.
+///
+/// # Errors
+///
+/// `file-not-closed`.
+pub(super) fn must_not_be_locked(source: &Source) -> Result<()> {
+    let Writer::Process(process) = source.find_writer() else {
+        return Ok(());
+    };
+    let who = match process {
+        Some(process) if process == std::process::id() => " in this process".to_owned(),
+        Some(process) => format!(" in process {process}"),
+        None => String::new(),
+    };
+    let path = source.path().display();
+    Err(Error::new(
+        ErrorKind::FileNotClosed,
+        format!("`{path}` is open for writing{who}, and what is not written out yet would be missing"),
+    )
+    .hint("close it there first; a writer that others may follow turns on SWMR: `file.swmr_mode = True` in h5py"))
+}
+
+/// Refuses a file that was not closed, given the version of its superblock and its flags.
+///
+/// # Errors
+///
+/// `file-not-closed`.
+pub(super) fn must_be_closed(source: &Source, version: u8, flags: u32) -> Result<()> {
+    // Only the old superblocks can be those of libraries that left both bits.
+    let known = match version {
+        0 | 1 => OPEN_FOR_WRITING | VERIFIED | SWMR,
+        _ => OPEN_FOR_WRITING | SWMR,
+    };
+    if flags & known != OPEN_FOR_WRITING {
+        return Ok(());
+    }
+    let path = source.path().display();
+    let what = match source.find_writer() {
+        Writer::Unknown => "is open for writing, or was not closed by the program that wrote it",
+        _ => "was not closed by the program that wrote it",
+    };
+    let other = match version {
+        // The library opens these without looking at the flag, and clears it.
+        0..=2 => format!(", or `python -c \"import h5py; h5py.File('{path}', 'r+').close()\"`"),
+        _ => String::new(),
+    };
+    Err(Error::new(
+        ErrorKind::FileNotClosed,
+        format!("`{path}` {what}: what was not written out is missing, and would read as zeros"),
+    )
+    .hint(format!(
+        "close the writer, or write the file anew; if all of it is there, mark it as closed: `h5clear -s {path}`{other}"
+    )))
+}

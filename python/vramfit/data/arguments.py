@@ -1,0 +1,114 @@
+"""The arguments of a loader: checked, and in the form that it works with."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from vramfit._errors import InvalidArgumentError
+
+
+def name_columns(datasets: str | Sequence[str] | Mapping[str, str]) -> dict[str, str]:
+    """Return names of columns with the datasets that they are."""
+    if isinstance(datasets, str):
+        return {datasets: datasets}
+    if isinstance(datasets, Mapping):
+        return dict(datasets)
+    repeated = [name for name in datasets if list(datasets).count(name) > 1]
+    if repeated:
+        raise InvalidArgumentError(f"`{repeated[0]}` is named twice")
+    return {name: name for name in datasets}
+
+
+def name_type(kind: Any) -> str:
+    """Return the name of a type: of ``"float32"``, ``numpy.float32`` or ``jax.numpy.bfloat16``."""
+    if isinstance(kind, str):
+        return kind
+    import numpy as np
+
+    try:
+        return str(np.dtype(kind).name)
+    except TypeError:
+        raise InvalidArgumentError(
+            f"`dtype` is {kind!r}, which is no type",
+            hint='name one, such as `dtype="float32"`, or one for each dataset: `{"x": "float32"}`',
+        ) from None
+
+
+def name_types(dtype: Any, names: Mapping[str, str]) -> dict[str, str]:
+    """Return the types that columns become, where something was said of them."""
+    if not isinstance(dtype, Mapping):
+        return {}
+    unknown = [name for name in dtype if name not in names]
+    if unknown:
+        there = ", ".join(f"`{name}`" for name in names)
+        raise InvalidArgumentError(
+            f"`dtype` names `{unknown[0]}`, which is not loaded", hint=f"there is {there}"
+        )
+    return {name: name_type(kind) for name, kind in dtype.items()}
+
+
+def as_whole(name: str, number: Any) -> int:
+    """Return a whole number, of whichever type it is."""
+    try:
+        return operator.index(number)
+    except TypeError:
+        raise InvalidArgumentError(
+            f"`{name}` is {number!r}, and has to be a whole number",
+            hint=f"take `{name}=int(...)`" if isinstance(number, float) else None,
+        ) from None
+
+
+def check_counts(**numbers: int | None) -> None:
+    """Check that numbers are whole and above zero, where they are given."""
+    for name, number in numbers.items():
+        if number is not None and not 1 <= as_whole(name, number) < 1 << 63:
+            raise InvalidArgumentError(f"`{name}` is {number}, and has to be 1 at least")
+
+
+def check_sharding(sharding: Any, names: Sequence[str], *, is_transformed: bool) -> None:
+    """Check that a sharding is one, or one for each column."""
+    if sharding is None:
+        return
+    from jax.sharding import Sharding
+
+    hint = (
+        "make one: `NamedSharding(mesh, PartitionSpec('data'))`, or one for each column: "
+        "`{'x': ..., 'y': ...}`"
+    )
+    for name, one in sharding.items() if isinstance(sharding, Mapping) else [(None, sharding)]:
+        if not isinstance(one, Sharding):
+            what = "`sharding`" if name is None else f"`sharding` of `{name}`"
+            raise InvalidArgumentError(f"{what} is {one!r}, which is no sharding of JAX", hint=hint)
+    # What a transform returns has columns of its own.
+    if isinstance(sharding, Mapping) and not is_transformed and set(sharding) != set(names):
+        listed = ", ".join(f"`{name}`" for name in names)
+        raise InvalidArgumentError(
+            f"`sharding` has to say one for each column of a batch: {listed}", hint=hint
+        )
+
+
+def describe_split(
+    split: tuple[str, float] | tuple[str, float, str] | None, seed: int
+) -> tuple[str, float, str, int] | None:
+    """Return the set, the share, how rows are chosen, and the seed, as the reader wants them."""
+    if split is None:
+        return None
+    name, share, *manner = split
+    return name, share, manner[0] if manner else "spread", seed
+
+
+def find_world(rank: int | None, world: int | None, sharding: object) -> tuple[int, int]:
+    """Return which of how many processes this is."""
+    if (rank is None) != (world is None):
+        raise InvalidArgumentError("`rank` and `world` go together, and one is missing")
+    if rank is not None and world is not None:
+        if not 0 <= rank < world:
+            raise InvalidArgumentError(f"there is no process {rank} among {world}, counted from 0")
+        return rank, world
+    if sharding is None:
+        return 0, 1
+    import jax
+
+    return jax.process_index(), jax.process_count()

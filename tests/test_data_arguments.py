@@ -1,0 +1,140 @@
+"""Numbers that do not fit, and arguments that are wrong: named, with the way out."""
+
+import os
+import subprocess
+import sys
+
+import h5py
+import jax
+import numpy as np
+import pytest
+from jax.sharding import Mesh, NamedSharding, PartitionSpec
+
+from vramfit import _errors
+from vramfit.data import Loader
+
+
+@pytest.fixture(name="path")
+def file_of_two(tmp_path):
+    path = tmp_path / "x.h5"
+    with h5py.File(path, "w") as f:
+        f["x"] = np.arange(64.0).reshape(32, 2)
+        f["y"] = np.arange(32)
+    return path
+
+
+def read(path, name="x", **options):
+    with Loader(path, name, batch_size=10, **options) as loader:
+        return [{key: value.copy() for key, value in batch.items()} for batch in loader]
+
+
+@pytest.mark.parametrize("chunks", [None, (7, 3), (5, 4)], ids=["contiguous", "divided", "chunks"])
+@pytest.mark.parametrize("shuffle", [False, True])
+@pytest.mark.parametrize(
+    ("stored", "value", "options", "wanted"),
+    [
+        ("i8", 1 << 40, {}, "int32"),
+        ("f8", 1e300, {}, "float32"),
+        (">f8", -1e39, {}, "float32"),
+        ("f4", 70000, {"dtype": "float16"}, "float16"),
+        ("f8", 1e39, {"dtype": "bfloat16"}, "bfloat16"),
+        ("u2", 65535, {"dtype": {"x": "float16"}}, "float16"),
+    ],
+)
+def test_a_number_that_does_not_fit_is_named(
+    tmp_path, chunks, shuffle, stored, value, options, wanted
+):
+    values = np.ones((100, 4), stored)
+    values[61, 2] = values[83, 0] = value
+    with h5py.File(tmp_path / "x.h5", "w") as f:
+        f.create_dataset("x", data=values, chunks=chunks)
+    with pytest.raises(_errors.InvalidArgumentError) as caught:
+        read(tmp_path / "x.h5", shuffle=shuffle, **options)
+    message = caught.value.message
+    # Several threads read ahead; the error is that of the one that met such a number first.
+    assert message.startswith(
+        ("dataset `x`, row 61: the value ", "dataset `x`, row 83: the value ")
+    )
+    assert f" does not fit into {wanted}" in message
+    assert f'`dtype={{"x": "{np.dtype(stored).newbyteorder("=").name}"}}`' in caught.value.hint
+
+
+def test_infinities_and_large_numbers_that_fit_are_read(tmp_path):
+    values = np.array([[np.inf, -np.inf, np.nan, 3e38, 65504.0]] * 20)
+    with h5py.File(tmp_path / "x.h5", "w") as f:
+        f["x"], f["half"] = values, values[:, [0, 1, 2, 4]]
+    assert np.array_equal(
+        read(tmp_path / "x.h5")[0]["x"][0], values[0].astype("f4"), equal_nan=True
+    )
+    (half, _) = read(tmp_path / "x.h5", "half", dtype=np.float16)
+    assert half["half"].dtype == np.float16
+    assert np.array_equal(half["half"][0], values[0, [0, 1, 2, 4]].astype("f2"), equal_nan=True)
+
+
+def test_types_are_named_in_every_usual_way(path):
+    for kind in ("bfloat16", jax.numpy.bfloat16):
+        assert read(path, dtype=kind)[0]["x"].dtype == jax.numpy.bfloat16
+    for kind in (np.float16, np.dtype("f2"), "float16", {"x": np.float16}):
+        assert read(path, dtype=kind)[0]["x"].dtype == np.float16
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"dtype": 5}, "`dtype` is 5, which is no type"),
+        ({"dtype": {"x": object()}}, "which is no type"),
+        ({"dtype": "float31"}, "there is no type `float31`"),
+        ({"batch_size": 2.5}, "`batch_size` is 2.5, and has to be a whole number"),
+        ({"batch_size": "8"}, "`batch_size` is '8', and has to be a whole number"),
+        ({"batch_size": 1 << 70}, "`batch_size` is"),
+        ({"threads": 1.0}, "`threads` is 1.0, and has to be a whole number"),
+        ({"seed": None}, "`seed` is None, and has to be a whole number"),
+        ({"sharding": PartitionSpec("data")}, "which is no sharding of JAX"),
+        ({"sharding": {"x": "data"}}, "`sharding` of `x` is 'data', which is no sharding of JAX"),
+    ],
+)
+def test_wrong_arguments_are_told_by_name(path, options, message):
+    with pytest.raises(_errors.InvalidArgumentError) as caught:
+        Loader(path, "x", **{"batch_size": 8} | options)
+    assert message in caught.value.message
+
+
+def test_each_column_may_have_a_sharding_of_its_own(path):
+    mesh = Mesh(np.array(jax.devices()[:1]), ("data",))
+    rows, whole = (NamedSharding(mesh, PartitionSpec(*axes)) for axes in (["data"], []))
+    shardings = {"x": rows, "y": whole}
+    with Loader(path, ["x", "y"], batch_size=8, shuffle=False, sharding=shardings) as loader:
+        batches = list(loader.to_device())
+    assert np.array_equal(np.concatenate([b["y"] for b in batches]), np.arange(32))
+    for name, sharding in shardings.items():
+        assert batches[0][name].sharding == sharding
+    with pytest.raises(_errors.InvalidArgumentError, match="one for each column") as caught:
+        Loader(path, ["x", "y"], batch_size=8, sharding={"x": rows})
+    assert "`x`, `y`" in caught.value.message
+
+
+def test_numpy_integers_are_whole_numbers(path):
+    with Loader(path, "x", batch_size=np.int64(8), seed=np.uint32(3)) as loader:
+        assert len(loader) == 4
+
+
+def test_pipes_and_devices_are_refused_at_once(tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+    for path in (tmp_path / "pipe", "/dev/zero"):
+        command = [sys.executable, "-m", "vramfit", "data", "inspect", str(path)]
+        done = subprocess.run(command, capture_output=True, check=False, text=True, timeout=20)
+        assert done.returncode == 2
+        assert "is not a regular file" in done.stderr
+        assert "hint: " in done.stderr
+
+
+def test_more_rows_than_the_maximum_are_refused(tmp_path):
+    path = tmp_path / "x.h5"
+    with h5py.File(path, "w") as f:
+        f.create_dataset("x", (2999,), "f4", maxshape=(3001,), chunks=(10,))
+    whole = path.read_bytes()
+    lengths = (2999).to_bytes(8, "little") + (3001).to_bytes(8, "little")
+    assert whole.count(lengths) == 1
+    path.write_bytes(whole.replace(lengths, (3002).to_bytes(8, "little") + lengths[8:]))
+    with pytest.raises(_errors.InvalidFileError, match="3002 long, and 3001 is its maximum"):
+        Loader(path, "x", batch_size=8)
