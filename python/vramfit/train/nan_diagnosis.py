@@ -64,7 +64,7 @@ def _bad_rows(values: Any) -> list[int]:
     array = np.asarray(values)
     if array.ndim == 0 or array.dtype.kind in "biuSUO":
         return []
-    finite = np.isfinite(array.astype(np.float32, copy=False))
+    finite = np.isfinite(array)
     rows = np.flatnonzero(~finite.reshape(array.shape[0], -1).all(axis=1))
     return [int(row) for row in rows]
 

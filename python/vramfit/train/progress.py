@@ -8,6 +8,7 @@ import time
 from typing import TextIO
 
 from vramfit._errors import InvalidArgumentError
+from vramfit._locale import for_terminal
 from vramfit.train.result import Epoch
 from vramfit.train.summary import duration, epoch_line, epoch_summary, number, wrapped
 
@@ -147,6 +148,7 @@ class Progress:
         out = self._out
         if out is None:
             return
+        text = for_terminal(text)
         if transient:
             out.write(f"\r\x1b[K{text}")
         else:
