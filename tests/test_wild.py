@@ -1,0 +1,86 @@
+"""The check of programs that use other people's libraries, without those libraries.
+
+The programs themselves run with `make wild`.
+"""
+
+import copy
+import importlib.util
+import tomllib
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+SPEC = importlib.util.spec_from_file_location("wild", ROOT / "scripts" / "wild.py")
+wild = importlib.util.module_from_spec(SPEC)
+SPEC.loader.exec_module(wild)
+
+MANIFEST = tomllib.loads(wild.MANIFEST.read_text())
+PROGRAM = {
+    "name": "toy",
+    "project": "toy",
+    "gpu": "t4",
+    "fits": True,
+    "step": "jit_step",
+    "owners": ["parameters"],
+    "no_owners": ["gradients"],
+    "bytes": {"parameters": 700},
+}
+ANSWER = {
+    "fits": True,
+    "step": "jit_step",
+    "step_evidence": "state_returned",
+    "peak_bytes": 1000,
+    "owners": [{"kind": "parameters", "bytes": 700}, {"kind": "batch", "bytes": 300}],
+    "holdings": {"total_bytes": 1000, "program": "jit_step"},
+    "leaks": [],
+}
+PLAN = {"least_bytes": 900, "most_bytes": 1000}
+
+
+def told(answer=ANSWER, plan=PLAN, code=0):
+    done = SimpleNamespace(returncode=code, stderr="Traceback")
+    return list(wild.differences(PROGRAM, answer, plan, done))
+
+
+def test_what_is_expected_is_no_difference():
+    assert told() == []
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (lambda a: a.update(fits=None), "fits is None"),
+        (lambda a: a.update(step="jit_init"), "the step is jit_init"),
+        (lambda a: a.update(step_evidence="most_memory"), "the step is None"),
+        (lambda a: a["owners"][0].update(kind="other_state"), "no parameters"),
+        (lambda a: a["owners"][1].update(kind="gradients"), "were made up"),
+        (lambda a: a["owners"][0].update(bytes=699), "not 700"),
+        (lambda a: a["holdings"].update(total_bytes=1001), "do not add up"),
+        (lambda a: a["leaks"].append({"site": "train.py:3"}), "leaks"),
+        (lambda a: a.update(peak_bytes=899), "899 bytes, and the step alone plans 900"),
+        (lambda a: a.update(peak_bytes=1 << 20), "1048576 bytes in the step"),
+    ],
+)
+def test_each_difference_is_told(change, words):
+    answer = copy.deepcopy(ANSWER)
+    change(answer)
+    assert words in " ".join(told(answer))
+
+
+def test_a_program_that_failed_or_planned_nothing_is_told():
+    assert "exit code 1: Traceback" in " ".join(told(code=1))
+    assert "has not written down" in " ".join(told(plan=None))
+
+
+def test_the_manifest_is_whole():
+    programs = MANIFEST["program"]
+    names = [program["name"] for program in programs]
+    assert sorted(names) == sorted({path.stem for path in wild.PROGRAMS.glob("*.py")} - {"plan"})
+    assert len(names) >= 25
+    assert len({program["project"] for program in programs}) >= 12
+    for program in programs:
+        noting = "plan.note(" in (wild.PROGRAMS / f"{program['name']}.py").read_text()
+        assert noting == program.get("planned", True), program["name"]
+    assert all(entry["reason"] for entry in MANIFEST["cannot"])
