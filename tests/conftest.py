@@ -4,6 +4,7 @@ import dataclasses
 import json
 import os
 import re
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -13,6 +14,11 @@ import standin as standins
 from on_gpu import environment
 
 ROOT = Path(__file__).resolve().parent.parent
+
+# Texts are compared as a terminal with UTF-8 gets them, wherever the tests run.
+os.environ["LC_ALL"] = "C.UTF-8"
+# A shell starts jobs in the background with SIGINT ignored, and their children inherit that.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def reader_threads():

@@ -106,8 +106,9 @@ def test_a_program_that_fails_by_itself_leaves_the_answer_open(program):
 def test_json_is_the_last_line_of_standard_output(program):
     done = dryrun("--json", "-", program(FITS))
     assert done.returncode == 0, done.stderr
-    first, last = done.stdout.splitlines()
-    assert first == "done"
+    # Of a pipe nobody knows whether the program has ended its last line: a line feed comes first.
+    first, empty, last = done.stdout.splitlines()
+    assert (first, empty) == ("done", "")
     answer = json.loads(last)
     assert answer["schema"] == 1
     assert answer["fits"] is True
@@ -205,8 +206,8 @@ finally:
 """
     done = dryrun("--steps", "3", "--json", "-", program(loop))
     assert done.returncode == 0, done.stderr
-    said, answer = done.stdout.splitlines()
-    assert said == "cleaned up"
+    said, empty, answer = done.stdout.splitlines()
+    assert (said, empty) == ("cleaned up", "")
     calls = {row["name"]: row["calls"] for row in json.loads(answer)["programs"]}
     assert calls["jit_train_step"] == 3
 
@@ -301,7 +302,7 @@ def test_every_process_that_uses_the_gpu_is_seen(program, tmp_path):
     done = dryrun("--trace", str(trace), path)
     # The program itself fits and ends well; its worker does not fit.
     assert done.returncode == 1, done.stderr
-    assert "2 processes used the GPU, each as if it were alone" in done.stderr
+    assert "2 processes used the GPU\n" in done.stderr
     assert len(list(tmp_path.glob("run.trace*"))) == 2
 
     alone = dryrun("--trace", str(trace), program(FITS))

@@ -92,6 +92,29 @@ def read(path):
     return json.loads(header), events, footer
 
 
+def read_notes(path):
+    """Return the header and the notes about the process (132) of a trace."""
+    data = Path(path).read_bytes()
+    magic, header, _ = data.split(b"\n", 2)
+    source = Bytes(data)
+    source.at = len(magic) + len(header) + 2
+    notes = []
+    while source.at < len(data):
+        tag = source.take(1)[0]
+        if tag in (1, 14) or tag >= 128:
+            body = source.take(source.number())
+            if tag == 132:
+                notes.append(json.loads(body))
+        elif tag == 13:
+            source.take(4)
+        elif tag == 12:
+            source.number(), source.number()
+        else:
+            for _ in EVENTS[tag].split()[1:]:
+                source.number()
+    return json.loads(header), notes
+
+
 @dataclasses.dataclass(frozen=True)
 class Peak:
     """The moment a device's pool gave out most."""

@@ -84,6 +84,12 @@ class FileChangedError(VramfitError, ValueError):
     id = "file-changed"
 
 
+class FileNotClosedError(VramfitError, OSError):
+    """A program has the file open for writing, or ended without closing it."""
+
+    id = "file-not-closed"
+
+
 class DirectoryInUseError(VramfitError, OSError):
     """Another process writes to the directory of a run."""
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 import traceback
 
-from vramfit._origins import _is_library
+from vramfit._frames import is_library, site_of
 
 # A trace says what failed, not everything that a message may hold.
 MAX_MESSAGE_CHARACTERS = 200
@@ -28,6 +28,6 @@ def _site(error: BaseException) -> str:
     """Return the innermost line of the program's own files that the exception went through."""
     places = [(frame.f_code, line) for frame, line in traceback.walk_tb(error.__traceback__)]
     for code, line in reversed(places):
-        if not _is_library(code.co_filename):
-            return f"{code.co_filename}:{line} ({code.co_name})"
+        if not is_library(code.co_filename):
+            return site_of(code, line)
     return ""

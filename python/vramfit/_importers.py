@@ -10,6 +10,8 @@ from collections.abc import Iterator
 from types import FrameType, ModuleType
 from typing import Any
 
+from vramfit._frames import file_name
+
 _HOME = os.path.dirname(__file__)
 
 # The line of the user's that called a function of ours which imported JAX first, and that function.
@@ -42,19 +44,6 @@ def _caller() -> tuple[str, str] | None:
         called = code.co_qualname.partition(".")[0]
         frame = frame.f_back
     return None
-
-
-def file_name(file: str) -> str:
-    """Return what a person calls a file of code: a cell of a notebook by its number.
-
-    Everything that names a line of the user's in this process asks here.
-    """
-    if file.startswith("<ipython-input-"):
-        return f"cell [{file.removeprefix('<ipython-input-').partition('-')[0]}]"
-    shell = getattr(sys.modules.get("__main__"), "get_ipython", lambda: None)()
-    # IPython knows which input it has compiled under which name; its own tracebacks use this.
-    number = getattr(getattr(shell, "compile", None), "_filename_map", {}).get(file)
-    return file if number is None else f"cell [{number}]"
 
 
 def first_importer() -> str:

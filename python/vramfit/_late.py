@@ -9,6 +9,8 @@ from __future__ import annotations
 import os
 import sys
 
+from vramfit._environment import is_text, text_variables
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -43,7 +45,7 @@ def record(seen: Any = None) -> None:
 
     seen = seen or watcher()
     own = [name for name in os.environ.get(OWN, "").split(",") if name]
-    _native.note_settings(_texts(seen.as_read()), own, _changes(seen.late()))
+    _native.note_settings(text_variables(seen.as_read()), own, _changes(seen.late()))
 
 
 def tell(say: Callable[[str], object]) -> None:
@@ -60,7 +62,7 @@ def tell(say: Callable[[str], object]) -> None:
             if name in told:
                 continue
             of_name = [change for change in late if change[0] == name]
-            for text in _native.settings_too_late(_texts(seen.as_read()), of_name, jax):
+            for text in _native.settings_too_late(text_variables(seen.as_read()), of_name, jax):
                 told.add(name)
                 say(text)
 
@@ -68,18 +70,8 @@ def tell(say: Callable[[str], object]) -> None:
     seen.listeners.append(tell_new)
 
 
-def _texts(environment: dict[str, str]) -> dict[str, str]:
-    """Leave out variables that are no text: nothing that JAX reads is one of them."""
-    return {name: value for name, value in environment.items() if _is_text(name + value)}
-
-
 def _changes(late: list[Change]) -> list[Change]:
-    return [change for change in late if _is_text("".join(text or "" for text in change))]
+    from vramfit._frames import name_site
 
-
-def _is_text(text: str) -> bool:
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
+    texts = [change for change in late if is_text("".join(text or "" for text in change))]
+    return [(name, old, new, name_site(site), stage) for name, old, new, site, stage in texts]

@@ -15,7 +15,7 @@ import traceback
 from collections.abc import Callable
 from typing import Any
 
-from vramfit._origins import _is_library
+from vramfit._frames import file_name, is_library
 
 # What XLA's CPU backend takes for one operation whatever its size, as seen on small ones.
 OPERATION_NS = 100.0
@@ -333,6 +333,6 @@ def _constant(value: Any, block: Any, loop: Any) -> int | None:
 def line_of(location: str) -> str:
     """Return the innermost line of the user's own code in a location of JAX's, or nothing."""
     for name, file, line in re.findall(r'"([^"]*)"\("([^"]+)":(\d+)', location):
-        if not _is_library(file):
-            return f"{file}:{line} ({name})"
+        if not is_library(file):
+            return f"{file_name(file)}:{line} ({name})"
     return ""

@@ -37,7 +37,7 @@ class BatchLoader:
     def __new__(
         cls,
         path: str | os.PathLike[str],
-        columns: Sequence[tuple[str, str | None, str | None]],
+        columns: Sequence[tuple[str, str | None]],
         *,
         batch_size: int,
         memory: str,
@@ -58,6 +58,8 @@ class BatchLoader:
     def columns(self) -> list[tuple[str, str, list[int]]]: ...
     @property
     def engine(self) -> str: ...
+    @property
+    def max_batches(self) -> int: ...
     @property
     def most_batches(self) -> int: ...
     @property

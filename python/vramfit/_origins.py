@@ -7,16 +7,12 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import os
 import sys
 from types import FrameType
 from typing import Any
 
 from vramfit import _nnx
-
-# Functions of this package stand in the stack, too, and are never the user's.
-_HOME = os.path.dirname(__file__)
-
+from vramfit._frames import is_library, site_of
 
 # By the name of a module: arguments that were donated although no result can take their place, with
 # their bytes. JAX warns of them by shape, and leaves no mark in the module.
@@ -139,23 +135,12 @@ def reader() -> tuple[str, bool]:
     # would keep every array of every caller alive until the garbage collector comes by.
     frame: FrameType | None = sys._getframe(1)
     try:
-        while frame is not None and _is_library(frame.f_code.co_filename):
+        while frame is not None and is_library(frame.f_code.co_filename):
             if frame.f_code.co_name in _SHAPING and "/jax/_src/" in frame.f_code.co_filename:
                 makes_a_shape = True
             frame = frame.f_back
         if frame is None:
             return "", makes_a_shape
-        code = frame.f_code
-        return f"{code.co_filename}:{frame.f_lineno} ({code.co_name})", makes_a_shape
+        return site_of(frame.f_code, frame.f_lineno), makes_a_shape
     finally:
         del frame
-
-
-def _is_library(file: str) -> bool:
-    return (
-        "/site-packages/" in file
-        or "/dist-packages/" in file
-        or "/lib/python3" in file
-        or file.startswith("<")
-        or os.path.dirname(file) == _HOME
-    )

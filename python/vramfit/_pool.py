@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 from vramfit import _devices
 from vramfit._errors import InvalidArgumentError, NoRoomError, NotAsAskedError
+from vramfit._locale import for_terminal
 from vramfit._native import parse_bytes, show_bytes
 
 # Arrays of one size share one compiled program.
@@ -38,7 +39,8 @@ class HeldMemory(NamedTuple):
         else:
             checked = f"in use {show_bytes(self.in_use_before)} → {show_bytes(self.in_use_after)}"
         limit = f" of {show_bytes(self.limit)}" if self.limit else ""
-        return f"<HeldMemory {show_bytes(self.bytes)} on {self.device}: {checked}{limit}>"
+        text = f"<HeldMemory {show_bytes(self.bytes)} on {self.device}: {checked}{limit}>"
+        return for_terminal(text)
 
 
 class AllocationStep(NamedTuple):
@@ -85,7 +87,7 @@ class ClearedMemory(NamedTuple):
         ]
         counted = f": in use {', '.join(parts)}" if parts else ""
         caches = "; caches cleared" if self.caches_cleared else ""
-        return f"<ClearedMemory {show_bytes(self.released)}{counted}{caches}>"
+        return for_terminal(f"<ClearedMemory {show_bytes(self.released)}{counted}{caches}>")
 
 
 def force_memory_allocation(amount: float | int | str = 0.5, device: Any = None) -> HeldMemory:

@@ -12,6 +12,7 @@ import os
 import sys
 
 from vramfit import _native
+from vramfit._environment import text_variables
 from vramfit._errors import InvalidArgumentError, TooLateError
 
 TYPE_CHECKING = False
@@ -63,7 +64,7 @@ def apply(wishes: Mapping[str, Any], *, look_at_cards: bool) -> Decided:
         )
     _check(wishes)
     ignored = _set_after_import(jax) if jax is not None else []
-    environment = _texts(_environment_before_us())
+    environment = text_variables(_environment_before_us())
     if jax is not None:
         environment |= _configured(jax)
     version = jax.__version__ if jax is not None else installed_version()
@@ -144,7 +145,7 @@ def installed_version() -> str | None:
 def environment() -> dict[str, str]:
     """Return what holds for JAX in this process: the environment, and its configuration."""
     jax = sys.modules.get("jax")
-    return _texts(os.environ) | (_configured(jax) if jax is not None else {})
+    return text_variables(os.environ) | (_configured(jax) if jax is not None else {})
 
 
 def _check(wishes: Mapping[str, Any]) -> None:
@@ -167,19 +168,6 @@ def _check(wishes: Mapping[str, Any]) -> None:
             )
         if isinstance(value, int) and not isinstance(value, bool) and not 0 <= value < 1 << 32:
             raise InvalidArgumentError(f"`{name}={value}` cannot be", hint=f"write {example}")
-
-
-def _texts(environment: Mapping[str, str]) -> dict[str, str]:
-    """Leave out variables that are no text: nothing that JAX reads is one of them."""
-    return {name: value for name, value in environment.items() if _is_text(name + value)}
-
-
-def _is_text(value: str) -> bool:
-    try:
-        value.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
 
 
 def _environment_before_us() -> dict[str, str]:

@@ -16,6 +16,7 @@ from typing import Any
 from vramfit import _cpu, _evaluator, _modules
 from vramfit._budget import PROGRAM, Budget
 from vramfit._callbacks import called_by, compiled, forget_errors, have_raised
+from vramfit._frames import file_name
 from vramfit._interface import interface
 from vramfit._origins import names, reader, site
 from vramfit._placeholders import call_back
@@ -26,6 +27,7 @@ __all__ = [
     "costs",
     "estimate",
     "evaluate",
+    "file_name",
     "interface",
     "names",
     "reader",

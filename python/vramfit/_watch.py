@@ -10,7 +10,8 @@ from math import prod
 from types import TracebackType
 from typing import Any, NamedTuple
 
-from vramfit import _devices, _importers, _origins
+from vramfit import _devices, _frames, _importers
+from vramfit._locale import for_terminal
 from vramfit._native import show_bytes
 
 
@@ -53,7 +54,7 @@ class WatchedDevice(NamedTuple):
             text += f"; limit {show_bytes(self.limit)}"
         if not self.counted:
             text += "; arrays only: this device counts neither temporaries nor a peak"
-        return text
+        return for_terminal(text)
 
 
 class LiveArrays(NamedTuple):
@@ -80,7 +81,7 @@ class LiveArrays(NamedTuple):
         new = "" if not self.new else ", new" if self.new == self.arrays else f", {self.new} new"
         line = f"  {self.line}" if self.line else ""
         what = f"{times}{self.dtype}[{shape}] on {self.device}"
-        return f"{show_bytes(self.bytes):>10}  {what}{new}{line}"
+        return for_terminal(f"{show_bytes(self.bytes):>10}  {what}{new}{line}")
 
 
 class watch(ContextDecorator):
@@ -220,14 +221,14 @@ def _line(array: Any) -> str:
     """Return the user's line that made an array, innermost; empty where JAX does not tell."""
     trace = getattr(array, "traceback", None)
     for frame in getattr(trace, "frames", None) or ():
-        if not _origins._is_library(frame.file_name):
+        if not _frames.is_library(frame.file_name):
             return f"{_name(frame.file_name)}:{frame.line_num} ({frame.function_name})"
     return ""
 
 
 def _name(file: str) -> str:
     """Return what a person calls a file: a cell by its number, what lies here without the path."""
-    name = _importers.file_name(file)
+    name = _frames.file_name(file)
     if name != file:
         return name
     here = os.path.relpath(file)

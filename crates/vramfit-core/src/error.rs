@@ -25,6 +25,8 @@ pub enum ErrorKind {
     UnsupportedFeature,
     /// A file is not the one that was begun with.
     FileChanged,
+    /// A program has the file open for writing, or ended without closing it.
+    FileNotClosed,
     /// Another process writes to the directory of a run.
     DirectoryInUse,
     /// The command to run does not exist or cannot be executed.
@@ -60,6 +62,7 @@ impl ErrorKind {
         ErrorKind::InvalidFile,
         ErrorKind::UnsupportedFeature,
         ErrorKind::FileChanged,
+        ErrorKind::FileNotClosed,
         ErrorKind::DirectoryInUse,
         ErrorKind::CommandNotFound,
         ErrorKind::CompilerMissing,
@@ -83,6 +86,7 @@ impl ErrorKind {
             ErrorKind::InvalidFile => "invalid-file",
             ErrorKind::UnsupportedFeature => "unsupported-feature",
             ErrorKind::FileChanged => "file-changed",
+            ErrorKind::FileNotClosed => "file-not-closed",
             ErrorKind::DirectoryInUse => "directory-in-use",
             ErrorKind::CommandNotFound => "command-not-found",
             ErrorKind::CompilerMissing => "compiler-missing",

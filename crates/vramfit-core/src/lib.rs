@@ -12,7 +12,7 @@
 //! | [`doctor`] | is this machine, this environment, this JAX all right? |
 //! | [`lint`] | what is wrong with the settings of a program, and what mends it? |
 //! | [`settings`] | which variables and flags does this JAX read, and what do they mean? |
-//! | [`shared_card`] | who holds what of a virtual card that several processes share? |
+//! | [`shared_gpus`] | who holds what of virtual GPUs that several processes share? |
 //! | [`trace`] | what happened in a run, in which order? |
 //! | [`train`] | what does the file of a training run say, and can it be? |
 //! | [`report`] | how is the answer told? |
@@ -30,7 +30,7 @@ pub mod program;
 pub mod published;
 pub mod report;
 pub mod settings;
-pub mod shared_card;
+pub mod shared_gpus;
 pub mod trace;
 pub mod train;
 

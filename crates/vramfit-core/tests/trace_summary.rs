@@ -499,7 +499,7 @@ fn any_closing_figure_that_differs_refuses_the_answer() {
         change(&mut run.footer);
         let trace = run.finish_as_is();
         let error = summarise(Reader::new(&trace[..]).unwrap()).unwrap_err();
-        assert_eq!(error.kind(), ErrorKind::Internal);
+        assert_eq!(error.kind(), ErrorKind::InvalidFile);
         assert!(error.message().contains(words), "{error}");
     }
 }
@@ -544,7 +544,6 @@ fn events_that_cannot_have_happened_refuse_the_answer() {
         site: TextId(0),
     };
     let pool = 768 * MIB;
-    let (file, internal) = (ErrorKind::InvalidFile, ErrorKind::Internal);
     let aligned = |alignment| Event::Allocate {
         device: 0,
         bytes: 1,
@@ -560,14 +559,13 @@ fn events_that_cannot_have_happened_refuse_the_answer() {
         address: u64::MAX - 5,
         granted: pool,
     };
-    let cases: [(&[Event], ErrorKind, &str); 16] = [
-        (&[aligned(u64::MAX)], file, "beyond any card's"),
-        (&[allocate(0, u64::MAX)], file, "beyond any card's"),
-        (&[beyond], file, "beyond any card's"),
-        (&[allocate(1, 1)], file, "a device that is not there"),
+    let cases: [(&[Event], &str); 16] = [
+        (&[aligned(u64::MAX)], "beyond any card's"),
+        (&[allocate(0, u64::MAX)], "beyond any card's"),
+        (&[beyond], "beyond any card's"),
+        (&[allocate(1, 1)], "a device that is not there"),
         (
             &[Event::ClearPeak { device: 1 }],
-            file,
             "a device that is not there",
         ),
         (
@@ -577,53 +575,37 @@ fn events_that_cannot_have_happened_refuse_the_answer() {
                 Event::Free { allocation: 0 },
                 Event::Free { allocation: 0 },
             ],
-            file,
             "freed that is not there",
         ),
-        (&[Event::End], file, "never began"),
-        (&[begin], file, "executed that is not there"),
+        (&[Event::End], "never began"),
+        (&[begin], "executed that is not there"),
         (
             &[program(1, 1), Event::Unload { program: 1 }, begin],
-            file,
             "executed that is not there",
         ),
-        (
-            &[Event::Unload { program: 1 }],
-            file,
-            "dropped that is not there",
-        ),
-        (&[program(1, 1), program(1, 2)], file, "the same number"),
+        (&[Event::Unload { program: 1 }], "dropped that is not there"),
+        (&[program(1, 1), program(1, 2)], "the same number"),
         // The card was not asked in the run, or for something else, or once more.
-        (
-            &[allocate(0, 1)],
-            internal,
-            "granted in the run and are refused here",
-        ),
-        (
-            &[driver(pool - 256), allocate(0, 1)],
-            internal,
-            "refused here",
-        ),
+        (&[allocate(0, 1)], "granted in the run and are refused here"),
+        (&[driver(pool - 256), allocate(0, 1)], "refused here"),
         (
             &[driver(pool), driver(pool), allocate(0, 1)],
-            internal,
             "other amounts",
         ),
         (
             &[driver(pool), refuse],
-            internal,
             "refused in the run and are granted here",
         ),
-        (&[refuse], internal, "other amounts"),
+        (&[refuse], "other amounts"),
     ];
-    for (events, kind, words) in cases {
+    for (events, words) in cases {
         let mut run = Recorder::new(&header());
         for event in events {
             run.event(*event);
         }
         let trace = run.finish_as_is();
         let error = summarise(Reader::new(&trace[..]).unwrap()).unwrap_err();
-        assert_eq!(error.kind(), kind, "{error}");
+        assert_eq!(error.kind(), ErrorKind::InvalidFile, "{error}");
         assert!(error.message().contains(words), "{error}");
     }
     let nested = [program(1, 1)]

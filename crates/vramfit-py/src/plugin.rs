@@ -249,6 +249,13 @@ impl Hooks for PythonHooks {
         });
     }
 
+    fn file_name(&self, file: &str) -> Option<String> {
+        ask_python(|py| {
+            let name = self.values.call_method1(py, "file_name", (file,));
+            name.ok()?.extract(py).ok()
+        })
+    }
+
     fn site(&self) -> Option<String> {
         ask_python(|py| {
             self.values

@@ -67,9 +67,9 @@ pub(crate) unsafe fn create(args: &mut ClientCreateArgs) -> Answer {
     let mut environment = Environment::read()?;
     let (options, visible, process) = pool_options(args, &environment)?;
     if let Some(visible) = visible {
-        environment.devices = environment.devices.min(visible);
+        environment.gpus = visible_to_client(&environment.gpus, &visible);
     }
-    if environment.devices == 0 {
+    if environment.gpus.is_empty() {
         return Err(Status::new(
             Code::FailedPrecondition,
             "No visible GPU devices.",
@@ -100,12 +100,20 @@ pub(crate) unsafe fn create(args: &mut ClientCreateArgs) -> Answer {
     Ok(())
 }
 
+/// Returns the GPUs, of those that CUDA shows, which `jax_cuda_visible_devices` leaves. XLA keeps the numbers as a
+/// set, so they come in ascending order, and goes on without those that do not exist (`GetStreamExecutors`).
+fn visible_to_client(gpus: &[u32], wanted: &[i64]) -> Vec<u32> {
+    let shown = gpus.iter().enumerate();
+    let kept = shown.filter(|(number, _)| wanted.contains(&(*number as i64)));
+    kept.map(|(_, gpu)| *gpu).collect()
+}
+
 /// Reads JAX's create options with XLA's own checks, and what the plugin reads past them.
-/// Returns with them how many cards JAX asks to see, if it says, and which process this is.
+/// Returns with them which of the visible GPUs JAX asks for, if it says, and which process this is.
 unsafe fn pool_options(
     args: &ClientCreateArgs,
     environment: &Environment,
-) -> Answer<(PoolOptions, Option<u32>, Process)> {
+) -> Answer<(PoolOptions, Option<Vec<i64>>, Process)> {
     let named = if args.num_options == 0 {
         &[]
     } else {
@@ -140,10 +148,7 @@ unsafe fn pool_options(
         // All other pools, XLA says, use the start alone.
         return Err(Status::unimplemented("a pool that grows past its fraction"));
     }
-    let visible = client
-        .visible_devices
-        .as_ref()
-        .map(|list| list.len() as u32);
+    let visible = client.visible_devices.clone();
     let options = PoolOptions {
         kind: client.allocator,
         ordinal: 0,
@@ -202,7 +207,11 @@ fn header(environment: &Environment, options: &PoolOptions) -> Header {
         gpu_description: environment.gpu.description.clone(),
         total_memory_bytes: environment.gpu.total_memory_bytes,
         max_total_memory_bytes: environment.gpu.max_total_memory_bytes,
-        devices: environment.devices,
+        devices: environment.devices(),
+        gpus: environment.gpus.clone(),
+        machine_gpus: environment.machine_gpus,
+        pid: std::process::id(),
+        sharing: environment.scope.sharing(),
         allocator: options.kind.name().to_owned(),
         memory_fraction: options.memory_fraction,
         asked_limit_bytes: environment.asked_limit_bytes,
@@ -230,7 +239,7 @@ unsafe fn make_devices(
     real::get()?.call("PJRT_TopologyDescription_GetDeviceDescriptions", &mut args)?;
     let descriptions = slice::from_raw_parts(args.descriptions, args.num_descriptions);
     // Ids run over the processes, each with as many cards as this one.
-    let own = machine.environment.devices;
+    let own = machine.environment.devices();
     let first = process.index * own;
     descriptions
         .iter()
@@ -374,4 +383,21 @@ pub(crate) unsafe fn dma_map(_: &mut ClientDmaMapArgs) -> Answer {
 
 pub(crate) unsafe fn dma_unmap(_: &mut ClientDmaUnmapArgs) -> Answer {
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn jax_chooses_among_the_gpus_that_cuda_shows() {
+        for (gpus, wanted, kept) in [
+            (vec![0, 1, 2, 3], vec![2], vec![2]),
+            (vec![3, 1], vec![1, 0], vec![3, 1]),
+            (vec![3, 1], vec![1, 7], vec![1]),
+            (vec![0], vec![1], vec![]),
+        ] {
+            assert_eq!(visible_to_client(&gpus, &wanted), kept, "{wanted:?}");
+        }
+    }
 }

@@ -29,6 +29,7 @@ use crate::log;
 use crate::machine;
 use crate::memory_kinds;
 use crate::real::{self, sized};
+use crate::sites;
 use crate::status::{Answer, Code, Status};
 use crate::table::read_sized;
 
@@ -123,8 +124,16 @@ pub(crate) unsafe fn compile(
         });
         match attempted {
             Ok(serialized) => {
-                let program = Program::parse(&serialized, options)?;
-                let memory = dump.and_then(|dump| dump.memory(&program, &source.code));
+                let mut program = Program::parse(&serialized, options)?;
+                let mut memory = dump.and_then(|dump| dump.memory(&program, &source.code));
+                if let Some(memory) = &mut memory {
+                    memory.rename_sites(sites::name_cell);
+                }
+                for need in &mut program.scratch {
+                    if let Some(name) = sites::name_cell(&need.site) {
+                        need.site = name;
+                    }
+                }
                 let code = if source.format == b"mlir" {
                     source.code.clone()
                 } else {

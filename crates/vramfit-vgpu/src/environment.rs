@@ -6,6 +6,9 @@ use std::path::PathBuf;
 use vramfit_core::gpu::{self, Gpu};
 use vramfit_core::{Bytes, Error, ErrorKind, Result};
 
+use crate::shared::{Scope, visible_gpus};
+use crate::status::Answer;
+
 /// Values that a read of an unknown array gives.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Fill {
@@ -25,16 +28,18 @@ pub(crate) enum Fill {
 pub(crate) struct Environment {
     /// The card.
     pub(crate) gpu: Gpu,
-    /// How many of them.
-    pub(crate) devices: u32,
+    /// How many of them the machine has.
+    pub(crate) machine_gpus: u32,
+    /// The numbers of those that this process sees, in the order of its devices.
+    pub(crate) gpus: Vec<u32>,
     /// Where the trace is written; nowhere when `None`.
     pub(crate) trace: Option<PathBuf>,
     /// The bytes that were asked for with `--limit`, for the report.
     pub(crate) asked_limit_bytes: Option<u64>,
     /// Bytes that something else holds on each card.
     pub(crate) taken_bytes: u64,
-    /// The name of the machine that several processes share.
-    pub(crate) shared: Option<String>,
+    /// With which processes the memory of the GPUs is shared.
+    pub(crate) scope: Scope,
     /// After this many executions of one program the run is ended.
     pub(crate) steps: Option<u64>,
     /// The name of the program that is the training step, where it is not to be searched for.
@@ -64,11 +69,16 @@ pub(crate) struct Environment {
 const DEFAULT_UPLOAD_CAP: u64 = 2 << 30;
 
 impl Environment {
+    /// Returns how many devices this process has.
+    pub(crate) fn devices(&self) -> u32 {
+        self.gpus.len() as u32
+    }
+
     /// Reads the `VRAMFIT_*` variables.
     ///
     /// # Errors
-    /// [`ErrorKind::InvalidArgument`] and [`ErrorKind::UnknownGpu`] for values that make no sense.
-    pub(crate) fn read() -> Result<Self> {
+    /// For values that make no sense.
+    pub(crate) fn read() -> Answer<Self> {
         let name = text("VRAMFIT_GPU").unwrap_or_else(|| "h100-80g".to_owned());
         let gpu = gpu::find(&name)?;
         let gpu = match bytes("VRAMFIT_TOTAL")? {
@@ -76,15 +86,20 @@ impl Environment {
             None => gpu,
         };
         let context_bytes = bytes("VRAMFIT_CONTEXT")?.unwrap_or(gpu.context_bytes_estimate);
+        let scope = match (text("VRAMFIT_SHARED"), env::var_os("VRAMFIT_SHARED_FILE")) {
+            (Some(name), _) => Scope::Named(name),
+            (None, Some(path)) if !path.is_empty() => Scope::Run(PathBuf::from(path)),
+            (None, _) => Scope::Private,
+        };
+        let machine_gpus = number("VRAMFIT_GPU_COUNT")?.unwrap_or(1).clamp(1, 4096) as u32;
+        let list = env::var("CUDA_VISIBLE_DEVICES").ok();
         Ok(Environment {
-            devices: visible(
-                number("VRAMFIT_GPU_COUNT")?.unwrap_or(1).clamp(1, 4096) as u32,
-                env::var("CUDA_VISIBLE_DEVICES").ok().as_deref(),
-            ),
+            machine_gpus,
+            gpus: visible_gpus(&scope, machine_gpus, list.as_deref())?,
+            scope,
             trace: env::var_os("VRAMFIT_TRACE").map(PathBuf::from),
             asked_limit_bytes: bytes("VRAMFIT_LIMIT")?,
             taken_bytes: bytes("VRAMFIT_TAKEN")?.unwrap_or(0),
-            shared: text("VRAMFIT_SHARED"),
             steps: number("VRAMFIT_STEPS")?,
             step: text("VRAMFIT_STEP"),
             fill: fill(text("VRAMFIT_FILL").as_deref())?,
@@ -99,20 +114,6 @@ impl Environment {
             gpu,
         })
     }
-}
-
-/// Returns how many of `count` cards `CUDA_VISIBLE_DEVICES` leaves, read as the driver reads it:
-/// the list ends before the first entry that is no card. (Cards named by UUID are taken as seen.)
-fn visible(count: u32, list: Option<&str>) -> u32 {
-    let Some(list) = list else { return count };
-    let is_card = |entry: &&str| match entry.trim().parse::<i64>() {
-        Ok(index) => (0..i64::from(count)).contains(&index),
-        Err(_) => entry.trim().starts_with("GPU-") || entry.trim().starts_with("MIG-"),
-    };
-    list.split(',')
-        .take_while(is_card)
-        .count()
-        .min(count as usize) as u32
 }
 
 fn text(name: &str) -> Option<String> {
@@ -147,25 +148,5 @@ fn fill(value: Option<&str>) -> Result<Fill> {
             ErrorKind::InvalidArgument,
             format!("`VRAMFIT_FILL` is `{other}`, not `zeros`, `ones`, `nan` or `random`"),
         )),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn visible_cards_are_counted_as_the_driver_does() {
-        for (list, count) in [
-            (None, 4),
-            (Some("0,2"), 2),
-            (Some("1"), 1),
-            (Some("0,9,1"), 1),
-            (Some("-1"), 0),
-            (Some(""), 0),
-            (Some("GPU-5c7e"), 1),
-        ] {
-            assert_eq!(visible(4, list), count, "{list:?}");
-        }
     }
 }

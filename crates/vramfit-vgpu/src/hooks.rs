@@ -110,6 +110,10 @@ pub trait Hooks: Send + Sync {
     /// Notes that a program was compiled, in the thread that compiles it.
     fn compiled(&self, program: u32);
 
+    /// Returns what a person calls a source file: a cell of a notebook by its number. `None` when
+    /// Python cannot be asked.
+    fn file_name(&self, file: &str) -> Option<String>;
+
     /// Returns the user's line that is being run, as `file:line (function)`.
     fn site(&self) -> Option<String>;
 

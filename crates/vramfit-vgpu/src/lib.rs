@@ -81,6 +81,7 @@ mod steps;
 mod strides;
 mod table;
 mod topology;
+mod trace_failure;
 mod transfer;
 mod value;
 

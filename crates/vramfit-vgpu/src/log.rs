@@ -8,7 +8,13 @@ use vramfit_core::allocator::{LogRecord, Severity};
 
 /// Writes one line. A closed standard error is nobody's business here.
 pub(crate) fn line(text: &str) {
-    let _ = writeln!(std::io::stderr().lock(), "vramfit: {text}");
+    write(&format!("vramfit: {text}\n"));
+}
+
+/// Writes to standard error in one call: it is not buffered, and a line written in pieces can be torn
+/// apart by what other threads and XLA write.
+fn write(lines: &str) {
+    let _ = std::io::stderr().lock().write_all(lines.as_bytes());
 }
 
 /// Writes records as the real plugin's log would show them, at the level the user has set.
@@ -18,7 +24,7 @@ pub(crate) fn as_xla(records: &[LogRecord]) {
         .and_then(|text| text.parse().ok());
     // JAX sets 1 unless the user has set something.
     let least: u32 = least.unwrap_or(1);
-    let mut stderr = std::io::stderr().lock();
+    let mut lines = String::new();
     for record in records {
         let (level, letter) = match record.severity {
             Severity::Info => (0, 'I'),
@@ -26,9 +32,10 @@ pub(crate) fn as_xla(records: &[LogRecord]) {
         };
         if level >= least {
             let prefix = prefix(letter);
-            let _ = writeln!(stderr, "{prefix}{}", record.text);
+            lines.push_str(&format!("{prefix}{}\n", record.text));
         }
     }
+    write(&lines);
 }
 
 /// The prefix of the absl log: severity, date, time, thread, and the file the text is from.

@@ -13,7 +13,9 @@ use vramfit_core::trace::{Header, Writer};
 
 use crate::environment::Environment;
 use crate::session::Session;
+use crate::shared::{self, Refusal, SharedGpu};
 use crate::status::{Answer, Code, Status};
+use crate::trace_failure;
 
 /// The one machine of this process.
 pub(crate) struct Machine {
@@ -44,6 +46,8 @@ pub(crate) struct Pool {
     /// What the allocator has from the driver now, in whole pages.
     pub(crate) obtained_bytes: Arc<AtomicU64>,
     pub(crate) outside_bytes: u64,
+    /// Who else draws on its memory, where it is shared.
+    pub(crate) shared: Option<SharedGpu>,
 }
 
 /// What an allocator asked of the driver while it served one request.
@@ -101,31 +105,38 @@ pub(crate) fn get() -> Option<&'static Machine> {
 
 impl Machine {
     fn new(environment: Environment, options: PoolOptions, header: &Header) -> Answer<Self> {
-        let recorder = match &environment.trace {
-            Some(path) => {
-                let cannot = |error: std::io::Error| {
-                    Status::internal(format!(
-                        "vramfit cannot write `{}`: {error}",
-                        path.display()
-                    ))
-                };
-                let file = BufWriter::new(create(path).map_err(cannot)?);
-                let mut recorder = Writer::new(file, header).map_err(cannot)?;
+        let mut recorder = environment.trace.as_ref().and_then(|path| {
+            let begin = |file| {
+                let mut recorder = Writer::new(BufWriter::new(file), header)?;
                 if let Some(settings) = crate::settings::told() {
-                    recorder.settings(&settings).map_err(cannot)?;
+                    recorder.settings(&settings)?;
                 }
                 if !environment.computes_values {
-                    recorder.not_computed("", "off", 0).map_err(cannot)?;
+                    recorder.not_computed("", "off", 0)?;
                 }
-                Some(recorder)
-            }
-            None => None,
-        };
+                Ok(recorder)
+            };
+            let cannot = |error: std::io::Error| {
+                let reason = format!("`{}` cannot be written: {error}", path.display());
+                trace_failure::tell(environment.compiler_log.as_deref(), &reason);
+            };
+            create(path).and_then(begin).map_err(cannot).ok()
+        });
         // SAFETY: the handler only stores a flag. That there is no memory for it is no reason to stop.
         unsafe { libc::pthread_atfork(None, None, Some(note_fork)) };
-        let pools = (0..environment.devices)
-            .map(|ordinal| Pool::new(&environment, &options, ordinal))
-            .collect::<Answer<_>>()?;
+        let pools = (0..environment.devices()).map(|ordinal| {
+            Pool::new(&environment, &options, ordinal).map_err(|refusal| match refusal {
+                Refusal::Failed(status) => status,
+                Refusal::NoContext(notes, status) => {
+                    for note in notes {
+                        // The program is told in any case.
+                        let _ = recorder.as_mut().map(|recorder| recorder.add_note(&note));
+                    }
+                    status
+                }
+            })
+        });
+        let pools = pools.collect::<Answer<_>>()?;
         let state = Mutex::new(State {
             pools,
             recorder,
@@ -170,11 +181,16 @@ fn create(path: &Path) -> std::io::Result<File> {
 }
 
 impl Pool {
-    fn new(environment: &Environment, options: &PoolOptions, ordinal: u32) -> Answer<Self> {
+    fn new(
+        environment: &Environment,
+        options: &PoolOptions,
+        ordinal: u32,
+    ) -> std::result::Result<Self, Refusal> {
         let driver = Arc::new(Mutex::new(Vec::new()));
         let obtained_bytes = Arc::new(AtomicU64::new(0));
+        let gpu = shared::device_memory(environment, ordinal)?;
         let memory = Recorded {
-            inner: crate::shared::device_memory(environment, ordinal)?,
+            inner: gpu.memory,
             calls: Arc::clone(&driver),
             obtained_bytes: Arc::clone(&obtained_bytes),
         };
@@ -188,6 +204,7 @@ impl Pool {
             driver,
             obtained_bytes,
             outside_bytes: 0,
+            shared: gpu.shared,
         })
     }
 }

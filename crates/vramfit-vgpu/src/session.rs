@@ -12,7 +12,9 @@ use vramfit_core::trace::{Event, Footer, Note, Purpose, RunEnvironment, TextId, 
 use crate::heard::Warning;
 use crate::log;
 use crate::machine::{Machine, State, is_forked};
+use crate::shared::SharedGpu;
 use crate::status::{Answer, Code, Status};
+use crate::trace_failure;
 
 /// PJRT asks for this alignment (`kAllocatorAlignment`); the allocators round it up to 256.
 pub(crate) const ALIGNMENT: u64 = 64;
@@ -115,6 +117,7 @@ impl Session {
 
     /// Notes a request that could not be met, and says so as the real client does.
     fn refuse(&mut self, request: &Request, refusal: Refusal) -> Status {
+        self.look_at_others(request.device);
         let allocator = &self.state.pools[request.device as usize].allocator;
         let status = match refusal {
             Refusal::OutOfMemory => {
@@ -168,7 +171,24 @@ impl Session {
         }
     }
 
+    /// Notes what other processes hold of the GPU of a device now.
+    fn look_at_others(&mut self, device: u32) {
+        let shared = self.state.pools[device as usize].shared.as_ref();
+        if let Some(note) = shared.and_then(SharedGpu::look) {
+            self.note(&note);
+        }
+    }
+
+    /// Notes what other processes were last seen to hold, if it is not what they held before.
+    fn note_others(&mut self, device: u32) {
+        let shared = self.state.pools[device as usize].shared.as_ref();
+        if let Some(note) = shared.and_then(SharedGpu::news) {
+            self.note(&note);
+        }
+    }
+
     fn drain_driver_calls(&mut self, device: u32) {
+        self.note_others(device);
         let calls = {
             let pool = &self.state.pools[device as usize];
             std::mem::take(&mut *pool.driver.lock().unwrap_or_else(PoisonError::into_inner))
@@ -295,7 +315,8 @@ impl Session {
         if let Some(recorder) = &mut self.state.recorder
             && let Err(error) = change(recorder)
         {
-            log::line(&format!("the trace is incomplete: {error}"));
+            let folder = self.machine.environment.compiler_log.as_deref();
+            trace_failure::tell(folder, &error.to_string());
             self.state.recorder = None;
         }
     }
@@ -321,6 +342,11 @@ impl Session {
 
     /// Ends the log.
     pub(crate) fn finish(&mut self) {
+        if !is_forked() {
+            for device in 0..self.state.pools.len() as u32 {
+                self.look_at_others(device);
+            }
+        }
         let stats: Vec<Stats> = self
             .state
             .pools
@@ -339,7 +365,8 @@ impl Session {
         if let Some(mut recorder) = self.state.recorder.take()
             && let Err(error) = recorder.finish(&footer)
         {
-            log::line(&format!("the trace is incomplete: {error}"));
+            let folder = self.machine.environment.compiler_log.as_deref();
+            trace_failure::tell(folder, &error.to_string());
         }
     }
 }

@@ -4,16 +4,10 @@ use std::cell::RefCell;
 use std::ffi::CStr;
 
 use rustc_hash::FxHashMap;
+use vramfit_core::program::memory::{is_library, is_notebook_cell};
 use vramfit_core::trace::TextId;
 
-/// Parts of paths whose lines are nobody's own code.
-const NOT_THE_USERS: &[&str] = &[
-    "/site-packages/",
-    "/dist-packages/",
-    "/lib/python3",
-    "<frozen ",
-    "<string>",
-];
+use crate::hooks;
 
 thread_local! {
     /// Stacks seen, with the text they led to. A loop sends the same stack every time.
@@ -30,7 +24,11 @@ pub(crate) fn of_stack(stack: &CStr, mut intern: impl FnMut(&str) -> TextId) -> 
             return id;
         }
         let text = stack.to_string_lossy();
-        let id = intern(users_line(&text).unwrap_or(""));
+        let line = users_line(&text).unwrap_or("");
+        let id = match name_cell(line) {
+            Some(name) => intern(&name),
+            None => intern(line),
+        };
         if seen.len() >= MOST_STACKS {
             seen.clear();
         }
@@ -45,7 +43,18 @@ fn users_line(stack: &str) -> Option<&str> {
         .lines()
         .map(str::trim)
         .filter(|line| !line.is_empty())
-        .find(|line| !NOT_THE_USERS.iter().any(|part| line.contains(part)))
+        .find(|line| !is_library(line))
+}
+
+/// Returns a line of a notebook, `file:line (function)`, with the number of its cell for the file.
+/// `None` for other files.
+pub(crate) fn name_cell(site: &str) -> Option<String> {
+    if !is_notebook_cell(site) {
+        return None;
+    }
+    let (file, line) = site.split_once(':')?;
+    let name = hooks::get()?.file_name(file)?;
+    Some(format!("{name}:{line}"))
 }
 
 #[cfg(test)]

@@ -11,7 +11,8 @@
 //!   their update), it must be called thirty times as often.
 //! - No program so far has a backward pass, and *everything that is alive* is what the program
 //!   returns and takes back, or new. A rollout leaves the policy's parameters as they are. A program
-//!   that needs less than 1 MiB must be called a hundred times as often: scripts begin with such.
+//!   that needs less than 1 MiB must be called a hundred times as often: scripts begin with such, and
+//!   single operations on a few numbers are programs of this kind.
 //!
 //! In both cases nothing new may have been executed since its last call. Without such a program the
 //! run is not cut. `--step NAME` replaces the evidence. The facts go into the trace as notes, so that
@@ -187,7 +188,10 @@ impl Watch {
         } else if returned {
             watched.mixed_rounds += 1;
         }
-        let is_worth_noting = returned || named == Some(true);
+        let is_worth_noting = match named {
+            Some(named) => named,
+            None => returned && (execution.backward || watched.ran_often_enough(0, execution)),
+        };
         if (is_first && execution.backward) || (is_worth_noting && !watched.is_noted) {
             watched.is_noted = is_worth_noting;
             notes.push(Note::Program {

@@ -328,3 +328,15 @@ fn what_is_known_of_the_step_is_noted_once() {
     };
     assert_eq!(script.noted, [search, program(0), program(100 * MIB)]);
 }
+
+#[test]
+fn a_few_operations_on_a_few_numbers_are_no_evidence_of_a_step() {
+    // An eager `key & mask`: all that is alive comes back from it.
+    let mut script = Script::new(3);
+    script.upload("bits", 1024);
+    let noted = |script: &Script| script.noted.len() - 1;
+    for calls in 1..=200 {
+        script.run((0, false, 3072), &["bits"], &[("bits", 1024)]);
+        assert_eq!(noted(&script), usize::from(calls == 200), "{calls} calls");
+    }
+}

@@ -17,7 +17,7 @@ pub(crate) unsafe fn make(
     process: Process,
 ) -> Answer<*mut TopologyDescription> {
     let config = target_config_text(&environment.gpu);
-    let shape = format!("1x{}x{}", process.count, environment.devices);
+    let shape = format!("1x{}x{}", process.count, environment.devices());
     let options = [
         text_option("target_config", &config),
         text_option("topology", &shape),
@@ -52,7 +52,7 @@ pub(crate) unsafe fn create(args: &mut TopologyDescriptionCreateArgs) -> Answer 
     let (has_target, has_shape) = (has("target_config"), has("topology"));
     let environment = Environment::read()?;
     let config = target_config_text(&environment.gpu);
-    let shape = format!("1x1x{}", environment.devices);
+    let shape = format!("1x1x{}", environment.devices());
     let mut options = given.to_vec();
     if !has_target {
         options.push(text_option("target_config", &config));

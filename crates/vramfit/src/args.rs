@@ -1,8 +1,9 @@
 //! The command line as clap sees it: global options and the list of commands, nothing else.
 
+use std::ffi::OsString;
 use std::path::PathBuf;
 
-use clap::{ColorChoice, Parser, Subcommand};
+use clap::{ColorChoice, Parser, Subcommand, ValueEnum};
 
 use crate::commands;
 
@@ -75,6 +76,21 @@ pub(crate) enum Command {
     Completions(commands::completions::Args),
 }
 
+/// Returns what a line says about colours, as far as that can be told before it is understood. What
+/// stands behind `--` is for a program.
+pub(crate) fn color_choice(line: &[OsString]) -> ColorChoice {
+    let words = line.iter().map(|word| word.to_string_lossy());
+    let words: Vec<_> = words.take_while(|word| word != "--").collect();
+    let mut values = words.iter().enumerate().filter_map(|(place, word)| {
+        match word.strip_prefix("--color")? {
+            "" => words.get(place + 1).map(AsRef::as_ref),
+            rest => rest.strip_prefix('='),
+        }
+    });
+    let last = values.next_back().unwrap_or_default();
+    ColorChoice::from_str(last, true).unwrap_or(ColorChoice::Auto)
+}
+
 impl Command {
     /// Says whether standard output is promised to hold JSON, so that errors are JSON too.
     pub(crate) fn prints_json(&self) -> bool {
@@ -105,6 +121,24 @@ mod tests {
     fn read(path: &str) -> String {
         let file = Path::new(env!("CARGO_MANIFEST_DIR")).join(path);
         std::fs::read_to_string(&file).unwrap_or_else(|error| panic!("{}: {error}", file.display()))
+    }
+
+    #[test]
+    fn colours_are_read_from_a_line_that_is_wrong() {
+        for (line, choice) in [
+            ("vramfit --color always --help", ColorChoice::Always),
+            ("vramfit gpus --color=never --wrong", ColorChoice::Never),
+            ("vramfit --color", ColorChoice::Auto),
+            ("vramfit --color sometimes", ColorChoice::Auto),
+            (
+                "vramfit dryrun -- train.py --color always",
+                ColorChoice::Auto,
+            ),
+            ("vramfit --colors always", ColorChoice::Auto),
+        ] {
+            let words: Vec<OsString> = line.split(' ').map(OsString::from).collect();
+            assert_eq!(color_choice(&words), choice, "{line}");
+        }
     }
 
     #[test]

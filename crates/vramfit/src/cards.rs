@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use vramfit_core::gpu::{self, Gpu};
 use vramfit_core::published;
 use vramfit_core::settings::{self, Room, outside_bytes};
-use vramfit_core::shared_card::{self, Holding};
+use vramfit_core::shared_gpus::{self, Holding, Usage};
 use vramfit_core::{Bytes, Error, ErrorKind, Result};
 
 /// A card and how many of it.
@@ -127,37 +127,53 @@ fn virtual_rooms(
     };
     let count = bytes("VRAMFIT_GPU_COUNT").unwrap_or(1).max(1);
     let count = u32::try_from(count).unwrap_or(u32::MAX);
+    let list = variable("CUDA_VISIBLE_DEVICES");
     let context = bytes("VRAMFIT_CONTEXT").unwrap_or(gpu.context_bytes_estimate);
     let taken = bytes("VRAMFIT_TAKEN").unwrap_or(0);
-    let holdings = match variable("VRAMFIT_SHARED").filter(|name| !name.is_empty()) {
-        Some(name) => holdings(&name, variable),
-        None => Vec::new(),
+    let mut usage = usage(variable);
+    let seen = usage.visible(count, list.as_deref());
+    let Ok(seen_count @ 1..) = u32::try_from(seen.len()) else {
+        let list = list.unwrap_or_default();
+        let message = format!("the program will see no GPU: `CUDA_VISIBLE_DEVICES` is `{list}`");
+        return Err(Error::new(ErrorKind::InvalidArgument, message)
+            .hint(format!("name GPUs that are there: 0 to {}", count - 1)));
     };
-    let held_by_others = |device| {
-        let others = holdings.iter().filter(|holding: &&Holding| {
-            holding.device == device && !is_sibling(holding.process, processes)
+    let held_by_others = |gpu| {
+        let others = usage.holdings.iter().filter(|holding: &&Holding| {
+            holding.gpu == gpu && !is_sibling(holding.process, processes)
         });
         others.map(|holding| holding.bytes).sum::<u64>()
     };
-    let rooms = (0..count).map(|device| Room {
-        outside_bytes: outside_bytes(context, count),
-        ..Room::of_gpu(&gpu, taken.saturating_add(held_by_others(device)), count)
+    let rooms = seen.into_iter().map(|number| Room {
+        outside_bytes: outside_bytes(context, seen_count),
+        ..Room::of_gpu(
+            &gpu,
+            taken.saturating_add(held_by_others(number)),
+            seen_count,
+        )
     });
     Ok(rooms.collect())
 }
 
-/// Returns what the living processes hold of a shared virtual card; nothing where there is none yet.
-fn holdings(name: &str, variable: impl Fn(&str) -> Option<String>) -> Vec<Holding> {
-    let runtime = variable("XDG_RUNTIME_DIR").map(PathBuf::from);
-    let user = rustix::process::geteuid().as_raw();
-    let file = shared_card::file(runtime.as_deref(), &std::env::temp_dir(), user, name);
-    let text = std::fs::read_to_string(file).unwrap_or_default();
-    let alive = |holding: &Holding| {
+/// Returns what the running processes hold of the virtual GPUs; nothing where those are not shared, or
+/// nobody uses them yet.
+fn usage(variable: impl Fn(&str) -> Option<String>) -> Usage {
+    let set = |name: &str| variable(name).filter(|value| !value.is_empty());
+    let file = match (set("VRAMFIT_SHARED"), set("VRAMFIT_SHARED_FILE")) {
+        (Some(name), _) => {
+            let runtime = variable("XDG_RUNTIME_DIR").map(PathBuf::from);
+            let user = rustix::process::geteuid().as_raw();
+            shared_gpus::file(runtime.as_deref(), &std::env::temp_dir(), user, &name)
+        }
+        (None, Some(path)) => PathBuf::from(path),
+        (None, None) => return Usage::default(),
+    };
+    let mut usage = Usage::parse(&std::fs::read_to_string(file).unwrap_or_default());
+    usage.holdings.retain(|holding| {
         let stat = std::fs::read_to_string(format!("/proc/{}/stat", holding.process));
         stat.is_ok_and(|stat| published::started_ticks(&stat) == Some(holding.started))
-    };
-    let lines = text.lines().skip(1);
-    lines.filter_map(Holding::parse).filter(alive).collect()
+    });
+    usage
 }
 
 /// Returns the room on the cards of this machine.

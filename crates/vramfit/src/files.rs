@@ -1,7 +1,7 @@
 //! Files that a command writes: refused before the work is done, and never overwritten unless told.
 
 use std::fs::File;
-use std::io::Write;
+use std::io::{ErrorKind as IoErrorKind, Write};
 use std::path::{Path, PathBuf};
 
 use vramfit_core::{Error, ErrorKind, Result};
@@ -51,24 +51,150 @@ pub(crate) fn is_special(path: &Path) -> bool {
 /// Writes a file that was free when the command started, and may not be free any more. It ends in a
 /// line feed.
 ///
+/// It is written beside, synchronised and renamed: whoever reads it finds the old file or the whole new
+/// one, also after a full disk or a kill.
+///
 /// # Errors
 /// `io`.
 pub(crate) fn write(path: &Path, text: &str, force: bool) -> Result<()> {
-    let mut options = File::options();
-    options.write(true);
-    if force || is_special(path) {
-        options.create(true).truncate(true);
-    } else {
-        options.create_new(true);
-    }
-    let written = options.open(path).and_then(|mut file| {
-        file.write_all(text.as_bytes())?;
-        match text.ends_with('\n') {
-            true => Ok(()),
-            false => file.write_all(b"\n"),
+    let written = match is_special(path) {
+        true => write_to(path, text),
+        false => replace(path, text, force),
+    };
+    written.map_err(|error| cannot_write(path, error))
+}
+
+/// Says that a file could not be written.
+pub(crate) fn cannot_write(path: &Path, error: std::io::Error) -> Error {
+    let hint = match error.kind() {
+        IoErrorKind::StorageFull => {
+            Some("the disk is full; free some of it, or name another place")
         }
+        IoErrorKind::ReadOnlyFilesystem => Some("the disk is read-only; name another place"),
+        _ => None,
+    };
+    let refused = Error::new(ErrorKind::Io, format!("cannot write `{}`", path.display()));
+    let refused = refused.cause(error);
+    match hint {
+        Some(hint) => refused.hint(hint),
+        None => refused,
+    }
+}
+
+/// Refuses a place that has no room for a file of `bytes`, or where none may be made, before the work
+/// is begun whose result goes there.
+///
+/// # Errors
+/// `io`.
+pub(crate) fn check_room(path: &Path, bytes: usize) -> Result<()> {
+    let folder = path.parent().unwrap_or(Path::new("/"));
+    let tried = tempfile::tempfile_in(folder).and_then(|mut file| {
+        file.write_all(&vec![b' '; bytes])?;
+        file.sync_all()
     });
-    written.map_err(|error| {
-        Error::new(ErrorKind::Io, format!("cannot write `{}`", path.display())).cause(error)
-    })
+    tried.map_err(|error| cannot_write(path, error))
+}
+
+fn replace(path: &Path, text: &str, force: bool) -> std::io::Result<()> {
+    // What a link points to is replaced, not the link.
+    let target = std::fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
+    let folder = target.parent().unwrap_or(Path::new("/"));
+    let mut beside = tempfile::Builder::new();
+    // The mode that any new file has, which the process's mask then narrows.
+    let new = std::os::unix::fs::PermissionsExt::from_mode(0o666);
+    let beside = beside.prefix(".vramfit-").permissions(new);
+    let mut file = match beside.tempfile_in(folder) {
+        Ok(file) => file,
+        // A file may be open to us in a folder that is not.
+        Err(error) if error.kind() == IoErrorKind::PermissionDenied && force => {
+            return write_to(&target, text);
+        }
+        Err(error) => return Err(error),
+    };
+    write_all(file.as_file_mut(), text)?;
+    if let Ok(old) = std::fs::metadata(&target) {
+        file.as_file().set_permissions(old.permissions())?;
+    }
+    file.as_file().sync_all()?;
+    let named = match force {
+        true => file.persist(&target),
+        false => file.persist_noclobber(&target),
+    };
+    named.map(|_| ()).map_err(|refused| refused.error)
+}
+
+/// Writes a device, a pipe, or a file that cannot be replaced.
+fn write_to(path: &Path, text: &str) -> std::io::Result<()> {
+    let mut options = File::options();
+    write_all(&mut options.write(true).truncate(true).open(path)?, text)
+}
+
+fn write_all(file: &mut File, text: &str) -> std::io::Result<()> {
+    file.write_all(text.as_bytes())?;
+    match text.ends_with('\n') {
+        true => Ok(()),
+        false => file.write_all(b"\n"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt;
+
+    use super::*;
+
+    fn names(folder: &Path) -> Vec<String> {
+        let entries = std::fs::read_dir(folder).expect("a folder").flatten();
+        let names = entries.map(|entry| entry.file_name().to_string_lossy().into_owned());
+        names.collect()
+    }
+
+    #[test]
+    fn a_file_is_replaced_as_a_whole_and_nothing_is_left_beside_it() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("answer.json");
+        write(&path, "{}", false).expect("it is free");
+        assert_eq!(std::fs::read_to_string(&path).expect("read"), "{}\n");
+        let refused = write(&path, "[]", false).expect_err("it is there");
+        assert_eq!(refused.kind(), ErrorKind::Io);
+        assert_eq!(std::fs::read_to_string(&path).expect("read"), "{}\n");
+
+        let mode = std::fs::Permissions::from_mode(0o640);
+        std::fs::set_permissions(&path, mode).expect("ours");
+        // Whoever has the old file open goes on reading it.
+        let mut old = File::open(&path).expect("it is there");
+        write(&path, "[]\n", true).expect("forced");
+        let mut text = String::new();
+        std::io::Read::read_to_string(&mut old, &mut text).expect("read");
+        assert_eq!(text, "{}\n");
+        assert_eq!(std::fs::read_to_string(&path).expect("read"), "[]\n");
+        let mode = std::fs::metadata(&path)
+            .expect("there")
+            .permissions()
+            .mode();
+        assert_eq!(mode & 0o777, 0o640);
+        assert_eq!(names(folder.path()), ["answer.json"]);
+    }
+
+    #[test]
+    fn what_a_link_points_to_is_replaced() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let (path, link) = (folder.path().join("real"), folder.path().join("link"));
+        std::fs::write(&path, "old").expect("written");
+        std::os::unix::fs::symlink(&path, &link).expect("linked");
+        write(&link, "new", true).expect("forced");
+        assert!(link.is_symlink());
+        assert_eq!(std::fs::read_to_string(&path).expect("read"), "new\n");
+    }
+
+    #[test]
+    fn a_full_device_is_an_error_with_its_reason() {
+        let error = write(Path::new("/dev/full"), "{}", false).expect_err("it is full");
+        assert_eq!(error.kind(), ErrorKind::Io);
+        assert!(
+            error.hint_text().is_some_and(|hint| hint.contains("full")),
+            "{error}"
+        );
+        write(Path::new("/dev/null"), "{}", false).expect("it takes everything");
+    }
 }

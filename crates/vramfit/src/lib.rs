@@ -8,10 +8,11 @@ use std::ffi::OsString;
 use std::panic::AssertUnwindSafe;
 use std::path::PathBuf;
 
-use clap::Parser;
+use clap::{ColorChoice, CommandFactory, FromArgMatches};
 use vramfit_core::{Error, ErrorKind};
 
 mod args;
+mod ascii;
 mod cards;
 mod child;
 mod commands;
@@ -78,15 +79,18 @@ fn contained(work: impl FnOnce() -> u8) -> u8 {
         let error = Error::new(ErrorKind::Internal, "vramfit broke one of its own promises")
             .cause(cause)
             .hint("report it with the command line and the lines above");
-        Output::plain().error(&error);
+        Output::plain(ColorChoice::Auto).error(&error);
         error.kind().exit_code()
     })
 }
 
 fn run_parsed(args: &[OsString], context: &Context) -> u8 {
-    let cli = match Cli::try_parse_from(args) {
+    // Help, and what is wrong with the line, are coloured as the line says, too.
+    let color = args::color_choice(args);
+    let parsed = Cli::command().color(color).try_get_matches_from(args);
+    let cli = match parsed.and_then(|matches| Cli::from_arg_matches(&matches)) {
         Ok(cli) => cli,
-        Err(refusal) => return usage::answer(&refusal, args),
+        Err(refusal) => return usage::answer(&refusal, args, color),
     };
     let mut output = Output::new(&cli.global, cli.command.prints_json());
     match commands::run(cli, context, &mut output) {

@@ -4,7 +4,10 @@
 //! is no failure. Nothing is said by colour alone.
 
 use std::fmt;
+use std::fs::File;
 use std::io::{ErrorKind as IoErrorKind, IsTerminal, Write};
+use std::os::fd::{AsFd, AsRawFd};
+use std::os::unix::fs::FileExt;
 
 use anstyle::{AnsiColor, Style};
 use clap::ColorChoice;
@@ -14,6 +17,7 @@ use vramfit_core::doctor::{self, Line};
 use vramfit_core::{Error, ErrorKind, Result};
 
 use crate::args::Global;
+use crate::ascii;
 
 const RED: Style = AnsiColor::Red.on_default().bold();
 const CYAN: Style = AnsiColor::Cyan.on_default().bold();
@@ -29,6 +33,7 @@ pub(crate) struct Output {
     color: bool,
     color_of_data: bool,
     json: bool,
+    ascii: bool,
 }
 
 /// A bar that shows how far something is, or nothing.
@@ -49,6 +54,13 @@ impl Progress {
             bar.reset_elapsed();
         }
         bar.set_position(done);
+    }
+
+    /// Shows that so many are done, of which nobody knows how many there are.
+    pub(crate) fn count(&self, done: u64) {
+        if let Some(bar) = &self.bar {
+            bar.set_position(done);
+        }
     }
 
     /// Removes the bar, so that what is said next has the line for itself.
@@ -83,17 +95,19 @@ impl Output {
             color: wants_color(global.color, std::io::stderr().is_terminal()),
             color_of_data: wants_color(global.color, std::io::stdout().is_terminal()),
             json,
+            ascii: ascii::is_wanted(|name| std::env::var_os(name)),
         }
     }
 
     /// Returns an output for when the options could not be read.
-    pub(crate) fn plain() -> Self {
+    pub(crate) fn plain(color: ColorChoice) -> Self {
         Output {
             quiet: false,
             verbose: false,
-            color: wants_color(ColorChoice::Auto, std::io::stderr().is_terminal()),
+            color: wants_color(color, std::io::stderr().is_terminal()),
             color_of_data: false,
             json: false,
+            ascii: ascii::is_wanted(|name| std::env::var_os(name)),
         }
     }
 
@@ -108,7 +122,40 @@ impl Output {
 
     /// Says whether what is drawn on the terminal at standard output may have colours.
     pub(crate) fn colors_screen(&self) -> bool {
-        self.color
+        self.color_of_data
+    }
+
+    /// Says whether what is drawn may only have ASCII in it.
+    pub(crate) fn is_ascii(&self) -> bool {
+        self.ascii
+    }
+
+    /// Writes what is for people to standard output: in ASCII where the terminal shows no more.
+    pub(crate) fn text(&mut self, text: &str) -> Result<()> {
+        match self.ascii {
+            true => self.data(&ascii::in_ascii(text)),
+            false => self.data(text),
+        }
+    }
+
+    /// Writes a table to standard output; its columns stay where they are.
+    pub(crate) fn table(&mut self, text: &str) -> Result<()> {
+        match self.ascii {
+            true => self.data(&ascii::in_ascii_columns(text)),
+            false => self.data(text),
+        }
+    }
+
+    /// Writes one line of JSON behind whatever a program has written to the same standard output.
+    ///
+    /// A program may leave its last line open. Where standard output is a file, its last byte tells; where
+    /// it cannot be told, an empty line more is better than a line that is no JSON.
+    pub(crate) fn json_after_program(&mut self, line: &str) -> Result<()> {
+        let begin = match line_is_open(&std::io::stdout()) {
+            Some(false) => "",
+            Some(true) | None => "\n",
+        };
+        self.data(&format!("{begin}{line}\n"))
     }
 
     /// Writes data to standard output, as it is.
@@ -145,7 +192,7 @@ impl Output {
             text.push_str(&line.text);
             text.push('\n');
         }
-        self.data(&text)
+        self.text(&text)
     }
 
     /// Says whether only errors and data are wanted.
@@ -167,14 +214,14 @@ impl Output {
     /// Says something that `--quiet` silences.
     pub(crate) fn say(&mut self, text: &str) {
         if !self.quiet {
-            talk(text);
+            self.talk(text);
         }
     }
 
     /// Says something that only `--verbose` shows.
     pub(crate) fn detail(&mut self, text: &str) {
         if self.verbose {
-            talk(text);
+            self.talk(text);
         }
     }
 
@@ -203,7 +250,7 @@ impl Output {
             ));
         }
         self.add_hint(&mut text, error.hint_text());
-        talk(&text);
+        self.talk(&text);
     }
 
     /// Returns a bar that shows how far a long piece of work is; on a terminal only, and never beside
@@ -233,9 +280,30 @@ impl Output {
         }
     }
 
+    /// Returns a line that counts, where it is not known how many there are; shown as
+    /// [`Output::progress`] is.
+    pub(crate) fn count(&self, unit: &'static str) -> Progress {
+        let wanted = !self.quiet && !self.json && std::io::stderr().is_terminal();
+        Progress {
+            bar: wanted.then(|| {
+                let template = format!("{{human_pos}} {unit} read in {{elapsed}}");
+                let style = ProgressStyle::with_template(&template).expect("the template is ours");
+                let target = ProgressDrawTarget::stderr_with_hz(8);
+                ProgressBar::with_draw_target(None, target).with_style(style)
+            }),
+        }
+    }
+
     fn add_hint(&self, text: &mut String, hint: Option<&str>) {
         if let Some(hint) = hint {
             text.push_str(&format!("\n{}: {hint}", self.paint(CYAN, "hint")));
+        }
+    }
+
+    fn talk(&self, text: &str) {
+        match self.ascii {
+            true => talk(&ascii::in_ascii(text)),
+            false => talk(text),
         }
     }
 
@@ -265,6 +333,22 @@ fn wants_color(choice: ColorChoice, on_terminal: bool) -> bool {
     }
 }
 
+/// Says whether what was written to a file ends within a line; `None` for what is no file that can be
+/// read back.
+fn line_is_open(stream: &impl AsFd) -> Option<bool> {
+    let file = rustix::fs::fstat(stream).ok()?;
+    let is_file = rustix::fs::FileType::from_raw_mode(file.st_mode).is_file();
+    let end = u64::try_from(file.st_size).ok().filter(|_| is_file)?;
+    if end == 0 {
+        return Some(false);
+    }
+    // The stream itself is only open for writing.
+    let path = format!("/proc/self/fd/{}", stream.as_fd().as_raw_fd());
+    let mut last = [0];
+    let read = File::open(path).and_then(|file| file.read_exact_at(&mut last, end - 1));
+    read.is_ok().then(|| last != *b"\n")
+}
+
 /// Writes one paragraph to standard error.
 ///
 /// A failure is ignored: there is no other place left to tell it.
@@ -273,5 +357,22 @@ fn talk(text: &str) {
     let _ = err.write_all(text.as_bytes());
     if !text.ends_with('\n') {
         let _ = err.write_all(b"\n");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_that_a_program_left_open_is_seen_in_a_file_and_unknown_in_a_pipe() {
+        let mut file = tempfile::NamedTempFile::new().expect("a file");
+        assert_eq!(line_is_open(&file), Some(false));
+        file.write_all(b"loss 0.1").expect("written");
+        assert_eq!(line_is_open(&file), Some(true));
+        file.write_all(b"\n").expect("written");
+        assert_eq!(line_is_open(&file), Some(false));
+        let (_reader, writer) = std::io::pipe().expect("a pipe");
+        assert_eq!(line_is_open(&writer), None);
     }
 }

@@ -5,6 +5,7 @@
 use std::error::Error as _;
 use std::ffi::OsString;
 
+use clap::ColorChoice;
 use clap::error::{ContextKind, ContextValue, ErrorKind as Refused};
 use vramfit_core::{Error, ErrorKind};
 
@@ -12,7 +13,7 @@ use crate::commands::run;
 use crate::output::Output;
 
 /// Prints help, version or the error, and returns the exit code.
-pub(crate) fn answer(refusal: &clap::Error, line: &[OsString]) -> u8 {
+pub(crate) fn answer(refusal: &clap::Error, line: &[OsString], color: ColorChoice) -> u8 {
     match refusal.kind() {
         Refused::DisplayHelp | Refused::DisplayVersion => {
             // A reader that went away is no failure, and there is nothing else that could fail.
@@ -25,7 +26,7 @@ pub(crate) fn answer(refusal: &clap::Error, line: &[OsString]) -> u8 {
         }
         _ => {
             let error = explain(refusal);
-            Output::plain().error(&error);
+            Output::plain(color).error(&error);
             if starts_a_program(line) {
                 return run::FAILED;
             }

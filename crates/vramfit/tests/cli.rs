@@ -12,7 +12,7 @@ fn cases() -> trycmd::TestCases {
     cases
         .env("NO_COLOR", "1")
         .env("COLUMNS", "100")
-        .env("LC_ALL", "C");
+        .env("LC_ALL", "C.UTF-8");
     cases
 }
 

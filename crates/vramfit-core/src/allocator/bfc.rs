@@ -12,7 +12,7 @@ use super::message::out_of_memory_text;
 use super::pool::{BfcOptions, Pool, UNIT, round_up};
 use super::regions::Card;
 use super::spatial_policy::End;
-use super::{Allocator, Chunk, DeviceMemory, Exactness, Refusal, Region, Space, Stats};
+use super::{Allocator, Chunk, DeviceMemory, Exactness, Refusal, Region, Space, State, Stats};
 use crate::error::Result;
 
 /// One classic BFC pool.
@@ -239,6 +239,14 @@ impl Allocator for Bfc {
 
     fn label(&mut self, text: Option<&str>) {
         self.pool.label(text);
+    }
+
+    fn write_state(&self, state: &mut State) {
+        self.pool.write_state(state);
+    }
+
+    fn add_allocations(&mut self, count: u64) {
+        self.pool.add_allocations(count);
     }
 
     fn exactness(&self) -> Exactness {

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::arena::Tag;
-use super::{Chunk, Stats};
+use super::{Chunk, State, Stats};
 use crate::error::{Error, ErrorKind, Result};
 
 /// What is given out, and the statistics over it.
@@ -77,6 +77,24 @@ impl Books {
             bytes_limit,
             ..Stats::default()
         }
+    }
+
+    /// Adds what is given out, and the statistics.
+    pub(super) fn write_state(&self, state: &mut State) {
+        state.add_all([
+            self.bytes_in_use,
+            self.peak_bytes_in_use,
+            self.largest_alloc_size,
+            self.given.len() as u64,
+        ]);
+        for (address, piece) in &self.given {
+            state.add_all([*address, piece.requested, piece.cost]);
+        }
+    }
+
+    /// Counts allocations that came and went.
+    pub(super) fn add_allocations(&mut self, count: u64) {
+        self.num_allocs += count;
     }
 
     pub(super) fn chunks(&self) -> Vec<Chunk> {

@@ -5,7 +5,7 @@
 
 use super::bfc::Bfc;
 use super::dump::LogRecord;
-use super::{Allocator, Chunk, Exactness, Refusal, Region, Space, Stats};
+use super::{Allocator, Chunk, Exactness, Refusal, Region, Space, State, Stats};
 use crate::error::Result;
 
 /// Two allocators that share a card.
@@ -73,6 +73,16 @@ impl Allocator for WithCollective {
     fn label(&mut self, text: Option<&str>) {
         self.default.label(text);
         self.collective.label(text);
+    }
+
+    fn write_state(&self, state: &mut State) {
+        self.default.write_state(state);
+        self.collective.write_state(state);
+    }
+
+    fn add_allocations(&mut self, count: u64) {
+        // Nobody is shown how many allocations the other pool has had.
+        self.default.add_allocations(count);
     }
 
     fn exactness(&self) -> Exactness {

@@ -11,7 +11,7 @@ use super::driver::DriverHeap;
 use super::message::out_of_memory_text;
 use super::options::PoolOptions;
 use super::regions::Card;
-use super::{Allocator, Chunk, DeviceMemory, Exactness, Refusal, Region, Space, Stats};
+use super::{Allocator, Chunk, DeviceMemory, Exactness, Refusal, Region, Space, State, Stats};
 use crate::error::Result;
 
 /// The pool of one card.
@@ -116,6 +116,19 @@ impl DeviceMemory for PagePool {
     fn free_bytes(&self) -> u64 {
         self.reserved_bytes - self.used_bytes + self.card.free_bytes()
     }
+
+    fn write_state(&self, state: &mut State) {
+        state.add_all([
+            self.reserved_bytes,
+            self.used_bytes,
+            self.taken.len() as u64,
+        ]);
+        for region in &self.taken {
+            state.add_all([region.address, region.bytes]);
+        }
+        self.addresses.write_state(state);
+        self.card.write_state(state);
+    }
 }
 
 impl Drop for PagePool {
@@ -171,6 +184,15 @@ impl Allocator for CudaAsync {
 
     fn label(&mut self, text: Option<&str>) {
         self.books.set_label(text);
+    }
+
+    fn write_state(&self, state: &mut State) {
+        self.heap.write_state(state);
+        self.books.write_state(state);
+    }
+
+    fn add_allocations(&mut self, count: u64) {
+        self.books.add_allocations(count);
     }
 
     fn exactness(&self) -> Exactness {

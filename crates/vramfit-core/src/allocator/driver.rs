@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 
 use super::card::{PAGE_BYTES, whole_pages};
-use super::{DeviceMemory, Region};
+use super::{DeviceMemory, Region, State};
 
 /// Requests up to this size share pages.
 const SMALL_BYTES: u64 = 1 << 20;
@@ -56,6 +56,18 @@ impl<M: DeviceMemory> DriverHeap<M> {
             free.insert(address + cost, size - cost);
         }
         Some((address, cost))
+    }
+
+    /// Adds what later answers depend on.
+    pub(super) fn write_state(&self, state: &mut State) {
+        self.memory.write_state(state);
+        state.add(self.shared.len() as u64);
+        for (page, free) in &self.shared {
+            state.add_all([*page, free.len() as u64]);
+            for (address, bytes) in free {
+                state.add_all([*address, *bytes]);
+            }
+        }
     }
 
     /// Takes back what [`DriverHeap::allocate`] gave, with the bytes it took.

@@ -46,6 +46,7 @@
 //! | `collective.rs` | the separate pool for collective memory |
 //! | `platform.rs`, `cuda_async.rs`, `vmm.rs` | the other kinds, partly models |
 //! | `books.rs`, `driver.rs` | what those are made of |
+//! | `state.rs` | what later answers depend on |
 //! | `dump.rs` | what a BFC pool logs when a request fails |
 //! | `message.rs` | the text of the exception |
 
@@ -68,6 +69,7 @@ mod preallocation;
 mod regions;
 mod spatial;
 mod spatial_policy;
+mod state;
 mod vmm;
 
 use std::sync::Arc;
@@ -85,6 +87,7 @@ pub use preallocation::is_fully_preallocated;
 pub use regions::{BackOff, Card};
 pub use spatial::Spatial;
 pub use spatial_policy::{End, EndPolicy, SpatialPolicy, SplitRule};
+pub use state::State;
 
 use crate::error::Result;
 
@@ -119,6 +122,11 @@ pub trait DeviceMemory: Send {
     /// Says whether adjacent regions may be merged. False for GPU memory in JAX.
     fn merges_regions(&self) -> bool {
         false
+    }
+
+    /// Adds what its later answers depend on. A device that other processes share cannot tell.
+    fn write_state(&self, state: &mut State) {
+        state.set_unknown();
     }
 }
 
@@ -279,6 +287,12 @@ pub trait Allocator: Send {
     fn label(&mut self, text: Option<&str>) {
         let _ = text;
     }
+
+    /// Adds what its later answers depend on, and [`Stats`] but for `num_allocs`.
+    fn write_state(&self, state: &mut State);
+
+    /// Raises [`Stats::num_allocs`] as if so many allocations had come and gone.
+    fn add_allocations(&mut self, count: u64);
 
     /// Says how far the answers can be trusted.
     fn exactness(&self) -> Exactness {

@@ -9,7 +9,7 @@ use super::kind::Kind;
 use super::message::{direct_out_of_memory_text, out_of_memory_text};
 use super::options::PoolOptions;
 use super::regions::Card;
-use super::{Allocator, Chunk, Exactness, Refusal, Space, Stats};
+use super::{Allocator, Chunk, Exactness, Refusal, Space, State, Stats};
 use crate::error::Result;
 
 /// Hands every request on to the driver.
@@ -95,6 +95,15 @@ impl Allocator for Platform {
 
     fn label(&mut self, text: Option<&str>) {
         self.books.set_label(text);
+    }
+
+    fn write_state(&self, state: &mut State) {
+        self.heap.write_state(state);
+        self.books.write_state(state);
+    }
+
+    fn add_allocations(&mut self, count: u64) {
+        self.books.add_allocations(count);
     }
 
     fn exactness(&self) -> Exactness {

@@ -10,7 +10,7 @@ use super::address_map::AddressMap;
 use super::arena::{Arena, Handle, Slot, Tag};
 use super::options::JaxVersion;
 use super::regions::{BackOff, Card, PoolRegion, Regions};
-use super::{Chunk, Exactness, Refusal, Region, Stats};
+use super::{Chunk, Exactness, Refusal, Region, State, Stats};
 use crate::error::{Error, ErrorKind, Result};
 
 /// Sizes are multiples of this, and so are addresses.
@@ -218,6 +218,29 @@ impl Pool {
             pool_bytes: Some(self.regions.pool_bytes),
             peak_pool_bytes: Some(self.regions.peak_pool_bytes),
         }
+    }
+
+    /// Adds what later answers depend on. Which free chunks there are follows from all chunks.
+    pub(super) fn write_state(&self, state: &mut State) {
+        state.add_all([
+            self.bytes_in_use,
+            self.peak_bytes_in_use,
+            self.largest_alloc_size,
+        ]);
+        self.regions.write_state(state);
+        for region in &self.regions.list {
+            // A region ends with its bytes, so no length is needed.
+            for (_, slot) in self.arena.walk(region.first) {
+                let requested = if slot.in_use { slot.requested } else { 0 };
+                let kind = slot.tag as u64 * 2 + u64::from(slot.in_use);
+                state.add_all([slot.size, requested, kind]);
+            }
+        }
+    }
+
+    /// Counts allocations that came and went.
+    pub(super) fn add_allocations(&mut self, count: u64) {
+        self.num_allocs += count;
     }
 
     /// Returns the most that was given out so far.

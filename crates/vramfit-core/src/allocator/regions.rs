@@ -9,7 +9,7 @@ use super::arena::Handle;
 use super::free_set::Entry;
 use super::pool::UNIT;
 use super::preallocation::preallocated_bytes;
-use super::{DeviceMemory, Refusal, Region, round_up};
+use super::{DeviceMemory, Refusal, Region, State, round_up};
 
 /// The card, as several pools of one device share it.
 #[derive(Clone)]
@@ -44,6 +44,10 @@ impl DeviceMemory for Card {
 
     fn merges_regions(&self) -> bool {
         self.lock().merges_regions()
+    }
+
+    fn write_state(&self, state: &mut State) {
+        self.lock().write_state(state);
     }
 }
 
@@ -207,6 +211,20 @@ impl Regions {
                 first,
             },
         );
+    }
+
+    /// Adds what later answers depend on: the regions, what it would ask for next, and the card.
+    pub(super) fn write_state(&self, state: &mut State) {
+        state.add_all([
+            self.pool_bytes,
+            self.peak_pool_bytes,
+            self.next_region_bytes,
+            self.list.len() as u64,
+        ]);
+        for region in &self.list {
+            state.add_all([region.address, region.bytes]);
+        }
+        self.card.write_state(state);
     }
 
     /// Gives the region at `index` back to the card.

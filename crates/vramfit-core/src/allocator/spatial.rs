@@ -16,7 +16,7 @@ use super::message::out_of_memory_text;
 use super::pool::{BfcOptions, Pool, UNIT, round_up};
 use super::regions::Card;
 use super::spatial_policy::{End, SpatialPolicy, SplitRule};
-use super::{Allocator, Chunk, DeviceMemory, Exactness, Refusal, Region, Space, Stats};
+use super::{Allocator, Chunk, DeviceMemory, Exactness, Refusal, Region, Space, State, Stats};
 use crate::error::{Error, ErrorKind, Result};
 
 /// Collective memory is aligned to what one multicast object can bind: 2 MiB on NVIDIA cards.
@@ -403,6 +403,16 @@ impl Allocator for Spatial {
 
     fn label(&mut self, text: Option<&str>) {
         self.pool.label(text);
+    }
+
+    fn write_state(&self, state: &mut State) {
+        self.pool.write_state(state);
+        // The text is set once and never changes.
+        state.add(u64::from(self.fatal.is_some()));
+    }
+
+    fn add_allocations(&mut self, count: u64) {
+        self.pool.add_allocations(count);
     }
 
     fn exactness(&self) -> Exactness {

@@ -11,7 +11,7 @@ use super::card::{PAGE_BYTES, whole_pages};
 use super::message::{NO_PAGES_TEXT, over_budget_text};
 use super::options::{JaxVersion, PoolOptions};
 use super::regions::Card;
-use super::{Allocator, Chunk, DeviceMemory, Exactness, Refusal, Region, Space, Stats};
+use super::{Allocator, Chunk, DeviceMemory, Exactness, Refusal, Region, Space, State, Stats};
 use crate::error::Result;
 
 /// The allocator of one card.
@@ -129,6 +129,20 @@ impl Allocator for Vmm {
 
     fn label(&mut self, text: Option<&str>) {
         self.books.set_label(text);
+    }
+
+    fn write_state(&self, state: &mut State) {
+        state.add_all([self.mapped_bytes, self.waiting.len() as u64]);
+        // What is alive is in the books with its pages.
+        for region in &self.waiting {
+            state.add_all([region.address, region.bytes]);
+        }
+        self.card.write_state(state);
+        self.books.write_state(state);
+    }
+
+    fn add_allocations(&mut self, count: u64) {
+        self.books.add_allocations(count);
     }
 
     fn exactness(&self) -> Exactness {

@@ -1,6 +1,6 @@
 //! What the figures of a dry run or a replay leave out, and what about them is not exact.
 
-use super::scratch;
+use super::{processes, scratch};
 use crate::bytes::Bytes;
 use crate::gpu::{self, Certainty};
 use crate::trace::{Answer, Comparison};
@@ -21,6 +21,7 @@ pub(super) fn not_covered(answer: &Answer) -> Vec<String> {
     );
     points.extend(scratch::not_covered(answer));
     points.extend(beside_the_pool(answer));
+    points.extend(processes::not_covered(answer));
     points.push(autotuning(answer));
     points.extend(other_choices(answer));
     points.extend(model(answer));
@@ -86,6 +87,14 @@ fn shared_card(comparison: &Comparison) -> Option<String> {
         let devices = answer.devices.iter();
         devices.map(|device| device.pool_bytes).collect()
     };
+    let held = before.devices.iter().map(|one| one.held_by_others_bytes);
+    if let Some(held) = held.max().filter(|held| *held > 0) {
+        return Some(format!(
+            "other processes on the GPU: in the run they held up to {}, here nobody shares the \
+             card; `--taken` counts what others hold",
+            Bytes(held)
+        ));
+    }
     (before.header == after.header && pools(before) != pools(after)).then(|| {
         "what the card itself granted: other processes or another driver answered in the run, here \
          a card that nobody shares"

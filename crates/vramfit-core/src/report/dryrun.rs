@@ -4,7 +4,7 @@ use super::coverage::not_covered;
 use super::record::record;
 use super::tables::{callbacks, devices, programs, unknown_reads, variants};
 use super::{Bar, Body, Figure, Report, Section, Value};
-use super::{advice, bands, owners, run, scratch, settings, verdict, warnings};
+use super::{advice, bands, owners, processes, run, scratch, settings, verdict, warnings};
 use crate::allocator::Kind;
 use crate::bytes::Bytes;
 use crate::trace::{
@@ -21,6 +21,7 @@ pub(super) fn report(answer: &Answer) -> Report {
         sections.push(section("", Body::Figures(figures(answer, device))));
     }
     sections.extend(verdict::section(answer));
+    sections.extend(processes::processes(answer));
     sections.extend(likely_cause(answer));
     sections.extend(owners::summary(answer));
     sections.extend(scratch::section(answer));
@@ -95,20 +96,22 @@ pub(super) fn sentence(answer: &Answer) -> String {
             None => "fits: nothing was put on a GPU".to_owned(),
         };
     };
-    let on = place(answer, device);
+    let on = place(answer, device) + &processes::in_process(answer);
+    let others = processes::held_by_others(answer, device);
     if let Some(refusal) = answer.out_of_memory() {
         let when = when(&refusal.moment);
         return match refusal.short_bytes() {
             _ if refusal.fatal.is_some() => {
-                format!("does not fit: XLA's own allocator would hang or abort {when}{on}")
+                format!("does not fit: XLA's own allocator would hang or abort {when}{on}{others}")
             }
             0 => {
                 let requested = Bytes(refusal.moment.requested_bytes);
-                format!("does not fit: {requested} could not be had {when}{on}")
+                format!("does not fit: {requested} could not be had {when}{on}{others}")
             }
             short => {
                 let range = in_total_range(answer);
-                format!("does not fit: short by {} {when}{on}{range}", Bytes(short))
+                let short = Bytes(short);
+                format!("does not fit: short by {short} {when}{on}{range}{others}")
             }
         };
     }
@@ -119,9 +122,19 @@ pub(super) fn sentence(answer: &Answer) -> String {
         };
         return format!("does not fit: XLA's own allocator would abort the process{after}{on}");
     }
+    if let Some(no_context) = &answer.no_context {
+        let (context, free) = (
+            Bytes(no_context.context_bytes),
+            Bytes(no_context.free_bytes),
+        );
+        return format!(
+            "does not fit: no room for the CUDA context{on}, which takes some {context} where \
+             {free} are left{others}"
+        );
+    }
     let (peak, capacity) = (Bytes(device.peak_bytes), Bytes(device.capacity_bytes));
     if let (None, Some(plan)) = (open, answer.plan()) {
-        return planned(&plan, &on);
+        return planned(&plan, &on) + &others;
     }
     if let Some(open) = open {
         let why = verdict::words(open);
@@ -129,10 +142,10 @@ pub(super) fn sentence(answer: &Answer) -> String {
             Condition::LibraryScratch { .. } => "with the least of it, the peak",
             _ => "the peak until then",
         };
-        return format!("cannot be told: {why}; {when} is {peak} of {capacity}{on}");
+        return format!("cannot be told: {why}; {when} is {peak} of {capacity}{on}{others}");
     }
     let spare = Bytes(device.capacity_bytes.saturating_sub(device.peak_bytes));
-    format!("fits: peak {peak} of {capacity}{on}, {spare} to spare")
+    format!("fits: peak {peak} of {capacity}{on}, {spare} to spare{others}")
 }
 
 /// Says with which total a run does not fit, where another one decides otherwise.
@@ -167,19 +180,21 @@ fn planned(plan: &Plan, on: &str) -> String {
 /// Where: the card, and which of several.
 fn place(answer: &Answer, device: &DeviceAnswer) -> String {
     let header = &answer.header;
-    match header.devices {
-        0 | 1 => format!(" on {}", header.gpu),
-        count if !answer.is_refused() && peaks_are_equal(answer) => {
-            format!(" on each of {count} x {}", header.gpu)
-        }
-        count => format!(" on GPU {} of {count} x {}", device.device, header.gpu),
+    let (gpu, number) = (&header.gpu, header.gpu_of(device.device));
+    let is_each = header.devices > 1 && !answer.is_refused() && peaks_are_equal(answer);
+    match (header.devices, header.machine_gpu_count()) {
+        (_, 0 | 1) => format!(" on {gpu}"),
+        (devices, count) if is_each && devices == count => format!(" on each of {count} x {gpu}"),
+        (devices, count) if is_each => format!(" on each of {devices} of {count} x {gpu}"),
+        (_, count) => format!(" on GPU {number} of {count} x {gpu}"),
     }
 }
 
 fn peaks_are_equal(answer: &Answer) -> bool {
-    let mut peaks = answer.devices.iter().map(|device| device.peak_bytes);
-    let first = peaks.next();
-    peaks.all(|peak| Some(peak) == first)
+    let devices = answer.devices.iter();
+    let mut figures = devices.map(|device| (device.peak_bytes, device.capacity_bytes));
+    let first = figures.next();
+    figures.all(|figure| Some(figure) == first)
 }
 
 /// Says how many, in words that agree.
@@ -206,7 +221,7 @@ pub(super) fn bar(answer: &Answer, device: &DeviceAnswer) -> Bar {
     Bar {
         label: match answer.header.devices {
             0 | 1 => String::new(),
-            _ => format!("GPU {}", device.device),
+            _ => format!("GPU {}", answer.header.gpu_of(device.device)),
         },
         part_bytes: wanted.map_or(device.peak_bytes, |holdings| holdings.total_bytes),
         whole_bytes: device.capacity_bytes,
@@ -237,6 +252,7 @@ fn figures(answer: &Answer, device: &DeviceAnswer) -> Vec<Figure> {
         };
         figures.push(figure("pool", Value::Bytes(pool), note));
     }
+    figures.extend(processes::held_figure(device));
     figures.push(figure(
         "peak in use",
         Value::Bytes(device.peak_bytes),

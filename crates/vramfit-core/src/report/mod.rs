@@ -15,6 +15,7 @@ mod html;
 mod owners;
 mod palette;
 mod picture;
+mod processes;
 mod record;
 mod replay;
 mod run;

@@ -3,12 +3,13 @@
 use serde::Serialize;
 
 use super::held::{Held, OwnerSum, held, owners};
+use super::processes;
 use super::settings::{self, Variable};
 use crate::lint::Finding;
 use crate::trace::{
     AbortAnswer, Answer, CallbackAnswer, CompilationAnswer, CompilerWarning, DeviceAnswer,
-    Evidence, LeakAnswer, Moment, NotComputed, Plan, ProgramAnswer, ProgramExit, RefusalAnswer,
-    ScratchAnswer, StepSearch, TotalRangeAnswer, UnknownReads,
+    Evidence, LeakAnswer, Moment, NoContextAnswer, NotComputed, Plan, ProgramAnswer, ProgramExit,
+    RefusalAnswer, ScratchAnswer, Sharing, StepSearch, TotalRangeAnswer, UnknownReads,
 };
 
 /// Version of the object; it changes when a key changes its meaning or goes away.
@@ -19,6 +20,8 @@ struct Record<'a> {
     schema: u32,
     jax: &'a str,
     gpu: Gpu<'a>,
+    pid: u32,
+    sharing: Sharing,
     fits: Option<bool>,
     verdict: serde_json::Value,
     complete: bool,
@@ -27,6 +30,7 @@ struct Record<'a> {
     capacity_bytes: u64,
     pool_bytes: Option<u64>,
     peak_bytes: u64,
+    held_by_others_bytes: u64,
     held_between_steps_bytes: u64,
     largest_free_block_bytes: Option<u64>,
     fragmentation: Option<f64>,
@@ -41,6 +45,8 @@ struct Record<'a> {
     oom: Option<OutOfMemory<'a>>,
     oom_count: u64,
     abort: Option<&'a AbortAnswer>,
+    no_context: Option<&'a NoContextAnswer>,
+    processes: serde_json::Value,
     total_range: Option<TotalRangeAnswer>,
     bracket: Option<Bracket<'a>>,
     scratch: Option<&'a ScratchAnswer>,
@@ -72,6 +78,7 @@ struct Gpu<'a> {
     name: &'a str,
     description: &'a str,
     count: u32,
+    machine_count: u32,
     total_memory_bytes: u64,
     max_total_memory_bytes: Option<u64>,
 }
@@ -124,6 +131,7 @@ pub(super) struct OutOfMemory<'a> {
     largest_free_block_bytes: Option<u64>,
     growth_bytes: Option<u64>,
     available_bytes: u64,
+    held_by_others_bytes: u64,
     short_bytes: u64,
     fragmented: bool,
     fatal: Option<&'a str>,
@@ -140,10 +148,12 @@ struct Leak<'a> {
 #[derive(Serialize)]
 struct Device<'a> {
     device: u32,
+    gpu: u32,
     limit_bytes: Option<u64>,
     capacity_bytes: u64,
     pool_bytes: Option<u64>,
     peak_bytes: u64,
+    held_by_others_bytes: u64,
     variant_peak_bytes: Option<u64>,
     peak: Option<&'a Moment>,
     held_between_steps_bytes: u64,
@@ -183,9 +193,12 @@ pub(super) fn record(answer: &Answer, not_covered: &[String]) -> serde_json::Val
             name: &header.gpu,
             description: &header.gpu_description,
             count: header.devices,
+            machine_count: header.machine_gpu_count(),
             total_memory_bytes: header.total_memory_bytes,
             max_total_memory_bytes: Some(header.max_total_memory_bytes).filter(|max| *max > 0),
         },
+        pid: header.pid,
+        sharing: header.sharing,
         fits: answer.fits(),
         verdict: super::verdict::record(answer),
         complete: answer.complete,
@@ -194,6 +207,7 @@ pub(super) fn record(answer: &Answer, not_covered: &[String]) -> serde_json::Val
         capacity_bytes: worst.capacity_bytes,
         pool_bytes: worst.pool_bytes,
         peak_bytes: worst.peak_bytes,
+        held_by_others_bytes: worst.held_by_others_bytes,
         held_between_steps_bytes: worst.held_between_steps_bytes,
         largest_free_block_bytes: worst.at_peak.largest_free_block_bytes,
         fragmentation: worst.at_peak.fragmentation(),
@@ -211,6 +225,8 @@ pub(super) fn record(answer: &Answer, not_covered: &[String]) -> serde_json::Val
         oom: answer.out_of_memory().map(out_of_memory),
         oom_count: answer.refusal_count,
         abort: answer.abort.as_ref(),
+        no_context: answer.no_context.as_ref(),
+        processes: processes::record(answer),
         total_range: answer.total_range,
         bracket: bracket(answer, worst),
         scratch: answer.scratch.as_ref(),
@@ -287,6 +303,7 @@ pub(super) fn out_of_memory(refusal: &RefusalAnswer) -> OutOfMemory<'_> {
         largest_free_block_bytes: refusal.pool.largest_free_block_bytes,
         growth_bytes: refusal.growth_bytes,
         available_bytes: refusal.available_bytes(),
+        held_by_others_bytes: refusal.held_by_others_bytes,
         short_bytes: refusal.short_bytes(),
         fragmented: refusal.fragmented(),
         fatal: refusal.fatal.as_deref(),
@@ -326,10 +343,12 @@ fn variant_peak(answer: &Answer, device: &DeviceAnswer) -> Option<u64> {
 fn device<'a>(answer: &Answer, device: &'a DeviceAnswer) -> Device<'a> {
     Device {
         device: device.device,
+        gpu: answer.header.gpu_of(device.device),
         limit_bytes: device.limit_bytes,
         capacity_bytes: device.capacity_bytes,
         pool_bytes: device.pool_bytes,
         peak_bytes: device.peak_bytes,
+        held_by_others_bytes: device.held_by_others_bytes,
         variant_peak_bytes: variant_peak(answer, device),
         peak: device.peak.as_ref(),
         held_between_steps_bytes: device.held_between_steps_bytes,

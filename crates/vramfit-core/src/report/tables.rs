@@ -44,7 +44,7 @@ pub(super) fn devices(answer: &Answer) -> Option<Section> {
         .map(|(number, row)| {
             let name = match alike {
                 true => format!("all {count}"),
-                false => number.to_string(),
+                false => answer.header.gpu_of(number as u32).to_string(),
             };
             [vec![Value::Text(name)], row].concat()
         });

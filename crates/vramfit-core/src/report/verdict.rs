@@ -2,8 +2,8 @@
 
 use serde_json::{Value as Json, json};
 
-use super::dryrun;
 use super::{Body, Section};
+use super::{dryrun, processes};
 use crate::bytes::Bytes;
 use crate::trace::{Answer, Condition, Evidence, LastExecution, ProgramExit, UncaughtError};
 
@@ -33,6 +33,7 @@ pub(super) fn section(answer: &Answer) -> Option<Section> {
 /// Puts a condition into a clause.
 pub(super) fn words(condition: &Condition) -> String {
     match condition {
+        Condition::SharedGpu { .. } => processes::words(condition).unwrap_or_default(),
         Condition::ProgramFailed {
             exit, error, after, ..
         } => {

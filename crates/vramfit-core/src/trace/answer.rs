@@ -3,13 +3,15 @@
 //! Counting is done in [`super::summary`]; telling it to people is the business of
 //! [`crate::report`].
 
+use std::cmp::Reverse;
+
 use serde::{Deserialize, Serialize};
 
 use super::course::{ArrayAnswer, CompilationAnswer, LayoutAnswer, LeakAnswer, TimelinePoint};
 use super::{
     CallbackAnswer, CompilerWarning, Condition, Evidence, Header, Holdings, LastExecution,
-    NotComputed, ProgramSizes, Purpose, RunEnvironment, ScratchAnswer, StepSearch,
-    TotalRangeAnswer, UncaughtError,
+    NoContextAnswer, NotComputed, OthersAnswer, ProgramSizes, Purpose, RunEnvironment,
+    ScratchAnswer, StepSearch, TotalRangeAnswer, UncaughtError,
 };
 use crate::program::ProgramMemory;
 
@@ -43,6 +45,17 @@ pub struct Answer {
     /// nothing was refused or one total is known. The trace has to be read a second time for it, so
     /// whoever has the file puts it in ([`super::replay_at_max_total`]).
     pub total_range: Option<TotalRangeAnswer>,
+    /// Set when the process found no room for its CUDA context.
+    pub no_context: Option<NoContextAnswer>,
+    /// The other processes on the GPU when a request was refused first; `None` where nothing was
+    /// refused, or nobody else held memory of it.
+    pub others_at_refusal: Option<OthersAnswer>,
+    /// Whether the request that was refused first would be met if the process had the GPU to itself;
+    /// `None` where others held nothing. Put in by whoever has the file ([`super::is_met_alone`]).
+    pub fits_alone: Option<bool>,
+    /// All processes of the run that used the GPU, where there are several; this one is among them. Put in by
+    /// whoever has all files ([`Answer::as_process`]).
+    pub processes: Vec<ProcessAnswer>,
     /// The line of the last of these reads; `None` without any, empty where it is not known.
     pub last_unknown_read: Option<String>,
     /// Python functions that programs called, or would have, whose values were not computed.
@@ -113,8 +126,10 @@ pub struct DeviceAnswer {
     /// What the allocator may take; `None` where it has no limit of its own.
     pub limit_bytes: Option<u64>,
     /// What this process could have had: the limit where it is one, but not more than the card has
-    /// beside the context and what others hold, going by the header.
+    /// beside the context and what others hold (going by the header, and other processes at their most).
     pub capacity_bytes: u64,
+    /// The most that other processes held of it at once while this process used it.
+    pub held_by_others_bytes: u64,
     /// Most that was ever taken from the card; `None` where nothing is pooled.
     pub pool_bytes: Option<u64>,
     /// Most that was ever given out at once, rounding included.
@@ -166,6 +181,16 @@ pub struct PoolState {
     pub largest_free_block_bytes: Option<u64>,
 }
 
+/// Returns the device with least to spare, of equals the one with the highest peak.
+pub(super) fn tightest(devices: &[DeviceAnswer]) -> Option<&DeviceAnswer> {
+    let key = |device: &&DeviceAnswer| {
+        let spare = device.capacity_bytes.saturating_sub(device.peak_bytes);
+        (Reverse(spare), device.peak_bytes)
+    };
+    // `max_by_key` takes the last of equals.
+    devices.iter().rev().max_by_key(key)
+}
+
 impl PoolState {
     /// Returns the share of the free bytes that is not in the largest free block, 0 to 1: 0 when
     /// nothing is free. `None` where nothing is pooled.
@@ -176,6 +201,36 @@ impl PoolState {
         }
         Some(free.saturating_sub(largest) as f64 / free as f64)
     }
+}
+
+/// What one of several processes of a run came to.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct ProcessAnswer {
+    /// Its number; 0 where that is not known.
+    pub pid: u32,
+    /// Its command line.
+    pub command: Vec<String>,
+    /// As [`super::Verdict::fits`].
+    pub fits: Option<bool>,
+    /// Requests that were refused.
+    pub oom_count: u64,
+    /// What it came to on each device.
+    pub devices: Vec<ProcessDevice>,
+}
+
+/// What a process came to on one device.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct ProcessDevice {
+    /// The number of the GPU in the machine.
+    pub gpu: u32,
+    /// As [`DeviceAnswer::capacity_bytes`].
+    pub capacity_bytes: u64,
+    /// As [`DeviceAnswer::pool_bytes`].
+    pub pool_bytes: Option<u64>,
+    /// As [`DeviceAnswer::peak_bytes`].
+    pub peak_bytes: u64,
+    /// As [`DeviceAnswer::held_by_others_bytes`].
+    pub held_by_others_bytes: u64,
 }
 
 /// A moment of a run, as people think of it.
@@ -257,8 +312,10 @@ pub struct RefusalAnswer {
     /// where there is no limit to grow to.
     pub growth_bytes: Option<u64>,
     /// Where nothing is pooled: what the card should have had free, going by its size, what
-    /// others hold and the context. An estimate: other processes may have held more.
+    /// others hold and the context.
     pub card_free_bytes: Option<u64>,
+    /// What other processes held of the GPU then.
+    pub held_by_others_bytes: u64,
     /// Set when the real process would not have gone on at all (XLA aborts or hangs); says why.
     pub fatal: Option<String>,
     /// Whether the program executed anything after it.
@@ -370,7 +427,8 @@ impl Answer {
     }
 
     /// Returns the device that decides the answer: that of [`Answer::out_of_memory`], that of the
-    /// abort, or else the one with the highest peak, the first of equals.
+    /// abort or of the context, or else the one with least to spare, of equals the one with the highest
+    /// peak.
     pub fn worst_device(&self) -> Option<&DeviceAnswer> {
         if let Some(refusal) = self.out_of_memory() {
             return self.devices.get(refusal.device as usize);
@@ -378,11 +436,34 @@ impl Answer {
         if let Some(abort) = &self.abort {
             return self.devices.get(abort.device as usize);
         }
-        // `max_by_key` takes the last of equals.
-        self.devices
-            .iter()
-            .rev()
-            .max_by_key(|device| device.peak_bytes)
+        if let Some(no_context) = &self.no_context {
+            return self.devices.get(no_context.device as usize);
+        }
+        tightest(&self.devices)
+    }
+
+    /// Returns what the answer says of its process, for the answer of a run of several.
+    pub fn as_process(&self) -> ProcessAnswer {
+        let devices = self.devices.iter().map(|device| ProcessDevice {
+            gpu: self.header.gpu_of(device.device),
+            capacity_bytes: device.capacity_bytes,
+            pool_bytes: device.pool_bytes,
+            peak_bytes: device.peak_bytes,
+            held_by_others_bytes: device.held_by_others_bytes,
+        });
+        ProcessAnswer {
+            pid: self.header.pid,
+            command: self.header.command.clone(),
+            fits: self.fits(),
+            oom_count: self.refusal_count,
+            devices: devices.collect(),
+        }
+    }
+
+    /// Says whether the process used memory of a GPU, was refused it, or compiled a program for it.
+    pub fn used_gpu(&self) -> bool {
+        let has_memory = self.devices.iter().any(|device| device.peak_bytes > 0);
+        self.is_refused() || has_memory || self.plan().is_some()
     }
 
     /// Returns the program that is taken to be the step of a training loop: the one with the

@@ -44,6 +44,11 @@ impl Makers {
         number
     }
 
+    /// Returns how many there are.
+    pub(super) fn len(&self) -> usize {
+        self.list.len()
+    }
+
     pub(super) fn get(&self, number: u32) -> &Maker {
         &self.list[number as usize]
     }

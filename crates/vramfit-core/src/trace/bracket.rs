@@ -15,15 +15,15 @@ const ALIGNMENT: u64 = 64;
 
 /// A replay to which the run happens with other temporaries.
 pub(super) struct WhatIf {
-    replay: Replay,
-    programs: FxHashMap<u32, Program>,
+    pub(super) replay: Replay,
+    pub(super) programs: FxHashMap<u32, Program>,
     /// The executions that are going on, the innermost last.
-    running: Vec<Execution>,
-    refused: bool,
+    pub(super) running: Vec<Execution>,
+    pub(super) refused: bool,
 }
 
-#[derive(Clone, Copy)]
-struct Program {
+#[derive(Clone, Copy, PartialEq)]
+pub(super) struct Program {
     /// Temporaries in the run.
     temp_bytes: u64,
     devices: u32,
@@ -31,8 +31,8 @@ struct Program {
     other_bytes: Option<u64>,
 }
 
-#[derive(Default)]
-struct Execution {
+#[derive(Clone, Default, PartialEq)]
+pub(super) struct Execution {
     program: Option<Program>,
     /// Devices on which anything was allocated.
     seen: Vec<u32>,

@@ -23,18 +23,18 @@ pub struct CallbackAnswer {
     pub skip_reason: Option<CallbackSkip>,
 }
 
-#[derive(Debug, Default)]
-struct Row {
-    calls: u64,
-    errors: u64,
-    error: TextId,
-    skipped: u64,
-    reason: Option<CallbackSkip>,
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Row {
+    pub(super) calls: u64,
+    pub(super) errors: u64,
+    pub(super) error: TextId,
+    pub(super) skipped: u64,
+    pub(super) reason: Option<CallbackSkip>,
 }
 
 /// Counts calls of Python functions.
-#[derive(Debug, Default)]
-pub(super) struct Callbacks(FxHashMap<TextId, Row>);
+#[derive(Clone, Debug, Default)]
+pub(super) struct Callbacks(pub(super) FxHashMap<TextId, Row>);
 
 impl Callbacks {
     pub(super) fn called(&mut self, site: TextId, calls: u64, errors: u64, error: TextId) {

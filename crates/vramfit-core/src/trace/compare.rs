@@ -4,6 +4,7 @@
 //! settings ask for, on cards of their own.
 
 use super::count::Count;
+use super::period::follow;
 use super::replay::{Parting, Replay};
 use super::{Answer, Events, Header, Moment};
 use crate::allocator::Kind;
@@ -62,18 +63,8 @@ pub fn compare(source: &mut dyn Events, settings: &Settings) -> Result<Compariso
         false => None,
     };
     let mut after = Count::of(&header, Replay::elsewhere(&header, before.is_none())?);
-    while let Some(event) = source.next_event()? {
-        if let Some(before) = &mut before {
-            before.learn(source.notes());
-            before.event(&event)?;
-        }
-        after.learn(source.notes());
-        after.event(&event)?;
-    }
-    if let Some(before) = &mut before {
-        before.learn(source.notes());
-    }
-    after.learn(source.notes());
+    let mut counts: Vec<_> = before.iter_mut().chain([&mut after]).collect();
+    follow(source, &mut counts, u64::MAX)?;
     if let (Some(before), Some(footer)) = (&mut before, source.footer()) {
         before.check(footer)?;
     }

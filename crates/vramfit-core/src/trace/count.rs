@@ -11,6 +11,8 @@ use super::device::Device;
 use super::failure::{Aborted, Message, RawMoment, Refused};
 use super::holdings::Arguments;
 use super::leaks::Leaks;
+use super::others::Others;
+use super::period::{Call, PassNotes, named_allocation};
 use super::pool::inconsistent;
 use super::programs::Programs;
 use super::replay::{Block, Effect, Parting, Replay};
@@ -28,7 +30,7 @@ pub(super) struct Count {
     pub(super) replay: Replay,
     /// The same run with other kernels, where that was asked for.
     pub(super) what_if: Option<WhatIf>,
-    /// What a card has for this process, going by the header alone.
+    /// What a card has for this process and those that share it, going by the header alone.
     pub(super) card_bytes: u64,
     pub(super) devices: Vec<Device>,
     pub(super) programs: Programs,
@@ -47,16 +49,20 @@ pub(super) struct Count {
     pub(super) reads: FxHashMap<TextId, Reads>,
     /// The line of the last of them.
     pub(super) last_read: Option<TextId>,
+    /// What other processes hold of the GPUs.
+    pub(super) others: Others,
     pub(super) callbacks: Callbacks,
     pub(super) makers: Makers,
     pub(super) leaks: Leaks,
     pub(super) search: Search,
     /// The most that library routines may take.
     pub(super) most: Most,
+    /// What is noted while a pass of a repeat is watched.
+    pub(super) watched: Option<Box<PassNotes>>,
 }
 
 /// Reads of values that are not known, from one line.
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub(super) struct Reads {
     pub(super) count: u64,
     pub(super) bytes: u64,
@@ -64,6 +70,7 @@ pub(super) struct Reads {
 }
 
 /// An execution that is going on.
+#[derive(Clone)]
 pub(super) struct Running {
     pub(super) row: usize,
     /// Where it was called.
@@ -76,10 +83,12 @@ pub(super) struct Running {
 impl Count {
     /// Prepares to count a run as it was.
     pub(super) fn new(header: &Header) -> Result<Count> {
+        let replay = Replay::new(header)?;
         let what_if = header.bracket.then(|| WhatIf::new(header)).transpose()?;
         Ok(Count {
             what_if,
-            ..Count::of(header, Replay::new(header)?)
+            others: Others::of(replay.devices() as usize),
+            ..Count::of(header, replay)
         })
     }
 
@@ -104,16 +113,24 @@ impl Count {
             met: None,
             reads: FxHashMap::default(),
             last_read: None,
+            others: Others::default(),
             callbacks: Callbacks::default(),
             makers: Makers::default(),
             leaks: Leaks::default(),
             search: Search::default(),
             most: Most::default(),
+            watched: None,
         }
     }
 
     /// Lets one event happen and counts it.
     pub(super) fn event(&mut self, event: &Event) -> Result<()> {
+        if let Some(watched) = &mut self.watched
+            && let Some(named) = named_allocation(event)
+        {
+            let first = watched.first_named.get_or_insert(named);
+            *first = named.min(*first);
+        }
         let owner = self.owner(event);
         self.ask_for_scratch(event);
         let effect = self.replay.apply(event, owner)?;
@@ -220,6 +237,8 @@ impl Count {
                     sizes,
                     loaded,
                     event: self.replay.events() - 1,
+                    times: 1,
+                    every: 0,
                 };
                 let added = self.programs.add(program, compiled, devices, rung);
                 return self.consistent(added);
@@ -404,18 +423,22 @@ impl Count {
         let here = |moment: &RawMoment| {
             moment.row == Some(running.row) && moment.first_allocation == running.first_allocation
         };
+        let mut has_room = true;
         let state = &mut self.devices[device as usize];
         if let Some(moment) = state.moment.filter(here) {
-            state.arguments_at_peak.add(&moment, parameter, allocation);
+            has_room &= state.arguments_at_peak.add(&moment, parameter, allocation);
         }
         if let Some(refused) = self.refusals.first()
             && refused.device == device
             && here(&refused.moment)
         {
-            self.arguments_at_refusal
-                .add(&refused.moment, parameter, allocation);
+            let (moment, arguments) = (&refused.moment, &mut self.arguments_at_refusal);
+            has_room &= arguments.add(moment, parameter, allocation);
         }
-        Ok(())
+        match has_room {
+            true => Ok(()),
+            false => self.wrong("an execution has more arguments than any program"),
+        }
     }
 
     fn refused(
@@ -445,7 +468,10 @@ impl Count {
                     limit.saturating_sub(pool)
                 }
             });
+        let held = self.others.now(device);
+        let held_by_others = held.bytes;
         if self.refusals.is_empty() {
+            self.others.at_refusal.get_or_insert(held);
             let next = self.replay.allocations();
             self.devices[device as usize].blocks_at_refusal.mark(next);
         }
@@ -458,8 +484,12 @@ impl Count {
             growth,
             card_free: match stats.pool_bytes {
                 Some(_) => None,
-                None => Some(self.card_bytes.saturating_sub(stats.bytes_in_use)),
+                None => {
+                    let elsewhere = stats.bytes_in_use.saturating_add(held_by_others);
+                    Some(self.card_bytes.saturating_sub(elsewhere))
+                }
             },
+            held_by_others,
             fatal: match refusal {
                 Refusal::OutOfMemory => None,
                 Refusal::Fatal(text) => Some(text),
@@ -482,6 +512,7 @@ impl Count {
         });
         self.last_row = Some(row);
         let event = self.replay.events() - 1;
+        let (step, clock) = (self.programs.step, self.leaks.clock());
         let leads = self.programs.call(row, event);
         if leads {
             let next = self.replay.allocations();
@@ -489,9 +520,22 @@ impl Count {
                 device.blocks_at_step.mark(next);
             }
         }
-        if self.programs.is_step(row) {
+        let is_step = self.programs.is_step(row);
+        if is_step {
             let rank = |row| self.programs.rank(row);
             self.leaks.begin(row, leads, rank);
+        }
+        if let Some(watched) = &mut self.watched {
+            let rank = |row| self.programs.rank(row);
+            watched.calls.push(Call {
+                row,
+                step: step.map(|row| (row, rank(row))),
+                // Calls of other programs are not compared with it.
+                clock: clock.filter(|_| is_step).map(|row| (row, rank(row))),
+                changes_clock: self.leaks.clock() != clock,
+                leads,
+                rank: rank(row),
+            });
         }
         let row = &mut self.programs.rows[row];
         let devices = self.devices.iter().enumerate();

@@ -13,10 +13,12 @@ use crate::program::ProgramMemory;
 
 impl Count {
     /// Finds out whose the bytes are at the moment that decides; and where the memory of the program goes
-    /// that ran then, or else of the step, with its row.
+    /// that ran then, or else of the step, with its row. `tightest` is the device that decides where nothing
+    /// went wrong.
     pub(super) fn holdings(
         &self,
         live: &[Vec<Block>],
+        tightest: usize,
         source: &dyn Events,
     ) -> (Option<Holdings>, Option<(usize, ProgramMemory)>) {
         let none = Kept::default();
@@ -24,11 +26,10 @@ impl Count {
             .refusals
             .first()
             .filter(|refused| refused.fatal.is_none());
-        let highest = || self.devices.iter().rev().max_by_key(|device| device.peak);
         let device = match (refused, &self.abort) {
             (Some(refused), _) => self.devices.get(refused.device as usize),
             (None, Some(abort)) => self.devices.get(abort.device as usize),
-            (None, None) => highest(),
+            (None, None) => self.devices.get(tightest),
         };
         let at = device.and_then(|device| match refused {
             Some(refused) => Some((device, refused.moment)),

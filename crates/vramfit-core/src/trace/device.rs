@@ -1,6 +1,7 @@
 //! What is counted on one device while events go by.
 
 use super::answer::PoolState;
+use super::course::TimelinePoint;
 use super::failure::RawMoment;
 use super::holdings::Arguments;
 use super::kept::Kept;
@@ -32,7 +33,9 @@ pub(super) struct Device {
     pub(super) refusals: u64,
     pub(super) card_refused: bool,
     /// Regions of the pool, in the order in which the card gave them.
-    given: Vec<Given>,
+    pub(super) given: Vec<Given>,
+    /// Every point of the timeline, while a pass of a repeat is watched.
+    pub(super) watched: Option<Vec<TimelinePoint>>,
 }
 
 impl Device {
@@ -54,6 +57,7 @@ impl Device {
             refusals: 0,
             card_refused: false,
             given: Vec::new(),
+            watched: None,
         }
     }
 
@@ -68,6 +72,10 @@ impl Device {
         let in_use = level.in_use_bytes;
         self.low_water.note(replay.events(), in_use);
         let event = replay.events() - 1;
+        if let Some(points) = &mut self.watched {
+            let state = replay.state(self.number);
+            points.push(TimelinePoint { event, state });
+        }
         let state = || replay.state(self.number);
         self.timeline.note(event, in_use, state);
         self.reported_peak = self.reported_peak.max(in_use);

@@ -28,6 +28,15 @@ pub struct Header {
     pub max_total_memory_bytes: u64,
     /// Number of cards.
     pub devices: u32,
+    /// The numbers of these GPUs in their machine, in the order of the devices. Empty in traces of older
+    /// releases: then device and GPU have the same number.
+    pub gpus: Vec<u32>,
+    /// Number of GPUs of the machine, of which the process may see fewer; 0 where it is not known.
+    pub machine_gpus: u32,
+    /// Number of the process; 0 where it is not known.
+    pub pid: u32,
+    /// With which processes the memory of the GPUs is shared.
+    pub sharing: Sharing,
     /// `default`, `bfc`, `platform`, `address`, `cuda_async` or `vmm`, as JAX passed it.
     pub allocator: String,
     /// The share of the card the pool may take, as JAX read it (0.75 unless set).
@@ -54,6 +63,31 @@ pub struct Header {
     pub autotune_results: bool,
     /// The command line, for people.
     pub command: Vec<String>,
+}
+
+impl Header {
+    /// Returns the number in the machine of the GPU that a device is.
+    pub fn gpu_of(&self, device: u32) -> u32 {
+        self.gpus.get(device as usize).copied().unwrap_or(device)
+    }
+
+    /// Returns the number of GPUs of the machine.
+    pub fn machine_gpu_count(&self) -> u32 {
+        self.machine_gpus.max(self.devices)
+    }
+}
+
+/// Which processes draw on the memory of the same virtual GPUs.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Sharing {
+    /// Each process has the GPUs to itself.
+    #[default]
+    Private,
+    /// The processes that one dry run starts.
+    Run,
+    /// The processes of all dry runs that name the GPUs alike (`--shared`).
+    Named,
 }
 
 /// Why bytes were allocated.

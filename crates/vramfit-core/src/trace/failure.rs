@@ -26,6 +26,7 @@ pub(super) struct Refused {
     pub(super) pool: PoolState,
     pub(super) growth: Option<u64>,
     pub(super) card_free: Option<u64>,
+    pub(super) held_by_others: u64,
     pub(super) fatal: Option<String>,
     pub(super) executions_before: u64,
 }

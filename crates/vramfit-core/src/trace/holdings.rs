@@ -33,8 +33,11 @@ pub struct Holdings {
     pub parts: Vec<Part>,
 }
 
+/// More arguments than any program has; a limit for damaged traces.
+const MAX_ARGUMENTS: usize = 1 << 20;
+
 /// The arguments of the execution that a moment lies in.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Arguments {
     /// Event of the moment.
     event: Option<u64>,
@@ -43,13 +46,14 @@ pub(super) struct Arguments {
 }
 
 impl Arguments {
-    /// Adds an argument of the execution that `moment` lies in.
-    pub(super) fn add(&mut self, moment: &RawMoment, parameter: u32, allocation: u64) {
+    /// Adds an argument of the execution that `moment` lies in. Says whether there was room for it.
+    pub(super) fn add(&mut self, moment: &RawMoment, parameter: u32, allocation: u64) -> bool {
         if self.event != Some(moment.event) {
             self.event = Some(moment.event);
             self.list.clear();
         }
         self.list.push((parameter, allocation));
+        self.list.len() <= MAX_ARGUMENTS
     }
 
     /// Returns the arguments, if they belong to that moment: none were told of a later one.

@@ -4,12 +4,12 @@ use super::replay::Block;
 
 /// Remembers one moment. It costs a comparison for each block freed after it, and memory for those
 /// blocks that were there then and are not now: never more than there were.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Kept {
     /// Number of the first allocation after the moment.
-    next: u64,
+    pub(super) next: u64,
     /// Blocks of before that were freed since.
-    gone: Vec<Block>,
+    pub(super) gone: Vec<Block>,
 }
 
 impl Kept {

@@ -19,31 +19,31 @@ const LEAST_STEPS: u64 = 3;
 const LEAST_STEPS_OF_ONE: u64 = 8;
 
 /// Follows every group of arrays from step to step.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Leaks {
-    clock: Option<usize>,
+    pub(super) clock: Option<usize>,
     /// Calls of the clock seen so far.
-    ticks: u64,
-    groups: Vec<Group>,
+    pub(super) ticks: u64,
+    pub(super) groups: Vec<Group>,
     /// Groups that changed since the last tick.
-    changed: Vec<u32>,
+    pub(super) changed: Vec<u32>,
 }
 
 /// A group of arrays by the same maker: now, at the last tick, and where its growth began.
-#[derive(Clone, Copy, Debug, Default)]
-struct Group {
-    now: Level,
-    before: Level,
-    began: Level,
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(super) struct Group {
+    pub(super) now: Level,
+    pub(super) before: Level,
+    pub(super) began: Level,
     /// Ticks in a row at which it had grown.
-    steps: u64,
+    pub(super) steps: u64,
     /// The last of them.
-    last: u64,
-    is_changed: bool,
+    pub(super) last: u64,
+    pub(super) is_changed: bool,
 }
 
-#[derive(Clone, Copy, Debug, Default)]
-struct Level {
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(super) struct Level {
     count: u64,
     /// Requested.
     bytes: u64,

@@ -7,7 +7,7 @@
 #[derive(Clone, Debug, Default)]
 pub(super) struct LowWater {
     /// Times and levels, both strictly rising.
-    stairs: Vec<(u64, u64)>,
+    pub(super) stairs: Vec<(u64, u64)>,
 }
 
 impl LowWater {

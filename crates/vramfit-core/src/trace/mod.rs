@@ -13,13 +13,15 @@
 //! | `text.rs` | lists of requests as plain text |
 //! | `replay.rs`, `pool.rs`, `recorded_card.rs`, `options.rs` | allocators that the events drive |
 //! | `count.rs`, `device.rs`, `programs.rs`, `failure.rs` | what is counted while they do |
+//! | `period/` | repeats that come back to the same state are skipped |
 //! | `low_water.rs`, `kept.rs`, `timeline.rs` | a run's past in bounded memory |
 //! | `arrays.rs`, `leaks.rs`, `layout.rs`, `compilations.rs` | who made what, what grows, what lies where |
 //! | `deciding.rs`, `holdings.rs` | whose the bytes are at the moment that decides |
 //! | `callbacks.rs`, `not_computed.rs` | Python functions that programs call; values that took too long to compute |
 //! | `scratch.rs` | what library routines take beside the plans, at most |
 //! | `bracket.rs`, `compare.rs` | the same run with other kernels, under other settings |
-//! | `total_range.rs` | a refused request at the highest total that drivers report |
+//! | `total_range.rs` | a refused request at the highest total that drivers report, or without other processes |
+//! | `others.rs` | what other processes hold of the GPUs |
 //! | `difference.rs` | what makes one run need more than another |
 //! | `answer.rs`, `course.rs`, `summary.rs` | what it comes to |
 //! | `step.rs` | which program is the training step |
@@ -48,7 +50,9 @@ mod low_water;
 mod not_computed;
 mod note;
 mod options;
+mod others;
 mod part;
+mod period;
 mod pool;
 mod programs;
 mod reader;
@@ -69,7 +73,8 @@ mod writer;
 
 pub use answer::{
     AbortAnswer, Answer, BracketAnswer, DeviceAnswer, MAX_REFUSALS_KEPT, Moment, PoolState,
-    ProgramAnswer, ProgramExit, ProgramMemoryAnswer, RefusalAnswer, UnknownReads,
+    ProcessAnswer, ProcessDevice, ProgramAnswer, ProgramExit, ProgramMemoryAnswer, RefusalAnswer,
+    UnknownReads,
 };
 pub use callbacks::CallbackAnswer;
 pub use compare::{Comparison, Settings, compare};
@@ -79,20 +84,21 @@ pub use course::{
 };
 pub use difference::{Change, Contrast, Difference, Group, Need, OwnerChange, Run, difference};
 pub use environment::RunEnvironment;
-pub use event::{CallbackSkip, Event, Footer, Header, ProgramSizes, Purpose, TextId};
+pub use event::{CallbackSkip, Event, Footer, Header, ProgramSizes, Purpose, Sharing, TextId};
 pub use holdings::Holdings;
 pub use not_computed::NotComputed;
-pub use note::{Note, is_program_named};
+pub use note::{Note, OtherProcess, is_program_named};
+pub use others::{NoContextAnswer, OthersAnswer};
 pub use part::{Part, PartKind};
 pub use programs::Evidence;
 pub use reader::{Reader, TraceEnd};
 pub use replay::{Block, Effect, Parting, Replay};
 pub use scratch::{ScratchAnswer, ScratchNeedAnswer, ScratchShortage};
 pub use step::{Cut, StepSearch};
-pub use stream::Events;
-pub use summary::{summarise, summarise_until};
+pub use stream::{Events, Repetition};
+pub use summary::{summarise, summarise_events, summarise_until};
 pub use text::TextTrace;
-pub use total_range::{TotalRangeAnswer, replay_at_max_total};
+pub use total_range::{TotalRangeAnswer, is_met_alone, replay_at_max_total};
 pub use verdict::{Condition, LastExecution, Plan, UncaughtError, Verdict};
 pub use warnings::CompilerWarning;
 pub use writer::{Writer, end_with_note};

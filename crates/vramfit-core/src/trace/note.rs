@@ -39,6 +39,39 @@ pub enum Note {
     Error(UncaughtError),
     /// How the program's process ended.
     Exit(ProgramExit),
+    /// What other processes hold of a GPU from here on. It stands before the event at which it was
+    /// seen; the first one of a device before those of its pool.
+    Others {
+        /// The device of this process.
+        device: u32,
+        /// What they hold now, contexts included.
+        held_bytes: u64,
+        /// The most that they have held at once since this process uses the GPU.
+        max_held_bytes: u64,
+        /// Those that hold most of it now, the largest first.
+        processes: Vec<OtherProcess>,
+    },
+    /// There was no room for the CUDA context: the process could not use the GPU at all.
+    NoContext {
+        /// The device of this process.
+        device: u32,
+        /// What the context takes.
+        context_bytes: u64,
+        /// What the GPU had left.
+        free_bytes: u64,
+    },
+}
+
+/// Another process that holds memory of the same GPU.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct OtherProcess {
+    /// Its number.
+    pub pid: u32,
+    /// What it holds, its CUDA context included.
+    pub bytes: u64,
+    /// Its command line, empty if not known.
+    pub command: String,
 }
 
 impl Note {
@@ -46,7 +79,9 @@ impl Note {
     pub(super) fn tag(&self) -> u8 {
         match self {
             Note::Search { .. } | Note::Program { .. } | Note::Cut { .. } => tag::STEP_NOTE,
-            Note::Error(_) | Note::Exit(_) => tag::PROCESS_NOTE,
+            Note::Error(_) | Note::Exit(_) | Note::Others { .. } | Note::NoContext { .. } => {
+                tag::PROCESS_NOTE
+            }
         }
     }
 }

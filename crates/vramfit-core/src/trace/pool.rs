@@ -8,8 +8,8 @@ use crate::error::{Error, ErrorKind, Result};
 pub(super) struct Pool {
     /// Made at the first request. Some kinds ask the card while they are made; what it said is
     /// in the trace right before that request.
-    allocator: Option<Box<dyn Allocator>>,
-    options: PoolOptions,
+    pub(super) allocator: Option<Box<dyn Allocator>>,
+    pub(super) options: PoolOptions,
     pub(super) card: Card,
     /// Answers of the card that the next request will ask for.
     pub(super) answers_waiting: bool,
@@ -87,14 +87,15 @@ impl Pool {
     }
 }
 
-/// Says that replay and run differ at an event.
+/// Says that replay and run differ at an event: the trace is damaged, made up, or of a vramfit whose
+/// allocators were others. Who has just recorded it knows that it is neither.
 pub(super) fn disagreement(events: u64, what: &str) -> Error {
     let at = events.saturating_sub(1);
     Error::new(
-        ErrorKind::Internal,
-        format!("replay and run disagree at event {at}: {what}"),
+        ErrorKind::InvalidFile,
+        format!("the trace contradicts itself at event {at}: {what}"),
     )
-    .hint("keep the trace file and report this; no figure of it can be trusted")
+    .hint("record it again with `vramfit dryrun --trace`; no figure of this file can be trusted")
 }
 
 /// Says that an event of the trace cannot have happened.

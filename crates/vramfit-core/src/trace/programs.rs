@@ -60,11 +60,14 @@ pub(super) struct Programs {
     /// The row with the strongest evidence; of equals the one that has needed most so far, all its calls
     /// together; of equals the one compiled first.
     pub(super) step: Option<usize>,
-    row_of: FxHashMap<RowKey, usize>,
+    pub(super) row_of: FxHashMap<RowKey, usize>,
     /// Rows of the programs that are loaded, and how often each is: the same program may be
     /// loaded again before it is dropped.
-    loaded: FxHashMap<u32, (usize, u64)>,
+    pub(super) loaded: FxHashMap<u32, (usize, u64)>,
 }
+
+/// More compilations than any run has; a limit for damaged traces.
+const MAX_COMPILATIONS: usize = 1 << 20;
 
 /// Why an event about a program cannot have happened.
 type Wrong = &'static str;
@@ -83,6 +86,9 @@ impl Programs {
             compiled.site,
             program,
         );
+        if self.compiled.len() == MAX_COMPILATIONS {
+            return Err("more programs are compiled than any run compiles");
+        }
         self.compiled.push(compiled);
         self.rows[row].compilations += 1;
         self.rows[row].loaded += u64::from(compiled.loaded);

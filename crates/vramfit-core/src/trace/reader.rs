@@ -12,6 +12,7 @@ use super::history::{History, WINDOW};
 use super::not_computed::{self, NotComputed};
 use super::note::{self, MAX_NOTE_BYTES, MAX_NOTES};
 use super::source::{Source, Stop, invalid};
+use super::stream::Repetition;
 use super::warnings::{CompilerWarning, Warnings};
 use super::wire::{
     Crc, MAGIC, MAX_EVENTS, MAX_JSON_BYTES, MAX_MEMORY_BYTES, MAX_NOT_COMPUTED_BYTES,
@@ -179,6 +180,43 @@ impl<R: Read> Reader<R> {
                 Err(error)
             }
         }
+    }
+
+    /// Says whether the coming events repeat earlier ones of the trace.
+    pub fn repetition(&self) -> Option<Repetition> {
+        let repeat = self.repeat.filter(|repeat| repeat.left > 0)?;
+        Some(Repetition {
+            period: repeat.distance,
+            done: repeat.count - repeat.left,
+            left: repeat.left,
+        })
+    }
+
+    /// Passes over events that repeat: so many times as many as [`Repetition::period`] says. Where fewer
+    /// are left, over as many passes as are left; where none repeat, over none.
+    ///
+    /// # Errors
+    /// [`crate::ErrorKind::InvalidFile`] when that would be more events than any run has.
+    pub fn skip_passes(&mut self, passes: u64) -> Result<()> {
+        let Some(repeat) = &mut self.repeat else {
+            return Ok(());
+        };
+        let passes = passes.min(repeat.left / repeat.distance);
+        let events = passes * repeat.distance;
+        let first = self.history.source(repeat.distance, 0);
+        let pass = (first..self.history.len()).map(|position| self.history.at(position));
+        let allocations = pass.filter(|event| matches!(event, Event::Allocate { .. }));
+        repeat.left -= events;
+        self.events += events;
+        self.allocations += passes * allocations.count() as u64;
+        if self.events > MAX_EVENTS {
+            self.ended = true;
+            return Err(match self.source.wrong("more events than any run has") {
+                Stop::Failed(error) => error,
+                Stop::Truncated => invalid("more events than any run has"),
+            });
+        }
+        Ok(())
     }
 
     fn advance(&mut self) -> std::result::Result<Option<Event>, Stop> {

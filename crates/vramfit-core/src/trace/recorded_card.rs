@@ -5,7 +5,7 @@ use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use crate::allocator::{DeviceMemory, Region};
+use crate::allocator::{DeviceMemory, Region, State};
 
 /// A card that gives the answers it gave in the run. Clones are the same card.
 #[derive(Clone, Default)]
@@ -19,9 +19,12 @@ struct Script {
 }
 
 impl RecordedCard {
-    /// Adds the answer to the question that comes after those not asked yet.
-    pub(super) fn will_answer(&self, asked: u64, region: Option<Region>) {
-        self.answers().push_back((asked, region));
+    /// Adds the answer to the question that comes after those not asked yet, and returns how many
+    /// answers wait now.
+    pub(super) fn will_answer(&self, asked: u64, region: Option<Region>) -> usize {
+        let mut answers = self.answers();
+        answers.push_back((asked, region));
+        answers.len()
     }
 
     /// Says whether something was asked that was not asked in the run.
@@ -32,6 +35,16 @@ impl RecordedCard {
     /// Says whether answers are left for which nobody asked.
     pub(super) fn has_answers_left(&self) -> bool {
         !self.answers().is_empty()
+    }
+
+    /// Adds the answers for which nobody asked yet, and whether something else was asked.
+    pub(super) fn write_answers(&self, state: &mut State) {
+        let answers = self.answers();
+        state.add_all([u64::from(self.differs()), answers.len() as u64]);
+        for (asked, region) in answers.iter() {
+            let (address, bytes) = region.map_or((0, 0), |region| (region.address, region.bytes));
+            state.add_all([*asked, address, bytes]);
+        }
     }
 
     fn answers(&self) -> MutexGuard<'_, VecDeque<(u64, Option<Region>)>> {
@@ -56,5 +69,9 @@ impl DeviceMemory for RecordedCard {
     fn free_bytes(&self) -> u64 {
         // Only texts for people are made of it, and those are in the trace.
         0
+    }
+
+    fn write_state(&self, state: &mut State) {
+        self.write_answers(state);
     }
 }

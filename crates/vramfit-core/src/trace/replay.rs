@@ -20,22 +20,29 @@ use crate::error::{Error, ErrorKind, Result};
 /// More cards than any host has; a limit for damaged headers.
 const MAX_DEVICES: u32 = 4096;
 
+/// More arrays than any program has at once; a limit for traces that allocate and never free. A million
+/// of them take about 200 MB here.
+const MAX_LIVE_ALLOCATIONS: usize = 1 << 22;
+
+/// More answers of a GPU than any one request asks for.
+const MAX_ANSWERS_WAITING: usize = 1 << 12;
+
 /// Beyond the addresses and sizes of any card, and far enough below 64 bits for every sum.
 const MAX_ADDRESS: u64 = 1 << 60;
 
 /// The pools of all devices of a run, and what is allocated in them.
 pub struct Replay {
-    pools: Vec<Pool>,
-    live: FxHashMap<u64, Block>,
-    allocations: u64,
-    events: u64,
-    course: Course,
-    parting: Option<Parting>,
+    pub(super) pools: Vec<Pool>,
+    pub(super) live: FxHashMap<u64, Block>,
+    pub(super) allocations: u64,
+    pub(super) events: u64,
+    pub(super) course: Course,
+    pub(super) parting: Option<Parting>,
 }
 
 /// Which course the events take.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Course {
+pub(super) enum Course {
     /// That of the run, or it is an error.
     Recorded,
     /// Their own, up to the first request that is answered otherwise than in the run.
@@ -224,8 +231,8 @@ impl Replay {
     /// to the caller only.
     ///
     /// # Errors
-    /// [`ErrorKind::InvalidFile`] when the event makes no sense here. Where the run is to be
-    /// followed, [`ErrorKind::Internal`] when the allocators do something else than they did in it.
+    /// [`ErrorKind::InvalidFile`] when the event makes no sense here or, where the run is to be followed,
+    /// when the allocators do something else than they did in it.
     pub fn apply(&mut self, event: &Event, owner: u32) -> Result<Effect> {
         if self.parting.is_some() {
             return Ok(Effect::None);
@@ -285,7 +292,10 @@ impl Replay {
                 if let Card::Recorded(card) = &pool.card {
                     let bytes = granted;
                     let region = (granted > 0).then_some(Region { address, bytes });
-                    card.will_answer(asked, region);
+                    if card.will_answer(asked, region) > MAX_ANSWERS_WAITING {
+                        let what = "the GPU gave answers for which no request asked";
+                        return Err(inconsistent(self.events, what));
+                    }
                     pool.answers_waiting = true;
                 }
                 Ok(Effect::None)
@@ -331,6 +341,9 @@ impl Replay {
         (number, owner): (u64, u32),
     ) -> Result<Effect> {
         let (at, course) = (self.events, self.course);
+        if self.live.len() == MAX_LIVE_ALLOCATIONS {
+            return Err(too_many_allocations(at));
+        }
         let pool = self.pool(device)?;
         let address = match pool.allocator().allocate(bytes, alignment, space) {
             Ok(address) => address,
@@ -405,6 +418,19 @@ impl Replay {
             .get_mut(device as usize)
             .ok_or_else(|| inconsistent(at, "an event is on a device that is not there"))
     }
+}
+
+/// Refuses a trace of which nothing could be told in the memory of this machine.
+fn too_many_allocations(events: u64) -> Error {
+    let at = events.saturating_sub(1);
+    Error::new(
+        ErrorKind::InvalidFile,
+        format!(
+            "at event {at} of the trace more than {MAX_LIVE_ALLOCATIONS} allocations are alive at once, \
+             which is more than vramfit follows"
+        ),
+    )
+    .hint("if the run is real, it leaks arrays: record fewer steps of it with `--steps`")
 }
 
 /// Says whether the numbers of an event can be those of a card. The allocators rely on it.

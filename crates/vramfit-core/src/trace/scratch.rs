@@ -114,13 +114,14 @@ impl Limits {
 }
 
 /// What was found so far about the most that routines may take.
-#[derive(Default)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Most {
     /// The peak of each device, when every routine takes the most.
     peaks: Vec<u64>,
     shortage: Option<Shortage>,
 }
 
+#[derive(Clone, Debug, PartialEq, Eq)]
 struct Shortage {
     device: u32,
     row: usize,
@@ -130,7 +131,7 @@ struct Shortage {
 }
 
 /// What was asked already in an execution.
-#[derive(Default)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Asked {
     /// Devices on which the temporary block was allocated.
     with_temporaries: Vec<u32>,

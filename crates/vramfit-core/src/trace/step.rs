@@ -37,6 +37,13 @@ pub(super) struct Search {
     cut: Option<(usize, u64)>,
 }
 
+impl Search {
+    /// Returns how many notes were taken in.
+    pub(super) fn seen(&self) -> usize {
+        self.seen
+    }
+}
+
 impl Count {
     /// Takes in the notes that were read since the last time. They stand before the events that they
     /// are about.
@@ -65,6 +72,7 @@ impl Count {
                     let row = self.programs.row_of(*program).ok();
                     self.search.cut = row.map(|row| (row, *calls));
                 }
+                Note::Others { .. } | Note::NoContext { .. } => self.others.learn(note),
                 Note::Error(_) | Note::Exit(_) => {}
             }
         }

@@ -7,7 +7,7 @@ use std::io::Read;
 
 use super::answer::{
     AbortAnswer, Answer, BracketAnswer, DeviceAnswer, Moment, ProgramAnswer, ProgramMemoryAnswer,
-    RefusalAnswer, UnknownReads,
+    RefusalAnswer, UnknownReads, tightest,
 };
 use super::arrays::{NO_ROW, grouped};
 use super::compilations::repeated;
@@ -15,6 +15,8 @@ use super::count::Count;
 use super::course::{LayoutAnswer, LeakAnswer, TimelinePoint};
 use super::failure::{Message, RawMoment};
 use super::layout::layout;
+use super::others::OthersAnswer;
+use super::period::follow;
 use super::pool::disagreement;
 use super::programs::{Row, RowKey};
 use super::replay::Block;
@@ -25,8 +27,8 @@ use crate::error::Result;
 /// Replays a trace and says what the run came to.
 ///
 /// # Errors
-/// [`crate::ErrorKind::InvalidFile`] or [`crate::ErrorKind::Io`] for a trace that cannot be read,
-/// and [`crate::ErrorKind::Internal`] when the replay disagrees with the run on anything.
+/// [`crate::ErrorKind::Io`] for a trace that cannot be read, and [`crate::ErrorKind::InvalidFile`] for one
+/// that is damaged, or with which its own replay disagrees on anything.
 pub fn summarise<R: Read>(reader: Reader<R>) -> Result<Answer> {
     summarise_until(reader, u64::MAX)
 }
@@ -37,19 +39,21 @@ pub fn summarise<R: Read>(reader: Reader<R>) -> Result<Answer> {
 /// # Errors
 /// As [`summarise`].
 pub fn summarise_until<R: Read>(mut reader: Reader<R>, last: u64) -> Result<Answer> {
-    let mut count = Count::new(reader.header())?;
-    while count.replay.events() <= last
-        && let Some(event) = reader.next_event()?
-    {
-        count.learn(reader.notes());
-        count.event(&event)?;
-    }
-    count.learn(reader.notes());
-    if let Some(footer) = reader.footer() {
+    summarise_events(&mut reader, last)
+}
+
+/// Does the same with events from anywhere.
+///
+/// # Errors
+/// As [`summarise`].
+pub fn summarise_events(source: &mut dyn Events, last: u64) -> Result<Answer> {
+    let mut count = Count::new(source.header())?;
+    follow(source, &mut vec![&mut count], last)?;
+    if let Some(footer) = source.footer() {
         count.check(footer)?;
     }
-    let header = reader.header().clone();
-    Ok(count.answer(&header, &reader))
+    let header = source.header().clone();
+    Ok(count.answer(&header, source))
 }
 
 impl Count {
@@ -124,6 +128,7 @@ impl Count {
             pool: refused.pool,
             growth_bytes: refused.growth,
             card_free_bytes: refused.card_free,
+            held_by_others_bytes: refused.held_by_others,
             fatal: refused.fatal.clone(),
             went_on: self.executions > refused.executions_before,
         });
@@ -135,7 +140,8 @@ impl Count {
             message: told(&abort.message),
             event: abort.event,
         });
-        let (mut holdings, memory) = self.holdings(&live, source);
+        let tightest = tightest(&devices).map_or(0, |device| device.device as usize);
+        let (mut holdings, memory) = self.holdings(&live, tightest, source);
         let limit = devices.first().and_then(DeviceAnswer::limit);
         let limit = limit.unwrap_or(header.total_memory_bytes);
         let bracket = self.bracket(limit, &text);
@@ -209,9 +215,14 @@ impl Count {
             match note {
                 Note::Exit(exit) => program_exit = Some(*exit),
                 Note::Error(error) => uncaught_error = Some(error.clone()),
-                Note::Search { .. } | Note::Program { .. } | Note::Cut { .. } => {}
+                Note::Search { .. }
+                | Note::Program { .. }
+                | Note::Cut { .. }
+                | Note::Others { .. }
+                | Note::NoContext { .. } => {}
             }
         }
+        let others_at_refusal = self.others_at_refusal();
         let last_unknown_read = self.last_read.map(text);
         let callbacks = self.callbacks.answers(&text);
         Answer {
@@ -227,6 +238,10 @@ impl Count {
             abort,
             unknown_reads,
             total_range: None,
+            no_context: self.others.no_context.clone(),
+            others_at_refusal,
+            fits_alone: None,
+            processes: Vec::new(),
             last_unknown_read,
             callbacks,
             not_computed: source.not_computed().to_vec(),
@@ -284,16 +299,19 @@ impl Count {
             state: refused.pool,
         });
         let peak_event = state.moment.map(|moment| moment.event);
+        let held_by_others_bytes = self.others.now(device).max_bytes;
+        let card_bytes = self.card_bytes.saturating_sub(held_by_others_bytes);
         DeviceAnswer {
             device,
             limit_bytes: stats.bytes_limit,
             // What `cuda_async` reports as its limit is what it keeps, not what it may take.
             capacity_bytes: match stats.bytes_limit {
                 Some(limit) if header.allocator != Kind::CudaAsync.name() => {
-                    limit.min(self.card_bytes.max(stats.peak_pool_bytes.unwrap_or(0)))
+                    limit.min(card_bytes.max(stats.peak_pool_bytes.unwrap_or(0)))
                 }
-                _ => self.card_bytes,
+                _ => card_bytes,
             },
+            held_by_others_bytes,
             pool_bytes: stats.peak_pool_bytes,
             peak_bytes: state.peak,
             peak: state
@@ -319,6 +337,19 @@ impl Count {
             outside_bytes: state.outside,
             refusals: state.refusals,
         }
+    }
+
+    /// Returns who else held memory of the GPU on which a request was refused first.
+    fn others_at_refusal(&self) -> Option<OthersAnswer> {
+        let held = self.others.at_refusal.clone()?;
+        let no_context = self.others.no_context.as_ref();
+        let first = self.refusals.first().map(|refused| refused.device);
+        Some(OthersAnswer {
+            device: first.or(no_context.map(|answer| answer.device))?,
+            held_bytes: held.bytes,
+            processes: held.processes,
+        })
+        .filter(|others| others.held_bytes > 0)
     }
 
     fn bracket(&mut self, limit: u64, text: &impl Fn(TextId) -> String) -> Option<BracketAnswer> {

@@ -17,16 +17,16 @@ const FEWEST_POINTS: usize = 64;
 #[derive(Clone, Debug)]
 pub(super) struct Timeline {
     /// A stretch has two to the power of this many events.
-    shift: u32,
-    stretches: Vec<Stretch>,
+    pub(super) shift: u32,
+    pub(super) stretches: Vec<Stretch>,
     most: usize,
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Stretch {
-    number: u64,
-    low: TimelinePoint,
-    high: TimelinePoint,
+pub(super) struct Stretch {
+    pub(super) number: u64,
+    pub(super) low: TimelinePoint,
+    pub(super) high: TimelinePoint,
 }
 
 impl Timeline {
@@ -61,7 +61,7 @@ impl Timeline {
         }
     }
 
-    fn begin(&mut self, point: TimelinePoint) {
+    pub(super) fn begin(&mut self, point: TimelinePoint) {
         while self.stretches.len() == self.most {
             self.shift += 1;
             self.halve();

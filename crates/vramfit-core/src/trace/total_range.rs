@@ -2,8 +2,9 @@
 
 use serde::Serialize;
 
+use super::period::{Follower, ReplaySnapshot, follow, named_allocation};
 use super::replay::{Effect, Parting, Replay};
-use super::{Events, Header};
+use super::{Event, Events, Header, Note};
 use crate::error::Result;
 
 /// The request that decides a run, on a GPU with the highest total that drivers report.
@@ -19,6 +20,19 @@ pub struct TotalRangeAnswer {
     /// Whether every request up to and including the one that was refused first would be met there.
     /// What the program would ask for after it is not in the trace.
     pub is_met: bool,
+}
+
+/// Replays a run that was refused a request while other processes held memory of the GPU, on a GPU that it
+/// has to itself, and says whether that request would be met there.
+///
+/// # Errors
+/// Those of [`Events::next_event`], and [`crate::ErrorKind::InvalidFile`] for events that make no
+/// sense.
+pub fn is_met_alone(source: &mut dyn Events) -> Result<bool> {
+    let header = source.header().clone();
+    let search = Search::of(source, &header)?;
+    // Where no request was refused it is the context, for which an empty GPU has room.
+    Ok(search.is_met.unwrap_or(true))
 }
 
 /// Replays a run that was refused a request on a GPU with the highest total that its header names.
@@ -38,22 +52,76 @@ pub fn replay_at_max_total(source: &mut dyn Events) -> Result<Option<TotalRangeA
         total_memory_bytes: max_total_memory_bytes,
         ..header.clone()
     };
-    let mut replay = Replay::elsewhere(&header, false)?;
-    while let Some(event) = source.next_event()? {
-        let is_met = match replay.apply(&event, 0)? {
-            Effect::Refused(..) | Effect::Aborted(..) => false,
-            _ if replay.parting() == Some(Parting::Met) => true,
-            _ => continue,
-        };
-        let limit_bytes = match replay.devices() {
+    let Search {
+        mut replay, is_met, ..
+    } = Search::of(source, &header)?;
+    Ok(is_met.map(|is_met| TotalRangeAnswer {
+        max_total_memory_bytes,
+        limit_bytes: match replay.devices() {
             0 => None,
             _ => replay.allocator(0).stats().bytes_limit,
+        },
+        is_met,
+    }))
+}
+
+/// The search for the request that decides.
+struct Search {
+    replay: Replay,
+    /// Whether it was met; `None` before it.
+    is_met: Option<bool>,
+    /// The earliest allocation that an event of the watched pass names.
+    first_named: Option<u64>,
+}
+
+impl Search {
+    /// Lets the events happen under that header until the request that decides.
+    fn of(source: &mut dyn Events, header: &Header) -> Result<Search> {
+        let mut search = Search {
+            replay: Replay::elsewhere(header, false)?,
+            is_met: None,
+            first_named: None,
         };
-        return Ok(Some(TotalRangeAnswer {
-            max_total_memory_bytes,
-            limit_bytes,
-            is_met,
-        }));
+        follow(source, &mut search, u64::MAX)?;
+        Ok(search)
     }
-    Ok(None)
+}
+
+impl Follower for Search {
+    type Snapshot = ReplaySnapshot;
+
+    fn live_allocations(&self) -> u64 {
+        self.replay.live().count() as u64
+    }
+
+    fn learn(&mut self, _: &[Note]) {}
+
+    fn event(&mut self, event: &Event) -> Result<bool> {
+        if let Some(named) = named_allocation(event) {
+            let first = self.first_named.get_or_insert(named);
+            *first = named.min(*first);
+        }
+        self.is_met = match self.replay.apply(event, 0)? {
+            Effect::Refused(..) | Effect::Aborted(..) => Some(false),
+            _ if self.replay.parting() == Some(Parting::Met) => Some(true),
+            _ => None,
+        };
+        Ok(self.is_met.is_none())
+    }
+
+    fn watch(&mut self) -> ReplaySnapshot {
+        self.first_named = None;
+        self.replay.snapshot()
+    }
+
+    fn skip(&mut self, before: ReplaySnapshot, most: u64) -> u64 {
+        let first_named = self.first_named.unwrap_or(u64::MAX);
+        match self.replay.period_since(&before, first_named) {
+            Some(period) if most > 0 => {
+                self.replay.skip(&period, &before, most);
+                most
+            }
+            _ => 0,
+        }
+    }
 }

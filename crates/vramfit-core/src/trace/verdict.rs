@@ -5,7 +5,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{Answer, Cut, Evidence, ProgramAnswer, ProgramExit};
+use super::{Answer, Cut, Evidence, OtherProcess, ProgramAnswer, ProgramExit, Sharing};
 
 /// Whether a run fits.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -77,6 +77,21 @@ pub enum Condition {
         /// Whether anything was executed or put on a GPU.
         anything_ran: bool,
     },
+    /// Other processes held memory of the GPU on which a request was refused.
+    SharedGpu {
+        /// The number of the GPU in its machine.
+        gpu: u32,
+        /// What the other processes held of it then.
+        held_bytes: u64,
+        /// Its total memory.
+        total_bytes: u64,
+        /// Those that held most of it, the largest first.
+        processes: Vec<OtherProcess>,
+        /// Whether the request would be met without them.
+        fits_alone: Option<bool>,
+        /// Whether they are processes of the same dry run.
+        of_this_run: bool,
+    },
     /// A routine of a library may take more scratch memory than the run had left for it.
     LibraryScratch {
         /// The library, such as `cuFFT`.
@@ -120,7 +135,7 @@ impl Condition {
             | Condition::TraceEndsEarly { .. }
             | Condition::LibraryScratch { .. } => true,
             // Something was refused where this is said.
-            Condition::TotalRange { .. } => false,
+            Condition::TotalRange { .. } | Condition::SharedGpu { .. } => false,
             Condition::CutAtStep { .. }
             | Condition::NoStepFound { .. }
             | Condition::PlanOnly { .. } => false,
@@ -154,6 +169,7 @@ impl Answer {
     pub fn verdict(&self) -> Verdict {
         let mut conditions = Vec::new();
         conditions.extend(self.ended_early());
+        conditions.extend(self.shared_gpu());
         conditions.extend(self.total_range.filter(|range| range.is_met).map(|range| {
             Condition::TotalRange {
                 total_memory_bytes: self.header.total_memory_bytes,
@@ -185,10 +201,10 @@ impl Answer {
         self.verdict().fits
     }
 
-    /// Says whether a request for memory was refused, or an allocator would have aborted: whether
-    /// the run does not fit, however it ended.
+    /// Says whether a request for memory was refused, the CUDA context found no room, or an allocator
+    /// would have aborted: whether the run does not fit, however it ended.
     pub fn is_refused(&self) -> bool {
-        self.refusal_count > 0 || self.abort.is_some()
+        self.refusal_count > 0 || self.abort.is_some() || self.no_context.is_some()
     }
 
     /// Returns the plan of the program that decides without having run: the largest of those of whose
@@ -217,6 +233,19 @@ impl Answer {
             capacity_bytes: device.capacity_bytes,
         };
         (plan.needed_bytes > device.peak_bytes).then_some(plan)
+    }
+
+    /// Who else was on the GPU when a request was refused.
+    fn shared_gpu(&self) -> Option<Condition> {
+        let others = self.others_at_refusal.as_ref()?;
+        Some(Condition::SharedGpu {
+            gpu: self.header.gpu_of(others.device),
+            held_bytes: others.held_bytes,
+            total_bytes: self.header.total_memory_bytes,
+            processes: others.processes.clone(),
+            fits_alone: self.fits_alone,
+            of_this_run: self.header.sharing == Sharing::Run,
+        })
     }
 
     /// What became of the wish to end the run after some steps.
@@ -283,12 +312,29 @@ impl Answer {
         match self.program_exit {
             // It was not let finish, and how it takes that says nothing about its memory.
             _ if is_cut => None,
+            // It ended for want of memory, which is told with the request that was refused.
+            _ if self.is_refused() && self.ended_out_of_memory() => None,
+            // The program may end well although one of its processes did not.
+            Some(exit) if exit.is_success() && self.uncaught_error.is_some() => {
+                (!self.is_refused()).then(|| failed(None))
+            }
             Some(exit) if exit.is_success() => None,
             Some(exit) => Some(failed(Some(exit))),
             None if self.uncaught_error.is_some() => Some(failed(None)),
             None if !self.complete => Some(Condition::TraceEndsEarly { after }),
             None => None,
         }
+    }
+}
+
+/// What the messages of JAX's errors begin with when a request for memory was refused.
+const OUT_OF_MEMORY: &str = "RESOURCE_EXHAUSTED";
+
+impl Answer {
+    /// Says whether the exception that nothing in the program caught is one of refused memory.
+    fn ended_out_of_memory(&self) -> bool {
+        let error = self.uncaught_error.as_ref();
+        error.is_some_and(|error| error.message.starts_with(OUT_OF_MEMORY))
     }
 }
 

@@ -71,6 +71,13 @@ pub(crate) struct Block {
     number: u64,
 }
 
+impl Block {
+    /// Returns its number in the trace.
+    pub(crate) fn number(&self) -> u64 {
+        self.number
+    }
+}
+
 pub(crate) struct Recorder {
     pub(crate) writer: Writer,
     pub(crate) footer: Footer,
@@ -98,6 +105,11 @@ pub(crate) fn header() -> Header {
 
 impl Recorder {
     pub(crate) fn new(header: &Header) -> Recorder {
+        Recorder::beside(header, 0)
+    }
+
+    /// Records a process on GPUs of which others hold so much.
+    pub(crate) fn beside(header: &Header, held_by_others: u64) -> Recorder {
         let mut version = header.jax.split('.').map(|part| part.parse().unwrap());
         let options = PoolOptions {
             kind: header.allocator.parse().unwrap(),
@@ -115,7 +127,8 @@ impl Recorder {
             ),
             ordinal: 0,
         };
-        let free = header.total_memory_bytes - header.taken_bytes - header.context_bytes;
+        let elsewhere = header.taken_bytes + header.context_bytes + held_by_others;
+        let free = header.total_memory_bytes - elsewhere;
         let pools = (0..header.devices).map(|ordinal| {
             let calls = Calls::default();
             let card = Noted {

@@ -9,7 +9,7 @@ use vramfit_core::{Bytes, Error, ErrorKind, Result};
 use super::Status;
 use crate::files::{is_standard_output, writable, write};
 use crate::output::Output;
-use crate::traces::answer_of;
+use crate::traces::answer_until;
 
 /// Tell what makes one dry run need more memory than another, by owner and line
 ///
@@ -61,13 +61,12 @@ pub(crate) fn run(args: &Args, output: &mut Output) -> Result<Status> {
     let json = named.map(free).transpose()?;
     let html = args.html.as_ref().map(free).transpose()?;
 
-    let difference = difference(&answer(&args.a)?, &answer(&args.b)?);
+    let difference = difference(&answer(&args.a, output)?, &answer(&args.b, output)?);
     let report = Report::of_difference(&difference);
-    let text = match args.prints_json() {
-        true => report.to_json(),
-        false => report.to_text(),
-    };
-    output.data(&format!("{text}\n"))?;
+    match args.prints_json() {
+        true => output.data(&format!("{}\n", report.to_json()))?,
+        false => output.text(&format!("{}\n", report.to_text()))?,
+    }
     let json = json.map(|path| (path, report.to_json()));
     let html = html.map(|path| (path, report.to_html()));
     for (path, text) in json.into_iter().chain(html) {
@@ -80,8 +79,8 @@ pub(crate) fn run(args: &Args, output: &mut Output) -> Result<Status> {
 }
 
 /// Reads a run. Of two files a refusal must say which one it is about.
-fn answer(trace: &Path) -> Result<Answer> {
-    answer_of(trace).map_err(|error| match error.kind() {
+fn answer(trace: &Path, output: &Output) -> Result<Answer> {
+    answer_until(trace, u64::MAX, Some(output)).map_err(|error| match error.kind() {
         ErrorKind::InvalidFile => {
             let message = format!("`{}`: {}", trace.display(), error.message());
             let named = Error::new(ErrorKind::InvalidFile, message);

@@ -79,7 +79,7 @@ pub(crate) fn run(args: &Args, output: &mut Output) -> Result<Status> {
             schema: 1,
             gpus: gpu::all(),
         })?,
-        None => output.data(&table(gpu::all()))?,
+        None => output.text(&table(gpu::all()))?,
         Some(name) => {
             let gpu = gpu::find(name)?;
             if json {
@@ -88,7 +88,7 @@ pub(crate) fn run(args: &Args, output: &mut Output) -> Result<Status> {
                     gpu: &gpu,
                 })?;
             } else {
-                output.data(&sheet(&gpu))?;
+                output.text(&sheet(&gpu))?;
             }
         }
     }

@@ -13,6 +13,7 @@ use super::Status;
 use super::policy::{PoolArgs, check_taken};
 use crate::files::{is_standard_output, writable, write};
 use crate::output::Output;
+use crate::traces::Observed;
 
 /// Tell what a recorded run would have come to under other settings
 ///
@@ -67,7 +68,7 @@ pub(crate) fn run(args: &Args, output: &mut Output) -> Result<Status> {
         Some(path) if !args.prints_json() => Some(writable(path, args.force)?),
         _ => None,
     };
-    let mut source = open(&args.trace)?;
+    let source = open(&args.trace)?;
     let recorded = source.header().total_memory_bytes;
     let total_bytes = card.as_ref().map_or(recorded, |gpu| gpu.total_memory_bytes);
     if card.is_none() && recorded == 0 {
@@ -90,7 +91,7 @@ pub(crate) fn run(args: &Args, output: &mut Output) -> Result<Status> {
         policy,
         taken_bytes: args.taken.map(|taken| taken.0),
     };
-    let comparison = trace::compare(&mut *source, &settings)?;
+    let comparison = trace::compare(&mut Observed::new(source, output), &settings)?;
     let report = Report::of_replay(&comparison);
     if args.prints_json() {
         output.data(&format!("{}\n", report.to_json()))?;

@@ -72,7 +72,7 @@ pub(crate) fn run(args: &Args, output: &mut Output) -> Result<Status> {
 
     let last = args.until.unwrap_or(u64::MAX);
     let report = match journals::journal(&args.trace) {
-        None => Report::of_dryrun(&answer_until(&args.trace, last)?),
+        None => Report::of_dryrun(&answer_until(&args.trace, last, Some(output))?),
         Some(_) if args.until.is_some() => {
             let message = "`--until` is for traces, and a training run has none";
             return Err(Error::new(ErrorKind::InvalidArgument, message).hint("leave it out"));
@@ -100,11 +100,10 @@ pub(crate) fn run(args: &Args, output: &mut Output) -> Result<Status> {
         let picture = report.to_svg();
         files.push((path, picture.ok_or_else(|| nothing("memory over the run"))?));
     }
-    let text = match args.prints_json() {
-        true => report.to_json(),
-        false => report.to_full_text(),
-    };
-    output.data(&format!("{text}\n"))?;
+    match args.prints_json() {
+        true => output.data(&format!("{}\n", report.to_json()))?,
+        false => output.text(&format!("{}\n", report.to_full_text()))?,
+    }
     for (path, text) in &files {
         write(path, text, args.force)?;
         output.say(&format!("written to {}", path.display()));

@@ -142,12 +142,18 @@ impl<'a> Frames<'a> {
     }
 }
 
-/// Says whether a file belongs to an installed package or to Python itself.
-fn is_library(file: &str) -> bool {
+/// Returns whether a source file is a cell of a notebook, by the names that IPython, its kernel and
+/// Colab compile cells under.
+pub fn is_notebook_cell(file: &str) -> bool {
+    file.contains("/ipykernel_") || file.contains("ipython-input-")
+}
+
+/// Returns whether a source file belongs to an installed package or to Python itself.
+pub fn is_library(file: &str) -> bool {
     file.contains("/site-packages/")
         || file.contains("/dist-packages/")
         || file.contains("/lib/python3")
-        || file.starts_with('<')
+        || (file.starts_with('<') && !is_notebook_cell(file))
         || file.is_empty()
 }
 

@@ -37,6 +37,7 @@ mod value;
 use serde::{Deserialize, Serialize};
 
 pub(super) use frames::Frames;
+pub use frames::{is_library, is_notebook_cell};
 pub use owner::Owner;
 pub use phase::Phase;
 pub use read::Names;
@@ -161,6 +162,15 @@ impl ProgramMemory {
         self.stack(frame)
             .find(|frame| !frame.library)
             .map(|frame| frame.site.as_str())
+    }
+
+    /// Renames the source lines of all stacks, as `file:line (function)`.
+    pub fn rename_sites(&mut self, rename: impl Fn(&str) -> Option<String>) {
+        for frame in &mut self.frames {
+            if let Some(name) = rename(&frame.site) {
+                frame.site = name;
+            }
+        }
     }
 
     /// Returns the frames of a stack, the innermost first.

@@ -55,6 +55,10 @@ const SETTLING: &[(Owner, &[&str])] = &[
     ),
 ];
 
+/// Abbreviations of [`SETTLING`] that mean other things as well (the options of a MuJoCo model are
+/// `model.opt`): an optimiser's only in a program that trains.
+const AMBIGUOUS: &[&str] = &["opt", "optim"];
+
 /// Statistics of normalisations: wherever they are kept, no gradient is taken of them. Among an
 /// optimiser's state they are what it keeps for a layer of that name.
 const STATISTICS: &[&str] = &[
@@ -174,12 +178,17 @@ pub(super) fn meaning_of(path: &str) -> Meaning {
         let found = SETTLING
             .iter()
             .find(|(_, words)| words.contains(&word.as_str()));
-        found.map(|(owner, _)| *owner)
+        found.map(|(owner, _)| (*owner, AMBIGUOUS.contains(&word.as_str())))
     });
+    let is_ambiguous = settled.is_some_and(|(_, is_ambiguous)| is_ambiguous);
+    let settled = settled.map(|(owner, _)| owner);
     if settled != Some(Owner::OptimizerState) && is_in(STATISTICS) {
         return Meaning::Settled(Owner::OtherState);
     }
     if settled == Some(Owner::Parameters) && is_in_optax_state(&words) {
+        return Meaning::Moment;
+    }
+    if is_ambiguous {
         return Meaning::Moment;
     }
     if let Some(owner) = settled {
@@ -289,6 +298,7 @@ mod tests {
             ("model.norm.scale", Meaning::Model),
             ("layers['w']", Meaning::Model),
             ("s[0].mu['a']", Meaning::Moment),
+            ("m.opt.gravity", Meaning::Moment),
             ("s[0].mu['layers']['w']", Meaning::Moment),
             ("model.mu['w']", Meaning::Model),
             ("velocity", Meaning::Moment),

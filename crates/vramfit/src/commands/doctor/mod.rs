@@ -96,7 +96,7 @@ pub(crate) fn run(
     } else {
         let lines = doctor::lines(&examination, output.is_quiet(), output.is_verbose());
         output.examination(&lines)?;
-        output.data(&format!("{}\n", doctor::summary(&examination)))?;
+        output.text(&format!("{}\n", doctor::summary(&examination)))?;
     }
     Ok(match examination.is_all_right() {
         true => Status::Yes,

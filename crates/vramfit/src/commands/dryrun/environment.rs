@@ -31,7 +31,7 @@ pub(super) struct Wish<'a> {
     pub(super) total: Option<Bytes>,
     /// The bytes that the pool was to be limited to, for the report.
     pub(super) limit: Option<Bytes>,
-    pub(super) shared: Option<&'a str>,
+    pub(super) sharing: Sharing<'a>,
     pub(super) fill: Option<Fill>,
     pub(super) no_values: bool,
     pub(super) callbacks: Option<Callbacks>,
@@ -42,6 +42,17 @@ pub(super) struct Wish<'a> {
     pub(super) compiler_log: &'a Path,
     pub(super) plugin: &'a Path,
     pub(super) standin: &'a Path,
+}
+
+/// Who draws on the memory of the same virtual GPUs.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Sharing<'a> {
+    /// Each process has them to itself.
+    Private,
+    /// The processes of this run, which keep that file.
+    Run(&'a Path),
+    /// The processes of all dry runs that give them this name.
+    Named(&'a str),
 }
 
 /// Changes to an environment: a value to set, or `None` to remove the variable.
@@ -138,7 +149,13 @@ pub(super) fn changes(wish: &Wish<'_>, inherited: impl Fn(&str) -> Option<OsStri
     changes.own("VRAMFIT_TAKEN", wish.taken.map(|bytes| bytes.0.to_string()));
     changes.own("VRAMFIT_TOTAL", wish.total.map(|bytes| bytes.0.to_string()));
     changes.own("VRAMFIT_LIMIT", wish.limit.map(|bytes| bytes.0.to_string()));
-    changes.own("VRAMFIT_SHARED", wish.shared.map(str::to_owned));
+    let (name, file) = match wish.sharing {
+        Sharing::Private => (None, None),
+        Sharing::Run(file) => (None, Some(OsString::from(file))),
+        Sharing::Named(name) => (Some(name.to_owned()), None),
+    };
+    changes.own("VRAMFIT_SHARED", name);
+    changes.0.insert("VRAMFIT_SHARED_FILE", file);
     changes.own(
         "VRAMFIT_FILL",
         wish.fill.map(|fill| fill.as_str().to_owned()),
@@ -203,7 +220,7 @@ mod tests {
             taken: None,
             total: None,
             limit: None,
-            shared: None,
+            sharing: Sharing::Run(Path::new("/tmp/gpus")),
             fill: None,
             no_values: false,
             callbacks: None,
@@ -239,7 +256,7 @@ mod tests {
                 wish.steps = Some(3);
                 wish.step = Some("train_step");
                 wish.taken = Some(Bytes(2 << 30));
-                wish.shared = Some("desk");
+                wish.sharing = Sharing::Named("desk");
                 wish.fill = Some(Fill::Nan);
                 wish.no_values = true;
                 wish.callbacks = Some(Callbacks::Skip);
@@ -268,6 +285,23 @@ mod tests {
         ] {
             assert_eq!(value(&changes, name).as_deref(), Some(expected), "{name}");
         }
+    }
+
+    #[test]
+    fn the_processes_of_a_run_share_its_gpus_unless_they_are_not_to() {
+        let shared = |sharing| {
+            let changes = decide(
+                |wish| wish.sharing = sharing,
+                &[("VRAMFIT_SHARED", "outer")],
+            );
+            let names = ["VRAMFIT_SHARED", "VRAMFIT_SHARED_FILE"];
+            names.map(|name| value(&changes, name))
+        };
+        let text = |text: &str| Some(text.to_owned());
+        let file = Path::new("/tmp/gpus");
+        assert_eq!(shared(Sharing::Run(file)), [None, text("/tmp/gpus")]);
+        assert_eq!(shared(Sharing::Named("desk")), [text("desk"), None]);
+        assert_eq!(shared(Sharing::Private), [None, None]);
     }
 
     #[test]

@@ -8,6 +8,7 @@ mod environment;
 mod last_words;
 mod request;
 mod settings;
+mod trace_notice;
 mod verdict;
 
 pub(crate) use compiler::check as check_compiler;
@@ -22,13 +23,13 @@ use clap::ValueEnum;
 use vramfit_core::settings::{Policy, Share, Version, variables_for};
 use vramfit_core::{Bytes, Error, ErrorKind, Result};
 
-use self::environment::{Changes, Wish};
+use self::environment::{Changes, Sharing, Wish};
 use super::Status;
 use super::policy::{PoolArgs, check_taken};
 use crate::Context;
 use crate::cards::{self, Cards};
 use crate::child;
-use crate::files::{is_standard_output, writable};
+use crate::files::{check_room, is_standard_output, writable};
 use crate::output::Output;
 use crate::program;
 use crate::python::{self, Installed, Interpreter};
@@ -66,9 +67,12 @@ pub(crate) struct Args {
     /// Total memory that the driver reports: bytes as yours does, `lowest` (the default) or `highest`
     #[arg(long, value_name = "BYTES", value_parser = request::total)]
     total: Option<request::Total>,
-    /// Share the virtual card with every other dry run that names it so
+    /// Share the virtual GPUs with every other dry run that names them so
     #[arg(long, value_name = "NAME", value_parser = request::shared)]
     shared: Option<String>,
+    /// Give each process that the program starts the GPUs to itself
+    #[arg(long, conflicts_with = "shared")]
+    private: bool,
     #[command(flatten)]
     pool: PoolArgs,
     /// Compile large programs without Triton GEMM, too, and say what that does to the peak
@@ -172,6 +176,7 @@ pub(crate) fn rehearse(
         taken: rehearsal.taken,
         total: None,
         shared: None,
+        private: false,
         pool: PoolArgs::default(),
         bracket: false,
         no_owners: false,
@@ -262,12 +267,17 @@ fn run_with(
     let (program, arguments) = program::split(args.command, context)?;
     let home = Home::find(context)?;
     let scratch = scratch()?;
+    trace_notice::prepare(scratch.path())?;
     let trace = kept
         .clone()
         .unwrap_or_else(|| scratch.path().join("run.trace"));
+    check_room(&trace, ROOM_FOR_A_TRACE)?;
     let results = results
         .map(|text| keep_results(scratch.path(), &text))
         .transpose()?;
+    // What others would do with another amount is not known, so a measurement is one of a process alone.
+    let is_private = args.private || args.bracket;
+    let shared_file = scratch.path().join(SHARED_FILE);
     let mut changes = environment::changes(
         &Wish {
             cards: &cards,
@@ -276,7 +286,11 @@ fn run_with(
             taken: args.taken,
             total: args.total.map(|_| Bytes(total_bytes)),
             limit: policy.share.and_then(Share::limit_bytes).map(Bytes),
-            shared: args.shared.as_deref(),
+            sharing: match &args.shared {
+                Some(name) => Sharing::Named(name),
+                None if is_private => Sharing::Private,
+                None => Sharing::Run(&shared_file),
+            },
             fill: args.fill,
             no_values: args.no_values,
             callbacks: args.callbacks,
@@ -331,13 +345,14 @@ fn run_with(
         }
     })?;
     last_words::pass_on(scratch.path(), log, output);
+    let trace_failure = trace_notice::read(scratch.path());
     let run = verdict::Run {
         ended,
         refused: settings::refused(scratch.path(), &cards, version),
         asked: installed.is_some(),
         program: &program,
         trace: &trace,
-        shared: args.shared.is_some(),
+        trace_failure: trace_failure.as_deref(),
     };
     let files = verdict::Files {
         json: json.as_deref(),
@@ -376,6 +391,12 @@ fn keep_results(folder: &Path, text: &str) -> Result<PathBuf> {
     })?;
     Ok(path)
 }
+
+/// A trace is rarely larger; where not even that can be written, the run need not be begun.
+const ROOM_FOR_A_TRACE: usize = 256 << 10;
+
+/// The file in which the processes of a run write what they hold of its GPUs, in the folder of the run.
+const SHARED_FILE: &str = "gpu-memory";
 
 /// What to take for the version of JAX in a program that cannot be looked into.
 const LATEST_TESTED: Version = Version::new(0, 10, 2);

@@ -4,13 +4,14 @@ use std::path::Path;
 
 use signal_hook::consts::{SIGABRT, SIGBUS, SIGFPE, SIGILL, SIGSEGV};
 use vramfit_core::report::Report;
+use vramfit_core::trace::Answer;
 use vramfit_core::{Error, ErrorKind, Result};
 
 use crate::child::{Ended, signal_name};
 use crate::commands::Status;
 use crate::files::write;
 use crate::output::Output;
-use crate::traces::{add_exit, read, traces, worst};
+use crate::traces::{add_exit, decide, read_own, traces};
 
 /// A program that ran, and where its trace should be.
 pub(super) struct Run<'a> {
@@ -21,8 +22,8 @@ pub(super) struct Run<'a> {
     /// Whether the program's Python was asked beforehand what it has installed.
     pub(super) asked: bool,
     pub(super) trace: &'a Path,
-    /// Whether the card was shared by name.
-    pub(super) shared: bool,
+    /// Why the trace could not be written to its end.
+    pub(super) trace_failure: Option<&'a str>,
 }
 
 /// Where the answer goes besides the terminal.
@@ -48,19 +49,23 @@ const CRASHES: [i32; 5] = [SIGABRT, SIGBUS, SIGFPE, SIGILL, SIGSEGV];
 pub(super) fn tell(run: &Run<'_>, files: &Files<'_>, output: &mut Output) -> Result<Status> {
     let mut answers = Vec::new();
     for path in traces(run.trace) {
-        let mut answer = read(&path)?;
+        let mut answer = read_own(&path, output)?;
         answer.program_exit = Some(run.ended.as_exit());
-        let has_memory = answer.devices.iter().any(|device| device.peak_bytes > 0);
-        if answer.is_refused() || has_memory || answer.plan().is_some() {
+        if answer.used_gpu() {
             answers.push(answer);
         }
     }
-    let Some(answer) = worst(&answers) else {
+    // What was refused before the trace ended is known; that all was met is not.
+    let refused = answers.iter().any(Answer::is_refused);
+    if let Some(cause) = run.trace_failure.filter(|_| !refused) {
+        return Err(cut_trace(run.trace, cause));
+    }
+    let Some(answer) = decide(answers) else {
         return Err(never_used(run));
     };
-    let report = Report::of_dryrun(answer);
+    let report = Report::of_dryrun(&answer);
     if files.json_to_stdout {
-        output.data(&format!("{}\n", report.to_json()))?;
+        output.json_after_program(&report.to_json())?;
     } else {
         output.say(&report.to_text());
     }
@@ -74,20 +79,12 @@ pub(super) fn tell(run: &Run<'_>, files: &Files<'_>, output: &mut Output) -> Res
     }
     if let Some(path) = files.trace {
         for trace in traces(path) {
-            add_exit(&trace, run.ended.as_exit())?;
+            // The answer is told already; that the trace does not say how the run ended takes nothing from it.
+            if let Err(error) = add_exit(&trace, run.ended.as_exit()) {
+                output.say(&format!("warning: {error}"));
+            }
         }
         output.say(&format!("trace written to {}", path.display()));
-    }
-    if answers.len() > 1 {
-        let alone = if run.shared {
-            ""
-        } else {
-            ", each as if it were alone (see `--shared`)"
-        };
-        output.say(&format!(
-            "{} processes used the GPU{alone}; the answer is about the one that decides",
-            answers.len()
-        ));
     }
     let status = Status::of(answer.fits());
     match run.ended {
@@ -146,6 +143,15 @@ fn never_used(run: &Run<'_>) -> Error {
         )
         .hint(last_words()),
     }
+}
+
+/// Of a run whose trace ends before the run did.
+fn cut_trace(trace: &Path, cause: &str) -> Error {
+    let message = "the trace could not be written to its end, so nothing can be told of the run";
+    let folder = trace.parent().unwrap_or(trace).display();
+    Error::new(ErrorKind::Io, message).cause(cause).hint(format!(
+        "make room in `{folder}`, or name another place: `--trace FILE`, or `TMPDIR=DIR` without one"
+    ))
 }
 
 fn crashed(signal: i32, compiled: Option<u64>) -> Error {

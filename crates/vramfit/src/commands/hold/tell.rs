@@ -113,7 +113,7 @@ impl<'a> Told<'a> {
         if self.json {
             return self.line("refused", shortage);
         }
-        self.output.data(&format!("{}\n", shortage.text()))
+        self.output.text(&format!("{}\n", shortage.text()))
     }
 
     /// What there was before the first step.
@@ -178,7 +178,7 @@ impl<'a> Told<'a> {
                 Bytes(verdict.held_bytes)
             ));
         }
-        self.output.data(&format!("{text}\n"))
+        self.output.text(&format!("{text}\n"))
     }
 
     /// All is held.

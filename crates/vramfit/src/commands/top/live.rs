@@ -21,6 +21,7 @@ use vramfit_core::{Error, ErrorKind, Result};
 use super::board::Board;
 use super::state::State;
 use super::{Event, keys, view};
+use crate::ascii::in_ascii_columns;
 
 /// How long to wait for an event before looking whether a signal has come.
 const PATIENCE: Duration = Duration::from_millis(100);
@@ -28,10 +29,12 @@ const PATIENCE: Duration = Duration::from_millis(100);
 /// The terminal while the screen is ours. Dropped, it is as before.
 struct Screen {
     terminal: Terminal<CrosstermBackend<Stdout>>,
+    /// Whether the terminal shows no more than that.
+    ascii: bool,
 }
 
 impl Screen {
-    fn take() -> Result<Self> {
+    fn take(ascii: bool) -> Result<Self> {
         let cannot = |error: std::io::Error| {
             Error::new(ErrorKind::Io, "cannot draw on this terminal")
                 .cause(error)
@@ -44,13 +47,22 @@ impl Screen {
             restore();
             cannot(error)
         })?;
-        let screen = Screen { terminal };
+        let screen = Screen { terminal, ascii };
         execute!(stdout(), EnterAlternateScreen).map_err(cannot)?;
         Ok(screen)
     }
 
     fn draw(&mut self, state: &State) -> Result<()> {
-        let drawn = self.terminal.draw(|frame| view::draw(frame, state));
+        let ascii = self.ascii;
+        let drawn = self.terminal.draw(|frame| {
+            view::draw(frame, state);
+            if ascii {
+                for cell in &mut frame.buffer_mut().content {
+                    let symbol = in_ascii_columns(cell.symbol());
+                    cell.set_symbol(&symbol);
+                }
+            }
+        });
         let cannot = |error| Error::new(ErrorKind::Io, "cannot draw on this terminal").cause(error);
         drawn.map(|_| ()).map_err(cannot)
     }
@@ -82,7 +94,12 @@ fn restore() {
 ///
 /// # Errors
 /// `io` when the terminal cannot be used or the recording cannot be written.
-pub(super) fn run(mut state: State, events: &Receiver<Event>, sender: Sender<Event>) -> Result<()> {
+pub(super) fn run(
+    mut state: State,
+    ascii: bool,
+    events: &Receiver<Event>,
+    sender: Sender<Event>,
+) -> Result<()> {
     let ended = Arc::new(AtomicBool::new(false));
     for signal in [SIGTERM, SIGINT, SIGHUP] {
         let registered = signal_hook::flag::register(signal, Arc::clone(&ended));
@@ -90,7 +107,7 @@ pub(super) fn run(mut state: State, events: &Receiver<Event>, sender: Sender<Eve
             Error::new(ErrorKind::Internal, "cannot wait for signals").cause(error)
         })?;
     }
-    let mut screen = Screen::take()?;
+    let mut screen = Screen::take(ascii)?;
     let quit = Arc::new(AtomicBool::new(false));
     let keys = wait_for_keys(sender, Arc::clone(&quit));
     let result = until_quit(&mut screen, &mut state, events, &ended);

@@ -7,7 +7,7 @@
 //! | `board`, `place` | the two put together: cards, processes, three memories side by side |
 //! | `state`, `keys` | what the person has chosen |
 //! | `view`, `card`, `table`, `details`, `live` | the screen |
-//! | `plain`, `prometheus` | a table, CSV, metrics |
+//! | `plain`, `prometheus`, `server` | a table, CSV, metrics, and who gets them |
 
 mod board;
 mod card;
@@ -20,6 +20,7 @@ mod place;
 mod plain;
 mod prometheus;
 mod record;
+mod server;
 mod sources;
 mod state;
 mod table;
@@ -41,6 +42,7 @@ use crate::output::Output;
 use board::Board;
 use moment::Moment;
 use record::Recorder;
+use server::Server;
 use sources::{Collector, Machine, Source};
 use state::State;
 
@@ -135,7 +137,12 @@ pub(crate) fn run(args: &Args, output: &mut Output) -> Result<Status> {
         drop(sender);
         stream(args, &events, output)
     } else {
-        live::run(new_state(args, output.colors_screen()), &events, sender)
+        live::run(
+            new_state(args, output.colors_screen()),
+            output.is_ascii(),
+            &events,
+            sender,
+        )
     };
     drop(events);
     drop(collector);
@@ -159,7 +166,7 @@ fn print_once(args: &Args, board: &Board, output: &mut Output) -> Result<Status>
         let mut state = new_state(args, false);
         state.update(board.clone());
         state.has_ended = true;
-        output.data(&plain::table(&state, columns()))?;
+        output.table(&plain::table(&state, columns()))?;
     }
     Ok(Status::Yes)
 }
@@ -185,7 +192,7 @@ fn columns() -> usize {
 fn stream(args: &Args, events: &Receiver<Event>, output: &mut Output) -> Result<()> {
     let server = args
         .prometheus
-        .map(|port| prometheus::Server::start(args.listen, port))
+        .map(|port| Server::start(args.listen, port))
         .transpose()?;
     if let Some(server) = &server {
         output.say(&format!(

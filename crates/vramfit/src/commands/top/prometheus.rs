@@ -1,22 +1,8 @@
-//! The board for Prometheus: its text format 0.0.4, over HTTP.
+//! The board for Prometheus: its text format 0.0.4. It is served by [`super::server`].
 
 use std::fmt::Write as _;
-use std::io::{ErrorKind as IoErrorKind, Read, Write};
-use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
-use std::sync::{Arc, Mutex, PoisonError};
-use std::thread;
-use std::time::Duration;
-
-use vramfit_core::{Error, ErrorKind, Result};
 
 use super::board::{Board, CardRow, Figure, ProcessRow};
-
-/// The type of the answer.
-const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
-/// Longer requests are none that a scraper makes.
-const MAX_REQUEST: usize = 8 << 10;
-/// A client that says nothing does not keep others waiting for longer.
-const PATIENCE: Duration = Duration::from_secs(2);
 
 type OfCard = (&'static str, &'static str, fn(&CardRow) -> Option<f64>);
 type OfProcess = (
@@ -183,91 +169,6 @@ fn escape(text: &str) -> String {
     text.replace('\\', "\\\\")
         .replace('"', "\\\"")
         .replace('\n', "\\n")
-}
-
-/// A server that answers with the last board.
-pub(super) struct Server {
-    metrics: Arc<Mutex<String>>,
-    pub(super) address: SocketAddr,
-}
-
-impl Server {
-    /// Begins to listen, and answers in a thread of its own until the process ends.
-    ///
-    /// # Errors
-    /// `io` when the port cannot be had.
-    pub(super) fn start(address: IpAddr, port: u16) -> Result<Self> {
-        let wanted = SocketAddr::new(address, port);
-        let cannot = |error: std::io::Error| {
-            let refused = Error::new(ErrorKind::Io, format!("cannot listen on {wanted}"));
-            let in_use = error.kind() == IoErrorKind::AddrInUse;
-            let refused = refused.cause(error);
-            if in_use {
-                refused.hint("another program has the port; choose another one")
-            } else {
-                refused
-            }
-        };
-        let listener = TcpListener::bind(wanted).map_err(cannot)?;
-        let address = listener.local_addr().map_err(cannot)?;
-        let metrics = Arc::new(Mutex::new(String::new()));
-        let served = Arc::clone(&metrics);
-        thread::spawn(move || {
-            for stream in listener.incoming().flatten() {
-                // A scraper that hangs up is no failure of ours.
-                let _ = answer(stream, &served);
-            }
-        });
-        Ok(Server { metrics, address })
-    }
-
-    /// Answers with these metrics from now on.
-    pub(super) fn update(&self, board: &Board) {
-        *self.metrics.lock().unwrap_or_else(PoisonError::into_inner) = text(board);
-    }
-}
-
-fn answer(mut stream: TcpStream, metrics: &Mutex<String>) -> std::io::Result<()> {
-    stream.set_read_timeout(Some(PATIENCE))?;
-    stream.set_write_timeout(Some(PATIENCE))?;
-    let mut request = Vec::new();
-    let mut part = [0; 1024];
-    while !request.windows(4).any(|end| end == b"\r\n\r\n") {
-        let read = stream.read(&mut part)?;
-        request.extend_from_slice(&part[..read]);
-        if read == 0 || request.len() > MAX_REQUEST {
-            return Ok(());
-        }
-    }
-    let line = request
-        .split(|byte| *byte == b'\r')
-        .next()
-        .unwrap_or_default();
-    let line = String::from_utf8_lossy(line).into_owned();
-    let mut words = line.split(' ');
-    let (method, target) = (words.next().unwrap_or(""), words.next().unwrap_or(""));
-    let path = target.split('?').next().unwrap_or("");
-    let (status, body) = match (method, path) {
-        ("GET" | "HEAD", "/metrics") => {
-            let metrics = metrics.lock().unwrap_or_else(PoisonError::into_inner);
-            ("200 OK", metrics.clone())
-        }
-        ("GET" | "HEAD", _) => ("404 Not Found", "the metrics are at /metrics\n".to_owned()),
-        _ => (
-            "405 Method Not Allowed",
-            "only GET is answered\n".to_owned(),
-        ),
-    };
-    let head = format!(
-        "HTTP/1.1 {status}\r\nContent-Type: {CONTENT_TYPE}\r\nContent-Length: {}\r\n\
-         Connection: close\r\n\r\n",
-        body.len()
-    );
-    stream.write_all(head.as_bytes())?;
-    if method != "HEAD" {
-        stream.write_all(body.as_bytes())?;
-    }
-    stream.flush()
 }
 
 #[cfg(test)]

@@ -33,7 +33,7 @@ pub(super) fn tell(
             data: look,
         })?;
     } else {
-        output.data(&format!(
+        output.text(&format!(
             "{}\n\nnothing was started; `vramfit train {}` does\n",
             lines(config, look).join("\n"),
             file.display()

@@ -112,12 +112,16 @@ pub(super) fn look(config: &Config) -> Result<Look> {
 fn column(file: &Path, name: &str) -> Result<Column> {
     // Says so when the file is no HDF5 but something else that people have.
     let container = inspect::open(file)?;
-    let rows = Rows::new(Dataset::open_in(&container, name)?, &RowOptions::default())?;
-    let dataset = rows.dataset();
+    let (dataset, field) = Dataset::open_named(&container, name)?;
+    let options = RowOptions {
+        field,
+        ..RowOptions::default()
+    };
+    let rows = Rows::new(dataset, &options)?;
     Ok(Column {
         dataset: name.to_owned(),
         dtype: rows.scalar().name(),
-        shape: dataset.shape().to_vec(),
+        shape: [&[rows.len()], rows.row_shape()].concat(),
         becomes: "float32",
     })
 }

@@ -80,7 +80,7 @@ pub(super) fn run(
             tries: found.tries,
         })?;
     } else {
-        output.data(&conclusion(gpu, file, &first, &found, rows))?;
+        output.text(&conclusion(gpu, file, &first, &found, rows))?;
     }
     Ok(if first.fits { Status::Yes } else { Status::No })
 }
