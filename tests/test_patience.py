@@ -1,6 +1,5 @@
 """How long a dry run computes values: each program, and all programs of a run together."""
 
-import contextlib
 import math
 from types import SimpleNamespace
 
@@ -35,13 +34,12 @@ def evaluate(monkeypatch):
         fake = SimpleNamespace(monotonic=lambda: clock[0], process_time=lambda: clock[1])
         monkeypatch.setattr(_values, "time", fake)
         monkeypatch.setattr(_values._cpu, "compile_program", compile_)
-        monkeypatch.setattr(_values._cpu, "run", run_)
-        monkeypatch.setattr(_values._cpu, "as_jax_itself", lambda _: contextlib.nullcontext())
+        monkeypatch.setattr(_values._cpu, "run_on_one_device", run_)
         monkeypatch.setattr(_values, "estimate", lambda *_: 1e-6)
-        monkeypatch.setattr(_values, "_compiled", {})
+        monkeypatch.setattr(_values, "_programs", {})
         monkeypatch.setattr(_values, "_budget", Budget(6.0))
-        calls = (1, b"code", [], [], [], 1, b"", [])
-        return [_values.evaluate(*calls) for _ in range(2)]
+        _values.describe(1, b"code", [], [], 1, b"", [])
+        return [_values.evaluate(1, []) for _ in range(2)]
 
     return run
 

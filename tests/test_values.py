@@ -50,6 +50,37 @@ def test_small_results_are_those_of_the_cpu():
     assert (told["nonzero"], told["unique"], told["norm"]) == ([1, 3], [1, 3], 5.0)
 
 
+def test_results_that_are_handed_on_are_those_of_the_cpu():
+    told = on_gpu(
+        """
+        step = jax.jit(lambda a, b: (a + b, a - b), donate_argnums=0)
+        a, b = jnp.float32(3), jnp.float32(1)
+        copy = jax.device_put(a, jax.devices()[1])  # the value outlives the donated array
+        a, _ = step(a, b)
+        other = jax.device_put(a, jax.devices()[1])
+        for _ in range(70):
+            a, difference = step(a, b)
+        with jax.enable_x64(True):
+            wide = jax.jit(lambda x: (x + 1, x * 0.5, x.astype("complex128")))
+            x = jnp.arange(3)
+            for _ in range(5):
+                x, half, complex_ = wide(x)
+        with jax.transfer_guard("disallow"):
+            guarded = step(a, b)[1]
+        tell(
+            read=[float(a), float(difference), float(b), float(copy), float(other)],
+            wide=[np.asarray(x).tolist(), np.asarray(half).tolist(), str(x.dtype),
+                  str(half.dtype), str(complex_.dtype), np.asarray(complex_).real.tolist()],
+            guarded=float(guarded),
+        )
+        """,
+    )
+    assert told["read"] == [74, 72, 1, 3, 4]
+    numbers = [[5, 6, 7], [2.0, 2.5, 3.0], "int64", "float64", "complex128", [4, 5, 6]]
+    assert told["wide"] == numbers
+    assert told["guarded"] == 73
+
+
 def test_values_are_known_where_jax_platforms_leaves_the_cpu_out():
     told = on_gpu("tell(sum=float(jnp.arange(5.0).sum()))", JAX_PLATFORMS="cuda")
     assert told["sum"] == 10.0
@@ -60,7 +91,8 @@ def test_values_are_known_where_jax_platforms_leaves_the_cpu_out():
 )
 def test_unknown_values_read_as_asked(fill, value):
     told = on_gpu(
-        """
+        """,
+        count=2,
         large = jnp.ones((4000, 4000)) * 3
         tell(first=float(large[0, 0]), again=float(large[0, 0]))
         """,

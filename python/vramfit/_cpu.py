@@ -36,8 +36,6 @@ def run(
     Returns:
         Row-major bytes of the results of each device in turn; None if there are not as many.
     """
-    import numpy as np
-
     devices = executable.local_devices()
     count = len(input_shapes)
     # A program that needs several devices to run, although all of them do the same, is given the
@@ -56,10 +54,70 @@ def run(
         return None
     return [
         # A token orders side effects and has no bytes.
-        b"" if kind == "token" else np.asarray(shards[device]).tobytes()
+        b"" if kind == "token" else bytes_of(shards[device])
         for device in range(wanted)
         for shards, (kind, _) in zip(results, output_shapes, strict=True)
     ]
+
+
+def run_on_one_device(
+    executable: Any,
+    inputs: Sequence[Any],
+    input_shapes: list[tuple[str, list[int]]],
+    output_shapes: list[tuple[str, list[int]]],
+) -> list[Any] | None:
+    """Run what `compile_program` made for one device, where no function of Python is called.
+
+    Results stay arrays of JAX: a loop hands them on, and few of them are ever read. Needs no
+    `as_jax_itself` around it.
+
+    Args:
+        executable: The program.
+        inputs: Its arguments, row-major bytes or arrays that this function returned.
+        input_shapes: XLA's name of the element type, and dimensions, of each argument.
+        output_shapes: The same of each result.
+
+    Returns:
+        The results, for `bytes_of`; None if there are not as many.
+    """
+    devices = executable.local_devices()
+    if len(devices) > 1:
+        # It needs several devices to run, although all of them do the same.
+        data = [bytes_of(each) for each in inputs]
+        return run(executable, data, input_shapes, output_shapes, 1, has_callbacks=False)
+    arguments = list(inputs)
+    for number, (kind, dims) in enumerate(input_shapes):
+        if not _is_array(inputs[number], kind, dims):
+            with as_jax_itself(wide=is_wide([(kind, dims)])):
+                data = array_of(bytes_of(inputs[number]), kind, dims)
+                arguments[number] = _put([data], devices)
+    done = executable.execute_sharded(arguments)
+    results = [shards[0] for shards in done.disassemble_into_single_device_arrays()]
+    if len(results) != len(output_shapes):
+        return None
+    for result in results:
+        # What takes long is charged to the program that computes it.
+        result.block_until_ready()
+    return [
+        b"" if kind == "token" else result
+        for result, (kind, _) in zip(results, output_shapes, strict=True)
+    ]
+
+
+def _is_array(value: Any, kind: str, dims: Sequence[int]) -> bool:
+    """Say whether a value is an array of this type and shape already."""
+    return (
+        not isinstance(value, bytes)
+        and value.shape == tuple(dims)
+        and value.dtype == dtype_of(kind)
+    )
+
+
+def bytes_of(value: Any) -> bytes:
+    """Return the row-major bytes of a result, as `run` and `run_on_one_device` return them."""
+    import numpy as np
+
+    return value if isinstance(value, bytes) else np.asarray(value).tobytes()
 
 
 def array_of(data: bytes, kind: str, dims: Sequence[int]) -> Any:
@@ -124,7 +182,7 @@ def _compile_for(devices: int, code: bytes, options: bytes, callbacks: Sequence[
     cpu = client(devices)
     chosen = xla_client.DeviceList(tuple(cpu.local_devices()[:devices]))
     chosen_options = _options(options, devices)
-    if not callbacks and not any(mark in code for mark in (*_PLACED, _SCAN)):
+    if not callbacks and not any(mark in code for mark in (*_PLACED, *_DONATED, _SCAN)):
         return cpu.compile_and_load(code, chosen, chosen_options)
     # The names differ in one letter, so the bytes of the module keep their length.
     code = code.replace(b"_python_gpu_callback", b"_python_cpu_callback")
@@ -178,17 +236,23 @@ def _has_shardings(executable: Any, expected: list[bytes]) -> bool:
 
 # What programs contain that have arrays in the host's memory, or in an order of their own.
 _PLACED = (b"pinned_host", b"mhlo.layout_mode")
+# What programs contain that have the memory of arguments for their results. Here an argument may be
+# needed again: its value is kept for whoever reads it.
+_DONATED = (b"tf.aliasing_output", b"jax.buffer_donor")
 
 
 def _forget_places(module: Any) -> None:
     """Let a program keep everything in one memory, row-major: as inputs come and results go.
 
-    XLA's CPU client even ends the process when a result is to lie in another memory.
+    XLA's CPU client even ends the process when a result is to lie in another memory. Donated
+    arguments stay, too.
     """
     from jax._src.lib.mlir import ir
 
+    donated = tuple(mark.decode() for mark in _DONATED)
+
     def without_places(attributes: Any) -> Any:
-        places = ("mhlo.memory_kind", "mhlo.layout_mode")
+        places = ("mhlo.memory_kind", "mhlo.layout_mode", *donated)
         kept = [
             {one.name: one.attr for one in each if one.name not in places} for each in attributes
         ]

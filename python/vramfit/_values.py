@@ -8,9 +8,11 @@ one that can be killed. Called from Rust; relies on JAX's internals.
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import time
 import traceback
+from collections.abc import Sequence
 from typing import Any
 
 from vramfit import _cpu, _evaluator, _modules
@@ -25,11 +27,13 @@ __all__ = [
     "call_back",
     "compiled",
     "costs",
+    "describe",
     "estimate",
     "evaluate",
     "file_name",
     "interface",
     "names",
+    "read",
     "reader",
     "site",
 ]
@@ -37,9 +41,34 @@ __all__ = [
 # What is estimated to take longer runs in a process that can be killed.
 IN_PROCESS_S = 0.2
 
-_compiled: dict[int, Any] = {}
 _budget = Budget()
 _worker = _evaluator.Evaluator()
+
+
+@dataclasses.dataclass
+class _Program:
+    """A program that may be run on the CPU, and the executable once it was."""
+
+    # StableHLO as JAX gave it to the plugin.
+    code: bytes
+    # XLA's name of the element type, and dimensions, of each argument and each result.
+    input_shapes: list[tuple[str, list[int]]]
+    output_shapes: list[tuple[str, list[int]]]
+    # On how many devices it runs.
+    devices: int
+    # The options it was compiled with, serialised.
+    options: bytes
+    # How each result lies over the devices, as XLA's serialised message.
+    output_shardings: list[bytes]
+    executable: Any = None
+
+
+_programs: dict[int, _Program] = {}
+
+
+def describe(program: int, *description: Any) -> None:
+    """Remember how to run a program, before its first `evaluate`: the fields of `_Program`."""
+    _programs[program] = _Program(*description)
 
 
 def estimate(program: int, code: bytes) -> float:
@@ -50,65 +79,45 @@ def estimate(program: int, code: bytes) -> float:
     return _modules.work_of(program, code).nanoseconds * 1e-9
 
 
-def evaluate(
-    program: int,
-    code: bytes,
-    inputs: list[bytes],
-    input_shapes: list[tuple[str, list[int]]],
-    output_shapes: list[tuple[str, list[int]]],
-    devices: int,
-    options: bytes,
-    output_shardings: list[bytes],
-) -> list[bytes] | str | tuple[str, float] | None:
+def evaluate(number: int, inputs: list[Any]) -> list[Any] | str | tuple[str, float] | None:
     """Run a program on the CPU.
 
     Args:
-        program: Its number, for remembering what was compiled.
-        code: StableHLO as JAX gave it to the plugin.
-        inputs: Row-major bytes of the arguments of each device in turn.
-        input_shapes: XLA's name of the element type, and dimensions, of each argument.
-        output_shapes: The same of each result.
-        devices: On how many devices to run it.
-        options: The options it was compiled with, serialised.
-        output_shardings: How each result lies over the devices, as XLA's serialised message.
+        number: That of the program, as given to `describe`.
+        inputs: The arguments of each device in turn: row-major bytes, or results of `evaluate`.
 
     Returns:
-        Row-major bytes of the results of each device in turn; an error's message if a function that
-        the program calls back raised one; which budget is used up (``program_budget``,
+        The results of each device in turn, to be read by `read`; an error's message if a function
+        that the program calls back raised one; which budget is used up (``program_budget``,
         ``run_budget``), with the seconds that the program has taken; None if the program cannot be
         run on the CPU.
     """
-    expected = estimate(program, code)
-    refusal = _budget.refusal(program, expected)
+    program = _programs[number]
+    expected = estimate(number, program.code)
+    refusal = _budget.refusal(number, expected)
     if refusal is not None:
-        return refusal, _budget.spent_s(program)
-    callbacks = called_by(program)
+        return refusal, _budget.spent_s(number)
+    callbacks = called_by(number)
     forget_errors(callbacks)
-    shapes = (input_shapes, output_shapes)
     try:
         if expected <= IN_PROCESS_S:
-            executable = _compiled.get(program)
-            if executable is None:
-                executable = _compiled[program] = _cpu.compile_program(
-                    code, options, devices, output_shardings, callbacks
-                )
-            return _run_here(program, executable, inputs, *shapes, devices, bool(callbacks))
+            return _run_here(number, program, inputs, callbacks)
         request = {
-            "program": program,
-            "code": code,
-            "options": options,
-            "devices": devices,
-            "output_shardings": output_shardings,
-            "inputs": inputs,
-            "input_shapes": input_shapes,
-            "output_shapes": output_shapes,
+            "program": number,
+            "code": program.code,
+            "options": program.options,
+            "devices": program.devices,
+            "output_shardings": program.output_shardings,
+            "inputs": [read(each) for each in inputs],
+            "input_shapes": program.input_shapes,
+            "output_shapes": program.output_shapes,
         }
-        data, spent_s = _worker.run(request, callbacks, _budget.allowed_s(program))
-        _budget.charge(program, spent_s)
+        data, spent_s = _worker.run(request, callbacks, _budget.allowed_s(number))
+        _budget.charge(number, spent_s)
         return data
     except _evaluator.TooLong as error:
-        _budget.charge(program, error.spent_s)
-        return _budget.refusal(program, expected) or PROGRAM, _budget.spent_s(program)
+        _budget.charge(number, error.spent_s)
+        return _budget.refusal(number, expected) or PROGRAM, _budget.spent_s(number)
     except Exception as error:
         if have_raised(callbacks):
             # XLA's message, with the traceback of the callback in it.
@@ -121,21 +130,31 @@ def evaluate(
 
 
 def _run_here(
-    program: int,
-    executable: Any,
-    inputs: list[bytes],
-    input_shapes: list[tuple[str, list[int]]],
-    output_shapes: list[tuple[str, list[int]]],
-    devices: int,
-    has_callbacks: bool,
-) -> list[bytes] | None:
-    wide = has_callbacks or _cpu.is_wide(input_shapes)
+    number: int, program: _Program, inputs: list[Any], callbacks: Sequence[Any]
+) -> list[Any] | None:
+    if program.executable is None:
+        program.executable = _cpu.compile_program(
+            program.code, program.options, program.devices, program.output_shardings, callbacks
+        )
+    shapes = (program.input_shapes, program.output_shapes)
     wall, processor = time.monotonic(), time.process_time()
-    with _cpu.as_jax_itself(wide):
-        data = _cpu.run(executable, inputs, input_shapes, output_shapes, devices, has_callbacks)
+    if program.devices == 1 and not callbacks:
+        results = _cpu.run_on_one_device(program.executable, inputs, *shapes)
+    else:
+        data = [read(each) for each in inputs]
+        with _cpu.as_jax_itself(_cpu.is_wide(program.input_shapes) or bool(callbacks)):
+            results = _cpu.run(program.executable, data, *shapes, program.devices, bool(callbacks))
     # Neither a busy machine nor busy threads of the user's may change what is known.
-    _budget.charge(program, min(time.monotonic() - wall, time.process_time() - processor))
-    return data
+    _budget.charge(number, min(time.monotonic() - wall, time.process_time() - processor))
+    return results
+
+
+def read(result: Any) -> bytes:
+    """Return the row-major bytes of what `evaluate` returned."""
+    if isinstance(result, bytes):
+        return result
+    with _cpu.as_jax_itself():
+        return _cpu.bytes_of(result)
 
 
 def costs(module: bytes) -> list[tuple[str, float]]:

@@ -1,15 +1,19 @@
 //! The PJRT plugin's entry point, and what the plugin asks of Python.
 
+use std::any::Any;
 use std::collections::HashMap;
 use std::ffi::c_void;
+use std::fmt;
 use std::path::PathBuf;
 
 use pyo3::prelude::*;
-use pyo3::types::PyBytes;
+use pyo3::types::{PyBytes, PyList};
 use vramfit_core::lint::{self, LateChange, Stage, Surroundings};
 use vramfit_core::program::memory::Names;
 use vramfit_core::trace::{CallbackSkip, RunEnvironment, UncaughtError};
-use vramfit_vgpu::{DeclaredValue, Evaluated, Evaluation, Hooks, HostCall, Interface};
+use vramfit_vgpu::{
+    DeclaredValue, Evaluated, Hooks, HostArray, HostCall, HostInput, Interface, ProgramDescription,
+};
 
 use crate::exit::ask_python;
 
@@ -29,9 +33,20 @@ pub extern "C" fn GetPjrtApi() -> *const c_void {
     clippy::needless_pass_by_value,
     reason = "arguments from Python come by value"
 )]
-pub(crate) fn start_plugin(library: PathBuf, values: Py<PyAny>, ending: Py<PyAny>) {
+pub(crate) fn start_plugin(
+    py: Python<'_>,
+    library: PathBuf,
+    values: Py<PyAny>,
+    ending: Py<PyAny>,
+) -> PyResult<()> {
     vramfit_vgpu::set_library(&library);
-    vramfit_vgpu::set_hooks(Box::new(PythonHooks { values, ending }));
+    let read = values.getattr(py, "read")?;
+    vramfit_vgpu::set_hooks(Box::new(PythonHooks {
+        values,
+        read,
+        ending,
+    }));
+    Ok(())
 }
 
 /// Prepares to look on while the real CUDA plugin `library` works for JAX `jax`: the table that JAX
@@ -116,52 +131,84 @@ pub(crate) fn finish_plugin(py: Python<'_>, error: Option<(String, String, Strin
     py.detach(|| vramfit_vgpu::finish(error));
 }
 
+/// A result of `_values.evaluate`.
+struct PythonResult {
+    value: Py<PyAny>,
+    /// `_values.read`.
+    read: Py<PyAny>,
+}
+
+impl fmt::Debug for PythonResult {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter
+            .debug_struct("PythonResult")
+            .finish_non_exhaustive()
+    }
+}
+
+impl HostArray for PythonResult {
+    fn read(&self) -> Option<Vec<u8>> {
+        ask_python(|py| {
+            let bytes = self.read.call1(py, (&self.value,)).ok()?;
+            // Not as a list of numbers, which would be made one by one.
+            Some(bytes.cast_bound::<PyBytes>(py).ok()?.as_bytes().to_vec())
+        })
+    }
+}
+
 struct PythonHooks {
     values: Py<PyAny>,
+    /// `read` of the module `values`.
+    read: Py<PyAny>,
     ending: Py<PyAny>,
 }
 
 impl Hooks for PythonHooks {
-    fn evaluate(&self, evaluation: &Evaluation<'_>) -> Evaluated {
+    fn describe(&self, program: u32, description: &ProgramDescription<'_>) {
         ask_python(|py| {
-            let inputs: Vec<_> = evaluation
-                .inputs
-                .iter()
-                .map(|bytes| PyBytes::new(py, bytes))
-                .collect();
-            let shardings: Vec<_> = evaluation
-                .output_shardings
-                .iter()
-                .map(|bytes| PyBytes::new(py, bytes))
-                .collect();
-            let result = self.values.call_method1(
-                py,
-                "evaluate",
-                (
-                    evaluation.program,
-                    PyBytes::new(py, evaluation.code),
-                    inputs,
-                    evaluation.input_shapes.clone(),
-                    evaluation.output_shapes.clone(),
-                    evaluation.devices,
-                    PyBytes::new(py, evaluation.options),
-                    shardings,
-                ),
+            let shardings = description.output_shardings.iter();
+            let shardings: Vec<_> = shardings.map(|bytes| PyBytes::new(py, bytes)).collect();
+            let description = (
+                program,
+                PyBytes::new(py, description.code),
+                description.input_shapes.clone(),
+                description.output_shapes.clone(),
+                description.devices,
+                PyBytes::new(py, description.options),
+                shardings,
             );
-            let result = result.ok()?;
-            if let Ok(message) = result.extract::<String>(py) {
+            // A program that is not described cannot be run, which is no error.
+            let _ = self.values.call_method1(py, "describe", description);
+        });
+    }
+
+    fn evaluate(&self, program: u32, inputs: &[HostInput<'_>]) -> Evaluated {
+        ask_python(|py| {
+            let argument = |input: &HostInput<'_>| match *input {
+                HostInput::Bytes(bytes) => Some(PyBytes::new(py, bytes).into_any()),
+                HostInput::Array(array) => {
+                    let result = (array as &dyn Any).downcast_ref::<PythonResult>()?;
+                    Some(result.value.bind(py).clone())
+                }
+            };
+            let inputs: Vec<_> = inputs.iter().map(argument).collect::<Option<_>>()?;
+            let outcome = self.values.call_method1(py, "evaluate", (program, inputs));
+            let outcome = outcome.ok()?.into_bound(py);
+            if let Ok(results) = outcome.cast::<PyList>() {
+                let values = results.iter().map(|result| {
+                    Box::new(PythonResult {
+                        value: result.unbind(),
+                        read: self.read.clone_ref(py),
+                    }) as Box<dyn HostArray>
+                });
+                return Some(Evaluated::Outputs(values.collect()));
+            }
+            if let Ok(message) = outcome.extract::<String>() {
                 return Some(Evaluated::Raised(message));
             }
-            if let Ok((reason, seconds)) = result.extract::<(String, f64)>(py) {
-                let spent_ms = (seconds * 1e3) as u64;
-                return Some(Evaluated::OutOfBudget { reason, spent_ms });
-            }
-            // Not as a list of numbers, which would be made one by one.
-            let outputs = result
-                .extract::<Option<Vec<Bound<'_, PyBytes>>>>(py)
-                .ok()??;
-            let outputs = outputs.iter().map(|bytes| bytes.as_bytes().to_vec());
-            Some(Evaluated::Outputs(outputs.collect()))
+            let (reason, seconds) = outcome.extract::<(String, f64)>().ok()?;
+            let spent_ms = (seconds * 1e3) as u64;
+            Some(Evaluated::OutOfBudget { reason, spent_ms })
         })
         // A program that the CPU cannot run is no error: its values stay unknown.
         .unwrap_or(Evaluated::Impossible)

@@ -11,7 +11,7 @@ use vramfit_core::trace::{ProgramSizes, Purpose};
 
 use crate::abi::client::{NamedUnion, NamedValue};
 use crate::heard::Warning;
-use crate::hooks;
+use crate::hooks::{self, Evaluated, Hooks, HostInput, ProgramDescription};
 use crate::machine;
 use crate::memory::MemoryKind;
 use crate::real::sized;
@@ -53,9 +53,19 @@ pub(crate) struct Compiled {
     /// Whether one execution is quick enough to be computed although its arrays are large.
     affordable: OnceLock<bool>,
     evaluable: AtomicBool,
+    /// Whether Python knows how to run it.
+    described: AtomicBool,
     check: bool,
     side_effects: bool,
     backward: bool,
+}
+
+/// Returns the element type names and dimensions of arrays.
+fn named_shapes(shapes: &[Shape]) -> Vec<(&'static str, &[i64])> {
+    let named = shapes
+        .iter()
+        .map(|shape| (shape.element_type.name(), shape.dims.as_slice()));
+    named.collect()
 }
 
 /// One allocation of an execution.
@@ -172,6 +182,7 @@ impl Compiled {
             costs: OnceLock::new(),
             affordable: OnceLock::new(),
             evaluable: AtomicBool::new(evaluable),
+            described: AtomicBool::new(false),
             check: value::is_check(&program, &code, copies),
             copies,
             side_effects: contains(&code, b"callback"),
@@ -203,12 +214,34 @@ impl Compiled {
 
     /// Says whether one execution is cheap enough for the size of its arrays; asked once.
     pub(crate) fn is_affordable(&self) -> bool {
-        *self.affordable.get_or_init(|| {
-            value::is_tiny_enough(&self.program, self.copies)
-                || hooks::get()
-                    .and_then(|hooks| hooks.estimate(self.number, &self.code))
-                    .is_some_and(|seconds| seconds <= value::MAX_LARGE_SECONDS)
-        })
+        if let Some(affordable) = self.affordable.get() {
+            return *affordable;
+        }
+        // Not inside the cell: a thread that has the interpreter could be waiting for it.
+        let affordable = value::is_tiny_enough(&self.program, self.copies)
+            || hooks::get()
+                .and_then(|hooks| hooks.estimate(self.number, &self.code))
+                .is_some_and(|seconds| seconds <= value::MAX_LARGE_SECONDS);
+        *self.affordable.get_or_init(|| affordable)
+    }
+
+    /// Runs the program on the CPU, having said once how that is done.
+    pub(crate) fn evaluate(&self, hooks: &dyn Hooks, inputs: &[HostInput<'_>]) -> Evaluated {
+        if !self.described.load(Ordering::Acquire) {
+            hooks.describe(
+                self.number,
+                &ProgramDescription {
+                    code: &self.code,
+                    options: &self.options,
+                    devices: self.copies,
+                    output_shardings: &self.program.output_shardings,
+                    input_shapes: named_shapes(&self.program.parameters),
+                    output_shapes: named_shapes(&self.program.outputs),
+                },
+            );
+            self.described.store(true, Ordering::Release);
+        }
+        hooks.evaluate(self.number, inputs)
     }
 
     /// Remembers that it cannot be run there.

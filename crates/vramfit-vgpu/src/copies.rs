@@ -15,13 +15,14 @@ use crate::abi::buffer::{
 use crate::buffer::{self, Buffer, Storage};
 use crate::device;
 use crate::event;
+use crate::host_data::Data;
 use crate::machine::{self, Machine};
 use crate::memory::{self, Memory, MemoryKind};
 use crate::reads::read;
 use crate::session::{Block, Request};
 use crate::status::{Answer, Code, Status};
 use crate::strides::{copy, list, row_major, strides_of_layout};
-use crate::value::{Data, Value};
+use crate::value::Value;
 
 /// Uploads up to this size are always kept: scalars and keys decide the program's path.
 const ALWAYS_KEPT: u64 = 64 << 10;

@@ -1,16 +1,16 @@
 //! What the plugin asks of the Python process it lives in. Set by the extension module; without
 //! them everything works but values stay unknown and call sites unnamed.
 
+use std::any::Any;
+use std::fmt::Debug;
 use std::sync::OnceLock;
 
 use vramfit_core::program::memory::Names;
 use vramfit_core::trace::CallbackSkip;
 
-/// One small program to run for real, on JAX's CPU backend.
+/// How a small program is run for real, on JAX's CPU backend.
 #[derive(Debug)]
-pub struct Evaluation<'a> {
-    /// Number of the program, unique in this process.
-    pub program: u32,
+pub struct ProgramDescription<'a> {
     /// The program as JAX handed it to the plugin.
     pub code: &'a [u8],
     /// The options JAX compiled it with.
@@ -19,19 +19,32 @@ pub struct Evaluation<'a> {
     pub devices: usize,
     /// How the outputs lie over the devices, as serialised `OpSharding`; empty when not told.
     pub output_shardings: &'a [Vec<u8>],
-    /// The inputs of each device in turn, row-major.
-    pub inputs: Vec<&'a [u8]>,
     /// Element type names and dimensions of one device's inputs.
     pub input_shapes: Vec<(&'static str, &'a [i64])>,
     /// Element type names and dimensions of one device's outputs.
     pub output_shapes: Vec<(&'static str, &'a [i64])>,
 }
 
+/// A result that stays where Python computed it until somebody reads it.
+pub trait HostArray: Any + Debug + Send + Sync {
+    /// Returns its bytes, row-major; `None` when they cannot be had any more.
+    fn read(&self) -> Option<Vec<u8>>;
+}
+
+/// An argument of a program that is run for real.
+#[derive(Clone, Copy, Debug)]
+pub enum HostInput<'a> {
+    /// Bytes, row-major.
+    Bytes(&'a [u8]),
+    /// A result of another program.
+    Array(&'a dyn HostArray),
+}
+
 /// What became of running a small program.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub enum Evaluated {
     /// The outputs of each device in turn.
-    Outputs(Vec<Vec<u8>>),
+    Outputs(Vec<Box<dyn HostArray>>),
     /// A function of the user's that it calls raised an error, in the words of XLA.
     Raised(String),
     /// It has used up what it may compute, or all programs together have.
@@ -83,8 +96,11 @@ pub struct HostCall {
 
 /// The Python side.
 pub trait Hooks: Send + Sync {
-    /// Runs a program.
-    fn evaluate(&self, evaluation: &Evaluation<'_>) -> Evaluated;
+    /// Remembers how to run the program of that number, unique in this process.
+    fn describe(&self, program: u32, description: &ProgramDescription<'_>);
+
+    /// Runs a program that was described. The inputs are those of each device in turn.
+    fn evaluate(&self, program: u32, inputs: &[HostInput<'_>]) -> Evaluated;
 
     /// Returns how many seconds one execution of a program is expected to take on the CPU; infinite
     /// where that depends on values. `None` when it cannot be told.

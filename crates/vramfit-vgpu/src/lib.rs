@@ -58,6 +58,7 @@ mod fill;
 mod functions;
 mod heard;
 mod hooks;
+mod host_data;
 mod inspect;
 mod layouts;
 mod log;
@@ -87,7 +88,8 @@ mod value;
 
 pub use ending::{further_steps, hold_other_threads, wake_main_thread};
 pub use hooks::{
-    DeclaredValue, Evaluated, Evaluation, Hooks, HostCall, Interface, set as set_hooks,
+    DeclaredValue, Evaluated, Hooks, HostArray, HostCall, HostInput, Interface, ProgramDescription,
+    set as set_hooks,
 };
 pub use publisher::{finish as stop_publishing, is_wanted as wants_publishing, set_jax_version};
 pub use real::set_library;

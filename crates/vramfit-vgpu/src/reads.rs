@@ -7,8 +7,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use vramfit_core::program::Shape;
 use vramfit_core::trace::Event as LogEvent;
 
+use crate::host_data::Data;
 use crate::status::{Answer, Status};
-use crate::value::{Data, Value};
+use crate::value::Value;
 use crate::{fill, hooks, machine};
 
 /// Says, once, that a program may be waiting for a value that will never change.

@@ -19,12 +19,13 @@ use crate::abi::transfer::{
 use crate::buffer::{Buffer, Storage};
 use crate::copies::{allocate, element_type, set_order, target};
 use crate::event;
+use crate::host_data::Data;
 use crate::memory::{Memory, MemoryKind};
 use crate::session::Block;
 use crate::status::{Answer, Code, Status};
 use crate::strides::list;
 use crate::table::read_sized;
-use crate::value::{Data, Value};
+use crate::value::Value;
 
 struct Manager {
     memory: &'static Memory,

@@ -6,15 +6,14 @@
 //! never are. What is large, or takes long to compute, stays unknown; reading it is counted and
 //! reported.
 
-use std::ops::Deref;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use vramfit_core::program::{Program, Shape};
 use vramfit_core::trace::Event;
 
 use crate::compiled::Compiled;
-use crate::hooks::{self, Evaluated, Evaluation};
+use crate::hooks::{self, Evaluated, HostInput};
+use crate::host_data::{Computed, Data};
 use crate::machine;
 use crate::status::{Answer, Status};
 
@@ -50,60 +49,18 @@ pub(crate) enum Value {
     Unknown,
 }
 
-/// Bytes of uploads that are kept now, all arrays together.
-static KEPT: AtomicU64 = AtomicU64::new(0);
-
-/// The bytes of a value, counted against the cap on uploads while they live.
-#[derive(Debug)]
-pub(crate) struct Data {
-    bytes: Box<[u8]>,
-    counted: u64,
+/// An argument of a call that is run.
+enum Input {
+    Bytes(Arc<Data>),
+    Computed(Arc<Computed>),
 }
 
-impl Data {
-    /// Makes the value of an upload.
-    pub(crate) fn uploaded(bytes: Vec<u8>) -> Arc<Self> {
-        let counted = bytes.len() as u64;
-        KEPT.fetch_add(counted, Ordering::Relaxed);
-        Arc::new(Data {
-            bytes: bytes.into_boxed_slice(),
-            counted,
-        })
-    }
-
-    /// Makes the value of a result, which is counted as an upload is if it is large.
-    fn computed(bytes: Vec<u8>) -> Arc<Self> {
-        match bytes.len() as u64 > MAX_SMALL_BYTES {
-            true => Data::uploaded(bytes),
-            false => Data::uncounted(bytes),
+impl Input {
+    fn lend(&self) -> HostInput<'_> {
+        match self {
+            Input::Bytes(data) => HostInput::Bytes(data),
+            Input::Computed(computed) => HostInput::Array(&*computed.array),
         }
-    }
-
-    /// Makes the value of a small result.
-    pub(crate) fn uncounted(bytes: Vec<u8>) -> Arc<Self> {
-        Arc::new(Data {
-            bytes: bytes.into_boxed_slice(),
-            counted: 0,
-        })
-    }
-
-    /// Returns the bytes of uploads that are kept now.
-    pub(crate) fn kept() -> u64 {
-        KEPT.load(Ordering::Relaxed)
-    }
-}
-
-impl Drop for Data {
-    fn drop(&mut self) {
-        KEPT.fetch_sub(self.counted, Ordering::Relaxed);
-    }
-}
-
-impl Deref for Data {
-    type Target = [u8];
-
-    fn deref(&self) -> &[u8] {
-        &self.bytes
     }
 }
 
@@ -121,7 +78,7 @@ pub(crate) struct Deferred {
 /// What became of a call when it was run.
 #[derive(Debug)]
 enum Outcome {
-    Known(Vec<Arc<Data>>),
+    Known(Vec<Arc<Computed>>),
     /// A function of the user's that the program calls raised an error.
     Raised(Status),
     Unknown,
@@ -132,10 +89,7 @@ impl Value {
     pub(crate) fn bytes(&self) -> Option<Arc<Data>> {
         match self {
             Value::Known(bytes) => Some(Arc::clone(bytes)),
-            Value::Pending(deferred, output) => deferred
-                .outputs()
-                .and_then(|outputs| outputs.get(*output))
-                .map(Arc::clone),
+            Value::Pending(deferred, output) => deferred.output(*output)?.bytes(),
             Value::Assumed(..) | Value::Unknown => None,
         }
     }
@@ -143,11 +97,20 @@ impl Value {
     /// Returns what a check on unknown values comes to if those read as zeros.
     pub(crate) fn assumed_bytes(&self) -> Option<Arc<Data>> {
         match self {
-            Value::Assumed(deferred, output) => deferred
-                .outputs()
-                .and_then(|outputs| outputs.get(*output))
-                .map(Arc::clone),
+            Value::Assumed(deferred, output) => deferred.output(*output)?.bytes(),
             _ => None,
+        }
+    }
+
+    /// Returns the value for a call that is run, `assuming` what checks come to or not.
+    fn input(&self, assuming: bool) -> Option<Input> {
+        match self {
+            Value::Known(bytes) => Some(Input::Bytes(Arc::clone(bytes))),
+            Value::Assumed(..) if !assuming => None,
+            Value::Pending(deferred, output) | Value::Assumed(deferred, output) => {
+                deferred.output(*output).cloned().map(Input::Computed)
+            }
+            Value::Unknown => None,
         }
     }
 
@@ -338,9 +301,9 @@ impl Deferred {
         )
     }
 
-    fn outputs(&self) -> Option<&Vec<Arc<Data>>> {
+    fn output(&self, number: usize) -> Option<&Arc<Computed>> {
         match self.outcome() {
-            Outcome::Known(outputs) => Some(outputs),
+            Outcome::Known(outputs) => outputs.get(number),
             Outcome::Unknown | Outcome::Raised(_) => None,
         }
     }
@@ -352,7 +315,11 @@ impl Deferred {
         if self.outputs.get().is_none() {
             let outcome = match self.run() {
                 Some(Evaluated::Outputs(outputs)) => {
-                    Outcome::Known(outputs.into_iter().map(Data::computed).collect())
+                    let shapes = self.program.program.outputs.iter().cycle();
+                    let outputs = outputs.into_iter().zip(shapes);
+                    let computed =
+                        outputs.map(|(array, shape)| Computed::new(array, shape.host_bytes()));
+                    Outcome::Known(computed.collect())
                 }
                 Some(Evaluated::Raised(message)) => Outcome::Raised(Status::internal(message)),
                 Some(Evaluated::OutOfBudget { .. } | Evaluated::Impossible) | None => {
@@ -394,47 +361,20 @@ impl Deferred {
         if values.len() != self.program.copies * program.parameters.len() {
             return None;
         }
-        let inputs: Vec<Arc<Data>> = values
+        let inputs: Vec<Input> = values
             .iter()
             .zip(program.parameters.iter().cycle())
             .map(|(value, shape)| {
-                let assume = || value.assumed_bytes().unwrap_or_else(|| zeros(shape));
-                value.bytes().or_else(|| is_check.then(assume))
+                let zeros = || Input::Bytes(zeros(shape));
+                let known = value.input(is_check);
+                known.or_else(|| is_check.then(zeros))
             })
             .collect::<Option<_>>()?;
-        let describe = |shapes: &[Shape]| {
-            shapes
-                .iter()
-                .map(|shape| (shape.element_type.name(), shape.dims.clone()))
-                .collect::<Vec<_>>()
-        };
-        let (input_shapes, output_shapes) =
-            (describe(&program.parameters), describe(&program.outputs));
-        let evaluated = hooks::get()?.evaluate(&Evaluation {
-            program: self.program.number,
-            code: &self.program.code,
-            options: &self.program.options,
-            devices: self.program.copies,
-            output_shardings: &program.output_shardings,
-            inputs: inputs.iter().map(|data| &***data).collect(),
-            input_shapes: input_shapes
-                .iter()
-                .map(|(t, d)| (*t, d.as_slice()))
-                .collect(),
-            output_shapes: output_shapes
-                .iter()
-                .map(|(t, d)| (*t, d.as_slice()))
-                .collect(),
-        });
-        let right_sizes = |outputs: &Vec<Vec<u8>>| {
-            outputs.len() == self.program.copies * program.outputs.len()
-                && outputs
-                    .iter()
-                    .zip(program.outputs.iter().cycle())
-                    .all(|(bytes, shape)| bytes.len() as u64 == shape.host_bytes())
-        };
-        match evaluated {
-            Evaluated::Outputs(outputs) if !right_sizes(&outputs) => {
+        let inputs: Vec<HostInput<'_>> = inputs.iter().map(Input::lend).collect();
+        match self.program.evaluate(hooks::get()?, &inputs) {
+            Evaluated::Outputs(outputs)
+                if outputs.len() != self.program.copies * program.outputs.len() =>
+            {
                 self.program.give_up_evaluating();
                 None
             }
