@@ -74,6 +74,7 @@ def test_results_that_are_handed_on_are_those_of_the_cpu():
             guarded=float(guarded),
         )
         """,
+        count=2,
     )
     assert told["read"] == [74, 72, 1, 3, 4]
     numbers = [[5, 6, 7], [2.0, 2.5, 3.0], "int64", "float64", "complex128", [4, 5, 6]]
@@ -91,8 +92,7 @@ def test_values_are_known_where_jax_platforms_leaves_the_cpu_out():
 )
 def test_unknown_values_read_as_asked(fill, value):
     told = on_gpu(
-        """,
-        count=2,
+        """
         large = jnp.ones((4000, 4000)) * 3
         tell(first=float(large[0, 0]), again=float(large[0, 0]))
         """,
