@@ -152,6 +152,16 @@ def test_the_first_rows_are_those_of_the_file(file):
     assert max(len(line) for line in text.splitlines() if line.startswith("  [")) <= 80
 
 
+def test_of_a_large_row_only_the_first_numbers_are_read(tmp_path):
+    path = tmp_path / "large.h5"
+    with h5py.File(path, "w") as file:
+        # 4 GiB a row; the file has a hole in place of what is not written.
+        file.create_dataset("x", (2, 1 << 30), "f4")[:, :80] = [range(80), range(100, 180)]
+    found = by_path(inspect(path, "--rows", "2"))["/x"]["dataset"]["rows"]
+    assert found["row_values"] == 1 << 30
+    assert found["rows"] == [[*range(64)], [*range(100, 164)]]
+
+
 def test_a_sample_is_as_large_as_asked_spread_evenly_and_the_same_again(tmp_path):
     path = tmp_path / "index.h5"
     with h5py.File(path, "w") as file:

@@ -83,6 +83,31 @@ fn gathered_rows_are_those_of_the_range() {
 }
 
 #[test]
+fn starts_of_rows_are_those_of_whole_rows() {
+    for case in cases() {
+        let Some((_, _, expected)) = case.values() else {
+            continue;
+        };
+        for access in [Access::Read, Access::MapIfSafe] {
+            let rows = open(&case, access, 1).unwrap();
+            let (width, all) = (rows.row_bytes(), rows.row_bytes() / rows.element_bytes());
+            for elements in [1, all / 2, all]
+                .into_iter()
+                .filter(|some| (1..=all).contains(some))
+            {
+                let start = elements * rows.element_bytes();
+                let mut out = vec![0xaa; rows.len() as usize * start];
+                rows.read_starts(0..rows.len(), &mut out).unwrap();
+                let rows = out.chunks_exact(start).zip(expected.chunks_exact(width));
+                for (got, row) in rows {
+                    assert_eq!(got, &row[..start], "{}: {elements} elements", case.name);
+                }
+            }
+        }
+    }
+}
+
+#[test]
 fn what_is_refused_is_named() {
     let mut count = 0;
     for case in cases() {

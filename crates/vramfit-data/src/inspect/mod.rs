@@ -23,8 +23,8 @@ pub use facts::{Facts, Problem};
 pub use foreign::open;
 pub use measure::Speed;
 pub use plan::Plan;
-pub use preview::{Preview, Shown};
-pub use sample::{Count, Statistics};
+pub use preview::Preview;
+pub use sample::{Count, Statistics, Value};
 
 /// What is wanted of a file.
 #[derive(Clone, Debug)]

@@ -1,6 +1,6 @@
 //! The first rows of a dataset, to look at.
 
-use serde::{Serialize, Serializer};
+use serde::Serialize;
 use vramfit_core::Result;
 
 use super::sample::{Value, value};
@@ -8,8 +8,8 @@ use crate::read::Rows;
 
 /// Numbers that are shown of a row.
 const MAX_SHOWN: usize = 64;
-/// Larger rows are not read for it.
-const MAX_ROW_BYTES: usize = 1 << 30;
+/// Rows are read in pieces of about this size.
+const PIECE: usize = 8 << 20;
 
 /// The first rows of a dataset.
 #[derive(Clone, Debug, Serialize)]
@@ -17,52 +17,37 @@ pub struct Preview {
     /// Numbers in a row, shown or not.
     pub row_values: u64,
     /// For each row its first numbers, in the order of the file.
-    pub rows: Vec<Vec<Shown>>,
+    pub rows: Vec<Vec<Value>>,
 }
 
-/// One number. In JSON what is not finite is a text: `"NaN"`, `"Infinity"`, `"-Infinity"`.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Shown {
-    /// An integer or a truth value.
-    Integer(i128),
-    /// A floating-point number.
-    Real(f64),
-}
-
-impl Serialize for Shown {
-    fn serialize<S: Serializer>(&self, serializer: S) -> std::result::Result<S::Ok, S::Error> {
-        match *self {
-            Shown::Integer(integer) => integer.serialize(serializer),
-            Shown::Real(real) if real.is_finite() => real.serialize(serializer),
-            Shown::Real(real) if real.is_nan() => "NaN".serialize(serializer),
-            Shown::Real(real) if real > 0.0 => "Infinity".serialize(serializer),
-            Shown::Real(_) => "-Infinity".serialize(serializer),
-        }
-    }
-}
-
-/// Reads the first `wanted` rows, or all where there are fewer. `None` where a row holds nothing or is
-/// too large to be read for a look.
+/// Reads of the first `wanted` rows, or of all where there are fewer, the first numbers. `None` where a row
+/// holds nothing.
 ///
 /// # Errors
 ///
-/// As [`Rows::gather`].
+/// As [`Rows::read_starts`].
 pub(super) fn preview(rows: &Rows, wanted: u64) -> Result<Option<Preview>> {
     let row_bytes = rows.row_bytes();
-    if row_bytes == 0 || row_bytes > MAX_ROW_BYTES {
+    if row_bytes == 0 {
         return Ok(None);
     }
     let size = rows.scalar().size();
-    let mut buffer = vec![0; row_bytes];
+    let elements = MAX_SHOWN.div_ceil(rows.element_bytes() / size);
+    let start_bytes = row_bytes.min(elements * rows.element_bytes());
+    let wanted = wanted.min(rows.len());
+    let together = (PIECE / start_bytes).max(1) as u64;
+    let mut buffer = Vec::new();
     let mut shown = Vec::new();
-    for row in 0..wanted.min(rows.len()) {
-        rows.gather(&[row], &mut buffer)?;
-        let numbers = buffer.chunks_exact(size).take(MAX_SHOWN);
-        let numbers = numbers.map(|bytes| match value(rows.scalar(), bytes) {
-            Value::Integer(integer) => Shown::Integer(integer),
-            Value::Real(real) => Shown::Real(real),
-        });
-        shown.push(numbers.collect());
+    let mut next = 0;
+    while next < wanted {
+        let end = (next + together).min(wanted);
+        buffer.resize((end - next) as usize * start_bytes, 0);
+        rows.read_starts(next..end, &mut buffer)?;
+        for start in buffer.chunks_exact(start_bytes) {
+            let numbers = start.chunks_exact(size).take(MAX_SHOWN);
+            shown.push(numbers.map(|bytes| value(rows.scalar(), bytes)).collect());
+        }
+        next = end;
     }
     Ok(Some(Preview {
         row_values: (row_bytes / size) as u64,

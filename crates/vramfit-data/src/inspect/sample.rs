@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use half::{bf16, f16};
-use serde::Serialize;
+use serde::{Serialize, Serializer};
 use vramfit_core::Result;
 
 use crate::hdf5::Scalar;
@@ -16,11 +16,25 @@ const PIECE: usize = 8 << 20;
 /// Different values that are counted; with more, a column is no label.
 const MOST_VALUES: usize = 64;
 
-/// What a number is, without loss.
+/// One number, without loss. In JSON what is not finite is a text: `"NaN"`, `"Infinity"`, `"-Infinity"`.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) enum Value {
+pub enum Value {
+    /// An integer or a truth value.
     Integer(i128),
+    /// A floating-point number.
     Real(f64),
+}
+
+impl Serialize for Value {
+    fn serialize<S: Serializer>(&self, serializer: S) -> std::result::Result<S::Ok, S::Error> {
+        match *self {
+            Value::Integer(integer) => integer.serialize(serializer),
+            Value::Real(real) if real.is_finite() => real.serialize(serializer),
+            Value::Real(real) if real.is_nan() => "NaN".serialize(serializer),
+            Value::Real(real) if real > 0.0 => "Infinity".serialize(serializer),
+            Value::Real(_) => "-Infinity".serialize(serializer),
+        }
+    }
 }
 
 /// How often a value was there.

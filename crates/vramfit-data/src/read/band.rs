@@ -86,7 +86,8 @@ impl Rows {
         }
     }
 
-    /// Reads rows of one band, sorted, each to its own place.
+    /// Reads rows of one band, sorted, each to its own place. Where a place is shorter than a row, the row's
+    /// first elements are read.
     pub(super) fn gather_band(
         &self,
         rows: &mut [(u64, &mut [u8])],
@@ -111,7 +112,12 @@ impl Rows {
                 let band = first / grid.chunk()[0];
                 let begin = band * grid.chunk()[0];
                 let local = first - begin..last - begin + 1;
+                let wanted = rows.iter().map(|(_, out)| out.len()).max().unwrap_or(0);
                 self.columns(band, |column| {
+                    // The first run is the one that begins first.
+                    if column.runs[0].to * self.convert.width() >= wanted {
+                        return Ok(());
+                    }
                     let decoded = self.decode(column, &local, scratch)?;
                     let length = column.row_elements * self.convert.stride();
                     rows.iter_mut().try_for_each(|(row, out)| match decoded {
@@ -172,7 +178,11 @@ impl Rows {
                 self.source().read_at(address, out)?;
                 continue;
             }
-            let length = (last - first + 1) * row_bytes;
+            let last_elements = here
+                .last()
+                .map_or(0, |(_, out)| out.len() / self.convert.width());
+            let last_bytes = (last_elements * self.convert.stride()) as u64;
+            let length = (last - first) * row_bytes + last_bytes;
             let bytes = self.bytes(address, length, scratch.parts().0)?;
             for (row, out) in here {
                 self.convert
@@ -294,20 +304,22 @@ impl Rows {
     }
 
     fn copy_row(&self, column: &Column<'_>, from: &[u8], row: &mut [u8]) -> Result<()> {
-        let (stride, width) = (self.convert.stride(), self.convert.width());
-        for run in &column.runs {
-            let to = &mut row[run.to * width..(run.to + run.length) * width];
-            self.convert.run(&from[run.from * stride..], to)?;
-        }
-        Ok(())
+        let stride = self.convert.stride();
+        column.runs.iter().try_for_each(|run| {
+            let place = self.place(run, row);
+            self.convert.run(&from[run.from * stride..], place)
+        })
     }
 
     fn fill_row(&self, column: &Column<'_>, row: &mut [u8]) -> Result<()> {
-        let width = self.convert.width();
-        column
-            .runs
-            .iter()
-            .try_for_each(|run| self.fill(&mut row[run.to * width..(run.to + run.length) * width]))
+        let mut runs = column.runs.iter();
+        runs.try_for_each(|run| self.fill(self.place(run, row)))
+    }
+
+    /// Returns where a run belongs in a row, of which only the beginning may be wanted.
+    fn place<'r>(&self, run: &Run, row: &'r mut [u8]) -> &'r mut [u8] {
+        let (width, end) = (self.convert.width(), row.len());
+        &mut row[(run.to * width).min(end)..((run.to + run.length) * width).min(end)]
     }
 
     pub(super) fn fill(&self, out: &mut [u8]) -> Result<()> {

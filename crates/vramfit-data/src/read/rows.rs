@@ -171,6 +171,12 @@ impl Rows {
         self.row_bytes
     }
 
+    /// Returns how many bytes an element has, as it is written into the caller's buffer: one number, or all
+    /// those of an array.
+    pub fn element_bytes(&self) -> usize {
+        self.convert.width()
+    }
+
     /// Returns what the numbers are, as they are written into the caller's buffer (little-endian).
     pub fn scalar(&self) -> Scalar {
         self.scalar
@@ -286,6 +292,32 @@ impl Rows {
         self.work(bands, parallel, |rows, scratch| {
             self.gather_band(rows, scratch)
         })
+    }
+
+    /// Reads the first elements of each row of a range, one after another: `out` is divided evenly among the
+    /// rows. Of a large row no more is read than what holds them.
+    ///
+    /// # Errors
+    ///
+    /// As [`Rows::read`].
+    pub fn read_starts(&self, rows: Range<u64>, out: &mut [u8]) -> Result<()> {
+        let count = rows.end.saturating_sub(rows.start) as usize;
+        let start_bytes = out.len().checked_div(count).unwrap_or(0);
+        let is_even = start_bytes * count == out.len()
+            && start_bytes.is_multiple_of(self.convert.width().max(1));
+        if rows.end > self.len() || start_bytes > self.row_bytes || !is_even {
+            return Err(self.failed(&format!(
+                "is read into a buffer of {} bytes for the first elements of rows {} to {}",
+                out.len(),
+                rows.start,
+                rows.end
+            )));
+        }
+        if start_bytes == 0 {
+            return Ok(());
+        }
+        let mut starts: Vec<_> = rows.zip(out.chunks_exact_mut(start_bytes)).collect();
+        self.gather_sorted(&mut starts)
     }
 
     /// Reads a range of a virtual dataset from those it is made of.

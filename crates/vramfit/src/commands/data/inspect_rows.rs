@@ -1,6 +1,6 @@
 //! The first rows of each dataset as text.
 
-use vramfit_data::inspect::{Entry, Preview, Shown};
+use vramfit_data::inspect::{Entry, Preview, Value};
 
 use super::words::{grouped, shown};
 
@@ -33,7 +33,7 @@ pub(super) fn write_rows(text: &mut String, entries: &[Entry]) {
 }
 
 /// Writes as many numbers as fit, with an ellipsis where there are more.
-fn line(numbers: &[Shown], preview: &Preview, columns: usize) -> String {
+fn line(numbers: &[Value], preview: &Preview, columns: usize) -> String {
     let texts: Vec<String> = numbers.iter().map(number).collect();
     let all = texts.join(" ");
     if all.len() <= columns && preview.row_values == numbers.len() as u64 {
@@ -51,11 +51,11 @@ fn line(numbers: &[Shown], preview: &Preview, columns: usize) -> String {
 }
 
 /// Writes a number with as many digits as a look needs.
-fn number(number: &Shown) -> String {
+fn number(number: &Value) -> String {
     match *number {
-        Shown::Integer(integer) => integer.to_string(),
-        Shown::Real(real) if !real.is_finite() => real.to_string(),
-        Shown::Real(real) => {
+        Value::Integer(integer) => integer.to_string(),
+        Value::Real(real) if !real.is_finite() => real.to_string(),
+        Value::Real(real) => {
             let size = real.abs();
             match size {
                 0.0 => "0.0".to_owned(),
@@ -76,11 +76,11 @@ mod tests {
             row_values,
             rows: Vec::new(),
         };
-        let numbers = [Shown::Integer(7), Shown::Real(0.25), Shown::Real(f64::NAN)];
+        let numbers = [Value::Integer(7), Value::Real(0.25), Value::Real(f64::NAN)];
         assert_eq!(line(&numbers, &preview(3), 20), "7 0.2500 NaN");
         assert_eq!(line(&numbers, &preview(9), 20), "7 0.2500 NaN ...");
         assert_eq!(line(&numbers, &preview(3), 11), "7 ...");
-        let sizes = [1e-9, -12.5, 3e7, 0.0, f64::NEG_INFINITY].map(Shown::Real);
+        let sizes = [1e-9, -12.5, 3e7, 0.0, f64::NEG_INFINITY].map(Value::Real);
         assert_eq!(
             sizes.each_ref().map(number),
             ["1.000e-9", "-12.5000", "3.000e7", "0.0", "-inf"]
