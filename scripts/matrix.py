@@ -21,6 +21,8 @@ import shlex
 import subprocess
 import sys
 
+from environments import make_environment
+
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 PLACE = ROOT / ".cache" / "matrix"
 OLDEST = (3, 11)
@@ -39,7 +41,9 @@ def main():
         needed = needed_python(release)
         command = python_of_at_least(needed)
         if command is not None:
-            make_environment(release, command)
+            folder, listed = PLACE / f"jax-{release}", list_of_packages(release)
+            python = make_environment(folder, listed, command, f"JAX {release}")
+            (folder / "command.json").write_text(json.dumps(python))
             tried.append(release)
             continue
         wanted = ".".join(map(str, needed))
@@ -52,9 +56,13 @@ def main():
     sys.exit(subprocess.run(command, cwd=ROOT).returncode)
 
 
+def list_of_packages(release):
+    return ROOT / "requirements" / f"jax-{release}.txt"
+
+
 def needed_python(release):
     """Return the oldest Python that has a release of JAX, as its list of packages says."""
-    listed = (ROOT / "requirements" / f"jax-{release}.txt").read_text()
+    listed = list_of_packages(release).read_text()
     said = re.search(r"^# Needs Python (\d+)\.(\d+) or newer", listed, re.MULTILINE)
     return (int(said[1]), int(said[2])) if said else OLDEST
 
@@ -80,25 +88,6 @@ def version(command):
         return tuple(map(int, answer.stdout.split())) if answer.returncode == 0 else None
     except (OSError, ValueError):
         return None
-
-
-def make_environment(release, command):
-    """Make the environment of a release, unless it is there and its list has not changed."""
-    listed = ROOT / "requirements" / f"jax-{release}.txt"
-    folder = PLACE / f"jax-{release}"
-    stamp = folder / ".complete"
-    if stamp.is_file() and stamp.read_text() == listed.read_text():
-        return
-    print(f"matrix: installing JAX {release}", flush=True)
-    # What stands before the Python stands before that of the environment as well.
-    python = [*command[:-1], str(folder / "bin" / "python")]
-    install = [*python, "-m", "pip", "install", "--quiet", "--no-deps"]
-    install += ["--disable-pip-version-check", "-r", str(listed)]
-    for step in ([*command, "-m", "venv", "--clear", str(folder)], install):
-        if subprocess.run(step).returncode != 0:
-            sys.exit(f"matrix: JAX {release} could not be installed; see above")
-    (folder / "command.json").write_text(json.dumps(python))
-    stamp.write_text(listed.read_text())
 
 
 if __name__ == "__main__":

@@ -18,6 +18,8 @@ import tempfile
 import time
 import tomllib
 
+from environments import make_environment
+
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 PLACE = ROOT / ".cache" / "wild"
 REQUIREMENTS = ROOT / "requirements" / "wild.txt"
@@ -43,7 +45,11 @@ def main():
     ]
     if not wanted:
         parser.error("no program is called so; tests/wild/manifest.toml lists them")
-    python = arguments.python or make_environment()
+    if arguments.python:
+        python = arguments.python
+    else:
+        command = make_environment(PLACE / "env", REQUIREMENTS, [sys.executable], "the libraries")
+        python = command[-1]
     failed = 0
     print(f"{'program':20} {'library':16} {'GPU':10} {'peak':>10} {'fits':5} {'s':>4}  result")
     for program in wanted:
@@ -56,23 +62,6 @@ def main():
             print(f"  {entry['project']}: {entry['reason']}")
     if failed:
         sys.exit(f"wild: {failed} of {len(wanted)} programs differ from what is expected")
-
-
-def make_environment():
-    """Make the environment, unless it is there and its list has not changed; return its Python."""
-    folder = PLACE / "env"
-    stamp = folder / ".complete"
-    python = folder / "bin" / "python"
-    listed = REQUIREMENTS.read_text()
-    if not (stamp.is_file() and stamp.read_text() == listed):
-        print("wild: installing the libraries", flush=True)
-        install = [python, "-m", "pip", "install", "--quiet", "--no-deps"]
-        install += ["--disable-pip-version-check", "-r", REQUIREMENTS]
-        for step in ([sys.executable, "-m", "venv", "--clear", folder], install):
-            if subprocess.run(step).returncode != 0:
-                sys.exit("wild: the libraries could not be installed; see above")
-        stamp.write_text(listed)
-    return str(python)
 
 
 def run_program(program, python):

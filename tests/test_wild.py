@@ -4,7 +4,7 @@ The programs themselves run with `make wild`.
 """
 
 import copy
-import importlib.util
+import sys
 import tomllib
 from pathlib import Path
 from types import SimpleNamespace
@@ -12,9 +12,9 @@ from types import SimpleNamespace
 import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
-SPEC = importlib.util.spec_from_file_location("wild", ROOT / "scripts" / "wild.py")
-wild = importlib.util.module_from_spec(SPEC)
-SPEC.loader.exec_module(wild)
+sys.path.append(str(ROOT / "scripts"))
+import environments  # noqa: E402
+import wild  # noqa: E402
 
 MANIFEST = tomllib.loads(wild.MANIFEST.read_text())
 PROGRAM = {
@@ -84,3 +84,21 @@ def test_the_manifest_is_whole():
         noting = "plan.note(" in (wild.PROGRAMS / f"{program['name']}.py").read_text()
         assert noting == program.get("planned", True), program["name"]
     assert all(entry["reason"] for entry in MANIFEST["cannot"])
+
+
+def test_an_environment_is_made_once_for_a_list_of_packages(tmp_path, capfd):
+    packages, folder = tmp_path / "packages.txt", tmp_path / "env"
+    packages.write_text("# nothing\n")
+
+    def make():
+        command = environments.make_environment(folder, packages, [sys.executable], "nothing")
+        assert command == [str(folder / "bin" / "python")]
+        return capfd.readouterr().out
+
+    assert make() == "installing nothing\n"
+    assert make() == ""
+    packages.write_text("# another list\n")
+    assert make() == "installing nothing\n"
+    packages.write_text("no such package\n")
+    with pytest.raises(SystemExit, match="nothing could not be installed; see above"):
+        make()
