@@ -1,5 +1,9 @@
 """Checkpoints of `vramfit.train.fit`: a run that was interrupted ends as one that was not."""
 
+import os
+import shutil
+
+import h5py
 import jax.numpy as jnp
 import pytest
 from test_train_fit import events
@@ -126,3 +130,49 @@ def test_t7_what_changed_is_refused(train, tmp_path):
         again(config=config)
     with pytest.raises(InvalidArgumentError, match="no whole checkpoint"):
         fit(step, start(), load(train), directory=tmp_path / "other", resume=True)
+
+
+def test_a_run_goes_on_with_a_copy_of_its_data_and_not_with_other_values(train, tmp_path):
+    run = tmp_path / "run"
+    whole = fit(step, start(), load(train), epochs=3, progress="none")
+
+    def again(epochs, **options):
+        return fit(
+            step, start(), load(train), epochs=epochs, directory=run, progress="none", **options
+        )
+
+    again(1)
+    shutil.copyfile(train, tmp_path / "copy.h5")
+    os.replace(tmp_path / "copy.h5", train)
+    os.utime(train, ns=(0, 0))
+    assert again(2).notes == ()
+    with h5py.File(train, "r+") as f:
+        f["y"][5] += 1
+    with pytest.raises(FileChangedError, match="values in it are others") as caught:
+        again(3)
+    assert "`force_resume=True`" in caught.value.hint
+    result = again(3, force_resume=True)
+    assert (result.resumed_at, result.steps) == (64, whole.steps)
+    (note,) = result.notes
+    assert note.endswith("though its size and its chunks are the same; the run goes on with it")
+    # From there on it is the data of the run.
+    assert again(3).notes == ()
+    write(train, rows=1004)
+    with pytest.raises(InvalidArgumentError, match="an order of 1003 rows, and there are 1004"):
+        again(3, force_resume=True)
+
+
+def test_only_parts_of_a_large_file_are_compared_and_that_is_told(tmp_path):
+    path = tmp_path / "large.h5"
+    with h5py.File(path, "w") as f:
+        f["x"] = jnp.ones((1_200_000, 4))
+        f["y"] = jnp.ones(1_200_000)
+
+    def again(epochs):
+        data = load(path, batch_size=400_000, memory="256MiB")
+        return fit(step, start(), data, epochs=epochs, directory=tmp_path / "run", progress="none")
+
+    again(1)
+    os.utime(path, ns=(0, 0))
+    (note,) = again(2).notes
+    assert "the 16.0 MiB of it that were compared are the same" in note

@@ -15,6 +15,7 @@
 //! | [`generate`] | which data is there to try things with? |
 //! | [`repack`] | how does a file become one that streams well? |
 
+mod digest;
 pub mod filter;
 pub mod generate;
 pub mod hdf5;

@@ -11,6 +11,7 @@ const FILE: Fingerprint = Fingerprint {
     modified_ns: 1_700_000_000_000_000_000,
     chunks: 4096,
     index_hash: 0x1234_5678_9abc_def0,
+    contents: Some(5),
 };
 
 fn engines() -> impl Strategy<Value = Engine> {
@@ -195,6 +196,7 @@ fn the_largest_state_is_below_a_kilobyte() {
         modified_ns: i64::MIN,
         chunks: u64::MAX,
         index_hash: u64::MAX,
+        contents: Some(u64::MAX),
     };
     let state = State::new(order, u64::MAX, order.len(), file);
     assert!(state.to_json().len() <= 1000, "{}", state.to_json().len());
@@ -205,7 +207,14 @@ fn the_largest_state_is_below_a_kilobyte() {
 fn a_changed_file_is_refused_with_what_differs() {
     let order = Order::new(100, 0, Engine::Gather, Part::All).unwrap();
     let state = State::new(order, 2, 30, FILE);
-    state.must_be_of("train.h5", &FILE).unwrap();
+    state.must_be_of("train.h5", &FILE, || None).unwrap();
+    let copy = Fingerprint {
+        modified_ns: 0,
+        ..FILE
+    };
+    state
+        .must_be_of("train.h5", &copy, || FILE.contents)
+        .unwrap();
     let changed = [
         (
             Fingerprint {
@@ -233,11 +242,11 @@ fn a_changed_file_is_refused_with_what_differs() {
                 modified_ns: FILE.modified_ns + 1,
                 ..FILE
             },
-            "it was written to since, though its size and its chunks are the same",
+            "values in it are others, though its size and its chunks are the same",
         ),
     ];
     for (file, difference) in changed {
-        let error = state.must_be_of("train.h5", &file).unwrap_err();
+        let error = state.must_be_of("train.h5", &file, || Some(6)).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::FileChanged);
         assert_eq!(
             error.message(),

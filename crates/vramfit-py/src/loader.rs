@@ -316,8 +316,11 @@ impl BatchLoader {
         })
     }
 
-    fn restore(&self, py: Python<'_>, state: &str) -> PyResult<()> {
-        self.with(py, |loader| loader.restore(&State::parse_json(state)?))
+    /// Goes on from a state, and returns what is worth a word about the file.
+    fn restore(&self, py: Python<'_>, state: &str, force: bool) -> PyResult<Option<String>> {
+        self.with(py, |loader| {
+            loader.restore(&State::parse_json(state)?, force)
+        })
     }
 }
 

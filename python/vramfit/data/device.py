@@ -146,9 +146,13 @@ class DeviceBatches:
 
     def restore(self, state: Any) -> DeviceBatches:
         """Go on from a state, as :meth:`Loader.restore`."""
-        self._loader.restore(state)
-        self._position = None
+        self._restore(state, force=False)
         return self
+
+    def _restore(self, state: Any, *, force: bool) -> str | None:
+        note = self._loader._restore(state, force=force)
+        self._position = None
+        return note
 
     def __repr__(self) -> str:
         return f"<{self._loader!r} to the device, {self._depth} ahead>"

@@ -263,16 +263,23 @@ class Loader:
     def restore(self, state: Mapping[str, Any] | str) -> Self:
         """Go on from a state: the next loop begins behind the last batch that was handed out then.
 
-        Batch size, stacks, memory and number of processes may be others than they were.
+        Batch size, stacks, memory and number of processes may be others than they were. The file
+        may have been moved, copied or touched: where its time is another one, contents are compared
+        (all of a file of up to 16 MiB, else 256 blocks of 64 KiB spread over it).
 
         Raises:
-            FileChangedError: The file is not the one that the state was made with.
+            FileChangedError: The file has not the contents that the state was made with.
             InvalidArgumentError: The loader has another seed, split or shuffle.
         """
-        text = state if isinstance(state, str) else json.dumps(dict(state))
-        self._native.restore(text)
-        self._rounds += 1
+        self._restore(state, force=False)
         return self
+
+    def _restore(self, state: Mapping[str, Any] | str, *, force: bool) -> str | None:
+        """Go on from a state, also in a changed file with `force`; return what to tell of it."""
+        text = state if isinstance(state, str) else json.dumps(dict(state))
+        note = self._native.restore(text, force)
+        self._rounds += 1
+        return note
 
     @property
     def stats(self) -> Stats:

@@ -9,13 +9,15 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
-from vramfit._errors import InvalidArgumentError, VramfitError
+from vramfit._errors import FileChangedError, InvalidArgumentError, VramfitError
 from vramfit.train.arrays import named_columns
 from vramfit.train.wording import worded
 
 if TYPE_CHECKING:
     from vramfit.data import Loader
     from vramfit.data.device import DeviceBatches
+
+Tell = Callable[[str], None]
 
 
 class Feed(Protocol):
@@ -30,8 +32,13 @@ class Feed(Protocol):
     def end(self) -> None:
         """Stop reading what will not be begun."""
 
-    def go_on(self, position: dict[str, Any], epoch: int) -> Iterator[Any]:
-        """Go on in the middle of an epoch; with nothing when all of it was handed out."""
+    def go_on(
+        self, position: dict[str, Any], epoch: int, *, force: bool, tell: Tell
+    ) -> Iterator[Any]:
+        """Go on in the middle of an epoch; with nothing when all of it was handed out.
+
+        Data that has changed since is told with `force`, and an error without it.
+        """
 
     def position(self, batches: int) -> dict[str, Any]:
         """Return what has to be kept to go on; `batches` of the epoch were handed out."""
@@ -106,10 +113,22 @@ class LoaderFeed:
         ahead, self._ahead = self._ahead, None
         return ahead if ahead is not None and ahead.round == self.loader._rounds else None
 
-    def go_on(self, position: dict[str, Any], epoch: int) -> Iterator[Any]:
+    def go_on(
+        self, position: dict[str, Any], epoch: int, *, force: bool, tell: Tell
+    ) -> Iterator[Any]:
         """Go on where the loader was, in the file that it had."""
         state = position["loader"]
-        self._batches.restore(state)
+        try:
+            note = self._batches._restore(state, force=force)
+        except FileChangedError as error:
+            raise FileChangedError(
+                error.message,
+                hint="bring the old file or a copy of it back, begin anew in another directory, or "
+                "go on with the file as it is: "
+                + worded(program="`force_resume=True`", command="`--force-resume`"),
+            ) from error
+        if note is not None:
+            tell(f"{note}; the run goes on with it" if force else note)
         if state["epoch"] != epoch:  # behind the last batch it stands in the next one
             return iter(())
         self._left = self.loader.rows - int(state["position"])
@@ -177,7 +196,9 @@ class IterableFeed:
     def end(self) -> None:
         """Do nothing."""
 
-    def go_on(self, position: dict[str, Any], epoch: int) -> Iterator[Any]:
+    def go_on(
+        self, position: dict[str, Any], epoch: int, *, force: bool, tell: Tell
+    ) -> Iterator[Any]:
         """Pass over what was handed out."""
         batches = iter(self._batches)
         for _ in range(position["batches"]):

@@ -77,7 +77,7 @@ def fit(
         resume: `"auto"` goes on if there is a checkpoint, True demands one, False demands that
             there is none.
         config: Values that are kept with each checkpoint. A run whose values differ is refused.
-        force_resume: Go on all the same.
+        force_resume: Go on all the same, and with data that has changed since.
         steps_per_dispatch: Steps that are given to the device at once, by `jax.lax.scan`; the
             loader's `super_batch` has to be the same.
         log_every: Steps between two lines in `metrics.jsonl`, and between two readings of losses.
@@ -99,7 +99,7 @@ def fit(
         NoRoomError: A step found no memory on the device.
         PackageMissingError: Orbax or tensorboardX is needed and not installed.
         DirectoryInUseError: Another process trains in `directory`.
-        FileChangedError: The data is not the file that the checkpoint was made with.
+        FileChangedError: The data has not the contents that the checkpoint was made with.
     """
     _check(epochs, steps_per_dispatch, log_every, prefetch, resume)
     if (eval_step is None) != (eval_data is None):
@@ -172,7 +172,9 @@ def fit(
         if found is not None:
             state, facts = found
             standing = Standing.from_json(facts["standing"])
-            rest = together.attempt(partial(train.go_on, facts["data"], standing.epoch))
+            position, epoch = facts["data"], standing.epoch
+            go_on = partial(train.go_on, position, epoch, force=force_resume, tell=tell)
+            rest = together.attempt(go_on)
             show.say(f"resuming after step {standing.step}, in epoch {standing.epoch + 1}")
         begun_at, before = standing.step, standing.elapsed
         journal.open(begun_at)

@@ -19,6 +19,17 @@ pub(super) fn must_go_on(theirs: Order, ours: Order) -> Result<()> {
         )
         .hint("make the loader with the seed of the run that goes on"));
     }
+    if theirs.rows() != ours.rows() {
+        return Err(Error::new(
+            ErrorKind::InvalidArgument,
+            format!(
+                "the state is of an order of {} rows, and there are {}",
+                theirs.rows(),
+                ours.rows()
+            ),
+        )
+        .hint("bring back the file with the old rows, or begin anew"));
+    }
     let in_file_order = |order: Order| order.engine() == Engine::Sequential;
     let same_part = Order::new(theirs.rows(), theirs.seed(), ours.engine(), theirs.part())? == ours;
     if !same_part || in_file_order(theirs) != in_file_order(ours) {

@@ -1,6 +1,7 @@
 //! The datasets whose rows belong together, and whether their files are still the same.
 
 use std::path::PathBuf;
+use std::sync::OnceLock;
 
 use vramfit_core::{Error, ErrorKind, Result};
 
@@ -10,7 +11,7 @@ use crate::inspect;
 use crate::mix::Key;
 use crate::order;
 use crate::read::{Dataset, RowOptions, Rows, Storage};
-use crate::source::Fingerprint;
+use crate::source::{Fingerprint, MAX_SAMPLED_BYTES, sample_digest};
 
 /// One dataset of a loader.
 #[derive(Debug)]
@@ -45,6 +46,8 @@ pub(super) struct Columns {
     /// Every file that rows come from, and what it was when its structure was read.
     files: Vec<(PathBuf, Fingerprint)>,
     fingerprint: order::Fingerprint,
+    /// Read when it is first asked for, and not again.
+    contents: OnceLock<Option<u64>>,
 }
 
 impl Columns {
@@ -79,6 +82,7 @@ impl Columns {
             path: path.clone(),
             files,
             fingerprint,
+            contents: OnceLock::new(),
         };
         // A file that is being written has no one structure.
         columns.must_be_unchanged()?;
@@ -105,8 +109,26 @@ impl Columns {
         lengths.collect()
     }
 
+    /// Returns what is known of the files without their content.
     pub(super) fn fingerprint(&self) -> order::Fingerprint {
         self.fingerprint
+    }
+
+    /// Returns a hash of what is in the files; none when they cannot be read or were changed meanwhile.
+    pub(super) fn contents(&self) -> Option<u64> {
+        *self.contents.get_or_init(|| {
+            let digests = self.files.iter().map(|(path, _)| sample_digest(path));
+            let digests: Vec<u64> = digests.collect::<Result<_>>().ok()?;
+            self.must_be_unchanged().ok()?;
+            Some(Key::new(&digests).at(0))
+        })
+    }
+
+    /// Returns whether [`contents`](Self::contents) leaves out parts of a file.
+    pub(super) fn is_sampled(&self) -> bool {
+        self.files
+            .iter()
+            .any(|(_, file)| file.length > MAX_SAMPLED_BYTES)
     }
 
     pub(super) fn path(&self) -> String {
@@ -270,14 +292,17 @@ fn fingerprint(columns: &[Column], files: &[(PathBuf, Fingerprint)]) -> order::F
         index(column.rows.dataset(), &mut chunks, &mut hash);
     }
     let (_, main) = &files[0];
+    let mut modified = main.modified_ns as i64;
     for (_, other) in &files[1..] {
-        hash = Key::new(&[hash, other.length, other.modified_ns as u64]).at(0);
+        hash = Key::new(&[hash, other.length]).at(0);
+        modified = Key::new(&[modified as u64, other.modified_ns as u64]).at(0) as i64;
     }
     order::Fingerprint {
         bytes: main.length,
-        modified_ns: main.modified_ns as i64,
+        modified_ns: modified,
         chunks,
         index_hash: hash,
+        contents: None,
     }
 }
 

@@ -19,7 +19,8 @@ use super::room::Rooms;
 use super::slab::Slab;
 use super::stats::Stats;
 use super::unit::Cut;
-use crate::order::{Engine, Order, Part, Split, State};
+use crate::order::{self, Engine, Order, Part, Split, State};
+use crate::source::MAX_SAMPLED_BYTES;
 
 /// More than this is not read in one piece of work by the consumer's thread.
 const HELPED_BYTES: u64 = 4 << 20;
@@ -322,17 +323,35 @@ impl Loader {
 
     /// Returns what has to be kept to go on from a position of an epoch.
     pub fn state_at(&self, epoch: u64, position: u64) -> State {
-        State::new(self.order, epoch, position, self.columns.fingerprint())
+        let file = order::Fingerprint {
+            contents: self.columns.contents(),
+            ..self.columns.fingerprint()
+        };
+        State::new(self.order, epoch, position, file)
     }
 
     /// Goes on from a state: the next [`start`](Self::start) is the caller's.
     ///
+    /// Returns what is worth a word: what differs in the file, where `force` makes no error of it, or that only
+    /// parts of a large file were compared.
+    ///
     /// # Errors
     /// `file-changed`; `invalid-argument` when the state is of another seed or part of the rows, or its pools
     /// do not fit into the budget.
-    pub fn restore(&mut self, state: &State) -> Result<()> {
+    pub fn restore(&mut self, state: &State, force: bool) -> Result<Option<String>> {
         self.must_be_here()?;
-        state.must_be_of(&self.columns.path(), &self.columns.fingerprint())?;
+        let (path, file) = (self.columns.path(), self.columns.fingerprint());
+        let note = match state.must_be_of(&path, &file, || self.columns.contents()) {
+            Err(error) if force => Some(error.message().to_owned()),
+            Err(error) => return Err(error),
+            Ok(()) if state.file.modified_ns == file.modified_ns || !self.columns.is_sampled() => {
+                None
+            }
+            Ok(()) => Some(format!(
+                "`{path}` was copied or written to since; its structure and the {} of it that were compared are the same",
+                Bytes(MAX_SAMPLED_BYTES)
+            )),
+        };
         let theirs = state.order;
         must_go_on(theirs, self.order)?;
         let plan = self.plan.with_engine(theirs.engine(), &self.columns)?;
@@ -345,7 +364,7 @@ impl Loader {
         self.plan = plan;
         self.order = theirs;
         (self.epoch, self.position) = (state.epoch, state.position);
-        Ok(())
+        Ok(note)
     }
 
     fn cut(&self, start: u64) -> Result<Cut> {

@@ -11,17 +11,21 @@ use super::Order;
 /// The form of a state. A state of another form is refused.
 pub const STATE_SCHEMA: u32 = 1;
 
-/// What can be told of a file without reading its data: enough to notice that it was changed.
+/// What tells whether a file, or a copy of it, still has the rows that a run began with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Fingerprint {
     /// Its size.
     pub bytes: u64,
-    /// When it was last written, in nanoseconds since 1970.
+    /// When it was last written, in nanoseconds since 1970; a hash of several times, where rows come from several
+    /// files.
     pub modified_ns: i64,
     /// Chunks of the datasets that are read.
     pub chunks: u64,
     /// A hash of where those chunks are, their sizes and filters.
     pub index_hash: u64,
+    /// A hash of the content, whole or sampled; none where it could not be read, or in states of old.
+    #[serde(default)]
+    pub contents: Option<u64>,
 }
 
 /// Where a run is in its data.
@@ -97,11 +101,19 @@ impl State {
         Ok(state)
     }
 
-    /// Refuses to go on when the file is not the one that the state was made with.
+    /// Refuses to go on when the file is not the one that the state was made with, nor a copy of it.
+    ///
+    /// # Arguments
+    /// `contents` returns the hash of the content of the file now; asked only when its time is another.
     ///
     /// # Errors
     /// `file-changed`, naming what differs.
-    pub fn must_be_of(&self, path: &str, file: &Fingerprint) -> Result<()> {
+    pub fn must_be_of(
+        &self,
+        path: &str,
+        file: &Fingerprint,
+        contents: impl FnOnce() -> Option<u64>,
+    ) -> Result<()> {
         let was = &self.file;
         let difference = if was.bytes != file.bytes {
             format!(
@@ -115,18 +127,22 @@ impl State {
             format!("it had {} chunks and has {}", was.chunks, file.chunks)
         } else if was.index_hash != file.index_hash {
             "its chunks lie elsewhere".into()
-        } else if was.modified_ns != file.modified_ns {
-            "it was written to since, though its size and its chunks are the same".into()
-        } else {
+        } else if was.modified_ns == file.modified_ns {
             return Ok(());
+        } else {
+            // Touched, copied, or written to: the content decides.
+            match (was.contents, contents()) {
+                (Some(was), Some(now)) if was == now => return Ok(()),
+                (Some(_), Some(_)) => {
+                    "values in it are others, though its size and its chunks are the same".into()
+                }
+                _ => "it was written to or copied since, and its content cannot be compared".into(),
+            }
         };
         Err(Error::new(
             ErrorKind::FileChanged,
             format!("`{path}` is not the file that this run began with: {difference}"),
         )
-        .hint(
-            "bring the old file back, or begin anew; a copy of it has its time when it is made with \
-             `cp --preserve=timestamps`",
-        ))
+        .hint("bring the old file or a copy of it back, or begin anew"))
     }
 }

@@ -8,10 +8,10 @@ use std::sync::{LazyLock, Mutex, PoisonError};
 use vramfit_core::{Bytes, Error, ErrorKind, Result};
 
 use super::Manner;
-use super::digest::digest;
 use super::pass;
 use super::picture::Picture;
 use super::plan::Plan;
+use crate::digest::digest;
 use crate::hdf5::Container;
 use crate::read::{Dataset as Open, Rows};
 use crate::source::{Access, Fingerprint, Source};

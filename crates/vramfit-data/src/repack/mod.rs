@@ -5,7 +5,6 @@
 //! anybody sees it, and appears under its name at once. What cannot be copied is named.
 
 mod copy;
-mod digest;
 mod layout;
 mod pass;
 mod picture;

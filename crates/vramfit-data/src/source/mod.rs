@@ -7,6 +7,7 @@
 mod fingerprint;
 mod lock;
 mod mapping;
+mod sample;
 
 use std::fs::File;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
@@ -17,6 +18,7 @@ use vramfit_core::{Error, ErrorKind, Result};
 pub use fingerprint::Fingerprint;
 pub use lock::Writer;
 use mapping::Mapping;
+pub use sample::{MAX_SAMPLED_BYTES, sample_digest};
 
 /// How the bytes of a file are to be reached.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

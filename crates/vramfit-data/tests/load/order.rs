@@ -193,7 +193,7 @@ proptest! {
         let state = State::parse_json(&state).unwrap();
         let go_on = |other: Request| {
             let mut loader = Loader::open(other).unwrap();
-            loader.restore(&state).unwrap();
+            loader.restore(&state, false).unwrap();
             loader.start(state.epoch, state.position).unwrap();
             let mut found = rest(&mut loader);
             let (epoch, position) = loader.position();

@@ -79,7 +79,7 @@ pub(crate) struct Args {
     /// Refuse to go on: the directory must hold no checkpoint
     #[arg(long)]
     fresh: bool,
-    /// Go on from a checkpoint even though the configuration has changed since
+    /// Go on from a checkpoint even though the configuration or the data has changed since
     #[arg(long, conflicts_with = "fresh")]
     force_resume: bool,
     /// How progress is shown: a bar on a terminal, only lines, one line per epoch, or nothing

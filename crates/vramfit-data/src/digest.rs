@@ -1,5 +1,4 @@
-//! A number that stands for bytes, so that those of a band can be compared with what comes back from the
-//! disk without keeping them.
+//! A number that stands for bytes, so that they can be compared with others without keeping them.
 //!
 //! Made to notice accidents, not forgery: every step is a bijection, so a change of one word always changes
 //! the result, and any other change goes unnoticed once in 2^64.
@@ -13,7 +12,7 @@ const FACTORS: [u64; 4] = [
 ];
 
 /// Returns the number that stands for these bytes.
-pub(super) fn digest(bytes: &[u8]) -> u64 {
+pub(crate) fn digest(bytes: &[u8]) -> u64 {
     let mut lanes = FACTORS.map(|factor| factor ^ bytes.len() as u64);
     let (blocks, rest) = bytes.as_chunks::<32>();
     let mut last = [0; 32];
