@@ -6,8 +6,8 @@ use std::path::PathBuf;
 use vramfit_core::gpu::{self, Gpu};
 use vramfit_core::{Bytes, Error, ErrorKind, Result};
 
-use crate::shared::{Scope, visible_gpus};
-use crate::status::Answer;
+use crate::device::shared::{Scope, visible_gpus};
+use crate::pjrt::status::Answer;
 
 /// Values that a read of an unknown array gives.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

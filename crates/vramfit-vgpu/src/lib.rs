@@ -5,24 +5,18 @@
 //! a device; buffers are only accounted for, in vramfit's model of JAX's allocators; executing
 //! does no arithmetic. Everything that happens goes into a trace.
 //!
-//! | file | subject |
+//! | folder or file | subject |
 //! | --- | --- |
-//! | `abi` | the structs of the C API |
-//! | `names`, `functions`, `table` | which entry of the API does what, and the table itself |
-//! | `extensions`, `layouts`, `shardings` | the chain behind the table |
-//! | `real` | the real plugin |
-//! | `environment` | what `vramfit dryrun` asks for |
-//! | `machine`, `session`, `shared` | the cards, their allocators, and the log |
-//! | `client`, `topology`, `device`, `memory` | what JAX sees of them |
-//! | `compile`, `memory_kinds`, `choices`, `heard`, `compiled`, `record`, `executable`, `inspect` | programs |
-//! | `execute`, `call`, `origin`, `steps`, `sites` | running them, and which of them trains |
-//! | `ending` | ending the process when the steps are done |
-//! | `buffer`, `copies`, `strides`, `transfer`, `value`, `reads`, `fill` | arrays and their contents |
-//! | `settings` | what the environment held, and what was set too late |
+//! | `pjrt` | the C API: table, dispatch, extensions, errors, events, and the real CUDA plugin |
+//! | `device` | the client, its devices, and the memory of each |
+//! | `compile` | programs: compiled, loaded, inspected, serialized |
+//! | `execute` | executing them, and detecting the training step |
+//! | `buffer` | arrays and their contents |
+//! | `session` | allocations and the trace; ending the run |
+//! | `publisher` | statistics for `vramfit top`, of a real GPU or of this one |
+//! | `environment` | the `VRAMFIT_*` variables that `vramfit dryrun` sets |
+//! | `hooks` | what the Python process around the plugin provides |
 //! | `process` | which process a number stands for |
-//! | `publisher` | telling `vramfit top`, of a real GPU or of this one |
-//! | `hooks` | what is asked of the Python process around it |
-//! | `error`, `event`, `status` | how things end |
 //!
 //! Safety: every handler trusts one promise, that of the API: pointers in an argument struct are
 //! valid for the call, and handles are those that were given out and not yet destroyed.
@@ -37,64 +31,30 @@ use std::sync::OnceLock;
 
 use vramfit_core::trace::{Note, UncaughtError};
 
-mod abi;
 mod buffer;
-mod call;
-mod choices;
-mod client;
 mod compile;
-mod compiled;
-mod copies;
 mod device;
-mod dump;
-mod ending;
 mod environment;
-mod error;
-mod event;
-mod executable;
 mod execute;
-mod extensions;
-mod fill;
-mod functions;
-mod heard;
 mod hooks;
-mod host_data;
-mod inspect;
-mod layouts;
-mod log;
-mod machine;
-mod memory;
-mod memory_kinds;
-mod names;
-mod origin;
+mod pjrt;
 mod process;
 mod publisher;
-mod reads;
-mod real;
-mod record;
 mod session;
-mod settings;
-mod shardings;
-mod shared;
-mod sites;
-mod status;
-mod steps;
-mod strides;
-mod table;
-mod topology;
-mod trace_failure;
-mod transfer;
-mod value;
 
-pub use ending::{further_steps, hold_other_threads, wake_main_thread};
+use device::machine;
+use pjrt::{cuda_plugin, table};
+use session::log;
+
 pub use hooks::{
     DeclaredValue, Evaluated, Hooks, HostArray, HostCall, HostInput, Interface, ProgramDescription,
     set as set_hooks,
 };
+pub use pjrt::cuda_plugin::set_library;
+pub use pjrt::table::calls;
 pub use publisher::{finish as stop_publishing, is_wanted as wants_publishing, set_jax_version};
-pub use real::set_library;
-pub use settings::note as note_settings;
-pub use table::calls;
+pub use session::run_settings::note as note_settings;
+pub use session::shutdown::{further_steps, hold_other_threads, wake_main_thread};
 
 /// Whether the GPU is the real one, and this library only looks on.
 static LOOKS_ON: OnceLock<bool> = OnceLock::new();
@@ -108,7 +68,7 @@ pub fn look_on() {
 pub fn api() -> *const c_void {
     let looks_on = *LOOKS_ON.get_or_init(|| false);
     let table = if looks_on {
-        real::get().map_or(std::ptr::null(), |real| real.table())
+        cuda_plugin::get().map_or(std::ptr::null(), |real| real.table())
     } else {
         table::api()
     };

@@ -4,17 +4,17 @@ use std::slice;
 
 use vramfit_core::published::{Device, Header};
 
-use super::front::Asked;
-use super::wish::Wish;
+use super::api_wrapper::Asked;
+use super::config::Wish;
 use super::{JAX_VERSION, folder};
-use crate::abi;
-use crate::abi::client::ClientAddressableDevicesArgs;
-use crate::abi::device::{
+use crate::pjrt::abi;
+use crate::pjrt::abi::client::ClientAddressableDevicesArgs;
+use crate::pjrt::abi::device::{
     DeviceDescriptionIdArgs, DeviceDescriptionKindArgs, DeviceGetDescriptionArgs,
     DeviceLocalHardwareIdArgs,
 };
-use crate::real::{Real, sized};
-use crate::status::Answer;
+use crate::pjrt::cuda_plugin::{Real, sized};
+use crate::pjrt::status::Answer;
 
 /// Long enough to tell one run from another.
 const COMMAND_BYTES: usize = 400;

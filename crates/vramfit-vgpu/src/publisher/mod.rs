@@ -9,23 +9,23 @@
 //! It never breaks the user's run: whatever goes wrong here, JAX gets the table as it was, or the
 //! client goes on without a page. Why is said with `VRAMFIT_PUBLISH=verbose`.
 
+mod api_wrapper;
+mod config;
 mod folder;
-mod front;
 mod header;
-mod page;
 mod sampler;
-mod wish;
+mod stats_file;
 
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Mutex, OnceLock, TryLockError};
 use std::time::Duration;
 
-use crate::abi;
-use crate::real::Real;
+use crate::pjrt::abi;
+use crate::pjrt::cuda_plugin::Real;
+use config::Wish;
 use sampler::Sampler;
-use wish::Wish;
 
-pub(crate) use front::before;
+pub(crate) use api_wrapper::before;
 
 /// What only a virtual card can tell, by the device's number in this process: its catalogue name
 /// and total memory, the bytes the process holds on it, and the largest free piece of its pool.
@@ -68,7 +68,7 @@ pub fn is_wanted() -> bool {
 /// Says something if it was asked to; `what` is a clause.
 fn say(wish: &Wish, what: &str) {
     if wish.verbose {
-        crate::log::line(what);
+        crate::session::log::line(what);
     }
 }
 
@@ -76,7 +76,12 @@ fn say(wish: &Wish, what: &str) {
 ///
 /// # Safety
 /// `client` is a live client of `plugin`.
-unsafe fn start(plugin: &'static Real, client: *mut abi::Client, asked: front::Asked, wish: &Wish) {
+unsafe fn start(
+    plugin: &'static Real,
+    client: *mut abi::Client,
+    asked: api_wrapper::Asked,
+    wish: &Wish,
+) {
     let this = std::process::id();
     let owner = OWNER.compare_exchange(0, this, Ordering::AcqRel, Ordering::Acquire);
     if owner.is_err_and(|owner| owner != this) {

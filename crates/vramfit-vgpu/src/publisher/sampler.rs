@@ -8,14 +8,14 @@ use std::time::{Duration, Instant};
 
 use vramfit_core::published::{Answer, Live, Sample};
 
-use super::front::Asked;
-use super::page::Page;
-use super::wish::Wish;
+use super::api_wrapper::Asked;
+use super::config::Wish;
+use super::stats_file::Page;
 use super::{Virtual, folder, header};
-use crate::abi;
-use crate::abi::device::DeviceMemoryStatsArgs;
-use crate::real::{Real, sized};
-use crate::status::Code;
+use crate::pjrt::abi;
+use crate::pjrt::abi::device::DeviceMemoryStatsArgs;
+use crate::pjrt::cuda_plugin::{Real, sized};
+use crate::pjrt::status::Code;
 
 /// A thread that samples one client.
 pub(super) struct Sampler {

@@ -1,6 +1,6 @@
 //! What the program's compiler said last, when its process ended before it was passed on.
 //!
-//! While XLA compiles, standard error goes through files in our folder (`heard.rs` of the virtual GPU). A
+//! While XLA compiles, standard error goes through files in our folder (`stderr_capture.rs` of the virtual GPU). A
 //! process that dies then leaves its last words there, and they are why it died.
 
 use std::fs::{self, OpenOptions};

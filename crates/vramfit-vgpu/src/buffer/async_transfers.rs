@@ -1,0 +1,200 @@
+//! Asynchronous transfers from the host: buffers are made first and filled piece by piece.
+
+use std::slice;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use vramfit_core::program::{MemorySpace, Shape};
+use vramfit_core::trace::Purpose;
+
+use crate::buffer::device_buffer::{Buffer, Storage};
+use crate::buffer::host_data::Data;
+use crate::buffer::host_transfers::{allocate, element_type, set_order, target};
+use crate::buffer::strides::list;
+use crate::buffer::value::Value;
+use crate::device::memory::{Memory, MemoryKind};
+use crate::pjrt::abi::AsyncHostToDeviceTransferManager;
+use crate::pjrt::abi::buffer::ShapeSpec;
+use crate::pjrt::abi::transfer::{
+    AsyncHostToDeviceTransferManagerAddMetadataArgs,
+    AsyncHostToDeviceTransferManagerBufferCountArgs,
+    AsyncHostToDeviceTransferManagerBufferSizeArgs, AsyncHostToDeviceTransferManagerDestroyArgs,
+    AsyncHostToDeviceTransferManagerDeviceArgs, AsyncHostToDeviceTransferManagerRetrieveBufferArgs,
+    AsyncHostToDeviceTransferManagerSetBufferErrorArgs,
+    AsyncHostToDeviceTransferManagerTransferDataArgs, ClientCreateBuffersForAsyncHostToDeviceArgs,
+};
+use crate::pjrt::event;
+use crate::pjrt::status::{Answer, Code, Status};
+use crate::pjrt::table::read_sized;
+use crate::session::machine_session::Block;
+
+struct Manager {
+    memory: &'static Memory,
+    transfers: Vec<Transfer>,
+}
+
+struct Transfer {
+    shape: Arc<Shape>,
+    block: Option<Arc<Block>>,
+    state: Mutex<State>,
+}
+
+struct State {
+    bytes: Vec<u8>,
+    error: Option<Status>,
+}
+
+unsafe fn manager<'a>(raw: *mut AsyncHostToDeviceTransferManager) -> Answer<&'a Manager> {
+    raw.cast::<Manager>()
+        .cast_const()
+        .as_ref()
+        .ok_or_else(|| Status::internal("no transfer"))
+}
+
+impl Manager {
+    fn transfer(&self, index: i32) -> Answer<&Transfer> {
+        usize::try_from(index)
+            .ok()
+            .and_then(|index| self.transfers.get(index))
+            .ok_or_else(|| {
+                Status::new(
+                    Code::InvalidArgument,
+                    format!("there is no transfer {index}"),
+                )
+            })
+    }
+}
+
+pub(crate) unsafe fn create(args: &mut ClientCreateBuffersForAsyncHostToDeviceArgs) -> Answer {
+    let memory = target(args.memory, std::ptr::null_mut())?;
+    let mut transfers = Vec::with_capacity(args.num_shape_specs);
+    for index in 0..args.num_shape_specs {
+        let spec: ShapeSpec = read_sized(args.shape_specs.add(index))
+            .ok_or_else(|| Status::internal("no shape for a transfer"))?;
+        let dims = list(spec.dims, spec.num_dims);
+        let mut shape = Shape::dense(element_type(spec.element_type)?, &dims);
+        if memory.kind == MemoryKind::PinnedHost {
+            shape.space = MemorySpace::Host;
+        }
+        if index < args.num_device_layouts
+            && let Some(layout) = args.device_layouts.add(index).read().as_ref()
+        {
+            set_order(&mut shape, layout)?;
+        }
+        transfers.push(Transfer {
+            block: allocate(memory, shape.bytes(), Purpose::Upload)?,
+            state: Mutex::new(State {
+                bytes: Vec::new(),
+                error: None,
+            }),
+            shape: Arc::new(shape),
+        });
+    }
+    args.transfer_manager = Box::into_raw(Box::new(Manager { memory, transfers })).cast();
+    Ok(())
+}
+
+pub(crate) unsafe fn destroy(args: &mut AsyncHostToDeviceTransferManagerDestroyArgs) -> Answer {
+    if !args.transfer_manager.is_null() {
+        drop(Box::from_raw(args.transfer_manager.cast::<Manager>()));
+    }
+    Ok(())
+}
+
+pub(crate) unsafe fn transfer_data(
+    args: &mut AsyncHostToDeviceTransferManagerTransferDataArgs,
+) -> Answer {
+    let transfer = manager(args.transfer_manager)?.transfer(args.buffer_index)?;
+    let outside = || Status::new(Code::InvalidArgument, "a transfer outside its buffer");
+    let start = usize::try_from(args.offset).map_err(|_| outside())?;
+    let length = usize::try_from(args.transfer_size).map_err(|_| outside())?;
+    let end = start.checked_add(length).ok_or_else(outside)?;
+    let size = transfer.shape.host_bytes() as usize;
+    if end > size {
+        return Err(outside());
+    }
+    let mut state = transfer
+        .state
+        .lock()
+        .unwrap_or_else(PoisonError::into_inner);
+    state.bytes.resize(size, 0);
+    if length > 0 {
+        let piece = slice::from_raw_parts(args.data.cast::<u8>(), length);
+        state.bytes[start..end].copy_from_slice(piece);
+    }
+    args.done_with_h2d_transfer = event::ready(Ok(()));
+    Ok(())
+}
+
+/// The buffer may be taken before its data has come; it is given what has come by then. Data
+/// that comes later stays unknown to the virtual GPU, which never needs it for anything large.
+pub(crate) unsafe fn retrieve(
+    args: &mut AsyncHostToDeviceTransferManagerRetrieveBufferArgs,
+) -> Answer {
+    let manager = manager(args.transfer_manager)?;
+    let transfer = manager.transfer(args.buffer_index)?;
+    let mut state = transfer
+        .state
+        .lock()
+        .unwrap_or_else(PoisonError::into_inner);
+    let shape = Arc::clone(&transfer.shape);
+    let buffer = if let Some(error) = &state.error {
+        Buffer::of_error(shape, manager.memory, error.clone())
+    } else {
+        let bytes = std::mem::take(&mut state.bytes);
+        let whole = bytes.len() as u64 == shape.host_bytes();
+        let value = if whole {
+            Value::Known(Data::uploaded(bytes))
+        } else {
+            Value::Unknown
+        };
+        Buffer::new(
+            shape,
+            manager.memory,
+            Storage::new(transfer.block.clone(), value),
+        )
+    };
+    args.buffer_out = buffer.into_raw();
+    Ok(())
+}
+
+pub(crate) unsafe fn device(args: &mut AsyncHostToDeviceTransferManagerDeviceArgs) -> Answer {
+    args.device_out = manager(args.transfer_manager)?.memory.device.raw();
+    Ok(())
+}
+
+pub(crate) unsafe fn buffer_count(
+    args: &mut AsyncHostToDeviceTransferManagerBufferCountArgs,
+) -> Answer {
+    args.buffer_count = manager(args.transfer_manager)?.transfers.len();
+    Ok(())
+}
+
+pub(crate) unsafe fn buffer_size(
+    args: &mut AsyncHostToDeviceTransferManagerBufferSizeArgs,
+) -> Answer {
+    let transfer = manager(args.transfer_manager)?.transfer(args.buffer_index)?;
+    args.buffer_size = transfer.shape.bytes() as usize;
+    Ok(())
+}
+
+pub(crate) unsafe fn set_error(
+    args: &mut AsyncHostToDeviceTransferManagerSetBufferErrorArgs,
+) -> Answer {
+    let transfer = manager(args.transfer_manager)?.transfer(args.buffer_index)?;
+    let text = slice::from_raw_parts(args.error_message.cast::<u8>(), args.error_message_size);
+    let mut state = transfer
+        .state
+        .lock()
+        .unwrap_or_else(PoisonError::into_inner);
+    state.error = Some(Status::with_code(
+        args.error_code,
+        String::from_utf8_lossy(text),
+    ));
+    Ok(())
+}
+
+pub(crate) unsafe fn add_metadata(
+    _: &mut AsyncHostToDeviceTransferManagerAddMetadataArgs,
+) -> Answer {
+    Ok(())
+}

@@ -1,0 +1,270 @@
+//! Buffers: an array's type and shape, where it lies, and what is known of its contents.
+
+use std::ffi::c_void;
+use std::ptr;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+
+use vramfit_core::program::Shape;
+
+use crate::buffer::host_reads::read;
+use crate::buffer::origin::Origin;
+use crate::buffer::value::Value;
+use crate::device::memory::{Memory, MemoryKind};
+use crate::pjrt::abi::buffer::{
+    BufferDecreaseExternalReferenceCountArgs, BufferDeleteArgs, BufferDestroyArgs,
+    BufferDeviceArgs, BufferDimensionsArgs, BufferDynamicDimensionIndicesArgs,
+    BufferElementTypeArgs, BufferGetMemoryLayoutArgs, BufferIncreaseExternalReferenceCountArgs,
+    BufferIsDeletedArgs, BufferIsOnCpuArgs, BufferMemoryArgs, BufferMemoryLayout,
+    BufferMemoryLayoutTiled, BufferOnDeviceSizeInBytesArgs,
+    BufferOpaqueDeviceMemoryDataPointerArgs, BufferReadyEventArgs, BufferUnpaddedDimensionsArgs,
+    BufferUnsafePointerArgs, LayoutUnion,
+};
+use crate::pjrt::abi::{self, Buffer as RawBuffer};
+use crate::pjrt::event;
+use crate::pjrt::status::{Answer, Code, Status};
+use crate::session::machine_session::Block;
+
+/// An array on a device, or in the host memory beside it.
+pub(crate) struct Buffer {
+    pub(crate) shape: Arc<Shape>,
+    pub(crate) memory: &'static Memory,
+    content: Mutex<Content>,
+    /// References taken from outside JAX; a buffer with some cannot be donated.
+    external: AtomicU64,
+}
+
+enum Content {
+    Live(Arc<Storage>),
+    /// An array that stands for an error, given out when it is awaited.
+    Error(Status),
+    Deleted,
+}
+
+/// The memory and the value of an array.
+pub(crate) struct Storage {
+    /// `None` in host memory, and for arrays without bytes.
+    pub(crate) block: Option<Arc<Block>>,
+    pub(crate) value: Value,
+    pub(crate) origin: Origin,
+    /// Real bytes for host memory, made when somebody asks for the pointer.
+    host: OnceLock<Box<[u8]>>,
+}
+
+impl Storage {
+    /// Makes the storage of an array that was put on a device.
+    pub(crate) fn new(block: Option<Arc<Block>>, value: Value) -> Arc<Self> {
+        Storage::of(block, value, Origin::uploaded())
+    }
+
+    pub(crate) fn of(block: Option<Arc<Block>>, value: Value, origin: Origin) -> Arc<Self> {
+        Arc::new(Storage {
+            block,
+            value,
+            origin,
+            host: OnceLock::new(),
+        })
+    }
+
+    /// Returns the same memory with another value: what an argument becomes as a result.
+    pub(crate) fn with_value(&self, value: Value, origin: Origin) -> Arc<Self> {
+        Storage::of(self.block.clone(), value, origin)
+    }
+}
+
+impl Buffer {
+    pub(crate) fn new(shape: Arc<Shape>, memory: &'static Memory, storage: Arc<Storage>) -> Self {
+        let content = Mutex::new(Content::Live(storage));
+        Buffer {
+            shape,
+            memory,
+            content,
+            external: AtomicU64::new(0),
+        }
+    }
+
+    pub(crate) fn of_error(shape: Arc<Shape>, memory: &'static Memory, error: Status) -> Self {
+        let content = Mutex::new(Content::Error(error));
+        Buffer {
+            shape,
+            memory,
+            content,
+            external: AtomicU64::new(0),
+        }
+    }
+
+    pub(crate) fn into_raw(self) -> *mut RawBuffer {
+        Box::into_raw(Box::new(self)).cast()
+    }
+
+    fn content(&self) -> std::sync::MutexGuard<'_, Content> {
+        self.content.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Returns memory and value.
+    ///
+    /// # Errors
+    /// When the array was deleted or donated, in XLA's words.
+    pub(crate) fn storage(&self) -> Answer<Arc<Storage>> {
+        match &*self.content() {
+            Content::Live(storage) => Ok(Arc::clone(storage)),
+            Content::Error(error) => Err(error.clone()),
+            Content::Deleted => Err(Status::new(
+                Code::InvalidArgument,
+                "Buffer has been deleted or donated.",
+            )),
+        }
+    }
+
+    /// Gives up the memory; the array is deleted from then on.
+    pub(crate) fn delete(&self) {
+        let before = std::mem::replace(&mut *self.content(), Content::Deleted);
+        // Dropped here, after the lock is gone: the last owner of a block locks the machine.
+        drop(before);
+    }
+
+    pub(crate) fn is_deleted(&self) -> bool {
+        matches!(*self.content(), Content::Deleted)
+    }
+}
+
+/// Returns the buffer behind a handle.
+///
+/// # Safety
+/// `raw` came from [`Buffer::into_raw`] and is not destroyed.
+pub(crate) unsafe fn from_raw<'a>(raw: *mut RawBuffer) -> Answer<&'a Buffer> {
+    raw.cast::<Buffer>()
+        .cast_const()
+        .as_ref()
+        .ok_or_else(|| Status::internal("no buffer"))
+}
+
+pub(crate) unsafe fn destroy(args: &mut BufferDestroyArgs) -> Answer {
+    if !args.buffer.is_null() {
+        drop(Box::from_raw(args.buffer.cast::<Buffer>()));
+    }
+    Ok(())
+}
+
+pub(crate) unsafe fn delete(args: &mut BufferDeleteArgs) -> Answer {
+    from_raw(args.buffer)?.delete();
+    Ok(())
+}
+
+pub(crate) unsafe fn is_deleted(args: &mut BufferIsDeletedArgs) -> Answer {
+    args.is_deleted = from_raw(args.buffer)?.is_deleted();
+    Ok(())
+}
+
+pub(crate) unsafe fn element_type(args: &mut BufferElementTypeArgs) -> Answer {
+    args.r#type = from_raw(args.buffer)?.shape.element_type.pjrt();
+    Ok(())
+}
+
+pub(crate) unsafe fn dimensions(args: &mut BufferDimensionsArgs) -> Answer {
+    let dims = &from_raw(args.buffer)?.shape.dims;
+    args.dims = dims.as_ptr();
+    args.num_dims = dims.len();
+    Ok(())
+}
+
+pub(crate) unsafe fn unpadded_dimensions(args: &mut BufferUnpaddedDimensionsArgs) -> Answer {
+    let dims = &from_raw(args.buffer)?.shape.dims;
+    args.unpadded_dims = dims.as_ptr();
+    args.num_dims = dims.len();
+    Ok(())
+}
+
+/// XLA:GPU has no dynamic dimensions at run time.
+pub(crate) unsafe fn dynamic_dimensions(args: &mut BufferDynamicDimensionIndicesArgs) -> Answer {
+    args.dynamic_dim_indices = ptr::null();
+    args.num_dynamic_dims = 0;
+    Ok(())
+}
+
+pub(crate) unsafe fn memory_layout(args: &mut BufferGetMemoryLayoutArgs) -> Answer {
+    let order = &from_raw(args.buffer)?.shape.minor_to_major;
+    let mut layout: BufferMemoryLayout = crate::pjrt::cuda_plugin::sized();
+    let mut tiled: BufferMemoryLayoutTiled = crate::pjrt::cuda_plugin::sized();
+    tiled.minor_to_major = order.as_ptr();
+    tiled.minor_to_major_size = order.len();
+    layout.value = LayoutUnion { tiled };
+    args.layout = layout;
+    Ok(())
+}
+
+pub(crate) unsafe fn on_device_size(args: &mut BufferOnDeviceSizeInBytesArgs) -> Answer {
+    args.on_device_size_in_bytes = from_raw(args.buffer)?.shape.bytes() as usize;
+    Ok(())
+}
+
+pub(crate) unsafe fn device(args: &mut BufferDeviceArgs) -> Answer {
+    args.device = from_raw(args.buffer)?.memory.device.raw();
+    Ok(())
+}
+
+pub(crate) unsafe fn memory(args: &mut BufferMemoryArgs) -> Answer {
+    args.memory = Memory::raw(from_raw(args.buffer)?.memory);
+    Ok(())
+}
+
+pub(crate) unsafe fn is_on_cpu(args: &mut BufferIsOnCpuArgs) -> Answer {
+    args.is_on_cpu = from_raw(args.buffer)?.memory.kind == MemoryKind::PinnedHost;
+    Ok(())
+}
+
+pub(crate) unsafe fn ready_event(args: &mut BufferReadyEventArgs) -> Answer {
+    let result = from_raw(args.buffer)?.storage().map(drop);
+    args.event = event::ready(result);
+    Ok(())
+}
+
+/// Returns the simulated address, or for host memory a real one.
+unsafe fn pointer(buffer: *mut abi::Buffer) -> Answer<*mut c_void> {
+    let buffer = from_raw(buffer)?;
+    let storage = buffer.storage()?;
+    if buffer.memory.kind == MemoryKind::Device {
+        let address = storage.block.as_ref().map_or(0, |block| block.address);
+        return Ok(ptr::without_provenance_mut(address as usize));
+    }
+    if let Some(bytes) = storage.host.get() {
+        return Ok(bytes.as_ptr().cast_mut().cast());
+    }
+    // Whoever has the pointer reads without asking again, so this counts as the one read. Not inside
+    // of the lock's own initialisation: what is read may ask Python, and Python wait for the lock.
+    let bytes = read(&buffer.shape, &storage.value)?;
+    let bytes = storage
+        .host
+        .get_or_init(|| bytes.to_vec().into_boxed_slice());
+    Ok(bytes.as_ptr().cast_mut().cast())
+}
+
+pub(crate) unsafe fn unsafe_pointer(args: &mut BufferUnsafePointerArgs) -> Answer {
+    args.buffer_pointer = pointer(args.buffer)? as usize;
+    Ok(())
+}
+
+pub(crate) unsafe fn opaque_pointer(args: &mut BufferOpaqueDeviceMemoryDataPointerArgs) -> Answer {
+    args.device_memory_ptr = pointer(args.buffer)?;
+    Ok(())
+}
+
+pub(crate) unsafe fn increase_references(
+    args: &mut BufferIncreaseExternalReferenceCountArgs,
+) -> Answer {
+    from_raw(args.buffer)?
+        .external
+        .fetch_add(1, Ordering::Relaxed);
+    Ok(())
+}
+
+pub(crate) unsafe fn decrease_references(
+    args: &mut BufferDecreaseExternalReferenceCountArgs,
+) -> Answer {
+    let less = |count: u64| count.checked_sub(1);
+    from_raw(args.buffer)?
+        .external
+        .fetch_update(Ordering::Relaxed, Ordering::Relaxed, less)
+        .map(drop)
+        .map_err(|_| Status::internal("more external references were given back than taken"))
+}

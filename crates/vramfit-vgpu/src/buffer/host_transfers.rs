@@ -1,0 +1,262 @@
+//! Arrays that come from the host, go back to it, or move between memories.
+
+use std::sync::Arc;
+use std::{ptr, slice};
+
+use vramfit_core::allocator::Space;
+use vramfit_core::program::{ElementType, Shape};
+use vramfit_core::trace::{Purpose, TextId};
+
+use crate::buffer::device_buffer::{self, Buffer, Storage};
+use crate::buffer::host_data::Data;
+use crate::buffer::host_reads::read;
+use crate::buffer::strides::{copy, list, row_major, strides_of_layout};
+use crate::buffer::value::Value;
+use crate::device::machine::{self, Machine};
+use crate::device::memory::{self, Memory, MemoryKind};
+use crate::device::virtual_device;
+use crate::pjrt::abi::buffer::{
+    BufferBitcastArgs, BufferCopyRawToHostArgs, BufferCopyToDeviceArgs, BufferCopyToMemoryArgs,
+    BufferToHostBufferArgs, ClientBufferFromHostBufferArgs, ClientCreateErrorBufferArgs,
+    ClientCreateUninitializedBufferArgs,
+};
+use crate::pjrt::event;
+use crate::pjrt::status::{Answer, Code, Status};
+use crate::session::machine_session::{Block, Request};
+
+/// Uploads up to this size are always kept: scalars and keys decide the program's path.
+const ALWAYS_KEPT: u64 = 64 << 10;
+
+fn the_machine() -> Answer<&'static Machine> {
+    machine::get().ok_or_else(|| Status::internal("no client was created"))
+}
+
+/// Allocates memory for an array; none for host memory and arrays without bytes.
+pub(crate) fn allocate(
+    memory: &'static Memory,
+    bytes: u64,
+    purpose: Purpose,
+) -> Answer<Option<Arc<Block>>> {
+    if memory.kind == MemoryKind::PinnedHost || bytes == 0 {
+        return Ok(None);
+    }
+    let mut session = the_machine()?.session();
+    let request = Request {
+        device: memory.device.ordinal()?,
+        bytes,
+        space: Space::Default,
+        purpose,
+        slot: 0,
+        site: TextId(0),
+    };
+    let block = session.allocate(&request)?;
+    drop(session);
+    Ok(Some(Arc::new(block)))
+}
+
+/// Returns the memory a call names, or the default memory of the device it names.
+pub(crate) unsafe fn target(
+    memory: *mut crate::pjrt::abi::Memory,
+    target: *mut crate::pjrt::abi::Device,
+) -> Answer<&'static Memory> {
+    if let Some(memory) = memory::from_raw(memory) {
+        return Ok(memory);
+    }
+    virtual_device::from_raw(target)
+        .ok_or_else(|| Status::new(Code::InvalidArgument, "neither device nor memory was given"))?
+        .memory(MemoryKind::Device)
+}
+
+pub(crate) fn element_type(number: i32) -> Answer<ElementType> {
+    ElementType::from_pjrt(number).ok_or_else(|| {
+        Status::new(
+            Code::InvalidArgument,
+            format!("unknown element type {number}"),
+        )
+    })
+}
+
+/// Says whether an upload of this size would be kept, before it is copied.
+fn is_kept(size: u64) -> bool {
+    let cap = machine::get().map_or(0, |machine| machine.environment.upload_cap_bytes);
+    size <= ALWAYS_KEPT || Data::kept() + size <= cap
+}
+
+pub(crate) unsafe fn from_host(args: &mut ClientBufferFromHostBufferArgs) -> Answer {
+    let memory = target(args.memory, args.device)?;
+    let dims = list(args.dims, args.num_dims);
+    let mut shape = Shape::dense(element_type(args.r#type)?, &dims);
+    if memory.kind == MemoryKind::PinnedHost {
+        shape.space = vramfit_core::program::MemorySpace::Host;
+    }
+    if let Some(layout) = args.device_layout.as_ref() {
+        set_order(&mut shape, layout)?;
+    }
+    let block = allocate(memory, shape.bytes(), Purpose::Upload)?;
+    let value = if is_kept(shape.host_bytes()) {
+        let element = shape.element_type.bytes();
+        let from = if args.num_byte_strides == 0 {
+            row_major(&dims, element)
+        } else {
+            list(args.byte_strides, args.num_byte_strides)
+        };
+        let mut bytes = vec![0; shape.host_bytes() as usize];
+        let to = row_major(&dims, element);
+        copy(
+            args.data.cast(),
+            &from,
+            bytes.as_mut_ptr(),
+            &to,
+            &dims,
+            element,
+        );
+        Value::Known(Data::uploaded(bytes))
+    } else {
+        Value::Unknown
+    };
+    let buffer = Buffer::new(Arc::new(shape), memory, Storage::new(block, value));
+    args.buffer = buffer.into_raw();
+    // The data was copied during the call, which is right for every promise about its lifetime.
+    args.done_with_host_buffer = event::ready(Ok(()));
+    Ok(())
+}
+
+/// Takes the order of dimensions of an untiled layout.
+pub(crate) unsafe fn set_order(
+    shape: &mut Shape,
+    layout: &crate::pjrt::abi::buffer::BufferMemoryLayout,
+) -> Answer {
+    let strides = strides_of_layout(layout, shape)?;
+    let mut order: Vec<i64> = (0..shape.dims.len() as i64).rev().collect();
+    // A stable sort keeps row-major order where strides are equal (dimensions of one element).
+    order.sort_by_key(|&dim| strides[dim as usize].unsigned_abs());
+    shape.minor_to_major = order;
+    Ok(())
+}
+
+pub(crate) unsafe fn uninitialized(args: &mut ClientCreateUninitializedBufferArgs) -> Answer {
+    let memory = target(args.memory, args.device)?;
+    let dims = list(args.shape_dims, args.shape_num_dims);
+    let mut shape = Shape::dense(element_type(args.shape_element_type)?, &dims);
+    if let Some(layout) = args.shape_layout.as_ref() {
+        set_order(&mut shape, layout)?;
+    }
+    let block = allocate(memory, shape.bytes(), Purpose::Upload)?;
+    let storage = Storage::new(block, Value::Unknown);
+    args.buffer = Buffer::new(Arc::new(shape), memory, storage).into_raw();
+    Ok(())
+}
+
+pub(crate) unsafe fn of_error(args: &mut ClientCreateErrorBufferArgs) -> Answer {
+    let memory = target(args.memory, ptr::null_mut())?;
+    let dims = list(args.shape_dims, args.shape_num_dims);
+    let shape = Shape::dense(element_type(args.shape_element_type)?, &dims);
+    let text = slice::from_raw_parts(args.error_message.cast::<u8>(), args.error_message_size);
+    let error = Status::with_code(args.error_code, String::from_utf8_lossy(text));
+    args.buffer = Buffer::of_error(Arc::new(shape), memory, error).into_raw();
+    Ok(())
+}
+
+pub(crate) unsafe fn to_host(args: &mut BufferToHostBufferArgs) -> Answer {
+    let source = device_buffer::from_raw(args.src)?;
+    let size = source.shape.host_bytes() as usize;
+    if args.dst.is_null() {
+        args.dst_size = size;
+        return Ok(());
+    }
+    if args.dst_size < size {
+        return Err(Status::new(
+            Code::InvalidArgument,
+            format!("`dst_size` must be >= {size}, got {}", args.dst_size),
+        ));
+    }
+    let storage = source.storage()?;
+    let bytes = read(&source.shape, &storage.value)?;
+    let element = source.shape.element_type.bytes();
+    let from = row_major(&source.shape.dims, element);
+    let to = match args.host_layout.as_ref() {
+        Some(layout) => strides_of_layout(layout, &source.shape)?,
+        None => crate::buffer::strides::strides_of(
+            &source.shape.minor_to_major,
+            &source.shape.dims,
+            element,
+        ),
+    };
+    copy(
+        bytes.as_ptr(),
+        &from,
+        args.dst.cast(),
+        &to,
+        &source.shape.dims,
+        element,
+    );
+    args.event = event::ready(Ok(()));
+    Ok(())
+}
+
+pub(crate) unsafe fn raw_to_host(args: &mut BufferCopyRawToHostArgs) -> Answer {
+    let source = device_buffer::from_raw(args.buffer)?;
+    let bytes = read(&source.shape, &source.storage()?.value)?;
+    let start = usize::try_from(args.offset).unwrap_or(usize::MAX);
+    let length = usize::try_from(args.transfer_size).unwrap_or(usize::MAX);
+    let part = start
+        .checked_add(length)
+        .and_then(|end| bytes.get(start..end))
+        .ok_or_else(|| {
+            Status::new(
+                Code::InvalidArgument,
+                "the part to copy lies outside the buffer",
+            )
+        })?;
+    ptr::copy_nonoverlapping(part.as_ptr(), args.dst.cast::<u8>(), part.len());
+    args.event = event::ready(Ok(()));
+    Ok(())
+}
+
+/// Copies an array into another memory, of this or another device.
+fn copy_to(source: &Buffer, memory: &'static Memory) -> Answer<Buffer> {
+    let storage = source.storage()?;
+    let block = allocate(memory, source.shape.bytes(), Purpose::Copy)?;
+    let mut shape = (*source.shape).clone();
+    shape.space = match memory.kind {
+        MemoryKind::Device => vramfit_core::program::MemorySpace::Device,
+        MemoryKind::PinnedHost => vramfit_core::program::MemorySpace::Host,
+    };
+    Ok(Buffer::new(
+        Arc::new(shape),
+        memory,
+        Storage::of(block, storage.value.clone(), storage.origin.copied()),
+    ))
+}
+
+pub(crate) unsafe fn to_memory(args: &mut BufferCopyToMemoryArgs) -> Answer {
+    let memory = target(args.dst_memory, ptr::null_mut())?;
+    args.dst_buffer = copy_to(device_buffer::from_raw(args.buffer)?, memory)?.into_raw();
+    Ok(())
+}
+
+pub(crate) unsafe fn to_device(args: &mut BufferCopyToDeviceArgs) -> Answer {
+    let memory = target(ptr::null_mut(), args.dst_device)?;
+    args.dst_buffer = copy_to(device_buffer::from_raw(args.buffer)?, memory)?.into_raw();
+    Ok(())
+}
+
+/// Gives the same memory another type and shape of equal size.
+pub(crate) unsafe fn bitcast(args: &mut BufferBitcastArgs) -> Answer {
+    let source = device_buffer::from_raw(args.buffer)?;
+    let mut shape = Shape::dense(
+        element_type(args.element_type)?,
+        &list(args.dims, args.num_dims),
+    );
+    if let Some(layout) = args.device_layout.as_ref() {
+        set_order(&mut shape, layout)?;
+    }
+    if shape.bytes() != source.shape.bytes() {
+        return Err(Status::new(
+            Code::InvalidArgument,
+            "a bitcast cannot change the size",
+        ));
+    }
+    args.out_buffer = Buffer::new(Arc::new(shape), source.memory, source.storage()?).into_raw();
+    Ok(())
+}

@@ -1,0 +1,186 @@
+//! Moving an array between a strided place in memory and dense row-major bytes.
+
+use std::ptr;
+
+use vramfit_core::program::Shape;
+
+use crate::pjrt::abi::buffer::BufferMemoryLayout;
+use crate::pjrt::status::{Answer, Code, Status};
+
+/// Byte strides of a dense array whose dimensions vary in this order, fastest first.
+pub(crate) fn strides_of(minor_to_major: &[i64], dims: &[i64], element_bytes: u64) -> Vec<i64> {
+    let mut strides = vec![0; dims.len()];
+    let mut stride = element_bytes as i64;
+    for &dim in minor_to_major {
+        if let Some(slot) = usize::try_from(dim)
+            .ok()
+            .and_then(|dim| strides.get_mut(dim))
+        {
+            *slot = stride;
+            stride *= dims[dim as usize].max(1);
+        }
+    }
+    strides
+}
+
+/// Byte strides of a row-major array.
+pub(crate) fn row_major(dims: &[i64], element_bytes: u64) -> Vec<i64> {
+    let order: Vec<i64> = (0..dims.len() as i64).rev().collect();
+    strides_of(&order, dims, element_bytes)
+}
+
+/// Reads a layout the caller gave: strides in bytes for an array of this shape.
+///
+/// # Errors
+/// `Unimplemented` for tiled layouts, which no GPU array has.
+///
+/// # Safety
+/// The layout is valid for the call.
+pub(crate) unsafe fn strides_of_layout(
+    layout: &BufferMemoryLayout,
+    shape: &Shape,
+) -> Answer<Vec<i64>> {
+    const STRIDES: i32 = 1;
+    let rank = shape.dims.len();
+    let wrong = || {
+        Status::new(
+            Code::InvalidArgument,
+            "a layout of another rank than its array",
+        )
+    };
+    // SAFETY: `type` says which field of the union holds.
+    unsafe {
+        if layout.r#type == STRIDES {
+            let given = layout.value.strides;
+            return if given.num_byte_strides == rank {
+                Ok(list(given.byte_strides, rank))
+            } else {
+                Err(wrong())
+            };
+        }
+        let given = layout.value.tiled;
+        if given.num_tiles > 0 {
+            return Err(Status::unimplemented("a tiled layout"));
+        }
+        if given.minor_to_major_size != rank {
+            return Err(wrong());
+        }
+        let order = list(given.minor_to_major, rank);
+        Ok(strides_of(&order, &shape.dims, shape.element_type.bytes()))
+    }
+}
+
+/// Reads a list that may be null when it is empty.
+///
+/// # Safety
+/// `pointer` leads to `count` numbers unless `count` is 0.
+pub(crate) unsafe fn list(pointer: *const i64, count: usize) -> Vec<i64> {
+    if count == 0 {
+        return Vec::new();
+    }
+    // SAFETY: promised by the caller.
+    unsafe { std::slice::from_raw_parts(pointer, count) }.to_vec()
+}
+
+/// Copies an array from strided memory to strided memory.
+///
+/// # Safety
+/// Every element of both places lies in memory that may be read, or written.
+pub(crate) unsafe fn copy(
+    from: *const u8,
+    from_strides: &[i64],
+    to: *mut u8,
+    to_strides: &[i64],
+    dims: &[i64],
+    element_bytes: u64,
+) {
+    if dims.iter().any(|&dim| dim <= 0) || element_bytes == 0 {
+        return;
+    }
+    // The innermost dimensions that are dense on both sides are copied in one piece.
+    let mut run = element_bytes as i64;
+    let mut outer = dims.len();
+    while outer > 0 && from_strides[outer - 1] == run && to_strides[outer - 1] == run {
+        run *= dims[outer - 1];
+        outer -= 1;
+    }
+    let mut index = vec![0_i64; outer];
+    loop {
+        let offset = |strides: &[i64]| -> isize {
+            index
+                .iter()
+                .zip(strides)
+                .map(|(i, stride)| i * stride)
+                .sum::<i64>() as isize
+        };
+        // SAFETY: the offsets are those of elements, promised by the caller.
+        unsafe {
+            ptr::copy_nonoverlapping(
+                from.offset(offset(from_strides)),
+                to.offset(offset(to_strides)),
+                run as usize,
+            );
+        }
+        let Some(dim) = (0..outer).rev().find(|&dim| index[dim] + 1 < dims[dim]) else {
+            return;
+        };
+        index[dim] += 1;
+        index[dim + 1..].fill(0);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_transposed_and_a_reversed_array_become_row_major() {
+        let source: Vec<u16> = (0..6).collect(); // 3 x 2, column-major
+        let mut target = [0_u16; 6];
+        let dims = [3, 2];
+        let strides = strides_of(&[0, 1], &dims, 2);
+        assert_eq!(strides, [2, 6]);
+        // SAFETY: both places hold six elements.
+        unsafe {
+            copy(
+                source.as_ptr().cast(),
+                &strides,
+                target.as_mut_ptr().cast(),
+                &row_major(&dims, 2),
+                &dims,
+                2,
+            );
+        }
+        assert_eq!(target, [0, 3, 1, 4, 2, 5]);
+        // SAFETY: a negative stride walks back from the last element.
+        unsafe {
+            copy(
+                source.as_ptr().add(5).cast(),
+                &[-2],
+                target.as_mut_ptr().cast(),
+                &[2],
+                &[6],
+                2,
+            );
+        }
+        assert_eq!(target, [5, 4, 3, 2, 1, 0]);
+    }
+
+    #[test]
+    fn empty_arrays_and_scalars() {
+        let mut target = [7_u8; 2];
+        // SAFETY: nothing is copied for the first, one byte for the second.
+        unsafe {
+            copy(
+                [1].as_ptr(),
+                &[1, 1],
+                target.as_mut_ptr(),
+                &[1, 1],
+                &[0, 5],
+                1,
+            );
+            copy([1].as_ptr(), &[], target.as_mut_ptr(), &[], &[], 1);
+        }
+        assert_eq!(target, [1, 7]);
+    }
+}

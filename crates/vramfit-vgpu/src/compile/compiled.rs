@@ -1,0 +1,380 @@
+//! A compiled program: what was derived from it once, in the forms the C API wants.
+
+use std::ffi::{c_char, c_int};
+use std::fmt;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::{Arc, OnceLock};
+
+use vramfit_core::allocator::Space;
+use vramfit_core::program::{BufferClass, MemorySpace, Program, ScratchPhase, Shape};
+use vramfit_core::trace::{ProgramSizes, Purpose};
+
+use crate::buffer::value;
+use crate::compile::stderr_capture::Warning;
+use crate::device::machine;
+use crate::device::memory::MemoryKind;
+use crate::hooks::{self, Evaluated, Hooks, HostInput, ProgramDescription};
+use crate::pjrt::abi::client::{NamedUnion, NamedValue};
+use crate::pjrt::cuda_plugin::sized;
+
+/// Numbers for programs: addresses are reused, numbers are not.
+static NEXT: AtomicU32 = AtomicU32::new(0);
+
+/// A compiled program and everything JAX may ask about it.
+#[derive(Debug)]
+pub(crate) struct Compiled {
+    pub(crate) number: u32,
+    pub(crate) program: Program,
+    /// The program as JAX handed it over (StableHLO), for running small ones on the CPU.
+    pub(crate) code: Vec<u8>,
+    /// What the real plugin serialised.
+    pub(crate) serialized: Vec<u8>,
+    /// The compile options JAX gave.
+    pub(crate) options: Vec<u8>,
+    /// Which compile attempt succeeded; empty for the first.
+    pub(crate) rung: String,
+    /// Where its memory goes, as a trace keeps it; empty when that is not known.
+    pub(crate) memory: Vec<u8>,
+    /// What the compiler warned of.
+    pub(crate) warnings: Vec<Warning>,
+    /// What one execution allocates, in order.
+    pub(crate) steps: Vec<Step>,
+    /// Scratch memory that an execution takes for library routines, each freed before the next.
+    pub(crate) scratch: Vec<ScratchStep>,
+    /// Shapes of the outputs, shared by their buffers.
+    pub(crate) output_shapes: Vec<Arc<Shape>>,
+    pub(crate) answers: Answers,
+    /// On how many devices the program must be run to know its values: 1 if all of them do the
+    /// same.
+    pub(crate) copies: usize,
+    /// Its sizes when it is compiled without Triton GEMM, once that was tried.
+    pub(crate) variant: OnceLock<Option<ProgramSizes>>,
+    costs: OnceLock<Option<Costs>>,
+    /// Whether one execution is quick enough to be computed although its arrays are large.
+    affordable: OnceLock<bool>,
+    evaluable: AtomicBool,
+    /// Whether Python knows how to run it.
+    described: AtomicBool,
+    check: bool,
+    side_effects: bool,
+    backward: bool,
+}
+
+/// Returns the element type names and dimensions of arrays.
+fn named_shapes(shapes: &[Shape]) -> Vec<(&'static str, &[i64])> {
+    let named = shapes
+        .iter()
+        .map(|shape| (shape.element_type.name(), shape.dims.as_slice()));
+    named.collect()
+}
+
+/// One allocation of an execution.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Step {
+    pub(crate) slot: u32,
+    pub(crate) bytes: u64,
+    pub(crate) purpose: Purpose,
+    pub(crate) space: Space,
+}
+
+/// Scratch memory of one library routine in an execution: the least that it needs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct ScratchStep {
+    /// Index of the need in [`Program::scratch`].
+    pub(crate) need: u32,
+    pub(crate) bytes: u64,
+}
+
+/// Lists in the C API's form; they live as long as the program.
+#[derive(Debug, Default)]
+pub(crate) struct Answers {
+    pub(crate) output_types: Vec<c_int>,
+    pub(crate) output_dims: Vec<i64>,
+    pub(crate) output_dim_counts: Vec<usize>,
+    pub(crate) output_kinds: Texts,
+    pub(crate) parameter_kinds: Texts,
+    pub(crate) parameter_shardings: Texts,
+    pub(crate) output_shardings: Texts,
+    pub(crate) fingerprint: String,
+}
+
+/// What the cost model says of a program, in the C API's form.
+pub(crate) struct Costs {
+    pub(crate) values: Vec<NamedValue>,
+    /// Backs the names in `values`.
+    names: Vec<String>,
+}
+
+impl fmt::Debug for Costs {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.debug_tuple("Costs").field(&self.names).finish()
+    }
+}
+
+// SAFETY: the pointers lead into `names`, which is never changed.
+unsafe impl Send for Costs {}
+// SAFETY: as above.
+unsafe impl Sync for Costs {}
+
+impl Costs {
+    fn new(costs: Vec<(String, f32)>) -> Self {
+        const FLOAT: c_int = 3;
+        let value = |(name, cost): &(String, f32)| {
+            let mut value: NamedValue = sized();
+            value.name = name.as_ptr().cast();
+            value.name_size = name.len();
+            value.r#type = FLOAT;
+            value.value = NamedUnion { float: *cost };
+            value.value_size = 1;
+            value
+        };
+        Costs {
+            values: costs.iter().map(value).collect(),
+            names: costs.into_iter().map(|(name, _)| name).collect(),
+        }
+    }
+}
+
+/// A list of texts as pointers and sizes.
+#[derive(Debug, Default)]
+pub(crate) struct Texts {
+    pub(crate) pointers: Vec<*const c_char>,
+    pub(crate) sizes: Vec<usize>,
+    /// Backs the pointers; `Vec<u8>` moves without moving its bytes.
+    _bytes: Vec<Vec<u8>>,
+}
+
+// SAFETY: the pointers lead into `_bytes`, which is never changed.
+unsafe impl Send for Texts {}
+// SAFETY: as above.
+unsafe impl Sync for Texts {}
+
+impl Texts {
+    fn new(bytes: Vec<Vec<u8>>) -> Self {
+        Texts {
+            pointers: bytes.iter().map(|text| text.as_ptr().cast()).collect(),
+            sizes: bytes.iter().map(Vec::len).collect(),
+            _bytes: bytes,
+        }
+    }
+}
+
+impl Compiled {
+    pub(crate) fn new(
+        program: Program,
+        code: Vec<u8>,
+        serialized: Vec<u8>,
+        options: Vec<u8>,
+        rung: String,
+        memory: Vec<u8>,
+        warnings: Vec<Warning>,
+    ) -> Arc<Self> {
+        let copies = copies(&program);
+        let computes = machine::get().is_none_or(|machine| machine.environment.computes_values);
+        let evaluable = computes && !code.is_empty() && value::is_small(&program, copies);
+        Arc::new(Compiled {
+            number: NEXT.fetch_add(1, Ordering::Relaxed),
+            steps: steps(&program),
+            scratch: scratch_steps(&program),
+            output_shapes: program.outputs.iter().cloned().map(Arc::new).collect(),
+            answers: Answers::new(&program),
+            variant: OnceLock::new(),
+            costs: OnceLock::new(),
+            affordable: OnceLock::new(),
+            evaluable: AtomicBool::new(evaluable),
+            described: AtomicBool::new(false),
+            check: value::is_check(&program, &code, copies),
+            copies,
+            side_effects: contains(&code, b"callback"),
+            // JAX writes it around the names of operations that carry gradients back.
+            backward: contains(&code, b"transpose("),
+            program,
+            code,
+            serialized,
+            options,
+            rung,
+            memory,
+            warnings,
+        })
+    }
+
+    /// Returns what XLA's cost model says, asked once.
+    pub(crate) fn costs(&self) -> Option<&Costs> {
+        let ask = || {
+            let module = self.program.module_proto().ok()?;
+            Some(Costs::new(hooks::get()?.costs(&module)?))
+        };
+        self.costs.get_or_init(ask).as_ref()
+    }
+
+    /// Says whether the program may still be tried on the CPU.
+    pub(crate) fn can_be_evaluated(&self) -> bool {
+        self.evaluable.load(Ordering::Relaxed)
+    }
+
+    /// Says whether one execution is cheap enough for the size of its arrays; asked once.
+    pub(crate) fn is_affordable(&self) -> bool {
+        if let Some(affordable) = self.affordable.get() {
+            return *affordable;
+        }
+        // Not inside the cell: a thread that has the interpreter could be waiting for it.
+        let affordable = value::is_tiny_enough(&self.program, self.copies)
+            || hooks::get()
+                .and_then(|hooks| hooks.estimate(self.number, &self.code))
+                .is_some_and(|seconds| seconds <= value::MAX_LARGE_SECONDS);
+        *self.affordable.get_or_init(|| affordable)
+    }
+
+    /// Runs the program on the CPU, having said once how that is done.
+    pub(crate) fn evaluate(&self, hooks: &dyn Hooks, inputs: &[HostInput<'_>]) -> Evaluated {
+        if !self.described.load(Ordering::Acquire) {
+            hooks.describe(
+                self.number,
+                &ProgramDescription {
+                    code: &self.code,
+                    options: &self.options,
+                    devices: self.copies,
+                    output_shardings: &self.program.output_shardings,
+                    input_shapes: named_shapes(&self.program.parameters),
+                    output_shapes: named_shapes(&self.program.outputs),
+                },
+            );
+            self.described.store(true, Ordering::Release);
+        }
+        hooks.evaluate(self.number, inputs)
+    }
+
+    /// Remembers that it cannot be run there.
+    pub(crate) fn give_up_evaluating(&self) {
+        self.evaluable.store(false, Ordering::Relaxed);
+    }
+
+    /// Says whether the program only answers yes or no about its arguments.
+    pub(crate) fn is_check(&self) -> bool {
+        self.check
+    }
+
+    /// Says whether the program has a backward pass: whether it computes gradients.
+    pub(crate) fn has_backward(&self) -> bool {
+        self.backward
+    }
+
+    /// Says whether the program calls back into Python, so that it must run when it is called.
+    pub(crate) fn has_side_effects(&self) -> bool {
+        self.side_effects
+    }
+}
+
+fn contains(haystack: &[u8], needle: &[u8]) -> bool {
+    haystack
+        .windows(needle.len())
+        .any(|window| window == needle)
+}
+
+/// One run on one device gives every device's values if all arguments and results are replicated.
+fn copies(program: &Program) -> usize {
+    let replicated = |sharding: &Vec<u8>| is_replicated(sharding);
+    let all_the_same = program.options.replicas == 1
+        && program.parameter_shardings.len() == program.parameters.len()
+        && program.parameter_shardings.iter().all(replicated)
+        && program.output_shardings.len() == program.outputs.len()
+        && program.output_shardings.iter().all(replicated);
+    if all_the_same {
+        1
+    } else {
+        program.options.devices.len()
+    }
+}
+
+/// A serialised `OpSharding` of type REPLICATED, the zero value, has no fields.
+fn is_replicated(sharding: &[u8]) -> bool {
+    sharding.is_empty()
+}
+
+fn steps(program: &Program) -> Vec<Step> {
+    let allocated = program
+        .allocations
+        .iter()
+        .enumerate()
+        .filter_map(|(slot, allocation)| {
+            let purpose = match allocation.class {
+                BufferClass::ThreadLocal | BufferClass::Parameter(_) | BufferClass::Constant => {
+                    None
+                }
+                BufferClass::Tuple => Some(Purpose::Tuple),
+                BufferClass::Output => Some(Purpose::Output),
+                BufferClass::Temporary => Some(Purpose::Temporary),
+            }?;
+            let space = match allocation.space {
+                MemorySpace::Device => Space::Default,
+                MemorySpace::Collective => Space::Collective,
+                MemorySpace::Host => return None,
+            };
+            (allocation.bytes > 0).then_some(Step {
+                slot: slot as u32,
+                bytes: allocation.bytes,
+                purpose,
+                space,
+            })
+        });
+    allocated.collect()
+}
+
+/// Returns the scratch memory that an execution takes, in the order of the module. Each is freed
+/// before the next is taken and leaves the pool as it was, so one that is no larger than an earlier
+/// one changes nothing and is left out.
+fn scratch_steps(program: &Program) -> Vec<ScratchStep> {
+    let mut largest = 0;
+    let needs = (0..).zip(&program.scratch);
+    let steps = needs.filter_map(|(number, need)| {
+        let bytes = need.low_bytes;
+        if need.phase != ScratchPhase::Execution || bytes <= largest {
+            return None;
+        }
+        largest = bytes;
+        Some(ScratchStep {
+            need: number,
+            bytes,
+        })
+    });
+    steps.collect()
+}
+
+/// Returns the kind of memory a shape lies in.
+pub(crate) fn kind_of(shape: &Shape) -> MemoryKind {
+    match shape.space {
+        MemorySpace::Host => MemoryKind::PinnedHost,
+        MemorySpace::Device | MemorySpace::Collective => MemoryKind::Device,
+    }
+}
+
+impl Answers {
+    fn new(program: &Program) -> Self {
+        let kinds = |shapes: &[Shape]| {
+            Texts::new(
+                shapes
+                    .iter()
+                    .map(|s| kind_of(s).name().as_bytes().to_vec())
+                    .collect(),
+            )
+        };
+        Answers {
+            output_types: program
+                .outputs
+                .iter()
+                .map(|s| s.element_type.pjrt())
+                .collect(),
+            output_dims: program
+                .outputs
+                .iter()
+                .flat_map(|s| s.dims.iter().copied())
+                .collect(),
+            output_dim_counts: program.outputs.iter().map(|s| s.dims.len()).collect(),
+            output_kinds: kinds(&program.outputs),
+            parameter_kinds: kinds(&program.parameters),
+            parameter_shardings: Texts::new(program.parameter_shardings.clone()),
+            output_shardings: Texts::new(program.output_shardings.clone()),
+            fingerprint: format!("{:016x}", program.fingerprint),
+        }
+    }
+}

@@ -1,0 +1,311 @@
+//! Compiling: the real compiler does it, on a topology instead of a device; everything JAX may
+//! ask later is gathered at once and the real executable is destroyed.
+//!
+//! Some legal programs do not compile without a device: on a card the autotuner would have
+//! chosen another kernel. For those there is a ladder of attempts, each with flags for that one
+//! compile; which rung was needed is recorded with the program. A flag that the user has set holds:
+//! a rung that would change it is left out, and the compiler's error is the answer.
+//!
+//! The second rung also serves to measure what the compiler's default choices leave open: on a
+//! card the autotuner may take cuBLAS where they say Triton.
+
+use std::ffi::{c_char, c_void};
+use std::path::Path;
+use std::slice;
+use std::sync::Arc;
+
+use vramfit_core::program::{Program, options::flag, options::with_flags, wire::OptionValue};
+use vramfit_core::trace::ProgramSizes;
+
+use crate::compile::compiled::Compiled;
+use crate::compile::dump::Dump;
+use crate::compile::memory_kinds;
+use crate::compile::stderr_capture;
+use crate::compile::user_flags::Choices;
+use crate::device::machine;
+use crate::pjrt::abi::executable::{
+    CompileArgs, ExecutableDestroyArgs, ExecutableSerializeArgs, Program as RawProgram,
+};
+use crate::pjrt::abi::{Executable, TopologyDescription};
+use crate::pjrt::cuda_plugin::{self, sized};
+use crate::pjrt::status::{Answer, Code, Status};
+use crate::pjrt::table::read_sized;
+use crate::session::call_site;
+use crate::session::log;
+
+/// One compile attempt: its name, and the flags it adds.
+struct Rung {
+    name: &'static str,
+    flags: &'static [(&'static str, i64)],
+}
+
+/// Before JAX 0.9, a deviceless compile insists on autotuning results; 0 switches that off.
+const WITHOUT_AUTOTUNING: (&str, i64) = ("xla_gpu_autotune_level", 0);
+/// PJRT API version of JAX 0.9.0, from which on the default flags compile without a device.
+const FIRST_WITH_DEFAULTS: i32 = 90;
+
+impl Rung {
+    /// Says whether it leaves alone what the user has set.
+    fn agrees_with(&self, choices: &Choices<'_>) -> bool {
+        let mut flags = self.flags.iter();
+        flags.all(|(name, value)| !choices.contradict(name, *value))
+    }
+
+    /// Says whether the user has set what it sets, so that it would change nothing.
+    fn is_chosen_by(&self, choices: &Choices<'_>) -> bool {
+        self.agrees_with(choices) && self.flags.iter().all(|(name, _)| choices.has(name))
+    }
+}
+
+const WITHOUT_TRITON: Rung = Rung {
+    name: "without Triton GEMM",
+    flags: &[("xla_gpu_enable_triton_gemm", 0)],
+};
+
+const LADDER: &[Rung] = &[
+    Rung {
+        name: "",
+        flags: &[],
+    },
+    WITHOUT_TRITON,
+    Rung {
+        name: "without Triton GEMM and cuDNN fusion",
+        flags: &[
+            ("xla_gpu_enable_triton_gemm", 0),
+            ("xla_gpu_cudnn_gemm_fusion_level", 0),
+        ],
+    },
+];
+
+/// The program JAX hands over.
+pub(crate) struct Source {
+    code: Vec<u8>,
+    format: Vec<u8>,
+}
+
+impl Source {
+    /// Copies the program of a compile call.
+    ///
+    /// # Safety
+    /// `program` is valid for the call.
+    pub(crate) unsafe fn read(program: *const RawProgram) -> Answer<Self> {
+        let program: RawProgram =
+            read_sized(program).ok_or_else(|| Status::internal("no program to compile"))?;
+        let bytes = |pointer: *const c_char, size: usize| {
+            if size == 0 {
+                Vec::new()
+            } else {
+                slice::from_raw_parts(pointer.cast::<u8>(), size).to_vec()
+            }
+        };
+        Ok(Source {
+            code: bytes(program.code, program.code_size),
+            format: bytes(program.format, program.format_size),
+        })
+    }
+}
+
+/// Compiles a program for a topology.
+///
+/// # Safety
+/// `topology` is a live topology of the real plugin's.
+pub(crate) unsafe fn compile(
+    topology: *const TopologyDescription,
+    source: &Source,
+    options: &[u8],
+) -> Answer<Arc<Compiled>> {
+    let mut first_error = None;
+    let choices = Choices::read(options);
+    let rungs = LADDER.iter().filter(|rung| rung.agrees_with(&choices));
+    for rung in rungs {
+        let dump = wants_owners().then(|| Dump::new(&choices)).flatten();
+        let (attempted, warnings) = stderr_capture::during(compiler_log(), || {
+            attempt(topology, source, options, rung, dump.as_ref())
+        });
+        match attempted {
+            Ok(serialized) => {
+                let mut program = Program::parse(&serialized, options)?;
+                let mut memory = dump.and_then(|dump| dump.memory(&program, &source.code));
+                if let Some(memory) = &mut memory {
+                    memory.rename_sites(call_site::name_cell);
+                }
+                for need in &mut program.scratch {
+                    if let Some(name) = call_site::name_cell(&need.site) {
+                        need.site = name;
+                    }
+                }
+                let code = if source.format == b"mlir" {
+                    source.code.clone()
+                } else {
+                    Vec::new()
+                };
+                let rung = rung.name.to_owned();
+                return Ok(Compiled::new(
+                    program,
+                    code,
+                    serialized,
+                    options.to_vec(),
+                    rung,
+                    memory.map(|memory| memory.to_stored()).unwrap_or_default(),
+                    warnings,
+                ));
+            }
+            // The first error is the one worth showing: later rungs fail for their own reasons.
+            Err(error) if first_error.is_none() => {
+                let another_may_help = may_be_cured(&error);
+                first_error = Some(error);
+                if !another_may_help {
+                    break;
+                }
+            }
+            Err(_) => {}
+        }
+    }
+    Err(first_error.unwrap_or_else(|| Status::internal("there is no way to compile")))
+}
+
+/// What a program was compiled as, only to be measured.
+pub(crate) struct Variant {
+    pub(crate) name: &'static str,
+    pub(crate) sizes: ProgramSizes,
+}
+
+/// Compiles a program without Triton GEMM and measures it. `None` when that is how it was compiled
+/// anyway, or when it does not compile so; that is no error, the program has what it needs.
+///
+/// # Safety
+/// As for [`compile`].
+pub(crate) unsafe fn variant(
+    topology: *const TopologyDescription,
+    compiled: &Compiled,
+) -> Option<Variant> {
+    let sizes = *compiled.variant.get_or_init(|| {
+        // The other rungs are without it, too.
+        if !compiled.rung.is_empty() || compiled.code.is_empty() {
+            return None;
+        }
+        if WITHOUT_TRITON.is_chosen_by(&Choices::read(&compiled.options)) {
+            return None;
+        }
+        let source = Source {
+            code: compiled.code.clone(),
+            format: b"mlir".to_vec(),
+        };
+        let measured = attempt(topology, &source, &compiled.options, &WITHOUT_TRITON, None)
+            .and_then(|serialized| Ok(Program::parse(&serialized, &compiled.options)?));
+        match measured {
+            Ok(program) => Some(program.sizes),
+            Err(error) => {
+                let (name, rung) = (&compiled.program.name, WITHOUT_TRITON.name);
+                let first_line = error.message().lines().next().unwrap_or_default();
+                log::line(&format!(
+                    "`{name}` could not be measured {rung}: {first_line}"
+                ));
+                None
+            }
+        }
+    });
+    Some(Variant {
+        name: WITHOUT_TRITON.name,
+        sizes: sizes?,
+    })
+}
+
+/// Says whether it is to be found out where the memory of programs goes.
+fn wants_owners() -> bool {
+    machine::get().is_none_or(|machine| machine.environment.owners)
+}
+
+/// Returns the folder for what the compiler says, where that is wanted. A forked process has no part in it:
+/// another thread of its parent may have held what it would wait for.
+fn compiler_log() -> Option<&'static Path> {
+    let machine = machine::get().filter(|_| !machine::is_forked())?;
+    machine.environment.compiler_log.as_deref()
+}
+
+/// Failures inside the compiler may vanish with other kernels; a program that is wrong, an option
+/// that the compiler does not take, or a missing tool, stays so.
+fn may_be_cured(error: &Status) -> bool {
+    [
+        Code::Internal,
+        Code::Unimplemented,
+        Code::ResourceExhausted,
+        Code::FailedPrecondition,
+    ]
+    .iter()
+    .any(|code| *code as i32 == error.code())
+        && ![
+            "libdevice",
+            "ptxas",
+            "compile option",
+            "While setting option",
+        ]
+        .iter()
+        .any(|part| error.message().contains(part))
+}
+
+unsafe fn attempt(
+    topology: *const TopologyDescription,
+    source: &Source,
+    options: &[u8],
+    rung: &Rung,
+    dump: Option<&Dump>,
+) -> Answer<Vec<u8>> {
+    let real = cuda_plugin::get()?;
+    let mut flags: Vec<(&str, OptionValue)> = dump.map(Dump::flags).unwrap_or_default();
+    // What is in `XLA_FLAGS` gives way here: with any other level nothing would compile.
+    let old = real.minor_version() < FIRST_WITH_DEFAULTS;
+    if old && flag(options, WITHOUT_AUTOTUNING.0).is_none() {
+        flags.push((WITHOUT_AUTOTUNING.0, OptionValue::Int(WITHOUT_AUTOTUNING.1)));
+    }
+    for (name, value) in rung.flags {
+        let value = match *name {
+            "xla_gpu_enable_triton_gemm" => OptionValue::Bool(*value != 0),
+            _ => OptionValue::Int(*value),
+        };
+        flags.push((name, value));
+    }
+    let results = machine::get().and_then(|machine| machine.environment.autotune_results.as_ref());
+    if let Some(path) = results {
+        flags.push((
+            "xla_gpu_load_autotune_results_from",
+            OptionValue::Text(path.clone()),
+        ));
+    }
+    let options = memory_kinds::complete(options, &source.code, real.minor_version())?;
+    let options = with_flags(&options, &flags);
+    // Plugins up to 0.6.2 read MLIR text up to a NUL byte beyond its size.
+    let mut code = source.code.clone();
+    code.push(0);
+    let mut program: RawProgram = sized();
+    program.code = code.as_mut_ptr().cast();
+    program.code_size = source.code.len();
+    program.format = source.format.as_ptr().cast();
+    program.format_size = source.format.len();
+    let mut args: CompileArgs = sized();
+    args.topology = topology;
+    args.program = &raw const program;
+    args.compile_options = options.as_ptr().cast();
+    args.compile_options_size = options.len();
+    real.call("PJRT_Compile", &mut args)?;
+    let serialized = serialize(args.executable);
+    let mut destroy: ExecutableDestroyArgs = sized();
+    destroy.executable = args.executable;
+    real.call("PJRT_Executable_Destroy", &mut destroy)?;
+    serialized
+}
+
+unsafe fn serialize(executable: *mut Executable) -> Answer<Vec<u8>> {
+    let mut args: ExecutableSerializeArgs = sized();
+    args.executable = executable;
+    cuda_plugin::get()?.call("PJRT_Executable_Serialize", &mut args)?;
+    let bytes = slice::from_raw_parts(
+        args.serialized_bytes.cast::<u8>(),
+        args.serialized_bytes_size,
+    )
+    .to_vec();
+    if let Some(delete) = args.serialized_executable_deleter {
+        delete(args.serialized_executable.cast::<c_void>());
+    }
+    Ok(bytes)
+}

@@ -1,0 +1,66 @@
+//! Where the memory of a program goes, read from what XLA dumps while it compiles.
+//!
+//! A serialised executable does not say which value lies where since JAX 0.10.1; the dump that XLA
+//! writes after its last pass does, in every release. It goes into a folder of its own for each
+//! compile and is removed right after it was read.
+
+use std::fs;
+use std::path::Path;
+
+use tempfile::TempDir;
+use vramfit_core::program::wire::OptionValue;
+use vramfit_core::program::{Program, ProgramMemory};
+
+use crate::compile::user_flags::Choices;
+use crate::hooks;
+
+/// The flag that says where; a user who sets it gets the dump where they want it, and we none.
+const FLAG: &str = "xla_dump_to";
+/// Ends the name of the file that holds the scheduled module and its buffer assignment.
+const SUFFIX: &str = "gpu_after_optimizations.hlo.pb";
+/// Larger than the dump of any program that compiles in a day.
+const MAX_BYTES: u64 = 2 << 30;
+
+/// A folder for the dump of one compile.
+pub(crate) struct Dump {
+    folder: TempDir,
+}
+
+impl Dump {
+    /// Makes a folder, unless the user has XLA dump somewhere else, or there is no room for one.
+    pub(crate) fn new(choices: &Choices<'_>) -> Option<Self> {
+        if choices.has(FLAG) {
+            return None;
+        }
+        let folder = tempfile::Builder::new().prefix("vramfit-").tempdir().ok()?;
+        Some(Dump { folder })
+    }
+
+    /// Returns the flags that have XLA write into the folder, and as little else as possible.
+    pub(crate) fn flags(&self) -> Vec<(&'static str, OptionValue)> {
+        vec![
+            (
+                FLAG,
+                OptionValue::Text(self.folder.path().display().to_string()),
+            ),
+            ("xla_dump_hlo_as_proto", OptionValue::Bool(true)),
+        ]
+    }
+
+    /// Reads where the memory of the program goes that was compiled with the flags. `None` when XLA
+    /// wrote nothing that says it.
+    pub(crate) fn memory(&self, program: &Program, code: &[u8]) -> Option<ProgramMemory> {
+        let dump = read(self.folder.path())?;
+        let names = hooks::get()
+            .and_then(|hooks| hooks.names(code))
+            .unwrap_or_default();
+        ProgramMemory::from_dump(program, &dump, &names).ok()
+    }
+}
+
+fn read(folder: &Path) -> Option<Vec<u8>> {
+    let files = fs::read_dir(folder).ok()?.flatten();
+    let mut dumps = files.filter(|file| file.file_name().to_string_lossy().ends_with(SUFFIX));
+    let dump = dumps.next()?;
+    (dump.metadata().ok()?.len() <= MAX_BYTES).then(|| fs::read(dump.path()).ok())?
+}

@@ -1,0 +1,216 @@
+//! Compiled programs as handles: what JAX asks of them.
+
+use std::ffi::{c_char, c_void};
+use std::ptr;
+use std::sync::Arc;
+
+use prost::Message;
+
+use crate::compile::compiled::Compiled;
+use crate::compile::serialized::Record;
+use crate::pjrt::abi;
+use crate::pjrt::abi::executable::{
+    ExecutableDestroyArgs, ExecutableFingerprintArgs, ExecutableGetCompileOptionsArgs,
+    ExecutableGetCompiledMemoryStatsArgs, ExecutableGetCostAnalysisArgs, ExecutableNameArgs,
+    ExecutableNumOutputsArgs, ExecutableNumPartitionsArgs, ExecutableNumReplicasArgs,
+    ExecutableOptimizedProgramArgs, ExecutableOutputDimensionsArgs,
+    ExecutableOutputElementTypesArgs, ExecutableOutputMemoryKindsArgs,
+    ExecutableParameterMemoryKindsArgs, ExecutableSerializeArgs,
+    ExecutableSizeOfGeneratedCodeInBytesArgs, Program as RawProgram,
+};
+use crate::pjrt::layouts;
+use crate::pjrt::status::{Answer, Code, Status};
+
+/// A program as JAX holds it for asking.
+pub(crate) struct Executable {
+    pub(crate) compiled: Arc<Compiled>,
+    /// Layout objects, made when first asked for; they live as long as this handle.
+    pub(crate) layouts: layouts::Lists,
+}
+
+/// Returns the executable behind a handle.
+///
+/// # Safety
+/// `raw` came from this file and is not destroyed.
+pub(crate) unsafe fn from_raw<'a>(raw: *mut abi::Executable) -> Answer<&'a Executable> {
+    raw.cast::<Executable>()
+        .cast_const()
+        .as_ref()
+        .ok_or_else(|| Status::internal("no executable"))
+}
+
+/// Makes a handle; the caller destroys it.
+pub(crate) fn handle(compiled: Arc<Compiled>) -> *mut abi::Executable {
+    let executable = Executable {
+        compiled,
+        layouts: layouts::Lists::default(),
+    };
+    Box::into_raw(Box::new(executable)).cast()
+}
+
+pub(crate) unsafe fn destroy(args: &mut ExecutableDestroyArgs) -> Answer {
+    if !args.executable.is_null() {
+        drop(Box::from_raw(args.executable.cast::<Executable>()));
+    }
+    Ok(())
+}
+
+pub(crate) unsafe fn name(args: &mut ExecutableNameArgs) -> Answer {
+    let name = &from_raw(args.executable)?.compiled.program.name;
+    args.executable_name = name.as_ptr().cast();
+    args.executable_name_size = name.len();
+    Ok(())
+}
+
+pub(crate) unsafe fn num_replicas(args: &mut ExecutableNumReplicasArgs) -> Answer {
+    args.num_replicas = from_raw(args.executable)?.compiled.program.options.replicas;
+    Ok(())
+}
+
+pub(crate) unsafe fn num_partitions(args: &mut ExecutableNumPartitionsArgs) -> Answer {
+    args.num_partitions = from_raw(args.executable)?
+        .compiled
+        .program
+        .options
+        .partitions;
+    Ok(())
+}
+
+pub(crate) unsafe fn num_outputs(args: &mut ExecutableNumOutputsArgs) -> Answer {
+    args.num_outputs = from_raw(args.executable)?.compiled.program.outputs.len();
+    Ok(())
+}
+
+pub(crate) unsafe fn code_size(args: &mut ExecutableSizeOfGeneratedCodeInBytesArgs) -> Answer {
+    args.size_in_bytes = from_raw(args.executable)?.compiled.program.sizes.code_bytes as i64;
+    Ok(())
+}
+
+/// Asks the cost model of XLA's CPU client: the plugin's own is reached through a device only.
+pub(crate) unsafe fn cost_analysis(args: &mut ExecutableGetCostAnalysisArgs) -> Answer {
+    let costs = from_raw(args.executable)?
+        .compiled
+        .costs()
+        .ok_or_else(|| Status::unimplemented("cost analysis"))?;
+    args.num_properties = costs.values.len();
+    args.properties = costs.values.as_ptr();
+    Ok(())
+}
+
+pub(crate) unsafe fn output_memory_kinds(args: &mut ExecutableOutputMemoryKindsArgs) -> Answer {
+    let kinds = &from_raw(args.executable)?.compiled.answers.output_kinds;
+    args.num_outputs = kinds.pointers.len();
+    args.memory_kinds = kinds.pointers.as_ptr();
+    args.memory_kind_sizes = kinds.sizes.as_ptr();
+    Ok(())
+}
+
+pub(crate) unsafe fn parameter_memory_kinds(
+    args: &mut ExecutableParameterMemoryKindsArgs,
+) -> Answer {
+    let kinds = &from_raw(args.executable)?.compiled.answers.parameter_kinds;
+    args.num_parameters = kinds.pointers.len();
+    args.memory_kinds = kinds.pointers.as_ptr();
+    args.memory_kind_sizes = kinds.sizes.as_ptr();
+    Ok(())
+}
+
+pub(crate) unsafe fn output_types(args: &mut ExecutableOutputElementTypesArgs) -> Answer {
+    let types = &from_raw(args.executable)?.compiled.answers.output_types;
+    args.output_types = types.as_ptr().cast_mut();
+    args.num_output_types = types.len();
+    Ok(())
+}
+
+pub(crate) unsafe fn output_dimensions(args: &mut ExecutableOutputDimensionsArgs) -> Answer {
+    let answers = &from_raw(args.executable)?.compiled.answers;
+    args.num_outputs = answers.output_dim_counts.len();
+    args.dims = answers.output_dims.as_ptr();
+    args.dim_sizes = answers.output_dim_counts.as_ptr();
+    Ok(())
+}
+
+const OPTIMIZED_FORMAT: &str = "hlo_with_config";
+
+/// Asked twice: for the size, then for the bytes.
+pub(crate) unsafe fn optimized_program(args: &mut ExecutableOptimizedProgramArgs) -> Answer {
+    let module = &from_raw(args.executable)?.compiled.program.module;
+    let program: &mut RawProgram = args
+        .program
+        .as_mut()
+        .ok_or_else(|| Status::internal("no program to fill"))?;
+    program.format = OPTIMIZED_FORMAT.as_ptr().cast();
+    program.format_size = OPTIMIZED_FORMAT.len();
+    if program.code.is_null() {
+        program.code_size = module.len();
+    } else if program.code_size < module.len() {
+        return Err(Status::new(
+            Code::InvalidArgument,
+            "the space for the program is too small",
+        ));
+    } else {
+        ptr::copy_nonoverlapping(module.as_ptr(), program.code.cast(), module.len());
+        program.code_size = module.len();
+    }
+    Ok(())
+}
+
+/// Frees what [`hand_over`] gave away.
+pub(crate) unsafe extern "C" fn drop_bytes(bytes: *mut c_void) {
+    drop(Box::from_raw(bytes.cast::<Vec<u8>>()));
+}
+
+/// Hands bytes over that the caller frees with [`drop_bytes`].
+pub(crate) fn hand_over(bytes: Vec<u8>) -> (*const c_char, usize, *mut c_void) {
+    let bytes = Box::new(bytes);
+    let (pointer, size) = (bytes.as_ptr().cast(), bytes.len());
+    (pointer, size, Box::into_raw(bytes).cast())
+}
+
+pub(crate) unsafe fn serialize(args: &mut ExecutableSerializeArgs) -> Answer {
+    let compiled = &from_raw(args.executable.cast_mut())?.compiled;
+    let record = Record::of(compiled).encode_to_vec();
+    let (pointer, size, owner) = hand_over(record);
+    args.serialized_bytes = pointer;
+    args.serialized_bytes_size = size;
+    args.serialized_executable = owner;
+    args.serialized_executable_deleter = Some(drop_bytes);
+    Ok(())
+}
+
+pub(crate) unsafe fn compile_options(args: &mut ExecutableGetCompileOptionsArgs) -> Answer {
+    let (pointer, size, owner) = hand_over(from_raw(args.executable)?.compiled.options.clone());
+    args.serialized_bytes = pointer;
+    args.serialized_bytes_size = size;
+    args.serialized_compile_options = owner;
+    args.serialized_compile_options_deleter = Some(drop_bytes);
+    Ok(())
+}
+
+pub(crate) unsafe fn fingerprint(args: &mut ExecutableFingerprintArgs) -> Answer {
+    let fingerprint = &from_raw(args.executable)?.compiled.answers.fingerprint;
+    args.executable_fingerprint = fingerprint.as_ptr().cast();
+    args.executable_fingerprint_size = fingerprint.len();
+    Ok(())
+}
+
+/// XLA's own formulas over the buffer allocations. `peak` is what a call takes on top of nothing:
+/// arguments, outputs that are not arguments, and the temporary block.
+pub(crate) unsafe fn memory_stats(args: &mut ExecutableGetCompiledMemoryStatsArgs) -> Answer {
+    let program = &from_raw(args.executable)?.compiled.program;
+    let sizes = &program.sizes;
+    let host = &program.host_sizes;
+    args.generated_code_size_in_bytes = sizes.code_bytes as i64;
+    args.argument_size_in_bytes = sizes.argument_bytes as i64;
+    args.output_size_in_bytes = sizes.output_bytes as i64;
+    args.alias_size_in_bytes = sizes.alias_bytes as i64;
+    args.temp_size_in_bytes = sizes.temp_bytes as i64;
+    args.host_generated_code_size_in_bytes = 0;
+    args.host_argument_size_in_bytes = host.argument_bytes as i64;
+    args.host_output_size_in_bytes = host.output_bytes as i64;
+    args.host_alias_size_in_bytes = host.alias_bytes as i64;
+    args.host_temp_size_in_bytes = host.temp_bytes as i64;
+    args.peak_memory_in_bytes =
+        (sizes.argument_bytes + sizes.output_bytes - sizes.alias_bytes + sizes.temp_bytes) as i64;
+    Ok(())
+}

@@ -1,0 +1,277 @@
+//! Programs that JAX compiles, loads and drops. What it asks of a compiled one is in `inspect`.
+
+use std::ffi::{c_char, c_int};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use vramfit_core::trace::{Event as LogEvent, ProgramSizes};
+
+use crate::compile::compiled::Compiled;
+use crate::compile::compiler::{self, Source};
+use crate::compile::executable::{drop_bytes, from_raw, hand_over, handle};
+use crate::compile::serialized::Record;
+use crate::device::client::{self, Client};
+use crate::device::virtual_device::Device;
+use crate::hooks;
+use crate::pjrt::abi::executable::{
+    ClientCompileArgs, ClientLoadArgs, CompileArgs, ExecutableDeserializeAndLoadArgs,
+    LoadedExecutableAddressableDeviceLogicalIdsArgs, LoadedExecutableAddressableDevicesArgs,
+    LoadedExecutableDeleteArgs, LoadedExecutableDestroyArgs, LoadedExecutableFingerprintArgs,
+    LoadedExecutableGetDeviceAssignmentArgs, LoadedExecutableGetExecutableArgs,
+    LoadedExecutableIsDeletedArgs, LogicalDeviceIds,
+};
+use crate::pjrt::abi::{self, Device as RawDevice};
+use crate::pjrt::status::{Answer, Status};
+
+/// A program that can be executed.
+pub(crate) struct Loaded {
+    pub(crate) compiled: Arc<Compiled>,
+    /// Its devices in this process.
+    pub(crate) devices: Vec<&'static Device>,
+    /// Their numbers in this process.
+    pub(crate) ordinals: Vec<u32>,
+    device_pointers: Vec<*mut RawDevice>,
+    logical_ids: Vec<LogicalDeviceIds>,
+    deleted: AtomicBool,
+    /// On which of its devices the constants are loaded.
+    pub(crate) resident: Mutex<Vec<bool>>,
+    client: &'static Client,
+}
+
+impl Loaded {
+    fn new(client: &'static Client, compiled: Arc<Compiled>, from_cache: bool) -> Answer<Self> {
+        let options = &compiled.program.options;
+        // This process executes on its own devices only; the others are other processes' business.
+        let mut devices = Vec::new();
+        let mut ordinals = Vec::new();
+        let mut logical_ids = Vec::new();
+        for (place, &id) in options.devices.iter().enumerate() {
+            let device = client.device(id)?;
+            if let Some(ordinal) = device.ordinal {
+                devices.push(device);
+                ordinals.push(ordinal);
+                logical_ids.push(LogicalDeviceIds {
+                    replica: (place / options.partitions) as c_int,
+                    partition: (place % options.partitions) as c_int,
+                });
+            }
+        }
+        let site = hooks::get()
+            .and_then(hooks::Hooks::site)
+            .unwrap_or_default();
+        if let Some(hooks) = hooks::get() {
+            hooks.compiled(compiled.number);
+        }
+        let limit_bytes = client.machine.limit_bytes();
+        let variant =
+            if client.machine.environment.bracket && compiled.program.sizes.is_large(limit_bytes) {
+                // SAFETY: the client's topology lives as long as the client.
+                unsafe { compiler::variant(client.topology, &compiled) }
+            } else {
+                None
+            };
+        let mut session = client.machine.session();
+        let event = LogEvent::Program {
+            program: compiled.number,
+            name: session.text(&compiled.program.name),
+            sizes: compiled.program.sizes,
+            devices: devices.len() as u32,
+            loaded: from_cache,
+            rung: session.text(&compiled.rung),
+            site: session.text(&site),
+        };
+        session.record(&event);
+        session.record_memory(compiled.number, &compiled.memory);
+        for need in &compiled.program.scratch {
+            let event = LogEvent::Scratch {
+                program: compiled.number,
+                library: session.text(&need.library),
+                routine: session.text(&need.routine),
+                site: session.text(&need.site),
+                low_bytes: need.low_bytes,
+                high_bytes: need.high_bytes,
+                source: need.source,
+                phase: need.phase,
+            };
+            session.record(&event);
+        }
+        for warning in &compiled.warnings {
+            session.record_warning(&compiled.program.name, warning);
+        }
+        if let Some(variant) = variant {
+            let event = LogEvent::Variant {
+                program: compiled.number,
+                name: session.text(variant.name),
+                sizes: variant.sizes,
+            };
+            session.record(&event);
+        }
+        session.flush();
+        drop(session);
+        Ok(Loaded {
+            device_pointers: devices.iter().map(|device| device.raw()).collect(),
+            resident: Mutex::new(vec![false; devices.len()]),
+            compiled,
+            devices,
+            ordinals,
+            logical_ids,
+            deleted: AtomicBool::new(false),
+            client,
+        })
+    }
+
+    fn into_raw(self) -> *mut abi::LoadedExecutable {
+        Box::into_raw(Box::new(self)).cast()
+    }
+
+    /// Drops what the program holds on its devices.
+    fn unload(&self) {
+        if self.deleted.swap(true, Ordering::Relaxed) {
+            return;
+        }
+        let constants = outside_bytes(&self.compiled.program.sizes);
+        let mut resident = self.resident.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut session = self.client.machine.session();
+        for (&ordinal, loaded) in self.ordinals.iter().zip(resident.iter_mut()) {
+            if std::mem::take(loaded) && constants > 0 {
+                session.add_outside(ordinal, -(constants as i64));
+            }
+        }
+        session.record(&LogEvent::Unload {
+            program: self.compiled.number,
+        });
+    }
+
+    pub(crate) fn is_deleted(&self) -> bool {
+        self.deleted.load(Ordering::Relaxed)
+    }
+}
+
+/// Bytes a loaded program holds outside the pool: its machine code, and its constants, which are
+/// globals of the module.
+pub(crate) fn outside_bytes(sizes: &ProgramSizes) -> u64 {
+    sizes.constant_bytes + sizes.code_bytes
+}
+
+impl Drop for Loaded {
+    fn drop(&mut self) {
+        self.unload();
+    }
+}
+
+/// Returns the loaded executable behind a handle.
+///
+/// # Safety
+/// `raw` came from this file and is not destroyed.
+pub(crate) unsafe fn loaded<'a>(raw: *mut abi::LoadedExecutable) -> Answer<&'a Loaded> {
+    raw.cast::<Loaded>()
+        .cast_const()
+        .as_ref()
+        .ok_or_else(|| Status::internal("no executable"))
+}
+
+unsafe fn bytes(pointer: *const c_char, size: usize) -> Vec<u8> {
+    if size == 0 || pointer.is_null() {
+        Vec::new()
+    } else {
+        std::slice::from_raw_parts(pointer.cast::<u8>(), size).to_vec()
+    }
+}
+
+pub(crate) unsafe fn compile_for_topology(args: &mut CompileArgs) -> Answer {
+    let source = Source::read(args.program)?;
+    let options = bytes(args.compile_options, args.compile_options_size);
+    args.executable = handle(compiler::compile(args.topology, &source, &options)?);
+    Ok(())
+}
+
+pub(crate) unsafe fn client_compile(args: &mut ClientCompileArgs) -> Answer {
+    let client = client::from_raw(args.client)?;
+    let source = Source::read(args.program)?;
+    let options = bytes(args.compile_options, args.compile_options_size);
+    let compiled = compiler::compile(client.topology, &source, &options)?;
+    args.executable = Loaded::new(client, compiled, false)?.into_raw();
+    Ok(())
+}
+
+pub(crate) unsafe fn client_load(args: &mut ClientLoadArgs) -> Answer {
+    let client = client::from_raw(args.client)?;
+    let compiled = Arc::clone(&from_raw(args.executable)?.compiled);
+    args.loaded_executable = Loaded::new(client, compiled, true)?.into_raw();
+    Ok(())
+}
+
+pub(crate) unsafe fn deserialize_and_load(args: &mut ExecutableDeserializeAndLoadArgs) -> Answer {
+    let client = client::from_raw(args.client)?;
+    let bytes_of_record = bytes(args.serialized_executable, args.serialized_executable_size);
+    let overridden = bytes(
+        args.overridden_serialized_compile_options,
+        args.overridden_serialized_compile_options_size,
+    );
+    let options = (!overridden.is_empty()).then_some(overridden);
+    let compiled = Record::read(&bytes_of_record)?.into_compiled(options)?;
+    args.loaded_executable = Loaded::new(client, compiled, true)?.into_raw();
+    Ok(())
+}
+
+pub(crate) unsafe fn loaded_destroy(args: &mut LoadedExecutableDestroyArgs) -> Answer {
+    if !args.executable.is_null() {
+        drop(Box::from_raw(args.executable.cast::<Loaded>()));
+    }
+    Ok(())
+}
+
+/// Returns a new handle each time; the caller destroys it.
+pub(crate) unsafe fn get_executable(args: &mut LoadedExecutableGetExecutableArgs) -> Answer {
+    args.executable = handle(Arc::clone(&loaded(args.loaded_executable)?.compiled));
+    Ok(())
+}
+
+pub(crate) unsafe fn loaded_devices(args: &mut LoadedExecutableAddressableDevicesArgs) -> Answer {
+    let pointers = &loaded(args.executable)?.device_pointers;
+    args.addressable_devices = pointers.as_ptr();
+    args.num_addressable_devices = pointers.len();
+    Ok(())
+}
+
+pub(crate) unsafe fn logical_ids(
+    args: &mut LoadedExecutableAddressableDeviceLogicalIdsArgs,
+) -> Answer {
+    let ids = &loaded(args.executable)?.logical_ids;
+    args.addressable_device_logical_ids = ids.as_ptr().cast_mut();
+    args.num_addressable_device_logical_ids = ids.len();
+    Ok(())
+}
+
+pub(crate) unsafe fn device_assignment(
+    args: &mut LoadedExecutableGetDeviceAssignmentArgs,
+) -> Answer {
+    let bytes = loaded(args.executable)?
+        .compiled
+        .program
+        .options
+        .device_assignment();
+    let (pointer, size, owner) = hand_over(bytes);
+    args.serialized_bytes = pointer;
+    args.serialized_bytes_size = size;
+    args.serialized_device_assignment = owner;
+    args.serialized_device_assignment_deleter = Some(drop_bytes);
+    Ok(())
+}
+
+pub(crate) unsafe fn loaded_delete(args: &mut LoadedExecutableDeleteArgs) -> Answer {
+    loaded(args.executable)?.unload();
+    Ok(())
+}
+
+pub(crate) unsafe fn loaded_is_deleted(args: &mut LoadedExecutableIsDeletedArgs) -> Answer {
+    args.is_deleted = loaded(args.executable)?.is_deleted();
+    Ok(())
+}
+
+pub(crate) unsafe fn loaded_fingerprint(args: &mut LoadedExecutableFingerprintArgs) -> Answer {
+    let fingerprint = &loaded(args.executable)?.compiled.answers.fingerprint;
+    args.executable_fingerprint = fingerprint.as_ptr().cast();
+    args.executable_fingerprint_size = fingerprint.len();
+    Ok(())
+}

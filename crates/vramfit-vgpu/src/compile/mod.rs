@@ -1,0 +1,23 @@
+//! Programs: compiled by the real compiler, loaded, inspected and serialized.
+//!
+//! | file | subject |
+//! | --- | --- |
+//! | `compiler` | compile attempts on a topology |
+//! | `user_flags` | XLA flags that the user has set |
+//! | `memory_kinds` | memory kinds for plugins that do not read them |
+//! | `stderr_capture` | the compiler's log, read from standard error |
+//! | `dump` | XLA's dump: where the memory of a program goes |
+//! | `compiled` | a compiled program and what is derived from it once |
+//! | `serialized` | a compiled program as bytes |
+//! | `executable` | `PJRT_Executable_*`: what JAX asks of a compiled program |
+//! | `loaded_executable` | `PJRT_LoadedExecutable_*`: compiling, loading and unloading |
+
+pub(crate) mod compiled;
+mod compiler;
+mod dump;
+pub(crate) mod executable;
+pub(crate) mod loaded_executable;
+mod memory_kinds;
+mod serialized;
+pub(crate) mod stderr_capture;
+mod user_flags;

@@ -1,0 +1,404 @@
+//! The client: from the options JAX passes to a machine and its devices.
+
+use std::ffi::{c_char, c_int};
+use std::slice;
+
+use vramfit_core::allocator::{Kind, PoolOptions};
+use vramfit_core::settings::{ClientOptions, PluginSettings, Value, Version};
+use vramfit_core::trace::Header;
+
+use crate::device::machine::{self, Machine};
+use crate::device::memory::Memory;
+use crate::device::topology;
+use crate::device::virtual_device::Device;
+use crate::environment::Environment;
+use crate::pjrt::abi::client::{
+    ClientAddressableDevicesArgs, ClientAddressableMemoriesArgs, ClientCreateArgs,
+    ClientDefaultDeviceAssignmentArgs, ClientDestroyArgs, ClientDevicesArgs, ClientDmaMapArgs,
+    ClientDmaUnmapArgs, ClientLookupAddressableDeviceArgs, ClientLookupDeviceArgs,
+    ClientPlatformNameArgs, ClientPlatformVersionArgs, ClientProcessIndexArgs,
+    ClientTopologyDescriptionArgs, ClientUpdateGlobalProcessInfoArgs, NamedValue,
+    TopologyDescriptionGetDeviceDescriptionsArgs,
+};
+use crate::pjrt::abi::{self, Device as RawDevice, Memory as RawMemory, TopologyDescription};
+use crate::pjrt::cuda_plugin::{self, sized};
+use crate::pjrt::status::{Answer, Code, Status};
+
+/// A client. It lives as long as the process: buffers and executables may outlive JAX's handle.
+pub(crate) struct Client {
+    pub(crate) machine: &'static Machine,
+    pub(crate) topology: *mut TopologyDescription,
+    /// All devices, those of other processes included, by global id.
+    pub(crate) devices: Vec<&'static Device>,
+    process: Process,
+    platform_version: String,
+    device_pointers: Vec<*mut RawDevice>,
+    addressable_pointers: Vec<*mut RawDevice>,
+    memory_pointers: Vec<*mut RawMemory>,
+}
+
+/// This process among those that run one program together (`jax.distributed`). Each has as many
+/// cards as this one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Process {
+    pub(crate) index: u32,
+    pub(crate) count: u32,
+}
+
+// SAFETY: all fields are constant after creation; the topology is an immutable object of the real
+// plugin's.
+unsafe impl Send for Client {}
+// SAFETY: as above.
+unsafe impl Sync for Client {}
+
+/// Returns the client behind a handle.
+///
+/// # Safety
+/// `client` came from [`create`].
+pub(crate) unsafe fn from_raw(client: *mut abi::Client) -> Answer<&'static Client> {
+    client
+        .cast::<Client>()
+        .cast_const()
+        .as_ref()
+        .ok_or_else(|| Status::internal("no client"))
+}
+
+pub(crate) unsafe fn create(args: &mut ClientCreateArgs) -> Answer {
+    let mut environment = Environment::read()?;
+    let (options, visible, process) = pool_options(args, &environment)?;
+    if let Some(visible) = visible {
+        environment.gpus = visible_to_client(&environment.gpus, &visible);
+    }
+    if environment.gpus.is_empty() {
+        return Err(Status::new(
+            Code::FailedPrecondition,
+            "No visible GPU devices.",
+        ));
+    }
+    let header = header(&environment, &options);
+    let machine = machine::get_or_create(&environment, &options, &header)?;
+    let topology = topology::make(&environment, process)?;
+    let devices = make_devices(machine, topology, process)?;
+    let addressable = || devices.iter().filter(|device| device.ordinal.is_some());
+    let device_pointers = devices.iter().map(|device| device.raw()).collect();
+    let addressable_pointers = addressable().map(|device| device.raw()).collect();
+    let memory_pointers = addressable()
+        .flat_map(|device| device.memories())
+        .map(|memory| Memory::raw(memory));
+    let memory_pointers = memory_pointers.collect();
+    let client = Client {
+        machine,
+        topology,
+        devices,
+        process,
+        platform_version: platform_version(),
+        device_pointers,
+        addressable_pointers,
+        memory_pointers,
+    };
+    args.client = Box::into_raw(Box::new(client)).cast();
+    Ok(())
+}
+
+/// Returns the GPUs, of those that CUDA shows, which `jax_cuda_visible_devices` leaves. XLA keeps the numbers as a
+/// set, so they come in ascending order, and goes on without those that do not exist (`GetStreamExecutors`).
+fn visible_to_client(gpus: &[u32], wanted: &[i64]) -> Vec<u32> {
+    let shown = gpus.iter().enumerate();
+    let kept = shown.filter(|(number, _)| wanted.contains(&(*number as i64)));
+    kept.map(|(_, gpu)| *gpu).collect()
+}
+
+/// Reads JAX's create options with XLA's own checks, and what the plugin reads past them.
+/// Returns with them which of the visible GPUs JAX asks for, if it says, and which process this is.
+unsafe fn pool_options(
+    args: &ClientCreateArgs,
+    environment: &Environment,
+) -> Answer<(PoolOptions, Option<Vec<i64>>, Process)> {
+    let named = if args.num_options == 0 {
+        &[]
+    } else {
+        slice::from_raw_parts(args.create_options, args.num_options)
+    };
+    let named: Vec<(String, Value)> = named.iter().map(|value| named_value(value)).collect();
+    let minor = cuda_plugin::get()?.minor_version();
+    let client = ClientOptions::from_named_values(&named, minor.unsigned_abs())
+        .map_err(|error| Status::with_code(error.code, error.message))?;
+    let plugin = PluginSettings::read(|name| std::env::var(name).ok()).map_err(|abort| {
+        Status::new(
+            Code::InvalidArgument,
+            format!(
+                "vramfit: on a real card this process would be ended here: {}",
+                abort.message
+            ),
+        )
+    })?;
+    for ignored in &plugin.ignored {
+        crate::session::log::line(ignored);
+    }
+    let version = jax_version();
+    let partitioned = version >= Version::new(0, 11, 0)
+        && client.allocator == Kind::Bfc
+        && client.preallocate
+        && plugin.spatial_partitioning.unwrap_or(true);
+    if partitioned
+        && client
+            .fraction_policy
+            .is_some_and(|policy| policy.cap.is_some())
+    {
+        // All other pools, XLA says, use the start alone.
+        return Err(Status::unimplemented("a pool that grows past its fraction"));
+    }
+    let visible = client.visible_devices.clone();
+    let options = PoolOptions {
+        kind: client.allocator,
+        ordinal: 0,
+        total_memory_bytes: environment.gpu.total_memory_bytes,
+        memory_fraction: client.fraction(),
+        preallocate: client.preallocate,
+        spatial_partitioning: partitioned,
+        unified_memory: plugin.unified_memory,
+        cuda_async_prealloc: plugin.cuda_async_prealloc,
+        collective_memory_bytes: client.collective_memory_bytes,
+        jax_version: (version.major, version.minor, version.patch),
+    };
+    let process = Process {
+        index: client.node_id.max(0) as u32,
+        count: client.num_nodes.max(1) as u32,
+    };
+    Ok((options, visible, process))
+}
+
+/// Takes an option of the C API apart.
+pub(crate) unsafe fn named_value(value: &NamedValue) -> (String, Value) {
+    let bytes = |pointer: *const c_char, size: usize| {
+        String::from_utf8_lossy(slice::from_raw_parts(pointer.cast::<u8>(), size)).into_owned()
+    };
+    let name = bytes(value.name, value.name_size);
+    let value = match value.r#type {
+        0 => Value::String(bytes(value.value.string, value.value_size)),
+        1 => Value::Int64(value.value.int64),
+        2 if value.value_size == 0 => Value::Int64List(Vec::new()),
+        2 => Value::Int64List(
+            slice::from_raw_parts(value.value.int64_list, value.value_size).to_vec(),
+        ),
+        3 => Value::Float(value.value.float),
+        _ => Value::Bool(value.value.bool),
+    };
+    (name, value)
+}
+
+/// The version of `jax` in this process, told by the stand-in module.
+fn jax_version() -> Version {
+    std::env::var("VRAMFIT_JAX_VERSION")
+        .ok()
+        .and_then(|text| text.parse().ok())
+        .unwrap_or_else(|| Version::new(0, 10, 2))
+}
+
+fn header(environment: &Environment, options: &PoolOptions) -> Header {
+    let (major, minor, patch) = options.jax_version;
+    let head = cuda_plugin::get().map(|real| real.head());
+    Header {
+        jax: format!("{major}.{minor}.{patch}"),
+        plugin: head.map_or(String::new(), |head| {
+            format!("{}.{}", head.major, head.minor)
+        }),
+        gpu: environment.gpu.name.clone(),
+        gpu_description: environment.gpu.description.clone(),
+        total_memory_bytes: environment.gpu.total_memory_bytes,
+        max_total_memory_bytes: environment.gpu.max_total_memory_bytes,
+        devices: environment.devices(),
+        gpus: environment.gpus.clone(),
+        machine_gpus: environment.machine_gpus,
+        pid: std::process::id(),
+        sharing: environment.scope.sharing(),
+        allocator: options.kind.name().to_owned(),
+        memory_fraction: options.memory_fraction,
+        asked_limit_bytes: environment.asked_limit_bytes,
+        preallocate: options.preallocate,
+        spatial_partitioning: options.spatial_partitioning,
+        taken_bytes: environment.taken_bytes,
+        context_bytes: environment.context_bytes,
+        unified_memory: options.unified_memory,
+        cuda_async_prealloc: options.cuda_async_prealloc,
+        collective_memory_bytes: options.collective_memory_bytes,
+        bracket: environment.bracket,
+        autotune_results: environment.autotune_results.is_some(),
+        command: std::env::args().collect(),
+    }
+}
+
+/// Makes the devices of a topology, those of other processes included.
+unsafe fn make_devices(
+    machine: &'static Machine,
+    topology: *mut TopologyDescription,
+    process: Process,
+) -> Answer<Vec<&'static Device>> {
+    let mut args: TopologyDescriptionGetDeviceDescriptionsArgs = sized();
+    args.topology = topology;
+    cuda_plugin::get()?.call("PJRT_TopologyDescription_GetDeviceDescriptions", &mut args)?;
+    let descriptions = slice::from_raw_parts(args.descriptions, args.num_descriptions);
+    // Ids run over the processes, each with as many cards as this one.
+    let own = machine.environment.devices();
+    let first = process.index * own;
+    descriptions
+        .iter()
+        .enumerate()
+        .map(|(id, &description)| {
+            let ordinal = (id as u32)
+                .checked_sub(first)
+                .filter(|ordinal| *ordinal < own);
+            Device::new(id, ordinal, description, &machine.environment.gpu)
+        })
+        .collect()
+}
+
+/// What the CUDA client says of its version, such as `cuda 13000`.
+fn platform_version() -> String {
+    cuda_plugin::cuda_version()
+        .map_or_else(|| "cuda".to_owned(), |version| format!("cuda {version}"))
+}
+
+pub(crate) unsafe fn destroy(args: &mut ClientDestroyArgs) -> Answer {
+    // JAX may still hold buffers, and the log ends with the process.
+    if let Some(client) = args.client.cast::<Client>().as_ref() {
+        client.machine.session().flush();
+    }
+    Ok(())
+}
+
+const PLATFORM: &str = "cuda";
+
+pub(crate) unsafe fn platform_name(args: &mut ClientPlatformNameArgs) -> Answer {
+    args.platform_name = PLATFORM.as_ptr().cast();
+    args.platform_name_size = PLATFORM.len();
+    Ok(())
+}
+
+pub(crate) unsafe fn process_index(args: &mut ClientProcessIndexArgs) -> Answer {
+    args.process_index = from_raw(args.client)?.process.index as c_int;
+    Ok(())
+}
+
+pub(crate) unsafe fn version(args: &mut ClientPlatformVersionArgs) -> Answer {
+    let client = from_raw(args.client)?;
+    args.platform_version = client.platform_version.as_ptr().cast();
+    args.platform_version_size = client.platform_version.len();
+    Ok(())
+}
+
+pub(crate) unsafe fn devices(args: &mut ClientDevicesArgs) -> Answer {
+    let client = from_raw(args.client)?;
+    args.devices = client.device_pointers.as_ptr();
+    args.num_devices = client.device_pointers.len();
+    Ok(())
+}
+
+pub(crate) unsafe fn addressable_devices(args: &mut ClientAddressableDevicesArgs) -> Answer {
+    let client = from_raw(args.client)?;
+    args.addressable_devices = client.addressable_pointers.as_ptr();
+    args.num_addressable_devices = client.addressable_pointers.len();
+    Ok(())
+}
+
+pub(crate) unsafe fn addressable_memories(args: &mut ClientAddressableMemoriesArgs) -> Answer {
+    let client = from_raw(args.client)?;
+    args.addressable_memories = client.memory_pointers.as_ptr();
+    args.num_addressable_memories = client.memory_pointers.len();
+    Ok(())
+}
+
+impl Client {
+    /// Returns the device of a global id.
+    pub(crate) fn device(&self, id: i64) -> Answer<&'static Device> {
+        usize::try_from(id)
+            .ok()
+            .and_then(|id| self.devices.get(id))
+            .copied()
+            .ok_or_else(|| {
+                Status::new(
+                    Code::InvalidArgument,
+                    format!("No matching device found for device_id {id}"),
+                )
+            })
+    }
+}
+
+pub(crate) unsafe fn lookup_device(args: &mut ClientLookupDeviceArgs) -> Answer {
+    args.device = from_raw(args.client)?.device(i64::from(args.id))?.raw();
+    Ok(())
+}
+
+pub(crate) unsafe fn lookup_addressable_device(
+    args: &mut ClientLookupAddressableDeviceArgs,
+) -> Answer {
+    let client = from_raw(args.client)?;
+    let ordinal = u32::try_from(args.local_hardware_id).ok();
+    let found = client
+        .devices
+        .iter()
+        .find(|device| device.ordinal == ordinal && ordinal.is_some());
+    args.addressable_device = found.map(|device| device.raw()).ok_or_else(|| {
+        Status::new(
+            Code::InvalidArgument,
+            format!(
+                "No matching device found for local_hardware_id {}",
+                args.local_hardware_id
+            ),
+        )
+    })?;
+    Ok(())
+}
+
+pub(crate) unsafe fn topology(args: &mut ClientTopologyDescriptionArgs) -> Answer {
+    args.topology = from_raw(args.client)?.topology;
+    Ok(())
+}
+
+/// Assigns devices in order: replica-major, then partition.
+pub(crate) unsafe fn default_device_assignment(
+    args: &mut ClientDefaultDeviceAssignmentArgs,
+) -> Answer {
+    let wanted = (args.num_replicas * args.num_partitions) as usize;
+    let available = from_raw(args.client)?.devices.len();
+    if wanted > available || wanted > args.default_assignment_size {
+        return Err(Status::new(
+            Code::InvalidArgument,
+            format!("{wanted} devices are wanted, {available} are there"),
+        ));
+    }
+    for id in 0..wanted {
+        args.default_assignment.add(id).write(id as c_int);
+    }
+    Ok(())
+}
+
+pub(crate) unsafe fn update_process_info(_: &mut ClientUpdateGlobalProcessInfoArgs) -> Answer {
+    Ok(())
+}
+
+/// Nothing is copied by hardware here, so registering host memory for it changes nothing.
+pub(crate) unsafe fn dma_map(_: &mut ClientDmaMapArgs) -> Answer {
+    Ok(())
+}
+
+pub(crate) unsafe fn dma_unmap(_: &mut ClientDmaUnmapArgs) -> Answer {
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn jax_chooses_among_the_gpus_that_cuda_shows() {
+        for (gpus, wanted, kept) in [
+            (vec![0, 1, 2, 3], vec![2], vec![2]),
+            (vec![3, 1], vec![1, 0], vec![3, 1]),
+            (vec![3, 1], vec![1, 7], vec![1]),
+            (vec![0], vec![1], vec![]),
+        ] {
+            assert_eq!(visible_to_client(&gpus, &wanted), kept, "{wanted:?}");
+        }
+    }
+}

@@ -1,0 +1,250 @@
+//! The virtual machine: the memory of each card, the allocator in front of it, and the log of
+//! everything that happens. What can be done with it is in `session`.
+
+use std::fs::File;
+use std::io::BufWriter;
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::time::Instant;
+
+use vramfit_core::allocator::{self, Allocator, DeviceMemory, PoolOptions, Region};
+use vramfit_core::trace::{Header, Writer};
+
+use crate::device::shared::{self, Refusal, SharedGpu};
+use crate::environment::Environment;
+use crate::pjrt::status::{Answer, Code, Status};
+use crate::session::machine_session::Session;
+use crate::session::trace_failure;
+
+/// The one machine of this process.
+pub(crate) struct Machine {
+    /// What was asked for on the command line.
+    pub(crate) environment: Environment,
+    /// What JAX asked for.
+    pub(crate) options: PoolOptions,
+    state: Mutex<State>,
+}
+
+/// What changes about it.
+pub(crate) struct State {
+    pub(crate) pools: Vec<Pool>,
+    pub(crate) recorder: Option<Writer>,
+    /// When the log was last written out by the clock.
+    pub(crate) written_out: Instant,
+    /// Number of the next allocation.
+    pub(crate) allocations: u64,
+    pub(crate) executions: u64,
+    pub(crate) evaluated: u64,
+    pub(crate) not_evaluated: u64,
+}
+
+/// One card.
+pub(crate) struct Pool {
+    pub(crate) allocator: Box<dyn Allocator>,
+    pub(crate) driver: Arc<Mutex<Vec<DriverCall>>>,
+    /// What the allocator has from the driver now, in whole pages.
+    pub(crate) obtained_bytes: Arc<AtomicU64>,
+    pub(crate) outside_bytes: u64,
+    /// Who else draws on its memory, where it is shared.
+    pub(crate) shared: Option<SharedGpu>,
+}
+
+/// What an allocator asked of the driver while it served one request.
+pub(crate) struct DriverCall {
+    pub(crate) asked: u64,
+    pub(crate) granted: Option<Region>,
+}
+
+static MACHINE: OnceLock<Machine> = OnceLock::new();
+
+/// Set in a process that was forked off the one the machine was made in.
+static FORKED: AtomicBool = AtomicBool::new(false);
+
+extern "C" fn note_fork() {
+    FORKED.store(true, Ordering::Relaxed);
+}
+
+/// Says whether this is a copy of the process that the machine belongs to. On a card it could not
+/// use the GPU; here it must not write into the log, whose file and buffer it has inherited, nor
+/// wait for the lock, which a thread that was not copied may have held.
+pub(crate) fn is_forked() -> bool {
+    FORKED.load(Ordering::Relaxed)
+}
+
+/// Returns the machine, making it with these options if there is none yet.
+///
+/// # Errors
+/// When it exists with other options: one process has one set of cards.
+pub(crate) fn get_or_create(
+    environment: &Environment,
+    options: &PoolOptions,
+    header: &Header,
+) -> Answer<&'static Machine> {
+    if MACHINE.get().is_none() {
+        let machine = Machine::new(environment.clone(), options.clone(), header)?;
+        let _ = MACHINE.set(machine);
+    }
+    let machine = MACHINE
+        .get()
+        .ok_or_else(|| Status::internal("the machine vanished"))?;
+    if machine.options != *options {
+        return Err(Status::new(
+            Code::FailedPrecondition,
+            "vramfit: a second client asks for other memory settings than the first; \
+             start one process for each",
+        ));
+    }
+    Ok(machine)
+}
+
+/// Returns the machine, if a client was made.
+pub(crate) fn get() -> Option<&'static Machine> {
+    MACHINE.get()
+}
+
+impl Machine {
+    fn new(environment: Environment, options: PoolOptions, header: &Header) -> Answer<Self> {
+        let mut recorder = environment.trace.as_ref().and_then(|path| {
+            let begin = |file| {
+                let mut recorder = Writer::new(BufWriter::new(file), header)?;
+                if let Some(settings) = crate::session::run_settings::told() {
+                    recorder.settings(&settings)?;
+                }
+                if !environment.computes_values {
+                    recorder.not_computed("", "off", 0)?;
+                }
+                Ok(recorder)
+            };
+            let cannot = |error: std::io::Error| {
+                let reason = format!("`{}` cannot be written: {error}", path.display());
+                trace_failure::tell(environment.compiler_log.as_deref(), &reason);
+            };
+            create(path).and_then(begin).map_err(cannot).ok()
+        });
+        // SAFETY: the handler only stores a flag. That there is no memory for it is no reason to stop.
+        unsafe { libc::pthread_atfork(None, None, Some(note_fork)) };
+        let pools = (0..environment.devices()).map(|ordinal| {
+            Pool::new(&environment, &options, ordinal).map_err(|refusal| match refusal {
+                Refusal::Failed(status) => status,
+                Refusal::NoContext(notes, status) => {
+                    for note in notes {
+                        // The program is told in any case.
+                        let _ = recorder.as_mut().map(|recorder| recorder.add_note(&note));
+                    }
+                    status
+                }
+            })
+        });
+        let pools = pools.collect::<Answer<_>>()?;
+        let state = Mutex::new(State {
+            pools,
+            recorder,
+            written_out: Instant::now(),
+            allocations: 0,
+            executions: 0,
+            evaluated: 0,
+            not_evaluated: 0,
+        });
+        Ok(Machine {
+            environment,
+            options,
+            state,
+        })
+    }
+
+    /// Returns what a pool may take: what matters is measured against it.
+    pub(crate) fn limit_bytes(&'static self) -> u64 {
+        // `cuda_async` without preallocation reports a limit of 0 and has none.
+        let limit = self.session().limit_bytes().filter(|limit| *limit > 0);
+        limit.unwrap_or(self.environment.gpu.total_memory_bytes)
+    }
+
+    /// Locks the machine for one thing that happens.
+    pub(crate) fn session(&'static self) -> Session {
+        let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        Session::new(self, state)
+    }
+}
+
+/// Creates the trace. If there is one already, another process of the same run has it (a worker
+/// that uses the GPU, too), and this one writes beside it, with its process number.
+fn create(path: &Path) -> std::io::Result<File> {
+    match File::create_new(path) {
+        Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {
+            let mut beside = path.as_os_str().to_owned();
+            beside.push(format!(".{}", std::process::id()));
+            File::create(beside)
+        }
+        result => result,
+    }
+}
+
+impl Pool {
+    fn new(
+        environment: &Environment,
+        options: &PoolOptions,
+        ordinal: u32,
+    ) -> std::result::Result<Self, Refusal> {
+        let driver = Arc::new(Mutex::new(Vec::new()));
+        let obtained_bytes = Arc::new(AtomicU64::new(0));
+        let gpu = shared::device_memory(environment, ordinal)?;
+        let memory = Recorded {
+            inner: gpu.memory,
+            calls: Arc::clone(&driver),
+            obtained_bytes: Arc::clone(&obtained_bytes),
+        };
+        let options = PoolOptions {
+            ordinal,
+            ..options.clone()
+        };
+        let allocator = allocator::build(&options, Box::new(memory));
+        Ok(Pool {
+            allocator,
+            driver,
+            obtained_bytes,
+            outside_bytes: 0,
+            shared: gpu.shared,
+        })
+    }
+}
+
+/// Device memory that notes every call, for the log.
+struct Recorded {
+    inner: Box<dyn DeviceMemory>,
+    calls: Arc<Mutex<Vec<DriverCall>>>,
+    obtained_bytes: Arc<AtomicU64>,
+}
+
+/// The driver maps memory in pages of this size.
+const PAGE_BYTES: u64 = 2 << 20;
+
+impl DeviceMemory for Recorded {
+    fn allocate(&mut self, alignment: u64, bytes: u64) -> Option<Region> {
+        let granted = self.inner.allocate(alignment, bytes);
+        if let Some(region) = granted {
+            let pages = region.bytes.next_multiple_of(PAGE_BYTES);
+            self.obtained_bytes.fetch_add(pages, Ordering::Relaxed);
+        }
+        let mut calls = self.calls.lock().unwrap_or_else(PoisonError::into_inner);
+        calls.push(DriverCall {
+            asked: bytes,
+            granted,
+        });
+        granted
+    }
+
+    fn free(&mut self, region: Region) {
+        let pages = region.bytes.next_multiple_of(PAGE_BYTES);
+        self.obtained_bytes.fetch_sub(pages, Ordering::Relaxed);
+        self.inner.free(region);
+    }
+
+    fn free_bytes(&self) -> u64 {
+        self.inner.free_bytes()
+    }
+
+    fn merges_regions(&self) -> bool {
+        self.inner.merges_regions()
+    }
+}

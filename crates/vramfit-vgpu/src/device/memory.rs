@@ -1,0 +1,170 @@
+//! The memories of a device: its own, and the part of the host's that it can reach.
+
+use std::collections::HashMap;
+use std::ffi::{c_int, c_void};
+use std::ptr;
+use std::sync::{Mutex, PoisonError};
+
+use crate::device::virtual_device::Device;
+use crate::pjrt::abi::device::{
+    MemoryAddressableByDevicesArgs, MemoryDebugStringArgs, MemoryIdArgs, MemoryKindArgs,
+    MemoryKindIdArgs, MemoryToStringArgs,
+};
+use crate::pjrt::abi::{self, MemoryFunctions};
+use crate::pjrt::status::{Answer, Status};
+
+/// One memory of a card. Its first word is read by JAX (since API 0.109), so the order of the
+/// fields matters.
+#[repr(C)]
+pub(crate) struct Memory {
+    functions: *const MemoryFunctions,
+    pub(crate) device: &'static Device,
+    pub(crate) kind: MemoryKind,
+    id: c_int,
+    debug_string: String,
+    device_pointer: [*mut abi::Device; 1],
+    user_data: Mutex<HashMap<usize, UserData>>,
+}
+
+/// The kinds of memory a card has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum MemoryKind {
+    Device,
+    PinnedHost,
+}
+
+impl MemoryKind {
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            MemoryKind::Device => "device",
+            MemoryKind::PinnedHost => "pinned_host",
+        }
+    }
+}
+
+struct UserData {
+    data: *mut c_void,
+    destroy: Option<unsafe extern "C" fn(*mut c_void)>,
+}
+
+static MEMORY_FUNCTIONS: MemoryFunctions = MemoryFunctions {
+    struct_size: size_of::<MemoryFunctions>(),
+    extension_start: ptr::null_mut(),
+    instance_size: size_of::<*const MemoryFunctions>(),
+    get_user_data,
+    set_user_data,
+};
+
+// SAFETY: constant function pointers.
+unsafe impl Sync for MemoryFunctions {}
+
+impl Memory {
+    pub(crate) fn new(device: &'static Device, kind: MemoryKind) -> Self {
+        let id = device.id;
+        Memory {
+            functions: &raw const MEMORY_FUNCTIONS,
+            device,
+            kind,
+            id: (2 * id) as c_int + c_int::from(kind == MemoryKind::PinnedHost),
+            debug_string: format!("{}(cuda:{id})", kind.name()),
+            device_pointer: [device.raw()],
+            user_data: Mutex::default(),
+        }
+    }
+
+    pub(crate) fn raw(memory: &Memory) -> *mut abi::Memory {
+        ptr::from_ref(memory).cast_mut().cast()
+    }
+}
+
+/// Returns the memory behind a handle.
+///
+/// # Safety
+/// `raw` came from [`Memory::raw`] or is null.
+pub(crate) unsafe fn from_raw(raw: *mut abi::Memory) -> Option<&'static Memory> {
+    raw.cast::<Memory>().cast_const().as_ref()
+}
+
+unsafe fn memory<'a>(memory: *mut abi::Memory) -> Answer<&'a Memory> {
+    memory
+        .cast::<Memory>()
+        .as_ref()
+        .ok_or_else(|| Status::internal("no memory"))
+}
+
+pub(crate) unsafe fn id(args: &mut MemoryIdArgs) -> Answer {
+    args.id = memory(args.memory)?.id;
+    Ok(())
+}
+
+pub(crate) unsafe fn kind(args: &mut MemoryKindArgs) -> Answer {
+    let name = memory(args.memory)?.kind.name();
+    args.kind = name.as_ptr().cast();
+    args.kind_size = name.len();
+    Ok(())
+}
+
+pub(crate) unsafe fn kind_id(args: &mut MemoryKindIdArgs) -> Answer {
+    // The CUDA client derives the id from a hash of the kind's name; JAX only compares ids.
+    args.kind_id = match memory(args.memory)?.kind {
+        MemoryKind::Device => 0,
+        MemoryKind::PinnedHost => 1,
+    };
+    Ok(())
+}
+
+pub(crate) unsafe fn debug_string(args: &mut MemoryDebugStringArgs) -> Answer {
+    let memory = memory(args.memory)?;
+    args.debug_string = memory.debug_string.as_ptr().cast();
+    args.debug_string_size = memory.debug_string.len();
+    Ok(())
+}
+
+pub(crate) unsafe fn to_string(args: &mut MemoryToStringArgs) -> Answer {
+    let memory = memory(args.memory)?;
+    args.to_string = memory.debug_string.as_ptr().cast();
+    args.to_string_size = memory.debug_string.len();
+    Ok(())
+}
+
+pub(crate) unsafe fn devices(args: &mut MemoryAddressableByDevicesArgs) -> Answer {
+    let memory = memory(args.memory)?;
+    args.devices = memory.device_pointer.as_ptr();
+    args.num_devices = 1;
+    Ok(())
+}
+
+unsafe extern "C" fn get_user_data(raw: *mut abi::Memory, key: *const c_void) -> *mut c_void {
+    let Ok(memory) = memory(raw) else {
+        return ptr::null_mut();
+    };
+    let data = memory
+        .user_data
+        .lock()
+        .unwrap_or_else(PoisonError::into_inner);
+    data.get(&(key as usize))
+        .map_or(ptr::null_mut(), |entry| entry.data)
+}
+
+unsafe extern "C" fn set_user_data(
+    raw: *mut abi::Memory,
+    key: *const c_void,
+    data: *mut c_void,
+    destroy: Option<unsafe extern "C" fn(*mut c_void)>,
+) {
+    let Ok(memory) = memory(raw) else { return };
+    let before = {
+        let mut all = memory
+            .user_data
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        all.insert(key as usize, UserData { data, destroy })
+    };
+    if let Some(UserData {
+        data,
+        destroy: Some(destroy),
+    }) = before
+    {
+        destroy(data);
+    }
+}

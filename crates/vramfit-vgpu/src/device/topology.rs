@@ -1,0 +1,69 @@
+//! Topologies: descriptions of the card that the real plugin compiles for. They are its objects.
+
+use std::{ptr, slice};
+
+use vramfit_core::gpu::target_config_text;
+
+use crate::device::client::{Process, named_value};
+use crate::environment::Environment;
+use crate::pjrt::abi::TopologyDescription;
+use crate::pjrt::abi::client::{NamedUnion, NamedValue, TopologyDescriptionCreateArgs};
+use crate::pjrt::cuda_plugin::{self, sized};
+use crate::pjrt::status::Answer;
+
+/// Makes a topology of the card with the real plugin, which needs no GPU for it.
+pub(crate) unsafe fn make(
+    environment: &Environment,
+    process: Process,
+) -> Answer<*mut TopologyDescription> {
+    let config = target_config_text(&environment.gpu);
+    let shape = format!("1x{}x{}", process.count, environment.devices());
+    let options = [
+        text_option("target_config", &config),
+        text_option("topology", &shape),
+    ];
+    let mut args: TopologyDescriptionCreateArgs = sized();
+    args.create_options = options.as_ptr();
+    args.num_options = options.len();
+    cuda_plugin::get()?.call("PJRT_TopologyDescription_Create", &mut args)?;
+    Ok(args.topology)
+}
+
+fn text_option(name: &'static str, value: &str) -> NamedValue {
+    let mut option: NamedValue = sized();
+    option.name = name.as_ptr().cast();
+    option.name_size = name.len();
+    option.value = NamedUnion {
+        string: value.as_ptr().cast(),
+    };
+    option.value_size = value.len();
+    option
+}
+
+/// Makes a topology without a client. The real plugin would look for a GPU when none is
+/// described; ours describes the virtual one.
+pub(crate) unsafe fn create(args: &mut TopologyDescriptionCreateArgs) -> Answer {
+    let given = if args.num_options == 0 {
+        &[]
+    } else {
+        slice::from_raw_parts(args.create_options, args.num_options)
+    };
+    let has = |name: &str| given.iter().any(|option| named_value(option).0 == name);
+    let (has_target, has_shape) = (has("target_config"), has("topology"));
+    let environment = Environment::read()?;
+    let config = target_config_text(&environment.gpu);
+    let shape = format!("1x1x{}", environment.devices());
+    let mut options = given.to_vec();
+    if !has_target {
+        options.push(text_option("target_config", &config));
+    }
+    if !has_shape {
+        options.push(text_option("topology", &shape));
+    }
+    args.create_options = options.as_ptr();
+    args.num_options = options.len();
+    let result = cuda_plugin::get()?.call("PJRT_TopologyDescription_Create", args);
+    args.create_options = ptr::null();
+    args.num_options = 0;
+    result
+}

@@ -1,0 +1,315 @@
+//! Devices, and what is said of them.
+
+use std::collections::HashMap;
+use std::ffi::{c_int, c_void};
+use std::sync::{Mutex, OnceLock, PoisonError};
+use std::{ptr, slice};
+
+use vramfit_core::gpu::Gpu;
+
+use crate::device::machine;
+use crate::device::memory::{Memory, MemoryKind};
+use crate::pjrt::abi;
+use crate::pjrt::abi::client::{NamedUnion, NamedValue};
+use crate::pjrt::abi::device::{
+    DeviceAddressableMemoriesArgs, DeviceDefaultMemoryArgs, DeviceDescriptionAttributesArgs,
+    DeviceDescriptionDebugStringArgs, DeviceDescriptionIdArgs, DeviceDescriptionKindArgs,
+    DeviceDescriptionProcessIndexArgs, DeviceDescriptionToStringArgs, DeviceGetAttributesArgs,
+    DeviceGetDescriptionArgs, DeviceIsAddressableArgs, DeviceLocalHardwareIdArgs,
+    DeviceMemoryStatsArgs,
+};
+use crate::pjrt::cuda_plugin::{self, sized};
+use crate::pjrt::status::{Answer, Code, Status};
+
+/// One virtual card.
+pub(crate) struct Device {
+    /// Its number among the cards of all processes.
+    pub(crate) id: u32,
+    /// Its number in this process; `None` for a card of another one.
+    pub(crate) ordinal: Option<u32>,
+    /// A real object of the topology: it goes through extensions of the real plugin.
+    description: *mut abi::DeviceDescription,
+    debug_string: String,
+    to_string: String,
+    attributes: Vec<NamedValue>,
+    memories: OnceLock<[Box<Memory>; 2]>,
+    memory_pointers: OnceLock<[*mut abi::Memory; 2]>,
+}
+
+// SAFETY: constant after creation; pointers lead to immutable or leaked objects.
+unsafe impl Send for Device {}
+// SAFETY: as above.
+unsafe impl Sync for Device {}
+
+/// Cards by the address of their description, to tell them from descriptions of topologies that
+/// JAX made without a client.
+static DESCRIBED: OnceLock<Mutex<HashMap<usize, &'static Device>>> = OnceLock::new();
+
+fn described() -> std::sync::MutexGuard<'static, HashMap<usize, &'static Device>> {
+    DESCRIBED
+        .get_or_init(Mutex::default)
+        .lock()
+        .unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Device {
+    /// Makes a card that lives as long as the process.
+    ///
+    /// # Safety
+    /// `description` is a device description of the real plugin's.
+    pub(crate) unsafe fn new(
+        id: usize,
+        ordinal: Option<u32>,
+        description: *mut abi::DeviceDescription,
+        gpu: &Gpu,
+    ) -> Answer<&'static Device> {
+        let device: &'static Device = Box::leak(Box::new(Device {
+            id: id as u32,
+            ordinal,
+            description,
+            debug_string: format!("cuda:{id}"),
+            to_string: format!("CudaDevice(id={id})"),
+            attributes: attributes(description, gpu)?,
+            memories: OnceLock::new(),
+            memory_pointers: OnceLock::new(),
+        }));
+        let memories = [MemoryKind::Device, MemoryKind::PinnedHost]
+            .map(|kind| Box::new(Memory::new(device, kind)));
+        let pointers = [Memory::raw(&memories[0]), Memory::raw(&memories[1])];
+        let _ = device.memories.set(memories);
+        let _ = device.memory_pointers.set(pointers);
+        described().insert(description as usize, device);
+        Ok(device)
+    }
+
+    /// Returns its number in this process.
+    ///
+    /// # Errors
+    /// When it is another process's.
+    pub(crate) fn ordinal(&self) -> Answer<u32> {
+        self.ordinal.ok_or_else(|| {
+            Status::new(
+                Code::InvalidArgument,
+                format!("device {} belongs to another process", self.id),
+            )
+        })
+    }
+
+    pub(crate) fn raw(&'static self) -> *mut abi::Device {
+        ptr::from_ref(self).cast_mut().cast()
+    }
+
+    pub(crate) fn memories(&self) -> &[Box<Memory>] {
+        self.memories.get().map_or(&[], |memories| memories)
+    }
+
+    /// Returns the memory of a kind.
+    pub(crate) fn memory(&'static self, kind: MemoryKind) -> Answer<&'static Memory> {
+        self.memories()
+            .iter()
+            .find(|memory| memory.kind == kind)
+            .map(Box::as_ref)
+            .ok_or_else(|| Status::internal("a device without memories"))
+    }
+}
+
+/// Copies the real plugin's attributes and adds those that a deviceless description lacks in
+/// some releases (JAX 0.6.2 has no compute capability, which Pallas needs).
+unsafe fn attributes(
+    description: *mut abi::DeviceDescription,
+    gpu: &Gpu,
+) -> Answer<Vec<NamedValue>> {
+    let mut args: DeviceDescriptionAttributesArgs = sized();
+    args.device_description = description;
+    cuda_plugin::get()?.call("PJRT_DeviceDescription_Attributes", &mut args)?;
+    let mut attributes = if args.num_attributes == 0 {
+        Vec::new()
+    } else {
+        slice::from_raw_parts(args.attributes, args.num_attributes).to_vec()
+    };
+    let (major, minor) = gpu.compute_capability;
+    let mut add = |name: &'static str, set: &dyn Fn(&mut NamedValue)| {
+        let known = attributes.iter().any(|value| {
+            slice::from_raw_parts(value.name.cast::<u8>(), value.name_size) == name.as_bytes()
+        });
+        if !known {
+            let mut value: NamedValue = sized();
+            value.name = name.as_ptr().cast();
+            value.name_size = name.len();
+            set(&mut value);
+            attributes.push(value);
+        }
+    };
+    let text = |text: String| {
+        move |value: &mut NamedValue| {
+            value.r#type = 0;
+            value.value_size = text.len();
+            // Attributes live as long as the process.
+            let text: &'static str = Box::leak(text.clone().into_boxed_str());
+            value.value = NamedUnion {
+                string: text.as_ptr().cast(),
+            };
+        }
+    };
+    let number = |number: i64| {
+        move |value: &mut NamedValue| {
+            value.r#type = 1;
+            value.value_size = 1;
+            value.value = NamedUnion { int64: number };
+        }
+    };
+    add("compute_capability", &text(format!("{major}.{minor}")));
+    add("device_vendor", &text("NVIDIA Corporation".to_owned()));
+    add("core_count", &number(i64::from(gpu.core_count)));
+    add("slice_index", &number(0));
+    Ok(attributes)
+}
+
+unsafe fn device<'a>(device: *mut abi::Device) -> Answer<&'a Device> {
+    device
+        .cast::<Device>()
+        .as_ref()
+        .ok_or_else(|| Status::internal("no device"))
+}
+
+/// Returns the card behind a handle.
+///
+/// # Safety
+/// `raw` came from [`Device::raw`] or is null.
+pub(crate) unsafe fn from_raw(raw: *mut abi::Device) -> Option<&'static Device> {
+    raw.cast::<Device>().cast_const().as_ref()
+}
+
+// Descriptions: ids, kinds and attributes are the real ones; both strings are what the CUDA
+// client gives its devices.
+
+pub(crate) unsafe fn description_id(args: &mut DeviceDescriptionIdArgs) -> Answer {
+    cuda_plugin::get()?.forward("PJRT_DeviceDescription_Id", args)
+}
+
+pub(crate) unsafe fn description_process_index(
+    args: &mut DeviceDescriptionProcessIndexArgs,
+) -> Answer {
+    cuda_plugin::get()?.forward("PJRT_DeviceDescription_ProcessIndex", args)
+}
+
+pub(crate) unsafe fn description_kind(args: &mut DeviceDescriptionKindArgs) -> Answer {
+    cuda_plugin::get()?.forward("PJRT_DeviceDescription_Kind", args)
+}
+
+pub(crate) unsafe fn description_attributes(args: &mut DeviceDescriptionAttributesArgs) -> Answer {
+    let Some(device) = described()
+        .get(&(args.device_description as usize))
+        .copied()
+    else {
+        return cuda_plugin::get()?.forward("PJRT_DeviceDescription_Attributes", args);
+    };
+    args.attributes = device.attributes.as_ptr();
+    args.num_attributes = device.attributes.len();
+    Ok(())
+}
+
+pub(crate) unsafe fn description_debug_string(
+    args: &mut DeviceDescriptionDebugStringArgs,
+) -> Answer {
+    let Some(device) = described()
+        .get(&(args.device_description as usize))
+        .copied()
+    else {
+        return cuda_plugin::get()?.forward("PJRT_DeviceDescription_DebugString", args);
+    };
+    args.debug_string = device.debug_string.as_ptr().cast();
+    args.debug_string_size = device.debug_string.len();
+    Ok(())
+}
+
+pub(crate) unsafe fn description_to_string(args: &mut DeviceDescriptionToStringArgs) -> Answer {
+    let Some(device) = described()
+        .get(&(args.device_description as usize))
+        .copied()
+    else {
+        return cuda_plugin::get()?.forward("PJRT_DeviceDescription_ToString", args);
+    };
+    args.to_string = device.to_string.as_ptr().cast();
+    args.to_string_size = device.to_string.len();
+    Ok(())
+}
+
+pub(crate) unsafe fn get_description(args: &mut DeviceGetDescriptionArgs) -> Answer {
+    args.device_description = device(args.device)?.description;
+    Ok(())
+}
+
+pub(crate) unsafe fn get_attributes(args: &mut DeviceGetAttributesArgs) -> Answer {
+    let device = device(args.device)?;
+    args.attributes = device.attributes.as_ptr();
+    args.num_attributes = device.attributes.len();
+    // The list lives as long as the device; nothing is to be freed.
+    args.device_attributes = ptr::null_mut();
+    args.attributes_deleter = Some(keep);
+    Ok(())
+}
+
+unsafe extern "C" fn keep(_: *mut c_void) {}
+
+pub(crate) unsafe fn is_addressable(args: &mut DeviceIsAddressableArgs) -> Answer {
+    args.is_addressable = device(args.device)?.ordinal.is_some();
+    Ok(())
+}
+
+pub(crate) unsafe fn local_hardware_id(args: &mut DeviceLocalHardwareIdArgs) -> Answer {
+    // -1 is what XLA says of another process's card; an error here would end the process.
+    args.local_hardware_id = device(args.device)?
+        .ordinal
+        .map_or(-1, |ordinal| ordinal as c_int);
+    Ok(())
+}
+
+pub(crate) unsafe fn addressable_memories(args: &mut DeviceAddressableMemoriesArgs) -> Answer {
+    let pointers = device(args.device)?
+        .memory_pointers
+        .get()
+        .map_or(&[][..], |all| all);
+    args.memories = pointers.as_ptr();
+    args.num_memories = pointers.len();
+    Ok(())
+}
+
+pub(crate) unsafe fn default_memory(args: &mut DeviceDefaultMemoryArgs) -> Answer {
+    let pointers = device(args.device)?.memory_pointers.get();
+    args.memory = pointers.map_or(ptr::null_mut(), |all| all[0]);
+    Ok(())
+}
+
+/// Called by JAX before every compile, too: `bytes_limit` becomes the compiler's budget.
+pub(crate) unsafe fn memory_stats(args: &mut DeviceMemoryStatsArgs) -> Answer {
+    let ordinal = device(args.device)?.ordinal()?;
+    let machine = machine::get().ok_or_else(|| Status::internal("no machine"))?;
+    let stats = machine.session().stats(ordinal).ok_or_else(|| {
+        // What the CUDA client answers for allocators that keep no statistics; JAX shows `None`.
+        Status::unimplemented("memory statistics of this allocator")
+    })?;
+    let signed = |bytes: u64| bytes.min(i64::MAX as u64) as i64;
+    args.bytes_in_use = signed(stats.bytes_in_use);
+    args.peak_bytes_in_use = signed(stats.peak_bytes_in_use);
+    args.peak_bytes_in_use_is_set = true;
+    args.num_allocs = signed(stats.num_allocs);
+    args.num_allocs_is_set = true;
+    args.largest_alloc_size = signed(stats.largest_alloc_size);
+    args.largest_alloc_size_is_set = true;
+    args.bytes_limit = signed(stats.bytes_limit.unwrap_or(0));
+    args.bytes_limit_is_set = stats.bytes_limit.is_some();
+    args.bytes_reserved = signed(stats.bytes_reserved);
+    args.bytes_reserved_is_set = true;
+    args.peak_bytes_reserved = signed(stats.peak_bytes_reserved);
+    args.peak_bytes_reserved_is_set = true;
+    args.bytes_reservable_limit = signed(stats.bytes_reservable_limit.unwrap_or(0));
+    args.bytes_reservable_limit_is_set = stats.bytes_reservable_limit.is_some();
+    args.largest_free_block_bytes = signed(stats.largest_free_block_bytes);
+    args.largest_free_block_bytes_is_set = true;
+    args.pool_bytes = signed(stats.pool_bytes.unwrap_or(0));
+    args.pool_bytes_is_set = stats.pool_bytes.is_some();
+    args.peak_pool_bytes = signed(stats.peak_pool_bytes.unwrap_or(0));
+    args.peak_pool_bytes_is_set = stats.peak_pool_bytes.is_some();
+    Ok(())
+}

@@ -1,0 +1,401 @@
+//! One device's part of an execution: its arguments, what it allocates, and its outputs.
+//!
+//! The order was read in XLA's `gpu_executable.cc` of mid-2026 (and is the same in the older
+//! versions at hand): every output and the temporary block are allocated in the order of XLA's
+//! buffer allocations; an output that aliases an argument takes the argument's memory when it is
+//! donated, else it gets a fresh copy; while the kernels are queued library routines take and give back
+//! their scratch memory, one after the other; then the temporary block is freed,
+//! then the table of output pointers. Constants are globals of the loaded module and take no
+//! memory of the pool. When an allocation fails, what the same call allocated before is lost:
+//! XLA has released its ownership by then. That is kept, too.
+
+use std::slice;
+use std::sync::{Arc, PoisonError};
+
+use vramfit_core::program::{BufferClass, Program, ScratchNeed};
+use vramfit_core::trace::{Purpose, TextId};
+
+use crate::buffer::device_buffer::{self, Buffer, Storage};
+use crate::buffer::origin::Origin;
+use crate::buffer::value::Value;
+use crate::compile::compiled::{Compiled, kind_of};
+use crate::compile::loaded_executable::{self, Loaded};
+use crate::device::virtual_device::Device;
+use crate::execute::step_detector::Argument;
+use crate::pjrt::abi::Buffer as RawBuffer;
+use crate::pjrt::abi::executable::LoadedExecutableExecuteArgs;
+use crate::pjrt::status::{Answer, Code, Status};
+use crate::session::machine_session::{Block, Request, Session};
+
+/// One device's part of an execution.
+pub(crate) struct Call<'a> {
+    compiled: &'a Arc<Compiled>,
+    loaded: &'a Loaded,
+    index: usize,
+    device: &'static Device,
+    arguments: Vec<&'a Buffer>,
+    storages: Vec<Arc<Storage>>,
+    /// For each output, the argument whose memory it takes.
+    donors: Vec<Option<usize>>,
+    /// Outputs that alias an argument which is not donated: they get a copy.
+    copies: Vec<usize>,
+}
+
+/// What a call allocated, by slot of the program and by output.
+pub(crate) struct Blocks {
+    slots: Vec<(u32, Arc<Block>)>,
+    copies: Vec<(usize, Arc<Block>)>,
+}
+
+impl<'a> Call<'a> {
+    pub(crate) unsafe fn new(
+        loaded: &'a Loaded,
+        args: &LoadedExecutableExecuteArgs,
+        row: usize,
+        index: usize,
+        device: &'static Device,
+        kept: &[i64],
+    ) -> Answer<Self> {
+        let program = &loaded.compiled.program;
+        let raw: &[*mut RawBuffer] = if args.num_args == 0 {
+            &[]
+        } else {
+            slice::from_raw_parts(args.argument_lists.add(row).read(), args.num_args)
+        };
+        if raw.len() != program.parameters.len() {
+            return Err(Status::new(
+                Code::InvalidArgument,
+                format!(
+                    "Execution supplied {} buffers but compiled program expected {} buffers",
+                    raw.len(),
+                    program.parameters.len()
+                ),
+            ));
+        }
+        let arguments: Vec<&Buffer> = raw
+            .iter()
+            .map(|&buffer| device_buffer::from_raw(buffer))
+            .collect::<Answer<_>>()?;
+        check_sizes(program, &arguments)?;
+        let storages = arguments
+            .iter()
+            .map(|b| b.storage())
+            .collect::<Answer<Vec<_>>>()?;
+        let mut donors = vec![None; program.outputs.len()];
+        let mut copies = Vec::new();
+        for alias in &program.aliases {
+            if !kept.contains(&(alias.parameter as i64)) {
+                donors[alias.output] = Some(alias.parameter);
+            } else if alias.must {
+                return Err(Status::new(
+                    Code::InvalidArgument,
+                    format!(
+                        "An input was configured to be must-alias at compile time but not \
+                         donated at runtime: allocation {}",
+                        alias.parameter
+                    ),
+                ));
+            } else {
+                copies.push(alias.output);
+            }
+        }
+        let call = Call {
+            compiled: &loaded.compiled,
+            loaded,
+            index,
+            device,
+            arguments,
+            storages,
+            donors,
+            copies,
+        };
+        call.check_donations(raw)?;
+        Ok(call)
+    }
+
+    /// A buffer can be donated once in a call, and not be used beside that.
+    fn check_donations(&self, raw: &[*mut RawBuffer]) -> Answer {
+        for (at, &donor) in self.donors.iter().enumerate() {
+            let Some(donor) = donor else { continue };
+            let twice = raw
+                .iter()
+                .enumerate()
+                .any(|(other, &buffer)| other != donor && buffer == raw[donor]);
+            if twice {
+                return Err(Status::new(
+                    Code::InvalidArgument,
+                    format!(
+                        "Attempt to donate the same buffer twice in Execute() (flattened \
+                         argument {donor}, replica {}, partition {}). Toy example for this bug: \
+                         `f(donate(a), donate(a))`. (output {at})",
+                        self.index / self.compiled.program.options.partitions,
+                        self.index % self.compiled.program.options.partitions,
+                    ),
+                ));
+            }
+        }
+        Ok(())
+    }
+
+    /// The number of its device in this process.
+    pub(crate) fn ordinal(&self) -> u32 {
+        self.loaded.ordinals[self.index]
+    }
+
+    /// Notes where the arguments lie: whose the memory was at a peak is told by them.
+    pub(crate) fn record_arguments(&self, session: &mut Session) {
+        for (parameter, storage) in self.storages.iter().enumerate() {
+            if let Some(block) = &storage.block {
+                session.record_argument(parameter, block);
+            }
+        }
+    }
+
+    /// Returns the arguments as the search for the training step sees them.
+    pub(crate) fn step_arguments(&self) -> Vec<Argument> {
+        let arguments = self.arguments.iter().zip(&self.storages);
+        let arguments = arguments.map(|(buffer, storage)| Argument {
+            origin: storage.origin,
+            bytes: buffer.shape.bytes(),
+            float: buffer.shape.element_type.is_float(),
+        });
+        arguments.collect()
+    }
+
+    /// Allocates in XLA's order, and frees what does not outlive the call.
+    pub(crate) fn allocate(&self, session: &mut Session) -> Answer<Blocks> {
+        self.load_constants(session);
+        let mut slots = Vec::with_capacity(self.compiled.steps.len());
+        let mut passing = Vec::new();
+        for step in &self.compiled.steps {
+            let request = Request {
+                device: self.ordinal(),
+                bytes: step.bytes,
+                space: step.space,
+                purpose: step.purpose,
+                slot: step.slot,
+                site: TextId(0),
+            };
+            let block = match session.allocate(&request) {
+                Ok(block) => block,
+                Err(error) => {
+                    // Lost, as in XLA; see above.
+                    std::mem::forget(slots);
+                    std::mem::forget(passing);
+                    return Err(self.explain(error));
+                }
+            };
+            if step.purpose == Purpose::Output {
+                slots.push((step.slot, Arc::new(block)));
+            } else {
+                passing.push((step.purpose, block));
+            }
+        }
+        let mut copies = Vec::with_capacity(self.copies.len());
+        for &output in &self.copies {
+            let request = Request {
+                device: self.ordinal(),
+                bytes: self.compiled.output_shapes[output].bytes(),
+                space: vramfit_core::allocator::Space::Default,
+                purpose: Purpose::Copy,
+                slot: 0,
+                site: TextId(0),
+            };
+            match session.allocate(&request) {
+                Ok(block) => copies.push((output, Arc::new(block))),
+                Err(error) => {
+                    std::mem::forget((slots, passing, copies));
+                    return Err(self.explain(error));
+                }
+            }
+        }
+        if let Err(error) = self.take_scratch(session) {
+            std::mem::forget((slots, passing, copies));
+            return Err(self.explain(error));
+        }
+        // The temporary block goes with the end of the launch, the table of pointers after it.
+        let (tables, temporaries): (Vec<_>, Vec<_>) = passing
+            .into_iter()
+            .partition(|(purpose, _)| *purpose == Purpose::Tuple);
+        for (_, block) in temporaries.into_iter().chain(tables) {
+            session.release(block);
+        }
+        Ok(Blocks { slots, copies })
+    }
+
+    /// Takes the scratch memory of each library routine and gives it back, as the routines do that run
+    /// one after the other.
+    fn take_scratch(&self, session: &mut Session) -> Answer {
+        for step in &self.compiled.scratch {
+            let request = Request {
+                device: self.ordinal(),
+                bytes: step.bytes,
+                space: vramfit_core::allocator::Space::Default,
+                purpose: Purpose::Scratch,
+                slot: step.need,
+                site: TextId(0),
+            };
+            match session.allocate(&request) {
+                Ok(block) => session.release(block),
+                Err(error) => {
+                    let need = &self.compiled.program.scratch[step.need as usize];
+                    return Err(scratch_refused(need, &error));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Loads the module on first use, with its constants.
+    fn load_constants(&self, session: &mut Session) {
+        let mut resident = self
+            .loaded
+            .resident
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        if !std::mem::replace(&mut resident[self.index], true) {
+            // What a program needs is known from its first call, whatever ends the process later.
+            session.write_out();
+            let bytes = loaded_executable::outside_bytes(&self.compiled.program.sizes);
+            if bytes > 0 {
+                session.add_outside(self.ordinal(), bytes as i64);
+            }
+        }
+    }
+
+    /// Says which program ran out of memory: XLA's text first, since programs match on it.
+    fn explain(&self, error: Status) -> Status {
+        // XLA reports a missing work area of cuFFT as an internal error.
+        let is_cufft = error.message().contains(CUFFT_REFUSED);
+        if !error.is_out_of_memory() && !is_cufft {
+            return error;
+        }
+        let sizes = &self.compiled.program.sizes;
+        Status::with_code(
+            error.code(),
+            format!(
+                "{}\nvramfit: in `{}` on device {} of {}; the program takes arguments {} B, \
+                 outputs {} B (aliased {} B), temporaries {} B",
+                error.message(),
+                self.compiled.program.name,
+                self.device.id,
+                self.loaded.devices.len(),
+                sizes.argument_bytes,
+                sizes.output_bytes,
+                sizes.alias_bytes,
+                sizes.temp_bytes,
+            ),
+        )
+    }
+
+    /// Returns what is known of the arguments.
+    pub(crate) fn values(&self) -> Vec<Value> {
+        self.storages.iter().map(|s| s.value.clone()).collect()
+    }
+
+    /// Makes the output buffers, and takes the donated arguments away. `lineage` is that of
+    /// [`Origin`].
+    pub(crate) fn finish(
+        &self,
+        blocks: &Blocks,
+        values: Vec<Value>,
+        lineage: u64,
+    ) -> Answer<Vec<Buffer>> {
+        let program = &self.compiled.program;
+        let mut outputs = Vec::with_capacity(values.len());
+        for (output, value) in values.into_iter().enumerate() {
+            let shape = &self.compiled.output_shapes[output];
+            let memory = self.device.memory(kind_of(shape))?;
+            let origin = Origin::returned(self.compiled.number, lineage);
+            let storage = if let Some(donor) = self.donors[output] {
+                self.storages[donor].with_value(value, origin)
+            } else if let Some((_, block)) = blocks.copies.iter().find(|(o, _)| *o == output) {
+                Storage::of(Some(Arc::clone(block)), value, origin)
+            } else {
+                self.own_storage(program, output, blocks, (value, origin))
+            };
+            outputs.push(Buffer::new(Arc::clone(shape), memory, storage));
+        }
+        for donor in self.donors.iter().flatten() {
+            self.arguments[*donor].delete();
+        }
+        Ok(outputs)
+    }
+
+    /// The memory of an output that is not an argument's; or an argument passed through.
+    fn own_storage(
+        &self,
+        program: &Program,
+        output: usize,
+        blocks: &Blocks,
+        (value, origin): (Value, Origin),
+    ) -> Arc<Storage> {
+        let slot = program.output_allocations[output];
+        let block = slot.and_then(|slot| {
+            blocks
+                .slots
+                .iter()
+                .find(|(number, _)| *number as usize == slot)
+        });
+        if let Some((_, block)) = block {
+            return Storage::of(Some(Arc::clone(block)), value, origin);
+        }
+        match slot
+            .and_then(|slot| program.allocations.get(slot))
+            .map(|a| a.class)
+        {
+            Some(BufferClass::Parameter(number)) if number < self.storages.len() => {
+                let argument = &self.storages[number];
+                argument.with_value(value, argument.origin)
+            }
+            // No bytes, host memory, or a constant of the module.
+            _ => Storage::of(None, value, origin),
+        }
+    }
+}
+
+/// What XLA says when cuFFT's work area cannot be had (`fft_thunk.cc`).
+const CUFFT_REFUSED: &str = "Failed to create cuFFT batched plan with scratch allocator";
+
+/// Says that scratch memory could not be had, as XLA or JAX says it: a failed check in XLA's FFT
+/// thunk, `RESOURCE_EXHAUSTED` in JAX's handlers (`jaxlib/ffi_helpers.h`).
+fn scratch_refused(need: &ScratchNeed, error: &Status) -> Status {
+    if !error.is_out_of_memory() {
+        return Status::with_code(error.code(), error.message().to_owned());
+    }
+    let at = match need.site.as_str() {
+        "" => String::new(),
+        site => format!(", at {site}"),
+    };
+    let what = format!(
+        "{}\nvramfit: scratch memory of {} for {}{at}",
+        error.message(),
+        need.library,
+        need.routine
+    );
+    if need.library == "cuFFT" {
+        let check = "RET_CHECK failure (xla/backends/gpu/runtime/fft_thunk.cc) fft_plan != nullptr";
+        return Status::new(Code::Internal, format!("{check} {CUFFT_REFUSED}\n{what}"));
+    }
+    let name = need.routine.split(' ').next().unwrap_or_default();
+    let message = format!("Unable to allocate workspace for {name}\n{what}");
+    Status::new(Code::ResourceExhausted, message)
+}
+
+fn check_sizes(program: &Program, arguments: &[&Buffer]) -> Answer {
+    for (number, (shape, argument)) in program.parameters.iter().zip(arguments).enumerate() {
+        if shape.bytes() != argument.shape.bytes() {
+            return Err(Status::new(
+                Code::InvalidArgument,
+                format!(
+                    "Executable({}) expected parameter {number} of size {} but got buffer with \
+                     incompatible size {}",
+                    program.name,
+                    shape.bytes(),
+                    argument.shape.bytes()
+                ),
+            ));
+        }
+    }
+    Ok(())
+}

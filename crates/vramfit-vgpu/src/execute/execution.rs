@@ -1,0 +1,154 @@
+//! Executing: no arithmetic, but the same allocations in the same order as XLA's run time.
+//! One call runs on several devices; each part of it is a [`Call`].
+
+use std::ffi::CStr;
+
+use vramfit_core::trace::{Event as LogEvent, TextId};
+
+use crate::buffer::value;
+use crate::compile::loaded_executable::{self, Loaded};
+use crate::device::machine;
+use crate::device::virtual_device::Device;
+use crate::execute::device_call::Call;
+use crate::execute::step_detector;
+use crate::execute::step_detector::Wanted;
+use crate::pjrt::abi::executable::{ExecuteOptions, LoadedExecutableExecuteArgs};
+use crate::pjrt::event;
+use crate::pjrt::status::{Answer, Code, Status};
+use crate::pjrt::table::read_sized;
+use crate::session::call_site;
+use crate::session::machine_session::Session;
+use crate::session::shutdown::Running;
+
+pub(crate) unsafe fn execute(args: &mut LoadedExecutableExecuteArgs) -> Answer {
+    let _running = Running::begin();
+    let loaded = loaded_executable::loaded(args.executable)?;
+    if loaded.is_deleted() {
+        return Err(Status::new(
+            Code::InvalidArgument,
+            "the executable was deleted",
+        ));
+    }
+    let options: ExecuteOptions =
+        read_sized(args.options).unwrap_or_else(crate::pjrt::cuda_plugin::sized::<ExecuteOptions>);
+    let kept = crate::buffer::strides::list(
+        options.non_donatable_input_indices,
+        options.num_non_donatable_input_indices,
+    );
+    let devices = devices_of(loaded, args)?;
+    let calls: Vec<Call<'_>> = devices
+        .iter()
+        .enumerate()
+        .map(|(row, &(index, device))| Call::new(loaded, args, row, index, device, &kept))
+        .collect::<Answer<_>>()?;
+
+    let machine = machine::get().ok_or_else(|| Status::internal("no machine"))?;
+    let environment = &machine.environment;
+    let wanted = Wanted {
+        steps: environment.steps,
+        name: environment.step.as_deref(),
+    };
+    let arguments = calls.first().map(Call::step_arguments).unwrap_or_default();
+    let ordinal = calls.first().map_or(0, Call::ordinal);
+    let mut session = machine.session();
+    let execution = step_detector::Execution {
+        program: loaded.compiled.number,
+        name: &loaded.compiled.program.name,
+        needed_bytes: loaded.compiled.program.sizes.needed_bytes(),
+        backward: loaded.compiled.has_backward(),
+        arguments: &arguments,
+    };
+    let outcome = step_detector::begin(&execution, &wanted, || session.bytes_in_use(ordinal));
+    for note in &outcome.notes {
+        session.note(note);
+    }
+    let site = location(&mut session, &options);
+    session.count_execution();
+    session.record(&LogEvent::Begin {
+        program: loaded.compiled.number,
+        site,
+    });
+    let mut allocated = Vec::with_capacity(calls.len());
+    let mut failure = None;
+    for call in &calls {
+        let peak_before = session.peak_bytes(call.ordinal());
+        let blocks = call.allocate(&mut session);
+        if blocks.is_err() || session.peak_bytes(call.ordinal()) > peak_before {
+            call.record_arguments(&mut session);
+        }
+        match blocks {
+            Ok(blocks) => allocated.push(blocks),
+            Err(error) => {
+                failure = Some(error);
+                break;
+            }
+        }
+    }
+    session.record(&LogEvent::End);
+    match (&failure, &outcome.cut) {
+        (None, Some(cut)) => session.note(cut),
+        (Some(_), Some(_)) => step_detector::take_back(),
+        (_, None) => {}
+    }
+    drop(session);
+    if let Some(error) = failure {
+        return Err(error);
+    }
+
+    let inputs = calls.iter().map(Call::values).collect();
+    let values = value::outputs_of(&loaded.compiled, inputs)?;
+    for (row, ((call, blocks), values)) in calls.iter().zip(allocated).zip(values).enumerate() {
+        let outputs = call.finish(&blocks, values, outcome.lineage)?;
+        let list = args.output_lists.add(row).read();
+        for (number, output) in outputs.into_iter().enumerate() {
+            list.add(number).write(output.into_raw());
+        }
+        if !args.device_complete_events.is_null() {
+            args.device_complete_events
+                .add(row)
+                .write(event::ready(Ok(())));
+        }
+    }
+    step_detector::end(outcome.progress);
+    Ok(())
+}
+
+/// Returns the devices of a call with their place in the program.
+unsafe fn devices_of(
+    loaded: &Loaded,
+    args: &LoadedExecutableExecuteArgs,
+) -> Answer<Vec<(usize, &'static Device)>> {
+    let all = loaded.devices.iter().copied().enumerate();
+    if let Some(one) = crate::device::virtual_device::from_raw(args.execute_device) {
+        let found: Vec<_> = all.filter(|(_, device)| device.id == one.id).collect();
+        return if found.is_empty() {
+            Err(Status::new(
+                Code::InvalidArgument,
+                "the program does not run on that device",
+            ))
+        } else {
+            Ok(found)
+        };
+    }
+    if args.num_devices != loaded.devices.len() {
+        return Err(Status::new(
+            Code::InvalidArgument,
+            format!(
+                "Attempted to execute with {} argument lists when local device count is {}",
+                args.num_devices,
+                loaded.devices.len()
+            ),
+        ));
+    }
+    Ok(all.collect())
+}
+
+/// The user's line, from the Python stack that JAX sends along when it is asked to.
+unsafe fn location(session: &mut Session, options: &ExecuteOptions) -> TextId {
+    if options.call_location.is_null() {
+        return TextId(0);
+    }
+    call_site::of_stack(CStr::from_ptr(options.call_location), |text| {
+        session.text(text)
+    })
+}

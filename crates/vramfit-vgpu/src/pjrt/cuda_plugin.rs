@@ -1,0 +1,203 @@
+//! The real CUDA plugin: loaded from the wheel the user installed, asked to compile, never asked
+//! to touch a GPU.
+
+use std::collections::HashMap;
+use std::ffi::{c_int, c_void};
+use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
+use std::{ptr, slice};
+
+use crate::pjrt::abi::error::{ErrorDestroyArgs, ErrorGetCodeArgs, ErrorMessageArgs};
+use crate::pjrt::abi::{ApiHead, Error, Function};
+use crate::pjrt::names::NAMES;
+use crate::pjrt::status::{Answer, Code, Status};
+
+/// A loaded plugin with its table of functions.
+pub(crate) struct Real {
+    head: *const ApiHead,
+    functions: HashMap<&'static str, Function>,
+    // Never unloaded: its objects and thread-locals live as long as the process.
+    _library: Option<libloading::Library>,
+}
+
+// SAFETY: the table is constant after loading, and its functions may be called from any thread.
+unsafe impl Send for Real {}
+// SAFETY: as above.
+unsafe impl Sync for Real {}
+
+static PATH: OnceLock<PathBuf> = OnceLock::new();
+static REAL: OnceLock<Result<Real, Status>> = OnceLock::new();
+
+/// Says which library to load. Only the first call counts.
+pub fn set_library(path: &Path) {
+    let _ = PATH.set(path.to_owned());
+}
+
+/// Returns the loaded plugin.
+pub(crate) fn get() -> Result<&'static Real, Status> {
+    REAL.get_or_init(load).as_ref().map_err(Status::clone)
+}
+
+fn load() -> Result<Real, Status> {
+    let unavailable = |what: String| Status::new(Code::Unavailable, what);
+    let path = match PATH.get() {
+        Some(path) => path.clone(),
+        None => std::env::var_os("VRAMFIT_REAL_PLUGIN")
+            .map(PathBuf::from)
+            .ok_or_else(|| {
+                unavailable("vramfit was not told where the CUDA plugin is".to_owned())
+            })?,
+    };
+    // SAFETY: the plugin's initialisers are those that run when JAX itself loads it.
+    let library = unsafe { libloading::Library::new(&path) }
+        .map_err(|error| unavailable(format!("cannot load `{}`: {error}", path.display())))?;
+    // SAFETY: the symbol has this type in every PJRT plugin.
+    let head = unsafe {
+        let entry: libloading::Symbol<'_, unsafe extern "C" fn() -> *const ApiHead> =
+            library.get(b"GetPjrtApi\0").map_err(|error| {
+                unavailable(format!("`{}` is no PJRT plugin: {error}", path.display()))
+            })?;
+        entry()
+    };
+    if head.is_null() {
+        return Err(unavailable(format!(
+            "`{}` has no table of functions",
+            path.display()
+        )));
+    }
+    // SAFETY: the table is the plugin's.
+    let mut real = unsafe { Real::behind(head) };
+    real._library = Some(library);
+    Ok(real)
+}
+
+impl Real {
+    /// Returns the plugin behind a table, whoever has loaded it.
+    ///
+    /// # Safety
+    /// `head` is followed by as many functions as it says, for as long as the process lives.
+    pub(crate) unsafe fn behind(head: *const ApiHead) -> Self {
+        let functions = {
+            let bytes = (*head).struct_size.saturating_sub(size_of::<ApiHead>());
+            let first = head.add(1).cast::<Option<Function>>();
+            slice::from_raw_parts(first, bytes / size_of::<Function>())
+        };
+        let functions = NAMES
+            .iter()
+            .zip(functions)
+            .filter_map(|(name, f)| Some((*name, (*f)?)))
+            .collect();
+        Real {
+            head,
+            functions,
+            _library: None,
+        }
+    }
+
+    /// Returns its table, as it is.
+    pub(crate) fn table(&self) -> *const ApiHead {
+        self.head
+    }
+
+    /// Returns the head of the table: size, extensions, version.
+    pub(crate) fn head(&self) -> ApiHead {
+        // SAFETY: valid since loading.
+        unsafe { *self.head }
+    }
+
+    pub(crate) fn minor_version(&self) -> c_int {
+        self.head().minor
+    }
+
+    /// Returns how many functions its table has.
+    pub(crate) fn function_count(&self) -> usize {
+        (self.head().struct_size - size_of::<ApiHead>()) / size_of::<Function>()
+    }
+
+    pub(crate) fn function(&self, name: &str) -> Option<Function> {
+        self.functions.get(name).copied()
+    }
+
+    /// Calls a function and takes its error apart.
+    ///
+    /// # Safety
+    /// `args` is the argument struct of that function, with its size set.
+    pub(crate) unsafe fn call<T>(&self, name: &str, args: &mut T) -> Answer {
+        let function = self
+            .function(name)
+            .ok_or_else(|| Status::unimplemented(&format!("{name} (not in the CUDA plugin)")))?;
+        let error = function(ptr::from_mut(args).cast::<c_void>());
+        if error.is_null() {
+            Ok(())
+        } else {
+            Err(self.take_error(error))
+        }
+    }
+
+    /// Passes a call on whose object belongs to the real plugin.
+    ///
+    /// # Safety
+    /// As for [`Real::call`].
+    pub(crate) unsafe fn forward<T>(&self, name: &str, args: &mut T) -> Answer {
+        self.call(name, args)
+    }
+
+    /// Takes an error of the real plugin's apart and frees it.
+    ///
+    /// # Safety
+    /// `error` is a live error of the real plugin's.
+    pub(crate) unsafe fn take_error(&self, error: *mut Error) -> Status {
+        let mut message: ErrorMessageArgs = sized();
+        message.error = error;
+        let mut code: ErrorGetCodeArgs = sized();
+        code.error = error;
+        let mut destroy: ErrorDestroyArgs = sized();
+        destroy.error = error;
+        let call = |name: &str, args: *mut c_void| {
+            if let Some(function) = self.function(name) {
+                // Of these three, two return nothing and one can only fail on a wrong size.
+                let _ = function(args);
+            }
+        };
+        call("PJRT_Error_Message", (&raw mut message).cast());
+        call("PJRT_Error_GetCode", (&raw mut code).cast());
+        let text = if message.message.is_null() {
+            String::new()
+        } else {
+            let bytes = slice::from_raw_parts(message.message.cast::<u8>(), message.message_size);
+            String::from_utf8_lossy(bytes).into_owned()
+        };
+        call("PJRT_Error_Destroy", (&raw mut destroy).cast());
+        Status::with_code(code.code, text)
+    }
+}
+
+/// Returns an argument struct that is all zero but for its size.
+pub(crate) fn sized<T: Copy>() -> T {
+    // SAFETY: argument structs are plain data; null pointers, zeros and `None` are valid in each,
+    // and each begins with its size.
+    unsafe {
+        let mut value = std::mem::zeroed::<T>();
+        (&raw mut value).cast::<usize>().write(size_of::<T>());
+        value
+    }
+}
+
+/// Returns the CUDA version the plugin was built for, such as 13000.
+pub(crate) fn cuda_version() -> Option<i64> {
+    let mut args: crate::pjrt::abi::client::PluginAttributesArgs = sized();
+    // SAFETY: the attributes live as long as the process, and field and type go together.
+    unsafe {
+        get().ok()?.call("PJRT_Plugin_Attributes", &mut args).ok()?;
+        slice::from_raw_parts(args.attributes, args.num_attributes)
+            .iter()
+            .find_map(|value| {
+                let name = slice::from_raw_parts(value.name.cast::<u8>(), value.name_size);
+                if name == b"cuda_version" && value.r#type == 1 {
+                    Some(value.value.int64)
+                } else {
+                    None
+                }
+            })
+    }
+}

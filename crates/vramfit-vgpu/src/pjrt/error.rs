@@ -1,0 +1,120 @@
+//! Errors as objects: ours, the real plugin's, and how to tell them apart.
+//!
+//! JAX destroys every error through the one table it knows, ours. An error of ours must never
+//! reach the real plugin's functions, nor the reverse; the first word of ours points to a table
+//! of ours, which no error of the real plugin's does.
+
+use std::ffi::{c_char, c_int, c_void};
+use std::ptr;
+
+use crate::pjrt::abi::error::{
+    ErrorDestroyArgs, ErrorForEachPayloadArgs, ErrorGetCodeArgs, ErrorMessageArgs,
+};
+use crate::pjrt::abi::{Error, ErrorFunctions};
+use crate::pjrt::cuda_plugin;
+use crate::pjrt::status::{Answer, Status};
+
+#[repr(C)]
+struct ErrorObject {
+    functions: *const ErrorFunctions,
+    status: Status,
+}
+
+static FUNCTIONS: ErrorFunctions = ErrorFunctions {
+    struct_size: size_of::<ErrorFunctions>(),
+    instance_size: size_of::<ErrorObject>(),
+    extension_start: ptr::null_mut(),
+    destroy: own_destroy,
+    message: own_message,
+    get_code: own_code,
+    for_each_payload: own_payloads,
+};
+
+// SAFETY: the table holds function pointers and a null pointer; it is never written.
+unsafe impl Sync for ErrorFunctions {}
+
+/// Makes an error object, to be freed by `PJRT_Error_Destroy`.
+pub(crate) fn into_raw(status: Status) -> *mut Error {
+    Box::into_raw(Box::new(ErrorObject {
+        functions: &raw const FUNCTIONS,
+        status,
+    }))
+    .cast()
+}
+
+/// Takes an error of either kind apart and frees it.
+///
+/// # Safety
+/// `error` is null or a live error of ours or of the real plugin's.
+pub(crate) unsafe fn take(error: *mut Error) -> Answer {
+    if error.is_null() {
+        return Ok(());
+    }
+    if !is_own(error) {
+        return Err(cuda_plugin::get()?.take_error(error));
+    }
+    let object = Box::from_raw(error.cast::<ErrorObject>());
+    Err(object.status)
+}
+
+unsafe fn is_own(error: *const Error) -> bool {
+    *error.cast::<*const ErrorFunctions>() == &raw const FUNCTIONS
+}
+
+unsafe fn status<'a>(error: *const Error) -> &'a Status {
+    &(*error.cast::<ErrorObject>()).status
+}
+
+unsafe extern "C" fn own_destroy(error: *mut Error) {
+    drop(Box::from_raw(error.cast::<ErrorObject>()));
+}
+
+unsafe extern "C" fn own_message(error: *const Error, text: *mut *const c_char, size: *mut usize) {
+    let message = status(error).message();
+    *text = message.as_ptr().cast();
+    *size = message.len();
+}
+
+unsafe extern "C" fn own_code(error: *const Error) -> c_int {
+    status(error).code()
+}
+
+unsafe extern "C" fn own_payloads(_: *const Error, _: *mut c_void, _: *mut c_void) {}
+
+pub(crate) unsafe fn destroy(args: &mut ErrorDestroyArgs) -> Answer {
+    if !args.error.is_null() {
+        // The status itself is of no interest here, only that the object is freed by its owner.
+        let _ = take(args.error);
+    }
+    Ok(())
+}
+
+pub(crate) unsafe fn message(args: &mut ErrorMessageArgs) -> Answer {
+    if is_own(args.error) {
+        own_message(
+            args.error,
+            &raw mut args.message,
+            &raw mut args.message_size,
+        );
+        Ok(())
+    } else {
+        cuda_plugin::get()?.forward("PJRT_Error_Message", args)
+    }
+}
+
+pub(crate) unsafe fn get_code(args: &mut ErrorGetCodeArgs) -> Answer {
+    if is_own(args.error) {
+        args.code = own_code(args.error);
+        Ok(())
+    } else {
+        cuda_plugin::get()?.forward("PJRT_Error_GetCode", args)
+    }
+}
+
+pub(crate) unsafe fn for_each_payload(args: &mut ErrorForEachPayloadArgs) -> Answer {
+    if is_own(args.error) {
+        Ok(())
+    } else {
+        cuda_plugin::get()?.forward("PJRT_Error_ForEachPayload", args)
+    }
+}

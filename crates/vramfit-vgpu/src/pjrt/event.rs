@@ -1,0 +1,139 @@
+//! Events. Nothing on the virtual GPU takes time, so an event is ready when it is made; only
+//! events that JAX creates itself wait to be set.
+
+use std::ffi::c_void;
+use std::slice;
+use std::sync::{Condvar, Mutex, PoisonError};
+
+use crate::pjrt::abi::error::{
+    EventAwaitArgs, EventCreateArgs, EventDestroyArgs, EventErrorArgs, EventIsReadyArgs,
+    EventOnReadyArgs, EventSetArgs,
+};
+use crate::pjrt::abi::{Event, EventOnReadyCallback};
+use crate::pjrt::error;
+use crate::pjrt::status::{Answer, Status};
+
+struct EventObject {
+    state: Mutex<State>,
+    set: Condvar,
+}
+
+enum State {
+    Ready(Answer),
+    Waiting(Vec<(EventOnReadyCallback, UserArgument)>),
+}
+
+struct UserArgument(*mut c_void);
+
+// SAFETY: the pointer is only handed back to the callback it came with, from whichever thread
+// sets the event; the API says that callbacks may be called from any thread.
+unsafe impl Send for UserArgument {}
+
+/// Makes an event that is ready, with success or an error.
+pub(crate) fn ready(result: Answer) -> *mut Event {
+    let object = EventObject {
+        state: Mutex::new(State::Ready(result)),
+        set: Condvar::new(),
+    };
+    Box::into_raw(Box::new(object)).cast()
+}
+
+unsafe fn object<'a>(event: *mut Event) -> &'a EventObject {
+    &*event.cast::<EventObject>()
+}
+
+impl EventObject {
+    fn state(&self) -> std::sync::MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn result(&self) -> Option<Answer> {
+        match &*self.state() {
+            State::Ready(result) => Some(result.clone()),
+            State::Waiting(_) => None,
+        }
+    }
+}
+
+fn raw(result: Answer) -> *mut crate::pjrt::abi::Error {
+    result.err().map_or(std::ptr::null_mut(), error::into_raw)
+}
+
+pub(crate) unsafe fn destroy(args: &mut EventDestroyArgs) -> Answer {
+    if !args.event.is_null() {
+        drop(Box::from_raw(args.event.cast::<EventObject>()));
+    }
+    Ok(())
+}
+
+pub(crate) unsafe fn is_ready(args: &mut EventIsReadyArgs) -> Answer {
+    args.is_ready = object(args.event).result().is_some();
+    Ok(())
+}
+
+pub(crate) unsafe fn error(args: &mut EventErrorArgs) -> Answer {
+    object(args.event).result().unwrap_or(Ok(()))
+}
+
+pub(crate) unsafe fn wait(args: &mut EventAwaitArgs) -> Answer {
+    let event = object(args.event);
+    let mut state = event.state();
+    loop {
+        if let State::Ready(result) = &*state {
+            return result.clone();
+        }
+        state = event
+            .set
+            .wait(state)
+            .unwrap_or_else(PoisonError::into_inner);
+    }
+}
+
+pub(crate) unsafe fn on_ready(args: &mut EventOnReadyArgs) -> Answer {
+    let callback = args
+        .callback
+        .ok_or_else(|| Status::internal("no callback was given"))?;
+    let mut state = object(args.event).state();
+    let result = match &mut *state {
+        State::Ready(result) => result.clone(),
+        State::Waiting(callbacks) => {
+            callbacks.push((callback, UserArgument(args.user_arg)));
+            return Ok(());
+        }
+    };
+    // The callback may destroy the event, so the lock must be gone.
+    drop(state);
+    callback(raw(result), args.user_arg);
+    Ok(())
+}
+
+pub(crate) unsafe fn create(args: &mut EventCreateArgs) -> Answer {
+    let state = Mutex::new(State::Waiting(Vec::new()));
+    args.event = Box::into_raw(Box::new(EventObject {
+        state,
+        set: Condvar::new(),
+    }))
+    .cast();
+    Ok(())
+}
+
+pub(crate) unsafe fn set(args: &mut EventSetArgs) -> Answer {
+    let result = if args.error_code == 0 {
+        Ok(())
+    } else {
+        let text = slice::from_raw_parts(args.error_message.cast::<u8>(), args.error_message_size);
+        Err(Status::with_code(
+            args.error_code,
+            String::from_utf8_lossy(text),
+        ))
+    };
+    let event = object(args.event);
+    let before = std::mem::replace(&mut *event.state(), State::Ready(result.clone()));
+    event.set.notify_all();
+    if let State::Waiting(callbacks) = before {
+        for (callback, argument) in callbacks {
+            callback(raw(result.clone()), argument.0);
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,203 @@
+//! The layouts extension: which dimension of an array varies fastest.
+//!
+//! Layouts of ours and of the real plugin's come from the same topology, so that JAX compares
+//! like with like; ours are told apart by their first word.
+
+use std::ffi::{c_char, c_void};
+use std::ptr;
+use std::sync::OnceLock;
+
+use vramfit_core::program::{ElementType, Shape};
+
+use crate::buffer::device_buffer;
+use crate::compile::executable;
+use crate::device::client;
+use crate::pjrt::abi::MemoryLayout;
+use crate::pjrt::abi::extension::{
+    BufferLayoutArgs, ClientDefaultLayoutArgs, ExecutableLayoutsArgs, LayoutDestroyArgs,
+    LayoutSerializeArgs, LayoutsExtension, TopologyDefaultLayoutArgs,
+};
+use crate::pjrt::cuda_plugin;
+use crate::pjrt::cuda_plugin::sized;
+use crate::pjrt::error;
+use crate::pjrt::status::{Answer, Status};
+
+/// Marks a layout of ours.
+static MARK: u8 = 0;
+
+#[repr(C)]
+struct Layout {
+    mark: *const u8,
+    serialized: Vec<u8>,
+}
+
+/// Layouts of an executable's parameters and outputs; they live as long as its handle.
+#[derive(Default)]
+pub(crate) struct Lists {
+    parameters: OnceLock<List>,
+    outputs: OnceLock<List>,
+}
+
+struct List(Vec<*mut MemoryLayout>);
+
+// SAFETY: the layouts are constant until the list is dropped.
+unsafe impl Send for List {}
+// SAFETY: as above.
+unsafe impl Sync for List {}
+
+impl List {
+    fn new(shapes: &[Shape]) -> Self {
+        List(shapes.iter().map(of_shape).collect())
+    }
+}
+
+impl Drop for List {
+    fn drop(&mut self) {
+        for layout in &self.0 {
+            // SAFETY: made by `of_shape`, and handed out only to be read.
+            drop(unsafe { Box::from_raw(layout.cast::<Layout>()) });
+        }
+    }
+}
+
+fn of_shape(shape: &Shape) -> *mut MemoryLayout {
+    let serialized = shape.layout_text().into_bytes();
+    Box::into_raw(Box::new(Layout {
+        mark: &raw const MARK,
+        serialized,
+    }))
+    .cast()
+}
+
+unsafe fn is_own(layout: *mut MemoryLayout) -> bool {
+    *layout.cast::<*const u8>() == &raw const MARK
+}
+
+/// The real plugin's extension, as it was before ours took its place.
+static REAL: OnceLock<RealExtension> = OnceLock::new();
+
+struct RealExtension(LayoutsExtension);
+
+// SAFETY: constant function pointers; the chain it was part of is not followed.
+unsafe impl Send for RealExtension {}
+// SAFETY: as above.
+unsafe impl Sync for RealExtension {}
+
+fn real_extension() -> Answer<&'static LayoutsExtension> {
+    REAL.get()
+        .map(|real| &real.0)
+        .ok_or_else(|| Status::internal("the layouts extension is not there"))
+}
+
+/// Replaces what concerns our objects. The struct grew over the releases: what lies beyond its
+/// size is not touched.
+///
+/// # Safety
+/// `extension` is our copy of the real extension, as long as it says.
+pub(crate) unsafe fn replace(extension: *mut LayoutsExtension, size: usize) {
+    // The four functions every release has are behind the base; the others may be missing.
+    let mut known = std::mem::MaybeUninit::<LayoutsExtension>::zeroed();
+    ptr::copy_nonoverlapping(
+        extension.cast::<u8>(),
+        known.as_mut_ptr().cast::<u8>(),
+        size.min(size_of::<LayoutsExtension>()),
+    );
+    if size < std::mem::offset_of!(LayoutsExtension, topology_default_layout) {
+        return;
+    }
+    let _ = REAL.set(RealExtension(known.assume_init()));
+    macro_rules! set {
+        ($field:ident, $handler:path) => {
+            if std::mem::offset_of!(LayoutsExtension, $field) + size_of::<usize>() <= size {
+                (&raw mut (*extension).$field)
+                    .cast::<crate::pjrt::abi::Function>()
+                    .write(crate::pjrt::dispatch::own!($handler));
+            }
+        };
+    }
+    set!(layout_destroy, destroy);
+    set!(layout_serialize, serialize);
+    set!(client_default_layout, client_default);
+    set!(buffer_layout, of_buffer);
+    set!(output_layouts, outputs);
+    set!(parameter_layouts, parameters);
+}
+
+pub(crate) unsafe fn destroy(args: &mut LayoutDestroyArgs) -> Answer {
+    if args.layout.is_null() {
+        return Ok(());
+    }
+    if is_own(args.layout) {
+        drop(Box::from_raw(args.layout.cast::<Layout>()));
+        return Ok(());
+    }
+    error::take((real_extension()?.layout_destroy)(
+        ptr::from_mut(args).cast(),
+    ))
+}
+
+unsafe extern "C" fn keep(_: *mut c_void) {}
+
+pub(crate) unsafe fn serialize(args: &mut LayoutSerializeArgs) -> Answer {
+    if !is_own(args.layout) {
+        return error::take((real_extension()?.layout_serialize)(
+            ptr::from_mut(args).cast(),
+        ));
+    }
+    let bytes = &(*args.layout.cast::<Layout>()).serialized;
+    args.serialized_bytes = bytes.as_ptr().cast::<c_char>();
+    args.serialized_bytes_size = bytes.len();
+    // The bytes belong to the layout and go with it.
+    args.serialized_layout = ptr::null_mut();
+    args.serialized_layout_deleter = Some(keep);
+    Ok(())
+}
+
+/// Asks the topology, whose default layouts are those of the card (4-bit types are packed).
+pub(crate) unsafe fn client_default(args: &mut ClientDefaultLayoutArgs) -> Answer {
+    if let Some(function) = real_extension()?.topology_default_layout {
+        let mut ask: TopologyDefaultLayoutArgs = sized();
+        ask.topology_description = client::from_raw(args.client)?.topology;
+        ask.r#type = args.r#type;
+        ask.dims = args.dims;
+        ask.num_dims = args.num_dims;
+        let error = function((&raw mut ask).cast());
+        if error.is_null() {
+            args.layout = ask.layout;
+            return Ok(());
+        }
+        // Fails for types without a layout, such as tokens; the dense one is right for those.
+        drop(cuda_plugin::get()?.take_error(error));
+    }
+    let dims = crate::buffer::strides::list(args.dims, args.num_dims);
+    let element = ElementType::from_pjrt(args.r#type).unwrap_or_default();
+    args.layout = of_shape(&Shape::dense(element, &dims));
+    Ok(())
+}
+
+pub(crate) unsafe fn of_buffer(args: &mut BufferLayoutArgs) -> Answer {
+    args.layout = of_shape(&device_buffer::from_raw(args.buffer)?.shape);
+    Ok(())
+}
+
+pub(crate) unsafe fn outputs(args: &mut ExecutableLayoutsArgs) -> Answer {
+    let executable = executable::from_raw(args.executable)?;
+    let list = executable
+        .layouts
+        .outputs
+        .get_or_init(|| List::new(&executable.compiled.program.outputs));
+    args.count = list.0.len();
+    args.layouts = list.0.as_ptr().cast_mut();
+    Ok(())
+}
+
+pub(crate) unsafe fn parameters(args: &mut ExecutableLayoutsArgs) -> Answer {
+    let executable = executable::from_raw(args.executable)?;
+    let list = executable
+        .layouts
+        .parameters
+        .get_or_init(|| List::new(&executable.compiled.program.parameters));
+    args.count = list.0.len();
+    args.layouts = list.0.as_ptr().cast_mut();
+    Ok(())
+}

@@ -1,0 +1,57 @@
+//! The shardings extension: how parameters and outputs of a program lie over its devices.
+
+use std::ptr;
+
+use crate::compile::compiled::Texts;
+use crate::compile::executable;
+use crate::pjrt::abi::extension::{ExecutableShardingsArgs, ShardingsExtension};
+use crate::pjrt::dispatch::own;
+use crate::pjrt::status::Answer;
+
+/// Replaces both functions.
+///
+/// # Safety
+/// `extension` is our copy of the real extension.
+pub(crate) unsafe fn replace(extension: *mut ShardingsExtension, size: usize) {
+    if size >= size_of::<ShardingsExtension>() {
+        (*extension).parameter_shardings = own!(parameters);
+        (*extension).output_shardings = own!(outputs);
+    }
+}
+
+fn answer(args: &mut ExecutableShardingsArgs, count: usize, shardings: &Texts) {
+    args.count = count;
+    // A program that is not partitioned has none, which is told by null. So has one without
+    // outputs: JAX takes an empty list for a contradiction.
+    let known = count > 0 && shardings.pointers.len() == count;
+    args.shardings = if known {
+        shardings.pointers.as_ptr()
+    } else {
+        ptr::null()
+    };
+    args.sharding_sizes = if known {
+        shardings.sizes.as_ptr()
+    } else {
+        ptr::null()
+    };
+}
+
+pub(crate) unsafe fn parameters(args: &mut ExecutableShardingsArgs) -> Answer {
+    let compiled = &executable::from_raw(args.executable)?.compiled;
+    answer(
+        args,
+        compiled.program.parameters.len(),
+        &compiled.answers.parameter_shardings,
+    );
+    Ok(())
+}
+
+pub(crate) unsafe fn outputs(args: &mut ExecutableShardingsArgs) -> Answer {
+    let compiled = &executable::from_raw(args.executable)?.compiled;
+    answer(
+        args,
+        compiled.program.outputs.len(),
+        &compiled.answers.output_shardings,
+    );
+    Ok(())
+}

@@ -1,0 +1,213 @@
+//! The API table JAX calls through: one trampoline per entry, which counts the call, contains
+//! panics, and hands it to our function, to the real plugin's, or answers "not available".
+//!
+//! Every function of the API has the same C shape: a pointer to its argument struct in, a pointer
+//! to an error out. (Two return nothing; what we return is then ignored.)
+
+use std::ffi::c_void;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::{mem, ptr};
+
+use crate::pjrt::abi::{ApiHead, Error, Function};
+use crate::pjrt::cuda_plugin;
+use crate::pjrt::dispatch::{Action, action};
+use crate::pjrt::error;
+use crate::pjrt::extensions;
+use crate::pjrt::names::NAMES;
+use crate::pjrt::status::{Answer, Status};
+
+/// More than any release has; entries beyond [`NAMES`] answer "not available".
+const SLOTS: usize = 144;
+
+#[repr(C)]
+struct Table {
+    head: ApiHead,
+    functions: [Function; SLOTS],
+}
+
+// SAFETY: the table is constant once built; its pointers lead to constant data.
+unsafe impl Send for Table {}
+// SAFETY: as above.
+unsafe impl Sync for Table {}
+
+static TABLE: OnceLock<Table> = OnceLock::new();
+static ACTIONS: OnceLock<Vec<Action>> = OnceLock::new();
+static CALLS: [AtomicU64; SLOTS] = [const { AtomicU64::new(0) }; SLOTS];
+
+/// Returns the virtual GPU's table, or null when the real plugin cannot be loaded (the reason is
+/// logged).
+pub(crate) fn api() -> *const ApiHead {
+    let real = match cuda_plugin::get() {
+        Ok(real) => real,
+        Err(status) => {
+            crate::session::log::line(&status.to_string());
+            return ptr::null();
+        }
+    };
+    let table = TABLE.get_or_init(|| {
+        ACTIONS.get_or_init(|| NAMES.iter().map(|name| action(name, real)).collect());
+        let mut head = real.head();
+        // Never more entries than both sides know: JAX takes the size as the promise of what is
+        // there.
+        let entries = real.function_count().min(NAMES.len());
+        head.struct_size = size_of::<ApiHead>() + entries * size_of::<Function>();
+        // SAFETY: the chain belongs to the loaded plugin.
+        head.extension_start = unsafe { extensions::copy(head.extension_start) };
+        Table {
+            head,
+            functions: TRAMPOLINES,
+        }
+    });
+    ptr::from_ref(table).cast()
+}
+
+/// Returns the functions that were called, in the order of the table: how often, and whether
+/// there is such a function here.
+pub fn calls() -> Vec<(&'static str, u64, bool)> {
+    let missing = |slot| {
+        let action: Option<&Action> = ACTIONS.get().and_then(|actions| actions.get(slot));
+        matches!(action, Some(Action::Missing))
+    };
+    NAMES
+        .iter()
+        .zip(&CALLS)
+        .enumerate()
+        .map(|(slot, (name, count))| (*name, count.load(Ordering::Relaxed), !missing(slot)))
+        .filter(|(_, count, _)| *count > 0)
+        .collect()
+}
+
+unsafe extern "C" fn trampoline<const SLOT: usize>(args: *mut c_void) -> *mut Error {
+    CALLS[SLOT].fetch_add(1, Ordering::Relaxed);
+    let result = match ACTIONS.get().and_then(|actions| actions.get(SLOT)) {
+        // SAFETY: JAX passes the argument struct that belongs to this entry.
+        Some(Action::Forward(function)) => return unsafe { function(args) },
+        // SAFETY: as above.
+        Some(Action::Own(function)) => catch_unwind(AssertUnwindSafe(|| unsafe { function(args) }))
+            .unwrap_or_else(|panic| {
+                let what = panic
+                    .downcast_ref::<String>()
+                    .map(String::as_str)
+                    .or_else(|| panic.downcast_ref::<&str>().copied())
+                    .unwrap_or("unknown");
+                Err(Status::internal(format!(
+                    "vramfit has a bug in {}: {what}",
+                    NAMES.get(SLOT).unwrap_or(&"an unknown function")
+                )))
+            }),
+        Some(Action::Missing) | None => Err(Status::unimplemented(
+            NAMES.get(SLOT).unwrap_or(&"a function newer than 0.112"),
+        )),
+    };
+    match result {
+        Ok(()) => ptr::null_mut(),
+        Err(status) => error::into_raw(status),
+    }
+}
+
+/// Runs `handler` on a whole copy of an argument struct of which the caller may know only the
+/// first fields, and copies back as much as the caller knows.
+///
+/// This is what makes one definition serve every release: fields beyond the caller's size read as
+/// zero, and nothing is written there.
+///
+/// # Safety
+/// `args` points to an argument struct that begins with its size, of the type `T` or an earlier
+/// or later version of it.
+pub(crate) unsafe fn with_args<T: Copy>(
+    args: *mut c_void,
+    handler: impl FnOnce(&mut T) -> Answer,
+) -> Answer {
+    // SAFETY: every argument struct is plain data for which zero is valid; `known` bytes are
+    // within both structs.
+    unsafe {
+        let known = args.cast::<usize>().read().min(size_of::<T>());
+        let mut copy = mem::zeroed::<T>();
+        ptr::copy_nonoverlapping(args.cast::<u8>(), (&raw mut copy).cast::<u8>(), known);
+        let result = handler(&mut copy);
+        ptr::copy_nonoverlapping((&raw const copy).cast::<u8>(), args.cast::<u8>(), known);
+        result
+    }
+}
+
+/// Reads a struct nested in an argument struct in the same guarded way.
+///
+/// # Safety
+/// `pointer` is null or points to such a struct.
+pub(crate) unsafe fn read_sized<T: Copy>(pointer: *const T) -> Option<T> {
+    if pointer.is_null() {
+        return None;
+    }
+    // SAFETY: as in `with_args`.
+    unsafe {
+        let known = pointer.cast::<usize>().read().min(size_of::<T>());
+        let mut copy = mem::zeroed::<T>();
+        ptr::copy_nonoverlapping(pointer.cast::<u8>(), (&raw mut copy).cast::<u8>(), known);
+        Some(copy)
+    }
+}
+
+macro_rules! trampolines {
+    ($($slot:literal)*) => {
+        [$(trampoline::<$slot>,)*]
+    };
+}
+
+static TRAMPOLINES: [Function; SLOTS] = trampolines! {
+    0 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21 22 23 24 25 26 27 28 29
+    30 31 32 33 34 35 36 37 38 39 40 41 42 43 44 45 46 47 48 49 50 51 52 53 54 55
+    56 57 58 59 60 61 62 63 64 65 66 67 68 69 70 71 72 73 74 75 76 77 78 79 80 81
+    82 83 84 85 86 87 88 89 90 91 92 93 94 95 96 97 98 99 100 101 102 103 104 105
+    106 107 108 109 110 111 112 113 114 115 116 117 118 119 120 121 122 123 124 125
+    126 127 128 129 130 131 132 133 134 135 136 137 138 139 140 141 142 143
+};
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[repr(C)]
+    #[derive(Clone, Copy)]
+    struct Short {
+        size: usize,
+        first: u64,
+    }
+
+    #[repr(C)]
+    #[derive(Clone, Copy)]
+    struct Long {
+        size: usize,
+        first: u64,
+        second: u64,
+    }
+
+    #[test]
+    fn fields_beyond_the_callers_size_read_zero_and_are_not_written() {
+        let mut memory = [
+            Short {
+                size: size_of::<Short>(),
+                first: 1,
+            },
+            Short {
+                size: 77,
+                first: 88,
+            },
+        ];
+        // SAFETY: the struct begins with its size.
+        let result = unsafe {
+            with_args((&raw mut memory[0]).cast(), |long: &mut Long| {
+                assert_eq!((long.first, long.second), (1, 0));
+                long.first = 2;
+                long.second = 3;
+                Ok(())
+            })
+        };
+        assert_eq!(result, Ok(()));
+        assert_eq!(
+            (memory[0].first, memory[1].size, memory[1].first),
+            (2, 77, 88)
+        );
+    }
+}

@@ -1,0 +1,169 @@
+//! The table in front: the plugin's own, but for two functions.
+
+use std::ffi::c_void;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::OnceLock;
+use std::{ptr, slice};
+
+use vramfit_core::settings::Value;
+
+use super::config::Wish;
+use super::{Virtual, start, stop};
+use crate::device::client::named_value;
+use crate::pjrt::abi::client::{ClientCreateArgs, ClientDestroyArgs};
+use crate::pjrt::abi::{self, ApiHead, Error, Function};
+use crate::pjrt::cuda_plugin::Real;
+use crate::pjrt::names::NAMES;
+use crate::pjrt::table::read_sized;
+
+const CREATE: &str = "PJRT_Client_Create";
+const DESTROY: &str = "PJRT_Client_Destroy";
+
+/// What a client is asked to be, as far as it is published.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Asked {
+    pub(super) settings: vramfit_core::published::Asked,
+    pub(super) virtual_gpu: Option<&'static Virtual>,
+}
+
+struct Front {
+    /// The copy that JAX sees; words, so that it is aligned.
+    table: Box<[usize]>,
+    plugin: Real,
+    create: Function,
+    destroy: Function,
+    wish: Wish,
+    virtual_gpu: fn() -> Option<&'static Virtual>,
+}
+
+// SAFETY: nothing changes after it is made, and the functions may be called from any thread.
+unsafe impl Send for Front {}
+// SAFETY: as above.
+unsafe impl Sync for Front {}
+
+static FRONT: OnceLock<Option<Front>> = OnceLock::new();
+
+/// Returns a table that publishes and does otherwise what `inner` does, or `inner` itself where that
+/// is not asked for or not possible. Only the first table gets a front.
+///
+/// # Safety
+/// `inner` is the table of a loaded plugin, or null.
+pub(crate) unsafe fn before(
+    inner: *const ApiHead,
+    virtual_gpu: fn() -> Option<&'static Virtual>,
+) -> *const ApiHead {
+    if inner.is_null() {
+        return inner;
+    }
+    let front = FRONT.get_or_init(|| {
+        let wish = Wish::read()?;
+        // SAFETY: promised by the caller.
+        let front = unsafe { Front::new(inner, wish.clone(), virtual_gpu) };
+        if front.is_none() {
+            super::say(
+                &wish,
+                "not publishing: this plugin has no functions for clients",
+            );
+        }
+        front
+    });
+    match front {
+        Some(front) if ptr::eq(front.plugin.table(), inner) => front.table.as_ptr().cast(),
+        _ => inner,
+    }
+}
+
+impl Front {
+    unsafe fn new(
+        inner: *const ApiHead,
+        wish: Wish,
+        virtual_gpu: fn() -> Option<&'static Virtual>,
+    ) -> Option<Self> {
+        let plugin = Real::behind(inner);
+        if plugin.head().major != 0 {
+            return None; // another interface, of which nothing is known
+        }
+        let (create, destroy) = (plugin.function(CREATE)?, plugin.function(DESTROY)?);
+        // The copy has the size, version and extensions of the original, and functions in it that
+        // are newer than any we know.
+        let words = plugin.head().struct_size / size_of::<usize>();
+        let mut table: Box<[usize]> = slice::from_raw_parts(inner.cast::<usize>(), words).into();
+        *table.get_mut(word_of(CREATE)?)? = create_and_publish as *const () as usize;
+        *table.get_mut(word_of(DESTROY)?)? = stop_and_destroy as *const () as usize;
+        Some(Front {
+            table,
+            plugin,
+            create,
+            destroy,
+            wish,
+            virtual_gpu,
+        })
+    }
+}
+
+/// Returns where a function's pointer lies in the table.
+fn word_of(name: &str) -> Option<usize> {
+    let position = NAMES.iter().position(|known| *known == name)?;
+    Some(size_of::<ApiHead>() / size_of::<usize>() + position)
+}
+
+fn front() -> &'static Front {
+    let front = FRONT.get().and_then(Option::as_ref);
+    front.expect("its functions are only reached through its table")
+}
+
+unsafe extern "C" fn create_and_publish(args: *mut c_void) -> *mut Error {
+    let front = front();
+    let error = (front.create)(args);
+    if error.is_null() {
+        // A panic of ours must not reach the user's program; there is just no page then.
+        let _ = catch_unwind(AssertUnwindSafe(|| publish(front, args)));
+    }
+    error
+}
+
+unsafe fn publish(front: &'static Front, args: *mut c_void) {
+    let Some(args) = read_sized(args.cast::<ClientCreateArgs>().cast_const()) else {
+        return;
+    };
+    if args.client.is_null() {
+        return;
+    }
+    let asked = Asked {
+        settings: settings(&args),
+        virtual_gpu: (front.virtual_gpu)(),
+    };
+    start(&front.plugin, args.client, asked, &front.wish);
+}
+
+unsafe extern "C" fn stop_and_destroy(args: *mut c_void) -> *mut Error {
+    let front = front();
+    let client: Option<*mut abi::Client> =
+        read_sized(args.cast::<ClientDestroyArgs>().cast_const()).map(|args| args.client);
+    if let Some(client) = client.filter(|client| !client.is_null()) {
+        let _ = catch_unwind(AssertUnwindSafe(|| stop(client)));
+    }
+    (front.destroy)(args)
+}
+
+/// Reads from the options what is worth showing. They are the client's to judge.
+unsafe fn settings(args: &ClientCreateArgs) -> vramfit_core::published::Asked {
+    let mut asked = vramfit_core::published::Asked {
+        visible_devices: std::env::var("CUDA_VISIBLE_DEVICES").ok(),
+        ..Default::default()
+    };
+    if args.num_options == 0 || args.create_options.is_null() {
+        return asked;
+    }
+    for option in slice::from_raw_parts(args.create_options, args.num_options) {
+        match named_value(option) {
+            (name, Value::String(kind)) if name == "allocator" => asked.allocator = Some(kind),
+            (name, Value::Bool(on)) if name == "preallocate" => asked.preallocate = Some(on),
+            (name, Value::Float(fraction)) if name == "memory_fraction" => {
+                asked.fraction = Some(f64::from(fraction));
+            }
+            _ => {}
+        }
+    }
+    asked
+}

@@ -1,0 +1,372 @@
+//! What happens on the machine, one thing at a time: memory is asked for and given back, and the log
+//! is written. One lock keeps the log in the order of the allocations.
+
+use std::io;
+use std::sync::{MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use vramfit_core::ErrorKind;
+use vramfit_core::allocator::{Refusal, Region, Space, Stats};
+use vramfit_core::trace::{Event, Footer, Note, Purpose, RunEnvironment, TextId, Writer};
+
+use crate::compile::stderr_capture::Warning;
+use crate::device::machine::{Machine, State, is_forked};
+use crate::device::shared::SharedGpu;
+use crate::pjrt::status::{Answer, Code, Status};
+use crate::session::log;
+use crate::session::trace_failure;
+
+/// PJRT asks for this alignment (`kAllocatorAlignment`); the allocators round it up to 256.
+pub(crate) const ALIGNMENT: u64 = 64;
+
+/// How much of the log may be lost when the process is killed.
+const BETWEEN_WRITES: Duration = Duration::from_millis(20);
+
+/// A request for device memory.
+pub(crate) struct Request {
+    pub(crate) device: u32,
+    pub(crate) bytes: u64,
+    pub(crate) space: Space,
+    pub(crate) purpose: Purpose,
+    pub(crate) slot: u32,
+    pub(crate) site: TextId,
+}
+
+/// A piece of device memory; freed when dropped.
+pub(crate) struct Block {
+    machine: &'static Machine,
+    device: u32,
+    pub(crate) address: u64,
+    number: u64,
+}
+
+impl Drop for Block {
+    fn drop(&mut self) {
+        if is_forked() {
+            return;
+        }
+        self.machine
+            .session()
+            .free(self.device, self.address, self.number);
+    }
+}
+
+/// The machine, locked.
+pub(crate) struct Session {
+    machine: &'static Machine,
+    state: MutexGuard<'static, State>,
+    write_out: bool,
+}
+
+impl Drop for Session {
+    /// Writes the log out every so often: a process that is killed, or ends itself at once, leaves
+    /// what it did.
+    fn drop(&mut self) {
+        if self.state.recorder.is_none() || is_forked() {
+            return;
+        }
+        if self.write_out || self.state.written_out.elapsed() >= BETWEEN_WRITES {
+            self.flush();
+            self.state.written_out = Instant::now();
+        }
+    }
+}
+
+impl Session {
+    pub(crate) fn new(machine: &'static Machine, state: MutexGuard<'static, State>) -> Self {
+        Session {
+            machine,
+            state,
+            write_out: false,
+        }
+    }
+
+    /// Allocates device memory.
+    ///
+    /// # Errors
+    /// `RESOURCE_EXHAUSTED` with the text the real client gives; `Internal` where the real
+    /// process would abort or never return.
+    pub(crate) fn allocate(&mut self, request: &Request) -> Answer<Block> {
+        let pool = &mut self.state.pools[request.device as usize];
+        let result = pool
+            .allocator
+            .allocate(request.bytes, ALIGNMENT, request.space);
+        self.drain_driver_calls(request.device);
+        let address = match result {
+            Ok(address) => address,
+            Err(refusal) => return Err(self.refuse(request, refusal)),
+        };
+        self.record(&Event::Allocate {
+            device: request.device,
+            bytes: request.bytes,
+            alignment: ALIGNMENT,
+            space: request.space,
+            purpose: request.purpose,
+            slot: request.slot,
+            site: request.site,
+        });
+        let number = self.state.allocations;
+        self.state.allocations += 1;
+        Ok(Block {
+            machine: self.machine,
+            device: request.device,
+            address,
+            number,
+        })
+    }
+
+    /// Notes a request that could not be met, and says so as the real client does.
+    fn refuse(&mut self, request: &Request, refusal: Refusal) -> Status {
+        self.look_at_others(request.device);
+        let allocator = &self.state.pools[request.device as usize].allocator;
+        let status = match refusal {
+            Refusal::OutOfMemory => {
+                log::as_xla(&allocator.out_of_memory_log(request.bytes, request.space));
+                let message = allocator.out_of_memory_message(request.bytes);
+                Status::new(Code::ResourceExhausted, message)
+            }
+            Refusal::Fatal(what) => Status::new(
+                Code::Internal,
+                format!("vramfit: on a real card this process would not go on: {what}"),
+            ),
+        };
+        let message = self.text(status.message());
+        self.record(&Event::Refuse {
+            device: request.device,
+            bytes: request.bytes,
+            alignment: ALIGNMENT,
+            space: request.space,
+            purpose: request.purpose,
+            slot: request.slot,
+            message,
+        });
+        self.flush();
+        status
+    }
+
+    /// Frees a block while the machine is locked. (A dropped [`Block`] locks it itself.)
+    pub(crate) fn release(&mut self, block: Block) {
+        self.free(block.device, block.address, block.number);
+        std::mem::forget(block);
+    }
+
+    fn free(&mut self, device: u32, address: u64, number: u64) {
+        let result = self.state.pools[device as usize].allocator.free(address);
+        self.drain_driver_calls(device);
+        match result {
+            Ok(()) => self.record(&Event::Free { allocation: number }),
+            Err(error) if error.kind() == ErrorKind::AllocatorAborts => {
+                let text = error.to_string();
+                log::line(&format!(
+                    "on a real card this process would die here: {text}"
+                ));
+                let message = self.text(&text);
+                self.record(&Event::FreeAborts {
+                    allocation: number,
+                    message,
+                });
+                self.flush();
+            }
+            Err(error) => log::line(&format!("allocation {number}: {error}")),
+        }
+    }
+
+    /// Notes what other processes hold of the GPU of a device now.
+    fn look_at_others(&mut self, device: u32) {
+        let shared = self.state.pools[device as usize].shared.as_ref();
+        if let Some(note) = shared.and_then(SharedGpu::look) {
+            self.note(&note);
+        }
+    }
+
+    /// Notes what other processes were last seen to hold, if it is not what they held before.
+    fn note_others(&mut self, device: u32) {
+        let shared = self.state.pools[device as usize].shared.as_ref();
+        if let Some(note) = shared.and_then(SharedGpu::news) {
+            self.note(&note);
+        }
+    }
+
+    fn drain_driver_calls(&mut self, device: u32) {
+        self.note_others(device);
+        let calls = {
+            let pool = &self.state.pools[device as usize];
+            std::mem::take(&mut *pool.driver.lock().unwrap_or_else(PoisonError::into_inner))
+        };
+        for call in calls {
+            let region = call.granted.unwrap_or(Region {
+                address: 0,
+                bytes: 0,
+            });
+            self.record(&Event::Driver {
+                device,
+                asked: call.asked,
+                address: region.address,
+                granted: region.bytes,
+            });
+        }
+    }
+
+    /// Returns the bytes in use on a device.
+    pub(crate) fn bytes_in_use(&self, device: u32) -> u64 {
+        self.state.pools[device as usize]
+            .allocator
+            .stats()
+            .bytes_in_use
+    }
+
+    /// Returns the most that was ever in use on a device.
+    pub(crate) fn peak_bytes(&self, device: u32) -> u64 {
+        self.state.pools[device as usize].allocator.peak_bytes()
+    }
+
+    /// Notes which allocation an argument of the execution that goes on lies in.
+    pub(crate) fn record_argument(&mut self, parameter: usize, block: &Block) {
+        self.record(&Event::Argument {
+            parameter: parameter as u32,
+            allocation: block.number,
+        });
+    }
+
+    /// Returns what a pool may take; `None` where there is no such limit.
+    pub(crate) fn limit_bytes(&self) -> Option<u64> {
+        self.state.pools.first()?.allocator.stats().bytes_limit
+    }
+
+    /// Adds to what this process holds on a card outside the pool.
+    pub(crate) fn add_outside(&mut self, device: u32, bytes: i64) {
+        let pool = &mut self.state.pools[device as usize];
+        pool.outside_bytes = pool.outside_bytes.saturating_add_signed(bytes);
+        let bytes = pool.outside_bytes;
+        self.record(&Event::Outside { device, bytes });
+    }
+
+    /// Returns the statistics as the real client would show them: `None` where it shows none.
+    pub(crate) fn stats(&self, device: u32) -> Option<Stats> {
+        let allocator = &self.state.pools[device as usize].allocator;
+        allocator.reports_stats().then(|| allocator.stats())
+    }
+
+    /// Returns what nobody asks a real client for: the memory this process holds on a card, context
+    /// included, and the largest free piece of its pool, which JAX tells only since 0.11.
+    pub(crate) fn behind_the_statistics(&self, device: u32) -> Option<(u64, Option<u64>)> {
+        let pool = self.state.pools.get(device as usize)?;
+        let held = pool
+            .obtained_bytes
+            .load(std::sync::atomic::Ordering::Relaxed)
+            + pool.outside_bytes
+            + self.machine.environment.context_bytes;
+        Some((held, pool.allocator.largest_free_block()))
+    }
+
+    /// Interns a text in the log.
+    pub(crate) fn text(&mut self, text: &str) -> TextId {
+        self.state
+            .recorder
+            .as_mut()
+            .map_or(TextId(0), |recorder| recorder.text(text))
+    }
+
+    /// Writes an event.
+    pub(crate) fn record(&mut self, event: &Event) {
+        self.write(|recorder| recorder.event(event));
+    }
+
+    /// Writes where the memory of a program goes, if that is known.
+    pub(crate) fn record_memory(&mut self, program: u32, stored: &[u8]) {
+        if !stored.is_empty() {
+            self.write(|recorder| recorder.program_memory(program, stored));
+        }
+    }
+
+    /// Writes what the compiler warned of.
+    pub(crate) fn record_warning(&mut self, program: &str, warning: &Warning) {
+        self.write(|recorder| recorder.compiler_warning(program, &warning.source, &warning.text));
+    }
+
+    /// Writes what was learnt beside the events.
+    pub(crate) fn note(&mut self, note: &Note) {
+        self.write(|recorder| recorder.add_note(note));
+    }
+
+    /// Writes the settings of the run, in place of those written before.
+    pub(crate) fn record_settings(&mut self, settings: &RunEnvironment) {
+        self.write(|recorder| recorder.settings(settings));
+        self.write_out();
+    }
+
+    /// Writes that the values of a program are not computed from here on.
+    pub(crate) fn record_not_computed(&mut self, program: &str, reason: &str, spent_ms: u64) {
+        self.write(|recorder| recorder.not_computed(program, reason, spent_ms));
+    }
+
+    /// Writes the log out, so that it survives whatever comes next.
+    pub(crate) fn flush(&mut self) {
+        self.write(Writer::flush);
+    }
+
+    /// Does something to the log, which a forked process leaves to its parent. A log that cannot be written
+    /// is given up with a word, once.
+    #[inline]
+    fn write(&mut self, change: impl FnOnce(&mut Writer) -> io::Result<()>) {
+        if is_forked() {
+            return;
+        }
+        if let Some(recorder) = &mut self.state.recorder
+            && let Err(error) = change(recorder)
+        {
+            let folder = self.machine.environment.compiler_log.as_deref();
+            trace_failure::tell(folder, &error.to_string());
+            self.state.recorder = None;
+        }
+    }
+
+    /// Has the log written out when this session ends.
+    pub(crate) fn write_out(&mut self) {
+        self.write_out = true;
+    }
+
+    /// Counts an execution.
+    pub(crate) fn count_execution(&mut self) {
+        self.state.executions += 1;
+    }
+
+    /// Counts whether the values of an execution could be computed when they were wanted.
+    pub(crate) fn count_evaluation(&mut self, known: bool) {
+        if known {
+            self.state.evaluated += 1;
+        } else {
+            self.state.not_evaluated += 1;
+        }
+    }
+
+    /// Ends the log.
+    pub(crate) fn finish(&mut self) {
+        if !is_forked() {
+            for device in 0..self.state.pools.len() as u32 {
+                self.look_at_others(device);
+            }
+        }
+        let stats: Vec<Stats> = self
+            .state
+            .pools
+            .iter()
+            .map(|pool| pool.allocator.stats())
+            .collect();
+        let footer = Footer {
+            bytes_in_use: stats.iter().map(|s| s.bytes_in_use).collect(),
+            peak_bytes_in_use: stats.iter().map(|s| s.peak_bytes_in_use).collect(),
+            pool_bytes: stats.iter().map(|s| s.pool_bytes.unwrap_or(0)).collect(),
+            num_allocs: stats.iter().map(|s| s.num_allocs).collect(),
+            executions: self.state.executions,
+            evaluated: self.state.evaluated,
+            not_evaluated: self.state.not_evaluated,
+        };
+        if let Some(mut recorder) = self.state.recorder.take()
+            && let Err(error) = recorder.finish(&footer)
+        {
+            let folder = self.machine.environment.compiler_log.as_deref();
+            trace_failure::tell(folder, &error.to_string());
+        }
+    }
+}

@@ -1,0 +1,50 @@
+//! What happens when the trace cannot be written: the program goes on, and the dry run is told.
+
+use std::fs::OpenOptions;
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+
+use crate::session::log;
+
+/// The file of a dry run for it, in the folder of compiler logs. It has its room already, since the
+/// usual reason is a full disk.
+const NAME: &str = "trace-failure";
+/// The size of that file.
+const ROOM_BYTES: usize = 4096;
+
+/// Says that the trace cannot be written, or not to its end, on standard error and to the dry run.
+pub(crate) fn tell(folder: Option<&Path>, reason: &str) {
+    log::line(&format!("the trace is incomplete: {reason}"));
+    if let Some(folder) = folder {
+        write_reason(folder, reason);
+    }
+}
+
+/// Writes the reason into the file that the dry run made for it.
+fn write_reason(folder: &Path, reason: &str) {
+    let mut text = reason.as_bytes().to_vec();
+    // The rest of the file stays zeros, the last of them, too.
+    text.truncate(ROOM_BYTES - 1);
+    let file = OpenOptions::new().write(true).open(folder.join(NAME));
+    // Whoever made no such file does not want to know.
+    let _ = file.and_then(|file| file.write_all_at(&text, 0));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_reason_is_written_over_the_room_that_was_made() {
+        let folder = std::env::temp_dir().join(format!("vramfit-failure-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).expect("a folder");
+        write_reason(&folder, "nobody asked");
+        assert!(!folder.join(NAME).exists(), "no file is made");
+        std::fs::write(folder.join(NAME), [0; ROOM_BYTES]).expect("written");
+        write_reason(&folder, &"x".repeat(2 * ROOM_BYTES));
+        let file = std::fs::read(folder.join(NAME)).expect("read");
+        assert_eq!(file.len(), ROOM_BYTES);
+        assert_eq!(file[ROOM_BYTES - 2..], [b'x', 0]);
+        std::fs::remove_dir_all(&folder).expect("removed");
+    }
+}
