@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use vramfit_core::gpu::{self, Gpu};
 use vramfit_core::{Bytes, Error, ErrorKind, Result};
 
-use crate::device::shared::{Scope, visible_gpus};
+use crate::device::sharing::{Scope, visible_gpus};
 use crate::pjrt::status::Answer;
 
 /// Values that a read of an unknown array gives.

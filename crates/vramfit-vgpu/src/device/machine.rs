@@ -11,7 +11,8 @@ use std::time::Instant;
 use vramfit_core::allocator::{self, Allocator, DeviceMemory, PoolOptions, Region};
 use vramfit_core::trace::{Header, Writer};
 
-use crate::device::shared::{self, Refusal, SharedGpu};
+use crate::device::gpu_memory::{self, PAGE_BYTES, Refusal};
+use crate::device::shared_gpu::SharedGpu;
 use crate::environment::Environment;
 use crate::pjrt::status::{Answer, Code, Status};
 use crate::session::machine_session::Session;
@@ -188,7 +189,7 @@ impl Pool {
     ) -> std::result::Result<Self, Refusal> {
         let driver = Arc::new(Mutex::new(Vec::new()));
         let obtained_bytes = Arc::new(AtomicU64::new(0));
-        let gpu = shared::device_memory(environment, ordinal)?;
+        let gpu = gpu_memory::device_memory(environment, ordinal)?;
         let memory = Recorded {
             inner: gpu.memory,
             calls: Arc::clone(&driver),
@@ -215,9 +216,6 @@ struct Recorded {
     calls: Arc<Mutex<Vec<DriverCall>>>,
     obtained_bytes: Arc<AtomicU64>,
 }
-
-/// The driver maps memory in pages of this size.
-const PAGE_BYTES: u64 = 2 << 20;
 
 impl DeviceMemory for Recorded {
     fn allocate(&mut self, alignment: u64, bytes: u64) -> Option<Region> {

@@ -7,11 +7,17 @@
 //! | `virtual_device` | PJRT devices and their descriptions |
 //! | `memory` | the memory spaces of a device |
 //! | `machine` | the allocator of each device, and the trace |
-//! | `shared` | the memory of a GPU: private, or shared with other processes |
+//! | `gpu_memory` | the memory of a GPU: private, or shared with other processes |
+//! | `sharing` | with which processes GPUs are shared, and through which file |
+//! | `ledger` | that file, while it is locked |
+//! | `shared_gpu` | what this process holds of a shared GPU, and what others hold |
 
 pub(crate) mod client;
+mod gpu_memory;
+mod ledger;
 pub(crate) mod machine;
 pub(crate) mod memory;
-pub(crate) mod shared;
+pub(crate) mod shared_gpu;
+pub(crate) mod sharing;
 pub(crate) mod topology;
 pub(crate) mod virtual_device;

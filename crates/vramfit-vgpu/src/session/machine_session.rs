@@ -11,7 +11,7 @@ use vramfit_core::trace::{Event, Footer, Note, Purpose, RunEnvironment, TextId, 
 
 use crate::compile::stderr_capture::Warning;
 use crate::device::machine::{Machine, State, is_forked};
-use crate::device::shared::SharedGpu;
+use crate::device::shared_gpu::SharedGpu;
 use crate::pjrt::status::{Answer, Code, Status};
 use crate::session::log;
 use crate::session::trace_failure;

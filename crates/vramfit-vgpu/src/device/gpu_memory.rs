@@ -1,0 +1,80 @@
+//! The memory of a GPU as the driver hands it out: private to this process, or shared with others on this
+//! machine, so that they collide as they would on a real GPU.
+
+use vramfit_core::allocator::{CardMemory, DeviceMemory};
+use vramfit_core::trace::Note;
+
+use super::shared_gpu::{SharedGpu, State};
+use crate::environment::Environment;
+use crate::pjrt::status::{Code, Status};
+
+/// The driver maps memory in pages of this size.
+pub(super) const PAGE_BYTES: u64 = 2 << 20;
+
+/// The memory of one GPU.
+pub(crate) struct GpuMemory {
+    /// What an allocator draws on.
+    pub(crate) memory: Box<dyn DeviceMemory>,
+    /// Who else draws on it, where it is shared.
+    pub(crate) shared: Option<SharedGpu>,
+}
+
+/// Why the memory of a GPU cannot be used.
+pub(crate) enum Refusal {
+    /// Other processes have left too little for the CUDA context: what is to be noted of it, and what to say.
+    NoContext(Vec<Note>, Status),
+    /// Anything else.
+    Failed(Status),
+}
+
+/// Returns the memory of the GPU that a device is: its total, less what others hold and the CUDA context.
+pub(crate) fn device_memory(environment: &Environment, device: u32) -> Result<GpuMemory, Refusal> {
+    let total = environment.gpu.total_memory_bytes;
+    let free = total.saturating_sub(environment.taken_bytes);
+    let context = environment.context_bytes;
+    let Some(file) = environment.scope.open().map_err(Refusal::Failed)? else {
+        return Ok(GpuMemory {
+            memory: Box::new(CardMemory::new(free.saturating_sub(context))),
+            shared: None,
+        });
+    };
+    let gpu = environment.gpus.get(device as usize).copied();
+    let mut state = State::new(file, device, gpu.unwrap_or(device), free);
+    state
+        .begin(&machine(environment))
+        .map_err(Refusal::Failed)?;
+    if !state.reserve(context) {
+        let left = free.saturating_sub(state.others_bytes());
+        let mut notes = vec![state.note()];
+        notes.push(Note::NoContext {
+            device,
+            context_bytes: context,
+            free_bytes: left,
+        });
+        let text = format!(
+            "vramfit: no room for the CUDA context, some {context} bytes: other processes hold {} of \
+             the {free} bytes of GPU {}; on a real machine JAX would go on without this GPU, or find \
+             none",
+            state.others_bytes(),
+            state.gpu()
+        );
+        return Err(Refusal::NoContext(
+            notes,
+            Status::new(Code::FailedPrecondition, text),
+        ));
+    }
+    let shared = SharedGpu::new(state);
+    Ok(GpuMemory {
+        memory: Box::new(shared.clone()),
+        shared: Some(shared),
+    })
+}
+
+/// Names the GPUs of a machine, which must be the same for all who share them.
+fn machine(environment: &Environment) -> String {
+    let gpu = &environment.gpu;
+    format!(
+        "{} {} {}",
+        gpu.name, environment.machine_gpus, gpu.total_memory_bytes
+    )
+}

@@ -1,0 +1,73 @@
+//! The file in which processes write what they hold of shared GPUs: a small text under an advisory lock;
+//! [`vramfit_core::shared_gpus`] says what is in it. Lines of processes that are gone are dropped when it
+//! matters, so a killed process gives its memory back.
+
+use std::fs::File;
+use std::io::{Read, Seek, SeekFrom, Write};
+use std::os::fd::AsRawFd;
+
+use vramfit_core::shared_gpus::{Holding, Usage};
+
+use crate::pjrt::status::{Code, Status};
+use crate::process::started;
+
+/// What is said where a file system has no locks.
+pub(super) fn cannot_use(error: &std::io::Error) -> Status {
+    Status::new(
+        Code::Unavailable,
+        format!(
+            "vramfit cannot lock or write the file of shared GPUs: {error}; set `TMPDIR` to a folder on a \
+             local disk, or give each process the GPUs to itself (`--private`)"
+        ),
+    )
+}
+
+/// Holds the lock on the file, which is read, changed and written inside.
+pub(super) struct Locked<'a> {
+    file: &'a mut File,
+    pub(super) usage: Usage,
+}
+
+impl Locked<'_> {
+    pub(super) fn new(file: &mut File) -> std::io::Result<Locked<'_>> {
+        // SAFETY: the descriptor is open.
+        while unsafe { libc::flock(file.as_raw_fd(), libc::LOCK_EX) } != 0 {
+            let error = std::io::Error::last_os_error();
+            if error.kind() != std::io::ErrorKind::Interrupted {
+                return Err(error);
+            }
+        }
+        let mut text = String::new();
+        let read = |file: &mut File, text: &mut String| {
+            file.seek(SeekFrom::Start(0))?;
+            file.read_to_string(text)
+        };
+        let result = read(file, &mut text);
+        let usage = Usage::parse(&text);
+        let locked = Locked { file, usage };
+        result.map(|_| locked)
+    }
+
+    /// Drops the lines of processes that are gone.
+    pub(super) fn drop_ended(&mut self) {
+        self.usage.holdings.retain(is_running);
+    }
+
+    pub(super) fn write(self) -> std::io::Result<()> {
+        let text = self.usage.to_text();
+        self.file.seek(SeekFrom::Start(0))?;
+        self.file.write_all(text.as_bytes())?;
+        self.file.set_len(text.len() as u64)
+    }
+}
+
+impl Drop for Locked<'_> {
+    fn drop(&mut self) {
+        // SAFETY: the descriptor is open; unlocking cannot fail then.
+        unsafe { libc::flock(self.file.as_raw_fd(), libc::LOCK_UN) };
+    }
+}
+
+fn is_running(holding: &Holding) -> bool {
+    started(holding.process) == Some(holding.started)
+}
