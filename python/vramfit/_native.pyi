@@ -6,6 +6,7 @@ __all__ = [
     "BatchLoader",
     "BatchMemory",
     "Gpu",
+    "RowReader",
     "RunReport",
     "__version__",
     "all_gpus",
@@ -110,6 +111,22 @@ class Gpu:
     def source(self) -> str: ...
     @property
     def total_memory_bytes(self) -> int: ...
+
+@final
+class RowReader:
+    def __new__(
+        cls,
+        path: str | os.PathLike[str],
+        columns: Sequence[tuple[str, str | None]],
+        *,
+        cache: str,
+        floats: str | None,
+    ) -> RowReader: ...
+    @property
+    def columns(self) -> list[tuple[str, str, list[int]]]: ...
+    @property
+    def rows(self) -> int: ...
+    def read(self, rows: Sequence[int]) -> list[bytearray]: ...
 
 @final
 class RunReport:

@@ -10,6 +10,7 @@ mod gpus;
 mod loader;
 mod plugin;
 mod report;
+mod rows;
 mod settings;
 
 pub use plugin::GetPjrtApi;
@@ -24,6 +25,7 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<report::RunReport>()?;
     module.add_class::<loader::BatchLoader>()?;
     module.add_class::<loader::BatchMemory>()?;
+    module.add_class::<rows::RowReader>()?;
     module.add_function(wrap_pyfunction!(gpus::all_gpus, module)?)?;
     module.add_function(wrap_pyfunction!(gpus::find_gpu, module)?)?;
     module.add_function(wrap_pyfunction!(plugin::start_plugin, module)?)?;

@@ -11,7 +11,9 @@ use pyo3::ffi;
 use pyo3::prelude::*;
 use vramfit_core::{Bytes, Error, ErrorKind, Result};
 use vramfit_data::hdf5::Scalar;
-use vramfit_data::load::{ColumnRequest, Lease, Loader, PartRequest, Request, Set, Stats, Turn};
+use vramfit_data::load::{
+    Column, ColumnRequest, Lease, Loader, PartRequest, Request, Set, Stats, Turn,
+};
 use vramfit_data::order::{Last, Manner, State, World};
 
 use crate::error::raise;
@@ -105,7 +107,10 @@ impl BatchLoader {
 type NextBatch = (Vec<BatchMemory>, Vec<u64>, (u64, u64));
 
 /// A dataset as Python asks for it: path (with a field), type.
-type ColumnArgument = (String, Option<String>);
+pub(crate) type ColumnArgument = (String, Option<String>);
+
+/// What a row of a column is: the column's name, the type, the shape.
+pub(crate) type RowForm = (String, &'static str, Vec<u64>);
 
 #[pymethods]
 impl BatchLoader {
@@ -164,18 +169,8 @@ impl BatchLoader {
 
     /// The name, type and shape of a row of each column.
     #[getter]
-    fn columns(&self, py: Python<'_>) -> Vec<(String, &'static str, Vec<u64>)> {
-        py.detach(|| {
-            let loader = self.lock();
-            let columns = loader.columns().iter();
-            columns
-                .map(|column| {
-                    let rows = column.rows();
-                    let shape = rows.row_shape().to_vec();
-                    (column.name().to_owned(), rows.scalar().name(), shape)
-                })
-                .collect()
-        })
+    fn columns(&self, py: Python<'_>) -> Vec<RowForm> {
+        py.detach(|| forms(self.lock().columns()))
     }
 
     #[getter]
@@ -391,14 +386,23 @@ fn drop_what_jax_is_done_with(py: Python<'_>) -> PyResult<()> {
     py.import("gc")?.call_method1("collect", (0,)).map(drop)
 }
 
-fn column((name, to): ColumnArgument) -> Result<ColumnRequest> {
+pub(crate) fn forms(columns: &[Column]) -> Vec<RowForm> {
+    let form = |column: &Column| {
+        let rows = column.rows();
+        let shape = rows.row_shape().to_vec();
+        (column.name().to_owned(), rows.scalar().name(), shape)
+    };
+    columns.iter().map(form).collect()
+}
+
+pub(crate) fn column((name, to): ColumnArgument) -> Result<ColumnRequest> {
     Ok(ColumnRequest {
         name,
         to: to.as_deref().map(scalar).transpose()?,
     })
 }
 
-fn scalar(name: &str) -> Result<Scalar> {
+pub(crate) fn scalar(name: &str) -> Result<Scalar> {
     Scalar::from_name(name).ok_or_else(|| {
         let names: Vec<_> = Scalar::ALL
             .iter()

@@ -1,11 +1,26 @@
 """HDF5 to JAX in bounded memory.
 
-Importing this loads neither numpy nor JAX; a loader loads numpy when the first batch is made, and
-JAX only for what has to do with it.
+Importing this loads neither numpy nor JAX nor Grain; a loader loads numpy when the first batch is
+made, and JAX only for what has to do with it.
 """
 
 from __future__ import annotations
 
-from vramfit.data.loader import Loader, Stats
+from typing import TYPE_CHECKING, Any
 
-__all__ = ["Loader", "Stats"]
+from vramfit.data.loader import Loader, Stats
+from vramfit.data.source import HDF5Source
+
+if TYPE_CHECKING:
+    from vramfit.data.grain import HDF5IterDataset
+
+__all__ = ["HDF5IterDataset", "HDF5Source", "Loader", "Stats"]
+
+
+def __getattr__(name: str) -> Any:
+    # It is a class of Grain's kind, and Grain takes a second to import.
+    if name == "HDF5IterDataset":
+        from vramfit.data.grain import HDF5IterDataset
+
+        return HDF5IterDataset
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

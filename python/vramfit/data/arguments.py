@@ -36,17 +36,30 @@ def name_type(kind: Any) -> str:
         ) from None
 
 
-def name_types(dtype: Any, names: Mapping[str, str]) -> dict[str, str]:
-    """Return the types that columns become, where something was said of them."""
+def describe_types(dtype: Any, names: Mapping[str, str]) -> tuple[dict[str, str], str | None]:
+    """Return the types that some columns become by name, and that of all floats, if said."""
+    if dtype is None:
+        return {}, None
     if not isinstance(dtype, Mapping):
-        return {}
+        return {}, name_type(dtype)
     unknown = [name for name in dtype if name not in names]
     if unknown:
         there = ", ".join(f"`{name}`" for name in names)
         raise InvalidArgumentError(
             f"`dtype` names `{unknown[0]}`, which is not loaded", hint=f"there is {there}"
         )
-    return {name: name_type(kind) for name, kind in dtype.items()}
+    return {name: name_type(kind) for name, kind in dtype.items()}, None
+
+
+def find_dtype(kind: str) -> Any:
+    """Return the type of numpy with a name; bfloat16 is one that JAX brings."""
+    import numpy as np
+
+    if kind == "bfloat16":
+        import ml_dtypes
+
+        return np.dtype(ml_dtypes.bfloat16)
+    return np.dtype(kind)
 
 
 def as_whole(name: str, number: Any) -> int:

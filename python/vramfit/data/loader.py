@@ -17,10 +17,10 @@ from vramfit.data.arguments import (
     check_counts,
     check_sharding,
     describe_split,
+    describe_types,
+    find_dtype,
     find_world,
     name_columns,
-    name_type,
-    name_types,
 )
 
 if TYPE_CHECKING:
@@ -145,8 +145,7 @@ class Loader:
                 raise InvalidArgumentError(
                     f"`{name}` is {number}, and has to be below 2^64, from 0"
                 )
-        kinds = name_types(dtype, names)
-        one_kind = None if dtype is None or isinstance(dtype, Mapping) else name_type(dtype)
+        kinds, floats = describe_types(dtype, names)
         columns = [*names, MASK] if mask else list(names)
         check_sharding(sharding, columns, is_transformed=transform is not None)
         self._names = list(names)
@@ -170,7 +169,7 @@ class Loader:
             split=describe_split(split, split_seed),
             world=self._world,
             threads=threads,
-            floats=one_kind,
+            floats=floats,
             narrow=not (_jax_has_x64() if x64 is None else x64),
             poison=_poison,
         )
@@ -180,7 +179,7 @@ class Loader:
         shapes = [(kind, shape) for _, kind, shape in self._native.columns]
         self._columns = list(zip(self._names, shapes, strict=True))
         self._arrays = [
-            (name, _dtype(kind), (*lead, *shape)) for name, (kind, shape) in self._columns
+            (name, find_dtype(kind), (*lead, *shape)) for name, (kind, shape) in self._columns
         ]
 
     @property
@@ -323,14 +322,3 @@ def _jax_has_x64() -> bool:
     """Say whether JAX keeps numbers of 64 bits, without importing it for that."""
     jax = sys.modules.get("jax")
     return jax is not None and bool(jax.config.jax_enable_x64)
-
-
-def _dtype(kind: str) -> Any:
-    """Return the type of numpy with a name; bfloat16 is one that JAX brings."""
-    import numpy as np
-
-    if kind == "bfloat16":
-        import ml_dtypes
-
-        return np.dtype(ml_dtypes.bfloat16)
-    return np.dtype(kind)

@@ -20,14 +20,17 @@
 //! | `course` | what is to be done next? |
 //! | `reader` | doing it |
 //! | `loader` | all of it together |
+//! | `lookup`, `cache` | which numbers have these rows, when others choose them? |
 
 mod buffer;
+mod cache;
 mod checks;
 mod columns;
 mod copy;
 mod course;
 mod desk;
 mod loader;
+mod lookup;
 mod plan;
 mod reader;
 mod request;
@@ -39,6 +42,7 @@ mod unit;
 pub use buffer::Lease;
 pub use columns::Column;
 pub use loader::{Filled, Loader, Turn};
+pub use lookup::Lookup;
 pub use plan::Plan;
 pub use request::{ColumnRequest, PartRequest, Request, Set};
 pub use stats::Stats;

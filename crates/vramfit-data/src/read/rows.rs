@@ -194,6 +194,15 @@ impl Rows {
         self.band_rows
     }
 
+    /// Returns how many rows are decoded together; none where rows are stored as they are.
+    pub fn decoded_together(&self) -> Option<u64> {
+        match self.dataset.storage() {
+            Storage::Chunked { .. } if !self.dataset.filters().is_empty() => Some(self.band_rows),
+            Storage::Virtual(_) => self.pieces.iter().filter_map(Rows::decoded_together).max(),
+            _ => None,
+        }
+    }
+
     /// Reads the rows of a range, one after another, into `out`.
     ///
     /// # Errors

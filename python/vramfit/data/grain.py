@@ -1,0 +1,127 @@
+"""The loader as a data set of Grain. Only this module imports Grain."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from vramfit._errors import InvalidArgumentError, PackageMissingError
+from vramfit.data.arguments import check_counts
+from vramfit.data.loader import Loader
+
+try:
+    import grain
+except ImportError as error:
+    raise PackageMissingError(
+        "`HDF5IterDataset` is a data set of Grain, which cannot be imported",
+        cause=str(error),
+        hint="install it: `pip install 'vramfit[grain]'`",
+    ) from error
+
+
+class HDF5IterDataset(grain.IterDataset):
+    """Batches of a :class:`vramfit.data.Loader` as a ``grain.IterDataset``.
+
+    The loader reads ahead with threads of its own, in blocks, at the speed of the disk; so no
+    ``mp_prefetch`` is needed for reading. Where it is there for a ``map`` that takes long, each
+    worker makes batches of its share of the rows, with a loader of its own.
+
+    The state of an iterator is that of the loader, so Grain's checkpoints go on behind the last
+    batch, and refuse a file that was changed.
+
+    Args:
+        path: The file.
+        datasets: Paths of datasets whose rows belong together, or a dictionary from names to paths.
+        batch_size: Rows of a batch, all processes together.
+        epochs: After how many epochs it ends; None for never.
+        options: Further arguments of :class:`vramfit.data.Loader`, but for ``sharding``: ``seed``,
+            ``memory``, ``shuffle``, ``drop_last``, ``split``, ``dtype``, ``rank``, ``world`` ...
+    """
+
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        datasets: str | Sequence[str] | Mapping[str, str],
+        *,
+        batch_size: int,
+        epochs: int | None = 1,
+        **options: Any,
+    ) -> None:
+        super().__init__()
+        if "sharding" in options:
+            raise InvalidArgumentError(
+                "Grain's iterators hand out arrays of numpy, which have no `sharding`",
+                hint="say which rows this process reads: "
+                "`rank=jax.process_index(), world=jax.process_count()`",
+            )
+        check_counts(batch_size=batch_size, epochs=epochs)
+        self._epochs = epochs
+        self._options = {
+            "path": os.path.abspath(path),
+            "datasets": datasets,
+            "batch_size": batch_size,
+            **options,
+        }
+
+    def __iter__(self) -> grain.DatasetIterator:
+        """Open the file and begin with the first batch of the first epoch."""
+        return _LoaderIterator(Loader(**self._options), self._epochs)
+
+    def set_slice(self, sl: slice, sequential_slice: bool = False) -> None:
+        """Read the share of one of several workers, as Grain's ``mp_prefetch`` asks for it.
+
+        Each batch has as many rows as before, and each row is in the batches of one worker.
+        """
+        options = self._options
+        rank, world = options.get("rank") or 0, options.get("world") or 1
+        options["rank"] = rank * sl.step + sl.start
+        options["world"] = world * sl.step
+        options["batch_size"] *= sl.step
+
+    def __str__(self) -> str:
+        return f"HDF5IterDataset({self._options['path']})"
+
+
+class _LoaderIterator(grain.DatasetIterator):
+    def __init__(self, loader: Loader, epochs: int | None) -> None:
+        super().__init__()
+        self._loader = loader
+        self._epochs = epochs
+        self._batches: Iterator[Any] | None = None
+        self._is_closed = False
+
+    def __next__(self) -> Any:
+        if self._is_closed:
+            raise ValueError(f"{self} was closed, and reads no more")
+        while True:
+            self.start_prefetch()
+            if self._batches is None:
+                raise StopIteration
+            for batch in self._batches:
+                return batch
+            self._batches = None
+
+    def start_prefetch(self) -> None:
+        """Begin to read, unless it is read already or the last epoch is over."""
+        is_over = self._epochs is not None and self._loader.position[0] >= self._epochs
+        if self._batches is None and not is_over:
+            self._batches = iter(self._loader)
+
+    def get_state(self) -> dict[str, Any]:
+        """Return what has to be kept to go on behind the last batch."""
+        return self._loader.state()
+
+    def set_state(self, state: dict[str, Any]) -> None:
+        """Go on behind the last batch that was handed out when the state was taken."""
+        self._batches = None
+        self._loader.restore(state)
+
+    def close(self) -> None:
+        """Stop reading. Batches that were handed out stay as they are."""
+        super().close()
+        self._is_closed = True
+        self._loader.close()
+
+    def __str__(self) -> str:
+        return f"HDF5IterDataset of {self._loader!r}"
