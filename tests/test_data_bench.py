@@ -4,11 +4,12 @@ import json
 import subprocess
 import sys
 
+import grain
 import h5py
 import numpy as np
 import pytest
 
-from vramfit._data_bench import machine, runs, ways
+from vramfit._data_bench import grain_ways, machine, runs, ways
 from vramfit._data_bench.request import Request
 
 ROWS = 5000
@@ -46,9 +47,15 @@ def request(file, **changes):
     return Request(**usual | changes)
 
 
-@pytest.mark.parametrize("way", [way for way in ways.WAYS if way.package in ("vramfit", "h5py")])
-def test_every_way_hands_out_full_batches_without_an_end(way, file):
-    steps = way.read(request(file))
+INSTALLED = {"vramfit", "h5py", "grain", "array_record"}
+MEASURED = [way for way in ways.WAYS if INSTALLED.issuperset(way.packages)]
+
+
+@pytest.mark.parametrize("way", MEASURED, ids=lambda way: way.id)
+def test_every_way_hands_out_full_batches_without_an_end(way, file, tmp_path):
+    asked = request(file, scratch=str(tmp_path))
+    assert way.prepare is None or way.prepare(asked) is None
+    steps = way.read(asked)
     assert [next(steps) for _ in range(3 * ROWS // 64)] == [64] * (3 * ROWS // 64)
     steps.close()
 
@@ -61,11 +68,11 @@ def test_a_run_counts_rows_from_opening_on(file):
             steps.append(1)
             yield 10
 
-    plain = runs.run(ways.Way("a", "a", "a", read), request(file, seconds=1e-9))
+    plain = runs.run(ways.Way("a", "a", ("a",), read), request(file, seconds=1e-9))
     assert (plain.rows, len(steps)) == (10, 1)
-    assert plain.seconds > 0
+    assert plain.seconds >= plain.first_batch_seconds > 0
     # Who mixes goes on until what is mixed at once was handed out.
-    mixing = ways.Way("a", "a", "a", read, mixes=True)
+    mixing = ways.Way("a", "a", ("a",), read, mixes=True)
     assert runs.run(mixing, request(file, seconds=10, memory=40 * 95)).rows == 10_000
     assert request(file, memory=40 * 95).pool_rows == 95
 
@@ -74,6 +81,19 @@ def test_blocks_are_whole_chunks(file):
     assert request(file).block_rows == ROWS
     assert request(file, rows=10**6).block_rows == 13_200
     assert request(file, rows=10**6, band_rows=None).block_rows == 13_107
+
+
+def test_the_copy_for_array_record_has_the_same_rows(file, tmp_path):
+    asked = request(file, scratch=str(tmp_path))
+    assert grain_ways.copy_to_array_record(asked) is None
+    records = grain.sources.ArrayRecordDataSource(asked.copy)
+    assert len(records) == ROWS
+    for row in 0, 301, ROWS - 1:
+        x, y = grain_ways._parser(asked)(records[row])
+        np.testing.assert_array_equal(x, np.arange(8, dtype="f4") + row * 8)
+        assert y == row
+    large = request(file, rows=1 << 25)
+    assert "no copy is made" in grain_ways.copy_to_array_record(large)
 
 
 def test_what_was_just_read_is_in_the_page_cache(file):
@@ -89,7 +109,7 @@ def test_the_answer_has_ratios_of_medians(file):
     assert answer["datasets"] == ["/train/x", "/train/y"]
     assert (answer["rows"], answer["row_bytes"], answer["band_rows"]) == (ROWS, 40, 300)
     found = {way["id"]: way for way in answer["ways"]}
-    for name in "vramfit", "h5py_blocks", "h5py_rows":
+    for name in (way.id for way in MEASURED):
         way = found[name]
         assert way["absent"] is None
         assert len(way["runs"]) == answer["runs"] == 5
@@ -99,20 +119,33 @@ def test_the_answer_has_ratios_of_medians(file):
         ours = found["vramfit"]["megabytes_per_second"]
         assert way["ours_is_faster"] == pytest.approx(ours / way["megabytes_per_second"])
         assert all(run["seconds"] >= 0.05 for run in way["runs"])
+        first = sorted(run["first_batch_seconds"] for run in way["runs"])
+        assert way["first_batch_seconds"] == first[2] > 0
     assert found["vramfit"]["ours_is_faster"] == 1
     assert answer["was_warmed"]
     assert answer["python"] == sys.executable
     for way in found.values():
         assert (way["absent"] is None) == bool(way["runs"])
+        assert (way["absent"] == "not installed") == bool(way["not_installed"])
 
 
 def test_the_table_names_what_it_depends_on(file):
     done = bench(file, "--seconds", "0.05", "--datasets", "/train/y")
     assert done.returncode == 0, done.stderr
     assert "/train/y; 5 000 rows of 8 B, 256 in a batch" in done.stdout
-    for words in ["core", "load ", "read once beforehand, and 100 % of it", "a core", "x"]:
+    for words in [
+        "core",
+        "load ",
+        "first batch",
+        "read once beforehand, and 100 % of it",
+        "a core",
+        "x",
+    ]:
         assert words in done.stdout
-    assert done.stdout.count("not installed") <= 3
+    assert (
+        "Not installed: PyTorch DataLoader over h5py. It is measured, too, after: " in done.stdout
+    )
+    assert done.stdout.count("PyTorch") == 1
 
 
 def test_without_h5py_it_says_what_it_cannot_compare(file, tmp_path):
@@ -128,8 +161,11 @@ def test_without_h5py_it_says_what_it_cannot_compare(file, tmp_path):
     python.chmod(0o755)
     done = bench(file, "--seconds", "0.05", python=python)
     assert done.returncode == 0, done.stderr
-    assert "h5py, lists of random rows       not installed" in done.stdout
-    assert "Without it nothing is known about `h5py, blocks mixed in memory`" in done.stdout
+    ways = "h5py, blocks mixed in memory; h5py, lists of random rows; Grain over h5py"
+    assert f"Not installed: {ways}. It is measured, too, after: " in done.stdout
+    assert "-m pip install h5py\n" in done.stdout
+    assert "-m pip install torch h5py\n" in done.stdout
+    assert done.stdout.count("Grain over h5py") == 1
 
 
 def test_what_cannot_be_measured_is_refused(file, tmp_path):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 
 
@@ -20,6 +21,7 @@ class Request:
         seconds: How long a run is.
         runs: How often each way is run.
         threads: Threads of our loader; as many as it takes by itself if None.
+        scratch: A folder for what has to be prepared; it is removed afterwards.
     """
 
     file: str
@@ -32,6 +34,12 @@ class Request:
     seconds: float
     runs: int
     threads: int | None
+    scratch: str = ""
+
+    @property
+    def copy(self) -> str:
+        """Where a copy of the rows is, for those that read no HDF5."""
+        return os.path.join(self.scratch, "rows.array_record")
 
     @property
     def pool_rows(self) -> int:

@@ -9,14 +9,16 @@ import os
 import resource
 import statistics
 import sys
+import tempfile
 import time
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from vramfit._data_bench.machine import cached_share, warm
 from vramfit._data_bench.request import Request
-from vramfit._data_bench.ways import WAYS, Way
+from vramfit._data_bench.way import Way
+from vramfit._data_bench.ways import WAYS
 from vramfit._errors import VramfitError
 
 PATIENCE = 30
@@ -30,11 +32,13 @@ class Run:
     Attributes:
         rows: Rows handed out.
         seconds: By the clock, from before the file was opened.
+        first_batch_seconds: So much of it until the first batch was there.
         processor_seconds: Of all threads and processes that took part.
     """
 
     rows: int
     seconds: float
+    first_batch_seconds: float
     processor_seconds: float
 
 
@@ -44,7 +48,12 @@ def compare(request: Request, progress: Callable[[int, int], None]) -> dict[str,
     Raises:
         VramfitError: Our own loader cannot read the file.
     """
-    absent = {way.id: _absent(way) for way in WAYS}
+    with tempfile.TemporaryDirectory(prefix="vramfit-bench-") as scratch:
+        return _compare(replace(request, scratch=scratch), progress)
+
+
+def _compare(request: Request, progress: Callable[[int, int], None]) -> dict[str, Any]:
+    absent = {way.id: _absent(way, request) for way in WAYS}
     left = [way for way in WAYS if absent[way.id] is None]
     runs: dict[str, list[Run]] = {way.id: [] for way in WAYS}
     was_warmed = warm(request.file)
@@ -59,7 +68,7 @@ def compare(request: Request, progress: Callable[[int, int], None]) -> dict[str,
             except BaseException as error:
                 # Whatever another package does not like about the file is no failure of ours. Those
                 # in Rust panic with what is no `Exception`.
-                absent[way.id] = f"failed: {type(error).__name__}: {error}"
+                absent[way.id] = _failure(error)
                 left.remove(way)
                 runs[way.id].clear()
             done += 1
@@ -88,20 +97,35 @@ def run(way: Way, request: Request) -> Run:
     """
     enough = request.pool_rows if way.mixes else 1
     used, begin, rows = _processor_seconds(), time.perf_counter(), 0
+    first = None
     with contextlib.closing(way.read(request)) as steps:  # type: ignore[type-var]
         for count in steps:
             rows += count
-            runs = (time.perf_counter() - begin) / request.seconds
+            seconds = time.perf_counter() - begin
+            first = first or seconds
+            runs = seconds / request.seconds
             if (runs >= 1 and rows >= enough) or runs >= PATIENCE:
                 break
         seconds = time.perf_counter() - begin
-    return Run(rows, seconds, _processor_seconds() - used)
+    return Run(rows, seconds, first or seconds, _processor_seconds() - used)
 
 
-def _absent(way: Way) -> str | None:
-    if importlib.util.find_spec(way.package) is None:
+def _absent(way: Way, request: Request) -> str | None:
+    """Prepare a way, and return why it cannot be run, if so."""
+    if _not_installed(way):
         return "not installed"
-    return None
+    try:
+        return way.prepare(request) if way.prepare is not None else None
+    except Exception as error:
+        return _failure(error)
+
+
+def _not_installed(way: Way) -> list[str]:
+    return [package for package in way.packages if importlib.util.find_spec(package) is None]
+
+
+def _failure(error: BaseException) -> str:
+    return f"failed: {type(error).__name__}: {error}"
 
 
 def _processor_seconds() -> float:
@@ -116,9 +140,13 @@ def _answer(way: Way, runs: list[Run], absent: str | None, request: Request) -> 
     return {
         "id": way.id,
         "title": way.title,
-        "version": _version(way.package),
+        "version": _version(way.packages[0]),
         "absent": absent,
+        "not_installed": _not_installed(way),
         "megabytes_per_second": statistics.median(speeds) if runs else None,
+        "first_batch_seconds": (
+            statistics.median(run.first_batch_seconds for run in runs) if runs else None
+        ),
         "slowest": min(speeds) if runs else None,
         "fastest": max(speeds) if runs else None,
         "processor_seconds_per_gigabyte": (

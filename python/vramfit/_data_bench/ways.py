@@ -1,39 +1,15 @@
-"""The ways to read shuffled batches. Each is an endless iterator of how many rows it handed out.
-
-What a way needs is imported when it begins; where that is not installed, it says so by
-`ImportError` before it hands out anything.
-"""
+"""The ways to read shuffled batches."""
 
 from __future__ import annotations
 
 import importlib
 import importlib.util
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable
 from typing import Any
 
+from vramfit._data_bench import grain_ways
 from vramfit._data_bench.request import Request
-
-Steps = Iterator[int]
-
-
-@dataclass(frozen=True)
-class Way:
-    """A way to read.
-
-    Attributes:
-        id: A lasting name.
-        title: What it is, for people.
-        package: What has to be installed for it, as it is imported.
-        read: Begins to read.
-        mixes: Whether it reads much before it hands out the first batch.
-    """
-
-    id: str
-    title: str
-    package: str
-    read: Callable[[Request], Steps]
-    mixes: bool = False
+from vramfit._data_bench.way import Steps, Way
 
 
 def ours(request: Request) -> Steps:
@@ -101,32 +77,6 @@ def torch(request: Request) -> Steps:
                 yield len(batch[0])
 
 
-def grain(request: Request) -> Steps:
-    """Grain over h5py: rows one by one, which is how it reads, shuffled over the whole file."""
-    module: Any = importlib.import_module("grain")
-
-    with _h5py().File(request.file) as file:
-        datasets = [file[path] for path in request.datasets]
-
-        class Rows:
-            def __len__(self) -> int:
-                return request.rows
-
-            def __getitem__(self, row: int) -> list[Any]:
-                return [dataset[row] for dataset in datasets]
-
-        batches = (
-            module.MapDataset.source(Rows())
-            .seed(0)
-            .shuffle()
-            .repeat()
-            .to_iter_dataset()
-            .batch(request.batch_size, drop_remainder=True)
-        )
-        for batch in batches:
-            yield len(batch[0])
-
-
 def hidefix(request: Request) -> Steps:
     """hidefix, which reads stretches of rows: blocks in random order, mixed in memory."""
     import numpy as np
@@ -138,12 +88,12 @@ def hidefix(request: Request) -> Steps:
 
 
 WAYS = (
-    Way("vramfit", "vramfit.data.Loader", "vramfit", ours, mixes=True),
-    Way("h5py_blocks", "h5py, blocks mixed in memory", "h5py", blocks, mixes=True),
-    Way("h5py_rows", "h5py, lists of random rows", "h5py", fancy),
-    Way("torch", "PyTorch DataLoader over h5py", "torch", torch),
-    Way("grain", "Grain over h5py", "grain", grain),
-    Way("hidefix", "hidefix, blocks mixed in memory", "hidefix", hidefix, mixes=True),
+    Way("vramfit", "vramfit.data.Loader", ("vramfit",), ours, mixes=True),
+    Way("h5py_blocks", "h5py, blocks mixed in memory", ("h5py",), blocks, mixes=True),
+    Way("h5py_rows", "h5py, lists of random rows", ("h5py",), fancy),
+    Way("torch", "PyTorch DataLoader over h5py", ("torch", "h5py"), torch),
+    *grain_ways.WAYS,
+    Way("hidefix", "hidefix, blocks mixed in memory", ("hidefix",), hidefix, mixes=True),
 )
 
 

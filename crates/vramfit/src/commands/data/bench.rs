@@ -16,7 +16,7 @@ use crate::Context;
 use crate::commands::Status;
 use crate::output::Output;
 
-/// Measure how fast shuffled batches come from a file: our loader beside h5py, PyTorch and others
+/// Measure how fast shuffled batches come from a file: our loader beside h5py, PyTorch, Grain and others
 #[derive(clap::Args, Debug)]
 #[command(after_help = "\
 Examples:
@@ -97,7 +97,9 @@ pub(super) struct Way {
     pub(super) title: String,
     pub(super) version: Option<String>,
     pub(super) absent: Option<String>,
+    pub(super) not_installed: Vec<String>,
     pub(super) megabytes_per_second: Option<f64>,
+    pub(super) first_batch_seconds: Option<f64>,
     pub(super) slowest: Option<f64>,
     pub(super) fastest: Option<f64>,
     pub(super) processor_seconds_per_gigabyte: Option<f64>,
@@ -110,6 +112,7 @@ pub(super) struct Way {
 struct Run {
     rows: u64,
     seconds: f64,
+    first_batch_seconds: f64,
     processor_seconds: f64,
 }
 

@@ -17,33 +17,39 @@ pub(super) fn told(request: &Request, measured: &Measured) -> String {
         Bytes(request.memory)
     );
     text.push_str(&machine(measured));
-    let width = measured.ways.iter().map(|way| way.title.len()).max();
+    let (installed, missing): (Vec<&Way>, Vec<&Way>) =
+        (measured.ways.iter()).partition(|way| way.not_installed.is_empty());
+    let width = installed.iter().map(|way| way.title.len()).max();
     let width = width.unwrap_or(0);
     text.push_str(&format!(
-        "\n{:width$}  {:>9}  {:>17}  {:>9}  {:>9}\n",
-        "", "MB/s", "slowest, fastest", "ours is", "a core"
+        "\n{:width$}  {:>9}  {:>17}  {:>11}  {:>9}  {:>9}\n",
+        "", "MB/s", "slowest, fastest", "first batch", "ours is", "a core"
     ));
-    for way in &measured.ways {
+    for way in installed {
         text.push_str(&format!("{:width$}  {}\n", way.title, line(way)));
     }
     text.push_str(&format!(
-        "\nMedians of {} runs of {} s or more, all ways in turn, opening the file included. MB are those of \
-         the numbers\nas the file has them. `a core` compares processor time instead of the clock.\n",
+        "\nMedians of {} runs of {} s or more, all ways in turn, from before the file is opened: the first batch is \
+         part\nof it. MB are those of the numbers as the file has them. `a core` compares processor time instead \
+         of the clock.\n",
         request.runs, request.seconds
     ));
-    for way in measured
-        .ways
-        .iter()
-        .filter(|way| way.id.starts_with("h5py"))
-    {
-        if let Some(absent) = &way.absent {
-            text.push_str(&format!(
-                "Without it nothing is known about `{}` ({}, in {}).\n",
-                way.title,
-                shown(absent),
-                shown(&measured.python)
-            ));
+    let mut told: Vec<&[String]> = Vec::new();
+    for way in &missing {
+        if told.contains(&way.not_installed.as_slice()) {
+            continue;
         }
+        told.push(&way.not_installed);
+        let titles: Vec<_> = (missing.iter())
+            .filter(|other| other.not_installed == way.not_installed)
+            .map(|other| shown(&other.title))
+            .collect();
+        text.push_str(&format!(
+            "Not installed: {}. It is measured, too, after: {} -m pip install {}\n",
+            titles.join("; "),
+            shown(&measured.python),
+            shown(&way.not_installed.join(" "))
+        ));
     }
     if measured.load_before > measured.cores as f64 / 2.0 {
         text.push_str("The machine was busy with other work: ratios below 2 mean little.\n");
@@ -78,6 +84,7 @@ fn line(way: &Way) -> String {
     if let Some(absent) = &way.absent {
         return shown(absent);
     }
+    let first = way.first_batch_seconds.map(|seconds| seconds * 1e3);
     let speed = |speed: Option<f64>| match speed {
         Some(speed) if speed >= 10.0 => format!("{speed:.0}"),
         Some(speed) => format!("{speed:.2}"),
@@ -91,9 +98,10 @@ fn line(way: &Way) -> String {
         None => "?".to_owned(),
     };
     format!(
-        "{:>9}  {:>17}  {:>9}  {:>9}",
+        "{:>9}  {:>17}  {:>11}  {:>9}  {:>9}",
         speed(way.megabytes_per_second),
         format!("{}, {}", speed(way.slowest), speed(way.fastest)),
+        first.map_or_else(|| "?".to_owned(), |ms| format!("{ms:.0} ms")),
         ratio(way.ours_is_faster),
         ratio(way.ours_is_cheaper)
     )
