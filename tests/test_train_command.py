@@ -57,7 +57,7 @@ def write(folder, **tables):
     (folder / "train.toml").write_text("\n".join(lines) + "\n")
 
 
-def until(folder, beginning, act):
+def until(folder, beginning, act, **options):
     """Train, act on the line that begins so, and return what was said and the exit code."""
     said = []
     with subprocess.Popen(
@@ -66,6 +66,7 @@ def until(folder, beginning, act):
         env=environment(),
         stderr=subprocess.PIPE,
         text=True,
+        **options,
     ) as running:
         for line in running.stderr:
             said.append(line)
@@ -185,11 +186,9 @@ def test_what_does_not_belong_to_the_checkpoint_is_refused(sequences):
     write(sequences, training={"epochs": 1})
     nothing = vramfit("train", "train.toml", "--resume", cwd=sequences)
     assert nothing.returncode == 2
-    assert "error[invalid-argument]: there is no whole checkpoint to go on from" in nothing.stderr
+    assert "error[invalid-argument]: there is no checkpoint to go on from in" in nothing.stderr
+    assert not (sequences / "run").exists(), "nothing is made for a run that is refused"
     assert vramfit("train", "train.toml", cwd=sequences).returncode == 0
-    again = vramfit("train", "train.toml", "--fresh", cwd=sequences)
-    assert again.returncode == 2
-    assert "there is a checkpoint of step 84" in again.stderr
     other = ("--epochs", 2, "--set", "optimizer.learning_rate=0.1")
     changed = vramfit("train", "train.toml", *other, cwd=sequences)
     assert changed.returncode == 2
@@ -355,8 +354,19 @@ def test_hints_name_what_the_command_has(sequences):
     assert "take another one as `training.directory`" in other.stderr
     assert "`--force-resume`" in other.stderr
     assert "force_resume=" not in other.stderr
-    fresh = vramfit("train", "train.toml", "--fresh", cwd=sequences)
-    assert "`--fresh` begins anew" in fresh.stderr
+    assert "begin anew with `--fresh`" in other.stderr
+    for facts in (sequences / "run/checkpoints").glob("*/facts/metadata"):
+        facts.write_bytes(b"{")
+    unreadable = vramfit("train", "train.toml", cwd=sequences)
+    assert unreadable.returncode == 2
+    assert "error[invalid-file]: no checkpoint in `" in unreadable.stderr
+    assert "`--fresh` begins anew" in unreadable.stderr
+    fresh = vramfit("train", "train.toml", "--epochs", "1", "--fresh", cwd=sequences)
+    assert fresh.returncode == 0, fresh.stderr
+    assert "run/previous-1`" in fresh.stderr
+    assert "resuming" not in fresh.stderr
+    assert events(sequences, "start")[0]["step"] == 0
+    assert len(list((sequences / "run/previous-1").iterdir())) == 3
     three = vramfit(
         "train",
         "train.toml",
@@ -447,3 +457,39 @@ def test_data_that_is_nan_is_named_by_dataset_and_row(tmp_path, column, dataset)
     assert cause in " ".join(done.stderr.split())
     assert "hint: correct or remove these rows" in done.stderr
     assert "learning_rate" not in done.stderr
+
+
+def test_a_directory_that_is_the_data_file_is_refused(sequences):
+    write(sequences, training={"directory": "train.h5"})
+    before = (sequences / "train.h5").read_bytes()
+    for words in (["--check"], []):
+        done = vramfit("train", "train.toml", *words, cwd=sequences)
+        assert done.returncode == 2
+        assert "train.h5` is the data file of `data.path`" in done.stderr
+        assert "hint: name a directory for checkpoints and metrics" in done.stderr
+    inside = vramfit(
+        "train", "train.toml", "--set", "training.directory=train.toml/run", cwd=sequences
+    )
+    assert inside.returncode == 2
+    assert "train.toml` is a file" in inside.stderr
+    assert (sequences / "train.h5").read_bytes() == before
+
+
+@pytest.mark.parametrize("when", ["starting", "training"])
+def test_ctrl_c_twice_prints_no_traceback_and_ends_at_once(sequences, when):
+    # Large enough that the second comes before the first has saved.
+    write(sequences, training={"epochs": 1000}, model={"hidden_sizes": [3000, 3000, 3000]})
+    journal = sequences / "run/metrics.jsonl"
+
+    def press(running):
+        while when == "training" and not (journal.exists() and "steps" in journal.read_text()):
+            assert running.poll() is None
+        while running.poll() is None:
+            os.killpg(running.pid, signal.SIGINT)
+
+    said, code = until(sequences, "parameters", press, start_new_session=True)
+    assert code == 130
+    text = "".join(said)
+    assert "Traceback" not in text
+    assert "KeyboardInterrupt" not in text
+    assert text.count("stopped at once, without saving;") == 1

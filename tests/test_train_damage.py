@@ -12,6 +12,7 @@ import pytest
 from conftest import clean_environment
 from training import load, same, start, step, write
 
+from vramfit._errors import InvalidFileError
 from vramfit.train import Checkpoints, fit
 
 
@@ -71,11 +72,85 @@ def test_t7_a_bit_that_changed_is_noticed(tmp_path):
     content = data.read_bytes()
     assert len(content) > 64 * 64 * 3
     data.write_bytes(content[:9000] + bytes([content[9000] ^ 1]) + content[9001:])
-    result = fit(keep, state, batches, directory=run, progress="none")
-    assert result.resumed_at == 0
-    assert "its numbers are not those that were written" in result.notes[0]
-    assert (run / "damaged-checkpoints" / "1").is_dir()
-    assert (run / "checkpoints" / "1").is_dir(), "the new run has one of its own"
+    with pytest.raises(InvalidFileError, match="step 1: its numbers are not those that were"):
+        fit(keep, state, batches, directory=run, progress="none")
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+@pytest.mark.parametrize("resume", ["auto", True])
+def test_a_run_none_of_whose_checkpoints_can_be_read_does_not_begin_anew(tmp_path, resume):
+    train = write(tmp_path / "train.h5", rows=256)
+    run = tmp_path / "run"
+    options = {
+        "directory": run,
+        "checkpoints": Checkpoints(every_steps=3, keep_last=2, keep_best=0),
+        "progress": "none",
+    }
+    fit(step, start(), load(train), **options)
+    for kept in (6, 8):
+        lose(run / f"checkpoints/{kept}/facts/metadata", None)
+    before = content(run)
+    with pytest.raises(InvalidFileError) as caught:
+        fit(step, start(), load(train), epochs=2, resume=resume, **options)
+    assert f"no checkpoint in `{run}/checkpoints` can be read: step 8: " in caught.value.message
+    assert "; step 6: " in caught.value.message
+    assert caught.value.message.count("No such file") == 2
+    assert "`resume=False` begins anew" in caught.value.hint
+    assert content(run) == before, "nothing was moved or written"
+
+    (note,) = fit(step, start(), load(train), resume=False, **options).notes
+    assert note.endswith(f"(`checkpoints`, `metrics.jsonl`) is kept in `{run}/previous-1`")
+    kept = {
+        name.removeprefix("previous-1/"): data
+        for name, data in content(run).items()
+        if name.startswith("previous-1/")
+    }
+    assert kept == before
+    assert fit(step, start(), load(train), epochs=2, **options).resumed_at == 8
+    # Also one that is whole is not lost.
+    (note,) = fit(step, start(), load(train), resume=False, **options).notes
+    assert note.endswith("previous-2`")
+
+
+def content(directory):
+    return {
+        str(path.relative_to(directory)): path.read_bytes()
+        for path in directory.rglob("*")
+        if path.is_file() and path.name != ".vramfit.lock"
+    }
+
+
+FOREIGN = {
+    "garbage": (b"\xff\xfe\x00binary\x80", 1),
+    "half a line": (b'{"event": "steps", "st', 1),
+    "a tail of zeros": (bytes(4096), 0),
+    "a number beyond all": (b'{"event": "steps", "step": 1e999}', 1),
+    "deep": (b"[" * 100_000, 1),
+    "no object": (b"7\nnull", 2),
+}
+
+
+@pytest.mark.parametrize("foreign", FOREIGN)
+def test_a_run_goes_on_with_foreign_bytes_in_its_metrics(tmp_path, foreign):
+    train = write(tmp_path / "train.h5", rows=256)
+    run = tmp_path / "run"
+    fit(step, start(), load(train), directory=run, log_every=2, progress="none")
+    path = run / "metrics.jsonl"
+    good = path.read_bytes().splitlines(keepends=True)
+    assert len(good) > 4
+    added, left_out = FOREIGN[foreign]
+    # In the middle, where zeros have no end of their own, and at the end.
+    tail = b"" if left_out == 0 else b"\n"
+    path.write_bytes(b"".join([*good[:3], added, tail, *good[3:], added]))
+    result = fit(step, start(), load(train), epochs=2, directory=run, progress="none")
+    assert result.resumed_at == 8
+    assert path.read_bytes().splitlines(keepends=True)[: len(good)] == good
+    if left_out == 0:
+        assert result.notes == ()
+    else:
+        text = f"{2 * left_out} lines of `metrics.jsonl` could not be read"
+        assert result.notes == (f"{text} and went to `metrics.jsonl.unreadable`",)
+        assert (run / "metrics.jsonl.unreadable").read_bytes() == 2 * (added + b"\n")
 
 
 def test_t7_a_full_disk_leaves_the_last_good_checkpoint(tmp_path):

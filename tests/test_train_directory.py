@@ -12,7 +12,7 @@ from test_train_command import environment, events, generate, write
 from training import load, start, step
 from training import write as write_points
 
-from vramfit._errors import DirectoryInUseError, IoError
+from vramfit._errors import DirectoryInUseError, InvalidArgumentError, IoError
 from vramfit.train import fit
 from vramfit.train.run_lock import NAME, RunLock
 
@@ -71,6 +71,28 @@ def test_a_directory_that_cannot_be_written_is_refused_before_training(train, tm
     (tmp_path / NAME).mkdir()
     with pytest.raises(IoError, match="cannot write to the directory"):
         fit(step, start(), load(train), directory=tmp_path, progress="none")
+
+
+def test_a_directory_that_is_a_file_is_refused_by_name(train, tmp_path):
+    before = train.read_bytes()
+    for directory in (train, train / "run"):
+        with pytest.raises(InvalidArgumentError) as caught:
+            fit(step, start(), load(train), directory=directory, progress="none")
+        assert f"`{directory}`, and `{train}` is a file" in caught.value.message
+        assert "as `directory`" in caught.value.hint
+    assert train.read_bytes() == before
+
+
+def test_nothing_is_left_of_a_run_that_was_refused(train, tmp_path):
+    run = tmp_path / "made" / "for" / "it"
+    with pytest.raises(InvalidArgumentError, match="no checkpoint to go on from"):
+        fit(step, start(), load(train), directory=run, resume=True, progress="none")
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["train.h5"]
+    kept = tmp_path / "kept"
+    kept.mkdir()
+    with pytest.raises(InvalidArgumentError, match="no checkpoint to go on from"):
+        fit(step, start(), load(train), directory=kept, resume=True, progress="none")
+    assert list(kept.iterdir()) == []
 
 
 def test_t10_a_killed_command_takes_its_training_along_and_keeps_the_state(tmp_path):

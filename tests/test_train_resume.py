@@ -123,12 +123,10 @@ def test_t7_what_changed_is_refused(train, tmp_path):
         InvalidArgumentError, match="`w` is float32\\[4\\] in it and float32\\[5\\]"
     ):
         again({**start(), "w": start()["w"].repeat(2)[:5]}, config=config)
-    with pytest.raises(InvalidArgumentError, match="there is a checkpoint of step 32"):
-        again(config=config, resume=False)
     write(train, rows=1004)
     with pytest.raises(FileChangedError, match="is not the file that this run began with"):
         again(config=config)
-    with pytest.raises(InvalidArgumentError, match="no whole checkpoint"):
+    with pytest.raises(InvalidArgumentError, match="there is no checkpoint to go on from"):
         fit(step, start(), load(train), directory=tmp_path / "other", resume=True)
 
 

@@ -23,12 +23,13 @@ pub(crate) fn journal(path: &Path) -> Option<PathBuf> {
 /// `io` when it cannot be read, `invalid-file` when no line of it is about a run.
 pub(crate) fn read(path: &Path) -> Result<Journal> {
     let shown = path.display();
-    let text = std::fs::read_to_string(path).map_err(|error| {
+    let bytes = std::fs::read(path).map_err(|error| {
         Error::new(ErrorKind::Io, format!("cannot read `{shown}`"))
             .cause(error)
             .hint("name the directory of a run, which `vramfit train` writes it to")
     })?;
-    let journal = Journal::read(&text);
+    // Something else may have written to it; lines that are none of a run are passed over.
+    let journal = Journal::read(&String::from_utf8_lossy(&bytes));
     if journal.sittings == 0 {
         return Err(Error::new(
             ErrorKind::InvalidFile,

@@ -36,6 +36,10 @@ _RESUME: dict[str, bool | str] = {"auto": "auto", "must": True, "never": False}
 
 def main(path: Path) -> int:
     """Do what a request says, and return the exit code."""
+    # Until `fit` takes them, and behind it, signals end the process: there is nothing to save, and
+    # a traceback out of the middle of an import would tell nobody anything.
+    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
     request = json.loads(path.read_text())
     if request["parent"] is not None:
         _end_with(request["parent"])

@@ -96,6 +96,7 @@ class Keeper:
         self._background = Background("vramfit-checkpoint") if copies else None
         self._policy = policy
         self._tell = tell
+        self.directory = directory
         self._directory = directory.absolute()
         self._aside = self._directory.with_name("damaged-checkpoints")
         self._manager = ocp.CheckpointManager(

@@ -10,7 +10,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from vramfit._errors import InvalidArgumentError, IoError
+from vramfit._errors import InvalidArgumentError
 from vramfit.train import board, compiled, devices, loop
 from vramfit.train import resume as resuming
 from vramfit.train.checkpoint import Checkpoints, Keeper
@@ -20,6 +20,7 @@ from vramfit.train.journal import Journal
 from vramfit.train.metrics import Meter
 from vramfit.train.progress import Progress
 from vramfit.train.result import Result
+from vramfit.train.run_directory import CHECKPOINTS, RunDirectory
 from vramfit.train.run_lock import RunLock
 from vramfit.train.sitting import Rules, Sitting
 from vramfit.train.standing import Standing
@@ -74,8 +75,8 @@ def fit(
         epochs: Passes over the data.
         directory: Where `metrics.jsonl` and `checkpoints/` go; without one nothing is written.
         checkpoints: When they are made and which stay; None for none.
-        resume: `"auto"` goes on if there is a checkpoint, True demands one, False demands that
-            there is none.
+        resume: `"auto"` goes on if there is a checkpoint, True demands one, False begins anew: what
+            an earlier run has left in `directory` is moved to `previous-1` there.
         config: Values that are kept with each checkpoint. A run whose values differ is refused.
         force_resume: Go on all the same, and with data that has changed since.
         steps_per_dispatch: Steps that are given to the device at once, by `jax.lax.scan`; the
@@ -97,6 +98,7 @@ def fit(
         InvalidArgumentError: Something cannot be met, or does not belong to the checkpoint.
         NotAsAskedError: The device that is required is not there.
         NoRoomError: A step found no memory on the device.
+        InvalidFileError: There are checkpoints, and none of them can be read.
         PackageMissingError: Orbax or tensorboardX is needed and not installed.
         DirectoryInUseError: Another process trains in `directory`.
         FileChangedError: The data has not the contents that the checkpoint was made with.
@@ -154,19 +156,25 @@ def fit(
     keeper = None
     lock = None
     together = Together(place.mesh)
-    if folder is not None:
-        _make(folder)
-        # Before orbax looks for checkpoints, which removes those that are being written.
-        lock = RunLock(folder)
-        without_lock = together.attempt(lock.acquire if first else lambda: None)
-        if without_lock is not None:
-            tell(f"`{folder}` is not protected against a second run: {without_lock}")
-        if checkpoints is not None:
-            alone = place.devices[0].platform == "cpu" and jax.process_count() == 1
-            say = partial(_say_note, show)
-            keeper = Keeper(folder / "checkpoints", checkpoints, say, copies=alone)
+    home = None if folder is None else RunDirectory(folder)
     journal = Journal(folder if first else None, tell, tensorboard=tensorboard)
+    has_begun = False
     try:
+        if home is not None:
+            home.make()
+            # Before orbax looks for checkpoints, which removes those that are being written.
+            lock = RunLock(home.path)
+            without_lock = together.attempt(lock.acquire if first else lambda: None)
+            if without_lock is not None:
+                tell(f"`{folder}` is not protected against a second run: {without_lock}")
+            if resume is False:
+                moved = together.attempt(home.move_previous if first else lambda: None)
+                if moved is not None:
+                    tell(moved)
+            if checkpoints is not None:
+                alone = place.devices[0].platform == "cpu" and jax.process_count() == 1
+                say = partial(_say_note, show)
+                keeper = Keeper(home.path / CHECKPOINTS, checkpoints, say, copies=alone)
         standing, rest = Standing(), None
         found = resuming.wanted(keeper, state, kept_config, resume, force_resume, tell, together)
         if found is not None:
@@ -178,6 +186,7 @@ def fit(
             show.say(f"resuming after step {standing.step}, in epoch {standing.epoch + 1}")
         begun_at, before = standing.step, standing.elapsed
         journal.open(begun_at)
+        has_begun = True
         journal.write(
             "start",
             step=begun_at,
@@ -252,6 +261,8 @@ def fit(
         if keeper is not None and not isinstance(sys.exception(), KeyboardInterrupt):
             keeper.close()
         journal.close()
+        if home is not None and lock is not None and lock.is_held and not has_begun:
+            home.discard()
         if lock is not None:
             lock.release()
         show.end()
@@ -259,17 +270,6 @@ def fit(
 
 def _say_note(show: Progress, text: str) -> None:
     show.say(f"note: {text}")
-
-
-def _make(folder: Path) -> None:
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise IoError(
-            f"cannot make the directory `{folder}`",
-            cause=str(error),
-            hint="name another one as `directory`",
-        ) from error
 
 
 def _check(epochs: int, stacked: int, log_every: int, prefetch: int, resume: bool | str) -> None:

@@ -13,6 +13,8 @@ from typing import Any, TextIO
 from vramfit._errors import IoError
 from vramfit.train.board import Board
 
+_UNREADABLE = "unreadable"  # the end of the name of a file
+
 
 class Journal:
     """Writes the file, and beside it curves; or nothing, where there is no directory.
@@ -44,13 +46,20 @@ class Journal:
         if self._path is None:
             return
         try:
-            self._file = _reopened(self._path, step)
+            left_out = _rewrite(self._path, step)
+            self._file = self._path.open("a", buffering=1)
         except OSError as error:
             raise IoError(
                 f"cannot write `{self._path}`",
                 cause=error.strerror or str(error),
                 hint="free space there, or name another `directory`",
             ) from error
+        if left_out:
+            lines = "1 line" if left_out == 1 else f"{left_out} lines"
+            self._tell(
+                f"{lines} of `{self._path.name}` could not be read and went to "
+                f"`{_beside(self._path, _UNREADABLE).name}`"
+            )
         if self._curves is not None:
             self._board = Board(self._curves, step)
 
@@ -82,23 +91,45 @@ class Journal:
         self._has_failed = True
 
 
-def _reopened(path: Path, step: int) -> TextIO:
-    """Return the file, open for more lines behind those up to a step."""
-    kept: list[bytes] = []
+def _rewrite(path: Path, step: int) -> int:
+    """Keep the lines up to a step; return how many were no lines of a run, and are kept apart."""
+    kept, foreign = [], []
     with contextlib.suppress(FileNotFoundError):
         # Bytes, because a file that something else has written to need not be text.
-        kept = [line for line in path.read_bytes().splitlines() if _until(line, step)]
-    beside = path.with_suffix(".jsonl.new")
-    beside.write_bytes(b"".join(line + b"\n" for line in kept))
-    os.replace(beside, path)
-    return path.open("a", buffering=1)
-
-
-def _until(line: bytes, step: int) -> bool:
+        for line in path.read_bytes().split(b"\n"):
+            # Where the power went, file systems leave zeros of what was not written.
+            content = line.strip(b"\0 \t\r")
+            if not content:
+                continue
+            if (at := _step_of(content)) is None:
+                foreign.append(line)
+            elif 0 < step >= at:
+                kept.append(content)
+    if foreign:
+        with _beside(path, _UNREADABLE).open("ab") as apart:
+            apart.write(b"".join(line + b"\n" for line in foreign))
+    new = _beside(path, "new")
     try:
-        return step > 0 and int(json.loads(line).get("step", 0)) <= step
-    except (ValueError, AttributeError, TypeError):  # cut off by a kill
-        return False
+        new.write_bytes(b"".join(line + b"\n" for line in kept))
+        os.replace(new, path)
+    except OSError:
+        with contextlib.suppress(OSError):
+            new.unlink()
+        raise
+    return len(foreign)
+
+
+def _beside(path: Path, word: str) -> Path:
+    return path.with_name(f"{path.name}.{word}")
+
+
+def _step_of(line: bytes) -> int | None:
+    """Return the step of a line; None where it is not one of a run: damaged, cut off, foreign."""
+    try:
+        found = json.loads(line)
+        return int(found.get("step", 0)) if isinstance(found["event"], str) else None
+    except (ValueError, AttributeError, KeyError, TypeError, OverflowError, RecursionError):
+        return None
 
 
 def _finite(value: Any) -> Any:

@@ -8,12 +8,14 @@ from collections.abc import Callable, Mapping
 from functools import cache, partial
 from typing import Any
 
-from vramfit._errors import InvalidArgumentError, VramfitError, first_line
+from vramfit._errors import InvalidArgumentError, InvalidFileError, VramfitError, first_line
 from vramfit.train.arrays import structure
 from vramfit.train.checkpoint import SCHEMA, Keeper
 from vramfit.train.standing import Standing
 from vramfit.train.together import ElsewhereError, Together
 from vramfit.train.wording import worded
+
+_MAX_CAUSE_LENGTH = 200
 
 
 def wanted(
@@ -28,7 +30,8 @@ def wanted(
     """Return the checkpoint to go on from, as far as one is wanted: `auto`, True or False.
 
     Raises:
-        InvalidArgumentError: There is none and there must be, or there is one and must not.
+        InvalidArgumentError: There is none and there must be.
+        InvalidFileError: There are some, and none of them can be read.
     """
     if keeper is None:
         if resume is True:
@@ -38,17 +41,11 @@ def wanted(
             )
         return None
     if resume is False:
-        if (newest := _newest(keeper.steps(), together)) is not None:
-            raise InvalidArgumentError(
-                f"there is a checkpoint of step {newest}, and "
-                + worded(program="`resume=False` begins anew", command="`--fresh` begins anew"),
-                hint=f"{_another_directory()}, or remove its `checkpoints`",
-            )
         return None
     found = find(keeper, state, config, force=force, tell=tell, together=together)
     if found is None and resume is True:
         raise InvalidArgumentError(
-            "there is no whole checkpoint to go on from",
+            f"there is no checkpoint to go on from in `{keeper.directory}`",
             hint=worded(
                 program="`resume='auto'` would begin anew",
                 command="without `--resume` the run would begin anew",
@@ -72,16 +69,16 @@ def find(
 
     Raises:
         InvalidArgumentError: A whole one belongs to another configuration or another state.
+        InvalidFileError: There are some, and none of them is whole. Nothing is changed then.
     """
-    damaged: list[int] = []
+    damaged: dict[int, str] = {}
     there = keeper.steps()
     while (step := _newest(there, together)) is not None:
         there = [other for other in there if other < step]
         try:
             facts = together.attempt(partial(_facts, keeper, step))
         except Exception as error:  # orbax and tensorstore have many kinds for it
-            tell(_passed_over(step, error))
-            damaged.append(step)
+            damaged[step] = first_line(error)[:_MAX_CAUSE_LENGTH]
             continue
         try:
             together.attempt(partial(_must_belong, facts, state, config, force, step))
@@ -96,15 +93,26 @@ def find(
         except VramfitError:
             raise
         except Exception as error:
-            tell(_passed_over(step, error))
-            damaged.append(step)
+            damaged[step] = first_line(error)[:_MAX_CAUSE_LENGTH]
             continue
-        keeper.set_aside(damaged)
+        for other, cause in damaged.items():
+            tell(
+                f"the checkpoint of step {other} is not whole, and is passed over "
+                f"(it is kept in `damaged-checkpoints`): {cause}"
+            )
+        keeper.set_aside(list(damaged))
         for ended, loss in Standing.from_json(facts["standing"]).losses().items():
             keeper.learn(ended, loss)
         keeper.begin_behind(step)
         return found, facts
-    keeper.set_aside(damaged)
+    if damaged:
+        raise InvalidFileError(
+            f"no checkpoint in `{keeper.directory}` can be read: "
+            + "; ".join(f"step {step}: {cause}" for step, cause in damaged.items()),
+            hint="bring them back from a copy, or restore access to them; "
+            + worded(program="`resume=False`", command="`--fresh`")
+            + " begins anew and keeps them in `previous-N`",
+        )
     return None
 
 
@@ -165,7 +173,8 @@ def as_json(config: Mapping[str, Any]) -> dict[str, Any]:
 
 def _another_directory() -> str:
     return worded(
-        program="take another directory", command="take another one as `training.directory`"
+        program="take another directory, or begin anew with `resume=False`",
+        command="take another one as `training.directory`, or begin anew with `--fresh`",
     )
 
 
@@ -187,8 +196,9 @@ def _same_config(before: Any, now: Mapping[str, Any] | None, step: int) -> None:
         more = f", and {len(changed) - 5} more" if len(changed) > 5 else ""
         raise InvalidArgumentError(
             f"the checkpoint of step {step} was made with another configuration: {words}{more}",
-            hint=f"bring the old values back, {_another_directory()}, or go on all the same with "
-            + worded(program="`force_resume=True`", command="`--force-resume`"),
+            hint="bring the old values back, go on all the same with "
+            + worded(program="`force_resume=True`", command="`--force-resume`")
+            + f", {_another_directory()}",
         )
 
 
@@ -199,7 +209,7 @@ def _same_state(before: list[list[Any]], now: list[list[Any]], step: int) -> Non
             raise InvalidArgumentError(
                 f"the checkpoint of step {step} has another state: `{name}` is "
                 f"{old.get(name, 'missing')} in it and {new.get(name, 'missing')} in the program",
-                hint=f"make the model and optimiser as they were, or {_another_directory()}",
+                hint=f"make the model and optimiser as they were, {_another_directory()}",
             )
 
 
@@ -215,10 +225,3 @@ def _flat(config: Mapping[str, Any], before: str = "") -> dict[str, Any]:
 
 def _shown(found: Mapping[str, Any], key: str) -> str:
     return json.dumps(found[key]) if key in found else "missing"
-
-
-def _passed_over(step: int, error: Exception) -> str:
-    return (
-        f"the checkpoint of step {step} is not whole, and is passed over "
-        f"(it is kept in `damaged-checkpoints`): {first_line(error)[:200]}"
-    )

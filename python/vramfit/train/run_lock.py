@@ -68,6 +68,11 @@ class RunLock:
         os.pwrite(file, json.dumps(content).encode(), 0)
         return None
 
+    @property
+    def is_held(self) -> bool:
+        """Whether this process has it."""
+        return self._close is not None
+
     def release(self) -> None:
         """Give the lock back. The file stays: removing it could take the lock of a successor."""
         if self._close is not None:

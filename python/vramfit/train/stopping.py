@@ -9,14 +9,17 @@ import threading
 from types import FrameType
 from typing import Any, Self
 
+from vramfit.train.wording import is_for_the_command
+
 _SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
 
 class Signals:
     """While it is open, SIGTERM and Ctrl-C ask the run to stop behind the step that runs.
 
-    A second one ends the process, or raises ``KeyboardInterrupt``, at once. Python gives signals to
-    the main thread only; elsewhere they are left alone.
+    A second one ends the process at once; in a program a second Ctrl-C raises
+    ``KeyboardInterrupt``. Python gives signals to the main thread only; elsewhere they are left
+    alone.
     """
 
     def __init__(self) -> None:
@@ -39,7 +42,7 @@ class Signals:
     def _note(self, number: int, _frame: FrameType | None) -> None:
         if self.received is None:
             self.received = number
-        elif number == signal.SIGINT:
+        elif number == signal.SIGINT and not is_for_the_command():
             raise KeyboardInterrupt
         else:
             signal.signal(number, signal.SIG_DFL)

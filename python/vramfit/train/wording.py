@@ -23,6 +23,11 @@ def for_the_command() -> Iterator[None]:
         _of_the_command.reset(before)
 
 
+def is_for_the_command() -> bool:
+    """Return whether `vramfit train` has asked, and no program."""
+    return _of_the_command.get()
+
+
 def worded(*, program: str, command: str) -> str:
     """Return the words that the one who has asked can use."""
     return command if _of_the_command.get() else program

@@ -69,7 +69,9 @@ impl Journal {
     pub fn read(text: &str) -> Journal {
         let mut journal = Journal::default();
         for line in text.lines() {
-            if let Ok(Json::Object(line)) = serde_json::from_str(line) {
+            if let Ok(Json::Object(line)) =
+                serde_json::from_str(line.trim_matches(['\0', ' ', '\t']))
+            {
                 journal.take(&line);
             }
         }

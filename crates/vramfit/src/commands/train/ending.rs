@@ -36,6 +36,8 @@ struct Answer<'a> {
     result: &'a Json,
 }
 
+/// The signal of Ctrl-C.
+const INTERRUPT: i32 = 2;
 /// The signal by which the system takes memory back.
 const KILL: i32 = 9;
 /// What ends a run that does not say by which signal.
@@ -147,6 +149,12 @@ fn page(directory: &Path, output: &mut Output) -> Result<()> {
 
 /// Says what there is to say of a run that handed nothing back.
 fn silent(ended: child::Ended, file: &str, output: &mut Output) -> Result<Status> {
+    if let child::Ended::Signal(INTERRUPT) = ended {
+        output.say(&format!(
+            "stopped at once, without saving; `vramfit train {file}` goes on from the last checkpoint"
+        ));
+        return Ok(Status::Child(ended.shell_code()));
+    }
     let mut text = format!("the run {}", ended.words());
     match ended {
         child::Ended::Signal(KILL) => {

@@ -73,10 +73,10 @@ pub(crate) struct Args {
     /// Short for `--set training.device=D`
     #[arg(long, value_name = "D")]
     device: Option<String>,
-    /// Refuse to begin anew: there has to be a checkpoint to go on from
+    /// Refuse to begin: there has to be a checkpoint to go on from
     #[arg(long, conflicts_with = "fresh")]
     resume: bool,
-    /// Refuse to go on: the directory must hold no checkpoint
+    /// Begin anew: what an earlier run has left in the directory is moved to `previous-1` in it
     #[arg(long)]
     fresh: bool,
     /// Go on from a checkpoint even though the configuration or the data has changed since
@@ -127,6 +127,7 @@ pub(crate) fn run(args: &Args, context: &Context, output: &mut Output) -> Result
     }
     let file = args.config.as_deref().expect("clap requires it");
     let config = read(file, &args.settings())?;
+    ensure_no_file(&config)?;
     let rows = datasets::look(&config)?;
     if args.check {
         return check::tell(file, &config, &rows, args.json, output);
@@ -135,6 +136,33 @@ pub(crate) fn run(args: &Args, context: &Context, output: &mut Output) -> Result
         return rehearsal::run(gpu, file, &config, &rows, args.json, context, output);
     }
     start::run(args, file, &config, &rows, context, output)
+}
+
+/// Refuses a directory of the run that is a file, such as that of the data, or in one.
+fn ensure_no_file(config: &Config) -> Result<()> {
+    let directory = config.training.directory.clone().unwrap_or_default();
+    let there = directory.ancestors().find(|path| path.exists());
+    let Some(file) = there.filter(|path| !path.is_dir()) else {
+        return Ok(());
+    };
+    let same = |data: &Path| match (data.canonicalize(), file.canonicalize()) {
+        (Ok(data), Ok(file)) => data == file,
+        _ => false,
+    };
+    let data = &config.data;
+    let what = match &data.validation_path {
+        _ if same(&data.path) => "the data file of `data.path`",
+        Some(path) if same(path) => "the data file of `data.validation_path`",
+        _ => "a file",
+    };
+    let message = format!(
+        "the directory of the run is `{}`, and `{}` is {what}",
+        directory.display(),
+        file.display()
+    );
+    Err(Error::new(ErrorKind::InvalidArgument, message).hint(
+        "name a directory for checkpoints and metrics, such as `--set training.directory=runs/train`",
+    ))
 }
 
 /// Reads the file of a run.

@@ -40,7 +40,7 @@ pub(super) enum Resume {
     Auto,
     /// There has to be one.
     Must,
-    /// There must be none.
+    /// Anew; what there is of an earlier run is moved aside.
     Never,
 }
 

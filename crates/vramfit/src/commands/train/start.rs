@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use vramfit_core::train::Config;
-use vramfit_core::{Error, ErrorKind, Result};
+use vramfit_core::{Error, Result};
 
 use super::datasets::Look;
 use super::processes::Processes;
@@ -27,7 +27,8 @@ pub(super) fn run(
     let processes = Processes::read(|name| std::env::var(name).ok())?;
     let speaks = Processes::speaks(processes.as_ref());
     let python = python(context)?;
-    let directory = directory(config)?;
+    // Made by the run, once there is nothing that it could be refused for.
+    let directory = config.training.directory.clone().unwrap_or_default();
     let written = Written::new(&Request {
         config,
         data: look,
@@ -71,16 +72,4 @@ pub(super) fn python(context: &Context) -> Result<PathBuf> {
         Error::new(error.kind(), error.message())
             .hint("name a Python that has JAX and vramfit with `--python`")
     })
-}
-
-/// Makes the directory of the run.
-fn directory(config: &Config) -> Result<PathBuf> {
-    let directory = config.training.directory.clone().unwrap_or_default();
-    std::fs::create_dir_all(&directory).map_err(|error| {
-        let message = format!("cannot make the directory `{}`", directory.display());
-        Error::new(ErrorKind::Io, message)
-            .cause(error)
-            .hint("name another with `--set training.directory=…`")
-    })?;
-    Ok(directory)
 }
