@@ -53,13 +53,13 @@ pub(crate) struct Environment {
     /// How many bytes of uploaded values are kept at most.
     pub(crate) upload_cap_bytes: u64,
     /// Whether large programs are compiled a second way, to be measured.
-    pub(crate) bracket: bool,
+    pub(crate) autotune_range: bool,
     /// Autotuning results recorded on a card, for the compiler.
     pub(crate) autotune_results: Option<String>,
     /// A folder for what the compiler says, where that is wanted.
     pub(crate) compiler_log: Option<PathBuf>,
     /// Whether it is to be found out where the memory of programs goes.
-    pub(crate) owners: bool,
+    pub(crate) attribution: bool,
     /// Whether the table of calls is printed at the end.
     pub(crate) print_calls: bool,
 }
@@ -106,10 +106,10 @@ impl Environment {
             computes_values: text("VRAMFIT_VALUES").is_none_or(|value| value != "0"),
             context_bytes,
             upload_cap_bytes: bytes("VRAMFIT_UPLOAD_CAP")?.unwrap_or(DEFAULT_UPLOAD_CAP),
-            bracket: text("VRAMFIT_BRACKET").is_some_and(|value| value != "0"),
+            autotune_range: text("VRAMFIT_BRACKET").is_some_and(|value| value != "0"),
             autotune_results: text("VRAMFIT_AUTOTUNE_RESULTS"),
             compiler_log: env::var_os("VRAMFIT_COMPILER_LOG").map(PathBuf::from),
-            owners: text("VRAMFIT_OWNERS").is_none_or(|value| value != "0"),
+            attribution: text("VRAMFIT_OWNERS").is_none_or(|value| value != "0"),
             print_calls: text("VRAMFIT_PJRT_CALLS").is_some_and(|value| value != "0"),
             gpu,
         })

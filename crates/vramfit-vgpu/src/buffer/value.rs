@@ -173,10 +173,10 @@ pub(crate) fn outputs_of(
 ) -> Answer<Vec<Vec<Value>>> {
     let rows = inputs.len();
     let count = program.program.outputs.len();
-    Ok(if program.copies == 1 {
+    Ok(if program.evaluated_devices == 1 {
         let outputs = flat_outputs_of(program, inputs.swap_remove(0))?;
         vec![outputs; rows]
-    } else if program.copies == rows {
+    } else if program.evaluated_devices == rows {
         let outputs = flat_outputs_of(program, inputs.concat())?;
         (0..rows)
             .map(|row| outputs[row * count..(row + 1) * count].to_vec())
@@ -190,15 +190,15 @@ pub(crate) fn outputs_of(
 /// Returns the values of the outputs, pending if all inputs are known, else unknown; both lists
 /// device by device.
 fn flat_outputs_of(program: &Arc<Compiled>, inputs: Vec<Value>) -> Answer<Vec<Value>> {
-    let count = program.copies * program.program.outputs.len();
+    let count = program.evaluated_devices * program.program.outputs.len();
     if inputs.iter().any(Value::is_unknown) {
         call_back(program);
         return Ok(assumed_outputs_of(program, inputs));
     }
     let chain = 1 + inputs.iter().map(Value::chain).max().unwrap_or(0);
-    let too_long =
-        chain >= LONGEST_CHAIN && !is_within(&program.program, TINY / program.copies as u64);
-    if !program.can_be_evaluated() || (too_long && !program.has_side_effects()) {
+    let too_long = chain >= LONGEST_CHAIN
+        && !is_within(&program.program, TINY / program.evaluated_devices as u64);
+    if !program.can_evaluate() || (too_long && !program.has_side_effects()) {
         call_back(program);
         return Ok(vec![Value::Unknown; count]);
     }
@@ -220,8 +220,8 @@ fn flat_outputs_of(program: &Arc<Compiled>, inputs: Vec<Value>) -> Answer<Vec<Va
 
 /// Returns the values of a call with unknown arguments: unknown, but for checks.
 fn assumed_outputs_of(program: &Arc<Compiled>, inputs: Vec<Value>) -> Vec<Value> {
-    let count = program.copies * program.program.outputs.len();
-    if !program.is_check() {
+    let count = program.evaluated_devices * program.program.outputs.len();
+    if !program.is_predicate() {
         return vec![Value::Unknown; count];
     }
     let chain = 1 + inputs.iter().map(Value::chain).max().unwrap_or(0);
@@ -266,8 +266,8 @@ fn call_back(program: &Arc<Compiled>) {
     }
 }
 
-/// Says whether a program answers yes or no about arrays, and is short enough to be asked.
-pub(crate) fn is_check(program: &Program, code: &[u8], copies: usize) -> bool {
+/// Says whether a program info yes or no about arrays, and is short enough to be asked.
+pub(crate) fn is_predicate(program: &Program, code: &[u8], copies: usize) -> bool {
     const PRED: &str = "pred";
     !code.is_empty()
         && code.len() <= LONGEST_CHECK
@@ -343,22 +343,22 @@ impl Deferred {
 
     fn run(&self) -> Option<Evaluated> {
         let program = &self.program.program;
-        let is_check = self.program.is_check();
-        if !self.program.can_be_evaluated() && !is_check {
+        let is_predicate = self.program.is_predicate();
+        if !self.program.can_evaluate() && !is_predicate {
             return None;
         }
         // Before the inputs are computed: they may take long, too, and would be for nothing.
-        if !is_check && !self.program.is_affordable() {
-            self.program.give_up_evaluating();
+        if !is_predicate && !self.program.is_cheap() {
+            self.program.disable_evaluation();
             return None;
         }
-        if !has_room_for(program, self.program.copies) {
+        if !has_room_for(program, self.program.evaluated_devices) {
             return None;
         }
         let zeros = |shape: &Shape| Data::uncounted(vec![0; shape.host_bytes() as usize]);
         // Not locked while they are computed; another thread may have been done before.
         let values = self.lock_inputs().clone();
-        if values.len() != self.program.copies * program.parameters.len() {
+        if values.len() != self.program.evaluated_devices * program.parameters.len() {
             return None;
         }
         let inputs: Vec<Input> = values
@@ -366,24 +366,24 @@ impl Deferred {
             .zip(program.parameters.iter().cycle())
             .map(|(value, shape)| {
                 let zeros = || Input::Bytes(zeros(shape));
-                let known = value.input(is_check);
-                known.or_else(|| is_check.then(zeros))
+                let known = value.input(is_predicate);
+                known.or_else(|| is_predicate.then(zeros))
             })
             .collect::<Option<_>>()?;
         let inputs: Vec<HostInput<'_>> = inputs.iter().map(Input::lend).collect();
         match self.program.evaluate(hooks::get()?, &inputs) {
             Evaluated::Outputs(outputs)
-                if outputs.len() != self.program.copies * program.outputs.len() =>
+                if outputs.len() != self.program.evaluated_devices * program.outputs.len() =>
             {
-                self.program.give_up_evaluating();
+                self.program.disable_evaluation();
                 None
             }
             Evaluated::Impossible => {
-                self.program.give_up_evaluating();
+                self.program.disable_evaluation();
                 None
             }
             Evaluated::OutOfBudget { reason, spent_ms } => {
-                self.program.give_up_evaluating();
+                self.program.disable_evaluation();
                 if let Some(machine) = machine::get() {
                     let mut session = machine.session();
                     session.record_not_computed(&program.name, &reason, spent_ms);

@@ -1,4 +1,4 @@
-//! A compiled program: what was derived from it once, in the forms the C API wants.
+//! A compiled program, with what is derived from it once, in the forms that the C API needs.
 
 use std::ffi::{c_char, c_int};
 use std::fmt;
@@ -25,39 +25,39 @@ static NEXT: AtomicU32 = AtomicU32::new(0);
 pub(crate) struct Compiled {
     pub(crate) number: u32,
     pub(crate) program: Program,
-    /// The program as JAX handed it over (StableHLO), for running small ones on the CPU.
+    /// The program as JAX passed it in (StableHLO), for evaluating small ones on the CPU.
     pub(crate) code: Vec<u8>,
-    /// What the real plugin serialised.
+    /// The executable as the CUDA plugin serialised it.
     pub(crate) serialized: Vec<u8>,
     /// The compile options JAX gave.
     pub(crate) options: Vec<u8>,
     /// Which compile attempt succeeded; empty for the first.
-    pub(crate) rung: String,
-    /// Where its memory goes, as a trace keeps it; empty when that is not known.
+    pub(crate) compile_attempt: String,
+    /// What occupies its memory, encoded for the trace; empty if not known.
     pub(crate) memory: Vec<u8>,
-    /// What the compiler warned of.
+    /// The compiler's warnings about memory.
     pub(crate) warnings: Vec<Warning>,
     /// What one execution allocates, in order.
-    pub(crate) steps: Vec<Step>,
+    pub(crate) allocation_steps: Vec<AllocationStep>,
     /// Scratch memory that an execution takes for library routines, each freed before the next.
     pub(crate) scratch: Vec<ScratchStep>,
     /// Shapes of the outputs, shared by their buffers.
     pub(crate) output_shapes: Vec<Arc<Shape>>,
-    pub(crate) answers: Answers,
-    /// On how many devices the program must be run to know its values: 1 if all of them do the
-    /// same.
-    pub(crate) copies: usize,
-    /// Its sizes when it is compiled without Triton GEMM, once that was tried.
+    pub(crate) info: ExecutableInfo,
+    /// On how many devices the program must be evaluated to know its values: 1 if all devices compute
+    /// the same.
+    pub(crate) evaluated_devices: usize,
+    /// Its sizes without Triton GEMM, once that was measured.
     pub(crate) variant: OnceLock<Option<ProgramSizes>>,
     costs: OnceLock<Option<Costs>>,
-    /// Whether one execution is quick enough to be computed although its arrays are large.
-    affordable: OnceLock<bool>,
-    evaluable: AtomicBool,
+    /// Whether one execution is fast enough to be evaluated although its arrays are large.
+    is_cheap: OnceLock<bool>,
+    can_evaluate: AtomicBool,
     /// Whether Python knows how to run it.
-    described: AtomicBool,
-    check: bool,
-    side_effects: bool,
-    backward: bool,
+    is_described: AtomicBool,
+    is_predicate: bool,
+    has_side_effects: bool,
+    has_backward: bool,
 }
 
 /// Returns the element type names and dimensions of arrays.
@@ -70,14 +70,14 @@ fn named_shapes(shapes: &[Shape]) -> Vec<(&'static str, &[i64])> {
 
 /// One allocation of an execution.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Step {
+pub(crate) struct AllocationStep {
     pub(crate) slot: u32,
     pub(crate) bytes: u64,
     pub(crate) purpose: Purpose,
     pub(crate) space: Space,
 }
 
-/// Scratch memory of one library routine in an execution: the least that it needs.
+/// Scratch memory of one library routine in an execution: the minimum that it needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct ScratchStep {
     /// Index of the need in [`Program::scratch`].
@@ -87,18 +87,18 @@ pub(crate) struct ScratchStep {
 
 /// Lists in the C API's form; they live as long as the program.
 #[derive(Debug, Default)]
-pub(crate) struct Answers {
+pub(crate) struct ExecutableInfo {
     pub(crate) output_types: Vec<c_int>,
     pub(crate) output_dims: Vec<i64>,
     pub(crate) output_dim_counts: Vec<usize>,
-    pub(crate) output_kinds: Texts,
-    pub(crate) parameter_kinds: Texts,
-    pub(crate) parameter_shardings: Texts,
-    pub(crate) output_shardings: Texts,
+    pub(crate) output_kinds: CachedStrings,
+    pub(crate) parameter_kinds: CachedStrings,
+    pub(crate) parameter_shardings: CachedStrings,
+    pub(crate) output_shardings: CachedStrings,
     pub(crate) fingerprint: String,
 }
 
-/// What the cost model says of a program, in the C API's form.
+/// The result of XLA's cost model for a program, in the C API's form.
 pub(crate) struct Costs {
     pub(crate) values: Vec<NamedValue>,
     /// Backs the names in `values`.
@@ -135,9 +135,9 @@ impl Costs {
     }
 }
 
-/// A list of texts as pointers and sizes.
+/// A list of strings as pointers and sizes.
 #[derive(Debug, Default)]
-pub(crate) struct Texts {
+pub(crate) struct CachedStrings {
     pub(crate) pointers: Vec<*const c_char>,
     pub(crate) sizes: Vec<usize>,
     /// Backs the pointers; `Vec<u8>` moves without moving its bytes.
@@ -145,13 +145,13 @@ pub(crate) struct Texts {
 }
 
 // SAFETY: the pointers lead into `_bytes`, which is never changed.
-unsafe impl Send for Texts {}
+unsafe impl Send for CachedStrings {}
 // SAFETY: as above.
-unsafe impl Sync for Texts {}
+unsafe impl Sync for CachedStrings {}
 
-impl Texts {
+impl CachedStrings {
     fn new(bytes: Vec<Vec<u8>>) -> Self {
-        Texts {
+        CachedStrings {
             pointers: bytes.iter().map(|text| text.as_ptr().cast()).collect(),
             sizes: bytes.iter().map(Vec::len).collect(),
             _bytes: bytes,
@@ -165,40 +165,41 @@ impl Compiled {
         code: Vec<u8>,
         serialized: Vec<u8>,
         options: Vec<u8>,
-        rung: String,
+        compile_attempt: String,
         memory: Vec<u8>,
         warnings: Vec<Warning>,
     ) -> Arc<Self> {
-        let copies = copies(&program);
+        let evaluated_devices = evaluated_devices(&program);
         let computes = machine::get().is_none_or(|machine| machine.environment.computes_values);
-        let evaluable = computes && !code.is_empty() && value::is_small(&program, copies);
+        let can_evaluate =
+            computes && !code.is_empty() && value::is_small(&program, evaluated_devices);
         Arc::new(Compiled {
             number: NEXT.fetch_add(1, Ordering::Relaxed),
-            steps: steps(&program),
+            allocation_steps: allocation_steps(&program),
             scratch: scratch_steps(&program),
             output_shapes: program.outputs.iter().cloned().map(Arc::new).collect(),
-            answers: Answers::new(&program),
+            info: ExecutableInfo::new(&program),
             variant: OnceLock::new(),
             costs: OnceLock::new(),
-            affordable: OnceLock::new(),
-            evaluable: AtomicBool::new(evaluable),
-            described: AtomicBool::new(false),
-            check: value::is_check(&program, &code, copies),
-            copies,
-            side_effects: contains(&code, b"callback"),
+            is_cheap: OnceLock::new(),
+            can_evaluate: AtomicBool::new(can_evaluate),
+            is_described: AtomicBool::new(false),
+            is_predicate: value::is_predicate(&program, &code, evaluated_devices),
+            evaluated_devices,
+            has_side_effects: contains(&code, b"callback"),
             // JAX writes it around the names of operations that carry gradients back.
-            backward: contains(&code, b"transpose("),
+            has_backward: contains(&code, b"transpose("),
             program,
             code,
             serialized,
             options,
-            rung,
+            compile_attempt,
             memory,
             warnings,
         })
     }
 
-    /// Returns what XLA's cost model says, asked once.
+    /// Returns the result of XLA's cost model, computed once.
     pub(crate) fn costs(&self) -> Option<&Costs> {
         let ask = || {
             let module = self.program.module_proto().ok()?;
@@ -207,61 +208,61 @@ impl Compiled {
         self.costs.get_or_init(ask).as_ref()
     }
 
-    /// Says whether the program may still be tried on the CPU.
-    pub(crate) fn can_be_evaluated(&self) -> bool {
-        self.evaluable.load(Ordering::Relaxed)
+    /// Returns whether the program may still be evaluated on the CPU.
+    pub(crate) fn can_evaluate(&self) -> bool {
+        self.can_evaluate.load(Ordering::Relaxed)
     }
 
-    /// Says whether one execution is cheap enough for the size of its arrays; asked once.
-    pub(crate) fn is_affordable(&self) -> bool {
-        if let Some(affordable) = self.affordable.get() {
-            return *affordable;
+    /// Returns whether one execution is cheap enough for the size of its arrays; determined once.
+    pub(crate) fn is_cheap(&self) -> bool {
+        if let Some(is_cheap) = self.is_cheap.get() {
+            return *is_cheap;
         }
-        // Not inside the cell: a thread that has the interpreter could be waiting for it.
-        let affordable = value::is_tiny_enough(&self.program, self.copies)
+        // Not inside `get_or_init`: a thread that holds the GIL could be waiting for it.
+        let is_cheap = value::is_tiny_enough(&self.program, self.evaluated_devices)
             || hooks::get()
                 .and_then(|hooks| hooks.estimate(self.number, &self.code))
                 .is_some_and(|seconds| seconds <= value::MAX_LARGE_SECONDS);
-        *self.affordable.get_or_init(|| affordable)
+        *self.is_cheap.get_or_init(|| is_cheap)
     }
 
-    /// Runs the program on the CPU, having said once how that is done.
+    /// Evaluates the program on the CPU; the first time, it is described to Python before.
     pub(crate) fn evaluate(&self, hooks: &dyn Hooks, inputs: &[HostInput<'_>]) -> Evaluated {
-        if !self.described.load(Ordering::Acquire) {
+        if !self.is_described.load(Ordering::Acquire) {
             hooks.describe(
                 self.number,
                 &ProgramDescription {
                     code: &self.code,
                     options: &self.options,
-                    devices: self.copies,
+                    devices: self.evaluated_devices,
                     output_shardings: &self.program.output_shardings,
                     input_shapes: named_shapes(&self.program.parameters),
                     output_shapes: named_shapes(&self.program.outputs),
                 },
             );
-            self.described.store(true, Ordering::Release);
+            self.is_described.store(true, Ordering::Release);
         }
         hooks.evaluate(self.number, inputs)
     }
 
-    /// Remembers that it cannot be run there.
-    pub(crate) fn give_up_evaluating(&self) {
-        self.evaluable.store(false, Ordering::Relaxed);
+    /// Marks the program as one that cannot be evaluated.
+    pub(crate) fn disable_evaluation(&self) {
+        self.can_evaluate.store(false, Ordering::Relaxed);
     }
 
-    /// Says whether the program only answers yes or no about its arguments.
-    pub(crate) fn is_check(&self) -> bool {
-        self.check
+    /// Returns whether all outputs of the program are booleans about its arguments.
+    pub(crate) fn is_predicate(&self) -> bool {
+        self.is_predicate
     }
 
-    /// Says whether the program has a backward pass: whether it computes gradients.
+    /// Returns whether the program has a backward pass, so whether it computes gradients.
     pub(crate) fn has_backward(&self) -> bool {
-        self.backward
+        self.has_backward
     }
 
-    /// Says whether the program calls back into Python, so that it must run when it is called.
+    /// Returns whether the program calls back into Python, so that it must run when it is called.
     pub(crate) fn has_side_effects(&self) -> bool {
-        self.side_effects
+        self.has_side_effects
     }
 }
 
@@ -272,14 +273,14 @@ fn contains(haystack: &[u8], needle: &[u8]) -> bool {
 }
 
 /// One run on one device gives every device's values if all arguments and results are replicated.
-fn copies(program: &Program) -> usize {
+fn evaluated_devices(program: &Program) -> usize {
     let replicated = |sharding: &Vec<u8>| is_replicated(sharding);
-    let all_the_same = program.options.replicas == 1
+    let are_all_replicated = program.options.replicas == 1
         && program.parameter_shardings.len() == program.parameters.len()
         && program.parameter_shardings.iter().all(replicated)
         && program.output_shardings.len() == program.outputs.len()
         && program.output_shardings.iter().all(replicated);
-    if all_the_same {
+    if are_all_replicated {
         1
     } else {
         program.options.devices.len()
@@ -291,7 +292,7 @@ fn is_replicated(sharding: &[u8]) -> bool {
     sharding.is_empty()
 }
 
-fn steps(program: &Program) -> Vec<Step> {
+fn allocation_steps(program: &Program) -> Vec<AllocationStep> {
     let allocated = program
         .allocations
         .iter()
@@ -310,7 +311,7 @@ fn steps(program: &Program) -> Vec<Step> {
                 MemorySpace::Collective => Space::Collective,
                 MemorySpace::Host => return None,
             };
-            (allocation.bytes > 0).then_some(Step {
+            (allocation.bytes > 0).then_some(AllocationStep {
                 slot: slot as u32,
                 bytes: allocation.bytes,
                 purpose,
@@ -341,24 +342,24 @@ fn scratch_steps(program: &Program) -> Vec<ScratchStep> {
 }
 
 /// Returns the kind of memory a shape lies in.
-pub(crate) fn kind_of(shape: &Shape) -> MemoryKind {
+pub(crate) fn memory_kind_of(shape: &Shape) -> MemoryKind {
     match shape.space {
         MemorySpace::Host => MemoryKind::PinnedHost,
         MemorySpace::Device | MemorySpace::Collective => MemoryKind::Device,
     }
 }
 
-impl Answers {
+impl ExecutableInfo {
     fn new(program: &Program) -> Self {
         let kinds = |shapes: &[Shape]| {
-            Texts::new(
+            CachedStrings::new(
                 shapes
                     .iter()
-                    .map(|s| kind_of(s).name().as_bytes().to_vec())
+                    .map(|s| memory_kind_of(s).name().as_bytes().to_vec())
                     .collect(),
             )
         };
-        Answers {
+        ExecutableInfo {
             output_types: program
                 .outputs
                 .iter()
@@ -372,8 +373,8 @@ impl Answers {
             output_dim_counts: program.outputs.iter().map(|s| s.dims.len()).collect(),
             output_kinds: kinds(&program.outputs),
             parameter_kinds: kinds(&program.parameters),
-            parameter_shardings: Texts::new(program.parameter_shardings.clone()),
-            output_shardings: Texts::new(program.output_shardings.clone()),
+            parameter_shardings: CachedStrings::new(program.parameter_shardings.clone()),
+            output_shardings: CachedStrings::new(program.output_shardings.clone()),
             fingerprint: format!("{:016x}", program.fingerprint),
         }
     }

@@ -1,13 +1,13 @@
-//! Compiling: the real compiler does it, on a topology instead of a device; everything JAX may
-//! ask later is gathered at once and the real executable is destroyed.
+//! Compiles with the real compiler, on a topology instead of a device. Everything that JAX may ask
+//! later is collected at once, and the real executable is destroyed.
 //!
-//! Some legal programs do not compile without a device: on a card the autotuner would have
-//! chosen another kernel. For those there is a ladder of attempts, each with flags for that one
-//! compile; which rung was needed is recorded with the program. A flag that the user has set holds:
-//! a rung that would change it is left out, and the compiler's error is the answer.
+//! Some valid programs do not compile without a device: on a GPU the autotuner would have
+//! chosen another kernel. For those there are several attempts, each with flags for that one
+//! compile; which attempt was needed is recorded with the program. Flags that the user has set are never
+//! changed: an attempt that would do so is skipped, and the compiler's error is returned.
 //!
-//! The second rung also serves to measure what the compiler's default choices leave open: on a
-//! card the autotuner may take cuBLAS where they say Triton.
+//! The second attempt also measures what the compiler's default choices leave open: on a GPU the
+//! autotuner may choose cuBLAS where they say Triton.
 
 use std::ffi::{c_char, c_void};
 use std::path::Path;
@@ -21,7 +21,7 @@ use crate::compile::compiled::Compiled;
 use crate::compile::dump::Dump;
 use crate::compile::memory_kinds;
 use crate::compile::stderr_capture;
-use crate::compile::user_flags::Choices;
+use crate::compile::user_flags::UserFlags;
 use crate::device::machine;
 use crate::pjrt::abi::executable::{
     CompileArgs, ExecutableDestroyArgs, ExecutableSerializeArgs, Program as RawProgram,
@@ -34,41 +34,42 @@ use crate::session::call_site;
 use crate::session::log;
 
 /// One compile attempt: its name, and the flags it adds.
-struct Rung {
+struct CompileAttempt {
     name: &'static str,
     flags: &'static [(&'static str, i64)],
 }
 
 /// Before JAX 0.9, a deviceless compile insists on autotuning results; 0 switches that off.
-const WITHOUT_AUTOTUNING: (&str, i64) = ("xla_gpu_autotune_level", 0);
+const AUTOTUNING_OFF: (&str, i64) = ("xla_gpu_autotune_level", 0);
 /// PJRT API version of JAX 0.9.0, from which on the default flags compile without a device.
-const FIRST_WITH_DEFAULTS: i32 = 90;
+const MIN_MINOR_VERSION_OF_DEFAULTS: i32 = 90;
 
-impl Rung {
-    /// Says whether it leaves alone what the user has set.
-    fn agrees_with(&self, choices: &Choices<'_>) -> bool {
+impl CompileAttempt {
+    /// Returns whether it changes none of the user's flags.
+    fn is_compatible_with(&self, user_flags: &UserFlags<'_>) -> bool {
         let mut flags = self.flags.iter();
-        flags.all(|(name, value)| !choices.contradict(name, *value))
+        flags.all(|(name, value)| !user_flags.conflicts_with(name, *value))
     }
 
-    /// Says whether the user has set what it sets, so that it would change nothing.
-    fn is_chosen_by(&self, choices: &Choices<'_>) -> bool {
-        self.agrees_with(choices) && self.flags.iter().all(|(name, _)| choices.has(name))
+    /// Returns whether the user has set all of its flags to the same values, so that it would change nothing.
+    fn is_requested_by(&self, user_flags: &UserFlags<'_>) -> bool {
+        self.is_compatible_with(user_flags)
+            && self.flags.iter().all(|(name, _)| user_flags.is_set(name))
     }
 }
 
-const WITHOUT_TRITON: Rung = Rung {
+const WITHOUT_TRITON: CompileAttempt = CompileAttempt {
     name: "without Triton GEMM",
     flags: &[("xla_gpu_enable_triton_gemm", 0)],
 };
 
-const LADDER: &[Rung] = &[
-    Rung {
+const ATTEMPTS: &[CompileAttempt] = &[
+    CompileAttempt {
         name: "",
         flags: &[],
     },
     WITHOUT_TRITON,
-    Rung {
+    CompileAttempt {
         name: "without Triton GEMM and cuDNN fusion",
         flags: &[
             ("xla_gpu_enable_triton_gemm", 0),
@@ -77,7 +78,7 @@ const LADDER: &[Rung] = &[
     },
 ];
 
-/// The program JAX hands over.
+/// The program that JAX passes in.
 pub(crate) struct Source {
     code: Vec<u8>,
     format: Vec<u8>,
@@ -115,14 +116,18 @@ pub(crate) unsafe fn compile(
     options: &[u8],
 ) -> Answer<Arc<Compiled>> {
     let mut first_error = None;
-    let choices = Choices::read(options);
-    let rungs = LADDER.iter().filter(|rung| rung.agrees_with(&choices));
-    for rung in rungs {
-        let dump = wants_owners().then(|| Dump::new(&choices)).flatten();
-        let (attempted, warnings) = stderr_capture::during(compiler_log(), || {
-            attempt(topology, source, options, rung, dump.as_ref())
+    let user_flags = UserFlags::read(options);
+    let attempts = ATTEMPTS
+        .iter()
+        .filter(|attempt| attempt.is_compatible_with(&user_flags));
+    for attempt in attempts {
+        let dump = needs_attribution()
+            .then(|| Dump::new(&user_flags))
+            .flatten();
+        let (result, warnings) = stderr_capture::capture_warnings(compiler_log(), || {
+            compile_once(topology, source, options, attempt, dump.as_ref())
         });
-        match attempted {
+        match result {
             Ok(serialized) => {
                 let mut program = Program::parse(&serialized, options)?;
                 let mut memory = dump.and_then(|dump| dump.memory(&program, &source.code));
@@ -139,22 +144,22 @@ pub(crate) unsafe fn compile(
                 } else {
                     Vec::new()
                 };
-                let rung = rung.name.to_owned();
+                let attempt = attempt.name.to_owned();
                 return Ok(Compiled::new(
                     program,
                     code,
                     serialized,
                     options.to_vec(),
-                    rung,
+                    attempt,
                     memory.map(|memory| memory.to_stored()).unwrap_or_default(),
                     warnings,
                 ));
             }
-            // The first error is the one worth showing: later rungs fail for their own reasons.
+            // The first error is the one worth showing: later attempts fail for their own reasons.
             Err(error) if first_error.is_none() => {
-                let another_may_help = may_be_cured(&error);
+                let is_retryable = is_retryable(&error);
                 first_error = Some(error);
-                if !another_may_help {
+                if !is_retryable {
                     break;
                 }
             }
@@ -164,7 +169,7 @@ pub(crate) unsafe fn compile(
     Err(first_error.unwrap_or_else(|| Status::internal("there is no way to compile")))
 }
 
-/// What a program was compiled as, only to be measured.
+/// A program compiled another way, only to measure it.
 pub(crate) struct Variant {
     pub(crate) name: &'static str,
     pub(crate) sizes: ProgramSizes,
@@ -180,26 +185,26 @@ pub(crate) unsafe fn variant(
     compiled: &Compiled,
 ) -> Option<Variant> {
     let sizes = *compiled.variant.get_or_init(|| {
-        // The other rungs are without it, too.
-        if !compiled.rung.is_empty() || compiled.code.is_empty() {
+        // The other attempts are without it, too.
+        if !compiled.compile_attempt.is_empty() || compiled.code.is_empty() {
             return None;
         }
-        if WITHOUT_TRITON.is_chosen_by(&Choices::read(&compiled.options)) {
+        if WITHOUT_TRITON.is_requested_by(&UserFlags::read(&compiled.options)) {
             return None;
         }
         let source = Source {
             code: compiled.code.clone(),
             format: b"mlir".to_vec(),
         };
-        let measured = attempt(topology, &source, &compiled.options, &WITHOUT_TRITON, None)
+        let measured = compile_once(topology, &source, &compiled.options, &WITHOUT_TRITON, None)
             .and_then(|serialized| Ok(Program::parse(&serialized, &compiled.options)?));
         match measured {
             Ok(program) => Some(program.sizes),
             Err(error) => {
-                let (name, rung) = (&compiled.program.name, WITHOUT_TRITON.name);
+                let (name, attempt) = (&compiled.program.name, WITHOUT_TRITON.name);
                 let first_line = error.message().lines().next().unwrap_or_default();
                 log::line(&format!(
-                    "`{name}` could not be measured {rung}: {first_line}"
+                    "`{name}` could not be measured {attempt}: {first_line}"
                 ));
                 None
             }
@@ -211,21 +216,21 @@ pub(crate) unsafe fn variant(
     })
 }
 
-/// Says whether it is to be found out where the memory of programs goes.
-fn wants_owners() -> bool {
-    machine::get().is_none_or(|machine| machine.environment.owners)
+/// Returns whether the memory of programs is to be attributed to owners.
+fn needs_attribution() -> bool {
+    machine::get().is_none_or(|machine| machine.environment.attribution)
 }
 
-/// Returns the folder for what the compiler says, where that is wanted. A forked process has no part in it:
-/// another thread of its parent may have held what it would wait for.
+/// Returns the folder for the compiler's log, if there is one. A forked process does not capture: a thread of
+/// its parent may have held the lock that it would wait for.
 fn compiler_log() -> Option<&'static Path> {
     let machine = machine::get().filter(|_| !machine::is_forked())?;
     machine.environment.compiler_log.as_deref()
 }
 
-/// Failures inside the compiler may vanish with other kernels; a program that is wrong, an option
-/// that the compiler does not take, or a missing tool, stays so.
-fn may_be_cured(error: &Status) -> bool {
+/// Returns whether another attempt may succeed: failures inside the compiler may vanish with other kernels,
+/// but an invalid program, an unknown option or a missing tool fails every attempt.
+fn is_retryable(error: &Status) -> bool {
     [
         Code::Internal,
         Code::Unimplemented,
@@ -244,21 +249,21 @@ fn may_be_cured(error: &Status) -> bool {
         .any(|part| error.message().contains(part))
 }
 
-unsafe fn attempt(
+unsafe fn compile_once(
     topology: *const TopologyDescription,
     source: &Source,
     options: &[u8],
-    rung: &Rung,
+    attempt: &CompileAttempt,
     dump: Option<&Dump>,
 ) -> Answer<Vec<u8>> {
     let real = cuda_plugin::get()?;
     let mut flags: Vec<(&str, OptionValue)> = dump.map(Dump::flags).unwrap_or_default();
-    // What is in `XLA_FLAGS` gives way here: with any other level nothing would compile.
-    let old = real.minor_version() < FIRST_WITH_DEFAULTS;
-    if old && flag(options, WITHOUT_AUTOTUNING.0).is_none() {
-        flags.push((WITHOUT_AUTOTUNING.0, OptionValue::Int(WITHOUT_AUTOTUNING.1)));
+    // Overrides `XLA_FLAGS`: with any other level nothing would compile.
+    let old = real.minor_version() < MIN_MINOR_VERSION_OF_DEFAULTS;
+    if old && flag(options, AUTOTUNING_OFF.0).is_none() {
+        flags.push((AUTOTUNING_OFF.0, OptionValue::Int(AUTOTUNING_OFF.1)));
     }
-    for (name, value) in rung.flags {
+    for (name, value) in attempt.flags {
         let value = match *name {
             "xla_gpu_enable_triton_gemm" => OptionValue::Bool(*value != 0),
             _ => OptionValue::Int(*value),
@@ -272,7 +277,7 @@ unsafe fn attempt(
             OptionValue::Text(path.clone()),
         ));
     }
-    let options = memory_kinds::complete(options, &source.code, real.minor_version())?;
+    let options = memory_kinds::add_memory_kinds(options, &source.code, real.minor_version())?;
     let options = with_flags(&options, &flags);
     // Plugins up to 0.6.2 read MLIR text up to a NUL byte beyond its size.
     let mut code = source.code.clone();

@@ -1,8 +1,8 @@
-//! Where the memory of a program goes, read from what XLA dumps while it compiles.
+//! Reads from XLA's dump which values occupy the memory of a program.
 //!
-//! A serialised executable does not say which value lies where since JAX 0.10.1; the dump that XLA
-//! writes after its last pass does, in every release. It goes into a folder of its own for each
-//! compile and is removed right after it was read.
+//! Since JAX 0.10.1 a serialised executable does not say which value is in which buffer; the dump that XLA
+//! writes after its last pass does, in every release. Each compile dumps into a temporary folder, which is
+//! removed right after it was read.
 
 use std::fs;
 use std::path::Path;
@@ -11,10 +11,10 @@ use tempfile::TempDir;
 use vramfit_core::program::wire::OptionValue;
 use vramfit_core::program::{Program, ProgramMemory};
 
-use crate::compile::user_flags::Choices;
+use crate::compile::user_flags::UserFlags;
 use crate::hooks;
 
-/// The flag that says where; a user who sets it gets the dump where they want it, and we none.
+/// The flag for the folder. If the user sets it, the dump goes to the user's folder and is not read.
 const FLAG: &str = "xla_dump_to";
 /// Ends the name of the file that holds the scheduled module and its buffer assignment.
 const SUFFIX: &str = "gpu_after_optimizations.hlo.pb";
@@ -27,16 +27,16 @@ pub(crate) struct Dump {
 }
 
 impl Dump {
-    /// Makes a folder, unless the user has XLA dump somewhere else, or there is no room for one.
-    pub(crate) fn new(choices: &Choices<'_>) -> Option<Self> {
-        if choices.has(FLAG) {
+    /// Makes a folder; `None` if the user has XLA dump somewhere else, or if no folder can be made.
+    pub(crate) fn new(user_flags: &UserFlags<'_>) -> Option<Self> {
+        if user_flags.is_set(FLAG) {
             return None;
         }
         let folder = tempfile::Builder::new().prefix("vramfit-").tempdir().ok()?;
         Some(Dump { folder })
     }
 
-    /// Returns the flags that have XLA write into the folder, and as little else as possible.
+    /// Returns the flags that make XLA dump into the folder, and as little else as possible.
     pub(crate) fn flags(&self) -> Vec<(&'static str, OptionValue)> {
         vec![
             (
@@ -47,8 +47,8 @@ impl Dump {
         ]
     }
 
-    /// Reads where the memory of the program goes that was compiled with the flags. `None` when XLA
-    /// wrote nothing that says it.
+    /// Returns the memory of the program that was compiled with the flags. `None` if the dump does not
+    /// contain it.
     pub(crate) fn memory(&self, program: &Program, code: &[u8]) -> Option<ProgramMemory> {
         let dump = read(self.folder.path())?;
         let names = hooks::get()

@@ -1,4 +1,4 @@
-//! Compiled programs as handles: what JAX asks of them.
+//! Handles of compiled programs, and what JAX asks about them.
 
 use std::ffi::{c_char, c_void};
 use std::ptr;
@@ -7,7 +7,7 @@ use std::sync::Arc;
 use prost::Message;
 
 use crate::compile::compiled::Compiled;
-use crate::compile::serialized::Record;
+use crate::compile::serialized::SerializedProgram;
 use crate::pjrt::abi;
 use crate::pjrt::abi::executable::{
     ExecutableDestroyArgs, ExecutableFingerprintArgs, ExecutableGetCompileOptionsArgs,
@@ -21,14 +21,14 @@ use crate::pjrt::abi::executable::{
 use crate::pjrt::layouts;
 use crate::pjrt::status::{Answer, Code, Status};
 
-/// A program as JAX holds it for asking.
+/// A compiled program that is not loaded.
 pub(crate) struct Executable {
     pub(crate) compiled: Arc<Compiled>,
-    /// Layout objects, made when first asked for; they live as long as this handle.
+    /// Layout objects, made when they are first requested; they live as long as this handle.
     pub(crate) layouts: layouts::Lists,
 }
 
-/// Returns the executable behind a handle.
+/// Returns the executable of a handle.
 ///
 /// # Safety
 /// `raw` came from this file and is not destroyed.
@@ -40,7 +40,7 @@ pub(crate) unsafe fn from_raw<'a>(raw: *mut abi::Executable) -> Answer<&'a Execu
 }
 
 /// Makes a handle; the caller destroys it.
-pub(crate) fn handle(compiled: Arc<Compiled>) -> *mut abi::Executable {
+pub(crate) fn new_handle(compiled: Arc<Compiled>) -> *mut abi::Executable {
     let executable = Executable {
         compiled,
         layouts: layouts::Lists::default(),
@@ -86,7 +86,7 @@ pub(crate) unsafe fn code_size(args: &mut ExecutableSizeOfGeneratedCodeInBytesAr
     Ok(())
 }
 
-/// Asks the cost model of XLA's CPU client: the plugin's own is reached through a device only.
+/// Uses the cost model of XLA's CPU client: the plugin's own is only available on a device.
 pub(crate) unsafe fn cost_analysis(args: &mut ExecutableGetCostAnalysisArgs) -> Answer {
     let costs = from_raw(args.executable)?
         .compiled
@@ -98,7 +98,7 @@ pub(crate) unsafe fn cost_analysis(args: &mut ExecutableGetCostAnalysisArgs) -> 
 }
 
 pub(crate) unsafe fn output_memory_kinds(args: &mut ExecutableOutputMemoryKindsArgs) -> Answer {
-    let kinds = &from_raw(args.executable)?.compiled.answers.output_kinds;
+    let kinds = &from_raw(args.executable)?.compiled.info.output_kinds;
     args.num_outputs = kinds.pointers.len();
     args.memory_kinds = kinds.pointers.as_ptr();
     args.memory_kind_sizes = kinds.sizes.as_ptr();
@@ -108,7 +108,7 @@ pub(crate) unsafe fn output_memory_kinds(args: &mut ExecutableOutputMemoryKindsA
 pub(crate) unsafe fn parameter_memory_kinds(
     args: &mut ExecutableParameterMemoryKindsArgs,
 ) -> Answer {
-    let kinds = &from_raw(args.executable)?.compiled.answers.parameter_kinds;
+    let kinds = &from_raw(args.executable)?.compiled.info.parameter_kinds;
     args.num_parameters = kinds.pointers.len();
     args.memory_kinds = kinds.pointers.as_ptr();
     args.memory_kind_sizes = kinds.sizes.as_ptr();
@@ -116,23 +116,23 @@ pub(crate) unsafe fn parameter_memory_kinds(
 }
 
 pub(crate) unsafe fn output_types(args: &mut ExecutableOutputElementTypesArgs) -> Answer {
-    let types = &from_raw(args.executable)?.compiled.answers.output_types;
+    let types = &from_raw(args.executable)?.compiled.info.output_types;
     args.output_types = types.as_ptr().cast_mut();
     args.num_output_types = types.len();
     Ok(())
 }
 
 pub(crate) unsafe fn output_dimensions(args: &mut ExecutableOutputDimensionsArgs) -> Answer {
-    let answers = &from_raw(args.executable)?.compiled.answers;
-    args.num_outputs = answers.output_dim_counts.len();
-    args.dims = answers.output_dims.as_ptr();
-    args.dim_sizes = answers.output_dim_counts.as_ptr();
+    let info = &from_raw(args.executable)?.compiled.info;
+    args.num_outputs = info.output_dim_counts.len();
+    args.dims = info.output_dims.as_ptr();
+    args.dim_sizes = info.output_dim_counts.as_ptr();
     Ok(())
 }
 
 const OPTIMIZED_FORMAT: &str = "hlo_with_config";
 
-/// Asked twice: for the size, then for the bytes.
+/// JAX calls this twice: for the size, then for the bytes.
 pub(crate) unsafe fn optimized_program(args: &mut ExecutableOptimizedProgramArgs) -> Answer {
     let module = &from_raw(args.executable)?.compiled.program.module;
     let program: &mut RawProgram = args
@@ -155,13 +155,13 @@ pub(crate) unsafe fn optimized_program(args: &mut ExecutableOptimizedProgramArgs
     Ok(())
 }
 
-/// Frees what [`hand_over`] gave away.
+/// Frees the result of [`leak_bytes`].
 pub(crate) unsafe extern "C" fn drop_bytes(bytes: *mut c_void) {
     drop(Box::from_raw(bytes.cast::<Vec<u8>>()));
 }
 
-/// Hands bytes over that the caller frees with [`drop_bytes`].
-pub(crate) fn hand_over(bytes: Vec<u8>) -> (*const c_char, usize, *mut c_void) {
+/// Returns pointer, size and owner of bytes that the caller frees with [`drop_bytes`].
+pub(crate) fn leak_bytes(bytes: Vec<u8>) -> (*const c_char, usize, *mut c_void) {
     let bytes = Box::new(bytes);
     let (pointer, size) = (bytes.as_ptr().cast(), bytes.len());
     (pointer, size, Box::into_raw(bytes).cast())
@@ -169,8 +169,8 @@ pub(crate) fn hand_over(bytes: Vec<u8>) -> (*const c_char, usize, *mut c_void) {
 
 pub(crate) unsafe fn serialize(args: &mut ExecutableSerializeArgs) -> Answer {
     let compiled = &from_raw(args.executable.cast_mut())?.compiled;
-    let record = Record::of(compiled).encode_to_vec();
-    let (pointer, size, owner) = hand_over(record);
+    let serialized = SerializedProgram::from_compiled(compiled).encode_to_vec();
+    let (pointer, size, owner) = leak_bytes(serialized);
     args.serialized_bytes = pointer;
     args.serialized_bytes_size = size;
     args.serialized_executable = owner;
@@ -179,7 +179,7 @@ pub(crate) unsafe fn serialize(args: &mut ExecutableSerializeArgs) -> Answer {
 }
 
 pub(crate) unsafe fn compile_options(args: &mut ExecutableGetCompileOptionsArgs) -> Answer {
-    let (pointer, size, owner) = hand_over(from_raw(args.executable)?.compiled.options.clone());
+    let (pointer, size, owner) = leak_bytes(from_raw(args.executable)?.compiled.options.clone());
     args.serialized_bytes = pointer;
     args.serialized_bytes_size = size;
     args.serialized_compile_options = owner;
@@ -188,7 +188,7 @@ pub(crate) unsafe fn compile_options(args: &mut ExecutableGetCompileOptionsArgs)
 }
 
 pub(crate) unsafe fn fingerprint(args: &mut ExecutableFingerprintArgs) -> Answer {
-    let fingerprint = &from_raw(args.executable)?.compiled.answers.fingerprint;
+    let fingerprint = &from_raw(args.executable)?.compiled.info.fingerprint;
     args.executable_fingerprint = fingerprint.as_ptr().cast();
     args.executable_fingerprint_size = fingerprint.len();
     Ok(())

@@ -1,4 +1,5 @@
-//! Programs that JAX compiles, loads and drops. What it asks of a compiled one is in `inspect`.
+//! Programs that JAX compiles, loads and unloads. What it asks about a compiled program is in
+//! [`executable`].
 
 use std::ffi::{c_char, c_int};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -8,8 +9,8 @@ use vramfit_core::trace::{Event as LogEvent, ProgramSizes};
 
 use crate::compile::compiled::Compiled;
 use crate::compile::compiler::{self, Source};
-use crate::compile::executable::{drop_bytes, from_raw, hand_over, handle};
-use crate::compile::serialized::Record;
+use crate::compile::executable::{self, drop_bytes, leak_bytes, new_handle};
+use crate::compile::serialized::SerializedProgram;
 use crate::device::client::{self, Client};
 use crate::device::virtual_device::Device;
 use crate::hooks;
@@ -24,7 +25,7 @@ use crate::pjrt::abi::{self, Device as RawDevice};
 use crate::pjrt::status::{Answer, Status};
 
 /// A program that can be executed.
-pub(crate) struct Loaded {
+pub(crate) struct LoadedExecutable {
     pub(crate) compiled: Arc<Compiled>,
     /// Its devices in this process.
     pub(crate) devices: Vec<&'static Device>,
@@ -34,14 +35,14 @@ pub(crate) struct Loaded {
     logical_ids: Vec<LogicalDeviceIds>,
     deleted: AtomicBool,
     /// On which of its devices the constants are loaded.
-    pub(crate) resident: Mutex<Vec<bool>>,
+    pub(crate) constants_loaded: Mutex<Vec<bool>>,
     client: &'static Client,
 }
 
-impl Loaded {
+impl LoadedExecutable {
     fn new(client: &'static Client, compiled: Arc<Compiled>, from_cache: bool) -> Answer<Self> {
         let options = &compiled.program.options;
-        // This process executes on its own devices only; the others are other processes' business.
+        // This process executes on its own devices only; the others belong to other processes.
         let mut devices = Vec::new();
         let mut ordinals = Vec::new();
         let mut logical_ids = Vec::new();
@@ -63,13 +64,14 @@ impl Loaded {
             hooks.compiled(compiled.number);
         }
         let limit_bytes = client.machine.limit_bytes();
-        let variant =
-            if client.machine.environment.bracket && compiled.program.sizes.is_large(limit_bytes) {
-                // SAFETY: the client's topology lives as long as the client.
-                unsafe { compiler::variant(client.topology, &compiled) }
-            } else {
-                None
-            };
+        let variant = if client.machine.environment.autotune_range
+            && compiled.program.sizes.is_large(limit_bytes)
+        {
+            // SAFETY: the client's topology lives as long as the client.
+            unsafe { compiler::variant(client.topology, &compiled) }
+        } else {
+            None
+        };
         let mut session = client.machine.session();
         let event = LogEvent::Program {
             program: compiled.number,
@@ -77,7 +79,7 @@ impl Loaded {
             sizes: compiled.program.sizes,
             devices: devices.len() as u32,
             loaded: from_cache,
-            rung: session.text(&compiled.rung),
+            rung: session.text(&compiled.compile_attempt),
             site: session.text(&site),
         };
         session.record(&event);
@@ -108,9 +110,9 @@ impl Loaded {
         }
         session.flush();
         drop(session);
-        Ok(Loaded {
+        Ok(LoadedExecutable {
             device_pointers: devices.iter().map(|device| device.raw()).collect(),
-            resident: Mutex::new(vec![false; devices.len()]),
+            constants_loaded: Mutex::new(vec![false; devices.len()]),
             compiled,
             devices,
             ordinals,
@@ -124,17 +126,20 @@ impl Loaded {
         Box::into_raw(Box::new(self)).cast()
     }
 
-    /// Drops what the program holds on its devices.
+    /// Frees what the program occupies on its devices.
     fn unload(&self) {
         if self.deleted.swap(true, Ordering::Relaxed) {
             return;
         }
-        let constants = outside_bytes(&self.compiled.program.sizes);
-        let mut resident = self.resident.lock().unwrap_or_else(PoisonError::into_inner);
+        let constants = non_pool_bytes(&self.compiled.program.sizes);
+        let mut constants_loaded = self
+            .constants_loaded
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
         let mut session = self.client.machine.session();
-        for (&ordinal, loaded) in self.ordinals.iter().zip(resident.iter_mut()) {
+        for (&ordinal, loaded) in self.ordinals.iter().zip(constants_loaded.iter_mut()) {
             if std::mem::take(loaded) && constants > 0 {
-                session.add_outside(ordinal, -(constants as i64));
+                session.add_non_pool_bytes(ordinal, -(constants as i64));
             }
         }
         session.record(&LogEvent::Unload {
@@ -147,30 +152,30 @@ impl Loaded {
     }
 }
 
-/// Bytes a loaded program holds outside the pool: its machine code, and its constants, which are
-/// globals of the module.
-pub(crate) fn outside_bytes(sizes: &ProgramSizes) -> u64 {
+/// Returns the bytes that a loaded program occupies outside the pool: its machine code, and its constants,
+/// which are globals of the module.
+pub(crate) fn non_pool_bytes(sizes: &ProgramSizes) -> u64 {
     sizes.constant_bytes + sizes.code_bytes
 }
 
-impl Drop for Loaded {
+impl Drop for LoadedExecutable {
     fn drop(&mut self) {
         self.unload();
     }
 }
 
-/// Returns the loaded executable behind a handle.
+/// Returns the loaded executable of a handle.
 ///
 /// # Safety
 /// `raw` came from this file and is not destroyed.
-pub(crate) unsafe fn loaded<'a>(raw: *mut abi::LoadedExecutable) -> Answer<&'a Loaded> {
-    raw.cast::<Loaded>()
+pub(crate) unsafe fn from_raw<'a>(raw: *mut abi::LoadedExecutable) -> Answer<&'a LoadedExecutable> {
+    raw.cast::<LoadedExecutable>()
         .cast_const()
         .as_ref()
         .ok_or_else(|| Status::internal("no executable"))
 }
 
-unsafe fn bytes(pointer: *const c_char, size: usize) -> Vec<u8> {
+unsafe fn copy_bytes(pointer: *const c_char, size: usize) -> Vec<u8> {
     if size == 0 || pointer.is_null() {
         Vec::new()
     } else {
@@ -180,55 +185,57 @@ unsafe fn bytes(pointer: *const c_char, size: usize) -> Vec<u8> {
 
 pub(crate) unsafe fn compile_for_topology(args: &mut CompileArgs) -> Answer {
     let source = Source::read(args.program)?;
-    let options = bytes(args.compile_options, args.compile_options_size);
-    args.executable = handle(compiler::compile(args.topology, &source, &options)?);
+    let options = copy_bytes(args.compile_options, args.compile_options_size);
+    args.executable = new_handle(compiler::compile(args.topology, &source, &options)?);
     Ok(())
 }
 
 pub(crate) unsafe fn client_compile(args: &mut ClientCompileArgs) -> Answer {
     let client = client::from_raw(args.client)?;
     let source = Source::read(args.program)?;
-    let options = bytes(args.compile_options, args.compile_options_size);
+    let options = copy_bytes(args.compile_options, args.compile_options_size);
     let compiled = compiler::compile(client.topology, &source, &options)?;
-    args.executable = Loaded::new(client, compiled, false)?.into_raw();
+    args.executable = LoadedExecutable::new(client, compiled, false)?.into_raw();
     Ok(())
 }
 
 pub(crate) unsafe fn client_load(args: &mut ClientLoadArgs) -> Answer {
     let client = client::from_raw(args.client)?;
-    let compiled = Arc::clone(&from_raw(args.executable)?.compiled);
-    args.loaded_executable = Loaded::new(client, compiled, true)?.into_raw();
+    let compiled = Arc::clone(&executable::from_raw(args.executable)?.compiled);
+    args.loaded_executable = LoadedExecutable::new(client, compiled, true)?.into_raw();
     Ok(())
 }
 
 pub(crate) unsafe fn deserialize_and_load(args: &mut ExecutableDeserializeAndLoadArgs) -> Answer {
     let client = client::from_raw(args.client)?;
-    let bytes_of_record = bytes(args.serialized_executable, args.serialized_executable_size);
-    let overridden = bytes(
+    let serialized = copy_bytes(args.serialized_executable, args.serialized_executable_size);
+    let overridden = copy_bytes(
         args.overridden_serialized_compile_options,
         args.overridden_serialized_compile_options_size,
     );
     let options = (!overridden.is_empty()).then_some(overridden);
-    let compiled = Record::read(&bytes_of_record)?.into_compiled(options)?;
-    args.loaded_executable = Loaded::new(client, compiled, true)?.into_raw();
+    let compiled = SerializedProgram::parse(&serialized)?.into_compiled(options)?;
+    args.loaded_executable = LoadedExecutable::new(client, compiled, true)?.into_raw();
     Ok(())
 }
 
-pub(crate) unsafe fn loaded_destroy(args: &mut LoadedExecutableDestroyArgs) -> Answer {
+pub(crate) unsafe fn destroy(args: &mut LoadedExecutableDestroyArgs) -> Answer {
     if !args.executable.is_null() {
-        drop(Box::from_raw(args.executable.cast::<Loaded>()));
+        drop(Box::from_raw(args.executable.cast::<LoadedExecutable>()));
     }
     Ok(())
 }
 
 /// Returns a new handle each time; the caller destroys it.
 pub(crate) unsafe fn get_executable(args: &mut LoadedExecutableGetExecutableArgs) -> Answer {
-    args.executable = handle(Arc::clone(&loaded(args.loaded_executable)?.compiled));
+    args.executable = new_handle(Arc::clone(&from_raw(args.loaded_executable)?.compiled));
     Ok(())
 }
 
-pub(crate) unsafe fn loaded_devices(args: &mut LoadedExecutableAddressableDevicesArgs) -> Answer {
-    let pointers = &loaded(args.executable)?.device_pointers;
+pub(crate) unsafe fn addressable_devices(
+    args: &mut LoadedExecutableAddressableDevicesArgs,
+) -> Answer {
+    let pointers = &from_raw(args.executable)?.device_pointers;
     args.addressable_devices = pointers.as_ptr();
     args.num_addressable_devices = pointers.len();
     Ok(())
@@ -237,7 +244,7 @@ pub(crate) unsafe fn loaded_devices(args: &mut LoadedExecutableAddressableDevice
 pub(crate) unsafe fn logical_ids(
     args: &mut LoadedExecutableAddressableDeviceLogicalIdsArgs,
 ) -> Answer {
-    let ids = &loaded(args.executable)?.logical_ids;
+    let ids = &from_raw(args.executable)?.logical_ids;
     args.addressable_device_logical_ids = ids.as_ptr().cast_mut();
     args.num_addressable_device_logical_ids = ids.len();
     Ok(())
@@ -246,12 +253,12 @@ pub(crate) unsafe fn logical_ids(
 pub(crate) unsafe fn device_assignment(
     args: &mut LoadedExecutableGetDeviceAssignmentArgs,
 ) -> Answer {
-    let bytes = loaded(args.executable)?
+    let bytes = from_raw(args.executable)?
         .compiled
         .program
         .options
         .device_assignment();
-    let (pointer, size, owner) = hand_over(bytes);
+    let (pointer, size, owner) = leak_bytes(bytes);
     args.serialized_bytes = pointer;
     args.serialized_bytes_size = size;
     args.serialized_device_assignment = owner;
@@ -259,18 +266,18 @@ pub(crate) unsafe fn device_assignment(
     Ok(())
 }
 
-pub(crate) unsafe fn loaded_delete(args: &mut LoadedExecutableDeleteArgs) -> Answer {
-    loaded(args.executable)?.unload();
+pub(crate) unsafe fn delete(args: &mut LoadedExecutableDeleteArgs) -> Answer {
+    from_raw(args.executable)?.unload();
     Ok(())
 }
 
-pub(crate) unsafe fn loaded_is_deleted(args: &mut LoadedExecutableIsDeletedArgs) -> Answer {
-    args.is_deleted = loaded(args.executable)?.is_deleted();
+pub(crate) unsafe fn is_deleted(args: &mut LoadedExecutableIsDeletedArgs) -> Answer {
+    args.is_deleted = from_raw(args.executable)?.is_deleted();
     Ok(())
 }
 
-pub(crate) unsafe fn loaded_fingerprint(args: &mut LoadedExecutableFingerprintArgs) -> Answer {
-    let fingerprint = &loaded(args.executable)?.compiled.answers.fingerprint;
+pub(crate) unsafe fn fingerprint(args: &mut LoadedExecutableFingerprintArgs) -> Answer {
+    let fingerprint = &from_raw(args.executable)?.compiled.info.fingerprint;
     args.executable_fingerprint = fingerprint.as_ptr().cast();
     args.executable_fingerprint_size = fingerprint.len();
     Ok(())

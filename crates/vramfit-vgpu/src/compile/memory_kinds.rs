@@ -3,7 +3,7 @@
 //! JAX writes the kind of memory of each argument and result into the module (`mhlo.memory_kind`).
 //! XLA's client reads it and compiles with an entry layout that says so. The deviceless compile of
 //! older plugins does not read it: arguments in host memory then count as device memory, and a result
-//! there is refused (`E1200`). For those plugins the entry layout is handed over with the compile
+//! there is an error (`E1200`). For those plugins the entry layout is passed in the compile
 //! options, as the client does.
 
 use std::borrow::Cow;
@@ -14,32 +14,35 @@ use vramfit_core::program::{ElementType, MemorySpace, Shape};
 use crate::hooks::{self, DeclaredValue};
 use crate::pjrt::status::{Answer, Code, Status};
 
-/// PJRT API version of JAX 0.10.0, whose deviceless compile reads memory kinds.
-const FIRST_WITH_MEMORY_KINDS: i32 = 104;
+/// PJRT API version of JAX 0.10.0, the first whose deviceless compile reads memory kinds.
+const MIN_MINOR_VERSION: i32 = 104;
 /// Part of the names of all kinds of host memory.
-const HOST: &[u8] = b"pinned_host";
+const HOST_KIND: &[u8] = b"pinned_host";
 
-/// Returns the compile options for a plugin of this version, completed by the memory kinds of the
-/// program where it does not read them.
-pub(crate) fn complete<'a>(
+/// Returns the compile options for a plugin of this version, with the memory kinds of the program added
+/// if the plugin does not read them itself.
+pub(crate) fn add_memory_kinds<'a>(
     options: &'a [u8],
     code: &[u8],
     plugin_minor_version: i32,
 ) -> Answer<Cow<'a, [u8]>> {
-    // Strings stand in the module as they are, so that most programs need not be read.
-    let names_host_memory = || code.windows(HOST.len()).any(|window| window == HOST);
-    if plugin_minor_version >= FIRST_WITH_MEMORY_KINDS || !names_host_memory() {
+    // The module contains strings verbatim, so most programs need not be parsed.
+    let mentions_host_memory = || {
+        code.windows(HOST_KIND.len())
+            .any(|window| window == HOST_KIND)
+    };
+    if plugin_minor_version >= MIN_MINOR_VERSION || !mentions_host_memory() {
         return Ok(Cow::Borrowed(options));
     }
     let Some(hooks) = hooks::get() else {
         return Ok(Cow::Borrowed(options));
     };
-    let interface = hooks.interface(code).map_err(|why| refuse(&why))?;
+    let interface = hooks.interface(code).map_err(|why| unsupported(&why))?;
     let parameters = shapes(&interface.parameters)?;
     let outputs = shapes(&interface.outputs)?;
     let is_host = |shape: &Shape| shape.space == MemorySpace::Host;
     if !parameters.iter().chain(&outputs).any(is_host) {
-        // Host memory within the program only, which the compiler sees by itself.
+        // Host memory is used inside the program only, which the compiler handles itself.
         return Ok(Cow::Borrowed(options));
     }
     Ok(Cow::Owned(with_memory_spaces(
@@ -55,7 +58,7 @@ fn shapes(values: &[DeclaredValue]) -> Answer<Vec<Shape>> {
 
 fn shape(value: &DeclaredValue) -> Answer<Shape> {
     let element_type = ElementType::from_name(&value.element_type).ok_or_else(|| {
-        refuse(&format!(
+        unsupported(&format!(
             "element type `{}` is not known",
             value.element_type
         ))
@@ -64,7 +67,7 @@ fn shape(value: &DeclaredValue) -> Answer<Shape> {
     let space = match value.memory_kind.as_str() {
         "" | "device" => MemorySpace::Device,
         "pinned_host" | "unpinned_host" => MemorySpace::Host,
-        other => return Err(refuse(&format!("memory kind `{other}` is not known"))),
+        other => return Err(unsupported(&format!("memory kind `{other}` is not known"))),
     };
     Ok(Shape {
         space,
@@ -72,7 +75,7 @@ fn shape(value: &DeclaredValue) -> Answer<Shape> {
     })
 }
 
-fn refuse(why: &str) -> Status {
+fn unsupported(why: &str) -> Status {
     Status::new(
         Code::Unimplemented,
         format!("vramfit cannot tell which arguments and results are in host memory: {why}"),
@@ -92,7 +95,7 @@ mod tests {
     }
 
     #[test]
-    fn kinds_become_the_spaces_of_xla() {
+    fn memory_kinds_map_to_memory_spaces() {
         let space = |kind| shape(&declared(kind, "f32")).map(|shape| shape.space);
         assert_eq!(space("").ok(), Some(MemorySpace::Device));
         assert_eq!(space("device").ok(), Some(MemorySpace::Device));
@@ -102,12 +105,12 @@ mod tests {
     }
 
     #[test]
-    fn programs_without_host_memory_and_newer_plugins_are_left_alone() {
+    fn options_are_unchanged_without_host_memory_and_for_newer_plugins() {
         for (code, version) in [
-            (&b"device"[..], FIRST_WITH_MEMORY_KINDS - 1),
-            (b"pinned_host", FIRST_WITH_MEMORY_KINDS),
+            (&b"device"[..], MIN_MINOR_VERSION - 1),
+            (b"pinned_host", MIN_MINOR_VERSION),
         ] {
-            let options = complete(b"options", code, version);
+            let options = add_memory_kinds(b"options", code, version);
             assert_eq!(options.ok().as_deref(), Some(&b"options"[..]));
         }
     }

@@ -1,5 +1,5 @@
 //! A compiled program as bytes: what JAX's compilation cache stores and `serialize_executable`
-//! returns. It is read back without compiling.
+//! returns. It is loaded without compiling.
 
 use std::sync::Arc;
 
@@ -10,15 +10,15 @@ use crate::compile::compiled::Compiled;
 use crate::compile::stderr_capture::Warning;
 use crate::pjrt::status::{Answer, Code, Status};
 
-/// Raised when a field changes its meaning.
+/// To be increased when a field changes its meaning.
 const SCHEMA: u32 = 1;
 
-/// The stored form.
+/// A program with what it was compiled from.
 #[derive(Clone, PartialEq, Message)]
-pub(crate) struct Record {
+pub(crate) struct SerializedProgram {
     #[prost(uint32, tag = "1")]
     schema: u32,
-    /// What the CUDA plugin serialised.
+    /// The executable as the CUDA plugin serialised it.
     #[prost(bytes = "vec", tag = "2")]
     serialized: Vec<u8>,
     #[prost(bytes = "vec", tag = "3")]
@@ -26,49 +26,49 @@ pub(crate) struct Record {
     #[prost(bytes = "vec", tag = "4")]
     code: Vec<u8>,
     #[prost(string, tag = "5")]
-    rung: String,
-    /// Where its memory goes; empty when that is not known.
+    compile_attempt: String,
+    /// What occupies its memory; empty if not known.
     #[prost(bytes = "vec", tag = "6")]
     memory: Vec<u8>,
-    /// What the compiler warned of.
+    /// The compiler's warnings about memory.
     #[prost(message, repeated, tag = "7")]
-    warnings: Vec<WarningRecord>,
+    warnings: Vec<SerializedWarning>,
 }
 
-/// A warning in the stored form.
+/// A warning of the compiler.
 #[derive(Clone, PartialEq, Message)]
-struct WarningRecord {
+struct SerializedWarning {
     #[prost(string, tag = "1")]
     source: String,
     #[prost(string, tag = "2")]
     text: String,
 }
 
-impl Record {
-    pub(crate) fn of(compiled: &Compiled) -> Self {
-        Record {
+impl SerializedProgram {
+    pub(crate) fn from_compiled(compiled: &Compiled) -> Self {
+        SerializedProgram {
             schema: SCHEMA,
             serialized: compiled.serialized.clone(),
             options: compiled.options.clone(),
             code: compiled.code.clone(),
-            rung: compiled.rung.clone(),
+            compile_attempt: compiled.compile_attempt.clone(),
             memory: compiled.memory.clone(),
             warnings: compiled
                 .warnings
                 .iter()
                 .cloned()
-                .map(|Warning { source, text }| WarningRecord { source, text })
+                .map(|Warning { source, text }| SerializedWarning { source, text })
                 .collect(),
         }
     }
 
     /// # Errors
-    /// When the bytes are none of ours: a program that was compiled and stored on a real GPU, or
+    /// When the bytes were not made here: a program that was compiled and stored on a real GPU, or
     /// by a later version.
-    pub(crate) fn read(bytes: &[u8]) -> Answer<Self> {
-        Record::decode(bytes)
+    pub(crate) fn parse(bytes: &[u8]) -> Answer<Self> {
+        SerializedProgram::decode(bytes)
             .ok()
-            .filter(|record| record.schema == SCHEMA)
+            .filter(|serialized| serialized.schema == SCHEMA)
             .ok_or_else(|| {
                 Status::new(
                     Code::InvalidArgument,
@@ -78,7 +78,7 @@ impl Record {
             })
     }
 
-    /// Makes the program again, with other compile options if they are given.
+    /// Returns the compiled program, with other compile options if they are provided.
     pub(crate) fn into_compiled(self, options: Option<Vec<u8>>) -> Answer<Arc<Compiled>> {
         let options = options.unwrap_or(self.options);
         let program = Program::parse(&self.serialized, &options)?;
@@ -87,11 +87,11 @@ impl Record {
             self.code,
             self.serialized,
             options,
-            self.rung,
+            self.compile_attempt,
             self.memory,
             self.warnings
                 .into_iter()
-                .map(|WarningRecord { source, text }| Warning { source, text })
+                .map(|SerializedWarning { source, text }| Warning { source, text })
                 .collect(),
         ))
     }

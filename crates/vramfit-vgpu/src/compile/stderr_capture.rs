@@ -1,10 +1,10 @@
-//! What XLA's compiler says on standard error, read while it passes.
+//! Captures what XLA's compiler writes to standard error while a program is compiled.
 //!
-//! The compiler's log cannot be asked for; it only goes to file descriptor 2. While a program is
-//! compiled that descriptor is a file of ours, and a thread passes on what comes into it. A file and not a
-//! pipe: when XLA aborts the process, its last words are still there, and whoever started the dry run
-//! prints what was not passed on (`vramfit dryrun` names the folder in `VRAMFIT_COMPILER_LOG`; without
-//! it nothing here happens).
+//! XLA has no interface for the compiler's log; it only goes to file descriptor 2. While a program is
+//! compiled, that descriptor leads to a log file, and a thread forwards its content to the real standard
+//! error. It is a file and not a pipe, so that the log survives when XLA aborts the process: `vramfit dryrun`,
+//! which names the folder in `VRAMFIT_COMPILER_LOG`, prints what was not forwarded. Without that variable
+//! nothing is captured.
 
 use std::fs::{File, OpenOptions};
 use std::io::Write;
@@ -16,12 +16,12 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::Duration;
 
-/// How long a line may take to appear on the terminal.
-const DELAY: Duration = Duration::from_millis(20);
-/// Lines kept of one program.
-const MOST_LINES: usize = 64;
+/// How often the log is forwarded, and so how late a line may appear on the terminal.
+const FORWARD_INTERVAL: Duration = Duration::from_millis(20);
+/// Warnings kept of one program.
+const MAX_WARNINGS: usize = 64;
 /// The files of XLA whose warnings are about memory.
-const SOURCES: &[&str] = &[
+const MEMORY_SOURCES: &[&str] = &[
     "hlo_rematerialization.cc",
     "hlo_memory_scheduler.cc",
     "gpu_hlo_schedule.cc",
@@ -29,97 +29,100 @@ const SOURCES: &[&str] = &[
     "gpu_latency_hiding_scheduler.cc",
 ];
 
-/// A warning: the source file of XLA that speaks, and what it says.
+/// A warning: the source file of XLA that logged it, and its text.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Warning {
     pub(crate) source: String,
     pub(crate) text: String,
 }
 
-/// The descriptor that is in place of standard error, and where it leads.
-struct Ear {
-    /// What is written to it: descriptor 2 is a copy of this one.
+/// The log file that standard error is redirected to.
+struct StderrCapture {
+    /// The log file; descriptor 2 is a copy of this descriptor.
     log: File,
-    /// The same file, read behind the writers.
-    behind: File,
-    /// How much was passed on, in the first eight bytes of a file, for whoever outlives us.
-    passed_on: File,
-    passed: u64,
-    /// The beginning of a line whose end has not come yet.
-    line: Vec<u8>,
-    /// The real standard error while ours is in its place.
+    /// The same file, for reading what was written.
+    reader: File,
+    /// Its first eight bytes say how much was forwarded, for the dry run that reads it after a crash.
+    forwarded_file: File,
+    forwarded: u64,
+    /// The beginning of a line whose end was not written yet.
+    partial_line: Vec<u8>,
+    /// The real standard error while it is redirected.
     stderr: Option<File>,
-    /// What those hear who compile now; the last begun last.
-    listeners: Vec<(u64, Vec<Warning>)>,
-    next: u64,
+    /// The compilations that are running, the latest last, each with its number and warnings.
+    scopes: Vec<(u64, Vec<Warning>)>,
+    next_scope: u64,
     ticker: Option<Sender<()>>,
 }
 
-static EAR: Mutex<Option<Ear>> = Mutex::new(None);
+static CAPTURE: Mutex<Option<StderrCapture>> = Mutex::new(None);
 
-fn ear() -> MutexGuard<'static, Option<Ear>> {
-    // What a panic interrupted is at worst a line less.
-    EAR.lock().unwrap_or_else(PoisonError::into_inner)
+fn lock_capture() -> MutexGuard<'static, Option<StderrCapture>> {
+    // A panic while it was locked has lost a line of the log at worst.
+    CAPTURE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Does something, and returns what the compiler warned of meanwhile.
-pub(crate) fn during<T>(folder: Option<&Path>, work: impl FnOnce() -> T) -> (T, Vec<Warning>) {
-    let Some(listener) = folder.and_then(Listener::begin) else {
+/// Runs `work`, and returns its result with the compiler's warnings about memory meanwhile.
+pub(crate) fn capture_warnings<T>(
+    folder: Option<&Path>,
+    work: impl FnOnce() -> T,
+) -> (T, Vec<Warning>) {
+    let Some(scope) = folder.and_then(CaptureScope::start) else {
         return (work(), Vec::new());
     };
     let result = work();
-    (result, listener.end())
+    (result, scope.finish())
 }
 
-/// One that listens; dropped, it stops.
-struct Listener(u64);
+/// Captures until it is dropped.
+struct CaptureScope(u64);
 
-impl Listener {
-    fn begin(folder: &Path) -> Option<Self> {
-        let mut ear = ear();
-        if ear.is_none() {
-            *ear = Some(Ear::new(folder)?);
+impl CaptureScope {
+    fn start(folder: &Path) -> Option<Self> {
+        let mut capture = lock_capture();
+        if capture.is_none() {
+            *capture = Some(StderrCapture::new(folder)?);
         }
-        let ear = ear.as_mut()?;
-        if ear.listeners.is_empty() {
-            ear.put_in_place()?;
+        let capture = capture.as_mut()?;
+        if capture.scopes.is_empty() {
+            capture.redirect()?;
         }
-        let number = ear.next;
-        ear.next += 1;
-        ear.listeners.push((number, Vec::new()));
-        Some(Listener(number))
+        let number = capture.next_scope;
+        capture.next_scope += 1;
+        capture.scopes.push((number, Vec::new()));
+        Some(CaptureScope(number))
     }
 
-    fn end(self) -> Vec<Warning> {
+    fn finish(self) -> Vec<Warning> {
         let warnings = self.stop();
         std::mem::forget(self);
         warnings
     }
 
     fn stop(&self) -> Vec<Warning> {
-        let mut ear = ear();
-        let Some(ear) = ear.as_mut() else {
+        let mut capture = lock_capture();
+        let Some(capture) = capture.as_mut() else {
             return Vec::new();
         };
-        if ear.listeners.len() == 1 {
-            ear.take_away();
+        if capture.scopes.len() == 1 {
+            capture.restore();
         }
-        ear.pass_on();
-        let place = ear
-            .listeners
+        capture.forward();
+        let place = capture
+            .scopes
             .iter()
             .position(|(number, _)| *number == self.0);
-        place.map_or_else(Vec::new, |place| ear.listeners.remove(place).1)
+        place.map_or_else(Vec::new, |place| capture.scopes.remove(place).1)
     }
 }
 
-impl Drop for Listener {
+impl Drop for CaptureScope {
     fn drop(&mut self) {
         self.stop();
     }
 }
 
-impl Ear {
+impl StderrCapture {
     fn new(folder: &Path) -> Option<Self> {
         let process = std::process::id();
         let open = |ending: &str| {
@@ -134,22 +137,22 @@ impl Ear {
             options.open(path).ok()
         };
         let log = open("log")?;
-        Some(Ear {
-            behind: open("log")?,
-            passed_on: open("passed")?,
-            passed: log.metadata().ok()?.len(),
+        Some(StderrCapture {
+            reader: open("log")?,
+            forwarded_file: open("passed")?,
+            forwarded: log.metadata().ok()?.len(),
             log,
-            line: Vec::new(),
+            partial_line: Vec::new(),
             stderr: None,
-            listeners: Vec::new(),
-            next: 0,
+            scopes: Vec::new(),
+            next_scope: 0,
             ticker: None,
         })
     }
 
-    /// Makes descriptor 2 lead into the file.
-    fn put_in_place(&mut self) -> Option<()> {
-        // SAFETY: duplicates a descriptor that may be closed; the result is checked, and ours.
+    /// Redirects standard error to the file.
+    fn redirect(&mut self) -> Option<()> {
+        // SAFETY: duplicates a descriptor that may be closed; the result is checked, and owned here.
         let stderr = unsafe {
             let copy = libc::fcntl(libc::STDERR_FILENO, libc::F_DUPFD_CLOEXEC, 3);
             (copy >= 0).then(|| File::from(OwnedFd::from_raw_fd(copy)))?
@@ -158,9 +161,9 @@ impl Ear {
         let started = thread::Builder::new()
             .name("vramfit-compiler-log".to_owned())
             .spawn(move || {
-                while ticks.recv_timeout(DELAY) == Err(RecvTimeoutError::Timeout) {
-                    if let Some(ear) = ear().as_mut() {
-                        ear.pass_on();
+                while ticks.recv_timeout(FORWARD_INTERVAL) == Err(RecvTimeoutError::Timeout) {
+                    if let Some(capture) = lock_capture().as_mut() {
+                        capture.forward();
                     }
                 }
             });
@@ -174,53 +177,55 @@ impl Ear {
         Some(())
     }
 
-    /// Puts standard error back, unless the program has put something else there meanwhile.
-    fn take_away(&mut self) {
+    /// Restores standard error, unless the program has redirected it elsewhere meanwhile.
+    fn restore(&mut self) {
         self.ticker = None;
         let Some(stderr) = &self.stderr else { return };
-        if identity(libc::STDERR_FILENO) == identity(self.log.as_raw_fd()) {
+        if file_id(libc::STDERR_FILENO) == file_id(self.log.as_raw_fd()) {
             // SAFETY: both descriptors are open.
             unsafe { libc::dup2(stderr.as_raw_fd(), libc::STDERR_FILENO) };
         }
     }
 
-    /// Passes on what has come, and keeps the warnings in it.
-    fn pass_on(&mut self) {
+    /// Forwards what was written, and keeps the warnings in it.
+    fn forward(&mut self) {
         let mut new = vec![0; 64 << 10];
-        while let Ok(count @ 1..) = self.behind.read_at(&mut new, self.passed) {
+        while let Ok(count @ 1..) = self.reader.read_at(&mut new, self.forwarded) {
             if let Some(stderr) = &mut self.stderr {
-                // A closed standard error is nobody's business here.
+                // Standard error may be closed, which is the program's choice.
                 let _ = stderr.write_all(&new[..count]);
             }
-            self.passed += count as u64;
-            let _ = self.passed_on.write_all_at(&self.passed.to_le_bytes(), 0);
-            self.hear(&new[..count]);
+            self.forwarded += count as u64;
+            let _ = self
+                .forwarded_file
+                .write_all_at(&self.forwarded.to_le_bytes(), 0);
+            self.collect_warnings(&new[..count]);
         }
         if self.ticker.is_none() {
             self.stderr = None;
         }
     }
 
-    fn hear(&mut self, text: &[u8]) {
+    fn collect_warnings(&mut self, text: &[u8]) {
         for part in text.split_inclusive(|byte| *byte == b'\n') {
-            self.line.extend_from_slice(part);
+            self.partial_line.extend_from_slice(part);
             if part.last() == Some(&b'\n') {
-                let line = std::mem::take(&mut self.line);
-                let warning = warning(&String::from_utf8_lossy(&line));
-                if let Some((warning, (_, heard))) = warning.zip(self.listeners.last_mut())
-                    && heard.len() < MOST_LINES
+                let line = std::mem::take(&mut self.partial_line);
+                let warning = parse_warning(&String::from_utf8_lossy(&line));
+                if let Some((warning, (_, warnings))) = warning.zip(self.scopes.last_mut())
+                    && warnings.len() < MAX_WARNINGS
                 {
-                    heard.push(warning);
+                    warnings.push(warning);
                 }
             }
         }
-        // No line of a log is longer; a program that writes no line ends is not listened to.
-        self.line.truncate(16 << 10);
+        // No line of a log is longer; output without line ends is not parsed.
+        self.partial_line.truncate(16 << 10);
     }
 }
 
-/// Returns what makes the file behind a descriptor the same; `None` if it is closed.
-fn identity(descriptor: i32) -> Option<(u64, u64)> {
+/// Returns device and inode of the file that a descriptor leads to; `None` if it is closed.
+fn file_id(descriptor: i32) -> Option<(u64, u64)> {
     let mut stat = std::mem::MaybeUninit::<libc::stat>::zeroed();
     // SAFETY: the pointer is valid; a closed descriptor makes it an error.
     let done = unsafe { libc::fstat(descriptor, stat.as_mut_ptr()) };
@@ -229,12 +234,12 @@ fn identity(descriptor: i32) -> Option<(u64, u64)> {
     (done == 0).then_some((stat.st_dev, stat.st_ino))
 }
 
-/// Reads a line of the log. Errors count as well: the scheduler tells one that is none.
+/// Parses a line of the log. Errors count as well: the scheduler logs a warning as one.
 ///
 /// Releases differ: `W1122 02:57:59.144376 8310 hlo_rematerialization.cc:3231] text` in JAX 0.8.1 and
 /// later, `2026-11-22 17:41:40.333903: W external/xla/xla/DIRECTORIES/hlo_rematerialization.cc:3023]
 /// text` in 0.6.2.
-fn warning(line: &str) -> Option<Warning> {
+fn parse_warning(line: &str) -> Option<Warning> {
     let (head, text) = line.trim_end().split_once("] ")?;
     let (before, place) = head.rsplit_once(' ')?;
     let file = place.split(':').next()?;
@@ -246,7 +251,7 @@ fn warning(line: &str) -> Option<Warning> {
         }
         _ => head.starts_with(['W', 'E']),
     };
-    let is_one = is_one && SOURCES.contains(&source);
+    let is_one = is_one && MEMORY_SOURCES.contains(&source);
     is_one.then(|| Warning {
         source: source.to_owned(),
         text: text.to_owned(),
@@ -258,36 +263,36 @@ mod tests {
     use super::*;
 
     /// Writes to file descriptor 2 as XLA does, past what the test harness captures.
-    fn say(text: &str) {
+    fn write_stderr(text: &str) {
         // SAFETY: the text lives as long as the call.
         unsafe { libc::write(libc::STDERR_FILENO, text.as_ptr().cast(), text.len()) };
     }
 
     #[test]
-    fn what_is_said_meanwhile_is_heard_and_standard_error_comes_back() {
+    fn warnings_of_the_work_are_captured_and_standard_error_is_restored() {
         let folder = tempfile::tempdir().expect("a folder");
-        let before = identity(libc::STDERR_FILENO);
+        let before = file_id(libc::STDERR_FILENO);
         let line = |number: u32| format!("W1 0 1 gpu_hlo_schedule.cc:{number}] text {number}\n");
         let texts = |warnings: Vec<Warning>| -> Vec<String> {
             warnings.into_iter().map(|warning| warning.text).collect()
         };
-        let (inner, outer) = during(Some(folder.path()), || {
-            assert_ne!(identity(libc::STDERR_FILENO), before);
-            say(&line(1));
-            let inner = during(Some(folder.path()), || say(&line(2))).1;
-            // A line may come in pieces.
-            say(&line(3)[..9]);
-            thread::sleep(DELAY * 2);
-            say(&line(3)[9..]);
+        let (inner, outer) = capture_warnings(Some(folder.path()), || {
+            assert_ne!(file_id(libc::STDERR_FILENO), before);
+            write_stderr(&line(1));
+            let inner = capture_warnings(Some(folder.path()), || write_stderr(&line(2))).1;
+            // A line may be written in pieces.
+            write_stderr(&line(3)[..9]);
+            thread::sleep(FORWARD_INTERVAL * 2);
+            write_stderr(&line(3)[9..]);
             inner
         });
-        assert_eq!(identity(libc::STDERR_FILENO), before);
-        // Those who compile at the same time are not told apart for certain: the last begun hears.
+        assert_eq!(file_id(libc::STDERR_FILENO), before);
+        // Warnings of simultaneous compilations cannot be told apart for certain: the latest gets them.
         let (inner, outer) = (texts(inner), texts(outer));
         assert!(inner.contains(&"text 2".to_owned()), "{inner:?}");
         assert!(outer.contains(&"text 3".to_owned()), "{outer:?}");
-        let (said, none) = during(Some(folder.path()), || 7);
-        assert_eq!((said, none), (7, Vec::new()));
+        let (result, none) = capture_warnings(Some(folder.path()), || 7);
+        assert_eq!((result, none), (7, Vec::new()));
 
         let logs = std::fs::read_dir(folder.path()).expect("is there");
         let mut paths: Vec<_> = logs.map(|file| file.expect("an entry").path()).collect();
@@ -297,16 +302,16 @@ mod tests {
     }
 
     #[test]
-    fn warnings_about_memory_are_told_from_other_lines() {
+    fn only_warnings_about_memory_are_parsed() {
         let line =
             "W1122 02:57:59.144376    8310 hlo_rematerialization.cc:3231] Can't reduce [1] so\n";
-        let found = warning(line).expect("is one");
+        let found = parse_warning(line).expect("is one");
         assert_eq!(found.source, "hlo_rematerialization.cc");
         assert_eq!(found.text, "Can't reduce [1] so");
         // As JAX 0.6.2 writes it.
         let older = "2026-11-22 17:41:40.333903: W external/xla/xla/hlo/transforms/simplifiers/\
                      hlo_rematerialization.cc:3023] Can't reduce [1] so\n";
-        assert_eq!(warning(older), warning(line));
+        assert_eq!(parse_warning(older), parse_warning(line));
         for other in [
             "I1122 02:57:59.144376    8310 hlo_rematerialization.cc:3231] text",
             "W1122 02:57:59.144376    8310 other.cc:1] text",
@@ -317,7 +322,7 @@ mod tests {
             "Warning: text",
             "",
         ] {
-            assert_eq!(warning(other), None, "{other}");
+            assert_eq!(parse_warning(other), None, "{other}");
         }
     }
 }

@@ -18,8 +18,8 @@ use vramfit_core::trace::{Purpose, TextId};
 use crate::buffer::device_buffer::{self, Buffer, Storage};
 use crate::buffer::origin::Origin;
 use crate::buffer::value::Value;
-use crate::compile::compiled::{Compiled, kind_of};
-use crate::compile::loaded_executable::{self, Loaded};
+use crate::compile::compiled::{Compiled, memory_kind_of};
+use crate::compile::loaded_executable::{self, LoadedExecutable};
 use crate::device::virtual_device::Device;
 use crate::execute::step_detector::Argument;
 use crate::pjrt::abi::Buffer as RawBuffer;
@@ -30,7 +30,7 @@ use crate::session::machine_session::{Block, Request, Session};
 /// One device's part of an execution.
 pub(crate) struct Call<'a> {
     compiled: &'a Arc<Compiled>,
-    loaded: &'a Loaded,
+    loaded: &'a LoadedExecutable,
     index: usize,
     device: &'static Device,
     arguments: Vec<&'a Buffer>,
@@ -49,7 +49,7 @@ pub(crate) struct Blocks {
 
 impl<'a> Call<'a> {
     pub(crate) unsafe fn new(
-        loaded: &'a Loaded,
+        loaded: &'a LoadedExecutable,
         args: &LoadedExecutableExecuteArgs,
         row: usize,
         index: usize,
@@ -165,9 +165,9 @@ impl<'a> Call<'a> {
     /// Allocates in XLA's order, and frees what does not outlive the call.
     pub(crate) fn allocate(&self, session: &mut Session) -> Answer<Blocks> {
         self.load_constants(session);
-        let mut slots = Vec::with_capacity(self.compiled.steps.len());
+        let mut slots = Vec::with_capacity(self.compiled.allocation_steps.len());
         let mut passing = Vec::new();
-        for step in &self.compiled.steps {
+        for step in &self.compiled.allocation_steps {
             let request = Request {
                 device: self.ordinal(),
                 bytes: step.bytes,
@@ -248,17 +248,17 @@ impl<'a> Call<'a> {
 
     /// Loads the module on first use, with its constants.
     fn load_constants(&self, session: &mut Session) {
-        let mut resident = self
+        let mut constants_loaded = self
             .loaded
-            .resident
+            .constants_loaded
             .lock()
             .unwrap_or_else(PoisonError::into_inner);
-        if !std::mem::replace(&mut resident[self.index], true) {
+        if !std::mem::replace(&mut constants_loaded[self.index], true) {
             // What a program needs is known from its first call, whatever ends the process later.
             session.write_out();
-            let bytes = loaded_executable::outside_bytes(&self.compiled.program.sizes);
+            let bytes = loaded_executable::non_pool_bytes(&self.compiled.program.sizes);
             if bytes > 0 {
-                session.add_outside(self.ordinal(), bytes as i64);
+                session.add_non_pool_bytes(self.ordinal(), bytes as i64);
             }
         }
     }
@@ -305,7 +305,7 @@ impl<'a> Call<'a> {
         let mut outputs = Vec::with_capacity(values.len());
         for (output, value) in values.into_iter().enumerate() {
             let shape = &self.compiled.output_shapes[output];
-            let memory = self.device.memory(kind_of(shape))?;
+            let memory = self.device.memory(memory_kind_of(shape))?;
             let origin = Origin::returned(self.compiled.number, lineage);
             let storage = if let Some(donor) = self.donors[output] {
                 self.storages[donor].with_value(value, origin)

@@ -6,7 +6,7 @@ use std::ffi::CStr;
 use vramfit_core::trace::{Event as LogEvent, TextId};
 
 use crate::buffer::value;
-use crate::compile::loaded_executable::{self, Loaded};
+use crate::compile::loaded_executable::{self, LoadedExecutable};
 use crate::device::machine;
 use crate::device::virtual_device::Device;
 use crate::execute::device_call::Call;
@@ -22,7 +22,7 @@ use crate::session::shutdown::Running;
 
 pub(crate) unsafe fn execute(args: &mut LoadedExecutableExecuteArgs) -> Answer {
     let _running = Running::begin();
-    let loaded = loaded_executable::loaded(args.executable)?;
+    let loaded = loaded_executable::from_raw(args.executable)?;
     if loaded.is_deleted() {
         return Err(Status::new(
             Code::InvalidArgument,
@@ -115,7 +115,7 @@ pub(crate) unsafe fn execute(args: &mut LoadedExecutableExecuteArgs) -> Answer {
 
 /// Returns the devices of a call with their place in the program.
 unsafe fn devices_of(
-    loaded: &Loaded,
+    loaded: &LoadedExecutable,
     args: &LoadedExecutableExecuteArgs,
 ) -> Answer<Vec<(usize, &'static Device)>> {
     let all = loaded.devices.iter().copied().enumerate();

@@ -2,7 +2,7 @@
 
 use std::ptr;
 
-use crate::compile::compiled::Texts;
+use crate::compile::compiled::CachedStrings;
 use crate::compile::executable;
 use crate::pjrt::abi::extension::{ExecutableShardingsArgs, ShardingsExtension};
 use crate::pjrt::dispatch::own;
@@ -19,7 +19,7 @@ pub(crate) unsafe fn replace(extension: *mut ShardingsExtension, size: usize) {
     }
 }
 
-fn answer(args: &mut ExecutableShardingsArgs, count: usize, shardings: &Texts) {
+fn answer(args: &mut ExecutableShardingsArgs, count: usize, shardings: &CachedStrings) {
     args.count = count;
     // A program that is not partitioned has none, which is told by null. So has one without
     // outputs: JAX takes an empty list for a contradiction.
@@ -41,7 +41,7 @@ pub(crate) unsafe fn parameters(args: &mut ExecutableShardingsArgs) -> Answer {
     answer(
         args,
         compiled.program.parameters.len(),
-        &compiled.answers.parameter_shardings,
+        &compiled.info.parameter_shardings,
     );
     Ok(())
 }
@@ -51,7 +51,7 @@ pub(crate) unsafe fn outputs(args: &mut ExecutableShardingsArgs) -> Answer {
     answer(
         args,
         compiled.program.outputs.len(),
-        &compiled.answers.output_shardings,
+        &compiled.info.output_shardings,
     );
     Ok(())
 }

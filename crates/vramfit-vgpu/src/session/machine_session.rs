@@ -234,7 +234,7 @@ impl Session {
     }
 
     /// Adds to what this process holds on a card outside the pool.
-    pub(crate) fn add_outside(&mut self, device: u32, bytes: i64) {
+    pub(crate) fn add_non_pool_bytes(&mut self, device: u32, bytes: i64) {
         let pool = &mut self.state.pools[device as usize];
         pool.outside_bytes = pool.outside_bytes.saturating_add_signed(bytes);
         let bytes = pool.outside_bytes;
