@@ -341,11 +341,11 @@ impl PythonHooks {
 /// Returns how many steps threads other than the main one have executed since the run was over.
 #[pyfunction]
 pub(crate) fn further_steps() -> u64 {
-    vramfit_vgpu::further_steps()
+    vramfit_vgpu::extra_steps()
 }
 
 /// Lets no thread but this one execute programs any more; to be called where the process ends.
 #[pyfunction]
 pub(crate) fn hold_other_threads(py: Python<'_>) {
-    py.detach(vramfit_vgpu::hold_other_threads);
+    py.detach(vramfit_vgpu::park_other_threads);
 }

@@ -54,7 +54,7 @@ pub use pjrt::cuda_plugin::set_library;
 pub use pjrt::table::calls;
 pub use publisher::{finish as stop_publishing, is_wanted as wants_publishing, set_jax_version};
 pub use session::run_settings::note as note_settings;
-pub use session::shutdown::{further_steps, hold_other_threads, wake_main_thread};
+pub use session::shutdown::{extra_steps, park_other_threads, wake_main_thread};
 
 /// Whether the GPU is the real one, and this library only looks on.
 static LOOKS_ON: OnceLock<bool> = OnceLock::new();

@@ -1,13 +1,13 @@
-//! One device's part of an execution: its arguments, what it allocates, and its outputs.
+//! The part of an execution on one device: its arguments, allocations and outputs.
 //!
-//! The order was read in XLA's `gpu_executable.cc` of mid-2026 (and is the same in the older
-//! versions at hand): every output and the temporary block are allocated in the order of XLA's
+//! The order is that of XLA's `gpu_executable.cc` of mid-2026 (the older versions have the same):
+//! every output and the temporary block are allocated in the order of XLA's
 //! buffer allocations; an output that aliases an argument takes the argument's memory when it is
-//! donated, else it gets a fresh copy; while the kernels are queued library routines take and give back
+//! donated, else it gets a copy; while the kernels are queued, library routines allocate and free
 //! their scratch memory, one after the other; then the temporary block is freed,
-//! then the table of output pointers. Constants are globals of the loaded module and take no
-//! memory of the pool. When an allocation fails, what the same call allocated before is lost:
-//! XLA has released its ownership by then. That is kept, too.
+//! then the table of output pointers. Constants are globals of the loaded module and are not allocated
+//! from the pool. When an allocation fails, what the same call allocated before is leaked, because
+//! XLA has released its ownership by then. That is simulated, too.
 
 use std::slice;
 use std::sync::{Arc, PoisonError};
@@ -21,14 +21,14 @@ use crate::buffer::value::Value;
 use crate::compile::compiled::{Compiled, memory_kind_of};
 use crate::compile::loaded_executable::{self, LoadedExecutable};
 use crate::device::virtual_device::Device;
-use crate::execute::step_detector::Argument;
+use crate::execute::step_detector::StepArgument;
 use crate::pjrt::abi::Buffer as RawBuffer;
 use crate::pjrt::abi::executable::LoadedExecutableExecuteArgs;
 use crate::pjrt::status::{Answer, Code, Status};
 use crate::session::machine_session::{Block, Request, Session};
 
-/// One device's part of an execution.
-pub(crate) struct Call<'a> {
+/// The part of an execution on one device.
+pub(crate) struct DeviceCall<'a> {
     compiled: &'a Arc<Compiled>,
     loaded: &'a LoadedExecutable,
     index: usize,
@@ -38,23 +38,23 @@ pub(crate) struct Call<'a> {
     /// For each output, the argument whose memory it takes.
     donors: Vec<Option<usize>>,
     /// Outputs that alias an argument which is not donated: they get a copy.
-    copies: Vec<usize>,
+    copied_outputs: Vec<usize>,
 }
 
 /// What a call allocated, by slot of the program and by output.
-pub(crate) struct Blocks {
+pub(crate) struct AllocatedBlocks {
     slots: Vec<(u32, Arc<Block>)>,
-    copies: Vec<(usize, Arc<Block>)>,
+    copied_outputs: Vec<(usize, Arc<Block>)>,
 }
 
-impl<'a> Call<'a> {
+impl<'a> DeviceCall<'a> {
     pub(crate) unsafe fn new(
         loaded: &'a LoadedExecutable,
         args: &LoadedExecutableExecuteArgs,
         row: usize,
         index: usize,
         device: &'static Device,
-        kept: &[i64],
+        non_donatable: &[i64],
     ) -> Answer<Self> {
         let program = &loaded.compiled.program;
         let raw: &[*mut RawBuffer] = if args.num_args == 0 {
@@ -76,15 +76,15 @@ impl<'a> Call<'a> {
             .iter()
             .map(|&buffer| device_buffer::from_raw(buffer))
             .collect::<Answer<_>>()?;
-        check_sizes(program, &arguments)?;
+        check_argument_sizes(program, &arguments)?;
         let storages = arguments
             .iter()
             .map(|b| b.storage())
             .collect::<Answer<Vec<_>>>()?;
         let mut donors = vec![None; program.outputs.len()];
-        let mut copies = Vec::new();
+        let mut copied_outputs = Vec::new();
         for alias in &program.aliases {
-            if !kept.contains(&(alias.parameter as i64)) {
+            if !non_donatable.contains(&(alias.parameter as i64)) {
                 donors[alias.output] = Some(alias.parameter);
             } else if alias.must {
                 return Err(Status::new(
@@ -96,10 +96,10 @@ impl<'a> Call<'a> {
                     ),
                 ));
             } else {
-                copies.push(alias.output);
+                copied_outputs.push(alias.output);
             }
         }
-        let call = Call {
+        let call = DeviceCall {
             compiled: &loaded.compiled,
             loaded,
             index,
@@ -107,21 +107,21 @@ impl<'a> Call<'a> {
             arguments,
             storages,
             donors,
-            copies,
+            copied_outputs,
         };
         call.check_donations(raw)?;
         Ok(call)
     }
 
-    /// A buffer can be donated once in a call, and not be used beside that.
+    /// Fails where a buffer is donated twice, or donated and used otherwise.
     fn check_donations(&self, raw: &[*mut RawBuffer]) -> Answer {
         for (at, &donor) in self.donors.iter().enumerate() {
             let Some(donor) = donor else { continue };
-            let twice = raw
+            let is_used_twice = raw
                 .iter()
                 .enumerate()
                 .any(|(other, &buffer)| other != donor && buffer == raw[donor]);
-            if twice {
+            if is_used_twice {
                 return Err(Status::new(
                     Code::InvalidArgument,
                     format!(
@@ -137,12 +137,12 @@ impl<'a> Call<'a> {
         Ok(())
     }
 
-    /// The number of its device in this process.
+    /// Returns the number of its device in this process.
     pub(crate) fn ordinal(&self) -> u32 {
         self.loaded.ordinals[self.index]
     }
 
-    /// Notes where the arguments lie: whose the memory was at a peak is told by them.
+    /// Records the allocations of the arguments, by which memory at a peak is attributed to them.
     pub(crate) fn record_arguments(&self, session: &mut Session) {
         for (parameter, storage) in self.storages.iter().enumerate() {
             if let Some(block) = &storage.block {
@@ -151,10 +151,10 @@ impl<'a> Call<'a> {
         }
     }
 
-    /// Returns the arguments as the search for the training step sees them.
-    pub(crate) fn step_arguments(&self) -> Vec<Argument> {
+    /// Returns the arguments for the search for the training step.
+    pub(crate) fn step_arguments(&self) -> Vec<StepArgument> {
         let arguments = self.arguments.iter().zip(&self.storages);
-        let arguments = arguments.map(|(buffer, storage)| Argument {
+        let arguments = arguments.map(|(buffer, storage)| StepArgument {
             origin: storage.origin,
             bytes: buffer.shape.bytes(),
             float: buffer.shape.element_type.is_float(),
@@ -162,11 +162,11 @@ impl<'a> Call<'a> {
         arguments.collect()
     }
 
-    /// Allocates in XLA's order, and frees what does not outlive the call.
-    pub(crate) fn allocate(&self, session: &mut Session) -> Answer<Blocks> {
+    /// Allocates in XLA's order, and frees what the call does not return.
+    pub(crate) fn allocate(&self, session: &mut Session) -> Answer<AllocatedBlocks> {
         self.load_constants(session);
         let mut slots = Vec::with_capacity(self.compiled.allocation_steps.len());
-        let mut passing = Vec::new();
+        let mut transient_blocks = Vec::new();
         for step in &self.compiled.allocation_steps {
             let request = Request {
                 device: self.ordinal(),
@@ -179,20 +179,20 @@ impl<'a> Call<'a> {
             let block = match session.allocate(&request) {
                 Ok(block) => block,
                 Err(error) => {
-                    // Lost, as in XLA; see above.
+                    // Leaked, as in XLA; see above.
                     std::mem::forget(slots);
-                    std::mem::forget(passing);
-                    return Err(self.explain(error));
+                    std::mem::forget(transient_blocks);
+                    return Err(self.with_program_context(error));
                 }
             };
             if step.purpose == Purpose::Output {
                 slots.push((step.slot, Arc::new(block)));
             } else {
-                passing.push((step.purpose, block));
+                transient_blocks.push((step.purpose, block));
             }
         }
-        let mut copies = Vec::with_capacity(self.copies.len());
-        for &output in &self.copies {
+        let mut copied_outputs = Vec::with_capacity(self.copied_outputs.len());
+        for &output in &self.copied_outputs {
             let request = Request {
                 device: self.ordinal(),
                 bytes: self.compiled.output_shapes[output].bytes(),
@@ -202,30 +202,33 @@ impl<'a> Call<'a> {
                 site: TextId(0),
             };
             match session.allocate(&request) {
-                Ok(block) => copies.push((output, Arc::new(block))),
+                Ok(block) => copied_outputs.push((output, Arc::new(block))),
                 Err(error) => {
-                    std::mem::forget((slots, passing, copies));
-                    return Err(self.explain(error));
+                    std::mem::forget((slots, transient_blocks, copied_outputs));
+                    return Err(self.with_program_context(error));
                 }
             }
         }
-        if let Err(error) = self.take_scratch(session) {
-            std::mem::forget((slots, passing, copies));
-            return Err(self.explain(error));
+        if let Err(error) = self.allocate_scratch(session) {
+            std::mem::forget((slots, transient_blocks, copied_outputs));
+            return Err(self.with_program_context(error));
         }
-        // The temporary block goes with the end of the launch, the table of pointers after it.
-        let (tables, temporaries): (Vec<_>, Vec<_>) = passing
+        // The temporary block is freed at the end of the launch, the table of pointers after it.
+        let (tables, temporaries): (Vec<_>, Vec<_>) = transient_blocks
             .into_iter()
             .partition(|(purpose, _)| *purpose == Purpose::Tuple);
         for (_, block) in temporaries.into_iter().chain(tables) {
             session.release(block);
         }
-        Ok(Blocks { slots, copies })
+        Ok(AllocatedBlocks {
+            slots,
+            copied_outputs,
+        })
     }
 
-    /// Takes the scratch memory of each library routine and gives it back, as the routines do that run
-    /// one after the other.
-    fn take_scratch(&self, session: &mut Session) -> Answer {
+    /// Allocates and frees the scratch memory of each library routine, as the routines do, one after the
+    /// other.
+    fn allocate_scratch(&self, session: &mut Session) -> Answer {
         for step in &self.compiled.scratch {
             let request = Request {
                 device: self.ordinal(),
@@ -239,7 +242,7 @@ impl<'a> Call<'a> {
                 Ok(block) => session.release(block),
                 Err(error) => {
                     let need = &self.compiled.program.scratch[step.need as usize];
-                    return Err(scratch_refused(need, &error));
+                    return Err(scratch_error(need, &error));
                 }
             }
         }
@@ -254,7 +257,7 @@ impl<'a> Call<'a> {
             .lock()
             .unwrap_or_else(PoisonError::into_inner);
         if !std::mem::replace(&mut constants_loaded[self.index], true) {
-            // What a program needs is known from its first call, whatever ends the process later.
+            // So that the trace has the first call of each program, however the process ends.
             session.write_out();
             let bytes = loaded_executable::non_pool_bytes(&self.compiled.program.sizes);
             if bytes > 0 {
@@ -263,11 +266,11 @@ impl<'a> Call<'a> {
         }
     }
 
-    /// Says which program ran out of memory: XLA's text first, since programs match on it.
-    fn explain(&self, error: Status) -> Status {
+    /// Adds to an error which program ran out of memory. XLA's text comes first, since programs match on it.
+    fn with_program_context(&self, error: Status) -> Status {
         // XLA reports a missing work area of cuFFT as an internal error.
-        let is_cufft = error.message().contains(CUFFT_REFUSED);
-        if !error.is_out_of_memory() && !is_cufft {
+        let is_cufft_error = error.message().contains(CUFFT_PLAN_ERROR);
+        if !error.is_out_of_memory() && !is_cufft_error {
             return error;
         }
         let sizes = &self.compiled.program.sizes;
@@ -288,16 +291,15 @@ impl<'a> Call<'a> {
         )
     }
 
-    /// Returns what is known of the arguments.
+    /// Returns the values of the arguments.
     pub(crate) fn values(&self) -> Vec<Value> {
         self.storages.iter().map(|s| s.value.clone()).collect()
     }
 
-    /// Makes the output buffers, and takes the donated arguments away. `lineage` is that of
-    /// [`Origin`].
+    /// Makes the output buffers, and deletes the donated arguments. `lineage` is that of [`Origin`].
     pub(crate) fn finish(
         &self,
-        blocks: &Blocks,
+        blocks: &AllocatedBlocks,
         values: Vec<Value>,
         lineage: u64,
     ) -> Answer<Vec<Buffer>> {
@@ -309,10 +311,12 @@ impl<'a> Call<'a> {
             let origin = Origin::returned(self.compiled.number, lineage);
             let storage = if let Some(donor) = self.donors[output] {
                 self.storages[donor].with_value(value, origin)
-            } else if let Some((_, block)) = blocks.copies.iter().find(|(o, _)| *o == output) {
+            } else if let Some((_, block)) =
+                blocks.copied_outputs.iter().find(|(o, _)| *o == output)
+            {
                 Storage::of(Some(Arc::clone(block)), value, origin)
             } else {
-                self.own_storage(program, output, blocks, (value, origin))
+                self.output_storage(program, output, blocks, (value, origin))
             };
             outputs.push(Buffer::new(Arc::clone(shape), memory, storage));
         }
@@ -322,12 +326,13 @@ impl<'a> Call<'a> {
         Ok(outputs)
     }
 
-    /// The memory of an output that is not an argument's; or an argument passed through.
-    fn own_storage(
+    /// Returns the storage of an output that takes no donated argument's memory: its own, or that of an
+    /// argument which is returned as it is.
+    fn output_storage(
         &self,
         program: &Program,
         output: usize,
-        blocks: &Blocks,
+        blocks: &AllocatedBlocks,
         (value, origin): (Value, Origin),
     ) -> Arc<Storage> {
         let slot = program.output_allocations[output];
@@ -354,12 +359,12 @@ impl<'a> Call<'a> {
     }
 }
 
-/// What XLA says when cuFFT's work area cannot be had (`fft_thunk.cc`).
-const CUFFT_REFUSED: &str = "Failed to create cuFFT batched plan with scratch allocator";
+/// XLA's message when cuFFT's work area cannot be allocated (`fft_thunk.cc`).
+const CUFFT_PLAN_ERROR: &str = "Failed to create cuFFT batched plan with scratch allocator";
 
-/// Says that scratch memory could not be had, as XLA or JAX says it: a failed check in XLA's FFT
+/// Returns the error of XLA or JAX when scratch memory cannot be allocated: a failed check in XLA's FFT
 /// thunk, `RESOURCE_EXHAUSTED` in JAX's handlers (`jaxlib/ffi_helpers.h`).
-fn scratch_refused(need: &ScratchNeed, error: &Status) -> Status {
+fn scratch_error(need: &ScratchNeed, error: &Status) -> Status {
     if !error.is_out_of_memory() {
         return Status::with_code(error.code(), error.message().to_owned());
     }
@@ -375,14 +380,17 @@ fn scratch_refused(need: &ScratchNeed, error: &Status) -> Status {
     );
     if need.library == "cuFFT" {
         let check = "RET_CHECK failure (xla/backends/gpu/runtime/fft_thunk.cc) fft_plan != nullptr";
-        return Status::new(Code::Internal, format!("{check} {CUFFT_REFUSED}\n{what}"));
+        return Status::new(
+            Code::Internal,
+            format!("{check} {CUFFT_PLAN_ERROR}\n{what}"),
+        );
     }
     let name = need.routine.split(' ').next().unwrap_or_default();
     let message = format!("Unable to allocate workspace for {name}\n{what}");
     Status::new(Code::ResourceExhausted, message)
 }
 
-fn check_sizes(program: &Program, arguments: &[&Buffer]) -> Answer {
+fn check_argument_sizes(program: &Program, arguments: &[&Buffer]) -> Answer {
     for (number, (shape, argument)) in program.parameters.iter().zip(arguments).enumerate() {
         if shape.bytes() != argument.shape.bytes() {
             return Err(Status::new(

@@ -1,5 +1,5 @@
-//! Executing: no arithmetic, but the same allocations in the same order as XLA's run time.
-//! One call runs on several devices; each part of it is a [`Call`].
+//! Executes programs: no arithmetic, but the same allocations in the same order as XLA's run time.
+//! One call runs on several devices; each part of it is a [`DeviceCall`].
 
 use std::ffi::CStr;
 
@@ -9,19 +9,19 @@ use crate::buffer::value;
 use crate::compile::loaded_executable::{self, LoadedExecutable};
 use crate::device::machine;
 use crate::device::virtual_device::Device;
-use crate::execute::device_call::Call;
+use crate::execute::device_call::DeviceCall;
 use crate::execute::step_detector;
-use crate::execute::step_detector::Wanted;
+use crate::execute::step_detector::StepOptions;
 use crate::pjrt::abi::executable::{ExecuteOptions, LoadedExecutableExecuteArgs};
 use crate::pjrt::event;
 use crate::pjrt::status::{Answer, Code, Status};
 use crate::pjrt::table::read_sized;
 use crate::session::call_site;
 use crate::session::machine_session::Session;
-use crate::session::shutdown::Running;
+use crate::session::shutdown::RunningExecution;
 
 pub(crate) unsafe fn execute(args: &mut LoadedExecutableExecuteArgs) -> Answer {
-    let _running = Running::begin();
+    let _running = RunningExecution::start();
     let loaded = loaded_executable::from_raw(args.executable)?;
     if loaded.is_deleted() {
         return Err(Status::new(
@@ -31,25 +31,30 @@ pub(crate) unsafe fn execute(args: &mut LoadedExecutableExecuteArgs) -> Answer {
     }
     let options: ExecuteOptions =
         read_sized(args.options).unwrap_or_else(crate::pjrt::cuda_plugin::sized::<ExecuteOptions>);
-    let kept = crate::buffer::strides::list(
+    let non_donatable = crate::buffer::strides::list(
         options.non_donatable_input_indices,
         options.num_non_donatable_input_indices,
     );
-    let devices = devices_of(loaded, args)?;
-    let calls: Vec<Call<'_>> = devices
+    let devices = selected_devices(loaded, args)?;
+    let calls: Vec<DeviceCall<'_>> = devices
         .iter()
         .enumerate()
-        .map(|(row, &(index, device))| Call::new(loaded, args, row, index, device, &kept))
+        .map(|(row, &(index, device))| {
+            DeviceCall::new(loaded, args, row, index, device, &non_donatable)
+        })
         .collect::<Answer<_>>()?;
 
     let machine = machine::get().ok_or_else(|| Status::internal("no machine"))?;
     let environment = &machine.environment;
-    let wanted = Wanted {
+    let step_options = StepOptions {
         steps: environment.steps,
         name: environment.step.as_deref(),
     };
-    let arguments = calls.first().map(Call::step_arguments).unwrap_or_default();
-    let ordinal = calls.first().map_or(0, Call::ordinal);
+    let arguments = calls
+        .first()
+        .map(DeviceCall::step_arguments)
+        .unwrap_or_default();
+    let ordinal = calls.first().map_or(0, DeviceCall::ordinal);
     let mut session = machine.session();
     let execution = step_detector::Execution {
         program: loaded.compiled.number,
@@ -58,11 +63,12 @@ pub(crate) unsafe fn execute(args: &mut LoadedExecutableExecuteArgs) -> Answer {
         backward: loaded.compiled.has_backward(),
         arguments: &arguments,
     };
-    let outcome = step_detector::begin(&execution, &wanted, || session.bytes_in_use(ordinal));
-    for note in &outcome.notes {
+    let decision =
+        step_detector::on_execution(&execution, &step_options, || session.bytes_in_use(ordinal));
+    for note in &decision.notes {
         session.note(note);
     }
-    let site = location(&mut session, &options);
+    let site = user_line(&mut session, &options);
     session.count_execution();
     session.record(&LogEvent::Begin {
         program: loaded.compiled.number,
@@ -85,9 +91,9 @@ pub(crate) unsafe fn execute(args: &mut LoadedExecutableExecuteArgs) -> Answer {
         }
     }
     session.record(&LogEvent::End);
-    match (&failure, &outcome.cut) {
+    match (&failure, &decision.cut) {
         (None, Some(cut)) => session.note(cut),
-        (Some(_), Some(_)) => step_detector::take_back(),
+        (Some(_), Some(_)) => step_detector::retract_finish(),
         (_, None) => {}
     }
     drop(session);
@@ -95,10 +101,10 @@ pub(crate) unsafe fn execute(args: &mut LoadedExecutableExecuteArgs) -> Answer {
         return Err(error);
     }
 
-    let inputs = calls.iter().map(Call::values).collect();
+    let inputs = calls.iter().map(DeviceCall::values).collect();
     let values = value::outputs_of(&loaded.compiled, inputs)?;
     for (row, ((call, blocks), values)) in calls.iter().zip(allocated).zip(values).enumerate() {
-        let outputs = call.finish(&blocks, values, outcome.lineage)?;
+        let outputs = call.finish(&blocks, values, decision.lineage)?;
         let list = args.output_lists.add(row).read();
         for (number, output) in outputs.into_iter().enumerate() {
             list.add(number).write(output.into_raw());
@@ -109,12 +115,12 @@ pub(crate) unsafe fn execute(args: &mut LoadedExecutableExecuteArgs) -> Answer {
                 .write(event::ready(Ok(())));
         }
     }
-    step_detector::end(outcome.progress);
+    step_detector::after_execution(decision.run_progress);
     Ok(())
 }
 
-/// Returns the devices of a call with their place in the program.
-unsafe fn devices_of(
+/// Returns the devices of a call with their index in the program.
+unsafe fn selected_devices(
     loaded: &LoadedExecutable,
     args: &LoadedExecutableExecuteArgs,
 ) -> Answer<Vec<(usize, &'static Device)>> {
@@ -143,8 +149,8 @@ unsafe fn devices_of(
     Ok(all.collect())
 }
 
-/// The user's line, from the Python stack that JAX sends along when it is asked to.
-unsafe fn location(session: &mut Session, options: &ExecuteOptions) -> TextId {
+/// Returns the user's line from the Python stack that JAX passes with the call, if it is told to.
+unsafe fn user_line(session: &mut Session, options: &ExecuteOptions) -> TextId {
     if options.call_location.is_null() {
         return TextId(0);
     }

@@ -1,22 +1,22 @@
-//! Which program is the training step, and ending a run after N of it.
+//! Detects which program is the training step, and ends the run after N steps.
 //!
-//! A training step is a program whose results come back as its arguments. Rollouts, samplers and
+//! A training step is a program whose results return as its arguments. Rollouts, samplers and
 //! recurrent networks do that, too, before any training, and a validation that comes first is often
-//! as large as the step. So a program is taken for the step on one of two kinds of evidence:
+//! as large as the step. So there are two kinds of evidence that a program is the step:
 //!
 //! - It has a *backward pass* (JAX writes `transpose(…)` into the names of its operations), and
 //!   floating-point results of an earlier call reach its arguments, through whatever programs
-//!   update them in between. A rollout, a validation and a sampler have no backward pass. Where as
-//!   much of the same sizes stays as it is (gradients that are summed up while the parameters wait for
+//!   update them in between. A rollout, a validation and a sampler have no backward pass. Where
+//!   arguments of the same sizes stay unchanged (gradients are accumulated while the parameters wait for
 //!   their update), it must be called thirty times as often.
-//! - No program so far has a backward pass, and *everything that is alive* is what the program
-//!   returns and takes back, or new. A rollout leaves the policy's parameters as they are. A program
-//!   that needs less than 1 MiB must be called a hundred times as often: scripts begin with such, and
-//!   single operations on a few numbers are programs of this kind.
+//! - No program so far has a backward pass, and *all live memory* is what the program returns and takes
+//!   as arguments again, or new. A rollout leaves the policy's parameters unchanged. A program
+//!   that needs less than 1 MiB must be called a hundred times as often: scripts begin with such programs,
+//!   and so does eager code on a few numbers.
 //!
-//! In both cases nothing new may have been executed since its last call. Without such a program the
-//! run is not cut. `--step NAME` replaces the evidence. The facts go into the trace as notes, so that
-//! reports take the same program for the step.
+//! In both cases no new program may have been executed since its last call. Without such a program the
+//! run is not ended. `--step NAME` replaces the evidence. The evidence goes into the trace as notes, so
+//! that reports agree on which program is the step.
 
 use std::collections::hash_map::Entry;
 use std::sync::{Mutex, PoisonError};
@@ -37,164 +37,164 @@ pub(crate) struct Execution<'a> {
     pub(crate) needed_bytes: u64,
     /// Whether it has a backward pass.
     pub(crate) backward: bool,
-    pub(crate) arguments: &'a [Argument],
+    pub(crate) arguments: &'a [StepArgument],
 }
 
 /// One argument of an execution.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Argument {
+pub(crate) struct StepArgument {
     pub(crate) origin: Origin,
     pub(crate) bytes: u64,
-    /// Whether it holds floating-point numbers: keys and counters come back from any program.
+    /// Whether it holds floating-point numbers: any program may return keys and counters.
     pub(crate) float: bool,
 }
 
-/// What was asked for on the command line.
+/// The step options of the command line.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Wanted<'a> {
+pub(crate) struct StepOptions<'a> {
     /// End the run after so many steps.
     pub(crate) steps: Option<u64>,
     /// The name of the program that is the step.
     pub(crate) name: Option<&'a str>,
 }
 
-/// What an execution means for the run.
+/// How far an execution brings the run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) enum Progress {
+pub(crate) enum RunProgress {
     #[default]
-    GoOn,
-    /// It is the last one that is wanted.
-    Over,
-    /// It is one more.
-    Further,
+    Continue,
+    /// It is the last step.
+    Finished,
+    /// It is a step after the last one.
+    Extra,
 }
 
-/// What was executed so far.
+/// Searches the executions of a run for the training step.
 #[derive(Debug, Default)]
-pub(crate) struct Watch {
-    programs: FxHashMap<u32, Watched>,
+pub(crate) struct StepDetector {
+    programs: FxHashMap<u32, ProgramHistory>,
     /// How many of them have a backward pass.
     with_backward: u32,
     is_announced: bool,
-    over: Option<Over>,
+    finished: Option<FinishedStep>,
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Over {
+struct FinishedStep {
     needed_bytes: u64,
     backward: bool,
 }
 
-/// One program.
+/// The calls of one program.
 #[derive(Debug, Default)]
-struct Watched {
+struct ProgramHistory {
     calls: u64,
     /// How many programs were known when it was called last.
-    known: usize,
+    known_programs: usize,
     /// Its bit in [`Origin::lineage`]; none without a backward pass.
-    bit: u64,
+    lineage_bit: u64,
     /// The arguments of its last call.
-    last: Vec<u64>,
-    /// Calls to which state came back.
-    rounds: u64,
-    /// Calls to which state came back while more than half as much of the same sizes stayed.
-    mixed_rounds: u64,
+    last_arguments: Vec<u64>,
+    /// Calls to which state returned.
+    returned_calls: u64,
+    /// Calls to which state returned while arguments of the same sizes, more than half as many bytes, stayed
+    /// unchanged.
+    mixed_calls: u64,
     is_noted: bool,
 }
 
-/// What of a program's arguments came back from it, and what stayed as it was.
+/// Which of a program's arguments were returned by it, and which stayed unchanged.
 #[derive(Clone, Copy, Debug, Default)]
-struct Flow {
+struct StateFlow {
     returned_bytes: u64,
-    kept_bytes: u64,
-    /// Of what stayed, the arrays that are as large as one that came back.
-    kept_alike_bytes: u64,
+    unchanged_bytes: u64,
+    /// Of the unchanged bytes, those of arrays that are as large as a returned one.
+    unchanged_same_size_bytes: u64,
 }
 
-/// What is to be done about an execution.
+/// What follows from an execution.
 #[derive(Debug, Default)]
-pub(crate) struct Outcome {
-    /// To be set in the origins of what it returns.
+pub(crate) struct StepDecision {
+    /// To be set in the origins of its outputs.
     pub(crate) lineage: u64,
-    pub(crate) progress: Progress,
+    pub(crate) run_progress: RunProgress,
     /// To be written into the trace before it.
     pub(crate) notes: Vec<Note>,
-    /// To be written when it was met and was the last one.
+    /// To be written after it succeeded, if it was the last step.
     pub(crate) cut: Option<Note>,
 }
 
-/// As many times as often must a program be called to whose calls sums of gradients may come back.
-/// They are rarely summed up over more calls than that.
-const MIXED_PATIENCE: u64 = 30;
-/// The same for a small program without a backward pass.
-const SMALL_PATIENCE: u64 = 100;
-const SMALL_BYTES: u64 = 1 << 20;
-/// State below this part of what stays the same is no state of a training.
-const MIN_RETURNED_PART: u64 = 10_000;
-/// Bytes that may be alive and not come back from a program without a backward pass: scalars, keys,
-/// and a loss of each call (the allocator's smallest piece). Hardly a network has so few parameters.
-const MAX_LEFT_OVER: u64 = 16 << 10;
-const LEFT_OVER_PER_CALL: u64 = 256;
+/// Calls that count as one step where the returned state may be accumulated gradients, which are rarely
+/// accumulated over more calls.
+const MIXED_CALLS_PER_STEP: u64 = 30;
+/// Calls that count as one step of a small program without a backward pass.
+const SMALL_CALLS_PER_STEP: u64 = 100;
+const MAX_SMALL_BYTES: u64 = 1 << 20;
+/// Returned bytes that are fewer than this part of the unchanged ones are not the state of a training.
+const MAX_UNCHANGED_TO_RETURNED_RATIO: u64 = 10_000;
+/// Bytes that may be live without being returned by a program without a backward pass: scalars, keys,
+/// and a loss of each call (the allocator's smallest chunk). Hardly any network has so few parameters.
+const MAX_RESIDUAL_BYTES: u64 = 16 << 10;
+const RESIDUAL_BYTES_PER_CALL: u64 = 256;
 
-impl Watch {
-    /// Takes note of an execution. `in_use_bytes` returns what is in use on the device; asking takes
-    /// a moment.
-    fn begin(
+impl StepDetector {
+    /// Considers an execution. `in_use_bytes` returns what is in use on the device, which takes some time.
+    fn on_execution(
         &mut self,
         execution: &Execution<'_>,
-        wanted: &Wanted<'_>,
+        options: &StepOptions<'_>,
         in_use_bytes: impl FnOnce() -> u64,
-    ) -> Outcome {
+    ) -> StepDecision {
         let mut notes = Vec::new();
         if !std::mem::replace(&mut self.is_announced, true) {
             notes.push(Note::Search {
-                steps: wanted.steps,
-                name: wanted.name.map(str::to_owned),
+                steps: options.steps,
+                name: options.name.map(str::to_owned),
             });
         }
         let known_before = self.programs.len();
-        let watched = match self.programs.entry(execution.program) {
+        let history = match self.programs.entry(execution.program) {
             Entry::Occupied(old) => old.into_mut(),
             Entry::Vacant(new) => {
-                let mut watched = Watched::default();
+                let mut history = ProgramHistory::default();
                 if execution.backward {
-                    // More than 64 share bits, which may only take one's results for another's.
-                    watched.bit = 1 << (self.with_backward % 64);
+                    // More than 64 programs share bits, which can only mistake one's results for another's.
+                    history.lineage_bit = 1 << (self.with_backward % 64);
                     self.with_backward += 1;
                 }
-                new.insert(watched)
+                new.insert(history)
             }
         };
         let lineages = execution.arguments.iter().map(|one| one.origin.lineage);
-        let lineage = lineages.fold(watched.bit, |all, one| all | one);
-        let named = wanted
+        let lineage = lineages.fold(history.lineage_bit, |all, one| all | one);
+        let named = options
             .name
             .map(|name| is_program_named(execution.name, name));
-        let is_first = watched.calls == 0;
-        let is_steady = !is_first && watched.known == known_before;
-        watched.calls += 1;
+        let is_first = history.calls == 0;
+        let is_steady = !is_first && history.known_programs == known_before;
+        history.calls += 1;
 
-        let flow = watched.flow(execution);
+        let flow = history.state_flow(execution);
         let returned = match named {
             Some(_) => false,
             None if execution.backward => {
                 flow.returned_bytes > 0
-                    && flow.returned_bytes >= flow.kept_bytes / MIN_RETURNED_PART
+                    && flow.returned_bytes >= flow.unchanged_bytes / MAX_UNCHANGED_TO_RETURNED_RATIO
             }
             None if self.with_backward > 0 || flow.returned_bytes == 0 => false,
-            None => flow.takes_all(execution, watched.calls, in_use_bytes()),
+            None => flow.covers_live_memory(execution, history.calls, in_use_bytes()),
         };
-        if returned && flow.kept_alike_bytes <= flow.returned_bytes / 2 {
-            watched.rounds += 1;
+        if returned && flow.unchanged_same_size_bytes <= flow.returned_bytes / 2 {
+            history.returned_calls += 1;
         } else if returned {
-            watched.mixed_rounds += 1;
+            history.mixed_calls += 1;
         }
-        let is_worth_noting = match named {
+        let is_evidence = match named {
             Some(named) => named,
-            None => returned && (execution.backward || watched.ran_often_enough(0, execution)),
+            None => returned && (execution.backward || history.has_enough_calls(0, execution)),
         };
-        if (is_first && execution.backward) || (is_worth_noting && !watched.is_noted) {
-            watched.is_noted = is_worth_noting;
+        if (is_first && execution.backward) || (is_evidence && !history.is_noted) {
+            history.is_noted = is_evidence;
             notes.push(Note::Program {
                 program: execution.program,
                 backward: execution.backward,
@@ -202,27 +202,27 @@ impl Watch {
                 returned_bytes: if returned { flow.returned_bytes } else { 0 },
             });
         }
-        watched.last.clear();
+        history.last_arguments.clear();
         let ids = execution.arguments.iter().map(|one| one.origin.id);
-        watched.last.extend(ids);
-        let is_over = wanted.steps.is_some_and(|steps| match named {
-            Some(named) => named && watched.calls >= steps,
-            None => is_steady && returned && watched.ran_often_enough(steps, execution),
+        history.last_arguments.extend(ids);
+        let is_finished = options.steps.is_some_and(|steps| match named {
+            Some(named) => named && history.calls >= steps,
+            None => is_steady && returned && history.has_enough_calls(steps, execution),
         });
-        let calls = watched.calls;
+        let calls = history.calls;
         let known = self.programs.len();
-        if let Some(watched) = self.programs.get_mut(&execution.program) {
-            watched.known = known;
+        if let Some(history) = self.programs.get_mut(&execution.program) {
+            history.known_programs = known;
         }
 
         let mut cut = None;
-        let progress = match self.over {
-            // Smaller programs may be those of an evaluation, or of saving what was trained.
-            Some(over) if execution.needed_bytes < over.needed_bytes => Progress::GoOn,
-            Some(over) if over.backward && !execution.backward => Progress::GoOn,
-            Some(_) => Progress::Further,
-            None if is_over => {
-                self.over = Some(Over {
+        let run_progress = match self.finished {
+            // Smaller programs may belong to an evaluation, or to saving a checkpoint.
+            Some(step) if execution.needed_bytes < step.needed_bytes => RunProgress::Continue,
+            Some(step) if step.backward && !execution.backward => RunProgress::Continue,
+            Some(_) => RunProgress::Extra,
+            None if is_finished => {
+                self.finished = Some(FinishedStep {
                     needed_bytes: execution.needed_bytes,
                     backward: execution.backward,
                 });
@@ -230,103 +230,106 @@ impl Watch {
                     program: execution.program,
                     calls,
                 });
-                Progress::Over
+                RunProgress::Finished
             }
-            None => Progress::GoOn,
+            None => RunProgress::Continue,
         };
-        Outcome {
+        StepDecision {
             lineage,
-            progress,
+            run_progress,
             notes,
             cut,
         }
     }
 }
 
-impl Watched {
-    /// Divides the arguments of a call: what came back, what is the same as in the last call.
-    fn flow(&self, execution: &Execution<'_>) -> Flow {
-        let mut flow = Flow::default();
-        if self.last.len() != execution.arguments.len() {
+impl ProgramHistory {
+    /// Returns which arguments of a call were returned before, and which are the same as in the last call.
+    fn state_flow(&self, execution: &Execution<'_>) -> StateFlow {
+        let mut flow = StateFlow::default();
+        if self.last_arguments.len() != execution.arguments.len() {
             return flow;
         }
         let mut sizes = Vec::new();
-        for (argument, last) in execution.arguments.iter().zip(&self.last) {
-            let came_back = match execution.backward {
-                true => argument.float && argument.origin.lineage & self.bit != 0,
+        for (argument, last) in execution.arguments.iter().zip(&self.last_arguments) {
+            let is_returned = match execution.backward {
+                true => argument.float && argument.origin.lineage & self.lineage_bit != 0,
                 false => argument.origin.maker == Some(execution.program),
             };
             if argument.origin.id == *last {
-                flow.kept_bytes += argument.bytes;
-            } else if came_back {
+                flow.unchanged_bytes += argument.bytes;
+            } else if is_returned {
                 flow.returned_bytes += argument.bytes;
                 sizes.push(argument.bytes);
             }
         }
         sizes.sort_unstable();
-        let arguments = execution.arguments.iter().zip(&self.last);
-        let kept_alike = arguments
+        let arguments = execution.arguments.iter().zip(&self.last_arguments);
+        let unchanged_same_size = arguments
             .filter(|(argument, last)| argument.origin.id == **last)
             .map(|(argument, _)| argument.bytes)
             .filter(|bytes| sizes.binary_search(bytes).is_ok());
-        flow.kept_alike_bytes = kept_alike.sum();
+        flow.unchanged_same_size_bytes = unchanged_same_size.sum();
         flow
     }
 
-    /// Says whether it was called often enough for `steps` steps. One call does not show that its
-    /// results come back, so at least two are needed.
-    fn ran_often_enough(&self, steps: u64, execution: &Execution<'_>) -> bool {
+    /// Returns whether it was called often enough for `steps` steps. One call does not show that its
+    /// results return, so at least two are needed.
+    fn has_enough_calls(&self, steps: u64, execution: &Execution<'_>) -> bool {
         let steps = steps.max(2);
-        let patience = match execution.backward || execution.needed_bytes >= SMALL_BYTES {
+        let calls_per_step = match execution.backward || execution.needed_bytes >= MAX_SMALL_BYTES {
             true => 1,
-            false => SMALL_PATIENCE,
+            false => SMALL_CALLS_PER_STEP,
         };
-        let mixed = patience.max(MIXED_PATIENCE);
-        // The first call has nothing that could come back.
-        let all = self.rounds + self.mixed_rounds + 1;
-        self.rounds + 1 >= steps.saturating_mul(patience) || all >= steps.saturating_mul(mixed)
+        let mixed = calls_per_step.max(MIXED_CALLS_PER_STEP);
+        // Nothing can have returned to the first call.
+        let all = self.returned_calls + self.mixed_calls + 1;
+        self.returned_calls + 1 >= steps.saturating_mul(calls_per_step)
+            || all >= steps.saturating_mul(mixed)
     }
 }
 
-impl Flow {
-    /// Says whether all that is alive goes through the program, but for scalars.
-    fn takes_all(&self, execution: &Execution<'_>, calls: u64, in_use_bytes: u64) -> bool {
-        let piece = |bytes: u64| bytes.next_multiple_of(256);
-        let taken = execution.arguments.iter().map(|one| piece(one.bytes));
-        let left_over = in_use_bytes.saturating_sub(taken.sum());
-        let allowed = MAX_LEFT_OVER + LEFT_OVER_PER_CALL * calls;
-        self.kept_bytes <= MAX_LEFT_OVER && left_over <= allowed
+impl StateFlow {
+    /// Returns whether all live memory passes through the program, except for scalars.
+    fn covers_live_memory(&self, execution: &Execution<'_>, calls: u64, in_use_bytes: u64) -> bool {
+        let allocated_bytes = |bytes: u64| bytes.next_multiple_of(256);
+        let argument_bytes = execution
+            .arguments
+            .iter()
+            .map(|one| allocated_bytes(one.bytes));
+        let residual_bytes = in_use_bytes.saturating_sub(argument_bytes.sum());
+        let allowed = MAX_RESIDUAL_BYTES + RESIDUAL_BYTES_PER_CALL * calls;
+        self.unchanged_bytes <= MAX_RESIDUAL_BYTES && residual_bytes <= allowed
     }
 }
 
-static WATCH: Mutex<Option<Watch>> = Mutex::new(None);
+static DETECTOR: Mutex<Option<StepDetector>> = Mutex::new(None);
 
-/// Takes note of an execution before it; see [`Outcome`].
-pub(crate) fn begin(
+/// Considers an execution before it is executed.
+pub(crate) fn on_execution(
     execution: &Execution<'_>,
-    wanted: &Wanted<'_>,
+    options: &StepOptions<'_>,
     in_use_bytes: impl FnOnce() -> u64,
-) -> Outcome {
-    let mut watch = WATCH.lock().unwrap_or_else(PoisonError::into_inner);
-    watch
+) -> StepDecision {
+    let mut detector = DETECTOR.lock().unwrap_or_else(PoisonError::into_inner);
+    detector
         .get_or_insert_default()
-        .begin(execution, wanted, in_use_bytes)
+        .on_execution(execution, options, in_use_bytes)
 }
 
-/// Takes back that the run is over: the last step was refused memory, and the program may go on.
-pub(crate) fn take_back() {
-    let mut watch = WATCH.lock().unwrap_or_else(PoisonError::into_inner);
-    watch.get_or_insert_default().over = None;
+/// Retracts that the run is finished: the last step ran out of memory, and the program may continue.
+pub(crate) fn retract_finish() {
+    let mut detector = DETECTOR.lock().unwrap_or_else(PoisonError::into_inner);
+    detector.get_or_insert_default().finished = None;
 }
 
-/// When the steps are done, asks the Python side to end the run, and tells it of each step that the
-/// main thread executes all the same. Not to be called with the machine locked: it waits for the
-/// Python interpreter.
-pub(crate) fn end(progress: Progress) {
-    match (progress, hooks::get()) {
-        (Progress::Over, Some(hooks)) => hooks.stop(),
-        (Progress::Further, Some(hooks)) if shutdown::is_main_thread() => hooks.further_step(),
-        (Progress::Further, _) => shutdown::rest(),
+/// When the steps are done, asks Python to end the run, and reports to it each extra step that the
+/// main thread executes. Not to be called while the machine is locked: it waits for the GIL.
+pub(crate) fn after_execution(run_progress: RunProgress) {
+    match (run_progress, hooks::get()) {
+        (RunProgress::Finished, Some(hooks)) => hooks.stop(),
+        (RunProgress::Extra, Some(hooks)) if shutdown::is_main_thread() => hooks.further_step(),
+        (RunProgress::Extra, _) => shutdown::throttle_extra_step(),
         _ => {}
     }
 }

@@ -1,4 +1,4 @@
-//! Runs as the detector sees them: programs with arguments and results.
+//! Scripts as the detector sees them: programs with arguments and results.
 
 use super::*;
 
@@ -6,25 +6,25 @@ const MIB: u64 = 1 << 20;
 
 /// A script that is being run: arrays by name, programs by number.
 struct Script {
-    watch: Watch,
+    detector: StepDetector,
     steps: Option<u64>,
     name: Option<&'static str>,
     arrays: FxHashMap<&'static str, (Origin, u64)>,
-    progress: Progress,
+    run_progress: RunProgress,
     cut_at: Option<(u32, u64)>,
-    noted: Vec<Note>,
+    notes: Vec<Note>,
 }
 
 impl Script {
     fn new(steps: u64) -> Script {
         Script {
-            watch: Watch::default(),
+            detector: StepDetector::default(),
             steps: Some(steps),
             name: None,
             arrays: FxHashMap::default(),
-            progress: Progress::GoOn,
+            run_progress: RunProgress::Continue,
             cut_at: None,
-            noted: Vec::new(),
+            notes: Vec::new(),
         }
     }
 
@@ -38,16 +38,16 @@ impl Script {
         takes: &[&'static str],
         returns: &[(&'static str, u64)],
     ) -> bool {
-        let of = |name: &&'static str| {
+        let argument = |name: &&'static str| {
             let (origin, bytes) = self.arrays[*name];
-            Argument {
+            StepArgument {
                 origin,
                 bytes,
                 float: !name.starts_with("key"),
             }
         };
-        let arguments: Vec<Argument> = takes.iter().map(of).collect();
-        let alive: u64 = self.arrays.values().map(|(_, bytes)| bytes).sum();
+        let arguments: Vec<StepArgument> = takes.iter().map(argument).collect();
+        let in_use: u64 = self.arrays.values().map(|(_, bytes)| bytes).sum();
         let execution = Execution {
             program,
             name: if program == 7 {
@@ -59,23 +59,23 @@ impl Script {
             backward,
             arguments: &arguments,
         };
-        let wanted = Wanted {
+        let options = StepOptions {
             steps: self.steps,
             name: self.name,
         };
-        let outcome = self.watch.begin(&execution, &wanted, || alive);
+        let decision = self.detector.on_execution(&execution, &options, || in_use);
         for (name, bytes) in returns {
-            let origin = Origin::returned(program, outcome.lineage);
+            let origin = Origin::returned(program, decision.lineage);
             self.arrays.insert(name, (origin, *bytes));
         }
-        self.progress = outcome.progress;
-        for note in outcome.notes.into_iter().chain(outcome.cut) {
+        self.run_progress = decision.run_progress;
+        for note in decision.notes.into_iter().chain(decision.cut) {
             if let Note::Cut { program, calls } = note {
                 self.cut_at = Some((program, calls));
             }
-            self.noted.push(note);
+            self.notes.push(note);
         }
-        self.progress == Progress::Over
+        self.run_progress == RunProgress::Finished
     }
 }
 
@@ -85,7 +85,7 @@ const UPDATE: (u32, bool, u64) = (3, false, 300 * MIB);
 const ROLLOUT: (u32, bool, u64) = (4, false, 50 * MIB);
 
 #[test]
-fn a_validation_before_training_is_no_step() {
+fn a_validation_before_training_is_not_the_step() {
     // As nanoGPT: 20 batches of validation, larger than the step, then training.
     for steps in [2, 3, 7] {
         let mut script = Script::new(steps);
@@ -102,22 +102,22 @@ fn a_validation_before_training_is_no_step() {
                 &[("params", 100 * MIB), ("loss", 4)],
             )
         };
-        let over = (1..99).find(|_| train(&mut script));
-        assert_eq!(over, Some(steps));
+        let finished = (1..99).find(|_| train(&mut script));
+        assert_eq!(finished, Some(steps));
         assert_eq!(script.cut_at, Some((2, steps)));
     }
 }
 
 #[test]
-fn a_rollout_before_its_update_is_no_step() {
+fn a_rollout_before_its_update_is_not_the_step() {
     let mut script = Script::new(3);
     script.upload("params", 4 * MIB);
     script.upload("state", 300 * MIB);
     for _ in 0..3 {
         for _ in 0..1000 {
-            let over = script.run(ROLLOUT, &["params", "state"], &[("state", 300 * MIB)]);
+            let finished = script.run(ROLLOUT, &["params", "state"], &[("state", 300 * MIB)]);
             assert!(
-                !over,
+                !finished,
                 "the environment's state comes back, and no training goes on"
             );
         }
@@ -129,56 +129,56 @@ fn a_rollout_before_its_update_is_no_step() {
 }
 
 #[test]
-fn an_environment_apart_from_its_policy_is_no_step() {
+fn an_environment_in_a_program_without_its_policy_is_not_the_step() {
     let mut script = Script::new(3);
     script.upload("params", 4 * MIB);
     script.upload("state", 300 * MIB);
     for _ in 0..1000 {
         script.run((5, false, MIB), &["params", "state"], &[("action", 4096)]);
-        let over = script.run(ROLLOUT, &["state", "action"], &[("state", 300 * MIB)]);
+        let finished = script.run(ROLLOUT, &["state", "action"], &[("state", 300 * MIB)]);
         assert!(
-            !over,
+            !finished,
             "the policy's parameters are alive and do not come back"
         );
     }
 }
 
 #[test]
-fn a_recurrent_evaluation_and_a_sampler_are_no_steps() {
+fn a_recurrent_evaluation_and_a_sampler_are_not_the_step() {
     let mut script = Script::new(3);
     script.upload("params", 4 * MIB);
     script.upload("cache", 100 * MIB);
     for _ in 0..1000 {
-        let over = script.run(
+        let finished = script.run(
             ROLLOUT,
             &["params", "cache"],
             &[("cache", 100 * MIB), ("token", 4)],
         );
-        assert!(!over);
+        assert!(!finished);
     }
 }
 
 #[test]
-fn gradients_and_an_update_in_two_programs_are_a_step() {
+fn gradients_and_update_in_two_programs_count_as_a_step() {
     let mut script = Script::new(3);
     script.upload("params", 100 * MIB);
     script.upload("moments", 200 * MIB);
     let round = |script: &mut Script| {
-        let over = script.run(TRAIN, &["params"], &[("grads", 100 * MIB)]);
-        let taken = ["params", "moments", "grads"];
+        let finished = script.run(TRAIN, &["params"], &[("grads", 100 * MIB)]);
+        let arguments = ["params", "moments", "grads"];
         script.run(
             UPDATE,
-            &taken,
+            &arguments,
             &[("params", 100 * MIB), ("moments", 200 * MIB)],
         );
-        over
+        finished
     };
     assert_eq!((1..99).find(|_| round(&mut script)), Some(3));
 }
 
 #[test]
-fn gradients_that_are_summed_up_end_no_run_before_their_update() {
-    // Eight calls before the optimiser has run at all; the parameters come back to the ninth.
+fn accumulated_gradients_do_not_end_the_run_before_their_update() {
+    // Eight calls before the optimizer has run at all; the parameters return to the ninth.
     let mut script = Script::new(3);
     script.upload("params", 100 * MIB);
     let mut calls = 0;
@@ -186,7 +186,7 @@ fn gradients_that_are_summed_up_end_no_run_before_their_update() {
         for _ in 0..8 {
             calls += 1;
             script.run(TRAIN, &["params"], &[("grads", 100 * MIB)]);
-            if script.progress == Progress::Over {
+            if script.run_progress == RunProgress::Finished {
                 break 'run;
             }
             script.run((6, false, MIB), &["grads"], &[("sum", 100 * MIB)]);
@@ -197,7 +197,7 @@ fn gradients_that_are_summed_up_end_no_run_before_their_update() {
 }
 
 #[test]
-fn adapters_of_a_frozen_model_are_a_step() {
+fn training_adapters_of_a_frozen_model_counts_as_a_step() {
     let mut script = Script::new(3);
     script.upload("base", 1000 * MIB);
     script.upload("adapters", MIB);
@@ -207,7 +207,7 @@ fn adapters_of_a_frozen_model_are_a_step() {
 }
 
 #[test]
-fn epochs_over_the_same_batch_are_steps() {
+fn repeated_updates_from_the_same_batch_count_as_steps() {
     // As PPO: several updates from one rollout, which is far larger than the parameters.
     let mut script = Script::new(3);
     script.upload("params", MIB);
@@ -217,8 +217,8 @@ fn epochs_over_the_same_batch_are_steps() {
 }
 
 #[test]
-fn gradients_that_one_program_sums_up_take_longer_to_believe() {
-    // The sum comes back while parameters of the same sizes wait for their update.
+fn gradients_accumulated_in_one_program_need_more_calls() {
+    // The sum returns while parameters of the same sizes wait for their update.
     let mut script = Script::new(3);
     script.upload("params", 100 * MIB);
     script.upload("sum", 100 * MIB);
@@ -227,19 +227,19 @@ fn gradients_that_one_program_sums_up_take_longer_to_believe() {
 }
 
 #[test]
-fn a_key_that_comes_back_is_no_state() {
+fn a_returned_key_is_not_state() {
     // The norm of the gradients over a data set, before training.
     let mut script = Script::new(2);
     script.upload("params", 4096);
     script.upload("key", 16);
     for _ in 0..1000 {
-        let over = script.run(TRAIN, &["params", "key"], &[("key", 16), ("norm", 4)]);
-        assert!(!over);
+        let finished = script.run(TRAIN, &["params", "key"], &[("key", 16), ("norm", 4)]);
+        assert!(!finished);
     }
 }
 
 #[test]
-fn a_step_without_a_backward_pass_through_which_everything_goes_is_counted() {
+fn a_program_without_a_backward_pass_counts_if_it_covers_all_live_memory() {
     let mut script = Script::new(3);
     script.upload("w", 4 * MIB);
     script.upload("x", 4 * MIB);
@@ -251,7 +251,7 @@ fn a_step_without_a_backward_pass_through_which_everything_goes_is_counted() {
 }
 
 #[test]
-fn a_loop_over_keys_at_the_beginning_ends_no_run() {
+fn a_loop_over_keys_at_the_beginning_does_not_end_the_run() {
     let mut script = Script::new(3);
     script.upload("key", 16);
     for _ in 0..250 {
@@ -263,7 +263,7 @@ fn a_loop_over_keys_at_the_beginning_ends_no_run() {
 }
 
 #[test]
-fn a_step_is_not_over_while_new_programs_come_between() {
+fn the_run_is_not_finished_while_new_programs_are_executed_between_steps() {
     let mut script = Script::new(2);
     script.upload("params", 100 * MIB);
     for new in 100..150 {
@@ -274,7 +274,7 @@ fn a_step_is_not_over_while_new_programs_come_between() {
 }
 
 #[test]
-fn one_step_cannot_be_told_so_two_are_run() {
+fn one_step_cannot_be_detected_so_two_are_run() {
     let mut script = Script::new(1);
     script.upload("params", 100 * MIB);
     let round = |script: &mut Script| script.run(TRAIN, &["params"], &[("params", 100 * MIB)]);
@@ -282,7 +282,7 @@ fn one_step_cannot_be_told_so_two_are_run() {
 }
 
 #[test]
-fn a_program_that_is_named_needs_no_evidence_and_no_other_is_taken() {
+fn a_named_program_needs_no_evidence_and_no_other_program_counts() {
     let mut script = Script::new(2);
     script.name = Some("seven");
     script.upload("params", 100 * MIB);
@@ -295,22 +295,22 @@ fn a_program_that_is_named_needs_no_evidence_and_no_other_is_taken() {
 }
 
 #[test]
-fn after_the_end_only_programs_as_large_as_the_step_are_further_steps() {
+fn after_the_end_only_programs_as_large_as_the_step_are_extra_steps() {
     let mut script = Script::new(2);
     script.upload("params", 100 * MIB);
     script.run(TRAIN, &["params"], &[("params", 100 * MIB)]);
     assert!(script.run(TRAIN, &["params"], &[("params", 100 * MIB)]));
-    // An evaluation, though it is larger; the step once more, and the step compiled anew.
+    // An evaluation, although it is larger; the step once more, and the step recompiled.
     script.run(VALIDATE, &["params"], &[("loss", 4)]);
-    assert_eq!(script.progress, Progress::GoOn);
+    assert_eq!(script.run_progress, RunProgress::Continue);
     script.run(TRAIN, &["params"], &[("params", 100 * MIB)]);
-    assert_eq!(script.progress, Progress::Further);
+    assert_eq!(script.run_progress, RunProgress::Extra);
     script.run((8, true, 500 * MIB), &["params"], &[("params", 100 * MIB)]);
-    assert_eq!(script.progress, Progress::Further);
+    assert_eq!(script.run_progress, RunProgress::Extra);
 }
 
 #[test]
-fn what_is_known_of_the_step_is_noted_once() {
+fn evidence_for_the_step_is_noted_once() {
     let mut script = Script::new(9);
     script.upload("params", 100 * MIB);
     for _ in 0..5 {
@@ -326,17 +326,17 @@ fn what_is_known_of_the_step_is_noted_once() {
         steps: Some(9),
         name: None,
     };
-    assert_eq!(script.noted, [search, program(0), program(100 * MIB)]);
+    assert_eq!(script.notes, [search, program(0), program(100 * MIB)]);
 }
 
 #[test]
-fn a_few_operations_on_a_few_numbers_are_no_evidence_of_a_step() {
-    // An eager `key & mask`: all that is alive comes back from it.
+fn operations_on_a_few_numbers_are_not_evidence_of_a_step() {
+    // An eager `key & mask`: it returns all live memory.
     let mut script = Script::new(3);
     script.upload("bits", 1024);
-    let noted = |script: &Script| script.noted.len() - 1;
+    let notes = |script: &Script| script.notes.len() - 1;
     for calls in 1..=200 {
         script.run((0, false, 3072), &["bits"], &[("bits", 1024)]);
-        assert_eq!(noted(&script), usize::from(calls == 200), "{calls} calls");
+        assert_eq!(notes(&script), usize::from(calls == 200), "{calls} calls");
     }
 }

@@ -1,30 +1,30 @@
-//! What ending a run asks of the process: waking its main thread, and holding the other threads.
-//! When a run is over is decided in `steps`, how it ends in Python (`_ending.py`).
+//! Ends a run whose steps are done, as far as threads are concerned: wakes the main thread and parks the others.
+//! `step_detector` decides when a run is finished, Python how it ends (`_ending.py`).
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::thread::{self, ThreadId};
 use std::time::Duration;
 
-/// The only thread that may go on executing programs.
-static LAST: OnceLock<ThreadId> = OnceLock::new();
+/// The only thread that may still execute programs.
+static ACTIVE_THREAD: OnceLock<ThreadId> = OnceLock::new();
 
-/// Executions that are going on.
-static RUNNING: AtomicU32 = AtomicU32::new(0);
+/// Number of executions that are running.
+static RUNNING_EXECUTIONS: AtomicU32 = AtomicU32::new(0);
 
-/// Steps that threads other than the main one have executed since the run was over.
-static FURTHER: AtomicU64 = AtomicU64::new(0);
+/// Steps that threads other than the main one have executed after the run was finished.
+static EXTRA_STEPS: AtomicU64 = AtomicU64::new(0);
 
-/// The pace of those steps. The main thread may still be cleaning up, and wants the processor.
-const PACE: Duration = Duration::from_millis(50);
+/// The delay of those steps. The main thread may still be cleaning up, and needs the processor.
+const STEP_DELAY: Duration = Duration::from_millis(50);
 
-extern "C" fn do_nothing(_: libc::c_int) {}
+extern "C" fn no_op_handler(_: libc::c_int) {}
 
-/// Interrupts what the main thread waits in, so that Python looks whether it has anything to do.
+/// Interrupts a wait of the main thread, so that Python runs its pending calls.
 ///
-/// A lock that is waited for (a thread that is joined, a queue, an event) looks at pending calls
-/// when a signal comes, and at no other time. The signal is one that nobody else uses; where
-/// somebody has a handler for it, nothing is sent.
+/// While it waits for a lock (a thread to join, a queue, an event), Python runs pending calls only
+/// when a signal arrives. The signal is one that is rarely used; if the program has a handler for it,
+/// none is sent.
 pub fn wake_main_thread() {
     // SAFETY: the structs are plain data and filled before they are read; the handler does nothing,
     // so it may run at any time. The main thread of a process has the process's number.
@@ -33,75 +33,76 @@ pub fn wake_main_thread() {
         if libc::sigaction(libc::SIGURG, std::ptr::null(), &raw mut handler) != 0 {
             return;
         }
-        let ours = do_nothing as extern "C" fn(libc::c_int) as libc::sighandler_t;
+        let own_handler = no_op_handler as extern "C" fn(libc::c_int) as libc::sighandler_t;
         if matches!(handler.sa_sigaction, libc::SIG_DFL | libc::SIG_IGN) {
-            // Without SA_RESTART: a wait that goes on by itself is not interrupted.
+            // Without SA_RESTART: a wait that is restarted by the kernel is not interrupted.
             handler.sa_flags = 0;
-            handler.sa_sigaction = ours;
+            handler.sa_sigaction = own_handler;
             libc::sigaction(libc::SIGURG, &raw const handler, std::ptr::null_mut());
         }
-        if handler.sa_sigaction == ours {
+        if handler.sa_sigaction == own_handler {
             let process = libc::getpid();
             libc::syscall(libc::SYS_tgkill, process, process, libc::SIGURG);
         }
     }
 }
 
-/// Lets no thread but the calling one execute programs from now on: the others wait where their
-/// execution begins or ends until the process has ended. Only the first call counts.
+/// Parks all threads but the calling one where they start or finish an execution, until the process has
+/// ended. Only the first call counts.
 ///
-/// Returns when they are there, or after a second. To be called without the interpreter's lock: a
-/// thread that comes from an execution needs it to get to the next.
-pub fn hold_other_threads() {
-    let _ = LAST.set(thread::current().id());
+/// Returns when no execution is running, or after a second. To be called without the GIL: a thread that
+/// returns from an execution needs it to get to the next one.
+pub fn park_other_threads() {
+    let _ = ACTIVE_THREAD.set(thread::current().id());
     for _ in 0..20 {
-        thread::sleep(PACE);
-        if RUNNING.load(Ordering::Acquire) == 0 {
+        thread::sleep(STEP_DELAY);
+        if RUNNING_EXECUTIONS.load(Ordering::Acquire) == 0 {
             break;
         }
     }
 }
 
-/// Returns how many steps threads other than the main one have executed since the run was over.
-pub fn further_steps() -> u64 {
-    FURTHER.load(Ordering::Relaxed)
+/// Returns how many steps threads other than the main one have executed after the run was finished.
+pub fn extra_steps() -> u64 {
+    EXTRA_STEPS.load(Ordering::Relaxed)
 }
 
-/// Says whether this is the process's first thread: Python's main thread.
+/// Returns whether this is the process's first thread: Python's main thread.
 pub(crate) fn is_main_thread() -> bool {
     // SAFETY: both take no argument and cannot fail.
     unsafe { libc::gettid() == libc::getpid() }
 }
 
-/// Counts a further step of another thread, and slows it down.
-pub(crate) fn rest() {
-    FURTHER.fetch_add(1, Ordering::Relaxed);
-    thread::sleep(PACE);
+/// Counts an extra step of a thread other than the main one, and slows it down.
+pub(crate) fn throttle_extra_step() {
+    EXTRA_STEPS.fetch_add(1, Ordering::Relaxed);
+    thread::sleep(STEP_DELAY);
 }
 
-/// An execution that goes on. It begins and ends only while the run does: a thread that comes back
-/// from one asks for the interpreter, and is ended inside of JAX, which aborts, if that ends, too.
-pub(crate) struct Running;
+/// An execution that is running. It starts and finishes only before threads are parked: a thread that returns
+/// from one waits for the GIL, and if the interpreter ends meanwhile, it ends the thread inside JAX,
+/// which then aborts.
+pub(crate) struct RunningExecution;
 
-impl Running {
-    pub(crate) fn begin() -> Self {
-        wait_if_over();
-        RUNNING.fetch_add(1, Ordering::AcqRel);
-        Running
+impl RunningExecution {
+    pub(crate) fn start() -> Self {
+        park_if_finished();
+        RUNNING_EXECUTIONS.fetch_add(1, Ordering::AcqRel);
+        RunningExecution
     }
 }
 
-impl Drop for Running {
+impl Drop for RunningExecution {
     fn drop(&mut self) {
-        RUNNING.fetch_sub(1, Ordering::AcqRel);
-        wait_if_over();
+        RUNNING_EXECUTIONS.fetch_sub(1, Ordering::AcqRel);
+        park_if_finished();
     }
 }
 
-/// Waits forever if the run has ended for this thread.
-fn wait_if_over() {
-    if let Some(last) = LAST.get() {
-        while thread::current().id() != *last {
+/// Waits forever if other threads are parked and this is one of them.
+fn park_if_finished() {
+    if let Some(active) = ACTIVE_THREAD.get() {
+        while thread::current().id() != *active {
             thread::park();
         }
     }
