@@ -1,4 +1,4 @@
-//! The PJRT plugin's entry point, and what the plugin asks of Python.
+//! The PJRT plugin's entry point, and the Python functions that the plugin calls.
 
 use std::any::Any;
 use std::collections::HashMap;
@@ -12,10 +12,11 @@ use vramfit_core::lint::{self, LateChange, Stage, Surroundings};
 use vramfit_core::program::memory::Names;
 use vramfit_core::trace::{CallbackSkip, RunEnvironment, UncaughtError};
 use vramfit_vgpu::{
-    DeclaredValue, Evaluated, Hooks, HostArray, HostCall, HostInput, Interface, ProgramDescription,
+    CallbackOutcome, DeclaredValue, Evaluation, Hooks, HostArray, HostInput, Interface,
+    ProgramDescription,
 };
 
-use crate::exit::ask_python;
+use crate::exit::call_python;
 
 /// Returns the table of PJRT functions. JAX looks this symbol up in the library it is told to load.
 #[unsafe(no_mangle)]
@@ -49,8 +50,8 @@ pub(crate) fn start_plugin(
     Ok(())
 }
 
-/// Prepares to look on while the real CUDA plugin `library` works for JAX `jax`: the table that JAX
-/// then gets from this library is the real one, but for publishing what is inside of the pool.
+/// Prepares to publish statistics of the real CUDA plugin `library` for JAX `jax`: the table that JAX
+/// then gets from this library is the real one, wrapped to publish the statistics of the pool.
 #[pyfunction]
 #[allow(
     clippy::needless_pass_by_value,
@@ -66,7 +67,7 @@ pub(crate) fn start_publisher(library: PathBuf, jax: &str) {
 /// `imported`, `discovered`, `started`).
 type Change = (String, Option<String>, Option<String>, String, String);
 
-/// Notes the settings of the run for its trace: the environment as JAX has read it, which of its
+/// Records the settings of the run in its trace: the environment as JAX has read it, which of its
 /// variables the command set itself, and what the program changed since.
 #[pyfunction]
 pub(crate) fn note_settings(
@@ -79,7 +80,7 @@ pub(crate) fn note_settings(
     py.detach(|| vramfit_vgpu::note_settings(settings));
 }
 
-/// Tells which of the changes come too late for JAX `jax`: one text for each, for standard error.
+/// Returns a message for each of the changes that come too late for JAX `jax`, for standard error.
 #[pyfunction]
 pub(crate) fn settings_too_late(
     environment: HashMap<String, String>,
@@ -148,7 +149,7 @@ impl fmt::Debug for PythonResult {
 
 impl HostArray for PythonResult {
     fn read(&self) -> Option<Vec<u8>> {
-        ask_python(|py| {
+        call_python(|py| {
             let bytes = self.read.call1(py, (&self.value,)).ok()?;
             // Not as a list of numbers, which would be made one by one.
             Some(bytes.cast_bound::<PyBytes>(py).ok()?.as_bytes().to_vec())
@@ -165,7 +166,7 @@ struct PythonHooks {
 
 impl Hooks for PythonHooks {
     fn describe(&self, program: u32, description: &ProgramDescription<'_>) {
-        ask_python(|py| {
+        call_python(|py| {
             let shardings = description.output_shardings.iter();
             let shardings: Vec<_> = shardings.map(|bytes| PyBytes::new(py, bytes)).collect();
             let description = (
@@ -182,8 +183,8 @@ impl Hooks for PythonHooks {
         });
     }
 
-    fn evaluate(&self, program: u32, inputs: &[HostInput<'_>]) -> Evaluated {
-        ask_python(|py| {
+    fn evaluate(&self, program: u32, inputs: &[HostInput<'_>]) -> Evaluation {
+        call_python(|py| {
             let argument = |input: &HostInput<'_>| match *input {
                 HostInput::Bytes(bytes) => Some(PyBytes::new(py, bytes).into_any()),
                 HostInput::Array(array) => {
@@ -201,58 +202,60 @@ impl Hooks for PythonHooks {
                         read: self.read.clone_ref(py),
                     }) as Box<dyn HostArray>
                 });
-                return Some(Evaluated::Outputs(values.collect()));
+                return Some(Evaluation::Outputs(values.collect()));
             }
             if let Ok(message) = outcome.extract::<String>() {
-                return Some(Evaluated::Raised(message));
+                return Some(Evaluation::Raised(message));
             }
             let (reason, seconds) = outcome.extract::<(String, f64)>().ok()?;
             let spent_ms = (seconds * 1e3) as u64;
-            Some(Evaluated::OutOfBudget { reason, spent_ms })
+            Some(Evaluation::OutOfBudget { reason, spent_ms })
         })
         // A program that the CPU cannot run is no error: its values stay unknown.
-        .unwrap_or(Evaluated::Impossible)
+        .unwrap_or(Evaluation::Unsupported)
     }
 
-    fn estimate(&self, program: u32, code: &[u8]) -> Option<f64> {
-        ask_python(|py| {
+    fn estimate_seconds(&self, program: u32, code: &[u8]) -> Option<f64> {
+        call_python(|py| {
             let code = PyBytes::new(py, code);
             let seconds = self.values.call_method1(py, "estimate", (program, code));
             seconds.ok()?.extract(py).ok()
         })
     }
 
-    fn call_back(&self, program: u32, code: &[u8], devices: usize) -> Vec<HostCall> {
-        type Told = (String, u64, u64, String, u64, Option<usize>);
-        let told: Option<Vec<Told>> = ask_python(|py| {
+    fn run_callbacks(&self, program: u32, code: &[u8], devices: usize) -> Vec<CallbackOutcome> {
+        type Called = (String, u64, u64, String, u64, Option<usize>);
+        let called: Option<Vec<Called>> = call_python(|py| {
             let code = PyBytes::new(py, code);
-            let told = self
+            let called = self
                 .values
                 .call_method1(py, "call_back", (program, code, devices));
-            told.ok()?.extract(py).ok()
+            called.ok()?.extract(py).ok()
         });
-        let calls = told.unwrap_or_default().into_iter();
-        let calls = calls.map(|(site, calls, errors, error, skipped, reason)| HostCall {
-            site,
-            calls,
-            errors,
-            error,
-            skipped: reason
-                .and_then(|number| CallbackSkip::ALL.get(number).copied())
-                .map(|reason| (skipped, reason)),
-        });
+        let calls = called.unwrap_or_default().into_iter();
+        let calls = calls.map(
+            |(site, calls, errors, error, skipped, reason)| CallbackOutcome {
+                site,
+                calls,
+                errors,
+                error,
+                skipped: reason
+                    .and_then(|number| CallbackSkip::ALL.get(number).copied())
+                    .map(|reason| (skipped, reason)),
+            },
+        );
         calls.collect()
     }
 
-    fn costs(&self, module: &[u8]) -> Option<Vec<(String, f32)>> {
-        ask_python(|py| {
+    fn cost_analysis(&self, module: &[u8]) -> Option<Vec<(String, f32)>> {
+        call_python(|py| {
             let module = PyBytes::new(py, module);
             let costs = self.values.call_method1(py, "costs", (module,));
             costs.ok()?.extract::<Vec<(String, f32)>>(py).ok()
         })
     }
 
-    fn names(&self, code: &[u8]) -> Option<Names> {
+    fn value_names(&self, code: &[u8]) -> Option<Names> {
         Python::attach(|py| {
             let code = PyBytes::new(py, code);
             let names = self.values.call_method1(py, "names", (code,));
@@ -289,22 +292,22 @@ impl Hooks for PythonHooks {
         })
     }
 
-    fn compiled(&self, program: u32) {
-        ask_python(|py| {
-            // It only takes note; a program whose callbacks are not known is not run.
+    fn on_compiled(&self, program: u32) {
+        call_python(|py| {
+            // A failure is no error: a program whose callbacks are not known is not run.
             let _ = self.values.call_method1(py, "compiled", (program,));
         });
     }
 
-    fn file_name(&self, file: &str) -> Option<String> {
-        ask_python(|py| {
+    fn display_name(&self, file: &str) -> Option<String> {
+        call_python(|py| {
             let name = self.values.call_method1(py, "file_name", (file,));
             name.ok()?.extract(py).ok()
         })
     }
 
-    fn site(&self) -> Option<String> {
-        ask_python(|py| {
+    fn call_site(&self) -> Option<String> {
+        call_python(|py| {
             self.values
                 .call_method0(py, "site")
                 .ok()?
@@ -313,38 +316,38 @@ impl Hooks for PythonHooks {
         })
     }
 
-    fn reader(&self) -> Option<(String, bool)> {
-        ask_python(|py| {
+    fn read_site(&self) -> Option<(String, bool)> {
+        call_python(|py| {
             let reader = self.values.call_method0(py, "reader").ok()?;
             reader.extract(py).ok()
         })
     }
 
-    fn stop(&self) {
-        self.tell_ending("begin");
+    fn request_exit(&self) {
+        self.call_ending("begin");
     }
 
-    fn further_step(&self) {
-        self.tell_ending("further");
+    fn extra_step(&self) {
+        self.call_ending("further");
     }
 }
 
 impl PythonHooks {
-    fn tell_ending(&self, what: &str) {
-        ask_python(|py| {
-            // What it may raise is nobody's business: the run goes on a little longer then.
+    fn call_ending(&self, what: &str) {
+        call_python(|py| {
+            // An exception in it is ignored: the run continues a little longer then.
             let _ = self.ending.call_method0(py, what);
         });
     }
 }
 
-/// Returns how many steps threads other than the main one have executed since the run was over.
+/// Returns how many steps threads other than the main one have executed after the run was finished.
 #[pyfunction]
 pub(crate) fn further_steps() -> u64 {
     vramfit_vgpu::extra_steps()
 }
 
-/// Lets no thread but this one execute programs any more; to be called where the process ends.
+/// Parks all threads but this one where they execute programs; to be called when the process ends.
 #[pyfunction]
 pub(crate) fn hold_other_threads(py: Python<'_>) {
     py.detach(vramfit_vgpu::park_other_threads);

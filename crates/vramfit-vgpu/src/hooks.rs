@@ -1,5 +1,5 @@
-//! What the plugin asks of the Python process it lives in. Set by the extension module; without
-//! them everything works but values stay unknown and call sites unnamed.
+//! The functions of the Python process that the plugin calls. The extension module sets them; without
+//! them everything works, but values stay unknown and call sites have no names.
 
 use std::any::Any;
 use std::fmt::Debug;
@@ -8,16 +8,16 @@ use std::sync::OnceLock;
 use vramfit_core::program::memory::Names;
 use vramfit_core::trace::CallbackSkip;
 
-/// How a small program is run for real, on JAX's CPU backend.
+/// A small program and how it is evaluated on JAX's CPU backend.
 #[derive(Debug)]
 pub struct ProgramDescription<'a> {
-    /// The program as JAX handed it to the plugin.
+    /// The program as JAX passed it to the plugin.
     pub code: &'a [u8],
     /// The options JAX compiled it with.
     pub options: &'a [u8],
-    /// On how many devices it must be run; 1 where all devices do the same.
+    /// On how many devices it must be evaluated; 1 where all devices compute the same.
     pub devices: usize,
-    /// How the outputs lie over the devices, as serialised `OpSharding`; empty when not told.
+    /// How the outputs are sharded over the devices, as serialised `OpSharding`; empty if not known.
     pub output_shardings: &'a [Vec<u8>],
     /// Element type names and dimensions of one device's inputs.
     pub input_shapes: Vec<(&'static str, &'a [i64])>,
@@ -25,13 +25,13 @@ pub struct ProgramDescription<'a> {
     pub output_shapes: Vec<(&'static str, &'a [i64])>,
 }
 
-/// A result that stays where Python computed it until somebody reads it.
+/// A result that stays with Python, which computed it, until it is read.
 pub trait HostArray: Any + Debug + Send + Sync {
-    /// Returns its bytes, row-major; `None` when they cannot be had any more.
+    /// Returns its bytes, row-major; `None` if they are no longer available.
     fn read(&self) -> Option<Vec<u8>>;
 }
 
-/// An argument of a program that is run for real.
+/// An argument of a program that is evaluated.
 #[derive(Clone, Copy, Debug)]
 pub enum HostInput<'a> {
     /// Bytes, row-major.
@@ -40,22 +40,22 @@ pub enum HostInput<'a> {
     Array(&'a dyn HostArray),
 }
 
-/// What became of running a small program.
+/// The result of evaluating a small program.
 #[derive(Debug)]
-pub enum Evaluated {
+pub enum Evaluation {
     /// The outputs of each device in turn.
     Outputs(Vec<Box<dyn HostArray>>),
-    /// A function of the user's that it calls raised an error, in the words of XLA.
+    /// A user's function that it calls raised an error; XLA's message.
     Raised(String),
-    /// It has used up what it may compute, or all programs together have.
+    /// The program has used up its budget, or all programs together have used up theirs.
     OutOfBudget {
         /// `program_budget` or `run_budget`.
         reason: String,
-        /// What executions of the program have taken.
+        /// The time that executions of the program have taken.
         spent_ms: u64,
     },
     /// It cannot be run on the CPU.
-    Impossible,
+    Unsupported,
 }
 
 /// An argument or a result of a program, as the program declares it.
@@ -78,10 +78,9 @@ pub struct Interface {
     pub outputs: Vec<DeclaredValue>,
 }
 
-/// What became of one place of a program that calls a Python function, in one execution whose values
-/// are not computed.
+/// The outcome of one Python callback of a program, in one execution whose values are not computed.
 #[derive(Clone, Debug)]
-pub struct HostCall {
+pub struct CallbackOutcome {
     /// The user's line that put the call into the program, empty if not known.
     pub site: String,
     /// How often the function was called with made-up values.
@@ -96,52 +95,52 @@ pub struct HostCall {
 
 /// The Python side.
 pub trait Hooks: Send + Sync {
-    /// Remembers how to run the program of that number, unique in this process.
+    /// Registers how to evaluate the program of that number, unique in this process.
     fn describe(&self, program: u32, description: &ProgramDescription<'_>);
 
-    /// Runs a program that was described. The inputs are those of each device in turn.
-    fn evaluate(&self, program: u32, inputs: &[HostInput<'_>]) -> Evaluated;
+    /// Evaluates a program that was described. The inputs are those of each device in turn.
+    fn evaluate(&self, program: u32, inputs: &[HostInput<'_>]) -> Evaluation;
 
     /// Returns how many seconds one execution of a program is expected to take on the CPU; infinite
-    /// where that depends on values. `None` when it cannot be told.
-    fn estimate(&self, program: u32, code: &[u8]) -> Option<f64>;
+    /// where that depends on values. `None` if it cannot be estimated.
+    fn estimate_seconds(&self, program: u32, code: &[u8]) -> Option<f64>;
 
-    /// Calls the Python functions that a program calls, with made-up values, as one execution would.
-    fn call_back(&self, program: u32, code: &[u8], devices: usize) -> Vec<HostCall>;
+    /// Runs the Python callbacks of a program with made-up values, as one execution would.
+    fn run_callbacks(&self, program: u32, code: &[u8], devices: usize) -> Vec<CallbackOutcome>;
 
-    /// Asks XLA's cost model about a module, a serialised `HloModuleProto`: names and figures, such
-    /// as `flops`. `None` when it cannot tell.
-    fn costs(&self, module: &[u8]) -> Option<Vec<(String, f32)>>;
+    /// Runs XLA's cost model on a module, a serialised `HloModuleProto`. Returns names and values, such
+    /// as `flops`; `None` if it fails.
+    fn cost_analysis(&self, module: &[u8]) -> Option<Vec<(String, f32)>>;
 
-    /// Returns what the arguments and outputs of a program are called, from the program as JAX handed it
-    /// over. `None` when it does not say.
-    fn names(&self, code: &[u8]) -> Option<Names>;
+    /// Returns the names of the arguments and outputs of a program, from the program as JAX passed it in.
+    /// `None` if it has none.
+    fn value_names(&self, code: &[u8]) -> Option<Names>;
 
-    /// Returns what a program takes and returns, from the program as JAX handed it over.
+    /// Returns the arguments and results of a program, from the program as JAX passed it in.
     ///
     /// # Errors
-    /// Why it cannot be read, as a text for people.
+    /// Why it cannot be read.
     fn interface(&self, code: &[u8]) -> Result<Interface, String>;
 
-    /// Notes that a program was compiled, in the thread that compiles it.
-    fn compiled(&self, program: u32);
+    /// Reports that a program was compiled, in the thread that compiles it.
+    fn on_compiled(&self, program: u32);
 
-    /// Returns what a person calls a source file: a cell of a notebook by its number. `None` when
-    /// Python cannot be asked.
-    fn file_name(&self, file: &str) -> Option<String>;
+    /// Returns the name of a source file for display: the number of a notebook's cell. `None` if
+    /// Python cannot be called.
+    fn display_name(&self, file: &str) -> Option<String>;
 
-    /// Returns the user's line that is being run, as `file:line (function)`.
-    fn site(&self) -> Option<String>;
+    /// Returns the user's line that is being executed, as `file:line (function)`.
+    fn call_site(&self) -> Option<String>;
 
     /// Returns the user's line that reads a value, empty if not known, and whether JAX reads it to
-    /// make a shape of it.
-    fn reader(&self) -> Option<(String, bool)>;
+    /// use it as a shape.
+    fn read_site(&self) -> Option<(String, bool)>;
 
-    /// Asks the program to end, cleanly and soon. Called once.
-    fn stop(&self);
+    /// Requests that the program exits, cleanly and soon. Called once.
+    fn request_exit(&self);
 
-    /// Notes that the main thread has executed a step after [`Hooks::stop`]. May end the process.
-    fn further_step(&self);
+    /// Reports that the main thread has executed a step after [`Hooks::request_exit`]. May end the process.
+    fn extra_step(&self);
 }
 
 static HOOKS: OnceLock<Box<dyn Hooks>> = OnceLock::new();

@@ -1,4 +1,4 @@
-//! Asynchronous transfers from the host: buffers are made first and filled piece by piece.
+//! Asynchronous transfers from the host: buffers are created first and filled in parts.
 
 use std::slice;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -7,9 +7,9 @@ use vramfit_core::program::{MemorySpace, Shape};
 use vramfit_core::trace::Purpose;
 
 use crate::buffer::device_buffer::{Buffer, Storage};
-use crate::buffer::host_data::Data;
-use crate::buffer::host_transfers::{allocate, element_type, set_order, target};
-use crate::buffer::strides::list;
+use crate::buffer::host_data::HostData;
+use crate::buffer::host_transfers::{allocate, element_type, set_layout, target_memory};
+use crate::buffer::strides::copy_list;
 use crate::buffer::value::Value;
 use crate::device::memory::{Memory, MemoryKind};
 use crate::pjrt::abi::AsyncHostToDeviceTransferManager;
@@ -27,7 +27,7 @@ use crate::pjrt::status::{Answer, Code, Status};
 use crate::pjrt::table::read_sized;
 use crate::session::machine_session::Block;
 
-struct Manager {
+struct TransferManager {
     memory: &'static Memory,
     transfers: Vec<Transfer>,
 }
@@ -43,14 +43,14 @@ struct State {
     error: Option<Status>,
 }
 
-unsafe fn manager<'a>(raw: *mut AsyncHostToDeviceTransferManager) -> Answer<&'a Manager> {
-    raw.cast::<Manager>()
+unsafe fn manager<'a>(raw: *mut AsyncHostToDeviceTransferManager) -> Answer<&'a TransferManager> {
+    raw.cast::<TransferManager>()
         .cast_const()
         .as_ref()
         .ok_or_else(|| Status::internal("no transfer"))
 }
 
-impl Manager {
+impl TransferManager {
     fn transfer(&self, index: i32) -> Answer<&Transfer> {
         usize::try_from(index)
             .ok()
@@ -65,12 +65,12 @@ impl Manager {
 }
 
 pub(crate) unsafe fn create(args: &mut ClientCreateBuffersForAsyncHostToDeviceArgs) -> Answer {
-    let memory = target(args.memory, std::ptr::null_mut())?;
+    let memory = target_memory(args.memory, std::ptr::null_mut())?;
     let mut transfers = Vec::with_capacity(args.num_shape_specs);
     for index in 0..args.num_shape_specs {
         let spec: ShapeSpec = read_sized(args.shape_specs.add(index))
             .ok_or_else(|| Status::internal("no shape for a transfer"))?;
-        let dims = list(spec.dims, spec.num_dims);
+        let dims = copy_list(spec.dims, spec.num_dims);
         let mut shape = Shape::dense(element_type(spec.element_type)?, &dims);
         if memory.kind == MemoryKind::PinnedHost {
             shape.space = MemorySpace::Host;
@@ -78,7 +78,7 @@ pub(crate) unsafe fn create(args: &mut ClientCreateBuffersForAsyncHostToDeviceAr
         if index < args.num_device_layouts
             && let Some(layout) = args.device_layouts.add(index).read().as_ref()
         {
-            set_order(&mut shape, layout)?;
+            set_layout(&mut shape, layout)?;
         }
         transfers.push(Transfer {
             block: allocate(memory, shape.bytes(), Purpose::Upload)?,
@@ -89,13 +89,15 @@ pub(crate) unsafe fn create(args: &mut ClientCreateBuffersForAsyncHostToDeviceAr
             shape: Arc::new(shape),
         });
     }
-    args.transfer_manager = Box::into_raw(Box::new(Manager { memory, transfers })).cast();
+    args.transfer_manager = Box::into_raw(Box::new(TransferManager { memory, transfers })).cast();
     Ok(())
 }
 
 pub(crate) unsafe fn destroy(args: &mut AsyncHostToDeviceTransferManagerDestroyArgs) -> Answer {
     if !args.transfer_manager.is_null() {
-        drop(Box::from_raw(args.transfer_manager.cast::<Manager>()));
+        drop(Box::from_raw(
+            args.transfer_manager.cast::<TransferManager>(),
+        ));
     }
     Ok(())
 }
@@ -125,8 +127,8 @@ pub(crate) unsafe fn transfer_data(
     Ok(())
 }
 
-/// The buffer may be taken before its data has come; it is given what has come by then. Data
-/// that comes later stays unknown to the virtual GPU, which never needs it for anything large.
+/// The buffer may be retrieved before its data is complete; its value is then unknown. Data that is
+/// transferred later is ignored: the virtual GPU never needs large values.
 pub(crate) unsafe fn retrieve(
     args: &mut AsyncHostToDeviceTransferManagerRetrieveBufferArgs,
 ) -> Answer {
@@ -138,12 +140,12 @@ pub(crate) unsafe fn retrieve(
         .unwrap_or_else(PoisonError::into_inner);
     let shape = Arc::clone(&transfer.shape);
     let buffer = if let Some(error) = &state.error {
-        Buffer::of_error(shape, manager.memory, error.clone())
+        Buffer::new_error(shape, manager.memory, error.clone())
     } else {
         let bytes = std::mem::take(&mut state.bytes);
         let whole = bytes.len() as u64 == shape.host_bytes();
         let value = if whole {
-            Value::Known(Data::uploaded(bytes))
+            Value::Known(HostData::uploaded(bytes))
         } else {
             Value::Unknown
         };

@@ -1,4 +1,4 @@
-//! Buffers: an array's type and shape, where it lies, and what is known of its contents.
+//! Buffers: an array's type and shape, its memory, and the value of its contents.
 
 use std::ffi::c_void;
 use std::ptr;
@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use vramfit_core::program::Shape;
 
-use crate::buffer::host_reads::read;
+use crate::buffer::host_reads::read_value;
 use crate::buffer::origin::Origin;
 use crate::buffer::value::Value;
 use crate::device::memory::{Memory, MemoryKind};
@@ -25,18 +25,18 @@ use crate::pjrt::event;
 use crate::pjrt::status::{Answer, Code, Status};
 use crate::session::machine_session::Block;
 
-/// An array on a device, or in the host memory beside it.
+/// An array in the memory of a device, or in pinned host memory.
 pub(crate) struct Buffer {
     pub(crate) shape: Arc<Shape>,
     pub(crate) memory: &'static Memory,
     content: Mutex<Content>,
-    /// References taken from outside JAX; a buffer with some cannot be donated.
-    external: AtomicU64,
+    /// References held outside JAX; a buffer with any cannot be donated.
+    external_references: AtomicU64,
 }
 
 enum Content {
     Live(Arc<Storage>),
-    /// An array that stands for an error, given out when it is awaited.
+    /// An array that stands for an error, which is returned when it is awaited.
     Error(Status),
     Deleted,
 }
@@ -47,17 +47,21 @@ pub(crate) struct Storage {
     pub(crate) block: Option<Arc<Block>>,
     pub(crate) value: Value,
     pub(crate) origin: Origin,
-    /// Real bytes for host memory, made when somebody asks for the pointer.
+    /// Real bytes for host memory, made when the pointer is requested.
     host: OnceLock<Box<[u8]>>,
 }
 
 impl Storage {
-    /// Makes the storage of an array that was put on a device.
+    /// Makes the storage of an uploaded array.
     pub(crate) fn new(block: Option<Arc<Block>>, value: Value) -> Arc<Self> {
-        Storage::of(block, value, Origin::uploaded())
+        Storage::with_origin(block, value, Origin::uploaded())
     }
 
-    pub(crate) fn of(block: Option<Arc<Block>>, value: Value, origin: Origin) -> Arc<Self> {
+    pub(crate) fn with_origin(
+        block: Option<Arc<Block>>,
+        value: Value,
+        origin: Origin,
+    ) -> Arc<Self> {
         Arc::new(Storage {
             block,
             value,
@@ -66,9 +70,9 @@ impl Storage {
         })
     }
 
-    /// Returns the same memory with another value: what an argument becomes as a result.
+    /// Returns the same memory with another value: a donated argument as a result.
     pub(crate) fn with_value(&self, value: Value, origin: Origin) -> Arc<Self> {
-        Storage::of(self.block.clone(), value, origin)
+        Storage::with_origin(self.block.clone(), value, origin)
     }
 }
 
@@ -79,17 +83,17 @@ impl Buffer {
             shape,
             memory,
             content,
-            external: AtomicU64::new(0),
+            external_references: AtomicU64::new(0),
         }
     }
 
-    pub(crate) fn of_error(shape: Arc<Shape>, memory: &'static Memory, error: Status) -> Self {
+    pub(crate) fn new_error(shape: Arc<Shape>, memory: &'static Memory, error: Status) -> Self {
         let content = Mutex::new(Content::Error(error));
         Buffer {
             shape,
             memory,
             content,
-            external: AtomicU64::new(0),
+            external_references: AtomicU64::new(0),
         }
     }
 
@@ -104,7 +108,7 @@ impl Buffer {
     /// Returns memory and value.
     ///
     /// # Errors
-    /// When the array was deleted or donated, in XLA's words.
+    /// When the array was deleted or donated, with XLA's message.
     pub(crate) fn storage(&self) -> Answer<Arc<Storage>> {
         match &*self.content() {
             Content::Live(storage) => Ok(Arc::clone(storage)),
@@ -116,10 +120,10 @@ impl Buffer {
         }
     }
 
-    /// Gives up the memory; the array is deleted from then on.
+    /// Deletes the array and frees its memory.
     pub(crate) fn delete(&self) {
         let before = std::mem::replace(&mut *self.content(), Content::Deleted);
-        // Dropped here, after the lock is gone: the last owner of a block locks the machine.
+        // Dropped here, after the lock is released: the last owner of a block locks the machine.
         drop(before);
     }
 
@@ -128,7 +132,7 @@ impl Buffer {
     }
 }
 
-/// Returns the buffer behind a handle.
+/// Returns the buffer of a handle.
 ///
 /// # Safety
 /// `raw` came from [`Buffer::into_raw`] and is not destroyed.
@@ -230,9 +234,9 @@ unsafe fn pointer(buffer: *mut abi::Buffer) -> Answer<*mut c_void> {
     if let Some(bytes) = storage.host.get() {
         return Ok(bytes.as_ptr().cast_mut().cast());
     }
-    // Whoever has the pointer reads without asking again, so this counts as the one read. Not inside
-    // of the lock's own initialisation: what is read may ask Python, and Python wait for the lock.
-    let bytes = read(&buffer.shape, &storage.value)?;
+    // The holder of the pointer reads without further calls, so this counts as the one read. Not inside
+    // `get_or_init`: reading may call Python, and a thread that holds the GIL could be waiting for it.
+    let bytes = read_value(&buffer.shape, &storage.value)?;
     let bytes = storage
         .host
         .get_or_init(|| bytes.to_vec().into_boxed_slice());
@@ -253,7 +257,7 @@ pub(crate) unsafe fn increase_references(
     args: &mut BufferIncreaseExternalReferenceCountArgs,
 ) -> Answer {
     from_raw(args.buffer)?
-        .external
+        .external_references
         .fetch_add(1, Ordering::Relaxed);
     Ok(())
 }
@@ -263,7 +267,7 @@ pub(crate) unsafe fn decrease_references(
 ) -> Answer {
     let less = |count: u64| count.checked_sub(1);
     from_raw(args.buffer)?
-        .external
+        .external_references
         .fetch_update(Ordering::Relaxed, Ordering::Relaxed, less)
         .map(drop)
         .map_err(|_| Status::internal("more external references were given back than taken"))

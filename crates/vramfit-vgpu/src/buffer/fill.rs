@@ -1,9 +1,9 @@
-//! What arrays read as whose values a dry run cannot know.
+//! The values that unknown arrays read as.
 
 use crate::environment::Fill;
 
-/// Writes what an unknown array of an element type reads as.
-pub(crate) fn fill(fill: Fill, element: &str, bytes: &mut [u8]) {
+/// Writes the values that an unknown array of an element type reads as.
+pub(crate) fn write_fill(fill: Fill, element: &str, bytes: &mut [u8]) {
     let one: &[u8] = match element {
         "f32" => &1.0_f32.to_ne_bytes(),
         "f64" => &1.0_f64.to_ne_bytes(),
@@ -78,18 +78,18 @@ mod tests {
     use super::*;
 
     #[test]
-    fn fills_are_what_they_are_called() {
+    fn fills_write_the_values_of_their_names() {
         let mut bytes = [9; 8];
-        fill(Fill::Ones, "f32", &mut bytes);
+        write_fill(Fill::Ones, "f32", &mut bytes);
         assert_eq!(bytes[..4], 1.0_f32.to_ne_bytes());
-        fill(Fill::Nan, "bf16", &mut bytes);
+        write_fill(Fill::Nan, "bf16", &mut bytes);
         let half = u32::from(u16::from_ne_bytes([bytes[2], bytes[3]])) << 16;
         assert!(f32::from_bits(half).is_nan());
-        fill(Fill::Zeros, "s8", &mut bytes);
+        write_fill(Fill::Zeros, "s8", &mut bytes);
         assert_eq!(bytes, [0; 8]);
         let (mut a, mut b) = ([0; 64], [0; 64]);
-        fill(Fill::Random, "f32", &mut a);
-        fill(Fill::Random, "f32", &mut b);
+        write_fill(Fill::Random, "f32", &mut a);
+        write_fill(Fill::Random, "f32", &mut b);
         assert_eq!(a, b, "the same in every run");
         let values: Vec<f32> = a
             .chunks_exact(4)

@@ -1,4 +1,4 @@
-//! Arrays that come from the host, go back to it, or move between memories.
+//! Transfers of arrays from the host, to the host, and between memories.
 
 use std::sync::Arc;
 use std::{ptr, slice};
@@ -8,9 +8,9 @@ use vramfit_core::program::{ElementType, Shape};
 use vramfit_core::trace::{Purpose, TextId};
 
 use crate::buffer::device_buffer::{self, Buffer, Storage};
-use crate::buffer::host_data::Data;
-use crate::buffer::host_reads::read;
-use crate::buffer::strides::{copy, list, row_major, strides_of_layout};
+use crate::buffer::host_data::HostData;
+use crate::buffer::host_reads::read_value;
+use crate::buffer::strides::{copy_list, copy_strided, layout_strides, row_major_strides};
 use crate::buffer::value::Value;
 use crate::device::machine::{self, Machine};
 use crate::device::memory::{self, Memory, MemoryKind};
@@ -24,14 +24,14 @@ use crate::pjrt::event;
 use crate::pjrt::status::{Answer, Code, Status};
 use crate::session::machine_session::{Block, Request};
 
-/// Uploads up to this size are always kept: scalars and keys decide the program's path.
-const ALWAYS_KEPT: u64 = 64 << 10;
+/// Contents of uploads up to this size are always kept: scalars and keys decide what the program does.
+const ALWAYS_KEEP_BYTES: u64 = 64 << 10;
 
-fn the_machine() -> Answer<&'static Machine> {
+fn machine() -> Answer<&'static Machine> {
     machine::get().ok_or_else(|| Status::internal("no client was created"))
 }
 
-/// Allocates memory for an array; none for host memory and arrays without bytes.
+/// Allocates memory for an array; `None` for host memory and arrays without bytes.
 pub(crate) fn allocate(
     memory: &'static Memory,
     bytes: u64,
@@ -40,7 +40,7 @@ pub(crate) fn allocate(
     if memory.kind == MemoryKind::PinnedHost || bytes == 0 {
         return Ok(None);
     }
-    let mut session = the_machine()?.session();
+    let mut session = machine()?.session();
     let request = Request {
         device: memory.device.ordinal()?,
         bytes,
@@ -55,7 +55,7 @@ pub(crate) fn allocate(
 }
 
 /// Returns the memory a call names, or the default memory of the device it names.
-pub(crate) unsafe fn target(
+pub(crate) unsafe fn target_memory(
     memory: *mut crate::pjrt::abi::Memory,
     target: *mut crate::pjrt::abi::Device,
 ) -> Answer<&'static Memory> {
@@ -76,33 +76,33 @@ pub(crate) fn element_type(number: i32) -> Answer<ElementType> {
     })
 }
 
-/// Says whether an upload of this size would be kept, before it is copied.
-fn is_kept(size: u64) -> bool {
+/// Returns whether the contents of an upload of this size are kept.
+fn keeps_contents(size: u64) -> bool {
     let cap = machine::get().map_or(0, |machine| machine.environment.upload_cap_bytes);
-    size <= ALWAYS_KEPT || Data::kept() + size <= cap
+    size <= ALWAYS_KEEP_BYTES || HostData::retained_bytes() + size <= cap
 }
 
 pub(crate) unsafe fn from_host(args: &mut ClientBufferFromHostBufferArgs) -> Answer {
-    let memory = target(args.memory, args.device)?;
-    let dims = list(args.dims, args.num_dims);
+    let memory = target_memory(args.memory, args.device)?;
+    let dims = copy_list(args.dims, args.num_dims);
     let mut shape = Shape::dense(element_type(args.r#type)?, &dims);
     if memory.kind == MemoryKind::PinnedHost {
         shape.space = vramfit_core::program::MemorySpace::Host;
     }
     if let Some(layout) = args.device_layout.as_ref() {
-        set_order(&mut shape, layout)?;
+        set_layout(&mut shape, layout)?;
     }
     let block = allocate(memory, shape.bytes(), Purpose::Upload)?;
-    let value = if is_kept(shape.host_bytes()) {
+    let value = if keeps_contents(shape.host_bytes()) {
         let element = shape.element_type.bytes();
         let from = if args.num_byte_strides == 0 {
-            row_major(&dims, element)
+            row_major_strides(&dims, element)
         } else {
-            list(args.byte_strides, args.num_byte_strides)
+            copy_list(args.byte_strides, args.num_byte_strides)
         };
         let mut bytes = vec![0; shape.host_bytes() as usize];
-        let to = row_major(&dims, element);
-        copy(
+        let to = row_major_strides(&dims, element);
+        copy_strided(
             args.data.cast(),
             &from,
             bytes.as_mut_ptr(),
@@ -110,23 +110,23 @@ pub(crate) unsafe fn from_host(args: &mut ClientBufferFromHostBufferArgs) -> Ans
             &dims,
             element,
         );
-        Value::Known(Data::uploaded(bytes))
+        Value::Known(HostData::uploaded(bytes))
     } else {
         Value::Unknown
     };
     let buffer = Buffer::new(Arc::new(shape), memory, Storage::new(block, value));
     args.buffer = buffer.into_raw();
-    // The data was copied during the call, which is right for every promise about its lifetime.
+    // The data was copied during the call, so its lifetime does not matter.
     args.done_with_host_buffer = event::ready(Ok(()));
     Ok(())
 }
 
-/// Takes the order of dimensions of an untiled layout.
-pub(crate) unsafe fn set_order(
+/// Sets the order of dimensions from an untiled layout.
+pub(crate) unsafe fn set_layout(
     shape: &mut Shape,
     layout: &crate::pjrt::abi::buffer::BufferMemoryLayout,
 ) -> Answer {
-    let strides = strides_of_layout(layout, shape)?;
+    let strides = layout_strides(layout, shape)?;
     let mut order: Vec<i64> = (0..shape.dims.len() as i64).rev().collect();
     // A stable sort keeps row-major order where strides are equal (dimensions of one element).
     order.sort_by_key(|&dim| strides[dim as usize].unsigned_abs());
@@ -135,11 +135,11 @@ pub(crate) unsafe fn set_order(
 }
 
 pub(crate) unsafe fn uninitialized(args: &mut ClientCreateUninitializedBufferArgs) -> Answer {
-    let memory = target(args.memory, args.device)?;
-    let dims = list(args.shape_dims, args.shape_num_dims);
+    let memory = target_memory(args.memory, args.device)?;
+    let dims = copy_list(args.shape_dims, args.shape_num_dims);
     let mut shape = Shape::dense(element_type(args.shape_element_type)?, &dims);
     if let Some(layout) = args.shape_layout.as_ref() {
-        set_order(&mut shape, layout)?;
+        set_layout(&mut shape, layout)?;
     }
     let block = allocate(memory, shape.bytes(), Purpose::Upload)?;
     let storage = Storage::new(block, Value::Unknown);
@@ -147,13 +147,13 @@ pub(crate) unsafe fn uninitialized(args: &mut ClientCreateUninitializedBufferArg
     Ok(())
 }
 
-pub(crate) unsafe fn of_error(args: &mut ClientCreateErrorBufferArgs) -> Answer {
-    let memory = target(args.memory, ptr::null_mut())?;
-    let dims = list(args.shape_dims, args.shape_num_dims);
+pub(crate) unsafe fn error_buffer(args: &mut ClientCreateErrorBufferArgs) -> Answer {
+    let memory = target_memory(args.memory, ptr::null_mut())?;
+    let dims = copy_list(args.shape_dims, args.shape_num_dims);
     let shape = Shape::dense(element_type(args.shape_element_type)?, &dims);
     let text = slice::from_raw_parts(args.error_message.cast::<u8>(), args.error_message_size);
     let error = Status::with_code(args.error_code, String::from_utf8_lossy(text));
-    args.buffer = Buffer::of_error(Arc::new(shape), memory, error).into_raw();
+    args.buffer = Buffer::new_error(Arc::new(shape), memory, error).into_raw();
     Ok(())
 }
 
@@ -171,18 +171,18 @@ pub(crate) unsafe fn to_host(args: &mut BufferToHostBufferArgs) -> Answer {
         ));
     }
     let storage = source.storage()?;
-    let bytes = read(&source.shape, &storage.value)?;
+    let bytes = read_value(&source.shape, &storage.value)?;
     let element = source.shape.element_type.bytes();
-    let from = row_major(&source.shape.dims, element);
+    let from = row_major_strides(&source.shape.dims, element);
     let to = match args.host_layout.as_ref() {
-        Some(layout) => strides_of_layout(layout, &source.shape)?,
-        None => crate::buffer::strides::strides_of(
+        Some(layout) => layout_strides(layout, &source.shape)?,
+        None => crate::buffer::strides::minor_to_major_strides(
             &source.shape.minor_to_major,
             &source.shape.dims,
             element,
         ),
     };
-    copy(
+    copy_strided(
         bytes.as_ptr(),
         &from,
         args.dst.cast(),
@@ -196,7 +196,7 @@ pub(crate) unsafe fn to_host(args: &mut BufferToHostBufferArgs) -> Answer {
 
 pub(crate) unsafe fn raw_to_host(args: &mut BufferCopyRawToHostArgs) -> Answer {
     let source = device_buffer::from_raw(args.buffer)?;
-    let bytes = read(&source.shape, &source.storage()?.value)?;
+    let bytes = read_value(&source.shape, &source.storage()?.value)?;
     let start = usize::try_from(args.offset).unwrap_or(usize::MAX);
     let length = usize::try_from(args.transfer_size).unwrap_or(usize::MAX);
     let part = start
@@ -225,31 +225,31 @@ fn copy_to(source: &Buffer, memory: &'static Memory) -> Answer<Buffer> {
     Ok(Buffer::new(
         Arc::new(shape),
         memory,
-        Storage::of(block, storage.value.clone(), storage.origin.copied()),
+        Storage::with_origin(block, storage.value.clone(), storage.origin.copied()),
     ))
 }
 
 pub(crate) unsafe fn to_memory(args: &mut BufferCopyToMemoryArgs) -> Answer {
-    let memory = target(args.dst_memory, ptr::null_mut())?;
+    let memory = target_memory(args.dst_memory, ptr::null_mut())?;
     args.dst_buffer = copy_to(device_buffer::from_raw(args.buffer)?, memory)?.into_raw();
     Ok(())
 }
 
 pub(crate) unsafe fn to_device(args: &mut BufferCopyToDeviceArgs) -> Answer {
-    let memory = target(ptr::null_mut(), args.dst_device)?;
+    let memory = target_memory(ptr::null_mut(), args.dst_device)?;
     args.dst_buffer = copy_to(device_buffer::from_raw(args.buffer)?, memory)?.into_raw();
     Ok(())
 }
 
-/// Gives the same memory another type and shape of equal size.
+/// Returns a buffer of the same memory with another type and shape of equal size.
 pub(crate) unsafe fn bitcast(args: &mut BufferBitcastArgs) -> Answer {
     let source = device_buffer::from_raw(args.buffer)?;
     let mut shape = Shape::dense(
         element_type(args.element_type)?,
-        &list(args.dims, args.num_dims),
+        &copy_list(args.dims, args.num_dims),
     );
     if let Some(layout) = args.device_layout.as_ref() {
-        set_order(&mut shape, layout)?;
+        set_layout(&mut shape, layout)?;
     }
     if shape.bytes() != source.shape.bytes() {
         return Err(Status::new(

@@ -1,4 +1,4 @@
-//! Where an array comes from: what tells a state that is replaced from one that stays.
+//! Where the content of an array comes from, by which replaced state is told from unchanged state.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -7,28 +7,28 @@ use std::sync::atomic::{AtomicU64, Ordering};
 pub(crate) struct Origin {
     /// Different for each content, also where it replaces another in the same memory.
     pub(crate) id: u64,
-    /// The program that returned it; none for what was put on the device.
-    pub(crate) maker: Option<u32>,
-    /// Programs with a backward pass that it was computed from, one bit each.
+    /// The program that returned it; `None` for uploads.
+    pub(crate) producer: Option<u32>,
+    /// The programs with a backward pass that it was computed by, one bit each.
     pub(crate) lineage: u64,
 }
 
 static NEXT: AtomicU64 = AtomicU64::new(0);
 
 impl Origin {
-    /// Returns the origin of what was put on a device.
+    /// Returns the origin of an upload.
     pub(crate) fn uploaded() -> Self {
         Origin {
             id: NEXT.fetch_add(1, Ordering::Relaxed),
-            maker: None,
+            producer: None,
             lineage: 0,
         }
     }
 
-    /// Returns the origin of what a program returns.
+    /// Returns the origin of a program's output.
     pub(crate) fn returned(program: u32, lineage: u64) -> Self {
         Origin {
-            maker: Some(program),
+            producer: Some(program),
             lineage,
             ..Origin::uploaded()
         }

@@ -1,4 +1,4 @@
-//! Moving an array between a strided place in memory and dense row-major bytes.
+//! Copying arrays between strided memory and dense row-major bytes.
 
 use std::ptr;
 
@@ -8,7 +8,11 @@ use crate::pjrt::abi::buffer::BufferMemoryLayout;
 use crate::pjrt::status::{Answer, Code, Status};
 
 /// Byte strides of a dense array whose dimensions vary in this order, fastest first.
-pub(crate) fn strides_of(minor_to_major: &[i64], dims: &[i64], element_bytes: u64) -> Vec<i64> {
+pub(crate) fn minor_to_major_strides(
+    minor_to_major: &[i64],
+    dims: &[i64],
+    element_bytes: u64,
+) -> Vec<i64> {
     let mut strides = vec![0; dims.len()];
     let mut stride = element_bytes as i64;
     for &dim in minor_to_major {
@@ -24,19 +28,19 @@ pub(crate) fn strides_of(minor_to_major: &[i64], dims: &[i64], element_bytes: u6
 }
 
 /// Byte strides of a row-major array.
-pub(crate) fn row_major(dims: &[i64], element_bytes: u64) -> Vec<i64> {
+pub(crate) fn row_major_strides(dims: &[i64], element_bytes: u64) -> Vec<i64> {
     let order: Vec<i64> = (0..dims.len() as i64).rev().collect();
-    strides_of(&order, dims, element_bytes)
+    minor_to_major_strides(&order, dims, element_bytes)
 }
 
-/// Reads a layout the caller gave: strides in bytes for an array of this shape.
+/// Returns the strides in bytes of a layout for an array of this shape.
 ///
 /// # Errors
 /// `Unimplemented` for tiled layouts, which no GPU array has.
 ///
 /// # Safety
 /// The layout is valid for the call.
-pub(crate) unsafe fn strides_of_layout(
+pub(crate) unsafe fn layout_strides(
     layout: &BufferMemoryLayout,
     shape: &Shape,
 ) -> Answer<Vec<i64>> {
@@ -53,7 +57,7 @@ pub(crate) unsafe fn strides_of_layout(
         if layout.r#type == STRIDES {
             let given = layout.value.strides;
             return if given.num_byte_strides == rank {
-                Ok(list(given.byte_strides, rank))
+                Ok(copy_list(given.byte_strides, rank))
             } else {
                 Err(wrong())
             };
@@ -65,8 +69,12 @@ pub(crate) unsafe fn strides_of_layout(
         if given.minor_to_major_size != rank {
             return Err(wrong());
         }
-        let order = list(given.minor_to_major, rank);
-        Ok(strides_of(&order, &shape.dims, shape.element_type.bytes()))
+        let order = copy_list(given.minor_to_major, rank);
+        Ok(minor_to_major_strides(
+            &order,
+            &shape.dims,
+            shape.element_type.bytes(),
+        ))
     }
 }
 
@@ -74,7 +82,7 @@ pub(crate) unsafe fn strides_of_layout(
 ///
 /// # Safety
 /// `pointer` leads to `count` numbers unless `count` is 0.
-pub(crate) unsafe fn list(pointer: *const i64, count: usize) -> Vec<i64> {
+pub(crate) unsafe fn copy_list(pointer: *const i64, count: usize) -> Vec<i64> {
     if count == 0 {
         return Vec::new();
     }
@@ -85,8 +93,8 @@ pub(crate) unsafe fn list(pointer: *const i64, count: usize) -> Vec<i64> {
 /// Copies an array from strided memory to strided memory.
 ///
 /// # Safety
-/// Every element of both places lies in memory that may be read, or written.
-pub(crate) unsafe fn copy(
+/// Every element of `from` may be read, and every element of `to` written.
+pub(crate) unsafe fn copy_strided(
     from: *const u8,
     from_strides: &[i64],
     to: *mut u8,
@@ -134,19 +142,19 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_transposed_and_a_reversed_array_become_row_major() {
+    fn transposed_and_reversed_arrays_are_copied_to_row_major() {
         let source: Vec<u16> = (0..6).collect(); // 3 x 2, column-major
         let mut target = [0_u16; 6];
         let dims = [3, 2];
-        let strides = strides_of(&[0, 1], &dims, 2);
+        let strides = minor_to_major_strides(&[0, 1], &dims, 2);
         assert_eq!(strides, [2, 6]);
-        // SAFETY: both places hold six elements.
+        // SAFETY: both arrays have six elements.
         unsafe {
-            copy(
+            copy_strided(
                 source.as_ptr().cast(),
                 &strides,
                 target.as_mut_ptr().cast(),
-                &row_major(&dims, 2),
+                &row_major_strides(&dims, 2),
                 &dims,
                 2,
             );
@@ -154,7 +162,7 @@ mod tests {
         assert_eq!(target, [0, 3, 1, 4, 2, 5]);
         // SAFETY: a negative stride walks back from the last element.
         unsafe {
-            copy(
+            copy_strided(
                 source.as_ptr().add(5).cast(),
                 &[-2],
                 target.as_mut_ptr().cast(),
@@ -171,7 +179,7 @@ mod tests {
         let mut target = [7_u8; 2];
         // SAFETY: nothing is copied for the first, one byte for the second.
         unsafe {
-            copy(
+            copy_strided(
                 [1].as_ptr(),
                 &[1, 1],
                 target.as_mut_ptr(),
@@ -179,7 +187,7 @@ mod tests {
                 &[0, 5],
                 1,
             );
-            copy([1].as_ptr(), &[], target.as_mut_ptr(), &[], &[], 1);
+            copy_strided([1].as_ptr(), &[], target.as_mut_ptr(), &[], &[], 1);
         }
         assert_eq!(target, [1, 7]);
     }

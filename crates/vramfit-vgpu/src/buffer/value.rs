@@ -1,8 +1,7 @@
-//! What an array holds: bytes that are known, bytes that can be computed when somebody asks, or
-//! nothing that a dry run could know.
+//! The contents of an array: known bytes, bytes that can be computed when they are read, or unknown.
 //!
 //! Programs on known values (keys, counters, sizes of `nonzero`, constants averaged over a million
-//! samples) are run for real on JAX's CPU backend, but only when a value they lead to is read: most
+//! samples) are evaluated on JAX's CPU backend, but only when a value that depends on them is read: most
 //! never are. What is large, or takes long to compute, stays unknown; reading it is counted and
 //! reported.
 
@@ -11,52 +10,52 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use vramfit_core::program::{Program, Shape};
 use vramfit_core::trace::Event;
 
-use crate::buffer::host_data::{Computed, Data};
+use crate::buffer::host_data::{ComputedArray, HostData};
 use crate::compile::compiled::Compiled;
 use crate::device::machine;
-use crate::hooks::{self, Evaluated, HostInput};
+use crate::hooks::{self, Evaluation, HostInput};
 use crate::pjrt::status::{Answer, Status};
 
-/// Above this many bytes of inputs, outputs or temporaries a program is not run.
-const MAX_COMPUTED_BYTES: u64 = 32 << 20;
-/// Up to this many bytes a program is run however long it is expected to take, within the budget.
+/// Above this many bytes of inputs, outputs or temporaries a program is not evaluated.
+const MAX_EVALUATED_BYTES: u64 = 32 << 20;
+/// Up to this many bytes a program is evaluated however long it is expected to take, within the budget.
 const MAX_SMALL_BYTES: u64 = 1 << 20;
 /// Above that, it must not be expected to take longer than this on one core: a table of constants is
-/// computed, a training step is not. The estimate is `_modules.py`'s.
+/// computed, a training step is not. `_modules.py` estimates the time.
 pub(crate) const MAX_LARGE_SECONDS: f64 = 1.0;
-/// A chain of values that nobody has read (a key split in every step of a long loop) does not
-/// grow beyond this: then it is computed if it is tiny, and given up otherwise. Giving up matters
-/// for small models, whose every training step would else be done in earnest.
-const LONGEST_CHAIN: u32 = 64;
-/// Keys, counters and the like: computing them costs about as much as the call itself.
-const TINY: u64 = 4 << 10;
-/// A check on unknown values is run if the program is no longer than this …
-const LONGEST_CHECK: usize = 16 << 10;
-/// … and its arguments are no larger than this.
-const LARGEST_CHECKED: u64 = 256 << 20;
+/// Maximum number of dependent calls that are not evaluated yet, such as splits of a key in a long loop.
+/// At this depth the call is evaluated if it is tiny, otherwise its outputs are unknown; without that, each
+/// training step of a small model would be evaluated.
+const MAX_DEPTH: u32 = 64;
+/// Size of keys, counters and the like: evaluating them costs about as much as the call itself.
+const MAX_TINY_BYTES: u64 = 4 << 10;
+/// A predicate on unknown values is evaluated if the program is no longer than this …
+const MAX_PREDICATE_CODE_BYTES: usize = 16 << 10;
+/// … and its arguments are no larger than this in total.
+const MAX_PREDICATE_INPUT_BYTES: u64 = 256 << 20;
 
 /// The contents of an array, row-major, each element in whole bytes.
 #[derive(Clone, Debug)]
 pub(crate) enum Value {
     /// Known.
-    Known(Arc<Data>),
-    /// The output of that number of a program that can be run when needed.
-    Pending(Arc<Deferred>, usize),
-    /// Not known, but a yes or no that follows from what unknown arrays read as: a check such as
-    /// "are all finite" must agree with the numbers a program would see if it looked itself.
-    Assumed(Arc<Deferred>, usize),
+    Known(Arc<HostData>),
+    /// An output of a call that can be evaluated when it is needed, with its number.
+    Lazy(Arc<LazyCall>, usize),
+    /// Not known, but a boolean that follows from what unknown arrays read as: a predicate such as
+    /// "are all finite" must agree with the numbers that the program would read.
+    Placeholder(Arc<LazyCall>, usize),
     /// Not known.
     Unknown,
 }
 
-/// An argument of a call that is run.
+/// An argument of a call that is evaluated.
 enum Input {
-    Bytes(Arc<Data>),
-    Computed(Arc<Computed>),
+    Bytes(Arc<HostData>),
+    Computed(Arc<ComputedArray>),
 }
 
 impl Input {
-    fn lend(&self) -> HostInput<'_> {
+    fn as_host_input(&self) -> HostInput<'_> {
         match self {
             Input::Bytes(data) => HostInput::Bytes(data),
             Input::Computed(computed) => HostInput::Array(&*computed.array),
@@ -64,51 +63,52 @@ impl Input {
     }
 }
 
-/// A call of a small program that has not been needed yet. Inputs and outputs are those of each
-/// device in turn.
+/// A call of a small program, evaluated when an output is first needed. Inputs and outputs are those of
+/// each device in turn.
 #[derive(Debug)]
-pub(crate) struct Deferred {
+pub(crate) struct LazyCall {
     program: Arc<Compiled>,
-    /// Until they are not needed any more: a long loop would keep all of its past alive.
+    /// Dropped after the evaluation: else a long loop would keep all earlier values alive.
     inputs: Mutex<Vec<Value>>,
-    chain: u32,
-    outputs: OnceLock<Outcome>,
+    depth: u32,
+    outputs: OnceLock<EvalResult>,
 }
 
-/// What became of a call when it was run.
+/// The result of evaluating a call.
 #[derive(Debug)]
-enum Outcome {
-    Known(Vec<Arc<Computed>>),
-    /// A function of the user's that the program calls raised an error.
+enum EvalResult {
+    Known(Vec<Arc<ComputedArray>>),
+    /// A user's function that the program calls raised an error.
     Raised(Status),
     Unknown,
 }
 
 impl Value {
     /// Returns the bytes, computing them if that is possible.
-    pub(crate) fn bytes(&self) -> Option<Arc<Data>> {
+    pub(crate) fn bytes(&self) -> Option<Arc<HostData>> {
         match self {
             Value::Known(bytes) => Some(Arc::clone(bytes)),
-            Value::Pending(deferred, output) => deferred.output(*output)?.bytes(),
-            Value::Assumed(..) | Value::Unknown => None,
+            Value::Lazy(lazy_call, output) => lazy_call.output(*output)?.bytes(),
+            Value::Placeholder(..) | Value::Unknown => None,
         }
     }
 
-    /// Returns what a check on unknown values comes to if those read as zeros.
-    pub(crate) fn assumed_bytes(&self) -> Option<Arc<Data>> {
+    /// Returns the result of a predicate on unknown values if those read as zeros.
+    pub(crate) fn placeholder_bytes(&self) -> Option<Arc<HostData>> {
         match self {
-            Value::Assumed(deferred, output) => deferred.output(*output)?.bytes(),
+            Value::Placeholder(lazy_call, output) => lazy_call.output(*output)?.bytes(),
             _ => None,
         }
     }
 
-    /// Returns the value for a call that is run, `assuming` what checks come to or not.
-    fn input(&self, assuming: bool) -> Option<Input> {
+    /// Returns the value as an argument of an evaluated call; with `use_placeholders` also the results of
+    /// predicates on unknown values.
+    fn as_input(&self, use_placeholders: bool) -> Option<Input> {
         match self {
             Value::Known(bytes) => Some(Input::Bytes(Arc::clone(bytes))),
-            Value::Assumed(..) if !assuming => None,
-            Value::Pending(deferred, output) | Value::Assumed(deferred, output) => {
-                deferred.output(*output).cloned().map(Input::Computed)
+            Value::Placeholder(..) if !use_placeholders => None,
+            Value::Lazy(lazy_call, output) | Value::Placeholder(lazy_call, output) => {
+                lazy_call.output(*output).cloned().map(Input::Computed)
             }
             Value::Unknown => None,
         }
@@ -117,67 +117,67 @@ impl Value {
     fn is_unknown(&self) -> bool {
         match self {
             Value::Known(_) => false,
-            Value::Pending(deferred, _) => deferred.is_unknown(),
-            Value::Assumed(..) | Value::Unknown => true,
+            Value::Lazy(lazy_call, _) => lazy_call.is_unknown(),
+            Value::Placeholder(..) | Value::Unknown => true,
         }
     }
 
-    fn chain(&self) -> u32 {
+    fn depth(&self) -> u32 {
         match self {
-            Value::Pending(deferred, _) | Value::Assumed(deferred, _)
-                if deferred.outputs.get().is_none() =>
+            Value::Lazy(lazy_call, _) | Value::Placeholder(lazy_call, _)
+                if lazy_call.outputs.get().is_none() =>
             {
-                deferred.chain
+                lazy_call.depth
             }
             _ => 0,
         }
     }
 }
 
-/// Says whether a program is small enough to be run on the CPU at all, on so many devices.
-pub(crate) fn is_small(program: &Program, copies: usize) -> bool {
-    is_within_all(program, MAX_COMPUTED_BYTES / copies as u64)
+/// Returns whether a program is small enough to be evaluated on so many devices at all.
+pub(crate) fn is_small(program: &Program, devices: usize) -> bool {
+    fits_with_temporaries(program, MAX_EVALUATED_BYTES / devices as u64)
 }
 
-/// Says whether a program is so small that it is run however long that is expected to take.
-pub(crate) fn is_tiny_enough(program: &Program, copies: usize) -> bool {
-    is_within_all(program, MAX_SMALL_BYTES / copies as u64)
+/// Returns whether a program is so small that it is evaluated however long that is expected to take.
+pub(crate) fn is_always_cheap(program: &Program, devices: usize) -> bool {
+    fits_with_temporaries(program, MAX_SMALL_BYTES / devices as u64)
 }
 
-fn is_within_all(program: &Program, limit: u64) -> bool {
+fn fits_with_temporaries(program: &Program, limit: u64) -> bool {
     // The smallest product may be given a workspace of megabytes.
     let temp_bytes = program
         .sizes
         .temp_bytes
         .saturating_sub(program.workspace_bytes);
-    is_within(program, limit) && temp_bytes <= limit
+    fits(program, limit) && temp_bytes <= limit
 }
 
-fn is_within(program: &Program, limit: u64) -> bool {
+fn fits(program: &Program, limit: u64) -> bool {
     let bytes = |shapes: &[Shape]| shapes.iter().map(Shape::host_bytes).sum::<u64>();
     bytes(&program.parameters) <= limit && bytes(&program.outputs) <= limit
 }
 
-/// Says whether large results can be kept beside the values that are kept already.
-fn has_room_for(program: &Program, copies: usize) -> bool {
-    let bytes = program.outputs.iter().map(Shape::host_bytes).sum::<u64>() * copies as u64;
+/// Returns whether the results of a program can be kept within the cap on retained values.
+fn fits_retention_cap(program: &Program, devices: usize) -> bool {
+    let bytes = program.outputs.iter().map(Shape::host_bytes).sum::<u64>() * devices as u64;
     let cap = machine::get().map_or(u64::MAX, |machine| machine.environment.upload_cap_bytes);
-    bytes <= MAX_SMALL_BYTES || Data::kept().saturating_add(bytes) <= cap
+    bytes <= MAX_SMALL_BYTES || HostData::retained_bytes().saturating_add(bytes) <= cap
 }
 
 /// Returns the values of the outputs of a call on each of its devices, from the values of the
-/// inputs there. Fails when a function of the user's that it calls does, as on a card.
-pub(crate) fn outputs_of(
+/// inputs there. Fails when a user's function that it calls fails, as on a GPU.
+pub(crate) fn outputs_per_device(
     program: &Arc<Compiled>,
     mut inputs: Vec<Vec<Value>>,
 ) -> Answer<Vec<Vec<Value>>> {
     let rows = inputs.len();
     let count = program.program.outputs.len();
     Ok(if program.evaluated_devices == 1 {
-        let outputs = flat_outputs_of(program, inputs.swap_remove(0))?;
+        let outputs = flat_outputs(program, inputs.swap_remove(0))?;
         vec![outputs; rows]
     } else if program.evaluated_devices == rows {
-        let outputs = flat_outputs_of(program, inputs.concat())?;
+        let outputs = flat_outputs(program, inputs.concat())?;
         (0..rows)
             .map(|row| outputs[row * count..(row + 1) * count].to_vec())
             .collect()
@@ -187,56 +187,59 @@ pub(crate) fn outputs_of(
     })
 }
 
-/// Returns the values of the outputs, pending if all inputs are known, else unknown; both lists
+/// Returns the values of the outputs, lazy if all inputs are known, else unknown; both lists
 /// device by device.
-fn flat_outputs_of(program: &Arc<Compiled>, inputs: Vec<Value>) -> Answer<Vec<Value>> {
+fn flat_outputs(program: &Arc<Compiled>, inputs: Vec<Value>) -> Answer<Vec<Value>> {
     let count = program.evaluated_devices * program.program.outputs.len();
     if inputs.iter().any(Value::is_unknown) {
-        call_back(program);
-        return Ok(assumed_outputs_of(program, inputs));
+        run_callbacks(program);
+        return Ok(placeholder_outputs(program, inputs));
     }
-    let chain = 1 + inputs.iter().map(Value::chain).max().unwrap_or(0);
-    let too_long = chain >= LONGEST_CHAIN
-        && !is_within(&program.program, TINY / program.evaluated_devices as u64);
-    if !program.can_evaluate() || (too_long && !program.has_side_effects()) {
-        call_back(program);
+    let depth = 1 + inputs.iter().map(Value::depth).max().unwrap_or(0);
+    let is_too_deep = depth >= MAX_DEPTH
+        && !fits(
+            &program.program,
+            MAX_TINY_BYTES / program.evaluated_devices as u64,
+        );
+    if !program.can_evaluate() || (is_too_deep && !program.has_side_effects()) {
+        run_callbacks(program);
         return Ok(vec![Value::Unknown; count]);
     }
-    let deferred = Deferred::new(program, inputs, chain);
-    if chain >= LONGEST_CHAIN || program.has_side_effects() {
-        match deferred.outcome() {
-            Outcome::Known(_) => {}
-            Outcome::Raised(error) => return Err(error.clone()),
-            Outcome::Unknown => {
-                call_back(program);
+    let lazy_call = LazyCall::new(program, inputs, depth);
+    if depth >= MAX_DEPTH || program.has_side_effects() {
+        match lazy_call.eval_result() {
+            EvalResult::Known(_) => {}
+            EvalResult::Raised(error) => return Err(error.clone()),
+            EvalResult::Unknown => {
+                run_callbacks(program);
                 return Ok(vec![Value::Unknown; count]);
             }
         }
     }
     Ok((0..count)
-        .map(|output| Value::Pending(Arc::clone(&deferred), output))
+        .map(|output| Value::Lazy(Arc::clone(&lazy_call), output))
         .collect())
 }
 
-/// Returns the values of a call with unknown arguments: unknown, but for checks.
-fn assumed_outputs_of(program: &Arc<Compiled>, inputs: Vec<Value>) -> Vec<Value> {
+/// Returns the values of a call with unknown arguments: unknown, except for predicates.
+fn placeholder_outputs(program: &Arc<Compiled>, inputs: Vec<Value>) -> Vec<Value> {
     let count = program.evaluated_devices * program.program.outputs.len();
     if !program.is_predicate() {
         return vec![Value::Unknown; count];
     }
-    let chain = 1 + inputs.iter().map(Value::chain).max().unwrap_or(0);
-    if chain >= LONGEST_CHAIN {
+    let depth = 1 + inputs.iter().map(Value::depth).max().unwrap_or(0);
+    if depth >= MAX_DEPTH {
         return vec![Value::Unknown; count];
     }
-    let deferred = Deferred::new(program, inputs, chain);
+    let lazy_call = LazyCall::new(program, inputs, depth);
     (0..count)
-        .map(|output| Value::Assumed(Arc::clone(&deferred), output))
+        .map(|output| Value::Placeholder(Arc::clone(&lazy_call), output))
         .collect()
 }
 
-/// Calls the Python functions that a program calls, in an execution whose values are not computed: a
-/// script may wait for what they do. What became of each is noted.
-fn call_back(program: &Arc<Compiled>) {
+/// Calls the Python callbacks of a program in an execution whose values are not computed: a script may wait
+/// for their effects. The outcome of each is recorded.
+fn run_callbacks(program: &Arc<Compiled>) {
     let (Some(hooks), Some(machine)) = (hooks::get(), machine::get()) else {
         return;
     };
@@ -244,7 +247,7 @@ fn call_back(program: &Arc<Compiled>) {
         return;
     }
     let devices = program.program.options.devices.len();
-    let done = hooks.call_back(program.number, &program.code, devices);
+    let done = hooks.run_callbacks(program.number, &program.code, devices);
     let mut session = machine.session();
     for call in done {
         let (site, error) = (session.text(&call.site), session.text(&call.error));
@@ -267,10 +270,10 @@ fn call_back(program: &Arc<Compiled>) {
 }
 
 /// Says whether a program info yes or no about arrays, and is short enough to be asked.
-pub(crate) fn is_predicate(program: &Program, code: &[u8], copies: usize) -> bool {
+pub(crate) fn is_predicate(program: &Program, code: &[u8], devices: usize) -> bool {
     const PRED: &str = "pred";
     !code.is_empty()
-        && code.len() <= LONGEST_CHECK
+        && code.len() <= MAX_PREDICATE_CODE_BYTES
         && program
             .outputs
             .iter()
@@ -280,83 +283,83 @@ pub(crate) fn is_predicate(program: &Program, code: &[u8], copies: usize) -> boo
             .iter()
             .map(Shape::host_bytes)
             .sum::<u64>()
-            <= LARGEST_CHECKED / copies as u64
+            <= MAX_PREDICATE_INPUT_BYTES / devices as u64
 }
 
-impl Deferred {
-    fn new(program: &Arc<Compiled>, inputs: Vec<Value>, chain: u32) -> Arc<Self> {
-        Arc::new(Deferred {
+impl LazyCall {
+    fn new(program: &Arc<Compiled>, inputs: Vec<Value>, depth: u32) -> Arc<Self> {
+        Arc::new(LazyCall {
             program: Arc::clone(program),
             inputs: Mutex::new(inputs),
-            chain,
+            depth,
             outputs: OnceLock::new(),
         })
     }
 
-    /// Returns whether it was run and nothing was learnt.
+    /// Returns whether it was evaluated without a result.
     fn is_unknown(&self) -> bool {
         matches!(
             self.outputs.get(),
-            Some(Outcome::Unknown | Outcome::Raised(_))
+            Some(EvalResult::Unknown | EvalResult::Raised(_))
         )
     }
 
-    fn output(&self, number: usize) -> Option<&Arc<Computed>> {
-        match self.outcome() {
-            Outcome::Known(outputs) => outputs.get(number),
-            Outcome::Unknown | Outcome::Raised(_) => None,
+    fn output(&self, number: usize) -> Option<&Arc<ComputedArray>> {
+        match self.eval_result() {
+            EvalResult::Known(outputs) => outputs.get(number),
+            EvalResult::Unknown | EvalResult::Raised(_) => None,
         }
     }
 
-    /// Runs the call if that has not been done.
-    fn outcome(&self) -> &Outcome {
-        // No lock is held while Python runs: a thread that has the interpreter could be waiting
-        // for it. Two threads may then compute the same thing; the first to finish wins.
+    /// Returns the result, evaluating the call if that was not done yet.
+    fn eval_result(&self) -> &EvalResult {
+        // No lock is held while Python runs: a thread that holds the GIL could be waiting
+        // for it. Two threads may then evaluate the same call; the first to finish wins.
         if self.outputs.get().is_none() {
-            let outcome = match self.run() {
-                Some(Evaluated::Outputs(outputs)) => {
+            let eval_result = match self.run() {
+                Some(Evaluation::Outputs(outputs)) => {
                     let shapes = self.program.program.outputs.iter().cycle();
                     let outputs = outputs.into_iter().zip(shapes);
                     let computed =
-                        outputs.map(|(array, shape)| Computed::new(array, shape.host_bytes()));
-                    Outcome::Known(computed.collect())
+                        outputs.map(|(array, shape)| ComputedArray::new(array, shape.host_bytes()));
+                    EvalResult::Known(computed.collect())
                 }
-                Some(Evaluated::Raised(message)) => Outcome::Raised(Status::internal(message)),
-                Some(Evaluated::OutOfBudget { .. } | Evaluated::Impossible) | None => {
-                    Outcome::Unknown
+                Some(Evaluation::Raised(message)) => EvalResult::Raised(Status::internal(message)),
+                Some(Evaluation::OutOfBudget { .. } | Evaluation::Unsupported) | None => {
+                    EvalResult::Unknown
                 }
             };
             if let Some(machine) = machine::get() {
-                let is_known = matches!(outcome, Outcome::Known(_));
+                let is_known = matches!(eval_result, EvalResult::Known(_));
                 machine.session().count_evaluation(is_known);
             }
-            let _ = self.outputs.set(outcome);
-            // Each value would be dropped by the one that is made of it, as deep as the loop is long.
+            let _ = self.outputs.set(eval_result);
+            // Otherwise dropping a value would recurse through all values that it was computed from.
             self.lock_inputs().clear();
         }
-        self.outputs.get().unwrap_or(&Outcome::Unknown)
+        self.outputs.get().unwrap_or(&EvalResult::Unknown)
     }
 
     fn lock_inputs(&self) -> MutexGuard<'_, Vec<Value>> {
         self.inputs.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn run(&self) -> Option<Evaluated> {
+    fn run(&self) -> Option<Evaluation> {
         let program = &self.program.program;
         let is_predicate = self.program.is_predicate();
         if !self.program.can_evaluate() && !is_predicate {
             return None;
         }
-        // Before the inputs are computed: they may take long, too, and would be for nothing.
+        // Before the inputs are computed: they may take long, too, and would not be needed.
         if !is_predicate && !self.program.is_cheap() {
             self.program.disable_evaluation();
             return None;
         }
-        if !has_room_for(program, self.program.evaluated_devices) {
+        if !fits_retention_cap(program, self.program.evaluated_devices) {
             return None;
         }
-        let zeros = |shape: &Shape| Data::uncounted(vec![0; shape.host_bytes() as usize]);
-        // Not locked while they are computed; another thread may have been done before.
+        let zeros = |shape: &Shape| HostData::untracked(vec![0; shape.host_bytes() as usize]);
+        // Not locked while they are computed; another thread may finish first.
         let values = self.lock_inputs().clone();
         if values.len() != self.program.evaluated_devices * program.parameters.len() {
             return None;
@@ -366,23 +369,23 @@ impl Deferred {
             .zip(program.parameters.iter().cycle())
             .map(|(value, shape)| {
                 let zeros = || Input::Bytes(zeros(shape));
-                let known = value.input(is_predicate);
+                let known = value.as_input(is_predicate);
                 known.or_else(|| is_predicate.then(zeros))
             })
             .collect::<Option<_>>()?;
-        let inputs: Vec<HostInput<'_>> = inputs.iter().map(Input::lend).collect();
+        let inputs: Vec<HostInput<'_>> = inputs.iter().map(Input::as_host_input).collect();
         match self.program.evaluate(hooks::get()?, &inputs) {
-            Evaluated::Outputs(outputs)
+            Evaluation::Outputs(outputs)
                 if outputs.len() != self.program.evaluated_devices * program.outputs.len() =>
             {
                 self.program.disable_evaluation();
                 None
             }
-            Evaluated::Impossible => {
+            Evaluation::Unsupported => {
                 self.program.disable_evaluation();
                 None
             }
-            Evaluated::OutOfBudget { reason, spent_ms } => {
+            Evaluation::OutOfBudget { reason, spent_ms } => {
                 self.program.disable_evaluation();
                 if let Some(machine) = machine::get() {
                     let mut session = machine.session();

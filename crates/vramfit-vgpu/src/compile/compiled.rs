@@ -13,7 +13,7 @@ use crate::buffer::value;
 use crate::compile::stderr_capture::Warning;
 use crate::device::machine;
 use crate::device::memory::MemoryKind;
-use crate::hooks::{self, Evaluated, Hooks, HostInput, ProgramDescription};
+use crate::hooks::{self, Evaluation, Hooks, HostInput, ProgramDescription};
 use crate::pjrt::abi::client::{NamedUnion, NamedValue};
 use crate::pjrt::cuda_plugin::sized;
 
@@ -203,7 +203,7 @@ impl Compiled {
     pub(crate) fn costs(&self) -> Option<&Costs> {
         let ask = || {
             let module = self.program.module_proto().ok()?;
-            Some(Costs::new(hooks::get()?.costs(&module)?))
+            Some(Costs::new(hooks::get()?.cost_analysis(&module)?))
         };
         self.costs.get_or_init(ask).as_ref()
     }
@@ -219,15 +219,15 @@ impl Compiled {
             return *is_cheap;
         }
         // Not inside `get_or_init`: a thread that holds the GIL could be waiting for it.
-        let is_cheap = value::is_tiny_enough(&self.program, self.evaluated_devices)
+        let is_cheap = value::is_always_cheap(&self.program, self.evaluated_devices)
             || hooks::get()
-                .and_then(|hooks| hooks.estimate(self.number, &self.code))
+                .and_then(|hooks| hooks.estimate_seconds(self.number, &self.code))
                 .is_some_and(|seconds| seconds <= value::MAX_LARGE_SECONDS);
         *self.is_cheap.get_or_init(|| is_cheap)
     }
 
     /// Evaluates the program on the CPU; the first time, it is described to Python before.
-    pub(crate) fn evaluate(&self, hooks: &dyn Hooks, inputs: &[HostInput<'_>]) -> Evaluated {
+    pub(crate) fn evaluate(&self, hooks: &dyn Hooks, inputs: &[HostInput<'_>]) -> Evaluation {
         if !self.is_described.load(Ordering::Acquire) {
             hooks.describe(
                 self.number,

@@ -52,7 +52,7 @@ impl Dump {
     pub(crate) fn memory(&self, program: &Program, code: &[u8]) -> Option<ProgramMemory> {
         let dump = read(self.folder.path())?;
         let names = hooks::get()
-            .and_then(|hooks| hooks.names(code))
+            .and_then(|hooks| hooks.value_names(code))
             .unwrap_or_default();
         ProgramMemory::from_dump(program, &dump, &names).ok()
     }

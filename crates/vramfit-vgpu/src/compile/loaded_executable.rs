@@ -58,10 +58,10 @@ impl LoadedExecutable {
             }
         }
         let site = hooks::get()
-            .and_then(hooks::Hooks::site)
+            .and_then(hooks::Hooks::call_site)
             .unwrap_or_default();
         if let Some(hooks) = hooks::get() {
-            hooks.compiled(compiled.number);
+            hooks.on_compiled(compiled.number);
         }
         let limit_bytes = client.machine.limit_bytes();
         let variant = if client.machine.environment.autotune_range

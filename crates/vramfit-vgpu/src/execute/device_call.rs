@@ -314,7 +314,7 @@ impl<'a> DeviceCall<'a> {
             } else if let Some((_, block)) =
                 blocks.copied_outputs.iter().find(|(o, _)| *o == output)
             {
-                Storage::of(Some(Arc::clone(block)), value, origin)
+                Storage::with_origin(Some(Arc::clone(block)), value, origin)
             } else {
                 self.output_storage(program, output, blocks, (value, origin))
             };
@@ -343,7 +343,7 @@ impl<'a> DeviceCall<'a> {
                 .find(|(number, _)| *number as usize == slot)
         });
         if let Some((_, block)) = block {
-            return Storage::of(Some(Arc::clone(block)), value, origin);
+            return Storage::with_origin(Some(Arc::clone(block)), value, origin);
         }
         match slot
             .and_then(|slot| program.allocations.get(slot))
@@ -354,7 +354,7 @@ impl<'a> DeviceCall<'a> {
                 argument.with_value(value, argument.origin)
             }
             // No bytes, host memory, or a constant of the module.
-            _ => Storage::of(None, value, origin),
+            _ => Storage::with_origin(None, value, origin),
         }
     }
 }

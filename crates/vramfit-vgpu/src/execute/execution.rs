@@ -31,7 +31,7 @@ pub(crate) unsafe fn execute(args: &mut LoadedExecutableExecuteArgs) -> Answer {
     }
     let options: ExecuteOptions =
         read_sized(args.options).unwrap_or_else(crate::pjrt::cuda_plugin::sized::<ExecuteOptions>);
-    let non_donatable = crate::buffer::strides::list(
+    let non_donatable = crate::buffer::strides::copy_list(
         options.non_donatable_input_indices,
         options.num_non_donatable_input_indices,
     );
@@ -102,7 +102,7 @@ pub(crate) unsafe fn execute(args: &mut LoadedExecutableExecuteArgs) -> Answer {
     }
 
     let inputs = calls.iter().map(DeviceCall::values).collect();
-    let values = value::outputs_of(&loaded.compiled, inputs)?;
+    let values = value::outputs_per_device(&loaded.compiled, inputs)?;
     for (row, ((call, blocks), values)) in calls.iter().zip(allocated).zip(values).enumerate() {
         let outputs = call.finish(&blocks, values, decision.lineage)?;
         let list = args.output_lists.add(row).read();

@@ -254,7 +254,7 @@ impl ProgramHistory {
         for (argument, last) in execution.arguments.iter().zip(&self.last_arguments) {
             let is_returned = match execution.backward {
                 true => argument.float && argument.origin.lineage & self.lineage_bit != 0,
-                false => argument.origin.maker == Some(execution.program),
+                false => argument.origin.producer == Some(execution.program),
             };
             if argument.origin.id == *last {
                 flow.unchanged_bytes += argument.bytes;
@@ -327,8 +327,8 @@ pub(crate) fn retract_finish() {
 /// main thread executes. Not to be called while the machine is locked: it waits for the GIL.
 pub(crate) fn after_execution(run_progress: RunProgress) {
     match (run_progress, hooks::get()) {
-        (RunProgress::Finished, Some(hooks)) => hooks.stop(),
-        (RunProgress::Extra, Some(hooks)) if shutdown::is_main_thread() => hooks.further_step(),
+        (RunProgress::Finished, Some(hooks)) => hooks.request_exit(),
+        (RunProgress::Extra, Some(hooks)) if shutdown::is_main_thread() => hooks.extra_step(),
         (RunProgress::Extra, _) => shutdown::throttle_extra_step(),
         _ => {}
     }

@@ -162,7 +162,7 @@ table! {
     "PJRT_LoadedExecutable_Execute" => execution::execute,
     "PJRT_Client_BufferFromHostBuffer" => host_transfers::from_host,
     "PJRT_Client_CreateUninitializedBuffer" => host_transfers::uninitialized,
-    "PJRT_Client_CreateErrorBuffer" => host_transfers::of_error,
+    "PJRT_Client_CreateErrorBuffer" => host_transfers::error_buffer,
     "PJRT_Buffer_Destroy" => device_buffer::destroy,
     "PJRT_Buffer_ElementType" => device_buffer::element_type,
     "PJRT_Buffer_Dimensions" => device_buffer::dimensions,

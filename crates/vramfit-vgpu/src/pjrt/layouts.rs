@@ -169,7 +169,7 @@ pub(crate) unsafe fn client_default(args: &mut ClientDefaultLayoutArgs) -> Answe
         // Fails for types without a layout, such as tokens; the dense one is right for those.
         drop(cuda_plugin::get()?.take_error(error));
     }
-    let dims = crate::buffer::strides::list(args.dims, args.num_dims);
+    let dims = crate::buffer::strides::copy_list(args.dims, args.num_dims);
     let element = ElementType::from_pjrt(args.r#type).unwrap_or_default();
     args.layout = of_shape(&Shape::dense(element, &dims));
     Ok(())

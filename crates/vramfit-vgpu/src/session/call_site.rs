@@ -53,7 +53,7 @@ pub(crate) fn name_cell(site: &str) -> Option<String> {
         return None;
     }
     let (file, line) = site.split_once(':')?;
-    let name = hooks::get()?.file_name(file)?;
+    let name = hooks::get()?.display_name(file)?;
     Some(format!("{name}:{line}"))
 }
 
