@@ -6,8 +6,8 @@ use std::path::PathBuf;
 use vramfit_core::gpu::{self, Gpu};
 use vramfit_core::{Bytes, Error, ErrorKind, Result};
 
-use crate::device::sharing::{Scope, visible_gpus};
-use crate::pjrt::status::Answer;
+use crate::device::sharing::{SharingScope, visible_gpus};
+use crate::pjrt::status::PjrtResult;
 
 /// Values that a read of an unknown array gives.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -35,11 +35,11 @@ pub(crate) struct Environment {
     /// Where the trace is written; nowhere when `None`.
     pub(crate) trace: Option<PathBuf>,
     /// The bytes that were asked for with `--limit`, for the report.
-    pub(crate) asked_limit_bytes: Option<u64>,
+    pub(crate) requested_limit_bytes: Option<u64>,
     /// Bytes that something else holds on each card.
-    pub(crate) taken_bytes: u64,
+    pub(crate) reserved_bytes: u64,
     /// With which processes the memory of the GPUs is shared.
-    pub(crate) scope: Scope,
+    pub(crate) sharing: SharingScope,
     /// After this many executions of one program the run is ended.
     pub(crate) steps: Option<u64>,
     /// The name of the program that is the training step, where it is not to be searched for.
@@ -78,49 +78,54 @@ impl Environment {
     ///
     /// # Errors
     /// For values that make no sense.
-    pub(crate) fn read() -> Answer<Self> {
-        let name = text("VRAMFIT_GPU").unwrap_or_else(|| "h100-80g".to_owned());
+    pub(crate) fn read() -> PjrtResult<Self> {
+        let name = non_empty_var("VRAMFIT_GPU").unwrap_or_else(|| "h100-80g".to_owned());
         let gpu = gpu::find(&name)?;
-        let gpu = match bytes("VRAMFIT_TOTAL")? {
+        let gpu = match parse_bytes("VRAMFIT_TOTAL")? {
             Some(total) => gpu.with_total(total)?,
             None => gpu,
         };
-        let context_bytes = bytes("VRAMFIT_CONTEXT")?.unwrap_or(gpu.context_bytes_estimate);
-        let scope = match (text("VRAMFIT_SHARED"), env::var_os("VRAMFIT_SHARED_FILE")) {
-            (Some(name), _) => Scope::Named(name),
-            (None, Some(path)) if !path.is_empty() => Scope::Run(PathBuf::from(path)),
-            (None, _) => Scope::Private,
+        let context_bytes = parse_bytes("VRAMFIT_CONTEXT")?.unwrap_or(gpu.context_bytes_estimate);
+        let sharing = match (
+            non_empty_var("VRAMFIT_SHARED"),
+            env::var_os("VRAMFIT_SHARED_FILE"),
+        ) {
+            (Some(name), _) => SharingScope::Named(name),
+            (None, Some(path)) if !path.is_empty() => SharingScope::Run(PathBuf::from(path)),
+            (None, _) => SharingScope::Private,
         };
-        let machine_gpus = number("VRAMFIT_GPU_COUNT")?.unwrap_or(1).clamp(1, 4096) as u32;
+        let machine_gpus = parse_number("VRAMFIT_GPU_COUNT")?
+            .unwrap_or(1)
+            .clamp(1, 4096) as u32;
         let list = env::var("CUDA_VISIBLE_DEVICES").ok();
         Ok(Environment {
             machine_gpus,
-            gpus: visible_gpus(&scope, machine_gpus, list.as_deref())?,
-            scope,
+            gpus: visible_gpus(&sharing, machine_gpus, list.as_deref())?,
+            sharing,
             trace: env::var_os("VRAMFIT_TRACE").map(PathBuf::from),
-            asked_limit_bytes: bytes("VRAMFIT_LIMIT")?,
-            taken_bytes: bytes("VRAMFIT_TAKEN")?.unwrap_or(0),
-            steps: number("VRAMFIT_STEPS")?,
-            step: text("VRAMFIT_STEP"),
-            fill: fill(text("VRAMFIT_FILL").as_deref())?,
-            computes_values: text("VRAMFIT_VALUES").is_none_or(|value| value != "0"),
+            requested_limit_bytes: parse_bytes("VRAMFIT_LIMIT")?,
+            reserved_bytes: parse_bytes("VRAMFIT_TAKEN")?.unwrap_or(0),
+            steps: parse_number("VRAMFIT_STEPS")?,
+            step: non_empty_var("VRAMFIT_STEP"),
+            fill: parse_fill(non_empty_var("VRAMFIT_FILL").as_deref())?,
+            computes_values: non_empty_var("VRAMFIT_VALUES").is_none_or(|value| value != "0"),
             context_bytes,
-            upload_cap_bytes: bytes("VRAMFIT_UPLOAD_CAP")?.unwrap_or(DEFAULT_UPLOAD_CAP),
-            autotune_range: text("VRAMFIT_BRACKET").is_some_and(|value| value != "0"),
-            autotune_results: text("VRAMFIT_AUTOTUNE_RESULTS"),
+            upload_cap_bytes: parse_bytes("VRAMFIT_UPLOAD_CAP")?.unwrap_or(DEFAULT_UPLOAD_CAP),
+            autotune_range: non_empty_var("VRAMFIT_BRACKET").is_some_and(|value| value != "0"),
+            autotune_results: non_empty_var("VRAMFIT_AUTOTUNE_RESULTS"),
             compiler_log: env::var_os("VRAMFIT_COMPILER_LOG").map(PathBuf::from),
-            attribution: text("VRAMFIT_OWNERS").is_none_or(|value| value != "0"),
-            print_calls: text("VRAMFIT_PJRT_CALLS").is_some_and(|value| value != "0"),
+            attribution: non_empty_var("VRAMFIT_OWNERS").is_none_or(|value| value != "0"),
+            print_calls: non_empty_var("VRAMFIT_PJRT_CALLS").is_some_and(|value| value != "0"),
             gpu,
         })
     }
 }
 
-fn text(name: &str) -> Option<String> {
+fn non_empty_var(name: &str) -> Option<String> {
     env::var(name).ok().filter(|value| !value.is_empty())
 }
 
-fn number(name: &str) -> Result<Option<u64>> {
+fn parse_number(name: &str) -> Result<Option<u64>> {
     let parse = |value: String| {
         value.parse().map_err(|_| {
             Error::new(
@@ -129,16 +134,16 @@ fn number(name: &str) -> Result<Option<u64>> {
             )
         })
     };
-    text(name).map(parse).transpose()
+    non_empty_var(name).map(parse).transpose()
 }
 
-fn bytes(name: &str) -> Result<Option<u64>> {
-    text(name)
+fn parse_bytes(name: &str) -> Result<Option<u64>> {
+    non_empty_var(name)
         .map(|value| value.parse::<Bytes>().map(|bytes| bytes.0))
         .transpose()
 }
 
-fn fill(value: Option<&str>) -> Result<Fill> {
+fn parse_fill(value: Option<&str>) -> Result<Fill> {
     match value {
         None | Some("zeros") => Ok(Fill::Zeros),
         Some("ones") => Ok(Fill::Ones),

@@ -53,7 +53,7 @@ pub use hooks::{
 pub use pjrt::cuda_plugin::set_library;
 pub use pjrt::table::calls;
 pub use publisher::{finish as stop_publishing, is_wanted as wants_publishing, set_jax_version};
-pub use session::run_settings::note as note_settings;
+pub use session::run_settings::record as note_settings;
 pub use session::shutdown::{extra_steps, park_other_threads, wake_main_thread};
 
 /// Whether the GPU is the real one, and this library only looks on.
@@ -68,7 +68,7 @@ pub fn look_on() {
 pub fn api() -> *const c_void {
     let looks_on = *LOOKS_ON.get_or_init(|| false);
     let table = if looks_on {
-        cuda_plugin::get().map_or(std::ptr::null(), |real| real.table())
+        cuda_plugin::get().map_or(std::ptr::null(), |plugin| plugin.table())
     } else {
         table::api()
     };
@@ -84,7 +84,7 @@ fn virtual_gpu() -> Option<&'static publisher::Virtual> {
     Some(VIRTUAL.get_or_init(|| publisher::Virtual {
         gpu: environment.gpu.name.clone(),
         total_bytes: environment.gpu.total_memory_bytes,
-        behind: |device| machine::get()?.session().behind_the_statistics(device),
+        behind: |device| machine::get()?.session().extra_stats(device),
     }))
 }
 
@@ -108,9 +108,9 @@ pub fn finish(error: Option<UncaughtError>) {
 
 /// Prints how often each function of the API was called: a free report of compatibility.
 fn print_calls() {
-    log::line("calls of the PJRT API in this process");
+    log::print_line("calls of the PJRT API in this process");
     for (name, count, is_there) in calls() {
         let note = if is_there { "" } else { "  (not available)" };
-        log::line(&format!("{count:>10} {name}{note}"));
+        log::print_line(&format!("{count:>10} {name}{note}"));
     }
 }

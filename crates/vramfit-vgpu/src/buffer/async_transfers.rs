@@ -23,7 +23,7 @@ use crate::pjrt::abi::transfer::{
     AsyncHostToDeviceTransferManagerTransferDataArgs, ClientCreateBuffersForAsyncHostToDeviceArgs,
 };
 use crate::pjrt::event;
-use crate::pjrt::status::{Answer, Code, Status};
+use crate::pjrt::status::{Code, PjrtResult, Status};
 use crate::pjrt::table::read_sized;
 use crate::session::machine_session::Block;
 
@@ -43,7 +43,9 @@ struct State {
     error: Option<Status>,
 }
 
-unsafe fn manager<'a>(raw: *mut AsyncHostToDeviceTransferManager) -> Answer<&'a TransferManager> {
+unsafe fn manager<'a>(
+    raw: *mut AsyncHostToDeviceTransferManager,
+) -> PjrtResult<&'a TransferManager> {
     raw.cast::<TransferManager>()
         .cast_const()
         .as_ref()
@@ -51,7 +53,7 @@ unsafe fn manager<'a>(raw: *mut AsyncHostToDeviceTransferManager) -> Answer<&'a 
 }
 
 impl TransferManager {
-    fn transfer(&self, index: i32) -> Answer<&Transfer> {
+    fn transfer(&self, index: i32) -> PjrtResult<&Transfer> {
         usize::try_from(index)
             .ok()
             .and_then(|index| self.transfers.get(index))
@@ -64,7 +66,7 @@ impl TransferManager {
     }
 }
 
-pub(crate) unsafe fn create(args: &mut ClientCreateBuffersForAsyncHostToDeviceArgs) -> Answer {
+pub(crate) unsafe fn create(args: &mut ClientCreateBuffersForAsyncHostToDeviceArgs) -> PjrtResult {
     let memory = target_memory(args.memory, std::ptr::null_mut())?;
     let mut transfers = Vec::with_capacity(args.num_shape_specs);
     for index in 0..args.num_shape_specs {
@@ -93,7 +95,7 @@ pub(crate) unsafe fn create(args: &mut ClientCreateBuffersForAsyncHostToDeviceAr
     Ok(())
 }
 
-pub(crate) unsafe fn destroy(args: &mut AsyncHostToDeviceTransferManagerDestroyArgs) -> Answer {
+pub(crate) unsafe fn destroy(args: &mut AsyncHostToDeviceTransferManagerDestroyArgs) -> PjrtResult {
     if !args.transfer_manager.is_null() {
         drop(Box::from_raw(
             args.transfer_manager.cast::<TransferManager>(),
@@ -104,7 +106,7 @@ pub(crate) unsafe fn destroy(args: &mut AsyncHostToDeviceTransferManagerDestroyA
 
 pub(crate) unsafe fn transfer_data(
     args: &mut AsyncHostToDeviceTransferManagerTransferDataArgs,
-) -> Answer {
+) -> PjrtResult {
     let transfer = manager(args.transfer_manager)?.transfer(args.buffer_index)?;
     let outside = || Status::new(Code::InvalidArgument, "a transfer outside its buffer");
     let start = usize::try_from(args.offset).map_err(|_| outside())?;
@@ -131,7 +133,7 @@ pub(crate) unsafe fn transfer_data(
 /// transferred later is ignored: the virtual GPU never needs large values.
 pub(crate) unsafe fn retrieve(
     args: &mut AsyncHostToDeviceTransferManagerRetrieveBufferArgs,
-) -> Answer {
+) -> PjrtResult {
     let manager = manager(args.transfer_manager)?;
     let transfer = manager.transfer(args.buffer_index)?;
     let mut state = transfer
@@ -159,21 +161,21 @@ pub(crate) unsafe fn retrieve(
     Ok(())
 }
 
-pub(crate) unsafe fn device(args: &mut AsyncHostToDeviceTransferManagerDeviceArgs) -> Answer {
+pub(crate) unsafe fn device(args: &mut AsyncHostToDeviceTransferManagerDeviceArgs) -> PjrtResult {
     args.device_out = manager(args.transfer_manager)?.memory.device.raw();
     Ok(())
 }
 
 pub(crate) unsafe fn buffer_count(
     args: &mut AsyncHostToDeviceTransferManagerBufferCountArgs,
-) -> Answer {
+) -> PjrtResult {
     args.buffer_count = manager(args.transfer_manager)?.transfers.len();
     Ok(())
 }
 
 pub(crate) unsafe fn buffer_size(
     args: &mut AsyncHostToDeviceTransferManagerBufferSizeArgs,
-) -> Answer {
+) -> PjrtResult {
     let transfer = manager(args.transfer_manager)?.transfer(args.buffer_index)?;
     args.buffer_size = transfer.shape.bytes() as usize;
     Ok(())
@@ -181,7 +183,7 @@ pub(crate) unsafe fn buffer_size(
 
 pub(crate) unsafe fn set_error(
     args: &mut AsyncHostToDeviceTransferManagerSetBufferErrorArgs,
-) -> Answer {
+) -> PjrtResult {
     let transfer = manager(args.transfer_manager)?.transfer(args.buffer_index)?;
     let text = slice::from_raw_parts(args.error_message.cast::<u8>(), args.error_message_size);
     let mut state = transfer
@@ -197,6 +199,6 @@ pub(crate) unsafe fn set_error(
 
 pub(crate) unsafe fn add_metadata(
     _: &mut AsyncHostToDeviceTransferManagerAddMetadataArgs,
-) -> Answer {
+) -> PjrtResult {
     Ok(())
 }

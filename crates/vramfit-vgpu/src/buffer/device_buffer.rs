@@ -22,7 +22,7 @@ use crate::pjrt::abi::buffer::{
 };
 use crate::pjrt::abi::{self, Buffer as RawBuffer};
 use crate::pjrt::event;
-use crate::pjrt::status::{Answer, Code, Status};
+use crate::pjrt::status::{Code, PjrtResult, Status};
 use crate::session::machine_session::Block;
 
 /// An array in the memory of a device, or in pinned host memory.
@@ -47,7 +47,7 @@ pub(crate) struct Storage {
     pub(crate) block: Option<Arc<Block>>,
     pub(crate) value: Value,
     pub(crate) origin: Origin,
-    /// Real bytes for host memory, made when the pointer is requested.
+    /// CudaPlugin bytes for host memory, made when the pointer is requested.
     host: OnceLock<Box<[u8]>>,
 }
 
@@ -109,7 +109,7 @@ impl Buffer {
     ///
     /// # Errors
     /// When the array was deleted or donated, with XLA's message.
-    pub(crate) fn storage(&self) -> Answer<Arc<Storage>> {
+    pub(crate) fn storage(&self) -> PjrtResult<Arc<Storage>> {
         match &*self.content() {
             Content::Live(storage) => Ok(Arc::clone(storage)),
             Content::Error(error) => Err(error.clone()),
@@ -136,43 +136,43 @@ impl Buffer {
 ///
 /// # Safety
 /// `raw` came from [`Buffer::into_raw`] and is not destroyed.
-pub(crate) unsafe fn from_raw<'a>(raw: *mut RawBuffer) -> Answer<&'a Buffer> {
+pub(crate) unsafe fn from_raw<'a>(raw: *mut RawBuffer) -> PjrtResult<&'a Buffer> {
     raw.cast::<Buffer>()
         .cast_const()
         .as_ref()
         .ok_or_else(|| Status::internal("no buffer"))
 }
 
-pub(crate) unsafe fn destroy(args: &mut BufferDestroyArgs) -> Answer {
+pub(crate) unsafe fn destroy(args: &mut BufferDestroyArgs) -> PjrtResult {
     if !args.buffer.is_null() {
         drop(Box::from_raw(args.buffer.cast::<Buffer>()));
     }
     Ok(())
 }
 
-pub(crate) unsafe fn delete(args: &mut BufferDeleteArgs) -> Answer {
+pub(crate) unsafe fn delete(args: &mut BufferDeleteArgs) -> PjrtResult {
     from_raw(args.buffer)?.delete();
     Ok(())
 }
 
-pub(crate) unsafe fn is_deleted(args: &mut BufferIsDeletedArgs) -> Answer {
+pub(crate) unsafe fn is_deleted(args: &mut BufferIsDeletedArgs) -> PjrtResult {
     args.is_deleted = from_raw(args.buffer)?.is_deleted();
     Ok(())
 }
 
-pub(crate) unsafe fn element_type(args: &mut BufferElementTypeArgs) -> Answer {
+pub(crate) unsafe fn element_type(args: &mut BufferElementTypeArgs) -> PjrtResult {
     args.r#type = from_raw(args.buffer)?.shape.element_type.pjrt();
     Ok(())
 }
 
-pub(crate) unsafe fn dimensions(args: &mut BufferDimensionsArgs) -> Answer {
+pub(crate) unsafe fn dimensions(args: &mut BufferDimensionsArgs) -> PjrtResult {
     let dims = &from_raw(args.buffer)?.shape.dims;
     args.dims = dims.as_ptr();
     args.num_dims = dims.len();
     Ok(())
 }
 
-pub(crate) unsafe fn unpadded_dimensions(args: &mut BufferUnpaddedDimensionsArgs) -> Answer {
+pub(crate) unsafe fn unpadded_dimensions(args: &mut BufferUnpaddedDimensionsArgs) -> PjrtResult {
     let dims = &from_raw(args.buffer)?.shape.dims;
     args.unpadded_dims = dims.as_ptr();
     args.num_dims = dims.len();
@@ -180,16 +180,18 @@ pub(crate) unsafe fn unpadded_dimensions(args: &mut BufferUnpaddedDimensionsArgs
 }
 
 /// XLA:GPU has no dynamic dimensions at run time.
-pub(crate) unsafe fn dynamic_dimensions(args: &mut BufferDynamicDimensionIndicesArgs) -> Answer {
+pub(crate) unsafe fn dynamic_dimensions(
+    args: &mut BufferDynamicDimensionIndicesArgs,
+) -> PjrtResult {
     args.dynamic_dim_indices = ptr::null();
     args.num_dynamic_dims = 0;
     Ok(())
 }
 
-pub(crate) unsafe fn memory_layout(args: &mut BufferGetMemoryLayoutArgs) -> Answer {
+pub(crate) unsafe fn memory_layout(args: &mut BufferGetMemoryLayoutArgs) -> PjrtResult {
     let order = &from_raw(args.buffer)?.shape.minor_to_major;
-    let mut layout: BufferMemoryLayout = crate::pjrt::cuda_plugin::sized();
-    let mut tiled: BufferMemoryLayoutTiled = crate::pjrt::cuda_plugin::sized();
+    let mut layout: BufferMemoryLayout = crate::pjrt::cuda_plugin::zeroed_struct();
+    let mut tiled: BufferMemoryLayoutTiled = crate::pjrt::cuda_plugin::zeroed_struct();
     tiled.minor_to_major = order.as_ptr();
     tiled.minor_to_major_size = order.len();
     layout.value = LayoutUnion { tiled };
@@ -197,34 +199,34 @@ pub(crate) unsafe fn memory_layout(args: &mut BufferGetMemoryLayoutArgs) -> Answ
     Ok(())
 }
 
-pub(crate) unsafe fn on_device_size(args: &mut BufferOnDeviceSizeInBytesArgs) -> Answer {
+pub(crate) unsafe fn on_device_size(args: &mut BufferOnDeviceSizeInBytesArgs) -> PjrtResult {
     args.on_device_size_in_bytes = from_raw(args.buffer)?.shape.bytes() as usize;
     Ok(())
 }
 
-pub(crate) unsafe fn device(args: &mut BufferDeviceArgs) -> Answer {
+pub(crate) unsafe fn device(args: &mut BufferDeviceArgs) -> PjrtResult {
     args.device = from_raw(args.buffer)?.memory.device.raw();
     Ok(())
 }
 
-pub(crate) unsafe fn memory(args: &mut BufferMemoryArgs) -> Answer {
+pub(crate) unsafe fn memory(args: &mut BufferMemoryArgs) -> PjrtResult {
     args.memory = Memory::raw(from_raw(args.buffer)?.memory);
     Ok(())
 }
 
-pub(crate) unsafe fn is_on_cpu(args: &mut BufferIsOnCpuArgs) -> Answer {
+pub(crate) unsafe fn is_on_cpu(args: &mut BufferIsOnCpuArgs) -> PjrtResult {
     args.is_on_cpu = from_raw(args.buffer)?.memory.kind == MemoryKind::PinnedHost;
     Ok(())
 }
 
-pub(crate) unsafe fn ready_event(args: &mut BufferReadyEventArgs) -> Answer {
+pub(crate) unsafe fn ready_event(args: &mut BufferReadyEventArgs) -> PjrtResult {
     let result = from_raw(args.buffer)?.storage().map(drop);
     args.event = event::ready(result);
     Ok(())
 }
 
 /// Returns the simulated address, or for host memory a real one.
-unsafe fn pointer(buffer: *mut abi::Buffer) -> Answer<*mut c_void> {
+unsafe fn pointer(buffer: *mut abi::Buffer) -> PjrtResult<*mut c_void> {
     let buffer = from_raw(buffer)?;
     let storage = buffer.storage()?;
     if buffer.memory.kind == MemoryKind::Device {
@@ -243,19 +245,21 @@ unsafe fn pointer(buffer: *mut abi::Buffer) -> Answer<*mut c_void> {
     Ok(bytes.as_ptr().cast_mut().cast())
 }
 
-pub(crate) unsafe fn unsafe_pointer(args: &mut BufferUnsafePointerArgs) -> Answer {
+pub(crate) unsafe fn unsafe_pointer(args: &mut BufferUnsafePointerArgs) -> PjrtResult {
     args.buffer_pointer = pointer(args.buffer)? as usize;
     Ok(())
 }
 
-pub(crate) unsafe fn opaque_pointer(args: &mut BufferOpaqueDeviceMemoryDataPointerArgs) -> Answer {
+pub(crate) unsafe fn opaque_pointer(
+    args: &mut BufferOpaqueDeviceMemoryDataPointerArgs,
+) -> PjrtResult {
     args.device_memory_ptr = pointer(args.buffer)?;
     Ok(())
 }
 
 pub(crate) unsafe fn increase_references(
     args: &mut BufferIncreaseExternalReferenceCountArgs,
-) -> Answer {
+) -> PjrtResult {
     from_raw(args.buffer)?
         .external_references
         .fetch_add(1, Ordering::Relaxed);
@@ -264,7 +268,7 @@ pub(crate) unsafe fn increase_references(
 
 pub(crate) unsafe fn decrease_references(
     args: &mut BufferDecreaseExternalReferenceCountArgs,
-) -> Answer {
+) -> PjrtResult {
     let less = |count: u64| count.checked_sub(1);
     from_raw(args.buffer)?
         .external_references

@@ -12,14 +12,14 @@ use crate::buffer::host_data::HostData;
 use crate::buffer::value::Value;
 use crate::device::machine;
 use crate::hooks;
-use crate::pjrt::status::{Answer, Status};
+use crate::pjrt::status::{PjrtResult, Status};
 
 /// Warns, once, that a program may be waiting for a value that will never change.
 fn warn_on_polling_loop(site: &str) {
     const POLLING_THRESHOLD: u64 = 10_000;
     static READS: AtomicU64 = AtomicU64::new(0);
     if READS.fetch_add(1, Ordering::Relaxed) + 1 == POLLING_THRESHOLD {
-        crate::session::log::line(&format!(
+        crate::session::log::print_line(&format!(
             "{POLLING_THRESHOLD} made-up values were read, the last one at {site}; a loop that waits for one \
              to change never ends: `--steps N` ends the run after N steps"
         ));
@@ -27,7 +27,7 @@ fn warn_on_polling_loop(site: &str) {
 }
 
 /// Returns an array's value as the program reads it; a made-up one is recorded in the trace.
-pub(crate) fn read_value(shape: &Shape, value: &Value) -> Answer<Arc<HostData>> {
+pub(crate) fn read_value(shape: &Shape, value: &Value) -> PjrtResult<Arc<HostData>> {
     if let Some(bytes) = value.bytes() {
         return Ok(bytes);
     }
@@ -36,7 +36,7 @@ pub(crate) fn read_value(shape: &Shape, value: &Value) -> Answer<Arc<HostData>> 
     let (line, makes_a_shape) = reader.unwrap_or_default();
     warn_on_polling_loop(&line);
     let mut session = machine.session();
-    let (site, bytes) = (session.text(&line), shape.host_bytes());
+    let (site, bytes) = (session.intern(&line), shape.host_bytes());
     session.record(&match makes_a_shape {
         true => LogEvent::ShapeRead { site, bytes },
         false => LogEvent::UnknownRead { site, bytes },

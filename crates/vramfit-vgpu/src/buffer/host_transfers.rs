@@ -21,13 +21,13 @@ use crate::pjrt::abi::buffer::{
     ClientCreateUninitializedBufferArgs,
 };
 use crate::pjrt::event;
-use crate::pjrt::status::{Answer, Code, Status};
-use crate::session::machine_session::{Block, Request};
+use crate::pjrt::status::{Code, PjrtResult, Status};
+use crate::session::machine_session::{AllocationRequest, Block};
 
 /// Contents of uploads up to this size are always kept: scalars and keys decide what the program does.
 const ALWAYS_KEEP_BYTES: u64 = 64 << 10;
 
-fn machine() -> Answer<&'static Machine> {
+fn machine() -> PjrtResult<&'static Machine> {
     machine::get().ok_or_else(|| Status::internal("no client was created"))
 }
 
@@ -36,12 +36,12 @@ pub(crate) fn allocate(
     memory: &'static Memory,
     bytes: u64,
     purpose: Purpose,
-) -> Answer<Option<Arc<Block>>> {
+) -> PjrtResult<Option<Arc<Block>>> {
     if memory.kind == MemoryKind::PinnedHost || bytes == 0 {
         return Ok(None);
     }
     let mut session = machine()?.session();
-    let request = Request {
+    let request = AllocationRequest {
         device: memory.device.ordinal()?,
         bytes,
         space: Space::Default,
@@ -58,7 +58,7 @@ pub(crate) fn allocate(
 pub(crate) unsafe fn target_memory(
     memory: *mut crate::pjrt::abi::Memory,
     target: *mut crate::pjrt::abi::Device,
-) -> Answer<&'static Memory> {
+) -> PjrtResult<&'static Memory> {
     if let Some(memory) = memory::from_raw(memory) {
         return Ok(memory);
     }
@@ -67,7 +67,7 @@ pub(crate) unsafe fn target_memory(
         .memory(MemoryKind::Device)
 }
 
-pub(crate) fn element_type(number: i32) -> Answer<ElementType> {
+pub(crate) fn element_type(number: i32) -> PjrtResult<ElementType> {
     ElementType::from_pjrt(number).ok_or_else(|| {
         Status::new(
             Code::InvalidArgument,
@@ -82,7 +82,7 @@ fn keeps_contents(size: u64) -> bool {
     size <= ALWAYS_KEEP_BYTES || HostData::retained_bytes() + size <= cap
 }
 
-pub(crate) unsafe fn from_host(args: &mut ClientBufferFromHostBufferArgs) -> Answer {
+pub(crate) unsafe fn from_host(args: &mut ClientBufferFromHostBufferArgs) -> PjrtResult {
     let memory = target_memory(args.memory, args.device)?;
     let dims = copy_list(args.dims, args.num_dims);
     let mut shape = Shape::dense(element_type(args.r#type)?, &dims);
@@ -125,7 +125,7 @@ pub(crate) unsafe fn from_host(args: &mut ClientBufferFromHostBufferArgs) -> Ans
 pub(crate) unsafe fn set_layout(
     shape: &mut Shape,
     layout: &crate::pjrt::abi::buffer::BufferMemoryLayout,
-) -> Answer {
+) -> PjrtResult {
     let strides = layout_strides(layout, shape)?;
     let mut order: Vec<i64> = (0..shape.dims.len() as i64).rev().collect();
     // A stable sort keeps row-major order where strides are equal (dimensions of one element).
@@ -134,7 +134,7 @@ pub(crate) unsafe fn set_layout(
     Ok(())
 }
 
-pub(crate) unsafe fn uninitialized(args: &mut ClientCreateUninitializedBufferArgs) -> Answer {
+pub(crate) unsafe fn uninitialized(args: &mut ClientCreateUninitializedBufferArgs) -> PjrtResult {
     let memory = target_memory(args.memory, args.device)?;
     let dims = copy_list(args.shape_dims, args.shape_num_dims);
     let mut shape = Shape::dense(element_type(args.shape_element_type)?, &dims);
@@ -147,7 +147,7 @@ pub(crate) unsafe fn uninitialized(args: &mut ClientCreateUninitializedBufferArg
     Ok(())
 }
 
-pub(crate) unsafe fn error_buffer(args: &mut ClientCreateErrorBufferArgs) -> Answer {
+pub(crate) unsafe fn error_buffer(args: &mut ClientCreateErrorBufferArgs) -> PjrtResult {
     let memory = target_memory(args.memory, ptr::null_mut())?;
     let dims = copy_list(args.shape_dims, args.shape_num_dims);
     let shape = Shape::dense(element_type(args.shape_element_type)?, &dims);
@@ -157,7 +157,7 @@ pub(crate) unsafe fn error_buffer(args: &mut ClientCreateErrorBufferArgs) -> Ans
     Ok(())
 }
 
-pub(crate) unsafe fn to_host(args: &mut BufferToHostBufferArgs) -> Answer {
+pub(crate) unsafe fn to_host(args: &mut BufferToHostBufferArgs) -> PjrtResult {
     let source = device_buffer::from_raw(args.src)?;
     let size = source.shape.host_bytes() as usize;
     if args.dst.is_null() {
@@ -194,7 +194,7 @@ pub(crate) unsafe fn to_host(args: &mut BufferToHostBufferArgs) -> Answer {
     Ok(())
 }
 
-pub(crate) unsafe fn raw_to_host(args: &mut BufferCopyRawToHostArgs) -> Answer {
+pub(crate) unsafe fn raw_to_host(args: &mut BufferCopyRawToHostArgs) -> PjrtResult {
     let source = device_buffer::from_raw(args.buffer)?;
     let bytes = read_value(&source.shape, &source.storage()?.value)?;
     let start = usize::try_from(args.offset).unwrap_or(usize::MAX);
@@ -214,7 +214,7 @@ pub(crate) unsafe fn raw_to_host(args: &mut BufferCopyRawToHostArgs) -> Answer {
 }
 
 /// Copies an array into another memory, of this or another device.
-fn copy_to(source: &Buffer, memory: &'static Memory) -> Answer<Buffer> {
+fn copy_to(source: &Buffer, memory: &'static Memory) -> PjrtResult<Buffer> {
     let storage = source.storage()?;
     let block = allocate(memory, source.shape.bytes(), Purpose::Copy)?;
     let mut shape = (*source.shape).clone();
@@ -229,20 +229,20 @@ fn copy_to(source: &Buffer, memory: &'static Memory) -> Answer<Buffer> {
     ))
 }
 
-pub(crate) unsafe fn to_memory(args: &mut BufferCopyToMemoryArgs) -> Answer {
+pub(crate) unsafe fn to_memory(args: &mut BufferCopyToMemoryArgs) -> PjrtResult {
     let memory = target_memory(args.dst_memory, ptr::null_mut())?;
     args.dst_buffer = copy_to(device_buffer::from_raw(args.buffer)?, memory)?.into_raw();
     Ok(())
 }
 
-pub(crate) unsafe fn to_device(args: &mut BufferCopyToDeviceArgs) -> Answer {
+pub(crate) unsafe fn to_device(args: &mut BufferCopyToDeviceArgs) -> PjrtResult {
     let memory = target_memory(ptr::null_mut(), args.dst_device)?;
     args.dst_buffer = copy_to(device_buffer::from_raw(args.buffer)?, memory)?.into_raw();
     Ok(())
 }
 
 /// Returns a buffer of the same memory with another type and shape of equal size.
-pub(crate) unsafe fn bitcast(args: &mut BufferBitcastArgs) -> Answer {
+pub(crate) unsafe fn bitcast(args: &mut BufferBitcastArgs) -> PjrtResult {
     let source = device_buffer::from_raw(args.buffer)?;
     let mut shape = Shape::dense(
         element_type(args.element_type)?,

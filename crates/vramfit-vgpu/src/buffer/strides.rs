@@ -5,7 +5,7 @@ use std::ptr;
 use vramfit_core::program::Shape;
 
 use crate::pjrt::abi::buffer::BufferMemoryLayout;
-use crate::pjrt::status::{Answer, Code, Status};
+use crate::pjrt::status::{Code, PjrtResult, Status};
 
 /// Byte strides of a dense array whose dimensions vary in this order, fastest first.
 pub(crate) fn minor_to_major_strides(
@@ -43,7 +43,7 @@ pub(crate) fn row_major_strides(dims: &[i64], element_bytes: u64) -> Vec<i64> {
 pub(crate) unsafe fn layout_strides(
     layout: &BufferMemoryLayout,
     shape: &Shape,
-) -> Answer<Vec<i64>> {
+) -> PjrtResult<Vec<i64>> {
     const STRIDES: i32 = 1;
     let rank = shape.dims.len();
     let wrong = || {

@@ -14,7 +14,7 @@ use crate::buffer::host_data::{ComputedArray, HostData};
 use crate::compile::compiled::Compiled;
 use crate::device::machine;
 use crate::hooks::{self, Evaluation, HostInput};
-use crate::pjrt::status::{Answer, Status};
+use crate::pjrt::status::{PjrtResult, Status};
 
 /// Above this many bytes of inputs, outputs or temporaries a program is not evaluated.
 const MAX_EVALUATED_BYTES: u64 = 32 << 20;
@@ -170,7 +170,7 @@ fn fits_retention_cap(program: &Program, devices: usize) -> bool {
 pub(crate) fn outputs_per_device(
     program: &Arc<Compiled>,
     mut inputs: Vec<Vec<Value>>,
-) -> Answer<Vec<Vec<Value>>> {
+) -> PjrtResult<Vec<Vec<Value>>> {
     let rows = inputs.len();
     let count = program.program.outputs.len();
     Ok(if program.evaluated_devices == 1 {
@@ -189,7 +189,7 @@ pub(crate) fn outputs_per_device(
 
 /// Returns the values of the outputs, lazy if all inputs are known, else unknown; both lists
 /// device by device.
-fn flat_outputs(program: &Arc<Compiled>, inputs: Vec<Value>) -> Answer<Vec<Value>> {
+fn flat_outputs(program: &Arc<Compiled>, inputs: Vec<Value>) -> PjrtResult<Vec<Value>> {
     let count = program.evaluated_devices * program.program.outputs.len();
     if inputs.iter().any(Value::is_unknown) {
         run_callbacks(program);
@@ -250,7 +250,7 @@ fn run_callbacks(program: &Arc<Compiled>) {
     let done = hooks.run_callbacks(program.number, &program.code, devices);
     let mut session = machine.session();
     for call in done {
-        let (site, error) = (session.text(&call.site), session.text(&call.error));
+        let (site, error) = (session.intern(&call.site), session.intern(&call.error));
         if call.calls > 0 {
             session.record(&Event::Callback {
                 site,
@@ -269,7 +269,7 @@ fn run_callbacks(program: &Arc<Compiled>) {
     }
 }
 
-/// Says whether a program info yes or no about arrays, and is short enough to be asked.
+/// Returns whether a program only returns booleans, and is short and small enough to be evaluated on zeros.
 pub(crate) fn is_predicate(program: &Program, code: &[u8], devices: usize) -> bool {
     const PRED: &str = "pred";
     !code.is_empty()

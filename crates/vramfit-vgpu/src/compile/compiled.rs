@@ -15,7 +15,7 @@ use crate::device::machine;
 use crate::device::memory::MemoryKind;
 use crate::hooks::{self, Evaluation, Hooks, HostInput, ProgramDescription};
 use crate::pjrt::abi::client::{NamedUnion, NamedValue};
-use crate::pjrt::cuda_plugin::sized;
+use crate::pjrt::cuda_plugin::zeroed_struct;
 
 /// Numbers for programs: addresses are reused, numbers are not.
 static NEXT: AtomicU32 = AtomicU32::new(0);
@@ -120,7 +120,7 @@ impl Costs {
     fn new(costs: Vec<(String, f32)>) -> Self {
         const FLOAT: c_int = 3;
         let value = |(name, cost): &(String, f32)| {
-            let mut value: NamedValue = sized();
+            let mut value: NamedValue = zeroed_struct();
             value.name = name.as_ptr().cast();
             value.name_size = name.len();
             value.r#type = FLOAT;

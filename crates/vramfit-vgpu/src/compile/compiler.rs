@@ -27,8 +27,8 @@ use crate::pjrt::abi::executable::{
     CompileArgs, ExecutableDestroyArgs, ExecutableSerializeArgs, Program as RawProgram,
 };
 use crate::pjrt::abi::{Executable, TopologyDescription};
-use crate::pjrt::cuda_plugin::{self, sized};
-use crate::pjrt::status::{Answer, Code, Status};
+use crate::pjrt::cuda_plugin::{self, zeroed_struct};
+use crate::pjrt::status::{Code, PjrtResult, Status};
 use crate::pjrt::table::read_sized;
 use crate::session::call_site;
 use crate::session::log;
@@ -89,7 +89,7 @@ impl Source {
     ///
     /// # Safety
     /// `program` is valid for the call.
-    pub(crate) unsafe fn read(program: *const RawProgram) -> Answer<Self> {
+    pub(crate) unsafe fn read(program: *const RawProgram) -> PjrtResult<Self> {
         let program: RawProgram =
             read_sized(program).ok_or_else(|| Status::internal("no program to compile"))?;
         let bytes = |pointer: *const c_char, size: usize| {
@@ -114,7 +114,7 @@ pub(crate) unsafe fn compile(
     topology: *const TopologyDescription,
     source: &Source,
     options: &[u8],
-) -> Answer<Arc<Compiled>> {
+) -> PjrtResult<Arc<Compiled>> {
     let mut first_error = None;
     let user_flags = UserFlags::read(options);
     let attempts = ATTEMPTS
@@ -132,10 +132,10 @@ pub(crate) unsafe fn compile(
                 let mut program = Program::parse(&serialized, options)?;
                 let mut memory = dump.and_then(|dump| dump.memory(&program, &source.code));
                 if let Some(memory) = &mut memory {
-                    memory.rename_sites(call_site::name_cell);
+                    memory.rename_sites(call_site::name_notebook_cell);
                 }
                 for need in &mut program.scratch {
-                    if let Some(name) = call_site::name_cell(&need.site) {
+                    if let Some(name) = call_site::name_notebook_cell(&need.site) {
                         need.site = name;
                     }
                 }
@@ -203,7 +203,7 @@ pub(crate) unsafe fn variant(
             Err(error) => {
                 let (name, attempt) = (&compiled.program.name, WITHOUT_TRITON.name);
                 let first_line = error.message().lines().next().unwrap_or_default();
-                log::line(&format!(
+                log::print_line(&format!(
                     "`{name}` could not be measured {attempt}: {first_line}"
                 ));
                 None
@@ -255,11 +255,11 @@ unsafe fn compile_once(
     options: &[u8],
     attempt: &CompileAttempt,
     dump: Option<&Dump>,
-) -> Answer<Vec<u8>> {
-    let real = cuda_plugin::get()?;
+) -> PjrtResult<Vec<u8>> {
+    let plugin = cuda_plugin::get()?;
     let mut flags: Vec<(&str, OptionValue)> = dump.map(Dump::flags).unwrap_or_default();
     // Overrides `XLA_FLAGS`: with any other level nothing would compile.
-    let old = real.minor_version() < MIN_MINOR_VERSION_OF_DEFAULTS;
+    let old = plugin.minor_version() < MIN_MINOR_VERSION_OF_DEFAULTS;
     if old && flag(options, AUTOTUNING_OFF.0).is_none() {
         flags.push((AUTOTUNING_OFF.0, OptionValue::Int(AUTOTUNING_OFF.1)));
     }
@@ -277,31 +277,31 @@ unsafe fn compile_once(
             OptionValue::Text(path.clone()),
         ));
     }
-    let options = memory_kinds::add_memory_kinds(options, &source.code, real.minor_version())?;
+    let options = memory_kinds::add_memory_kinds(options, &source.code, plugin.minor_version())?;
     let options = with_flags(&options, &flags);
     // Plugins up to 0.6.2 read MLIR text up to a NUL byte beyond its size.
     let mut code = source.code.clone();
     code.push(0);
-    let mut program: RawProgram = sized();
+    let mut program: RawProgram = zeroed_struct();
     program.code = code.as_mut_ptr().cast();
     program.code_size = source.code.len();
     program.format = source.format.as_ptr().cast();
     program.format_size = source.format.len();
-    let mut args: CompileArgs = sized();
+    let mut args: CompileArgs = zeroed_struct();
     args.topology = topology;
     args.program = &raw const program;
     args.compile_options = options.as_ptr().cast();
     args.compile_options_size = options.len();
-    real.call("PJRT_Compile", &mut args)?;
+    plugin.call("PJRT_Compile", &mut args)?;
     let serialized = serialize(args.executable);
-    let mut destroy: ExecutableDestroyArgs = sized();
+    let mut destroy: ExecutableDestroyArgs = zeroed_struct();
     destroy.executable = args.executable;
-    real.call("PJRT_Executable_Destroy", &mut destroy)?;
+    plugin.call("PJRT_Executable_Destroy", &mut destroy)?;
     serialized
 }
 
-unsafe fn serialize(executable: *mut Executable) -> Answer<Vec<u8>> {
-    let mut args: ExecutableSerializeArgs = sized();
+unsafe fn serialize(executable: *mut Executable) -> PjrtResult<Vec<u8>> {
+    let mut args: ExecutableSerializeArgs = zeroed_struct();
     args.executable = executable;
     cuda_plugin::get()?.call("PJRT_Executable_Serialize", &mut args)?;
     let bytes = slice::from_raw_parts(

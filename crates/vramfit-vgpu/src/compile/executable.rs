@@ -19,20 +19,20 @@ use crate::pjrt::abi::executable::{
     ExecutableSizeOfGeneratedCodeInBytesArgs, Program as RawProgram,
 };
 use crate::pjrt::layouts;
-use crate::pjrt::status::{Answer, Code, Status};
+use crate::pjrt::status::{Code, PjrtResult, Status};
 
 /// A compiled program that is not loaded.
 pub(crate) struct Executable {
     pub(crate) compiled: Arc<Compiled>,
     /// Layout objects, made when they are first requested; they live as long as this handle.
-    pub(crate) layouts: layouts::Lists,
+    pub(crate) layouts: layouts::LayoutLists,
 }
 
 /// Returns the executable of a handle.
 ///
 /// # Safety
 /// `raw` came from this file and is not destroyed.
-pub(crate) unsafe fn from_raw<'a>(raw: *mut abi::Executable) -> Answer<&'a Executable> {
+pub(crate) unsafe fn from_raw<'a>(raw: *mut abi::Executable) -> PjrtResult<&'a Executable> {
     raw.cast::<Executable>()
         .cast_const()
         .as_ref()
@@ -43,31 +43,31 @@ pub(crate) unsafe fn from_raw<'a>(raw: *mut abi::Executable) -> Answer<&'a Execu
 pub(crate) fn new_handle(compiled: Arc<Compiled>) -> *mut abi::Executable {
     let executable = Executable {
         compiled,
-        layouts: layouts::Lists::default(),
+        layouts: layouts::LayoutLists::default(),
     };
     Box::into_raw(Box::new(executable)).cast()
 }
 
-pub(crate) unsafe fn destroy(args: &mut ExecutableDestroyArgs) -> Answer {
+pub(crate) unsafe fn destroy(args: &mut ExecutableDestroyArgs) -> PjrtResult {
     if !args.executable.is_null() {
         drop(Box::from_raw(args.executable.cast::<Executable>()));
     }
     Ok(())
 }
 
-pub(crate) unsafe fn name(args: &mut ExecutableNameArgs) -> Answer {
+pub(crate) unsafe fn name(args: &mut ExecutableNameArgs) -> PjrtResult {
     let name = &from_raw(args.executable)?.compiled.program.name;
     args.executable_name = name.as_ptr().cast();
     args.executable_name_size = name.len();
     Ok(())
 }
 
-pub(crate) unsafe fn num_replicas(args: &mut ExecutableNumReplicasArgs) -> Answer {
+pub(crate) unsafe fn num_replicas(args: &mut ExecutableNumReplicasArgs) -> PjrtResult {
     args.num_replicas = from_raw(args.executable)?.compiled.program.options.replicas;
     Ok(())
 }
 
-pub(crate) unsafe fn num_partitions(args: &mut ExecutableNumPartitionsArgs) -> Answer {
+pub(crate) unsafe fn num_partitions(args: &mut ExecutableNumPartitionsArgs) -> PjrtResult {
     args.num_partitions = from_raw(args.executable)?
         .compiled
         .program
@@ -76,18 +76,18 @@ pub(crate) unsafe fn num_partitions(args: &mut ExecutableNumPartitionsArgs) -> A
     Ok(())
 }
 
-pub(crate) unsafe fn num_outputs(args: &mut ExecutableNumOutputsArgs) -> Answer {
+pub(crate) unsafe fn num_outputs(args: &mut ExecutableNumOutputsArgs) -> PjrtResult {
     args.num_outputs = from_raw(args.executable)?.compiled.program.outputs.len();
     Ok(())
 }
 
-pub(crate) unsafe fn code_size(args: &mut ExecutableSizeOfGeneratedCodeInBytesArgs) -> Answer {
+pub(crate) unsafe fn code_size(args: &mut ExecutableSizeOfGeneratedCodeInBytesArgs) -> PjrtResult {
     args.size_in_bytes = from_raw(args.executable)?.compiled.program.sizes.code_bytes as i64;
     Ok(())
 }
 
 /// Uses the cost model of XLA's CPU client: the plugin's own is only available on a device.
-pub(crate) unsafe fn cost_analysis(args: &mut ExecutableGetCostAnalysisArgs) -> Answer {
+pub(crate) unsafe fn cost_analysis(args: &mut ExecutableGetCostAnalysisArgs) -> PjrtResult {
     let costs = from_raw(args.executable)?
         .compiled
         .costs()
@@ -97,7 +97,7 @@ pub(crate) unsafe fn cost_analysis(args: &mut ExecutableGetCostAnalysisArgs) -> 
     Ok(())
 }
 
-pub(crate) unsafe fn output_memory_kinds(args: &mut ExecutableOutputMemoryKindsArgs) -> Answer {
+pub(crate) unsafe fn output_memory_kinds(args: &mut ExecutableOutputMemoryKindsArgs) -> PjrtResult {
     let kinds = &from_raw(args.executable)?.compiled.info.output_kinds;
     args.num_outputs = kinds.pointers.len();
     args.memory_kinds = kinds.pointers.as_ptr();
@@ -107,7 +107,7 @@ pub(crate) unsafe fn output_memory_kinds(args: &mut ExecutableOutputMemoryKindsA
 
 pub(crate) unsafe fn parameter_memory_kinds(
     args: &mut ExecutableParameterMemoryKindsArgs,
-) -> Answer {
+) -> PjrtResult {
     let kinds = &from_raw(args.executable)?.compiled.info.parameter_kinds;
     args.num_parameters = kinds.pointers.len();
     args.memory_kinds = kinds.pointers.as_ptr();
@@ -115,14 +115,14 @@ pub(crate) unsafe fn parameter_memory_kinds(
     Ok(())
 }
 
-pub(crate) unsafe fn output_types(args: &mut ExecutableOutputElementTypesArgs) -> Answer {
+pub(crate) unsafe fn output_types(args: &mut ExecutableOutputElementTypesArgs) -> PjrtResult {
     let types = &from_raw(args.executable)?.compiled.info.output_types;
     args.output_types = types.as_ptr().cast_mut();
     args.num_output_types = types.len();
     Ok(())
 }
 
-pub(crate) unsafe fn output_dimensions(args: &mut ExecutableOutputDimensionsArgs) -> Answer {
+pub(crate) unsafe fn output_dimensions(args: &mut ExecutableOutputDimensionsArgs) -> PjrtResult {
     let info = &from_raw(args.executable)?.compiled.info;
     args.num_outputs = info.output_dim_counts.len();
     args.dims = info.output_dims.as_ptr();
@@ -133,7 +133,7 @@ pub(crate) unsafe fn output_dimensions(args: &mut ExecutableOutputDimensionsArgs
 const OPTIMIZED_FORMAT: &str = "hlo_with_config";
 
 /// JAX calls this twice: for the size, then for the bytes.
-pub(crate) unsafe fn optimized_program(args: &mut ExecutableOptimizedProgramArgs) -> Answer {
+pub(crate) unsafe fn optimized_program(args: &mut ExecutableOptimizedProgramArgs) -> PjrtResult {
     let module = &from_raw(args.executable)?.compiled.program.module;
     let program: &mut RawProgram = args
         .program
@@ -167,7 +167,7 @@ pub(crate) fn leak_bytes(bytes: Vec<u8>) -> (*const c_char, usize, *mut c_void) 
     (pointer, size, Box::into_raw(bytes).cast())
 }
 
-pub(crate) unsafe fn serialize(args: &mut ExecutableSerializeArgs) -> Answer {
+pub(crate) unsafe fn serialize(args: &mut ExecutableSerializeArgs) -> PjrtResult {
     let compiled = &from_raw(args.executable.cast_mut())?.compiled;
     let serialized = SerializedProgram::from_compiled(compiled).encode_to_vec();
     let (pointer, size, owner) = leak_bytes(serialized);
@@ -178,7 +178,7 @@ pub(crate) unsafe fn serialize(args: &mut ExecutableSerializeArgs) -> Answer {
     Ok(())
 }
 
-pub(crate) unsafe fn compile_options(args: &mut ExecutableGetCompileOptionsArgs) -> Answer {
+pub(crate) unsafe fn compile_options(args: &mut ExecutableGetCompileOptionsArgs) -> PjrtResult {
     let (pointer, size, owner) = leak_bytes(from_raw(args.executable)?.compiled.options.clone());
     args.serialized_bytes = pointer;
     args.serialized_bytes_size = size;
@@ -187,7 +187,7 @@ pub(crate) unsafe fn compile_options(args: &mut ExecutableGetCompileOptionsArgs)
     Ok(())
 }
 
-pub(crate) unsafe fn fingerprint(args: &mut ExecutableFingerprintArgs) -> Answer {
+pub(crate) unsafe fn fingerprint(args: &mut ExecutableFingerprintArgs) -> PjrtResult {
     let fingerprint = &from_raw(args.executable)?.compiled.info.fingerprint;
     args.executable_fingerprint = fingerprint.as_ptr().cast();
     args.executable_fingerprint_size = fingerprint.len();
@@ -196,7 +196,7 @@ pub(crate) unsafe fn fingerprint(args: &mut ExecutableFingerprintArgs) -> Answer
 
 /// XLA's own formulas over the buffer allocations. `peak` is what a call takes on top of nothing:
 /// arguments, outputs that are not arguments, and the temporary block.
-pub(crate) unsafe fn memory_stats(args: &mut ExecutableGetCompiledMemoryStatsArgs) -> Answer {
+pub(crate) unsafe fn memory_stats(args: &mut ExecutableGetCompiledMemoryStatsArgs) -> PjrtResult {
     let program = &from_raw(args.executable)?.compiled.program;
     let sizes = &program.sizes;
     let host = &program.host_sizes;

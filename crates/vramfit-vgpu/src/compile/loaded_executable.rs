@@ -22,7 +22,7 @@ use crate::pjrt::abi::executable::{
     LoadedExecutableIsDeletedArgs, LogicalDeviceIds,
 };
 use crate::pjrt::abi::{self, Device as RawDevice};
-use crate::pjrt::status::{Answer, Status};
+use crate::pjrt::status::{PjrtResult, Status};
 
 /// A program that can be executed.
 pub(crate) struct LoadedExecutable {
@@ -40,7 +40,7 @@ pub(crate) struct LoadedExecutable {
 }
 
 impl LoadedExecutable {
-    fn new(client: &'static Client, compiled: Arc<Compiled>, from_cache: bool) -> Answer<Self> {
+    fn new(client: &'static Client, compiled: Arc<Compiled>, from_cache: bool) -> PjrtResult<Self> {
         let options = &compiled.program.options;
         // This process executes on its own devices only; the others belong to other processes.
         let mut devices = Vec::new();
@@ -75,21 +75,21 @@ impl LoadedExecutable {
         let mut session = client.machine.session();
         let event = LogEvent::Program {
             program: compiled.number,
-            name: session.text(&compiled.program.name),
+            name: session.intern(&compiled.program.name),
             sizes: compiled.program.sizes,
             devices: devices.len() as u32,
             loaded: from_cache,
-            rung: session.text(&compiled.compile_attempt),
-            site: session.text(&site),
+            rung: session.intern(&compiled.compile_attempt),
+            site: session.intern(&site),
         };
         session.record(&event);
         session.record_memory(compiled.number, &compiled.memory);
         for need in &compiled.program.scratch {
             let event = LogEvent::Scratch {
                 program: compiled.number,
-                library: session.text(&need.library),
-                routine: session.text(&need.routine),
-                site: session.text(&need.site),
+                library: session.intern(&need.library),
+                routine: session.intern(&need.routine),
+                site: session.intern(&need.site),
                 low_bytes: need.low_bytes,
                 high_bytes: need.high_bytes,
                 source: need.source,
@@ -103,7 +103,7 @@ impl LoadedExecutable {
         if let Some(variant) = variant {
             let event = LogEvent::Variant {
                 program: compiled.number,
-                name: session.text(variant.name),
+                name: session.intern(variant.name),
                 sizes: variant.sizes,
             };
             session.record(&event);
@@ -168,7 +168,9 @@ impl Drop for LoadedExecutable {
 ///
 /// # Safety
 /// `raw` came from this file and is not destroyed.
-pub(crate) unsafe fn from_raw<'a>(raw: *mut abi::LoadedExecutable) -> Answer<&'a LoadedExecutable> {
+pub(crate) unsafe fn from_raw<'a>(
+    raw: *mut abi::LoadedExecutable,
+) -> PjrtResult<&'a LoadedExecutable> {
     raw.cast::<LoadedExecutable>()
         .cast_const()
         .as_ref()
@@ -183,14 +185,14 @@ unsafe fn copy_bytes(pointer: *const c_char, size: usize) -> Vec<u8> {
     }
 }
 
-pub(crate) unsafe fn compile_for_topology(args: &mut CompileArgs) -> Answer {
+pub(crate) unsafe fn compile_for_topology(args: &mut CompileArgs) -> PjrtResult {
     let source = Source::read(args.program)?;
     let options = copy_bytes(args.compile_options, args.compile_options_size);
     args.executable = new_handle(compiler::compile(args.topology, &source, &options)?);
     Ok(())
 }
 
-pub(crate) unsafe fn client_compile(args: &mut ClientCompileArgs) -> Answer {
+pub(crate) unsafe fn client_compile(args: &mut ClientCompileArgs) -> PjrtResult {
     let client = client::from_raw(args.client)?;
     let source = Source::read(args.program)?;
     let options = copy_bytes(args.compile_options, args.compile_options_size);
@@ -199,14 +201,16 @@ pub(crate) unsafe fn client_compile(args: &mut ClientCompileArgs) -> Answer {
     Ok(())
 }
 
-pub(crate) unsafe fn client_load(args: &mut ClientLoadArgs) -> Answer {
+pub(crate) unsafe fn client_load(args: &mut ClientLoadArgs) -> PjrtResult {
     let client = client::from_raw(args.client)?;
     let compiled = Arc::clone(&executable::from_raw(args.executable)?.compiled);
     args.loaded_executable = LoadedExecutable::new(client, compiled, true)?.into_raw();
     Ok(())
 }
 
-pub(crate) unsafe fn deserialize_and_load(args: &mut ExecutableDeserializeAndLoadArgs) -> Answer {
+pub(crate) unsafe fn deserialize_and_load(
+    args: &mut ExecutableDeserializeAndLoadArgs,
+) -> PjrtResult {
     let client = client::from_raw(args.client)?;
     let serialized = copy_bytes(args.serialized_executable, args.serialized_executable_size);
     let overridden = copy_bytes(
@@ -219,7 +223,7 @@ pub(crate) unsafe fn deserialize_and_load(args: &mut ExecutableDeserializeAndLoa
     Ok(())
 }
 
-pub(crate) unsafe fn destroy(args: &mut LoadedExecutableDestroyArgs) -> Answer {
+pub(crate) unsafe fn destroy(args: &mut LoadedExecutableDestroyArgs) -> PjrtResult {
     if !args.executable.is_null() {
         drop(Box::from_raw(args.executable.cast::<LoadedExecutable>()));
     }
@@ -227,14 +231,14 @@ pub(crate) unsafe fn destroy(args: &mut LoadedExecutableDestroyArgs) -> Answer {
 }
 
 /// Returns a new handle each time; the caller destroys it.
-pub(crate) unsafe fn get_executable(args: &mut LoadedExecutableGetExecutableArgs) -> Answer {
+pub(crate) unsafe fn get_executable(args: &mut LoadedExecutableGetExecutableArgs) -> PjrtResult {
     args.executable = new_handle(Arc::clone(&from_raw(args.loaded_executable)?.compiled));
     Ok(())
 }
 
 pub(crate) unsafe fn addressable_devices(
     args: &mut LoadedExecutableAddressableDevicesArgs,
-) -> Answer {
+) -> PjrtResult {
     let pointers = &from_raw(args.executable)?.device_pointers;
     args.addressable_devices = pointers.as_ptr();
     args.num_addressable_devices = pointers.len();
@@ -243,7 +247,7 @@ pub(crate) unsafe fn addressable_devices(
 
 pub(crate) unsafe fn logical_ids(
     args: &mut LoadedExecutableAddressableDeviceLogicalIdsArgs,
-) -> Answer {
+) -> PjrtResult {
     let ids = &from_raw(args.executable)?.logical_ids;
     args.addressable_device_logical_ids = ids.as_ptr().cast_mut();
     args.num_addressable_device_logical_ids = ids.len();
@@ -252,7 +256,7 @@ pub(crate) unsafe fn logical_ids(
 
 pub(crate) unsafe fn device_assignment(
     args: &mut LoadedExecutableGetDeviceAssignmentArgs,
-) -> Answer {
+) -> PjrtResult {
     let bytes = from_raw(args.executable)?
         .compiled
         .program
@@ -266,17 +270,17 @@ pub(crate) unsafe fn device_assignment(
     Ok(())
 }
 
-pub(crate) unsafe fn delete(args: &mut LoadedExecutableDeleteArgs) -> Answer {
+pub(crate) unsafe fn delete(args: &mut LoadedExecutableDeleteArgs) -> PjrtResult {
     from_raw(args.executable)?.unload();
     Ok(())
 }
 
-pub(crate) unsafe fn is_deleted(args: &mut LoadedExecutableIsDeletedArgs) -> Answer {
+pub(crate) unsafe fn is_deleted(args: &mut LoadedExecutableIsDeletedArgs) -> PjrtResult {
     args.is_deleted = from_raw(args.executable)?.is_deleted();
     Ok(())
 }
 
-pub(crate) unsafe fn fingerprint(args: &mut LoadedExecutableFingerprintArgs) -> Answer {
+pub(crate) unsafe fn fingerprint(args: &mut LoadedExecutableFingerprintArgs) -> PjrtResult {
     let fingerprint = &from_raw(args.executable)?.compiled.info.fingerprint;
     args.executable_fingerprint = fingerprint.as_ptr().cast();
     args.executable_fingerprint_size = fingerprint.len();

@@ -12,7 +12,7 @@ use vramfit_core::program::options::with_memory_spaces;
 use vramfit_core::program::{ElementType, MemorySpace, Shape};
 
 use crate::hooks::{self, DeclaredValue};
-use crate::pjrt::status::{Answer, Code, Status};
+use crate::pjrt::status::{Code, PjrtResult, Status};
 
 /// PJRT API version of JAX 0.10.0, the first whose deviceless compile reads memory kinds.
 const MIN_MINOR_VERSION: i32 = 104;
@@ -25,7 +25,7 @@ pub(crate) fn add_memory_kinds<'a>(
     options: &'a [u8],
     code: &[u8],
     plugin_minor_version: i32,
-) -> Answer<Cow<'a, [u8]>> {
+) -> PjrtResult<Cow<'a, [u8]>> {
     // The module contains strings verbatim, so most programs need not be parsed.
     let mentions_host_memory = || {
         code.windows(HOST_KIND.len())
@@ -52,11 +52,11 @@ pub(crate) fn add_memory_kinds<'a>(
     )))
 }
 
-fn shapes(values: &[DeclaredValue]) -> Answer<Vec<Shape>> {
+fn shapes(values: &[DeclaredValue]) -> PjrtResult<Vec<Shape>> {
     values.iter().map(shape).collect()
 }
 
-fn shape(value: &DeclaredValue) -> Answer<Shape> {
+fn shape(value: &DeclaredValue) -> PjrtResult<Shape> {
     let element_type = ElementType::from_name(&value.element_type).ok_or_else(|| {
         unsupported(&format!(
             "element type `{}` is not known",

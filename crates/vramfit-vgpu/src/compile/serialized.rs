@@ -8,7 +8,7 @@ use vramfit_core::program::Program;
 
 use crate::compile::compiled::Compiled;
 use crate::compile::stderr_capture::Warning;
-use crate::pjrt::status::{Answer, Code, Status};
+use crate::pjrt::status::{Code, PjrtResult, Status};
 
 /// To be increased when a field changes its meaning.
 const SCHEMA: u32 = 1;
@@ -65,7 +65,7 @@ impl SerializedProgram {
     /// # Errors
     /// When the bytes were not made here: a program that was compiled and stored on a real GPU, or
     /// by a later version.
-    pub(crate) fn parse(bytes: &[u8]) -> Answer<Self> {
+    pub(crate) fn parse(bytes: &[u8]) -> PjrtResult<Self> {
         SerializedProgram::decode(bytes)
             .ok()
             .filter(|serialized| serialized.schema == SCHEMA)
@@ -79,7 +79,7 @@ impl SerializedProgram {
     }
 
     /// Returns the compiled program, with other compile options if they are provided.
-    pub(crate) fn into_compiled(self, options: Option<Vec<u8>>) -> Answer<Arc<Compiled>> {
+    pub(crate) fn into_compiled(self, options: Option<Vec<u8>>) -> PjrtResult<Arc<Compiled>> {
         let options = options.unwrap_or(self.options);
         let program = Program::parse(&self.serialized, &options)?;
         Ok(Compiled::new(

@@ -21,8 +21,8 @@ use crate::pjrt::abi::client::{
     TopologyDescriptionGetDeviceDescriptionsArgs,
 };
 use crate::pjrt::abi::{self, Device as RawDevice, Memory as RawMemory, TopologyDescription};
-use crate::pjrt::cuda_plugin::{self, sized};
-use crate::pjrt::status::{Answer, Code, Status};
+use crate::pjrt::cuda_plugin::{self, zeroed_struct};
+use crate::pjrt::status::{Code, PjrtResult, Status};
 
 /// A client. It lives as long as the process: buffers and executables may outlive JAX's handle.
 pub(crate) struct Client {
@@ -30,7 +30,7 @@ pub(crate) struct Client {
     pub(crate) topology: *mut TopologyDescription,
     /// All devices, those of other processes included, by global id.
     pub(crate) devices: Vec<&'static Device>,
-    process: Process,
+    process: ProcessInfo,
     platform_version: String,
     device_pointers: Vec<*mut RawDevice>,
     addressable_pointers: Vec<*mut RawDevice>,
@@ -40,7 +40,7 @@ pub(crate) struct Client {
 /// This process among those that run one program together (`jax.distributed`). Each has as many
 /// cards as this one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Process {
+pub(crate) struct ProcessInfo {
     pub(crate) index: u32,
     pub(crate) count: u32,
 }
@@ -55,7 +55,7 @@ unsafe impl Sync for Client {}
 ///
 /// # Safety
 /// `client` came from [`create`].
-pub(crate) unsafe fn from_raw(client: *mut abi::Client) -> Answer<&'static Client> {
+pub(crate) unsafe fn from_raw(client: *mut abi::Client) -> PjrtResult<&'static Client> {
     client
         .cast::<Client>()
         .cast_const()
@@ -63,11 +63,11 @@ pub(crate) unsafe fn from_raw(client: *mut abi::Client) -> Answer<&'static Clien
         .ok_or_else(|| Status::internal("no client"))
 }
 
-pub(crate) unsafe fn create(args: &mut ClientCreateArgs) -> Answer {
+pub(crate) unsafe fn create(args: &mut ClientCreateArgs) -> PjrtResult {
     let mut environment = Environment::read()?;
     let (options, visible, process) = pool_options(args, &environment)?;
     if let Some(visible) = visible {
-        environment.gpus = visible_to_client(&environment.gpus, &visible);
+        environment.gpus = select_visible(&environment.gpus, &visible);
     }
     if environment.gpus.is_empty() {
         return Err(Status::new(
@@ -77,8 +77,8 @@ pub(crate) unsafe fn create(args: &mut ClientCreateArgs) -> Answer {
     }
     let header = header(&environment, &options);
     let machine = machine::get_or_create(&environment, &options, &header)?;
-    let topology = topology::make(&environment, process)?;
-    let devices = make_devices(machine, topology, process)?;
+    let topology = topology::create_for_gpu(&environment, process)?;
+    let devices = create_devices(machine, topology, process)?;
     let addressable = || devices.iter().filter(|device| device.ordinal.is_some());
     let device_pointers = devices.iter().map(|device| device.raw()).collect();
     let addressable_pointers = addressable().map(|device| device.raw()).collect();
@@ -102,7 +102,7 @@ pub(crate) unsafe fn create(args: &mut ClientCreateArgs) -> Answer {
 
 /// Returns the GPUs, of those that CUDA shows, which `jax_cuda_visible_devices` leaves. XLA keeps the numbers as a
 /// set, so they come in ascending order, and goes on without those that do not exist (`GetStreamExecutors`).
-fn visible_to_client(gpus: &[u32], wanted: &[i64]) -> Vec<u32> {
+fn select_visible(gpus: &[u32], wanted: &[i64]) -> Vec<u32> {
     let shown = gpus.iter().enumerate();
     let kept = shown.filter(|(number, _)| wanted.contains(&(*number as i64)));
     kept.map(|(_, gpu)| *gpu).collect()
@@ -113,7 +113,7 @@ fn visible_to_client(gpus: &[u32], wanted: &[i64]) -> Vec<u32> {
 unsafe fn pool_options(
     args: &ClientCreateArgs,
     environment: &Environment,
-) -> Answer<(PoolOptions, Option<Vec<i64>>, Process)> {
+) -> PjrtResult<(PoolOptions, Option<Vec<i64>>, ProcessInfo)> {
     let named = if args.num_options == 0 {
         &[]
     } else {
@@ -133,7 +133,7 @@ unsafe fn pool_options(
         )
     })?;
     for ignored in &plugin.ignored {
-        crate::session::log::line(ignored);
+        crate::session::log::print_line(ignored);
     }
     let version = jax_version();
     let partitioned = version >= Version::new(0, 11, 0)
@@ -161,7 +161,7 @@ unsafe fn pool_options(
         collective_memory_bytes: client.collective_memory_bytes,
         jax_version: (version.major, version.minor, version.patch),
     };
-    let process = Process {
+    let process = ProcessInfo {
         index: client.node_id.max(0) as u32,
         count: client.num_nodes.max(1) as u32,
     };
@@ -197,7 +197,7 @@ fn jax_version() -> Version {
 
 fn header(environment: &Environment, options: &PoolOptions) -> Header {
     let (major, minor, patch) = options.jax_version;
-    let head = cuda_plugin::get().map(|real| real.head());
+    let head = cuda_plugin::get().map(|plugin| plugin.header());
     Header {
         jax: format!("{major}.{minor}.{patch}"),
         plugin: head.map_or(String::new(), |head| {
@@ -211,13 +211,13 @@ fn header(environment: &Environment, options: &PoolOptions) -> Header {
         gpus: environment.gpus.clone(),
         machine_gpus: environment.machine_gpus,
         pid: std::process::id(),
-        sharing: environment.scope.sharing(),
+        sharing: environment.sharing.sharing(),
         allocator: options.kind.name().to_owned(),
         memory_fraction: options.memory_fraction,
-        asked_limit_bytes: environment.asked_limit_bytes,
+        asked_limit_bytes: environment.requested_limit_bytes,
         preallocate: options.preallocate,
         spatial_partitioning: options.spatial_partitioning,
-        taken_bytes: environment.taken_bytes,
+        taken_bytes: environment.reserved_bytes,
         context_bytes: environment.context_bytes,
         unified_memory: options.unified_memory,
         cuda_async_prealloc: options.cuda_async_prealloc,
@@ -229,12 +229,12 @@ fn header(environment: &Environment, options: &PoolOptions) -> Header {
 }
 
 /// Makes the devices of a topology, those of other processes included.
-unsafe fn make_devices(
+unsafe fn create_devices(
     machine: &'static Machine,
     topology: *mut TopologyDescription,
-    process: Process,
-) -> Answer<Vec<&'static Device>> {
-    let mut args: TopologyDescriptionGetDeviceDescriptionsArgs = sized();
+    process: ProcessInfo,
+) -> PjrtResult<Vec<&'static Device>> {
+    let mut args: TopologyDescriptionGetDeviceDescriptionsArgs = zeroed_struct();
     args.topology = topology;
     cuda_plugin::get()?.call("PJRT_TopologyDescription_GetDeviceDescriptions", &mut args)?;
     let descriptions = slice::from_raw_parts(args.descriptions, args.num_descriptions);
@@ -259,7 +259,7 @@ fn platform_version() -> String {
         .map_or_else(|| "cuda".to_owned(), |version| format!("cuda {version}"))
 }
 
-pub(crate) unsafe fn destroy(args: &mut ClientDestroyArgs) -> Answer {
+pub(crate) unsafe fn destroy(args: &mut ClientDestroyArgs) -> PjrtResult {
     // JAX may still hold buffers, and the log ends with the process.
     if let Some(client) = args.client.cast::<Client>().as_ref() {
         client.machine.session().flush();
@@ -269,39 +269,39 @@ pub(crate) unsafe fn destroy(args: &mut ClientDestroyArgs) -> Answer {
 
 const PLATFORM: &str = "cuda";
 
-pub(crate) unsafe fn platform_name(args: &mut ClientPlatformNameArgs) -> Answer {
+pub(crate) unsafe fn platform_name(args: &mut ClientPlatformNameArgs) -> PjrtResult {
     args.platform_name = PLATFORM.as_ptr().cast();
     args.platform_name_size = PLATFORM.len();
     Ok(())
 }
 
-pub(crate) unsafe fn process_index(args: &mut ClientProcessIndexArgs) -> Answer {
+pub(crate) unsafe fn process_index(args: &mut ClientProcessIndexArgs) -> PjrtResult {
     args.process_index = from_raw(args.client)?.process.index as c_int;
     Ok(())
 }
 
-pub(crate) unsafe fn version(args: &mut ClientPlatformVersionArgs) -> Answer {
+pub(crate) unsafe fn version(args: &mut ClientPlatformVersionArgs) -> PjrtResult {
     let client = from_raw(args.client)?;
     args.platform_version = client.platform_version.as_ptr().cast();
     args.platform_version_size = client.platform_version.len();
     Ok(())
 }
 
-pub(crate) unsafe fn devices(args: &mut ClientDevicesArgs) -> Answer {
+pub(crate) unsafe fn devices(args: &mut ClientDevicesArgs) -> PjrtResult {
     let client = from_raw(args.client)?;
     args.devices = client.device_pointers.as_ptr();
     args.num_devices = client.device_pointers.len();
     Ok(())
 }
 
-pub(crate) unsafe fn addressable_devices(args: &mut ClientAddressableDevicesArgs) -> Answer {
+pub(crate) unsafe fn addressable_devices(args: &mut ClientAddressableDevicesArgs) -> PjrtResult {
     let client = from_raw(args.client)?;
     args.addressable_devices = client.addressable_pointers.as_ptr();
     args.num_addressable_devices = client.addressable_pointers.len();
     Ok(())
 }
 
-pub(crate) unsafe fn addressable_memories(args: &mut ClientAddressableMemoriesArgs) -> Answer {
+pub(crate) unsafe fn addressable_memories(args: &mut ClientAddressableMemoriesArgs) -> PjrtResult {
     let client = from_raw(args.client)?;
     args.addressable_memories = client.memory_pointers.as_ptr();
     args.num_addressable_memories = client.memory_pointers.len();
@@ -310,7 +310,7 @@ pub(crate) unsafe fn addressable_memories(args: &mut ClientAddressableMemoriesAr
 
 impl Client {
     /// Returns the device of a global id.
-    pub(crate) fn device(&self, id: i64) -> Answer<&'static Device> {
+    pub(crate) fn device(&self, id: i64) -> PjrtResult<&'static Device> {
         usize::try_from(id)
             .ok()
             .and_then(|id| self.devices.get(id))
@@ -324,14 +324,14 @@ impl Client {
     }
 }
 
-pub(crate) unsafe fn lookup_device(args: &mut ClientLookupDeviceArgs) -> Answer {
+pub(crate) unsafe fn lookup_device(args: &mut ClientLookupDeviceArgs) -> PjrtResult {
     args.device = from_raw(args.client)?.device(i64::from(args.id))?.raw();
     Ok(())
 }
 
 pub(crate) unsafe fn lookup_addressable_device(
     args: &mut ClientLookupAddressableDeviceArgs,
-) -> Answer {
+) -> PjrtResult {
     let client = from_raw(args.client)?;
     let ordinal = u32::try_from(args.local_hardware_id).ok();
     let found = client
@@ -350,7 +350,7 @@ pub(crate) unsafe fn lookup_addressable_device(
     Ok(())
 }
 
-pub(crate) unsafe fn topology(args: &mut ClientTopologyDescriptionArgs) -> Answer {
+pub(crate) unsafe fn topology(args: &mut ClientTopologyDescriptionArgs) -> PjrtResult {
     args.topology = from_raw(args.client)?.topology;
     Ok(())
 }
@@ -358,7 +358,7 @@ pub(crate) unsafe fn topology(args: &mut ClientTopologyDescriptionArgs) -> Answe
 /// Assigns devices in order: replica-major, then partition.
 pub(crate) unsafe fn default_device_assignment(
     args: &mut ClientDefaultDeviceAssignmentArgs,
-) -> Answer {
+) -> PjrtResult {
     let wanted = (args.num_replicas * args.num_partitions) as usize;
     let available = from_raw(args.client)?.devices.len();
     if wanted > available || wanted > args.default_assignment_size {
@@ -373,16 +373,16 @@ pub(crate) unsafe fn default_device_assignment(
     Ok(())
 }
 
-pub(crate) unsafe fn update_process_info(_: &mut ClientUpdateGlobalProcessInfoArgs) -> Answer {
+pub(crate) unsafe fn update_process_info(_: &mut ClientUpdateGlobalProcessInfoArgs) -> PjrtResult {
     Ok(())
 }
 
 /// Nothing is copied by hardware here, so registering host memory for it changes nothing.
-pub(crate) unsafe fn dma_map(_: &mut ClientDmaMapArgs) -> Answer {
+pub(crate) unsafe fn dma_map(_: &mut ClientDmaMapArgs) -> PjrtResult {
     Ok(())
 }
 
-pub(crate) unsafe fn dma_unmap(_: &mut ClientDmaUnmapArgs) -> Answer {
+pub(crate) unsafe fn dma_unmap(_: &mut ClientDmaUnmapArgs) -> PjrtResult {
     Ok(())
 }
 
@@ -391,14 +391,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn jax_chooses_among_the_gpus_that_cuda_shows() {
+    fn jax_selects_among_the_gpus_that_cuda_shows() {
         for (gpus, wanted, kept) in [
             (vec![0, 1, 2, 3], vec![2], vec![2]),
             (vec![3, 1], vec![1, 0], vec![3, 1]),
             (vec![3, 1], vec![1, 7], vec![1]),
             (vec![0], vec![1], vec![]),
         ] {
-            assert_eq!(visible_to_client(&gpus, &wanted), kept, "{wanted:?}");
+            assert_eq!(select_visible(&gpus, &wanted), kept, "{wanted:?}");
         }
     }
 }

@@ -4,7 +4,7 @@
 use vramfit_core::allocator::{CardMemory, DeviceMemory};
 use vramfit_core::trace::Note;
 
-use super::shared_gpu::{SharedGpu, State};
+use super::shared_gpu::{SharedGpu, SharedGpuState};
 use crate::environment::Environment;
 use crate::pjrt::status::{Code, Status};
 
@@ -20,7 +20,7 @@ pub(crate) struct GpuMemory {
 }
 
 /// Why the memory of a GPU cannot be used.
-pub(crate) enum Refusal {
+pub(crate) enum GpuMemoryError {
     /// Other processes have left too little for the CUDA context: what is to be noted of it, and what to say.
     NoContext(Vec<Note>, Status),
     /// Anything else.
@@ -28,21 +28,24 @@ pub(crate) enum Refusal {
 }
 
 /// Returns the memory of the GPU that a device is: its total, less what others hold and the CUDA context.
-pub(crate) fn device_memory(environment: &Environment, device: u32) -> Result<GpuMemory, Refusal> {
+pub(crate) fn open_gpu_memory(
+    environment: &Environment,
+    device: u32,
+) -> Result<GpuMemory, GpuMemoryError> {
     let total = environment.gpu.total_memory_bytes;
-    let free = total.saturating_sub(environment.taken_bytes);
+    let free = total.saturating_sub(environment.reserved_bytes);
     let context = environment.context_bytes;
-    let Some(file) = environment.scope.open().map_err(Refusal::Failed)? else {
+    let Some(file) = environment.sharing.open().map_err(GpuMemoryError::Failed)? else {
         return Ok(GpuMemory {
             memory: Box::new(CardMemory::new(free.saturating_sub(context))),
             shared: None,
         });
     };
     let gpu = environment.gpus.get(device as usize).copied();
-    let mut state = State::new(file, device, gpu.unwrap_or(device), free);
+    let mut state = SharedGpuState::new(file, device, gpu.unwrap_or(device), free);
     state
-        .begin(&machine(environment))
-        .map_err(Refusal::Failed)?;
+        .register(&describe_gpus(environment))
+        .map_err(GpuMemoryError::Failed)?;
     if !state.reserve(context) {
         let left = free.saturating_sub(state.others_bytes());
         let mut notes = vec![state.note()];
@@ -58,7 +61,7 @@ pub(crate) fn device_memory(environment: &Environment, device: u32) -> Result<Gp
             state.others_bytes(),
             state.gpu()
         );
-        return Err(Refusal::NoContext(
+        return Err(GpuMemoryError::NoContext(
             notes,
             Status::new(Code::FailedPrecondition, text),
         ));
@@ -71,7 +74,7 @@ pub(crate) fn device_memory(environment: &Environment, device: u32) -> Result<Gp
 }
 
 /// Names the GPUs of a machine, which must be the same for all who share them.
-fn machine(environment: &Environment) -> String {
+fn describe_gpus(environment: &Environment) -> String {
     let gpu = &environment.gpu;
     format!(
         "{} {} {}",

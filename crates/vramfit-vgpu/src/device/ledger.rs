@@ -9,10 +9,10 @@ use std::os::fd::AsRawFd;
 use vramfit_core::shared_gpus::{Holding, Usage};
 
 use crate::pjrt::status::{Code, Status};
-use crate::process::started;
+use crate::process::start_ticks;
 
 /// What is said where a file system has no locks.
-pub(super) fn cannot_use(error: &std::io::Error) -> Status {
+pub(super) fn ledger_error(error: &std::io::Error) -> Status {
     Status::new(
         Code::Unavailable,
         format!(
@@ -23,13 +23,13 @@ pub(super) fn cannot_use(error: &std::io::Error) -> Status {
 }
 
 /// Holds the lock on the file, which is read, changed and written inside.
-pub(super) struct Locked<'a> {
+pub(super) struct LockedLedger<'a> {
     file: &'a mut File,
     pub(super) usage: Usage,
 }
 
-impl Locked<'_> {
-    pub(super) fn new(file: &mut File) -> std::io::Result<Locked<'_>> {
+impl LockedLedger<'_> {
+    pub(super) fn new(file: &mut File) -> std::io::Result<LockedLedger<'_>> {
         // SAFETY: the descriptor is open.
         while unsafe { libc::flock(file.as_raw_fd(), libc::LOCK_EX) } != 0 {
             let error = std::io::Error::last_os_error();
@@ -44,12 +44,12 @@ impl Locked<'_> {
         };
         let result = read(file, &mut text);
         let usage = Usage::parse(&text);
-        let locked = Locked { file, usage };
+        let locked = LockedLedger { file, usage };
         result.map(|_| locked)
     }
 
     /// Drops the lines of processes that are gone.
-    pub(super) fn drop_ended(&mut self) {
+    pub(super) fn drop_ended_processes(&mut self) {
         self.usage.holdings.retain(is_running);
     }
 
@@ -61,7 +61,7 @@ impl Locked<'_> {
     }
 }
 
-impl Drop for Locked<'_> {
+impl Drop for LockedLedger<'_> {
     fn drop(&mut self) {
         // SAFETY: the descriptor is open; unlocking cannot fail then.
         unsafe { libc::flock(self.file.as_raw_fd(), libc::LOCK_UN) };
@@ -69,5 +69,5 @@ impl Drop for Locked<'_> {
 }
 
 fn is_running(holding: &Holding) -> bool {
-    started(holding.process) == Some(holding.started)
+    start_ticks(holding.process) == Some(holding.started)
 }

@@ -11,10 +11,10 @@ use std::time::Instant;
 use vramfit_core::allocator::{self, Allocator, DeviceMemory, PoolOptions, Region};
 use vramfit_core::trace::{Header, Writer};
 
-use crate::device::gpu_memory::{self, PAGE_BYTES, Refusal};
+use crate::device::gpu_memory::{self, GpuMemoryError, PAGE_BYTES};
 use crate::device::shared_gpu::SharedGpu;
 use crate::environment::Environment;
-use crate::pjrt::status::{Answer, Code, Status};
+use crate::pjrt::status::{Code, PjrtResult, Status};
 use crate::session::machine_session::Session;
 use crate::session::trace_failure;
 
@@ -24,15 +24,15 @@ pub(crate) struct Machine {
     pub(crate) environment: Environment,
     /// What JAX asked for.
     pub(crate) options: PoolOptions,
-    state: Mutex<State>,
+    state: Mutex<MachineState>,
 }
 
 /// What changes about it.
-pub(crate) struct State {
-    pub(crate) pools: Vec<Pool>,
+pub(crate) struct MachineState {
+    pub(crate) pools: Vec<DevicePool>,
     pub(crate) recorder: Option<Writer>,
     /// When the log was last written out by the clock.
-    pub(crate) written_out: Instant,
+    pub(crate) last_flush: Instant,
     /// Number of the next allocation.
     pub(crate) allocations: u64,
     pub(crate) executions: u64,
@@ -41,7 +41,7 @@ pub(crate) struct State {
 }
 
 /// One card.
-pub(crate) struct Pool {
+pub(crate) struct DevicePool {
     pub(crate) allocator: Box<dyn Allocator>,
     pub(crate) driver: Arc<Mutex<Vec<DriverCall>>>,
     /// What the allocator has from the driver now, in whole pages.
@@ -53,7 +53,7 @@ pub(crate) struct Pool {
 
 /// What an allocator asked of the driver while it served one request.
 pub(crate) struct DriverCall {
-    pub(crate) asked: u64,
+    pub(crate) requested_bytes: u64,
     pub(crate) granted: Option<Region>,
 }
 
@@ -62,7 +62,7 @@ static MACHINE: OnceLock<Machine> = OnceLock::new();
 /// Set in a process that was forked off the one the machine was made in.
 static FORKED: AtomicBool = AtomicBool::new(false);
 
-extern "C" fn note_fork() {
+extern "C" fn on_fork() {
     FORKED.store(true, Ordering::Relaxed);
 }
 
@@ -81,7 +81,7 @@ pub(crate) fn get_or_create(
     environment: &Environment,
     options: &PoolOptions,
     header: &Header,
-) -> Answer<&'static Machine> {
+) -> PjrtResult<&'static Machine> {
     if MACHINE.get().is_none() {
         let machine = Machine::new(environment.clone(), options.clone(), header)?;
         let _ = MACHINE.set(machine);
@@ -105,11 +105,11 @@ pub(crate) fn get() -> Option<&'static Machine> {
 }
 
 impl Machine {
-    fn new(environment: Environment, options: PoolOptions, header: &Header) -> Answer<Self> {
+    fn new(environment: Environment, options: PoolOptions, header: &Header) -> PjrtResult<Self> {
         let mut recorder = environment.trace.as_ref().and_then(|path| {
-            let begin = |file| {
+            let start = |file| {
                 let mut recorder = Writer::new(BufWriter::new(file), header)?;
-                if let Some(settings) = crate::session::run_settings::told() {
+                if let Some(settings) = crate::session::run_settings::latest() {
                     recorder.settings(&settings)?;
                 }
                 if !environment.computes_values {
@@ -117,18 +117,21 @@ impl Machine {
                 }
                 Ok(recorder)
             };
-            let cannot = |error: std::io::Error| {
+            let report_failure = |error: std::io::Error| {
                 let reason = format!("`{}` cannot be written: {error}", path.display());
-                trace_failure::tell(environment.compiler_log.as_deref(), &reason);
+                trace_failure::report(environment.compiler_log.as_deref(), &reason);
             };
-            create(path).and_then(begin).map_err(cannot).ok()
+            create_trace(path)
+                .and_then(start)
+                .map_err(report_failure)
+                .ok()
         });
         // SAFETY: the handler only stores a flag. That there is no memory for it is no reason to stop.
-        unsafe { libc::pthread_atfork(None, None, Some(note_fork)) };
+        unsafe { libc::pthread_atfork(None, None, Some(on_fork)) };
         let pools = (0..environment.devices()).map(|ordinal| {
-            Pool::new(&environment, &options, ordinal).map_err(|refusal| match refusal {
-                Refusal::Failed(status) => status,
-                Refusal::NoContext(notes, status) => {
+            DevicePool::new(&environment, &options, ordinal).map_err(|error| match error {
+                GpuMemoryError::Failed(status) => status,
+                GpuMemoryError::NoContext(notes, status) => {
                     for note in notes {
                         // The program is told in any case.
                         let _ = recorder.as_mut().map(|recorder| recorder.add_note(&note));
@@ -137,11 +140,11 @@ impl Machine {
                 }
             })
         });
-        let pools = pools.collect::<Answer<_>>()?;
-        let state = Mutex::new(State {
+        let pools = pools.collect::<PjrtResult<_>>()?;
+        let state = Mutex::new(MachineState {
             pools,
             recorder,
-            written_out: Instant::now(),
+            last_flush: Instant::now(),
             allocations: 0,
             executions: 0,
             evaluated: 0,
@@ -170,27 +173,27 @@ impl Machine {
 
 /// Creates the trace. If there is one already, another process of the same run has it (a worker
 /// that uses the GPU, too), and this one writes beside it, with its process number.
-fn create(path: &Path) -> std::io::Result<File> {
+fn create_trace(path: &Path) -> std::io::Result<File> {
     match File::create_new(path) {
         Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {
-            let mut beside = path.as_os_str().to_owned();
-            beside.push(format!(".{}", std::process::id()));
-            File::create(beside)
+            let mut sibling = path.as_os_str().to_owned();
+            sibling.push(format!(".{}", std::process::id()));
+            File::create(sibling)
         }
         result => result,
     }
 }
 
-impl Pool {
+impl DevicePool {
     fn new(
         environment: &Environment,
         options: &PoolOptions,
         ordinal: u32,
-    ) -> std::result::Result<Self, Refusal> {
+    ) -> std::result::Result<Self, GpuMemoryError> {
         let driver = Arc::new(Mutex::new(Vec::new()));
         let obtained_bytes = Arc::new(AtomicU64::new(0));
-        let gpu = gpu_memory::device_memory(environment, ordinal)?;
-        let memory = Recorded {
+        let gpu = gpu_memory::open_gpu_memory(environment, ordinal)?;
+        let memory = RecordedMemory {
             inner: gpu.memory,
             calls: Arc::clone(&driver),
             obtained_bytes: Arc::clone(&obtained_bytes),
@@ -200,7 +203,7 @@ impl Pool {
             ..options.clone()
         };
         let allocator = allocator::build(&options, Box::new(memory));
-        Ok(Pool {
+        Ok(DevicePool {
             allocator,
             driver,
             obtained_bytes,
@@ -211,13 +214,13 @@ impl Pool {
 }
 
 /// Device memory that notes every call, for the log.
-struct Recorded {
+struct RecordedMemory {
     inner: Box<dyn DeviceMemory>,
     calls: Arc<Mutex<Vec<DriverCall>>>,
     obtained_bytes: Arc<AtomicU64>,
 }
 
-impl DeviceMemory for Recorded {
+impl DeviceMemory for RecordedMemory {
     fn allocate(&mut self, alignment: u64, bytes: u64) -> Option<Region> {
         let granted = self.inner.allocate(alignment, bytes);
         if let Some(region) = granted {
@@ -226,7 +229,7 @@ impl DeviceMemory for Recorded {
         }
         let mut calls = self.calls.lock().unwrap_or_else(PoisonError::into_inner);
         calls.push(DriverCall {
-            asked: bytes,
+            requested_bytes: bytes,
             granted,
         });
         granted

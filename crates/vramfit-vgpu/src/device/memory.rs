@@ -11,7 +11,7 @@ use crate::pjrt::abi::device::{
     MemoryKindIdArgs, MemoryToStringArgs,
 };
 use crate::pjrt::abi::{self, MemoryFunctions};
-use crate::pjrt::status::{Answer, Status};
+use crate::pjrt::status::{PjrtResult, Status};
 
 /// One memory of a card. Its first word is read by JAX (since API 0.109), so the order of the
 /// fields matters.
@@ -85,57 +85,57 @@ pub(crate) unsafe fn from_raw(raw: *mut abi::Memory) -> Option<&'static Memory> 
     raw.cast::<Memory>().cast_const().as_ref()
 }
 
-unsafe fn memory<'a>(memory: *mut abi::Memory) -> Answer<&'a Memory> {
+unsafe fn require_memory<'a>(memory: *mut abi::Memory) -> PjrtResult<&'a Memory> {
     memory
         .cast::<Memory>()
         .as_ref()
         .ok_or_else(|| Status::internal("no memory"))
 }
 
-pub(crate) unsafe fn id(args: &mut MemoryIdArgs) -> Answer {
-    args.id = memory(args.memory)?.id;
+pub(crate) unsafe fn id(args: &mut MemoryIdArgs) -> PjrtResult {
+    args.id = require_memory(args.memory)?.id;
     Ok(())
 }
 
-pub(crate) unsafe fn kind(args: &mut MemoryKindArgs) -> Answer {
-    let name = memory(args.memory)?.kind.name();
+pub(crate) unsafe fn kind(args: &mut MemoryKindArgs) -> PjrtResult {
+    let name = require_memory(args.memory)?.kind.name();
     args.kind = name.as_ptr().cast();
     args.kind_size = name.len();
     Ok(())
 }
 
-pub(crate) unsafe fn kind_id(args: &mut MemoryKindIdArgs) -> Answer {
+pub(crate) unsafe fn kind_id(args: &mut MemoryKindIdArgs) -> PjrtResult {
     // The CUDA client derives the id from a hash of the kind's name; JAX only compares ids.
-    args.kind_id = match memory(args.memory)?.kind {
+    args.kind_id = match require_memory(args.memory)?.kind {
         MemoryKind::Device => 0,
         MemoryKind::PinnedHost => 1,
     };
     Ok(())
 }
 
-pub(crate) unsafe fn debug_string(args: &mut MemoryDebugStringArgs) -> Answer {
-    let memory = memory(args.memory)?;
+pub(crate) unsafe fn debug_string(args: &mut MemoryDebugStringArgs) -> PjrtResult {
+    let memory = require_memory(args.memory)?;
     args.debug_string = memory.debug_string.as_ptr().cast();
     args.debug_string_size = memory.debug_string.len();
     Ok(())
 }
 
-pub(crate) unsafe fn to_string(args: &mut MemoryToStringArgs) -> Answer {
-    let memory = memory(args.memory)?;
+pub(crate) unsafe fn to_string(args: &mut MemoryToStringArgs) -> PjrtResult {
+    let memory = require_memory(args.memory)?;
     args.to_string = memory.debug_string.as_ptr().cast();
     args.to_string_size = memory.debug_string.len();
     Ok(())
 }
 
-pub(crate) unsafe fn devices(args: &mut MemoryAddressableByDevicesArgs) -> Answer {
-    let memory = memory(args.memory)?;
+pub(crate) unsafe fn devices(args: &mut MemoryAddressableByDevicesArgs) -> PjrtResult {
+    let memory = require_memory(args.memory)?;
     args.devices = memory.device_pointer.as_ptr();
     args.num_devices = 1;
     Ok(())
 }
 
 unsafe extern "C" fn get_user_data(raw: *mut abi::Memory, key: *const c_void) -> *mut c_void {
-    let Ok(memory) = memory(raw) else {
+    let Ok(memory) = require_memory(raw) else {
         return ptr::null_mut();
     };
     let data = memory
@@ -152,7 +152,9 @@ unsafe extern "C" fn set_user_data(
     data: *mut c_void,
     destroy: Option<unsafe extern "C" fn(*mut c_void)>,
 ) {
-    let Ok(memory) = memory(raw) else { return };
+    let Ok(memory) = require_memory(raw) else {
+        return;
+    };
     let before = {
         let mut all = memory
             .user_data

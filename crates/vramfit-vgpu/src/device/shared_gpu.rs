@@ -9,9 +9,9 @@ use vramfit_core::shared_gpus::{Holding, Usage};
 use vramfit_core::trace::{Note, OtherProcess};
 
 use super::gpu_memory::PAGE_BYTES;
-use super::ledger::{Locked, cannot_use};
-use crate::pjrt::status::{Answer, Code, Status};
-use crate::process::started;
+use super::ledger::{LockedLedger, ledger_error};
+use crate::pjrt::status::{Code, PjrtResult, Status};
+use crate::process::start_ticks;
 use crate::session::log;
 
 /// Other processes that a note names; all are counted.
@@ -23,9 +23,9 @@ const MAX_COMMAND_CHARACTERS: usize = 200;
 
 /// A GPU whose memory several processes draw on.
 #[derive(Clone)]
-pub(crate) struct SharedGpu(Arc<Mutex<State>>);
+pub(crate) struct SharedGpu(Arc<Mutex<SharedGpuState>>);
 
-pub(super) struct State {
+pub(super) struct SharedGpuState {
     file: File,
     device: u32,
     /// Its number in the machine.
@@ -33,35 +33,35 @@ pub(super) struct State {
     /// The GPU's memory before any of the sharing processes.
     free_bytes: u64,
     addresses: CardMemory,
-    others: Others,
+    others: OtherProcesses,
     /// Whether the trace knows of `others`.
-    is_noted: bool,
-    notes: u32,
+    is_note_written: bool,
+    notes_written: u32,
 }
 
 /// What other processes hold.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-struct Others {
+struct OtherProcesses {
     bytes: u64,
     max_bytes: u64,
     /// Those that hold most.
     largest: Vec<Holding>,
 }
 
-impl State {
+impl SharedGpuState {
     /// Makes the state of GPU `gpu` of the machine, of whose memory `free_bytes` are there for the processes
     /// that share it.
     pub(super) fn new(file: File, device: u32, gpu: u32, free_bytes: u64) -> Self {
-        State {
+        SharedGpuState {
             file,
             device,
             gpu,
             free_bytes,
             // Addresses are each process's own; the file decides what is granted.
             addresses: CardMemory::new(u64::MAX / 4),
-            others: Others::default(),
-            is_noted: true,
-            notes: 0,
+            others: OtherProcesses::default(),
+            is_note_written: true,
+            notes_written: 0,
         }
     }
 
@@ -76,53 +76,53 @@ impl State {
     }
 
     /// Begins to use the GPU, which must be the one that others use.
-    pub(super) fn begin(&mut self, machine: &str) -> Answer {
-        let mut locked = Locked::new(&mut self.file).map_err(|error| cannot_use(&error))?;
-        locked.drop_ended();
+    pub(super) fn register(&mut self, machine: &str) -> PjrtResult {
+        let mut ledger = LockedLedger::new(&mut self.file).map_err(|error| ledger_error(&error))?;
+        ledger.drop_ended_processes();
         // A process that has become another program (`exec`) has its number and start, and none of its memory.
         let (own, gpu) = (std::process::id(), self.gpu);
         let is_own = |one: &Holding| one.process == own && one.gpu == gpu;
-        locked.usage.holdings.retain(|one| !is_own(one));
-        if locked.usage.holdings.is_empty() {
-            machine.clone_into(&mut locked.usage.machine);
+        ledger.usage.holdings.retain(|one| !is_own(one));
+        if ledger.usage.holdings.is_empty() {
+            machine.clone_into(&mut ledger.usage.machine);
         }
-        if locked.usage.machine != machine {
+        if ledger.usage.machine != machine {
             return Err(Status::new(
                 Code::FailedPrecondition,
                 format!(
                     "vramfit: the shared GPUs are in use as `{}` (GPU, count, bytes), and `{machine}` \
                      was asked for; give them another name",
-                    locked.usage.machine
+                    ledger.usage.machine
                 ),
             ));
         }
         // A disk that is full is told of when there is something to write; the program goes on.
-        let _ = locked.write();
+        let _ = ledger.write();
         Ok(())
     }
 
     /// Adds to what this process holds, if the GPU has that much left.
     pub(super) fn reserve(&mut self, bytes: u64) -> bool {
-        self.change(|own, left| own.checked_add(bytes).filter(|sum| *sum <= left))
+        self.update(|own, left| own.checked_add(bytes).filter(|sum| *sum <= left))
     }
 
-    fn give_back(&mut self, bytes: u64) {
-        self.change(|own, _| Some(own.saturating_sub(bytes)));
+    fn release(&mut self, bytes: u64) {
+        self.update(|own, _| Some(own.saturating_sub(bytes)));
     }
 
     /// Takes note of what others hold.
-    fn look(&mut self) {
-        self.change(|own, _| Some(own));
+    fn refresh(&mut self) {
+        self.update(|own, _| Some(own));
     }
 
     /// Changes what this process holds from `own` to what `wanted(own, left)` makes of it, where `left` is
     /// what others leave. Says whether it did.
-    fn change(&mut self, wanted: impl Fn(u64, u64) -> Option<u64>) -> bool {
+    fn update(&mut self, new_bytes: impl Fn(u64, u64) -> Option<u64>) -> bool {
         let (process, gpu) = (std::process::id(), self.gpu);
-        let mut locked = match Locked::new(&mut self.file) {
-            Ok(locked) => locked,
+        let mut ledger = match LockedLedger::new(&mut self.file) {
+            Ok(ledger) => ledger,
             Err(error) => {
-                log::line(&format!(
+                log::print_line(&format!(
                     "what other processes hold cannot be read ({error}); this one goes on as if alone"
                 ));
                 return true;
@@ -131,31 +131,34 @@ impl State {
         let result = |usage: &Usage| {
             let others = usage.held_by_others(process, gpu);
             let own = usage.of(process, gpu).map_or(0, |holding| holding.bytes);
-            (others, wanted(own, self.free_bytes.saturating_sub(others)))
+            (
+                others,
+                new_bytes(own, self.free_bytes.saturating_sub(others)),
+            )
         };
-        let (mut others, mut bytes) = result(&locked.usage);
+        let (mut others, mut bytes) = result(&ledger.usage);
         // Whether processes are still there is asked only where it makes a difference: it costs much more.
         if bytes.is_none() || others != self.others.bytes {
-            locked.drop_ended();
-            (others, bytes) = result(&locked.usage);
+            ledger.drop_ended_processes();
+            (others, bytes) = result(&ledger.usage);
         }
         let is_granted = bytes.is_some();
         if let Some(bytes) = bytes {
-            let start = started(process).filter(|_| locked.usage.of(process, gpu).is_none());
-            locked.usage.set(process, start.unwrap_or(0), gpu, bytes);
+            let start = start_ticks(process).filter(|_| ledger.usage.of(process, gpu).is_none());
+            ledger.usage.set(process, start.unwrap_or(0), gpu, bytes);
         }
-        let own = locked.usage.of(process, gpu);
+        let own = ledger.usage.of(process, gpu);
         let max_bytes = own.map_or(others, |own| own.max_others_bytes).max(others);
         if (others, max_bytes) != (self.others.bytes, self.others.max_bytes) {
-            self.others = Others {
+            self.others = OtherProcesses {
                 bytes: others,
                 max_bytes,
-                largest: largest(locked.usage.others(process, gpu)),
+                largest: largest_holders(ledger.usage.others(process, gpu)),
             };
-            self.is_noted = false;
+            self.is_note_written = false;
         }
-        if let Err(error) = locked.write() {
-            log::line(&format!(
+        if let Err(error) = ledger.write() {
+            log::print_line(&format!(
                 "what this process holds cannot be written: {error}"
             ));
         }
@@ -164,12 +167,12 @@ impl State {
 
     /// Returns what is to be noted of others.
     pub(super) fn note(&mut self) -> Note {
-        self.is_noted = true;
-        self.notes += 1;
+        self.is_note_written = true;
+        self.notes_written += 1;
         let processes = self.others.largest.iter().map(|other| OtherProcess {
             pid: other.process,
             bytes: other.bytes,
-            command: command(other.process),
+            command: command_line(other.process),
         });
         Note::Others {
             device: self.device,
@@ -181,7 +184,7 @@ impl State {
 }
 
 /// Returns the processes that hold most, the largest first.
-fn largest<'a>(others: impl Iterator<Item = &'a Holding>) -> Vec<Holding> {
+fn largest_holders<'a>(others: impl Iterator<Item = &'a Holding>) -> Vec<Holding> {
     let mut others: Vec<Holding> = others.filter(|other| other.bytes > 0).copied().collect();
     others.sort_by_key(|other| std::cmp::Reverse(other.bytes));
     others.truncate(MAX_PROCESSES_NAMED);
@@ -189,7 +192,7 @@ fn largest<'a>(others: impl Iterator<Item = &'a Holding>) -> Vec<Holding> {
 }
 
 /// Returns the command line of a process, with blanks between the words; empty if it cannot be had.
-fn command(process: u32) -> String {
+fn command_line(process: u32) -> String {
     let words = fs::read(format!("/proc/{process}/cmdline")).unwrap_or_default();
     let text = String::from_utf8_lossy(&words);
     let line = text.trim_end_matches('\0').replace('\0', " ");
@@ -197,24 +200,24 @@ fn command(process: u32) -> String {
 }
 
 impl SharedGpu {
-    pub(super) fn new(state: State) -> Self {
+    pub(super) fn new(state: SharedGpuState) -> Self {
         SharedGpu(Arc::new(Mutex::new(state)))
     }
 
     /// Returns what is to be noted of other processes since they were last seen, if it is something new.
-    pub(crate) fn news(&self) -> Option<Note> {
+    pub(crate) fn take_note(&self) -> Option<Note> {
         let mut state = self.state();
-        (!state.is_noted && state.notes < MAX_NOTES).then(|| state.note())
+        (!state.is_note_written && state.notes_written < MAX_NOTES).then(|| state.note())
     }
 
     /// Looks what other processes hold now and returns what is to be noted of it, if it is something new.
-    pub(crate) fn look(&self) -> Option<Note> {
+    pub(crate) fn refresh(&self) -> Option<Note> {
         let mut state = self.state();
-        state.look();
-        (!state.is_noted).then(|| state.note())
+        state.refresh();
+        (!state.is_note_written).then(|| state.note())
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, SharedGpuState> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -228,7 +231,7 @@ impl DeviceMemory for SharedGpu {
         }
         let region = state.addresses.allocate(alignment, bytes);
         if region.is_none() {
-            state.give_back(cost);
+            state.release(cost);
         }
         region
     }
@@ -236,16 +239,16 @@ impl DeviceMemory for SharedGpu {
     fn free(&mut self, region: Region) {
         let mut state = self.state();
         state.addresses.free(region);
-        state.give_back(region.bytes.next_multiple_of(PAGE_BYTES));
+        state.release(region.bytes.next_multiple_of(PAGE_BYTES));
     }
 
     fn free_bytes(&self) -> u64 {
         let mut state = self.state();
-        state.look();
+        state.refresh();
         let (process, gpu) = (std::process::id(), state.gpu);
-        let held = Locked::new(&mut state.file).map_or(u64::MAX, |locked| {
-            let own = locked.usage.of(process, gpu).map_or(0, |own| own.bytes);
-            own.saturating_add(locked.usage.held_by_others(process, gpu))
+        let held = LockedLedger::new(&mut state.file).map_or(u64::MAX, |ledger| {
+            let own = ledger.usage.of(process, gpu).map_or(0, |own| own.bytes);
+            own.saturating_add(ledger.usage.held_by_others(process, gpu))
         });
         state.free_bytes.saturating_sub(held)
     }
@@ -256,37 +259,37 @@ mod tests {
     use std::path::Path;
 
     use super::*;
-    use crate::device::sharing::create;
+    use crate::device::sharing::open_or_create;
 
-    fn state(file: &Path, gpu: u32, free_bytes: u64) -> State {
-        let file = create(file).expect("a file in the temporary folder");
-        let mut state = State::new(file, 0, gpu, free_bytes);
-        state.begin("t4 1 100").expect("the same GPUs");
+    fn state(file: &Path, gpu: u32, free_bytes: u64) -> SharedGpuState {
+        let file = open_or_create(file).expect("a file in the temporary folder");
+        let mut state = SharedGpuState::new(file, 0, gpu, free_bytes);
+        state.register("t4 1 100").expect("the same GPUs");
         state
     }
 
     /// Lets another process hold something.
-    fn let_hold(state: &mut State, process: u32, bytes: u64) {
+    fn hold_as(state: &mut SharedGpuState, process: u32, bytes: u64) {
         let gpu = state.gpu;
-        let mut locked = Locked::new(&mut state.file).expect("the file is there");
-        let start = started(process).unwrap_or(1);
-        locked.usage.set(process, start, gpu, bytes);
-        locked.write().expect("room on the disk");
+        let mut ledger = LockedLedger::new(&mut state.file).expect("the file is there");
+        let start = start_ticks(process).unwrap_or(1);
+        ledger.usage.set(process, start, gpu, bytes);
+        ledger.write().expect("room on the disk");
     }
 
     #[test]
-    fn a_process_gets_what_others_leave_and_the_dead_leave_all() {
+    fn a_process_gets_what_others_leave_and_ended_processes_leave_all() {
         let folder = tempfile::tempdir().expect("a folder");
         let mut own = state(&folder.path().join("gpus"), 0, 10 * PAGE_BYTES);
         // The process that started this one is there for as long as the test.
         let other = std::os::unix::process::parent_id();
-        let_hold(&mut own, other, 4 * PAGE_BYTES);
+        hold_as(&mut own, other, 4 * PAGE_BYTES);
         assert!(!own.reserve(7 * PAGE_BYTES));
         assert_eq!(own.others.bytes, 4 * PAGE_BYTES);
         assert!(own.reserve(6 * PAGE_BYTES));
-        own.give_back(2 * PAGE_BYTES);
-        let_hold(&mut own, other, PAGE_BYTES);
-        own.look();
+        own.release(2 * PAGE_BYTES);
+        hold_as(&mut own, other, PAGE_BYTES);
+        own.refresh();
         assert_eq!(
             (own.others.bytes, own.others.max_bytes),
             (PAGE_BYTES, 4 * PAGE_BYTES)
@@ -296,8 +299,8 @@ mod tests {
             Note::Others { held_bytes, .. } if held_bytes == PAGE_BYTES
         ));
         // A process that is gone: its number exists no more.
-        let_hold(&mut own, other, 0);
-        let_hold(&mut own, u32::MAX, 6 * PAGE_BYTES);
+        hold_as(&mut own, other, 0);
+        hold_as(&mut own, u32::MAX, 6 * PAGE_BYTES);
         assert!(own.reserve(6 * PAGE_BYTES));
         assert_eq!(own.others.bytes, 0);
         let shared = SharedGpu::new(own);
@@ -305,7 +308,7 @@ mod tests {
     }
 
     #[test]
-    fn gpus_of_a_machine_have_memory_of_their_own() {
+    fn each_gpu_of_a_machine_has_its_own_memory() {
         let folder = tempfile::tempdir().expect("a folder");
         let path = folder.path().join("gpus");
         let (mut first, mut second) = (state(&path, 0, PAGE_BYTES), state(&path, 1, PAGE_BYTES));
@@ -318,17 +321,17 @@ mod tests {
     }
 
     #[test]
-    fn other_gpus_under_the_same_name_are_refused_while_they_are_used() {
+    fn different_gpus_under_a_name_in_use_are_rejected() {
         let folder = tempfile::tempdir().expect("a folder");
         let mut own = state(&folder.path().join("gpus"), 0, PAGE_BYTES);
-        let_hold(&mut own, std::os::unix::process::parent_id(), PAGE_BYTES);
-        assert!(own.begin("h100-80g 1 100").is_err());
-        let_hold(&mut own, std::os::unix::process::parent_id(), 0);
+        hold_as(&mut own, std::os::unix::process::parent_id(), PAGE_BYTES);
+        assert!(own.register("h100-80g 1 100").is_err());
+        hold_as(&mut own, std::os::unix::process::parent_id(), 0);
     }
 
     #[test]
     fn this_process_is_running() {
-        assert!(started(std::process::id()).is_some());
-        assert_eq!(started(u32::MAX), None);
+        assert!(start_ticks(std::process::id()).is_some());
+        assert_eq!(start_ticks(u32::MAX), None);
     }
 }

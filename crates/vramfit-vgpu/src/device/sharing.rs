@@ -7,12 +7,12 @@ use std::path::{Path, PathBuf};
 use vramfit_core::shared_gpus::{self, Usage};
 use vramfit_core::trace::Sharing;
 
-use super::ledger::{Locked, cannot_use};
-use crate::pjrt::status::{Answer, Code, Status};
+use super::ledger::{LockedLedger, ledger_error};
+use crate::pjrt::status::{Code, PjrtResult, Status};
 
 /// Where it is written down what the processes hold.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Scope {
+pub(crate) enum SharingScope {
     /// Nowhere: each process has the GPUs to itself.
     Private,
     /// In a file of the dry run that has started this process.
@@ -21,22 +21,22 @@ pub(crate) enum Scope {
     Named(String),
 }
 
-impl Scope {
+impl SharingScope {
     /// Returns what a trace says of it.
     pub(crate) fn sharing(&self) -> Sharing {
         match self {
-            Scope::Private => Sharing::Private,
-            Scope::Run(_) => Sharing::Run,
-            Scope::Named(_) => Sharing::Named,
+            SharingScope::Private => Sharing::Private,
+            SharingScope::Run(_) => Sharing::Run,
+            SharingScope::Named(_) => Sharing::Named,
         }
     }
 
     /// Opens the file; `None` where GPUs are not shared.
-    pub(super) fn open(&self) -> Answer<Option<File>> {
+    pub(super) fn open(&self) -> PjrtResult<Option<File>> {
         match self {
-            Scope::Private => Ok(None),
-            Scope::Run(path) => create(path).map(Some),
-            Scope::Named(name) => create(&named(name)?).map(Some),
+            SharingScope::Private => Ok(None),
+            SharingScope::Run(path) => open_or_create(path).map(Some),
+            SharingScope::Named(name) => open_or_create(&named_path(name)?).map(Some),
         }
     }
 }
@@ -46,29 +46,33 @@ impl Scope {
 ///
 /// # Errors
 /// When the file of shared GPUs cannot be used.
-pub(crate) fn visible_gpus(scope: &Scope, count: u32, list: Option<&str>) -> Answer<Vec<u32>> {
-    let mut alone = Usage::default();
+pub(crate) fn visible_gpus(
+    scope: &SharingScope,
+    count: u32,
+    list: Option<&str>,
+) -> PjrtResult<Vec<u32>> {
+    let mut usage = Usage::default();
     if !list.is_some_and(shared_gpus::has_uuids) {
-        return Ok(alone.visible(count, list));
+        return Ok(usage.visible(count, list));
     }
     let Some(mut file) = scope.open()? else {
-        return Ok(alone.visible(count, list));
+        return Ok(usage.visible(count, list));
     };
-    let mut locked = Locked::new(&mut file).map_err(|error| cannot_use(&error))?;
-    locked.drop_ended();
-    if matches!(scope, Scope::Named(_)) && locked.usage.holdings.is_empty() {
+    let mut ledger = LockedLedger::new(&mut file).map_err(|error| ledger_error(&error))?;
+    ledger.drop_ended_processes();
+    if matches!(scope, SharingScope::Named(_)) && ledger.usage.holdings.is_empty() {
         // The file is from earlier runs, whose GPUs may have had other names.
-        locked.usage.uuids.clear();
+        ledger.usage.uuids.clear();
     }
-    let seen = locked.usage.visible(count, list);
-    locked.write().map_err(|error| cannot_use(&error))?;
+    let seen = ledger.usage.visible(count, list);
+    ledger.write().map_err(|error| ledger_error(&error))?;
     Ok(seen)
 }
 
 /// Finds the file of GPUs that are shared by name, in a folder of the user's.
-fn named(name: &str) -> Answer<PathBuf> {
-    let sane = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
-    if name.is_empty() || name.starts_with('.') || !name.chars().all(sane) {
+fn named_path(name: &str) -> PjrtResult<PathBuf> {
+    let is_allowed = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
+    if name.is_empty() || name.starts_with('.') || !name.chars().all(is_allowed) {
         return Err(Status::new(
             Code::InvalidArgument,
             format!("vramfit: `{name}` is no name for shared GPUs; use letters, digits and `-_.`"),
@@ -82,9 +86,9 @@ fn named(name: &str) -> Answer<PathBuf> {
         .recursive(true)
         .mode(0o700)
         .create(&folder)
-        .map_err(|error| cannot_open(&error))?;
+        .map_err(|error| open_error(&error))?;
     // In a place where everybody may write, somebody else's folder is not to be trusted.
-    let owner = fs::metadata(&folder).map_err(|error| cannot_open(&error))?;
+    let owner = fs::metadata(&folder).map_err(|error| open_error(&error))?;
     if owner.uid() != user {
         return Err(Status::new(
             Code::FailedPrecondition,
@@ -94,17 +98,17 @@ fn named(name: &str) -> Answer<PathBuf> {
     Ok(folder.join(name))
 }
 
-pub(super) fn create(path: &Path) -> Answer<File> {
+pub(super) fn open_or_create(path: &Path) -> PjrtResult<File> {
     OpenOptions::new()
         .read(true)
         .write(true)
         .create(true)
         .truncate(false)
         .open(path)
-        .map_err(|error| cannot_open(&error))
+        .map_err(|error| open_error(&error))
 }
 
-fn cannot_open(error: &std::io::Error) -> Status {
+fn open_error(error: &std::io::Error) -> Status {
     Status::new(
         Code::Unavailable,
         format!("vramfit cannot open the file of shared GPUs: {error}"),

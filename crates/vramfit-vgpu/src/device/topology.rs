@@ -4,33 +4,33 @@ use std::{ptr, slice};
 
 use vramfit_core::gpu::target_config_text;
 
-use crate::device::client::{Process, named_value};
+use crate::device::client::{ProcessInfo, named_value};
 use crate::environment::Environment;
 use crate::pjrt::abi::TopologyDescription;
 use crate::pjrt::abi::client::{NamedUnion, NamedValue, TopologyDescriptionCreateArgs};
-use crate::pjrt::cuda_plugin::{self, sized};
-use crate::pjrt::status::Answer;
+use crate::pjrt::cuda_plugin::{self, zeroed_struct};
+use crate::pjrt::status::PjrtResult;
 
 /// Makes a topology of the card with the real plugin, which needs no GPU for it.
-pub(crate) unsafe fn make(
+pub(crate) unsafe fn create_for_gpu(
     environment: &Environment,
-    process: Process,
-) -> Answer<*mut TopologyDescription> {
+    process: ProcessInfo,
+) -> PjrtResult<*mut TopologyDescription> {
     let config = target_config_text(&environment.gpu);
     let shape = format!("1x{}x{}", process.count, environment.devices());
     let options = [
-        text_option("target_config", &config),
-        text_option("topology", &shape),
+        string_option("target_config", &config),
+        string_option("topology", &shape),
     ];
-    let mut args: TopologyDescriptionCreateArgs = sized();
+    let mut args: TopologyDescriptionCreateArgs = zeroed_struct();
     args.create_options = options.as_ptr();
     args.num_options = options.len();
     cuda_plugin::get()?.call("PJRT_TopologyDescription_Create", &mut args)?;
     Ok(args.topology)
 }
 
-fn text_option(name: &'static str, value: &str) -> NamedValue {
-    let mut option: NamedValue = sized();
+fn string_option(name: &'static str, value: &str) -> NamedValue {
+    let mut option: NamedValue = zeroed_struct();
     option.name = name.as_ptr().cast();
     option.name_size = name.len();
     option.value = NamedUnion {
@@ -42,23 +42,23 @@ fn text_option(name: &'static str, value: &str) -> NamedValue {
 
 /// Makes a topology without a client. The real plugin would look for a GPU when none is
 /// described; ours describes the virtual one.
-pub(crate) unsafe fn create(args: &mut TopologyDescriptionCreateArgs) -> Answer {
-    let given = if args.num_options == 0 {
+pub(crate) unsafe fn create(args: &mut TopologyDescriptionCreateArgs) -> PjrtResult {
+    let provided = if args.num_options == 0 {
         &[]
     } else {
         slice::from_raw_parts(args.create_options, args.num_options)
     };
-    let has = |name: &str| given.iter().any(|option| named_value(option).0 == name);
+    let has = |name: &str| provided.iter().any(|option| named_value(option).0 == name);
     let (has_target, has_shape) = (has("target_config"), has("topology"));
     let environment = Environment::read()?;
     let config = target_config_text(&environment.gpu);
     let shape = format!("1x1x{}", environment.devices());
-    let mut options = given.to_vec();
+    let mut options = provided.to_vec();
     if !has_target {
-        options.push(text_option("target_config", &config));
+        options.push(string_option("target_config", &config));
     }
     if !has_shape {
-        options.push(text_option("topology", &shape));
+        options.push(string_option("topology", &shape));
     }
     args.create_options = options.as_ptr();
     args.num_options = options.len();

@@ -18,8 +18,8 @@ use crate::pjrt::abi::device::{
     DeviceGetDescriptionArgs, DeviceIsAddressableArgs, DeviceLocalHardwareIdArgs,
     DeviceMemoryStatsArgs,
 };
-use crate::pjrt::cuda_plugin::{self, sized};
-use crate::pjrt::status::{Answer, Code, Status};
+use crate::pjrt::cuda_plugin::{self, zeroed_struct};
+use crate::pjrt::status::{Code, PjrtResult, Status};
 
 /// One virtual card.
 pub(crate) struct Device {
@@ -43,10 +43,10 @@ unsafe impl Sync for Device {}
 
 /// Cards by the address of their description, to tell them from descriptions of topologies that
 /// JAX made without a client.
-static DESCRIBED: OnceLock<Mutex<HashMap<usize, &'static Device>>> = OnceLock::new();
+static DEVICES_BY_DESCRIPTION: OnceLock<Mutex<HashMap<usize, &'static Device>>> = OnceLock::new();
 
-fn described() -> std::sync::MutexGuard<'static, HashMap<usize, &'static Device>> {
-    DESCRIBED
+fn devices_by_description() -> std::sync::MutexGuard<'static, HashMap<usize, &'static Device>> {
+    DEVICES_BY_DESCRIPTION
         .get_or_init(Mutex::default)
         .lock()
         .unwrap_or_else(PoisonError::into_inner)
@@ -62,7 +62,7 @@ impl Device {
         ordinal: Option<u32>,
         description: *mut abi::DeviceDescription,
         gpu: &Gpu,
-    ) -> Answer<&'static Device> {
+    ) -> PjrtResult<&'static Device> {
         let device: &'static Device = Box::leak(Box::new(Device {
             id: id as u32,
             ordinal,
@@ -78,7 +78,7 @@ impl Device {
         let pointers = [Memory::raw(&memories[0]), Memory::raw(&memories[1])];
         let _ = device.memories.set(memories);
         let _ = device.memory_pointers.set(pointers);
-        described().insert(description as usize, device);
+        devices_by_description().insert(description as usize, device);
         Ok(device)
     }
 
@@ -86,7 +86,7 @@ impl Device {
     ///
     /// # Errors
     /// When it is another process's.
-    pub(crate) fn ordinal(&self) -> Answer<u32> {
+    pub(crate) fn ordinal(&self) -> PjrtResult<u32> {
         self.ordinal.ok_or_else(|| {
             Status::new(
                 Code::InvalidArgument,
@@ -104,7 +104,7 @@ impl Device {
     }
 
     /// Returns the memory of a kind.
-    pub(crate) fn memory(&'static self, kind: MemoryKind) -> Answer<&'static Memory> {
+    pub(crate) fn memory(&'static self, kind: MemoryKind) -> PjrtResult<&'static Memory> {
         self.memories()
             .iter()
             .find(|memory| memory.kind == kind)
@@ -118,8 +118,8 @@ impl Device {
 unsafe fn attributes(
     description: *mut abi::DeviceDescription,
     gpu: &Gpu,
-) -> Answer<Vec<NamedValue>> {
-    let mut args: DeviceDescriptionAttributesArgs = sized();
+) -> PjrtResult<Vec<NamedValue>> {
+    let mut args: DeviceDescriptionAttributesArgs = zeroed_struct();
     args.device_description = description;
     cuda_plugin::get()?.call("PJRT_DeviceDescription_Attributes", &mut args)?;
     let mut attributes = if args.num_attributes == 0 {
@@ -133,7 +133,7 @@ unsafe fn attributes(
             slice::from_raw_parts(value.name.cast::<u8>(), value.name_size) == name.as_bytes()
         });
         if !known {
-            let mut value: NamedValue = sized();
+            let mut value: NamedValue = zeroed_struct();
             value.name = name.as_ptr().cast();
             value.name_size = name.len();
             set(&mut value);
@@ -165,7 +165,7 @@ unsafe fn attributes(
     Ok(attributes)
 }
 
-unsafe fn device<'a>(device: *mut abi::Device) -> Answer<&'a Device> {
+unsafe fn require_device<'a>(device: *mut abi::Device) -> PjrtResult<&'a Device> {
     device
         .cast::<Device>()
         .as_ref()
@@ -183,22 +183,24 @@ pub(crate) unsafe fn from_raw(raw: *mut abi::Device) -> Option<&'static Device> 
 // Descriptions: ids, kinds and attributes are the real ones; both strings are what the CUDA
 // client gives its devices.
 
-pub(crate) unsafe fn description_id(args: &mut DeviceDescriptionIdArgs) -> Answer {
+pub(crate) unsafe fn description_id(args: &mut DeviceDescriptionIdArgs) -> PjrtResult {
     cuda_plugin::get()?.forward("PJRT_DeviceDescription_Id", args)
 }
 
 pub(crate) unsafe fn description_process_index(
     args: &mut DeviceDescriptionProcessIndexArgs,
-) -> Answer {
+) -> PjrtResult {
     cuda_plugin::get()?.forward("PJRT_DeviceDescription_ProcessIndex", args)
 }
 
-pub(crate) unsafe fn description_kind(args: &mut DeviceDescriptionKindArgs) -> Answer {
+pub(crate) unsafe fn description_kind(args: &mut DeviceDescriptionKindArgs) -> PjrtResult {
     cuda_plugin::get()?.forward("PJRT_DeviceDescription_Kind", args)
 }
 
-pub(crate) unsafe fn description_attributes(args: &mut DeviceDescriptionAttributesArgs) -> Answer {
-    let Some(device) = described()
+pub(crate) unsafe fn description_attributes(
+    args: &mut DeviceDescriptionAttributesArgs,
+) -> PjrtResult {
+    let Some(device) = devices_by_description()
         .get(&(args.device_description as usize))
         .copied()
     else {
@@ -211,8 +213,8 @@ pub(crate) unsafe fn description_attributes(args: &mut DeviceDescriptionAttribut
 
 pub(crate) unsafe fn description_debug_string(
     args: &mut DeviceDescriptionDebugStringArgs,
-) -> Answer {
-    let Some(device) = described()
+) -> PjrtResult {
+    let Some(device) = devices_by_description()
         .get(&(args.device_description as usize))
         .copied()
     else {
@@ -223,8 +225,8 @@ pub(crate) unsafe fn description_debug_string(
     Ok(())
 }
 
-pub(crate) unsafe fn description_to_string(args: &mut DeviceDescriptionToStringArgs) -> Answer {
-    let Some(device) = described()
+pub(crate) unsafe fn description_to_string(args: &mut DeviceDescriptionToStringArgs) -> PjrtResult {
+    let Some(device) = devices_by_description()
         .get(&(args.device_description as usize))
         .copied()
     else {
@@ -235,38 +237,38 @@ pub(crate) unsafe fn description_to_string(args: &mut DeviceDescriptionToStringA
     Ok(())
 }
 
-pub(crate) unsafe fn get_description(args: &mut DeviceGetDescriptionArgs) -> Answer {
-    args.device_description = device(args.device)?.description;
+pub(crate) unsafe fn get_description(args: &mut DeviceGetDescriptionArgs) -> PjrtResult {
+    args.device_description = require_device(args.device)?.description;
     Ok(())
 }
 
-pub(crate) unsafe fn get_attributes(args: &mut DeviceGetAttributesArgs) -> Answer {
-    let device = device(args.device)?;
+pub(crate) unsafe fn get_attributes(args: &mut DeviceGetAttributesArgs) -> PjrtResult {
+    let device = require_device(args.device)?;
     args.attributes = device.attributes.as_ptr();
     args.num_attributes = device.attributes.len();
     // The list lives as long as the device; nothing is to be freed.
     args.device_attributes = ptr::null_mut();
-    args.attributes_deleter = Some(keep);
+    args.attributes_deleter = Some(no_op_deleter);
     Ok(())
 }
 
-unsafe extern "C" fn keep(_: *mut c_void) {}
+unsafe extern "C" fn no_op_deleter(_: *mut c_void) {}
 
-pub(crate) unsafe fn is_addressable(args: &mut DeviceIsAddressableArgs) -> Answer {
-    args.is_addressable = device(args.device)?.ordinal.is_some();
+pub(crate) unsafe fn is_addressable(args: &mut DeviceIsAddressableArgs) -> PjrtResult {
+    args.is_addressable = require_device(args.device)?.ordinal.is_some();
     Ok(())
 }
 
-pub(crate) unsafe fn local_hardware_id(args: &mut DeviceLocalHardwareIdArgs) -> Answer {
+pub(crate) unsafe fn local_hardware_id(args: &mut DeviceLocalHardwareIdArgs) -> PjrtResult {
     // -1 is what XLA says of another process's card; an error here would end the process.
-    args.local_hardware_id = device(args.device)?
+    args.local_hardware_id = require_device(args.device)?
         .ordinal
         .map_or(-1, |ordinal| ordinal as c_int);
     Ok(())
 }
 
-pub(crate) unsafe fn addressable_memories(args: &mut DeviceAddressableMemoriesArgs) -> Answer {
-    let pointers = device(args.device)?
+pub(crate) unsafe fn addressable_memories(args: &mut DeviceAddressableMemoriesArgs) -> PjrtResult {
+    let pointers = require_device(args.device)?
         .memory_pointers
         .get()
         .map_or(&[][..], |all| all);
@@ -275,15 +277,15 @@ pub(crate) unsafe fn addressable_memories(args: &mut DeviceAddressableMemoriesAr
     Ok(())
 }
 
-pub(crate) unsafe fn default_memory(args: &mut DeviceDefaultMemoryArgs) -> Answer {
-    let pointers = device(args.device)?.memory_pointers.get();
+pub(crate) unsafe fn default_memory(args: &mut DeviceDefaultMemoryArgs) -> PjrtResult {
+    let pointers = require_device(args.device)?.memory_pointers.get();
     args.memory = pointers.map_or(ptr::null_mut(), |all| all[0]);
     Ok(())
 }
 
 /// Called by JAX before every compile, too: `bytes_limit` becomes the compiler's budget.
-pub(crate) unsafe fn memory_stats(args: &mut DeviceMemoryStatsArgs) -> Answer {
-    let ordinal = device(args.device)?.ordinal()?;
+pub(crate) unsafe fn memory_stats(args: &mut DeviceMemoryStatsArgs) -> PjrtResult {
+    let ordinal = require_device(args.device)?.ordinal()?;
     let machine = machine::get().ok_or_else(|| Status::internal("no machine"))?;
     let stats = machine.session().stats(ordinal).ok_or_else(|| {
         // What the CUDA client answers for allocators that keep no statistics; JAX shows `None`.

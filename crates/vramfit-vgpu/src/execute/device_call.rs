@@ -24,8 +24,8 @@ use crate::device::virtual_device::Device;
 use crate::execute::step_detector::StepArgument;
 use crate::pjrt::abi::Buffer as RawBuffer;
 use crate::pjrt::abi::executable::LoadedExecutableExecuteArgs;
-use crate::pjrt::status::{Answer, Code, Status};
-use crate::session::machine_session::{Block, Request, Session};
+use crate::pjrt::status::{Code, PjrtResult, Status};
+use crate::session::machine_session::{AllocationRequest, Block, Session};
 
 /// The part of an execution on one device.
 pub(crate) struct DeviceCall<'a> {
@@ -55,7 +55,7 @@ impl<'a> DeviceCall<'a> {
         index: usize,
         device: &'static Device,
         non_donatable: &[i64],
-    ) -> Answer<Self> {
+    ) -> PjrtResult<Self> {
         let program = &loaded.compiled.program;
         let raw: &[*mut RawBuffer] = if args.num_args == 0 {
             &[]
@@ -75,12 +75,12 @@ impl<'a> DeviceCall<'a> {
         let arguments: Vec<&Buffer> = raw
             .iter()
             .map(|&buffer| device_buffer::from_raw(buffer))
-            .collect::<Answer<_>>()?;
+            .collect::<PjrtResult<_>>()?;
         check_argument_sizes(program, &arguments)?;
         let storages = arguments
             .iter()
             .map(|b| b.storage())
-            .collect::<Answer<Vec<_>>>()?;
+            .collect::<PjrtResult<Vec<_>>>()?;
         let mut donors = vec![None; program.outputs.len()];
         let mut copied_outputs = Vec::new();
         for alias in &program.aliases {
@@ -114,7 +114,7 @@ impl<'a> DeviceCall<'a> {
     }
 
     /// Fails where a buffer is donated twice, or donated and used otherwise.
-    fn check_donations(&self, raw: &[*mut RawBuffer]) -> Answer {
+    fn check_donations(&self, raw: &[*mut RawBuffer]) -> PjrtResult {
         for (at, &donor) in self.donors.iter().enumerate() {
             let Some(donor) = donor else { continue };
             let is_used_twice = raw
@@ -163,12 +163,12 @@ impl<'a> DeviceCall<'a> {
     }
 
     /// Allocates in XLA's order, and frees what the call does not return.
-    pub(crate) fn allocate(&self, session: &mut Session) -> Answer<AllocatedBlocks> {
+    pub(crate) fn allocate(&self, session: &mut Session) -> PjrtResult<AllocatedBlocks> {
         self.load_constants(session);
         let mut slots = Vec::with_capacity(self.compiled.allocation_steps.len());
         let mut transient_blocks = Vec::new();
         for step in &self.compiled.allocation_steps {
-            let request = Request {
+            let request = AllocationRequest {
                 device: self.ordinal(),
                 bytes: step.bytes,
                 space: step.space,
@@ -193,7 +193,7 @@ impl<'a> DeviceCall<'a> {
         }
         let mut copied_outputs = Vec::with_capacity(self.copied_outputs.len());
         for &output in &self.copied_outputs {
-            let request = Request {
+            let request = AllocationRequest {
                 device: self.ordinal(),
                 bytes: self.compiled.output_shapes[output].bytes(),
                 space: vramfit_core::allocator::Space::Default,
@@ -228,9 +228,9 @@ impl<'a> DeviceCall<'a> {
 
     /// Allocates and frees the scratch memory of each library routine, as the routines do, one after the
     /// other.
-    fn allocate_scratch(&self, session: &mut Session) -> Answer {
+    fn allocate_scratch(&self, session: &mut Session) -> PjrtResult {
         for step in &self.compiled.scratch {
-            let request = Request {
+            let request = AllocationRequest {
                 device: self.ordinal(),
                 bytes: step.bytes,
                 space: vramfit_core::allocator::Space::Default,
@@ -258,7 +258,7 @@ impl<'a> DeviceCall<'a> {
             .unwrap_or_else(PoisonError::into_inner);
         if !std::mem::replace(&mut constants_loaded[self.index], true) {
             // So that the trace has the first call of each program, however the process ends.
-            session.write_out();
+            session.flush_at_end();
             let bytes = loaded_executable::non_pool_bytes(&self.compiled.program.sizes);
             if bytes > 0 {
                 session.add_non_pool_bytes(self.ordinal(), bytes as i64);
@@ -302,7 +302,7 @@ impl<'a> DeviceCall<'a> {
         blocks: &AllocatedBlocks,
         values: Vec<Value>,
         lineage: u64,
-    ) -> Answer<Vec<Buffer>> {
+    ) -> PjrtResult<Vec<Buffer>> {
         let program = &self.compiled.program;
         let mut outputs = Vec::with_capacity(values.len());
         for (output, value) in values.into_iter().enumerate() {
@@ -390,7 +390,7 @@ fn scratch_error(need: &ScratchNeed, error: &Status) -> Status {
     Status::new(Code::ResourceExhausted, message)
 }
 
-fn check_argument_sizes(program: &Program, arguments: &[&Buffer]) -> Answer {
+fn check_argument_sizes(program: &Program, arguments: &[&Buffer]) -> PjrtResult {
     for (number, (shape, argument)) in program.parameters.iter().zip(arguments).enumerate() {
         if shape.bytes() != argument.shape.bytes() {
             return Err(Status::new(

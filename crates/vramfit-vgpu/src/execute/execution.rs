@@ -14,13 +14,13 @@ use crate::execute::step_detector;
 use crate::execute::step_detector::StepOptions;
 use crate::pjrt::abi::executable::{ExecuteOptions, LoadedExecutableExecuteArgs};
 use crate::pjrt::event;
-use crate::pjrt::status::{Answer, Code, Status};
+use crate::pjrt::status::{Code, PjrtResult, Status};
 use crate::pjrt::table::read_sized;
 use crate::session::call_site;
 use crate::session::machine_session::Session;
 use crate::session::shutdown::RunningExecution;
 
-pub(crate) unsafe fn execute(args: &mut LoadedExecutableExecuteArgs) -> Answer {
+pub(crate) unsafe fn execute(args: &mut LoadedExecutableExecuteArgs) -> PjrtResult {
     let _running = RunningExecution::start();
     let loaded = loaded_executable::from_raw(args.executable)?;
     if loaded.is_deleted() {
@@ -29,8 +29,8 @@ pub(crate) unsafe fn execute(args: &mut LoadedExecutableExecuteArgs) -> Answer {
             "the executable was deleted",
         ));
     }
-    let options: ExecuteOptions =
-        read_sized(args.options).unwrap_or_else(crate::pjrt::cuda_plugin::sized::<ExecuteOptions>);
+    let options: ExecuteOptions = read_sized(args.options)
+        .unwrap_or_else(crate::pjrt::cuda_plugin::zeroed_struct::<ExecuteOptions>);
     let non_donatable = crate::buffer::strides::copy_list(
         options.non_donatable_input_indices,
         options.num_non_donatable_input_indices,
@@ -42,7 +42,7 @@ pub(crate) unsafe fn execute(args: &mut LoadedExecutableExecuteArgs) -> Answer {
         .map(|(row, &(index, device))| {
             DeviceCall::new(loaded, args, row, index, device, &non_donatable)
         })
-        .collect::<Answer<_>>()?;
+        .collect::<PjrtResult<_>>()?;
 
     let machine = machine::get().ok_or_else(|| Status::internal("no machine"))?;
     let environment = &machine.environment;
@@ -123,7 +123,7 @@ pub(crate) unsafe fn execute(args: &mut LoadedExecutableExecuteArgs) -> Answer {
 unsafe fn selected_devices(
     loaded: &LoadedExecutable,
     args: &LoadedExecutableExecuteArgs,
-) -> Answer<Vec<(usize, &'static Device)>> {
+) -> PjrtResult<Vec<(usize, &'static Device)>> {
     let all = loaded.devices.iter().copied().enumerate();
     if let Some(one) = crate::device::virtual_device::from_raw(args.execute_device) {
         let found: Vec<_> = all.filter(|(_, device)| device.id == one.id).collect();
@@ -154,7 +154,7 @@ unsafe fn user_line(session: &mut Session, options: &ExecuteOptions) -> TextId {
     if options.call_location.is_null() {
         return TextId(0);
     }
-    call_site::of_stack(CStr::from_ptr(options.call_location), |text| {
-        session.text(text)
+    call_site::from_stack(CStr::from_ptr(options.call_location), |text| {
+        session.intern(text)
     })
 }

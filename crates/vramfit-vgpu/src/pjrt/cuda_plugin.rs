@@ -8,39 +8,39 @@ use std::sync::OnceLock;
 use std::{ptr, slice};
 
 use crate::pjrt::abi::error::{ErrorDestroyArgs, ErrorGetCodeArgs, ErrorMessageArgs};
-use crate::pjrt::abi::{ApiHead, Error, Function};
+use crate::pjrt::abi::{ApiHeader, Error, Function};
 use crate::pjrt::names::NAMES;
-use crate::pjrt::status::{Answer, Code, Status};
+use crate::pjrt::status::{Code, PjrtResult, Status};
 
 /// A loaded plugin with its table of functions.
-pub(crate) struct Real {
-    head: *const ApiHead,
+pub(crate) struct CudaPlugin {
+    header: *const ApiHeader,
     functions: HashMap<&'static str, Function>,
     // Never unloaded: its objects and thread-locals live as long as the process.
     _library: Option<libloading::Library>,
 }
 
 // SAFETY: the table is constant after loading, and its functions may be called from any thread.
-unsafe impl Send for Real {}
+unsafe impl Send for CudaPlugin {}
 // SAFETY: as above.
-unsafe impl Sync for Real {}
+unsafe impl Sync for CudaPlugin {}
 
-static PATH: OnceLock<PathBuf> = OnceLock::new();
-static REAL: OnceLock<Result<Real, Status>> = OnceLock::new();
+static LIBRARY_PATH: OnceLock<PathBuf> = OnceLock::new();
+static PLUGIN: OnceLock<Result<CudaPlugin, Status>> = OnceLock::new();
 
 /// Says which library to load. Only the first call counts.
 pub fn set_library(path: &Path) {
-    let _ = PATH.set(path.to_owned());
+    let _ = LIBRARY_PATH.set(path.to_owned());
 }
 
 /// Returns the loaded plugin.
-pub(crate) fn get() -> Result<&'static Real, Status> {
-    REAL.get_or_init(load).as_ref().map_err(Status::clone)
+pub(crate) fn get() -> Result<&'static CudaPlugin, Status> {
+    PLUGIN.get_or_init(load).as_ref().map_err(Status::clone)
 }
 
-fn load() -> Result<Real, Status> {
+fn load() -> Result<CudaPlugin, Status> {
     let unavailable = |what: String| Status::new(Code::Unavailable, what);
-    let path = match PATH.get() {
+    let path = match LIBRARY_PATH.get() {
         Some(path) => path.clone(),
         None => std::env::var_os("VRAMFIT_REAL_PLUGIN")
             .map(PathBuf::from)
@@ -52,34 +52,34 @@ fn load() -> Result<Real, Status> {
     let library = unsafe { libloading::Library::new(&path) }
         .map_err(|error| unavailable(format!("cannot load `{}`: {error}", path.display())))?;
     // SAFETY: the symbol has this type in every PJRT plugin.
-    let head = unsafe {
-        let entry: libloading::Symbol<'_, unsafe extern "C" fn() -> *const ApiHead> =
+    let header = unsafe {
+        let entry: libloading::Symbol<'_, unsafe extern "C" fn() -> *const ApiHeader> =
             library.get(b"GetPjrtApi\0").map_err(|error| {
                 unavailable(format!("`{}` is no PJRT plugin: {error}", path.display()))
             })?;
         entry()
     };
-    if head.is_null() {
+    if header.is_null() {
         return Err(unavailable(format!(
             "`{}` has no table of functions",
             path.display()
         )));
     }
     // SAFETY: the table is the plugin's.
-    let mut real = unsafe { Real::behind(head) };
-    real._library = Some(library);
-    Ok(real)
+    let mut plugin = unsafe { CudaPlugin::from_table(header) };
+    plugin._library = Some(library);
+    Ok(plugin)
 }
 
-impl Real {
+impl CudaPlugin {
     /// Returns the plugin behind a table, whoever has loaded it.
     ///
     /// # Safety
     /// `head` is followed by as many functions as it says, for as long as the process lives.
-    pub(crate) unsafe fn behind(head: *const ApiHead) -> Self {
+    pub(crate) unsafe fn from_table(header: *const ApiHeader) -> Self {
         let functions = {
-            let bytes = (*head).struct_size.saturating_sub(size_of::<ApiHead>());
-            let first = head.add(1).cast::<Option<Function>>();
+            let bytes = (*header).struct_size.saturating_sub(size_of::<ApiHeader>());
+            let first = header.add(1).cast::<Option<Function>>();
             slice::from_raw_parts(first, bytes / size_of::<Function>())
         };
         let functions = NAMES
@@ -87,31 +87,31 @@ impl Real {
             .zip(functions)
             .filter_map(|(name, f)| Some((*name, (*f)?)))
             .collect();
-        Real {
-            head,
+        CudaPlugin {
+            header,
             functions,
             _library: None,
         }
     }
 
     /// Returns its table, as it is.
-    pub(crate) fn table(&self) -> *const ApiHead {
-        self.head
+    pub(crate) fn table(&self) -> *const ApiHeader {
+        self.header
     }
 
     /// Returns the head of the table: size, extensions, version.
-    pub(crate) fn head(&self) -> ApiHead {
+    pub(crate) fn header(&self) -> ApiHeader {
         // SAFETY: valid since loading.
-        unsafe { *self.head }
+        unsafe { *self.header }
     }
 
     pub(crate) fn minor_version(&self) -> c_int {
-        self.head().minor
+        self.header().minor
     }
 
     /// Returns how many functions its table has.
     pub(crate) fn function_count(&self) -> usize {
-        (self.head().struct_size - size_of::<ApiHead>()) / size_of::<Function>()
+        (self.header().struct_size - size_of::<ApiHeader>()) / size_of::<Function>()
     }
 
     pub(crate) fn function(&self, name: &str) -> Option<Function> {
@@ -122,7 +122,7 @@ impl Real {
     ///
     /// # Safety
     /// `args` is the argument struct of that function, with its size set.
-    pub(crate) unsafe fn call<T>(&self, name: &str, args: &mut T) -> Answer {
+    pub(crate) unsafe fn call<T>(&self, name: &str, args: &mut T) -> PjrtResult {
         let function = self
             .function(name)
             .ok_or_else(|| Status::unimplemented(&format!("{name} (not in the CUDA plugin)")))?;
@@ -137,8 +137,8 @@ impl Real {
     /// Passes a call on whose object belongs to the real plugin.
     ///
     /// # Safety
-    /// As for [`Real::call`].
-    pub(crate) unsafe fn forward<T>(&self, name: &str, args: &mut T) -> Answer {
+    /// As for [`CudaPlugin::call`].
+    pub(crate) unsafe fn forward<T>(&self, name: &str, args: &mut T) -> PjrtResult {
         self.call(name, args)
     }
 
@@ -147,11 +147,11 @@ impl Real {
     /// # Safety
     /// `error` is a live error of the real plugin's.
     pub(crate) unsafe fn take_error(&self, error: *mut Error) -> Status {
-        let mut message: ErrorMessageArgs = sized();
+        let mut message: ErrorMessageArgs = zeroed_struct();
         message.error = error;
-        let mut code: ErrorGetCodeArgs = sized();
+        let mut code: ErrorGetCodeArgs = zeroed_struct();
         code.error = error;
-        let mut destroy: ErrorDestroyArgs = sized();
+        let mut destroy: ErrorDestroyArgs = zeroed_struct();
         destroy.error = error;
         let call = |name: &str, args: *mut c_void| {
             if let Some(function) = self.function(name) {
@@ -173,7 +173,7 @@ impl Real {
 }
 
 /// Returns an argument struct that is all zero but for its size.
-pub(crate) fn sized<T: Copy>() -> T {
+pub(crate) fn zeroed_struct<T: Copy>() -> T {
     // SAFETY: argument structs are plain data; null pointers, zeros and `None` are valid in each,
     // and each begins with its size.
     unsafe {
@@ -185,7 +185,7 @@ pub(crate) fn sized<T: Copy>() -> T {
 
 /// Returns the CUDA version the plugin was built for, such as 13000.
 pub(crate) fn cuda_version() -> Option<i64> {
-    let mut args: crate::pjrt::abi::client::PluginAttributesArgs = sized();
+    let mut args: crate::pjrt::abi::client::PluginAttributesArgs = zeroed_struct();
     // SAFETY: the attributes live as long as the process, and field and type go together.
     unsafe {
         get().ok()?.call("PJRT_Plugin_Attributes", &mut args).ok()?;

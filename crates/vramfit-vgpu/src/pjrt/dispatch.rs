@@ -13,15 +13,15 @@ use crate::device::topology;
 use crate::device::virtual_device;
 use crate::execute::execution;
 use crate::pjrt::abi::Function;
-use crate::pjrt::cuda_plugin::Real;
+use crate::pjrt::cuda_plugin::CudaPlugin;
 use crate::pjrt::error;
 use crate::pjrt::event;
-use crate::pjrt::status::Answer;
+use crate::pjrt::status::PjrtResult;
 
 /// What happens on a call.
-pub(crate) enum Action {
+pub(crate) enum Dispatch {
     /// It is ours.
-    Own(unsafe fn(*mut c_void) -> Answer),
+    Handle(unsafe fn(*mut c_void) -> PjrtResult),
     /// The real plugin does it: no object of ours is involved.
     Forward(Function),
     /// There is no such thing on a virtual GPU, or in this release of the plugin.
@@ -29,7 +29,7 @@ pub(crate) enum Action {
 }
 
 /// Makes a C function of a handler, for tables outside the API's own.
-macro_rules! own {
+macro_rules! entry_point {
     ($handler:path) => {{
         unsafe extern "C" fn entry(args: *mut std::ffi::c_void) -> *mut crate::pjrt::abi::Error {
             // SAFETY: JAX passes the argument struct that belongs to this entry.
@@ -41,7 +41,7 @@ macro_rules! own {
         entry as crate::pjrt::abi::Function
     }};
 }
-pub(crate) use own;
+pub(crate) use entry_point;
 
 /// Entries of the real plugin that only take objects of its own: the plugin itself, topologies,
 /// and execute contexts (into which the FFI extension writes, so they must be its objects).
@@ -52,27 +52,27 @@ const FORWARDED: &[&str] = &[
 ];
 
 /// Returns what a call of this entry does.
-pub(crate) fn action(name: &str, real: &Real) -> Action {
-    if real.function(name).is_none() {
-        return Action::Missing;
+pub(crate) fn dispatch_of(name: &str, plugin: &CudaPlugin) -> Dispatch {
+    if plugin.function(name).is_none() {
+        return Dispatch::Missing;
     }
-    if let Some(function) = ours(name) {
-        return Action::Own(function);
+    if let Some(function) = override_of(name) {
+        return Dispatch::Handle(function);
     }
-    match real.function(name) {
+    match plugin.function(name) {
         Some(function) if FORWARDED.iter().any(|prefix| name.starts_with(prefix)) => {
-            Action::Forward(function)
+            Dispatch::Forward(function)
         }
-        _ => Action::Missing,
+        _ => Dispatch::Missing,
     }
 }
 
 macro_rules! table {
     ($($name:literal => $handler:path,)*) => {
-        fn ours(name: &str) -> Option<unsafe fn(*mut c_void) -> Answer> {
+        fn override_of(name: &str) -> Option<unsafe fn(*mut c_void) -> PjrtResult> {
             match name {
                 $($name => {
-                    unsafe fn entry(args: *mut c_void) -> Answer {
+                    unsafe fn entry(args: *mut c_void) -> PjrtResult {
                         // SAFETY: the caller passes the argument struct of this entry.
                         unsafe { crate::pjrt::table::with_args(args, |args| $handler(args)) }
                     }

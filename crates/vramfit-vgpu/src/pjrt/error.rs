@@ -12,7 +12,7 @@ use crate::pjrt::abi::error::{
 };
 use crate::pjrt::abi::{Error, ErrorFunctions};
 use crate::pjrt::cuda_plugin;
-use crate::pjrt::status::{Answer, Status};
+use crate::pjrt::status::{PjrtResult, Status};
 
 #[repr(C)]
 struct ErrorObject {
@@ -46,7 +46,7 @@ pub(crate) fn into_raw(status: Status) -> *mut Error {
 ///
 /// # Safety
 /// `error` is null or a live error of ours or of the real plugin's.
-pub(crate) unsafe fn take(error: *mut Error) -> Answer {
+pub(crate) unsafe fn into_result(error: *mut Error) -> PjrtResult {
     if error.is_null() {
         return Ok(());
     }
@@ -81,15 +81,15 @@ unsafe extern "C" fn own_code(error: *const Error) -> c_int {
 
 unsafe extern "C" fn own_payloads(_: *const Error, _: *mut c_void, _: *mut c_void) {}
 
-pub(crate) unsafe fn destroy(args: &mut ErrorDestroyArgs) -> Answer {
+pub(crate) unsafe fn destroy(args: &mut ErrorDestroyArgs) -> PjrtResult {
     if !args.error.is_null() {
         // The status itself is of no interest here, only that the object is freed by its owner.
-        let _ = take(args.error);
+        let _ = into_result(args.error);
     }
     Ok(())
 }
 
-pub(crate) unsafe fn message(args: &mut ErrorMessageArgs) -> Answer {
+pub(crate) unsafe fn message(args: &mut ErrorMessageArgs) -> PjrtResult {
     if is_own(args.error) {
         own_message(
             args.error,
@@ -102,7 +102,7 @@ pub(crate) unsafe fn message(args: &mut ErrorMessageArgs) -> Answer {
     }
 }
 
-pub(crate) unsafe fn get_code(args: &mut ErrorGetCodeArgs) -> Answer {
+pub(crate) unsafe fn get_code(args: &mut ErrorGetCodeArgs) -> PjrtResult {
     if is_own(args.error) {
         args.code = own_code(args.error);
         Ok(())
@@ -111,7 +111,7 @@ pub(crate) unsafe fn get_code(args: &mut ErrorGetCodeArgs) -> Answer {
     }
 }
 
-pub(crate) unsafe fn for_each_payload(args: &mut ErrorForEachPayloadArgs) -> Answer {
+pub(crate) unsafe fn for_each_payload(args: &mut ErrorForEachPayloadArgs) -> PjrtResult {
     if is_own(args.error) {
         Ok(())
     } else {

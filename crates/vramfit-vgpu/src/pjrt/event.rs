@@ -11,15 +11,15 @@ use crate::pjrt::abi::error::{
 };
 use crate::pjrt::abi::{Event, EventOnReadyCallback};
 use crate::pjrt::error;
-use crate::pjrt::status::{Answer, Status};
+use crate::pjrt::status::{PjrtResult, Status};
 
 struct EventObject {
     state: Mutex<State>,
-    set: Condvar,
+    changed: Condvar,
 }
 
 enum State {
-    Ready(Answer),
+    Ready(PjrtResult),
     Waiting(Vec<(EventOnReadyCallback, UserArgument)>),
 }
 
@@ -30,10 +30,10 @@ struct UserArgument(*mut c_void);
 unsafe impl Send for UserArgument {}
 
 /// Makes an event that is ready, with success or an error.
-pub(crate) fn ready(result: Answer) -> *mut Event {
+pub(crate) fn ready(result: PjrtResult) -> *mut Event {
     let object = EventObject {
         state: Mutex::new(State::Ready(result)),
-        set: Condvar::new(),
+        changed: Condvar::new(),
     };
     Box::into_raw(Box::new(object)).cast()
 }
@@ -47,7 +47,7 @@ impl EventObject {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn result(&self) -> Option<Answer> {
+    fn result(&self) -> Option<PjrtResult> {
         match &*self.state() {
             State::Ready(result) => Some(result.clone()),
             State::Waiting(_) => None,
@@ -55,27 +55,27 @@ impl EventObject {
     }
 }
 
-fn raw(result: Answer) -> *mut crate::pjrt::abi::Error {
+fn error_pointer(result: PjrtResult) -> *mut crate::pjrt::abi::Error {
     result.err().map_or(std::ptr::null_mut(), error::into_raw)
 }
 
-pub(crate) unsafe fn destroy(args: &mut EventDestroyArgs) -> Answer {
+pub(crate) unsafe fn destroy(args: &mut EventDestroyArgs) -> PjrtResult {
     if !args.event.is_null() {
         drop(Box::from_raw(args.event.cast::<EventObject>()));
     }
     Ok(())
 }
 
-pub(crate) unsafe fn is_ready(args: &mut EventIsReadyArgs) -> Answer {
+pub(crate) unsafe fn is_ready(args: &mut EventIsReadyArgs) -> PjrtResult {
     args.is_ready = object(args.event).result().is_some();
     Ok(())
 }
 
-pub(crate) unsafe fn error(args: &mut EventErrorArgs) -> Answer {
+pub(crate) unsafe fn error(args: &mut EventErrorArgs) -> PjrtResult {
     object(args.event).result().unwrap_or(Ok(()))
 }
 
-pub(crate) unsafe fn wait(args: &mut EventAwaitArgs) -> Answer {
+pub(crate) unsafe fn wait(args: &mut EventAwaitArgs) -> PjrtResult {
     let event = object(args.event);
     let mut state = event.state();
     loop {
@@ -83,13 +83,13 @@ pub(crate) unsafe fn wait(args: &mut EventAwaitArgs) -> Answer {
             return result.clone();
         }
         state = event
-            .set
+            .changed
             .wait(state)
             .unwrap_or_else(PoisonError::into_inner);
     }
 }
 
-pub(crate) unsafe fn on_ready(args: &mut EventOnReadyArgs) -> Answer {
+pub(crate) unsafe fn on_ready(args: &mut EventOnReadyArgs) -> PjrtResult {
     let callback = args
         .callback
         .ok_or_else(|| Status::internal("no callback was given"))?;
@@ -103,21 +103,21 @@ pub(crate) unsafe fn on_ready(args: &mut EventOnReadyArgs) -> Answer {
     };
     // The callback may destroy the event, so the lock must be gone.
     drop(state);
-    callback(raw(result), args.user_arg);
+    callback(error_pointer(result), args.user_arg);
     Ok(())
 }
 
-pub(crate) unsafe fn create(args: &mut EventCreateArgs) -> Answer {
+pub(crate) unsafe fn create(args: &mut EventCreateArgs) -> PjrtResult {
     let state = Mutex::new(State::Waiting(Vec::new()));
     args.event = Box::into_raw(Box::new(EventObject {
         state,
-        set: Condvar::new(),
+        changed: Condvar::new(),
     }))
     .cast();
     Ok(())
 }
 
-pub(crate) unsafe fn set(args: &mut EventSetArgs) -> Answer {
+pub(crate) unsafe fn set(args: &mut EventSetArgs) -> PjrtResult {
     let result = if args.error_code == 0 {
         Ok(())
     } else {
@@ -129,10 +129,10 @@ pub(crate) unsafe fn set(args: &mut EventSetArgs) -> Answer {
     };
     let event = object(args.event);
     let before = std::mem::replace(&mut *event.state(), State::Ready(result.clone()));
-    event.set.notify_all();
+    event.changed.notify_all();
     if let State::Waiting(callbacks) = before {
         for (callback, argument) in callbacks {
-            callback(raw(result.clone()), argument.0);
+            callback(error_pointer(result.clone()), argument.0);
         }
     }
     Ok(())

@@ -10,7 +10,7 @@ use crate::pjrt::abi::extension::{ExtensionBase, kind};
 use crate::pjrt::layouts;
 use crate::pjrt::shardings;
 
-const KEPT: &[i32] = &[
+const KEPT_KINDS: &[i32] = &[
     kind::GPU_CUSTOM_CALL,
     kind::PROFILER,
     kind::CUSTOM_PARTITIONER,
@@ -27,33 +27,33 @@ const KEPT: &[i32] = &[
 ///
 /// # Safety
 /// `chain` is a chain of extension structs, each as long as it says.
-pub(crate) unsafe fn copy(chain: *mut ExtensionBase) -> *mut ExtensionBase {
+pub(crate) unsafe fn copy_chain(chain: *mut ExtensionBase) -> *mut ExtensionBase {
     let mut head = ptr::null_mut();
     let mut last: *mut ExtensionBase = ptr::null_mut();
     let mut next = chain;
     while !next.is_null() {
         let original = next;
         next = (*original).next;
-        if !KEPT.contains(&(*original).r#type) {
+        if !KEPT_KINDS.contains(&(*original).r#type) {
             continue;
         }
         let size = (*original).struct_size;
         // Words, so that the copy is aligned for pointers.
         let words = vec![0_usize; size.div_ceil(size_of::<usize>())];
-        let copied: *mut ExtensionBase = Box::leak(words.into_boxed_slice()).as_mut_ptr().cast();
-        ptr::copy_nonoverlapping(original.cast::<u8>(), copied.cast::<u8>(), size);
-        (*copied).next = ptr::null_mut();
-        match (*copied).r#type {
-            kind::LAYOUTS => layouts::replace(copied.cast(), size),
-            kind::SHARDINGS => shardings::replace(copied.cast(), size),
+        let copy: *mut ExtensionBase = Box::leak(words.into_boxed_slice()).as_mut_ptr().cast();
+        ptr::copy_nonoverlapping(original.cast::<u8>(), copy.cast::<u8>(), size);
+        (*copy).next = ptr::null_mut();
+        match (*copy).r#type {
+            kind::LAYOUTS => layouts::replace(copy.cast(), size),
+            kind::SHARDINGS => shardings::replace(copy.cast(), size),
             _ => {}
         }
         if last.is_null() {
-            head = copied;
+            head = copy;
         } else {
-            (*last).next = copied;
+            (*last).next = copy;
         }
-        last = copied;
+        last = copy;
     }
     head
 }

@@ -18,74 +18,75 @@ use crate::pjrt::abi::extension::{
     LayoutSerializeArgs, LayoutsExtension, TopologyDefaultLayoutArgs,
 };
 use crate::pjrt::cuda_plugin;
-use crate::pjrt::cuda_plugin::sized;
+use crate::pjrt::cuda_plugin::zeroed_struct;
 use crate::pjrt::error;
-use crate::pjrt::status::{Answer, Status};
+use crate::pjrt::status::{PjrtResult, Status};
 
 /// Marks a layout of ours.
-static MARK: u8 = 0;
+static OWN_TAG: u8 = 0;
 
 #[repr(C)]
 struct Layout {
-    mark: *const u8,
+    tag: *const u8,
     serialized: Vec<u8>,
 }
 
 /// Layouts of an executable's parameters and outputs; they live as long as its handle.
 #[derive(Default)]
-pub(crate) struct Lists {
-    parameters: OnceLock<List>,
-    outputs: OnceLock<List>,
+pub(crate) struct LayoutLists {
+    parameters: OnceLock<LayoutList>,
+    outputs: OnceLock<LayoutList>,
 }
 
-struct List(Vec<*mut MemoryLayout>);
+struct LayoutList(Vec<*mut MemoryLayout>);
 
 // SAFETY: the layouts are constant until the list is dropped.
-unsafe impl Send for List {}
+unsafe impl Send for LayoutList {}
 // SAFETY: as above.
-unsafe impl Sync for List {}
+unsafe impl Sync for LayoutList {}
 
-impl List {
+impl LayoutList {
     fn new(shapes: &[Shape]) -> Self {
-        List(shapes.iter().map(of_shape).collect())
+        LayoutList(shapes.iter().map(from_shape).collect())
     }
 }
 
-impl Drop for List {
+impl Drop for LayoutList {
     fn drop(&mut self) {
         for layout in &self.0 {
-            // SAFETY: made by `of_shape`, and handed out only to be read.
+            // SAFETY: made by `from_shape`, and handed out only to be read.
             drop(unsafe { Box::from_raw(layout.cast::<Layout>()) });
         }
     }
 }
 
-fn of_shape(shape: &Shape) -> *mut MemoryLayout {
+fn from_shape(shape: &Shape) -> *mut MemoryLayout {
     let serialized = shape.layout_text().into_bytes();
     Box::into_raw(Box::new(Layout {
-        mark: &raw const MARK,
+        tag: &raw const OWN_TAG,
         serialized,
     }))
     .cast()
 }
 
 unsafe fn is_own(layout: *mut MemoryLayout) -> bool {
-    *layout.cast::<*const u8>() == &raw const MARK
+    *layout.cast::<*const u8>() == &raw const OWN_TAG
 }
 
 /// The real plugin's extension, as it was before ours took its place.
-static REAL: OnceLock<RealExtension> = OnceLock::new();
+static ORIGINAL: OnceLock<OriginalExtension> = OnceLock::new();
 
-struct RealExtension(LayoutsExtension);
+struct OriginalExtension(LayoutsExtension);
 
 // SAFETY: constant function pointers; the chain it was part of is not followed.
-unsafe impl Send for RealExtension {}
+unsafe impl Send for OriginalExtension {}
 // SAFETY: as above.
-unsafe impl Sync for RealExtension {}
+unsafe impl Sync for OriginalExtension {}
 
-fn real_extension() -> Answer<&'static LayoutsExtension> {
-    REAL.get()
-        .map(|real| &real.0)
+fn original_extension() -> PjrtResult<&'static LayoutsExtension> {
+    ORIGINAL
+        .get()
+        .map(|original| &original.0)
         .ok_or_else(|| Status::internal("the layouts extension is not there"))
 }
 
@@ -105,25 +106,25 @@ pub(crate) unsafe fn replace(extension: *mut LayoutsExtension, size: usize) {
     if size < std::mem::offset_of!(LayoutsExtension, topology_default_layout) {
         return;
     }
-    let _ = REAL.set(RealExtension(known.assume_init()));
+    let _ = ORIGINAL.set(OriginalExtension(known.assume_init()));
     macro_rules! set {
         ($field:ident, $handler:path) => {
             if std::mem::offset_of!(LayoutsExtension, $field) + size_of::<usize>() <= size {
                 (&raw mut (*extension).$field)
                     .cast::<crate::pjrt::abi::Function>()
-                    .write(crate::pjrt::dispatch::own!($handler));
+                    .write(crate::pjrt::dispatch::entry_point!($handler));
             }
         };
     }
     set!(layout_destroy, destroy);
     set!(layout_serialize, serialize);
     set!(client_default_layout, client_default);
-    set!(buffer_layout, of_buffer);
+    set!(buffer_layout, buffer_layout);
     set!(output_layouts, outputs);
     set!(parameter_layouts, parameters);
 }
 
-pub(crate) unsafe fn destroy(args: &mut LayoutDestroyArgs) -> Answer {
+pub(crate) unsafe fn destroy(args: &mut LayoutDestroyArgs) -> PjrtResult {
     if args.layout.is_null() {
         return Ok(());
     }
@@ -131,16 +132,16 @@ pub(crate) unsafe fn destroy(args: &mut LayoutDestroyArgs) -> Answer {
         drop(Box::from_raw(args.layout.cast::<Layout>()));
         return Ok(());
     }
-    error::take((real_extension()?.layout_destroy)(
+    error::into_result((original_extension()?.layout_destroy)(
         ptr::from_mut(args).cast(),
     ))
 }
 
-unsafe extern "C" fn keep(_: *mut c_void) {}
+unsafe extern "C" fn no_op_deleter(_: *mut c_void) {}
 
-pub(crate) unsafe fn serialize(args: &mut LayoutSerializeArgs) -> Answer {
+pub(crate) unsafe fn serialize(args: &mut LayoutSerializeArgs) -> PjrtResult {
     if !is_own(args.layout) {
-        return error::take((real_extension()?.layout_serialize)(
+        return error::into_result((original_extension()?.layout_serialize)(
             ptr::from_mut(args).cast(),
         ));
     }
@@ -149,21 +150,21 @@ pub(crate) unsafe fn serialize(args: &mut LayoutSerializeArgs) -> Answer {
     args.serialized_bytes_size = bytes.len();
     // The bytes belong to the layout and go with it.
     args.serialized_layout = ptr::null_mut();
-    args.serialized_layout_deleter = Some(keep);
+    args.serialized_layout_deleter = Some(no_op_deleter);
     Ok(())
 }
 
 /// Asks the topology, whose default layouts are those of the card (4-bit types are packed).
-pub(crate) unsafe fn client_default(args: &mut ClientDefaultLayoutArgs) -> Answer {
-    if let Some(function) = real_extension()?.topology_default_layout {
-        let mut ask: TopologyDefaultLayoutArgs = sized();
-        ask.topology_description = client::from_raw(args.client)?.topology;
-        ask.r#type = args.r#type;
-        ask.dims = args.dims;
-        ask.num_dims = args.num_dims;
-        let error = function((&raw mut ask).cast());
+pub(crate) unsafe fn client_default(args: &mut ClientDefaultLayoutArgs) -> PjrtResult {
+    if let Some(function) = original_extension()?.topology_default_layout {
+        let mut topology_args: TopologyDefaultLayoutArgs = zeroed_struct();
+        topology_args.topology_description = client::from_raw(args.client)?.topology;
+        topology_args.r#type = args.r#type;
+        topology_args.dims = args.dims;
+        topology_args.num_dims = args.num_dims;
+        let error = function((&raw mut topology_args).cast());
         if error.is_null() {
-            args.layout = ask.layout;
+            args.layout = topology_args.layout;
             return Ok(());
         }
         // Fails for types without a layout, such as tokens; the dense one is right for those.
@@ -171,32 +172,32 @@ pub(crate) unsafe fn client_default(args: &mut ClientDefaultLayoutArgs) -> Answe
     }
     let dims = crate::buffer::strides::copy_list(args.dims, args.num_dims);
     let element = ElementType::from_pjrt(args.r#type).unwrap_or_default();
-    args.layout = of_shape(&Shape::dense(element, &dims));
+    args.layout = from_shape(&Shape::dense(element, &dims));
     Ok(())
 }
 
-pub(crate) unsafe fn of_buffer(args: &mut BufferLayoutArgs) -> Answer {
-    args.layout = of_shape(&device_buffer::from_raw(args.buffer)?.shape);
+pub(crate) unsafe fn buffer_layout(args: &mut BufferLayoutArgs) -> PjrtResult {
+    args.layout = from_shape(&device_buffer::from_raw(args.buffer)?.shape);
     Ok(())
 }
 
-pub(crate) unsafe fn outputs(args: &mut ExecutableLayoutsArgs) -> Answer {
+pub(crate) unsafe fn outputs(args: &mut ExecutableLayoutsArgs) -> PjrtResult {
     let executable = executable::from_raw(args.executable)?;
     let list = executable
         .layouts
         .outputs
-        .get_or_init(|| List::new(&executable.compiled.program.outputs));
+        .get_or_init(|| LayoutList::new(&executable.compiled.program.outputs));
     args.count = list.0.len();
     args.layouts = list.0.as_ptr().cast_mut();
     Ok(())
 }
 
-pub(crate) unsafe fn parameters(args: &mut ExecutableLayoutsArgs) -> Answer {
+pub(crate) unsafe fn parameters(args: &mut ExecutableLayoutsArgs) -> PjrtResult {
     let executable = executable::from_raw(args.executable)?;
     let list = executable
         .layouts
         .parameters
-        .get_or_init(|| List::new(&executable.compiled.program.parameters));
+        .get_or_init(|| LayoutList::new(&executable.compiled.program.parameters));
     args.count = list.0.len();
     args.layouts = list.0.as_ptr().cast_mut();
     Ok(())

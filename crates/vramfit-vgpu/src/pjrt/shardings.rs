@@ -5,8 +5,8 @@ use std::ptr;
 use crate::compile::compiled::CachedStrings;
 use crate::compile::executable;
 use crate::pjrt::abi::extension::{ExecutableShardingsArgs, ShardingsExtension};
-use crate::pjrt::dispatch::own;
-use crate::pjrt::status::Answer;
+use crate::pjrt::dispatch::entry_point;
+use crate::pjrt::status::PjrtResult;
 
 /// Replaces both functions.
 ///
@@ -14,12 +14,12 @@ use crate::pjrt::status::Answer;
 /// `extension` is our copy of the real extension.
 pub(crate) unsafe fn replace(extension: *mut ShardingsExtension, size: usize) {
     if size >= size_of::<ShardingsExtension>() {
-        (*extension).parameter_shardings = own!(parameters);
-        (*extension).output_shardings = own!(outputs);
+        (*extension).parameter_shardings = entry_point!(parameters);
+        (*extension).output_shardings = entry_point!(outputs);
     }
 }
 
-fn answer(args: &mut ExecutableShardingsArgs, count: usize, shardings: &CachedStrings) {
+fn set_shardings(args: &mut ExecutableShardingsArgs, count: usize, shardings: &CachedStrings) {
     args.count = count;
     // A program that is not partitioned has none, which is told by null. So has one without
     // outputs: JAX takes an empty list for a contradiction.
@@ -36,9 +36,9 @@ fn answer(args: &mut ExecutableShardingsArgs, count: usize, shardings: &CachedSt
     };
 }
 
-pub(crate) unsafe fn parameters(args: &mut ExecutableShardingsArgs) -> Answer {
+pub(crate) unsafe fn parameters(args: &mut ExecutableShardingsArgs) -> PjrtResult {
     let compiled = &executable::from_raw(args.executable)?.compiled;
-    answer(
+    set_shardings(
         args,
         compiled.program.parameters.len(),
         &compiled.info.parameter_shardings,
@@ -46,9 +46,9 @@ pub(crate) unsafe fn parameters(args: &mut ExecutableShardingsArgs) -> Answer {
     Ok(())
 }
 
-pub(crate) unsafe fn outputs(args: &mut ExecutableShardingsArgs) -> Answer {
+pub(crate) unsafe fn outputs(args: &mut ExecutableShardingsArgs) -> PjrtResult {
     let compiled = &executable::from_raw(args.executable)?.compiled;
-    answer(
+    set_shardings(
         args,
         compiled.program.outputs.len(),
         &compiled.info.output_shardings,

@@ -18,7 +18,7 @@ pub(crate) enum Code {
 }
 
 /// The result of a function that only succeeds or fails.
-pub(crate) type Answer<T = ()> = Result<T, Status>;
+pub(crate) type PjrtResult<T = ()> = Result<T, Status>;
 
 /// A failure.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -10,20 +10,20 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::{mem, ptr};
 
-use crate::pjrt::abi::{ApiHead, Error, Function};
+use crate::pjrt::abi::{ApiHeader, Error, Function};
 use crate::pjrt::cuda_plugin;
-use crate::pjrt::dispatch::{Action, action};
+use crate::pjrt::dispatch::{Dispatch, dispatch_of};
 use crate::pjrt::error;
 use crate::pjrt::extensions;
 use crate::pjrt::names::NAMES;
-use crate::pjrt::status::{Answer, Status};
+use crate::pjrt::status::{PjrtResult, Status};
 
 /// More than any release has; entries beyond [`NAMES`] answer "not available".
 const SLOTS: usize = 144;
 
 #[repr(C)]
 struct Table {
-    head: ApiHead,
+    head: ApiHeader,
     functions: [Function; SLOTS],
 }
 
@@ -33,28 +33,28 @@ unsafe impl Send for Table {}
 unsafe impl Sync for Table {}
 
 static TABLE: OnceLock<Table> = OnceLock::new();
-static ACTIONS: OnceLock<Vec<Action>> = OnceLock::new();
+static DISPATCH: OnceLock<Vec<Dispatch>> = OnceLock::new();
 static CALLS: [AtomicU64; SLOTS] = [const { AtomicU64::new(0) }; SLOTS];
 
 /// Returns the virtual GPU's table, or null when the real plugin cannot be loaded (the reason is
 /// logged).
-pub(crate) fn api() -> *const ApiHead {
-    let real = match cuda_plugin::get() {
-        Ok(real) => real,
+pub(crate) fn api() -> *const ApiHeader {
+    let plugin = match cuda_plugin::get() {
+        Ok(plugin) => plugin,
         Err(status) => {
-            crate::session::log::line(&status.to_string());
+            crate::session::log::print_line(&status.to_string());
             return ptr::null();
         }
     };
     let table = TABLE.get_or_init(|| {
-        ACTIONS.get_or_init(|| NAMES.iter().map(|name| action(name, real)).collect());
-        let mut head = real.head();
+        DISPATCH.get_or_init(|| NAMES.iter().map(|name| dispatch_of(name, plugin)).collect());
+        let mut head = plugin.header();
         // Never more entries than both sides know: JAX takes the size as the promise of what is
         // there.
-        let entries = real.function_count().min(NAMES.len());
-        head.struct_size = size_of::<ApiHead>() + entries * size_of::<Function>();
+        let entries = plugin.function_count().min(NAMES.len());
+        head.struct_size = size_of::<ApiHeader>() + entries * size_of::<Function>();
         // SAFETY: the chain belongs to the loaded plugin.
-        head.extension_start = unsafe { extensions::copy(head.extension_start) };
+        head.extension_start = unsafe { extensions::copy_chain(head.extension_start) };
         Table {
             head,
             functions: TRAMPOLINES,
@@ -67,8 +67,8 @@ pub(crate) fn api() -> *const ApiHead {
 /// there is such a function here.
 pub fn calls() -> Vec<(&'static str, u64, bool)> {
     let missing = |slot| {
-        let action: Option<&Action> = ACTIONS.get().and_then(|actions| actions.get(slot));
-        matches!(action, Some(Action::Missing))
+        let dispatch: Option<&Dispatch> = DISPATCH.get().and_then(|dispatch| dispatch.get(slot));
+        matches!(dispatch, Some(Dispatch::Missing))
     };
     NAMES
         .iter()
@@ -81,12 +81,12 @@ pub fn calls() -> Vec<(&'static str, u64, bool)> {
 
 unsafe extern "C" fn trampoline<const SLOT: usize>(args: *mut c_void) -> *mut Error {
     CALLS[SLOT].fetch_add(1, Ordering::Relaxed);
-    let result = match ACTIONS.get().and_then(|actions| actions.get(SLOT)) {
+    let result = match DISPATCH.get().and_then(|dispatch| dispatch.get(SLOT)) {
         // SAFETY: JAX passes the argument struct that belongs to this entry.
-        Some(Action::Forward(function)) => return unsafe { function(args) },
+        Some(Dispatch::Forward(function)) => return unsafe { function(args) },
         // SAFETY: as above.
-        Some(Action::Own(function)) => catch_unwind(AssertUnwindSafe(|| unsafe { function(args) }))
-            .unwrap_or_else(|panic| {
+        Some(Dispatch::Handle(function)) => {
+            catch_unwind(AssertUnwindSafe(|| unsafe { function(args) })).unwrap_or_else(|panic| {
                 let what = panic
                     .downcast_ref::<String>()
                     .map(String::as_str)
@@ -96,8 +96,9 @@ unsafe extern "C" fn trampoline<const SLOT: usize>(args: *mut c_void) -> *mut Er
                     "vramfit has a bug in {}: {what}",
                     NAMES.get(SLOT).unwrap_or(&"an unknown function")
                 )))
-            }),
-        Some(Action::Missing) | None => Err(Status::unimplemented(
+            })
+        }
+        Some(Dispatch::Missing) | None => Err(Status::unimplemented(
             NAMES.get(SLOT).unwrap_or(&"a function newer than 0.112"),
         )),
     };
@@ -118,8 +119,8 @@ unsafe extern "C" fn trampoline<const SLOT: usize>(args: *mut c_void) -> *mut Er
 /// or later version of it.
 pub(crate) unsafe fn with_args<T: Copy>(
     args: *mut c_void,
-    handler: impl FnOnce(&mut T) -> Answer,
-) -> Answer {
+    handler: impl FnOnce(&mut T) -> PjrtResult,
+) -> PjrtResult {
     // SAFETY: every argument struct is plain data for which zero is valid; `known` bytes are
     // within both structs.
     unsafe {

@@ -11,8 +11,8 @@ use super::config::Wish;
 use super::{Virtual, start, stop};
 use crate::device::client::named_value;
 use crate::pjrt::abi::client::{ClientCreateArgs, ClientDestroyArgs};
-use crate::pjrt::abi::{self, ApiHead, Error, Function};
-use crate::pjrt::cuda_plugin::Real;
+use crate::pjrt::abi::{self, ApiHeader, Error, Function};
+use crate::pjrt::cuda_plugin::CudaPlugin;
 use crate::pjrt::names::NAMES;
 use crate::pjrt::table::read_sized;
 
@@ -29,7 +29,7 @@ pub(super) struct Asked {
 struct Front {
     /// The copy that JAX sees; words, so that it is aligned.
     table: Box<[usize]>,
-    plugin: Real,
+    plugin: CudaPlugin,
     create: Function,
     destroy: Function,
     wish: Wish,
@@ -49,9 +49,9 @@ static FRONT: OnceLock<Option<Front>> = OnceLock::new();
 /// # Safety
 /// `inner` is the table of a loaded plugin, or null.
 pub(crate) unsafe fn before(
-    inner: *const ApiHead,
+    inner: *const ApiHeader,
     virtual_gpu: fn() -> Option<&'static Virtual>,
-) -> *const ApiHead {
+) -> *const ApiHeader {
     if inner.is_null() {
         return inner;
     }
@@ -75,18 +75,18 @@ pub(crate) unsafe fn before(
 
 impl Front {
     unsafe fn new(
-        inner: *const ApiHead,
+        inner: *const ApiHeader,
         wish: Wish,
         virtual_gpu: fn() -> Option<&'static Virtual>,
     ) -> Option<Self> {
-        let plugin = Real::behind(inner);
-        if plugin.head().major != 0 {
+        let plugin = CudaPlugin::from_table(inner);
+        if plugin.header().major != 0 {
             return None; // another interface, of which nothing is known
         }
         let (create, destroy) = (plugin.function(CREATE)?, plugin.function(DESTROY)?);
         // The copy has the size, version and extensions of the original, and functions in it that
         // are newer than any we know.
-        let words = plugin.head().struct_size / size_of::<usize>();
+        let words = plugin.header().struct_size / size_of::<usize>();
         let mut table: Box<[usize]> = slice::from_raw_parts(inner.cast::<usize>(), words).into();
         *table.get_mut(word_of(CREATE)?)? = create_and_publish as *const () as usize;
         *table.get_mut(word_of(DESTROY)?)? = stop_and_destroy as *const () as usize;
@@ -104,7 +104,7 @@ impl Front {
 /// Returns where a function's pointer lies in the table.
 fn word_of(name: &str) -> Option<usize> {
     let position = NAMES.iter().position(|known| *known == name)?;
-    Some(size_of::<ApiHead>() / size_of::<usize>() + position)
+    Some(size_of::<ApiHeader>() / size_of::<usize>() + position)
 }
 
 fn front() -> &'static Front {

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use vramfit_core::published::{self, SUFFIX};
 
-use crate::process::started;
+use crate::process::start_ticks;
 
 /// Returns the folder for this process's page, making it if need be, and removes pages in it whose
 /// processes are gone.
@@ -73,7 +73,8 @@ fn sweep(folder: &Path) {
             continue;
         };
         let gone = header.boot_id != boot_id()
-            || header.pid_namespace == here && started(header.pid) != Some(header.started_ticks);
+            || header.pid_namespace == here
+                && start_ticks(header.pid) != Some(header.started_ticks);
         if gone {
             let _ = fs::remove_file(&path);
         }
@@ -132,7 +133,7 @@ mod tests {
         let write = |change: &dyn Fn(&mut published::Header)| {
             let mut header = published::Header {
                 pid: std::process::id(),
-                started_ticks: started(std::process::id()).expect("this process"),
+                started_ticks: start_ticks(std::process::id()).expect("this process"),
                 pid_namespace: pid_namespace(),
                 boot_id: boot_id(),
                 ..Default::default()

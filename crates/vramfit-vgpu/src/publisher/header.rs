@@ -13,8 +13,8 @@ use crate::pjrt::abi::device::{
     DeviceDescriptionIdArgs, DeviceDescriptionKindArgs, DeviceGetDescriptionArgs,
     DeviceLocalHardwareIdArgs,
 };
-use crate::pjrt::cuda_plugin::{Real, sized};
-use crate::pjrt::status::Answer;
+use crate::pjrt::cuda_plugin::{CudaPlugin, zeroed_struct};
+use crate::pjrt::status::PjrtResult;
 
 /// Long enough to tell one run from another.
 const COMMAND_BYTES: usize = 400;
@@ -24,10 +24,10 @@ const COMMAND_BYTES: usize = 400;
 /// # Safety
 /// `client` is a live client of `plugin`.
 pub(super) unsafe fn devices(
-    plugin: &Real,
+    plugin: &CudaPlugin,
     client: *mut abi::Client,
-) -> Answer<Vec<*mut abi::Device>> {
-    let mut args: ClientAddressableDevicesArgs = sized();
+) -> PjrtResult<Vec<*mut abi::Device>> {
+    let mut args: ClientAddressableDevicesArgs = zeroed_struct();
     args.client = client;
     plugin.call("PJRT_Client_AddressableDevices", &mut args)?;
     if args.num_addressable_devices == 0 {
@@ -41,7 +41,7 @@ pub(super) unsafe fn devices(
 /// # Safety
 /// `devices` are live devices of `plugin`.
 pub(super) unsafe fn header(
-    plugin: &Real,
+    plugin: &CudaPlugin,
     devices: &[*mut abi::Device],
     asked: Asked,
     client: u32,
@@ -49,13 +49,13 @@ pub(super) unsafe fn header(
 ) -> Header {
     let pid = std::process::id();
     let total = asked.virtual_gpu.map(|virtual_gpu| virtual_gpu.total_bytes);
-    let head = plugin.head();
+    let head = plugin.header();
     let mut settings = asked.settings;
     settings.policy.clone_from(&wish.policy);
     let told = std::env::var("VRAMFIT_JAX_VERSION").ok();
     Header {
         pid,
-        started_ticks: crate::process::started(pid).unwrap_or(0),
+        started_ticks: crate::process::start_ticks(pid).unwrap_or(0),
         client,
         pid_namespace: folder::pid_namespace(),
         boot_id: folder::boot_id(),
@@ -73,8 +73,8 @@ pub(super) unsafe fn header(
 }
 
 /// What cannot be told of a device stays empty; that is no reason not to publish it.
-unsafe fn describe(plugin: &Real, device: *mut abi::Device, total: Option<u64>) -> Device {
-    let mut hardware: DeviceLocalHardwareIdArgs = sized();
+unsafe fn describe(plugin: &CudaPlugin, device: *mut abi::Device, total: Option<u64>) -> Device {
+    let mut hardware: DeviceLocalHardwareIdArgs = zeroed_struct();
     hardware.device = device;
     let local = plugin.call("PJRT_Device_LocalHardwareId", &mut hardware);
     let mut found = Device {
@@ -83,7 +83,7 @@ unsafe fn describe(plugin: &Real, device: *mut abi::Device, total: Option<u64>) 
         kind: String::new(),
         virtual_total_bytes: total,
     };
-    let mut description: DeviceGetDescriptionArgs = sized();
+    let mut description: DeviceGetDescriptionArgs = zeroed_struct();
     description.device = device;
     if plugin
         .call("PJRT_Device_GetDescription", &mut description)
@@ -91,12 +91,12 @@ unsafe fn describe(plugin: &Real, device: *mut abi::Device, total: Option<u64>) 
     {
         return found;
     }
-    let mut id: DeviceDescriptionIdArgs = sized();
+    let mut id: DeviceDescriptionIdArgs = zeroed_struct();
     id.device_description = description.device_description;
     if plugin.call("PJRT_DeviceDescription_Id", &mut id).is_ok() {
         found.id = id.id;
     }
-    let mut kind: DeviceDescriptionKindArgs = sized();
+    let mut kind: DeviceDescriptionKindArgs = zeroed_struct();
     kind.device_description = description.device_description;
     let named = plugin.call("PJRT_DeviceDescription_Kind", &mut kind);
     if named.is_ok() && !kind.device_kind.is_null() {

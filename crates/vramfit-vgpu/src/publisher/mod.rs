@@ -21,7 +21,7 @@ use std::sync::{Mutex, OnceLock, TryLockError};
 use std::time::Duration;
 
 use crate::pjrt::abi;
-use crate::pjrt::cuda_plugin::Real;
+use crate::pjrt::cuda_plugin::CudaPlugin;
 use config::Wish;
 use sampler::Sampler;
 
@@ -68,7 +68,7 @@ pub fn is_wanted() -> bool {
 /// Says something if it was asked to; `what` is a clause.
 fn say(wish: &Wish, what: &str) {
     if wish.verbose {
-        crate::session::log::line(what);
+        crate::session::log::print_line(what);
     }
 }
 
@@ -77,7 +77,7 @@ fn say(wish: &Wish, what: &str) {
 /// # Safety
 /// `client` is a live client of `plugin`.
 unsafe fn start(
-    plugin: &'static Real,
+    plugin: &'static CudaPlugin,
     client: *mut abi::Client,
     asked: api_wrapper::Asked,
     wish: &Wish,

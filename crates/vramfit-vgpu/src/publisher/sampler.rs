@@ -14,7 +14,7 @@ use super::stats_file::Page;
 use super::{Virtual, folder, header};
 use crate::pjrt::abi;
 use crate::pjrt::abi::device::DeviceMemoryStatsArgs;
-use crate::pjrt::cuda_plugin::{Real, sized};
+use crate::pjrt::cuda_plugin::{CudaPlugin, zeroed_struct};
 use crate::pjrt::status::Code;
 
 /// A thread that samples one client.
@@ -35,7 +35,7 @@ impl Sampler {
     /// # Safety
     /// `client` is a live client of `plugin`, until [`Sampler::stop`] has returned.
     pub(super) unsafe fn start(
-        plugin: &'static Real,
+        plugin: &'static CudaPlugin,
         client: *mut abi::Client,
         asked: Asked,
         number: u32,
@@ -119,7 +119,7 @@ fn run(looker: &Looker, mut page: Page, shared: &(Mutex<State>, Condvar), interv
 
 /// What is asked, and whom.
 struct Looker {
-    plugin: &'static Real,
+    plugin: &'static CudaPlugin,
     devices: Vec<*mut abi::Device>,
     virtual_gpu: Option<&'static Virtual>,
     fills_largest_free: bool,
@@ -147,7 +147,7 @@ impl Looker {
     }
 
     unsafe fn sample(&self, device: *mut abi::Device) -> Sample {
-        let mut args: DeviceMemoryStatsArgs = sized();
+        let mut args: DeviceMemoryStatsArgs = zeroed_struct();
         args.device = device;
         if let Err(status) = self.plugin.call("PJRT_Device_MemoryStats", &mut args) {
             let answer = match status.code() {

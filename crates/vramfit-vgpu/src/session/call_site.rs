@@ -11,25 +11,25 @@ use crate::hooks;
 
 thread_local! {
     /// Stacks seen, with the text they led to. A loop sends the same stack every time.
-    static SEEN: RefCell<FxHashMap<Vec<u8>, TextId>> = RefCell::default();
+    static CACHE: RefCell<FxHashMap<Vec<u8>, TextId>> = RefCell::default();
 }
 
 /// More different stacks than this are forgotten at once: the programs that make them are odd.
-const MOST_STACKS: usize = 4096;
+const MAX_STACKS: usize = 4096;
 
 /// Returns the text of the user's line in a stack as JAX sends it (innermost frame first).
-pub(crate) fn of_stack(stack: &CStr, mut intern: impl FnMut(&str) -> TextId) -> TextId {
-    SEEN.with_borrow_mut(|seen| {
+pub(crate) fn from_stack(stack: &CStr, mut intern: impl FnMut(&str) -> TextId) -> TextId {
+    CACHE.with_borrow_mut(|seen| {
         if let Some(&id) = seen.get(stack.to_bytes()) {
             return id;
         }
         let text = stack.to_string_lossy();
-        let line = users_line(&text).unwrap_or("");
-        let id = match name_cell(line) {
+        let line = user_line(&text).unwrap_or("");
+        let id = match name_notebook_cell(line) {
             Some(name) => intern(&name),
             None => intern(line),
         };
-        if seen.len() >= MOST_STACKS {
+        if seen.len() >= MAX_STACKS {
             seen.clear();
         }
         seen.insert(stack.to_bytes().to_vec(), id);
@@ -38,7 +38,7 @@ pub(crate) fn of_stack(stack: &CStr, mut intern: impl FnMut(&str) -> TextId) -> 
 }
 
 /// Picks the innermost line that is not of a library.
-fn users_line(stack: &str) -> Option<&str> {
+fn user_line(stack: &str) -> Option<&str> {
     stack
         .lines()
         .map(str::trim)
@@ -48,7 +48,7 @@ fn users_line(stack: &str) -> Option<&str> {
 
 /// Returns a line of a notebook, `file:line (function)`, with the number of its cell for the file.
 /// `None` for other files.
-pub(crate) fn name_cell(site: &str) -> Option<String> {
+pub(crate) fn name_notebook_cell(site: &str) -> Option<String> {
     if !is_notebook_cell(site) {
         return None;
     }
@@ -62,10 +62,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_innermost_own_line_is_picked() {
+    fn the_innermost_line_outside_libraries_is_picked() {
         let stack = "/x/lib/python3.11/site-packages/jax/_src/api.py:1 (call)\n\
                      /home/me/model.py:88 (attention)\n/home/me/train.py:3 (<module>)\n";
-        assert_eq!(users_line(stack), Some("/home/me/model.py:88 (attention)"));
-        assert_eq!(users_line("/usr/lib/python3/x.py:1 (f)"), None);
+        assert_eq!(user_line(stack), Some("/home/me/model.py:88 (attention)"));
+        assert_eq!(user_line("/usr/lib/python3/x.py:1 (f)"), None);
     }
 }

@@ -7,39 +7,39 @@ use std::time::SystemTime;
 use vramfit_core::allocator::{LogRecord, Severity};
 
 /// Writes one line. A closed standard error is nobody's business here.
-pub(crate) fn line(text: &str) {
-    write(&format!("vramfit: {text}\n"));
+pub(crate) fn print_line(text: &str) {
+    print(&format!("vramfit: {text}\n"));
 }
 
 /// Writes to standard error in one call: it is not buffered, and a line written in pieces can be torn
 /// apart by what other threads and XLA write.
-fn write(lines: &str) {
+fn print(lines: &str) {
     let _ = std::io::stderr().lock().write_all(lines.as_bytes());
 }
 
 /// Writes records as the real plugin's log would show them, at the level the user has set.
-pub(crate) fn as_xla(records: &[LogRecord]) {
-    let least = std::env::var("TF_CPP_MIN_LOG_LEVEL")
+pub(crate) fn print_as_xla(records: &[LogRecord]) {
+    let min_level = std::env::var("TF_CPP_MIN_LOG_LEVEL")
         .ok()
         .and_then(|text| text.parse().ok());
     // JAX sets 1 unless the user has set something.
-    let least: u32 = least.unwrap_or(1);
+    let min_level: u32 = min_level.unwrap_or(1);
     let mut lines = String::new();
     for record in records {
         let (level, letter) = match record.severity {
             Severity::Info => (0, 'I'),
             Severity::Warning => (1, 'W'),
         };
-        if level >= least {
-            let prefix = prefix(letter);
+        if level >= min_level {
+            let prefix = absl_prefix(letter);
             lines.push_str(&format!("{prefix}{}\n", record.text));
         }
     }
-    write(&lines);
+    print(&lines);
 }
 
 /// The prefix of the absl log: severity, date, time, thread, and the file the text is from.
-fn prefix(severity: char) -> String {
+fn absl_prefix(severity: char) -> String {
     let now = SystemTime::now()
         .duration_since(SystemTime::UNIX_EPOCH)
         .unwrap_or_default();

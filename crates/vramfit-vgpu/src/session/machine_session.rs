@@ -10,9 +10,9 @@ use vramfit_core::allocator::{Refusal, Region, Space, Stats};
 use vramfit_core::trace::{Event, Footer, Note, Purpose, RunEnvironment, TextId, Writer};
 
 use crate::compile::stderr_capture::Warning;
-use crate::device::machine::{Machine, State, is_forked};
+use crate::device::machine::{Machine, MachineState, is_forked};
 use crate::device::shared_gpu::SharedGpu;
-use crate::pjrt::status::{Answer, Code, Status};
+use crate::pjrt::status::{Code, PjrtResult, Status};
 use crate::session::log;
 use crate::session::trace_failure;
 
@@ -20,10 +20,10 @@ use crate::session::trace_failure;
 pub(crate) const ALIGNMENT: u64 = 64;
 
 /// How much of the log may be lost when the process is killed.
-const BETWEEN_WRITES: Duration = Duration::from_millis(20);
+const FLUSH_INTERVAL: Duration = Duration::from_millis(20);
 
 /// A request for device memory.
-pub(crate) struct Request {
+pub(crate) struct AllocationRequest {
     pub(crate) device: u32,
     pub(crate) bytes: u64,
     pub(crate) space: Space,
@@ -54,8 +54,8 @@ impl Drop for Block {
 /// The machine, locked.
 pub(crate) struct Session {
     machine: &'static Machine,
-    state: MutexGuard<'static, State>,
-    write_out: bool,
+    state: MutexGuard<'static, MachineState>,
+    flush_at_end: bool,
 }
 
 impl Drop for Session {
@@ -65,19 +65,19 @@ impl Drop for Session {
         if self.state.recorder.is_none() || is_forked() {
             return;
         }
-        if self.write_out || self.state.written_out.elapsed() >= BETWEEN_WRITES {
+        if self.flush_at_end || self.state.last_flush.elapsed() >= FLUSH_INTERVAL {
             self.flush();
-            self.state.written_out = Instant::now();
+            self.state.last_flush = Instant::now();
         }
     }
 }
 
 impl Session {
-    pub(crate) fn new(machine: &'static Machine, state: MutexGuard<'static, State>) -> Self {
+    pub(crate) fn new(machine: &'static Machine, state: MutexGuard<'static, MachineState>) -> Self {
         Session {
             machine,
             state,
-            write_out: false,
+            flush_at_end: false,
         }
     }
 
@@ -86,15 +86,15 @@ impl Session {
     /// # Errors
     /// `RESOURCE_EXHAUSTED` with the text the real client gives; `Internal` where the real
     /// process would abort or never return.
-    pub(crate) fn allocate(&mut self, request: &Request) -> Answer<Block> {
+    pub(crate) fn allocate(&mut self, request: &AllocationRequest) -> PjrtResult<Block> {
         let pool = &mut self.state.pools[request.device as usize];
         let result = pool
             .allocator
             .allocate(request.bytes, ALIGNMENT, request.space);
-        self.drain_driver_calls(request.device);
+        self.take_driver_calls(request.device);
         let address = match result {
             Ok(address) => address,
-            Err(refusal) => return Err(self.refuse(request, refusal)),
+            Err(refusal) => return Err(self.record_refusal(request, refusal)),
         };
         self.record(&Event::Allocate {
             device: request.device,
@@ -116,12 +116,12 @@ impl Session {
     }
 
     /// Notes a request that could not be met, and says so as the real client does.
-    fn refuse(&mut self, request: &Request, refusal: Refusal) -> Status {
-        self.look_at_others(request.device);
+    fn record_refusal(&mut self, request: &AllocationRequest, refusal: Refusal) -> Status {
+        self.refresh_other_processes(request.device);
         let allocator = &self.state.pools[request.device as usize].allocator;
         let status = match refusal {
             Refusal::OutOfMemory => {
-                log::as_xla(&allocator.out_of_memory_log(request.bytes, request.space));
+                log::print_as_xla(&allocator.out_of_memory_log(request.bytes, request.space));
                 let message = allocator.out_of_memory_message(request.bytes);
                 Status::new(Code::ResourceExhausted, message)
             }
@@ -130,7 +130,7 @@ impl Session {
                 format!("vramfit: on a real card this process would not go on: {what}"),
             ),
         };
-        let message = self.text(status.message());
+        let message = self.intern(status.message());
         self.record(&Event::Refuse {
             device: request.device,
             bytes: request.bytes,
@@ -152,43 +152,43 @@ impl Session {
 
     fn free(&mut self, device: u32, address: u64, number: u64) {
         let result = self.state.pools[device as usize].allocator.free(address);
-        self.drain_driver_calls(device);
+        self.take_driver_calls(device);
         match result {
             Ok(()) => self.record(&Event::Free { allocation: number }),
             Err(error) if error.kind() == ErrorKind::AllocatorAborts => {
                 let text = error.to_string();
-                log::line(&format!(
+                log::print_line(&format!(
                     "on a real card this process would die here: {text}"
                 ));
-                let message = self.text(&text);
+                let message = self.intern(&text);
                 self.record(&Event::FreeAborts {
                     allocation: number,
                     message,
                 });
                 self.flush();
             }
-            Err(error) => log::line(&format!("allocation {number}: {error}")),
+            Err(error) => log::print_line(&format!("allocation {number}: {error}")),
         }
     }
 
     /// Notes what other processes hold of the GPU of a device now.
-    fn look_at_others(&mut self, device: u32) {
+    fn refresh_other_processes(&mut self, device: u32) {
         let shared = self.state.pools[device as usize].shared.as_ref();
-        if let Some(note) = shared.and_then(SharedGpu::look) {
+        if let Some(note) = shared.and_then(SharedGpu::refresh) {
             self.note(&note);
         }
     }
 
     /// Notes what other processes were last seen to hold, if it is not what they held before.
-    fn note_others(&mut self, device: u32) {
+    fn note_other_processes(&mut self, device: u32) {
         let shared = self.state.pools[device as usize].shared.as_ref();
-        if let Some(note) = shared.and_then(SharedGpu::news) {
+        if let Some(note) = shared.and_then(SharedGpu::take_note) {
             self.note(&note);
         }
     }
 
-    fn drain_driver_calls(&mut self, device: u32) {
-        self.note_others(device);
+    fn take_driver_calls(&mut self, device: u32) {
+        self.note_other_processes(device);
         let calls = {
             let pool = &self.state.pools[device as usize];
             std::mem::take(&mut *pool.driver.lock().unwrap_or_else(PoisonError::into_inner))
@@ -200,7 +200,7 @@ impl Session {
             });
             self.record(&Event::Driver {
                 device,
-                asked: call.asked,
+                asked: call.requested_bytes,
                 address: region.address,
                 granted: region.bytes,
             });
@@ -249,7 +249,7 @@ impl Session {
 
     /// Returns what nobody asks a real client for: the memory this process holds on a card, context
     /// included, and the largest free piece of its pool, which JAX tells only since 0.11.
-    pub(crate) fn behind_the_statistics(&self, device: u32) -> Option<(u64, Option<u64>)> {
+    pub(crate) fn extra_stats(&self, device: u32) -> Option<(u64, Option<u64>)> {
         let pool = self.state.pools.get(device as usize)?;
         let held = pool
             .obtained_bytes
@@ -260,7 +260,7 @@ impl Session {
     }
 
     /// Interns a text in the log.
-    pub(crate) fn text(&mut self, text: &str) -> TextId {
+    pub(crate) fn intern(&mut self, text: &str) -> TextId {
         self.state
             .recorder
             .as_mut()
@@ -269,46 +269,48 @@ impl Session {
 
     /// Writes an event.
     pub(crate) fn record(&mut self, event: &Event) {
-        self.write(|recorder| recorder.event(event));
+        self.with_recorder(|recorder| recorder.event(event));
     }
 
     /// Writes where the memory of a program goes, if that is known.
     pub(crate) fn record_memory(&mut self, program: u32, stored: &[u8]) {
         if !stored.is_empty() {
-            self.write(|recorder| recorder.program_memory(program, stored));
+            self.with_recorder(|recorder| recorder.program_memory(program, stored));
         }
     }
 
     /// Writes what the compiler warned of.
     pub(crate) fn record_warning(&mut self, program: &str, warning: &Warning) {
-        self.write(|recorder| recorder.compiler_warning(program, &warning.source, &warning.text));
+        self.with_recorder(|recorder| {
+            recorder.compiler_warning(program, &warning.source, &warning.text)
+        });
     }
 
     /// Writes what was learnt beside the events.
     pub(crate) fn note(&mut self, note: &Note) {
-        self.write(|recorder| recorder.add_note(note));
+        self.with_recorder(|recorder| recorder.add_note(note));
     }
 
     /// Writes the settings of the run, in place of those written before.
     pub(crate) fn record_settings(&mut self, settings: &RunEnvironment) {
-        self.write(|recorder| recorder.settings(settings));
-        self.write_out();
+        self.with_recorder(|recorder| recorder.settings(settings));
+        self.flush_at_end();
     }
 
     /// Writes that the values of a program are not computed from here on.
     pub(crate) fn record_not_computed(&mut self, program: &str, reason: &str, spent_ms: u64) {
-        self.write(|recorder| recorder.not_computed(program, reason, spent_ms));
+        self.with_recorder(|recorder| recorder.not_computed(program, reason, spent_ms));
     }
 
     /// Writes the log out, so that it survives whatever comes next.
     pub(crate) fn flush(&mut self) {
-        self.write(Writer::flush);
+        self.with_recorder(Writer::flush);
     }
 
     /// Does something to the log, which a forked process leaves to its parent. A log that cannot be written
     /// is given up with a word, once.
     #[inline]
-    fn write(&mut self, change: impl FnOnce(&mut Writer) -> io::Result<()>) {
+    fn with_recorder(&mut self, change: impl FnOnce(&mut Writer) -> io::Result<()>) {
         if is_forked() {
             return;
         }
@@ -316,14 +318,14 @@ impl Session {
             && let Err(error) = change(recorder)
         {
             let folder = self.machine.environment.compiler_log.as_deref();
-            trace_failure::tell(folder, &error.to_string());
+            trace_failure::report(folder, &error.to_string());
             self.state.recorder = None;
         }
     }
 
     /// Has the log written out when this session ends.
-    pub(crate) fn write_out(&mut self) {
-        self.write_out = true;
+    pub(crate) fn flush_at_end(&mut self) {
+        self.flush_at_end = true;
     }
 
     /// Counts an execution.
@@ -344,7 +346,7 @@ impl Session {
     pub(crate) fn finish(&mut self) {
         if !is_forked() {
             for device in 0..self.state.pools.len() as u32 {
-                self.look_at_others(device);
+                self.refresh_other_processes(device);
             }
         }
         let stats: Vec<Stats> = self
@@ -366,7 +368,7 @@ impl Session {
             && let Err(error) = recorder.finish(&footer)
         {
             let folder = self.machine.environment.compiler_log.as_deref();
-            trace_failure::tell(folder, &error.to_string());
+            trace_failure::report(folder, &error.to_string());
         }
     }
 }

@@ -8,10 +8,10 @@ use vramfit_core::trace::RunEnvironment;
 use crate::device::machine;
 
 /// The latest that were told.
-static TOLD: Mutex<Option<RunEnvironment>> = Mutex::new(None);
+static LATEST: Mutex<Option<RunEnvironment>> = Mutex::new(None);
 
 /// Notes the settings, for the trace.
-pub fn note(settings: RunEnvironment) {
+pub fn record(settings: RunEnvironment) {
     // The lock may be held by a thread that was not copied.
     if machine::is_forked() {
         return;
@@ -19,10 +19,13 @@ pub fn note(settings: RunEnvironment) {
     if let Some(machine) = machine::get() {
         machine.session().record_settings(&settings);
     }
-    *TOLD.lock().unwrap_or_else(PoisonError::into_inner) = Some(settings);
+    *LATEST.lock().unwrap_or_else(PoisonError::into_inner) = Some(settings);
 }
 
 /// Returns what was told before there was a machine.
-pub(crate) fn told() -> Option<RunEnvironment> {
-    TOLD.lock().unwrap_or_else(PoisonError::into_inner).clone()
+pub(crate) fn latest() -> Option<RunEnvironment> {
+    LATEST
+        .lock()
+        .unwrap_or_else(PoisonError::into_inner)
+        .clone()
 }

@@ -8,13 +8,13 @@ use crate::session::log;
 
 /// The file of a dry run for it, in the folder of compiler logs. It has its room already, since the
 /// usual reason is a full disk.
-const NAME: &str = "trace-failure";
+const FILE_NAME: &str = "trace-failure";
 /// The size of that file.
-const ROOM_BYTES: usize = 4096;
+const FILE_BYTES: usize = 4096;
 
 /// Says that the trace cannot be written, or not to its end, on standard error and to the dry run.
-pub(crate) fn tell(folder: Option<&Path>, reason: &str) {
-    log::line(&format!("the trace is incomplete: {reason}"));
+pub(crate) fn report(folder: Option<&Path>, reason: &str) {
+    log::print_line(&format!("the trace is incomplete: {reason}"));
     if let Some(folder) = folder {
         write_reason(folder, reason);
     }
@@ -24,8 +24,8 @@ pub(crate) fn tell(folder: Option<&Path>, reason: &str) {
 fn write_reason(folder: &Path, reason: &str) {
     let mut text = reason.as_bytes().to_vec();
     // The rest of the file stays zeros, the last of them, too.
-    text.truncate(ROOM_BYTES - 1);
-    let file = OpenOptions::new().write(true).open(folder.join(NAME));
+    text.truncate(FILE_BYTES - 1);
+    let file = OpenOptions::new().write(true).open(folder.join(FILE_NAME));
     // Whoever made no such file does not want to know.
     let _ = file.and_then(|file| file.write_all_at(&text, 0));
 }
@@ -35,16 +35,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_reason_is_written_over_the_room_that_was_made() {
+    fn the_reason_is_written_into_the_existing_file_only() {
         let folder = std::env::temp_dir().join(format!("vramfit-failure-{}", std::process::id()));
         std::fs::create_dir_all(&folder).expect("a folder");
         write_reason(&folder, "nobody asked");
-        assert!(!folder.join(NAME).exists(), "no file is made");
-        std::fs::write(folder.join(NAME), [0; ROOM_BYTES]).expect("written");
-        write_reason(&folder, &"x".repeat(2 * ROOM_BYTES));
-        let file = std::fs::read(folder.join(NAME)).expect("read");
-        assert_eq!(file.len(), ROOM_BYTES);
-        assert_eq!(file[ROOM_BYTES - 2..], [b'x', 0]);
+        assert!(!folder.join(FILE_NAME).exists(), "no file is made");
+        std::fs::write(folder.join(FILE_NAME), [0; FILE_BYTES]).expect("written");
+        write_reason(&folder, &"x".repeat(2 * FILE_BYTES));
+        let file = std::fs::read(folder.join(FILE_NAME)).expect("read");
+        assert_eq!(file.len(), FILE_BYTES);
+        assert_eq!(file[FILE_BYTES - 2..], [b'x', 0]);
         std::fs::remove_dir_all(&folder).expect("removed");
     }
 }

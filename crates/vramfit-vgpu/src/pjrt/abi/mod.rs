@@ -41,7 +41,7 @@ pub(crate) type Function = unsafe extern "C" fn(*mut c_void) -> *mut Error;
 /// The head of the API table; the functions follow it.
 #[repr(C)]
 #[derive(Clone, Copy)]
-pub(crate) struct ApiHead {
+pub(crate) struct ApiHeader {
     pub(crate) struct_size: usize,
     pub(crate) extension_start: *mut extension::ExtensionBase,
     pub(crate) version_struct_size: usize,
