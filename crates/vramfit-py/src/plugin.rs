@@ -60,7 +60,7 @@ pub(crate) fn start_plugin(
 pub(crate) fn start_publisher(library: PathBuf, jax: &str) {
     vramfit_vgpu::set_library(&library);
     vramfit_vgpu::set_jax_version(jax);
-    vramfit_vgpu::look_on();
+    vramfit_vgpu::enable_passthrough();
 }
 
 /// A change of the environment: name, old value, new value, line, and how far JAX had come (`before`,

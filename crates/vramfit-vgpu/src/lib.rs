@@ -52,39 +52,39 @@ pub use hooks::{
 };
 pub use pjrt::cuda_plugin::set_library;
 pub use pjrt::table::calls;
-pub use publisher::{finish as stop_publishing, is_wanted as wants_publishing, set_jax_version};
+pub use publisher::set_jax_version;
 pub use session::run_settings::record as note_settings;
 pub use session::shutdown::{extra_steps, park_other_threads, wake_main_thread};
 
 /// Whether the GPU is the real one, and this library only looks on.
-static LOOKS_ON: OnceLock<bool> = OnceLock::new();
+static PASSTHROUGH: OnceLock<bool> = OnceLock::new();
 
 /// Lets the real plugin through instead of pretending a GPU. To be called before [`api`].
-pub fn look_on() {
-    let _ = LOOKS_ON.set(true);
+pub fn enable_passthrough() {
+    let _ = PASSTHROUGH.set(true);
 }
 
 /// Returns the table of functions that JAX calls through; null when the real plugin cannot be loaded.
 pub fn api() -> *const c_void {
-    let looks_on = *LOOKS_ON.get_or_init(|| false);
-    let table = if looks_on {
+    let is_passthrough = *PASSTHROUGH.get_or_init(|| false);
+    let table = if is_passthrough {
         cuda_plugin::get().map_or(std::ptr::null(), |plugin| plugin.table())
     } else {
         table::api()
     };
-    let virtual_gpu = if looks_on { || None } else { virtual_gpu };
+    let virtual_gpu = if is_passthrough { || None } else { virtual_gpu };
     // SAFETY: the table belongs to a plugin that is never unloaded.
-    unsafe { publisher::before(table, virtual_gpu) }.cast()
+    unsafe { publisher::wrap(table, virtual_gpu) }.cast()
 }
 
 /// Returns what the publisher tells of the virtual GPU.
-fn virtual_gpu() -> Option<&'static publisher::Virtual> {
-    static VIRTUAL: OnceLock<publisher::Virtual> = OnceLock::new();
+fn virtual_gpu() -> Option<&'static publisher::VirtualGpu> {
+    static SIMULATED: OnceLock<publisher::VirtualGpu> = OnceLock::new();
     let environment = &machine::get()?.environment;
-    Some(VIRTUAL.get_or_init(|| publisher::Virtual {
+    Some(SIMULATED.get_or_init(|| publisher::VirtualGpu {
         gpu: environment.gpu.name.clone(),
         total_bytes: environment.gpu.total_memory_bytes,
-        behind: |device| machine::get()?.session().extra_stats(device),
+        extra_stats: |device| machine::get()?.session().extra_stats(device),
     }))
 }
 

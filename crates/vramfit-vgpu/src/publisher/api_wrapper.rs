@@ -7,8 +7,8 @@ use std::{ptr, slice};
 
 use vramfit_core::settings::Value;
 
-use super::config::Wish;
-use super::{Virtual, start, stop};
+use super::config::PublishConfig;
+use super::{VirtualGpu, start, stop};
 use crate::device::client::named_value;
 use crate::pjrt::abi::client::{ClientCreateArgs, ClientDestroyArgs};
 use crate::pjrt::abi::{self, ApiHeader, Error, Function};
@@ -21,63 +21,63 @@ const DESTROY: &str = "PJRT_Client_Destroy";
 
 /// What a client is asked to be, as far as it is published.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Asked {
+pub(super) struct ClientSettings {
     pub(super) settings: vramfit_core::published::Asked,
-    pub(super) virtual_gpu: Option<&'static Virtual>,
+    pub(super) virtual_gpu: Option<&'static VirtualGpu>,
 }
 
-struct Front {
+struct ApiWrapper {
     /// The copy that JAX sees; words, so that it is aligned.
     table: Box<[usize]>,
     plugin: CudaPlugin,
     create: Function,
     destroy: Function,
-    wish: Wish,
-    virtual_gpu: fn() -> Option<&'static Virtual>,
+    config: PublishConfig,
+    virtual_gpu: fn() -> Option<&'static VirtualGpu>,
 }
 
 // SAFETY: nothing changes after it is made, and the functions may be called from any thread.
-unsafe impl Send for Front {}
+unsafe impl Send for ApiWrapper {}
 // SAFETY: as above.
-unsafe impl Sync for Front {}
+unsafe impl Sync for ApiWrapper {}
 
-static FRONT: OnceLock<Option<Front>> = OnceLock::new();
+static WRAPPER: OnceLock<Option<ApiWrapper>> = OnceLock::new();
 
 /// Returns a table that publishes and does otherwise what `inner` does, or `inner` itself where that
 /// is not asked for or not possible. Only the first table gets a front.
 ///
 /// # Safety
 /// `inner` is the table of a loaded plugin, or null.
-pub(crate) unsafe fn before(
+pub(crate) unsafe fn wrap(
     inner: *const ApiHeader,
-    virtual_gpu: fn() -> Option<&'static Virtual>,
+    virtual_gpu: fn() -> Option<&'static VirtualGpu>,
 ) -> *const ApiHeader {
     if inner.is_null() {
         return inner;
     }
-    let front = FRONT.get_or_init(|| {
-        let wish = Wish::read()?;
+    let wrapper = WRAPPER.get_or_init(|| {
+        let config = PublishConfig::read()?;
         // SAFETY: promised by the caller.
-        let front = unsafe { Front::new(inner, wish.clone(), virtual_gpu) };
-        if front.is_none() {
-            super::say(
-                &wish,
+        let wrapper = unsafe { ApiWrapper::new(inner, config.clone(), virtual_gpu) };
+        if wrapper.is_none() {
+            super::log_verbose(
+                &config,
                 "not publishing: this plugin has no functions for clients",
             );
         }
-        front
+        wrapper
     });
-    match front {
-        Some(front) if ptr::eq(front.plugin.table(), inner) => front.table.as_ptr().cast(),
+    match wrapper {
+        Some(wrapper) if ptr::eq(wrapper.plugin.table(), inner) => wrapper.table.as_ptr().cast(),
         _ => inner,
     }
 }
 
-impl Front {
+impl ApiWrapper {
     unsafe fn new(
         inner: *const ApiHeader,
-        wish: Wish,
-        virtual_gpu: fn() -> Option<&'static Virtual>,
+        config: PublishConfig,
+        virtual_gpu: fn() -> Option<&'static VirtualGpu>,
     ) -> Option<Self> {
         let plugin = CudaPlugin::from_table(inner);
         if plugin.header().major != 0 {
@@ -88,82 +88,91 @@ impl Front {
         // are newer than any we know.
         let words = plugin.header().struct_size / size_of::<usize>();
         let mut table: Box<[usize]> = slice::from_raw_parts(inner.cast::<usize>(), words).into();
-        *table.get_mut(word_of(CREATE)?)? = create_and_publish as *const () as usize;
-        *table.get_mut(word_of(DESTROY)?)? = stop_and_destroy as *const () as usize;
-        Some(Front {
+        *table.get_mut(slot_of(CREATE)?)? = create_and_publish as *const () as usize;
+        *table.get_mut(slot_of(DESTROY)?)? = stop_and_destroy as *const () as usize;
+        Some(ApiWrapper {
             table,
             plugin,
             create,
             destroy,
-            wish,
+            config,
             virtual_gpu,
         })
     }
 }
 
 /// Returns where a function's pointer lies in the table.
-fn word_of(name: &str) -> Option<usize> {
+fn slot_of(name: &str) -> Option<usize> {
     let position = NAMES.iter().position(|known| *known == name)?;
     Some(size_of::<ApiHeader>() / size_of::<usize>() + position)
 }
 
-fn front() -> &'static Front {
-    let front = FRONT.get().and_then(Option::as_ref);
-    front.expect("its functions are only reached through its table")
+fn wrapper() -> &'static ApiWrapper {
+    let wrapper = WRAPPER.get().and_then(Option::as_ref);
+    wrapper.expect("its functions are only reached through its table")
 }
 
 unsafe extern "C" fn create_and_publish(args: *mut c_void) -> *mut Error {
-    let front = front();
-    let error = (front.create)(args);
+    let wrapper = wrapper();
+    let error = (wrapper.create)(args);
     if error.is_null() {
         // A panic of ours must not reach the user's program; there is just no page then.
-        let _ = catch_unwind(AssertUnwindSafe(|| publish(front, args)));
+        let _ = catch_unwind(AssertUnwindSafe(|| publish(wrapper, args)));
     }
     error
 }
 
-unsafe fn publish(front: &'static Front, args: *mut c_void) {
+unsafe fn publish(wrapper: &'static ApiWrapper, args: *mut c_void) {
     let Some(args) = read_sized(args.cast::<ClientCreateArgs>().cast_const()) else {
         return;
     };
     if args.client.is_null() {
         return;
     }
-    let asked = Asked {
+    let client_settings = ClientSettings {
         settings: settings(&args),
-        virtual_gpu: (front.virtual_gpu)(),
+        virtual_gpu: (wrapper.virtual_gpu)(),
     };
-    start(&front.plugin, args.client, asked, &front.wish);
+    start(
+        &wrapper.plugin,
+        args.client,
+        client_settings,
+        &wrapper.config,
+    );
 }
 
 unsafe extern "C" fn stop_and_destroy(args: *mut c_void) -> *mut Error {
-    let front = front();
+    let wrapper = wrapper();
     let client: Option<*mut abi::Client> =
         read_sized(args.cast::<ClientDestroyArgs>().cast_const()).map(|args| args.client);
     if let Some(client) = client.filter(|client| !client.is_null()) {
         let _ = catch_unwind(AssertUnwindSafe(|| stop(client)));
     }
-    (front.destroy)(args)
+    (wrapper.destroy)(args)
 }
 
 /// Reads from the options what is worth showing. They are the client's to judge.
 unsafe fn settings(args: &ClientCreateArgs) -> vramfit_core::published::Asked {
-    let mut asked = vramfit_core::published::Asked {
+    let mut client_settings = vramfit_core::published::Asked {
         visible_devices: std::env::var("CUDA_VISIBLE_DEVICES").ok(),
         ..Default::default()
     };
     if args.num_options == 0 || args.create_options.is_null() {
-        return asked;
+        return client_settings;
     }
     for option in slice::from_raw_parts(args.create_options, args.num_options) {
         match named_value(option) {
-            (name, Value::String(kind)) if name == "allocator" => asked.allocator = Some(kind),
-            (name, Value::Bool(on)) if name == "preallocate" => asked.preallocate = Some(on),
+            (name, Value::String(kind)) if name == "allocator" => {
+                client_settings.allocator = Some(kind)
+            }
+            (name, Value::Bool(on)) if name == "preallocate" => {
+                client_settings.preallocate = Some(on)
+            }
             (name, Value::Float(fraction)) if name == "memory_fraction" => {
-                asked.fraction = Some(f64::from(fraction));
+                client_settings.fraction = Some(f64::from(fraction));
             }
             _ => {}
         }
     }
-    asked
+    client_settings
 }

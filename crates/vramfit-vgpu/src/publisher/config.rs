@@ -6,11 +6,11 @@ use std::time::Duration;
 /// Ten times a second.
 const DEFAULT_MS: u64 = 100;
 /// From a thousand times a second to once a minute.
-const SANE_MS: std::ops::RangeInclusive<u64> = 1..=60_000;
+const INTERVAL_RANGE_MS: std::ops::RangeInclusive<u64> = 1..=60_000;
 
 /// How to publish.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Wish {
+pub(super) struct PublishConfig {
     pub(super) interval: Duration,
     /// Whether to say what is done, and why something is not.
     pub(super) verbose: bool,
@@ -18,21 +18,21 @@ pub(super) struct Wish {
     pub(super) policy: Option<String>,
 }
 
-impl Wish {
+impl PublishConfig {
     /// Reads the environment; `None` where nothing is to be published.
     pub(super) fn read() -> Option<Self> {
-        Wish::from(|name| env::var(name).ok())
+        PublishConfig::from_vars(|name| env::var(name).ok())
     }
 
-    fn from(variable: impl Fn(&str) -> Option<String>) -> Option<Self> {
+    fn from_vars(variable: impl Fn(&str) -> Option<String>) -> Option<Self> {
         let publish = variable("VRAMFIT_PUBLISH")?;
         if matches!(publish.as_str(), "" | "0" | "false" | "no" | "off") {
             return None;
         }
         let milliseconds = variable("VRAMFIT_PUBLISH_MS")
             .and_then(|text| text.parse().ok())
-            .filter(|number| SANE_MS.contains(number));
-        Some(Wish {
+            .filter(|number| INTERVAL_RANGE_MS.contains(number));
+        Some(PublishConfig {
             interval: Duration::from_millis(milliseconds.unwrap_or(DEFAULT_MS)),
             verbose: publish == "verbose",
             policy: variable("VRAMFIT_POLICY").filter(|text| !text.is_empty()),
@@ -44,8 +44,8 @@ impl Wish {
 mod tests {
     use super::*;
 
-    fn wish(publish: Option<&str>, milliseconds: Option<&str>) -> Option<Wish> {
-        Wish::from(|name| match name {
+    fn config(publish: Option<&str>, milliseconds: Option<&str>) -> Option<PublishConfig> {
+        PublishConfig::from_vars(|name| match name {
             "VRAMFIT_PUBLISH" => publish.map(str::to_owned),
             "VRAMFIT_PUBLISH_MS" => milliseconds.map(str::to_owned),
             _ => None,
@@ -53,20 +53,20 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_published_unless_asked_for() {
+    fn publishing_is_off_by_default() {
         for off in [None, Some(""), Some("0"), Some("off")] {
-            assert_eq!(wish(off, None), None, "{off:?}");
+            assert_eq!(config(off, None), None, "{off:?}");
         }
-        let on = wish(Some("1"), None).expect("asked for");
+        let on = config(Some("1"), None).expect("asked for");
         assert_eq!((on.interval.as_millis(), on.verbose), (100, false));
-        assert!(wish(Some("verbose"), None).expect("asked for").verbose);
+        assert!(config(Some("verbose"), None).expect("asked for").verbose);
     }
 
     #[test]
-    fn an_interval_that_makes_no_sense_is_the_usual_one() {
+    fn an_invalid_interval_is_replaced_by_the_default() {
         for (text, milliseconds) in [("20", 20), ("0", 100), ("soon", 100), ("900000", 100)] {
-            let wish = wish(Some("1"), Some(text)).expect("asked for");
-            assert_eq!(wish.interval.as_millis(), milliseconds, "{text}");
+            let config = config(Some("1"), Some(text)).expect("asked for");
+            assert_eq!(config.interval.as_millis(), milliseconds, "{text}");
         }
     }
 }

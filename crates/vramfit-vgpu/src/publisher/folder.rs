@@ -12,21 +12,21 @@ use crate::process::start_ticks;
 
 /// Returns the folder for this process's page, making it if need be, and removes pages in it whose
 /// processes are gone.
-pub(super) fn prepare() -> Result<PathBuf> {
+pub(super) fn prepare_folder() -> Result<PathBuf> {
     let runtime = std::env::var_os("XDG_RUNTIME_DIR");
-    let mut refused = Error::other("there is no folder for it");
+    let mut last_error = Error::other("there is no folder for it");
     for folder in published::folders(runtime.as_deref(), user()) {
-        match make(&folder) {
+        match ensure_private(&folder) {
             Ok(()) => {
-                sweep(&folder);
+                remove_stale(&folder);
                 return Ok(folder);
             }
             Err(error) => {
-                refused = Error::new(error.kind(), format!("{}: {error}", folder.display()));
+                last_error = Error::new(error.kind(), format!("{}: {error}", folder.display()));
             }
         }
     }
-    Err(refused)
+    Err(last_error)
 }
 
 fn user() -> u32 {
@@ -36,7 +36,7 @@ fn user() -> u32 {
 
 /// Makes a folder, or checks that the one that is there can be trusted: in a place where everybody
 /// may write, another user could have put a folder or a link there before.
-fn make(folder: &Path) -> Result<()> {
+fn ensure_private(folder: &Path) -> Result<()> {
     match DirBuilder::new().mode(0o700).create(folder) {
         Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {}
         result => return result,
@@ -55,7 +55,7 @@ fn make(folder: &Path) -> Result<()> {
 }
 
 /// Removes what processes that were killed have left behind. Whatever cannot be read stays.
-fn sweep(folder: &Path) {
+fn remove_stale(folder: &Path) {
     let Ok(entries) = fs::read_dir(folder) else {
         return;
     };
@@ -67,8 +67,8 @@ fn sweep(folder: &Path) {
         if !is_page || !small {
             continue;
         }
-        let Ok((header, _)) = fs::read(&path).map_or(Err(()), |page| {
-            published::Layout::parse(&page).map_err(|_| ())
+        let Ok((header, _)) = fs::read(&path).map_or(Err(()), |stats_file| {
+            published::Layout::parse(&stats_file).map_err(|_| ())
         }) else {
             continue;
         };
@@ -99,17 +99,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_folder_is_made_for_its_user_alone_and_found_again() {
+    fn a_folder_is_created_for_its_user_alone_and_found_again() {
         let root = tempfile::tempdir().expect("a folder");
         let folder = root.path().join("vramfit");
-        make(&folder).expect("made");
+        ensure_private(&folder).expect("made");
         let mode = fs::metadata(&folder).expect("there").mode() & 0o777;
         assert_eq!(mode, 0o700);
-        make(&folder).expect("found");
+        ensure_private(&folder).expect("found");
     }
 
     #[test]
-    fn a_folder_that_others_can_reach_a_link_and_a_file_are_refused() {
+    fn a_folder_that_others_can_access_a_link_and_a_file_are_rejected() {
         let root = tempfile::tempdir().expect("a folder");
         let open = root.path().join("open");
         fs::create_dir(&open).expect("made");
@@ -123,12 +123,12 @@ mod tests {
             (&link, "it is no folder"),
             (&file, "it is no folder"),
         ] {
-            assert_eq!(make(path).unwrap_err().to_string(), why);
+            assert_eq!(ensure_private(path).unwrap_err().to_string(), why);
         }
     }
 
     #[test]
-    fn pages_of_processes_that_are_gone_are_removed_and_others_stay() {
+    fn files_of_ended_processes_are_removed_and_others_stay() {
         let root = tempfile::tempdir().expect("a folder");
         let write = |change: &dyn Fn(&mut published::Header)| {
             let mut header = published::Header {
@@ -140,8 +140,8 @@ mod tests {
             };
             change(&mut header);
             let path = root.path().join(header.file_name());
-            let (_, page) = published::Layout::first_page(&header).expect("small");
-            fs::write(&path, page).expect("written");
+            let (_, stats_file) = published::Layout::first_page(&header).expect("small");
+            fs::write(&path, stats_file).expect("written");
             path
         };
         let alive = write(&|_| {});
@@ -156,7 +156,7 @@ mod tests {
         });
         let other = root.path().join("notes.page");
         fs::write(&other, "mine").expect("written");
-        sweep(root.path());
+        remove_stale(root.path());
         let there = [&alive, &gone, &rebooted, &elsewhere, &other].map(|path| path.exists());
         assert_eq!(there, [true, false, false, true, true]);
     }

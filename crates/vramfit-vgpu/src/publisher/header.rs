@@ -4,8 +4,8 @@ use std::slice;
 
 use vramfit_core::published::{Device, Header};
 
-use super::api_wrapper::Asked;
-use super::config::Wish;
+use super::api_wrapper::ClientSettings;
+use super::config::PublishConfig;
 use super::{JAX_VERSION, folder};
 use crate::pjrt::abi;
 use crate::pjrt::abi::client::ClientAddressableDevicesArgs;
@@ -43,15 +43,17 @@ pub(super) unsafe fn devices(
 pub(super) unsafe fn header(
     plugin: &CudaPlugin,
     devices: &[*mut abi::Device],
-    asked: Asked,
+    client_settings: ClientSettings,
     client: u32,
-    wish: &Wish,
+    config: &PublishConfig,
 ) -> Header {
     let pid = std::process::id();
-    let total = asked.virtual_gpu.map(|virtual_gpu| virtual_gpu.total_bytes);
+    let total = client_settings
+        .virtual_gpu
+        .map(|virtual_gpu| virtual_gpu.total_bytes);
     let head = plugin.header();
-    let mut settings = asked.settings;
-    settings.policy.clone_from(&wish.policy);
+    let mut settings = client_settings.settings;
+    settings.policy.clone_from(&config.policy);
     let told = std::env::var("VRAMFIT_JAX_VERSION").ok();
     Header {
         pid,
@@ -62,9 +64,11 @@ pub(super) unsafe fn header(
         command: command(),
         jax: JAX_VERSION.get().cloned().or(told),
         plugin_api: format!("{}.{}", head.major, head.minor),
-        interval_ms: wish.interval.as_millis() as u32,
+        interval_ms: config.interval.as_millis() as u32,
         asked: settings,
-        virtual_gpu: asked.virtual_gpu.map(|virtual_gpu| virtual_gpu.gpu.clone()),
+        virtual_gpu: client_settings
+            .virtual_gpu
+            .map(|virtual_gpu| virtual_gpu.gpu.clone()),
         devices: devices
             .iter()
             .map(|&device| describe(plugin, device, total))

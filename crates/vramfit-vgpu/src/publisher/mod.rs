@@ -22,18 +22,18 @@ use std::time::Duration;
 
 use crate::pjrt::abi;
 use crate::pjrt::cuda_plugin::CudaPlugin;
-use config::Wish;
+use config::PublishConfig;
 use sampler::Sampler;
 
-pub(crate) use api_wrapper::before;
+pub(crate) use api_wrapper::wrap;
 
 /// What only a virtual card can tell, by the device's number in this process: its catalogue name
 /// and total memory, the bytes the process holds on it, and the largest free piece of its pool.
 #[derive(Debug)]
-pub(crate) struct Virtual {
+pub(crate) struct VirtualGpu {
     pub(crate) gpu: String,
     pub(crate) total_bytes: u64,
-    pub(crate) behind: fn(u32) -> Option<(u64, Option<u64>)>,
+    pub(crate) extra_stats: fn(u32) -> Option<(u64, Option<u64>)>,
 }
 
 /// A client that is published.
@@ -53,21 +53,16 @@ static OWNER: AtomicU32 = AtomicU32::new(0);
 static CLIENT_NUMBER: AtomicU32 = AtomicU32::new(0);
 
 /// How long the end of the process waits for the thread, which may be in the allocator just then.
-const PATIENCE: Duration = Duration::from_secs(1);
+const STOP_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Says which version of `jax` runs here. Only the first call counts.
 pub fn set_jax_version(version: &str) {
     let _ = JAX_VERSION.set(version.to_owned());
 }
 
-/// Says whether the environment asks for publishing.
-pub fn is_wanted() -> bool {
-    Wish::read().is_some()
-}
-
 /// Says something if it was asked to; `what` is a clause.
-fn say(wish: &Wish, what: &str) {
-    if wish.verbose {
+fn log_verbose(config: &PublishConfig, what: &str) {
+    if config.verbose {
         crate::session::log::print_line(what);
     }
 }
@@ -79,21 +74,21 @@ fn say(wish: &Wish, what: &str) {
 unsafe fn start(
     plugin: &'static CudaPlugin,
     client: *mut abi::Client,
-    asked: api_wrapper::Asked,
-    wish: &Wish,
+    client_settings: api_wrapper::ClientSettings,
+    config: &PublishConfig,
 ) {
     let this = std::process::id();
     let owner = OWNER.compare_exchange(0, this, Ordering::AcqRel, Ordering::Acquire);
     if owner.is_err_and(|owner| owner != this) {
-        return say(
-            wish,
+        return log_verbose(
+            config,
             "not publishing: this is a forked copy of a process that has a client",
         );
     }
     let number = CLIENT_NUMBER.fetch_add(1, Ordering::Relaxed);
-    match Sampler::start(plugin, client, asked, number, wish) {
+    match Sampler::start(plugin, client, client_settings, number, config) {
         Ok((sampler, path)) => {
-            say(wish, &format!("publishing to `{}`", path.display()));
+            log_verbose(config, &format!("publishing to `{}`", path.display()));
             let published = Published {
                 client: client as usize,
                 sampler,
@@ -105,7 +100,7 @@ unsafe fn start(
                 Err(TryLockError::WouldBlock) => published.sampler.stop(),
             }
         }
-        Err(error) => say(wish, &format!("not publishing: {error}")),
+        Err(error) => log_verbose(config, &format!("not publishing: {error}")),
     }
 }
 
@@ -114,7 +109,7 @@ fn stop(client: *mut abi::Client) {
     if OWNER.load(Ordering::Acquire) != std::process::id() {
         return;
     }
-    for published in take(|published| published.client == client as usize) {
+    for published in take_published(|published| published.client == client as usize) {
         published.sampler.stop();
     }
 }
@@ -125,14 +120,14 @@ pub fn finish() {
     if OWNER.load(Ordering::Acquire) != std::process::id() {
         return;
     }
-    for published in take(|_| true) {
-        published.sampler.stop_within(PATIENCE);
+    for published in take_published(|_| true) {
+        published.sampler.stop_within(STOP_TIMEOUT);
     }
 }
 
-fn take(which: impl Fn(&Published) -> bool) -> Vec<Published> {
+fn take_published(predicate: impl Fn(&Published) -> bool) -> Vec<Published> {
     let mut clients = CLIENTS.lock().unwrap_or_else(|lock| lock.into_inner());
     clients
-        .extract_if(.., |published| which(published))
+        .extract_if(.., |published| predicate(published))
         .collect()
 }

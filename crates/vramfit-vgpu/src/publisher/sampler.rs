@@ -8,10 +8,10 @@ use std::time::{Duration, Instant};
 
 use vramfit_core::published::{Answer, Live, Sample};
 
-use super::api_wrapper::Asked;
-use super::config::Wish;
-use super::stats_file::Page;
-use super::{Virtual, folder, header};
+use super::api_wrapper::ClientSettings;
+use super::config::PublishConfig;
+use super::stats_file::StatsFile;
+use super::{VirtualGpu, folder, header};
 use crate::pjrt::abi;
 use crate::pjrt::abi::device::DeviceMemoryStatsArgs;
 use crate::pjrt::cuda_plugin::{CudaPlugin, zeroed_struct};
@@ -37,17 +37,17 @@ impl Sampler {
     pub(super) unsafe fn start(
         plugin: &'static CudaPlugin,
         client: *mut abi::Client,
-        asked: Asked,
+        client_settings: ClientSettings,
         number: u32,
-        wish: &Wish,
+        config: &PublishConfig,
     ) -> Result<(Self, PathBuf)> {
         let devices = header::devices(plugin, client).map_err(|e| Error::other(e.to_string()))?;
-        let virtual_gpu = asked.virtual_gpu;
-        let header = header::header(plugin, &devices, asked, number, wish);
+        let virtual_gpu = client_settings.virtual_gpu;
+        let header = header::header(plugin, &devices, client_settings, number, config);
         let fills_largest_free = header.reports_largest_free();
-        let page = Page::create(&folder::prepare()?, &header)?;
-        let path = page.path().to_owned();
-        let looker = Looker {
+        let stats_file = StatsFile::create(&folder::prepare_folder()?, &header)?;
+        let path = stats_file.path().to_owned();
+        let poller = Poller {
             plugin,
             devices,
             virtual_gpu,
@@ -55,32 +55,32 @@ impl Sampler {
         };
         let state = Arc::new((Mutex::default(), Condvar::new()));
         let shared = Arc::clone(&state);
-        let interval = wish.interval;
-        let thread = without_signals(|| {
+        let interval = config.interval;
+        let thread = with_signals_blocked(|| {
             thread::Builder::new()
                 .name("vramfit-publish".to_owned())
-                .spawn(move || run(&looker, page, &shared, interval))
+                .spawn(move || run(&poller, stats_file, &shared, interval))
         })?;
         Ok((Sampler { state, thread }, path))
     }
 
     /// Ends the thread; it is in nobody's code any more when this returns.
     pub(super) fn stop(self) {
-        self.ask();
+        self.request_stop();
         let _ = self.thread.join();
     }
 
     /// Ends the thread, but waits no longer than that for it.
-    pub(super) fn stop_within(self, patience: Duration) {
-        self.ask();
+    pub(super) fn stop_within(self, timeout: Duration) {
+        self.request_stop();
         let (state, changed) = &*self.state;
-        let waited = changed.wait_timeout_while(lock(state), patience, |state| !state.ended);
+        let waited = changed.wait_timeout_while(lock(state), timeout, |state| !state.ended);
         if waited.is_ok_and(|(state, _)| state.ended) {
             let _ = self.thread.join();
         }
     }
 
-    fn ask(&self) {
+    fn request_stop(&self) {
         let (state, changed) = &*self.state;
         lock(state).stop = true;
         changed.notify_all();
@@ -92,17 +92,22 @@ fn lock(state: &Mutex<State>) -> MutexGuard<'_, State> {
 }
 
 /// The body of the thread: look, write, wait.
-fn run(looker: &Looker, mut page: Page, shared: &(Mutex<State>, Condvar), interval: Duration) {
+fn run(
+    poller: &Poller,
+    mut stats_file: StatsFile,
+    shared: &(Mutex<State>, Condvar),
+    interval: Duration,
+) {
     let (state, changed) = shared;
     let mut live = Live::default();
     let mut next = Instant::now();
     loop {
         let began = monotonic_ns();
-        looker.look(&mut live.devices);
+        poller.poll(&mut live.devices);
         live.heartbeat_ns = monotonic_ns();
         live.samples += 1;
         live.spent_ns += live.heartbeat_ns.saturating_sub(began);
-        page.write(&live);
+        stats_file.write(&live);
 
         // In step with the clock; after a long answer not in a hurry.
         next = (next + interval).max(Instant::now());
@@ -112,33 +117,33 @@ fn run(looker: &Looker, mut page: Page, shared: &(Mutex<State>, Condvar), interv
             break;
         }
     }
-    drop(page);
+    drop(stats_file);
     lock(state).ended = true;
     changed.notify_all();
 }
 
 /// What is asked, and whom.
-struct Looker {
+struct Poller {
     plugin: &'static CudaPlugin,
     devices: Vec<*mut abi::Device>,
-    virtual_gpu: Option<&'static Virtual>,
+    virtual_gpu: Option<&'static VirtualGpu>,
     fills_largest_free: bool,
 }
 
 // SAFETY: the plugin may be called from any thread, and the devices live as long as their client,
 // which is not destroyed before the thread has ended.
-unsafe impl Send for Looker {}
+unsafe impl Send for Poller {}
 
-impl Looker {
-    fn look(&self, samples: &mut Vec<Sample>) {
+impl Poller {
+    fn poll(&self, samples: &mut Vec<Sample>) {
         samples.clear();
         for (ordinal, &device) in self.devices.iter().enumerate() {
             // SAFETY: the devices are live, see above.
             let mut sample = unsafe { self.sample(device) };
-            let behind = self
+            let extra_stats = self
                 .virtual_gpu
-                .and_then(|gpu| (gpu.behind)(ordinal as u32));
-            if let Some((held, largest_free)) = behind {
+                .and_then(|gpu| (gpu.extra_stats)(ordinal as u32));
+            if let Some((held, largest_free)) = extra_stats {
                 sample.driver_bytes = Some(held);
                 sample.largest_free_bytes = largest_free;
             }
@@ -190,7 +195,7 @@ fn monotonic_ns() -> u64 {
 
 /// Starts a thread that gets no signals: they are for the program's own threads, whose waits they are
 /// meant to interrupt.
-fn without_signals<T>(start: impl FnOnce() -> T) -> T {
+fn with_signals_blocked<T>(start: impl FnOnce() -> T) -> T {
     // SAFETY: the sets are filled before they are read; a thread inherits the mask of its parent.
     unsafe {
         let mut all = std::mem::zeroed::<libc::sigset_t>();

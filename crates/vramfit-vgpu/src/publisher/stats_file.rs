@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicU64, Ordering, fence};
 use vramfit_core::published::{Header, Layout, Live};
 
 /// A page that this process writes; it removes itself.
-pub(super) struct Page {
+pub(super) struct StatsFile {
     path: PathBuf,
     memory: NonNull<u8>,
     bytes: usize,
@@ -22,22 +22,22 @@ pub(super) struct Page {
 }
 
 // SAFETY: the mapping is this value's own.
-unsafe impl Send for Page {}
+unsafe impl Send for StatsFile {}
 
-impl Page {
+impl StatsFile {
     /// Makes a page in a folder that only this user can write.
     pub(super) fn create(folder: &Path, header: &Header) -> Result<Self> {
         let (layout, first) = Layout::first_page(header).map_err(Error::other)?;
         let path = folder.join(header.file_name());
         // Readers look for the name's end; the page has it once its header is complete.
-        let unfinished = path.with_extension("new");
+        let temporary = path.with_extension("new");
         let mut file = OpenOptions::new()
             .read(true)
             .write(true)
             .create_new(true)
             .mode(0o600)
             .custom_flags(libc::O_NOFOLLOW)
-            .open(&unfinished)?;
+            .open(&temporary)?;
         let made = (|| {
             file.write_all(&first)?;
             // Memory for all of it is taken now: on a full disk a store into a hole would be a SIGBUS
@@ -49,14 +49,14 @@ impl Page {
                 error => return Err(Error::from_raw_os_error(error)),
             }
             let memory = map(&file, first.len())?;
-            if let Err(error) = fs::rename(&unfinished, &path) {
+            if let Err(error) = fs::rename(&temporary, &path) {
                 unmap(memory, first.len());
                 return Err(error);
             }
             Ok(memory)
         })();
         match made {
-            Ok(memory) => Ok(Page {
+            Ok(memory) => Ok(StatsFile {
                 path,
                 memory,
                 bytes: first.len(),
@@ -64,7 +64,7 @@ impl Page {
                 words: Vec::with_capacity(layout.live_words()),
             }),
             Err(error) => {
-                let _ = fs::remove_file(&unfinished);
+                let _ = fs::remove_file(&temporary);
                 Err(error)
             }
         }
@@ -79,24 +79,24 @@ impl Page {
         self.layout.encode(live, &mut self.words);
         // SAFETY: the live part begins at a multiple of 64 of a mapped page and is as long as the
         // layout says; other processes read it, through the file.
-        let places = unsafe {
+        let slots = unsafe {
             let first = self.memory.as_ptr().add(self.layout.live_offset);
             slice::from_raw_parts(first.cast::<AtomicU64>(), self.layout.live_words())
         };
-        let Some((sequence, values)) = places.split_first() else {
+        let Some((sequence, values)) = slots.split_first() else {
             return;
         };
         let before = sequence.load(Ordering::Relaxed);
         sequence.store((before | 1).to_le(), Ordering::Relaxed);
         fence(Ordering::Release);
-        for (place, word) in values.iter().zip(self.words.iter().skip(1)) {
-            place.store(word.to_le(), Ordering::Relaxed);
+        for (slot, word) in values.iter().zip(self.words.iter().skip(1)) {
+            slot.store(word.to_le(), Ordering::Relaxed);
         }
         sequence.store((before | 1).wrapping_add(1).to_le(), Ordering::Release);
     }
 }
 
-impl Drop for Page {
+impl Drop for StatsFile {
     fn drop(&mut self) {
         let _ = fs::remove_file(&self.path);
         unmap(self.memory, self.bytes);
@@ -159,39 +159,39 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_is_in_the_file_and_the_file_goes_with_the_page() {
+    fn what_is_written_is_in_the_file_which_is_removed_on_drop() {
         let root = tempfile::tempdir().expect("a folder");
-        let mut page = Page::create(root.path(), &header(2)).expect("made");
-        page.write(&live(5, 2));
-        let bytes = fs::read(page.path()).expect("there");
+        let mut stats_file = StatsFile::create(root.path(), &header(2)).expect("made");
+        stats_file.write(&live(5, 2));
+        let bytes = fs::read(stats_file.path()).expect("there");
         let (read, layout) = Layout::parse(&bytes).expect("a page");
         assert_eq!(read.pid, 9);
         assert_eq!(layout.decode(&bytes[layout.live_offset..]), live(5, 2));
-        drop(page);
+        drop(stats_file);
         assert_eq!(fs::read_dir(root.path()).expect("there").count(), 0);
     }
 
     #[test]
-    fn a_reader_sees_a_look_whole() {
+    fn a_reader_sees_whole_samples() {
         const DEVICES: usize = 40;
         let root = tempfile::tempdir().expect("a folder");
-        let mut page = Page::create(root.path(), &header(DEVICES)).expect("made");
-        let file = fs::File::open(page.path()).expect("there");
-        let bytes = fs::read(page.path()).expect("there");
+        let mut stats_file = StatsFile::create(root.path(), &header(DEVICES)).expect("made");
+        let file = fs::File::open(stats_file.path()).expect("there");
+        let bytes = fs::read(stats_file.path()).expect("there");
         let (_, layout) = Layout::parse(&bytes).expect("a page");
         let done = AtomicBool::new(false);
-        let seen = std::thread::scope(|scope| {
+        let reads = std::thread::scope(|scope| {
             let writer = scope.spawn(|| {
                 let mut value = 0;
                 while !done.load(Ordering::Relaxed) {
                     value += 1;
-                    page.write(&live(value, DEVICES));
+                    stats_file.write(&live(value, DEVICES));
                 }
             });
-            let mut seen = 0;
+            let mut reads = 0;
             let mut part = vec![0; layout.live_words() * 8];
             let mut sequence = [0; 8];
-            while seen < 2_000 {
+            while reads < 2_000 {
                 let at = layout.live_offset as u64;
                 file.read_exact_at(&mut sequence, at).expect("read");
                 let before = u64::from_le_bytes(sequence);
@@ -200,16 +200,16 @@ mod tests {
                 if before % 2 == 1 || before != u64::from_le_bytes(sequence) {
                     continue;
                 }
-                let look = layout.decode(&part);
-                if look.samples > 0 {
-                    assert_eq!(look, live(look.samples, DEVICES));
+                let sample = layout.decode(&part);
+                if sample.samples > 0 {
+                    assert_eq!(sample, live(sample.samples, DEVICES));
                 }
-                seen += 1;
+                reads += 1;
             }
             done.store(true, Ordering::Relaxed);
             writer.join().expect("no panic");
-            seen
+            reads
         });
-        assert_eq!(seen, 2_000);
+        assert_eq!(reads, 2_000);
     }
 }
