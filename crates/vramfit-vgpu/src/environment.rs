@@ -1,4 +1,4 @@
-//! What `vramfit dryrun` tells the plugin, through the environment.
+//! The environment variables by which `vramfit dryrun` configures the plugin.
 
 use std::env;
 use std::path::PathBuf;
@@ -9,7 +9,7 @@ use vramfit_core::{Bytes, Error, ErrorKind, Result};
 use crate::device::sharing::{SharingScope, visible_gpus};
 use crate::pjrt::status::PjrtResult;
 
-/// Values that a read of an unknown array gives.
+/// The values that unknown arrays read as.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Fill {
     /// Zeros.
@@ -23,48 +23,48 @@ pub(crate) enum Fill {
     Random,
 }
 
-/// The virtual machine that was asked for.
+/// The configuration of the virtual machine.
 #[derive(Clone, Debug)]
 pub(crate) struct Environment {
-    /// The card.
+    /// The model of its GPUs.
     pub(crate) gpu: Gpu,
-    /// How many of them the machine has.
+    /// How many GPUs the machine has.
     pub(crate) machine_gpus: u32,
-    /// The numbers of those that this process sees, in the order of its devices.
+    /// The numbers of the GPUs that are visible to this process, in the order of its devices.
     pub(crate) gpus: Vec<u32>,
-    /// Where the trace is written; nowhere when `None`.
+    /// The path of the trace; `None` if no trace is written.
     pub(crate) trace: Option<PathBuf>,
-    /// The bytes that were asked for with `--limit`, for the report.
+    /// The bytes of `--limit`, for the report.
     pub(crate) requested_limit_bytes: Option<u64>,
-    /// Bytes that something else holds on each card.
+    /// Bytes of each GPU that other programs use.
     pub(crate) reserved_bytes: u64,
     /// With which processes the memory of the GPUs is shared.
     pub(crate) sharing: SharingScope,
-    /// After this many executions of one program the run is ended.
+    /// The run ends after this many training steps.
     pub(crate) steps: Option<u64>,
-    /// The name of the program that is the training step, where it is not to be searched for.
+    /// The name of the program that is the training step; `None` if it is detected.
     pub(crate) step: Option<String>,
-    /// What unknown values read as.
+    /// The values that unknown arrays read as.
     pub(crate) fill: Fill,
-    /// Whether values that programs compute are computed when they are read.
+    /// Whether programs are evaluated when their values are read.
     pub(crate) computes_values: bool,
-    /// What the CUDA context is estimated to hold on each card.
+    /// Estimated bytes of the CUDA context on each GPU.
     pub(crate) context_bytes: u64,
     /// How many bytes of uploaded values are kept at most.
     pub(crate) upload_cap_bytes: u64,
-    /// Whether large programs are compiled a second way, to be measured.
+    /// Whether large programs are also measured without Triton GEMM.
     pub(crate) autotune_range: bool,
-    /// Autotuning results recorded on a card, for the compiler.
+    /// Autotuning results recorded on a GPU, for the compiler.
     pub(crate) autotune_results: Option<String>,
-    /// A folder for what the compiler says, where that is wanted.
+    /// A folder for the compiler's log; `None` if it is not captured.
     pub(crate) compiler_log: Option<PathBuf>,
-    /// Whether it is to be found out where the memory of programs goes.
+    /// Whether the memory of programs is attributed to owners.
     pub(crate) attribution: bool,
-    /// Whether the table of calls is printed at the end.
+    /// Whether the number of calls of each API function is printed at the end.
     pub(crate) print_calls: bool,
 }
 
-/// Uploads kept unless `VRAMFIT_UPLOAD_CAP` says otherwise: enough for a data set's labels and
+/// Default of `VRAMFIT_UPLOAD_CAP`: enough for the labels of a data set and
 /// every checkpoint of a small model, small enough for a laptop.
 const DEFAULT_UPLOAD_CAP: u64 = 2 << 30;
 
@@ -77,7 +77,7 @@ impl Environment {
     /// Reads the `VRAMFIT_*` variables.
     ///
     /// # Errors
-    /// For values that make no sense.
+    /// For invalid values.
     pub(crate) fn read() -> PjrtResult<Self> {
         let name = non_empty_var("VRAMFIT_GPU").unwrap_or_else(|| "h100-80g".to_owned());
         let gpu = gpu::find(&name)?;

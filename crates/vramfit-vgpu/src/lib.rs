@@ -1,9 +1,9 @@
-//! A GPU that is not there.
+//! A virtual GPU.
 //!
-//! JAX talks to hardware through the PJRT C API. This crate is a PJRT plugin that stands in front
-//! of the real CUDA plugin: programs are compiled by the real compiler, on a topology instead of
+//! JAX uses hardware through the PJRT C API. This crate is a PJRT plugin that wraps the real CUDA
+//! plugin: programs are compiled by the real compiler, on a topology instead of
 //! a device; buffers are only accounted for, in vramfit's model of JAX's allocators; executing
-//! does no arithmetic. Everything that happens goes into a trace.
+//! does no arithmetic. All allocations, programs and executions are recorded in a trace.
 //!
 //! | folder or file | subject |
 //! | --- | --- |
@@ -18,12 +18,12 @@
 //! | `hooks` | what the Python process around the plugin provides |
 //! | `process` | which process a number stands for |
 //!
-//! Safety: every handler trusts one promise, that of the API: pointers in an argument struct are
-//! valid for the call, and handles are those that were given out and not yet destroyed.
-#![allow(unsafe_code, reason = "this crate speaks C in both directions")]
+//! Safety: every handler relies on one guarantee, that of the API: pointers in an argument struct are
+//! valid for the call, and handles were returned by this plugin and are not destroyed yet.
+#![allow(unsafe_code, reason = "this crate calls C and is called by C")]
 #![allow(
     unsafe_op_in_unsafe_fn,
-    reason = "every body trusts the one promise named above"
+    reason = "every body relies on the one guarantee named above"
 )]
 
 use std::ffi::c_void;
@@ -56,10 +56,10 @@ pub use publisher::set_jax_version;
 pub use session::run_settings::record as note_settings;
 pub use session::shutdown::{extra_steps, park_other_threads, wake_main_thread};
 
-/// Whether the GPU is the real one, and this library only looks on.
+/// Whether the real plugin's table is passed through, and no GPU is simulated.
 static PASSTHROUGH: OnceLock<bool> = OnceLock::new();
 
-/// Lets the real plugin through instead of pretending a GPU. To be called before [`api`].
+/// Passes the real plugin through instead of simulating a GPU. To be called before [`api`].
 pub fn enable_passthrough() {
     let _ = PASSTHROUGH.set(true);
 }
@@ -77,7 +77,7 @@ pub fn api() -> *const c_void {
     unsafe { publisher::wrap(table, virtual_gpu) }.cast()
 }
 
-/// Returns what the publisher tells of the virtual GPU.
+/// Returns what the publisher needs to know of the virtual GPU.
 fn virtual_gpu() -> Option<&'static publisher::VirtualGpu> {
     static SIMULATED: OnceLock<publisher::VirtualGpu> = OnceLock::new();
     let environment = &machine::get()?.environment;
@@ -88,11 +88,11 @@ fn virtual_gpu() -> Option<&'static publisher::VirtualGpu> {
     }))
 }
 
-/// Ends publishing and the trace. Called when the process is about to exit; later events are not
-/// recorded. `error` is the exception that ends the program, if one does.
+/// Stops publishing and finishes the trace. To be called when the process is about to exit; later events
+/// are not recorded. `error` is the exception that ends the program, if there is one.
 pub fn finish(error: Option<UncaughtError>) {
     publisher::finish();
-    // A forked copy of the process ends, too; the trace is not its own.
+    // A forked copy of the process also gets here, but the trace is not its own.
     if let Some(machine) = machine::get().filter(|_| !machine::is_forked()) {
         let mut session = machine.session();
         if let Some(error) = error {
@@ -106,7 +106,7 @@ pub fn finish(error: Option<UncaughtError>) {
     }
 }
 
-/// Prints how often each function of the API was called: a free report of compatibility.
+/// Prints how often each function of the API was called.
 fn print_calls() {
     log::print_line("calls of the PJRT API in this process");
     for (name, count, is_there) in calls() {

@@ -1,4 +1,4 @@
-//! Which process a number stands for.
+//! Identifying processes: a PID and its start time.
 
 use std::fs;
 

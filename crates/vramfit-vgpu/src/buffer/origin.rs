@@ -1,4 +1,4 @@
-//! Where the content of an array comes from, by which replaced state is told from unchanged state.
+//! Where the content of an array comes from, which distinguishes replaced state from unchanged state.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 

@@ -6,10 +6,10 @@
 //! | `user_flags` | XLA flags that the user has set |
 //! | `memory_kinds` | memory kinds for plugins that do not read them |
 //! | `stderr_capture` | the compiler's log, read from standard error |
-//! | `dump` | XLA's dump: where the memory of a program goes |
+//! | `dump` | XLA's dump: what occupies the memory of a program |
 //! | `compiled` | a compiled program and what is derived from it once |
 //! | `serialized` | a compiled program as bytes |
-//! | `executable` | `PJRT_Executable_*`: what JAX asks of a compiled program |
+//! | `executable` | `PJRT_Executable_*`: what JAX asks about a compiled program |
 //! | `loaded_executable` | `PJRT_LoadedExecutable_*`: compiling, loading and unloading |
 
 pub(crate) mod compiled;

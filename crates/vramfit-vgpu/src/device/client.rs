@@ -1,4 +1,4 @@
-//! The client: from the options JAX passes to a machine and its devices.
+//! The client: creates the machine and its devices from the options that JAX passes.
 
 use std::ffi::{c_char, c_int};
 use std::slice;
@@ -38,7 +38,7 @@ pub(crate) struct Client {
 }
 
 /// This process among those that run one program together (`jax.distributed`). Each has as many
-/// cards as this one.
+/// GPUs as this one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct ProcessInfo {
     pub(crate) index: u32,
@@ -51,7 +51,7 @@ unsafe impl Send for Client {}
 // SAFETY: as above.
 unsafe impl Sync for Client {}
 
-/// Returns the client behind a handle.
+/// Returns the client of a handle.
 ///
 /// # Safety
 /// `client` came from [`create`].
@@ -100,16 +100,16 @@ pub(crate) unsafe fn create(args: &mut ClientCreateArgs) -> PjrtResult {
     Ok(())
 }
 
-/// Returns the GPUs, of those that CUDA shows, which `jax_cuda_visible_devices` leaves. XLA keeps the numbers as a
-/// set, so they come in ascending order, and goes on without those that do not exist (`GetStreamExecutors`).
+/// Returns the GPUs that `jax_cuda_visible_devices` selects of those that CUDA shows. XLA has the numbers in a
+/// set, so they are in ascending order, and ignores those that do not exist (`GetStreamExecutors`).
 fn select_visible(gpus: &[u32], wanted: &[i64]) -> Vec<u32> {
     let shown = gpus.iter().enumerate();
     let kept = shown.filter(|(number, _)| wanted.contains(&(*number as i64)));
     kept.map(|(_, gpu)| *gpu).collect()
 }
 
-/// Reads JAX's create options with XLA's own checks, and what the plugin reads past them.
-/// Returns with them which of the visible GPUs JAX asks for, if it says, and which process this is.
+/// Reads JAX's create options with XLA's own checks, and the variables that the plugin reads itself.
+/// Also returns which of the visible GPUs JAX selects, if it does, and which process this is.
 unsafe fn pool_options(
     args: &ClientCreateArgs,
     environment: &Environment,
@@ -145,7 +145,7 @@ unsafe fn pool_options(
             .fraction_policy
             .is_some_and(|policy| policy.cap.is_some())
     {
-        // All other pools, XLA says, use the start alone.
+        // All other pools use the initial fraction only, as in XLA.
         return Err(Status::unimplemented("a pool that grows past its fraction"));
     }
     let visible = client.visible_devices.clone();
@@ -168,7 +168,7 @@ unsafe fn pool_options(
     Ok((options, visible, process))
 }
 
-/// Takes an option of the C API apart.
+/// Converts an option of the C API.
 pub(crate) unsafe fn named_value(value: &NamedValue) -> (String, Value) {
     let bytes = |pointer: *const c_char, size: usize| {
         String::from_utf8_lossy(slice::from_raw_parts(pointer.cast::<u8>(), size)).into_owned()
@@ -187,7 +187,7 @@ pub(crate) unsafe fn named_value(value: &NamedValue) -> (String, Value) {
     (name, value)
 }
 
-/// The version of `jax` in this process, told by the stand-in module.
+/// Returns the version of `jax` in this process, which the stand-in module has set.
 fn jax_version() -> Version {
     std::env::var("VRAMFIT_JAX_VERSION")
         .ok()
@@ -238,7 +238,7 @@ unsafe fn create_devices(
     args.topology = topology;
     cuda_plugin::get()?.call("PJRT_TopologyDescription_GetDeviceDescriptions", &mut args)?;
     let descriptions = slice::from_raw_parts(args.descriptions, args.num_descriptions);
-    // Ids run over the processes, each with as many cards as this one.
+    // Ids are consecutive over the processes, each with as many GPUs as this one.
     let own = machine.environment.devices();
     let first = process.index * own;
     descriptions
@@ -253,14 +253,14 @@ unsafe fn create_devices(
         .collect()
 }
 
-/// What the CUDA client says of its version, such as `cuda 13000`.
+/// Returns the CUDA client's platform version, such as `cuda 13000`.
 fn platform_version() -> String {
     cuda_plugin::cuda_version()
         .map_or_else(|| "cuda".to_owned(), |version| format!("cuda {version}"))
 }
 
 pub(crate) unsafe fn destroy(args: &mut ClientDestroyArgs) -> PjrtResult {
-    // JAX may still hold buffers, and the log ends with the process.
+    // JAX may still hold buffers, and the trace ends with the process.
     if let Some(client) = args.client.cast::<Client>().as_ref() {
         client.machine.session().flush();
     }

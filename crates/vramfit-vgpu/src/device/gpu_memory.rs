@@ -1,5 +1,5 @@
-//! The memory of a GPU as the driver hands it out: private to this process, or shared with others on this
-//! machine, so that they collide as they would on a real GPU.
+//! The memory of a GPU as the driver allocates it: private to this process, or shared with others on this
+//! machine, so that they run out of memory as on a real GPU.
 
 use vramfit_core::allocator::{CardMemory, DeviceMemory};
 use vramfit_core::trace::Note;
@@ -13,21 +13,21 @@ pub(super) const PAGE_BYTES: u64 = 2 << 20;
 
 /// The memory of one GPU.
 pub(crate) struct GpuMemory {
-    /// What an allocator draws on.
+    /// The memory for an allocator.
     pub(crate) memory: Box<dyn DeviceMemory>,
-    /// Who else draws on it, where it is shared.
+    /// The shared GPU, if other processes use it, too.
     pub(crate) shared: Option<SharedGpu>,
 }
 
 /// Why the memory of a GPU cannot be used.
 pub(crate) enum GpuMemoryError {
-    /// Other processes have left too little for the CUDA context: what is to be noted of it, and what to say.
+    /// Other processes have left too little for the CUDA context: notes for the trace, and the error.
     NoContext(Vec<Note>, Status),
     /// Anything else.
     Failed(Status),
 }
 
-/// Returns the memory of the GPU that a device is: its total, less what others hold and the CUDA context.
+/// Returns the memory of the GPU of a device: its total, less what others use and the CUDA context.
 pub(crate) fn open_gpu_memory(
     environment: &Environment,
     device: u32,
@@ -73,7 +73,7 @@ pub(crate) fn open_gpu_memory(
     })
 }
 
-/// Names the GPUs of a machine, which must be the same for all who share them.
+/// Returns a description of the machine's GPUs, which must be the same for all processes that share them.
 fn describe_gpus(environment: &Environment) -> String {
     let gpu = &environment.gpu;
     format!(

@@ -1,6 +1,6 @@
-//! The file in which processes write what they hold of shared GPUs: a small text under an advisory lock;
-//! [`vramfit_core::shared_gpus`] says what is in it. Lines of processes that are gone are dropped when it
-//! matters, so a killed process gives its memory back.
+//! The file that says how much of shared GPUs each process uses: a small text under an advisory lock;
+//! [`vramfit_core::shared_gpus`] has its format. Lines of processes that have ended are dropped when it
+//! matters, so the memory of a killed process is free again.
 
 use std::fs::File;
 use std::io::{Read, Seek, SeekFrom, Write};
@@ -11,7 +11,7 @@ use vramfit_core::shared_gpus::{Holding, Usage};
 use crate::pjrt::status::{Code, Status};
 use crate::process::start_ticks;
 
-/// What is said where a file system has no locks.
+/// Returns the error for a file that cannot be locked or written.
 pub(super) fn ledger_error(error: &std::io::Error) -> Status {
     Status::new(
         Code::Unavailable,
@@ -22,7 +22,7 @@ pub(super) fn ledger_error(error: &std::io::Error) -> Status {
     )
 }
 
-/// Holds the lock on the file, which is read, changed and written inside.
+/// The locked file, with its content.
 pub(super) struct LockedLedger<'a> {
     file: &'a mut File,
     pub(super) usage: Usage,
@@ -48,7 +48,7 @@ impl LockedLedger<'_> {
         result.map(|_| locked)
     }
 
-    /// Drops the lines of processes that are gone.
+    /// Drops the lines of processes that have ended.
     pub(super) fn drop_ended_processes(&mut self) {
         self.usage.holdings.retain(is_running);
     }

@@ -1,5 +1,5 @@
-//! The virtual machine: the memory of each card, the allocator in front of it, and the log of
-//! everything that happens. What can be done with it is in `session`.
+//! The virtual machine: the memory and the allocator of each device, and the trace. What can be done with
+//! it is in `machine_session`.
 
 use std::fs::File;
 use std::io::BufWriter;
@@ -20,18 +20,18 @@ use crate::session::trace_failure;
 
 /// The one machine of this process.
 pub(crate) struct Machine {
-    /// What was asked for on the command line.
+    /// The configuration of the dry run.
     pub(crate) environment: Environment,
-    /// What JAX asked for.
+    /// The memory settings of JAX.
     pub(crate) options: PoolOptions,
     state: Mutex<MachineState>,
 }
 
-/// What changes about it.
+/// The mutable state of a machine.
 pub(crate) struct MachineState {
     pub(crate) pools: Vec<DevicePool>,
     pub(crate) recorder: Option<Writer>,
-    /// When the log was last written out by the clock.
+    /// When the trace was last flushed periodically.
     pub(crate) last_flush: Instant,
     /// Number of the next allocation.
     pub(crate) allocations: u64,
@@ -40,18 +40,18 @@ pub(crate) struct MachineState {
     pub(crate) not_evaluated: u64,
 }
 
-/// One card.
+/// The memory pool of one device.
 pub(crate) struct DevicePool {
     pub(crate) allocator: Box<dyn Allocator>,
     pub(crate) driver: Arc<Mutex<Vec<DriverCall>>>,
-    /// What the allocator has from the driver now, in whole pages.
+    /// What the allocator has allocated from the driver now, in whole pages.
     pub(crate) obtained_bytes: Arc<AtomicU64>,
     pub(crate) outside_bytes: u64,
-    /// Who else draws on its memory, where it is shared.
+    /// The shared GPU, if other processes use it, too.
     pub(crate) shared: Option<SharedGpu>,
 }
 
-/// What an allocator asked of the driver while it served one request.
+/// A driver allocation that an allocator made while it served one request.
 pub(crate) struct DriverCall {
     pub(crate) requested_bytes: u64,
     pub(crate) granted: Option<Region>,
@@ -59,15 +59,15 @@ pub(crate) struct DriverCall {
 
 static MACHINE: OnceLock<Machine> = OnceLock::new();
 
-/// Set in a process that was forked off the one the machine was made in.
+/// Set in a process that was forked from the one that created the machine.
 static FORKED: AtomicBool = AtomicBool::new(false);
 
 extern "C" fn on_fork() {
     FORKED.store(true, Ordering::Relaxed);
 }
 
-/// Says whether this is a copy of the process that the machine belongs to. On a card it could not
-/// use the GPU; here it must not write into the log, whose file and buffer it has inherited, nor
+/// Returns whether this is a forked copy of the process that the machine belongs to. It could not
+/// use a real GPU; here it must not write to the trace, whose file and buffer it has inherited, nor
 /// wait for the lock, which a thread that was not copied may have held.
 pub(crate) fn is_forked() -> bool {
     FORKED.load(Ordering::Relaxed)
@@ -76,7 +76,7 @@ pub(crate) fn is_forked() -> bool {
 /// Returns the machine, making it with these options if there is none yet.
 ///
 /// # Errors
-/// When it exists with other options: one process has one set of cards.
+/// When it exists with other options: one process has one set of GPUs.
 pub(crate) fn get_or_create(
     environment: &Environment,
     options: &PoolOptions,
@@ -126,14 +126,14 @@ impl Machine {
                 .map_err(report_failure)
                 .ok()
         });
-        // SAFETY: the handler only stores a flag. That there is no memory for it is no reason to stop.
+        // SAFETY: the handler only stores a flag. Failing to register it is ignored.
         unsafe { libc::pthread_atfork(None, None, Some(on_fork)) };
         let pools = (0..environment.devices()).map(|ordinal| {
             DevicePool::new(&environment, &options, ordinal).map_err(|error| match error {
                 GpuMemoryError::Failed(status) => status,
                 GpuMemoryError::NoContext(notes, status) => {
                     for note in notes {
-                        // The program is told in any case.
+                        // A failure to write does not matter: the program gets the error anyway.
                         let _ = recorder.as_mut().map(|recorder| recorder.add_note(&note));
                     }
                     status
@@ -157,22 +157,22 @@ impl Machine {
         })
     }
 
-    /// Returns what a pool may take: what matters is measured against it.
+    /// Returns the limit of a pool in bytes, relative to which a program counts as large.
     pub(crate) fn limit_bytes(&'static self) -> u64 {
         // `cuda_async` without preallocation reports a limit of 0 and has none.
         let limit = self.session().limit_bytes().filter(|limit| *limit > 0);
         limit.unwrap_or(self.environment.gpu.total_memory_bytes)
     }
 
-    /// Locks the machine for one thing that happens.
+    /// Locks the machine.
     pub(crate) fn session(&'static self) -> Session {
         let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         Session::new(self, state)
     }
 }
 
-/// Creates the trace. If there is one already, another process of the same run has it (a worker
-/// that uses the GPU, too), and this one writes beside it, with its process number.
+/// Creates the trace. If the file exists, it belongs to another process of the same run (a worker
+/// that uses the GPU, too), and this one creates a file of the same name with its PID appended.
 fn create_trace(path: &Path) -> std::io::Result<File> {
     match File::create_new(path) {
         Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {
@@ -213,7 +213,7 @@ impl DevicePool {
     }
 }
 
-/// Device memory that notes every call, for the log.
+/// Device memory that records every call, for the trace.
 struct RecordedMemory {
     inner: Box<dyn DeviceMemory>,
     calls: Arc<Mutex<Vec<DriverCall>>>,

@@ -1,4 +1,4 @@
-//! The memories of a device: its own, and the part of the host's that it can reach.
+//! The memory spaces of a device: its own memory, and pinned host memory.
 
 use std::collections::HashMap;
 use std::ffi::{c_int, c_void};
@@ -13,7 +13,7 @@ use crate::pjrt::abi::device::{
 use crate::pjrt::abi::{self, MemoryFunctions};
 use crate::pjrt::status::{PjrtResult, Status};
 
-/// One memory of a card. Its first word is read by JAX (since API 0.109), so the order of the
+/// One memory space of a device. Its first word is read by JAX (since API 0.109), so the order of the
 /// fields matters.
 #[repr(C)]
 pub(crate) struct Memory {
@@ -26,7 +26,7 @@ pub(crate) struct Memory {
     user_data: Mutex<HashMap<usize, UserData>>,
 }
 
-/// The kinds of memory a card has.
+/// The kinds of memory that a device has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum MemoryKind {
     Device,
@@ -77,7 +77,7 @@ impl Memory {
     }
 }
 
-/// Returns the memory behind a handle.
+/// Returns the memory of a handle.
 ///
 /// # Safety
 /// `raw` came from [`Memory::raw`] or is null.

@@ -10,7 +10,7 @@
 //! | `gpu_memory` | the memory of a GPU: private, or shared with other processes |
 //! | `sharing` | with which processes GPUs are shared, and through which file |
 //! | `ledger` | that file, while it is locked |
-//! | `shared_gpu` | what this process holds of a shared GPU, and what others hold |
+//! | `shared_gpu` | a shared GPU: what this process and others use of it |
 
 pub(crate) mod client;
 mod gpu_memory;

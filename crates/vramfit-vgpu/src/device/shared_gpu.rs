@@ -1,5 +1,5 @@
-//! A GPU whose memory this process shares with others: what it holds is reserved in the [ledger](super::ledger),
-//! and what others hold is noted in the trace.
+//! A GPU whose memory this process shares with others: what it uses is reserved in the [ledger](super::ledger),
+//! and what others use is noted in the trace.
 
 use std::fs::{self, File};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -16,12 +16,12 @@ use crate::session::log;
 
 /// Other processes that a note names; all are counted.
 const MAX_PROCESSES_NAMED: usize = 8;
-/// Notes of what others hold that a process makes while it runs. Growing pools could make one for each request.
+/// Maximum number of notes about other processes. With growing pools each request could add one.
 const MAX_NOTES: u32 = 256;
 /// Characters of another process's command line that a note keeps.
 const MAX_COMMAND_CHARACTERS: usize = 200;
 
-/// A GPU whose memory several processes draw on.
+/// A GPU whose memory several processes use.
 #[derive(Clone)]
 pub(crate) struct SharedGpu(Arc<Mutex<SharedGpuState>>);
 
@@ -30,34 +30,33 @@ pub(super) struct SharedGpuState {
     device: u32,
     /// Its number in the machine.
     gpu: u32,
-    /// The GPU's memory before any of the sharing processes.
+    /// The memory of the GPU that the sharing processes can use in total.
     free_bytes: u64,
     addresses: CardMemory,
     others: OtherProcesses,
-    /// Whether the trace knows of `others`.
+    /// Whether a note in the trace says what `others` says.
     is_note_written: bool,
     notes_written: u32,
 }
 
-/// What other processes hold.
+/// What other processes use.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct OtherProcesses {
     bytes: u64,
     max_bytes: u64,
-    /// Those that hold most.
+    /// Those that use most.
     largest: Vec<Holding>,
 }
 
 impl SharedGpuState {
-    /// Makes the state of GPU `gpu` of the machine, of whose memory `free_bytes` are there for the processes
-    /// that share it.
+    /// Makes the state of GPU `gpu` of the machine, of which the sharing processes can use `free_bytes`.
     pub(super) fn new(file: File, device: u32, gpu: u32, free_bytes: u64) -> Self {
         SharedGpuState {
             file,
             device,
             gpu,
             free_bytes,
-            // Addresses are each process's own; the file decides what is granted.
+            // Each process has its own addresses; the file decides what is granted.
             addresses: CardMemory::new(u64::MAX / 4),
             others: OtherProcesses::default(),
             is_note_written: true,
@@ -70,12 +69,12 @@ impl SharedGpuState {
         self.gpu
     }
 
-    /// Returns the bytes that other processes were last seen to hold.
+    /// Returns the bytes that other processes were last seen to use.
     pub(super) fn others_bytes(&self) -> u64 {
         self.others.bytes
     }
 
-    /// Begins to use the GPU, which must be the one that others use.
+    /// Registers this process for the GPU, which must be of the same model as for the others.
     pub(super) fn register(&mut self, machine: &str) -> PjrtResult {
         let mut ledger = LockedLedger::new(&mut self.file).map_err(|error| ledger_error(&error))?;
         ledger.drop_ended_processes();
@@ -96,12 +95,12 @@ impl SharedGpuState {
                 ),
             ));
         }
-        // A disk that is full is told of when there is something to write; the program goes on.
+        // A full disk is reported when there is something to write; the program continues.
         let _ = ledger.write();
         Ok(())
     }
 
-    /// Adds to what this process holds, if the GPU has that much left.
+    /// Adds to what this process uses, if the GPU has that much left; returns whether it has.
     pub(super) fn reserve(&mut self, bytes: u64) -> bool {
         self.update(|own, left| own.checked_add(bytes).filter(|sum| *sum <= left))
     }
@@ -110,13 +109,13 @@ impl SharedGpuState {
         self.update(|own, _| Some(own.saturating_sub(bytes)));
     }
 
-    /// Takes note of what others hold.
+    /// Reads what others use.
     fn refresh(&mut self) {
         self.update(|own, _| Some(own));
     }
 
-    /// Changes what this process holds from `own` to what `wanted(own, left)` makes of it, where `left` is
-    /// what others leave. Says whether it did.
+    /// Changes the bytes that this process uses from `own` to `new_bytes(own, left)`, where `left` is
+    /// what others leave. Returns whether it did.
     fn update(&mut self, new_bytes: impl Fn(u64, u64) -> Option<u64>) -> bool {
         let (process, gpu) = (std::process::id(), self.gpu);
         let mut ledger = match LockedLedger::new(&mut self.file) {
@@ -137,7 +136,7 @@ impl SharedGpuState {
             )
         };
         let (mut others, mut bytes) = result(&ledger.usage);
-        // Whether processes are still there is asked only where it makes a difference: it costs much more.
+        // Processes that have ended are looked for only where it makes a difference: it costs much more.
         if bytes.is_none() || others != self.others.bytes {
             ledger.drop_ended_processes();
             (others, bytes) = result(&ledger.usage);
@@ -165,7 +164,7 @@ impl SharedGpuState {
         is_granted
     }
 
-    /// Returns what is to be noted of others.
+    /// Returns a note of what others use.
     pub(super) fn note(&mut self) -> Note {
         self.is_note_written = true;
         self.notes_written += 1;
@@ -183,7 +182,7 @@ impl SharedGpuState {
     }
 }
 
-/// Returns the processes that hold most, the largest first.
+/// Returns the processes that use most, the largest first.
 fn largest_holders<'a>(others: impl Iterator<Item = &'a Holding>) -> Vec<Holding> {
     let mut others: Vec<Holding> = others.filter(|other| other.bytes > 0).copied().collect();
     others.sort_by_key(|other| std::cmp::Reverse(other.bytes));
@@ -191,7 +190,7 @@ fn largest_holders<'a>(others: impl Iterator<Item = &'a Holding>) -> Vec<Holding
     others
 }
 
-/// Returns the command line of a process, with blanks between the words; empty if it cannot be had.
+/// Returns the command line of a process, separated by spaces; empty if it cannot be read.
 fn command_line(process: u32) -> String {
     let words = fs::read(format!("/proc/{process}/cmdline")).unwrap_or_default();
     let text = String::from_utf8_lossy(&words);
@@ -204,13 +203,13 @@ impl SharedGpu {
         SharedGpu(Arc::new(Mutex::new(state)))
     }
 
-    /// Returns what is to be noted of other processes since they were last seen, if it is something new.
+    /// Returns a note of what other processes were last seen to use, if it has changed.
     pub(crate) fn take_note(&self) -> Option<Note> {
         let mut state = self.state();
         (!state.is_note_written && state.notes_written < MAX_NOTES).then(|| state.note())
     }
 
-    /// Looks what other processes hold now and returns what is to be noted of it, if it is something new.
+    /// Reads what other processes use now, and returns a note of it if it has changed.
     pub(crate) fn refresh(&self) -> Option<Note> {
         let mut state = self.state();
         state.refresh();
@@ -268,7 +267,7 @@ mod tests {
         state
     }
 
-    /// Lets another process hold something.
+    /// Makes another process use some memory.
     fn hold_as(state: &mut SharedGpuState, process: u32, bytes: u64) {
         let gpu = state.gpu;
         let mut ledger = LockedLedger::new(&mut state.file).expect("the file is there");
@@ -281,7 +280,7 @@ mod tests {
     fn a_process_gets_what_others_leave_and_ended_processes_leave_all() {
         let folder = tempfile::tempdir().expect("a folder");
         let mut own = state(&folder.path().join("gpus"), 0, 10 * PAGE_BYTES);
-        // The process that started this one is there for as long as the test.
+        // The parent of this process lives as long as the test.
         let other = std::os::unix::process::parent_id();
         hold_as(&mut own, other, 4 * PAGE_BYTES);
         assert!(!own.reserve(7 * PAGE_BYTES));
@@ -298,7 +297,7 @@ mod tests {
             own.note(),
             Note::Others { held_bytes, .. } if held_bytes == PAGE_BYTES
         ));
-        // A process that is gone: its number exists no more.
+        // A process that has ended: there is none of its number.
         hold_as(&mut own, other, 0);
         hold_as(&mut own, u32::MAX, 6 * PAGE_BYTES);
         assert!(own.reserve(6 * PAGE_BYTES));
@@ -314,7 +313,7 @@ mod tests {
         let (mut first, mut second) = (state(&path, 0, PAGE_BYTES), state(&path, 1, PAGE_BYTES));
         assert!(first.reserve(PAGE_BYTES) && second.reserve(PAGE_BYTES));
         assert!(!first.reserve(PAGE_BYTES));
-        // As after `exec`: the same process begins anew.
+        // As after `exec`: the same process registers again.
         let mut again = state(&path, 0, PAGE_BYTES);
         assert!(again.reserve(PAGE_BYTES));
         assert!(!second.reserve(PAGE_BYTES));

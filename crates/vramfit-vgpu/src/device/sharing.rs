@@ -10,19 +10,19 @@ use vramfit_core::trace::Sharing;
 use super::ledger::{LockedLedger, ledger_error};
 use crate::pjrt::status::{Code, PjrtResult, Status};
 
-/// Where it is written down what the processes hold.
+/// With which processes the GPUs are shared, and through which file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum SharingScope {
-    /// Nowhere: each process has the GPUs to itself.
+    /// With none: each process has the GPUs to itself.
     Private,
-    /// In a file of the dry run that has started this process.
+    /// With the processes of the same dry run, through a file of the run.
     Run(PathBuf),
-    /// In a file for all dry runs that name the GPUs alike.
+    /// With all dry runs that use the same name for the GPUs, through a file of the user.
     Named(String),
 }
 
 impl SharingScope {
-    /// Returns what a trace says of it.
+    /// Returns how the trace describes it.
     pub(crate) fn sharing(&self) -> Sharing {
         match self {
             SharingScope::Private => Sharing::Private,
@@ -31,7 +31,7 @@ impl SharingScope {
         }
     }
 
-    /// Opens the file; `None` where GPUs are not shared.
+    /// Opens the file; `None` if GPUs are not shared.
     pub(super) fn open(&self) -> PjrtResult<Option<File>> {
         match self {
             SharingScope::Private => Ok(None),
@@ -41,8 +41,8 @@ impl SharingScope {
     }
 }
 
-/// Returns the numbers of the GPUs that `CUDA_VISIBLE_DEVICES` leaves. UUIDs mean the same GPUs in every process
-/// that shares them.
+/// Returns the numbers of the GPUs that `CUDA_VISIBLE_DEVICES` selects. A UUID is the same GPU in every process
+/// that shares it.
 ///
 /// # Errors
 /// When the file of shared GPUs cannot be used.
@@ -69,7 +69,7 @@ pub(crate) fn visible_gpus(
     Ok(seen)
 }
 
-/// Finds the file of GPUs that are shared by name, in a folder of the user's.
+/// Returns the path of the file of GPUs that are shared by name, in a folder of the user.
 fn named_path(name: &str) -> PjrtResult<PathBuf> {
     let is_allowed = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
     if name.is_empty() || name.starts_with('.') || !name.chars().all(is_allowed) {
@@ -87,7 +87,7 @@ fn named_path(name: &str) -> PjrtResult<PathBuf> {
         .mode(0o700)
         .create(&folder)
         .map_err(|error| open_error(&error))?;
-    // In a place where everybody may write, somebody else's folder is not to be trusted.
+    // In a directory that is writable for everyone, a folder of another user cannot be trusted.
     let owner = fs::metadata(&folder).map_err(|error| open_error(&error))?;
     if owner.uid() != user {
         return Err(Status::new(

@@ -1,4 +1,4 @@
-//! Topologies: descriptions of the card that the real plugin compiles for. They are its objects.
+//! Topologies: descriptions of the GPUs that the real plugin compiles for. They are its objects.
 
 use std::{ptr, slice};
 
@@ -11,7 +11,7 @@ use crate::pjrt::abi::client::{NamedUnion, NamedValue, TopologyDescriptionCreate
 use crate::pjrt::cuda_plugin::{self, zeroed_struct};
 use crate::pjrt::status::PjrtResult;
 
-/// Makes a topology of the card with the real plugin, which needs no GPU for it.
+/// Creates a topology of the virtual GPUs with the real plugin, which needs no GPU for it.
 pub(crate) unsafe fn create_for_gpu(
     environment: &Environment,
     process: ProcessInfo,
@@ -40,8 +40,8 @@ fn string_option(name: &'static str, value: &str) -> NamedValue {
     option
 }
 
-/// Makes a topology without a client. The real plugin would look for a GPU when none is
-/// described; ours describes the virtual one.
+/// Creates a topology without a client. The real plugin would search for a GPU if none is
+/// described; so the virtual one is described.
 pub(crate) unsafe fn create(args: &mut TopologyDescriptionCreateArgs) -> PjrtResult {
     let provided = if args.num_options == 0 {
         &[]

@@ -1,4 +1,4 @@
-//! Devices, and what is said of them.
+//! Devices and their descriptions.
 
 use std::collections::HashMap;
 use std::ffi::{c_int, c_void};
@@ -21,13 +21,13 @@ use crate::pjrt::abi::device::{
 use crate::pjrt::cuda_plugin::{self, zeroed_struct};
 use crate::pjrt::status::{Code, PjrtResult, Status};
 
-/// One virtual card.
+/// One virtual GPU.
 pub(crate) struct Device {
-    /// Its number among the cards of all processes.
+    /// Its number among the devices of all processes.
     pub(crate) id: u32,
-    /// Its number in this process; `None` for a card of another one.
+    /// Its number in this process; `None` for a device of another one.
     pub(crate) ordinal: Option<u32>,
-    /// A real object of the topology: it goes through extensions of the real plugin.
+    /// A real object of the topology: extensions of the real plugin get it.
     description: *mut abi::DeviceDescription,
     debug_string: String,
     to_string: String,
@@ -41,8 +41,8 @@ unsafe impl Send for Device {}
 // SAFETY: as above.
 unsafe impl Sync for Device {}
 
-/// Cards by the address of their description, to tell them from descriptions of topologies that
-/// JAX made without a client.
+/// Devices by the address of their description, to distinguish these from descriptions of topologies that
+/// JAX created without a client.
 static DEVICES_BY_DESCRIPTION: OnceLock<Mutex<HashMap<usize, &'static Device>>> = OnceLock::new();
 
 fn devices_by_description() -> std::sync::MutexGuard<'static, HashMap<usize, &'static Device>> {
@@ -53,7 +53,7 @@ fn devices_by_description() -> std::sync::MutexGuard<'static, HashMap<usize, &'s
 }
 
 impl Device {
-    /// Makes a card that lives as long as the process.
+    /// Makes a device that lives as long as the process.
     ///
     /// # Safety
     /// `description` is a device description of the real plugin's.
@@ -172,7 +172,7 @@ unsafe fn require_device<'a>(device: *mut abi::Device) -> PjrtResult<&'a Device>
         .ok_or_else(|| Status::internal("no device"))
 }
 
-/// Returns the card behind a handle.
+/// Returns the device of a handle.
 ///
 /// # Safety
 /// `raw` came from [`Device::raw`] or is null.
@@ -180,8 +180,8 @@ pub(crate) unsafe fn from_raw(raw: *mut abi::Device) -> Option<&'static Device> 
     raw.cast::<Device>().cast_const().as_ref()
 }
 
-// Descriptions: ids, kinds and attributes are the real ones; both strings are what the CUDA
-// client gives its devices.
+// Descriptions: ids, kinds and attributes are the real ones; both strings are those of the CUDA
+// client's devices.
 
 pub(crate) unsafe fn description_id(args: &mut DeviceDescriptionIdArgs) -> PjrtResult {
     cuda_plugin::get()?.forward("PJRT_DeviceDescription_Id", args)
@@ -260,7 +260,7 @@ pub(crate) unsafe fn is_addressable(args: &mut DeviceIsAddressableArgs) -> PjrtR
 }
 
 pub(crate) unsafe fn local_hardware_id(args: &mut DeviceLocalHardwareIdArgs) -> PjrtResult {
-    // -1 is what XLA says of another process's card; an error here would end the process.
+    // XLA returns -1 for a device of another process; an error here would end the process.
     args.local_hardware_id = require_device(args.device)?
         .ordinal
         .map_or(-1, |ordinal| ordinal as c_int);
@@ -288,7 +288,7 @@ pub(crate) unsafe fn memory_stats(args: &mut DeviceMemoryStatsArgs) -> PjrtResul
     let ordinal = require_device(args.device)?.ordinal()?;
     let machine = machine::get().ok_or_else(|| Status::internal("no machine"))?;
     let stats = machine.session().stats(ordinal).ok_or_else(|| {
-        // What the CUDA client answers for allocators that keep no statistics; JAX shows `None`.
+        // The CUDA client's error for allocators without statistics, for which JAX returns `None`.
         Status::unimplemented("memory statistics of this allocator")
     })?;
     let signed = |bytes: u64| bytes.min(i64::MAX as u64) as i64;

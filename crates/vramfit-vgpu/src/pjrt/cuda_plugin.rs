@@ -1,5 +1,5 @@
-//! The real CUDA plugin: loaded from the wheel the user installed, asked to compile, never asked
-//! to touch a GPU.
+//! The real CUDA plugin: loaded from the wheel that the user has installed, used to compile, never to
+//! access a GPU.
 
 use std::collections::HashMap;
 use std::ffi::{c_int, c_void};
@@ -28,7 +28,7 @@ unsafe impl Sync for CudaPlugin {}
 static LIBRARY_PATH: OnceLock<PathBuf> = OnceLock::new();
 static PLUGIN: OnceLock<Result<CudaPlugin, Status>> = OnceLock::new();
 
-/// Says which library to load. Only the first call counts.
+/// Sets the library to load. Only the first call counts.
 pub fn set_library(path: &Path) {
     let _ = LIBRARY_PATH.set(path.to_owned());
 }
@@ -72,7 +72,7 @@ fn load() -> Result<CudaPlugin, Status> {
 }
 
 impl CudaPlugin {
-    /// Returns the plugin behind a table, whoever has loaded it.
+    /// Returns the plugin of a table, whoever has loaded it.
     ///
     /// # Safety
     /// `head` is followed by as many functions as it says, for as long as the process lives.
@@ -99,7 +99,7 @@ impl CudaPlugin {
         self.header
     }
 
-    /// Returns the head of the table: size, extensions, version.
+    /// Returns the header of the table: size, extensions, version.
     pub(crate) fn header(&self) -> ApiHeader {
         // SAFETY: valid since loading.
         unsafe { *self.header }
@@ -118,7 +118,7 @@ impl CudaPlugin {
         self.functions.get(name).copied()
     }
 
-    /// Calls a function and takes its error apart.
+    /// Calls a function and converts its error.
     ///
     /// # Safety
     /// `args` is the argument struct of that function, with its size set.
@@ -134,7 +134,7 @@ impl CudaPlugin {
         }
     }
 
-    /// Passes a call on whose object belongs to the real plugin.
+    /// Forwards a call whose object belongs to the CUDA plugin.
     ///
     /// # Safety
     /// As for [`CudaPlugin::call`].
@@ -142,7 +142,7 @@ impl CudaPlugin {
         self.call(name, args)
     }
 
-    /// Takes an error of the real plugin's apart and frees it.
+    /// Converts an error of the CUDA plugin and frees it.
     ///
     /// # Safety
     /// `error` is a live error of the real plugin's.
@@ -172,7 +172,7 @@ impl CudaPlugin {
     }
 }
 
-/// Returns an argument struct that is all zero but for its size.
+/// Returns a struct of the C API that is all zeros except for its size.
 pub(crate) fn zeroed_struct<T: Copy>() -> T {
     // SAFETY: argument structs are plain data; null pointers, zeros and `None` are valid in each,
     // and each begins with its size.

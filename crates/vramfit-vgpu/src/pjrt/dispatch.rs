@@ -1,4 +1,4 @@
-//! Which entry of the API table does what.
+//! Which function of the API table is handled here, forwarded or missing.
 
 use std::ffi::c_void;
 
@@ -18,17 +18,17 @@ use crate::pjrt::error;
 use crate::pjrt::event;
 use crate::pjrt::status::PjrtResult;
 
-/// What happens on a call.
+/// How a call is handled.
 pub(crate) enum Dispatch {
-    /// It is ours.
+    /// By a function of this crate.
     Handle(unsafe fn(*mut c_void) -> PjrtResult),
-    /// The real plugin does it: no object of ours is involved.
+    /// By the CUDA plugin: no object of this crate is involved.
     Forward(Function),
-    /// There is no such thing on a virtual GPU, or in this release of the plugin.
+    /// Not at all: a virtual GPU, or this release of the plugin, does not have the function.
     Missing,
 }
 
-/// Makes a C function of a handler, for tables outside the API's own.
+/// Makes a C function of a handler, for the tables of extensions.
 macro_rules! entry_point {
     ($handler:path) => {{
         unsafe extern "C" fn entry(args: *mut std::ffi::c_void) -> *mut crate::pjrt::abi::Error {
@@ -43,7 +43,7 @@ macro_rules! entry_point {
 }
 pub(crate) use entry_point;
 
-/// Entries of the real plugin that only take objects of its own: the plugin itself, topologies,
+/// Functions of the CUDA plugin that only take objects of its own: the plugin itself, topologies,
 /// and execute contexts (into which the FFI extension writes, so they must be its objects).
 const FORWARDED: &[&str] = &[
     "PJRT_Plugin_",
@@ -51,7 +51,7 @@ const FORWARDED: &[&str] = &[
     "PJRT_ExecuteContext_",
 ];
 
-/// Returns what a call of this entry does.
+/// Returns how calls of this function are handled.
 pub(crate) fn dispatch_of(name: &str, plugin: &CudaPlugin) -> Dispatch {
     if plugin.function(name).is_none() {
         return Dispatch::Missing;

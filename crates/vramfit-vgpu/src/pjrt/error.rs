@@ -1,8 +1,8 @@
-//! Errors as objects: ours, the real plugin's, and how to tell them apart.
+//! Error objects: those of this crate, those of the CUDA plugin, and how to distinguish them.
 //!
-//! JAX destroys every error through the one table it knows, ours. An error of ours must never
-//! reach the real plugin's functions, nor the reverse; the first word of ours points to a table
-//! of ours, which no error of the real plugin's does.
+//! JAX destroys every error through the one table that it knows. An error of this crate must never
+//! reach the CUDA plugin's functions, nor the reverse. The first word of this crate's errors points to
+//! [`FUNCTIONS`], which no error of the CUDA plugin does.
 
 use std::ffi::{c_char, c_int, c_void};
 use std::ptr;
@@ -42,10 +42,10 @@ pub(crate) fn into_raw(status: Status) -> *mut Error {
     .cast()
 }
 
-/// Takes an error of either kind apart and frees it.
+/// Converts an error of either kind and frees it.
 ///
 /// # Safety
-/// `error` is null or a live error of ours or of the real plugin's.
+/// `error` is null or a live error of this crate or of the CUDA plugin.
 pub(crate) unsafe fn into_result(error: *mut Error) -> PjrtResult {
     if error.is_null() {
         return Ok(());
@@ -83,7 +83,7 @@ unsafe extern "C" fn own_payloads(_: *const Error, _: *mut c_void, _: *mut c_voi
 
 pub(crate) unsafe fn destroy(args: &mut ErrorDestroyArgs) -> PjrtResult {
     if !args.error.is_null() {
-        // The status itself is of no interest here, only that the object is freed by its owner.
+        // The status is not needed, only that the object is freed by its owner.
         let _ = into_result(args.error);
     }
     Ok(())

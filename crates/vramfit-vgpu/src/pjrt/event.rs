@@ -25,7 +25,7 @@ enum State {
 
 struct UserArgument(*mut c_void);
 
-// SAFETY: the pointer is only handed back to the callback it came with, from whichever thread
+// SAFETY: the pointer is only passed to the callback that it was registered with, by whichever thread
 // sets the event; the API says that callbacks may be called from any thread.
 unsafe impl Send for UserArgument {}
 

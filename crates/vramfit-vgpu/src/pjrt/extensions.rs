@@ -1,7 +1,7 @@
 //! The chain of extensions behind the table: copied, never edited in place.
 //!
-//! Extensions that take compile-time objects stay as they are; two are replaced because they take
-//! our objects; all others (streams, raw buffers, transfers between hosts, collectives …) take
+//! Extensions that take compile-time objects are not changed; two are replaced because they take
+//! objects of this crate; all others (streams, raw buffers, transfers between hosts, collectives …) take
 //! run-time objects of the real client and are left out. JAX runs without them.
 
 use std::ptr;

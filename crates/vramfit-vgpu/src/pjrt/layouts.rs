@@ -1,7 +1,7 @@
 //! The layouts extension: which dimension of an array varies fastest.
 //!
-//! Layouts of ours and of the real plugin's come from the same topology, so that JAX compares
-//! like with like; ours are told apart by their first word.
+//! The layouts of this crate and of the CUDA plugin are of the same topology, so that JAX can compare
+//! them; those of this crate have a tag as their first word.
 
 use std::ffi::{c_char, c_void};
 use std::ptr;
@@ -22,7 +22,7 @@ use crate::pjrt::cuda_plugin::zeroed_struct;
 use crate::pjrt::error;
 use crate::pjrt::status::{PjrtResult, Status};
 
-/// Marks a layout of ours.
+/// Its address marks the layouts of this crate.
 static OWN_TAG: u8 = 0;
 
 #[repr(C)]
@@ -54,7 +54,7 @@ impl LayoutList {
 impl Drop for LayoutList {
     fn drop(&mut self) {
         for layout in &self.0 {
-            // SAFETY: made by `from_shape`, and handed out only to be read.
+            // SAFETY: made by `from_shape`; JAX only reads it.
             drop(unsafe { Box::from_raw(layout.cast::<Layout>()) });
         }
     }
@@ -73,7 +73,7 @@ unsafe fn is_own(layout: *mut MemoryLayout) -> bool {
     *layout.cast::<*const u8>() == &raw const OWN_TAG
 }
 
-/// The real plugin's extension, as it was before ours took its place.
+/// The CUDA plugin's extension, as it was before its functions were replaced.
 static ORIGINAL: OnceLock<OriginalExtension> = OnceLock::new();
 
 struct OriginalExtension(LayoutsExtension);
@@ -90,13 +90,13 @@ fn original_extension() -> PjrtResult<&'static LayoutsExtension> {
         .ok_or_else(|| Status::internal("the layouts extension is not there"))
 }
 
-/// Replaces what concerns our objects. The struct grew over the releases: what lies beyond its
-/// size is not touched.
+/// Replaces the functions that take objects of this crate. The struct grew over the releases: what is
+/// beyond its size is not changed.
 ///
 /// # Safety
-/// `extension` is our copy of the real extension, as long as it says.
+/// `extension` is a copy of the original extension, `size` bytes long.
 pub(crate) unsafe fn replace(extension: *mut LayoutsExtension, size: usize) {
-    // The four functions every release has are behind the base; the others may be missing.
+    // Every release has the four functions after the base; the others may be missing.
     let mut known = std::mem::MaybeUninit::<LayoutsExtension>::zeroed();
     ptr::copy_nonoverlapping(
         extension.cast::<u8>(),
@@ -154,7 +154,7 @@ pub(crate) unsafe fn serialize(args: &mut LayoutSerializeArgs) -> PjrtResult {
     Ok(())
 }
 
-/// Asks the topology, whose default layouts are those of the card (4-bit types are packed).
+/// Returns the default layout of the topology, which is that of the GPU (4-bit types are packed).
 pub(crate) unsafe fn client_default(args: &mut ClientDefaultLayoutArgs) -> PjrtResult {
     if let Some(function) = original_extension()?.topology_default_layout {
         let mut topology_args: TopologyDefaultLayoutArgs = zeroed_struct();

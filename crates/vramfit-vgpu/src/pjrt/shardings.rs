@@ -1,4 +1,4 @@
-//! The shardings extension: how parameters and outputs of a program lie over its devices.
+//! The shardings extension: how parameters and outputs of a program are sharded over its devices.
 
 use std::ptr;
 
@@ -11,7 +11,7 @@ use crate::pjrt::status::PjrtResult;
 /// Replaces both functions.
 ///
 /// # Safety
-/// `extension` is our copy of the real extension.
+/// `extension` is a copy of the original extension, `size` bytes long.
 pub(crate) unsafe fn replace(extension: *mut ShardingsExtension, size: usize) {
     if size >= size_of::<ShardingsExtension>() {
         (*extension).parameter_shardings = entry_point!(parameters);
@@ -21,8 +21,8 @@ pub(crate) unsafe fn replace(extension: *mut ShardingsExtension, size: usize) {
 
 fn set_shardings(args: &mut ExecutableShardingsArgs, count: usize, shardings: &CachedStrings) {
     args.count = count;
-    // A program that is not partitioned has none, which is told by null. So has one without
-    // outputs: JAX takes an empty list for a contradiction.
+    // Null means that the program is not partitioned. It is also right for a program without outputs:
+    // JAX rejects an empty list as inconsistent.
     let known = count > 0 && shardings.pointers.len() == count;
     args.shardings = if known {
         shardings.pointers.as_ptr()

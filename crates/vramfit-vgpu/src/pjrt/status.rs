@@ -1,4 +1,4 @@
-//! What a function of the plugin can fail with: a code and a sentence, as XLA has them.
+//! What a function of the plugin can fail with: a code and a message, like XLA's status.
 
 use std::ffi::c_int;
 use std::fmt;
@@ -36,7 +36,7 @@ impl Status {
         }
     }
 
-    /// Makes a failure of a code that came from elsewhere.
+    /// Makes a failure of any code.
     pub(crate) fn with_code(code: c_int, message: impl Into<String>) -> Self {
         Status {
             code,
@@ -44,12 +44,12 @@ impl Status {
         }
     }
 
-    /// Something must hold that does not.
+    /// Makes a failure for an internal error.
     pub(crate) fn internal(message: impl Into<String>) -> Self {
         Status::new(Code::Internal, message)
     }
 
-    /// A function that the virtual GPU does not have.
+    /// Makes a failure for something that the virtual GPU does not have.
     pub(crate) fn unimplemented(what: &str) -> Self {
         Status::new(
             Code::Unimplemented,

@@ -1,5 +1,5 @@
-//! The API table JAX calls through: one trampoline per entry, which counts the call, contains
-//! panics, and hands it to our function, to the real plugin's, or answers "not available".
+//! The API table that JAX calls through: one trampoline per function, which counts the call, catches
+//! panics, and calls this crate's function or the CUDA plugin's, or returns "not available".
 //!
 //! Every function of the API has the same C shape: a pointer to its argument struct in, a pointer
 //! to an error out. (Two return nothing; what we return is then ignored.)
@@ -49,8 +49,7 @@ pub(crate) fn api() -> *const ApiHeader {
     let table = TABLE.get_or_init(|| {
         DISPATCH.get_or_init(|| NAMES.iter().map(|name| dispatch_of(name, plugin)).collect());
         let mut head = plugin.header();
-        // Never more entries than both sides know: JAX takes the size as the promise of what is
-        // there.
+        // Never more functions than both sides know: for JAX the size says which functions exist.
         let entries = plugin.function_count().min(NAMES.len());
         head.struct_size = size_of::<ApiHeader>() + entries * size_of::<Function>();
         // SAFETY: the chain belongs to the loaded plugin.

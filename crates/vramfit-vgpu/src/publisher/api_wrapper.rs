@@ -1,4 +1,4 @@
-//! The table in front: the plugin's own, but for two functions.
+//! The wrapper of the API table: a copy of the plugin's in which two functions are replaced.
 
 use std::ffi::c_void;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -19,7 +19,7 @@ use crate::pjrt::table::read_sized;
 const CREATE: &str = "PJRT_Client_Create";
 const DESTROY: &str = "PJRT_Client_Destroy";
 
-/// What a client is asked to be, as far as it is published.
+/// The settings of a client, as far as they are published.
 #[derive(Clone, Debug, Default)]
 pub(super) struct ClientSettings {
     pub(super) settings: vramfit_core::published::Asked,
@@ -27,7 +27,7 @@ pub(super) struct ClientSettings {
 }
 
 struct ApiWrapper {
-    /// The copy that JAX sees; words, so that it is aligned.
+    /// The copy that JAX gets; words, so that it is aligned.
     table: Box<[usize]>,
     plugin: CudaPlugin,
     create: Function,
@@ -43,8 +43,8 @@ unsafe impl Sync for ApiWrapper {}
 
 static WRAPPER: OnceLock<Option<ApiWrapper>> = OnceLock::new();
 
-/// Returns a table that publishes and does otherwise what `inner` does, or `inner` itself where that
-/// is not asked for or not possible. Only the first table gets a front.
+/// Returns a table that publishes and otherwise does what `inner` does, or `inner` itself if publishing
+/// is off or not possible. Only the first table is wrapped.
 ///
 /// # Safety
 /// `inner` is the table of a loaded plugin, or null.
@@ -81,11 +81,11 @@ impl ApiWrapper {
     ) -> Option<Self> {
         let plugin = CudaPlugin::from_table(inner);
         if plugin.header().major != 0 {
-            return None; // another interface, of which nothing is known
+            return None; // an unknown major version
         }
         let (create, destroy) = (plugin.function(CREATE)?, plugin.function(DESTROY)?);
-        // The copy has the size, version and extensions of the original, and functions in it that
-        // are newer than any we know.
+        // The copy has the size, version and extensions of the original, and its newer functions, which
+        // have no name here.
         let words = plugin.header().struct_size / size_of::<usize>();
         let mut table: Box<[usize]> = slice::from_raw_parts(inner.cast::<usize>(), words).into();
         *table.get_mut(slot_of(CREATE)?)? = create_and_publish as *const () as usize;
@@ -101,7 +101,7 @@ impl ApiWrapper {
     }
 }
 
-/// Returns where a function's pointer lies in the table.
+/// Returns the index of a function's pointer in the table, in words.
 fn slot_of(name: &str) -> Option<usize> {
     let position = NAMES.iter().position(|known| *known == name)?;
     Some(size_of::<ApiHeader>() / size_of::<usize>() + position)
@@ -116,7 +116,7 @@ unsafe extern "C" fn create_and_publish(args: *mut c_void) -> *mut Error {
     let wrapper = wrapper();
     let error = (wrapper.create)(args);
     if error.is_null() {
-        // A panic of ours must not reach the user's program; there is just no page then.
+        // A panic must not reach the user's program; the client is not published then.
         let _ = catch_unwind(AssertUnwindSafe(|| publish(wrapper, args)));
     }
     error
@@ -151,7 +151,7 @@ unsafe extern "C" fn stop_and_destroy(args: *mut c_void) -> *mut Error {
     (wrapper.destroy)(args)
 }
 
-/// Reads from the options what is worth showing. They are the client's to judge.
+/// Reads the options to show. The client validates them.
 unsafe fn settings(args: &ClientCreateArgs) -> vramfit_core::published::Asked {
     let mut client_settings = vramfit_core::published::Asked {
         visible_devices: std::env::var("CUDA_VISIBLE_DEVICES").ok(),
@@ -163,10 +163,10 @@ unsafe fn settings(args: &ClientCreateArgs) -> vramfit_core::published::Asked {
     for option in slice::from_raw_parts(args.create_options, args.num_options) {
         match named_value(option) {
             (name, Value::String(kind)) if name == "allocator" => {
-                client_settings.allocator = Some(kind)
+                client_settings.allocator = Some(kind);
             }
             (name, Value::Bool(on)) if name == "preallocate" => {
-                client_settings.preallocate = Some(on)
+                client_settings.preallocate = Some(on);
             }
             (name, Value::Float(fraction)) if name == "memory_fraction" => {
                 client_settings.fraction = Some(f64::from(fraction));

@@ -1,4 +1,4 @@
-//! What the environment asks the publisher for.
+//! The publisher's configuration in the environment.
 
 use std::env;
 use std::time::Duration;
@@ -12,14 +12,14 @@ const INTERVAL_RANGE_MS: std::ops::RangeInclusive<u64> = 1..=60_000;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct PublishConfig {
     pub(super) interval: Duration,
-    /// Whether to say what is done, and why something is not.
+    /// Whether to log what is published, and why something is not.
     pub(super) verbose: bool,
-    /// The options that the person gave to vramfit, to be shown.
+    /// The options that the user passed to vramfit, to be shown.
     pub(super) policy: Option<String>,
 }
 
 impl PublishConfig {
-    /// Reads the environment; `None` where nothing is to be published.
+    /// Reads the environment; `None` if nothing is to be published.
     pub(super) fn read() -> Option<Self> {
         PublishConfig::from_vars(|name| env::var(name).ok())
     }

@@ -1,4 +1,4 @@
-//! Where pages lie: a folder that only its user can write.
+//! The folder of statistics files, which only its user can write.
 
 use std::fs::{self, DirBuilder};
 use std::io::{Error, Result};
@@ -10,8 +10,8 @@ use vramfit_core::published::{self, SUFFIX};
 
 use crate::process::start_ticks;
 
-/// Returns the folder for this process's page, making it if need be, and removes pages in it whose
-/// processes are gone.
+/// Returns the folder for this process's file, creating it if necessary, and removes files in it whose
+/// processes have ended.
 pub(super) fn prepare_folder() -> Result<PathBuf> {
     let runtime = std::env::var_os("XDG_RUNTIME_DIR");
     let mut last_error = Error::other("there is no folder for it");
@@ -34,8 +34,8 @@ fn user() -> u32 {
     unsafe { libc::geteuid() }
 }
 
-/// Makes a folder, or checks that the one that is there can be trusted: in a place where everybody
-/// may write, another user could have put a folder or a link there before.
+/// Creates a folder, or checks that the existing one can be trusted: in a directory that is writable for
+/// everyone, another user could have created a folder or a link before.
 fn ensure_private(folder: &Path) -> Result<()> {
     match DirBuilder::new().mode(0o700).create(folder) {
         Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {}
@@ -54,7 +54,7 @@ fn ensure_private(folder: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Removes what processes that were killed have left behind. Whatever cannot be read stays.
+/// Removes the files of processes that were killed. Files that cannot be read stay.
 fn remove_stale(folder: &Path) {
     let Ok(entries) = fs::read_dir(folder) else {
         return;
@@ -62,7 +62,7 @@ fn remove_stale(folder: &Path) {
     let here = pid_namespace();
     for path in entries.flatten().map(|entry| entry.path()) {
         let is_page = path.as_os_str().as_bytes().ends_with(SUFFIX.as_bytes());
-        // A page is small; what is large is none of ours.
+        // Statistics files are small; a large file is another one.
         let small = fs::metadata(&path).is_ok_and(|found| found.is_file() && found.len() < 1 << 20);
         if !is_page || !small {
             continue;
@@ -81,12 +81,12 @@ fn remove_stale(folder: &Path) {
     }
 }
 
-/// Returns the number of the namespace that this process's number is one of; 0 if it cannot be told.
+/// Returns the inode of this process's PID namespace; 0 if it is not known.
 pub(super) fn pid_namespace() -> u64 {
     fs::metadata("/proc/self/ns/pid").map_or(0, |namespace| namespace.ino())
 }
 
-/// Returns the kernel's name for the time since the machine was started.
+/// Returns the kernel's id of the current boot.
 pub(super) fn boot_id() -> String {
     fs::read_to_string("/proc/sys/kernel/random/boot_id")
         .map_or_else(|_| String::new(), |text| text.trim().to_owned())

@@ -1,4 +1,4 @@
-//! What the head of a page says: this process, its client's settings, its devices.
+//! The header of a statistics file: this process, its client's settings, its devices.
 
 use std::slice;
 
@@ -16,10 +16,10 @@ use crate::pjrt::abi::device::{
 use crate::pjrt::cuda_plugin::{CudaPlugin, zeroed_struct};
 use crate::pjrt::status::PjrtResult;
 
-/// Long enough to tell one run from another.
+/// Long enough to distinguish one run from another.
 const COMMAND_BYTES: usize = 400;
 
-/// Returns the devices of this process, as the client gives them out.
+/// Returns the devices of this process, as the client lists them.
 ///
 /// # Safety
 /// `client` is a live client of `plugin`.
@@ -36,7 +36,7 @@ pub(super) unsafe fn devices(
     Ok(slice::from_raw_parts(args.addressable_devices, args.num_addressable_devices).to_vec())
 }
 
-/// Writes the head of a page.
+/// Returns the header of a statistics file.
 ///
 /// # Safety
 /// `devices` are live devices of `plugin`.
@@ -54,7 +54,7 @@ pub(super) unsafe fn header(
     let head = plugin.header();
     let mut settings = client_settings.settings;
     settings.policy.clone_from(&config.policy);
-    let told = std::env::var("VRAMFIT_JAX_VERSION").ok();
+    let jax_version = std::env::var("VRAMFIT_JAX_VERSION").ok();
     Header {
         pid,
         started_ticks: crate::process::start_ticks(pid).unwrap_or(0),
@@ -62,7 +62,7 @@ pub(super) unsafe fn header(
         pid_namespace: folder::pid_namespace(),
         boot_id: folder::boot_id(),
         command: command(),
-        jax: JAX_VERSION.get().cloned().or(told),
+        jax: JAX_VERSION.get().cloned().or(jax_version),
         plugin_api: format!("{}.{}", head.major, head.minor),
         interval_ms: config.interval.as_millis() as u32,
         asked: settings,
@@ -76,7 +76,7 @@ pub(super) unsafe fn header(
     }
 }
 
-/// What cannot be told of a device stays empty; that is no reason not to publish it.
+/// Returns the description of a device. What cannot be read stays empty; the device is published anyway.
 unsafe fn describe(plugin: &CudaPlugin, device: *mut abi::Device, total: Option<u64>) -> Device {
     let mut hardware: DeviceLocalHardwareIdArgs = zeroed_struct();
     hardware.device = device;

@@ -1,13 +1,13 @@
-//! Publishes what is inside of JAX's pool while the program runs, for `vramfit top`.
+//! Publishes the statistics of JAX's pool while the program runs, for `vramfit top`.
 //!
-//! With `VRAMFIT_PUBLISH` set, JAX gets a copy of the plugin's table in which two functions are ours:
-//! after a client is created a thread asks each of its devices for its statistics, ten times a second,
-//! and writes them onto a page; before the client is destroyed the thread ends. Nothing else is
-//! touched, and the thread never takes Python's lock. It stands before the real plugin and before the
-//! virtual GPU alike.
+//! With `VRAMFIT_PUBLISH` set, JAX gets a copy of the plugin's table in which two functions are replaced:
+//! after a client is created, a thread reads the statistics of each of its devices, ten times a second,
+//! and writes them to a file; before the client is destroyed the thread ends. Nothing else is
+//! touched, and the thread never takes the GIL. It works for the real plugin and for the virtual
+//! GPU alike.
 //!
-//! It never breaks the user's run: whatever goes wrong here, JAX gets the table as it was, or the
-//! client goes on without a page. Why is said with `VRAMFIT_PUBLISH=verbose`.
+//! It never breaks the user's run: if it fails, JAX gets the original table, or the client has no
+//! statistics file. `VRAMFIT_PUBLISH=verbose` logs the reason.
 
 mod api_wrapper;
 mod config;
@@ -27,8 +27,8 @@ use sampler::Sampler;
 
 pub(crate) use api_wrapper::wrap;
 
-/// What only a virtual card can tell, by the device's number in this process: its catalogue name
-/// and total memory, the bytes the process holds on it, and the largest free piece of its pool.
+/// What is known of a virtual GPU only: its catalogue name and total memory; and by the device's number in
+/// this process, the bytes that the process uses on it, and the largest free block of its pool.
 #[derive(Debug)]
 pub(crate) struct VirtualGpu {
     pub(crate) gpu: String,
@@ -42,32 +42,32 @@ struct Published {
     sampler: Sampler,
 }
 
-/// The version of `jax`, where the stand-in module told it.
+/// The version of `jax`, if the stand-in module has set it.
 static JAX_VERSION: OnceLock<String> = OnceLock::new();
 
 static CLIENTS: Mutex<Vec<Published>> = Mutex::new(Vec::new());
 
 /// The process that publishes. A forked copy of it has the same memory but not the threads, and must
-/// touch neither the page nor the locks.
+/// touch neither the file nor the locks.
 static OWNER: AtomicU32 = AtomicU32::new(0);
 static CLIENT_NUMBER: AtomicU32 = AtomicU32::new(0);
 
-/// How long the end of the process waits for the thread, which may be in the allocator just then.
+/// How long the end of the process waits for the thread, which may be inside the allocator.
 const STOP_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// Says which version of `jax` runs here. Only the first call counts.
+/// Sets the version of `jax` in this process. Only the first call counts.
 pub fn set_jax_version(version: &str) {
     let _ = JAX_VERSION.set(version.to_owned());
 }
 
-/// Says something if it was asked to; `what` is a clause.
+/// Logs a clause if the publisher is verbose.
 fn log_verbose(config: &PublishConfig, what: &str) {
     if config.verbose {
         crate::session::log::print_line(what);
     }
 }
 
-/// Begins to publish a client that was just created.
+/// Starts to publish a client that was just created.
 ///
 /// # Safety
 /// `client` is a live client of `plugin`.
@@ -96,7 +96,7 @@ unsafe fn start(
             match CLIENTS.try_lock() {
                 Ok(mut clients) => clients.push(published),
                 Err(TryLockError::Poisoned(clients)) => clients.into_inner().push(published),
-                // Another client comes or goes at this moment.
+                // Another client is created or destroyed at this moment.
                 Err(TryLockError::WouldBlock) => published.sampler.stop(),
             }
         }
@@ -104,7 +104,7 @@ unsafe fn start(
     }
 }
 
-/// Ends what was begun for a client, before it is destroyed. Returns when nobody asks it any more.
+/// Stops publishing a client before it is destroyed. Returns when no thread uses it any more.
 fn stop(client: *mut abi::Client) {
     if OWNER.load(Ordering::Acquire) != std::process::id() {
         return;
@@ -114,9 +114,9 @@ fn stop(client: *mut abi::Client) {
     }
 }
 
-/// Ends publishing because the process ends. A client may still be there; nobody destroys it, but its
-/// plugin's own handlers run soon, and a thread inside of it would be in their way.
-pub fn finish() {
+/// Stops publishing because the process ends. A client may still exist that is never destroyed, but its
+/// plugin's exit handlers run soon, and no thread may be inside of it then.
+pub(crate) fn finish() {
     if OWNER.load(Ordering::Acquire) != std::process::id() {
         return;
     }

@@ -1,4 +1,4 @@
-//! The thread that looks into the pools.
+//! The thread that samples the statistics of the pools.
 
 use std::io::{Error, Result};
 use std::path::PathBuf;
@@ -30,7 +30,7 @@ struct State {
 }
 
 impl Sampler {
-    /// Makes the page and starts the thread; returns where the page is, too.
+    /// Creates the statistics file and starts the thread; returns the path of the file, too.
     ///
     /// # Safety
     /// `client` is a live client of `plugin`, until [`Sampler::stop`] has returned.
@@ -64,13 +64,13 @@ impl Sampler {
         Ok((Sampler { state, thread }, path))
     }
 
-    /// Ends the thread; it is in nobody's code any more when this returns.
+    /// Stops the thread and waits for its end.
     pub(super) fn stop(self) {
         self.request_stop();
         let _ = self.thread.join();
     }
 
-    /// Ends the thread, but waits no longer than that for it.
+    /// Stops the thread, but waits no longer than `timeout` for its end.
     pub(super) fn stop_within(self, timeout: Duration) {
         self.request_stop();
         let (state, changed) = &*self.state;
@@ -91,7 +91,7 @@ fn lock(state: &Mutex<State>) -> MutexGuard<'_, State> {
     state.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// The body of the thread: look, write, wait.
+/// The body of the thread: poll, write, wait.
 fn run(
     poller: &Poller,
     mut stats_file: StatsFile,
@@ -109,10 +109,10 @@ fn run(
         live.spent_ns += live.heartbeat_ns.saturating_sub(began);
         stats_file.write(&live);
 
-        // In step with the clock; after a long answer not in a hurry.
+        // At a steady rate; polls that a slow one has delayed are skipped.
         next = (next + interval).max(Instant::now());
-        let rest = next.saturating_duration_since(Instant::now());
-        let waited = changed.wait_timeout_while(lock(state), rest, |state| !state.stop);
+        let remaining = next.saturating_duration_since(Instant::now());
+        let waited = changed.wait_timeout_while(lock(state), remaining, |state| !state.stop);
         if waited.map_or(true, |(state, _)| state.stop) {
             break;
         }
@@ -122,7 +122,7 @@ fn run(
     changed.notify_all();
 }
 
-/// What is asked, and whom.
+/// Reads the statistics of a client's devices.
 struct Poller {
     plugin: &'static CudaPlugin,
     devices: Vec<*mut abi::Device>,
@@ -182,7 +182,7 @@ impl Poller {
     }
 }
 
-/// Returns the clock that runs alike in all processes.
+/// Returns the clock that all processes share.
 fn monotonic_ns() -> u64 {
     let mut now = libc::timespec {
         tv_sec: 0,
@@ -193,8 +193,8 @@ fn monotonic_ns() -> u64 {
     now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
 }
 
-/// Starts a thread that gets no signals: they are for the program's own threads, whose waits they are
-/// meant to interrupt.
+/// Starts a thread that receives no signals: they are for the program's own threads, whose waits they
+/// must interrupt.
 fn with_signals_blocked<T>(start: impl FnOnce() -> T) -> T {
     // SAFETY: the sets are filled before they are read; a thread inherits the mask of its parent.
     unsafe {

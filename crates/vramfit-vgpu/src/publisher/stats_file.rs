@@ -1,4 +1,4 @@
-//! The file that a process writes its figures into: mapped, so that writing is a few stores.
+//! The file that a process writes its statistics to: mapped, so that writing is a few stores.
 
 use std::fs::{self, OpenOptions};
 use std::io::{Error, Result, Write};
@@ -11,13 +11,13 @@ use std::sync::atomic::{AtomicU64, Ordering, fence};
 
 use vramfit_core::published::{Header, Layout, Live};
 
-/// A page that this process writes; it removes itself.
+/// A statistics file that this process writes; it is removed on drop.
 pub(super) struct StatsFile {
     path: PathBuf,
     memory: NonNull<u8>,
     bytes: usize,
     layout: Layout,
-    /// What goes there next; kept, so that a sample allocates nothing.
+    /// The words to write next; reused, so that a sample allocates nothing.
     words: Vec<u64>,
 }
 
@@ -25,11 +25,11 @@ pub(super) struct StatsFile {
 unsafe impl Send for StatsFile {}
 
 impl StatsFile {
-    /// Makes a page in a folder that only this user can write.
+    /// Creates a file in a folder that only this user can write.
     pub(super) fn create(folder: &Path, header: &Header) -> Result<Self> {
         let (layout, first) = Layout::first_page(header).map_err(Error::other)?;
         let path = folder.join(header.file_name());
-        // Readers look for the name's end; the page has it once its header is complete.
+        // Readers look for the extension; the file gets it once its header is complete.
         let temporary = path.with_extension("new");
         let mut file = OpenOptions::new()
             .read(true)
@@ -40,7 +40,7 @@ impl StatsFile {
             .open(&temporary)?;
         let made = (|| {
             file.write_all(&first)?;
-            // Memory for all of it is taken now: on a full disk a store into a hole would be a SIGBUS
+            // Allocates all blocks of the file now: on a full disk a store into a hole would be a SIGBUS
             // in the user's program.
             // SAFETY: the descriptor is open.
             match unsafe { libc::posix_fallocate(file.as_raw_fd(), 0, first.len() as libc::off_t) }
@@ -74,10 +74,10 @@ impl StatsFile {
         &self.path
     }
 
-    /// Writes a look into the pools. Readers see all of it or none.
+    /// Writes a sample. Readers see all of it or nothing.
     pub(super) fn write(&mut self, live: &Live) {
         self.layout.encode(live, &mut self.words);
-        // SAFETY: the live part begins at a multiple of 64 of a mapped page and is as long as the
+        // SAFETY: the live part begins at a multiple of 64 of the mapped file and is as long as the
         // layout says; other processes read it, through the file.
         let slots = unsafe {
             let first = self.memory.as_ptr().add(self.layout.live_offset);
@@ -104,7 +104,7 @@ impl Drop for StatsFile {
 }
 
 fn map(file: &fs::File, bytes: usize) -> Result<NonNull<u8>> {
-    // SAFETY: a new mapping of an open file, at a place of the kernel's choice.
+    // SAFETY: a new mapping of an open file, at an address of the kernel's choice.
     let memory = unsafe {
         libc::mmap(
             ptr::null_mut(),
@@ -122,7 +122,7 @@ fn map(file: &fs::File, bytes: usize) -> Result<NonNull<u8>> {
 }
 
 fn unmap(memory: NonNull<u8>, bytes: usize) {
-    // SAFETY: the mapping is ours, and nothing points into it any more. It cannot fail.
+    // SAFETY: the caller owns the mapping, and nothing points into it any more. It cannot fail.
     unsafe { libc::munmap(memory.as_ptr().cast(), bytes) };
 }
 

@@ -1,4 +1,4 @@
-//! From a Python stack to the one line a person wants to see: the innermost of the user's own.
+//! Finds the user's line in a Python stack: the innermost one outside libraries.
 
 use std::cell::RefCell;
 use std::ffi::CStr;
@@ -10,14 +10,14 @@ use vramfit_core::trace::TextId;
 use crate::hooks;
 
 thread_local! {
-    /// Stacks seen, with the text they led to. A loop sends the same stack every time.
+    /// The text of each stack seen. A loop passes the same stack every time.
     static CACHE: RefCell<FxHashMap<Vec<u8>, TextId>> = RefCell::default();
 }
 
-/// More different stacks than this are forgotten at once: the programs that make them are odd.
+/// The cache is cleared when it has more stacks than this, which few programs have.
 const MAX_STACKS: usize = 4096;
 
-/// Returns the text of the user's line in a stack as JAX sends it (innermost frame first).
+/// Returns the text of the user's line in a stack as JAX passes it (innermost frame first).
 pub(crate) fn from_stack(stack: &CStr, mut intern: impl FnMut(&str) -> TextId) -> TextId {
     CACHE.with_borrow_mut(|seen| {
         if let Some(&id) = seen.get(stack.to_bytes()) {
@@ -37,7 +37,7 @@ pub(crate) fn from_stack(stack: &CStr, mut intern: impl FnMut(&str) -> TextId) -
     })
 }
 
-/// Picks the innermost line that is not of a library.
+/// Returns the innermost line outside libraries.
 fn user_line(stack: &str) -> Option<&str> {
     stack
         .lines()
@@ -46,7 +46,7 @@ fn user_line(stack: &str) -> Option<&str> {
         .find(|line| !is_library(line))
 }
 
-/// Returns a line of a notebook, `file:line (function)`, with the number of its cell for the file.
+/// Returns a line of a notebook, `file:line (function)`, with the number of its cell as the file.
 /// `None` for other files.
 pub(crate) fn name_notebook_cell(site: &str) -> Option<String> {
     if !is_notebook_cell(site) {

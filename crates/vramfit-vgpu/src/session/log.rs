@@ -1,4 +1,4 @@
-//! What the plugin has to say outside of errors: one line on standard error, marked as ours; and
+//! Lines on standard error: messages with the prefix `vramfit:`, and
 //! the lines that XLA itself would log.
 
 use std::io::Write;
@@ -6,7 +6,7 @@ use std::time::SystemTime;
 
 use vramfit_core::allocator::{LogRecord, Severity};
 
-/// Writes one line. A closed standard error is nobody's business here.
+/// Prints one line with the prefix `vramfit:`. Errors are ignored: standard error may be closed.
 pub(crate) fn print_line(text: &str) {
     print(&format!("vramfit: {text}\n"));
 }
@@ -17,7 +17,7 @@ fn print(lines: &str) {
     let _ = std::io::stderr().lock().write_all(lines.as_bytes());
 }
 
-/// Writes records as the real plugin's log would show them, at the level the user has set.
+/// Prints records as the real plugin would log them, at the level that the user has set.
 pub(crate) fn print_as_xla(records: &[LogRecord]) {
     let min_level = std::env::var("TF_CPP_MIN_LOG_LEVEL")
         .ok()

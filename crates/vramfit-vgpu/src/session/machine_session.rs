@@ -1,5 +1,5 @@
-//! What happens on the machine, one thing at a time: memory is asked for and given back, and the log
-//! is written. One lock keeps the log in the order of the allocations.
+//! The locked machine: allocates and frees memory and records it in the trace. One lock keeps the trace in
+//! the order of the allocations.
 
 use std::io;
 use std::sync::{MutexGuard, PoisonError};
@@ -16,10 +16,10 @@ use crate::pjrt::status::{Code, PjrtResult, Status};
 use crate::session::log;
 use crate::session::trace_failure;
 
-/// PJRT asks for this alignment (`kAllocatorAlignment`); the allocators round it up to 256.
+/// The alignment that PJRT requests (`kAllocatorAlignment`); the allocators round it up to 256.
 pub(crate) const ALIGNMENT: u64 = 64;
 
-/// How much of the log may be lost when the process is killed.
+/// How much of the trace may be lost when the process is killed.
 const FLUSH_INTERVAL: Duration = Duration::from_millis(20);
 
 /// A request for device memory.
@@ -32,7 +32,7 @@ pub(crate) struct AllocationRequest {
     pub(crate) site: TextId,
 }
 
-/// A piece of device memory; freed when dropped.
+/// A block of device memory; freed on drop.
 pub(crate) struct Block {
     machine: &'static Machine,
     device: u32,
@@ -59,8 +59,7 @@ pub(crate) struct Session {
 }
 
 impl Drop for Session {
-    /// Writes the log out every so often: a process that is killed, or ends itself at once, leaves
-    /// what it did.
+    /// Flushes the trace periodically, so that it is on disk when the process is killed or ends abruptly.
     fn drop(&mut self) {
         if self.state.recorder.is_none() || is_forked() {
             return;
@@ -84,7 +83,7 @@ impl Session {
     /// Allocates device memory.
     ///
     /// # Errors
-    /// `RESOURCE_EXHAUSTED` with the text the real client gives; `Internal` where the real
+    /// `RESOURCE_EXHAUSTED` with the real client's message; `Internal` where the real
     /// process would abort or never return.
     pub(crate) fn allocate(&mut self, request: &AllocationRequest) -> PjrtResult<Block> {
         let pool = &mut self.state.pools[request.device as usize];
@@ -115,7 +114,7 @@ impl Session {
         })
     }
 
-    /// Notes a request that could not be met, and says so as the real client does.
+    /// Records a request that was refused, and returns the real client's error.
     fn record_refusal(&mut self, request: &AllocationRequest, refusal: Refusal) -> Status {
         self.refresh_other_processes(request.device);
         let allocator = &self.state.pools[request.device as usize].allocator;
@@ -171,7 +170,7 @@ impl Session {
         }
     }
 
-    /// Notes what other processes hold of the GPU of a device now.
+    /// Records how much other processes use of a device now.
     fn refresh_other_processes(&mut self, device: u32) {
         let shared = self.state.pools[device as usize].shared.as_ref();
         if let Some(note) = shared.and_then(SharedGpu::refresh) {
@@ -179,7 +178,7 @@ impl Session {
         }
     }
 
-    /// Notes what other processes were last seen to hold, if it is not what they held before.
+    /// Records how much other processes were last seen to use, if it has changed.
     fn note_other_processes(&mut self, device: u32) {
         let shared = self.state.pools[device as usize].shared.as_ref();
         if let Some(note) = shared.and_then(SharedGpu::take_note) {
@@ -215,12 +214,12 @@ impl Session {
             .bytes_in_use
     }
 
-    /// Returns the most that was ever in use on a device.
+    /// Returns the peak of the bytes in use on a device.
     pub(crate) fn peak_bytes(&self, device: u32) -> u64 {
         self.state.pools[device as usize].allocator.peak_bytes()
     }
 
-    /// Notes which allocation an argument of the execution that goes on lies in.
+    /// Records which allocation an argument of the running execution is in.
     pub(crate) fn record_argument(&mut self, parameter: usize, block: &Block) {
         self.record(&Event::Argument {
             parameter: parameter as u32,
@@ -228,12 +227,12 @@ impl Session {
         });
     }
 
-    /// Returns what a pool may take; `None` where there is no such limit.
+    /// Returns the limit of a pool in bytes; `None` if it has none.
     pub(crate) fn limit_bytes(&self) -> Option<u64> {
         self.state.pools.first()?.allocator.stats().bytes_limit
     }
 
-    /// Adds to what this process holds on a card outside the pool.
+    /// Adds to the bytes that this process uses on a device outside the pool.
     pub(crate) fn add_non_pool_bytes(&mut self, device: u32, bytes: i64) {
         let pool = &mut self.state.pools[device as usize];
         pool.outside_bytes = pool.outside_bytes.saturating_add_signed(bytes);
@@ -241,14 +240,14 @@ impl Session {
         self.record(&Event::Outside { device, bytes });
     }
 
-    /// Returns the statistics as the real client would show them: `None` where it shows none.
+    /// Returns the statistics that the real client would return: `None` if it returns none.
     pub(crate) fn stats(&self, device: u32) -> Option<Stats> {
         let allocator = &self.state.pools[device as usize].allocator;
         allocator.reports_stats().then(|| allocator.stats())
     }
 
-    /// Returns what nobody asks a real client for: the memory this process holds on a card, context
-    /// included, and the largest free piece of its pool, which JAX tells only since 0.11.
+    /// Returns what a real client does not report: the memory that this process uses on a device, context
+    /// included, and the largest free block of its pool, which JAX reports only since 0.11.
     pub(crate) fn extra_stats(&self, device: u32) -> Option<(u64, Option<u64>)> {
         let pool = self.state.pools.get(device as usize)?;
         let held = pool
@@ -259,7 +258,7 @@ impl Session {
         Some((held, pool.allocator.largest_free_block()))
     }
 
-    /// Interns a text in the log.
+    /// Interns a text in the trace.
     pub(crate) fn intern(&mut self, text: &str) -> TextId {
         self.state
             .recorder
@@ -272,43 +271,43 @@ impl Session {
         self.with_recorder(|recorder| recorder.event(event));
     }
 
-    /// Writes where the memory of a program goes, if that is known.
+    /// Writes what occupies the memory of a program, if that is known.
     pub(crate) fn record_memory(&mut self, program: u32, stored: &[u8]) {
         if !stored.is_empty() {
             self.with_recorder(|recorder| recorder.program_memory(program, stored));
         }
     }
 
-    /// Writes what the compiler warned of.
+    /// Writes a warning of the compiler.
     pub(crate) fn record_warning(&mut self, program: &str, warning: &Warning) {
         self.with_recorder(|recorder| {
             recorder.compiler_warning(program, &warning.source, &warning.text)
         });
     }
 
-    /// Writes what was learnt beside the events.
+    /// Writes a note.
     pub(crate) fn note(&mut self, note: &Note) {
         self.with_recorder(|recorder| recorder.add_note(note));
     }
 
-    /// Writes the settings of the run, in place of those written before.
+    /// Writes the settings of the run, which replace those written before.
     pub(crate) fn record_settings(&mut self, settings: &RunEnvironment) {
         self.with_recorder(|recorder| recorder.settings(settings));
         self.flush_at_end();
     }
 
-    /// Writes that the values of a program are not computed from here on.
+    /// Writes that the values of a program are not computed from now on.
     pub(crate) fn record_not_computed(&mut self, program: &str, reason: &str, spent_ms: u64) {
         self.with_recorder(|recorder| recorder.not_computed(program, reason, spent_ms));
     }
 
-    /// Writes the log out, so that it survives whatever comes next.
+    /// Flushes the trace, so that it survives a crash.
     pub(crate) fn flush(&mut self) {
         self.with_recorder(Writer::flush);
     }
 
-    /// Does something to the log, which a forked process leaves to its parent. A log that cannot be written
-    /// is given up with a word, once.
+    /// Writes to the trace, unless this is a forked process, whose parent owns it. If it cannot be written, that
+    /// is reported once and recording ends.
     #[inline]
     fn with_recorder(&mut self, change: impl FnOnce(&mut Writer) -> io::Result<()>) {
         if is_forked() {
@@ -323,7 +322,7 @@ impl Session {
         }
     }
 
-    /// Has the log written out when this session ends.
+    /// Makes the trace be flushed when this session ends.
     pub(crate) fn flush_at_end(&mut self) {
         self.flush_at_end = true;
     }
@@ -333,7 +332,7 @@ impl Session {
         self.state.executions += 1;
     }
 
-    /// Counts whether the values of an execution could be computed when they were wanted.
+    /// Counts whether the values of an execution could be computed when they were needed.
     pub(crate) fn count_evaluation(&mut self, known: bool) {
         if known {
             self.state.evaluated += 1;
@@ -342,7 +341,7 @@ impl Session {
         }
     }
 
-    /// Ends the log.
+    /// Finishes the trace.
     pub(crate) fn finish(&mut self) {
         if !is_forked() {
             for device in 0..self.state.pools.len() as u32 {

@@ -6,7 +6,7 @@
 //! | `run_settings` | the settings of the run, for the trace |
 //! | `call_site` | from a Python stack to the user's line |
 //! | `log` | lines on standard error |
-//! | `trace_failure` | what happens when the trace cannot be written |
+//! | `trace_failure` | reporting that the trace cannot be written |
 //! | `shutdown` | stopping the other threads when the run is over |
 
 pub(crate) mod call_site;

@@ -1,4 +1,4 @@
-//! The settings of the run, as the Python process around us tells them. They may come before there is a
+//! The settings of the run, which Python passes to the plugin. They may arrive before there is a
 //! machine with a trace, and again whenever the program changes them.
 
 use std::sync::{Mutex, PoisonError};
@@ -7,12 +7,12 @@ use vramfit_core::trace::RunEnvironment;
 
 use crate::device::machine;
 
-/// The latest that were told.
+/// The latest settings.
 static LATEST: Mutex<Option<RunEnvironment>> = Mutex::new(None);
 
-/// Notes the settings, for the trace.
+/// Records the settings in the trace.
 pub fn record(settings: RunEnvironment) {
-    // The lock may be held by a thread that was not copied.
+    // The lock may be held by a thread that the fork has not copied.
     if machine::is_forked() {
         return;
     }
@@ -22,7 +22,7 @@ pub fn record(settings: RunEnvironment) {
     *LATEST.lock().unwrap_or_else(PoisonError::into_inner) = Some(settings);
 }
 
-/// Returns what was told before there was a machine.
+/// Returns the latest settings.
 pub(crate) fn latest() -> Option<RunEnvironment> {
     LATEST
         .lock()

@@ -1,4 +1,4 @@
-//! What happens when the trace cannot be written: the program goes on, and the dry run is told.
+//! Reports that the trace cannot be written: the program continues, and `vramfit dryrun` says so.
 
 use std::fs::OpenOptions;
 use std::os::unix::fs::FileExt;
@@ -6,13 +6,13 @@ use std::path::Path;
 
 use crate::session::log;
 
-/// The file of a dry run for it, in the folder of compiler logs. It has its room already, since the
+/// The file for the reason, in the folder of compiler logs. The dry run has allocated it before, since the
 /// usual reason is a full disk.
 const FILE_NAME: &str = "trace-failure";
 /// The size of that file.
 const FILE_BYTES: usize = 4096;
 
-/// Says that the trace cannot be written, or not to its end, on standard error and to the dry run.
+/// Reports that the trace is incomplete or missing, on standard error and to the dry run.
 pub(crate) fn report(folder: Option<&Path>, reason: &str) {
     log::print_line(&format!("the trace is incomplete: {reason}"));
     if let Some(folder) = folder {
@@ -20,13 +20,13 @@ pub(crate) fn report(folder: Option<&Path>, reason: &str) {
     }
 }
 
-/// Writes the reason into the file that the dry run made for it.
+/// Writes the reason into the file that the dry run has created for it.
 fn write_reason(folder: &Path, reason: &str) {
     let mut text = reason.as_bytes().to_vec();
-    // The rest of the file stays zeros, the last of them, too.
+    // The rest of the file stays zeros, including the last byte.
     text.truncate(FILE_BYTES - 1);
     let file = OpenOptions::new().write(true).open(folder.join(FILE_NAME));
-    // Whoever made no such file does not want to know.
+    // No file: nobody reads the reason.
     let _ = file.and_then(|file| file.write_all_at(&text, 0));
 }
 

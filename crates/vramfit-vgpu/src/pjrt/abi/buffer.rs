@@ -1,11 +1,11 @@
-//! Buffers: made from host memory, asked, copied, deleted.
+//! Buffers: created from host memory, inspected, copied, deleted.
 
 use std::ffi::{c_char, c_int, c_void};
 
 use super::client::NamedValue;
 use super::{Buffer, Client, Device, Event, Memory};
 
-/// A layout given by the caller; which field holds is said by `BufferMemoryLayout::type`.
+/// A layout of the caller; `BufferMemoryLayout::type` says which field is set.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub(crate) union LayoutUnion {

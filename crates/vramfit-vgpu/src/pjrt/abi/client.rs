@@ -4,7 +4,7 @@ use std::ffi::{c_char, c_int, c_void};
 
 use super::{Client, Device, DeviceDescription, Memory, TopologyDescription};
 
-/// A value of an option or attribute; which field holds is said by `NamedValue::type`.
+/// A value of an option or attribute; `NamedValue::type` says which field is set.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub(crate) union NamedUnion {

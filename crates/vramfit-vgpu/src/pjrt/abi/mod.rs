@@ -17,7 +17,7 @@ pub(crate) mod transfer;
 
 use std::ffi::{c_char, c_int, c_void};
 
-/// Declares types that only ever stand behind a pointer.
+/// Declares types that are only used behind a pointer.
 macro_rules! opaque {
     ($($name:ident)*) => {
         $(
@@ -38,7 +38,7 @@ pub(crate) type EventOnReadyCallback = unsafe extern "C" fn(*mut Error, *mut c_v
 /// Any function of the API table: one pointer in, one out (null for success).
 pub(crate) type Function = unsafe extern "C" fn(*mut c_void) -> *mut Error;
 
-/// The head of the API table; the functions follow it.
+/// The header of the API table; the functions follow it.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub(crate) struct ApiHeader {
