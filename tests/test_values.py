@@ -207,3 +207,22 @@ def test_a_loop_on_a_made_up_value_is_told_once():
     assert code == 0
     assert err.count("made-up values were read") == 1
     assert "--steps N" in err
+
+
+def test_a_callback_in_a_loop_of_unknown_length_gives_its_results():
+    # Such a loop is computed in another process, and the function is called in this one.
+    told = on_gpu(
+        """
+        def add_one(x):
+            return np.float32(x + 1)
+
+        @jax.jit
+        def count(x):
+            shape = jax.ShapeDtypeStruct((), np.float32)
+            body = lambda x: jax.pure_callback(add_one, shape, x)
+            return jax.lax.while_loop(lambda x: x < 10, body, x)
+
+        tell(count=float(count(0.0)))
+        """
+    )
+    assert told["count"] == 10

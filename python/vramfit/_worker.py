@@ -64,7 +64,7 @@ def main() -> None:
                 results, error = returned.get()
             if error is not None:
                 raise RuntimeError(error)
-            return results
+            return tuple(results)  # a list makes XLA fail
 
         return ask
 
