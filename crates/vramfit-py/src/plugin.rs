@@ -12,8 +12,8 @@ use vramfit_core::lint::{self, LateChange, Stage, Surroundings};
 use vramfit_core::program::memory::Names;
 use vramfit_core::trace::{CallbackSkip, RunEnvironment, UncaughtError};
 use vramfit_vgpu::{
-    CallbackOutcome, DeclaredValue, Evaluation, Hooks, HostArray, HostInput, Interface,
-    ProgramDescription,
+    CallbackOutcome, DeclaredValue, Evaluation, Hooks, HostArray, HostInput, ProgramDescription,
+    ProgramInterface,
 };
 
 use crate::exit::call_python;
@@ -268,7 +268,7 @@ impl Hooks for PythonHooks {
         })
     }
 
-    fn interface(&self, code: &[u8]) -> Result<Interface, String> {
+    fn program_interface(&self, code: &[u8]) -> Result<ProgramInterface, String> {
         type Values = Vec<(String, String, Vec<i64>)>;
         let declared = |values: Values| {
             let each = values.into_iter();
@@ -286,7 +286,7 @@ impl Hooks for PythonHooks {
         };
         let (parameters, outputs) =
             Python::attach(|py| ask(py).map_err(|error| error.to_string()))?;
-        Ok(Interface {
+        Ok(ProgramInterface {
             parameters: declared(parameters),
             outputs: declared(outputs),
         })

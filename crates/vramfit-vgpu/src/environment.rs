@@ -31,7 +31,7 @@ pub(crate) struct Environment {
     /// How many GPUs the machine has.
     pub(crate) machine_gpus: u32,
     /// The numbers of the GPUs that are visible to this process, in the order of its devices.
-    pub(crate) gpus: Vec<u32>,
+    pub(crate) visible_gpus: Vec<u32>,
     /// The path of the trace; `None` if no trace is written.
     pub(crate) trace: Option<PathBuf>,
     /// The bytes of `--limit`, for the report.
@@ -43,7 +43,7 @@ pub(crate) struct Environment {
     /// The run ends after this many training steps.
     pub(crate) steps: Option<u64>,
     /// The name of the program that is the training step; `None` if it is detected.
-    pub(crate) step: Option<String>,
+    pub(crate) step_name: Option<String>,
     /// The values that unknown arrays read as.
     pub(crate) fill: Fill,
     /// Whether programs are evaluated when their values are read.
@@ -71,7 +71,7 @@ const DEFAULT_UPLOAD_CAP: u64 = 2 << 30;
 impl Environment {
     /// Returns how many devices this process has.
     pub(crate) fn devices(&self) -> u32 {
-        self.gpus.len() as u32
+        self.visible_gpus.len() as u32
     }
 
     /// Reads the `VRAMFIT_*` variables.
@@ -100,13 +100,13 @@ impl Environment {
         let list = env::var("CUDA_VISIBLE_DEVICES").ok();
         Ok(Environment {
             machine_gpus,
-            gpus: visible_gpus(&sharing, machine_gpus, list.as_deref())?,
+            visible_gpus: visible_gpus(&sharing, machine_gpus, list.as_deref())?,
             sharing,
             trace: env::var_os("VRAMFIT_TRACE").map(PathBuf::from),
             requested_limit_bytes: parse_bytes("VRAMFIT_LIMIT")?,
             reserved_bytes: parse_bytes("VRAMFIT_TAKEN")?.unwrap_or(0),
             steps: parse_number("VRAMFIT_STEPS")?,
-            step: non_empty_var("VRAMFIT_STEP"),
+            step_name: non_empty_var("VRAMFIT_STEP"),
             fill: parse_fill(non_empty_var("VRAMFIT_FILL").as_deref())?,
             computes_values: non_empty_var("VRAMFIT_VALUES").is_none_or(|value| value != "0"),
             context_bytes,
@@ -130,7 +130,7 @@ fn parse_number(name: &str) -> Result<Option<u64>> {
         value.parse().map_err(|_| {
             Error::new(
                 ErrorKind::InvalidArgument,
-                format!("`{name}` is no whole number: {value}"),
+                format!("`{name}` is not a whole number: {value}"),
             )
         })
     };

@@ -71,7 +71,7 @@ pub struct DeclaredValue {
 
 /// What a program takes and returns.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Interface {
+pub struct ProgramInterface {
     /// The arguments.
     pub parameters: Vec<DeclaredValue>,
     /// The results.
@@ -120,7 +120,7 @@ pub trait Hooks: Send + Sync {
     ///
     /// # Errors
     /// Why it cannot be read.
-    fn interface(&self, code: &[u8]) -> Result<Interface, String>;
+    fn program_interface(&self, code: &[u8]) -> Result<ProgramInterface, String>;
 
     /// Reports that a program was compiled, in the thread that compiles it.
     fn on_compiled(&self, program: u32);

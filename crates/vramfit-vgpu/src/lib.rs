@@ -47,8 +47,8 @@ use pjrt::{cuda_plugin, table};
 use session::log;
 
 pub use hooks::{
-    CallbackOutcome, DeclaredValue, Evaluation, Hooks, HostArray, HostInput, Interface,
-    ProgramDescription, set as set_hooks,
+    CallbackOutcome, DeclaredValue, Evaluation, Hooks, HostArray, HostInput, ProgramDescription,
+    ProgramInterface, set as set_hooks,
 };
 pub use pjrt::cuda_plugin::set_library;
 pub use pjrt::table::calls;

@@ -23,7 +23,7 @@ use crate::pjrt::abi::transfer::{
     AsyncHostToDeviceTransferManagerTransferDataArgs, ClientCreateBuffersForAsyncHostToDeviceArgs,
 };
 use crate::pjrt::event;
-use crate::pjrt::status::{Code, PjrtResult, Status};
+use crate::pjrt::status::{PjrtResult, Status, StatusCode};
 use crate::pjrt::table::read_sized;
 use crate::session::machine_session::Block;
 
@@ -35,10 +35,10 @@ struct TransferManager {
 struct Transfer {
     shape: Arc<Shape>,
     block: Option<Arc<Block>>,
-    state: Mutex<State>,
+    state: Mutex<TransferState>,
 }
 
-struct State {
+struct TransferState {
     bytes: Vec<u8>,
     error: Option<Status>,
 }
@@ -59,7 +59,7 @@ impl TransferManager {
             .and_then(|index| self.transfers.get(index))
             .ok_or_else(|| {
                 Status::new(
-                    Code::InvalidArgument,
+                    StatusCode::InvalidArgument,
                     format!("there is no transfer {index}"),
                 )
             })
@@ -84,7 +84,7 @@ pub(crate) unsafe fn create(args: &mut ClientCreateBuffersForAsyncHostToDeviceAr
         }
         transfers.push(Transfer {
             block: allocate(memory, shape.bytes(), Purpose::Upload)?,
-            state: Mutex::new(State {
+            state: Mutex::new(TransferState {
                 bytes: Vec::new(),
                 error: None,
             }),
@@ -108,7 +108,7 @@ pub(crate) unsafe fn transfer_data(
     args: &mut AsyncHostToDeviceTransferManagerTransferDataArgs,
 ) -> PjrtResult {
     let transfer = manager(args.transfer_manager)?.transfer(args.buffer_index)?;
-    let outside = || Status::new(Code::InvalidArgument, "a transfer outside its buffer");
+    let outside = || Status::new(StatusCode::InvalidArgument, "a transfer outside its buffer");
     let start = usize::try_from(args.offset).map_err(|_| outside())?;
     let length = usize::try_from(args.transfer_size).map_err(|_| outside())?;
     let end = start.checked_add(length).ok_or_else(outside)?;
@@ -147,7 +147,7 @@ pub(crate) unsafe fn retrieve(
         let bytes = std::mem::take(&mut state.bytes);
         let whole = bytes.len() as u64 == shape.host_bytes();
         let value = if whole {
-            Value::Known(HostData::uploaded(bytes))
+            Value::Known(HostData::from_upload(bytes))
         } else {
             Value::Unknown
         };

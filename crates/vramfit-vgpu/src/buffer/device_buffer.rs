@@ -22,19 +22,19 @@ use crate::pjrt::abi::buffer::{
 };
 use crate::pjrt::abi::{self, Buffer as RawBuffer};
 use crate::pjrt::event;
-use crate::pjrt::status::{Code, PjrtResult, Status};
+use crate::pjrt::status::{PjrtResult, Status, StatusCode};
 use crate::session::machine_session::Block;
 
 /// An array in the memory of a device, or in pinned host memory.
 pub(crate) struct Buffer {
     pub(crate) shape: Arc<Shape>,
     pub(crate) memory: &'static Memory,
-    content: Mutex<Content>,
+    content: Mutex<BufferContent>,
     /// References held outside JAX; a buffer with any cannot be donated.
     external_references: AtomicU64,
 }
 
-enum Content {
+enum BufferContent {
     Live(Arc<Storage>),
     /// An array that stands for an error, which is returned when it is awaited.
     Error(Status),
@@ -54,7 +54,7 @@ pub(crate) struct Storage {
 impl Storage {
     /// Makes the storage of an uploaded array.
     pub(crate) fn new(block: Option<Arc<Block>>, value: Value) -> Arc<Self> {
-        Storage::with_origin(block, value, Origin::uploaded())
+        Storage::with_origin(block, value, Origin::from_upload())
     }
 
     pub(crate) fn with_origin(
@@ -78,7 +78,7 @@ impl Storage {
 
 impl Buffer {
     pub(crate) fn new(shape: Arc<Shape>, memory: &'static Memory, storage: Arc<Storage>) -> Self {
-        let content = Mutex::new(Content::Live(storage));
+        let content = Mutex::new(BufferContent::Live(storage));
         Buffer {
             shape,
             memory,
@@ -88,7 +88,7 @@ impl Buffer {
     }
 
     pub(crate) fn new_error(shape: Arc<Shape>, memory: &'static Memory, error: Status) -> Self {
-        let content = Mutex::new(Content::Error(error));
+        let content = Mutex::new(BufferContent::Error(error));
         Buffer {
             shape,
             memory,
@@ -101,7 +101,7 @@ impl Buffer {
         Box::into_raw(Box::new(self)).cast()
     }
 
-    fn content(&self) -> std::sync::MutexGuard<'_, Content> {
+    fn content(&self) -> std::sync::MutexGuard<'_, BufferContent> {
         self.content.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -111,10 +111,10 @@ impl Buffer {
     /// When the array was deleted or donated, with XLA's message.
     pub(crate) fn storage(&self) -> PjrtResult<Arc<Storage>> {
         match &*self.content() {
-            Content::Live(storage) => Ok(Arc::clone(storage)),
-            Content::Error(error) => Err(error.clone()),
-            Content::Deleted => Err(Status::new(
-                Code::InvalidArgument,
+            BufferContent::Live(storage) => Ok(Arc::clone(storage)),
+            BufferContent::Error(error) => Err(error.clone()),
+            BufferContent::Deleted => Err(Status::new(
+                StatusCode::InvalidArgument,
                 "Buffer has been deleted or donated.",
             )),
         }
@@ -122,13 +122,13 @@ impl Buffer {
 
     /// Deletes the array and frees its memory.
     pub(crate) fn delete(&self) {
-        let before = std::mem::replace(&mut *self.content(), Content::Deleted);
+        let before = std::mem::replace(&mut *self.content(), BufferContent::Deleted);
         // Dropped here, after the lock is released: the last owner of a block locks the machine.
         drop(before);
     }
 
     pub(crate) fn is_deleted(&self) -> bool {
-        matches!(*self.content(), Content::Deleted)
+        matches!(*self.content(), BufferContent::Deleted)
     }
 }
 
@@ -274,5 +274,5 @@ pub(crate) unsafe fn decrease_references(
         .external_references
         .fetch_update(Ordering::Relaxed, Ordering::Relaxed, less)
         .map(drop)
-        .map_err(|_| Status::internal("more external references were given back than taken"))
+        .map_err(|_| Status::internal("more external references were released than acquired"))
 }

@@ -39,7 +39,7 @@ pub(crate) struct HostData {
 
 impl HostData {
     /// Makes the value of an upload.
-    pub(crate) fn uploaded(bytes: Vec<u8>) -> Arc<Self> {
+    pub(crate) fn from_upload(bytes: Vec<u8>) -> Arc<Self> {
         Arc::new(HostData {
             _retained: Some(RetainedBytes::new(bytes.len() as u64)),
             bytes: bytes.into_boxed_slice(),

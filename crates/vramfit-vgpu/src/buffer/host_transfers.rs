@@ -21,7 +21,7 @@ use crate::pjrt::abi::buffer::{
     ClientCreateUninitializedBufferArgs,
 };
 use crate::pjrt::event;
-use crate::pjrt::status::{Code, PjrtResult, Status};
+use crate::pjrt::status::{PjrtResult, Status, StatusCode};
 use crate::session::machine_session::{AllocationRequest, Block};
 
 /// Contents of uploads up to this size are always kept: scalars and keys decide what the program does.
@@ -63,14 +63,19 @@ pub(crate) unsafe fn target_memory(
         return Ok(memory);
     }
     virtual_device::from_raw(target)
-        .ok_or_else(|| Status::new(Code::InvalidArgument, "neither device nor memory was given"))?
+        .ok_or_else(|| {
+            Status::new(
+                StatusCode::InvalidArgument,
+                "neither a device nor a memory was provided",
+            )
+        })?
         .memory(MemoryKind::Device)
 }
 
 pub(crate) fn element_type(number: i32) -> PjrtResult<ElementType> {
     ElementType::from_pjrt(number).ok_or_else(|| {
         Status::new(
-            Code::InvalidArgument,
+            StatusCode::InvalidArgument,
             format!("unknown element type {number}"),
         )
     })
@@ -110,7 +115,7 @@ pub(crate) unsafe fn from_host(args: &mut ClientBufferFromHostBufferArgs) -> Pjr
             &dims,
             element,
         );
-        Value::Known(HostData::uploaded(bytes))
+        Value::Known(HostData::from_upload(bytes))
     } else {
         Value::Unknown
     };
@@ -166,7 +171,7 @@ pub(crate) unsafe fn to_host(args: &mut BufferToHostBufferArgs) -> PjrtResult {
     }
     if args.dst_size < size {
         return Err(Status::new(
-            Code::InvalidArgument,
+            StatusCode::InvalidArgument,
             format!("`dst_size` must be >= {size}, got {}", args.dst_size),
         ));
     }
@@ -204,7 +209,7 @@ pub(crate) unsafe fn raw_to_host(args: &mut BufferCopyRawToHostArgs) -> PjrtResu
         .and_then(|end| bytes.get(start..end))
         .ok_or_else(|| {
             Status::new(
-                Code::InvalidArgument,
+                StatusCode::InvalidArgument,
                 "the part to copy lies outside the buffer",
             )
         })?;
@@ -225,7 +230,7 @@ fn copy_to(source: &Buffer, memory: &'static Memory) -> PjrtResult<Buffer> {
     Ok(Buffer::new(
         Arc::new(shape),
         memory,
-        Storage::with_origin(block, storage.value.clone(), storage.origin.copied()),
+        Storage::with_origin(block, storage.value.clone(), storage.origin.of_copy()),
     ))
 }
 
@@ -253,7 +258,7 @@ pub(crate) unsafe fn bitcast(args: &mut BufferBitcastArgs) -> PjrtResult {
     }
     if shape.bytes() != source.shape.bytes() {
         return Err(Status::new(
-            Code::InvalidArgument,
+            StatusCode::InvalidArgument,
             "a bitcast cannot change the size",
         ));
     }

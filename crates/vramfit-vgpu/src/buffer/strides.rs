@@ -5,7 +5,7 @@ use std::ptr;
 use vramfit_core::program::Shape;
 
 use crate::pjrt::abi::buffer::BufferMemoryLayout;
-use crate::pjrt::status::{Code, PjrtResult, Status};
+use crate::pjrt::status::{PjrtResult, Status, StatusCode};
 
 /// Byte strides of a dense array whose dimensions vary in this order, fastest first.
 pub(crate) fn minor_to_major_strides(
@@ -48,7 +48,7 @@ pub(crate) unsafe fn layout_strides(
     let rank = shape.dims.len();
     let wrong = || {
         Status::new(
-            Code::InvalidArgument,
+            StatusCode::InvalidArgument,
             "a layout of another rank than its array",
         )
     };

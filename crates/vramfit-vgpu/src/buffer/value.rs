@@ -11,7 +11,7 @@ use vramfit_core::program::{Program, Shape};
 use vramfit_core::trace::Event;
 
 use crate::buffer::host_data::{ComputedArray, HostData};
-use crate::compile::compiled::Compiled;
+use crate::compile::compiled::CompiledProgram;
 use crate::device::machine;
 use crate::hooks::{self, Evaluation, HostInput};
 use crate::pjrt::status::{PjrtResult, Status};
@@ -49,16 +49,16 @@ pub(crate) enum Value {
 }
 
 /// An argument of a call that is evaluated.
-enum Input {
+enum CallInput {
     Bytes(Arc<HostData>),
     Computed(Arc<ComputedArray>),
 }
 
-impl Input {
+impl CallInput {
     fn as_host_input(&self) -> HostInput<'_> {
         match self {
-            Input::Bytes(data) => HostInput::Bytes(data),
-            Input::Computed(computed) => HostInput::Array(&*computed.array),
+            CallInput::Bytes(data) => HostInput::Bytes(data),
+            CallInput::Computed(computed) => HostInput::Array(&*computed.array),
         }
     }
 }
@@ -67,7 +67,7 @@ impl Input {
 /// each device in turn.
 #[derive(Debug)]
 pub(crate) struct LazyCall {
-    program: Arc<Compiled>,
+    program: Arc<CompiledProgram>,
     /// Dropped after the evaluation: else a long loop would keep all earlier values alive.
     inputs: Mutex<Vec<Value>>,
     depth: u32,
@@ -103,12 +103,12 @@ impl Value {
 
     /// Returns the value as an argument of an evaluated call; with `use_placeholders` also the results of
     /// predicates on unknown values.
-    fn as_input(&self, use_placeholders: bool) -> Option<Input> {
+    fn as_input(&self, use_placeholders: bool) -> Option<CallInput> {
         match self {
-            Value::Known(bytes) => Some(Input::Bytes(Arc::clone(bytes))),
+            Value::Known(bytes) => Some(CallInput::Bytes(Arc::clone(bytes))),
             Value::Placeholder(..) if !use_placeholders => None,
             Value::Lazy(lazy_call, output) | Value::Placeholder(lazy_call, output) => {
-                lazy_call.output(*output).cloned().map(Input::Computed)
+                lazy_call.output(*output).cloned().map(CallInput::Computed)
             }
             Value::Unknown => None,
         }
@@ -168,7 +168,7 @@ fn fits_retention_cap(program: &Program, devices: usize) -> bool {
 /// Returns the values of the outputs of a call on each of its devices, from the values of the
 /// inputs there. Fails when a user's function that it calls fails, as on a GPU.
 pub(crate) fn outputs_per_device(
-    program: &Arc<Compiled>,
+    program: &Arc<CompiledProgram>,
     mut inputs: Vec<Vec<Value>>,
 ) -> PjrtResult<Vec<Vec<Value>>> {
     let rows = inputs.len();
@@ -189,7 +189,7 @@ pub(crate) fn outputs_per_device(
 
 /// Returns the values of the outputs, lazy if all inputs are known, else unknown; both lists
 /// device by device.
-fn flat_outputs(program: &Arc<Compiled>, inputs: Vec<Value>) -> PjrtResult<Vec<Value>> {
+fn flat_outputs(program: &Arc<CompiledProgram>, inputs: Vec<Value>) -> PjrtResult<Vec<Value>> {
     let count = program.evaluated_devices * program.program.outputs.len();
     if inputs.iter().any(Value::is_unknown) {
         run_callbacks(program);
@@ -222,7 +222,7 @@ fn flat_outputs(program: &Arc<Compiled>, inputs: Vec<Value>) -> PjrtResult<Vec<V
 }
 
 /// Returns the values of a call with unknown arguments: unknown, except for predicates.
-fn placeholder_outputs(program: &Arc<Compiled>, inputs: Vec<Value>) -> Vec<Value> {
+fn placeholder_outputs(program: &Arc<CompiledProgram>, inputs: Vec<Value>) -> Vec<Value> {
     let count = program.evaluated_devices * program.program.outputs.len();
     if !program.is_predicate() {
         return vec![Value::Unknown; count];
@@ -239,7 +239,7 @@ fn placeholder_outputs(program: &Arc<Compiled>, inputs: Vec<Value>) -> Vec<Value
 
 /// Calls the Python callbacks of a program in an execution whose values are not computed: a script may wait
 /// for their effects. The outcome of each is recorded.
-fn run_callbacks(program: &Arc<Compiled>) {
+fn run_callbacks(program: &Arc<CompiledProgram>) {
     let (Some(hooks), Some(machine)) = (hooks::get(), machine::get()) else {
         return;
     };
@@ -287,7 +287,7 @@ pub(crate) fn is_predicate(program: &Program, code: &[u8], devices: usize) -> bo
 }
 
 impl LazyCall {
-    fn new(program: &Arc<Compiled>, inputs: Vec<Value>, depth: u32) -> Arc<Self> {
+    fn new(program: &Arc<CompiledProgram>, inputs: Vec<Value>, depth: u32) -> Arc<Self> {
         Arc::new(LazyCall {
             program: Arc::clone(program),
             inputs: Mutex::new(inputs),
@@ -364,16 +364,16 @@ impl LazyCall {
         if values.len() != self.program.evaluated_devices * program.parameters.len() {
             return None;
         }
-        let inputs: Vec<Input> = values
+        let inputs: Vec<CallInput> = values
             .iter()
             .zip(program.parameters.iter().cycle())
             .map(|(value, shape)| {
-                let zeros = || Input::Bytes(zeros(shape));
+                let zeros = || CallInput::Bytes(zeros(shape));
                 let known = value.as_input(is_predicate);
                 known.or_else(|| is_predicate.then(zeros))
             })
             .collect::<Option<_>>()?;
-        let inputs: Vec<HostInput<'_>> = inputs.iter().map(Input::as_host_input).collect();
+        let inputs: Vec<HostInput<'_>> = inputs.iter().map(CallInput::as_host_input).collect();
         match self.program.evaluate(hooks::get()?, &inputs) {
             Evaluation::Outputs(outputs)
                 if outputs.len() != self.program.evaluated_devices * program.outputs.len() =>

@@ -18,11 +18,11 @@ use crate::pjrt::abi::client::{NamedUnion, NamedValue};
 use crate::pjrt::cuda_plugin::zeroed_struct;
 
 /// Numbers for programs: addresses are reused, numbers are not.
-static NEXT: AtomicU32 = AtomicU32::new(0);
+static NEXT_NUMBER: AtomicU32 = AtomicU32::new(0);
 
 /// A compiled program and everything JAX may ask about it.
 #[derive(Debug)]
-pub(crate) struct Compiled {
+pub(crate) struct CompiledProgram {
     pub(crate) number: u32,
     pub(crate) program: Program,
     /// The program as JAX passed it in (StableHLO), for evaluating small ones on the CPU.
@@ -49,7 +49,7 @@ pub(crate) struct Compiled {
     pub(crate) evaluated_devices: usize,
     /// Its sizes without Triton GEMM, once that was measured.
     pub(crate) variant: OnceLock<Option<ProgramSizes>>,
-    costs: OnceLock<Option<Costs>>,
+    costs: OnceLock<Option<CostAnalysis>>,
     /// Whether one execution is fast enough to be evaluated although its arrays are large.
     is_cheap: OnceLock<bool>,
     can_evaluate: AtomicBool,
@@ -99,24 +99,27 @@ pub(crate) struct ExecutableInfo {
 }
 
 /// The result of XLA's cost model for a program, in the C API's form.
-pub(crate) struct Costs {
+pub(crate) struct CostAnalysis {
     pub(crate) values: Vec<NamedValue>,
     /// Backs the names in `values`.
     names: Vec<String>,
 }
 
-impl fmt::Debug for Costs {
+impl fmt::Debug for CostAnalysis {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.debug_tuple("Costs").field(&self.names).finish()
+        formatter
+            .debug_tuple("CostAnalysis")
+            .field(&self.names)
+            .finish()
     }
 }
 
 // SAFETY: the pointers lead into `names`, which is never changed.
-unsafe impl Send for Costs {}
+unsafe impl Send for CostAnalysis {}
 // SAFETY: as above.
-unsafe impl Sync for Costs {}
+unsafe impl Sync for CostAnalysis {}
 
-impl Costs {
+impl CostAnalysis {
     fn new(costs: Vec<(String, f32)>) -> Self {
         const FLOAT: c_int = 3;
         let value = |(name, cost): &(String, f32)| {
@@ -128,7 +131,7 @@ impl Costs {
             value.value_size = 1;
             value
         };
-        Costs {
+        CostAnalysis {
             values: costs.iter().map(value).collect(),
             names: costs.into_iter().map(|(name, _)| name).collect(),
         }
@@ -159,7 +162,7 @@ impl CachedStrings {
     }
 }
 
-impl Compiled {
+impl CompiledProgram {
     pub(crate) fn new(
         program: Program,
         code: Vec<u8>,
@@ -173,8 +176,8 @@ impl Compiled {
         let computes = machine::get().is_none_or(|machine| machine.environment.computes_values);
         let can_evaluate =
             computes && !code.is_empty() && value::is_small(&program, evaluated_devices);
-        Arc::new(Compiled {
-            number: NEXT.fetch_add(1, Ordering::Relaxed),
+        Arc::new(CompiledProgram {
+            number: NEXT_NUMBER.fetch_add(1, Ordering::Relaxed),
             allocation_steps: allocation_steps(&program),
             scratch: scratch_steps(&program),
             output_shapes: program.outputs.iter().cloned().map(Arc::new).collect(),
@@ -200,10 +203,10 @@ impl Compiled {
     }
 
     /// Returns the result of XLA's cost model, computed once.
-    pub(crate) fn costs(&self) -> Option<&Costs> {
+    pub(crate) fn costs(&self) -> Option<&CostAnalysis> {
         let ask = || {
             let module = self.program.module_proto().ok()?;
-            Some(Costs::new(hooks::get()?.cost_analysis(&module)?))
+            Some(CostAnalysis::new(hooks::get()?.cost_analysis(&module)?))
         };
         self.costs.get_or_init(ask).as_ref()
     }

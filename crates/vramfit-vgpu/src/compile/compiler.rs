@@ -17,7 +17,7 @@ use std::sync::Arc;
 use vramfit_core::program::{Program, options::flag, options::with_flags, wire::OptionValue};
 use vramfit_core::trace::ProgramSizes;
 
-use crate::compile::compiled::Compiled;
+use crate::compile::compiled::CompiledProgram;
 use crate::compile::dump::Dump;
 use crate::compile::memory_kinds;
 use crate::compile::stderr_capture;
@@ -28,7 +28,7 @@ use crate::pjrt::abi::executable::{
 };
 use crate::pjrt::abi::{Executable, TopologyDescription};
 use crate::pjrt::cuda_plugin::{self, zeroed_struct};
-use crate::pjrt::status::{Code, PjrtResult, Status};
+use crate::pjrt::status::{PjrtResult, Status, StatusCode};
 use crate::pjrt::table::read_sized;
 use crate::session::call_site;
 use crate::session::log;
@@ -79,12 +79,12 @@ const ATTEMPTS: &[CompileAttempt] = &[
 ];
 
 /// The program that JAX passes in.
-pub(crate) struct Source {
+pub(crate) struct ProgramSource {
     code: Vec<u8>,
     format: Vec<u8>,
 }
 
-impl Source {
+impl ProgramSource {
     /// Copies the program of a compile call.
     ///
     /// # Safety
@@ -99,7 +99,7 @@ impl Source {
                 slice::from_raw_parts(pointer.cast::<u8>(), size).to_vec()
             }
         };
-        Ok(Source {
+        Ok(ProgramSource {
             code: bytes(program.code, program.code_size),
             format: bytes(program.format, program.format_size),
         })
@@ -112,9 +112,9 @@ impl Source {
 /// `topology` is a live topology of the real plugin's.
 pub(crate) unsafe fn compile(
     topology: *const TopologyDescription,
-    source: &Source,
+    source: &ProgramSource,
     options: &[u8],
-) -> PjrtResult<Arc<Compiled>> {
+) -> PjrtResult<Arc<CompiledProgram>> {
     let mut first_error = None;
     let user_flags = UserFlags::read(options);
     let attempts = ATTEMPTS
@@ -145,7 +145,7 @@ pub(crate) unsafe fn compile(
                     Vec::new()
                 };
                 let attempt = attempt.name.to_owned();
-                return Ok(Compiled::new(
+                return Ok(CompiledProgram::new(
                     program,
                     code,
                     serialized,
@@ -166,11 +166,11 @@ pub(crate) unsafe fn compile(
             Err(_) => {}
         }
     }
-    Err(first_error.unwrap_or_else(|| Status::internal("there is no way to compile")))
+    Err(first_error.unwrap_or_else(|| Status::internal("there is no compile attempt")))
 }
 
 /// A program compiled another way, only to measure it.
-pub(crate) struct Variant {
+pub(crate) struct MeasuredVariant {
     pub(crate) name: &'static str,
     pub(crate) sizes: ProgramSizes,
 }
@@ -180,10 +180,10 @@ pub(crate) struct Variant {
 ///
 /// # Safety
 /// As for [`compile`].
-pub(crate) unsafe fn variant(
+pub(crate) unsafe fn measure_variant(
     topology: *const TopologyDescription,
-    compiled: &Compiled,
-) -> Option<Variant> {
+    compiled: &CompiledProgram,
+) -> Option<MeasuredVariant> {
     let sizes = *compiled.variant.get_or_init(|| {
         // The other attempts are without it, too.
         if !compiled.compile_attempt.is_empty() || compiled.code.is_empty() {
@@ -192,7 +192,7 @@ pub(crate) unsafe fn variant(
         if WITHOUT_TRITON.is_requested_by(&UserFlags::read(&compiled.options)) {
             return None;
         }
-        let source = Source {
+        let source = ProgramSource {
             code: compiled.code.clone(),
             format: b"mlir".to_vec(),
         };
@@ -210,7 +210,7 @@ pub(crate) unsafe fn variant(
             }
         }
     });
-    Some(Variant {
+    Some(MeasuredVariant {
         name: WITHOUT_TRITON.name,
         sizes: sizes?,
     })
@@ -232,10 +232,10 @@ fn compiler_log() -> Option<&'static Path> {
 /// but an invalid program, an unknown option or a missing tool fails every attempt.
 fn is_retryable(error: &Status) -> bool {
     [
-        Code::Internal,
-        Code::Unimplemented,
-        Code::ResourceExhausted,
-        Code::FailedPrecondition,
+        StatusCode::Internal,
+        StatusCode::Unimplemented,
+        StatusCode::ResourceExhausted,
+        StatusCode::FailedPrecondition,
     ]
     .iter()
     .any(|code| *code as i32 == error.code())
@@ -251,7 +251,7 @@ fn is_retryable(error: &Status) -> bool {
 
 unsafe fn compile_once(
     topology: *const TopologyDescription,
-    source: &Source,
+    source: &ProgramSource,
     options: &[u8],
     attempt: &CompileAttempt,
     dump: Option<&Dump>,

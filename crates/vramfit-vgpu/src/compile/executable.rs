@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use prost::Message;
 
-use crate::compile::compiled::Compiled;
+use crate::compile::compiled::CompiledProgram;
 use crate::compile::serialized::SerializedProgram;
 use crate::pjrt::abi;
 use crate::pjrt::abi::executable::{
@@ -19,11 +19,11 @@ use crate::pjrt::abi::executable::{
     ExecutableSizeOfGeneratedCodeInBytesArgs, Program as RawProgram,
 };
 use crate::pjrt::layouts;
-use crate::pjrt::status::{Code, PjrtResult, Status};
+use crate::pjrt::status::{PjrtResult, Status, StatusCode};
 
 /// A compiled program that is not loaded.
 pub(crate) struct Executable {
-    pub(crate) compiled: Arc<Compiled>,
+    pub(crate) compiled: Arc<CompiledProgram>,
     /// Layout objects, made when they are first requested; they live as long as this handle.
     pub(crate) layouts: layouts::LayoutLists,
 }
@@ -40,7 +40,7 @@ pub(crate) unsafe fn from_raw<'a>(raw: *mut abi::Executable) -> PjrtResult<&'a E
 }
 
 /// Makes a handle; the caller destroys it.
-pub(crate) fn new_handle(compiled: Arc<Compiled>) -> *mut abi::Executable {
+pub(crate) fn new_handle(compiled: Arc<CompiledProgram>) -> *mut abi::Executable {
     let executable = Executable {
         compiled,
         layouts: layouts::LayoutLists::default(),
@@ -145,7 +145,7 @@ pub(crate) unsafe fn optimized_program(args: &mut ExecutableOptimizedProgramArgs
         program.code_size = module.len();
     } else if program.code_size < module.len() {
         return Err(Status::new(
-            Code::InvalidArgument,
+            StatusCode::InvalidArgument,
             "the space for the program is too small",
         ));
     } else {

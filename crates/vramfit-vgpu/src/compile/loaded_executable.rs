@@ -7,8 +7,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use vramfit_core::trace::{Event as LogEvent, ProgramSizes};
 
-use crate::compile::compiled::Compiled;
-use crate::compile::compiler::{self, Source};
+use crate::compile::compiled::CompiledProgram;
+use crate::compile::compiler::{self, ProgramSource};
 use crate::compile::executable::{self, drop_bytes, leak_bytes, new_handle};
 use crate::compile::serialized::SerializedProgram;
 use crate::device::client::{self, Client};
@@ -26,7 +26,7 @@ use crate::pjrt::status::{PjrtResult, Status};
 
 /// A program that can be executed.
 pub(crate) struct LoadedExecutable {
-    pub(crate) compiled: Arc<Compiled>,
+    pub(crate) compiled: Arc<CompiledProgram>,
     /// Its devices in this process.
     pub(crate) devices: Vec<&'static Device>,
     /// Their numbers in this process.
@@ -40,7 +40,11 @@ pub(crate) struct LoadedExecutable {
 }
 
 impl LoadedExecutable {
-    fn new(client: &'static Client, compiled: Arc<Compiled>, from_cache: bool) -> PjrtResult<Self> {
+    fn new(
+        client: &'static Client,
+        compiled: Arc<CompiledProgram>,
+        from_cache: bool,
+    ) -> PjrtResult<Self> {
         let options = &compiled.program.options;
         // This process executes on its own devices only; the others belong to other processes.
         let mut devices = Vec::new();
@@ -68,7 +72,7 @@ impl LoadedExecutable {
             && compiled.program.sizes.is_large(limit_bytes)
         {
             // SAFETY: the client's topology lives as long as the client.
-            unsafe { compiler::variant(client.topology, &compiled) }
+            unsafe { compiler::measure_variant(client.topology, &compiled) }
         } else {
             None
         };
@@ -186,7 +190,7 @@ unsafe fn copy_bytes(pointer: *const c_char, size: usize) -> Vec<u8> {
 }
 
 pub(crate) unsafe fn compile_for_topology(args: &mut CompileArgs) -> PjrtResult {
-    let source = Source::read(args.program)?;
+    let source = ProgramSource::read(args.program)?;
     let options = copy_bytes(args.compile_options, args.compile_options_size);
     args.executable = new_handle(compiler::compile(args.topology, &source, &options)?);
     Ok(())
@@ -194,7 +198,7 @@ pub(crate) unsafe fn compile_for_topology(args: &mut CompileArgs) -> PjrtResult 
 
 pub(crate) unsafe fn client_compile(args: &mut ClientCompileArgs) -> PjrtResult {
     let client = client::from_raw(args.client)?;
-    let source = Source::read(args.program)?;
+    let source = ProgramSource::read(args.program)?;
     let options = copy_bytes(args.compile_options, args.compile_options_size);
     let compiled = compiler::compile(client.topology, &source, &options)?;
     args.executable = LoadedExecutable::new(client, compiled, false)?.into_raw();

@@ -12,7 +12,7 @@ use vramfit_core::program::options::with_memory_spaces;
 use vramfit_core::program::{ElementType, MemorySpace, Shape};
 
 use crate::hooks::{self, DeclaredValue};
-use crate::pjrt::status::{Code, PjrtResult, Status};
+use crate::pjrt::status::{PjrtResult, Status, StatusCode};
 
 /// PJRT API version of JAX 0.10.0, the first whose deviceless compile reads memory kinds.
 const MIN_MINOR_VERSION: i32 = 104;
@@ -37,7 +37,9 @@ pub(crate) fn add_memory_kinds<'a>(
     let Some(hooks) = hooks::get() else {
         return Ok(Cow::Borrowed(options));
     };
-    let interface = hooks.interface(code).map_err(|why| unsupported(&why))?;
+    let interface = hooks
+        .program_interface(code)
+        .map_err(|why| unsupported(&why))?;
     let parameters = shapes(&interface.parameters)?;
     let outputs = shapes(&interface.outputs)?;
     let is_host = |shape: &Shape| shape.space == MemorySpace::Host;
@@ -77,7 +79,7 @@ fn shape(value: &DeclaredValue) -> PjrtResult<Shape> {
 
 fn unsupported(why: &str) -> Status {
     Status::new(
-        Code::Unimplemented,
+        StatusCode::Unimplemented,
         format!("vramfit cannot tell which arguments and results are in host memory: {why}"),
     )
 }

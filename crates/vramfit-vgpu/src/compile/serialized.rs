@@ -6,9 +6,9 @@ use std::sync::Arc;
 use prost::Message;
 use vramfit_core::program::Program;
 
-use crate::compile::compiled::Compiled;
+use crate::compile::compiled::CompiledProgram;
 use crate::compile::stderr_capture::Warning;
-use crate::pjrt::status::{Code, PjrtResult, Status};
+use crate::pjrt::status::{PjrtResult, Status, StatusCode};
 
 /// To be increased when a field changes its meaning.
 const SCHEMA: u32 = 1;
@@ -45,7 +45,7 @@ struct SerializedWarning {
 }
 
 impl SerializedProgram {
-    pub(crate) fn from_compiled(compiled: &Compiled) -> Self {
+    pub(crate) fn from_compiled(compiled: &CompiledProgram) -> Self {
         SerializedProgram {
             schema: SCHEMA,
             serialized: compiled.serialized.clone(),
@@ -71,18 +71,21 @@ impl SerializedProgram {
             .filter(|serialized| serialized.schema == SCHEMA)
             .ok_or_else(|| {
                 Status::new(
-                    Code::InvalidArgument,
+                    StatusCode::InvalidArgument,
                     "vramfit: this executable was not serialised on a virtual GPU of this version; \
-                 give the dry run a compilation cache of its own",
+                 use a separate compilation cache for the dry run",
                 )
             })
     }
 
     /// Returns the compiled program, with other compile options if they are provided.
-    pub(crate) fn into_compiled(self, options: Option<Vec<u8>>) -> PjrtResult<Arc<Compiled>> {
+    pub(crate) fn into_compiled(
+        self,
+        options: Option<Vec<u8>>,
+    ) -> PjrtResult<Arc<CompiledProgram>> {
         let options = options.unwrap_or(self.options);
         let program = Program::parse(&self.serialized, &options)?;
-        Ok(Compiled::new(
+        Ok(CompiledProgram::new(
             program,
             self.code,
             self.serialized,

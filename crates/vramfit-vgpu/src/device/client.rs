@@ -22,7 +22,7 @@ use crate::pjrt::abi::client::{
 };
 use crate::pjrt::abi::{self, Device as RawDevice, Memory as RawMemory, TopologyDescription};
 use crate::pjrt::cuda_plugin::{self, zeroed_struct};
-use crate::pjrt::status::{Code, PjrtResult, Status};
+use crate::pjrt::status::{PjrtResult, Status, StatusCode};
 
 /// A client. It lives as long as the process: buffers and executables may outlive JAX's handle.
 pub(crate) struct Client {
@@ -67,11 +67,11 @@ pub(crate) unsafe fn create(args: &mut ClientCreateArgs) -> PjrtResult {
     let mut environment = Environment::read()?;
     let (options, visible, process) = pool_options(args, &environment)?;
     if let Some(visible) = visible {
-        environment.gpus = select_visible(&environment.gpus, &visible);
+        environment.visible_gpus = select_visible(&environment.visible_gpus, &visible);
     }
-    if environment.gpus.is_empty() {
+    if environment.visible_gpus.is_empty() {
         return Err(Status::new(
-            Code::FailedPrecondition,
+            StatusCode::FailedPrecondition,
             "No visible GPU devices.",
         ));
     }
@@ -125,9 +125,9 @@ unsafe fn pool_options(
         .map_err(|error| Status::with_code(error.code, error.message))?;
     let plugin = PluginSettings::read(|name| std::env::var(name).ok()).map_err(|abort| {
         Status::new(
-            Code::InvalidArgument,
+            StatusCode::InvalidArgument,
             format!(
-                "vramfit: on a real card this process would be ended here: {}",
+                "vramfit: on a real GPU this process would abort here: {}",
                 abort.message
             ),
         )
@@ -208,10 +208,10 @@ fn header(environment: &Environment, options: &PoolOptions) -> Header {
         total_memory_bytes: environment.gpu.total_memory_bytes,
         max_total_memory_bytes: environment.gpu.max_total_memory_bytes,
         devices: environment.devices(),
-        gpus: environment.gpus.clone(),
+        gpus: environment.visible_gpus.clone(),
         machine_gpus: environment.machine_gpus,
         pid: std::process::id(),
-        sharing: environment.sharing.sharing(),
+        sharing: environment.sharing.kind(),
         allocator: options.kind.name().to_owned(),
         memory_fraction: options.memory_fraction,
         asked_limit_bytes: environment.requested_limit_bytes,
@@ -317,7 +317,7 @@ impl Client {
             .copied()
             .ok_or_else(|| {
                 Status::new(
-                    Code::InvalidArgument,
+                    StatusCode::InvalidArgument,
                     format!("No matching device found for device_id {id}"),
                 )
             })
@@ -340,7 +340,7 @@ pub(crate) unsafe fn lookup_addressable_device(
         .find(|device| device.ordinal == ordinal && ordinal.is_some());
     args.addressable_device = found.map(|device| device.raw()).ok_or_else(|| {
         Status::new(
-            Code::InvalidArgument,
+            StatusCode::InvalidArgument,
             format!(
                 "No matching device found for local_hardware_id {}",
                 args.local_hardware_id
@@ -363,8 +363,8 @@ pub(crate) unsafe fn default_device_assignment(
     let available = from_raw(args.client)?.devices.len();
     if wanted > available || wanted > args.default_assignment_size {
         return Err(Status::new(
-            Code::InvalidArgument,
-            format!("{wanted} devices are wanted, {available} are there"),
+            StatusCode::InvalidArgument,
+            format!("{wanted} devices are requested, {available} are available"),
         ));
     }
     for id in 0..wanted {

@@ -6,7 +6,7 @@ use vramfit_core::trace::Note;
 
 use super::shared_gpu::{SharedGpu, SharedGpuState};
 use crate::environment::Environment;
-use crate::pjrt::status::{Code, Status};
+use crate::pjrt::status::{Status, StatusCode};
 
 /// The driver maps memory in pages of this size.
 pub(super) const PAGE_BYTES: u64 = 2 << 20;
@@ -41,7 +41,7 @@ pub(crate) fn open_gpu_memory(
             shared: None,
         });
     };
-    let gpu = environment.gpus.get(device as usize).copied();
+    let gpu = environment.visible_gpus.get(device as usize).copied();
     let mut state = SharedGpuState::new(file, device, gpu.unwrap_or(device), free);
     state
         .register(&describe_gpus(environment))
@@ -55,15 +55,15 @@ pub(crate) fn open_gpu_memory(
             free_bytes: left,
         });
         let text = format!(
-            "vramfit: no room for the CUDA context, some {context} bytes: other processes hold {} of \
-             the {free} bytes of GPU {}; on a real machine JAX would go on without this GPU, or find \
+            "vramfit: no room for the CUDA context, some {context} bytes: other processes use {} of \
+             the {free} bytes of GPU {}; on a real machine JAX would continue without this GPU, or find \
              none",
             state.others_bytes(),
             state.gpu()
         );
         return Err(GpuMemoryError::NoContext(
             notes,
-            Status::new(Code::FailedPrecondition, text),
+            Status::new(StatusCode::FailedPrecondition, text),
         ));
     }
     let shared = SharedGpu::new(state);

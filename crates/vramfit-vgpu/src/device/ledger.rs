@@ -8,13 +8,13 @@ use std::os::fd::AsRawFd;
 
 use vramfit_core::shared_gpus::{Holding, Usage};
 
-use crate::pjrt::status::{Code, Status};
+use crate::pjrt::status::{Status, StatusCode};
 use crate::process::start_ticks;
 
 /// Returns the error for a file that cannot be locked or written.
 pub(super) fn ledger_error(error: &std::io::Error) -> Status {
     Status::new(
-        Code::Unavailable,
+        StatusCode::Unavailable,
         format!(
             "vramfit cannot lock or write the file of shared GPUs: {error}; set `TMPDIR` to a folder on a \
              local disk, or give each process the GPUs to itself (`--private`)"

@@ -14,7 +14,7 @@ use vramfit_core::trace::{Header, Writer};
 use crate::device::gpu_memory::{self, GpuMemoryError, PAGE_BYTES};
 use crate::device::shared_gpu::SharedGpu;
 use crate::environment::Environment;
-use crate::pjrt::status::{Code, PjrtResult, Status};
+use crate::pjrt::status::{PjrtResult, Status, StatusCode};
 use crate::session::machine_session::Session;
 use crate::session::trace_failure;
 
@@ -43,10 +43,10 @@ pub(crate) struct MachineState {
 /// The memory pool of one device.
 pub(crate) struct DevicePool {
     pub(crate) allocator: Box<dyn Allocator>,
-    pub(crate) driver: Arc<Mutex<Vec<DriverCall>>>,
+    pub(crate) driver_calls: Arc<Mutex<Vec<DriverCall>>>,
     /// What the allocator has allocated from the driver now, in whole pages.
-    pub(crate) obtained_bytes: Arc<AtomicU64>,
-    pub(crate) outside_bytes: u64,
+    pub(crate) driver_bytes: Arc<AtomicU64>,
+    pub(crate) non_pool_bytes: u64,
     /// The shared GPU, if other processes use it, too.
     pub(crate) shared: Option<SharedGpu>,
 }
@@ -60,17 +60,17 @@ pub(crate) struct DriverCall {
 static MACHINE: OnceLock<Machine> = OnceLock::new();
 
 /// Set in a process that was forked from the one that created the machine.
-static FORKED: AtomicBool = AtomicBool::new(false);
+static IS_FORKED: AtomicBool = AtomicBool::new(false);
 
 extern "C" fn on_fork() {
-    FORKED.store(true, Ordering::Relaxed);
+    IS_FORKED.store(true, Ordering::Relaxed);
 }
 
 /// Returns whether this is a forked copy of the process that the machine belongs to. It could not
 /// use a real GPU; here it must not write to the trace, whose file and buffer it has inherited, nor
 /// wait for the lock, which a thread that was not copied may have held.
 pub(crate) fn is_forked() -> bool {
-    FORKED.load(Ordering::Relaxed)
+    IS_FORKED.load(Ordering::Relaxed)
 }
 
 /// Returns the machine, making it with these options if there is none yet.
@@ -88,11 +88,11 @@ pub(crate) fn get_or_create(
     }
     let machine = MACHINE
         .get()
-        .ok_or_else(|| Status::internal("the machine vanished"))?;
+        .ok_or_else(|| Status::internal("there is no machine"))?;
     if machine.options != *options {
         return Err(Status::new(
-            Code::FailedPrecondition,
-            "vramfit: a second client asks for other memory settings than the first; \
+            StatusCode::FailedPrecondition,
+            "vramfit: a second client requests other memory settings than the first; \
              start one process for each",
         ));
     }
@@ -190,13 +190,13 @@ impl DevicePool {
         options: &PoolOptions,
         ordinal: u32,
     ) -> std::result::Result<Self, GpuMemoryError> {
-        let driver = Arc::new(Mutex::new(Vec::new()));
-        let obtained_bytes = Arc::new(AtomicU64::new(0));
+        let driver_calls = Arc::new(Mutex::new(Vec::new()));
+        let driver_bytes = Arc::new(AtomicU64::new(0));
         let gpu = gpu_memory::open_gpu_memory(environment, ordinal)?;
         let memory = RecordedMemory {
             inner: gpu.memory,
-            calls: Arc::clone(&driver),
-            obtained_bytes: Arc::clone(&obtained_bytes),
+            calls: Arc::clone(&driver_calls),
+            driver_bytes: Arc::clone(&driver_bytes),
         };
         let options = PoolOptions {
             ordinal,
@@ -205,9 +205,9 @@ impl DevicePool {
         let allocator = allocator::build(&options, Box::new(memory));
         Ok(DevicePool {
             allocator,
-            driver,
-            obtained_bytes,
-            outside_bytes: 0,
+            driver_calls,
+            driver_bytes,
+            non_pool_bytes: 0,
             shared: gpu.shared,
         })
     }
@@ -217,7 +217,7 @@ impl DevicePool {
 struct RecordedMemory {
     inner: Box<dyn DeviceMemory>,
     calls: Arc<Mutex<Vec<DriverCall>>>,
-    obtained_bytes: Arc<AtomicU64>,
+    driver_bytes: Arc<AtomicU64>,
 }
 
 impl DeviceMemory for RecordedMemory {
@@ -225,7 +225,7 @@ impl DeviceMemory for RecordedMemory {
         let granted = self.inner.allocate(alignment, bytes);
         if let Some(region) = granted {
             let pages = region.bytes.next_multiple_of(PAGE_BYTES);
-            self.obtained_bytes.fetch_add(pages, Ordering::Relaxed);
+            self.driver_bytes.fetch_add(pages, Ordering::Relaxed);
         }
         let mut calls = self.calls.lock().unwrap_or_else(PoisonError::into_inner);
         calls.push(DriverCall {
@@ -237,7 +237,7 @@ impl DeviceMemory for RecordedMemory {
 
     fn free(&mut self, region: Region) {
         let pages = region.bytes.next_multiple_of(PAGE_BYTES);
-        self.obtained_bytes.fetch_sub(pages, Ordering::Relaxed);
+        self.driver_bytes.fetch_sub(pages, Ordering::Relaxed);
         self.inner.free(region);
     }
 

@@ -10,7 +10,7 @@ use vramfit_core::trace::{Note, OtherProcess};
 
 use super::gpu_memory::PAGE_BYTES;
 use super::ledger::{LockedLedger, ledger_error};
-use crate::pjrt::status::{Code, PjrtResult, Status};
+use crate::pjrt::status::{PjrtResult, Status, StatusCode};
 use crate::process::start_ticks;
 use crate::session::log;
 
@@ -87,10 +87,10 @@ impl SharedGpuState {
         }
         if ledger.usage.machine != machine {
             return Err(Status::new(
-                Code::FailedPrecondition,
+                StatusCode::FailedPrecondition,
                 format!(
-                    "vramfit: the shared GPUs are in use as `{}` (GPU, count, bytes), and `{machine}` \
-                     was asked for; give them another name",
+                    "vramfit: the shared GPUs are in use as `{}` (GPU, count, bytes), but `{machine}` \
+                     was requested; use another name for them",
                     ledger.usage.machine
                 ),
             ));
@@ -122,7 +122,7 @@ impl SharedGpuState {
             Ok(ledger) => ledger,
             Err(error) => {
                 log::print_line(&format!(
-                    "what other processes hold cannot be read ({error}); this one goes on as if alone"
+                    "the GPU memory of other processes cannot be read ({error}); this process continues as if alone"
                 ));
                 return true;
             }
@@ -158,7 +158,7 @@ impl SharedGpuState {
         }
         if let Err(error) = ledger.write() {
             log::print_line(&format!(
-                "what this process holds cannot be written: {error}"
+                "the GPU memory of this process cannot be recorded: {error}"
             ));
         }
         is_granted
@@ -204,7 +204,7 @@ impl SharedGpu {
     }
 
     /// Returns a note of what other processes were last seen to use, if it has changed.
-    pub(crate) fn take_note(&self) -> Option<Note> {
+    pub(crate) fn unwritten_note(&self) -> Option<Note> {
         let mut state = self.state();
         (!state.is_note_written && state.notes_written < MAX_NOTES).then(|| state.note())
     }
@@ -268,7 +268,7 @@ mod tests {
     }
 
     /// Makes another process use some memory.
-    fn hold_as(state: &mut SharedGpuState, process: u32, bytes: u64) {
+    fn set_usage(state: &mut SharedGpuState, process: u32, bytes: u64) {
         let gpu = state.gpu;
         let mut ledger = LockedLedger::new(&mut state.file).expect("the file is there");
         let start = start_ticks(process).unwrap_or(1);
@@ -282,12 +282,12 @@ mod tests {
         let mut own = state(&folder.path().join("gpus"), 0, 10 * PAGE_BYTES);
         // The parent of this process lives as long as the test.
         let other = std::os::unix::process::parent_id();
-        hold_as(&mut own, other, 4 * PAGE_BYTES);
+        set_usage(&mut own, other, 4 * PAGE_BYTES);
         assert!(!own.reserve(7 * PAGE_BYTES));
         assert_eq!(own.others.bytes, 4 * PAGE_BYTES);
         assert!(own.reserve(6 * PAGE_BYTES));
         own.release(2 * PAGE_BYTES);
-        hold_as(&mut own, other, PAGE_BYTES);
+        set_usage(&mut own, other, PAGE_BYTES);
         own.refresh();
         assert_eq!(
             (own.others.bytes, own.others.max_bytes),
@@ -298,8 +298,8 @@ mod tests {
             Note::Others { held_bytes, .. } if held_bytes == PAGE_BYTES
         ));
         // A process that has ended: there is none of its number.
-        hold_as(&mut own, other, 0);
-        hold_as(&mut own, u32::MAX, 6 * PAGE_BYTES);
+        set_usage(&mut own, other, 0);
+        set_usage(&mut own, u32::MAX, 6 * PAGE_BYTES);
         assert!(own.reserve(6 * PAGE_BYTES));
         assert_eq!(own.others.bytes, 0);
         let shared = SharedGpu::new(own);
@@ -323,9 +323,9 @@ mod tests {
     fn different_gpus_under_a_name_in_use_are_rejected() {
         let folder = tempfile::tempdir().expect("a folder");
         let mut own = state(&folder.path().join("gpus"), 0, PAGE_BYTES);
-        hold_as(&mut own, std::os::unix::process::parent_id(), PAGE_BYTES);
+        set_usage(&mut own, std::os::unix::process::parent_id(), PAGE_BYTES);
         assert!(own.register("h100-80g 1 100").is_err());
-        hold_as(&mut own, std::os::unix::process::parent_id(), 0);
+        set_usage(&mut own, std::os::unix::process::parent_id(), 0);
     }
 
     #[test]

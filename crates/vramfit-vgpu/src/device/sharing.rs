@@ -8,7 +8,7 @@ use vramfit_core::shared_gpus::{self, Usage};
 use vramfit_core::trace::Sharing;
 
 use super::ledger::{LockedLedger, ledger_error};
-use crate::pjrt::status::{Code, PjrtResult, Status};
+use crate::pjrt::status::{PjrtResult, Status, StatusCode};
 
 /// With which processes the GPUs are shared, and through which file.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -23,7 +23,7 @@ pub(crate) enum SharingScope {
 
 impl SharingScope {
     /// Returns how the trace describes it.
-    pub(crate) fn sharing(&self) -> Sharing {
+    pub(crate) fn kind(&self) -> Sharing {
         match self {
             SharingScope::Private => Sharing::Private,
             SharingScope::Run(_) => Sharing::Run,
@@ -74,8 +74,10 @@ fn named_path(name: &str) -> PjrtResult<PathBuf> {
     let is_allowed = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
     if name.is_empty() || name.starts_with('.') || !name.chars().all(is_allowed) {
         return Err(Status::new(
-            Code::InvalidArgument,
-            format!("vramfit: `{name}` is no name for shared GPUs; use letters, digits and `-_.`"),
+            StatusCode::InvalidArgument,
+            format!(
+                "vramfit: `{name}` is not a valid name for shared GPUs; use letters, digits and `-_.`"
+            ),
         ));
     }
     let runtime = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from);
@@ -91,7 +93,7 @@ fn named_path(name: &str) -> PjrtResult<PathBuf> {
     let owner = fs::metadata(&folder).map_err(|error| open_error(&error))?;
     if owner.uid() != user {
         return Err(Status::new(
-            Code::FailedPrecondition,
+            StatusCode::FailedPrecondition,
             format!("vramfit: `{}` belongs to another user", folder.display()),
         ));
     }
@@ -110,7 +112,7 @@ pub(super) fn open_or_create(path: &Path) -> PjrtResult<File> {
 
 fn open_error(error: &std::io::Error) -> Status {
     Status::new(
-        Code::Unavailable,
+        StatusCode::Unavailable,
         format!("vramfit cannot open the file of shared GPUs: {error}"),
     )
 }

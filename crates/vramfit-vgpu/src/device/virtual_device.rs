@@ -19,7 +19,7 @@ use crate::pjrt::abi::device::{
     DeviceMemoryStatsArgs,
 };
 use crate::pjrt::cuda_plugin::{self, zeroed_struct};
-use crate::pjrt::status::{Code, PjrtResult, Status};
+use crate::pjrt::status::{PjrtResult, Status, StatusCode};
 
 /// One virtual GPU.
 pub(crate) struct Device {
@@ -89,7 +89,7 @@ impl Device {
     pub(crate) fn ordinal(&self) -> PjrtResult<u32> {
         self.ordinal.ok_or_else(|| {
             Status::new(
-                Code::InvalidArgument,
+                StatusCode::InvalidArgument,
                 format!("device {} belongs to another process", self.id),
             )
         })

@@ -18,18 +18,18 @@ use vramfit_core::trace::{Purpose, TextId};
 use crate::buffer::device_buffer::{self, Buffer, Storage};
 use crate::buffer::origin::Origin;
 use crate::buffer::value::Value;
-use crate::compile::compiled::{Compiled, memory_kind_of};
+use crate::compile::compiled::{CompiledProgram, memory_kind_of};
 use crate::compile::loaded_executable::{self, LoadedExecutable};
 use crate::device::virtual_device::Device;
 use crate::execute::step_detector::StepArgument;
 use crate::pjrt::abi::Buffer as RawBuffer;
 use crate::pjrt::abi::executable::LoadedExecutableExecuteArgs;
-use crate::pjrt::status::{Code, PjrtResult, Status};
+use crate::pjrt::status::{PjrtResult, Status, StatusCode};
 use crate::session::machine_session::{AllocationRequest, Block, Session};
 
 /// The part of an execution on one device.
 pub(crate) struct DeviceCall<'a> {
-    compiled: &'a Arc<Compiled>,
+    compiled: &'a Arc<CompiledProgram>,
     loaded: &'a LoadedExecutable,
     index: usize,
     device: &'static Device,
@@ -64,7 +64,7 @@ impl<'a> DeviceCall<'a> {
         };
         if raw.len() != program.parameters.len() {
             return Err(Status::new(
-                Code::InvalidArgument,
+                StatusCode::InvalidArgument,
                 format!(
                     "Execution supplied {} buffers but compiled program expected {} buffers",
                     raw.len(),
@@ -88,7 +88,7 @@ impl<'a> DeviceCall<'a> {
                 donors[alias.output] = Some(alias.parameter);
             } else if alias.must {
                 return Err(Status::new(
-                    Code::InvalidArgument,
+                    StatusCode::InvalidArgument,
                     format!(
                         "An input was configured to be must-alias at compile time but not \
                          donated at runtime: allocation {}",
@@ -123,7 +123,7 @@ impl<'a> DeviceCall<'a> {
                 .any(|(other, &buffer)| other != donor && buffer == raw[donor]);
             if is_used_twice {
                 return Err(Status::new(
-                    Code::InvalidArgument,
+                    StatusCode::InvalidArgument,
                     format!(
                         "Attempt to donate the same buffer twice in Execute() (flattened \
                          argument {donor}, replica {}, partition {}). Toy example for this bug: \
@@ -308,7 +308,7 @@ impl<'a> DeviceCall<'a> {
         for (output, value) in values.into_iter().enumerate() {
             let shape = &self.compiled.output_shapes[output];
             let memory = self.device.memory(memory_kind_of(shape))?;
-            let origin = Origin::returned(self.compiled.number, lineage);
+            let origin = Origin::from_program(self.compiled.number, lineage);
             let storage = if let Some(donor) = self.donors[output] {
                 self.storages[donor].with_value(value, origin)
             } else if let Some((_, block)) =
@@ -381,20 +381,20 @@ fn scratch_error(need: &ScratchNeed, error: &Status) -> Status {
     if need.library == "cuFFT" {
         let check = "RET_CHECK failure (xla/backends/gpu/runtime/fft_thunk.cc) fft_plan != nullptr";
         return Status::new(
-            Code::Internal,
+            StatusCode::Internal,
             format!("{check} {CUFFT_PLAN_ERROR}\n{what}"),
         );
     }
     let name = need.routine.split(' ').next().unwrap_or_default();
     let message = format!("Unable to allocate workspace for {name}\n{what}");
-    Status::new(Code::ResourceExhausted, message)
+    Status::new(StatusCode::ResourceExhausted, message)
 }
 
 fn check_argument_sizes(program: &Program, arguments: &[&Buffer]) -> PjrtResult {
     for (number, (shape, argument)) in program.parameters.iter().zip(arguments).enumerate() {
         if shape.bytes() != argument.shape.bytes() {
             return Err(Status::new(
-                Code::InvalidArgument,
+                StatusCode::InvalidArgument,
                 format!(
                     "Executable({}) expected parameter {number} of size {} but got buffer with \
                      incompatible size {}",

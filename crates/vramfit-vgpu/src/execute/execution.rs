@@ -14,7 +14,7 @@ use crate::execute::step_detector;
 use crate::execute::step_detector::StepOptions;
 use crate::pjrt::abi::executable::{ExecuteOptions, LoadedExecutableExecuteArgs};
 use crate::pjrt::event;
-use crate::pjrt::status::{Code, PjrtResult, Status};
+use crate::pjrt::status::{PjrtResult, Status, StatusCode};
 use crate::pjrt::table::read_sized;
 use crate::session::call_site;
 use crate::session::machine_session::Session;
@@ -25,7 +25,7 @@ pub(crate) unsafe fn execute(args: &mut LoadedExecutableExecuteArgs) -> PjrtResu
     let loaded = loaded_executable::from_raw(args.executable)?;
     if loaded.is_deleted() {
         return Err(Status::new(
-            Code::InvalidArgument,
+            StatusCode::InvalidArgument,
             "the executable was deleted",
         ));
     }
@@ -48,7 +48,7 @@ pub(crate) unsafe fn execute(args: &mut LoadedExecutableExecuteArgs) -> PjrtResu
     let environment = &machine.environment;
     let step_options = StepOptions {
         steps: environment.steps,
-        name: environment.step.as_deref(),
+        name: environment.step_name.as_deref(),
     };
     let arguments = calls
         .first()
@@ -129,7 +129,7 @@ unsafe fn selected_devices(
         let found: Vec<_> = all.filter(|(_, device)| device.id == one.id).collect();
         return if found.is_empty() {
             Err(Status::new(
-                Code::InvalidArgument,
+                StatusCode::InvalidArgument,
                 "the program does not run on that device",
             ))
         } else {
@@ -138,7 +138,7 @@ unsafe fn selected_devices(
     }
     if args.num_devices != loaded.devices.len() {
         return Err(Status::new(
-            Code::InvalidArgument,
+            StatusCode::InvalidArgument,
             format!(
                 "Attempted to execute with {} argument lists when local device count is {}",
                 args.num_devices,

@@ -75,7 +75,7 @@ pub(crate) struct StepDetector {
     programs: FxHashMap<u32, ProgramHistory>,
     /// How many of them have a backward pass.
     with_backward: u32,
-    is_announced: bool,
+    is_search_noted: bool,
     finished: Option<FinishedStep>,
 }
 
@@ -146,7 +146,7 @@ impl StepDetector {
         in_use_bytes: impl FnOnce() -> u64,
     ) -> StepDecision {
         let mut notes = Vec::new();
-        if !std::mem::replace(&mut self.is_announced, true) {
+        if !std::mem::replace(&mut self.is_search_noted, true) {
             notes.push(Note::Search {
                 steps: options.steps,
                 name: options.name.map(str::to_owned),

@@ -29,7 +29,7 @@ impl Script {
     }
 
     fn upload(&mut self, name: &'static str, bytes: u64) {
-        self.arrays.insert(name, (Origin::uploaded(), bytes));
+        self.arrays.insert(name, (Origin::from_upload(), bytes));
     }
 
     fn run(
@@ -65,7 +65,7 @@ impl Script {
         };
         let decision = self.detector.on_execution(&execution, &options, || in_use);
         for (name, bytes) in returns {
-            let origin = Origin::returned(program, decision.lineage);
+            let origin = Origin::from_program(program, decision.lineage);
             self.arrays.insert(name, (origin, *bytes));
         }
         self.run_progress = decision.run_progress;

@@ -10,7 +10,7 @@ use std::{ptr, slice};
 use crate::pjrt::abi::error::{ErrorDestroyArgs, ErrorGetCodeArgs, ErrorMessageArgs};
 use crate::pjrt::abi::{ApiHeader, Error, Function};
 use crate::pjrt::names::NAMES;
-use crate::pjrt::status::{Code, PjrtResult, Status};
+use crate::pjrt::status::{PjrtResult, Status, StatusCode};
 
 /// A loaded plugin with its table of functions.
 pub(crate) struct CudaPlugin {
@@ -39,13 +39,13 @@ pub(crate) fn get() -> Result<&'static CudaPlugin, Status> {
 }
 
 fn load() -> Result<CudaPlugin, Status> {
-    let unavailable = |what: String| Status::new(Code::Unavailable, what);
+    let unavailable = |what: String| Status::new(StatusCode::Unavailable, what);
     let path = match LIBRARY_PATH.get() {
         Some(path) => path.clone(),
         None => std::env::var_os("VRAMFIT_REAL_PLUGIN")
             .map(PathBuf::from)
             .ok_or_else(|| {
-                unavailable("vramfit was not told where the CUDA plugin is".to_owned())
+                unavailable("vramfit does not know where the CUDA plugin is; `VRAMFIT_REAL_PLUGIN` is not set".to_owned())
             })?,
     };
     // SAFETY: the plugin's initialisers are those that run when JAX itself loads it.
@@ -55,7 +55,10 @@ fn load() -> Result<CudaPlugin, Status> {
     let header = unsafe {
         let entry: libloading::Symbol<'_, unsafe extern "C" fn() -> *const ApiHeader> =
             library.get(b"GetPjrtApi\0").map_err(|error| {
-                unavailable(format!("`{}` is no PJRT plugin: {error}", path.display()))
+                unavailable(format!(
+                    "`{}` is not a PJRT plugin: {error}",
+                    path.display()
+                ))
             })?;
         entry()
     };

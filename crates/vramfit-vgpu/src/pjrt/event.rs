@@ -14,11 +14,11 @@ use crate::pjrt::error;
 use crate::pjrt::status::{PjrtResult, Status};
 
 struct EventObject {
-    state: Mutex<State>,
+    state: Mutex<EventState>,
     changed: Condvar,
 }
 
-enum State {
+enum EventState {
     Ready(PjrtResult),
     Waiting(Vec<(EventOnReadyCallback, UserArgument)>),
 }
@@ -32,7 +32,7 @@ unsafe impl Send for UserArgument {}
 /// Makes an event that is ready, with success or an error.
 pub(crate) fn ready(result: PjrtResult) -> *mut Event {
     let object = EventObject {
-        state: Mutex::new(State::Ready(result)),
+        state: Mutex::new(EventState::Ready(result)),
         changed: Condvar::new(),
     };
     Box::into_raw(Box::new(object)).cast()
@@ -43,14 +43,14 @@ unsafe fn object<'a>(event: *mut Event) -> &'a EventObject {
 }
 
 impl EventObject {
-    fn state(&self) -> std::sync::MutexGuard<'_, State> {
+    fn state(&self) -> std::sync::MutexGuard<'_, EventState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn result(&self) -> Option<PjrtResult> {
         match &*self.state() {
-            State::Ready(result) => Some(result.clone()),
-            State::Waiting(_) => None,
+            EventState::Ready(result) => Some(result.clone()),
+            EventState::Waiting(_) => None,
         }
     }
 }
@@ -79,7 +79,7 @@ pub(crate) unsafe fn wait(args: &mut EventAwaitArgs) -> PjrtResult {
     let event = object(args.event);
     let mut state = event.state();
     loop {
-        if let State::Ready(result) = &*state {
+        if let EventState::Ready(result) = &*state {
             return result.clone();
         }
         state = event
@@ -92,11 +92,11 @@ pub(crate) unsafe fn wait(args: &mut EventAwaitArgs) -> PjrtResult {
 pub(crate) unsafe fn on_ready(args: &mut EventOnReadyArgs) -> PjrtResult {
     let callback = args
         .callback
-        .ok_or_else(|| Status::internal("no callback was given"))?;
+        .ok_or_else(|| Status::internal("no callback was provided"))?;
     let mut state = object(args.event).state();
     let result = match &mut *state {
-        State::Ready(result) => result.clone(),
-        State::Waiting(callbacks) => {
+        EventState::Ready(result) => result.clone(),
+        EventState::Waiting(callbacks) => {
             callbacks.push((callback, UserArgument(args.user_arg)));
             return Ok(());
         }
@@ -108,7 +108,7 @@ pub(crate) unsafe fn on_ready(args: &mut EventOnReadyArgs) -> PjrtResult {
 }
 
 pub(crate) unsafe fn create(args: &mut EventCreateArgs) -> PjrtResult {
-    let state = Mutex::new(State::Waiting(Vec::new()));
+    let state = Mutex::new(EventState::Waiting(Vec::new()));
     args.event = Box::into_raw(Box::new(EventObject {
         state,
         changed: Condvar::new(),
@@ -128,9 +128,9 @@ pub(crate) unsafe fn set(args: &mut EventSetArgs) -> PjrtResult {
         ))
     };
     let event = object(args.event);
-    let before = std::mem::replace(&mut *event.state(), State::Ready(result.clone()));
+    let before = std::mem::replace(&mut *event.state(), EventState::Ready(result.clone()));
     event.changed.notify_all();
-    if let State::Waiting(callbacks) = before {
+    if let EventState::Waiting(callbacks) = before {
         for (callback, argument) in callbacks {
             callback(error_pointer(result.clone()), argument.0);
         }

@@ -10,7 +10,7 @@ use crate::pjrt::abi::extension::{ExtensionBase, kind};
 use crate::pjrt::layouts;
 use crate::pjrt::shardings;
 
-const KEPT_KINDS: &[i32] = &[
+const COPIED_KINDS: &[i32] = &[
     kind::GPU_CUSTOM_CALL,
     kind::PROFILER,
     kind::CUSTOM_PARTITIONER,
@@ -34,7 +34,7 @@ pub(crate) unsafe fn copy_chain(chain: *mut ExtensionBase) -> *mut ExtensionBase
     while !next.is_null() {
         let original = next;
         next = (*original).next;
-        if !KEPT_KINDS.contains(&(*original).r#type) {
+        if !COPIED_KINDS.contains(&(*original).r#type) {
             continue;
         }
         let size = (*original).struct_size;

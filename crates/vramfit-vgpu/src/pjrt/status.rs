@@ -7,7 +7,7 @@ use std::fmt;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(i32)]
 #[allow(missing_docs, reason = "the names are the meaning")]
-pub(crate) enum Code {
+pub(crate) enum StatusCode {
     InvalidArgument = 3,
     NotFound = 5,
     ResourceExhausted = 8,
@@ -29,7 +29,7 @@ pub(crate) struct Status {
 
 impl Status {
     /// Makes a failure of a known code.
-    pub(crate) fn new(code: Code, message: impl Into<String>) -> Self {
+    pub(crate) fn new(code: StatusCode, message: impl Into<String>) -> Self {
         Status {
             code: code as c_int,
             message: message.into(),
@@ -46,13 +46,13 @@ impl Status {
 
     /// Makes a failure for an internal error.
     pub(crate) fn internal(message: impl Into<String>) -> Self {
-        Status::new(Code::Internal, message)
+        Status::new(StatusCode::Internal, message)
     }
 
     /// Makes a failure for something that the virtual GPU does not have.
     pub(crate) fn unimplemented(what: &str) -> Self {
         Status::new(
-            Code::Unimplemented,
+            StatusCode::Unimplemented,
             format!("{what} is not available on vramfit's virtual GPU"),
         )
     }
@@ -66,7 +66,7 @@ impl Status {
     }
 
     pub(crate) fn is_out_of_memory(&self) -> bool {
-        self.code == Code::ResourceExhausted as c_int
+        self.code == StatusCode::ResourceExhausted as c_int
     }
 }
 
@@ -79,9 +79,9 @@ impl fmt::Display for Status {
 impl From<vramfit_core::Error> for Status {
     fn from(error: vramfit_core::Error) -> Self {
         let code = match error.kind() {
-            vramfit_core::ErrorKind::InvalidArgument => Code::InvalidArgument,
-            vramfit_core::ErrorKind::UnknownGpu => Code::NotFound,
-            _ => Code::Internal,
+            vramfit_core::ErrorKind::InvalidArgument => StatusCode::InvalidArgument,
+            vramfit_core::ErrorKind::UnknownGpu => StatusCode::NotFound,
+            _ => StatusCode::Internal,
         };
         Status::new(code, format!("vramfit: {error}"))
     }

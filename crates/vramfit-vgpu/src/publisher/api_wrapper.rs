@@ -130,7 +130,7 @@ unsafe fn publish(wrapper: &'static ApiWrapper, args: *mut c_void) {
         return;
     }
     let client_settings = ClientSettings {
-        settings: settings(&args),
+        settings: read_settings(&args),
         virtual_gpu: (wrapper.virtual_gpu)(),
     };
     start(
@@ -152,7 +152,7 @@ unsafe extern "C" fn stop_and_destroy(args: *mut c_void) -> *mut Error {
 }
 
 /// Reads the options to show. The client validates them.
-unsafe fn settings(args: &ClientCreateArgs) -> vramfit_core::published::Asked {
+unsafe fn read_settings(args: &ClientCreateArgs) -> vramfit_core::published::Asked {
     let mut client_settings = vramfit_core::published::Asked {
         visible_devices: std::env::var("CUDA_VISIBLE_DEVICES").ok(),
         ..Default::default()

@@ -14,7 +14,7 @@ use crate::process::start_ticks;
 /// processes have ended.
 pub(super) fn prepare_folder() -> Result<PathBuf> {
     let runtime = std::env::var_os("XDG_RUNTIME_DIR");
-    let mut last_error = Error::other("there is no folder for it");
+    let mut last_error = Error::other("there is no folder for the statistics");
     for folder in published::folders(runtime.as_deref(), user()) {
         match ensure_private(&folder) {
             Ok(()) => {
@@ -43,13 +43,13 @@ fn ensure_private(folder: &Path) -> Result<()> {
     }
     let found = fs::symlink_metadata(folder)?;
     if !found.is_dir() {
-        return Err(Error::other("it is no folder"));
+        return Err(Error::other("it is not a folder"));
     }
     if found.uid() != user() {
         return Err(Error::other("it belongs to another user"));
     }
     if found.mode() & 0o077 != 0 {
-        return Err(Error::other("other users can reach it"));
+        return Err(Error::other("other users can access it"));
     }
     Ok(())
 }
@@ -119,9 +119,9 @@ mod tests {
         let file = root.path().join("file");
         fs::write(&file, "").expect("written");
         for (path, why) in [
-            (&open, "other users can reach it"),
-            (&link, "it is no folder"),
-            (&file, "it is no folder"),
+            (&open, "other users can access it"),
+            (&link, "it is not a folder"),
+            (&file, "it is not a folder"),
         ] {
             assert_eq!(ensure_private(path).unwrap_err().to_string(), why);
         }

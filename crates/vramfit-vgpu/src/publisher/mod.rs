@@ -37,7 +37,7 @@ pub(crate) struct VirtualGpu {
 }
 
 /// A client that is published.
-struct Published {
+struct PublishedClient {
     client: usize,
     sampler: Sampler,
 }
@@ -45,11 +45,11 @@ struct Published {
 /// The version of `jax`, if the stand-in module has set it.
 static JAX_VERSION: OnceLock<String> = OnceLock::new();
 
-static CLIENTS: Mutex<Vec<Published>> = Mutex::new(Vec::new());
+static CLIENTS: Mutex<Vec<PublishedClient>> = Mutex::new(Vec::new());
 
 /// The process that publishes. A forked copy of it has the same memory but not the threads, and must
 /// touch neither the file nor the locks.
-static OWNER: AtomicU32 = AtomicU32::new(0);
+static OWNER_PID: AtomicU32 = AtomicU32::new(0);
 static CLIENT_NUMBER: AtomicU32 = AtomicU32::new(0);
 
 /// How long the end of the process waits for the thread, which may be inside the allocator.
@@ -78,7 +78,7 @@ unsafe fn start(
     config: &PublishConfig,
 ) {
     let this = std::process::id();
-    let owner = OWNER.compare_exchange(0, this, Ordering::AcqRel, Ordering::Acquire);
+    let owner = OWNER_PID.compare_exchange(0, this, Ordering::AcqRel, Ordering::Acquire);
     if owner.is_err_and(|owner| owner != this) {
         return log_verbose(
             config,
@@ -89,7 +89,7 @@ unsafe fn start(
     match Sampler::start(plugin, client, client_settings, number, config) {
         Ok((sampler, path)) => {
             log_verbose(config, &format!("publishing to `{}`", path.display()));
-            let published = Published {
+            let published = PublishedClient {
                 client: client as usize,
                 sampler,
             };
@@ -106,7 +106,7 @@ unsafe fn start(
 
 /// Stops publishing a client before it is destroyed. Returns when no thread uses it any more.
 fn stop(client: *mut abi::Client) {
-    if OWNER.load(Ordering::Acquire) != std::process::id() {
+    if OWNER_PID.load(Ordering::Acquire) != std::process::id() {
         return;
     }
     for published in take_published(|published| published.client == client as usize) {
@@ -117,7 +117,7 @@ fn stop(client: *mut abi::Client) {
 /// Stops publishing because the process ends. A client may still exist that is never destroyed, but its
 /// plugin's exit handlers run soon, and no thread may be inside of it then.
 pub(crate) fn finish() {
-    if OWNER.load(Ordering::Acquire) != std::process::id() {
+    if OWNER_PID.load(Ordering::Acquire) != std::process::id() {
         return;
     }
     for published in take_published(|_| true) {
@@ -125,7 +125,7 @@ pub(crate) fn finish() {
     }
 }
 
-fn take_published(predicate: impl Fn(&Published) -> bool) -> Vec<Published> {
+fn take_published(predicate: impl Fn(&PublishedClient) -> bool) -> Vec<PublishedClient> {
     let mut clients = CLIENTS.lock().unwrap_or_else(|lock| lock.into_inner());
     clients
         .extract_if(.., |published| predicate(published))

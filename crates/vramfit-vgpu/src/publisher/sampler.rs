@@ -15,16 +15,16 @@ use super::{VirtualGpu, folder, header};
 use crate::pjrt::abi;
 use crate::pjrt::abi::device::DeviceMemoryStatsArgs;
 use crate::pjrt::cuda_plugin::{CudaPlugin, zeroed_struct};
-use crate::pjrt::status::Code;
+use crate::pjrt::status::StatusCode;
 
 /// A thread that samples one client.
 pub(super) struct Sampler {
-    state: Arc<(Mutex<State>, Condvar)>,
+    state: Arc<(Mutex<SamplerState>, Condvar)>,
     thread: JoinHandle<()>,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
-struct State {
+struct SamplerState {
     stop: bool,
     ended: bool,
 }
@@ -87,7 +87,7 @@ impl Sampler {
     }
 }
 
-fn lock(state: &Mutex<State>) -> MutexGuard<'_, State> {
+fn lock(state: &Mutex<SamplerState>) -> MutexGuard<'_, SamplerState> {
     state.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -95,7 +95,7 @@ fn lock(state: &Mutex<State>) -> MutexGuard<'_, State> {
 fn run(
     poller: &Poller,
     mut stats_file: StatsFile,
-    shared: &(Mutex<State>, Condvar),
+    shared: &(Mutex<SamplerState>, Condvar),
     interval: Duration,
 ) {
     let (state, changed) = shared;
@@ -156,7 +156,7 @@ impl Poller {
         args.device = device;
         if let Err(status) = self.plugin.call("PJRT_Device_MemoryStats", &mut args) {
             let answer = match status.code() {
-                code if code == Code::Unimplemented as i32 => Answer::NoStatistics,
+                code if code == StatusCode::Unimplemented as i32 => Answer::NoStatistics,
                 code => Answer::Failed(code.unsigned_abs()),
             };
             return Sample {

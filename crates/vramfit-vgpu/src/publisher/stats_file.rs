@@ -118,7 +118,7 @@ fn map(file: &fs::File, bytes: usize) -> Result<NonNull<u8>> {
     if memory == libc::MAP_FAILED {
         return Err(Error::last_os_error());
     }
-    NonNull::new(memory.cast()).ok_or_else(|| Error::other("the page was mapped nowhere"))
+    NonNull::new(memory.cast()).ok_or_else(|| Error::other("the file was mapped at address 0"))
 }
 
 fn unmap(memory: NonNull<u8>, bytes: usize) {

@@ -12,7 +12,7 @@ use vramfit_core::trace::{Event, Footer, Note, Purpose, RunEnvironment, TextId, 
 use crate::compile::stderr_capture::Warning;
 use crate::device::machine::{Machine, MachineState, is_forked};
 use crate::device::shared_gpu::SharedGpu;
-use crate::pjrt::status::{Code, PjrtResult, Status};
+use crate::pjrt::status::{PjrtResult, Status, StatusCode};
 use crate::session::log;
 use crate::session::trace_failure;
 
@@ -122,11 +122,11 @@ impl Session {
             Refusal::OutOfMemory => {
                 log::print_as_xla(&allocator.out_of_memory_log(request.bytes, request.space));
                 let message = allocator.out_of_memory_message(request.bytes);
-                Status::new(Code::ResourceExhausted, message)
+                Status::new(StatusCode::ResourceExhausted, message)
             }
             Refusal::Fatal(what) => Status::new(
-                Code::Internal,
-                format!("vramfit: on a real card this process would not go on: {what}"),
+                StatusCode::Internal,
+                format!("vramfit: on a real GPU this process would not continue: {what}"),
             ),
         };
         let message = self.intern(status.message());
@@ -157,7 +157,7 @@ impl Session {
             Err(error) if error.kind() == ErrorKind::AllocatorAborts => {
                 let text = error.to_string();
                 log::print_line(&format!(
-                    "on a real card this process would die here: {text}"
+                    "on a real GPU this process would abort here: {text}"
                 ));
                 let message = self.intern(&text);
                 self.record(&Event::FreeAborts {
@@ -181,7 +181,7 @@ impl Session {
     /// Records how much other processes were last seen to use, if it has changed.
     fn note_other_processes(&mut self, device: u32) {
         let shared = self.state.pools[device as usize].shared.as_ref();
-        if let Some(note) = shared.and_then(SharedGpu::take_note) {
+        if let Some(note) = shared.and_then(SharedGpu::unwritten_note) {
             self.note(&note);
         }
     }
@@ -190,7 +190,12 @@ impl Session {
         self.note_other_processes(device);
         let calls = {
             let pool = &self.state.pools[device as usize];
-            std::mem::take(&mut *pool.driver.lock().unwrap_or_else(PoisonError::into_inner))
+            std::mem::take(
+                &mut *pool
+                    .driver_calls
+                    .lock()
+                    .unwrap_or_else(PoisonError::into_inner),
+            )
         };
         for call in calls {
             let region = call.granted.unwrap_or(Region {
@@ -235,8 +240,8 @@ impl Session {
     /// Adds to the bytes that this process uses on a device outside the pool.
     pub(crate) fn add_non_pool_bytes(&mut self, device: u32, bytes: i64) {
         let pool = &mut self.state.pools[device as usize];
-        pool.outside_bytes = pool.outside_bytes.saturating_add_signed(bytes);
-        let bytes = pool.outside_bytes;
+        pool.non_pool_bytes = pool.non_pool_bytes.saturating_add_signed(bytes);
+        let bytes = pool.non_pool_bytes;
         self.record(&Event::Outside { device, bytes });
     }
 
@@ -250,10 +255,8 @@ impl Session {
     /// included, and the largest free block of its pool, which JAX reports only since 0.11.
     pub(crate) fn extra_stats(&self, device: u32) -> Option<(u64, Option<u64>)> {
         let pool = self.state.pools.get(device as usize)?;
-        let held = pool
-            .obtained_bytes
-            .load(std::sync::atomic::Ordering::Relaxed)
-            + pool.outside_bytes
+        let held = pool.driver_bytes.load(std::sync::atomic::Ordering::Relaxed)
+            + pool.non_pool_bytes
             + self.machine.environment.context_bytes;
         Some((held, pool.allocator.largest_free_block()))
     }
