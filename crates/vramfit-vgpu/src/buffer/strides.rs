@@ -46,7 +46,7 @@ pub(crate) unsafe fn layout_strides(
 ) -> PjrtResult<Vec<i64>> {
     const STRIDES: i32 = 1;
     let rank = shape.dims.len();
-    let wrong = || {
+    let rank_error = || {
         Status::new(
             StatusCode::InvalidArgument,
             "a layout of another rank than its array",
@@ -55,21 +55,21 @@ pub(crate) unsafe fn layout_strides(
     // SAFETY: `type` says which field of the union holds.
     unsafe {
         if layout.r#type == STRIDES {
-            let given = layout.value.strides;
-            return if given.num_byte_strides == rank {
-                Ok(copy_list(given.byte_strides, rank))
+            let strides = layout.value.strides;
+            return if strides.num_byte_strides == rank {
+                Ok(copy_list(strides.byte_strides, rank))
             } else {
-                Err(wrong())
+                Err(rank_error())
             };
         }
-        let given = layout.value.tiled;
-        if given.num_tiles > 0 {
+        let tiled = layout.value.tiled;
+        if tiled.num_tiles > 0 {
             return Err(Status::unimplemented("a tiled layout"));
         }
-        if given.minor_to_major_size != rank {
-            return Err(wrong());
+        if tiled.minor_to_major_size != rank {
+            return Err(rank_error());
         }
-        let order = copy_list(given.minor_to_major, rank);
+        let order = copy_list(tiled.minor_to_major, rank);
         Ok(minor_to_major_strides(
             &order,
             &shape.dims,

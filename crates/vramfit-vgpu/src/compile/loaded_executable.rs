@@ -50,14 +50,14 @@ impl LoadedExecutable {
         let mut devices = Vec::new();
         let mut ordinals = Vec::new();
         let mut logical_ids = Vec::new();
-        for (place, &id) in options.devices.iter().enumerate() {
+        for (index, &id) in options.devices.iter().enumerate() {
             let device = client.device(id)?;
             if let Some(ordinal) = device.ordinal {
                 devices.push(device);
                 ordinals.push(ordinal);
                 logical_ids.push(LogicalDeviceIds {
-                    replica: (place / options.partitions) as c_int,
-                    partition: (place % options.partitions) as c_int,
+                    replica: (index / options.partitions) as c_int,
+                    partition: (index % options.partitions) as c_int,
                 });
             }
         }

@@ -108,11 +108,11 @@ impl CaptureScope {
             capture.restore();
         }
         capture.forward();
-        let place = capture
+        let index = capture
             .scopes
             .iter()
             .position(|(number, _)| *number == self.0);
-        place.map_or_else(Vec::new, |place| capture.scopes.remove(place).1)
+        index.map_or_else(Vec::new, |index| capture.scopes.remove(index).1)
     }
 }
 
@@ -241,18 +241,18 @@ fn file_id(descriptor: i32) -> Option<(u64, u64)> {
 /// text` in 0.6.2.
 fn parse_warning(line: &str) -> Option<Warning> {
     let (head, text) = line.trim_end().split_once("] ")?;
-    let (before, place) = head.rsplit_once(' ')?;
-    let file = place.split(':').next()?;
+    let (before, location) = head.rsplit_once(' ')?;
+    let file = location.split(':').next()?;
     let source = file.rsplit('/').next()?;
-    let is_severe = |word: &str| word == "W" || word == "E";
-    let is_one = match before.rsplit_once(' ') {
-        Some((_, severity)) if is_severe(severity) => {
+    let is_severity = |word: &str| word == "W" || word == "E";
+    let is_warning = match before.rsplit_once(' ') {
+        Some((_, severity)) if is_severity(severity) => {
             head.starts_with(|c: char| c.is_ascii_digit())
         }
         _ => head.starts_with(['W', 'E']),
     };
-    let is_one = is_one && MEMORY_SOURCES.contains(&source);
-    is_one.then(|| Warning {
+    let is_warning = is_warning && MEMORY_SOURCES.contains(&source);
+    is_warning.then(|| Warning {
         source: source.to_owned(),
         text: text.to_owned(),
     })

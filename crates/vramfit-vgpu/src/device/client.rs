@@ -102,10 +102,10 @@ pub(crate) unsafe fn create(args: &mut ClientCreateArgs) -> PjrtResult {
 
 /// Returns the GPUs that `jax_cuda_visible_devices` selects of those that CUDA shows. XLA has the numbers in a
 /// set, so they are in ascending order, and ignores those that do not exist (`GetStreamExecutors`).
-fn select_visible(gpus: &[u32], wanted: &[i64]) -> Vec<u32> {
-    let shown = gpus.iter().enumerate();
-    let kept = shown.filter(|(number, _)| wanted.contains(&(*number as i64)));
-    kept.map(|(_, gpu)| *gpu).collect()
+fn select_visible(gpus: &[u32], requested: &[i64]) -> Vec<u32> {
+    let visible = gpus.iter().enumerate();
+    let selected = visible.filter(|(number, _)| requested.contains(&(*number as i64)));
+    selected.map(|(_, gpu)| *gpu).collect()
 }
 
 /// Reads JAX's create options with XLA's own checks, and the variables that the plugin reads itself.
@@ -359,15 +359,15 @@ pub(crate) unsafe fn topology(args: &mut ClientTopologyDescriptionArgs) -> PjrtR
 pub(crate) unsafe fn default_device_assignment(
     args: &mut ClientDefaultDeviceAssignmentArgs,
 ) -> PjrtResult {
-    let wanted = (args.num_replicas * args.num_partitions) as usize;
+    let requested = (args.num_replicas * args.num_partitions) as usize;
     let available = from_raw(args.client)?.devices.len();
-    if wanted > available || wanted > args.default_assignment_size {
+    if requested > available || requested > args.default_assignment_size {
         return Err(Status::new(
             StatusCode::InvalidArgument,
-            format!("{wanted} devices are requested, {available} are available"),
+            format!("{requested} devices are requested, {available} are available"),
         ));
     }
-    for id in 0..wanted {
+    for id in 0..requested {
         args.default_assignment.add(id).write(id as c_int);
     }
     Ok(())
@@ -392,13 +392,13 @@ mod tests {
 
     #[test]
     fn jax_selects_among_the_gpus_that_cuda_shows() {
-        for (gpus, wanted, kept) in [
+        for (gpus, requested, selected) in [
             (vec![0, 1, 2, 3], vec![2], vec![2]),
             (vec![3, 1], vec![1, 0], vec![3, 1]),
             (vec![3, 1], vec![1, 7], vec![1]),
             (vec![0], vec![1], vec![]),
         ] {
-            assert_eq!(select_visible(&gpus, &wanted), kept, "{wanted:?}");
+            assert_eq!(select_visible(&gpus, &requested), selected, "{requested:?}");
         }
     }
 }

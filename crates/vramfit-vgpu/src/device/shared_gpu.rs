@@ -245,11 +245,11 @@ impl DeviceMemory for SharedGpu {
         let mut state = self.state();
         state.refresh();
         let (process, gpu) = (std::process::id(), state.gpu);
-        let held = LockedLedger::new(&mut state.file).map_or(u64::MAX, |ledger| {
+        let used = LockedLedger::new(&mut state.file).map_or(u64::MAX, |ledger| {
             let own = ledger.usage.of(process, gpu).map_or(0, |own| own.bytes);
             own.saturating_add(ledger.usage.held_by_others(process, gpu))
         });
-        state.free_bytes.saturating_sub(held)
+        state.free_bytes.saturating_sub(used)
     }
 }
 

@@ -64,9 +64,9 @@ pub(crate) fn visible_gpus(
         // The file is from earlier runs, whose GPUs may have had other names.
         ledger.usage.uuids.clear();
     }
-    let seen = ledger.usage.visible(count, list);
+    let visible = ledger.usage.visible(count, list);
     ledger.write().map_err(|error| ledger_error(&error))?;
-    Ok(seen)
+    Ok(visible)
 }
 
 /// Returns the path of the file of GPUs that are shared by name, in a folder of the user.

@@ -41,14 +41,14 @@ fn ensure_private(folder: &Path) -> Result<()> {
         Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {}
         result => return result,
     }
-    let found = fs::symlink_metadata(folder)?;
-    if !found.is_dir() {
+    let metadata = fs::symlink_metadata(folder)?;
+    if !metadata.is_dir() {
         return Err(Error::other("it is not a folder"));
     }
-    if found.uid() != user() {
+    if metadata.uid() != user() {
         return Err(Error::other("it belongs to another user"));
     }
-    if found.mode() & 0o077 != 0 {
+    if metadata.mode() & 0o077 != 0 {
         return Err(Error::other("other users can access it"));
     }
     Ok(())
@@ -63,7 +63,8 @@ fn remove_stale(folder: &Path) {
     for path in entries.flatten().map(|entry| entry.path()) {
         let is_page = path.as_os_str().as_bytes().ends_with(SUFFIX.as_bytes());
         // Statistics files are small; a large file is another one.
-        let small = fs::metadata(&path).is_ok_and(|found| found.is_file() && found.len() < 1 << 20);
+        let small = fs::metadata(&path)
+            .is_ok_and(|metadata| metadata.is_file() && metadata.len() < 1 << 20);
         if !is_page || !small {
             continue;
         }

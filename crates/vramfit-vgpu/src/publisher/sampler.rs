@@ -102,11 +102,11 @@ fn run(
     let mut live = Live::default();
     let mut next = Instant::now();
     loop {
-        let began = monotonic_ns();
+        let start_ns = monotonic_ns();
         poller.poll(&mut live.devices);
         live.heartbeat_ns = monotonic_ns();
         live.samples += 1;
-        live.spent_ns += live.heartbeat_ns.saturating_sub(began);
+        live.spent_ns += live.heartbeat_ns.saturating_sub(start_ns);
         stats_file.write(&live);
 
         // At a steady rate; polls that a slow one has delayed are skipped.
@@ -143,8 +143,8 @@ impl Poller {
             let extra_stats = self
                 .virtual_gpu
                 .and_then(|gpu| (gpu.extra_stats)(ordinal as u32));
-            if let Some((held, largest_free)) = extra_stats {
-                sample.driver_bytes = Some(held);
+            if let Some((used, largest_free)) = extra_stats {
+                sample.driver_bytes = Some(used);
                 sample.largest_free_bytes = largest_free;
             }
             samples.push(sample);
@@ -164,19 +164,19 @@ impl Poller {
                 ..Sample::default()
             };
         }
-        let given = |value: i64, is_set: bool| is_set.then_some(value.max(0) as u64);
+        let reported = |value: i64, is_set: bool| is_set.then_some(value.max(0) as u64);
         Sample {
             answer: Answer::Figures,
-            in_use_bytes: given(args.bytes_in_use, true),
-            peak_bytes: given(args.peak_bytes_in_use, args.peak_bytes_in_use_is_set),
-            pool_bytes: given(args.pool_bytes, args.pool_bytes_is_set),
-            peak_pool_bytes: given(args.peak_pool_bytes, args.peak_pool_bytes_is_set),
-            largest_free_bytes: given(
+            in_use_bytes: reported(args.bytes_in_use, true),
+            peak_bytes: reported(args.peak_bytes_in_use, args.peak_bytes_in_use_is_set),
+            pool_bytes: reported(args.pool_bytes, args.pool_bytes_is_set),
+            peak_pool_bytes: reported(args.peak_pool_bytes, args.peak_pool_bytes_is_set),
+            largest_free_bytes: reported(
                 args.largest_free_block_bytes,
                 args.largest_free_block_bytes_is_set && self.fills_largest_free,
             ),
-            limit_bytes: given(args.bytes_limit, args.bytes_limit_is_set),
-            allocations: given(args.num_allocs, args.num_allocs_is_set),
+            limit_bytes: reported(args.bytes_limit, args.bytes_limit_is_set),
+            allocations: reported(args.num_allocs, args.num_allocs_is_set),
             driver_bytes: None,
         }
     }

@@ -19,8 +19,8 @@ const MAX_STACKS: usize = 4096;
 
 /// Returns the text of the user's line in a stack as JAX passes it (innermost frame first).
 pub(crate) fn from_stack(stack: &CStr, mut intern: impl FnMut(&str) -> TextId) -> TextId {
-    CACHE.with_borrow_mut(|seen| {
-        if let Some(&id) = seen.get(stack.to_bytes()) {
+    CACHE.with_borrow_mut(|cache| {
+        if let Some(&id) = cache.get(stack.to_bytes()) {
             return id;
         }
         let text = stack.to_string_lossy();
@@ -29,10 +29,10 @@ pub(crate) fn from_stack(stack: &CStr, mut intern: impl FnMut(&str) -> TextId) -
             Some(name) => intern(&name),
             None => intern(line),
         };
-        if seen.len() >= MAX_STACKS {
-            seen.clear();
+        if cache.len() >= MAX_STACKS {
+            cache.clear();
         }
-        seen.insert(stack.to_bytes().to_vec(), id);
+        cache.insert(stack.to_bytes().to_vec(), id);
         id
     })
 }

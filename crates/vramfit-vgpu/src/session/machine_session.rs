@@ -255,10 +255,10 @@ impl Session {
     /// included, and the largest free block of its pool, which JAX reports only since 0.11.
     pub(crate) fn extra_stats(&self, device: u32) -> Option<(u64, Option<u64>)> {
         let pool = self.state.pools.get(device as usize)?;
-        let held = pool.driver_bytes.load(std::sync::atomic::Ordering::Relaxed)
+        let used = pool.driver_bytes.load(std::sync::atomic::Ordering::Relaxed)
             + pool.non_pool_bytes
             + self.machine.environment.context_bytes;
-        Some((held, pool.allocator.largest_free_block()))
+        Some((used, pool.allocator.largest_free_block()))
     }
 
     /// Interns a text in the trace.
