@@ -32,6 +32,14 @@ RUNS = {
         "optimizer": {"name": "adam", "schedule": "cosine"},
         "training": {"tensorboard": True},
     },
+    "tokens": {
+        "data": {"inputs": "words", "targets": "words", "vocabulary": 9, "path": "labelled.h5"},
+        "model": {"kind": "transformer", "hidden_sizes": [12], "heads": 3},
+    },
+    "pixels": {
+        "data": {"inputs": "pixels", "targets": "kind", "scale": "1/255", "path": "labelled.h5"},
+        "model": {"kind": "mlp"},
+    },
     "transformer": {
         "data": {
             "inputs": "signal",
@@ -61,6 +69,8 @@ def write_labelled(path, rows, seed):
     random = np.random.default_rng(seed)
     with h5py.File(path, "w") as file:
         file["signal"] = random.standard_normal((rows, 6, 2)).astype("f4")
+        file["words"] = random.integers(0, 9, (rows, 6), "u2")
+        file["pixels"] = random.integers(0, 256, (rows, 5, 5), "u1")
         file["kind"] = random.integers(0, 4, rows)
 
 

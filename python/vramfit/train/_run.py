@@ -186,6 +186,8 @@ def _loaders(config: Mapping[str, Any], data: Mapping[str, Any]) -> tuple[Any, A
     own = config["data"]
     stacked = config["training"]["steps_per_dispatch"]
     names = {"inputs": own["inputs"], "targets": own["targets"]}
+    if own["inputs"] == own["targets"]:
+        del names["targets"]
     kinds = {name: data[name]["becomes"] for name in names}
     device = config["training"]["device"]
     share, other = own["validation_share"], own["validation_path"]
@@ -193,7 +195,7 @@ def _loaders(config: Mapping[str, Any], data: Mapping[str, Any]) -> tuple[Any, A
 
     def loader(path: str, part: str, *, super_batch: int | None = None, **options: Any) -> Loader:
         # Sequences are [rows, steps, ...], and in a stack [batches, rows, steps, ...].
-        crop = _crop(own["sequence_length"], 2 if super_batch else 1)
+        axis = 2 if super_batch else 1
         return Loader(
             path,
             names,
@@ -201,7 +203,12 @@ def _loaders(config: Mapping[str, Any], data: Mapping[str, Any]) -> tuple[Any, A
             seed=own["seed"],
             memory=own["memory"],
             dtype=kinds,
-            transform=crop,
+            transform=_divide(
+                own["sequence_length"],
+                axis,
+                has_targets="targets" in names,
+                predicts_next=data["predicts_next"],
+            ),
             split=(part, share) if divided else None,
             super_batch=super_batch,
             **options,
@@ -227,12 +234,32 @@ def _loaders(config: Mapping[str, Any], data: Mapping[str, Any]) -> tuple[Any, A
     return train, validation
 
 
-def _crop(length: int | None, axis: int) -> Any:
-    """Return the function that keeps the last steps of each sequence."""
-    if length is None:
+def _divide(length: int | None, axis: int, *, has_targets: bool, predicts_next: bool) -> Any:
+    """Return what makes inputs and targets of a batch of the loader; None where they are that.
+
+    Args:
+        length: How many of the last steps are kept.
+        axis: Where steps are.
+        has_targets: Whether targets are a dataset of their own.
+        predicts_next: Whether the next step of each is its target.
+    """
+    if length is None and has_targets:
         return None
-    cut = (slice(None),) * axis + (slice(-length, None),)
-    return lambda batch: {**batch, "inputs": batch["inputs"][cut]}
+
+    def cut(part: Any, first: int | None, end: int | None = None) -> Any:
+        return part[(slice(None),) * axis + (slice(first, end),)]
+
+    def divide(batch: dict[str, Any]) -> dict[str, Any]:
+        inputs = batch["inputs"]
+        targets = batch["targets"] if has_targets else inputs
+        if predicts_next:
+            inputs, targets = cut(inputs, None, -1), cut(targets, 1)
+        if length is not None:
+            inputs = cut(inputs, -length)
+            targets = cut(targets, -length) if predicts_next else targets
+        return {**batch, "inputs": inputs, "targets": targets}
+
+    return divide
 
 
 class _Zeros:
@@ -256,6 +283,8 @@ def _rehearsed(config: Mapping[str, Any], data: Mapping[str, Any]) -> tuple[Any,
     rows = config["data"]["batch_size"]
     stacked = config["training"]["steps_per_dispatch"]
     shapes = {"inputs": row_shape(data), "targets": data["targets"]["shape"][1:]}
+    if data["predicts_next"]:
+        shapes["targets"] = shapes["inputs"]
 
     def batch(*lead: int) -> dict[str, Any]:
         return {

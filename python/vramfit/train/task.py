@@ -50,9 +50,17 @@ def build(config: Mapping[str, Any], data: Mapping[str, Any]) -> Task:
     rule = optimizer.build(config["optimizer"], data["steps"] * config["training"]["epochs"])
     has_dropout = config["model"]["dropout"] > 0
     metrics = _classify if data["classes"] else _regress
+    scale = config["data"]["scale"]
 
     def make() -> nnx.Module:
-        return models.build(config["model"], row, _outputs(data), seed=seed)
+        return models.build(
+            config["model"],
+            row,
+            _outputs(data),
+            seed=seed,
+            vocabulary=data["vocabulary"],
+            each_step=data["predicts_next"],
+        )
 
     graph, shapes = nnx.split(nnx.eval_shape(make))
 
@@ -65,6 +73,8 @@ def build(config: Mapping[str, Any], data: Mapping[str, Any]) -> Task:
         }
 
     def predict(parameters: Any, inputs: Any, rngs: Any = None) -> Any:
+        if scale is not None:
+            inputs = inputs.astype(jnp.float32) * scale
         return nnx.merge(graph, nnx.State(parameters))(inputs, rngs)
 
     def dropout_rngs(step: Any) -> nnx.Rngs | None:
@@ -112,9 +122,15 @@ def _regress(outputs: Any, targets: Any) -> dict[str, Any]:
 
 
 def _classify(outputs: Any, labels: Any) -> dict[str, Any]:
-    """Return the cross-entropy of each row, and whether the likeliest class is the right one."""
+    """Return the cross-entropy of each row, and whether the likeliest class is the right one.
+
+    Where something is predicted at each step, it is the mean over the steps.
+    """
     import optax
 
-    labels = labels.reshape(outputs.shape[0])
+    labels = labels.reshape(outputs.shape[:-1])
     loss = optax.softmax_cross_entropy_with_integer_labels(outputs, labels)
-    return {"loss": loss, "accuracy": (outputs.argmax(axis=-1) == labels).astype(loss.dtype)}
+    is_right = (outputs.argmax(axis=-1) == labels).astype(loss.dtype)
+    if loss.ndim > 1:
+        loss, is_right = loss.mean(axis=-1), is_right.mean(axis=-1)
+    return {"loss": loss, "accuracy": is_right}

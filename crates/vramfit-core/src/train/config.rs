@@ -36,6 +36,8 @@ pub struct Data {
     pub batch_size: u64,
     pub sequence_length: Option<u64>,
     pub classes: Option<u64>,
+    pub scale: Option<f64>,
+    pub vocabulary: Option<u64>,
     pub shuffle: bool,
     pub seed: u64,
 }

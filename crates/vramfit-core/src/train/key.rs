@@ -43,6 +43,8 @@ pub enum Form {
     Counts,
     /// A number: the range in words, and whether one is in it.
     Number(&'static str, fn(f64) -> bool),
+    /// A number other than 0, or a text with a fraction.
+    Factor,
     /// An amount of memory: a number of bytes, or a text such as `256MiB`.
     Bytes,
 }
@@ -128,6 +130,7 @@ impl Form {
             Form::Count(least) => format!("a whole number from {least}"),
             Form::Counts => "whole numbers from 1 in brackets, such as `[128, 64]`".to_owned(),
             Form::Number(range, _) => format!("a number {range}"),
+            Form::Factor => "a number other than 0, or a fraction such as `\"1/255\"`".to_owned(),
             Form::Bytes => "an amount of memory, such as `\"256MiB\"`".to_owned(),
         }
     }
@@ -136,7 +139,7 @@ impl Form {
     pub(super) fn is_text(self) -> bool {
         matches!(
             self,
-            Form::Text(_) | Form::Path | Form::OneOf(_) | Form::Bytes
+            Form::Text(_) | Form::Path | Form::OneOf(_) | Form::Factor | Form::Bytes
         )
     }
 
@@ -163,11 +166,15 @@ impl Form {
                     .map(|counts| json!(counts))
             }
             Form::Number(_, holds) => {
-                let number = match value.as_float() {
-                    Some(float) => float.as_str().parse::<f64>().ok()?,
-                    None => signed(value)? as f64,
-                };
+                let number = number(value)?;
                 (number.is_finite() && holds(number)).then(|| json!(number))
+            }
+            Form::Factor => {
+                let factor = match value.as_str() {
+                    Some(text) => fraction(text)?,
+                    None => number(value)?,
+                };
+                (factor.is_finite() && factor != 0.0).then(|| json!(factor))
             }
             Form::Bytes => {
                 let bytes = match value.as_str() {
@@ -186,6 +193,22 @@ const LARGEST: i64 = i64::MAX;
 fn signed(value: &DeValue<'_>) -> Option<i64> {
     let integer = value.as_integer()?;
     i64::from_str_radix(integer.as_str(), integer.radix()).ok()
+}
+
+fn number(value: &DeValue<'_>) -> Option<f64> {
+    match value.as_float() {
+        Some(float) => float.as_str().parse().ok(),
+        None => signed(value).map(|number| number as f64),
+    }
+}
+
+/// Reads `1/255`, or a number.
+fn fraction(text: &str) -> Option<f64> {
+    let number = |text: &str| text.trim().parse::<f64>().ok();
+    match text.split_once('/') {
+        Some((above, below)) => Some(number(above)? / number(below)?),
+        None => number(text),
+    }
 }
 
 fn whole(value: &DeValue<'_>) -> Option<u64> {

@@ -58,7 +58,7 @@ const DATA: &[Key] = &[
         "inputs",
         Form::Text("the path of a dataset"),
         Unless::Value("\"input_sequences\""),
-        "The dataset that the model sees: rows of features, or of sequences of them.",
+        "The dataset that the model sees: rows of features, of sequences of them, or of tokens.",
     )
     .also(&["x", "features", "input"])
     .starts(),
@@ -68,7 +68,8 @@ const DATA: &[Key] = &[
         Form::Text("the path of a dataset"),
         Unless::Value("\"targets\""),
         "The dataset to predict. Floats are predicted with the mean squared error, integers are \
-         labels, one a row, and are predicted with the cross-entropy.",
+         labels, one a row, and are predicted with the cross-entropy. Where it is the dataset of the inputs, and that has \
+         rows of integers, these are tokens, and the next one of each step is predicted.",
     )
     .also(&["y", "labels", "target"])
     .starts(),
@@ -122,6 +123,24 @@ const DATA: &[Key] = &[
          before the run starts.",
     )
     .also(&["num_classes", "n_classes"]),
+    Key::new(
+        "data",
+        "scale",
+        Form::Factor,
+        Unless::Nothing("inputs are taken as they are", "\"1/255\""),
+        "What inputs are multiplied by, in float32 and on the device. Integers of up to 16 bits, such as the \
+         pixels of images, travel there as they are, which is a half or a quarter of the bytes.",
+    )
+    .also(&["rescale", "normalize"]),
+    Key::new(
+        "data",
+        "vocabulary",
+        Form::Count(2),
+        Unless::Nothing("integer inputs are numbers, unless `targets` is the same dataset", "1000"),
+        "How many different tokens integer inputs have, counted from 0: each becomes a vector that is learnt. All tokens \
+         are checked against it before the run starts. Where `targets` is the same dataset, the next token of each step is predicted.",
+    )
+    .also(&["vocab_size", "num_tokens", "vocab"]),
     Key::new(
         "data",
         "shuffle",

@@ -64,8 +64,9 @@ fn unless(key: &Key) -> String {
     }
 }
 
-/// Writes a file with every key: those that a run begins with as lines, the others as comments.
-pub fn starting_file() -> String {
+/// Writes a file with every key: those that a run begins with as lines, the others as comments. `proposed` has
+/// values for some keys (`data.path`), as TOML.
+pub fn starting_file(proposed: &[(&str, String)]) -> String {
     let mut file = String::from(
         "# What `vramfit train` reads. Each line that is commented out shows what holds without it,\n\
          # or an example. `vramfit train --check FILE` says what will be done, and starts nothing.\n",
@@ -85,8 +86,14 @@ pub fn starting_file() -> String {
             for line in wrap(&comment.replace('`', "'"), WIDTH, 0) {
                 writeln!(file, "# {line}").expect(NEVER_FAILS);
             }
-            let mark = if key.starts { "" } else { "#" };
-            writeln!(file, "{mark}{}", key.line()).expect(NEVER_FAILS);
+            let dotted = key.dotted();
+            let value = proposed.iter().find(|(name, _)| *name == dotted);
+            let line = match value {
+                Some((_, value)) => format!("{} = {value}", key.name),
+                None if key.starts => key.line(),
+                None => format!("#{}", key.line()),
+            };
+            writeln!(file, "{line}").expect(NEVER_FAILS);
         }
     }
     file

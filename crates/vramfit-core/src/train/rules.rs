@@ -11,6 +11,7 @@ const LAYERS: u64 = 2;
 /// Checks a configuration, and makes `hidden_sizes` one width for each layer.
 pub(super) fn check(config: &mut Config, given: &Given) -> Result<()> {
     validation(config, given)?;
+    tokens(given)?;
     layers(config, given)?;
     heads(config, given)?;
     schedule(config, given)?;
@@ -29,6 +30,15 @@ fn validation(config: &Config, given: &Given) -> Result<()> {
         Some(place) if !validates => Err(place
             .refuse("`stop_after` looks at the validation loss, and no rows validate")
             .hint("give `validation_share` a part, such as 0.1, or leave `stop_after` out")),
+        _ => Ok(()),
+    }
+}
+
+fn tokens(given: &Given) -> Result<()> {
+    match (given.place("data.scale"), given.place("data.vocabulary")) {
+        (Some(place), Some(_)) => Err(place
+            .refuse("`scale` has no effect on tokens, which `vocabulary` makes of the inputs")
+            .hint("leave one of the two out")),
         _ => Ok(()),
     }
 }

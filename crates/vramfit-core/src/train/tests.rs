@@ -302,7 +302,7 @@ fn what_may_change_is_not_what_decides_the_state() {
 
 #[test]
 fn the_starting_file_can_be_read_and_its_comments_too() {
-    let file = starting_file();
+    let file = starting_file(&[]);
     read(&file, &[]).expect("it is a file to begin with");
     for line in file
         .lines()
@@ -318,6 +318,40 @@ fn the_starting_file_can_be_read_and_its_comments_too() {
             key.dotted()
         );
     }
+}
+
+#[test]
+fn proposed_values_are_lines_of_the_starting_file() {
+    let proposed = [("data.path", "\"a.h5\""), ("data.scale", "\"1/255\"")];
+    let file = starting_file(&proposed.map(|(name, value)| (name, value.to_owned())));
+    let config = read(&file, &[]).expect("it is a file to begin with");
+    assert_eq!(config.data.path, Path::new("some/a.h5"));
+    assert_eq!(config.data.scale, Some(1.0 / 255.0));
+}
+
+#[test]
+fn a_factor_is_a_number_or_a_fraction() {
+    for (option, scale) in [
+        ("data.scale=1/255", 1.0 / 255.0),
+        ("data.scale=\"-3 / 4\"", -0.75),
+        ("data.scale=0.5", 0.5),
+        ("data.scale=2", 2.0),
+    ] {
+        let config = read(LEAST, &[option]).expect(option);
+        assert_eq!(config.data.scale, Some(scale), "{option}");
+    }
+    for option in [
+        "data.scale=0",
+        "data.scale=1/0",
+        "data.scale=a",
+        "data.scale=1/",
+    ] {
+        let (message, hint) = refused(LEAST, &[option]);
+        assert!(message.contains("has to be a number other than 0, or a fraction"));
+        assert_eq!(hint, "such as `scale = \"1/255\"`");
+    }
+    let (message, _) = refused(LEAST, &["data.scale=2", "data.vocabulary=10"]);
+    assert!(message.contains("`scale` has no effect on tokens"));
 }
 
 /// `UPDATE_DOCS=1 cargo test -p vramfit-core train` writes the page anew.

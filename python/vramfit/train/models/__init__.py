@@ -11,6 +11,7 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
+import jax.numpy as jnp
 from flax import nnx
 
 from vramfit.train.models.mlp import Mlp
@@ -20,21 +21,38 @@ from vramfit.train.models.transformer import Transformer
 __all__ = ["Mlp", "Recurrent", "Transformer", "build"]
 
 
-def build(config: dict[str, Any], row: Sequence[int], outputs: int, *, seed: int) -> nnx.Module:
+def build(
+    config: dict[str, Any],
+    row: Sequence[int],
+    outputs: int,
+    *,
+    seed: int,
+    vocabulary: int | None = None,
+    each_step: bool = False,
+) -> nnx.Module:
     """Return the model that the table ``[model]`` of a configuration describes.
 
     Args:
         config: The table, with a value for each key.
-        row: The shape of one row of inputs; for sequences ``(steps, features)``.
+        row: The shape of one row of inputs; for sequences ``(steps, features)``, for tokens
+            ``(steps,)``.
         outputs: How many numbers to predict for each row.
         seed: Decides the first parameters.
+        vocabulary: How many different tokens there are; None where inputs are numbers.
+        each_step: Whether to predict at each step, from it and those before it.
     """
     rngs = nnx.Rngs(seed)
     kind, widths = config["kind"], config["hidden_sizes"]
     rest = {"dropout": config["dropout"], "dtype": config["dtype"], "rngs": rngs}
     if kind == "mlp":
         return Mlp(math.prod(row), widths, outputs, **rest)
-    steps, features = row
+    rest["each_step"] = each_step
+    if vocabulary is None:
+        steps, features = row
+    else:
+        steps, features = row[0], widths[0]
+        dtype = jnp.dtype(config["dtype"])
+        rest["embedding"] = nnx.Embed(vocabulary, features, dtype=dtype, rngs=rngs)
     if kind == "transformer":
         shape = (steps, features)
         return Transformer(shape, widths[0], len(widths), config["heads"], outputs, **rest)

@@ -10,7 +10,9 @@ from flax import nnx
 
 
 class Recurrent(nnx.Module):
-    """GRU or LSTM: each layer sees what the one below says at each step; the last step predicts.
+    """GRU or LSTM: each layer sees what the one below says at each step.
+
+    The last step predicts, or each of them.
 
     Args:
         kind: ``gru`` or ``lstm``.
@@ -20,6 +22,8 @@ class Recurrent(nnx.Module):
         dropout: The part of each layer's outputs that is left out in training.
         dtype: What layers compute in; parameters are float32.
         rngs: Where the first parameters come from.
+        embedding: Makes vectors of tokens; None where inputs are numbers.
+        each_step: Whether each step predicts.
     """
 
     def __init__(
@@ -32,6 +36,8 @@ class Recurrent(nnx.Module):
         dropout: float,
         dtype: str,
         rngs: nnx.Rngs,
+        embedding: nnx.Embed | None = None,
+        each_step: bool = False,
     ) -> None:
         cell = {"gru": nnx.GRUCell, "lstm": nnx.OptimizedLSTMCell}[kind]
         sizes = [features, *widths]
@@ -41,16 +47,23 @@ class Recurrent(nnx.Module):
         )
         self.dropout = nnx.Dropout(dropout)
         self.head = nnx.Linear(sizes[-1], outputs, rngs=rngs)
+        self.embedding = embedding
+        self.each_step = each_step
         self.kind = kind
         self.dtype = jnp.dtype(dtype)
 
     def __call__(self, inputs: jax.Array, rngs: nnx.Rngs | None = None) -> jax.Array:
-        """Predict ``[rows, outputs]`` from ``[rows, steps, features]``."""
+        """Predict ``[rows, outputs]`` from ``[rows, steps, features]``, or from tokens.
+
+        With `each_step` it is ``[rows, steps, outputs]``.
+        """
+        x = inputs if self.embedding is None else self.embedding(inputs)
         # A scan goes along the first axis.
-        x = inputs.swapaxes(0, 1).astype(self.dtype)
+        x = x.swapaxes(0, 1).astype(self.dtype)
         for cell in self.cells:
             start = jnp.zeros((inputs.shape[0], cell.hidden_features), self.dtype)
             carry = start if self.kind == "gru" else (start, start)
             _, x = jax.lax.scan(cell, carry, x)
             x = self.dropout(x, deterministic=rngs is None, rngs=rngs)
-        return self.head(x[-1].astype(jnp.float32))
+        x = x.swapaxes(0, 1) if self.each_step else x[-1]
+        return self.head(x.astype(jnp.float32))

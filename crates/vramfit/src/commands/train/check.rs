@@ -46,7 +46,7 @@ pub(super) fn tell(
 pub(super) fn summary(config: &Config, look: &Look) -> Vec<String> {
     vec![
         format!("model        {}", model(config)),
-        format!("inputs       {}", inputs(look)),
+        format!("inputs       {}", inputs(config, look)),
         format!("targets      {}", targets(look)),
         format!("rows         {}", rows(config, look)),
         format!("steps        {}", steps(config, look)),
@@ -118,8 +118,14 @@ fn column(column: &Column) -> String {
     text
 }
 
-fn inputs(look: &Look) -> String {
-    let text = column(&look.inputs);
+fn inputs(config: &Config, look: &Look) -> String {
+    let mut text = column(&look.inputs);
+    if let Some(scale) = config.data.scale {
+        text += &format!(", multiplied by {} on the device", factor(scale));
+    }
+    if let Some(tokens) = look.vocabulary {
+        text += &format!(", {} tokens, each a vector that is learnt", grouped(tokens));
+    }
     match (look.sequence_length, look.inputs.row()) {
         (Some(seen), [length, ..]) if seen < *length => {
             format!("{text}, the last {seen} steps of each")
@@ -128,10 +134,23 @@ fn inputs(look: &Look) -> String {
     }
 }
 
+/// Writes a factor as the fraction that it is, if it is one of 1.
+fn factor(scale: f64) -> String {
+    let parts = (1.0 / scale).round();
+    match parts > 1.0 && 1.0 / parts == scale {
+        true => format!("1/{parts}"),
+        false => scale.to_string(),
+    }
+}
+
 fn targets(look: &Look) -> String {
     let text = column(&look.targets);
     match look.classes {
         None => format!("{text}: mean squared error"),
+        Some(classes) if look.predicts_next => format!(
+            "{text}: the next token of each step, cross-entropy of {} tokens",
+            grouped(classes)
+        ),
         Some(classes) => {
             let found = match look.classes_found {
                 true => ", found by reading all labels",

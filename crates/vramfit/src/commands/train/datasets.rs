@@ -23,6 +23,10 @@ pub(super) struct Look {
     pub(super) targets: Column,
     /// Steps of a sequence that the model sees; none where rows are no sequences to it.
     pub(super) sequence_length: Option<u64>,
+    /// How many different tokens the inputs have; none where they are numbers.
+    pub(super) vocabulary: Option<u64>,
+    /// Whether the next token of each step is predicted.
+    pub(super) predicts_next: bool,
     /// How many classes the labels have; none where the targets are floats.
     pub(super) classes: Option<u64>,
     /// Whether that was found out from the labels, and not written in the file.
@@ -63,11 +67,25 @@ impl Column {
 /// with.
 pub(super) fn look(config: &Config) -> Result<Look> {
     let data = &config.data;
-    let inputs = column(&data.path, &data.inputs)?;
+    let mut inputs = column(&data.path, &data.inputs)?;
     let mut targets = column(&data.path, &data.targets)?;
     let labels = !targets.dtype.contains("float");
     if labels {
         targets.becomes = "int32";
+    }
+    // A row of one number has no next one.
+    let predicts_next =
+        labels && data.inputs == data.targets && matches!(inputs.row(), [length] if *length > 1);
+    let vocabulary = match predicts_next || data.vocabulary.is_some() {
+        true => Some(vocabulary(config, &inputs)?),
+        false => None,
+    };
+    if vocabulary.is_some() {
+        inputs.becomes = "int32";
+    } else if data.scale.is_some() && matches!(inputs.dtype, "uint8" | "int8" | "uint16" | "int16")
+    {
+        // It is scaled on the device, and travels there as it is.
+        inputs.becomes = inputs.dtype;
     }
     if let Some(path) = &data.validation_path {
         for (own, name) in [(&inputs, &data.inputs), (&targets, &data.targets)] {
@@ -85,23 +103,31 @@ pub(super) fn look(config: &Config) -> Result<Look> {
             }
         }
     }
-    let sequence_length = sequence_length(config, &inputs)?;
+    let sequence_length = match vocabulary {
+        Some(_) => Some(token_steps(config, &inputs, predicts_next)?),
+        None => sequence_length(config, &inputs)?,
+    };
     let classes = match labels {
+        true if predicts_next => vocabulary,
         true => Some(labels::count_classes(config, targets.row())?),
         false => None,
     };
-    let train = open(config, Set::Train)?;
+    let becomes = Scalar::from_name(inputs.becomes);
+    let open = |set| open(config, set, becomes);
+    let train = open(Set::Train)?;
     let validates = data.validation_path.is_some() || data.validation_share > 0.0;
     let validation_rows = match validates {
-        true => open(config, Set::Validation)?.rows(),
+        true => open(Set::Validation)?.rows(),
         false => 0,
     };
     Ok(Look {
         inputs,
         targets,
         sequence_length,
+        vocabulary,
+        predicts_next,
         classes,
-        classes_found: labels && data.classes.is_none(),
+        classes_found: labels && data.classes.is_none() && !predicts_next,
         train_rows: train.rows(),
         validation_rows,
         steps: train.batches()? * config.training.steps_per_dispatch,
@@ -124,6 +150,48 @@ fn column(file: &Path, name: &str) -> Result<Column> {
         shape: [&[rows.len()], rows.row_shape()].concat(),
         becomes: "float32",
     })
+}
+
+/// Returns how many different tokens the inputs have, which must be sequences of integers.
+fn vocabulary(config: &Config, inputs: &Column) -> Result<u64> {
+    let name = &config.data.inputs;
+    let refuse = |what: String| Error::new(ErrorKind::InvalidArgument, what);
+    if inputs.dtype.contains("float") || inputs.row().len() != 1 {
+        let message = format!(
+            "tokens are rows of integers, and rows of `{name}` are {} of the shape {:?}",
+            inputs.dtype,
+            inputs.row()
+        );
+        return Err(refuse(message).hint("leave `vocabulary` out, or name another dataset"));
+    }
+    if config.model.kind == "mlp" {
+        let message =
+            format!("`{name}` has tokens, and a model of kind `mlp` has no vectors for them");
+        return Err(refuse(message).hint("take `kind = \"gru\"`, `\"lstm\"` or `\"transformer\"`"));
+    }
+    if config.data.scale.is_some() {
+        return Err(
+            refuse(format!("`scale` has no effect on the tokens of `{name}`"))
+                .hint("leave `scale` out"),
+        );
+    }
+    labels::count_tokens(config)
+}
+
+/// Returns how many tokens of a row the model sees. The last one has no next one to be predicted.
+fn token_steps(config: &Config, inputs: &Column, predicts_next: bool) -> Result<u64> {
+    let steps = inputs.row()[0] - u64::from(predicts_next);
+    match config.data.sequence_length {
+        Some(wanted) if wanted > steps => {
+            let message = format!(
+                "`sequence_length` is {wanted}, and rows of `{}` have {steps} tokens to learn from",
+                config.data.inputs
+            );
+            Err(Error::new(ErrorKind::InvalidArgument, message)
+                .hint("leave it out for whole rows, or take fewer steps"))
+        }
+        wanted => Ok(wanted.unwrap_or(steps)),
+    }
 }
 
 /// Returns how many steps of a sequence the model sees.
@@ -159,7 +227,7 @@ fn sequence_length(config: &Config, inputs: &Column) -> Result<Option<u64>> {
 }
 
 /// Opens the loader that the run will have; nothing is read of the rows.
-fn open(config: &Config, set: Set) -> Result<Loader> {
+fn open(config: &Config, set: Set, becomes: Option<Scalar>) -> Result<Loader> {
     let data = &config.data;
     let path = match (set, &data.validation_path) {
         (Set::Validation, Some(path)) => path,
@@ -167,11 +235,15 @@ fn open(config: &Config, set: Set) -> Result<Loader> {
     };
     let divided = data.validation_path.is_none() && data.validation_share > 0.0;
     let inputs = ColumnRequest {
-        to: Some(Scalar::Float32),
+        to: becomes,
         ..data.inputs.as_str().into()
     };
+    let mut columns = vec![inputs];
+    if data.targets != data.inputs {
+        columns.push(data.targets.as_str().into());
+    }
     Loader::open(Request {
-        columns: vec![inputs, data.targets.as_str().into()],
+        columns,
         batch_size: data.batch_size,
         super_batch: match (set, config.training.steps_per_dispatch) {
             (Set::Train, steps) if steps > 1 => Some(steps),

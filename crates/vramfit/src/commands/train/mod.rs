@@ -9,6 +9,7 @@ mod ending;
 mod init;
 mod labels;
 mod processes;
+mod proposal;
 mod rehearsal;
 mod request;
 mod start;
@@ -30,6 +31,7 @@ use crate::output::Output;
 #[command(after_help = "\
 Examples:
   vramfit train --init train.toml
+  vramfit train --init train.toml --data images.h5
   vramfit train train.toml --check
   vramfit train train.toml --dry-run t4
   vramfit train train.toml --set optimizer.learning_rate=3e-4 --epochs 20
@@ -58,6 +60,9 @@ pub(crate) struct Args {
         conflicts_with_all = ["check", "dry_run", "set", "epochs", "device", "resume", "fresh"]
     )]
     init: Option<PathBuf>,
+    /// Propose what fits this HDF5 file in the file that `--init` writes
+    #[arg(long, value_name = "FILE", requires = "init")]
+    data: Option<PathBuf>,
     /// Say what will be done with which data, and start nothing
     #[arg(long)]
     check: bool,
@@ -123,7 +128,7 @@ impl Args {
 /// Runs `vramfit train`.
 pub(crate) fn run(args: &Args, context: &Context, output: &mut Output) -> Result<Status> {
     if let Some(path) = &args.init {
-        return init::run(path, output);
+        return init::run(path, args.data.as_deref(), output);
     }
     let file = args.config.as_deref().expect("clap requires it");
     let config = read(file, &args.settings())?;
