@@ -17,7 +17,10 @@ def name_columns(datasets: str | Sequence[str] | Mapping[str, str]) -> dict[str,
         return dict(datasets)
     repeated = [name for name in datasets if list(datasets).count(name) > 1]
     if repeated:
-        raise InvalidArgumentError(f"`{repeated[0]}` is named twice")
+        raise InvalidArgumentError(
+            f"`{repeated[0]}` is named twice",
+            hint="read it once; a `transform` can give its rows a second name",
+        )
     return {name: name for name in datasets}
 
 

@@ -71,7 +71,11 @@ class Checkpoints:
             ("keep_best", self.keep_best, 0),
         ):
             if number is not None and number < least:
-                raise InvalidArgumentError(f"`{name}` is {number}, and has to be {least} at least")
+                raise InvalidArgumentError(
+                    f"`{name}` is {number}, and has to be {least} at least",
+                    hint=f"pass `Checkpoints({name}={least})` or more"
+                    + ("; None for never" if name.startswith("every") else ""),
+                )
 
 
 class Keeper:

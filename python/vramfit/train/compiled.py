@@ -44,7 +44,8 @@ class Program:
 
         if not callable(function):
             raise InvalidArgumentError(
-                f"a step has to be a function, and not a {type(function).__name__}"
+                f"a step has to be a function, and not a {type(function).__name__}",
+                hint="give a function of state and batch that returns the new state and metrics",
             )
         self._trains = trains
 

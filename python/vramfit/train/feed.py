@@ -127,6 +127,15 @@ class LoaderFeed:
                 "go on with the file as it is: "
                 + worded(program="`force_resume=True`", command="`--force-resume`"),
             ) from error
+        except InvalidArgumentError as error:
+            raise InvalidArgumentError(
+                error.message,
+                hint=worded(
+                    program=error.hint or "make the loader as it was",
+                    command="bring back the file and the keys of `[data]` as they were, or begin "
+                    "anew with `--fresh`",
+                ),
+            ) from error
         if note is not None:
             tell(f"{note}; the run goes on with it" if force else note)
         if state["epoch"] != epoch:  # behind the last batch it stands in the next one

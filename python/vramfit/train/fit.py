@@ -105,7 +105,11 @@ def fit(
     """
     _check(epochs, steps_per_dispatch, log_every, prefetch, resume)
     if (eval_step is None) != (eval_data is None):
-        raise InvalidArgumentError("`eval_step` and `eval_data` go together, and one is missing")
+        missing = "eval_step" if eval_step is None else "eval_data"
+        raise InvalidArgumentError(
+            f"`eval_step` and `eval_data` go together, and `{missing}` is missing",
+            hint="give both, or neither for training without an evaluation",
+        )
     if stop_after is not None and eval_step is None:
         raise InvalidArgumentError(
             "`stop_after` looks at the validation loss, and there is none",
@@ -280,7 +284,9 @@ def _check(epochs: int, stacked: int, log_every: int, prefetch: int, resume: boo
         ("prefetch", prefetch),
     ):
         if number < 1:
-            raise InvalidArgumentError(f"`{name}` is {number}, and has to be 1 at least")
+            raise InvalidArgumentError(
+                f"`{name}` is {number}, and has to be 1 at least", hint=f"pass `{name}=1` or more"
+            )
     if resume not in ("auto", True, False):
         raise InvalidArgumentError(
             f"`resume={resume!r}` is not known", hint="say `'auto'`, True or False"

@@ -166,7 +166,9 @@ def as_json(config: Mapping[str, Any]) -> dict[str, Any]:
         kept: dict[str, Any] = json.loads(json.dumps(dict(config), sort_keys=True))
     except (TypeError, ValueError) as error:
         raise InvalidArgumentError(
-            "`config` has to be made of texts, numbers, lists and dictionaries", cause=str(error)
+            "`config` has to be made of texts, numbers, lists and dictionaries",
+            cause=str(error),
+            hint="turn other values into texts, such as `str(path)`",
         ) from error
     return kept
 

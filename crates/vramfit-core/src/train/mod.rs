@@ -14,6 +14,7 @@ mod place;
 mod read;
 mod rules;
 mod setting;
+mod size;
 
 pub use batch::{Largest, Tried, largest_batch};
 pub use config::{Checkpoint, Config, Data, Model, Optimizer, Training};
@@ -21,3 +22,4 @@ pub use journal::{End, EpochLine, Journal, Point};
 pub use key::{Form, Key, Unless};
 pub use keys::{SECTIONS, Section, keys};
 pub use page::{markdown, starting_file};
+pub use size::{optimizer_bytes, parameter_bytes, parameters};

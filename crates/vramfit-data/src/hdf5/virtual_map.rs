@@ -95,6 +95,11 @@ fn read_selection(cursor: &mut Cursor<'_>) -> Result<Option<Vec<(u64, u64)>>> {
             let axes = (0..axes).map(|_| {
                 let (start, stride) = (cursor.uint(width)?, cursor.uint(width)?);
                 let (count, block) = (cursor.uint(width)?, cursor.uint(width)?);
+                // Without limit is written as the largest number of its width.
+                let unlimited = u64::MAX >> (64 - 8 * width.clamp(1, 8));
+                if count == unlimited || block == unlimited {
+                    return Err(unsupported("a source grows without limit"));
+                }
                 match count {
                     1 => Ok((start, block)),
                     _ if stride == block => match count.checked_mul(block) {

@@ -53,6 +53,5 @@ pub(super) fn must_fill_one(request: &Request, rows: u64) -> Result<()> {
         request.super_batch.unwrap_or(1),
         request.batch_size,
     );
-    Err(Error::new(ErrorKind::InvalidArgument, message)
-        .hint("stack fewer batches, or keep the last one"))
+    Err(Error::new(ErrorKind::InvalidArgument, message).hint("stack fewer or smaller batches"))
 }

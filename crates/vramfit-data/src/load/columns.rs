@@ -67,7 +67,8 @@ impl Columns {
         let mut columns: Vec<Column> = Vec::new();
         for wanted in &request.columns {
             if columns.iter().any(|column| column.name == wanted.name) {
-                return Err(invalid(format!("`{}` is named twice", wanted.name)));
+                return Err(invalid(format!("`{}` is named twice", wanted.name))
+                    .hint("read it once, and use its rows under both names"));
             }
             columns.push(open_column(&container, wanted, request)?);
         }
@@ -185,13 +186,15 @@ fn open_column(container: &Container, wanted: &ColumnRequest, request: &Request)
     };
     let rows = Rows::new(dataset, &options)?;
     if rows.is_empty() {
-        return Err(invalid(format!("dataset `{}` has no rows", wanted.name)));
+        return Err(invalid(format!("dataset `{}` has no rows", wanted.name))
+            .hint("name another dataset; `vramfit data inspect` lists those of a file"));
     }
     if rows.row_bytes() == 0 {
         return Err(invalid(format!(
             "the rows of dataset `{}` have no elements",
             wanted.name
-        )));
+        ))
+        .hint("name another dataset; `vramfit data inspect` lists those of a file"));
     }
     Ok(Column {
         rows,
@@ -229,7 +232,8 @@ fn same_length(columns: &[Column]) -> Result<()> {
                 first.rows.len(),
                 other.name,
                 other.rows.len()
-            )));
+            ))
+            .hint("name datasets of as many rows each, or store them so"));
         }
     }
     Ok(())

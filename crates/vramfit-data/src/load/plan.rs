@@ -268,7 +268,10 @@ fn default_threads() -> usize {
 
 fn rows_of(request: &Request, batch: u64) -> Result<u64> {
     let steps = request.super_batch.unwrap_or(1);
-    let refuse = |what: &str| Err(Error::new(ErrorKind::InvalidArgument, what));
+    let refuse = |what: &str| {
+        let error = Error::new(ErrorKind::InvalidArgument, what);
+        Err(error.hint("take smaller batches, stacked 1 to 2^20 at a time"))
+    };
     if steps == 0 {
         return refuse("a stack of 0 batches holds nothing");
     }

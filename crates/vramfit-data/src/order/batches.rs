@@ -71,13 +71,14 @@ impl Batches {
     pub fn new(rows: u64, size: u64, last: Last) -> Result<Self> {
         let refuse = |message: String| Error::new(ErrorKind::InvalidArgument, message);
         if size == 0 {
-            return Err(refuse("a batch of 0 rows holds nothing".into()));
+            return Err(refuse("a batch of 0 rows holds nothing".into())
+                .hint("take batches of 1 row or more"));
         }
         if last == Last::Drop && size > rows {
             return Err(refuse(format!(
                 "a batch of {size} rows is larger than the {rows} rows there are, and the last one is dropped"
             ))
-            .hint("take a smaller batch, or keep the last one"));
+            .hint(format!("take batches of {rows} rows at most")));
         }
         Ok(Batches { rows, size, last })
     }
@@ -120,7 +121,8 @@ impl Batch {
             return Err(Error::new(
                 ErrorKind::InvalidArgument,
                 format!("there is no process {rank} among {processes}, counted from 0"),
-            ));
+            )
+            .hint("number the processes from 0, each with a number of its own"));
         }
         if !self.size.is_multiple_of(processes) {
             return Err(Error::new(

@@ -70,7 +70,8 @@ impl Split {
                 "{} rows for validation out of {rows} leave one of the two sets empty",
                 self.validation_rows
             ),
-        ))
+        )
+        .hint("take another share, or a file with more rows"))
     }
 }
 

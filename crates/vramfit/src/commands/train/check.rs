@@ -7,6 +7,7 @@ use vramfit_core::Result;
 use vramfit_core::train::Config;
 
 use super::datasets::{Column, Look};
+use super::memory::Memory;
 use crate::commands::Status;
 use crate::commands::data::grouped;
 use crate::output::Output;
@@ -16,6 +17,8 @@ struct Answer<'a> {
     schema: u32,
     config: &'a Config,
     data: &'a Look,
+    memory: Option<&'a Memory>,
+    warnings: &'a [String],
 }
 
 /// Tells what a run will be.
@@ -23,6 +26,8 @@ pub(super) fn tell(
     file: &Path,
     config: &Config,
     look: &Look,
+    memory: Option<&Memory>,
+    warnings: &[String],
     json: bool,
     output: &mut Output,
 ) -> Result<Status> {
@@ -31,11 +36,16 @@ pub(super) fn tell(
             schema: 1,
             config,
             data: look,
+            memory,
+            warnings,
         })?;
     } else {
+        let mut all = lines(config, look);
+        all.extend(memory.map_or_else(Vec::new, Memory::lines));
+        all.extend(warnings.iter().map(|text| format!("warning      {text}")));
         output.text(&format!(
             "{}\n\nnothing was started; `vramfit train {}` does\n",
-            lines(config, look).join("\n"),
+            all.join("\n"),
             file.display()
         ))?;
     }
@@ -76,10 +86,6 @@ fn lines(config: &Config, look: &Look) -> Vec<String> {
         let name = if at == 0 { "reading" } else { "" };
         all.push(format!("{name:12} {line}"));
     }
-    all.push(format!(
-        "memory       at most {} for reading, and as much again while it validates",
-        config.data.memory
-    ));
     all
 }
 

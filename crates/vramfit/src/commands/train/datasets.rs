@@ -69,13 +69,15 @@ pub(super) fn look(config: &Config) -> Result<Look> {
     let data = &config.data;
     let mut inputs = column(&data.path, &data.inputs)?;
     let mut targets = column(&data.path, &data.targets)?;
-    let labels = !targets.dtype.contains("float");
+    let integers = !targets.dtype.contains("float");
+    let rebuilds = data.targets == data.inputs;
+    // A row of one number has no next one.
+    let predicts_next = integers && rebuilds && matches!(inputs.row(), [length] if *length > 1);
+    // What a model makes of its own inputs is no class, whatever their type.
+    let labels = integers && (predicts_next || !rebuilds);
     if labels {
         targets.becomes = "int32";
     }
-    // A row of one number has no next one.
-    let predicts_next =
-        labels && data.inputs == data.targets && matches!(inputs.row(), [length] if *length > 1);
     let vocabulary = match predicts_next || data.vocabulary.is_some() {
         true => Some(vocabulary(config, &inputs)?),
         false => None,

@@ -5,9 +5,11 @@
 
 mod check;
 mod datasets;
+mod effects;
 mod ending;
 mod init;
 mod labels;
+mod memory;
 mod processes;
 mod proposal;
 mod rehearsal;
@@ -134,11 +136,27 @@ pub(crate) fn run(args: &Args, context: &Context, output: &mut Output) -> Result
     let config = read(file, &args.settings())?;
     ensure_no_file(&config)?;
     let rows = datasets::look(&config)?;
+    let mut warnings = effects::check(&config, &rows)?;
     if args.check {
-        return check::tell(file, &config, &rows, args.json, output);
+        let memory = memory::Memory::add_up(&config, &rows);
+        warnings.extend(memory.as_ref().and_then(memory::Memory::warning));
+        return check::tell(
+            file,
+            &config,
+            &rows,
+            memory.as_ref(),
+            &warnings,
+            args.json,
+            output,
+        );
     }
     if let Some(gpu) = &args.dry_run {
         return rehearsal::run(gpu, file, &config, &rows, args.json, context, output);
+    }
+    if !args.json {
+        for warning in &warnings {
+            output.say(&format!("warning: {warning}"));
+        }
     }
     start::run(args, file, &config, &rows, context, output)
 }

@@ -133,15 +133,18 @@ fn attempt(
             let error = Error::new(
                 ErrorKind::CompilerFailed,
                 "the dry run ended before its time",
-            );
+            )
+            .hint("what the program said last is above; `vramfit doctor` says whether JAX and its compiler are all right");
             return Err(with_last_words(error, &log));
         }
         Err(error) => return Err(with_last_words(error, &log)),
     }
     let answer = answer_of(&trace)?;
     let fullest = answer.devices.iter().max_by_key(|device| device.peak_bytes);
-    let fullest = fullest
-        .ok_or_else(|| Error::new(ErrorKind::GpuNotUsed, "the dry run used no virtual GPU"))?;
+    let fullest = fullest.ok_or_else(|| {
+        Error::new(ErrorKind::GpuNotUsed, "the dry run used no virtual GPU")
+            .hint("`vramfit doctor` says whether JAX finds a GPU")
+    })?;
     Ok(Tried {
         batch,
         fits: !answer.is_refused(),
