@@ -6,7 +6,7 @@ virtual GPU. Goal: at most 1.10. The second one only compiles: neither the scrip
 tracing are in it, which no run can do without; it tells what all of that adds.
 
 The last figure is what it costs to find out whose the bytes inside programs are: a dry run over
-one with `--no-owners`. Goal: at most 1.10.
+one with `--no-attribution`. Goal: at most 1.10.
 """
 
 import json
@@ -91,7 +91,7 @@ def main():
         hand = [sys.executable, "-c", TRACE + COMPILE, target, modules, *SCRIPT[1:]]
         bare = [sys.executable, "-c", COMPILE, target, modules]
         no_gpu = {"JAX_PLATFORMS": "cpu", "JAX_SKIP_CUDA_CONSTRAINTS_CHECK": "1"}
-        plain = [*dryrun[:4], "--no-owners", *dryrun[4:]]
+        plain = [*dryrun[:4], "--no-attribution", *dryrun[4:]]
         ours, without, by_hand, rival, count = [], [], [], [], ""
         for _ in range(3):
             seconds, out = timed(dryrun)

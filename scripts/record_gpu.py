@@ -188,7 +188,7 @@ def look(recorder):
     recorder.run("hold-json", vramfit("hold", "50%", "--for", "1s", "--json"))
     mlp = [sys.executable, str(PROGRAMS / "train_mlp.py")]
     recorder.run("run-limit", vramfit("run", "--limit", "8GiB", "--", *mlp))
-    recorder.run("run-share", vramfit("run", "--share", "2", "--", *mlp))
+    recorder.run("run-share", vramfit("run", "--processes", "2", "--", *mlp))
 
 
 def taken(recorder, card):

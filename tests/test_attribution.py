@@ -136,7 +136,7 @@ def test_offloaded_activations_are_not_on_the_card(held):
 
 
 def test_without_owners_the_total_is_the_same(held):
-    told, plain = held("donate", "scan"), held("donate", "scan", options=["--no-owners"])
+    told, plain = held("donate", "scan"), held("donate", "scan", options=["--no-attribution"])
     assert plain.peak == told.peak == sum(plain.owners.values())
     assert "activations" not in plain.owners
 

@@ -88,7 +88,7 @@ def step_of(answer):
 # Where nothing was built yet, cargo builds the example first.
 @pytest.mark.timeout(900)
 def test_both_ends_are_what_the_compiler_says_of_both_ways(tmp_path):
-    code, answer, err = dryrun(tmp_path, "--bracket")
+    code, answer, err = dryrun(tmp_path, "--autotune-range")
     assert code == 0, err
     root = Path(__file__).parent.parent
     cards = ["cargo", "run", "--quiet", "-p", "vramfit-core", "--example", "target_config"]
@@ -155,7 +155,7 @@ def test_results_recorded_on_a_card_are_used_whatever_its_clock_and_its_cudnn(tm
 def test_results_without_entries_change_nothing(tmp_path):
     results = tmp_path / "results.txt"
     results.write_text("version: 3\n")
-    code, answer, err = dryrun(tmp_path, "--autotune-results", results, "--bracket")
+    code, answer, err = dryrun(tmp_path, "--autotune-results", results, "--autotune-range")
     assert code == 0, err
     assert step_of(answer)["rung"] == ""
 

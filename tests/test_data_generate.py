@@ -191,7 +191,7 @@ def test_words_follow_each_other_as_often_as_promised(tmp_path):
 
 @pytest.mark.parametrize("compression", ["none", "gzip"])
 def test_a_file_whose_writing_was_killed_again_and_again_is_the_same(compression, tmp_path):
-    options = ["--samples", "60k", "--compression", compression, "--safe-every", "1MiB"]
+    options = ["--samples", "60k", "--compression", compression, "--sync-every", "1MiB"]
     whole, killed = tmp_path / "whole.h5", tmp_path / "killed.h5"
     start = time.monotonic()
     subprocess.run(command(whole, "sequences", *options), check=True, capture_output=True)
@@ -227,7 +227,7 @@ def test_a_file_whose_writing_was_killed_again_and_again_is_the_same(compression
 
 
 def test_a_full_disk_leaves_nothing_under_the_name_and_can_be_gone_on_with(tmp_path):
-    options = ["--samples", "20k", "--compression", "gzip", "--safe-every", "1MiB"]
+    options = ["--samples", "20k", "--compression", "gzip", "--sync-every", "1MiB"]
     path = tmp_path / "train.h5"
 
     # The console script takes the signal of a file's limit, for the sake of the programs it starts;

@@ -142,17 +142,17 @@ def test_a_slice_has_the_memory_of_the_slice():
 
 
 def test_row_s15_a_pool_that_cannot_be_had_fails():
-    told = on_card(dryrun=["--taken", "8GiB"])
+    told = on_card(dryrun=["--occupied", "8GiB"])
     # Of the dry run: `doctor` ended with 1, so whether it fits cannot be told.
     assert told.code == 2
     pool = told.one("pool")
     assert pool["status"] == "fail"
     assert "10.9 GiB were asked for" in pool["sentence"]
     assert "JAX goes on and does not say so" in pool["sentence"]
-    assert "--taken" in pool["fix"]
+    assert "--occupied" in pool["fix"]
     # The rules knew it before.
     assert any("hold" in check["sentence"] for check in told.all("settings"))
-    growing = on_card("--no-preallocate", dryrun=["--taken", "8GiB"])
+    growing = on_card("--no-preallocate", dryrun=["--occupied", "8GiB"])
     assert growing.one("pool")["status"] == "pass"
     assert "grows up to" in growing.one("pool")["sentence"]
 

@@ -277,7 +277,7 @@ def test_systemd_has_nothing_to_say_about_the_service(tmp_path):
 
 @pytest.mark.parametrize("place", PLACES)
 def test_what_is_written_is_what_run_would_set(place):
-    options = ["--gpu=rtx-4090", "--share=2", "--require-gpu", "--no-preallocate"]
+    options = ["--gpu=rtx-4090", "--processes=2", "--require-gpu", "--no-preallocate"]
     text = write(place, *options)
     command = [sys.executable, "-m", "vramfit", "run", "--print", "--quiet", *options]
     printed = subprocess.run(command, capture_output=True, text=True, check=True).stdout

@@ -86,7 +86,7 @@ def test_s14_each_step_is_told_with_what_is_left(tmp_path):
 def test_s14_it_stops_cleanly_at_the_limit(tmp_path):
     # A growing pool believes in memory that something else on the card has.
     lines, answer = hold_in_dryrun(
-        tmp_path, "10GiB", "--step", "2GiB", options=("--taken", "8GiB", "--no-preallocate")
+        tmp_path, "10GiB", "--step", "2GiB", options=("--occupied", "8GiB", "--no-preallocate")
     )
     assert events(lines) == ["begin", "step", "step", "step", "stopped"]
     assert lines[-1] == {
@@ -204,7 +204,7 @@ def test_s18_more_than_is_free_is_refused_with_who_holds_it(standin):
 @pytest.mark.parametrize("way", ["driver", "jax"])
 def test_s18_a_real_card_holds_what_was_asked_for(way):
     env = clean_environment(XLA_PYTHON_CLIENT_PREALLOCATE="false")
-    lines = hold("2GiB", "--step", "512MiB", "--for", "0s", "--verify", "--via", way, env=env)
+    lines = hold("2GiB", "--step", "512MiB", "--for", "0s", "--verify", "--backend", way, env=env)
     verified = next(line for line in lines if line["event"] == "verified")
     assert verified["read_back"] is True
     assert verified["held_bytes"] == 2 * GIB

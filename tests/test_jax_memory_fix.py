@@ -239,7 +239,7 @@ def test_s12_amounts_may_be_numbers_and_shares_leave_room_for_others():
     told, _ = run("""
         from vramfit.jax_memory_fix import apply_jax_memory_fix
         apply_jax_memory_fix(limit=2 << 30)
-        apply_jax_memory_fix(share=2, keep_free="1GiB")
+        apply_jax_memory_fix(processes=2, keep_free="1GiB")
         use()
         tell(**stats())
         """)
@@ -258,8 +258,8 @@ def test_s12_amounts_may_be_numbers_and_shares_leave_room_for_others():
         ("allocator='async'", "choose one of `default`"),
         ("allocator='address'", "it came with 0.11.0"),
         ("preallocate='false'", "write True or False"),
-        ("share=0", "such as `share=2`"),
-        ("share=-1", "write a number such as 2"),
+        ("processes=0", "such as `processes=2`"),
+        ("processes=-1", "write a number such as 2"),
     ],
 )
 def test_s12_a_wrong_argument_says_what_is_right(arguments, text):
@@ -405,7 +405,7 @@ def test_s14_the_walk_stops_cleanly_at_what_is_there():
         tell(steps=steps, now=stats(), shown=repr(steps[-1]))
         """,
         # The card has less than the pool wants, and JAX backs off.
-        options=("--taken", "6GiB"),
+        options=("--occupied", "6GiB"),
         code=1,
     )
     met = [step[1] for step in told["steps"]]
@@ -462,7 +462,7 @@ def test_s15_a_pool_that_could_not_be_had_is_told():
         except RuntimeError as error:
             tell(id=error.id, text=str(error))
         """,
-        options=("--taken", "6GiB"),
+        options=("--occupied", "6GiB"),
     )
     assert told["id"] == "not-as-asked"
     assert "could be had" in told["text"]

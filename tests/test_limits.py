@@ -184,7 +184,7 @@ import jax, jax.numpy as jnp
 x = jnp.ones((256, 256))
 jax.block_until_ready(jax.jit(lambda x: (x @ x).sum() + x.T.sum())(x))
 """
-    _, answer, err = dryrun(program, "t4", "--bracket")
+    _, answer, err = dryrun(program, "t4", "--autotune-range")
     small = answer["bracket"]["small_programs"]
     assert small == len([p for p in answer["programs"] if p["rung"] == ""]) > 0
     temporaries = sum(p["temp_bytes"] for p in answer["programs"])

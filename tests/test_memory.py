@@ -101,7 +101,7 @@ def test_a5_a_second_process_gets_what_the_first_one_leaves(tmp_path):
 
 def test_a7_what_a_display_holds_makes_the_pool_smaller():
     told = on_gpu(
-        "jnp.ones(3).block_until_ready(); tell(**stats())", gpu="rtx-3090", VRAMFIT_TAKEN="10GiB"
+        "jnp.ones(3).block_until_ready(); tell(**stats())", gpu="rtx-3090", VRAMFIT_OCCUPIED="10GiB"
     )
     assert told["bytes_limit"] > told["pool_bytes"] > 0
 

@@ -42,7 +42,7 @@ def test_replays_agree_with_dry_runs(dryrun):
     for options in (
         ("--allocator", "platform"),
         ("--fraction", "0.5", "--no-preallocate"),
-        ("--taken", "70GiB"),
+        ("--occupied", "70GiB"),
     ):
         real = dryrun("leak.py", *SMALL, options=options)
         there, code = replay(run.trace, *options)

@@ -266,7 +266,7 @@ def test_a5_two_processes_at_75_percent_collide_and_share_2_fit(tmp_path):
     assert first["pool_bytes"] == first["bytes_limit"]
     assert second["pool_bytes"] < second["bytes_limit"] / 2, "JAX backs off without a word"
 
-    first, second = two_on_one_card(tmp_path, "--share", "2")
+    first, second = two_on_one_card(tmp_path, "--processes", "2")
     assert first["pool_bytes"] == first["bytes_limit"]
     assert second["pool_bytes"] == second["bytes_limit"]
     # The second knows that the first is no stranger: both have the same part.
@@ -274,7 +274,7 @@ def test_a5_two_processes_at_75_percent_collide_and_share_2_fit(tmp_path):
 
 
 def test_a6_what_another_framework_holds_is_left_to_it(start):
-    taken = ["--taken", "6GiB"]
+    taken = ["--occupied", "6GiB"]
     jax_alone = start(TELL, options=taken)
     assert jax_alone.told["pool_bytes"] < jax_alone.told["bytes_limit"]
     done = start(TELL, "--keep-free", "1GiB", options=taken)

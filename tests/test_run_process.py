@@ -168,7 +168,7 @@ print("ran on", jax.devices()[0].platform)
 
 
 def test_a_program_that_fits_is_started_after_its_dry_run(program):
-    done = run("--dry-run-first", "t4", "--limit", "8GiB", "--gpu", "t4", program(SMALL))
+    done = run("--preflight", "t4", "--limit", "8GiB", "--gpu", "t4", program(SMALL))
     assert done.returncode == 0, done.stderr
     # Once on the virtual card, and then for good; there is no GPU here.
     assert done.stdout == "ran on gpu\nran on cpu\n"
@@ -178,7 +178,7 @@ def test_a_program_that_fits_is_started_after_its_dry_run(program):
 
 def test_a_program_that_does_not_fit_is_not_started(program):
     large = program(SMALL.replace("1 << 20", "3 << 30"))
-    done = run("--dry-run-first", "t4", large)
+    done = run("--preflight", "t4", large)
     assert (done.returncode, done.stdout) == (1, ""), done.stderr
     assert "does not fit" in done.stderr
     assert "not started" in done.stderr

@@ -127,7 +127,7 @@ def test_a_process_that_another_leaves_too_little_does_not_fit_and_is_named(run,
     headline = text[text.index("does not fit") : text.index("[#")]
     assert f"in process {child['pid']} (`python worker.py 4`)" in headline
     assert "other processes of this run hold 11.0 GiB of 14.6 GiB" in headline
-    for way_out in ("XLA_PYTHON_CLIENT_PREALLOCATE=false", "JAX_PLATFORMS=cpu", "--share"):
+    for way_out in ("XLA_PYTHON_CLIENT_PREALLOCATE=false", "JAX_PLATFORMS=cpu", "--processes"):
         assert way_out in text
     assert f"process {child['pid']}" in said.page
     # The report of the kept trace says the same, and an independent reader finds the notes.
@@ -160,7 +160,7 @@ def test_the_same_program_fits_where_each_process_has_the_gpu_to_itself(run):
 
 
 def test_the_bracket_gives_each_process_the_gpu_to_itself(run):
-    said, told = run(OUT_OF_MEMORY, "--bracket")
+    said, told = run(OUT_OF_MEMORY, "--autotune-range")
     assert told["child"]["pool_bytes"] == told["child"]["bytes_limit"]
     assert "as if it were alone" in said.text
 
@@ -380,7 +380,7 @@ def test_a_process_that_stopped_by_its_own_error_leaves_the_answer_open(run):
 
 
 def test_options_that_contradict_each_other_are_refused():
-    for other in (["--bracket"], ["--private"]):
+    for other in (["--autotune-range"], ["--private"]):
         command = [sys.executable, "-m", "vramfit", "dryrun", "--gpu", "t4", "--shared", "desk"]
         command += [*other, "--", "true"]
         done = subprocess.run(

@@ -1,4 +1,4 @@
-"""Holds memory in JAX's pool for ``vramfit hold --via jax``.
+"""Holds memory in JAX's pool for ``vramfit hold --backend jax``.
 
 Each line of standard input is a request, and is answered by one line of JSON on standard output:
 ``open N``, ``take BYTES``, ``free``, ``verify``. At the end of input the process ends, and what it

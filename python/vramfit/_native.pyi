@@ -145,7 +145,7 @@ def decide_settings(
     *,
     fraction: float | None = None,
     limit: str | None = None,
-    share: int | None = None,
+    processes: int | None = None,
     keep_free: str | None = None,
     allocator: str | None = None,
     preallocate: bool | None = None,

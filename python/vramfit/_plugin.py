@@ -34,7 +34,7 @@ def install(real: Any) -> None:
 
     _native.start_plugin(os.fspath(library), _values, _ending)
     _callbacks.note_callbacks()
-    if os.environ.get("VRAMFIT_OWNERS") != "0":
+    if os.environ.get("VRAMFIT_ATTRIBUTION") != "0":
         _origins.note_donations()
         _leaves.name_leaves()
     _late.record_in_trace()

@@ -160,7 +160,7 @@ def _check(wishes: Mapping[str, Any]) -> None:
         elif name in ("limit", "keep_free", "allocator"):
             kinds = (str,)
             example = "'cuda_async'" if name == "allocator" else "bytes, or a text such as '8GiB'"
-        elif name in ("share", "host_devices"):
+        elif name in ("processes", "host_devices"):
             kinds, example = (int,), "a number such as 2"
         if not isinstance(value, kinds) or (isinstance(value, bool) and bool not in kinds):
             raise InvalidArgumentError(

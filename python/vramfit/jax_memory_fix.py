@@ -63,7 +63,7 @@ def apply_jax_memory_fix(
     allocator: str | None = None,
     preallocate: bool | None = None,
     keep_free: str | int | None = None,
-    share: int | None = None,
+    processes: int | None = None,
     require_gpu: bool | None = None,
     remat: bool | None = None,
     x64: bool | None = None,
@@ -85,7 +85,7 @@ def apply_jax_memory_fix(
             ``"address"``.
         preallocate: Whether the pool takes its limit at the first operation; JAX's default is True.
         keep_free: The bytes of the card that the pool leaves to others.
-        share: Among how many processes the card is divided; this one takes one part.
+        processes: Number of processes among which the GPU is split evenly; this one gets one part.
         require_gpu: Whether a GPU that cannot be had is an error; True unless ``JAX_PLATFORMS`` or
             ``JAX_PLATFORM_NAME`` is set.
         remat: Whether XLA may compute values again, instead of keeping them, when a program does
@@ -108,7 +108,7 @@ def apply_jax_memory_fix(
         "allocator": allocator,
         "preallocate": preallocate,
         "keep_free": str(keep_free) if type(keep_free) is int else keep_free,
-        "share": share,
+        "processes": processes,
         "require_gpu": require_gpu,
         "remat": remat,
         "x64": x64,

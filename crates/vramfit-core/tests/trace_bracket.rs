@@ -94,7 +94,7 @@ fn a_run_that_was_not_asked_has_no_bracket() {
     let others = [Some(300 * MIB), None];
     let answer = answer(training(&header(), 200 * MIB, 50 * MIB, others));
     assert_eq!(answer.bracket, None);
-    assert!(report::text(&answer).contains("`--bracket`"));
+    assert!(report::text(&answer).contains("`--autotune-range`"));
 }
 
 #[test]

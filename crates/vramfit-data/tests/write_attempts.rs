@@ -43,7 +43,7 @@ fn rows(rows: std::ops::Range<u64>, out: &mut [Vec<u8>]) {
 const AGAIN: Manner = Manner {
     force: false,
     resume: true,
-    safe_every: Bytes(3000),
+    sync_every: Bytes(3000),
     once: false,
 };
 

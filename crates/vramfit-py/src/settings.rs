@@ -27,7 +27,7 @@ type Decided = (
 /// only lets more be told.
 #[pyfunction]
 #[pyo3(signature = (
-    environment, jax, *, fraction=None, limit=None, share=None, keep_free=None, allocator=None,
+    environment, jax, *, fraction=None, limit=None, processes=None, keep_free=None, allocator=None,
     preallocate=None, require_gpu=None, remat=None, x64=None, jit=None, host_devices=None,
     look_at_cards=true,
 ))]
@@ -42,7 +42,7 @@ pub(crate) fn decide_settings(
     jax: Option<&str>,
     fraction: Option<f64>,
     limit: Option<&str>,
-    share: Option<u32>,
+    processes: Option<u32>,
     keep_free: Option<&str>,
     allocator: Option<&str>,
     preallocate: Option<bool>,
@@ -57,7 +57,7 @@ pub(crate) fn decide_settings(
         let wishes = Wishes {
             fraction,
             limit: limit.map(str::parse).transpose()?,
-            share,
+            processes,
             keep_free: keep_free.map(str::parse).transpose()?,
             allocator: allocator.map(str::parse).transpose()?,
             preallocate,

@@ -69,7 +69,7 @@ pub(crate) struct Told<'a> {
     /// The card, and how many of it.
     pub(crate) gpu: Option<&'a str>,
     /// What others hold on each.
-    pub(crate) taken: Option<Bytes>,
+    pub(crate) occupied: Option<Bytes>,
     /// What each process needs beside its pool.
     pub(crate) headroom: Option<Bytes>,
     /// Among how many processes they are divided: those that were started so are not "others".
@@ -77,7 +77,7 @@ pub(crate) struct Told<'a> {
 }
 
 /// The variable by which the processes of one division know each other.
-pub(crate) const DIVISION: &str = "VRAMFIT_SHARE";
+pub(crate) const PROCESSES_VARIABLE: &str = "VRAMFIT_PROCESSES";
 
 /// Returns the room on each card that a program started here will see; at least one.
 ///
@@ -100,8 +100,8 @@ pub(crate) fn rooms(
         },
     };
     for room in &mut rooms {
-        if let Some(taken) = told.taken {
-            room.held_bytes = taken.0;
+        if let Some(occupied) = told.occupied {
+            room.held_bytes = occupied.0;
         }
         if let Some(headroom) = told.headroom {
             room.outside_bytes = headroom.0;
@@ -129,7 +129,7 @@ fn virtual_rooms(
     let count = u32::try_from(count).unwrap_or(u32::MAX);
     let list = variable("CUDA_VISIBLE_DEVICES");
     let context = bytes("VRAMFIT_CONTEXT").unwrap_or(gpu.context_bytes_estimate);
-    let taken = bytes("VRAMFIT_TAKEN").unwrap_or(0);
+    let occupied = bytes("VRAMFIT_OCCUPIED").unwrap_or(0);
     let mut usage = usage(variable);
     let seen = usage.visible(count, list.as_deref());
     let Ok(seen_count @ 1..) = u32::try_from(seen.len()) else {
@@ -148,7 +148,7 @@ fn virtual_rooms(
         outside_bytes: outside_bytes(context, seen_count),
         ..Room::of_gpu(
             &gpu,
-            taken.saturating_add(held_by_others(number)),
+            occupied.saturating_add(held_by_others(number)),
             seen_count,
         )
     });
@@ -226,7 +226,7 @@ fn is_sibling(process: u32, processes: Option<u32>) -> bool {
     };
     // The environment of somebody else's process cannot be read, and then it is somebody else's.
     let environment = std::fs::read(format!("/proc/{process}/environ")).unwrap_or_default();
-    let wanted = format!("{DIVISION}={processes}");
+    let wanted = format!("{PROCESSES_VARIABLE}={processes}");
     environment
         .split(|byte| *byte == 0)
         .any(|variable| variable == wanted.as_bytes())
@@ -271,7 +271,7 @@ mod tests {
     #[test]
     fn a_named_card_goes_before_the_virtual_one() {
         let t4 = gpu::find("t4").expect("known");
-        let inside = [("VRAMFIT_GPU", "t4"), ("VRAMFIT_TAKEN", "1073741824")];
+        let inside = [("VRAMFIT_GPU", "t4"), ("VRAMFIT_OCCUPIED", "1073741824")];
         let room = seen(&Told::default(), &inside).expect("a virtual card")[0];
         assert_eq!(
             (room.total_bytes, room.held_bytes),
@@ -279,7 +279,7 @@ mod tests {
         );
         let told = Told {
             gpu: Some("h100-80g"),
-            taken: Some(Bytes(7)),
+            occupied: Some(Bytes(7)),
             headroom: Some(Bytes(9)),
             processes: None,
         };

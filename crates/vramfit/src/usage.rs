@@ -180,7 +180,7 @@ mod tests {
             let words: Vec<OsString> = line.split(' ').map(OsString::from).collect();
             starts_a_program(&words)
         };
-        assert!(meant("vramfit run --share 0 -- true"));
+        assert!(meant("vramfit run --processes 0 -- true"));
         assert!(meant("vramfit -v --color never --python=/p run"));
         assert!(!meant("vramfit dryrun -- vramfit run"));
         assert!(!meant("vramfit --python run gpus"));

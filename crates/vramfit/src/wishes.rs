@@ -25,7 +25,7 @@ pub struct Wishes {
     /// The bytes that the pool may take.
     pub limit: Option<Bytes>,
     /// Among how many processes the card is divided.
-    pub share: Option<u32>,
+    pub processes: Option<u32>,
     /// The bytes that the pool must leave to others.
     pub keep_free: Option<Bytes>,
     /// Which allocator.
@@ -78,11 +78,11 @@ impl Wishes {
         let args = PolicyArgs::of(&wishes);
         let policy = args.resolve(wishes.look_at_cards, &variable)?;
         let mut changes = settings::variables_for(&policy, version, variable)?;
-        if wishes.share.is_some() {
+        if wishes.processes.is_some() {
             // Their environment was another when they were started, and only that can be read.
             changes.notes.push(
                 "processes of the same division that run already count as others; \
-                 `vramfit run --share` knows them"
+                 `vramfit run --processes` knows them"
                     .to_owned(),
             );
         }
@@ -95,18 +95,18 @@ impl Wishes {
         let refuse = |message: String, hint: &str| {
             Err(Error::new(ErrorKind::InvalidArgument, message).hint(hint))
         };
-        let divided = self.share.is_some() || self.keep_free.is_some();
+        let divided = self.processes.is_some() || self.keep_free.is_some();
         let said = [self.fraction.is_some(), self.limit.is_some(), divided];
         if said.iter().filter(|said| **said).count() > 1 {
             return refuse(
                 "how much the pool may take was said in more than one way".to_owned(),
-                "give one of `fraction`, `limit`, or `share` with `keep_free`",
+                "give one of `fraction`, `limit`, or `processes` with `keep_free`",
             );
         }
-        match (self.share, self.host_devices) {
+        match (self.processes, self.host_devices) {
             (Some(0 | 1025..), _) => refuse(
-                "a card is shared among 1 to 1024 processes".to_owned(),
-                "write how many there will be, such as `share=2`",
+                "a GPU is split among 1 to 1024 processes".to_owned(),
+                "write how many there will be, such as `processes=2`",
             ),
             (_, Some(0 | 4097..)) => refuse(
                 "there are 1 to 4096 CPU devices".to_owned(),
@@ -121,7 +121,7 @@ impl Wishes {
         held: &impl Fn(&str) -> Option<String>,
         kept: &mut Vec<(&'static str, String, String)>,
     ) {
-        let said = self.fraction.is_some() || self.limit.is_some() || self.share.is_some();
+        let said = self.fraction.is_some() || self.limit.is_some() || self.processes.is_some();
         if said || self.keep_free.is_some() {
             return;
         }
@@ -248,9 +248,9 @@ mod tests {
     }
 
     #[test]
-    fn a_share_says_whom_it_does_not_know() {
+    fn a_split_says_whom_it_does_not_know() {
         let wishes = Wishes {
-            share: Some(2),
+            processes: Some(2),
             ..Wishes::default()
         };
         let done = decide(&wishes, &[("VRAMFIT_GPU", "t4")]);
@@ -258,7 +258,7 @@ mod tests {
             done.changes
                 .notes
                 .iter()
-                .any(|note| note.contains("run --share"))
+                .any(|note| note.contains("run --processes"))
         );
     }
 
@@ -280,13 +280,13 @@ mod tests {
     fn one_amount_at_a_time() {
         let both = Wishes {
             fraction: Some(0.5),
-            share: Some(2),
+            processes: Some(2),
             ..Wishes::default()
         };
         let error = both.settings(JAX, |_| None).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::InvalidArgument);
         let none = Wishes {
-            share: Some(0),
+            processes: Some(0),
             ..Wishes::default()
         };
         assert!(none.settings(JAX, |_| None).is_err());

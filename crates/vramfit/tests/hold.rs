@@ -247,7 +247,7 @@ fn without_a_driver_the_way_without_a_card_is_named() {
         "{told}"
     );
     assert!(
-        told.contains("`vramfit dryrun --gpu t4 -- vramfit hold 8GiB --via jax`"),
+        told.contains("`vramfit dryrun --gpu t4 -- vramfit hold 8GiB --backend jax`"),
         "{told}"
     );
     assert_eq!(done.status.code(), Some(2));

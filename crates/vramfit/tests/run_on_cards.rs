@@ -112,7 +112,7 @@ fn a7_what_a_display_holds_is_kept_out_of_the_share() {
     };
     let gpu = gpu::find("rtx-4090").expect("known");
     let outside = gpu.context_bytes_estimate + LIBRARIES_BYTES;
-    let printed = print(vec![desktop], &["--share", "2"], &[]);
+    let printed = print(vec![desktop], &["--processes", "2"], &[]);
     let wanted = (gpu.total_memory_bytes - (1200 << 20) - 2 * outside) / 2;
     assert_pool(&printed, gpu.total_memory_bytes, wanted);
     assert!(
@@ -120,7 +120,7 @@ fn a7_what_a_display_holds_is_kept_out_of_the_share() {
         "{}",
         printed.said
     );
-    assert_eq!(printed.set["VRAMFIT_SHARE"], "2");
+    assert_eq!(printed.set["VRAMFIT_PROCESSES"], "2");
 }
 
 #[test]
@@ -188,7 +188,7 @@ struct Sibling(Child);
 impl Sibling {
     fn of(division: &str) -> Sibling {
         let mut command = Command::new("sleep");
-        command.arg("600").env("VRAMFIT_SHARE", division);
+        command.arg("600").env("VRAMFIT_PROCESSES", division);
         Sibling(command.stdout(Stdio::null()).spawn().expect("sleep starts"))
     }
 }
@@ -212,7 +212,7 @@ fn a5_a_process_of_the_same_division_is_no_stranger() {
             processes: processes.into_iter().collect(),
             ..card(0, "t4", used)
         };
-        print(vec![card], &["--share", "2"], &[]).pool_bytes(total("t4"))
+        print(vec![card], &["--processes", "2"], &[]).pool_bytes(total("t4"))
     };
     let alone = with(None, 0);
     assert_eq!(with(Some(&Sibling::of("2")), 7 * GIB), alone);
@@ -221,7 +221,7 @@ fn a5_a_process_of_the_same_division_is_no_stranger() {
 
 #[test]
 fn too_little_room_is_refused_with_who_holds_it() {
-    let printed = print(vec![card(0, "t4", 14 * GIB)], &["--share", "2"], &[]);
+    let printed = print(vec![card(0, "t4", 14 * GIB)], &["--processes", "2"], &[]);
     assert_eq!(printed.code, Some(2));
     assert!(
         printed.said.contains("14.0 GiB that others hold"),

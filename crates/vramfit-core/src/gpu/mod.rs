@@ -201,7 +201,7 @@ impl Gpu {
             )
             .hint(format!(
                 "known totals are {} to {} bytes; a GPU of another size goes into a `.toml` file \
-                 (see `vramfit gpus`), memory that others hold into `--taken`",
+                 (see `vramfit gpus`), memory that others hold into `--occupied`",
                 self.total_memory_bytes, self.max_total_memory_bytes
             )));
         }

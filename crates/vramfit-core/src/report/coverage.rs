@@ -91,7 +91,7 @@ fn shared_card(comparison: &Comparison) -> Option<String> {
     if let Some(held) = held.max().filter(|held| *held > 0) {
         return Some(format!(
             "other processes on the GPU: in the run they held up to {}, here nobody shares the \
-             card; `--taken` counts what others hold",
+             card; `--occupied` counts what others hold",
             Bytes(held)
         ));
     }
@@ -218,7 +218,7 @@ fn autotuning(answer: &Answer) -> String {
     };
     let rest = match &answer.bracket {
         None => "other choices moved the peak of whole programs by up to 12 % in tests; \
-                 `--bracket` measures what they do to this one"
+                 `--autotune-range` measures what they do to this one"
             .to_owned(),
         Some(bracket) => {
             let unmeasured = match bracket.unmeasured {

@@ -98,7 +98,7 @@ pub(super) fn processes(answer: &Answer) -> Option<Section> {
 
 fn how_shared(answer: &Answer) -> &'static str {
     match (answer.header.sharing, answer.header.bracket) {
-        (Sharing::Private, true) => "each as if it were alone (`--bracket`)",
+        (Sharing::Private, true) => "each as if it were alone (`--autotune-range`)",
         (Sharing::Private, false) => "each as if it were alone (`--private`)",
         _ => "they share the memory of the GPUs",
     }
@@ -143,7 +143,7 @@ pub(super) fn words(condition: &Condition) -> Option<String> {
         "{whose} hold {} of the {} of GPU {gpu} when the request is refused ({}){alone}. JAX takes \
          75 % of a GPU at its first operation, or what others leave of it. Keep processes that need \
          no GPU off it (`JAX_PLATFORMS=cpu`, for a data server), give each process a share (`vramfit \
-         run --share N`, or `XLA_PYTHON_CLIENT_MEM_FRACTION`), or let pools grow \
+         run --processes N`, or `XLA_PYTHON_CLIENT_MEM_FRACTION`), or let pools grow \
          (`XLA_PYTHON_CLIENT_PREALLOCATE=false`)",
         Bytes(*held_bytes),
         Bytes(*total_bytes),

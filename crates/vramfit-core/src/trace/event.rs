@@ -47,7 +47,7 @@ pub struct Header {
     pub preallocate: bool,
     /// Whether the pool is spatially partitioned (the default from JAX 0.11 on).
     pub spatial_partitioning: bool,
-    /// Bytes that something else holds on each card (`--taken`).
+    /// Bytes that something else holds on each card (`--occupied`).
     pub taken_bytes: u64,
     /// Estimate of what the CUDA context holds on each card, outside every pool.
     pub context_bytes: u64,

@@ -39,7 +39,7 @@ pub struct Progress {
 
 /// Bytes that are written between two moments at which the disk has to have them, so that a full or slow disk
 /// is noticed early.
-const SAFE_EVERY: Bytes = Bytes(256 << 20);
+const SYNC_INTERVAL: Bytes = Bytes(256 << 20);
 
 pub(super) fn copy(
     plan: &Plan,
@@ -79,7 +79,7 @@ pub(super) fn copy(
         manner: write::Manner {
             force: manner.force || manner.in_place,
             resume: false,
-            safe_every: SAFE_EVERY,
+            sync_every: SYNC_INTERVAL,
             once: true,
         },
         threads: plan.threads,

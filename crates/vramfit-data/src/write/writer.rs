@@ -27,7 +27,7 @@ pub struct Manner {
     pub resume: bool,
     /// How many bytes are written between two points at which they are made safe, and from which a later
     /// attempt can go on.
-    pub safe_every: Bytes,
+    pub sync_every: Bytes,
     /// Leave nothing behind if it does not come to an end, so that no attempt goes on with it. Where
     /// the file system allows, not even a kill leaves anything.
     pub once: bool,
@@ -38,7 +38,7 @@ impl Default for Manner {
         Manner {
             force: false,
             resume: false,
-            safe_every: Bytes(64 << 20),
+            sync_every: Bytes(64 << 20),
             once: false,
         }
     }
@@ -52,7 +52,7 @@ pub(super) struct Writer {
     place: Place,
     content: Content,
     places: Places,
-    safe_every: Bytes,
+    sync_every: Bytes,
     done: Entry,
     chunks: Vec<Vec<Chunk>>,
     unsafe_bytes: u64,
@@ -110,7 +110,7 @@ impl Writer {
             chunks: content.datasets.iter().map(|_| Vec::new()).collect(),
             place,
             places,
-            safe_every: manner.safe_every,
+            sync_every: manner.sync_every,
             unsafe_bytes: 0,
             unsafe_chunks: Vec::new(),
             done,
@@ -170,7 +170,7 @@ impl Writer {
             self.unsafe_bytes += stored.bytes.len() as u64;
         }
         self.done.pieces += 1;
-        if self.unsafe_bytes >= self.safe_every.0 {
+        if self.unsafe_bytes >= self.sync_every.0 {
             let safe = self.make_safe();
             safe.map_err(|error| self.place.failed(&error))?;
         }

@@ -52,7 +52,7 @@ pub(crate) fn file_of(directory: &Path, rows: u64, width: u64, x: Storage, y: St
         manner: Manner {
             force: true,
             resume: false,
-            safe_every: Bytes(1 << 20),
+            sync_every: Bytes(1 << 20),
             once: false,
         },
         threads: 1,

@@ -27,7 +27,7 @@ use crate::output::Output;
 Examples:
   vramfit env shell --fraction 0.9
   vramfit env dockerfile --gpu a100-80g --limit 40GiB -- python train.py --batch 64
-  vramfit env devcontainer --gpu rtx-4090 --share 2 --require-gpu --write .
+  vramfit env devcontainer --gpu rtx-4090 --processes 2 --require-gpu --write .
 ")]
 pub(crate) struct Args {
     /// The place to write for

@@ -179,7 +179,7 @@ fn sheet(gpu: &Gpu) -> String {
     if gpu.shares_host_memory {
         lines.push((
             "shared with host",
-            "programs on the CPU take from the same memory: give it as `--taken`".to_owned(),
+            "programs on the CPU take from the same memory: give it as `--occupied`".to_owned(),
         ));
     }
     lines.extend([

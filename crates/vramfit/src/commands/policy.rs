@@ -13,7 +13,7 @@ use crate::wishes::Wishes;
 /// How JAX's pool is to be.
 #[derive(clap::Args, Clone, Copy, Debug, Default)]
 pub(crate) struct PoolArgs {
-    /// The share of the card that JAX's pool may take
+    /// Fraction of GPU memory that JAX's pool may use
     #[arg(
         long,
         value_name = "F",
@@ -21,13 +21,13 @@ pub(crate) struct PoolArgs {
         allow_negative_numbers = true
     )]
     fraction: Option<f64>,
-    /// The bytes that JAX's pool may take
+    /// Bytes that JAX's pool may use
     #[arg(long, value_name = "BYTES")]
     limit: Option<Bytes>,
-    /// The allocator that JAX uses: default, bfc, platform, cuda_async, vmm or address
+    /// Allocator: default, bfc, platform, cuda_async, vmm or address
     #[arg(long, value_name = "NAME")]
     allocator: Option<Kind>,
-    /// Let the pool grow instead of taking it at the first operation
+    /// Let the pool grow instead of preallocating it
     #[arg(long)]
     no_preallocate: bool,
 }
@@ -66,26 +66,26 @@ impl PoolArgs {
 pub(crate) struct PolicyArgs {
     #[command(flatten)]
     pool: PoolArgs,
-    /// Divide the card among N processes, and take one part
+    /// Split the GPU evenly among N processes
     #[arg(long, value_name = "N", conflicts_with_all = ["fraction", "limit"])]
     #[arg(value_parser = clap::value_parser!(u32).range(1..=1024))]
-    share: Option<u32>,
-    /// The bytes of the card that the pool must leave to others
+    processes: Option<u32>,
+    /// Memory to leave free for other processes
     #[arg(long, value_name = "BYTES", conflicts_with_all = ["fraction", "limit"])]
     keep_free: Option<Bytes>,
-    /// Let the pool take its limit at the first operation
+    /// Preallocate the whole pool at startup
     #[arg(long, conflicts_with = "no_preallocate")]
     preallocate: bool,
-    /// Make it an error when no GPU can be had, instead of going on with the CPU
+    /// Fail if no GPU is available, instead of falling back to the CPU
     #[arg(long)]
     require_gpu: bool,
-    /// Whether XLA may compute values again, instead of keeping them, when a program does not fit
+    /// Allow XLA rematerialization
     #[arg(long, value_name = "WHETHER")]
     remat: Option<Switch>,
-    /// Have 64-bit types
+    /// Enable 64-bit types
     #[arg(long, conflicts_with = "no_x64")]
     x64: bool,
-    /// Have no 64-bit types
+    /// Disable 64-bit types
     #[arg(long)]
     no_x64: bool,
     /// Compile jitted functions
@@ -94,17 +94,17 @@ pub(crate) struct PolicyArgs {
     /// Run jitted functions operation by operation
     #[arg(long)]
     no_jit: bool,
-    /// How many CPU devices there are; nothing on a GPU changes
+    /// Number of virtual CPU devices (does not affect GPUs)
     #[arg(long, value_name = "N")]
     #[arg(value_parser = clap::value_parser!(u32).range(1..=4096))]
     host_devices: Option<u32>,
-    /// The card, or several, in place of those the program will see: `h100-80g`, `h100-80gx8`
+    /// Plan for this GPU, or several, instead of those of this machine: `h100-80g`, `h100-80gx8`
     #[arg(long, value_name = "NAME[xN]")]
     gpu: Option<String>,
-    /// What others hold on each card, in place of what the driver says
+    /// Memory already used on each GPU, overriding what the driver reports
     #[arg(long, value_name = "BYTES")]
-    taken: Option<Bytes>,
-    /// What each process needs beside its pool, in place of the estimate
+    occupied: Option<Bytes>,
+    /// Memory each process needs outside its pool, overriding the estimate
     #[arg(long, value_name = "BYTES")]
     headroom: Option<Bytes>,
 }
@@ -112,9 +112,9 @@ pub(crate) struct PolicyArgs {
 /// On or off.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub(crate) enum Switch {
-    /// It is done
+    /// Allowed
     On,
-    /// It is not done
+    /// Not allowed
     Off,
 }
 
@@ -129,7 +129,7 @@ impl PolicyArgs {
                 allocator: wishes.allocator,
                 no_preallocate: is(wishes.preallocate, false),
             },
-            share: wishes.share,
+            processes: wishes.processes,
             keep_free: wishes.keep_free,
             preallocate: is(wishes.preallocate, true),
             require_gpu: is(wishes.require_gpu, true),
@@ -142,7 +142,7 @@ impl PolicyArgs {
             no_jit: is(wishes.jit, false),
             host_devices: wishes.host_devices,
             gpu: None,
-            taken: None,
+            occupied: None,
             headroom: None,
         }
     }
@@ -175,9 +175,9 @@ impl PolicyArgs {
     pub(crate) fn told(&self) -> Told<'_> {
         Told {
             gpu: self.gpu.as_deref(),
-            taken: self.taken,
+            occupied: self.occupied,
             headroom: self.headroom,
-            processes: self.share,
+            processes: self.processes,
         }
     }
 
@@ -189,7 +189,7 @@ impl PolicyArgs {
 
     /// Returns among how many processes the card is to be divided, if it is.
     pub(crate) fn processes(&self) -> Option<u32> {
-        self.share
+        self.processes
     }
 
     /// Returns what was asked for about the pool, in the words of the command line.
@@ -198,7 +198,7 @@ impl PolicyArgs {
         let mut words = Vec::new();
         words.extend(pool.fraction.map(|part| format!("--fraction {part}")));
         words.extend(pool.limit.map(|limit| format!("--limit {limit}")));
-        words.extend(self.share.map(|count| format!("--share {count}")));
+        words.extend(self.processes.map(|count| format!("--processes {count}")));
         words.extend(self.keep_free.map(|kept| format!("--keep-free {kept}")));
         words.extend(
             pool.allocator
@@ -210,7 +210,7 @@ impl PolicyArgs {
     }
 
     fn is_divided(&self) -> bool {
-        self.share.is_some() || self.keep_free.is_some()
+        self.processes.is_some() || self.keep_free.is_some()
     }
 
     /// Gathers what was asked for, given the room on the cards.
@@ -224,7 +224,7 @@ impl PolicyArgs {
             Err(error) if needs_card || self.gpu.is_some() => return Err(error),
             rooms => rooms.unwrap_or_default(),
         };
-        let processes = self.share.unwrap_or(1);
+        let processes = self.processes.unwrap_or(1);
         let keep_free_bytes = self.keep_free.map_or(0, |bytes| bytes.0);
         // One fraction serves all cards: it must not be too much on any of them.
         let largest = rooms.iter().max_by_key(|room| room.total_bytes).copied();
@@ -277,12 +277,12 @@ fn tightest(rooms: &[Room], processes: u32, keep_free_bytes: u64) -> Result<Opti
 ///
 /// # Errors
 /// `invalid-argument`.
-pub(crate) fn check_taken(taken: Option<Bytes>, total_bytes: u64) -> Result<()> {
+pub(crate) fn check_occupied(occupied: Option<Bytes>, total_bytes: u64) -> Result<()> {
     let total = Bytes(total_bytes);
-    match taken {
-        Some(taken) if taken > total => Err(Error::new(
+    match occupied {
+        Some(occupied) if occupied > total => Err(Error::new(
             ErrorKind::InvalidArgument,
-            format!("{taken} cannot be taken of a card of {total}"),
+            format!("{occupied} cannot be occupied on a GPU of {total}"),
         )
         .hint(format!("give at most {}", total.rounded_down()))),
         _ => Ok(()),
@@ -294,10 +294,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn no_more_can_be_taken_than_the_card_has() {
-        assert!(check_taken(None, 100).is_ok());
-        assert!(check_taken(Some(Bytes(100)), 100).is_ok());
-        let error = check_taken(Some(Bytes(101)), 100).unwrap_err();
+    fn no_more_can_be_occupied_than_the_gpu_has() {
+        assert!(check_occupied(None, 100).is_ok());
+        assert!(check_occupied(Some(Bytes(100)), 100).is_ok());
+        let error = check_occupied(Some(Bytes(101)), 100).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::InvalidArgument);
     }
 }

@@ -10,7 +10,7 @@ use vramfit_core::trace::{self, Events, Reader, Settings, TextTrace};
 use vramfit_core::{Bytes, Error, ErrorKind, Result};
 
 use super::Status;
-use super::policy::{PoolArgs, check_taken};
+use super::policy::{PoolArgs, check_occupied};
 use crate::files::{is_standard_output, writable, write};
 use crate::output::Output;
 use crate::traces::Observed;
@@ -25,7 +25,7 @@ Examples:
   vramfit dryrun --gpu h100-80g --trace run.trace -- python train.py
   vramfit replay run.trace --fraction 0.9
   vramfit replay run.trace --gpu rtx-4090 --allocator cuda_async
-  vramfit replay run.trace --no-preallocate --taken 20GiB --json -
+  vramfit replay run.trace --no-preallocate --occupied 20GiB --json -
 
 Exit codes:
   0  it fits
@@ -41,7 +41,7 @@ pub(crate) struct Args {
     gpu: Option<String>,
     /// Memory that something else holds on each card
     #[arg(long, value_name = "BYTES")]
-    taken: Option<Bytes>,
+    occupied: Option<Bytes>,
     #[command(flatten)]
     pool: PoolArgs,
     /// Take the pool at the first operation
@@ -76,7 +76,7 @@ pub(crate) fn run(args: &Args, output: &mut Output) -> Result<Status> {
         return Err(Error::new(ErrorKind::InvalidArgument, message)
             .hint("add `--gpu NAME`, such as `h100-80g`"));
     }
-    check_taken(args.taken, total_bytes)?;
+    check_occupied(args.occupied, total_bytes)?;
     let unified = source.header().unified_memory;
     let held = |name: &str| {
         let unified = unified && name == "TF_FORCE_UNIFIED_MEMORY";
@@ -89,7 +89,7 @@ pub(crate) fn run(args: &Args, output: &mut Output) -> Result<Status> {
     let settings = Settings {
         gpu: card,
         policy,
-        taken_bytes: args.taken.map(|taken| taken.0),
+        taken_bytes: args.occupied.map(|occupied| occupied.0),
     };
     let comparison = trace::compare(&mut Observed::new(source, output), &settings)?;
     let report = Report::of_replay(&comparison);

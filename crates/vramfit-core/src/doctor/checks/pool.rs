@@ -120,7 +120,7 @@ fn judge(facts: &Facts, options: &PoolOptions, pool: &Pool) -> Check {
 /// Returns the share that was had, in hundredths, as a setting.
 fn fix(facts: &Facts, total: Option<u64>, had: u64) -> String {
     let holders = match facts.virtual_card {
-        Some(_) => "give the dry run less `--taken`",
+        Some(_) => "give the dry run less `--occupied`",
         None => "end what holds the card (check `card`)",
     };
     let part = total.map(|total| (had as f64 / total as f64 * 100.0).floor() / 100.0);

@@ -68,7 +68,7 @@ pub(crate) struct Args {
     threads: Option<usize>,
     /// Make what was written safe against a power cut after so many bytes
     #[arg(long, value_name = "SIZE", default_value = "64MiB")]
-    safe_every: Bytes,
+    sync_every: Bytes,
     /// Go on with what an earlier attempt left
     #[arg(long)]
     resume: bool,
@@ -256,7 +256,7 @@ pub(super) fn run(args: &Args, output: &mut Output) -> Result<Status> {
     let manner = Manner {
         force: args.force,
         resume: args.resume,
-        safe_every: args.safe_every,
+        sync_every: args.sync_every,
         once: false,
     };
     let bar = output.progress("rows");

@@ -26,7 +26,7 @@ pub(super) struct Wish<'a> {
     pub(super) cards: &'a Cards,
     pub(super) steps: Option<u64>,
     pub(super) step: Option<&'a str>,
-    pub(super) taken: Option<Bytes>,
+    pub(super) occupied: Option<Bytes>,
     /// The total memory of each GPU, where it is not the catalogue's.
     pub(super) total: Option<Bytes>,
     /// The bytes that the pool was to be limited to, for the report.
@@ -35,8 +35,8 @@ pub(super) struct Wish<'a> {
     pub(super) fill: Option<Fill>,
     pub(super) no_values: bool,
     pub(super) callbacks: Option<Callbacks>,
-    pub(super) bracket: bool,
-    pub(super) no_owners: bool,
+    pub(super) autotune_range: bool,
+    pub(super) no_attribution: bool,
     pub(super) autotune_results: Option<&'a Path>,
     pub(super) trace: &'a Path,
     pub(super) compiler_log: &'a Path,
@@ -146,7 +146,10 @@ pub(super) fn changes(wish: &Wish<'_>, inherited: impl Fn(&str) -> Option<OsStri
     changes.set("VRAMFIT_PLUGIN", wish.plugin);
     changes.own("VRAMFIT_STEPS", wish.steps.map(|steps| steps.to_string()));
     changes.own("VRAMFIT_STEP", wish.step.map(str::to_owned));
-    changes.own("VRAMFIT_TAKEN", wish.taken.map(|bytes| bytes.0.to_string()));
+    changes.own(
+        "VRAMFIT_OCCUPIED",
+        wish.occupied.map(|bytes| bytes.0.to_string()),
+    );
     changes.own("VRAMFIT_TOTAL", wish.total.map(|bytes| bytes.0.to_string()));
     changes.own("VRAMFIT_LIMIT", wish.limit.map(|bytes| bytes.0.to_string()));
     let (name, file) = match wish.sharing {
@@ -163,8 +166,14 @@ pub(super) fn changes(wish: &Wish<'_>, inherited: impl Fn(&str) -> Option<OsStri
     changes.own("VRAMFIT_VALUES", wish.no_values.then(|| "0".to_owned()));
     let skip = wish.callbacks == Some(Callbacks::Skip);
     changes.own("VRAMFIT_CALLBACKS", skip.then(|| "skip".to_owned()));
-    changes.own("VRAMFIT_BRACKET", wish.bracket.then(|| "1".to_owned()));
-    changes.own("VRAMFIT_OWNERS", wish.no_owners.then(|| "0".to_owned()));
+    changes.own(
+        "VRAMFIT_AUTOTUNE_RANGE",
+        wish.autotune_range.then(|| "1".to_owned()),
+    );
+    changes.own(
+        "VRAMFIT_ATTRIBUTION",
+        wish.no_attribution.then(|| "0".to_owned()),
+    );
     changes.0.insert(
         "VRAMFIT_AUTOTUNE_RESULTS",
         wish.autotune_results.map(OsString::from),
@@ -178,7 +187,7 @@ pub(super) fn changes(wish: &Wish<'_>, inherited: impl Fn(&str) -> Option<OsStri
     }
     changes.set("PYTHONPATH", path);
 
-    if !wish.no_owners && set(STACK_LIMIT).is_none() {
+    if !wish.no_attribution && set(STACK_LIMIT).is_none() {
         // Up to JAX 0.9 it is 10 frames, too few to reach the user's line from a deep library.
         changes.set(STACK_LIMIT, "-1");
     }
@@ -217,15 +226,15 @@ mod tests {
             cards: &cards,
             steps: None,
             step: None,
-            taken: None,
+            occupied: None,
             total: None,
             limit: None,
             sharing: Sharing::Run(Path::new("/tmp/gpus")),
             fill: None,
             no_values: false,
             callbacks: None,
-            bracket: false,
-            no_owners: false,
+            autotune_range: false,
+            no_attribution: false,
             autotune_results: None,
             trace: Path::new("/tmp/t.trace"),
             compiler_log: Path::new("/tmp/log"),
@@ -255,12 +264,12 @@ mod tests {
             |wish| {
                 wish.steps = Some(3);
                 wish.step = Some("train_step");
-                wish.taken = Some(Bytes(2 << 30));
+                wish.occupied = Some(Bytes(2 << 30));
                 wish.sharing = Sharing::Named("desk");
                 wish.fill = Some(Fill::Nan);
                 wish.no_values = true;
                 wish.callbacks = Some(Callbacks::Skip);
-                wish.bracket = true;
+                wish.autotune_range = true;
                 wish.autotune_results = Some(Path::new("/tmp/a.txt"));
             },
             &[],
@@ -273,12 +282,12 @@ mod tests {
             ("VRAMFIT_PLUGIN", "/p/_native.so"),
             ("VRAMFIT_STEPS", "3"),
             ("VRAMFIT_STEP", "train_step"),
-            ("VRAMFIT_TAKEN", "2147483648"),
+            ("VRAMFIT_OCCUPIED", "2147483648"),
             ("VRAMFIT_SHARED", "desk"),
             ("VRAMFIT_FILL", "nan"),
             ("VRAMFIT_VALUES", "0"),
             ("VRAMFIT_CALLBACKS", "skip"),
-            ("VRAMFIT_BRACKET", "1"),
+            ("VRAMFIT_AUTOTUNE_RANGE", "1"),
             ("VRAMFIT_AUTOTUNE_RESULTS", "/tmp/a.txt"),
             ("JAX_PLATFORMS", "cuda,cpu"),
             ("PYTHONPATH", "/p/_standin"),
@@ -308,12 +317,12 @@ mod tests {
     fn whole_stacks_are_noted_unless_they_are_not_wanted() {
         let changes = decide(|_| {}, &[]);
         assert_eq!(value(&changes, STACK_LIMIT).as_deref(), Some("-1"));
-        assert_eq!(changes.0.get("VRAMFIT_OWNERS"), Some(&None));
+        assert_eq!(changes.0.get("VRAMFIT_ATTRIBUTION"), Some(&None));
         let changes = decide(|_| {}, &[(STACK_LIMIT, "5")]);
         assert_eq!(changes.0.get(STACK_LIMIT), None);
-        let changes = decide(|wish| wish.no_owners = true, &[]);
+        let changes = decide(|wish| wish.no_attribution = true, &[]);
         assert_eq!(changes.0.get(STACK_LIMIT), None);
-        assert_eq!(value(&changes, "VRAMFIT_OWNERS").as_deref(), Some("0"));
+        assert_eq!(value(&changes, "VRAMFIT_ATTRIBUTION").as_deref(), Some("0"));
     }
 
     #[test]

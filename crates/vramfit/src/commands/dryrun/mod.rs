@@ -25,7 +25,7 @@ use vramfit_core::{Bytes, Error, ErrorKind, Result};
 
 use self::environment::{Changes, Sharing, Wish};
 use super::Status;
-use super::policy::{PoolArgs, check_taken};
+use super::policy::{PoolArgs, check_occupied};
 use crate::Context;
 use crate::cards::{self, Cards};
 use crate::child;
@@ -35,10 +35,10 @@ use crate::program;
 use crate::python::{self, Installed, Interpreter};
 use crate::scratch::ScratchFolder;
 
-/// Run a JAX program on a GPU that is not there, and say whether it fits
+/// Run a JAX program on a virtual GPU, and report whether it fits
 ///
-/// The program runs as it is, with its own arguments and output; only its environment is changed.
-/// The answer comes after it, on standard error.
+/// The program runs unmodified, with its own arguments and output; only its environment is changed.
+/// The report follows on standard error.
 #[derive(clap::Args, Debug)]
 #[command(after_help = "\
 Examples:
@@ -49,54 +49,54 @@ Examples:
 Exit codes:
   0  it fits
   1  it does not fit
-  2  cannot be told: the program stopped by its own error, or never used the GPU
+  2  unknown: the program failed, or never used the GPU
 ")]
 pub(crate) struct Args {
-    /// The card, or several: `h100-80g`, `h100-80gx8`; `vramfit gpus` lists them
+    /// The GPU, or several: `h100-80g`, `h100-80gx8`; `vramfit gpus` lists them
     #[arg(long, value_name = "NAME[xN]")]
     gpu: String,
-    /// End the run once the training step, as far as it can be told, ran N times
+    /// Stop after N executions of the training step that was detected, or named by --step
     #[arg(long, value_name = "N", value_parser = request::steps)]
     steps: Option<u64>,
-    /// The program that is the training step, by the name of its function
+    /// Name of the function that is the training step
     #[arg(long, value_name = "NAME")]
     step: Option<String>,
-    /// Memory that something else holds on each card
+    /// Memory already used on each GPU
     #[arg(long, value_name = "BYTES")]
-    taken: Option<Bytes>,
+    occupied: Option<Bytes>,
     /// Total memory that the driver reports: bytes as yours does, `lowest` (the default) or `highest`
     #[arg(long, value_name = "BYTES", value_parser = request::total)]
     total: Option<request::Total>,
-    /// Share the virtual GPUs with every other dry run that names them so
+    /// Share the virtual GPUs with all other dry runs of this name
     #[arg(long, value_name = "NAME", value_parser = request::shared)]
     shared: Option<String>,
-    /// Give each process that the program starts the GPUs to itself
+    /// Give each process of the program its own copy of the GPUs
     #[arg(long, conflicts_with = "shared")]
     private: bool,
     #[command(flatten)]
     pool: PoolArgs,
-    /// Compile large programs without Triton GEMM, too, and say what that does to the peak
+    /// Also compile large programs without Triton GEMM, and report the range of the peak
     #[arg(long, conflicts_with = "shared")]
-    bracket: bool,
-    /// Do not find out whose the bytes inside programs are; compiling is a little faster
+    autotune_range: bool,
+    /// Skip memory attribution inside programs (slightly faster compilation)
     #[arg(long)]
-    no_owners: bool,
-    /// Autotuning results that were recorded on a card of the same kind
+    no_attribution: bool,
+    /// Autotuning results recorded on a GPU of the same model
     #[arg(long, value_name = "FILE")]
     autotune_results: Option<PathBuf>,
-    /// What values that a dry run cannot know read as
+    /// Contents of values that were not computed
     #[arg(long, value_name = "KIND")]
     fill: Option<Fill>,
-    /// Compute no values: whatever a program computes reads as made up
+    /// Compute no values, not even small ones
     #[arg(long)]
     no_values: bool,
-    /// What becomes of host callbacks without results whose arguments are not known
+    /// What to do with host callbacks whose arguments were not computed
     #[arg(long, value_name = "WHAT")]
     callbacks: Option<Callbacks>,
     /// Write the answer as JSON to a file, or with `-` as the last line of standard output
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
-    /// Write the report as an HTML file, with every picture of the run
+    /// Write the report as an HTML file
     #[arg(long, value_name = "FILE")]
     report: Option<PathBuf>,
     /// Keep the trace of the run in a file
@@ -122,18 +122,18 @@ pub(crate) enum Fill {
     Zeros,
     /// 1
     Ones,
-    /// Not a number, where the type has it
+    /// NaN, where the type has it
     Nan,
-    /// The same made-up numbers in every run
+    /// Pseudorandom numbers, the same in every run
     Random,
 }
 
 /// What becomes of host callbacks whose arguments a dry run cannot know.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Callbacks {
-    /// They are called with made-up values
+    /// Call them with placeholder values
     Call,
-    /// They are not called
+    /// Do not call them
     Skip,
 }
 
@@ -173,13 +173,13 @@ pub(crate) fn rehearse(
         gpu: rehearsal.gpu,
         steps: rehearsal.steps,
         step: None,
-        taken: rehearsal.taken,
+        occupied: rehearsal.occupied,
         total: None,
         shared: None,
         private: false,
         pool: PoolArgs::default(),
-        bracket: false,
-        no_owners: false,
+        autotune_range: false,
+        no_attribution: false,
         autotune_results: None,
         fill: None,
         no_values: false,
@@ -208,7 +208,7 @@ pub(crate) struct Rehearsal {
     /// After how many training steps to end.
     pub(crate) steps: Option<u64>,
     /// What others hold on each card.
-    pub(crate) taken: Option<Bytes>,
+    pub(crate) occupied: Option<Bytes>,
     /// The program and its arguments.
     pub(crate) command: Vec<OsString>,
     /// Where the trace is kept, if it is.
@@ -243,7 +243,7 @@ fn run_with(
     // Everything that can be refused is refused before the program runs: it may run for an hour.
     let cards = chosen(&args)?;
     let total_bytes = cards.gpu.total_memory_bytes;
-    check_taken(args.taken, total_bytes)?;
+    check_occupied(args.occupied, total_bytes)?;
     let results = args.autotune_results.as_deref();
     let results = results
         .map(|path| request::autotune_results(path, &cards.gpu))
@@ -276,14 +276,14 @@ fn run_with(
         .map(|text| keep_results(scratch.path(), &text))
         .transpose()?;
     // What others would do with another amount is not known, so a measurement is one of a process alone.
-    let is_private = args.private || args.bracket;
+    let is_private = args.private || args.autotune_range;
     let shared_file = scratch.path().join(SHARED_FILE);
     let mut changes = environment::changes(
         &Wish {
             cards: &cards,
             steps: args.steps,
             step: args.step.as_deref(),
-            taken: args.taken,
+            occupied: args.occupied,
             total: args.total.map(|_| Bytes(total_bytes)),
             limit: policy.share.and_then(Share::limit_bytes).map(Bytes),
             sharing: match &args.shared {
@@ -294,8 +294,8 @@ fn run_with(
             fill: args.fill,
             no_values: args.no_values,
             callbacks: args.callbacks,
-            bracket: args.bracket,
-            no_owners: args.no_owners,
+            autotune_range: args.autotune_range,
+            no_attribution: args.no_attribution,
             autotune_results: results.as_deref(),
             trace: &trace,
             compiler_log: scratch.path(),

@@ -7,8 +7,7 @@ use vramfit_gpu::{Absence, CardMemory, Driver, DriverCard, Sampler};
 use super::holder::{Holder, Other, Room, Verdict};
 
 /// Where the way without a card is told.
-const WITHOUT_A_CARD: &str =
-    "without a card, on a virtual one: `vramfit dryrun --gpu t4 -- vramfit hold 8GiB --via jax`";
+const WITHOUT_A_CARD: &str = "without a card, on a virtual one: `vramfit dryrun --gpu t4 -- vramfit hold 8GiB --backend jax`";
 
 /// Opens the driver and makes a context on a card, which is given by number or UUID.
 ///

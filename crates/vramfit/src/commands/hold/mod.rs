@@ -39,33 +39,33 @@ Exit codes:
   2  could not be tried
 ")]
 pub(crate) struct Args {
-    /// How much: bytes, such as `8GiB`, or a part of what programs can use of the card, such as `90%`
+    /// Amount: bytes such as `8GiB`, or a percentage of the memory that programs can use, such as `90%`
     #[arg(value_name = "AMOUNT")]
     amount: Amount,
-    /// The card: its number as CUDA and JAX count, or its UUID
+    /// The GPU: its index as CUDA and JAX count, or its UUID
     #[arg(long, value_name = "N", default_value = "0")]
     gpu: String,
-    /// How long, once all is held: `60s`, `5m`, `1h`; until Ctrl-C unless given
+    /// How long to hold it: `60s`, `5m`, `1h` [default: until interrupted]
     #[arg(long = "for", value_name = "TIME", value_parser = duration)]
     time: Option<Duration>,
-    /// How much to take at a time; an eighth of the amount unless given
+    /// Step size [default: 1/8 of the amount]
     #[arg(long, value_name = "BYTES")]
     step: Option<Bytes>,
-    /// Through what: CUDA's driver, or JAX's own pool; JAX on a virtual GPU, else the driver
+    /// Allocate through the CUDA driver or JAX's pool [default: jax on a virtual GPU, else driver]
     #[arg(long, value_name = "WAY")]
-    via: Option<Via>,
-    /// Write into the memory and read it back, and compare with what the driver counts
+    backend: Option<HoldBackend>,
+    /// Write and read back the memory, and compare with what the driver reports
     #[arg(long)]
     verify: bool,
-    /// Print one JSON object a step
+    /// Print one JSON object per step
     #[arg(long)]
     json: bool,
 }
 
-/// Whose functions take the memory.
+/// What allocates the memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum Via {
-    /// CUDA's driver: exactly so many bytes, and no JAX
+enum HoldBackend {
+    /// The CUDA driver: exactly this many bytes, without JAX
     Driver,
     /// JAX: arrays in its pool
     Jax,
@@ -89,14 +89,14 @@ pub(crate) fn run(args: &Args, context: &Context, output: &mut Output) -> Result
     // Before anything is held, so that no signal can end us without giving it back.
     let endings = Endings::watch()?;
     let virtual_gpu = std::env::var_os("VRAMFIT_GPU").is_some_and(|name| !name.is_empty());
-    let mut holder: Box<dyn Holder> = match args.via {
-        Some(Via::Jax) | None if virtual_gpu => by_jax::start(&args.gpu, context)?,
-        Some(Via::Jax) => {
+    let mut holder: Box<dyn Holder> = match args.backend {
+        Some(HoldBackend::Jax) | None if virtual_gpu => by_jax::start(&args.gpu, context)?,
+        Some(HoldBackend::Jax) => {
             // JAX would print a page about a missing driver, and go on without a GPU.
             by_driver::check()?;
             by_jax::start(&args.gpu, context)?
         }
-        Some(Via::Driver) | None => by_driver::start(&args.gpu)?,
+        Some(HoldBackend::Driver) | None => by_driver::start(&args.gpu)?,
     };
     let told = &mut Told::new(output, args.json);
     let status = hold(args, holder.as_mut(), virtual_gpu, &endings, told);

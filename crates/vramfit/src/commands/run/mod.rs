@@ -16,7 +16,7 @@ use vramfit_core::{ErrorKind, Result};
 use super::Status;
 use super::dryrun::{self, Rehearsal};
 use super::policy::PolicyArgs;
-use crate::cards::{self, DIVISION, Told};
+use crate::cards::{self, PROCESSES_VARIABLE, Told};
 use crate::output::Output;
 use crate::python::{self, Installed, Interpreter};
 use crate::{Context, child, program};
@@ -30,8 +30,8 @@ use crate::{Context, child, program};
 #[command(after_help = "\
 Examples:
   vramfit run --limit 8GiB -- python train.py
-  vramfit run --share 2 --require-gpu -- python worker.py
-  vramfit run --dry-run-first a100-80g --steps 3 -- python train.py --batch 64
+  vramfit run --processes 2 --require-gpu -- python worker.py
+  vramfit run --preflight a100-80g --steps 3 -- python train.py --batch 64
   export $(vramfit run --print --fraction 0.9)
 
 Exit codes:
@@ -43,13 +43,13 @@ Exit codes:
 pub(crate) struct Args {
     #[command(flatten)]
     policy: PolicyArgs,
-    /// Make a dry run on that card first, and start nothing unless the program fits
+    /// Make a dry run on this GPU first, and start only if the program fits
     #[arg(long, value_name = "NAME[xN]", conflicts_with = "print")]
-    dry_run_first: Option<String>,
-    /// End the dry run once the training step ran N times
-    #[arg(long, value_name = "N", value_parser = dryrun::steps, requires = "dry_run_first")]
+    preflight: Option<String>,
+    /// Stop the dry run after N executions of the training step
+    #[arg(long, value_name = "N", value_parser = dryrun::steps, requires = "preflight")]
     steps: Option<u64>,
-    /// Do not let `vramfit top` see inside the program's pool
+    /// Do not publish the pool's statistics for `vramfit top`
     #[arg(long)]
     no_publish: bool,
     /// Start nothing; print the settings as `NAME=value` lines on standard output
@@ -94,7 +94,7 @@ fn start(args: Args, context: &Context, output: &mut Output) -> Result<Status> {
     let settings = decide(&args.policy, installed.as_ref(), output)?;
     tell(&settings, output);
     tell_what_is_wrong(&settings, installed.as_ref(), output);
-    if let Some(gpu) = args.dry_run_first {
+    if let Some(gpu) = args.preflight {
         let told = Told {
             gpu: Some(&gpu),
             ..args.policy.told()
@@ -103,7 +103,7 @@ fn start(args: Args, context: &Context, output: &mut Output) -> Result<Status> {
         let rehearsal = Rehearsal {
             gpu: gpu.clone(),
             steps: args.steps,
-            taken: told.taken,
+            occupied: told.occupied,
             command: args.command,
             trace: None,
             log: None,
@@ -139,7 +139,7 @@ fn start(args: Args, context: &Context, output: &mut Output) -> Result<Status> {
             command.env_remove(name);
         }
         if let Some(processes) = args.policy.processes() {
-            command.env(DIVISION, processes.to_string());
+            command.env(PROCESSES_VARIABLE, processes.to_string());
         }
         command.envs(published);
     }))
@@ -163,7 +163,7 @@ fn print(args: &Args, context: &Context, output: &mut Output) -> Result<Status> 
     tell_what_is_wrong(&settings, installed.as_ref(), output);
     let mut text = shell::lines(&settings);
     if let Some(processes) = args.policy.processes() {
-        text += &format!("{DIVISION}={processes}\n");
+        text += &format!("{PROCESSES_VARIABLE}={processes}\n");
     }
     output.data(&text)?;
     Ok(Status::Yes)

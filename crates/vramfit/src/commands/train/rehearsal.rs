@@ -114,7 +114,7 @@ fn attempt(
     let rehearsal = Rehearsal {
         gpu: gpu.to_owned(),
         steps: None,
-        taken: None,
+        occupied: None,
         command,
         trace: Some(trace.clone()),
         log: Some(log.clone()),
