@@ -114,7 +114,7 @@ def differences(program, answer, plan, done):
     for kind, expected in program.get("bytes", {}).items():
         if owners.get(kind) != expected:
             yield f"{kind} has {owners.get(kind)} bytes, not {expected}"
-    if sum(owners.values()) != answer["holdings"]["total_bytes"]:
+    if sum(owners.values()) != answer["attribution"]["total_bytes"]:
         yield "the owners do not add up"
     if program.get("leaks", 0) != len(answer.get("leaks", [])):
         yield f"leaks: {answer['leaks']}"
@@ -128,7 +128,7 @@ def differences(program, answer, plan, done):
         yield f"the peak is {asked_for} bytes, and the step alone plans {plan['least_bytes']}"
     most = plan["most_bytes"] + SMALL_ARRAYS_BYTES
     # The peak of some programs is in their initialization.
-    if answer["holdings"]["program"] == step and asked_for > most:
+    if answer["attribution"]["program"] == step and asked_for > most:
         yield f"the peak is {asked_for} bytes in the step, which plans no more than {most}"
 
 

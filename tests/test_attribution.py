@@ -59,10 +59,10 @@ LAYER_BYTES = 6 * (128 * 128 + 128) * 4
 
 
 class Held:
-    """The holdings of an answer."""
+    """The attribution of an answer."""
 
     def __init__(self, answer):
-        self.all = answer["holdings"]
+        self.all = answer["attribution"]
         self.parts = self.all["parts"]
         self.owners = {owner["kind"]: owner["bytes"] for owner in answer["owners"]}
         self.peak = answer["peak_bytes"]

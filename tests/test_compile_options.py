@@ -24,7 +24,7 @@ w, x = jnp.ones((512, 8, 64)), jnp.ones((64, 196, 512))
 NO_TILES = "Couldn't find output tile sizes"
 
 
-def rung_of(tmp_path, script, **environment):
+def attempt_of(tmp_path, script, **environment):
     """Return by which attempt `attention` was compiled, and what the program printed."""
     program, answer = tmp_path / "program.py", tmp_path / "answer.json"
     program.write_text(ATTENTION + script)
@@ -38,8 +38,8 @@ def rung_of(tmp_path, script, **environment):
     )
     assert done.returncode == 0, done.stderr
     programs = json.loads(answer.read_text())["programs"]
-    rungs = [row["rung"] for row in programs if row["name"] == "jit_attention"]
-    return (rungs or [None])[0], done.stdout
+    attempts = [row["compile_attempt"] for row in programs if row["name"] == "jit_attention"]
+    return (attempts or [None])[0], done.stdout
 
 
 PRINT_ERROR = """
@@ -51,7 +51,7 @@ except Exception as error:
 
 
 def test_a_program_without_default_kernels_is_compiled_another_way(tmp_path):
-    assert rung_of(tmp_path, "jax.jit(attention)(w, x)") == ("without Triton GEMM", "")
+    assert attempt_of(tmp_path, "jax.jit(attention)(w, x)") == ("without Triton GEMM", "")
 
 
 @pytest.mark.parametrize(
@@ -71,16 +71,16 @@ def test_a_program_without_default_kernels_is_compiled_another_way(tmp_path):
     ids=["environment", "jit", "compile"],
 )
 def test_a_choice_of_kernels_by_the_user_holds(tmp_path, call, flags):
-    rung, printed = rung_of(tmp_path, PRINT_ERROR.format(call), XLA_FLAGS=flags)
-    assert rung is None
+    compile_attempt, printed = attempt_of(tmp_path, PRINT_ERROR.format(call), XLA_FLAGS=flags)
+    assert compile_attempt is None
     assert NO_TILES in printed
 
 
 def test_the_same_choice_as_ours_is_the_first_attempt(tmp_path):
-    rung, _ = rung_of(
+    compile_attempt, _ = attempt_of(
         tmp_path, "jax.jit(attention)(w, x)", XLA_FLAGS="--xla_gpu_enable_triton_gemm=false"
     )
-    assert rung == ""
+    assert compile_attempt == ""
 
 
 @pytest.mark.parametrize(
@@ -90,14 +90,14 @@ def test_the_same_choice_as_ours_is_the_first_attempt(tmp_path):
         ({"xla_gpu_enable_triton_gemm": "maybe"}, "'maybe' is not a valid bool value"),
         ({"xla_gpu_cudnn_gemm_fusion_level": "no"}, "'no' is not a valid int32 value"),
     ],
-    ids=["name", "rung", "last rung"],
+    ids=["name", "compile_attempt", "last compile_attempt"],
 )
 def test_an_option_that_the_compiler_does_not_take_is_its_error(tmp_path, options, error):
     for call in (
         f"jax.jit(attention, compiler_options={options!r})(w, x)",
         f"jax.jit(attention).lower(w, x).compile(compiler_options={options!r})",
     ):
-        rung, printed = rung_of(tmp_path, PRINT_ERROR.format(call))
-        assert rung is None
+        compile_attempt, printed = attempt_of(tmp_path, PRINT_ERROR.format(call))
+        assert compile_attempt is None
         assert error in printed
         assert NO_TILES not in printed

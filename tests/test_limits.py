@@ -185,9 +185,9 @@ x = jnp.ones((256, 256))
 jax.block_until_ready(jax.jit(lambda x: (x @ x).sum() + x.T.sum())(x))
 """
     _, answer, err = dryrun(program, "t4", "--autotune-range")
-    small = answer["bracket"]["small_programs"]
-    assert small == len([p for p in answer["programs"] if p["rung"] == ""]) > 0
+    small = answer["autotune_range"]["small_programs"]
+    assert small == len([p for p in answer["programs"] if p["compile_attempt"] == ""]) > 0
     temporaries = sum(p["temp_bytes"] for p in answer["programs"])
-    assert answer["bracket"]["small_programs_temp_bytes"] == temporaries
+    assert answer["autotune_range"]["small_programs_temp_bytes"] == temporaries
     assert f"{small} program" in err
     assert "below 1 % of the pool" in err

@@ -40,7 +40,7 @@ def test_every_line_of_a_notebook_is_named_by_its_cell(tmp_path):
     told = json.dumps(said.answer) + said.page
     assert "ipykernel" not in told
     assert "ipython-input" not in told
-    arrays = {part["site"] for part in said.answer["holdings"]["parts"]}
+    arrays = {part["site"] for part in said.answer["attribution"]["parts"]}
     assert "cell [3]:4 (<module>)" in arrays
     assert "cell [3]:7 (spectrum)" in arrays
     assert "cell [4]:2 (<module>)" in {row["site"] for row in said.answer["programs"]}

@@ -373,7 +373,7 @@ def test_a_kind_needs_evidence(dryrun, tmp_path, name):
     path = tmp_path / "step.py"
     path.write_text(program(text))
     run = dryrun(path)
-    held = run.answer["holdings"]
+    held = run.answer["attribution"]
     assert sum(part["bytes"] for part in held["parts"]) == held["total_bytes"]
     kinds = {part["path"]: part["kind"] for part in held["parts"]}
     assert {path: kinds.get(path) for path in expected} == expected, kinds

@@ -229,8 +229,8 @@ def test_pointing_at_a_curve_tells_the_values_of_all(small):
     assert "train: " in tip(small)
     assert "validation: " in tip(small)
     # Three powers of ten: the scale goes by factors, and each of its names is a number.
-    assert small.run("rungs(0.001, 2, true).map(short)") == ["0.001", "0.01", "0.1", "1"]
-    assert small.run("rungs(0, 1, false)") == [0, 0.5, 1]
+    assert small.run("attempts(0.001, 2, true).map(short)") == ["0.001", "0.01", "0.1", "1"]
+    assert small.run("attempts(0, 1, false)") == [0, 0.5, 1]
 
 
 def test_hostile_names_are_inert(chromium, pages):

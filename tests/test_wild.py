@@ -33,7 +33,7 @@ ANSWER = {
     "step_evidence": "state_returned",
     "peak_bytes": 1000,
     "owners": [{"kind": "parameters", "bytes": 700}, {"kind": "batch", "bytes": 300}],
-    "holdings": {"total_bytes": 1000, "program": "jit_step"},
+    "attribution": {"total_bytes": 1000, "program": "jit_step"},
     "leaks": [],
 }
 PLAN = {"least_bytes": 900, "most_bytes": 1000}
@@ -57,7 +57,7 @@ def test_what_is_expected_is_no_difference():
         (lambda a: a["owners"][0].update(kind="other_state"), "no parameters"),
         (lambda a: a["owners"][1].update(kind="gradients"), "were made up"),
         (lambda a: a["owners"][0].update(bytes=699), "not 700"),
-        (lambda a: a["holdings"].update(total_bytes=1001), "do not add up"),
+        (lambda a: a["attribution"].update(total_bytes=1001), "do not add up"),
         (lambda a: a["leaks"].append({"site": "train.py:3"}), "leaks"),
         (lambda a: a.update(peak_bytes=899), "899 bytes, and the step alone plans 900"),
         (lambda a: a.update(peak_bytes=1 << 20), "1048576 bytes in the step"),

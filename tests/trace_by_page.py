@@ -13,7 +13,7 @@ from bfc_by_rule import Bfc, pool_limit, rounded
 
 # Fields of each kind of event, by its tag.
 EVENTS = {
-    2: "program number name argument output alias temp constant code devices loaded rung site",
+    2: "program number name argument output alias temp constant code devices loaded compile_attempt site",
     3: "unload number",
     4: "begin number site",
     5: "end",
@@ -32,7 +32,7 @@ EVENTS = {
     21: "callback site calls errors error",
     22: "callback-skipped site calls reason",
 }
-TEXTS = {"name", "rung", "site", "message", "error", "library", "routine"}
+TEXTS = {"name", "compile_attempt", "site", "message", "error", "library", "routine"}
 
 
 class Bytes:

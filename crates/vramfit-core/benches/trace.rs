@@ -205,7 +205,7 @@ fn run(steps: u64, parameters: u64) -> Vec<u8> {
         sizes: ProgramSizes::default(),
         devices: 1,
         loaded: false,
-        rung: TextId(0),
+        compile_attempt: TextId(0),
         site: TextId(0),
     };
     writer.event(&program).expect("a temporary file");

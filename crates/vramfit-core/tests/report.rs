@@ -104,7 +104,7 @@ fn a_run_that_does_not_fit() {
 fn a_run_that_fails_for_fragmentation_and_goes_on() {
     let mut run = Recorder::new(&Header {
         preallocate: false,
-        taken_bytes: 200 * MIB,
+        occupied_bytes: 200 * MIB,
         ..header()
     });
     let first = run.upload(200 * MIB);
@@ -163,7 +163,7 @@ fn a_run_that_was_killed_and_read_made_up_values() {
         let site = run.writer.text(&format!("metrics.py:{line} (log)"));
         run.event(Event::UnknownRead { site, bytes: 4 });
     }
-    let (name, rung) = (
+    let (name, compile_attempt) = (
         run.writer.text("jit_attention"),
         run.writer.text("no-triton-gemm"),
     );
@@ -176,7 +176,7 @@ fn a_run_that_was_killed_and_read_made_up_values() {
         },
         devices: 1,
         loaded: true,
-        rung,
+        compile_attempt,
         site: TextId(0),
     });
     for number in 4..20 {
@@ -197,7 +197,7 @@ fn two_regions(hangs: bool) -> Vec<u8> {
     let mut run = Recorder::new(&Header {
         jax: "0.11.0".into(),
         spatial_partitioning: true,
-        taken_bytes: 347 * MIB,
+        occupied_bytes: 347 * MIB,
         ..header()
     });
     run.program(1, "jit_step", ProgramSizes::default());
@@ -327,7 +327,7 @@ fn json_has_the_keys_that_were_promised() {
     assert_eq!(fits["limit_bytes"], 768 * MIB);
     assert_eq!(fits["pool_bytes"], 768 * MIB);
     assert_eq!(fits["peak_bytes"], 570 * MIB + 256);
-    assert_eq!(fits["held_between_steps_bytes"], 300 * MIB);
+    assert_eq!(fits["steady_state_bytes"], 300 * MIB);
     assert_eq!(fits["largest_free_block_bytes"], 198 * MIB - 256);
     assert_eq!(fits["oom"], Value::Null);
     assert_eq!(fits["devices"][0]["peak_bytes"], 570 * MIB + 256);
@@ -379,7 +379,7 @@ fn every_key_of_the_json_is_documented() {
     for trace in [
         training(&header()).finish(),
         training(&Header {
-            bracket: true,
+            autotune_range: true,
             ..header()
         })
         .finish(),

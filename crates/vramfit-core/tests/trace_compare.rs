@@ -100,11 +100,11 @@ fn other_settings_come_to_what_a_run_with_them_comes_to() {
         ),
         (
             Settings {
-                taken_bytes: Some(200 * MIB),
+                occupied_bytes: Some(200 * MIB),
                 ..Settings::default()
             },
             Header {
-                taken_bytes: 200 * MIB,
+                occupied_bytes: 200 * MIB,
                 ..header()
             },
         ),
@@ -194,7 +194,7 @@ fn two_regions(hangs: bool) -> Vec<u8> {
     let mut run = Recorder::new(&Header {
         jax: "0.11.0".into(),
         spatial_partitioning: true,
-        taken_bytes: 347 * MIB,
+        occupied_bytes: 347 * MIB,
         ..header()
     });
     let mut blocks = Vec::new();
@@ -213,7 +213,7 @@ fn two_regions(hangs: bool) -> Vec<u8> {
 #[test]
 fn what_the_allocator_would_have_died_of_may_not_come_to_pass() {
     let alone = Settings {
-        taken_bytes: Some(0),
+        occupied_bytes: Some(0),
         ..Settings::default()
     };
     // The dry run went on after the abort, so its events are all there.
@@ -411,7 +411,7 @@ fn recorded_lists_come_to_the_recorded_figures() {
                 share: Some(Share::Fraction(1.0)),
                 ..Policy::default()
             },
-            taken_bytes: None,
+            occupied_bytes: None,
         };
         let text = scenario.read("trace.txt");
         let ours = compare(&mut TextTrace::new(text.as_bytes()), &settings).unwrap();
@@ -511,7 +511,7 @@ proptest! {
                 preallocate: Some(preallocate),
                 ..Policy::default()
             },
-            taken_bytes: Some(0),
+            occupied_bytes: Some(0),
             ..Settings::default()
         };
         if jax != "0.10.2" || allocator != Kind::Address {

@@ -422,7 +422,7 @@ fn compile(run: &mut Recorder, number: u32, name: &str, argument_bytes: u64, lin
         sizes: sizes(argument_bytes, 0),
         devices: 1,
         loaded: false,
-        rung: TextId(0),
+        compile_attempt: TextId(0),
         site,
     });
 }

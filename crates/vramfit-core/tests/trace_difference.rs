@@ -8,7 +8,8 @@ use proptest::prelude::*;
 use recorder::{MIB, Recorder, header};
 use vramfit_core::program::memory::Owner;
 use vramfit_core::trace::{
-    Answer, Change, Header, Holdings, Need, Part, PartKind, Purpose, Reader, difference, summarise,
+    Answer, Attribution, Change, Header, Need, Part, PartKind, Purpose, Reader, difference,
+    summarise,
 };
 
 const ACTIVATIONS: PartKind = PartKind::Program(Owner::Activations);
@@ -26,10 +27,10 @@ fn plain(header: &Header) -> Answer {
 /// Returns the answer of a run that holds these parts at its peak.
 fn answer(parts: Vec<Part>) -> Answer {
     Answer {
-        holdings: Some(Holdings {
+        attribution: Some(Attribution {
             total_bytes: parts.iter().map(|part| part.bytes).sum(),
             parts,
-            ..Holdings::default()
+            ..Attribution::default()
         }),
         ..plain(&header())
     }
@@ -339,7 +340,7 @@ fn a_refused_request_counts_and_leaves_open_what_would_have_come_after_it() {
 #[test]
 fn the_totals_are_those_of_the_answers() {
     let answer = plain(&header());
-    let held = answer.holdings.as_ref().unwrap().total_bytes;
+    let held = answer.attribution.as_ref().unwrap().total_bytes;
     let run = difference(&answer, &answer).a;
     assert_eq!(
         (run.total_bytes, answer.devices[0].peak_bytes),
@@ -392,7 +393,7 @@ proptest! {
     fn all_changes_add_up_to_the_gap(a in parts(), b in parts()) {
         let (a, b) = (answer(a), answer(b));
         let difference = difference(&a, &b);
-        let held = |answer: &Answer| i128::from(answer.holdings.as_ref().unwrap().total_bytes);
+        let held = |answer: &Answer| i128::from(answer.attribution.as_ref().unwrap().total_bytes);
         prop_assert_eq!(difference.gap_bytes(), held(&b) - held(&a));
         let changes: i128 = difference.changes.iter().map(Change::bytes).sum();
         prop_assert_eq!(changes, difference.gap_bytes());

@@ -167,7 +167,7 @@ fn every_kind_of_event_comes_back() {
             sizes,
             devices: 8,
             loaded: true,
-            rung: site,
+            compile_attempt: site,
             site,
         },
         Event::Variant {
@@ -487,7 +487,7 @@ fn sample() -> (Vec<u8>, Vec<Event>) {
         },
         devices: 1,
         loaded: false,
-        rung: TextId(0),
+        compile_attempt: TextId(0),
         site: TextId(0),
     });
     for _ in 0..20 {

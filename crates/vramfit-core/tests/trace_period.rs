@@ -216,7 +216,7 @@ fn a_program_that_is_compiled_in_every_step_is_counted() {
         sizes: sizes(1),
         devices: 1,
         loaded: false,
-        rung: TextId(0),
+        compile_attempt: TextId(0),
         site: TextId(0),
     };
     run.event(compile);
@@ -530,13 +530,13 @@ fn any_machine() -> impl Strategy<Value = Header> {
     let allocator = prop::sample::select(vec!["bfc", "bfc", "platform", "cuda_async", "vmm"]);
     let jax = prop::sample::select(vec!["0.10.2", "0.12.0"]);
     (allocator, jax, any::<(bool, bool, bool)>()).prop_map(
-        |(allocator, jax, (preallocate, bracket, spatial))| Header {
+        |(allocator, jax, (preallocate, autotune_range, spatial))| Header {
             allocator: allocator.into(),
             jax: jax.into(),
             devices: 2,
             max_total_memory_bytes: 1100 * MIB,
             preallocate,
-            bracket,
+            autotune_range,
             spatial_partitioning: spatial && jax == "0.12.0",
             ..header()
         },
@@ -565,7 +565,7 @@ proptest! {
         for allocator in [None, Some(Kind::Platform)] {
             let settings = Settings {
                 policy: Policy { allocator, ..Policy::default() },
-                taken_bytes: Some(100 * MIB),
+                occupied_bytes: Some(100 * MIB),
                 ..Settings::default()
             };
             let whole = compare(&mut Counted::new(&trace, false), &settings);

@@ -108,8 +108,8 @@ fn the_least_is_in_the_peak_and_the_most_beside_it() {
     let moment = answer.devices[0].peak.as_ref().unwrap();
     assert_eq!(moment.purpose, Purpose::Scratch);
     // The part is named by library and line.
-    let holdings = answer.holdings.as_ref().unwrap();
-    let part = holdings
+    let attribution = answer.attribution.as_ref().unwrap();
+    let part = attribution
         .parts
         .iter()
         .find(|part| part.kind == PartKind::Scratch);
@@ -170,9 +170,9 @@ fn the_least_that_cannot_be_had_does_not_fit() {
     let refusal = answer.out_of_memory().unwrap();
     assert_eq!(refusal.moment.purpose, Purpose::Scratch);
     assert_eq!(refusal.short_bytes(), (150 - (768 - 650)) * MIB);
-    let holdings = answer.holdings.as_ref().unwrap();
+    let attribution = answer.attribution.as_ref().unwrap();
     assert!(
-        holdings
+        attribution
             .parts
             .iter()
             .any(|part| part.kind == PartKind::Scratch)

@@ -104,7 +104,7 @@ fn a_training_run_comes_to_what_one_counts_by_hand() {
     );
     assert_eq!(device.at_peak.fragmentation(), Some(0.0));
     assert_eq!(device.at_end.in_use_bytes, 300 * MIB);
-    assert_eq!(device.held_between_steps_bytes, 300 * MIB);
+    assert_eq!(device.steady_state_bytes, 300 * MIB);
     assert_eq!(device.outside_bytes, 33);
     let rows: Vec<_> = answer
         .programs
@@ -130,7 +130,7 @@ fn what_is_held_between_steps_leaves_out_what_comes_and_goes() {
     }
     let device = answer(&run.finish()).devices.remove(0);
     assert_eq!(device.peak_bytes, 200 * MIB);
-    assert_eq!(device.held_between_steps_bytes, 100 * MIB);
+    assert_eq!(device.steady_state_bytes, 100 * MIB);
 }
 
 #[test]
@@ -142,7 +142,7 @@ fn a_single_execution_is_told_what_it_began_with() {
     run.end();
     run.free(state);
     assert_eq!(
-        answer(&run.finish()).devices[0].held_between_steps_bytes,
+        answer(&run.finish()).devices[0].steady_state_bytes,
         100 * MIB
     );
 }
@@ -191,7 +191,7 @@ fn a_refusal_in_pieces_is_fragmentation() {
         refusal.message,
         "Out of memory while trying to allocate 300.00MiB."
     );
-    assert!(!refusal.went_on && refusal.fatal.is_none());
+    assert!(!refusal.recovered && refusal.fatal.is_none());
     let device = &answer.devices[0];
     assert_eq!(device.peak_bytes, 500 * MIB);
     assert_eq!(device.at_peak.largest_free_block_bytes, Some(268 * MIB));
@@ -221,7 +221,7 @@ fn a_refusal_beyond_all_that_is_free_is_not_fragmentation() {
         (refusal.moment.program.as_deref(), refusal.moment.call),
         (None, 0)
     );
-    assert!(refusal.went_on);
+    assert!(refusal.recovered);
     assert_eq!(answer.worst_device().unwrap().refusals, 1);
 }
 
@@ -248,7 +248,7 @@ fn a_growing_pool_counts_what_it_could_still_take() {
 fn a_card_that_is_taken_is_no_room_to_grow() {
     let mut run = Recorder::new(&Header {
         preallocate: false,
-        taken_bytes: 600 * MIB,
+        occupied_bytes: 600 * MIB,
         ..header()
     });
     // A region of 16 MiB, handed out whole since it is less than twice the request; one more of
@@ -452,7 +452,7 @@ fn an_allocator_that_would_abort_is_no_fit() {
     let mut run = Recorder::new(&Header {
         jax: "0.11.0".into(),
         spatial_partitioning: true,
-        taken_bytes: 347 * MIB,
+        occupied_bytes: 347 * MIB,
         ..header()
     });
     run.program(1, "jit_step", sizes(0));
@@ -536,7 +536,7 @@ fn events_that_cannot_have_happened_refuse_the_answer() {
         sizes: sizes(temp),
         devices: 1,
         loaded: false,
-        rung: TextId(0),
+        compile_attempt: TextId(0),
         site: TextId(0),
     };
     let begin = Event::Begin {
@@ -655,13 +655,13 @@ fn any_header() -> impl Strategy<Value = Header> {
         0.1f64..1.0,
     )
         .prop_map(
-            |(allocator, jax, (preallocate, spatial), taken_bytes, devices, memory_fraction)| {
+            |(allocator, jax, (preallocate, spatial), occupied_bytes, devices, memory_fraction)| {
                 Header {
                     allocator: allocator.into(),
                     jax: jax.into(),
                     preallocate,
                     spatial_partitioning: spatial && jax == "0.11.0",
-                    taken_bytes,
+                    occupied_bytes,
                     devices,
                     memory_fraction,
                     ..header()
@@ -827,7 +827,7 @@ fn any_event() -> impl Strategy<Value = Event> {
                 },
                 devices: 1,
                 loaded: false,
-                rung: TextId(0),
+                compile_attempt: TextId(0),
                 site: TextId(0),
             }
         }),

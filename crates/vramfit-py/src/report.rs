@@ -28,9 +28,9 @@ impl RunReport {
 
     /// Whose the bytes are at the moment that decides, the most bytes first.
     fn parts(&self) -> Vec<Row<'_>> {
-        let holdings = self.answer.holdings.iter();
-        holdings
-            .flat_map(|holdings| &holdings.parts)
+        let attribution = self.answer.attribution.iter();
+        attribution
+            .flat_map(|attribution| &attribution.parts)
             .map(|part| {
                 (
                     part.kind.id(),

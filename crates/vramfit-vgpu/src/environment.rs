@@ -37,7 +37,7 @@ pub(crate) struct Environment {
     /// The bytes of `--limit`, for the report.
     pub(crate) requested_limit_bytes: Option<u64>,
     /// Bytes of each GPU that other programs use.
-    pub(crate) reserved_bytes: u64,
+    pub(crate) occupied_bytes: u64,
     /// With which processes the memory of the GPUs is shared.
     pub(crate) sharing: SharingScope,
     /// The run ends after this many training steps.
@@ -104,14 +104,15 @@ impl Environment {
             sharing,
             trace: env::var_os("VRAMFIT_TRACE").map(PathBuf::from),
             requested_limit_bytes: parse_bytes("VRAMFIT_LIMIT")?,
-            reserved_bytes: parse_bytes("VRAMFIT_OCCUPIED")?.unwrap_or(0),
+            occupied_bytes: parse_bytes("VRAMFIT_OCCUPIED")?.unwrap_or(0),
             steps: parse_number("VRAMFIT_STEPS")?,
             step_name: non_empty_var("VRAMFIT_STEP"),
             fill: parse_fill(non_empty_var("VRAMFIT_FILL").as_deref())?,
             computes_values: non_empty_var("VRAMFIT_VALUES").is_none_or(|value| value != "0"),
             context_bytes,
             upload_cap_bytes: parse_bytes("VRAMFIT_UPLOAD_CAP")?.unwrap_or(DEFAULT_UPLOAD_CAP),
-            autotune_range: non_empty_var("VRAMFIT_AUTOTUNE_RANGE").is_some_and(|value| value != "0"),
+            autotune_range: non_empty_var("VRAMFIT_AUTOTUNE_RANGE")
+                .is_some_and(|value| value != "0"),
             autotune_results: non_empty_var("VRAMFIT_AUTOTUNE_RESULTS"),
             compiler_log: env::var_os("VRAMFIT_COMPILER_LOG").map(PathBuf::from),
             attribution: non_empty_var("VRAMFIT_ATTRIBUTION").is_none_or(|value| value != "0"),

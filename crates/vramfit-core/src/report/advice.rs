@@ -9,7 +9,7 @@ use crate::bytes::Bytes;
 use crate::gpu;
 use crate::program::ProgramMemory;
 use crate::program::memory::{Buffer, Owner, Undonated};
-use crate::trace::{Answer, Holdings, PartKind};
+use crate::trace::{Answer, Attribution, PartKind};
 
 /// What is less than one in so many of the whole is not worth a word.
 const WORTH: u64 = 20;
@@ -19,12 +19,12 @@ const MANY_ACTIVATIONS: u64 = 4;
 
 /// The pieces of advice, those about most bytes first.
 pub(super) fn advice(answer: &Answer) -> Option<Section> {
-    let holdings = answer.holdings.as_ref()?;
-    let least = (holdings.total_bytes / WORTH).max(1);
+    let attribution = answer.attribution.as_ref()?;
+    let least = (attribution.total_bytes / WORTH).max(1);
     let of_program = answer
         .program_memory
         .as_ref()
-        .filter(|known| Some(known.program) == holdings.program);
+        .filter(|known| Some(known.program) == attribution.program);
     let mut points: Vec<(u64, String)> = Vec::new();
     if let Some(known) = of_program {
         points.extend(donation(&known.memory));
@@ -33,7 +33,7 @@ pub(super) fn advice(answer: &Answer) -> Option<Section> {
         points.extend(precision(&known.memory).filter(|_| has_bfloat16(&answer.header.gpu)));
         points.extend(compiler_limit(&known.memory));
     }
-    points.extend(others(holdings));
+    points.extend(others(attribution));
     points.extend(scattered(answer));
     points.retain(|(bytes, _)| *bytes >= least);
     points.sort_by_key(|(bytes, _)| std::cmp::Reverse(*bytes));
@@ -79,7 +79,7 @@ fn named<'a>(arguments: impl Iterator<Item = &'a Undonated> + Clone) -> Option<(
 /// What the forward part keeps for the backward part.
 fn activations(memory: &ProgramMemory) -> Option<(u64, String)> {
     let bytes = memory.bytes_of(Owner::Activations);
-    if bytes < memory.taken_bytes() / MANY_ACTIVATIONS {
+    if bytes < memory.occupied_bytes() / MANY_ACTIVATIONS {
         return None;
     }
     let kept = memory
@@ -124,7 +124,7 @@ fn has_bfloat16(card: &str) -> bool {
 
 /// A program that the compiler could not bring below its limit.
 fn compiler_limit(memory: &ProgramMemory) -> Option<(u64, String)> {
-    let taken = memory.taken_bytes();
+    let taken = memory.occupied_bytes();
     let over = taken
         .checked_sub(memory.compiler_limit_bytes)
         .filter(|_| memory.compiler_limit_bytes > 0)?;
@@ -149,8 +149,8 @@ fn compiler_limit(memory: &ProgramMemory) -> Option<(u64, String)> {
 }
 
 /// Arrays that the program which decides does not use.
-fn others(holdings: &Holdings) -> Option<(u64, String)> {
-    let others = holdings
+fn others(attribution: &Attribution) -> Option<(u64, String)> {
+    let others = attribution
         .parts
         .iter()
         .filter(|part| part.kind == PartKind::OtherArrays);

@@ -115,7 +115,7 @@ fn beside_the_pool(answer: &Answer) -> Option<String> {
     let beside = header
         .context_bytes
         .saturating_add(device.outside_bytes)
-        .saturating_add(header.taken_bytes);
+        .saturating_add(header.occupied_bytes);
     let over = pool.saturating_add(beside);
     let over = over.checked_sub(header.total_memory_bytes)?;
     (over > 0).then(|| {
@@ -131,7 +131,7 @@ fn beside_the_pool(answer: &Answer) -> Option<String> {
 fn other_choices(answer: &Answer) -> Option<String> {
     let programs = answer.programs.iter();
     let other: Vec<_> = programs
-        .filter(|program| !program.rung.is_empty())
+        .filter(|program| !program.compile_attempt.is_empty())
         .collect();
     let first = other.first()?;
     Some(format!(
@@ -139,7 +139,7 @@ fn other_choices(answer: &Answer) -> Option<String> {
         other.len(),
         answer.programs.len(),
         first.name,
-        first.rung
+        first.compile_attempt
     ))
 }
 
@@ -216,16 +216,16 @@ fn autotuning(answer: &Answer) -> String {
     } else {
         "autotuning: without a card the compiler takes its default kernels"
     };
-    let rest = match &answer.bracket {
+    let rest = match &answer.autotune_range {
         None => "other choices moved the peak of whole programs by up to 12 % in tests; \
                  `--autotune-range` measures what they do to this one"
             .to_owned(),
-        Some(bracket) => {
-            let unmeasured = match bracket.unmeasured {
+        Some(autotune_range) => {
+            let unmeasured = match autotune_range.unmeasured {
                 0 => String::new(),
                 count => format!("; {count} large programs could not be compiled another way"),
             };
-            format!("the bracket leaves out convolutions{unmeasured}")
+            format!("the range of the peak leaves out convolutions{unmeasured}")
         }
     };
     format!("{kernels}; {rest}")

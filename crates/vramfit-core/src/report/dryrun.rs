@@ -8,7 +8,7 @@ use super::{advice, bands, owners, processes, run, scratch, settings, verdict, w
 use crate::allocator::Kind;
 use crate::bytes::Bytes;
 use crate::trace::{
-    Answer, BracketAnswer, Condition, DeviceAnswer, Evidence, Header, Moment, Plan, Purpose,
+    Answer, AutotuneRange, Condition, DeviceAnswer, Evidence, Header, Moment, Plan, Purpose,
     RefusalAnswer,
 };
 
@@ -216,14 +216,17 @@ pub(super) fn when(moment: &Moment) -> String {
 
 pub(super) fn bar(answer: &Answer, device: &DeviceAnswer) -> Bar {
     // What a refused request needed counts as if it had been met.
-    let wanted = answer.holdings.as_ref().filter(|holdings| holdings.refused);
-    let wanted = wanted.filter(|holdings| holdings.device == device.device);
+    let wanted = answer
+        .attribution
+        .as_ref()
+        .filter(|attribution| attribution.refused);
+    let wanted = wanted.filter(|attribution| attribution.device == device.device);
     Bar {
         label: match answer.header.devices {
             0 | 1 => String::new(),
             _ => format!("GPU {}", answer.header.gpu_of(device.device)),
         },
-        part_bytes: wanted.map_or(device.peak_bytes, |holdings| holdings.total_bytes),
+        part_bytes: wanted.map_or(device.peak_bytes, |attribution| attribution.total_bytes),
         whole_bytes: device.capacity_bytes,
     }
 }
@@ -258,7 +261,7 @@ fn figures(answer: &Answer, device: &DeviceAnswer) -> Vec<Figure> {
         Value::Bytes(device.peak_bytes),
         device.peak.as_ref().map_or_else(String::new, described),
     ));
-    figures.extend(bracket(answer, device));
+    figures.extend(autotune_range(answer, device));
     figures.extend(scratch::figure(answer, device));
     let state = device.at_peak;
     if let Some((free, largest)) = state.free_bytes.zip(state.largest_free_block_bytes) {
@@ -268,7 +271,7 @@ fn figures(answer: &Answer, device: &DeviceAnswer) -> Vec<Figure> {
     }
     figures.push(figure(
         "held between steps",
-        Value::Bytes(device.held_between_steps_bytes),
+        Value::Bytes(device.steady_state_bytes),
         held(answer),
     ));
     let outside = header.context_bytes.saturating_add(device.outside_bytes);
@@ -297,8 +300,8 @@ fn limit(header: &Header, device: &DeviceAnswer) -> Figure {
     };
     let share = limit as f64 / header.total_memory_bytes as f64;
     let mut note = format!("{} of the card's {total}", Value::Share(share));
-    if header.taken_bytes > 0 {
-        note += &format!(", of which others hold {}", Bytes(header.taken_bytes));
+    if header.occupied_bytes > 0 {
+        note += &format!(", of which others hold {}", Bytes(header.occupied_bytes));
     }
     if let Some(asked) = header.asked_limit_bytes.filter(|asked| *asked != limit) {
         note += &format!("; {asked} bytes were asked for, {limit} are had");
@@ -324,22 +327,25 @@ fn total_range(answer: &Answer) -> Option<Figure> {
 }
 
 /// Between which peaks the choice of kernels may put the run.
-fn bracket(answer: &Answer, device: &DeviceAnswer) -> Option<Figure> {
-    let bracket = answer.bracket.as_ref()?;
-    let (label, variant) = ("peak bracket", &bracket.variant);
-    let small = small_programs(bracket);
-    if bracket.measured == 0 {
+fn autotune_range(answer: &Answer, device: &DeviceAnswer) -> Option<Figure> {
+    let autotune_range = answer.autotune_range.as_ref()?;
+    let (label, variant) = ("peak range", &autotune_range.variant);
+    let small = small_programs(autotune_range);
+    if autotune_range.measured == 0 {
         let note = format!("no program of 1 % of the pool compiles another way{small}");
         return Some(figure(label, Value::Missing("none"), note));
     }
-    let other = bracket.peak_bytes.get(device.device as usize).copied()?;
+    let other = autotune_range
+        .peak_bytes
+        .get(device.device as usize)
+        .copied()?;
     let (low, high) = (device.peak_bytes.min(other), device.peak_bytes.max(other));
     let ends = [low, high].map(|end| Bytes(end).to_string());
     let value = match ends[0] == ends[1] {
         true => Value::Bytes(high),
         false => Value::Text(ends.join(" to ")),
     };
-    let note = match bracket.fits {
+    let note = match autotune_range.fits {
         Some(false) if !answer.is_refused() => format!("does not fit {variant}"),
         None => format!("{variant} the request that was refused would be met"),
         _ if low == high => format!("the same {variant}"),
@@ -350,10 +356,10 @@ fn bracket(answer: &Answer, device: &DeviceAnswer) -> Option<Figure> {
     Some(figure(label, value, note))
 }
 
-/// How many programs the bracket leaves out because they are small, and what they could change.
-fn small_programs(bracket: &BracketAnswer) -> String {
-    let temporaries = Bytes(bracket.small_temp_bytes);
-    match bracket.small {
+/// How many programs the range of the peak leaves out because they are small, and what they could change.
+fn small_programs(autotune_range: &AutotuneRange) -> String {
+    let temporaries = Bytes(autotune_range.small_temp_bytes);
+    match autotune_range.small {
         0 => String::new(),
         1 => format!(
             "; 1 program below 1 % of the pool is left out, with {temporaries} of temporaries"
@@ -395,7 +401,7 @@ pub(super) fn refused(answer: &Answer, refusal: &RefusalAnswer) -> Vec<Figure> {
         figure(
             "in use then",
             Value::Bytes(refusal.pool.in_use_bytes),
-            if refusal.went_on {
+            if refusal.recovered {
                 "the program went on after it"
             } else {
                 ""

@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use crate::trace::{Holdings, Part, ProgramAnswer};
+use crate::trace::{Attribution, Part, ProgramAnswer};
 
 /// Most parts that are told one by one.
 const MOST_PARTS: usize = 1000;
@@ -39,9 +39,11 @@ struct HeldPart<'a> {
 }
 
 /// Returns the bytes of each kind of owner, the largest first; none where nothing is known.
-pub(super) fn owners(holdings: Option<&Holdings>) -> Vec<OwnerSum> {
+pub(super) fn owners(attribution: Option<&Attribution>) -> Vec<OwnerSum> {
     let mut sums: Vec<OwnerSum> = Vec::new();
-    let parts = holdings.iter().flat_map(|holdings| &holdings.parts);
+    let parts = attribution
+        .iter()
+        .flat_map(|attribution| &attribution.parts);
     for part in parts {
         let kind = part.kind.id();
         match sums.iter_mut().find(|sum| sum.kind == kind) {
@@ -57,11 +59,11 @@ pub(super) fn owners(holdings: Option<&Holdings>) -> Vec<OwnerSum> {
 }
 
 /// Returns the parts, the largest first, with one for all that are too many to be told.
-pub(super) fn held<'a>(holdings: &'a Holdings, programs: &'a [ProgramAnswer]) -> Held<'a> {
-    let program = holdings.program.and_then(|at| programs.get(at));
-    let (told, rest) = holdings
+pub(super) fn held<'a>(attribution: &'a Attribution, programs: &'a [ProgramAnswer]) -> Held<'a> {
+    let program = attribution.program.and_then(|at| programs.get(at));
+    let (told, rest) = attribution
         .parts
-        .split_at(holdings.parts.len().min(MOST_PARTS));
+        .split_at(attribution.parts.len().min(MOST_PARTS));
     let mut parts: Vec<_> = told.iter().map(part).collect();
     if !rest.is_empty() {
         let sum = |of: fn(&Part) -> u64| rest.iter().map(of).fold(0, u64::saturating_add);
@@ -78,10 +80,10 @@ pub(super) fn held<'a>(holdings: &'a Holdings, programs: &'a [ProgramAnswer]) ->
         });
     }
     Held {
-        device: holdings.device,
-        refused: holdings.refused,
+        device: attribution.device,
+        refused: attribution.refused,
         program: program.map(|program| program.name.as_str()),
-        total_bytes: holdings.total_bytes,
+        total_bytes: attribution.total_bytes,
         parts,
     }
 }
@@ -106,7 +108,7 @@ mod tests {
     use crate::program::memory::Owner;
     use crate::trace::PartKind;
 
-    fn holdings(parts: u64) -> Holdings {
+    fn attribution(parts: u64) -> Attribution {
         // Sizes from `parts` down to 1, of two kinds in turn.
         let part = |size: u64| Part {
             kind: match size % 2 {
@@ -118,34 +120,34 @@ mod tests {
             bytes: size,
             ..Part::default()
         };
-        Holdings {
+        Attribution {
             total_bytes: parts * (parts + 1) / 2,
             parts: (1..=parts).rev().map(part).collect(),
-            ..Holdings::default()
+            ..Attribution::default()
         }
     }
 
     #[test]
     fn what_is_too_much_to_tell_is_one_part() {
-        let holdings = holdings(1003);
-        let held = held(&holdings, &[]);
+        let attribution = attribution(1003);
+        let held = held(&attribution, &[]);
         assert_eq!(held.parts.len(), MOST_PARTS + 1);
         let last = held.parts.last().expect("there are some");
         // The sizes 3, 2 and 1, two of each.
         assert_eq!((last.kind, last.bytes, last.count), (REMAINDER, 6, 6));
         let sum: u64 = held.parts.iter().map(|part| part.bytes).sum();
         assert_eq!(sum, held.total_bytes);
-        let sum: u64 = owners(Some(&holdings)).iter().map(|sum| sum.bytes).sum();
+        let sum: u64 = owners(Some(&attribution)).iter().map(|sum| sum.bytes).sum();
         assert_eq!(sum, held.total_bytes);
     }
 
     #[test]
     fn what_can_be_told_is_told() {
-        let holdings = holdings(3);
-        let held = held(&holdings, &[]);
+        let attribution = attribution(3);
+        let held = held(&attribution, &[]);
         let told: Vec<_> = held.parts.iter().map(|part| part.path).collect();
         assert_eq!(told, ["x[3]", "x[2]", "x[1]"]);
-        let sums: Vec<_> = owners(Some(&holdings))
+        let sums: Vec<_> = owners(Some(&attribution))
             .iter()
             .map(|sum| (sum.kind, sum.bytes))
             .collect();

@@ -5,16 +5,16 @@ use std::collections::BTreeMap;
 use super::dryrun::section;
 use super::picture::{Node, Tree};
 use super::{Body, Section, Table, Value};
-use crate::trace::{Answer, Holdings, Part, PartKind};
+use crate::trace::{Answer, Attribution, Part, PartKind};
 
 /// Parts of a tree that are smaller than one in so many of the whole are told as one.
 const SMALLEST: u64 = 4000;
 
 /// The owners, one row each.
 pub(super) fn summary(answer: &Answer) -> Option<Section> {
-    let holdings = answer.holdings.as_ref()?;
+    let attribution = answer.attribution.as_ref()?;
     let mut sums: BTreeMap<PartKind, (u64, u64, &Part)> = BTreeMap::new();
-    for part in &holdings.parts {
+    for part in &attribution.parts {
         // The parts come with the largest first.
         let sum = sums.entry(part.kind).or_insert((0, 0, part));
         sum.0 += part.bytes;
@@ -26,7 +26,7 @@ pub(super) fn summary(answer: &Answer) -> Option<Section> {
         vec![
             Value::Text(kind.label().to_owned()),
             Value::Bytes(bytes),
-            Value::Share(bytes as f64 / holdings.total_bytes.max(1) as f64),
+            Value::Share(bytes as f64 / attribution.total_bytes.max(1) as f64),
             Value::Text(short(largest)),
         ]
     });
@@ -35,22 +35,25 @@ pub(super) fn summary(answer: &Answer) -> Option<Section> {
             .map(str::to_owned)
             .to_vec(),
         rows: rows.collect(),
-        note: format!("all of {} bytes, rounding included", holdings.total_bytes),
+        note: format!(
+            "all of {} bytes, rounding included",
+            attribution.total_bytes
+        ),
     };
-    Some(section(&title(answer, holdings), Body::Table(table)))
+    Some(section(&title(answer, attribution), Body::Table(table)))
 }
 
 /// The same as a tree.
 pub(super) fn tree(answer: &Answer) -> Option<Section> {
-    let holdings = answer.holdings.as_ref()?;
-    let tree = Body::Tree(grown(answer, holdings));
+    let attribution = answer.attribution.as_ref()?;
+    let tree = Body::Tree(grown(answer, attribution));
     Some(detail("the same by owner, path and line", tree))
 }
 
 /// The same as a table of every part.
 pub(super) fn parts(answer: &Answer) -> Option<Section> {
-    let holdings = answer.holdings.as_ref()?;
-    let table = Body::Table(table_of(holdings));
+    let attribution = answer.attribution.as_ref()?;
+    let table = Body::Table(table_of(attribution));
     Some(detail("the largest buffers and arrays", table))
 }
 
@@ -61,13 +64,13 @@ fn detail(title: &str, body: Body) -> Section {
     }
 }
 
-fn title(answer: &Answer, holdings: &Holdings) -> String {
-    let program = holdings.program.and_then(|at| answer.programs.get(at));
+fn title(answer: &Answer, attribution: &Attribution) -> String {
+    let program = attribution.program.and_then(|at| answer.programs.get(at));
     let on = match answer.devices.len() {
         0 | 1 => String::new(),
-        _ => format!(", GPU {}", holdings.device),
+        _ => format!(", GPU {}", attribution.device),
     };
-    match (holdings.refused, program) {
+    match (attribution.refused, program) {
         (true, Some(program)) => format!(
             "where the bytes go, had `{}` got what it asked for{on}",
             program.name
@@ -102,8 +105,8 @@ pub(super) fn line_of(site: &str) -> &str {
     site.split_once(" (").map_or(site, |(line, _)| line)
 }
 
-fn table_of(holdings: &Holdings) -> Table {
-    let rows = holdings.parts.iter().map(|part| {
+fn table_of(attribution: &Attribution) -> Table {
+    let rows = attribution.parts.iter().map(|part| {
         let name = match part.path.is_empty() {
             true => part.made_by.clone(),
             false => part.path.clone(),
@@ -125,14 +128,14 @@ fn table_of(holdings: &Holdings) -> Table {
     }
 }
 
-fn grown(answer: &Answer, holdings: &Holdings) -> Tree {
+fn grown(answer: &Answer, attribution: &Attribution) -> Tree {
     let mut root = Branch::default();
-    for part in &holdings.parts {
+    for part in &attribution.parts {
         root.add(part.kind.id(), &steps(part), part.bytes);
     }
     let mut tree = Tree::default();
-    let least = holdings.total_bytes / SMALLEST;
-    root.grow(&mut tree, None, &title(answer, holdings), "", least);
+    let least = attribution.total_bytes / SMALLEST;
+    root.grow(&mut tree, None, &title(answer, attribution), "", least);
     tree
 }
 

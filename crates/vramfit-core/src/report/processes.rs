@@ -97,7 +97,7 @@ pub(super) fn processes(answer: &Answer) -> Option<Section> {
 }
 
 fn how_shared(answer: &Answer) -> &'static str {
-    match (answer.header.sharing, answer.header.bracket) {
+    match (answer.header.sharing, answer.header.autotune_range) {
         (Sharing::Private, true) => "each as if it were alone (`--autotune-range`)",
         (Sharing::Private, false) => "each as if it were alone (`--private`)",
         _ => "they share the memory of the GPUs",

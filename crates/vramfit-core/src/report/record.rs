@@ -13,7 +13,7 @@ use crate::trace::{
 };
 
 /// Version of the object; it changes when a key changes its meaning or goes away.
-const SCHEMA: u32 = 1;
+const SCHEMA: u32 = 2;
 
 #[derive(Serialize)]
 struct Record<'a> {
@@ -31,7 +31,7 @@ struct Record<'a> {
     pool_bytes: Option<u64>,
     peak_bytes: u64,
     held_by_others_bytes: u64,
-    held_between_steps_bytes: u64,
+    steady_state_bytes: u64,
     largest_free_block_bytes: Option<u64>,
     fragmentation: Option<f64>,
     peak: Option<&'a Moment>,
@@ -40,7 +40,7 @@ struct Record<'a> {
     step_search: Option<&'a StepSearch>,
     plan: Option<Plan>,
     owners: Vec<OwnerSum>,
-    holdings: Option<Held<'a>>,
+    attribution: Option<Held<'a>>,
     programs: Vec<Program<'a>>,
     oom: Option<OutOfMemory<'a>>,
     oom_count: u64,
@@ -48,7 +48,7 @@ struct Record<'a> {
     no_context: Option<&'a NoContextAnswer>,
     processes: serde_json::Value,
     total_range: Option<TotalRangeAnswer>,
-    bracket: Option<Bracket<'a>>,
+    autotune_range: Option<AutotuneRange<'a>>,
     scratch: Option<&'a ScratchAnswer>,
     leaks: Vec<Leak<'a>>,
     compiler_warnings: &'a [CompilerWarning],
@@ -84,7 +84,7 @@ struct Gpu<'a> {
 }
 
 #[derive(Serialize)]
-struct Bracket<'a> {
+struct AutotuneRange<'a> {
     variants: Vec<Variant<'a>>,
     programs_measured: u64,
     programs_not_measured: u64,
@@ -113,7 +113,7 @@ struct Program<'a> {
     devices: u32,
     compilations: u64,
     loaded: u64,
-    rung: &'a str,
+    compile_attempt: &'a str,
     site: &'a str,
 }
 
@@ -135,7 +135,7 @@ pub(super) struct OutOfMemory<'a> {
     short_bytes: u64,
     fragmented: bool,
     fatal: Option<&'a str>,
-    went_on: bool,
+    recovered: bool,
 }
 
 #[derive(Serialize)]
@@ -156,7 +156,7 @@ struct Device<'a> {
     held_by_others_bytes: u64,
     variant_peak_bytes: Option<u64>,
     peak: Option<&'a Moment>,
-    held_between_steps_bytes: u64,
+    steady_state_bytes: u64,
     free_at_peak_bytes: Option<u64>,
     largest_free_block_bytes: Option<u64>,
     fragmentation: Option<f64>,
@@ -175,7 +175,7 @@ struct Settings<'a> {
     asked_limit_bytes: Option<u64>,
     preallocate: bool,
     spatial_partitioning: bool,
-    taken_bytes: u64,
+    occupied_bytes: u64,
     autotune_results: bool,
     variables: Vec<Variable<'a>>,
     findings: Vec<Finding>,
@@ -208,7 +208,7 @@ pub(super) fn record(answer: &Answer, not_covered: &[String]) -> serde_json::Val
         pool_bytes: worst.pool_bytes,
         peak_bytes: worst.peak_bytes,
         held_by_others_bytes: worst.held_by_others_bytes,
-        held_between_steps_bytes: worst.held_between_steps_bytes,
+        steady_state_bytes: worst.steady_state_bytes,
         largest_free_block_bytes: worst.at_peak.largest_free_block_bytes,
         fragmentation: worst.at_peak.fragmentation(),
         peak: worst.peak.as_ref(),
@@ -216,11 +216,11 @@ pub(super) fn record(answer: &Answer, not_covered: &[String]) -> serde_json::Val
         step_evidence: answer.step_evidence,
         step_search: answer.step_search.as_ref(),
         plan: answer.plan(),
-        owners: owners(answer.holdings.as_ref()),
-        holdings: answer
-            .holdings
+        owners: owners(answer.attribution.as_ref()),
+        attribution: answer
+            .attribution
             .as_ref()
-            .map(|holdings| held(holdings, &answer.programs)),
+            .map(|attribution| held(attribution, &answer.programs)),
         programs: answer.programs.iter().map(program).collect(),
         oom: answer.out_of_memory().map(out_of_memory),
         oom_count: answer.refusal_count,
@@ -228,7 +228,7 @@ pub(super) fn record(answer: &Answer, not_covered: &[String]) -> serde_json::Val
         no_context: answer.no_context.as_ref(),
         processes: processes::record(answer),
         total_range: answer.total_range,
-        bracket: bracket(answer, worst),
+        autotune_range: autotune_range(answer, worst),
         scratch: answer.scratch.as_ref(),
         leaks: answer.leaks.iter().map(leak).collect(),
         compiler_warnings: &answer.compiler_warnings,
@@ -250,7 +250,7 @@ pub(super) fn record(answer: &Answer, not_covered: &[String]) -> serde_json::Val
             asked_limit_bytes: header.asked_limit_bytes,
             preallocate: header.preallocate,
             spatial_partitioning: header.spatial_partitioning,
-            taken_bytes: header.taken_bytes,
+            occupied_bytes: header.occupied_bytes,
             autotune_results: header.autotune_results,
             variables: settings::variables(answer),
             findings: settings::findings(answer),
@@ -277,7 +277,7 @@ fn program(program: &ProgramAnswer) -> Program<'_> {
         devices: program.devices,
         compilations: program.compilations,
         loaded: program.loaded,
-        rung: &program.rung,
+        compile_attempt: &program.compile_attempt,
         site: &program.site,
     }
 }
@@ -307,37 +307,40 @@ pub(super) fn out_of_memory(refusal: &RefusalAnswer) -> OutOfMemory<'_> {
         short_bytes: refusal.short_bytes(),
         fragmented: refusal.fragmented(),
         fatal: refusal.fatal.as_deref(),
-        went_on: refusal.went_on,
+        recovered: refusal.recovered,
     }
 }
 
 /// Returns the peaks of the worst device, the compiler's default choices first.
-fn bracket<'a>(answer: &'a Answer, worst: &DeviceAnswer) -> Option<Bracket<'a>> {
-    let bracket = answer.bracket.as_ref()?;
+fn autotune_range<'a>(answer: &'a Answer, worst: &DeviceAnswer) -> Option<AutotuneRange<'a>> {
+    let autotune_range = answer.autotune_range.as_ref()?;
     let mut variants = vec![Variant {
         name: "default",
         peak_bytes: worst.peak_bytes,
         fits: answer.fits(),
     }];
-    if bracket.measured > 0 {
+    if autotune_range.measured > 0 {
         variants.push(Variant {
-            name: &bracket.variant,
+            name: &autotune_range.variant,
             peak_bytes: variant_peak(answer, worst).unwrap_or(0),
-            fits: bracket.fits,
+            fits: autotune_range.fits,
         });
     }
-    Some(Bracket {
+    Some(AutotuneRange {
         variants,
-        programs_measured: bracket.measured,
-        programs_not_measured: bracket.unmeasured,
-        small_programs: bracket.small,
-        small_programs_temp_bytes: bracket.small_temp_bytes,
+        programs_measured: autotune_range.measured,
+        programs_not_measured: autotune_range.unmeasured,
+        small_programs: autotune_range.small,
+        small_programs_temp_bytes: autotune_range.small_temp_bytes,
     })
 }
 
 fn variant_peak(answer: &Answer, device: &DeviceAnswer) -> Option<u64> {
-    let bracket = answer.bracket.as_ref().filter(|b| b.measured > 0)?;
-    bracket.peak_bytes.get(device.device as usize).copied()
+    let autotune_range = answer.autotune_range.as_ref().filter(|b| b.measured > 0)?;
+    autotune_range
+        .peak_bytes
+        .get(device.device as usize)
+        .copied()
 }
 
 fn device<'a>(answer: &Answer, device: &'a DeviceAnswer) -> Device<'a> {
@@ -351,7 +354,7 @@ fn device<'a>(answer: &Answer, device: &'a DeviceAnswer) -> Device<'a> {
         held_by_others_bytes: device.held_by_others_bytes,
         variant_peak_bytes: variant_peak(answer, device),
         peak: device.peak.as_ref(),
-        held_between_steps_bytes: device.held_between_steps_bytes,
+        steady_state_bytes: device.steady_state_bytes,
         free_at_peak_bytes: device.at_peak.free_bytes,
         largest_free_block_bytes: device.at_peak.largest_free_block_bytes,
         fragmentation: device.at_peak.fragmentation(),

@@ -149,7 +149,7 @@ fn settings(header: &Header) -> Value {
         true => "preallocated",
         false => "growing",
     };
-    let taken = match header.taken_bytes {
+    let taken = match header.occupied_bytes {
         0 => String::new(),
         taken => format!(", {} taken by others", Bytes(taken)),
     };
@@ -183,7 +183,7 @@ struct Side<'a> {
     allocator: &'a str,
     memory_fraction: f64,
     preallocate: bool,
-    taken_bytes: u64,
+    occupied_bytes: u64,
     limit_bytes: Option<u64>,
     capacity_bytes: Option<u64>,
     pool_bytes: Option<u64>,
@@ -227,7 +227,7 @@ fn side(answer: &Answer, fits: Option<bool>) -> Side<'_> {
         allocator: &header.allocator,
         memory_fraction: header.memory_fraction,
         preallocate: header.preallocate,
-        taken_bytes: header.taken_bytes,
+        occupied_bytes: header.occupied_bytes,
         limit_bytes: worst.and_then(|device| device.limit_bytes),
         capacity_bytes: worst.map(|device| device.capacity_bytes),
         pool_bytes: worst.and_then(|device| device.pool_bytes),

@@ -28,7 +28,7 @@ pub(super) fn devices(answer: &Answer) -> Option<Section> {
             known(device.limit()),
             known(device.pool_bytes),
             Value::Bytes(device.peak_bytes),
-            Value::Bytes(device.held_between_steps_bytes),
+            Value::Bytes(device.steady_state_bytes),
             known(device.at_peak.largest_free_block_bytes),
             Value::Count(device.refusals),
         ]
@@ -115,7 +115,7 @@ pub(super) fn programs(answer: &Answer) -> Option<Section> {
 
 /// The programs that were compiled another way, too, and need other temporaries then.
 pub(super) fn variants(answer: &Answer) -> Option<Section> {
-    let bracket = answer.bracket.as_ref()?;
+    let autotune_range = answer.autotune_range.as_ref()?;
     let changed = answer.programs.iter().filter_map(|program| {
         let other = program.variant_temp_bytes?;
         (other != program.sizes.temp_bytes).then(|| {
@@ -135,7 +135,7 @@ pub(super) fn variants(answer: &Answer) -> Option<Section> {
     if rows.is_empty() {
         return None;
     }
-    let columns = ["program", "by default", &bracket.variant];
+    let columns = ["program", "by default", &autotune_range.variant];
     let table = Table {
         columns: columns.map(str::to_owned).to_vec(),
         rows,

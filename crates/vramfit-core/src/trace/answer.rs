@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use super::course::{ArrayAnswer, CompilationAnswer, LayoutAnswer, LeakAnswer, TimelinePoint};
 use super::{
-    CallbackAnswer, CompilerWarning, Condition, Evidence, Header, Holdings, LastExecution,
+    Attribution, CallbackAnswer, CompilerWarning, Condition, Evidence, Header, LastExecution,
     NoContextAnswer, NotComputed, OthersAnswer, ProgramSizes, Purpose, RunEnvironment,
     ScratchAnswer, StepSearch, TotalRangeAnswer, UncaughtError,
 };
@@ -63,7 +63,7 @@ pub struct Answer {
     /// Programs whose values were not computed any more from some execution on.
     pub not_computed: Vec<NotComputed>,
     /// What the run came to with other kernels; `None` when that was not asked for.
-    pub bracket: Option<BracketAnswer>,
+    pub autotune_range: Option<AutotuneRange>,
     /// What library routines take beside the plans; `None` when no program that was executed has any.
     pub scratch: Option<ScratchAnswer>,
     /// What grew in each of the last steps, the most bytes a step first.
@@ -72,7 +72,7 @@ pub struct Answer {
     pub compilations: Vec<CompilationAnswer>,
     /// Whose the bytes are at the first refused request, or else at the peak of the device that
     /// decides; `None` when nothing was allocated.
-    pub holdings: Option<Holdings>,
+    pub attribution: Option<Attribution>,
     /// Where the memory of the program goes that ran then, or else of [`Answer::step`]; `None` where
     /// that is not known.
     pub program_memory: Option<ProgramMemoryAnswer>,
@@ -154,7 +154,7 @@ pub struct DeviceAnswer {
     pub layout_at_end: LayoutAnswer,
     /// The least in use between the last two executions of [`Answer::step`]. With a single
     /// execution: what was in use when it began. 0 when nothing was executed.
-    pub held_between_steps_bytes: u64,
+    pub steady_state_bytes: u64,
     /// Most that was ever held outside the pool by this process, in constants and machine code of
     /// its programs; the context excluded.
     pub outside_bytes: u64,
@@ -266,10 +266,10 @@ pub struct ProgramAnswer {
     /// On how many devices they run.
     pub devices: u32,
     /// The compile attempt that succeeded; empty for the first.
-    pub rung: String,
+    pub compile_attempt: String,
     /// Where the first of them was asked for, empty if not known.
     pub site: String,
-    /// Their temporaries as they were in [`BracketAnswer::variant`]; `None` where that was not
+    /// Their temporaries as they were in [`AutotuneRange::variant`]; `None` where that was not
     /// measured.
     pub variant_temp_bytes: Option<u64>,
     /// Their sizes on each device.
@@ -319,7 +319,7 @@ pub struct RefusalAnswer {
     /// Set when the real process would not have gone on at all (XLA aborts or hangs); says why.
     pub fatal: Option<String>,
     /// Whether the program executed anything after it.
-    pub went_on: bool,
+    pub recovered: bool,
 }
 
 impl RefusalAnswer {
@@ -351,7 +351,7 @@ impl RefusalAnswer {
 /// The same run once more, with the temporaries that its large programs need when they are
 /// compiled another way. What a card's autotuner chooses lies at one of the ends, or in between.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
-pub struct BracketAnswer {
+pub struct AutotuneRange {
     /// The other way, such as `without Triton GEMM`; empty when no program was measured.
     pub variant: String,
     /// The highest number of bytes given out on each device, in order, as

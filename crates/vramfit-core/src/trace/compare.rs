@@ -20,7 +20,7 @@ pub struct Settings {
     /// Allocator, share of the card, preallocation. A limit in it is one of the card above.
     pub policy: Policy,
     /// Bytes that something else holds on each card; `None` leaves those of the run.
-    pub taken_bytes: Option<u64>,
+    pub occupied_bytes: Option<u64>,
 }
 
 /// A run under its own settings and under others.
@@ -90,7 +90,7 @@ impl Settings {
             header.max_total_memory_bytes = gpu.max_total_memory_bytes;
             header.context_bytes = gpu.context_bytes_estimate;
         }
-        header.taken_bytes = self.taken_bytes.unwrap_or(header.taken_bytes);
+        header.occupied_bytes = self.occupied_bytes.unwrap_or(header.occupied_bytes);
         let version = header.jax.parse().unwrap_or(Version::new(0, 0, 0));
         let was_partitionable = partitionable(&header, version);
         // The variables that would say it to JAX, read as JAX and XLA read them.

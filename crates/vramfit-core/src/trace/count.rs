@@ -4,12 +4,12 @@ use rustc_hash::FxHashMap;
 
 use super::answer::MAX_REFUSALS_KEPT;
 use super::arrays::{Maker, Makers, NO_ROW};
-use super::bracket::WhatIf;
+use super::attribution::Arguments;
+use super::autotune_range::WhatIf;
 use super::callbacks::Callbacks;
 use super::compilations::Compiled;
 use super::device::Device;
 use super::failure::{Aborted, Message, RawMoment, Refused};
-use super::holdings::Arguments;
 use super::leaks::Leaks;
 use super::others::Others;
 use super::period::{Call, PassNotes, named_allocation};
@@ -84,7 +84,10 @@ impl Count {
     /// Prepares to count a run as it was.
     pub(super) fn new(header: &Header) -> Result<Count> {
         let replay = Replay::new(header)?;
-        let what_if = header.bracket.then(|| WhatIf::new(header)).transpose()?;
+        let what_if = header
+            .autotune_range
+            .then(|| WhatIf::new(header))
+            .transpose()?;
         Ok(Count {
             what_if,
             others: Others::of(replay.devices() as usize),
@@ -96,7 +99,7 @@ impl Count {
     pub(super) fn of(header: &Header, replay: Replay) -> Count {
         let count = replay.devices();
         let devices = (0..count).map(|number| Device::new(number, count as usize));
-        let elsewhere = header.taken_bytes.saturating_add(header.context_bytes);
+        let elsewhere = header.occupied_bytes.saturating_add(header.context_bytes);
         Count {
             replay,
             what_if: None,
@@ -227,7 +230,7 @@ impl Count {
                     sizes,
                     devices,
                     loaded,
-                    rung,
+                    compile_attempt,
                     site,
                 },
             ) => {
@@ -240,7 +243,9 @@ impl Count {
                     times: 1,
                     every: 0,
                 };
-                let added = self.programs.add(program, compiled, devices, rung);
+                let added = self
+                    .programs
+                    .add(program, compiled, devices, compile_attempt);
                 return self.consistent(added);
             }
             (

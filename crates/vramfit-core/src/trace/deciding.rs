@@ -5,8 +5,8 @@ use rustc_hash::FxHashMap;
 
 use super::Events;
 use super::arrays::NO_ROW;
+use super::attribution::{Attribution, Division};
 use super::count::Count;
-use super::holdings::{Division, Holdings};
 use super::kept::Kept;
 use super::replay::Block;
 use crate::program::ProgramMemory;
@@ -15,12 +15,12 @@ impl Count {
     /// Finds out whose the bytes are at the moment that decides; and where the memory of the program goes
     /// that ran then, or else of the step, with its row. `tightest` is the device that decides where nothing
     /// went wrong.
-    pub(super) fn holdings(
+    pub(super) fn attribution(
         &self,
         live: &[Vec<Block>],
         tightest: usize,
         source: &dyn Events,
-    ) -> (Option<Holdings>, Option<(usize, ProgramMemory)>) {
+    ) -> (Option<Attribution>, Option<(usize, ProgramMemory)>) {
         let none = Kept::default();
         let refused = self
             .refusals
@@ -76,8 +76,8 @@ impl Count {
             memories,
             source,
         };
-        let holdings = division.divide(blocks());
+        let attribution = division.divide(blocks());
         let memory = row.and_then(|row| Some((row, division.memories.remove(&(row as u32))?)));
-        (Some(holdings), memory)
+        (Some(attribution), memory)
     }
 }

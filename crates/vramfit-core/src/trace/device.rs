@@ -1,9 +1,9 @@
 //! What is counted on one device while events go by.
 
 use super::answer::PoolState;
+use super::attribution::Arguments;
 use super::course::TimelinePoint;
 use super::failure::RawMoment;
-use super::holdings::Arguments;
 use super::kept::Kept;
 use super::layout::Given;
 use super::low_water::LowWater;

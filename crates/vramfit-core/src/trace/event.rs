@@ -48,7 +48,7 @@ pub struct Header {
     /// Whether the pool is spatially partitioned (the default from JAX 0.11 on).
     pub spatial_partitioning: bool,
     /// Bytes that something else holds on each card (`--occupied`).
-    pub taken_bytes: u64,
+    pub occupied_bytes: u64,
     /// Estimate of what the CUDA context holds on each card, outside every pool.
     pub context_bytes: u64,
     /// Whether `TF_FORCE_UNIFIED_MEMORY` lets the pool be larger than the card.
@@ -58,7 +58,7 @@ pub struct Header {
     /// Size of the preallocated pool for collective memory, where one was asked for.
     pub collective_memory_bytes: Option<u64>,
     /// Whether large programs were compiled a second way, too ([`Event::Variant`]).
-    pub bracket: bool,
+    pub autotune_range: bool,
     /// Whether the compiler was given autotuning results that were recorded on a card.
     pub autotune_results: bool,
     /// The command line, for people.
@@ -170,7 +170,7 @@ pub enum Event {
         /// True when it came from a cache or a serialised file.
         loaded: bool,
         /// Which compile attempt succeeded; empty for the first (`default`).
-        rung: TextId,
+        compile_attempt: TextId,
         /// Where it was asked for (`file:line (function)`), empty if not known.
         site: TextId,
     },

@@ -16,10 +16,10 @@
 //! | `period/` | repeats that come back to the same state are skipped |
 //! | `low_water.rs`, `kept.rs`, `timeline.rs` | a run's past in bounded memory |
 //! | `arrays.rs`, `leaks.rs`, `layout.rs`, `compilations.rs` | who made what, what grows, what lies where |
-//! | `deciding.rs`, `holdings.rs` | whose the bytes are at the moment that decides |
+//! | `deciding.rs`, `attribution.rs` | whose the bytes are at the moment that decides |
 //! | `callbacks.rs`, `not_computed.rs` | Python functions that programs call; values that took too long to compute |
 //! | `scratch.rs` | what library routines take beside the plans, at most |
-//! | `bracket.rs`, `compare.rs` | the same run with other kernels, under other settings |
+//! | `autotune_range.rs`, `compare.rs` | the same run with other kernels, under other settings |
 //! | `total_range.rs` | a refused request at the highest total that drivers report, or without other processes |
 //! | `others.rs` | what other processes hold of the GPUs |
 //! | `difference.rs` | what makes one run need more than another |
@@ -29,7 +29,8 @@
 
 mod answer;
 mod arrays;
-mod bracket;
+mod attribution;
+mod autotune_range;
 mod callbacks;
 mod compare;
 mod compilations;
@@ -42,7 +43,6 @@ mod environment;
 mod event;
 mod failure;
 mod history;
-mod holdings;
 mod kept;
 mod layout;
 mod leaks;
@@ -72,10 +72,11 @@ mod wire;
 mod writer;
 
 pub use answer::{
-    AbortAnswer, Answer, BracketAnswer, DeviceAnswer, MAX_REFUSALS_KEPT, Moment, PoolState,
+    AbortAnswer, Answer, AutotuneRange, DeviceAnswer, MAX_REFUSALS_KEPT, Moment, PoolState,
     ProcessAnswer, ProcessDevice, ProgramAnswer, ProgramExit, ProgramMemoryAnswer, RefusalAnswer,
     UnknownReads,
 };
+pub use attribution::Attribution;
 pub use callbacks::CallbackAnswer;
 pub use compare::{Comparison, Settings, compare};
 pub use course::{
@@ -85,7 +86,6 @@ pub use course::{
 pub use difference::{Change, Contrast, Difference, Group, Need, OwnerChange, Run, difference};
 pub use environment::RunEnvironment;
 pub use event::{CallbackSkip, Event, Footer, Header, ProgramSizes, Purpose, Sharing, TextId};
-pub use holdings::Holdings;
 pub use not_computed::NotComputed;
 pub use note::{Note, OtherProcess, is_program_named};
 pub use others::{NoContextAnswer, OthersAnswer};

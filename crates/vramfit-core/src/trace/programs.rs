@@ -23,7 +23,7 @@ pub enum Evidence {
     Named,
 }
 
-/// Name, sizes, devices and rung: what makes programs the same to a reader.
+/// Name, sizes, devices and compile_attempt: what makes programs the same to a reader.
 pub(super) type RowKey = (TextId, ProgramSizes, u32, TextId);
 
 /// Programs of the same key.
@@ -79,10 +79,10 @@ impl Programs {
         program: u32,
         compiled: Compiled,
         devices: u32,
-        rung: TextId,
+        compile_attempt: TextId,
     ) -> Result<(), Wrong> {
         let row = self.row(
-            (compiled.name, compiled.sizes, devices, rung),
+            (compiled.name, compiled.sizes, devices, compile_attempt),
             compiled.site,
             program,
         );

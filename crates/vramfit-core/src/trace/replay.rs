@@ -114,7 +114,7 @@ impl Replay {
     /// # Errors
     /// [`ErrorKind::InvalidFile`] when the header describes none.
     pub fn elsewhere(header: &Header, regardless: bool) -> Result<Replay> {
-        let beside = header.taken_bytes.saturating_add(header.context_bytes);
+        let beside = header.occupied_bytes.saturating_add(header.context_bytes);
         let free_bytes = header.total_memory_bytes.saturating_sub(beside);
         let course = match regardless {
             true => Course::Regardless,

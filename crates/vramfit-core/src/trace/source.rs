@@ -259,7 +259,7 @@ impl<R: Read> Source<R> {
                 sizes: self.sizes()?,
                 devices: self.small()?,
                 loaded: self.flag()?,
-                rung: self.text(texts)?,
+                compile_attempt: self.text(texts)?,
                 site: self.text(texts)?,
             },
             tag::VARIANT => Event::Variant {

@@ -6,7 +6,7 @@
 use std::io::Read;
 
 use super::answer::{
-    AbortAnswer, Answer, BracketAnswer, DeviceAnswer, Moment, ProgramAnswer, ProgramMemoryAnswer,
+    AbortAnswer, Answer, AutotuneRange, DeviceAnswer, Moment, ProgramAnswer, ProgramMemoryAnswer,
     RefusalAnswer, UnknownReads, tightest,
 };
 use super::arrays::{NO_ROW, grouped};
@@ -130,7 +130,7 @@ impl Count {
             card_free_bytes: refused.card_free,
             held_by_others_bytes: refused.held_by_others,
             fatal: refused.fatal.clone(),
-            went_on: self.executions > refused.executions_before,
+            recovered: self.executions > refused.executions_before,
         });
         let refusals = refusals.collect();
         let abort = self.abort.as_ref().map(|abort| AbortAnswer {
@@ -141,10 +141,10 @@ impl Count {
             event: abort.event,
         });
         let tightest = tightest(&devices).map_or(0, |device| device.device as usize);
-        let (mut holdings, memory) = self.holdings(&live, tightest, source);
+        let (mut attribution, memory) = self.attribution(&live, tightest, source);
         let limit = devices.first().and_then(DeviceAnswer::limit);
         let limit = limit.unwrap_or(header.total_memory_bytes);
-        let bracket = self.bracket(limit, &text);
+        let autotune_range = self.autotune_range(limit, &text);
         let allocator_model = match self.devices.is_empty() {
             true => None,
             false => match self.replay.allocator(0).exactness() {
@@ -172,15 +172,15 @@ impl Count {
             .sort_by_key(|row| std::cmp::Reverse(row.key.1.needed_bytes()));
         let place = |key: RowKey| self.programs.rows.iter().position(|row| row.key == key);
         let step = step_key.and_then(place);
-        if let Some(holdings) = &mut holdings {
-            holdings.program = holdings.program.and_then(|row| place(keys[row]));
+        if let Some(attribution) = &mut attribution {
+            attribution.program = attribution.program.and_then(|row| place(keys[row]));
         }
         let program_memory = memory.and_then(|(row, memory)| {
             let program = place(keys[row])?;
             Some(ProgramMemoryAnswer { program, memory })
         });
         let programs = self.programs.rows.iter().map(|row| {
-            let (name, sizes, devices, rung) = row.key;
+            let (name, sizes, devices, compile_attempt) = row.key;
             ProgramAnswer {
                 name: text(name),
                 calls: row.calls,
@@ -188,7 +188,7 @@ impl Count {
                 compilations: row.compilations,
                 loaded: row.loaded,
                 devices,
-                rung: text(rung),
+                compile_attempt: text(compile_attempt),
                 site: text(row.site),
                 variant_temp_bytes: row.variant.map(|(_, bytes)| bytes),
                 sizes,
@@ -245,11 +245,11 @@ impl Count {
             last_unknown_read,
             callbacks,
             not_computed: source.not_computed().to_vec(),
-            bracket,
+            autotune_range,
             scratch,
             leaks,
             compilations,
-            holdings,
+            attribution,
             program_memory,
             compiler_warnings: source.compiler_warnings().to_vec(),
             environment: source.settings().cloned(),
@@ -328,7 +328,7 @@ impl Count {
                 None => LayoutAnswer::default(),
             },
             layout_at_end: place(None, &mut live.iter()),
-            held_between_steps_bytes: self
+            steady_state_bytes: self
                 .programs
                 .step
                 .and_then(|row| self.programs.rows[row].held.get(number))
@@ -352,17 +352,21 @@ impl Count {
         .filter(|others| others.held_bytes > 0)
     }
 
-    fn bracket(&mut self, limit: u64, text: &impl Fn(TextId) -> String) -> Option<BracketAnswer> {
+    fn autotune_range(
+        &mut self,
+        limit: u64,
+        text: &impl Fn(TextId) -> String,
+    ) -> Option<AutotuneRange> {
         let what_if = self.what_if.as_mut()?;
         let measured = self.programs.rows.iter().filter_map(|row| row.variant);
         let other = self.programs.rows.iter().filter(|row| {
-            let (_, _, _, rung) = row.key;
-            row.variant.is_none() && rung == TextId(0)
+            let (_, _, _, compile_attempt) = row.key;
+            row.variant.is_none() && compile_attempt == TextId(0)
         });
         let sizes = other.map(|row| row.key.1);
         let (unmeasured, small): (Vec<_>, Vec<_>) = sizes.partition(|sizes| sizes.is_large(limit));
         let mut names = measured.clone();
-        Some(BracketAnswer {
+        Some(AutotuneRange {
             variant: names.next().map_or(String::new(), |(name, _)| text(name)),
             peak_bytes: what_if.peak_bytes(),
             fits: what_if.fits(),

@@ -104,7 +104,7 @@ pub(super) fn put_event(out: &mut Vec<u8>, event: &Event) {
             sizes,
             devices,
             loaded,
-            rung,
+            compile_attempt,
             site,
         } => (
             tag::PROGRAM,
@@ -119,7 +119,7 @@ pub(super) fn put_event(out: &mut Vec<u8>, event: &Event) {
                 sizes.code_bytes,
                 devices.into(),
                 loaded.into(),
-                rung.0.into(),
+                compile_attempt.0.into(),
                 site.0.into(),
             ],
         ),

@@ -353,5 +353,5 @@ fn sizes_beyond_all_measure_are_survived() {
     };
     let module = HloModuleProto::default();
     let memory = ProgramMemory::read(&program, &module, &assignment, &Names::default());
-    assert_eq!(memory.taken_bytes(), u64::MAX);
+    assert_eq!(memory.occupied_bytes(), u64::MAX);
 }

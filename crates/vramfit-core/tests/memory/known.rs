@@ -244,7 +244,7 @@ fn owners_are_those_that_were_built_in() {
     ] {
         assert_eq!(memory.bytes_of(owner), bytes, "{owner:?}");
     }
-    assert_eq!(memory.taken_bytes(), 4 * 256 + 16 + 1000);
+    assert_eq!(memory.occupied_bytes(), 4 * 256 + 16 + 1000);
 }
 
 #[test]

@@ -17,7 +17,7 @@ fn owners_add_up_to_what_xla_takes() {
             .filter(|owner| **owner != Owner::Constants)
             .map(|owner| memory.bytes_of(*owner))
             .sum::<u64>();
-        assert_eq!(memory.taken_bytes(), taken, "{}", recorded.name);
+        assert_eq!(memory.occupied_bytes(), taken, "{}", recorded.name);
         assert_eq!(owners, taken, "{}", recorded.name);
     }
 }

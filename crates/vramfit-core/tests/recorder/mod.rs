@@ -127,7 +127,7 @@ impl Recorder {
             ),
             ordinal: 0,
         };
-        let elsewhere = header.taken_bytes + header.context_bytes + held_by_others;
+        let elsewhere = header.occupied_bytes + header.context_bytes + held_by_others;
         let free = header.total_memory_bytes - elsewhere;
         let pools = (0..header.devices).map(|ordinal| {
             let calls = Calls::default();
@@ -286,7 +286,7 @@ impl Recorder {
             sizes,
             devices,
             loaded: false,
-            rung: TextId(0),
+            compile_attempt: TextId(0),
             site: TextId(0),
         });
     }

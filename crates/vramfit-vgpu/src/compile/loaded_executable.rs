@@ -83,7 +83,7 @@ impl LoadedExecutable {
             sizes: compiled.program.sizes,
             devices: devices.len() as u32,
             loaded: from_cache,
-            rung: session.intern(&compiled.compile_attempt),
+            compile_attempt: session.intern(&compiled.compile_attempt),
             site: session.intern(&site),
         };
         session.record(&event);

@@ -217,7 +217,7 @@ fn header(environment: &Environment, options: &PoolOptions) -> Header {
         asked_limit_bytes: environment.requested_limit_bytes,
         preallocate: options.preallocate,
         spatial_partitioning: options.spatial_partitioning,
-        taken_bytes: environment.reserved_bytes,
+        occupied_bytes: environment.occupied_bytes,
         context_bytes: environment.context_bytes,
         unified_memory: options.unified_memory,
         cuda_async_prealloc: options.cuda_async_prealloc,

@@ -33,7 +33,7 @@ pub(crate) fn open_gpu_memory(
     device: u32,
 ) -> Result<GpuMemory, GpuMemoryError> {
     let total = environment.gpu.total_memory_bytes;
-    let free = total.saturating_sub(environment.reserved_bytes);
+    let free = total.saturating_sub(environment.occupied_bytes);
     let context = environment.context_bytes;
     let Some(file) = environment.sharing.open().map_err(GpuMemoryError::Failed)? else {
         return Ok(GpuMemory {

@@ -89,7 +89,7 @@ pub(crate) fn run(args: &Args, output: &mut Output) -> Result<Status> {
     let settings = Settings {
         gpu: card,
         policy,
-        taken_bytes: args.occupied.map(|occupied| occupied.0),
+        occupied_bytes: args.occupied.map(|occupied| occupied.0),
     };
     let comparison = trace::compare(&mut Observed::new(source, output), &settings)?;
     let report = Report::of_replay(&comparison);

@@ -135,7 +135,7 @@ pub struct Undonated {
 impl ProgramMemory {
     /// Returns the bytes that the run time takes for a call: every allocation whole. Constants are not
     /// among them; they lie outside the pool.
-    pub fn taken_bytes(&self) -> u64 {
+    pub fn occupied_bytes(&self) -> u64 {
         self.live_bytes_at_peak().saturating_add(self.padding_bytes)
     }
 

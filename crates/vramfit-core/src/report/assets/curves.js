@@ -11,7 +11,7 @@ function short(value) {
 }
 
 /** Returns values for an axis: round in tens, or powers where the scale goes by factors. */
-function rungs(least, most, byFactors) {
+function attempts(least, most, byFactors) {
   const found = [];
   if (byFactors) {
     for (let power = Math.floor(Math.log10(least)); power <= Math.ceil(Math.log10(most)); power++) {
@@ -53,7 +53,7 @@ function drawCurves(body) {
     const [x, y] = scales(width, height);
     type(ctx, 12);
     ctx.textAlign = "right";
-    for (const value of rungs(least, most, byFactors)) {
+    for (const value of attempts(least, most, byFactors)) {
       ctx.fillStyle = themed("--soft");
       ctx.fillText(short(value), LEFT - 8, y(value));
       ctx.fillStyle = themed("--rule");

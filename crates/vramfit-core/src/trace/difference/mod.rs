@@ -1,10 +1,10 @@
 //! Two runs side by side: what makes one need more memory than the other.
 //!
-//! Compared are the [`Holdings`] of both: whose the bytes are at the moment that decides. Their parts
+//! Compared are the [`Attribution`] of both: whose the bytes are at the moment that decides. Their parts
 //! are put in pairs ([`pairs`]); the lines of the programs may have moved in between ([`lines`]).
 //! Every part of either run is in exactly one [`Change`], so all changes add up to the gap.
 //!
-//! [`Holdings`]: super::Holdings
+//! [`Attribution`]: super::Attribution
 
 mod lines;
 mod pairs;
@@ -14,7 +14,7 @@ use std::collections::BTreeSet;
 
 use serde::Serialize;
 
-use super::{Answer, Holdings, Part, PartKind};
+use super::{Answer, Attribution, Part, PartKind};
 
 pub use surroundings::{Contrast, Need, Run};
 
@@ -72,7 +72,7 @@ pub struct Group {
 
 /// Compares two runs.
 pub fn difference(a: &Answer, b: &Answer) -> Difference {
-    let parts = |answer: &Answer| answer.holdings.clone().unwrap_or_default();
+    let parts = |answer: &Answer| answer.attribution.clone().unwrap_or_default();
     let (held_a, held_b) = (parts(a), parts(b));
     let (a_run, b_run) = (Run::of(a), Run::of(b));
     let names = |answer: &Answer| -> BTreeSet<String> {
@@ -157,14 +157,14 @@ fn change(a: u64, b: u64) -> i128 {
 }
 
 /// Adds up what each kind of owner has.
-fn owners(a: &Holdings, b: &Holdings) -> Vec<OwnerChange> {
+fn owners(a: &Attribution, b: &Attribution) -> Vec<OwnerChange> {
     let kinds: BTreeSet<PartKind> = a
         .parts
         .iter()
         .chain(&b.parts)
         .map(|part| part.kind)
         .collect();
-    let of = |held: &Holdings, kind: PartKind| {
+    let of = |held: &Attribution, kind: PartKind| {
         let parts = held.parts.iter().filter(|part| part.kind == kind);
         sum(parts.map(|part| part.bytes))
     };

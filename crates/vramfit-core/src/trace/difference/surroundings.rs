@@ -52,10 +52,10 @@ pub struct Contrast {
 
 impl Run {
     pub(super) fn of(answer: &Answer) -> Run {
-        let holdings = answer.holdings.as_ref();
-        let program = holdings.and_then(|held| answer.programs.get(held.program?));
-        let parts = holdings.map_or(&[][..], |held| &held.parts);
-        let need = match holdings {
+        let attribution = answer.attribution.as_ref();
+        let program = attribution.and_then(|held| answer.programs.get(held.program?));
+        let parts = attribution.map_or(&[][..], |held| &held.parts);
+        let need = match attribution {
             Some(held) if held.refused => Need::Refused,
             _ if !answer.complete || answer.fits() != Some(true) => Need::SoFar,
             _ => Need::Peak,
@@ -92,7 +92,7 @@ pub(super) fn contrasts(a: &Run, b: &Run) -> Vec<Contrast> {
         Bytes(run.header.total_memory_bytes).to_string()
     });
     told("taken by others", &|run| {
-        Bytes(run.header.taken_bytes).to_string()
+        Bytes(run.header.occupied_bytes).to_string()
     });
     told("limit of the pool", &|run| {
         let limit = run.limit_bytes.map(|limit| Bytes(limit).to_string());

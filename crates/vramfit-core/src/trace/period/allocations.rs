@@ -2,7 +2,7 @@
 
 use super::Period;
 use crate::allocator::State;
-use crate::trace::bracket::{Execution, Program, WhatIf};
+use crate::trace::autotune_range::{Execution, Program, WhatIf};
 use crate::trace::pool::{Card, Level, Pool};
 use crate::trace::replay::{Block, Parting, Replay};
 

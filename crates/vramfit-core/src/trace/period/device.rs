@@ -1,8 +1,8 @@
 //! What is counted on one device before and after a pass.
 
 use super::Period;
+use crate::trace::attribution::Arguments;
 use crate::trace::device::Device;
-use crate::trace::holdings::Arguments;
 use crate::trace::kept::Kept;
 use crate::trace::low_water::LowWater;
 use crate::trace::pool::Level;

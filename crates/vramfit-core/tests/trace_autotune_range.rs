@@ -7,14 +7,14 @@ mod recorder;
 use recorder::{MIB, Recorder, header};
 use vramfit_core::report;
 use vramfit_core::trace::{
-    Answer, BracketAnswer, Event, Header, ProgramSizes, Purpose, Reader, summarise,
+    Answer, AutotuneRange, Event, Header, ProgramSizes, Purpose, Reader, summarise,
 };
 
 const VARIANT: &str = "without Triton GEMM";
 
 fn asked() -> Header {
     Header {
-        bracket: true,
+        autotune_range: true,
         ..header()
     }
 }
@@ -23,8 +23,8 @@ fn answer(run: Recorder) -> Answer {
     summarise(Reader::new(&run.finish()[..]).unwrap()).unwrap()
 }
 
-fn bracket(run: Recorder) -> BracketAnswer {
-    answer(run).bracket.unwrap()
+fn autotune_range(run: Recorder) -> AutotuneRange {
+    answer(run).autotune_range.unwrap()
 }
 
 fn sizes(temp_bytes: u64) -> ProgramSizes {
@@ -81,19 +81,22 @@ fn training(header: &Header, step: u64, evaluation: u64, others: [Option<u64>; 2
 #[test]
 fn without_other_temporaries_it_is_the_same_run() {
     let plain = answer(training(&asked(), 200 * MIB, 50 * MIB, [None; 2]));
-    let bracket = plain.bracket.clone().unwrap();
-    assert_eq!(bracket.peak_bytes, [plain.devices[0].peak_bytes]);
-    assert_eq!((bracket.fits, bracket.measured), (Some(true), 0));
+    let autotune_range = plain.autotune_range.clone().unwrap();
+    assert_eq!(autotune_range.peak_bytes, [plain.devices[0].peak_bytes]);
+    assert_eq!(
+        (autotune_range.fits, autotune_range.measured),
+        (Some(true), 0)
+    );
     // 1 % of 768 MiB is less than either needs, and neither was measured.
-    assert_eq!(bracket.unmeasured, 2);
-    assert_eq!(bracket.variant, "");
+    assert_eq!(autotune_range.unmeasured, 2);
+    assert_eq!(autotune_range.variant, "");
 }
 
 #[test]
 fn a_run_that_was_not_asked_has_no_bracket() {
     let others = [Some(300 * MIB), None];
     let answer = answer(training(&header(), 200 * MIB, 50 * MIB, others));
-    assert_eq!(answer.bracket, None);
+    assert_eq!(answer.autotune_range, None);
     assert!(report::text(&answer).contains("`--autotune-range`"));
 }
 
@@ -105,10 +108,20 @@ fn other_temporaries_come_to_what_a_run_with_them_comes_to() {
         let others = [Some(step), Some(evaluation)];
         let what_if = answer(training(&asked(), 200 * MIB, 60 * MIB, others));
         let real = answer(training(&header(), step, evaluation, [None; 2]));
-        let bracket = what_if.bracket.unwrap();
-        assert_eq!(bracket.peak_bytes, [real.devices[0].peak_bytes], "{step}");
-        assert_eq!((bracket.fits, bracket.measured), (Some(true), 2));
-        assert_eq!((&bracket.variant[..], bracket.unmeasured), (VARIANT, 0));
+        let autotune_range = what_if.autotune_range.unwrap();
+        assert_eq!(
+            autotune_range.peak_bytes,
+            [real.devices[0].peak_bytes],
+            "{step}"
+        );
+        assert_eq!(
+            (autotune_range.fits, autotune_range.measured),
+            (Some(true), 2)
+        );
+        assert_eq!(
+            (&autotune_range.variant[..], autotune_range.unmeasured),
+            (VARIANT, 0)
+        );
         assert_eq!(what_if.programs[0].variant_temp_bytes, Some(step));
     }
 }
@@ -118,7 +131,7 @@ fn the_first_of_several_temporary_blocks_takes_it_all() {
     let mut run = Recorder::new(&asked());
     program(&mut run, 1, "jit_step", 30 * MIB, Some(50 * MIB));
     execute(&mut run, 1, &[10 * MIB, 20 * MIB]);
-    assert_eq!(bracket(run).peak_bytes, [51 * MIB]);
+    assert_eq!(autotune_range(run).peak_bytes, [51 * MIB]);
 }
 
 #[test]
@@ -131,7 +144,7 @@ fn a_program_without_temporaries_may_have_some_then() {
     program(&mut run, 1, "jit_step", 0, Some(32 * MIB));
     execute(&mut run, 1, &[]);
     // On the second device everything is reused, so that nothing is allocated there.
-    assert_eq!(bracket(run).peak_bytes, [33 * MIB, 32 * MIB]);
+    assert_eq!(autotune_range(run).peak_bytes, [33 * MIB, 32 * MIB]);
 }
 
 #[test]
@@ -139,9 +152,13 @@ fn it_may_not_fit_then() {
     let others = [Some(700 * MIB), None];
     let answer = answer(training(&asked(), 200 * MIB, 50 * MIB, others));
     assert_eq!(answer.fits(), Some(true));
-    let bracket = answer.bracket.as_ref().unwrap();
-    assert_eq!(bracket.fits, Some(false));
-    assert_eq!(bracket.peak_bytes, [151 * MIB], "up to the request refused");
+    let autotune_range = answer.autotune_range.as_ref().unwrap();
+    assert_eq!(autotune_range.fits, Some(false));
+    assert_eq!(
+        autotune_range.peak_bytes,
+        [151 * MIB],
+        "up to the request refused"
+    );
     let told = report::text(&answer);
     assert!(told.contains("does not fit without Triton GEMM"), "{told}");
 }
@@ -155,7 +172,7 @@ fn what_was_refused_may_be_met_then_and_what_follows_is_not_known() {
         assert!(!execute(&mut run, 1, &[700 * MIB]));
         let answer = answer(run);
         assert_eq!(answer.fits(), Some(false));
-        assert_eq!(answer.bracket.unwrap().fits, fits, "{other}");
+        assert_eq!(answer.autotune_range.unwrap().fits, fits, "{other}");
     }
 }
 
@@ -182,7 +199,7 @@ fn the_bracket_is_told_with_both_ends() {
         "small_programs": 1,
         "small_programs_temp_bytes": 4 * MIB,
     });
-    assert_eq!(record["bracket"], expected);
+    assert_eq!(record["autotune_range"], expected);
     assert_eq!(record["devices"][0]["variant_peak_bytes"], 401 * MIB);
     assert_eq!(record["programs"][0]["variant_temp_bytes"], 300 * MIB);
 }

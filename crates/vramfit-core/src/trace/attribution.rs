@@ -20,7 +20,7 @@ use crate::program::memory::{Buffer, Owner};
 
 /// Whose the bytes of one device are at one moment.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
-pub struct Holdings {
+pub struct Attribution {
     /// On which device.
     pub device: u32,
     /// Whether the moment is that of a refused request, which is counted as if it had been met.
@@ -81,7 +81,7 @@ pub(super) struct Division<'a> {
 
 impl Division<'_> {
     /// Divides what was allocated at the moment.
-    pub(super) fn divide<'b>(&self, blocks: impl Iterator<Item = &'b Block>) -> Holdings {
+    pub(super) fn divide<'b>(&self, blocks: impl Iterator<Item = &'b Block>) -> Attribution {
         let mut parts = Parts::default();
         let mut by_number: FxHashMap<u64, u32> = FxHashMap::default();
         for (parameter, allocation) in self.arguments.of(&self.moment) {
@@ -145,7 +145,7 @@ impl Division<'_> {
             },
             rounding,
         );
-        Holdings {
+        Attribution {
             device: self.device,
             refused: self.request.is_some(),
             program: self.moment.row,

@@ -1,6 +1,6 @@
-"""The bracket of a dry run, and autotuning results given to it.
+"""The range of the peak in a dry run, and autotuning results given to it.
 
-What the bracket says is compared with what the real plugin says of the same program, compiled for
+What it says is compared with what the real plugin says of the same program, compiled for
 the same card without the virtual GPU.
 """
 
@@ -106,14 +106,14 @@ def test_both_ends_are_what_the_compiler_says_of_both_ways(tmp_path):
     assert (step["temp_bytes"], step["variant_temp_bytes"]) == (by_triton, by_cublas)
     assert by_triton != by_cublas, "the comparison would show nothing"
 
-    bracket = answer["bracket"]
-    assert (bracket["programs_measured"], bracket["programs_not_measured"]) == (1, 0)
-    default, other = bracket["variants"]
+    autotune_range = answer["autotune_range"]
+    assert (autotune_range["programs_measured"], autotune_range["programs_not_measured"]) == (1, 0)
+    default, other = autotune_range["variants"]
     assert default == {"name": "default", "peak_bytes": answer["peak_bytes"], "fits": True}
     # The step has the peak either way, and blocks are whole multiples of 256 bytes.
     assert by_triton % 256 == by_cublas % 256 == 0
     assert other["peak_bytes"] - default["peak_bytes"] == by_cublas - by_triton
-    assert "peak bracket" in err
+    assert "peak range" in err
 
 
 def elsewhere(model):
@@ -133,7 +133,7 @@ def test_results_recorded_on_a_card_are_used_whatever_its_clock_and_its_cudnn(tm
     _, plain, err = dryrun(
         tmp_path, TF_CPP_MIN_LOG_LEVEL="0", TF_CPP_VMODULE="autotuner_cache=5,autotuner_util=5"
     )
-    assert plain["bracket"] is None
+    assert plain["autotune_range"] is None
     asked = r"key = <key model='([^']*)', hlo='(.*?)', version=(\d+)>"
     keys = [key for key in re.findall(asked, err, re.DOTALL) if " dot(" in key[1]]
     assert keys, err[-4000:]
@@ -157,7 +157,7 @@ def test_results_without_entries_change_nothing(tmp_path):
     results.write_text("version: 3\n")
     code, answer, err = dryrun(tmp_path, "--autotune-results", results, "--autotune-range")
     assert code == 0, err
-    assert step_of(answer)["rung"] == ""
+    assert step_of(answer)["compile_attempt"] == ""
 
 
 @pytest.mark.parametrize(
