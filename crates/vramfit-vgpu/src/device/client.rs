@@ -222,7 +222,7 @@ fn header(environment: &Environment, options: &PoolOptions) -> Header {
         unified_memory: options.unified_memory,
         cuda_async_prealloc: options.cuda_async_prealloc,
         collective_memory_bytes: options.collective_memory_bytes,
-        bracket: environment.autotune_range,
+        autotune_range: environment.autotune_range,
         autotune_results: environment.autotune_results.is_some(),
         command: std::env::args().collect(),
     }
