@@ -319,7 +319,7 @@ fn amounts_of_any_size_keep_to_the_columns() {
 fn json_has_the_keys_that_were_promised() {
     let fits: Value =
         serde_json::from_str(&report::json(&answer(&training(&header()).finish()))).unwrap();
-    assert_eq!(fits["schema"], 1);
+    assert_eq!(fits["schema"], 2);
     assert_eq!(fits["jax"], "0.10.2");
     assert_eq!(fits["gpu"]["name"], "toy-1g");
     assert_eq!(fits["gpu"]["total_memory_bytes"], 1024 * MIB);
