@@ -13,7 +13,8 @@ from bfc_by_rule import Bfc, pool_limit, rounded
 
 # Fields of each kind of event, by its tag.
 EVENTS = {
-    2: "program number name argument output alias temp constant code devices loaded compile_attempt site",
+    2: "program number name argument output alias temp constant code devices loaded"
+    " compile_attempt site",
     3: "unload number",
     4: "begin number site",
     5: "end",
