@@ -163,7 +163,7 @@ fn print_once(args: &Args, board: &Board, output: &mut Output) -> Result<Status>
     } else if args.csv {
         output.data(&format!("{}{}", plain::CSV_HEADER, plain::csv(board)))?;
     } else {
-        let mut state = new_state(args, false);
+        let mut state = new_state(args, output.colors_screen());
         state.update(board.clone());
         state.has_ended = true;
         output.table(&plain::table(&state, columns()))?;

@@ -1,25 +1,51 @@
 //! The board without a screen: a table, CSV.
 
+use anstyle::{AnsiColor, Effects};
+use ratatui::style::{Color, Modifier, Style};
 use ratatui::text::Line;
 
 use super::board::{Board, Figure};
 use super::state::State;
 use super::{table, view};
 
-/// Writes the table that `--once` prints.
+/// Writes the table that `--once` prints, with colors where the state has them.
 pub(super) fn table(state: &State, width: usize) -> String {
     let sheet = view::sheet(state, width, false);
     let lines = sheet.head.into_iter().chain(sheet.body).chain(sheet.notes);
-    lines.map(|line| plain(&line)).collect()
+    lines.map(|line| line_text(&line, state.color)).collect()
 }
 
-fn plain(line: &Line<'_>) -> String {
+fn line_text(line: &Line<'_>, color: bool) -> String {
     let text: String = line
         .spans
         .iter()
-        .map(|span| span.content.as_ref())
+        .map(|span| match ansi_style(line.style.patch(span.style)) {
+            style if color => format!("{style}{}{style:#}", span.content),
+            _ => span.content.to_string(),
+        })
         .collect();
     format!("{}\n", text.trim_end())
+}
+
+/// Returns what a terminal is told for a style of the screen.
+fn ansi_style(style: Style) -> anstyle::Style {
+    let color = match style.fg {
+        Some(Color::Green) => Some(AnsiColor::Green.into()),
+        Some(Color::Blue) => Some(AnsiColor::Blue.into()),
+        Some(Color::Yellow) => Some(AnsiColor::Yellow.into()),
+        _ => None,
+    };
+    let effects = [
+        (Modifier::BOLD, Effects::BOLD),
+        (Modifier::DIM, Effects::DIMMED),
+        (Modifier::REVERSED, Effects::INVERT),
+        (Modifier::UNDERLINED, Effects::UNDERLINE),
+    ];
+    let effects = effects
+        .into_iter()
+        .filter(|(modifier, _)| style.add_modifier.contains(*modifier))
+        .fold(Effects::new(), |all, (_, effect)| all | effect);
+    anstyle::Style::new().fg_color(color).effects(effects)
 }
 
 /// The first line of the CSV.
@@ -79,8 +105,20 @@ fn field(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
+    use ratatui::text::Span;
+
     use super::super::board::{CardRow, ProcessRow};
     use super::*;
+
+    #[test]
+    fn a_line_has_its_colors_where_they_are_wanted() {
+        let bold = Span::styled("GPU 0", Style::new().add_modifier(Modifier::BOLD));
+        let bar = Span::styled("██", Style::new().fg(Color::Green));
+        let line = Line::from(vec![bold, Span::raw("  "), bar, Span::raw("  ")]);
+        assert_eq!(line_text(&line, false), "GPU 0  ██\n");
+        let colored = "\x1b[1mGPU 0\x1b[0m  \x1b[32m██\x1b[0m\n";
+        assert_eq!(line_text(&line, true), colored);
+    }
 
     #[test]
     fn every_line_has_as_many_fields_as_the_header() {
