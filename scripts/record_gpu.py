@@ -25,7 +25,7 @@ ROOT = Path(__file__).resolve().parent.parent
 PROGRAMS = ROOT / "scripts" / "gpu_programs"
 MATRIX = ROOT / "tests" / "matrix"
 # More than this of one stream says nothing new: the beginning and the end are kept.
-MOST_BYTES = 4 << 20
+MAX_BYTES = 4 << 20
 # The statistics that must agree, step by step; others may not be there in a release.
 COMPARED = (
     "bytes_limit",
@@ -95,9 +95,9 @@ class Recorder:
             "seconds": round(seconds, 2),
         }
         for stream, data in (("out", out), ("err", err)):
-            if len(data) > MOST_BYTES:
-                cut = f"\n... {len(data) - MOST_BYTES} bytes left out ...\n".encode()
-                data = data[: MOST_BYTES // 2] + cut + data[-MOST_BYTES // 2 :]
+            if len(data) > MAX_BYTES:
+                cut = f"\n... {len(data) - MAX_BYTES} bytes left out ...\n".encode()
+                data = data[: MAX_BYTES // 2] + cut + data[-MAX_BYTES // 2 :]
             (self.folder / f"{name}.{stream}.txt").write_bytes(data)
         (self.folder / f"{name}.json").write_text(json.dumps(record, indent=1) + "\n")
         ended = "cut off" if code is None else f"exit {code}"

@@ -25,7 +25,7 @@ from jax.experimental import topologies
 from jax.sharding import Mesh, NamedSharding, PartitionSpec, SingleDeviceSharding
 
 # What the repository takes for one file.
-MOST_BYTES = 200 << 10
+MAX_BYTES = 200 << 10
 WIDTH = 128
 
 
@@ -246,7 +246,7 @@ def record(folder, stem, lowered):
         for key in dir(stats)
         if key.endswith("_in_bytes") and "peak" not in key and "code" not in key
     }
-    if len(hlo) > MOST_BYTES:
+    if len(hlo) > MAX_BYTES:
         sys.exit(f"{stem} has {len(hlo)} bytes; make the program smaller")
     (folder / f"{stem}.hlo.pb").write_bytes(hlo)
     (folder / f"{stem}.json").write_text(json.dumps(sizes | names(lowered), indent=1) + "\n")

@@ -27,7 +27,7 @@ FLAGS = [
     "--no-default-browser-check",
     "--remote-debugging-pipe",
 ]
-PATIENCE_S = 60
+TIMEOUT_S = 60
 
 
 def find():
@@ -110,7 +110,7 @@ class Browser:
         if session:
             message["sessionId"] = session
         os.write(self.commands, json.dumps(message).encode() + b"\0")
-        until = time.monotonic() + PATIENCE_S
+        until = time.monotonic() + TIMEOUT_S
         while True:
             answer = self._read(until)
             if answer.get("id") == number:
@@ -121,7 +121,7 @@ class Browser:
 
     def wait(self, method, session):
         """Wait for an event and return its parameters."""
-        until = time.monotonic() + PATIENCE_S
+        until = time.monotonic() + TIMEOUT_S
         while True:
             for event in self.events:
                 if event.get("method") == method and event.get("sessionId") == session:

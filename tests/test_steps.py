@@ -61,7 +61,7 @@ while True:
 # Catches it, too, and then waits for a thread that waits for the main thread.
 HANGS = """
 from vramfit import _ending
-_ending.PATIENCE_S = 1
+_ending.EXIT_TIMEOUT_S = 1
 messages = queue.Queue()
 thread = threading.Thread(target=messages.get)
 thread.start()
@@ -75,7 +75,7 @@ thread.join()
 # Its exit handlers never come to an end.
 LINGERS = """
 from vramfit import _ending
-_ending.PATIENCE_S = 1
+_ending.EXIT_TIMEOUT_S = 1
 atexit.register(threading.Event().wait)
 sys.stdout.flush()
 train()

@@ -12,7 +12,7 @@ use vramfit_data::read::{Dataset, RowOptions, Rows};
 use vramfit_data::source::Source;
 
 /// What is read of a dataset whose shape may say anything.
-const MOST_BYTES: usize = 1 << 20;
+const MAX_BYTES: usize = 1 << 20;
 
 fuzz_target!(|file: &[u8]| {
     let source = Source::from_bytes("fuzz", file.to_vec());
@@ -30,7 +30,7 @@ fuzz_target!(|file: &[u8]| {
         let Ok(rows) = Rows::new(dataset, &RowOptions::default()) else {
             continue;
         };
-        let count = rows.len().min((MOST_BYTES / rows.row_bytes().max(1)) as u64);
+        let count = rows.len().min((MAX_BYTES / rows.row_bytes().max(1)) as u64);
         let mut out = vec![0; count as usize * rows.row_bytes()];
         drop(rows.read(0..count, &mut out));
     }

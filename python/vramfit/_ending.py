@@ -18,7 +18,7 @@ import time
 from vramfit import _native
 
 # A program that has not ended this long after its last step is ended. Cleaning up may take time.
-PATIENCE_S = 30.0
+EXIT_TIMEOUT_S = 30.0
 # Exit handlers that take longer than this, run by us, are left alone.
 HANDLERS_S = 10.0
 # As many further steps in the main thread show that the exception was caught.
@@ -58,7 +58,7 @@ def _program_exits() -> None:
 def _watch() -> None:
     """See to it that the program ends."""
     main = threading.main_thread()
-    deadline = time.monotonic() + PATIENCE_S
+    deadline = time.monotonic() + EXIT_TIMEOUT_S
     steps = 0
     while time.monotonic() < deadline:
         if main.is_alive():

@@ -16,7 +16,7 @@ GPU = "h100-80g"
 
 # A process that died takes the rest of its file with it; a new one takes up after the test that
 # did it. A file that kills more than this many is broken as a whole.
-MOST_DEATHS = 40
+MAX_RESTARTS = 40
 
 
 def run_file(source, name, *, matching, limit_s):
@@ -35,7 +35,7 @@ def run_file(source, name, *, matching, limit_s):
         path.unlink(missing_ok=True)
     tests = _tests_alone(source)
     outcomes, complaint = {}, None
-    for _ in range(MOST_DEATHS):
+    for _ in range(MAX_RESTARTS):
         done.write_text("\n".join(outcomes))
         status = _run_process(
             _command(tests, name, matching), _environment(record, done, limit_s), tests, log

@@ -18,7 +18,7 @@ const NOT_SUPPORTED: Return = 3;
 const NOT_FOUND: Return = 6;
 const INSUFFICIENT_SIZE: Return = 7;
 /// As many slices as a card can have.
-const MOST_SLICES: c_uint = 7;
+const MAX_SLICES: c_uint = 7;
 const NOT_AVAILABLE: u64 = u64::MAX;
 
 /// `nvmlMemory_t`.
@@ -288,7 +288,7 @@ unsafe extern "C" fn nvmlDeviceGetMigMode(
 #[unsafe(no_mangle)]
 unsafe extern "C" fn nvmlDeviceGetMaxMigDeviceCount(device: Device, to: *mut c_uint) -> Return {
     ask_card("nvmlDeviceGetMaxMigDeviceCount", device, |_, _, _| {
-        give(to, MOST_SLICES)
+        give(to, MAX_SLICES)
     })
 }
 

@@ -10,16 +10,16 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use recorded::{Case, cases, folder};
 use vramfit_core::{ErrorKind, Result};
 use vramfit_data::hdf5::{Container, tree};
-use vramfit_data::read::{Dataset, LARGEST_CHUNK, RowOptions, Rows};
+use vramfit_data::read::{Dataset, MAX_CHUNK_BYTES, RowOptions, Rows};
 use vramfit_data::source::Source;
 
 /// The largest piece of memory that was asked for at once.
-static LARGEST: AtomicUsize = AtomicUsize::new(0);
+static LARGEST_ALLOCATION: AtomicUsize = AtomicUsize::new(0);
 
 /// Enough for the structure of a file of 20 KiB: a table of chunks is a few times as large as its index.
-const MOST_BYTES: usize = 1 << 20;
+const MAX_BYTES: usize = 1 << 20;
 /// A chunk may decode to as much as this, and filters need a little room beside it.
-const MOST_DECODED: usize = LARGEST_CHUNK as usize / 16 * 18;
+const MAX_DECODED: usize = MAX_CHUNK_BYTES as usize / 16 * 18;
 
 struct Watched;
 
@@ -27,13 +27,13 @@ struct Watched;
 // SAFETY: everything is done by the system's allocator.
 unsafe impl GlobalAlloc for Watched {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        LARGEST.fetch_max(layout.size(), Ordering::Relaxed);
+        LARGEST_ALLOCATION.fetch_max(layout.size(), Ordering::Relaxed);
         // SAFETY: the caller keeps the contract.
         unsafe { System.alloc(layout) }
     }
 
     unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
-        LARGEST.fetch_max(layout.size(), Ordering::Relaxed);
+        LARGEST_ALLOCATION.fetch_max(layout.size(), Ordering::Relaxed);
         // SAFETY: the caller keeps the contract.
         unsafe { System.alloc_zeroed(layout) }
     }
@@ -53,9 +53,9 @@ fn read(case: &Case, bytes: Vec<u8>) -> Result<()> {
     let listed = tree(&container);
     let dataset = Dataset::open_in(&container, &case.dataset)?;
     listed?;
-    let largest = LARGEST.load(Ordering::Relaxed);
+    let largest = LARGEST_ALLOCATION.load(Ordering::Relaxed);
     assert!(
-        largest <= MOST_BYTES,
+        largest <= MAX_BYTES,
         "{}: {largest} bytes for its structure",
         case.name
     );
@@ -67,18 +67,18 @@ fn read(case: &Case, bytes: Vec<u8>) -> Result<()> {
     // A damaged shape may say anything; what is read of it is up to the caller.
     let count = rows
         .len()
-        .min((MOST_BYTES / 2 / rows.row_bytes().max(1)) as u64);
+        .min((MAX_BYTES / 2 / rows.row_bytes().max(1)) as u64);
     let mut out = vec![0; count as usize * rows.row_bytes()];
     rows.read(0..count, &mut out)?;
     let last = rows.len().saturating_sub(1);
-    if rows.row_bytes() <= MOST_BYTES / 2 && !rows.is_empty() {
+    if rows.row_bytes() <= MAX_BYTES / 2 && !rows.is_empty() {
         rows.gather(&[last, 0], &mut vec![0; 2 * rows.row_bytes()])?;
     }
     Ok(())
 }
 
 fn check(case: &Case, what: &str, bytes: Vec<u8>) {
-    LARGEST.store(0, Ordering::Relaxed);
+    LARGEST_ALLOCATION.store(0, Ordering::Relaxed);
     if let Err(error) = read(case, bytes) {
         let known = [
             ErrorKind::InvalidFile,
@@ -93,9 +93,9 @@ fn check(case: &Case, what: &str, bytes: Vec<u8>) {
             case.name
         );
     }
-    let largest = LARGEST.load(Ordering::Relaxed);
+    let largest = LARGEST_ALLOCATION.load(Ordering::Relaxed);
     assert!(
-        largest <= MOST_DECODED,
+        largest <= MAX_DECODED,
         "{} {what}: {largest} bytes at once",
         case.name
     );

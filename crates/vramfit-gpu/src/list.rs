@@ -17,7 +17,7 @@ use crate::nvml::{Unknown, is_unknown_function};
 use crate::process;
 
 /// Room for processes at the first try.
-const USUALLY_ENOUGH: usize = 64;
+const INITIAL_CAPACITY: usize = 64;
 
 /// Asks who holds memory of a card, and the system who they are. Largest first.
 ///
@@ -83,7 +83,7 @@ fn read(
     list: &Result<List, libloading::Error>,
 ) -> Result<Vec<ProcessInfo>, NvmlError> {
     let list = nvml_sym(list.as_ref())?;
-    let mut room = USUALLY_ENOUGH;
+    let mut room = INITIAL_CAPACITY;
     loop {
         let mut processes: Vec<nvmlProcessInfo_t> = Vec::with_capacity(room);
         let mut count = room as c_uint;
@@ -92,7 +92,7 @@ fn read(
         let told = count as usize;
         if code == TOO_SMALL && told > room {
             // Some more, for those that begin in this moment.
-            room = told + USUALLY_ENOUGH;
+            room = told + INITIAL_CAPACITY;
             continue;
         }
         nvml_try(code)?;

@@ -7,7 +7,7 @@ use vramfit_core::machine::Process;
 use crate::{cgroup, user};
 
 /// Longest command line that is kept, in characters; those of Java programs have thousands.
-const LONGEST: usize = 1000;
+const MAX_COMMAND_CHARS: usize = 1000;
 
 /// Fills in who a process is. Returns whether there is a process of that number at all; one that
 /// has just ended, or is counted in another pid namespace, is not.
@@ -38,7 +38,7 @@ fn command(arguments: &[u8]) -> Option<String> {
         return None;
     }
     let mut shown = printable(&joined);
-    if let Some((end, _)) = shown.char_indices().nth(LONGEST) {
+    if let Some((end, _)) = shown.char_indices().nth(MAX_COMMAND_CHARS) {
         shown.truncate(end);
         shown.push('…');
     }
@@ -88,6 +88,6 @@ mod tests {
         );
         assert_eq!(command(b""), None);
         let long = command(&vec![b'x'; 5000]).expect("a command");
-        assert_eq!(long.chars().count(), LONGEST + 1);
+        assert_eq!(long.chars().count(), MAX_COMMAND_CHARS + 1);
     }
 }

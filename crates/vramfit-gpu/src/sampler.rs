@@ -12,7 +12,7 @@ use crate::{Absence, list};
 
 /// How often the expensive questions are asked. Lists of processes cost the driver milliseconds,
 /// during which everybody else waits for it.
-const SELDOM: Duration = Duration::from_secs(5);
+const SLOW_POLL_INTERVAL: Duration = Duration::from_secs(5);
 
 /// A session with the driver that remembers what seldom changes.
 #[derive(Debug)]
@@ -66,7 +66,7 @@ impl Sampler {
     /// five seconds. `now` is the time of the caller's clock.
     pub fn sample(&mut self, now: Instant) -> Machine {
         match self.known.take() {
-            Some(known) if now.saturating_duration_since(known.at) < SELDOM => {
+            Some(known) if now.saturating_duration_since(known.at) < SLOW_POLL_INTERVAL => {
                 let machine = self.refresh(&known);
                 self.known = Some(known);
                 machine

@@ -5,12 +5,12 @@ use std::ffi::CStr;
 use std::mem::MaybeUninit;
 
 /// Entries of a directory service can be long; the C library says when this is not enough.
-const ENOUGH: usize = 16 * 1024;
+const INITIAL_BUFFER_BYTES: usize = 16 * 1024;
 
 /// Returns the name of a user, or the number where nobody has it.
 pub(crate) fn name(uid: u32) -> String {
     let mut entry = MaybeUninit::<libc::passwd>::uninit();
-    let mut text = vec![0 as libc::c_char; ENOUGH];
+    let mut text = vec![0 as libc::c_char; INITIAL_BUFFER_BYTES];
     let mut found: *mut libc::passwd = std::ptr::null_mut();
     // SAFETY: all four pointers outlive the call, and the length is that of `text`.
     let code = unsafe {

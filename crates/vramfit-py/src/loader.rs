@@ -22,7 +22,7 @@ use crate::error::raise;
 const TURN: Duration = Duration::from_millis(100);
 
 /// How long it waits for a batch to be dropped, at first; twice as long each time.
-const FIRST_PATIENCE: Duration = Duration::from_millis(1);
+const FIRST_WAIT: Duration = Duration::from_millis(1);
 
 /// For so long JAX may still hold what its computations and transfers have read, when all that the program can see
 /// of them is done.
@@ -267,7 +267,7 @@ impl BatchLoader {
                         }
                     };
                     drop_what_jax_is_done_with(py)?;
-                    patience = (patience * 2).clamp(FIRST_PATIENCE, TURN);
+                    patience = (patience * 2).clamp(FIRST_WAIT, TURN);
                     let limit = match (has_other_threads(py)?, is_jax_running(py)) {
                         (true, _) => GIVE_UP_AFTER,
                         // Nobody else can drop a batch.

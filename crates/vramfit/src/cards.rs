@@ -19,7 +19,7 @@ pub(crate) struct Cards {
 }
 
 /// More devices than one process ever drives; a larger number is a slip of the finger.
-const MOST_CARDS: u32 = 1024;
+const MAX_CARDS: u32 = 1024;
 
 /// Reads `NAME` or `NAMExN`.
 ///
@@ -41,13 +41,13 @@ pub(crate) fn cards(text: &str) -> Result<Cards> {
         return Err(refusal);
     };
     match digits.parse() {
-        Ok(count) if (1..=MOST_CARDS).contains(&count) => Ok(one_kind(name, gpu, count)),
+        Ok(count) if (1..=MAX_CARDS).contains(&count) => Ok(one_kind(name, gpu, count)),
         _ => Err(Error::new(
             ErrorKind::InvalidArgument,
             format!("there cannot be {digits} cards of `{name}`"),
         )
         .hint(format!(
-            "write a number from 1 to {MOST_CARDS}, such as `{name}x8`"
+            "write a number from 1 to {MAX_CARDS}, such as `{name}x8`"
         ))),
     }
 }

@@ -15,14 +15,14 @@ use serde::Deserialize;
 use crate::child;
 
 /// The script that a Python is asked with; see its own first lines.
-const QUESTION: &str = include_str!("python_question.py");
+const PROBE: &str = include_str!("python_question.py");
 
 /// Before the answer, since start-up files of a site may print too.
-pub(crate) const MARK: &str = "vramfit-answer:";
+pub(crate) const MARKER: &str = "vramfit-answer:";
 
 /// A healthy interpreter answers within a tenth of a second; a wrapper that waits for something
 /// must not hold up the user's program, which is then started without knowing.
-const PATIENCE: Duration = Duration::from_secs(20);
+const PROBE_TIMEOUT: Duration = Duration::from_secs(20);
 
 /// An interpreter and the options it is given before the script.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -118,7 +118,7 @@ pub(crate) fn ask(
     adjust(&mut command);
     command
         .args(&interpreter.options)
-        .args(["-c", QUESTION])
+        .args(["-c", PROBE])
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
         .stderr(Stdio::null());
@@ -131,14 +131,14 @@ pub(crate) fn ask(
         let _ = pipe.read_to_end(&mut text);
         let _ = sender.send(text);
     });
-    let text = receiver.recv_timeout(PATIENCE);
+    let text = receiver.recv_timeout(PROBE_TIMEOUT);
     if text.is_err() {
         // It may have ended meanwhile; either way it is reaped in the next line.
         let _ = child.kill();
     }
     let _ = child.wait();
     let text = String::from_utf8_lossy(&text.ok()?).into_owned();
-    serde_json::from_str(text.lines().find_map(|line| line.strip_prefix(MARK))?).ok()
+    serde_json::from_str(text.lines().find_map(|line| line.strip_prefix(MARKER))?).ok()
 }
 
 fn is_python(program: &Path) -> bool {

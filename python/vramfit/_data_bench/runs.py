@@ -21,7 +21,7 @@ from vramfit._data_bench.way import Way
 from vramfit._data_bench.ways import WAYS
 from vramfit._errors import VramfitError
 
-PATIENCE = 30
+MAX_DURATION_FACTOR = 30
 """A run lasts no more than so many times as long as it was meant to."""
 
 
@@ -93,7 +93,7 @@ def run(way: Way, request: Request) -> Run:
 
     Who mixes rows in memory reads all of that before the first batch, and has them ready then.
     Such a run goes on until as many rows were handed out, so that neither the one nor the other
-    counts alone; but for no more than `PATIENCE` times as long.
+    counts alone; but for no more than `MAX_DURATION_FACTOR` times as long.
     """
     enough = request.pool_rows if way.mixes else 1
     used, begin, rows = _processor_seconds(), time.perf_counter(), 0
@@ -104,7 +104,7 @@ def run(way: Way, request: Request) -> Run:
             seconds = time.perf_counter() - begin
             first = first or seconds
             runs = seconds / request.seconds
-            if (runs >= 1 and rows >= enough) or runs >= PATIENCE:
+            if (runs >= 1 and rows >= enough) or runs >= MAX_DURATION_FACTOR:
                 break
         seconds = time.perf_counter() - begin
     return Run(rows, seconds, first or seconds, _processor_seconds() - used)

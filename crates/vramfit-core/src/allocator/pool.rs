@@ -19,7 +19,7 @@ pub(super) const UNIT: u64 = 256;
 pub(super) const BINS: usize = 21;
 
 /// The newest release of JAX whose allocator the recordings are from.
-const NEWEST_COMPARED: (u32, u32) = (0, 12);
+const MAX_COMPARED_JAX: (u32, u32) = (0, 12);
 
 /// Rounds up to a multiple of 256; `None` beyond 64 bits.
 pub(super) fn round_up(bytes: u64) -> Option<u64> {
@@ -251,7 +251,7 @@ impl Pool {
     /// Says how far the answers can be trusted.
     pub(super) fn exactness(&self) -> Exactness {
         let (major, minor, _) = self.options.jax_version;
-        if (major, minor) > NEWEST_COMPARED {
+        if (major, minor) > MAX_COMPARED_JAX {
             Exactness::Model(
                 "this release of JAX is newer than 0.12, the newest whose allocator was compared",
             )

@@ -5,7 +5,7 @@ use serde_json::json;
 use super::{File, Start, notes, refuse_line_breaks, variables};
 use crate::error::Result;
 
-const HEAD: &str = "\
+const HEADER: &str = "\
 # Settings for JAX's memory in the development container. One NAME=VALUE a line, and nothing is
 # quoted: a quote here is part of the value. Rebuild the container after a change.
 ";
@@ -39,7 +39,7 @@ pub(super) fn write(start: &Start) -> Result<Vec<File>> {
     Ok(vec![
         File {
             path: ".devcontainer/devcontainer.env",
-            text: format!("{HEAD}{}\n{lines}", notes(start, "# ")),
+            text: format!("{HEADER}{}\n{lines}", notes(start, "# ")),
         },
         File {
             path: ".devcontainer/devcontainer.json",

@@ -2,7 +2,7 @@
 
 use super::{Start, notes, quote, variables};
 
-const HEAD: &str = "\
+const HEADER: &str = "\
 # Settings for JAX's memory. Read them into the shell that starts the program:
 #   . ./jax-env.sh && python train.py
 # They count for programs started after this.
@@ -12,5 +12,5 @@ pub(super) fn write(start: &Start) -> String {
     let lines = variables(start, "# ", |variable| {
         format!("export {}={}", variable.name, quote::shell(&variable.value))
     });
-    format!("{HEAD}{}\n{lines}", notes(start, "# "))
+    format!("{HEADER}{}\n{lines}", notes(start, "# "))
 }

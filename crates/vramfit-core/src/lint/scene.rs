@@ -14,7 +14,7 @@ pub(super) const VISIBLE: &str = "CUDA_VISIBLE_DEVICES";
 pub(super) const XLA_FLAGS: &str = "XLA_FLAGS";
 
 /// The release whose behaviour is assumed where none is known: the newest that was examined.
-const NEWEST: Version = Version::new(0, 12, 0);
+const LATEST_EXAMINED_JAX: Version = Version::new(0, 12, 0);
 
 /// The surroundings, read as JAX reads them.
 pub(super) struct Scene<'a> {
@@ -34,7 +34,7 @@ pub(super) struct Fraction<'a> {
 impl<'a> Scene<'a> {
     /// Returns the release, or the newest known.
     pub(super) fn version(&self) -> Version {
-        self.surroundings.jax.unwrap_or(NEWEST)
+        self.surroundings.jax.unwrap_or(LATEST_EXAMINED_JAX)
     }
 
     /// Returns a variable's value as it is.

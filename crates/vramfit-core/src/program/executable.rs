@@ -362,10 +362,10 @@ fn unreadable(error: prost::DecodeError) -> Error {
 ///
 /// Newer releases keep a cubin with each kernel, somewhere inside its thunk.
 fn code_bytes(message: &[u8], depth: u32) -> u64 {
-    const DEEPEST: u32 = 8;
+    const MAX_DEPTH: u32 = 8;
     let mut rest = message;
     let mut total = 0;
-    while !rest.is_empty() && depth < DEEPEST {
+    while !rest.is_empty() && depth < MAX_DEPTH {
         let Ok((_, wire_type)) = prost::encoding::decode_key(&mut rest) else {
             break;
         };

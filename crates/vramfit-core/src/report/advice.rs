@@ -12,15 +12,15 @@ use crate::program::memory::{Buffer, Owner, Undonated};
 use crate::trace::{Answer, Attribution, PartKind};
 
 /// What is less than one in so many of the whole is not worth a word.
-const WORTH: u64 = 20;
+const MIN_WORTH_FRACTION: u64 = 20;
 
 /// Activations that are less than one in so many of a program are not what it takes.
-const MANY_ACTIVATIONS: u64 = 4;
+const MIN_ACTIVATIONS_FRACTION: u64 = 4;
 
 /// The pieces of advice, those about most bytes first.
 pub(super) fn advice(answer: &Answer) -> Option<Section> {
     let attribution = answer.attribution.as_ref()?;
-    let least = (attribution.total_bytes / WORTH).max(1);
+    let least = (attribution.total_bytes / MIN_WORTH_FRACTION).max(1);
     let of_program = answer
         .program_memory
         .as_ref()
@@ -79,7 +79,7 @@ fn named<'a>(arguments: impl Iterator<Item = &'a Undonated> + Clone) -> Option<(
 /// What the forward part keeps for the backward part.
 fn activations(memory: &ProgramMemory) -> Option<(u64, String)> {
     let bytes = memory.bytes_of(Owner::Activations);
-    if bytes < memory.occupied_bytes() / MANY_ACTIVATIONS {
+    if bytes < memory.occupied_bytes() / MIN_ACTIVATIONS_FRACTION {
         return None;
     }
     let kept = memory
@@ -130,7 +130,7 @@ fn compiler_limit(memory: &ProgramMemory) -> Option<(u64, String)> {
         .filter(|_| memory.compiler_limit_bytes > 0)?;
     let again = memory.buffers.iter().filter(|buffer| buffer.rematerialized);
     let again: u64 = again.map(|buffer| buffer.peak_bytes).sum();
-    let already = match again * WORTH >= taken {
+    let already = match again * MIN_WORTH_FRACTION >= taken {
         true => format!(
             " although {} of it are values computed a second time",
             Bytes(again)

@@ -5,7 +5,7 @@ use serde::Serialize;
 use crate::trace::{Attribution, Part, ProgramAnswer};
 
 /// Most parts that are told one by one.
-const MOST_PARTS: usize = 1000;
+const MAX_PARTS: usize = 1000;
 /// Kind of the part that stands for all smaller ones.
 const REMAINDER: &str = "remainder";
 
@@ -63,7 +63,7 @@ pub(super) fn held<'a>(attribution: &'a Attribution, programs: &'a [ProgramAnswe
     let program = attribution.program.and_then(|at| programs.get(at));
     let (told, rest) = attribution
         .parts
-        .split_at(attribution.parts.len().min(MOST_PARTS));
+        .split_at(attribution.parts.len().min(MAX_PARTS));
     let mut parts: Vec<_> = told.iter().map(part).collect();
     if !rest.is_empty() {
         let sum = |of: fn(&Part) -> u64| rest.iter().map(of).fold(0, u64::saturating_add);
@@ -131,7 +131,7 @@ mod tests {
     fn what_is_too_much_to_tell_is_one_part() {
         let attribution = attribution(1003);
         let held = held(&attribution, &[]);
-        assert_eq!(held.parts.len(), MOST_PARTS + 1);
+        assert_eq!(held.parts.len(), MAX_PARTS + 1);
         let last = held.parts.last().expect("there are some");
         // The sizes 3, 2 and 1, two of each.
         assert_eq!((last.kind, last.bytes, last.count), (REMAINDER, 6, 6));

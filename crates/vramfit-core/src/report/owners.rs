@@ -8,7 +8,7 @@ use super::{Body, Section, Table, Value};
 use crate::trace::{Answer, Attribution, Part, PartKind};
 
 /// Parts of a tree that are smaller than one in so many of the whole are told as one.
-const SMALLEST: u64 = 4000;
+const MIN_SHOWN_FRACTION: u64 = 4000;
 
 /// The owners, one row each.
 pub(super) fn summary(answer: &Answer) -> Option<Section> {
@@ -134,7 +134,7 @@ fn grown(answer: &Answer, attribution: &Attribution) -> Tree {
         root.add(part.kind.id(), &steps(part), part.bytes);
     }
     let mut tree = Tree::default();
-    let least = attribution.total_bytes / SMALLEST;
+    let least = attribution.total_bytes / MIN_SHOWN_FRACTION;
     root.grow(&mut tree, None, &title(answer, attribution), "", least);
     tree
 }

@@ -7,7 +7,7 @@ use super::{Body, Figure, Report, Section, Table, Value};
 use crate::train::{Journal, Point};
 
 /// Points of a curve that are drawn; more are averaged to as many.
-const MOST_POINTS: usize = 4000;
+const MAX_POINTS: usize = 4000;
 
 /// Makes the report.
 pub(super) fn report(journal: &Journal) -> Report {
@@ -157,7 +157,7 @@ fn curves(journal: &Journal) -> Vec<Section> {
 
 /// Averages neighbours until few enough points are left.
 fn thinned(points: Vec<Point>) -> Vec<Point> {
-    let together = points.len().div_ceil(MOST_POINTS).max(1);
+    let together = points.len().div_ceil(MAX_POINTS).max(1);
     if together == 1 {
         return points;
     }

@@ -5,13 +5,13 @@ use crate::bytes::Bytes;
 use crate::trace::{Answer, CompilerWarning};
 
 /// More than these would hide the rest of the report; JSON has them all.
-const MOST_TOLD: usize = 5;
+const MAX_SHOWN: usize = 5;
 
 /// Explains the compiler's warnings; `None` without any.
 pub(super) fn section(answer: &Answer) -> Option<Section> {
     let warnings = &answer.compiler_warnings;
-    let mut lines: Vec<String> = warnings.iter().take(MOST_TOLD).map(explained).collect();
-    match warnings.len().saturating_sub(MOST_TOLD) {
+    let mut lines: Vec<String> = warnings.iter().take(MAX_SHOWN).map(explained).collect();
+    match warnings.len().saturating_sub(MAX_SHOWN) {
         0 => {}
         more => lines.push(format!("{more} more; `--json` has them all")),
     }

@@ -10,7 +10,7 @@ use super::replay::Block;
 use crate::allocator::Region;
 
 /// Pieces of a layout at most. Where there are more, the smallest neighbours are told as one.
-const MOST_PIECES: usize = 4096;
+const MAX_PIECES: usize = 4096;
 
 /// A region of a pool, and when the card gave it.
 #[derive(Clone, Copy, Debug)]
@@ -53,7 +53,7 @@ pub(super) fn layout<'a>(
         })
         .collect();
     let mut smallest = 256;
-    while spans.iter().map(Vec::len).sum::<usize>() > MOST_PIECES && smallest < u64::MAX {
+    while spans.iter().map(Vec::len).sum::<usize>() > MAX_PIECES && smallest < u64::MAX {
         spans.iter_mut().for_each(|span| merge(span, smallest));
         smallest = smallest.saturating_mul(2);
     }

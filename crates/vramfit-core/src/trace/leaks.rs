@@ -13,10 +13,10 @@ use super::replay::Block;
 use super::{Evidence, Purpose, TextId};
 
 /// Steps in a row that a suspect must have grown in, up to the last one.
-const LEAST_STEPS: u64 = 3;
+const MIN_STEPS: u64 = 3;
 /// The same for what has become larger but not more: one array that is replaced by a longer one may
 /// do so a few times by chance.
-const LEAST_STEPS_OF_ONE: u64 = 8;
+const MIN_STEPS_OF_ONE_ARRAY: u64 = 8;
 
 /// Follows every group of arrays from step to step.
 #[derive(Clone, Debug, Default)]
@@ -162,8 +162,8 @@ impl Leaks {
         for (group, owner) in self.groups.iter().zip(0..) {
             let arrays = group.before.count.saturating_sub(group.began.count);
             let grows = match arrays >= group.steps {
-                true => group.steps >= LEAST_STEPS,
-                false => group.steps >= LEAST_STEPS_OF_ONE,
+                true => group.steps >= MIN_STEPS,
+                false => group.steps >= MIN_STEPS_OF_ONE_ARRAY,
             };
             if !grows || group.last != self.ticks {
                 continue;

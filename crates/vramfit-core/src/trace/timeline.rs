@@ -7,11 +7,11 @@
 use super::{PoolState, TimelinePoint};
 
 /// Points of a device's timeline at most, when there are few devices.
-const MOST_POINTS: usize = 2048;
+const MAX_POINTS: usize = 2048;
 /// Points of all devices together.
-const MOST_POINTS_IN_ALL: usize = 1 << 16;
+const MAX_POINTS_IN_ALL: usize = 1 << 16;
 /// Points of a device at least, however many devices there are.
-const FEWEST_POINTS: usize = 64;
+const MIN_POINTS: usize = 64;
 
 /// The timeline of one device, as it grows.
 #[derive(Clone, Debug)]
@@ -32,11 +32,11 @@ pub(super) struct Stretch {
 impl Timeline {
     /// Prepares the timeline of one of so many devices.
     pub(super) fn new(devices: usize) -> Timeline {
-        let share = MOST_POINTS_IN_ALL / devices.max(1);
+        let share = MAX_POINTS_IN_ALL / devices.max(1);
         Timeline {
             shift: 0,
             stretches: Vec::new(),
-            most: share.clamp(FEWEST_POINTS, MOST_POINTS) / 2,
+            most: share.clamp(MIN_POINTS, MAX_POINTS) / 2,
         }
     }
 
@@ -168,8 +168,8 @@ mod tests {
             let timeline = timeline(count);
             let all: Vec<_> = levels(count).collect();
             let points = timeline.points(std::iter::empty());
-            assert!(points.len() <= MOST_POINTS, "{}", points.len());
-            assert!(points.len() > MOST_POINTS / 4, "{}", points.len());
+            assert!(points.len() <= MAX_POINTS, "{}", points.len());
+            assert!(points.len() > MAX_POINTS / 4, "{}", points.len());
             for stretch in all.chunks(1 << timeline.shift) {
                 for end in [stretch.iter().min(), stretch.iter().max()] {
                     let end = end.copied().expect("no stretch is empty");
@@ -188,9 +188,9 @@ mod tests {
     #[test]
     fn many_devices_share_the_room() {
         let most = |devices| Timeline::new(devices).most * 2;
-        assert_eq!(most(0), MOST_POINTS);
-        assert_eq!(most(32), MOST_POINTS);
+        assert_eq!(most(0), MAX_POINTS);
+        assert_eq!(most(32), MAX_POINTS);
         assert_eq!(most(128), 512);
-        assert_eq!(most(1 << 20), FEWEST_POINTS);
+        assert_eq!(most(1 << 20), MIN_POINTS);
     }
 }

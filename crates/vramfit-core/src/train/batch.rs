@@ -32,7 +32,7 @@ pub struct Largest {
 /// Two batches that are this near to each other are as good as one.
 const NEAR: u64 = 32;
 /// How far a search goes beyond what it knows in one step.
-const FURTHEST: u64 = 16;
+const MAX_GROWTH: u64 = 16;
 
 /// Searches, from a batch that people want, up to `most` rows and in `tries` tries.
 ///
@@ -88,7 +88,7 @@ fn following(found: &Largest, below: Option<Tried>, most: u64) -> Option<u64> {
         // One point says only that twice the batch needs no more than twice the memory.
         None => low.limit_bytes.saturating_mul(low.batch) / low.peak_bytes.max(1),
     };
-    let guess = guess.min(low.batch.saturating_mul(FURTHEST));
+    let guess = guess.min(low.batch.saturating_mul(MAX_GROWTH));
     // Where the limit is said to be reached, the next one that would matter has to be seen to fail.
     let guess = guess.max(low.batch + (low.batch / NEAR).max(1));
     let is_between = |batch: &u64| (low.batch + 1..high).contains(batch);
@@ -111,7 +111,7 @@ fn along(one: Tried, other: Tried) -> u64 {
     let room = high.limit_bytes.saturating_sub(high.peak_bytes) as f64;
     if rise <= 0.0 {
         // Nothing grows with the batch yet, so there is no line.
-        return high.batch.saturating_mul(FURTHEST);
+        return high.batch.saturating_mul(MAX_GROWTH);
     }
     high.batch
         .saturating_add((room / rise * rows * 0.995) as u64)

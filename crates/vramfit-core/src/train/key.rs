@@ -188,7 +188,7 @@ impl Form {
 }
 
 /// The largest whole number that Python, JSON and TOML all have.
-const LARGEST: i64 = i64::MAX;
+const MAX_INTEGER: i64 = i64::MAX;
 
 fn signed(value: &DeValue<'_>) -> Option<i64> {
     let integer = value.as_integer()?;
@@ -213,6 +213,6 @@ fn fraction(text: &str) -> Option<f64> {
 
 fn whole(value: &DeValue<'_>) -> Option<u64> {
     signed(value)
-        .filter(|number| (0..=LARGEST).contains(number))
+        .filter(|number| (0..=MAX_INTEGER).contains(number))
         .map(i64::unsigned_abs)
 }

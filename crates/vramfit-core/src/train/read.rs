@@ -183,9 +183,9 @@ fn nearest_word(form: Form, value: &DeValue<'_>) -> Option<&'static str> {
 
 /// Cuts what was written to what fits into a sentence.
 fn shortened(text: &str) -> String {
-    const MOST: usize = 40;
+    const MAX_CHARS: usize = 40;
     let line = text.lines().next().unwrap_or_default();
-    match line.char_indices().nth(MOST) {
+    match line.char_indices().nth(MAX_CHARS) {
         Some((end, _)) => format!("{}…", &line[..end]),
         None => line.to_owned(),
     }

@@ -7,7 +7,7 @@ use toml::de::DeValue;
 use super::super::{Config, Unless, keys, markdown, starting_file};
 use crate::error::ErrorKind;
 
-const LEAST: &str = "[data]\npath = \"a.h5\"\n";
+const MINIMAL_CONFIG: &str = "[data]\npath = \"a.h5\"\n";
 
 fn read(text: &str, options: &[&str]) -> Result<Config, crate::Error> {
     let options: Vec<String> = options.iter().map(|option| (*option).to_owned()).collect();
@@ -23,7 +23,7 @@ fn refused(text: &str, options: &[&str]) -> (String, String) {
 
 #[test]
 fn what_is_not_written_has_its_usual_value() {
-    let config = read(LEAST, &[]).expect("enough");
+    let config = read(MINIMAL_CONFIG, &[]).expect("enough");
     assert_eq!(config.data.path, Path::new("some/a.h5"));
     assert_eq!(config.data.memory.0, 256 << 20);
     assert_eq!(config.data.sequence_length, None);
@@ -35,7 +35,7 @@ fn what_is_not_written_has_its_usual_value() {
 
 #[test]
 fn options_win_over_the_file_and_need_no_quotation_marks() {
-    let text = format!("{LEAST}batch_size = 8\n[model]\nkind = \"mlp\"\n");
+    let text = format!("{MINIMAL_CONFIG}batch_size = 8\n[model]\nkind = \"mlp\"\n");
     let config = read(
         &text,
         &[
@@ -150,10 +150,10 @@ fn values_that_cannot_be_are_told_with_those_that_can() {
             "`''`, and has to be a text: the path of a dataset",
         ),
     ] {
-        let (found, _) = refused(&format!("{LEAST}{key} = {value}\n"), &[]);
+        let (found, _) = refused(&format!("{MINIMAL_CONFIG}{key} = {value}\n"), &[]);
         assert_eq!(found, format!("`some/train.toml:3`: `{key}` is {message}"));
     }
-    let (message, hint) = refused(LEAST, &["model.kind=GRUU"]);
+    let (message, hint) = refused(MINIMAL_CONFIG, &["model.kind=GRUU"]);
     assert_eq!(
         message,
         "`--set model.kind=GRUU`: `kind` is `\"GRUU\"`, and has to be `mlp`, `gru`, `lstm` or \
@@ -161,12 +161,12 @@ fn values_that_cannot_be_are_told_with_those_that_can() {
     );
     assert_eq!(hint, "did you mean `gru`?");
     assert!(
-        refused(LEAST, &["model.hidden_sizes=[]"])
+        refused(MINIMAL_CONFIG, &["model.hidden_sizes=[]"])
             .0
             .contains("whole numbers from 1")
     );
     assert!(
-        refused(LEAST, &["model.hidden_sizes=[8, 0]"])
+        refused(MINIMAL_CONFIG, &["model.hidden_sizes=[8, 0]"])
             .0
             .contains("whole numbers from 1")
     );
@@ -203,7 +203,7 @@ fn options_that_cannot_be_read_say_what_they_should_be() {
         ),
     ] {
         assert_eq!(
-            refused(LEAST, &[option]),
+            refused(MINIMAL_CONFIG, &[option]),
             (message.to_owned(), hint.to_owned())
         );
     }
@@ -253,7 +253,7 @@ fn keys_without_effect_are_refused() {
             "`momentum` has no effect on `adamw`",
         ),
     ] {
-        let (found, _) = refused(LEAST, options);
+        let (found, _) = refused(MINIMAL_CONFIG, options);
         assert!(found.ends_with(message), "{found}");
     }
 }
@@ -268,7 +268,7 @@ fn what_is_no_toml_is_told_with_its_line() {
 
 #[test]
 fn every_key_has_a_field_and_every_value_of_the_table_can_be() {
-    let config = read(LEAST, &[]).expect("enough");
+    let config = read(MINIMAL_CONFIG, &[]).expect("enough");
     let all = serde_json::to_value(&config).expect("a configuration is data");
     let mut fields = 0;
     for key in keys() {
@@ -292,11 +292,11 @@ fn every_key_has_a_field_and_every_value_of_the_table_can_be() {
 
 #[test]
 fn what_may_change_is_not_what_decides_the_state() {
-    let one = read(LEAST, &[]).expect("enough");
+    let one = read(MINIMAL_CONFIG, &[]).expect("enough");
     let changed = ["training.epochs=3", "data.path=c.h5", "training.device=cpu"];
-    let other = read(LEAST, &changed).expect("enough");
+    let other = read(MINIMAL_CONFIG, &changed).expect("enough");
     assert_eq!(one.fixed(), other.fixed());
-    let other = read(LEAST, &["model.dropout=0.5"]).expect("enough");
+    let other = read(MINIMAL_CONFIG, &["model.dropout=0.5"]).expect("enough");
     assert_ne!(one.fixed(), other.fixed());
 }
 
@@ -337,7 +337,7 @@ fn a_factor_is_a_number_or_a_fraction() {
         ("data.scale=0.5", 0.5),
         ("data.scale=2", 2.0),
     ] {
-        let config = read(LEAST, &[option]).expect(option);
+        let config = read(MINIMAL_CONFIG, &[option]).expect(option);
         assert_eq!(config.data.scale, Some(scale), "{option}");
     }
     for option in [
@@ -346,11 +346,11 @@ fn a_factor_is_a_number_or_a_fraction() {
         "data.scale=a",
         "data.scale=1/",
     ] {
-        let (message, hint) = refused(LEAST, &[option]);
+        let (message, hint) = refused(MINIMAL_CONFIG, &[option]);
         assert!(message.contains("has to be a number other than 0, or a fraction"));
         assert_eq!(hint, "such as `scale = \"1/255\"`");
     }
-    let (message, _) = refused(LEAST, &["data.scale=2", "data.vocabulary=10"]);
+    let (message, _) = refused(MINIMAL_CONFIG, &["data.scale=2", "data.vocabulary=10"]);
     assert!(message.contains("`scale` has no effect on tokens"));
 }
 

@@ -10,7 +10,7 @@ use super::{Fault, lz4, zstd};
 
 /// Bytes that go through the steps of unshuffling together, where elements are not large: they stay in the processor's
 /// first cache.
-const TOGETHER: usize = 8 << 10;
+const BLOCK_BYTES: usize = 8 << 10;
 
 /// What is done to a block after its bits are shuffled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -97,7 +97,7 @@ fn default_block(size: usize) -> usize {
 /// elements are brought together, their bits are exchanged, and the bytes of each element are brought together.
 pub(super) fn unshuffle(input: &[u8], out: &mut [u8], size: usize) {
     let plane = input.len() / size / 8;
-    let together = (TOGETHER / 8 / size).clamp(1, plane.max(1));
+    let together = (BLOCK_BYTES / 8 / size).clamp(1, plane.max(1));
     let mut bytes = vec![0; together * 8 * size];
     for first in (0..plane).step_by(together) {
         let groups = together.min(plane - first);

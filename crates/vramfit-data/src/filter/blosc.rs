@@ -13,9 +13,9 @@ const STORED: u8 = 0x02;
 const BITS_SHUFFLED: u8 = 0x04;
 const NOT_SPLIT: u8 = 0x10;
 /// Elements larger than this are never split into streams.
-const MOST_SPLITS: usize = 16;
+const MAX_SPLITS: usize = 16;
 /// Nor are blocks with streams shorter than this.
-const SHORTEST_SPLIT: usize = 128;
+const MIN_SPLIT_STREAM_BYTES: usize = 128;
 
 /// The codecs, by the three highest bits of the flags.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -86,8 +86,8 @@ pub(super) fn decode(
         let is_last = place.len() < block;
         let split = flags & NOT_SPLIT == 0
             && !is_last
-            && size <= MOST_SPLITS
-            && block / size >= SHORTEST_SPLIT
+            && size <= MAX_SPLITS
+            && block / size >= MIN_SPLIT_STREAM_BYTES
             && block.is_multiple_of(size);
         let parts = if split { size } else { 1 };
         let bits = flags & BITS_SHUFFLED != 0 && block >= size;

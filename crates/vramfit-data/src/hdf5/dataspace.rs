@@ -5,7 +5,7 @@ use vramfit_core::Result;
 use super::cursor::Cursor;
 
 /// The most axes that the format allows.
-pub(crate) const MOST_AXES: usize = 32;
+pub(crate) const MAX_AXES: usize = 32;
 
 /// The shape of a dataset.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -31,7 +31,7 @@ impl Dataspace {
             }
             _ => cursor.u8()? == 2,
         };
-        if axes > MOST_AXES {
+        if axes > MAX_AXES {
             return Err(cursor.damaged(format_args!("a dataspace of {axes} axes")));
         }
         let shape = read_lengths(cursor, axes)?;

@@ -31,7 +31,7 @@ const SHARED: u8 = 0x02;
 /// The object means something else to a reader that does not know this message.
 const MUST_UNDERSTAND: u8 = 0x80;
 /// More messages than any object has; attributes beyond a few dozen are kept elsewhere.
-const MOST_MESSAGES: usize = 1 << 16;
+const MAX_MESSAGES: usize = 1 << 16;
 
 /// Returns the message of a kind that another object's header holds for several, given what refers to it.
 ///
@@ -252,7 +252,7 @@ impl Header {
                 format!("a message of type {kind:#x} must be understood and is not known"),
             ));
         }
-        if self.messages.len() == MOST_MESSAGES {
+        if self.messages.len() == MAX_MESSAGES {
             return Err(cursor.damaged("the object has too many messages"));
         }
         self.messages.push(Message {

@@ -3,7 +3,7 @@
 use vramfit_core::{Error, ErrorKind, Result};
 
 use super::cursor::Cursor;
-use super::dataspace::MOST_AXES;
+use super::dataspace::MAX_AXES;
 
 /// Where the elements of a dataset are.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -145,7 +145,7 @@ fn read_indexed(cursor: &mut Cursor<'_>) -> Result<Layout> {
 
 /// Reads the lengths of a chunk; behind those of the axes comes the size of an element.
 fn read_chunk(cursor: &mut Cursor<'_>, axes: u8, width: usize) -> Result<Vec<u64>> {
-    if !(2..=MOST_AXES + 1).contains(&usize::from(axes)) {
+    if !(2..=MAX_AXES + 1).contains(&usize::from(axes)) {
         return Err(cursor.damaged(format_args!("a chunk of {axes} axes")));
     }
     (0..axes).map(|_| cursor.uint(width)).collect()

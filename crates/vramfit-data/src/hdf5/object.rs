@@ -11,7 +11,7 @@ use super::header::Header;
 use crate::source::{Access, Source};
 
 /// As many links as a path may lead through, like a path of the file system.
-const MOST_LINKS: usize = 40;
+const MAX_LINKS: usize = 40;
 
 /// Returns the header of the object at a path, and the file it is in.
 ///
@@ -21,7 +21,7 @@ const MOST_LINKS: usize = 40;
 /// directory of the file, or is of a kind that only its writer knows.
 pub(crate) fn find(container: &Container, path: &str) -> Result<(Container, Header)> {
     let mut container = container.clone();
-    let mut links_left = MOST_LINKS;
+    let mut links_left = MAX_LINKS;
     // What is still to be walked; the next name is the last.
     let mut open: Vec<String> = names(path);
     // Addresses of the groups on the way here, for a soft link that begins where it stands.
@@ -37,7 +37,7 @@ pub(crate) fn find(container: &Container, path: &str) -> Result<(Container, Head
             links_left = links_left.checked_sub(1).ok_or_else(|| {
                 container.source().damaged(
                     here,
-                    format_args!("`{path}` leads through more than {MOST_LINKS} links"),
+                    format_args!("`{path}` leads through more than {MAX_LINKS} links"),
                 )
             })?;
         }

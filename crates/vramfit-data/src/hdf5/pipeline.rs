@@ -5,7 +5,7 @@ use vramfit_core::Result;
 use super::cursor::Cursor;
 
 /// More filters than the format allows.
-const MOST_FILTERS: u8 = 32;
+const MAX_FILTERS: u8 = 32;
 
 /// One step that was applied to a chunk when it was written.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -22,7 +22,7 @@ pub struct FilterStep {
 pub(crate) fn read(cursor: &mut Cursor<'_>) -> Result<Vec<FilterStep>> {
     let version = cursor.version(&[1, 2], "a filter pipeline")?;
     let count = cursor.u8()?;
-    if count > MOST_FILTERS {
+    if count > MAX_FILTERS {
         return Err(cursor.damaged(format_args!("a pipeline of {count} filters")));
     }
     if version == 1 {

@@ -14,9 +14,9 @@ use super::layout::Layout;
 use super::pipeline::FilterStep;
 
 /// Groups in groups, no deeper than this.
-const DEEPEST: usize = 64;
+const MAX_DEPTH: usize = 64;
 /// More objects than are listed of one file.
-const MOST_NODES: usize = 1 << 20;
+const MAX_NODES: usize = 1 << 20;
 
 /// One name in a file and what it leads to.
 #[derive(Clone, Debug)]
@@ -110,7 +110,7 @@ impl Walk<'_> {
         );
         for link in links {
             let path = format!("{}/{}", path.trim_end_matches('/'), link.name);
-            if self.nodes.len() >= MOST_NODES {
+            if self.nodes.len() >= MAX_NODES {
                 self.push(&path, Vec::new(), unreadable("there are too many objects"));
                 return Ok(());
             }
@@ -141,7 +141,7 @@ impl Walk<'_> {
                 self.push(path, Vec::new(), Content::Again);
                 return Ok(());
             }
-            if depth == DEEPEST {
+            if depth == MAX_DEPTH {
                 self.push(path, Vec::new(), unreadable("groups are nested too deeply"));
                 return Ok(());
             }

@@ -6,7 +6,7 @@ use vramfit_core::{Error, ErrorKind, Result};
 
 use super::container::Container;
 use super::cursor::Cursor;
-use super::dataspace::MOST_AXES;
+use super::dataspace::MAX_AXES;
 use super::global_heap::GlobalHeap;
 
 /// One dataset that a virtual one is made of.
@@ -117,7 +117,7 @@ fn read_selection(cursor: &mut Cursor<'_>) -> Result<Option<Vec<(u64, u64)>>> {
 
 fn read_axes(cursor: &mut Cursor<'_>) -> Result<u32> {
     let axes = cursor.u32()?;
-    match axes as usize <= MOST_AXES {
+    match axes as usize <= MAX_AXES {
         true => Ok(axes),
         false => Err(cursor.damaged(format_args!("a selection of {axes} axes"))),
     }

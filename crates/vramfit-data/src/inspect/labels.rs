@@ -12,7 +12,7 @@ use crate::read::Rows;
 /// Pairs of neighbours that are looked at, evenly over the file.
 const PAIRS: u64 = 64;
 /// Rows that cost more than this to decode are not looked at.
-const MOST_BYTES: u64 = 16 << 20;
+const MAX_BYTES: u64 = 16 << 20;
 
 /// Looks at a dataset, if it has one integer a row.
 ///
@@ -29,7 +29,7 @@ pub(super) fn find_order(rows: &Rows, path: &str) -> Result<Option<Finding>> {
         .min(rows.len())
         .saturating_mul(rows.row_bytes() as u64);
     let cost = cost.saturating_mul(PAIRS.min(rows.len().div_ceil(rows.band_rows())));
-    if !is_label || rows.len() < 2 * PAIRS || cost > MOST_BYTES {
+    if !is_label || rows.len() < 2 * PAIRS || cost > MAX_BYTES {
         return Ok(None);
     }
     let wanted: Vec<u64> = (0..PAIRS)

@@ -11,7 +11,7 @@ use crate::mix::{Key, below};
 /// Each way is tried for about as long; three of them stay below a fifth of a second.
 const TRY: Duration = Duration::from_millis(60);
 /// More is not read at once, however large a block is.
-const MOST_BYTES: u64 = 8 << 20;
+const MAX_BYTES: u64 = 8 << 20;
 /// What is read at once where rows are read one after another.
 const BLOCK_BYTES: u64 = 1 << 20;
 /// Single rows that are fetched together: a usual batch.
@@ -48,10 +48,10 @@ pub(super) fn measure(group: &[&Open], block_rows: Option<u64>) -> Result<Vec<Sp
         return Ok(Vec::new());
     };
     let row_bytes: u64 = group.iter().map(|open| open.rows.row_bytes() as u64).sum();
-    if rows == 0 || row_bytes == 0 || row_bytes > MOST_BYTES {
+    if rows == 0 || row_bytes == 0 || row_bytes > MAX_BYTES {
         return Ok(Vec::new());
     }
-    let fitting = |wanted: u64| wanted.clamp(1, (MOST_BYTES / row_bytes).clamp(1, rows));
+    let fitting = |wanted: u64| wanted.clamp(1, (MAX_BYTES / row_bytes).clamp(1, rows));
     let usual = fitting(BLOCK_BYTES / row_bytes);
     let block = fitting(block_rows.unwrap_or(usual));
     let key = Key::new(&[rows, row_bytes]);

@@ -14,7 +14,7 @@ use crate::read::Rows;
 /// Rows are read in pieces of about this size.
 const PIECE: usize = 8 << 20;
 /// Different values that are counted; with more, a column is no label.
-const MOST_VALUES: usize = 64;
+const MAX_VALUES: usize = 64;
 
 /// One number, without loss. In JSON what is not finite is a text: `"NaN"`, `"Infinity"`, `"-Infinity"`.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -123,7 +123,7 @@ impl Collected {
             Value::Integer(integer) => {
                 if !self.many {
                     *self.counts.entry(integer).or_default() += 1;
-                    self.many = self.counts.len() > MOST_VALUES;
+                    self.many = self.counts.len() > MAX_VALUES;
                 }
                 integer as f64
             }

@@ -11,10 +11,10 @@ const TOLD: usize = 8 * LINE;
 
 /// How far ahead the processor is told, in bytes of which it is told. Measured with rows of 64 to 1024 bytes from 20 MiB: a
 /// quarter of it takes twice as long; with three times as much, what was brought in is gone before it is copied.
-const AHEAD: usize = 160 * LINE;
+const PREFETCH_BYTES: usize = 160 * LINE;
 
 /// And in rows.
-const MOST_AHEAD: usize = 96;
+const MAX_PREFETCH_ROWS: usize = 96;
 
 /// Where a row is: its block, and its number in the block.
 pub(super) type Place = (usize, u64);
@@ -52,7 +52,7 @@ fn told_ahead<'p, 'b: 'p>(
     length: usize,
     row: impl Fn(&Place) -> &'b [u8] + 'p,
 ) -> impl Iterator<Item = ()> + 'p {
-    let ahead = (AHEAD / length.clamp(1, TOLD)).min(MOST_AHEAD);
+    let ahead = (PREFETCH_BYTES / length.clamp(1, TOLD)).min(MAX_PREFETCH_ROWS);
     let (first, rest) = places.split_at(ahead.min(places.len()));
     first.iter().for_each(|place| bring_in(row(place)));
     rest.iter().map(move |place| bring_in(row(place)))

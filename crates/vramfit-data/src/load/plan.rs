@@ -18,14 +18,14 @@ const CONTIGUOUS_SCRATCH: u64 = 1 << 20;
 const ROW_OVERHEAD: u64 = 64;
 
 /// So many small batches are ready at most, as long as they have few bytes together.
-const FEW_BATCHES: u64 = 32;
-const FEW_BYTES: u64 = 4 << 20;
+const MAX_SMALL_BATCHES: u64 = 32;
+const MAX_SMALL_BATCH_BYTES: u64 = 4 << 20;
 
 /// Memory of an entry in the index of chunks.
 const CHUNK_OVERHEAD: u64 = 32;
 
 /// More chunks than this many rows are not aligned with those of other datasets.
-const LARGEST_COMMON_BAND: u64 = 1 << 20;
+const MAX_COMMON_BAND: u64 = 1 << 20;
 
 /// How a file is gone through, and in what memory.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -247,7 +247,7 @@ impl Plan {
 /// Returns how many batches are of any use: each thread fills one while another waits, and the consumer
 /// has some. Of small ones there are more, so that threads are not woken for each.
 fn most_sets(threads: usize, unit: u64) -> u64 {
-    (2 * threads as u64 + 4).max((FEW_BYTES / unit).min(FEW_BATCHES))
+    (2 * threads as u64 + 4).max((MAX_SMALL_BATCH_BYTES / unit).min(MAX_SMALL_BATCHES))
 }
 
 /// Returns the bytes of the two pools of an engine.
@@ -329,7 +329,7 @@ fn storage(columns: &Columns) -> Storage {
             Some(other) => {
                 let least = rows / greatest_common_divisor(rows, other);
                 match least.checked_mul(other) {
-                    Some(least) if least <= LARGEST_COMMON_BAND => least,
+                    Some(least) if least <= MAX_COMMON_BAND => least,
                     _ => rows.max(other),
                 }
             }

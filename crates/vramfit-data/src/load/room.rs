@@ -15,7 +15,7 @@ use crate::order::{Epoch, Pool, Pools};
 const TASK_BYTES: u64 = 512 << 10;
 
 /// But a pool is read in so many pieces of work, if it has as many blocks, so that there is one for every thread.
-const LEAST_TASKS: u64 = 32;
+const MIN_TASKS: u64 = 32;
 
 /// How an epoch is divided into rooms.
 #[derive(Debug)]
@@ -35,7 +35,7 @@ impl Rooms {
     /// Returns the rooms of an epoch that is made of pools, with so many bytes to a row.
     pub(super) fn of_pools(epoch: Epoch, pools: Pools, row_bytes: u64) -> Rooms {
         let block_bytes = pools.block_rows.saturating_mul(row_bytes).max(1);
-        let task_blocks = (TASK_BYTES / block_bytes).min(pools.pool_blocks / LEAST_TASKS);
+        let task_blocks = (TASK_BYTES / block_bytes).min(pools.pool_blocks / MIN_TASKS);
         let task_blocks = task_blocks.max(1);
         Rooms {
             epoch,

@@ -10,7 +10,7 @@ use super::{Engine, Pools};
 pub const MIN_BLOCKS_PER_POOL: u64 = 64;
 
 /// With so many, batches are nearly as even as a fair draw: blocks grow rather than become more.
-const ENOUGH_BLOCKS: u64 = 256;
+const TARGET_BLOCKS: u64 = 256;
 
 /// A disk gives most of its bandwidth when as much is read at once; more only makes pools coarser.
 const LARGE_READ: u64 = 1 << 20;
@@ -126,7 +126,7 @@ pub fn choose(layout: Layout, pool: Bytes, budget_for: impl Fn(u64) -> u64) -> C
 /// Returns how many neighbouring bands of `stored` bytes make a block: enough for large reads as long as
 /// a pool has plenty of blocks, and for reads of any use as long as it has enough.
 fn read_together(stored: u64, bands: u64, room: u64) -> u64 {
-    let large = (LARGE_READ / stored).min(room / ENOUGH_BLOCKS);
+    let large = (LARGE_READ / stored).min(room / TARGET_BLOCKS);
     let small = (SMALL_READ / stored).min(room / MIN_BLOCKS_PER_POOL);
     let mut joined = large.max(small).max(1);
     // Pools are divided evenly, and may have less than there is room for.

@@ -11,7 +11,7 @@ use super::{Pools, Purpose};
 use crate::mix::Key;
 
 /// Positions whose rows are computed at a time.
-const TOGETHER: usize = 8;
+const POSITIONS_PER_ROUND: usize = 8;
 
 /// Entries of a pool's guide for each of its blocks, so that most lead to the block that is looked for.
 const GUIDES_PER_BLOCK: u64 = 4;
@@ -60,7 +60,7 @@ impl Pool {
 
     /// Gives the block and the row of the file that stand at each of several positions to `each`.
     pub fn for_each(&self, positions: &[u64], mut each: impl FnMut(usize, u64)) {
-        let (groups, rest) = positions.as_chunks::<TOGETHER>();
+        let (groups, rest) = positions.as_chunks::<POSITIONS_PER_ROUND>();
         for group in groups {
             let places = group.map(|position| position - self.positions.start);
             for place in self.rows.get_each(places) {

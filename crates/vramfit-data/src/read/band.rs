@@ -13,11 +13,11 @@ use crate::hdf5::{Chunk, Grid};
 /// Rows nearer to each other than this are read together with what is between them.
 const NEAR_BYTES: u64 = 16 << 10;
 /// … but not more than this at once.
-const MOST_BYTES: u64 = 1 << 20;
+const MAX_BYTES: u64 = 1 << 20;
 
 /// More elements in a chunk's share of a row than can be placed one by one. Shares that are whole rows
 /// need not be.
-const MOST_RUNS: u64 = 1 << 22;
+const MAX_RUNS: u64 = 1 << 22;
 
 /// Which of the chunks of a band, and where it is.
 struct Column<'a> {
@@ -163,7 +163,7 @@ impl Rows {
             let mut last = first;
             let together = rest.iter().take_while(|(row, _)| {
                 let near = (row - last).saturating_sub(1) * row_bytes <= NEAR_BYTES;
-                let small = (row - first + 1) * row_bytes <= MOST_BYTES;
+                let small = (row - first + 1) * row_bytes <= MAX_BYTES;
                 last = *row;
                 *row == first || near && small
             });
@@ -210,7 +210,7 @@ impl Rows {
         for place in 0..per_band {
             let origin = origin(grid, place);
             runs.clear();
-            if chunk[1..].iter().product::<u64>() > MOST_RUNS && !is_whole {
+            if chunk[1..].iter().product::<u64>() > MAX_RUNS && !is_whole {
                 return Err(unsupported(
                     "chunks that spread a row over so many places are not supported",
                 ));

@@ -13,7 +13,7 @@ use crate::hdf5::{ChunkTable, Container, Element, Grid, object, virtual_map};
 use crate::source::{Access, Source};
 
 /// A chunk that is decoded needs this much memory, twice; larger ones are refused.
-pub const LARGEST_CHUNK: u64 = 1 << 30;
+pub const MAX_CHUNK_BYTES: u64 = 1 << 30;
 
 /// A dataset whose structure was read. It can be shared between threads.
 #[derive(Clone, Debug)]
@@ -155,9 +155,9 @@ impl Dataset {
                 let grid = Grid::new(&shape, &most, &chunked.chunk, chunked.element);
                 let grid =
                     grid.ok_or_else(|| unsupported("more than 2^64 chunks are not supported"))?;
-                if grid.chunk_bytes() > LARGEST_CHUNK {
+                if grid.chunk_bytes() > MAX_CHUNK_BYTES {
                     return Err(unsupported(&format!(
-                        "chunks of {} bytes are not supported, {LARGEST_CHUNK} are the most",
+                        "chunks of {} bytes are not supported, {MAX_CHUNK_BYTES} are the most",
                         grid.chunk_bytes()
                     ))
                     .hint("rewrite it in smaller chunks: `h5repack -l /x:CHUNK=1024x64 old.h5 new.h5`"));

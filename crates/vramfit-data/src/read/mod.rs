@@ -14,6 +14,6 @@ mod pieces;
 mod rows;
 mod runs;
 
-pub use dataset::{Dataset, LARGEST_CHUNK, Storage};
+pub use dataset::{Dataset, MAX_CHUNK_BYTES, Storage};
 pub use pieces::Piece;
 pub use rows::{RowOptions, Rows};

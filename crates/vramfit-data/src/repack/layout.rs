@@ -7,7 +7,7 @@ use vramfit_core::{Bytes, Error, ErrorKind, Result};
 use super::picture::Large;
 use super::{Chunk, Request, Shuffle};
 use crate::hdf5::FilterStep;
-use crate::read::{Dataset as Open, LARGEST_CHUNK, Storage as Stored};
+use crate::read::{Dataset as Open, MAX_CHUNK_BYTES, Storage as Stored};
 use crate::write::{Compression, Dataset, Storage};
 
 /// A chunk has no more bytes than this where nothing was said, and at least half of it where rows are small.
@@ -74,14 +74,14 @@ pub(super) fn decide(
                 };
                 notes[at] = Some(format!("in chunks, because {why}"));
             }
-            if chunk_bytes > LARGEST_CHUNK {
+            if chunk_bytes > MAX_CHUNK_BYTES {
                 return Err(Error::new(
                     ErrorKind::InvalidArgument,
                     format!(
                         "a chunk of {rows} rows of `/{}` has {}, and more than {} is not read back",
                         dataset.path,
                         Bytes(chunk_bytes),
-                        Bytes(LARGEST_CHUNK)
+                        Bytes(MAX_CHUNK_BYTES)
                     ),
                 )
                 .hint("take fewer rows in a chunk, or `--compression none`"));

@@ -16,9 +16,9 @@ use crate::read::{Dataset as Open, Rows};
 use crate::write::{Attribute, Copied, Data, Dataset, Group, Known, Link, Storage, Target, What};
 
 /// Groups in groups, no deeper than this.
-const DEEPEST: usize = 64;
+const MAX_DEPTH: usize = 64;
 /// More objects than are copied of one file.
-const MOST_OBJECTS: usize = 1 << 20;
+const MAX_OBJECTS: usize = 1 << 20;
 
 /// What is in a file. Paths have no slash in front; that of the root is empty.
 #[derive(Default)]
@@ -114,7 +114,7 @@ impl Walk<'_> {
                 self.refuse(&path, unsupported(why));
                 continue;
             }
-            if self.seen.len() >= MOST_OBJECTS {
+            if self.seen.len() >= MAX_OBJECTS {
                 return Err(unsupported(
                     "a file of more than a million objects is not copied",
                 ));
@@ -150,7 +150,7 @@ impl Walk<'_> {
     fn object(&mut self, path: &str, address: u64, depth: usize) -> Result<()> {
         let header = Header::read(self.container, address)?;
         if group::is_group(&header) {
-            if depth == DEEPEST {
+            if depth == MAX_DEPTH {
                 return Err(unsupported("groups are nested too deeply"));
             }
             return self.group(path, &header, depth);
@@ -235,7 +235,7 @@ impl Walk<'_> {
     /// Reads the attributes of an object. Those that cannot be copied are noted.
     fn attributes(&mut self, path: &str, header: &Header) -> Vec<Attribute> {
         /// A message has no more bytes than this; name, type and shape are in it, too.
-        const MOST_BYTES: usize = 60 << 10;
+        const MAX_BYTES: usize = 60 << 10;
         let all = match attribute::all(header) {
             Ok(all) => all,
             Err(error) => {
@@ -253,8 +253,8 @@ impl Walk<'_> {
             let value = value.and_then(|value| {
                 let is_odd = name.contains(char::REPLACEMENT_CHARACTER);
                 let is_large = name.len() + value.datatype.message().len() > 1 << 12
-                    || matches!(&value.data, Data::Plain(bytes) if bytes.len() > MOST_BYTES)
-                    || matches!(&value.data, Data::Varying(all) if all.len() > MOST_BYTES / 16);
+                    || matches!(&value.data, Data::Plain(bytes) if bytes.len() > MAX_BYTES)
+                    || matches!(&value.data, Data::Varying(all) if all.len() > MAX_BYTES / 16);
                 match (is_odd, is_large) {
                     (true, _) => Err(unsupported("its name is not in UTF-8")),
                     (_, true) => Err(unsupported("it is larger than 60 KiB")),
@@ -292,8 +292,8 @@ fn elements(container: &Container, path: &str) -> Result<Vec<u8>> {
         return dataset.single_value();
     }
     /// References to so many texts; they and their texts are in memory at once.
-    const MOST_BYTES: u64 = 64 << 20;
-    if dataset.bytes() > MOST_BYTES {
+    const MAX_BYTES: u64 = 64 << 20;
+    if dataset.bytes() > MAX_BYTES {
         let what = dataset.element().describe();
         return Err(
             unsupported(&format!("{what}, so many of them, are not copied"))

@@ -10,7 +10,7 @@ use crate::hdf5::reach::{Reach, TypeBytes};
 use crate::write::{Copied, Data, Datatype, Varying};
 
 /// More than is copied as a whole of one file: it is in memory at once.
-const MOST_BYTES: u64 = 64 << 20;
+const MAX_BYTES: u64 = 64 << 20;
 
 /// Reads values of one file, and counts their bytes.
 pub(super) struct Values<'a> {
@@ -24,7 +24,7 @@ impl<'a> Values<'a> {
         Values {
             container,
             heap: GlobalHeap::new(container),
-            left: MOST_BYTES,
+            left: MAX_BYTES,
         }
     }
 
@@ -98,7 +98,7 @@ impl<'a> Values<'a> {
                 ErrorKind::UnsupportedFeature,
                 format!(
                     "attributes, single values and texts of more than {} are not copied",
-                    Bytes(MOST_BYTES)
+                    Bytes(MAX_BYTES)
                 ),
             )
             .hint("store texts with a fixed length, or as numbers")

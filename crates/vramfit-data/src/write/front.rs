@@ -16,7 +16,7 @@ const PAGE: u64 = 4096;
 const SUPERBLOCK_BYTES: u64 = 48;
 
 /// More bytes of elements than stand in a header, which can have 65 535 in one message.
-const MOST_IN_HEADER: usize = 32 << 10;
+const MAX_INLINE_BYTES: usize = 32 << 10;
 
 /// Where the data of each dataset begins that is not in chunks, and where chunks may begin.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -108,7 +108,7 @@ fn encode_known(
             let elements = match bytes.len() {
                 // No room is taken where there are no elements, and libhdf5 wants no address then.
                 0 => Elements::At(UNDEFINED, 0),
-                1..=MOST_IN_HEADER => Elements::Here(bytes),
+                1..=MAX_INLINE_BYTES => Elements::Here(bytes),
                 _ => {
                     // No path has two slashes at its end.
                     let path = format!("{}//", known.path);

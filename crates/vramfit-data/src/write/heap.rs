@@ -16,8 +16,8 @@ pub(super) struct Heap {
 /// libhdf5 takes no smaller collection.
 const MIN_SIZE: usize = 4096;
 /// A collection is read as a whole, so it is not filled further than this; objects are numbered by 16 bits.
-const MOST_BYTES: usize = 1 << 20;
-const MOST_OBJECTS: u16 = 60_000;
+const MAX_BYTES: usize = 1 << 20;
+const MAX_OBJECTS: u16 = 60_000;
 
 const HEADER: usize = 16;
 
@@ -34,7 +34,7 @@ impl Heap {
 
     /// Keeps a text or sequence and returns what stands in its place.
     pub(super) fn add(&mut self, varying: &Varying) -> [u8; REFERENCE_BYTES] {
-        if self.count == MOST_OBJECTS || self.objects.len() >= MOST_BYTES {
+        if self.count == MAX_OBJECTS || self.objects.len() >= MAX_BYTES {
             self.close();
         }
         self.count += 1;

@@ -122,7 +122,7 @@ impl Pipeline {
             Coder::None => chunk.len(),
             Coder::Gzip(coder) => coder.zlib_compress_bound(chunk.len()),
             Coder::Zstd(_) => zstd::zstd_safe::compress_bound(chunk.len()),
-            Coder::Lz4 => LZ4_HEAD + lz4_flex::block::get_maximum_output_size(chunk.len()),
+            Coder::Lz4 => LZ4_HEADER_BYTES + lz4_flex::block::get_maximum_output_size(chunk.len()),
         };
         stored.bytes.resize(start + bound, 0);
         let room = &mut stored.bytes[start..];
@@ -151,7 +151,7 @@ impl Pipeline {
 
 /// What stands in front of the one block: the length of all, the length of a block, and the block's
 /// compressed length, all big-endian.
-const LZ4_HEAD: usize = 16;
+const LZ4_HEADER_BYTES: usize = 16;
 
 /// Compresses a chunk as HDF5's plugin frames LZ4, in one block. Where that saves nothing the block is
 /// left as it is, which its length tells.
@@ -159,7 +159,7 @@ fn lz4(
     chunk: &[u8],
     room: &mut [u8],
 ) -> std::result::Result<usize, lz4_flex::block::CompressError> {
-    let (head, body) = room.split_at_mut(LZ4_HEAD);
+    let (head, body) = room.split_at_mut(LZ4_HEADER_BYTES);
     let mut bytes = lz4_flex::block::compress_into(chunk, body)?;
     if bytes >= chunk.len() {
         bytes = chunk.len();
@@ -168,7 +168,7 @@ fn lz4(
     head[..8].copy_from_slice(&(chunk.len() as u64).to_be_bytes());
     head[8..12].copy_from_slice(&(chunk.len() as u32).to_be_bytes());
     head[12..].copy_from_slice(&(bytes as u32).to_be_bytes());
-    Ok(LZ4_HEAD + bytes)
+    Ok(LZ4_HEADER_BYTES + bytes)
 }
 
 /// Puts first bytes of all numbers in front of all second bytes, and so on.

@@ -48,20 +48,20 @@ fn the_order_is_the_same_where_the_consumer_helps() {
 /// Every batch size, divided among 1, 2, 4 and 8 processes, in every engine, in as many pools as can be.
 #[test]
 fn t1_every_row_comes_once_in_batches_of_every_size() {
-    const FEW: u64 = 61;
+    const ROWS: u64 = 61;
     let directory = tempfile::tempdir().unwrap();
-    let every_row: Vec<u64> = (0..FEW).collect();
+    let every_row: Vec<u64> = (0..ROWS).collect();
     let mut engines = Vec::new();
     for (number, (x, y)) in storages().into_iter().enumerate() {
         let folder = directory.path().join(number.to_string());
         std::fs::create_dir(&folder).unwrap();
-        engines.push(file_of(&folder, FEW, WIDTH, x, y));
+        engines.push(file_of(&folder, ROWS, WIDTH, x, y));
     }
-    engines.push(wide_file(directory.path(), FEW));
+    engines.push(wide_file(directory.path(), ROWS));
     let mut seen = Vec::new();
     for path in &engines {
         for shuffle in [true, false] {
-            for batch_size in 1..=FEW + 3 {
+            for batch_size in 1..=ROWS + 3 {
                 let mut alone = Request {
                     batch_size,
                     shuffle,

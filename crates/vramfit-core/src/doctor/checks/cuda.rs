@@ -8,7 +8,7 @@ const ID: &str = "cuda";
 
 /// The oldest driver for each major version of CUDA, as NVIDIA's page on minor version compatibility
 /// has it, and the oldest compute capability that its libraries are built for.
-const OLDEST: [(u32, u64, (u32, u32)); 3] =
+const MIN_SUPPORTED: [(u32, u64, (u32, u32)); 3] =
     [(11, 450, (3, 5)), (12, 525, (5, 0)), (13, 580, (7, 5))];
 
 pub(super) fn check(facts: &Facts) -> Vec<Check> {
@@ -24,7 +24,8 @@ pub(super) fn check(facts: &Facts) -> Vec<Check> {
     if facts.virtual_card.is_some() {
         return vec![Check::skip(ID, "the card is virtual and needs no driver")];
     }
-    let Some((_, oldest, capability)) = OLDEST.iter().find(|(major, ..)| *major == cuda) else {
+    let Some((_, oldest, capability)) = MIN_SUPPORTED.iter().find(|(major, ..)| *major == cuda)
+    else {
         return vec![Check::skip(
             ID,
             format!("which drivers do for CUDA {cuda} is not known here"),
@@ -35,7 +36,7 @@ pub(super) fn check(facts: &Facts) -> Vec<Check> {
     match numbers(version).and_then(|all| all.first().copied()) {
         None => checks.push(Check::skip(ID, "the driver does not tell its version")),
         Some(major) if major < *oldest => {
-            let other = OLDEST
+            let other = MIN_SUPPORTED
                 .iter()
                 .rev()
                 .find(|(other, needs, _)| *other >= 12 && *needs <= major);

@@ -14,7 +14,7 @@ use super::{Names, Owner, Undonated};
 use crate::program::{ElementType, MemorySpace, Program, Shape};
 
 /// Longest way down a pytree that is compared.
-const DEEPEST: usize = 64;
+const MAX_DEPTH: usize = 64;
 
 /// Finds for each argument the output that replaces it. Each output replaces one argument at most.
 ///
@@ -227,7 +227,7 @@ fn kind(shape: &Shape) -> Kind<'_> {
 /// only, which differs between arguments and outputs: of `result[0]['w']` these are `['w']` and
 /// `[0]['w']`.
 fn ends(path: &str) -> impl Iterator<Item = &str> {
-    let starts = path.rmatch_indices(['[', '.']).take(DEEPEST);
+    let starts = path.rmatch_indices(['[', '.']).take(MAX_DEPTH);
     starts.map(|(at, _)| &path[at..])
 }
 

@@ -8,9 +8,9 @@ use super::index::{At, ModuleIndex};
 use crate::program::wire::{HloModuleProto, OpMetadata, StackFrameIndexProto};
 
 /// How far to look among operands and users for an instruction that says where it came from.
-const DEEPEST: usize = 6;
+const MAX_DEPTH: usize = 6;
 /// How many of them to look at in each round.
-const WIDEST: usize = 32;
+const MAX_WIDTH: usize = 32;
 
 /// The stacks of a module, as far as they are used.
 pub(in crate::program) struct Frames<'a> {
@@ -40,7 +40,7 @@ impl<'a> Frames<'a> {
     pub(super) fn of(&mut self, index: &ModuleIndex<'_>, at: At) -> Option<u32> {
         let mut seen = vec![at];
         let mut ring = 0..1;
-        for _ in 0..DEEPEST {
+        for _ in 0..MAX_DEPTH {
             for &one in &seen[ring.clone()] {
                 let origin = index.origin(one);
                 if let Some(frame) = origin.and_then(|metadata| self.of_metadata(metadata)) {
@@ -49,8 +49,8 @@ impl<'a> Frames<'a> {
             }
             let next = seen.len();
             'ring: for one in ring {
-                for neighbour in index.neighbours(seen[one], WIDEST) {
-                    if seen.len() - next == WIDEST {
+                for neighbour in index.neighbours(seen[one], MAX_WIDTH) {
+                    if seen.len() - next == MAX_WIDTH {
                         break 'ring;
                     }
                     if !seen.contains(&neighbour) {

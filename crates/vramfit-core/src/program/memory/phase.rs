@@ -23,9 +23,9 @@ pub enum Phase {
 }
 
 /// Places that are looked at to find who uses a value, …
-const MOST_PLACES: usize = 2048;
+const MAX_VISITED: usize = 2048;
 /// … and steps from one to another.
-const MOST_STEPS: usize = 16_384;
+const MAX_STEPS: usize = 16_384;
 
 /// Reads the phase from the name of an operation.
 pub(super) fn of_name(name: &str) -> Phase {
@@ -87,7 +87,7 @@ fn walk(index: &ModuleIndex<'_>, places: &[Place], closely: bool) -> Users {
         let mut next = Vec::new();
         for &(user, number) in index.users(place.0) {
             steps += 1;
-            if users == Users::ALL || steps > MOST_STEPS {
+            if users == Users::ALL || steps > MAX_STEPS {
                 return users;
             }
             let passed = (closely && moves(index, place, user, number, &mut next))
@@ -111,11 +111,11 @@ fn walk(index: &ModuleIndex<'_>, places: &[Place], closely: bool) -> Users {
                 matches!(opcode, "while" | "call" | "conditional")
                     || (closely && opcode == "fusion")
             });
-            next.extend(through.take(MOST_PLACES).map(|&caller| (caller, place.1)));
+            next.extend(through.take(MAX_VISITED).map(|&caller| (caller, place.1)));
         }
         steps += next.len();
         for place in next {
-            if seen.len() < MOST_PLACES && seen.insert(place) {
+            if seen.len() < MAX_VISITED && seen.insert(place) {
                 open.push(place);
             }
         }

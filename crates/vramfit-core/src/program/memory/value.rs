@@ -5,7 +5,7 @@ use super::index::{At, ModuleIndex, Place, WHOLE};
 use crate::program::Shape;
 
 /// Most instructions that pass an output on after it was made.
-const LONGEST: usize = 64;
+const MAX_FORWARDING_STEPS: usize = 64;
 
 /// Returns the instruction that makes an output of the program. Several values lie in an output's
 /// memory one after the other, a gradient before the parameter that it changes; only the way back
@@ -17,7 +17,7 @@ pub(super) fn maker_of_output(index: &ModuleIndex<'_>, output: usize) -> Option<
         true => part(index, root, output)?,
         false => root,
     };
-    for _ in 0..LONGEST {
+    for _ in 0..MAX_FORWARDING_STEPS {
         let instruction = index.get(at);
         let passes_on = matches!(
             instruction.opcode.as_str(),

@@ -97,19 +97,19 @@ fn name_of(target: &str) -> Option<&str> {
 
 /// Returns how many pointers a batched routine of cuBLAS takes, where JAX calls one.
 fn batched(name: &str, matrices: &Matrices) -> Option<u128> {
-    const MOST: u128 = 128;
+    const MAX_BATCH: u128 = 128;
     let Matrices {
         batch,
         rows,
         columns,
         ..
     } = *matrices;
-    if batch <= 1 || rows / batch > MOST {
+    if batch <= 1 || rows / batch > MAX_BATCH {
         return None;
     }
     match name {
         "getrf" if rows == columns => Some(batch),
-        "geqrf" if columns / batch <= MOST => Some(2 * batch),
+        "geqrf" if columns / batch <= MAX_BATCH => Some(2 * batch),
         _ => None,
     }
 }

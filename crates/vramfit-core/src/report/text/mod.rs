@@ -18,9 +18,9 @@ const WIDTH: usize = 80;
 /// Columns between two columns of a table.
 const GAP: usize = 2;
 /// Narrowest column of names in a table; others are cut to it before the table grows wider.
-const NARROWEST_NAME: usize = 8;
+const MIN_NAME_WIDTH: usize = 8;
 /// Rows of a table that are told; a page or a spreadsheet holds them all.
-const MOST_ROWS: usize = 20;
+const MAX_ROWS: usize = 20;
 /// Columns that the name of a bar may take.
 const BAR_NAME: usize = 20;
 
@@ -87,7 +87,7 @@ fn render_figures(figures: &[Figure], columns: usize) -> Vec<String> {
 }
 
 fn render_table(table: &Table, columns: usize) -> Vec<String> {
-    let shown = table.rows.len().min(MOST_ROWS);
+    let shown = table.rows.len().min(MAX_ROWS);
     let words: Vec<bool> = (0..table.columns.len())
         .map(|at| {
             // A word among figures stands where they stand.
@@ -157,7 +157,7 @@ fn total_width(widths: &[usize]) -> usize {
 fn column_widths(cells: &[Vec<String>], words: &[bool], columns: usize) -> Vec<usize> {
     let mut widths = widest_cells(cells, words.len());
     while total_width(&widths) > columns {
-        let wide = (0..widths.len()).filter(|at| words[*at] && widths[*at] > NARROWEST_NAME);
+        let wide = (0..widths.len()).filter(|at| words[*at] && widths[*at] > MIN_NAME_WIDTH);
         let Some(widest) = wide.max_by_key(|at| widths[*at] / if *at == 0 { 2 } else { 1 }) else {
             break;
         };

@@ -15,7 +15,7 @@ use crate::trace::Part;
 pub(super) type Line = u32;
 
 /// Pairs of lines of one function that are weighed at most; above that equal numbers are the same line.
-const MOST_WEIGHED: usize = 1 << 22;
+const MAX_ALIGNMENT_CELLS: usize = 1 << 22;
 
 /// The lines that the parts of two runs name.
 pub(super) struct Lines<'a> {
@@ -121,7 +121,7 @@ type Couple<'a> = (Option<&'a str>, Option<&'a str>);
 
 /// Puts the lines of a function side by side; each is there once.
 fn aligned<'a>(a: &Function<'a>, b: &Function<'a>) -> Vec<Couple<'a>> {
-    if a.len().saturating_mul(b.len()) > MOST_WEIGHED {
+    if a.len().saturating_mul(b.len()) > MAX_ALIGNMENT_CELLS {
         return by_number(a, b);
     }
     // Of two ways that are as good the first is taken, so the order of the runs must not decide.

@@ -5,7 +5,7 @@ use vramfit_core::{Error, ErrorKind, Result};
 
 use super::{Axis, Element, Field, Number, Numbers, Scalar};
 use crate::hdf5::cursor::Cursor;
-use crate::hdf5::dataspace::MOST_AXES;
+use crate::hdf5::dataspace::MAX_AXES;
 
 /// A record in a record in a record … no deeper than this.
 pub(crate) const MAX_TYPE_DEPTH: usize = 8;
@@ -151,7 +151,7 @@ fn read_float(cursor: &mut Cursor<'_>, bits: u32, size: usize) -> Result<Element
 /// Reads the lengths of an array's axes. Version 2 also has a permutation, which was never used.
 fn read_array_shape(cursor: &mut Cursor<'_>, version: u8) -> Result<Vec<usize>> {
     let axes = usize::from(cursor.u8()?);
-    if axes > MOST_AXES {
+    if axes > MAX_AXES {
         return Err(cursor.damaged(format_args!("an array of {axes} axes")));
     }
     if version < 3 {

@@ -3,7 +3,7 @@
 
 use vramfit_core::Result;
 
-use super::{Link, MOST_MEMBERS, link};
+use super::{Link, MAX_MEMBERS, link};
 use crate::hdf5::blocks::Blocks;
 use crate::hdf5::btree2;
 use crate::hdf5::cursor::Cursor;
@@ -31,7 +31,7 @@ pub(super) fn links(
     })?;
     for id in ids {
         let (address, bytes) = heap.object(container, &id)?;
-        if links.len() == MOST_MEMBERS {
+        if links.len() == MAX_MEMBERS {
             return Err(container
                 .source()
                 .damaged(address, "a group has too many members"));

@@ -12,7 +12,7 @@ use super::header::{Header, kind};
 pub(crate) use dense::attributes as dense_attributes;
 
 /// More members than are looked at in one group.
-pub(crate) const MOST_MEMBERS: usize = 1 << 20;
+pub(crate) const MAX_MEMBERS: usize = 1 << 20;
 
 /// A name in a group.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -2,7 +2,7 @@
 
 use vramfit_core::Result;
 
-use super::{Link, MOST_MEMBERS, Target};
+use super::{Link, MAX_MEMBERS, Target};
 use crate::hdf5::blocks::Blocks;
 use crate::hdf5::btree1::{self, Node};
 use crate::hdf5::container::Container;
@@ -51,7 +51,7 @@ fn read_table(
             (_, Some(object)) => Target::Object(object),
             (_, None) => return Err(cursor.damaged("a name leads nowhere")),
         };
-        if links.len() == MOST_MEMBERS {
+        if links.len() == MAX_MEMBERS {
             return Err(cursor.damaged("a group has too many members"));
         }
         links.push(Link {

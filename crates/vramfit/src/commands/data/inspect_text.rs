@@ -8,9 +8,9 @@ use super::inspect_rows::write_rows;
 use super::words::{grouped, shown};
 
 /// More attributes than are named of one object.
-const MOST_ATTRIBUTES: usize = 6;
+const MAX_ATTRIBUTES: usize = 6;
 /// More labels than are listed with their counts.
-const MOST_LABELS: usize = 12;
+const MAX_LABELS: usize = 12;
 
 /// Tells a survey.
 pub(super) fn told(file: &Path, survey: &Survey, seed: u64) -> String {
@@ -181,10 +181,10 @@ fn storage(facts: &Facts) -> String {
 fn attributes(names: &[String]) -> String {
     let named: Vec<String> = names
         .iter()
-        .take(MOST_ATTRIBUTES)
+        .take(MAX_ATTRIBUTES)
         .map(|name| shown(name))
         .collect();
-    match names.len().saturating_sub(MOST_ATTRIBUTES) {
+    match names.len().saturating_sub(MAX_ATTRIBUTES) {
         0 => named.join(", "),
         more => format!("{} and {more} more", named.join(", ")),
     }
@@ -234,7 +234,7 @@ fn samples(text: &mut String, entries: &[Entry], seed: u64) {
         if let Some(labels) = statistics
             .labels
             .as_ref()
-            .filter(|labels| labels.len() <= MOST_LABELS)
+            .filter(|labels| labels.len() <= MAX_LABELS)
         {
             let rows = statistics.rows as f64 / 100.0;
             let counts: Vec<String> = (labels.iter())

@@ -12,10 +12,10 @@ use vramfit_core::{Error, ErrorKind, Result};
 
 use crate::Context;
 use crate::commands::dryrun::check_compiler;
-use crate::python::{self, Interpreter, MARK};
+use crate::python::{self, Interpreter, MARKER};
 
 /// The script that the Python is asked with; see its own first lines.
-const QUESTION: &str = include_str!("inventory.py");
+const INVENTORY: &str = include_str!("inventory.py");
 
 /// Asks a Python for its inventory.
 ///
@@ -28,7 +28,7 @@ pub(super) fn inventory(python: &Path, limit: Duration) -> Result<Inventory> {
             .hint("name the Python that runs your programs with `--python`")
     };
     let mut child = Command::new(python)
-        .args(["-c", QUESTION])
+        .args(["-c", INVENTORY])
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
         .stderr(Stdio::null())
@@ -55,7 +55,7 @@ pub(super) fn inventory(python: &Path, limit: Duration) -> Result<Inventory> {
         )));
     };
     let text = String::from_utf8_lossy(&answer);
-    let line = text.lines().find_map(|line| line.strip_prefix(MARK));
+    let line = text.lines().find_map(|line| line.strip_prefix(MARKER));
     line.and_then(|line| serde_json::from_str(line).ok())
         .ok_or_else(|| refuse(format!("`{shown}` does not answer as a Python does")))
 }

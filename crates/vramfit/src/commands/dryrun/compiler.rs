@@ -9,7 +9,7 @@ use vramfit_core::{Error, ErrorKind, Result};
 use crate::python::{Installed, Interpreter};
 
 /// The oldest Python that the plugin can be loaded into: it is built for this stable interface.
-const OLDEST_PYTHON: (u32, u32) = (3, 11);
+const MIN_PYTHON: (u32, u32) = (3, 11);
 
 /// Refuses an interpreter in which the program could not use the virtual GPU.
 ///
@@ -20,7 +20,7 @@ pub(crate) fn check(interpreter: &Interpreter, installed: &Installed, gpu: &Gpu)
     let missing = |message: String| Error::new(ErrorKind::CompilerMissing, message);
     let pip = |packages: &str| format!("`{python} -m pip install {packages}`");
 
-    if installed.python_version < OLDEST_PYTHON {
+    if installed.python_version < MIN_PYTHON {
         let version = &installed.python;
         return Err(missing(format!(
             "`{python}` is Python {version}, a dry run needs 3.11 or newer"

@@ -7,7 +7,7 @@ use std::path::Path;
 use crate::python::Installed;
 
 /// The oldest Python that the extension module can be loaded into.
-const OLDEST_PYTHON: (u32, u32) = (3, 11);
+const MIN_PYTHON: (u32, u32) = (3, 11);
 
 /// Returns the variables to set, none where it would not work: in a Python without JAX or too old for the
 /// extension module, in one that does not read `PYTHONPATH`, or where the user has decided already.
@@ -19,7 +19,7 @@ pub(super) fn variables(
 ) -> Vec<(&'static str, OsString)> {
     let fits = installed.is_some_and(|installed| {
         installed.jax.is_some()
-            && installed.python_version >= OLDEST_PYTHON
+            && installed.python_version >= MIN_PYTHON
             && installed.reads_pythonpath
     });
     let standin = package.map(|package| package.join("_standin"));

@@ -118,7 +118,7 @@ const NO_DRIVER: &str = "there is no driver to ask";
 const NO_STATISTICS: &str = "this allocator keeps no statistics (JAX shows none either)";
 const PENDING: &str = "the process has not looked into its pool yet";
 const NO_POOL_SIZE: &str = "this allocator does not say what it has from the driver";
-const NO_LARGEST_FREE: &str = "JAX tells the largest free piece only since 0.11";
+const NO_LARGEST_FREE_BLOCK: &str = "JAX tells the largest free piece only since 0.11";
 
 impl Board {
     /// Puts a look together.
@@ -270,7 +270,7 @@ fn published_row(page: &Page, device: usize, driver: Figure) -> ProcessRow {
 
 fn largest_free_reason<'a>(header: &Header, sample: &Sample, why: &'a str) -> &'a str {
     if sample.answer == Answer::Figures && !header.reports_largest_free() {
-        NO_LARGEST_FREE
+        NO_LARGEST_FREE_BLOCK
     } else {
         why
     }

@@ -24,7 +24,7 @@ use super::{Event, keys, view};
 use crate::ascii::in_ascii_columns;
 
 /// How long to wait for an event before looking whether a signal has come.
-const PATIENCE: Duration = Duration::from_millis(100);
+const EVENT_TIMEOUT: Duration = Duration::from_millis(100);
 
 /// The terminal while the screen is ours. Dropped, it is as before.
 struct Screen {
@@ -125,7 +125,7 @@ fn until_quit(
 ) -> Result<()> {
     screen.draw(state)?;
     while !ended.load(Ordering::Relaxed) {
-        match events.recv_timeout(PATIENCE) {
+        match events.recv_timeout(EVENT_TIMEOUT) {
             Ok(Event::Moment(moment)) => state.update(Board::of(&moment)),
             Ok(Event::End) => state.has_ended = true,
             Ok(Event::Failed(error)) => return Err(error),
@@ -147,7 +147,7 @@ fn until_quit(
 fn wait_for_keys(events: Sender<Event>, quit: Arc<AtomicBool>) -> thread::JoinHandle<()> {
     thread::spawn(move || {
         while !quit.load(Ordering::Relaxed) {
-            let sent = match event::poll(PATIENCE) {
+            let sent = match event::poll(EVENT_TIMEOUT) {
                 Ok(false) => continue,
                 Ok(true) => event::read().map(|event| events.send(Event::Terminal(event))),
                 Err(error) => Err(error),

@@ -112,8 +112,8 @@ enum Event {
 
 /// Columns of a table that goes to no terminal.
 const PLAIN_COLUMNS: usize = 100;
-const SHORTEST: Duration = Duration::from_millis(50);
-const LONGEST: Duration = Duration::from_secs(3600);
+const MIN_INTERVAL: Duration = Duration::from_millis(50);
+const MAX_INTERVAL: Duration = Duration::from_secs(3600);
 
 /// Runs `vramfit top`.
 pub(crate) fn run(args: &Args, output: &mut Output) -> Result<Status> {
@@ -231,9 +231,11 @@ fn interval(text: &str) -> std::result::Result<Duration, String> {
         .parse()
         .map_err(|_| format!("`{text}` is no time; write `2`, `0.5` or `200ms`"))?;
     let time = Duration::try_from_secs_f64(seconds * scale).map_err(|error| error.to_string())?;
-    if (SHORTEST..=LONGEST).contains(&time) {
+    if (MIN_INTERVAL..=MAX_INTERVAL).contains(&time) {
         Ok(time)
     } else {
-        Err(format!("`{text}` is not between {SHORTEST:?} and an hour"))
+        Err(format!(
+            "`{text}` is not between {MIN_INTERVAL:?} and an hour"
+        ))
     }
 }

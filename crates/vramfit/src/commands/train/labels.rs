@@ -16,7 +16,7 @@ const PIECE: usize = 2 << 20;
 /// Different labels that are counted; more are not told apart.
 const MAX_DISTINCT: usize = 1 << 16;
 /// Below so many classes, labels that do not occur cost nothing worth a question.
-const MANY_CLASSES: u64 = 1000;
+const CLASSES_THRESHOLD: u64 = 1000;
 /// With so many more classes than labels that occur, the largest label is rather a mistake.
 const SPARSE_FACTOR: u64 = 10;
 
@@ -142,7 +142,7 @@ fn ensure_counted(
 fn ensure_dense(path: &Path, dataset: &str, labels: Labels, words: &Words) -> Result<()> {
     let classes = u64::try_from(labels.most.value).unwrap_or(0) + 1;
     let is_counted = labels.distinct < MAX_DISTINCT as u64;
-    if classes <= MANY_CLASSES || !is_counted || classes <= SPARSE_FACTOR * labels.distinct {
+    if classes <= CLASSES_THRESHOLD || !is_counted || classes <= SPARSE_FACTOR * labels.distinct {
         return Ok(());
     }
     let Label { value, row } = labels.most;

@@ -20,7 +20,7 @@ use crate::output::Output;
 use crate::traces::answer_of;
 
 /// How many dry runs there are at most; each compiles the step, which takes seconds.
-const MOST_TRIES: u32 = 10;
+const MAX_TRIES: u32 = 10;
 
 #[derive(Serialize)]
 struct Answer<'a> {
@@ -50,12 +50,12 @@ pub(super) fn run(
     let rows = look.train_rows / config.training.steps_per_dispatch;
     if !json {
         output.say(&format!(
-            "dry runs of {} on {gpu}, at most {MOST_TRIES}; nothing is computed, and no data is read",
+            "dry runs of {} on {gpu}, at most {MAX_TRIES}; nothing is computed, and no data is read",
             file.display()
         ));
     }
     let mut first = None;
-    let found = largest_batch(wanted, rows, MOST_TRIES, |batch| {
+    let found = largest_batch(wanted, rows, MAX_TRIES, |batch| {
         let tried = attempt(gpu, batch, config, look, context, output)?;
         if !json {
             output.say(&told(&tried));
