@@ -4,8 +4,8 @@ use std::sync::{Arc, Mutex};
 
 use proptest::prelude::*;
 use vramfit_core::allocator::{
-    Allocator, CardMemory, Chunk, DeviceMemory, Kind, PoolOptions, Refusal, Region, Space, Tag,
-    build,
+    Allocator, Chunk, DeviceMemory, Kind, PoolOptions, Refusal, Region, SimulatedDeviceMemory,
+    Space, Tag, build,
 };
 
 const MIB: u64 = 1 << 20;
@@ -61,7 +61,7 @@ fn clients() -> impl Strategy<Value = PoolOptions> {
 
 /// A card that can be looked at while an allocator has it.
 #[derive(Clone)]
-struct Watched(Arc<Mutex<CardMemory>>);
+struct Watched(Arc<Mutex<SimulatedDeviceMemory>>);
 
 impl DeviceMemory for Watched {
     fn allocate(&mut self, alignment: u64, bytes: u64) -> Option<Region> {
@@ -87,7 +87,7 @@ impl DeviceMemory for Watched {
 }
 
 fn card(free_bytes: u64) -> Watched {
-    Watched(Arc::new(Mutex::new(CardMemory::new(free_bytes))))
+    Watched(Arc::new(Mutex::new(SimulatedDeviceMemory::new(free_bytes))))
 }
 
 /// Checks what must hold after every operation.

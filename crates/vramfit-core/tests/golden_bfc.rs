@@ -13,9 +13,9 @@ use std::collections::HashMap;
 use std::fmt::Write as _;
 
 use recorded::{BASE, Scenario, assert_same_lines, chunk_hash, free_by_bin};
-use vramfit_core::allocator::{Allocator, BackOff, Bfc, BfcOptions, Refusal, Space};
+use vramfit_core::allocator::{Allocator, Backpedal, Bfc, BfcOptions, Refusal, Space};
 
-fn pool(scenario: &Scenario, back_off: BackOff) -> Bfc {
+fn pool(scenario: &Scenario, back_off: Backpedal) -> Bfc {
     let options = BfcOptions {
         limit_bytes: scenario.total_memory,
         grows: scenario.allow_growth,
@@ -74,7 +74,7 @@ struct Replay {
     regions: String,
 }
 
-fn replay(scenario: &Scenario, back_off: BackOff) -> Replay {
+fn replay(scenario: &Scenario, back_off: Backpedal) -> Replay {
     let name = &scenario.name;
     let mut pool = pool(scenario, back_off);
     let calls = scenario.card.calls.clone();
@@ -132,7 +132,7 @@ fn every_recorded_scenario_is_reproduced() {
             hangs, "",
             "{name}: this test knows no recording of a version that hangs"
         );
-        let ours = replay(&scenario, BackOff::Up);
+        let ours = replay(&scenario, Backpedal::Up);
         let stats = scenario.read("stats.csv");
         let stats = stats.split_once('\n').expect("a header").1;
         let same = |file, ours: &str, theirs: &str| {
@@ -151,7 +151,7 @@ fn jax_0_12_asks_for_other_regions_when_refused() {
     for scenario in recorded::scenarios(&folder, "scenarios.csv") {
         if scenario.has("jax0.12.sub.txt") {
             let name = &scenario.name;
-            let ours = replay(&scenario, BackOff::Down);
+            let ours = replay(&scenario, Backpedal::Down);
             let regions = scenario.read("jax0.12.sub.txt");
             assert_same_lines(&format!("{name}, regions"), &ours.regions, &regions);
             // They are a little smaller, but this trace does not feel it.

@@ -16,7 +16,7 @@ use std::fmt::Write as _;
 use recorded::{BASE, Scenario, assert_same_lines, chunk_hash, free_by_bin};
 use vramfit_core::ErrorKind;
 use vramfit_core::allocator::{
-    Allocator, BackOff, BfcOptions, Chunk, End, EndPolicy, Refusal, Spatial, SpatialPolicy,
+    Allocator, Backpedal, BfcOptions, Chunk, End, EndPolicy, Refusal, Spatial, SpatialPolicy,
     SplitRule, Tag,
 };
 
@@ -53,9 +53,9 @@ fn main_policy(scenario: &Scenario) -> SpatialPolicy {
 
 fn pool(scenario: &Scenario, version: Version) -> Spatial {
     let (policy, back_off) = match version {
-        Version::Jax0_11 => (SpatialPolicy::JAX_0_11, BackOff::UpForEver),
-        Version::Main => (main_policy(scenario), BackOff::Up),
-        Version::Jax0_12 => (SpatialPolicy::JAX_0_12, BackOff::Down),
+        Version::Jax0_11 => (SpatialPolicy::JAX_0_11, Backpedal::UpForEver),
+        Version::Main => (main_policy(scenario), Backpedal::Up),
+        Version::Jax0_12 => (SpatialPolicy::JAX_0_12, Backpedal::Down),
     };
     let options = BfcOptions {
         limit_bytes: scenario.total_memory,

@@ -13,7 +13,7 @@ use std::collections::HashMap;
 
 use recorded::{BASE, Scenario, assert_same_records, parse_log};
 use vramfit_core::allocator::{
-    Allocator, BackOff, Bfc, BfcOptions, End, JaxVersion, LogRecord, Refusal, Space, Spatial,
+    Allocator, Backpedal, Bfc, BfcOptions, End, JaxVersion, LogRecord, Refusal, Space, Spatial,
     SpatialPolicy, refusal_warning,
 };
 
@@ -104,9 +104,9 @@ fn dumps_of_partitioned_pools_are_written_again() {
                 "0.11.0",
                 (0, 11, 0),
                 SpatialPolicy::JAX_0_11,
-                BackOff::UpForEver,
+                Backpedal::UpForEver,
             ),
-            ("0.12", (0, 12, 0), SpatialPolicy::JAX_0_12, BackOff::Down),
+            ("0.12", (0, 12, 0), SpatialPolicy::JAX_0_12, Backpedal::Down),
         ] {
             let scenario = recorded::scenarios(&folder, "scenarios.csv")
                 .into_iter()

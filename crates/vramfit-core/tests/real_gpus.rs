@@ -3,7 +3,7 @@
 //! Each row is what somebody posted in a public thread or what a public log says, with its source.
 //! None of them was made by this project.
 
-use vramfit_core::allocator::{self, CardMemory, Kind, PoolOptions, Space};
+use vramfit_core::allocator::{self, Kind, PoolOptions, SimulatedDeviceMemory, Space};
 use vramfit_core::gpu::find;
 
 const MIB: u64 = 1 << 20;
@@ -267,7 +267,7 @@ fn a_pool_that_the_driver_refuses_shrinks_by_tenths() {
     let total = 16_935_682_048;
     for free_bytes in [3_228_616_192 + PAGE, 3_587_351_296 - 1] {
         let options = options(Kind::Bfc, total, 0.75, (0, 9, 2));
-        let mut pool = allocator::build(&options, Box::new(CardMemory::new(free_bytes)));
+        let mut pool = allocator::build(&options, Box::new(SimulatedDeviceMemory::new(free_bytes)));
         pool.allocate(4, 64, Space::Default).unwrap();
         assert_eq!(pool.stats().pool_bytes, Some(3_228_616_192), "{free_bytes}");
         assert_eq!(pool.stats().bytes_limit, Some(12_701_761_536));

@@ -107,7 +107,7 @@ impl Driver {
     /// # Errors
     /// `no-driver` with CUDA's own words, when the card is used exclusively by another process or
     /// has no room for a context.
-    pub fn enter(&self, index: u32) -> Result<CardMemory> {
+    pub fn enter(&self, index: u32) -> Result<SimulatedDeviceMemory> {
         let device = self.device(index)?;
         let mut context = std::ptr::null_mut();
         // SAFETY: `context` outlives the call; the context is released when the value is dropped.
@@ -125,7 +125,7 @@ impl Driver {
                 .cause(error)
                 .hint(hint)
         })?;
-        let memory = CardMemory {
+        let memory = SimulatedDeviceMemory {
             cuda: self.cuda.clone(),
             device,
             pieces: Vec::new(),
@@ -170,13 +170,13 @@ fn shown(uuid: &Uuid) -> String {
 /// A context is current in the thread that made it so; the [`Rc`] keeps this from being sent to
 /// another.
 #[derive(Debug)]
-pub struct CardMemory {
+pub struct SimulatedDeviceMemory {
     cuda: Rc<Cuda>,
     device: Device,
     pieces: Vec<(Address, u64)>,
 }
 
-impl CardMemory {
+impl SimulatedDeviceMemory {
     /// Asks the driver what is free.
     ///
     /// # Errors
@@ -258,7 +258,7 @@ impl CardMemory {
     }
 }
 
-impl Drop for CardMemory {
+impl Drop for SimulatedDeviceMemory {
     fn drop(&mut self) {
         // A failure here means that the card is gone, and its memory with it.
         for (address, _) in self.pieces.drain(..) {

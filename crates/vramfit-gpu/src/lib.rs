@@ -35,7 +35,7 @@ mod surroundings;
 mod user;
 
 pub use absence::Absence;
-pub use driver::{CardMemory, Driver, DriverCard, Free};
+pub use driver::{Driver, DriverCard, Free, SimulatedDeviceMemory};
 pub use pattern::Wrong;
 pub use sampler::Sampler;
 pub use surroundings::surroundings;

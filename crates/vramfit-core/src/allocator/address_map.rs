@@ -4,18 +4,18 @@
 //! pool in host memory and seconds to clear. This is a small open-addressing table of slots instead.
 //! The addresses themselves are in the slots, which are needed next anyway.
 
-use super::arena::{Arena, Handle};
+use super::chunk_table::{ChunkHandle, ChunkTable};
 
 /// A table from addresses to slots.
 #[derive(Debug)]
 pub(super) struct AddressMap {
-    /// Slots; [`Handle::NONE`] is a free place. The length is a power of two.
-    places: Vec<Handle>,
+    /// Slots; [`ChunkHandle::NONE`] is a free place. The length is a power of two.
+    places: Vec<ChunkHandle>,
     used: usize,
     shift: u32,
 }
 
-const FIRST_PLACES: usize = 64;
+const INITIAL_CAPACITY: usize = 64;
 /// At most one place in four is used: a place is only four bytes, and most searches then end at the
 /// first one, which the processor can guess.
 const PLACES_FOR_ONE: usize = 4;
@@ -23,12 +23,12 @@ const PLACES_FOR_ONE: usize = 4;
 impl AddressMap {
     /// Creates an empty table.
     pub(super) fn new() -> Self {
-        AddressMap::with_places(FIRST_PLACES)
+        AddressMap::with_capacity(INITIAL_CAPACITY)
     }
 
-    fn with_places(places: usize) -> Self {
+    fn with_capacity(places: usize) -> Self {
         AddressMap {
-            places: vec![Handle::NONE; places],
+            places: vec![ChunkHandle::NONE; places],
             used: 0,
             shift: 64 - places.trailing_zeros(),
         }
@@ -45,11 +45,11 @@ impl AddressMap {
         (place + 1) & (self.places.len() - 1)
     }
 
-    fn find(&self, arena: &Arena, address: u64) -> Option<usize> {
+    fn find(&self, arena: &ChunkTable, address: u64) -> Option<usize> {
         let mut place = self.home(address);
         loop {
             let handle = self.places[place];
-            if handle == Handle::NONE {
+            if handle == ChunkHandle::NONE {
                 return None;
             }
             if arena[handle].address == address {
@@ -60,17 +60,21 @@ impl AddressMap {
     }
 
     /// Enters a slot whose address is not there yet.
-    pub(super) fn insert(&mut self, arena: &Arena, handle: Handle) {
+    pub(super) fn insert(&mut self, arena: &ChunkTable, handle: ChunkHandle) {
         debug_assert!(!self.contains(arena, arena[handle].address));
         if self.used * PLACES_FOR_ONE >= self.places.len() {
-            let mut larger = AddressMap::with_places(self.places.len() * 2);
-            for &handle in self.places.iter().filter(|&&handle| handle != Handle::NONE) {
+            let mut larger = AddressMap::with_capacity(self.places.len() * 2);
+            for &handle in self
+                .places
+                .iter()
+                .filter(|&&handle| handle != ChunkHandle::NONE)
+            {
                 larger.insert(arena, handle);
             }
             *self = larger;
         }
         let mut place = self.home(arena[handle].address);
-        while self.places[place] != Handle::NONE {
+        while self.places[place] != ChunkHandle::NONE {
             place = self.next(place);
         }
         self.places[place] = handle;
@@ -78,12 +82,12 @@ impl AddressMap {
     }
 
     /// Strikes an address out and returns its slot.
-    pub(super) fn remove(&mut self, arena: &Arena, address: u64) -> Option<Handle> {
+    pub(super) fn remove(&mut self, arena: &ChunkTable, address: u64) -> Option<ChunkHandle> {
         let mut hole = self.find(arena, address)?;
         let found = self.places[hole];
         // Whoever was pushed past the hole moves back, so that a search can stop at a free place.
         let mut place = self.next(hole);
-        while self.places[place] != Handle::NONE {
+        while self.places[place] != ChunkHandle::NONE {
             let home = self.home(arena[self.places[place]].address);
             let mask = self.places.len() - 1;
             if place.wrapping_sub(home) & mask >= place.wrapping_sub(hole) & mask {
@@ -92,13 +96,13 @@ impl AddressMap {
             }
             place = self.next(place);
         }
-        self.places[hole] = Handle::NONE;
+        self.places[hole] = ChunkHandle::NONE;
         self.used -= 1;
         Some(found)
     }
 
     /// Says whether an address is there.
-    pub(super) fn contains(&self, arena: &Arena, address: u64) -> bool {
+    pub(super) fn contains(&self, arena: &ChunkTable, address: u64) -> bool {
         self.find(arena, address).is_some()
     }
 }
@@ -107,14 +111,14 @@ impl AddressMap {
 mod tests {
     use std::collections::HashMap;
 
-    use super::super::arena::Tag;
+    use super::super::chunk_table::Tag;
     use super::*;
 
     #[test]
     fn agrees_with_a_general_map_over_many_changes() {
-        let mut arena = Arena::new();
-        let handles: Vec<Handle> = (1..3000)
-            .map(|number| arena.add(number * 256, 256, Tag::Lower, Handle::NONE))
+        let mut arena = ChunkTable::new();
+        let handles: Vec<ChunkHandle> = (1..3000)
+            .map(|number| arena.add(number * 256, 256, Tag::Lower, ChunkHandle::NONE))
             .collect();
         let mut ours = AddressMap::new();
         let mut general = HashMap::new();

@@ -5,14 +5,14 @@
 //! preallocated, see [`super::spatial`] for the others. Frees are taken to be safe at once, as in
 //! JAX, which orders them by the compute stream.
 
-use super::arena::{Handle, Slot, Tag};
+use super::chunk_table::{ChunkHandle, ChunkSlot, Tag};
 use super::dump::{FreeChunks, LogRecord, dump};
 use super::free_set::{Entry, FreeSet};
 use super::message::out_of_memory_text;
 use super::pool::{BfcOptions, Pool, UNIT, round_up};
-use super::regions::Card;
+use super::regions::SharedDeviceMemory;
 use super::spatial_policy::End;
-use super::{Allocator, Chunk, DeviceMemory, Exactness, Refusal, Region, Space, State, Stats};
+use super::{Allocator, Chunk, DeviceMemory, Fidelity, Refusal, Region, Space, State, Stats};
 use crate::error::Result;
 
 /// One classic BFC pool.
@@ -26,34 +26,34 @@ pub struct Bfc {
 const NULL: u64 = 0;
 
 impl Bfc {
-    /// Creates a pool that takes nothing from the card before the first request.
+    /// Creates a pool that takes nothing from the GPU before the first request.
     pub fn new(options: BfcOptions, memory: Box<dyn DeviceMemory>) -> Self {
-        Bfc::on_card(options, Card::new(memory))
+        Bfc::on_device(options, SharedDeviceMemory::new(memory))
     }
 
-    pub(super) fn on_card(options: BfcOptions, card: Card) -> Self {
+    pub(super) fn on_device(options: BfcOptions, device: SharedDeviceMemory) -> Self {
         Bfc {
-            pool: Pool::new(card, options),
+            pool: Pool::new(device, options),
             free: FreeSet::new(),
         }
     }
 
     /// Says whether this pool has something allocated at the address.
-    pub(super) fn holds(&self, address: u64) -> bool {
-        self.pool.holds(address)
+    pub(super) fn contains_address(&self, address: u64) -> bool {
+        self.pool.contains_address(address)
     }
 
-    fn entry(&self, handle: Handle) -> Entry {
-        let Slot { address, size, .. } = self.pool.arena[handle];
+    fn entry(&self, handle: ChunkHandle) -> Entry {
+        let ChunkSlot { address, size, .. } = self.pool.arena[handle];
         Entry::new(size, address, handle)
     }
 
-    fn insert(&mut self, handle: Handle) {
+    fn insert(&mut self, handle: ChunkHandle) {
         let entry = self.entry(handle);
         self.free.insert(entry);
     }
 
-    fn remove(&mut self, handle: Handle) {
+    fn remove(&mut self, handle: ChunkHandle) {
         let entry = self.entry(handle);
         let found = self.free.remove(entry);
         debug_assert!(found, "a free chunk is always in the set");
@@ -65,7 +65,7 @@ impl Bfc {
             self.free.take_best_fit(rounded)?
         } else {
             let fits = |entry: Entry| entry.size() - rounded >= padding(entry.key(), alignment);
-            self.free.take_fitting(rounded, fits)?
+            self.free.take_first_fit(rounded, fits)?
         };
         let mut handle = entry.handle();
         let mut size = entry.size();
@@ -81,10 +81,10 @@ impl Bfc {
             let rest = self.pool.arena.split(handle, rounded);
             self.insert(rest);
         }
-        Some(self.pool.finish(handle, requested))
+        Some(self.pool.commit(handle, requested))
     }
 
-    /// Takes one more region from the card and says whether that worked.
+    /// Takes one more region from the GPU and says whether that worked.
     fn grow(&mut self, rounded: u64, alignment: u64) -> std::result::Result<bool, Refusal> {
         let Some(handle) = self.pool.grow(rounded, alignment, Tag::Lower)? else {
             return Ok(false);
@@ -94,14 +94,14 @@ impl Bfc {
     }
 
     /// Joins a free chunk with free neighbours and enters the result.
-    fn coalesce(&mut self, handle: Handle) {
-        let Slot { next, prev, .. } = self.pool.arena[handle];
+    fn coalesce(&mut self, handle: ChunkHandle) {
+        let ChunkSlot { next, prev, .. } = self.pool.arena[handle];
         let mut joined = handle;
-        if next != Handle::NONE && !self.pool.arena[next].in_use {
+        if next != ChunkHandle::NONE && !self.pool.arena[next].in_use {
             self.remove(next);
             self.pool.arena.merge_next(handle);
         }
-        if prev != Handle::NONE && !self.pool.arena[prev].in_use {
+        if prev != ChunkHandle::NONE && !self.pool.arena[prev].in_use {
             self.remove(prev);
             self.pool.arena.merge_next(prev);
             joined = prev;
@@ -109,8 +109,8 @@ impl Bfc {
         self.insert(joined);
     }
 
-    /// Gives wholly free regions back to the card if that could make room for the request.
-    fn give_back_free_regions(&mut self, rounded: u64) -> bool {
+    /// Gives wholly free regions back to the GPU if that could make room for the request.
+    fn deallocate_free_regions(&mut self, rounded: u64) -> bool {
         let arena = &self.pool.arena;
         let regions = &self.pool.regions;
         let free: Vec<usize> = (0..regions.list.len())
@@ -131,7 +131,7 @@ impl Bfc {
         for (gone, index) in free.into_iter().enumerate() {
             let index = index - gone;
             let first = self.pool.regions.list[index].first;
-            let chunks: Vec<Handle> = self
+            let chunks: Vec<ChunkHandle> = self
                 .pool
                 .arena
                 .walk(first)
@@ -141,7 +141,7 @@ impl Bfc {
                 self.remove(chunk);
                 self.pool.arena.discard(chunk);
             }
-            self.pool.regions.give_back(index);
+            self.pool.regions.return_region(index);
         }
         true
     }
@@ -177,7 +177,7 @@ impl Allocator for Bfc {
             return Ok(address);
         }
         if self.pool.options.garbage_collection
-            && self.give_back_free_regions(rounded)
+            && self.deallocate_free_regions(rounded)
             && self.grow(rounded, alignment)?
             && let Some(address) = self.place(rounded, bytes, alignment)
         {
@@ -190,7 +190,7 @@ impl Allocator for Bfc {
         if address == NULL {
             return Ok(());
         }
-        let handle = self.pool.take_back(address)?;
+        let handle = self.pool.release(address)?;
         self.coalesce(handle);
         Ok(())
     }
@@ -249,7 +249,7 @@ impl Allocator for Bfc {
         self.pool.add_allocations(count);
     }
 
-    fn exactness(&self) -> Exactness {
-        self.pool.exactness()
+    fn fidelity(&self) -> Fidelity {
+        self.pool.fidelity()
     }
 }

@@ -1,20 +1,20 @@
-//! A card's default allocator with the separate pool for collective memory beside it.
+//! A GPU's default allocator with the separate pool for collective memory beside it.
 //!
-//! XLA makes that pool whenever the default pool is not partitioned. Both draw on the same card. JAX
+//! XLA makes that pool whenever the default pool is not partitioned. Both draw on the same GPU. JAX
 //! shows the statistics of the default one only.
 
 use super::bfc::Bfc;
 use super::dump::LogRecord;
-use super::{Allocator, Chunk, Exactness, Refusal, Region, Space, State, Stats};
+use super::{Allocator, Chunk, Fidelity, Refusal, Region, Space, State, Stats};
 use crate::error::Result;
 
-/// Two allocators that share a card.
-pub(super) struct WithCollective {
+/// Two allocators that share a GPU.
+pub(super) struct SplitCollectivePool {
     pub(super) default: Box<dyn Allocator>,
     pub(super) collective: Bfc,
 }
 
-impl Allocator for WithCollective {
+impl Allocator for SplitCollectivePool {
     fn allocate(
         &mut self,
         bytes: u64,
@@ -29,7 +29,7 @@ impl Allocator for WithCollective {
 
     fn free(&mut self, address: u64) -> Result<()> {
         // Programs without collectives never fill that pool, so the question is nearly free.
-        if self.collective.holds(address) {
+        if self.collective.contains_address(address) {
             self.collective.free(address)
         } else {
             self.default.free(address)
@@ -85,7 +85,7 @@ impl Allocator for WithCollective {
         self.default.add_allocations(count);
     }
 
-    fn exactness(&self) -> Exactness {
-        self.default.exactness()
+    fn fidelity(&self) -> Fidelity {
+        self.default.fidelity()
     }
 }

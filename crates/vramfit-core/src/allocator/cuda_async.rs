@@ -5,34 +5,34 @@
 //! model: pages of 2 MiB that the driver can map anywhere, so that large buffers never fail for
 //! fragmentation.
 
-use super::books::Books;
-use super::card::{CardMemory, whole_pages};
-use super::driver::DriverHeap;
+use super::cuda_malloc::CudaMalloc;
+use super::device_memory::{SimulatedDeviceMemory, whole_pages};
+use super::live_allocations::LiveAllocations;
 use super::message::out_of_memory_text;
 use super::options::PoolOptions;
-use super::regions::Card;
-use super::{Allocator, Chunk, DeviceMemory, Exactness, Refusal, Region, Space, State, Stats};
+use super::regions::SharedDeviceMemory;
+use super::{Allocator, Chunk, DeviceMemory, Fidelity, Refusal, Region, Space, State, Stats};
 use crate::error::Result;
 
-/// The pool of one card.
+/// The pool of one GPU.
 #[derive(Debug)]
 pub(super) struct CudaAsync {
     name: String,
     options: PoolOptions,
     limit_bytes: u64,
-    heap: DriverHeap<PagePool>,
-    books: Books,
+    heap: CudaMalloc<PagePool>,
+    allocations: LiveAllocations,
 }
 
 impl CudaAsync {
-    pub(super) fn new(options: &PoolOptions, card: Card) -> Self {
+    pub(super) fn new(options: &PoolOptions, device: SharedDeviceMemory) -> Self {
         // The threshold, and with it the limit that is reported, is 0 without preallocation.
         let threshold = if options.preallocate {
             options.limit_bytes()
         } else {
             0
         };
-        let mut pool = PagePool::new(card, threshold);
+        let mut pool = PagePool::new(device, threshold);
         let prealloc = if options.cuda_async_prealloc == -1 || options.preallocate {
             threshold
         } else {
@@ -46,18 +46,18 @@ impl CudaAsync {
             name: format!("gpu_async_{}", options.ordinal),
             options: options.clone(),
             limit_bytes: threshold,
-            heap: DriverHeap::new(pool),
-            books: Books::default(),
+            heap: CudaMalloc::new(pool),
+            allocations: LiveAllocations::default(),
         }
     }
 }
 
-/// Pages taken from the card, mapped wherever they are needed.
+/// Pages taken from the GPU, mapped wherever they are needed.
 #[derive(Debug)]
 struct PagePool {
-    card: Card,
-    addresses: CardMemory,
-    /// What was taken from the card; the pages in it are interchangeable.
+    device: SharedDeviceMemory,
+    addresses: SimulatedDeviceMemory,
+    /// What was taken from the GPU; the pages in it are interchangeable.
     taken: Vec<Region>,
     reserved_bytes: u64,
     used_bytes: u64,
@@ -66,10 +66,10 @@ struct PagePool {
 }
 
 impl PagePool {
-    fn new(card: Card, threshold: u64) -> Self {
+    fn new(device: SharedDeviceMemory, threshold: u64) -> Self {
         PagePool {
-            card,
-            addresses: CardMemory::address_space(),
+            device,
+            addresses: SimulatedDeviceMemory::address_space(),
             taken: Vec::new(),
             reserved_bytes: 0,
             used_bytes: 0,
@@ -87,7 +87,7 @@ impl PagePool {
             if self.reserved_bytes - self.used_bytes >= cost
                 && self.reserved_bytes - cost >= self.threshold
             {
-                self.card.free(self.taken.swap_remove(index));
+                self.device.free(self.taken.swap_remove(index));
                 self.reserved_bytes -= cost;
             }
         }
@@ -99,7 +99,7 @@ impl DeviceMemory for PagePool {
         let cost = whole_pages(bytes)?;
         let spare = self.reserved_bytes - self.used_bytes;
         if let Some(short) = cost.checked_sub(spare).filter(|&short| short > 0) {
-            self.taken.push(self.card.allocate(1, short)?);
+            self.taken.push(self.device.allocate(1, short)?);
             self.reserved_bytes += short;
         }
         let region = self.addresses.allocate(alignment, bytes)?;
@@ -114,7 +114,7 @@ impl DeviceMemory for PagePool {
     }
 
     fn free_bytes(&self) -> u64 {
-        self.reserved_bytes - self.used_bytes + self.card.free_bytes()
+        self.reserved_bytes - self.used_bytes + self.device.free_bytes()
     }
 
     fn write_state(&self, state: &mut State) {
@@ -127,14 +127,14 @@ impl DeviceMemory for PagePool {
             state.add_all([region.address, region.bytes]);
         }
         self.addresses.write_state(state);
-        self.card.write_state(state);
+        self.device.write_state(state);
     }
 }
 
 impl Drop for PagePool {
     fn drop(&mut self) {
         for region in self.taken.drain(..) {
-            self.card.free(region);
+            self.device.free(region);
         }
     }
 }
@@ -153,7 +153,7 @@ impl Allocator for CudaAsync {
             .heap
             .allocate(bytes, alignment)
             .ok_or(Refusal::OutOfMemory)?;
-        self.books.enter(address, bytes, cost);
+        self.allocations.insert(address, bytes, cost);
         Ok(address)
     }
 
@@ -161,13 +161,13 @@ impl Allocator for CudaAsync {
         if address == 0 {
             return Ok(());
         }
-        let cost = self.books.strike(address, &self.name)?;
+        let cost = self.allocations.remove(address, &self.name)?;
         self.heap.free(address, cost);
         Ok(())
     }
 
     fn stats(&self) -> Stats {
-        self.books.stats(Some(self.limit_bytes))
+        self.allocations.stats(Some(self.limit_bytes))
     }
 
     fn name(&self) -> &str {
@@ -175,7 +175,7 @@ impl Allocator for CudaAsync {
     }
 
     fn chunks(&self) -> Vec<Chunk> {
-        self.books.chunks()
+        self.allocations.chunks()
     }
 
     fn out_of_memory_message(&self, bytes: u64) -> String {
@@ -183,20 +183,20 @@ impl Allocator for CudaAsync {
     }
 
     fn label(&mut self, text: Option<&str>) {
-        self.books.set_label(text);
+        self.allocations.set_label(text);
     }
 
     fn write_state(&self, state: &mut State) {
         self.heap.write_state(state);
-        self.books.write_state(state);
+        self.allocations.write_state(state);
     }
 
     fn add_allocations(&mut self, count: u64) {
-        self.books.add_allocations(count);
+        self.allocations.add_allocations(count);
     }
 
-    fn exactness(&self) -> Exactness {
-        Exactness::Model(
+    fn fidelity(&self) -> Fidelity {
+        Fidelity::Model(
             "limit, preallocation and statistics follow XLA; where the CUDA driver places buffers, \
              and what it keeps, is a model",
         )
@@ -205,28 +205,28 @@ impl Allocator for CudaAsync {
 
 #[cfg(test)]
 mod tests {
-    use super::super::card::PAGE_BYTES;
+    use super::super::device_memory::PAGE_BYTES;
     use super::*;
 
     const GIB: u64 = 1 << 30;
 
-    fn pool(preallocate: bool, variable: i64, free_bytes: u64) -> (CudaAsync, Card) {
+    fn pool(preallocate: bool, variable: i64, free_bytes: u64) -> (CudaAsync, SharedDeviceMemory) {
         let options = PoolOptions {
             total_memory_bytes: 80 * GIB,
             preallocate,
             cuda_async_prealloc: variable,
             ..PoolOptions::default()
         };
-        let card = Card::new(Box::new(CardMemory::new(free_bytes)));
-        (CudaAsync::new(&options, card.clone()), card)
+        let device = SharedDeviceMemory::new(Box::new(SimulatedDeviceMemory::new(free_bytes)));
+        (CudaAsync::new(&options, device.clone()), device)
     }
 
     #[test]
     fn preallocation_takes_the_limit_at_creation_and_counts_as_nothing() {
         // With preallocation a positive number in the variable is ignored.
         for variable in [0, -1, 5] {
-            let (pool, card) = pool(true, variable, 79 * GIB);
-            assert_eq!(card.free_bytes(), 19 * GIB);
+            let (pool, device) = pool(true, variable, 79 * GIB);
+            assert_eq!(device.free_bytes(), 19 * GIB);
             let stats = pool.stats();
             assert_eq!(stats.bytes_limit, Some(60 * GIB));
             assert_eq!((stats.num_allocs, stats.peak_bytes_in_use), (0, 0));
@@ -237,32 +237,32 @@ mod tests {
     #[test]
     fn without_preallocation_nothing_is_kept_and_the_limit_is_0() {
         for variable in [0, -1, 1 << 30] {
-            let (mut pool, card) = pool(false, variable, 79 * GIB);
-            assert_eq!(card.free_bytes(), 79 * GIB);
+            let (mut pool, device) = pool(false, variable, 79 * GIB);
+            assert_eq!(device.free_bytes(), 79 * GIB);
             assert_eq!(pool.stats().bytes_limit, Some(0));
             let address = pool
                 .allocate(3 * GIB, 64, Space::Default)
                 .expect("there is room");
-            assert_eq!(card.free_bytes(), 76 * GIB);
+            assert_eq!(device.free_bytes(), 76 * GIB);
             pool.free(address).expect("it was allocated");
-            assert_eq!(card.free_bytes(), 79 * GIB);
+            assert_eq!(device.free_bytes(), 79 * GIB);
         }
     }
 
     #[test]
     fn the_threshold_is_not_a_cap() {
-        let (mut pool, card) = pool(true, 0, 79 * GIB);
+        let (mut pool, device) = pool(true, 0, 79 * GIB);
         let address = pool
             .allocate(70 * GIB, 64, Space::Default)
-            .expect("the card has room");
-        assert_eq!(card.free_bytes(), 9 * GIB);
+            .expect("the device has room");
+        assert_eq!(device.free_bytes(), 9 * GIB);
         assert_eq!(
             pool.allocate(10 * GIB, 64, Space::Default),
             Err(Refusal::OutOfMemory)
         );
         pool.free(address).expect("it was allocated");
         assert_eq!(
-            card.free_bytes(),
+            device.free_bytes(),
             19 * GIB,
             "what is above the threshold returns"
         );
@@ -270,21 +270,21 @@ mod tests {
 
     #[test]
     fn a_card_without_room_for_the_preallocation_leaves_the_pool_empty() {
-        let (mut pool, card) = pool(true, 0, 50 * GIB);
-        assert_eq!(card.free_bytes(), 50 * GIB);
+        let (mut pool, device) = pool(true, 0, 50 * GIB);
+        assert_eq!(device.free_bytes(), 50 * GIB);
         pool.allocate(40 * GIB, 64, Space::Default)
             .expect("it grows as needed");
     }
 
     #[test]
     fn requested_bytes_are_counted_and_small_buffers_share_pages() {
-        let (mut pool, card) = pool(false, 0, 79 * GIB);
+        let (mut pool, device) = pool(false, 0, 79 * GIB);
         for _ in 0..10 {
             pool.allocate(1000, 64, Space::Default)
                 .expect("there is room");
         }
         assert_eq!(pool.stats().bytes_in_use, 10_000);
-        assert_eq!(card.free_bytes(), 79 * GIB - PAGE_BYTES);
+        assert_eq!(device.free_bytes(), 79 * GIB - PAGE_BYTES);
     }
 
     #[test]

@@ -7,7 +7,7 @@
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
-use super::arena::{Handle, Slot, Tag};
+use super::chunk_table::{ChunkHandle, ChunkSlot, Tag};
 use super::message::human_readable_bytes;
 use super::options::JaxVersion;
 use super::pool::{BINS, Pool, bin_of};
@@ -55,9 +55,9 @@ pub(super) struct FreeChunks {
     /// The end of the request.
     pub(super) end: End,
     /// Every free chunk in a bin, in the order of the bins.
-    pub(super) binned: Vec<Handle>,
+    pub(super) binned: Vec<ChunkHandle>,
     /// The gap of a partitioned pool.
-    pub(super) gap: Option<Handle>,
+    pub(super) gap: Option<ChunkHandle>,
 }
 
 impl End {
@@ -90,7 +90,7 @@ pub(super) fn dump(pool: &Pool, free: &FreeChunks, bytes: u64, rounded: u64) -> 
     let mut records = vec![header(pool, free.end, bytes, rounded, style)];
     records.push(info(format!("BFCAllocator dump for {}", pool.options.name)));
     records.extend(bins(pool));
-    records.extend(wanted_bin(pool, free, rounded));
+    records.extend(target_bin(pool, free, rounded));
     records.extend(regions(pool, style));
     let total = in_use_by_size(pool, &mut records);
     records.push(info(format!(
@@ -140,7 +140,7 @@ fn header(pool: &Pool, end: End, bytes: u64, rounded: u64, style: Style) -> LogR
     })
 }
 
-fn all_chunks(pool: &Pool) -> impl Iterator<Item = &Slot> {
+fn all_chunks(pool: &Pool) -> impl Iterator<Item = &ChunkSlot> {
     let regions = pool.regions.list.iter();
     regions
         .flat_map(|region| pool.arena.walk(region.first))
@@ -183,7 +183,7 @@ fn bins(pool: &Pool) -> Vec<LogRecord> {
 }
 
 /// Lists the free chunks of the bin that the request would have come from.
-fn wanted_bin(pool: &Pool, free: &FreeChunks, rounded: u64) -> Vec<LogRecord> {
+fn target_bin(pool: &Pool, free: &FreeChunks, rounded: u64) -> Vec<LogRecord> {
     let wanted = bin_of(rounded);
     let mut records = vec![info(format!(
         "Bin for {} was {}, Chunk State: ",
@@ -197,7 +197,7 @@ fn wanted_bin(pool: &Pool, free: &FreeChunks, rounded: u64) -> Vec<LogRecord> {
         }
         let mut text = chunk_state(slot);
         for (word, neighbour) in [("prev", slot.prev), ("next", slot.next)] {
-            if neighbour != Handle::NONE {
+            if neighbour != ChunkHandle::NONE {
                 write!(text, ", {word}: {}", chunk_state(&pool.arena[neighbour]))
                     .expect("writing to a string does not fail");
             }
@@ -207,7 +207,7 @@ fn wanted_bin(pool: &Pool, free: &FreeChunks, rounded: u64) -> Vec<LogRecord> {
     records
 }
 
-fn chunk_state(slot: &Slot) -> String {
+fn chunk_state(slot: &ChunkSlot) -> String {
     let binned = !slot.in_use && slot.tag != Tag::Gap;
     format!(
         "  Size: {} | Requested Size: {} | in_use: {} | bin_num: {}",
@@ -237,7 +237,7 @@ fn regions(pool: &Pool, style: Style) -> Vec<LogRecord> {
                 }
             }
             // XLA's slot numbers have 64 bits, and all ones mean none.
-            let next = if slot.next == Handle::NONE {
+            let next = if slot.next == ChunkHandle::NONE {
                 u64::MAX
             } else {
                 u64::from(slot.next.0)

@@ -7,7 +7,7 @@
 
 use std::collections::BTreeSet;
 
-use super::arena::Handle;
+use super::chunk_table::ChunkHandle;
 
 /// Sixteen classes for each doubling.
 const FRACTION_BITS: u32 = 4;
@@ -17,7 +17,7 @@ const WORDS: usize = CLASSES.div_ceil(64);
 /// Beyond this an array costs more than a tree, and equal sizes by the ten thousand stay cheap.
 const SHORT_CAPACITY: usize = 512;
 /// In arrays up to this length a plain search from the end beats a binary one.
-const SEARCHED_PLAINLY: usize = 12;
+const LINEAR_SEARCH_LIMIT: usize = 12;
 
 /// One free chunk as the set knows it: size, key and slot in one number, so that comparing and
 /// passing it costs two registers. From the top: 40 bits of size and 56 bits of key, both in units of
@@ -32,7 +32,7 @@ impl Entry {
     pub(super) const MAX_SIZE: u64 = super::MAX_REGION_BYTES;
 
     /// Describes a free chunk. Sizes and keys are cut to multiples of 256.
-    pub(super) fn new(size: u64, key: u64, handle: Handle) -> Self {
+    pub(super) fn new(size: u64, key: u64, handle: ChunkHandle) -> Self {
         debug_assert!(size <= Entry::MAX_SIZE);
         Entry(u128::from(size >> 8) << 88 | u128::from(key >> 8) << 32 | u128::from(handle.0))
     }
@@ -40,7 +40,7 @@ impl Entry {
     /// Returns the smallest entry of at least a size. It compares as less than any real one.
     fn at_least(size: u64) -> Self {
         // Whoever asks for more than the maximum looks into a class that is always empty.
-        Entry::new(size.min(Entry::MAX_SIZE), 0, Handle(0))
+        Entry::new(size.min(Entry::MAX_SIZE), 0, ChunkHandle(0))
     }
 
     pub(super) fn size(self) -> u64 {
@@ -51,8 +51,8 @@ impl Entry {
         ((self.0 >> 32) as u64) << 8
     }
 
-    pub(super) fn handle(self) -> Handle {
-        Handle(self.0 as u32)
+    pub(super) fn handle(self) -> ChunkHandle {
+        ChunkHandle(self.0 as u32)
     }
 }
 
@@ -91,7 +91,7 @@ impl Class {
 
     /// Returns how many entries of the array are not less than the given one.
     fn count_from(&self, entry: Entry) -> usize {
-        if self.short.len() > SEARCHED_PLAINLY {
+        if self.short.len() > LINEAR_SEARCH_LIMIT {
             return self.short.partition_point(|other| *other >= entry);
         }
         let mut place = self.short.len();
@@ -104,7 +104,7 @@ impl Class {
     fn insert(&mut self, entry: Entry) {
         if !self.long.is_empty() {
             self.long.insert(entry);
-        } else if self.short.len() < SEARCHED_PLAINLY {
+        } else if self.short.len() < LINEAR_SEARCH_LIMIT {
             // Entry by entry: moving a few as one block right after one of them was written stalls
             // the processor for longer than this takes.
             let mut place = self.short.len();
@@ -206,7 +206,7 @@ impl FreeSet {
     pub(super) fn remove(&mut self, entry: Entry) -> bool {
         let index = class_of(entry.size());
         let found = self.classes[index].remove(entry);
-        self.note_if_empty(index);
+        self.clear_if_empty(index);
         found
     }
 
@@ -216,18 +216,18 @@ impl FreeSet {
         if self.is_occupied(index)
             && let Some(entry) = self.classes[index].take_from(Entry::at_least(size), |_| true)
         {
-            self.note_if_empty(index);
+            self.clear_if_empty(index);
             return Some(entry);
         }
         // Everything in a higher class is large enough.
         let next = self.next_occupied(index + 1)?;
         let entry = self.classes[next].take_from(Entry::at_least(size), |_| true);
-        self.note_if_empty(next);
+        self.clear_if_empty(next);
         entry
     }
 
     /// Takes the first chunk of at least `size`, in the order of the set, that fits.
-    pub(super) fn take_fitting(
+    pub(super) fn take_first_fit(
         &mut self,
         size: u64,
         fits: impl Fn(Entry) -> bool,
@@ -237,7 +237,7 @@ impl FreeSet {
         loop {
             let index = self.next_occupied(from)?;
             if let Some(entry) = self.classes[index].take_from(least, &fits) {
-                self.note_if_empty(index);
+                self.clear_if_empty(index);
                 return Some(entry);
             }
             from = index + 1;
@@ -269,7 +269,7 @@ impl FreeSet {
         self.occupied[index / 64] & (1 << (index % 64)) != 0
     }
 
-    fn note_if_empty(&mut self, index: usize) {
+    fn clear_if_empty(&mut self, index: usize) {
         if self.classes[index].is_empty() {
             self.occupied[index / 64] &= !(1 << (index % 64));
         }
@@ -310,10 +310,10 @@ mod tests {
 
     #[test]
     fn an_entry_gives_back_what_was_put_in() {
-        let entry = Entry::new((1 << 48) - 256, !0x300, Handle(u32::MAX));
+        let entry = Entry::new((1 << 48) - 256, !0x300, ChunkHandle(u32::MAX));
         assert_eq!(entry.size(), (1 << 48) - 256);
         assert_eq!(entry.key(), !0x300 & !0xff);
-        assert_eq!(entry.handle(), Handle(u32::MAX));
+        assert_eq!(entry.handle(), ChunkHandle(u32::MAX));
     }
 
     #[test]
@@ -322,10 +322,10 @@ mod tests {
         // A multiplier coprime to the count visits every key once, in scattered order.
         let key = |i: u64| (i * 7919 % 10_000) * 256;
         for i in 0..10_000 {
-            set.insert(Entry::new(4096, key(i), Handle(i as u32)));
+            set.insert(Entry::new(4096, key(i), ChunkHandle(i as u32)));
         }
         for i in 0..5_000 {
-            let entry = Entry::new(4096, key(i), Handle(i as u32));
+            let entry = Entry::new(4096, key(i), ChunkHandle(i as u32));
             assert!(set.remove(entry), "{i}");
             assert!(!set.remove(entry), "{i} is gone");
         }
@@ -347,12 +347,12 @@ mod tests {
     fn the_smallest_that_fits_wins_across_classes() {
         let mut set = FreeSet::new();
         for (size, key) in [(1 << 30, 0), (256, 1 << 40), (5120, 512), (4864, 1024)] {
-            set.insert(Entry::new(size, key, Handle(0)));
+            set.insert(Entry::new(size, key, ChunkHandle(0)));
         }
         let sizes: Vec<u64> = set.at_least(300).map(|entry| entry.size()).collect();
         assert_eq!(sizes, [4864, 5120, 1 << 30]);
         assert_eq!(set.largest(), Some(1 << 30));
-        assert!(!set.remove(Entry::new(5120, 256, Handle(0))));
+        assert!(!set.remove(Entry::new(5120, 256, ChunkHandle(0))));
         assert_eq!(
             set.take_best_fit(5120).map(|entry| entry.size()),
             Some(5120)

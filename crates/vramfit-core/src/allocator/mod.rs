@@ -1,11 +1,11 @@
 //! JAX's GPU memory allocators: no memory is moved, only addresses are given out.
 //!
 //! An [`Allocator`] is what a JAX client calls for every buffer. It takes its memory from
-//! [`DeviceMemory`], the card itself, which may be partly taken by others. [`build`] makes the
+//! [`DeviceMemory`], the GPU itself, which may be partly taken by others. [`build`] makes the
 //! allocator that a client with given [`PoolOptions`] would make.
 //!
 //! ```
-//! use vramfit_core::allocator::{CardMemory, PoolOptions, Space, build};
+//! use vramfit_core::allocator::{SimulatedDeviceMemory, PoolOptions, Space, build};
 //!
 //! const MIB: u64 = 1 << 20;
 //! let options = PoolOptions {
@@ -13,7 +13,7 @@
 //!     memory_fraction: 1.0,
 //!     ..PoolOptions::default()
 //! };
-//! let mut pool = build(&options, Box::new(CardMemory::new(1024 * MIB)));
+//! let mut pool = build(&options, Box::new(SimulatedDeviceMemory::new(1024 * MIB)));
 //! let mut take = |mib: u64| pool.allocate(mib * MIB, 64, Space::Default);
 //! let first = take(400)?;
 //! take(1)?;
@@ -38,29 +38,29 @@
 //! | --- | --- |
 //! | `kind.rs` | the kinds of allocator, by JAX's names |
 //! | `options.rs` | from the client's options to an allocator; limits as XLA computes them |
-//! | `card.rs` | the memory of one card, in this process |
+//! | `device_memory.rs` | the memory of one GPU, in this process |
 //! | `bfc.rs` | the classic best-fit-with-coalescing pool |
 //! | `spatial.rs`, `spatial_policy.rs` | the partitioned pool of JAX 0.11 and later |
-//! | `arena.rs`, `address_map.rs`, `free_set.rs`, `regions.rs`, `pool.rs` | what BFC pools are made of |
+//! | `chunk_table.rs`, `address_map.rs`, `free_set.rs`, `regions.rs`, `pool.rs` | what BFC pools are made of |
 //! | `preallocation.rs` | whether a pool that takes its limit at once got it |
 //! | `collective.rs` | the separate pool for collective memory |
 //! | `platform.rs`, `cuda_async.rs`, `vmm.rs` | the other kinds, partly models |
-//! | `books.rs`, `driver.rs` | what those are made of |
+//! | `live_allocations.rs`, `cuda_malloc.rs` | what those are made of |
 //! | `state.rs` | what later answers depend on |
 //! | `dump.rs` | what a BFC pool logs when a request fails |
 //! | `message.rs` | the text of the exception |
 
 mod address_map;
-mod arena;
 mod bfc;
-mod books;
-mod card;
+mod chunk_table;
 mod collective;
 mod cuda_async;
-mod driver;
+mod cuda_malloc;
+mod device_memory;
 mod dump;
 mod free_set;
 mod kind;
+mod live_allocations;
 mod message;
 mod options;
 mod platform;
@@ -74,9 +74,9 @@ mod vmm;
 
 use std::sync::Arc;
 
-pub use arena::Tag;
 pub use bfc::Bfc;
-pub use card::{CardMemory, PAGE_BYTES};
+pub use chunk_table::Tag;
+pub use device_memory::{PAGE_BYTES, SimulatedDeviceMemory};
 pub use dump::{LogRecord, Severity, refusal_warning};
 pub use kind::Kind;
 pub use message::{human_readable_bytes, out_of_memory_text};
@@ -84,14 +84,14 @@ pub use options::{JaxVersion, PoolOptions, build};
 pub use pool::BfcOptions;
 use pool::round_up;
 pub use preallocation::is_fully_preallocated;
-pub use regions::{BackOff, Card};
+pub use regions::{Backpedal, SharedDeviceMemory};
 pub use spatial::Spatial;
 pub use spatial_policy::{End, EndPolicy, SpatialPolicy, SplitRule};
 pub use state::State;
 
 use crate::error::Result;
 
-/// The largest region that an allocator takes from a card: 256 TiB less one unit of 256 bytes.
+/// The largest region that an allocator takes from a GPU: 256 TiB less one unit of 256 bytes.
 pub const MAX_REGION_BYTES: u64 = (1 << 48) - 256;
 
 /// Which end of a spatially partitioned pool, or which separate pool, a request is for.
@@ -104,7 +104,7 @@ pub enum Space {
     Collective,
 }
 
-/// The card's memory as the driver hands it out, in large pieces.
+/// The GPU's memory as the driver hands it out, in large pieces.
 ///
 /// XLA calls this the sub-allocator.
 pub trait DeviceMemory: Send {
@@ -190,7 +190,7 @@ impl std::error::Error for Refusal {}
 
 /// How far an allocator's answers can be trusted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Exactness {
+pub enum Fidelity {
     /// Agrees with recordings of the real allocator, operation by operation.
     Exact,
     /// Follows what is known; the text says what is not.
@@ -262,7 +262,7 @@ pub trait Allocator: Send {
     /// Returns the chunks in address order, free ones included where the allocator keeps them.
     fn chunks(&self) -> Vec<Chunk>;
 
-    /// Returns the regions that the default pool has from the card, by address; none where nothing is
+    /// Returns the regions that the default pool has from the GPU, by address; none where nothing is
     /// pooled.
     fn regions(&self) -> Vec<Region> {
         Vec::new()
@@ -295,7 +295,7 @@ pub trait Allocator: Send {
     fn add_allocations(&mut self, count: u64);
 
     /// Says how far the answers can be trusted.
-    fn exactness(&self) -> Exactness {
-        Exactness::Exact
+    fn fidelity(&self) -> Fidelity {
+        Fidelity::Exact
     }
 }

@@ -5,13 +5,13 @@
 //! [`crate::settings`].
 
 use super::bfc::Bfc;
-use super::card::PAGE_BYTES;
-use super::collective::WithCollective;
+use super::collective::SplitCollectivePool;
 use super::cuda_async::CudaAsync;
+use super::device_memory::PAGE_BYTES;
 use super::kind::Kind;
 use super::platform::Platform;
 use super::pool::BfcOptions;
-use super::regions::{BackOff, Card};
+use super::regions::{Backpedal, SharedDeviceMemory};
 use super::spatial::Spatial;
 use super::spatial_policy::SpatialPolicy;
 use super::vmm::Vmm;
@@ -20,14 +20,14 @@ use super::{Allocator, DeviceMemory};
 /// A release of JAX: `(0, 10, 2)`.
 pub type JaxVersion = (u32, u32, u32);
 
-/// Everything about a client that decides how one card's memory is handed out.
+/// Everything about a client that decides how one GPU's memory is handed out.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PoolOptions {
     /// The allocator asked for.
     pub kind: Kind,
-    /// The card's number in this process.
+    /// The GPU's number in this process.
     pub ordinal: u32,
-    /// The card's total memory as the driver reports it.
+    /// The GPU's total memory as the driver reports it.
     pub total_memory_bytes: u64,
     /// The part of the total that the pool may take, as XLA has it. As a number it comes through a
     /// 32-bit option of the PJRT C API and is widened again, so 0.9 is 0.89999998; as a text, which
@@ -48,7 +48,7 @@ pub struct PoolOptions {
 }
 
 impl Default for PoolOptions {
-    /// What JAX 0.10.2 takes when nothing is set, for a card with no memory.
+    /// What JAX 0.10.2 takes when nothing is set, for a GPU with no memory.
     fn default() -> Self {
         PoolOptions {
             kind: Kind::Bfc,
@@ -120,11 +120,11 @@ impl PoolOptions {
         }
     }
 
-    fn back_off(&self) -> BackOff {
+    fn back_off(&self) -> Backpedal {
         match self.jax_version {
-            version if version < (0, 11, 1) => BackOff::UpForEver,
-            version if version < (0, 12, 0) => BackOff::Up,
-            _ => BackOff::Down,
+            version if version < (0, 11, 1) => Backpedal::UpForEver,
+            version if version < (0, 12, 0) => Backpedal::Up,
+            _ => Backpedal::Down,
         }
     }
 
@@ -141,34 +141,34 @@ impl PoolOptions {
     }
 }
 
-/// Makes the allocator that a client with these options makes for one card.
+/// Makes the allocator that a client with these options makes for one GPU.
 pub fn build(options: &PoolOptions, memory: Box<dyn DeviceMemory>) -> Box<dyn Allocator> {
-    let card = Card::new(memory);
+    let device = SharedDeviceMemory::new(memory);
     let pool = || {
         let name = format!("GPU_{}_bfc", options.ordinal);
         options.bfc_options(name, options.limit_bytes(), !options.preallocate)
     };
     let default: Box<dyn Allocator> = match options.kind {
         Kind::Bfc if options.is_partitioned() => {
-            return Box::new(Spatial::on_card(pool(), options.spatial_policy(), card));
+            return Box::new(Spatial::on_device(pool(), options.spatial_policy(), device));
         }
-        Kind::Bfc => Box::new(Bfc::on_card(pool(), card.clone())),
-        Kind::CudaAsync => Box::new(CudaAsync::new(options, card.clone())),
-        Kind::Platform | Kind::Address => return Box::new(Platform::new(options, card)),
-        Kind::Vmm => return Box::new(Vmm::new(options, card)),
+        Kind::Bfc => Box::new(Bfc::on_device(pool(), device.clone())),
+        Kind::CudaAsync => Box::new(CudaAsync::new(options, device.clone())),
+        Kind::Platform | Kind::Address => return Box::new(Platform::new(options, device)),
+        Kind::Vmm => return Box::new(Vmm::new(options, device)),
     };
     let preallocated = options
         .collective_memory_bytes
         .is_some_and(|bytes| bytes > 0);
-    let collective = Bfc::on_card(
+    let collective = Bfc::on_device(
         options.bfc_options(
             format!("GPU_collectivememory_{}_bfc", options.ordinal),
             options.collective_limit_bytes(),
             !preallocated,
         ),
-        card,
+        device,
     );
-    Box::new(WithCollective {
+    Box::new(SplitCollectivePool {
         default,
         collective,
     })
@@ -176,7 +176,7 @@ pub fn build(options: &PoolOptions, memory: Box<dyn DeviceMemory>) -> Box<dyn Al
 
 #[cfg(test)]
 mod tests {
-    use super::super::{CardMemory, Exactness, Space};
+    use super::super::{Fidelity, SimulatedDeviceMemory, Space};
     use super::*;
     use crate::error::ErrorKind;
 
@@ -244,11 +244,11 @@ mod tests {
             total_memory_bytes: 80 * GIB,
             ..PoolOptions::default()
         };
-        let mut allocator = build(&options, Box::new(CardMemory::new(79 * GIB)));
+        let mut allocator = build(&options, Box::new(SimulatedDeviceMemory::new(79 * GIB)));
         assert_eq!(allocator.stats().pool_bytes, Some(0));
         allocator
             .allocate(4, 64, Space::Default)
-            .expect("an empty card has room");
+            .expect("an empty device has room");
         assert_eq!(allocator.stats().pool_bytes, Some(60 * GIB));
         assert_eq!(allocator.stats().bytes_in_use, 256);
     }
@@ -259,7 +259,7 @@ mod tests {
             total_memory_bytes: 80 * GIB,
             ..PoolOptions::default()
         };
-        let mut allocator = build(&options, Box::new(CardMemory::new(50 * GIB)));
+        let mut allocator = build(&options, Box::new(SimulatedDeviceMemory::new(50 * GIB)));
         allocator
             .allocate(4, 64, Space::Default)
             .expect("there is room for this");
@@ -277,7 +277,7 @@ mod tests {
             ..PoolOptions::default()
         };
         let place = |options: &PoolOptions| {
-            let mut allocator = build(options, Box::new(CardMemory::new(79 * GIB)));
+            let mut allocator = build(options, Box::new(SimulatedDeviceMemory::new(79 * GIB)));
             let default = allocator
                 .allocate(1, 64, Space::Default)
                 .expect("there is room");
@@ -311,28 +311,24 @@ mod tests {
 
     #[test]
     fn what_was_not_compared_is_called_a_model() {
-        let exactness = |kind, jax_version| {
+        let fidelity = |kind, jax_version| {
             let options = PoolOptions {
                 kind,
                 jax_version,
                 ..PoolOptions::default()
             };
-            build(&options, Box::new(CardMemory::new(GIB))).exactness()
+            build(&options, Box::new(SimulatedDeviceMemory::new(GIB))).fidelity()
         };
         for version in [(0, 4, 38), (0, 10, 2), (0, 11, 0), (0, 12, 9)] {
-            assert_eq!(
-                exactness(Kind::Bfc, version),
-                Exactness::Exact,
-                "{version:?}"
-            );
+            assert_eq!(fidelity(Kind::Bfc, version), Fidelity::Exact, "{version:?}");
         }
         assert!(matches!(
-            exactness(Kind::Bfc, (0, 13, 0)),
-            Exactness::Model(_)
+            fidelity(Kind::Bfc, (0, 13, 0)),
+            Fidelity::Model(_)
         ));
         for kind in [Kind::Platform, Kind::Address, Kind::CudaAsync, Kind::Vmm] {
             assert!(
-                matches!(exactness(kind, (0, 10, 2)), Exactness::Model(_)),
+                matches!(fidelity(kind, (0, 10, 2)), Fidelity::Model(_)),
                 "{kind:?}"
             );
         }
@@ -344,10 +340,10 @@ mod tests {
             total_memory_bytes: 80 * GIB,
             ..PoolOptions::default()
         };
-        let mut allocator = build(&options, Box::new(CardMemory::new(79 * GIB)));
+        let mut allocator = build(&options, Box::new(SimulatedDeviceMemory::new(79 * GIB)));
         let address = allocator
             .allocate(1 << 20, 64, Space::Collective)
-            .expect("an empty card has room");
+            .expect("an empty device has room");
         assert_eq!(allocator.stats().num_allocs, 0, "JAX does not count it");
         assert_eq!(allocator.stats().pool_bytes, Some(0));
         allocator.free(address).expect("it was allocated");

@@ -1,15 +1,15 @@
 //! The pass-through allocators `platform` and `address`: every buffer straight from the driver.
 //!
 //! Nothing is pooled, so nothing is kept back for later and little is fragmented; a freed buffer is
-//! the card's again at once. `Device.memory_stats()` returns `None` under them.
+//! the GPU's again at once. `Device.memory_stats()` returns `None` under them.
 
-use super::books::Books;
-use super::driver::DriverHeap;
+use super::cuda_malloc::CudaMalloc;
 use super::kind::Kind;
+use super::live_allocations::LiveAllocations;
 use super::message::{direct_out_of_memory_text, out_of_memory_text};
 use super::options::PoolOptions;
-use super::regions::Card;
-use super::{Allocator, Chunk, Exactness, Refusal, Space, State, Stats};
+use super::regions::SharedDeviceMemory;
+use super::{Allocator, Chunk, Fidelity, Refusal, Space, State, Stats};
 use crate::error::Result;
 
 /// Hands every request on to the driver.
@@ -17,24 +17,24 @@ use crate::error::Result;
 pub(super) struct Platform {
     name: String,
     options: PoolOptions,
-    heap: DriverHeap<Card>,
-    books: Books,
+    heap: CudaMalloc<SharedDeviceMemory>,
+    allocations: LiveAllocations,
 }
 
 impl Platform {
-    pub(super) fn new(options: &PoolOptions, card: Card) -> Self {
+    pub(super) fn new(options: &PoolOptions, device: SharedDeviceMemory) -> Self {
         Platform {
             name: format!("GPU_{}_{}", options.ordinal, options.kind.name()),
             options: options.clone(),
-            heap: DriverHeap::new(card),
-            books: Books::default(),
+            heap: CudaMalloc::new(device),
+            allocations: LiveAllocations::default(),
         }
     }
 }
 
 impl Drop for Platform {
     fn drop(&mut self) {
-        for (address, cost) in self.books.close() {
+        for (address, cost) in self.allocations.drain() {
             self.heap.free(address, cost);
         }
     }
@@ -54,7 +54,7 @@ impl Allocator for Platform {
             .heap
             .allocate(bytes, alignment)
             .ok_or(Refusal::OutOfMemory)?;
-        self.books.enter(address, bytes, cost);
+        self.allocations.insert(address, bytes, cost);
         Ok(address)
     }
 
@@ -62,13 +62,13 @@ impl Allocator for Platform {
         if address == 0 {
             return Ok(());
         }
-        let cost = self.books.strike(address, &self.name)?;
+        let cost = self.allocations.remove(address, &self.name)?;
         self.heap.free(address, cost);
         Ok(())
     }
 
     fn stats(&self) -> Stats {
-        self.books.stats(None)
+        self.allocations.stats(None)
     }
 
     fn reports_stats(&self) -> bool {
@@ -80,7 +80,7 @@ impl Allocator for Platform {
     }
 
     fn chunks(&self) -> Vec<Chunk> {
-        self.books.chunks()
+        self.allocations.chunks()
     }
 
     fn out_of_memory_message(&self, bytes: u64) -> String {
@@ -94,20 +94,20 @@ impl Allocator for Platform {
     }
 
     fn label(&mut self, text: Option<&str>) {
-        self.books.set_label(text);
+        self.allocations.set_label(text);
     }
 
     fn write_state(&self, state: &mut State) {
         self.heap.write_state(state);
-        self.books.write_state(state);
+        self.allocations.write_state(state);
     }
 
     fn add_allocations(&mut self, count: u64) {
-        self.books.add_allocations(count);
+        self.allocations.add_allocations(count);
     }
 
-    fn exactness(&self) -> Exactness {
-        Exactness::Model(
+    fn fidelity(&self) -> Fidelity {
+        Fidelity::Model(
             "addresses, and the bytes that the driver takes for buffers of up to 1 MiB, are a model",
         )
     }

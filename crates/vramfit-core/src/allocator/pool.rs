@@ -1,4 +1,4 @@
-//! What the classic and the partitioned pool have in common: chunks, regions, books.
+//! What the classic and the partitioned pool have in common: chunks, regions, live.
 //!
 //! Which free chunk a request gets is decided by [`super::bfc`] and [`super::spatial`].
 
@@ -7,10 +7,10 @@ use std::sync::Arc;
 use rustc_hash::FxHashMap;
 
 use super::address_map::AddressMap;
-use super::arena::{Arena, Handle, Slot, Tag};
+use super::chunk_table::{ChunkHandle, ChunkSlot, ChunkTable, Tag};
 use super::options::JaxVersion;
-use super::regions::{BackOff, Card, PoolRegion, Regions};
-use super::{Chunk, Exactness, Refusal, Region, State, Stats};
+use super::regions::{Backpedal, PoolRegion, Regions, SharedDeviceMemory};
+use super::{Chunk, Fidelity, Refusal, Region, State, Stats};
 use crate::error::{Error, ErrorKind, Result};
 
 /// Sizes are multiples of this, and so are addresses.
@@ -35,9 +35,9 @@ pub(super) fn bin_of(size: u64) -> usize {
 /// What decides how a BFC pool behaves.
 #[derive(Clone, Debug)]
 pub struct BfcOptions {
-    /// The name in log lines; `GPU_0_bfc` for the first card.
+    /// The name in log lines; `GPU_0_bfc` for the first GPU.
     pub name: String,
-    /// What the pool may take from the card at most.
+    /// What the pool may take from the GPU at most.
     pub limit_bytes: u64,
     /// False takes the whole limit at the first request (JAX: `preallocate`).
     pub grows: bool,
@@ -45,8 +45,8 @@ pub struct BfcOptions {
     pub garbage_collection: bool,
     /// The surplus above which a chunk is always split, as a part of the limit; 0 means 128 MiB.
     pub fragmentation_fraction: f64,
-    /// What becomes of requests that the card refuses.
-    pub back_off: BackOff,
+    /// What becomes of requests that the GPU refuses.
+    pub back_off: Backpedal,
     /// Whether `largest_free_block_bytes` is filled, as since JAX 0.11.
     pub reports_largest_free_block: bool,
     /// The release of JAX whose texts are wanted.
@@ -62,7 +62,7 @@ impl Default for BfcOptions {
             grows: false,
             garbage_collection: false,
             fragmentation_fraction: 0.0,
-            back_off: BackOff::Up,
+            back_off: Backpedal::Up,
             reports_largest_free_block: true,
             jax_version: (0, 11, 2),
         }
@@ -73,7 +73,7 @@ impl Default for BfcOptions {
 #[derive(Debug)]
 pub(super) struct Pool {
     pub(super) options: BfcOptions,
-    pub(super) arena: Arena,
+    pub(super) arena: ChunkTable,
     pub(super) regions: Regions,
     in_use: AddressMap,
     labels: Labels,
@@ -85,16 +85,16 @@ pub(super) struct Pool {
 }
 
 impl Pool {
-    pub(super) fn new(card: Card, options: BfcOptions) -> Self {
+    pub(super) fn new(device: SharedDeviceMemory, options: BfcOptions) -> Self {
         let split_surplus = if options.fragmentation_fraction > 0.0 {
             (options.fragmentation_fraction * options.limit_bytes as f64) as i64
         } else {
             128 << 20
         };
-        let regions = Regions::new(card, options.limit_bytes, options.grows, options.back_off);
+        let regions = Regions::new(device, options.limit_bytes, options.grows, options.back_off);
         Pool {
             options,
-            arena: Arena::new(),
+            arena: ChunkTable::new(),
             regions,
             in_use: AddressMap::new(),
             labels: Labels::default(),
@@ -106,13 +106,13 @@ impl Pool {
         }
     }
 
-    /// Takes one more region from the card and returns its free chunk, which is in no set yet.
+    /// Takes one more region from the GPU and returns its free chunk, which is in no set yet.
     pub(super) fn grow(
         &mut self,
         rounded: u64,
         alignment: u64,
         tag: Tag,
-    ) -> std::result::Result<Option<Handle>, Refusal> {
+    ) -> std::result::Result<Option<ChunkHandle>, Refusal> {
         let Some(region) = self.regions.grow(alignment, rounded)? else {
             return Ok(None);
         };
@@ -123,12 +123,12 @@ impl Pool {
                 let last = arena
                     .walk(before.first)
                     .last()
-                    .map_or(Handle::NONE, |(last, _)| last);
+                    .map_or(ChunkHandle::NONE, |(last, _)| last);
                 arena.add(region.address, region.bytes, tag, last)
             }
             None => {
-                let first = arena.add(region.address, region.bytes, tag, Handle::NONE);
-                self.regions.enter(region, first);
+                let first = arena.add(region.address, region.bytes, tag, ChunkHandle::NONE);
+                self.regions.insert_region(region, first);
                 first
             }
         };
@@ -143,13 +143,13 @@ impl Pool {
     }
 
     /// Hands a chunk out.
-    pub(super) fn finish(&mut self, handle: Handle, requested: u64) -> u64 {
+    pub(super) fn commit(&mut self, handle: ChunkHandle, requested: u64) -> u64 {
         let label = self.labels.current;
         let slot = &mut self.arena[handle];
         slot.requested = requested;
         slot.in_use = true;
         slot.label = label;
-        let Slot { address, size, .. } = *slot;
+        let ChunkSlot { address, size, .. } = *slot;
         self.num_allocs += 1;
         self.bytes_in_use += size;
         self.peak_bytes_in_use = self.peak_bytes_in_use.max(self.bytes_in_use);
@@ -159,7 +159,7 @@ impl Pool {
     }
 
     /// Takes a chunk back; it is free afterwards but in no set.
-    pub(super) fn take_back(&mut self, address: u64) -> Result<Handle> {
+    pub(super) fn release(&mut self, address: u64) -> Result<ChunkHandle> {
         let Some(handle) = self.in_use.remove(&self.arena, address) else {
             return Err(Error::new(
                 ErrorKind::Internal,
@@ -176,7 +176,7 @@ impl Pool {
     }
 
     /// Says whether something is allocated at the address.
-    pub(super) fn holds(&self, address: u64) -> bool {
+    pub(super) fn contains_address(&self, address: u64) -> bool {
         self.in_use.contains(&self.arena, address)
     }
 
@@ -186,7 +186,7 @@ impl Pool {
     }
 
     /// Returns the label of a chunk in use.
-    pub(super) fn label_of(&self, slot: &Slot) -> Option<&Arc<str>> {
+    pub(super) fn label_of(&self, slot: &ChunkSlot) -> Option<&Arc<str>> {
         if slot.in_use {
             self.labels.texts.get(slot.label.checked_sub(1)? as usize)
         } else {
@@ -249,14 +249,14 @@ impl Pool {
     }
 
     /// Says how far the answers can be trusted.
-    pub(super) fn exactness(&self) -> Exactness {
+    pub(super) fn fidelity(&self) -> Fidelity {
         let (major, minor, _) = self.options.jax_version;
         if (major, minor) > MAX_COMPARED_JAX {
-            Exactness::Model(
+            Fidelity::Model(
                 "this release of JAX is newer than 0.12, the newest whose allocator was compared",
             )
         } else {
-            Exactness::Exact
+            Fidelity::Exact
         }
     }
 

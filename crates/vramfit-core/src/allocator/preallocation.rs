@@ -23,7 +23,7 @@ pub const fn is_fully_preallocated(limit_bytes: u64, pool_bytes: u64) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{CardMemory, PoolOptions, Space, build};
+    use super::super::{PoolOptions, SimulatedDeviceMemory, Space, build};
     use super::*;
     use crate::gpu;
 
@@ -41,7 +41,7 @@ mod tests {
 
     /// Returns `bytes_limit` and `pool_bytes` after the first request on a GPU with so much free memory.
     fn figures(options: &PoolOptions, free_bytes: u64) -> (u64, u64) {
-        let mut allocator = build(options, Box::new(CardMemory::new(free_bytes)));
+        let mut allocator = build(options, Box::new(SimulatedDeviceMemory::new(free_bytes)));
         allocator
             .allocate(4, 64, Space::Default)
             .expect("there is room for four bytes");

@@ -1,35 +1,35 @@
-//! How a pool takes memory from the card: when, how much, and what it does when refused.
+//! How a pool takes memory from the GPU: when, how much, and what it does when refused.
 //!
 //! Follows `Extend` in XLA's `bfc_allocator.cc`, including the 32-bit arithmetic of the 10 % steps.
 //! What is done with a region once it is there is the business of the pool.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use super::arena::Handle;
+use super::chunk_table::ChunkHandle;
 use super::free_set::Entry;
 use super::pool::UNIT;
 use super::preallocation::preallocated_bytes;
 use super::{DeviceMemory, Refusal, Region, State, round_up};
 
-/// The card, as several pools of one device share it.
+/// The GPU, as several pools of one device share it.
 #[derive(Clone)]
-pub struct Card(Arc<Mutex<Box<dyn DeviceMemory>>>);
+pub struct SharedDeviceMemory(Arc<Mutex<Box<dyn DeviceMemory>>>);
 
-impl Card {
+impl SharedDeviceMemory {
     /// Wraps the memory of a device so that several pools can draw on it.
     pub fn new(memory: Box<dyn DeviceMemory>) -> Self {
-        Card(Arc::new(Mutex::new(memory)))
+        SharedDeviceMemory(Arc::new(Mutex::new(memory)))
     }
 
     /// Gives access to the memory for one call.
     pub(super) fn lock(&self) -> MutexGuard<'_, Box<dyn DeviceMemory>> {
-        // A panic in another pool leaves the card's books as they were after its last whole
+        // A panic in another pool leaves the GPU's books as they were after its last whole
         // operation, so they are still good.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl DeviceMemory for Card {
+impl DeviceMemory for SharedDeviceMemory {
     fn allocate(&mut self, alignment: u64, bytes: u64) -> Option<Region> {
         self.lock().allocate(alignment, bytes)
     }
@@ -51,9 +51,9 @@ impl DeviceMemory for Card {
     }
 }
 
-impl std::fmt::Debug for Card {
+impl std::fmt::Debug for SharedDeviceMemory {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("Card")
+        f.write_str("SharedDeviceMemory")
     }
 }
 
@@ -64,13 +64,13 @@ pub(super) struct PoolRegion {
     pub(super) bytes: u64,
     /// The first chunk. It keeps its slot for the life of the region: a chunk is merged into the
     /// one before it, never the other way round.
-    pub(super) first: Handle,
+    pub(super) first: ChunkHandle,
 }
 
 /// The regions of a pool and the rule by which it grows.
 #[derive(Debug)]
 pub(super) struct Regions {
-    card: Card,
+    device: SharedDeviceMemory,
     merges: bool,
     /// In address order.
     pub(super) list: Vec<PoolRegion>,
@@ -79,18 +79,18 @@ pub(super) struct Regions {
     pub(super) peak_pool_bytes: u64,
     /// What the pool would ask for next; doubled as it grows.
     pub(super) next_region_bytes: u64,
-    back_off: BackOff,
+    back_off: Backpedal,
 }
 
 /// The part of the limit that a growing pool asks for first.
 const FIRST_REGION_BYTES: u64 = 2 << 20;
 /// Each refusal makes the next request this much smaller. A 32-bit float, as in XLA: the products
 /// are rounded to 24 bits, which shows in region sizes above 16 MiB.
-const FACTOR: f32 = 0.9;
+const BACKPEDAL_FACTOR: f32 = 0.9;
 
-/// What becomes of a request that the card refused, after it was made a tenth smaller.
+/// What becomes of a request that the GPU refused, after it was made a tenth smaller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum BackOff {
+pub enum Backpedal {
     /// Rounded up to 256 bytes. At 2,304 bytes that changes nothing any more, and XLA never returns.
     /// Up to JAX 0.11.0.
     UpForEver,
@@ -102,15 +102,20 @@ pub enum BackOff {
 
 impl Regions {
     /// Prepares a pool that has nothing yet.
-    pub(super) fn new(card: Card, limit_bytes: u64, grows: bool, back_off: BackOff) -> Self {
+    pub(super) fn new(
+        device: SharedDeviceMemory,
+        limit_bytes: u64,
+        grows: bool,
+        back_off: Backpedal,
+    ) -> Self {
         let first = if grows {
             limit_bytes.min(FIRST_REGION_BYTES)
         } else {
             limit_bytes
         };
-        let merges = card.lock().merges_regions();
+        let merges = device.lock().merges_regions();
         Regions {
-            card,
+            device,
             merges,
             list: Vec::new(),
             limit_bytes,
@@ -121,11 +126,11 @@ impl Regions {
         }
     }
 
-    /// Asks the card for a region that holds at least `rounded` bytes.
+    /// Asks the GPU for a region that holds at least `rounded` bytes.
     ///
-    /// `Ok(None)` when the limit or the card does not allow it.
+    /// `Ok(None)` when the limit or the GPU does not allow it.
     pub(super) fn grow(&mut self, alignment: u64, rounded: u64) -> Result<Option<Region>, Refusal> {
-        // A card may grant more than was asked for, so a pool can exceed its limit. XLA subtracts
+        // A GPU may grant more than was asked for, so a pool can exceed its limit. XLA subtracts
         // without a sign; the available bytes then seem huge.
         let available = preallocated_bytes(self.limit_bytes.wrapping_sub(self.pool_bytes));
         if rounded > available {
@@ -141,7 +146,8 @@ impl Regions {
             self.next_region_bytes = twice;
             doubled = true;
         }
-        let Some(region) = self.ask(alignment, self.next_region_bytes.min(available), rounded)?
+        let Some(region) =
+            self.request_region(alignment, self.next_region_bytes.min(available), rounded)?
         else {
             return Ok(None);
         };
@@ -154,23 +160,28 @@ impl Regions {
     }
 
     /// Asks for `bytes`, then for less and less, but never for less than `rounded`.
-    fn ask(&self, alignment: u64, mut bytes: u64, rounded: u64) -> Result<Option<Region>, Refusal> {
-        let mut card = self.card.lock();
+    fn request_region(
+        &self,
+        alignment: u64,
+        mut bytes: u64,
+        rounded: u64,
+    ) -> Result<Option<Region>, Refusal> {
+        let mut device = self.device.lock();
         loop {
-            // No card has more than a chunk can describe.
+            // No GPU has more than a chunk can describe.
             if bytes <= Entry::MAX_SIZE
-                && let Some(region) = card.allocate(alignment, bytes)
+                && let Some(region) = device.allocate(alignment, bytes)
             {
                 return Ok(Some(region));
             }
-            let product = (bytes as f32 * FACTOR) as u64;
+            let product = (bytes as f32 * BACKPEDAL_FACTOR) as u64;
             let mut less = match self.back_off {
-                BackOff::Up | BackOff::UpForEver => round_up(product).unwrap_or(u64::MAX),
-                BackOff::Down => product / UNIT * UNIT,
+                Backpedal::Up | Backpedal::UpForEver => round_up(product).unwrap_or(u64::MAX),
+                Backpedal::Down => product / UNIT * UNIT,
             };
             if less >= bytes {
                 // Small sizes round back up to themselves.
-                if self.back_off == BackOff::UpForEver {
+                if self.back_off == Backpedal::UpForEver {
                     return Err(Refusal::Fatal(format!(
                         "XLA of this version never returns from this request: the card refuses \
                          {bytes} bytes, and the next smaller region it tries is {less} bytes"
@@ -198,7 +209,7 @@ impl Regions {
     }
 
     /// Enters a new region.
-    pub(super) fn enter(&mut self, region: Region, first: Handle) {
+    pub(super) fn insert_region(&mut self, region: Region, first: ChunkHandle) {
         let place = self
             .list
             .partition_point(|other| other.address <= region.address);
@@ -213,7 +224,7 @@ impl Regions {
         );
     }
 
-    /// Adds what later answers depend on: the regions, what it would ask for next, and the card.
+    /// Adds what later answers depend on: the regions, what it would ask for next, and the GPU.
     pub(super) fn write_state(&self, state: &mut State) {
         state.add_all([
             self.pool_bytes,
@@ -224,21 +235,21 @@ impl Regions {
         for region in &self.list {
             state.add_all([region.address, region.bytes]);
         }
-        self.card.write_state(state);
+        self.device.write_state(state);
     }
 
-    /// Gives the region at `index` back to the card.
-    pub(super) fn give_back(&mut self, index: usize) {
+    /// Gives the region at `index` back to the GPU.
+    pub(super) fn return_region(&mut self, index: usize) {
         let PoolRegion { address, bytes, .. } = self.list.remove(index);
         self.pool_bytes -= bytes;
-        self.card.lock().free(Region { address, bytes });
+        self.device.lock().free(Region { address, bytes });
     }
 }
 
 impl Drop for Regions {
     fn drop(&mut self) {
         for index in (0..self.list.len()).rev() {
-            self.give_back(index);
+            self.return_region(index);
         }
     }
 }

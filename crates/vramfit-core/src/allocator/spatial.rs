@@ -8,18 +8,18 @@
 //! Where XLA would abort the process or never return, requests get [`Refusal::Fatal`] and frees an
 //! error, from then on for ever.
 
-use super::arena::{Handle, Slot, Tag};
 use super::bfc::padding;
+use super::chunk_table::{ChunkHandle, ChunkSlot, Tag};
 use super::dump::{FreeChunks, LogRecord, dump};
 use super::free_set::{Entry, FreeSet};
 use super::message::out_of_memory_text;
 use super::pool::{BfcOptions, Pool, UNIT, round_up};
-use super::regions::Card;
+use super::regions::SharedDeviceMemory;
 use super::spatial_policy::{End, SpatialPolicy, SplitRule};
-use super::{Allocator, Chunk, DeviceMemory, Exactness, Refusal, Region, Space, State, Stats};
+use super::{Allocator, Chunk, DeviceMemory, Fidelity, Refusal, Region, Space, State, Stats};
 use crate::error::{Error, ErrorKind, Result};
 
-/// Collective memory is aligned to what one multicast object can bind: 2 MiB on NVIDIA cards.
+/// Collective memory is aligned to what one multicast object can bind: 2 MiB on NVIDIA GPUs.
 const COLLECTIVE_ALIGNMENT: u64 = 2 << 20;
 
 /// One partitioned pool.
@@ -29,22 +29,26 @@ pub struct Spatial {
     policy: SpatialPolicy,
     lower: FreeSet,
     upper: FreeSet,
-    gap: Option<Handle>,
+    gap: Option<ChunkHandle>,
     /// What killed the process, if anything did.
     fatal: Option<String>,
 }
 
 impl Spatial {
-    /// Creates a pool that takes nothing from the card before the first request.
+    /// Creates a pool that takes nothing from the GPU before the first request.
     pub fn new(options: BfcOptions, policy: SpatialPolicy, memory: Box<dyn DeviceMemory>) -> Self {
-        Spatial::on_card(options, policy, Card::new(memory))
+        Spatial::on_device(options, policy, SharedDeviceMemory::new(memory))
     }
 
-    pub(super) fn on_card(mut options: BfcOptions, policy: SpatialPolicy, card: Card) -> Self {
+    pub(super) fn on_device(
+        mut options: BfcOptions,
+        policy: SpatialPolicy,
+        device: SharedDeviceMemory,
+    ) -> Self {
         // XLA insists on a fixed range.
         options.grows = false;
         Spatial {
-            pool: Pool::new(card, options),
+            pool: Pool::new(device, options),
             policy,
             lower: FreeSet::new(),
             upper: FreeSet::new(),
@@ -127,7 +131,7 @@ impl Spatial {
         if self.policy.single_region && !self.pool.regions.list.is_empty() {
             return Err(Refusal::OutOfMemory);
         }
-        // A second region can only be had when the card refused the whole pool at first.
+        // A second region can only be had when the GPU refused the whole pool at first.
         let Some(handle) = self.pool.grow(rounded, alignment, Tag::Gap)? else {
             return Err(Refusal::OutOfMemory);
         };
@@ -139,20 +143,20 @@ impl Spatial {
     }
 
     /// Takes the free chunk for a request: the smallest own hole that fits, else the gap.
-    fn take(&mut self, end: End, rounded: u64, alignment: u64) -> Option<Handle> {
+    fn take(&mut self, end: End, rounded: u64, alignment: u64) -> Option<ChunkHandle> {
         let arena = &self.pool.arena;
-        let fits = |handle: Handle| {
-            let Slot { address, size, .. } = arena[handle];
+        let fits = |handle: ChunkHandle| {
+            let ChunkSlot { address, size, .. } = arena[handle];
             match end {
                 End::Lower => size.checked_sub(padding(address, alignment)) >= Some(rounded),
-                End::Upper => high_start(address, size, rounded, alignment).is_some(),
+                End::Upper => upper_start(address, size, rounded, alignment).is_some(),
             }
         };
         let own = match end {
             End::Lower => &mut self.lower,
             End::Upper => &mut self.upper,
         };
-        let hole = own.take_fitting(rounded, |entry| fits(entry.handle()));
+        let hole = own.take_first_fit(rounded, |entry| fits(entry.handle()));
         hole.map(Entry::handle)
             .or_else(|| self.gap.take_if(|gap| fits(*gap)))
     }
@@ -161,7 +165,7 @@ impl Spatial {
     fn place(
         &mut self,
         end: End,
-        handle: Handle,
+        handle: ChunkHandle,
         rounded: u64,
         bytes: u64,
         alignment: u64,
@@ -170,16 +174,16 @@ impl Spatial {
             End::Lower => self.place_lower(handle, rounded, alignment)?,
             End::Upper => self.place_upper(handle, rounded, alignment)?,
         };
-        Ok(self.pool.finish(chosen, bytes))
+        Ok(self.pool.commit(chosen, bytes))
     }
 
     fn place_lower(
         &mut self,
-        mut handle: Handle,
+        mut handle: ChunkHandle,
         rounded: u64,
         alignment: u64,
-    ) -> std::result::Result<Handle, Refusal> {
-        let Slot { address, tag, .. } = self.pool.arena[handle];
+    ) -> std::result::Result<ChunkHandle, Refusal> {
+        let ChunkSlot { address, tag, .. } = self.pool.arena[handle];
         let padding = padding(address, alignment);
         if padding > 0 {
             // What is skipped lies below the new chunk, so it is the lower end's even if it came
@@ -196,11 +200,11 @@ impl Spatial {
 
     fn place_upper(
         &mut self,
-        mut handle: Handle,
+        mut handle: ChunkHandle,
         rounded: u64,
         alignment: u64,
-    ) -> std::result::Result<Handle, Refusal> {
-        let Slot {
+    ) -> std::result::Result<ChunkHandle, Refusal> {
+        let ChunkSlot {
             address, size, tag, ..
         } = self.pool.arena[handle];
         let rule = self.policy.upper.rule_for(tag);
@@ -213,7 +217,7 @@ impl Spatial {
         let start = if taken_whole {
             address + padding
         } else {
-            high_start(address, size, rounded, alignment)
+            upper_start(address, size, rounded, alignment)
                 .expect("the chunk was chosen because the request fits it")
         };
         if start > address {
@@ -230,7 +234,7 @@ impl Spatial {
     /// Cuts off what a chunk has beyond the request and keeps it free, if that is the rule.
     fn split_rest(
         &mut self,
-        handle: Handle,
+        handle: ChunkHandle,
         rounded: u64,
         rule: SplitRule,
     ) -> std::result::Result<(), Refusal> {
@@ -246,8 +250,8 @@ impl Spatial {
         Ok(())
     }
 
-    fn entry(&self, handle: Handle) -> Entry {
-        let Slot {
+    fn entry(&self, handle: ChunkHandle) -> Entry {
+        let ChunkSlot {
             address, size, tag, ..
         } = self.pool.arena[handle];
         let policy = if tag == Tag::Upper {
@@ -264,7 +268,7 @@ impl Spatial {
     }
 
     /// Enters a free chunk where its tag says.
-    fn insert(&mut self, handle: Handle) -> std::result::Result<(), Refusal> {
+    fn insert(&mut self, handle: ChunkHandle) -> std::result::Result<(), Refusal> {
         let entry = self.entry(handle);
         match self.pool.arena[handle].tag {
             Tag::Lower => self.lower.insert(entry),
@@ -273,7 +277,7 @@ impl Spatial {
             Tag::Gap => {
                 return Err(Refusal::Fatal(
                     "XLA aborts the process here: Check failed: central_gap_ == \
-                     kInvalidChunkHandle: spatial partitioning expects one central gap; the card \
+                     kInvalidChunkHandle: spatial partitioning expects one central gap; the device \
                      refused the whole pool at first and granted a second region later"
                         .to_owned(),
                 ));
@@ -282,7 +286,7 @@ impl Spatial {
         Ok(())
     }
 
-    fn remove(&mut self, handle: Handle) {
+    fn remove(&mut self, handle: ChunkHandle) {
         let entry = self.entry(handle);
         let found = match self.pool.arena[handle].tag {
             Tag::Lower => self.lower.remove(entry),
@@ -293,14 +297,14 @@ impl Spatial {
     }
 
     /// Joins a free chunk with free neighbours and enters the result.
-    fn coalesce(&mut self, handle: Handle) -> std::result::Result<(), Refusal> {
-        let Slot { next, prev, .. } = self.pool.arena[handle];
+    fn coalesce(&mut self, handle: ChunkHandle) -> std::result::Result<(), Refusal> {
+        let ChunkSlot { next, prev, .. } = self.pool.arena[handle];
         let mut joined = handle;
-        if next != Handle::NONE && !self.pool.arena[next].in_use {
+        if next != ChunkHandle::NONE && !self.pool.arena[next].in_use {
             self.remove(next);
             self.pool.arena.merge_next(handle);
         }
-        if prev != Handle::NONE && !self.pool.arena[prev].in_use {
+        if prev != ChunkHandle::NONE && !self.pool.arena[prev].in_use {
             self.remove(prev);
             self.pool.arena.merge_next(prev);
             joined = prev;
@@ -309,22 +313,22 @@ impl Spatial {
     }
 
     /// A freed chunk at the border of its end becomes gap; others stay with their end.
-    fn retag(&mut self, handle: Handle) {
-        let Slot {
+    fn set_end(&mut self, handle: ChunkHandle) {
+        let ChunkSlot {
             tag, next, prev, ..
         } = self.pool.arena[handle];
         let inner = match tag {
             Tag::Lower => next,
             _ => prev,
         };
-        if inner == Handle::NONE || self.pool.arena[inner].tag != tag {
+        if inner == ChunkHandle::NONE || self.pool.arena[inner].tag != tag {
             self.pool.arena[handle].tag = Tag::Gap;
         }
     }
 }
 
 /// Returns the highest aligned address at which a request fits the end of a chunk.
-fn high_start(address: u64, size: u64, rounded: u64, alignment: u64) -> Option<u64> {
+fn upper_start(address: u64, size: u64, rounded: u64, alignment: u64) -> Option<u64> {
     let start = (address + size.checked_sub(rounded)?) & !(alignment - 1);
     (start >= address).then_some(start)
 }
@@ -347,8 +351,8 @@ impl Allocator for Spatial {
         if address == 0 {
             return Ok(());
         }
-        let handle = self.pool.take_back(address)?;
-        self.retag(handle);
+        let handle = self.pool.release(address)?;
+        self.set_end(handle);
         if self.fatal.is_none()
             && let Err(Refusal::Fatal(text)) = self.coalesce(handle)
         {
@@ -415,7 +419,7 @@ impl Allocator for Spatial {
         self.pool.add_allocations(count);
     }
 
-    fn exactness(&self) -> Exactness {
-        self.pool.exactness()
+    fn fidelity(&self) -> Fidelity {
+        self.pool.fidelity()
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! The pool itself is in [`super::spatial`].
 
-use super::arena::Tag;
+use super::chunk_table::Tag;
 
 /// An end of the pool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

@@ -6,40 +6,40 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use super::books::Books;
-use super::card::{PAGE_BYTES, whole_pages};
+use super::device_memory::{PAGE_BYTES, whole_pages};
+use super::live_allocations::LiveAllocations;
 use super::message::{NO_PAGES_TEXT, over_budget_text};
 use super::options::{JaxVersion, PoolOptions};
-use super::regions::Card;
-use super::{Allocator, Chunk, DeviceMemory, Exactness, Refusal, Region, Space, State, Stats};
+use super::regions::SharedDeviceMemory;
+use super::{Allocator, Chunk, DeviceMemory, Fidelity, Refusal, Region, Space, State, Stats};
 use crate::error::Result;
 
-/// The allocator of one card.
+/// The allocator of one GPU.
 #[derive(Debug)]
 pub(super) struct Vmm {
     name: String,
     budget: u64,
     jax_version: JaxVersion,
-    card: Card,
+    device: SharedDeviceMemory,
     /// Pages of live and of waiting buffers.
     mapped_bytes: u64,
     live: BTreeMap<u64, Region>,
     /// Freed buffers whose pages have not returned, oldest first.
     waiting: VecDeque<Region>,
-    books: Books,
+    allocations: LiveAllocations,
 }
 
 impl Vmm {
-    pub(super) fn new(options: &PoolOptions, card: Card) -> Self {
+    pub(super) fn new(options: &PoolOptions, device: SharedDeviceMemory) -> Self {
         Vmm {
             name: format!("GPU_{}_vmm", options.ordinal),
             budget: options.limit_bytes(),
             jax_version: options.jax_version,
-            card,
+            device,
             mapped_bytes: 0,
             live: BTreeMap::new(),
             waiting: VecDeque::new(),
-            books: Books::default(),
+            allocations: LiveAllocations::default(),
         }
     }
 
@@ -47,7 +47,7 @@ impl Vmm {
         if self.mapped_bytes.saturating_add(pages) > self.budget {
             return None;
         }
-        let region = self.card.allocate(PAGE_BYTES, pages)?;
+        let region = self.device.allocate(PAGE_BYTES, pages)?;
         self.mapped_bytes += pages;
         Some(region)
     }
@@ -61,7 +61,7 @@ impl Vmm {
         {
             returned += region.bytes;
             self.mapped_bytes -= region.bytes;
-            self.card.free(region);
+            self.device.free(region);
         }
     }
 }
@@ -89,7 +89,7 @@ impl Allocator for Vmm {
             },
         };
         self.live.insert(region.address, region);
-        self.books.enter(region.address, bytes, pages);
+        self.allocations.insert(region.address, bytes, pages);
         Ok(region.address)
     }
 
@@ -97,13 +97,13 @@ impl Allocator for Vmm {
         if address == 0 {
             return Ok(());
         }
-        self.books.strike(address, &self.name)?;
+        self.allocations.remove(address, &self.name)?;
         self.waiting.extend(self.live.remove(&address));
         Ok(())
     }
 
     fn stats(&self) -> Stats {
-        self.books.stats(Some(self.budget))
+        self.allocations.stats(Some(self.budget))
     }
 
     fn reports_stats(&self) -> bool {
@@ -115,7 +115,7 @@ impl Allocator for Vmm {
     }
 
     fn chunks(&self) -> Vec<Chunk> {
-        self.books.chunks()
+        self.allocations.chunks()
     }
 
     fn out_of_memory_message(&self, bytes: u64) -> String {
@@ -128,25 +128,25 @@ impl Allocator for Vmm {
     }
 
     fn label(&mut self, text: Option<&str>) {
-        self.books.set_label(text);
+        self.allocations.set_label(text);
     }
 
     fn write_state(&self, state: &mut State) {
         state.add_all([self.mapped_bytes, self.waiting.len() as u64]);
-        // What is alive is in the books with its pages.
+        // What is alive is in the allocations with its pages.
         for region in &self.waiting {
             state.add_all([region.address, region.bytes]);
         }
-        self.card.write_state(state);
-        self.books.write_state(state);
+        self.device.write_state(state);
+        self.allocations.write_state(state);
     }
 
     fn add_allocations(&mut self, count: u64) {
-        self.books.add_allocations(count);
+        self.allocations.add_allocations(count);
     }
 
-    fn exactness(&self) -> Exactness {
-        Exactness::Model(
+    fn fidelity(&self) -> Fidelity {
+        Fidelity::Model(
             "when freed pages return, and where buffers lie, depends on the stream; the budget and \
              the rounding to 2 MiB follow XLA",
         )
@@ -160,14 +160,14 @@ impl Drop for Vmm {
             .drain(..)
             .chain(std::mem::take(&mut self.live).into_values())
         {
-            self.card.free(region);
+            self.device.free(region);
         }
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::CardMemory;
+    use super::super::SimulatedDeviceMemory;
     use super::*;
 
     fn vmm(budget_pages: u64, card_pages: u64) -> Vmm {
@@ -178,7 +178,9 @@ mod tests {
         };
         Vmm::new(
             &options,
-            Card::new(Box::new(CardMemory::new(card_pages * PAGE_BYTES))),
+            SharedDeviceMemory::new(Box::new(SimulatedDeviceMemory::new(
+                card_pages * PAGE_BYTES,
+            ))),
         )
     }
 

@@ -1,7 +1,7 @@
 //! The pool of one device during a replay: its allocator, made when it is first needed, and its card.
 
 use super::recorded_card::RecordedCard;
-use crate::allocator::{self, Allocator, CardMemory, DeviceMemory, PoolOptions};
+use crate::allocator::{self, Allocator, DeviceMemory, PoolOptions, SimulatedDeviceMemory};
 use crate::error::{Error, ErrorKind, Result};
 
 /// The allocator of one device, and the card behind it.
@@ -48,7 +48,7 @@ impl Pool {
         self.allocator.get_or_insert_with(|| {
             let memory: Box<dyn DeviceMemory> = match &self.card {
                 Card::Recorded(card) => Box::new(card.clone()),
-                Card::Own(free_bytes) => Box::new(CardMemory::new(*free_bytes)),
+                Card::Own(free_bytes) => Box::new(SimulatedDeviceMemory::new(*free_bytes)),
             };
             allocator::build(&self.options, memory)
         })

@@ -21,7 +21,7 @@ use super::pool::disagreement;
 use super::programs::{Row, RowKey};
 use super::replay::Block;
 use super::{Events, Footer, Header, LastExecution, Note, Reader, TextId};
-use crate::allocator::{Exactness, Kind};
+use crate::allocator::{Fidelity, Kind};
 use crate::error::Result;
 
 /// Replays a trace and says what the run came to.
@@ -147,9 +147,9 @@ impl Count {
         let autotune_range = self.autotune_range(limit, &text);
         let allocator_model = match self.devices.is_empty() {
             true => None,
-            false => match self.replay.allocator(0).exactness() {
-                Exactness::Exact => None,
-                Exactness::Model(what) => Some(what),
+            false => match self.replay.allocator(0).fidelity() {
+                Fidelity::Exact => None,
+                Fidelity::Model(what) => Some(what),
             },
         };
         let leaks = self.leaks(&text);

@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex};
 
 use vramfit_core::ErrorKind;
 use vramfit_core::allocator::{
-    Allocator, CardMemory, DeviceMemory, PoolOptions, Region, Space, build,
+    Allocator, DeviceMemory, PoolOptions, Region, SimulatedDeviceMemory, Space, build,
 };
 use vramfit_core::trace::{Event, Footer, Header, ProgramSizes, Purpose, TextId, Writer};
 
@@ -39,7 +39,7 @@ type Calls = Arc<Mutex<Vec<(u64, Option<Region>)>>>;
 
 /// A card that notes what it was asked.
 struct Noted {
-    card: CardMemory,
+    card: SimulatedDeviceMemory,
     calls: Calls,
 }
 
@@ -132,7 +132,7 @@ impl Recorder {
         let pools = (0..header.devices).map(|ordinal| {
             let calls = Calls::default();
             let card = Noted {
-                card: CardMemory::new(free),
+                card: SimulatedDeviceMemory::new(free),
                 calls: calls.clone(),
             };
             let options = PoolOptions {

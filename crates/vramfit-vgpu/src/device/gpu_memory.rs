@@ -1,7 +1,7 @@
 //! The memory of a GPU as the driver allocates it: private to this process, or shared with others on this
 //! machine, so that they run out of memory as on a real GPU.
 
-use vramfit_core::allocator::{CardMemory, DeviceMemory};
+use vramfit_core::allocator::{DeviceMemory, SimulatedDeviceMemory};
 use vramfit_core::trace::Note;
 
 use super::shared_gpu::{SharedGpu, SharedGpuState};
@@ -37,7 +37,7 @@ pub(crate) fn open_gpu_memory(
     let context = environment.context_bytes;
     let Some(file) = environment.sharing.open().map_err(GpuMemoryError::Failed)? else {
         return Ok(GpuMemory {
-            memory: Box::new(CardMemory::new(free.saturating_sub(context))),
+            memory: Box::new(SimulatedDeviceMemory::new(free.saturating_sub(context))),
             shared: None,
         });
     };

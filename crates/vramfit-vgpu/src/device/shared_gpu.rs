@@ -4,7 +4,7 @@
 use std::fs::{self, File};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use vramfit_core::allocator::{CardMemory, DeviceMemory, Region};
+use vramfit_core::allocator::{DeviceMemory, Region, SimulatedDeviceMemory};
 use vramfit_core::shared_gpus::{Holding, Usage};
 use vramfit_core::trace::{Note, OtherProcess};
 
@@ -32,7 +32,7 @@ pub(super) struct SharedGpuState {
     gpu: u32,
     /// The memory of the GPU that the sharing processes can use in total.
     free_bytes: u64,
-    addresses: CardMemory,
+    addresses: SimulatedDeviceMemory,
     others: OtherProcesses,
     /// Whether a note in the trace says what `others` says.
     is_note_written: bool,
@@ -57,7 +57,7 @@ impl SharedGpuState {
             gpu,
             free_bytes,
             // Each process has its own addresses; the file decides what is granted.
-            addresses: CardMemory::new(u64::MAX / 4),
+            addresses: SimulatedDeviceMemory::new(u64::MAX / 4),
             others: OtherProcesses::default(),
             is_note_written: true,
             notes_written: 0,

@@ -2,7 +2,7 @@
 
 use vramfit_core::machine::Card;
 use vramfit_core::{Error, ErrorKind, Result};
-use vramfit_gpu::{Absence, CardMemory, Driver, DriverCard, Sampler};
+use vramfit_gpu::{Absence, Driver, DriverCard, Sampler, SimulatedDeviceMemory};
 
 use super::holder::{Holder, Other, Room, Verdict};
 
@@ -77,7 +77,7 @@ fn find<'a>(cards: &'a [DriverCard], gpu: &str) -> Result<&'a DriverCard> {
 struct ByDriver {
     room: Room,
     uuid: String,
-    memory: CardMemory,
+    memory: SimulatedDeviceMemory,
 }
 
 impl Holder for ByDriver {

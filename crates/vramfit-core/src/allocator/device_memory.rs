@@ -1,6 +1,6 @@
-//! The memory of one card, for allocators of this process.
+//! The memory of one GPU, for allocators of this process.
 //!
-//! A card that several processes share is made elsewhere, behind the same [`DeviceMemory`].
+//! A GPU that several processes share is made elsewhere, behind the same [`DeviceMemory`].
 
 use std::collections::BTreeMap;
 
@@ -9,13 +9,13 @@ use super::{DeviceMemory, Region, State};
 /// The driver maps memory in pages of this size, and hands out address ranges aligned to it.
 pub const PAGE_BYTES: u64 = 2 << 20;
 
-/// A card with a given number of free bytes.
+/// A GPU with a given number of free bytes.
 ///
 /// What is handed out is what was asked for; what it costs is that rounded up to whole 2 MiB pages,
-/// as on a real card. Fresh addresses rise with at least one page between neighbours, so that no two
+/// as on a real GPU. Fresh addresses rise with at least one page between neighbours, so that no two
 /// regions are adjacent; given-back ranges are used again, lowest first.
 #[derive(Debug)]
-pub struct CardMemory {
+pub struct SimulatedDeviceMemory {
     free_bytes: u64,
     next_address: u64,
     /// Given-back ranges by address, each with the page after it that keeps neighbours apart.
@@ -28,11 +28,11 @@ const FIRST_ADDRESS: u64 = 0x7f00_0000_0000;
 /// Where CUDA puts memory that it maps itself (stream-ordered pools, virtual memory).
 const FIRST_MAPPED_ADDRESS: u64 = 0x3_0200_0000;
 
-impl CardMemory {
-    /// Creates a card with `free_bytes` free: its total less the CUDA context and whatever else
+impl SimulatedDeviceMemory {
+    /// Creates a GPU with `free_bytes` free: its total less the CUDA context and whatever else
     /// holds memory.
     pub fn new(free_bytes: u64) -> Self {
-        CardMemory {
+        SimulatedDeviceMemory {
             free_bytes,
             next_address: FIRST_ADDRESS,
             returned: BTreeMap::new(),
@@ -41,7 +41,7 @@ impl CardMemory {
 
     /// Creates a space of addresses with no memory behind it, for allocators that map pages.
     pub(super) fn address_space() -> Self {
-        CardMemory {
+        SimulatedDeviceMemory {
             free_bytes: FIRST_ADDRESS - FIRST_MAPPED_ADDRESS,
             next_address: FIRST_MAPPED_ADDRESS,
             returned: BTreeMap::new(),
@@ -54,7 +54,7 @@ pub(super) fn whole_pages(bytes: u64) -> Option<u64> {
     bytes.checked_next_multiple_of(PAGE_BYTES)
 }
 
-impl DeviceMemory for CardMemory {
+impl DeviceMemory for SimulatedDeviceMemory {
     fn allocate(&mut self, alignment: u64, bytes: u64) -> Option<Region> {
         let cost = whole_pages(bytes)?;
         if bytes == 0 || cost > self.free_bytes {
@@ -126,15 +126,15 @@ mod tests {
 
     #[test]
     fn regions_cost_whole_pages_and_are_never_adjacent() {
-        let mut card = CardMemory::new(10 * PAGE_BYTES);
-        let first = card.allocate(256, PAGE_BYTES + 1).expect("there is room");
-        let second = card.allocate(256, PAGE_BYTES).expect("there is room");
+        let mut device = SimulatedDeviceMemory::new(10 * PAGE_BYTES);
+        let first = device.allocate(256, PAGE_BYTES + 1).expect("there is room");
+        let second = device.allocate(256, PAGE_BYTES).expect("there is room");
         assert_eq!(first.bytes, PAGE_BYTES + 1);
-        assert_eq!(card.free_bytes(), 7 * PAGE_BYTES);
+        assert_eq!(device.free_bytes(), 7 * PAGE_BYTES);
         assert!(second.address > first.address + 2 * PAGE_BYTES);
-        assert_eq!(card.allocate(256, 7 * PAGE_BYTES + 1), None);
+        assert_eq!(device.allocate(256, 7 * PAGE_BYTES + 1), None);
         assert_eq!(
-            card.free_bytes(),
+            device.free_bytes(),
             7 * PAGE_BYTES,
             "a refusal changes nothing"
         );
@@ -142,14 +142,14 @@ mod tests {
 
     #[test]
     fn a_returned_range_is_used_again() {
-        let mut card = CardMemory::new(1 << 40);
-        let first = card.allocate(256, 8 * PAGE_BYTES).expect("there is room");
-        card.free(first);
-        assert_eq!(card.free_bytes(), 1 << 40);
-        let low = card.allocate(256, 3 * PAGE_BYTES).expect("there is room");
-        let high = card.allocate(256, 4 * PAGE_BYTES).expect("there is room");
+        let mut device = SimulatedDeviceMemory::new(1 << 40);
+        let first = device.allocate(256, 8 * PAGE_BYTES).expect("there is room");
+        device.free(first);
+        assert_eq!(device.free_bytes(), 1 << 40);
+        let low = device.allocate(256, 3 * PAGE_BYTES).expect("there is room");
+        let high = device.allocate(256, 4 * PAGE_BYTES).expect("there is room");
         assert_eq!(low.address, first.address);
         assert_eq!(high.address, first.address + 4 * PAGE_BYTES);
-        assert!(card.allocate(256, 1).expect("there is room").address > high.address);
+        assert!(device.allocate(256, 1).expect("there is room").address > high.address);
     }
 }

@@ -7,11 +7,11 @@
 
 /// The slot of a chunk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(super) struct Handle(pub(super) u32);
+pub(super) struct ChunkHandle(pub(super) u32);
 
-impl Handle {
+impl ChunkHandle {
     /// No chunk: the end of a region's list.
-    pub(super) const NONE: Handle = Handle(u32::MAX);
+    pub(super) const NONE: ChunkHandle = ChunkHandle(u32::MAX);
 }
 
 /// Which end of a partitioned pool a chunk belongs to. Everything is `Lower` in a classic pool.
@@ -32,12 +32,12 @@ pub enum Tag {
 /// time of an operation.
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
-pub(super) struct Slot {
+pub(super) struct ChunkSlot {
     pub(super) address: u64,
     pub(super) requested: u64,
     pub(super) size: u64,
-    pub(super) prev: Handle,
-    pub(super) next: Handle,
+    pub(super) prev: ChunkHandle,
+    pub(super) next: ChunkHandle,
     /// Index of the label that was current at allocation; see [`super::Allocator::label`].
     pub(super) label: u32,
     pub(super) tag: Tag,
@@ -46,37 +46,37 @@ pub(super) struct Slot {
 
 /// All chunks of a pool.
 #[derive(Debug)]
-pub(super) struct Arena {
-    slots: Vec<Slot>,
-    unused: Handle,
+pub(super) struct ChunkTable {
+    slots: Vec<ChunkSlot>,
+    unused: ChunkHandle,
 }
 
-impl std::ops::Index<Handle> for Arena {
-    type Output = Slot;
+impl std::ops::Index<ChunkHandle> for ChunkTable {
+    type Output = ChunkSlot;
 
-    fn index(&self, handle: Handle) -> &Slot {
+    fn index(&self, handle: ChunkHandle) -> &ChunkSlot {
         &self.slots[handle.0 as usize]
     }
 }
 
-impl std::ops::IndexMut<Handle> for Arena {
-    fn index_mut(&mut self, handle: Handle) -> &mut Slot {
+impl std::ops::IndexMut<ChunkHandle> for ChunkTable {
+    fn index_mut(&mut self, handle: ChunkHandle) -> &mut ChunkSlot {
         &mut self.slots[handle.0 as usize]
     }
 }
 
-impl Arena {
+impl ChunkTable {
     /// Creates an empty table.
     pub(super) fn new() -> Self {
-        Arena {
+        ChunkTable {
             slots: Vec::new(),
-            unused: Handle::NONE,
+            unused: ChunkHandle::NONE,
         }
     }
 
-    fn take(&mut self, mut slot: Slot) -> Handle {
-        if self.unused == Handle::NONE {
-            let handle = Handle(self.slots.len() as u32);
+    fn take(&mut self, mut slot: ChunkSlot) -> ChunkHandle {
+        if self.unused == ChunkHandle::NONE {
+            let handle = ChunkHandle(self.slots.len() as u32);
             self.slots.push(slot);
             return handle;
         }
@@ -89,19 +89,25 @@ impl Arena {
     }
 
     /// Adds a free chunk for a new region, after `prev` if the region grew.
-    pub(super) fn add(&mut self, address: u64, size: u64, tag: Tag, prev: Handle) -> Handle {
-        let slot = Slot {
+    pub(super) fn add(
+        &mut self,
+        address: u64,
+        size: u64,
+        tag: Tag,
+        prev: ChunkHandle,
+    ) -> ChunkHandle {
+        let slot = ChunkSlot {
             address,
             size,
             requested: 0,
             prev,
-            next: Handle::NONE,
+            next: ChunkHandle::NONE,
             label: 0,
             tag,
             in_use: false,
         };
         let handle = self.take(slot);
-        if prev != Handle::NONE {
+        if prev != ChunkHandle::NONE {
             self[prev].next = handle;
         }
         handle
@@ -109,9 +115,9 @@ impl Arena {
 
     /// Cuts a free chunk after `size` bytes and returns the new chunk behind it, also free and
     /// with the same tag.
-    pub(super) fn split(&mut self, handle: Handle, size: u64) -> Handle {
+    pub(super) fn split(&mut self, handle: ChunkHandle, size: u64) -> ChunkHandle {
         let whole = self[handle];
-        let rest = self.take(Slot {
+        let rest = self.take(ChunkSlot {
             address: whole.address + size,
             size: whole.size - size,
             requested: 0,
@@ -124,14 +130,14 @@ impl Arena {
         let first = &mut self[handle];
         first.size = size;
         first.next = rest;
-        if whole.next != Handle::NONE {
+        if whole.next != ChunkHandle::NONE {
             self[whole.next].prev = rest;
         }
         rest
     }
 
     /// Joins a free chunk with the free chunk after it; unequal tags make the gap.
-    pub(super) fn merge_next(&mut self, handle: Handle) {
+    pub(super) fn merge_next(&mut self, handle: ChunkHandle) {
         let second_handle = self[handle].next;
         let second = self[second_handle];
         let first = &mut self[handle];
@@ -140,14 +146,14 @@ impl Arena {
         if first.tag != second.tag {
             first.tag = Tag::Gap;
         }
-        if second.next != Handle::NONE {
+        if second.next != ChunkHandle::NONE {
             self[second.next].prev = handle;
         }
         self.discard(second_handle);
     }
 
     /// Gives a slot back for reuse.
-    pub(super) fn discard(&mut self, handle: Handle) {
+    pub(super) fn discard(&mut self, handle: ChunkHandle) {
         let unused = self.unused;
         let slot = &mut self[handle];
         slot.next = unused;
@@ -156,10 +162,13 @@ impl Arena {
     }
 
     /// Walks the chunks of one region in address order, beginning with its first.
-    pub(super) fn walk(&self, first: Handle) -> impl Iterator<Item = (Handle, &Slot)> {
+    pub(super) fn walk(
+        &self,
+        first: ChunkHandle,
+    ) -> impl Iterator<Item = (ChunkHandle, &ChunkSlot)> {
         let mut at = first;
         std::iter::from_fn(move || {
-            if at == Handle::NONE {
+            if at == ChunkHandle::NONE {
                 return None;
             }
             let handle = at;

@@ -3,14 +3,14 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use super::arena::Tag;
+use super::chunk_table::Tag;
 use super::{Chunk, State, Stats};
 use crate::error::{Error, ErrorKind, Result};
 
 /// What is given out, and the statistics over it.
 #[derive(Debug, Default)]
-pub(super) struct Books {
-    given: BTreeMap<u64, Piece>,
+pub(super) struct LiveAllocations {
+    given: BTreeMap<u64, Allocation>,
     label: Option<Arc<str>>,
     num_allocs: u64,
     bytes_in_use: u64,
@@ -19,18 +19,18 @@ pub(super) struct Books {
 }
 
 #[derive(Debug)]
-struct Piece {
+struct Allocation {
     requested: u64,
     cost: u64,
     label: Option<Arc<str>>,
 }
 
-impl Books {
-    /// Enters a piece: what was requested, and what it takes from the card.
-    pub(super) fn enter(&mut self, address: u64, requested: u64, cost: u64) {
+impl LiveAllocations {
+    /// Enters a piece: what was requested, and what it takes from the GPU.
+    pub(super) fn insert(&mut self, address: u64, requested: u64, cost: u64) {
         self.given.insert(
             address,
-            Piece {
+            Allocation {
                 requested,
                 cost,
                 label: self.label.clone(),
@@ -42,8 +42,8 @@ impl Books {
         self.largest_alloc_size = self.largest_alloc_size.max(requested);
     }
 
-    /// Strikes a piece out and returns what it took from the card.
-    pub(super) fn strike(&mut self, address: u64, name: &str) -> Result<u64> {
+    /// Strikes a piece out and returns what it took from the GPU.
+    pub(super) fn remove(&mut self, address: u64, name: &str) -> Result<u64> {
         let Some(piece) = self.given.remove(&address) else {
             return Err(Error::new(
                 ErrorKind::Internal,
@@ -55,7 +55,7 @@ impl Books {
     }
 
     /// Strikes everything out and returns the places and costs.
-    pub(super) fn close(&mut self) -> impl Iterator<Item = (u64, u64)> {
+    pub(super) fn drain(&mut self) -> impl Iterator<Item = (u64, u64)> {
         self.bytes_in_use = 0;
         let given = std::mem::take(&mut self.given);
         given

@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 
-use super::card::{PAGE_BYTES, whole_pages};
+use super::device_memory::{PAGE_BYTES, whole_pages};
 use super::{DeviceMemory, Region, State};
 
 /// Requests up to this size share pages.
@@ -15,15 +15,15 @@ const SMALL_UNIT: u64 = 512;
 
 /// Hands out single allocations over some memory.
 #[derive(Debug)]
-pub(super) struct DriverHeap<M> {
+pub(super) struct CudaMalloc<M> {
     pub(super) memory: M,
     /// Free stretches of shared pages, by page and then by address.
     shared: BTreeMap<u64, BTreeMap<u64, u64>>,
 }
 
-impl<M: DeviceMemory> DriverHeap<M> {
+impl<M: DeviceMemory> CudaMalloc<M> {
     pub(super) fn new(memory: M) -> Self {
-        DriverHeap {
+        CudaMalloc {
             memory,
             shared: BTreeMap::new(),
         }
@@ -70,7 +70,7 @@ impl<M: DeviceMemory> DriverHeap<M> {
         }
     }
 
-    /// Takes back what [`DriverHeap::allocate`] gave, with the bytes it took.
+    /// Takes back what [`CudaMalloc::allocate`] gave, with the bytes it took.
     pub(super) fn free(&mut self, address: u64, cost: u64) {
         let page = address / PAGE_BYTES * PAGE_BYTES;
         let Some(free) = self.shared.get_mut(&page) else {
@@ -103,12 +103,12 @@ impl<M: DeviceMemory> DriverHeap<M> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::CardMemory;
+    use super::super::SimulatedDeviceMemory;
     use super::*;
 
     #[test]
     fn small_requests_share_a_page_and_give_it_back() {
-        let mut heap = DriverHeap::new(CardMemory::new(2 * PAGE_BYTES));
+        let mut heap = CudaMalloc::new(SimulatedDeviceMemory::new(2 * PAGE_BYTES));
         let pieces: Vec<_> = (0..8)
             .map(|_| heap.allocate(300_000, 256).expect("there is room"))
             .collect();
