@@ -110,7 +110,7 @@ def test_json_is_the_last_line_of_standard_output(program):
     first, empty, last = done.stdout.splitlines()
     assert (first, empty) == ("done", "")
     answer = json.loads(last)
-    assert answer["schema"] == 1
+    assert answer["schema"] == 2
     assert answer["fits"] is True
     assert answer["oom"] is None
     # Two arrays of 1024 x 1024 in float32 live at once.

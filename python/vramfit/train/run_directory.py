@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 from pathlib import Path
 
 from vramfit._errors import InvalidArgumentError, IoError
@@ -33,7 +34,8 @@ class RunDirectory:
         """
         there = self.path
         missing = []
-        while not there.exists() and there != there.parent:
+        # Not by `Path.exists`, which raises an error for a name that is too long.
+        while not os.path.exists(there) and there != there.parent:
             missing.append(there)
             there = there.parent
         if not there.is_dir():
