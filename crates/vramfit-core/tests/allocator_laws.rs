@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex};
 
 use proptest::prelude::*;
 use vramfit_core::allocator::{
-    Allocator, Chunk, DeviceMemory, Kind, PoolOptions, Refusal, Region, SimulatedDeviceMemory,
+    AllocError, Allocator, Chunk, DeviceMemory, Kind, PoolOptions, Region, SimulatedDeviceMemory,
     Space, Tag, build,
 };
 
@@ -163,8 +163,8 @@ fn run(
                     alive.push((address, bytes));
                     answers.push(Some(address));
                 }
-                Err(Refusal::OutOfMemory) => answers.push(None),
-                Err(Refusal::Fatal(_)) => {
+                Err(AllocError::OutOfMemory) => answers.push(None),
+                Err(AllocError::Fatal(_)) => {
                     return Ok(Run {
                         answers,
                         allocator: None,

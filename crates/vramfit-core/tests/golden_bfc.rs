@@ -13,7 +13,7 @@ use std::collections::HashMap;
 use std::fmt::Write as _;
 
 use recorded::{BASE, Scenario, assert_same_lines, chunk_hash, free_by_bin};
-use vramfit_core::allocator::{Allocator, Backpedal, Bfc, BfcOptions, Refusal, Space};
+use vramfit_core::allocator::{AllocError, Allocator, Backpedal, Bfc, BfcOptions, Space};
 
 fn pool(scenario: &Scenario, back_off: Backpedal) -> Bfc {
     let options = BfcOptions {
@@ -97,8 +97,8 @@ fn replay(scenario: &Scenario, back_off: Backpedal) -> Replay {
                     addresses.insert(id, address);
                     writeln!(results, "{}", address - BASE).unwrap();
                 }
-                Err(Refusal::OutOfMemory) => results.push_str("-1\n"),
-                Err(Refusal::Fatal(why)) => panic!("{name}, operation {operation}: {why}"),
+                Err(AllocError::OutOfMemory) => results.push_str("-1\n"),
+                Err(AllocError::Fatal(why)) => panic!("{name}, operation {operation}: {why}"),
             }
         } else {
             assert_eq!(verb, "F");

@@ -16,7 +16,7 @@ use std::fmt::Write as _;
 use recorded::{BASE, Scenario, assert_same_lines, chunk_hash, free_by_bin};
 use vramfit_core::ErrorKind;
 use vramfit_core::allocator::{
-    Allocator, Backpedal, BfcOptions, Chunk, End, EndPolicy, Refusal, Spatial, SpatialPolicy,
+    AllocError, Allocator, Backpedal, BfcOptions, Chunk, End, EndPolicy, Spatial, SpatialPolicy,
     SplitRule, Tag,
 };
 
@@ -155,12 +155,12 @@ fn step<'a>(
         .get(3)
         .map_or(scenario.alignment, |word| word.parse().unwrap());
     match pool.allocate_at(end, bytes, alignment) {
-        Ok(0) | Err(Refusal::OutOfMemory) => Ok("-1".to_owned()),
+        Ok(0) | Err(AllocError::OutOfMemory) => Ok("-1".to_owned()),
         Ok(address) => {
             addresses.insert(id, address);
             Ok((address - BASE).to_string())
         }
-        Err(Refusal::Fatal(text)) => Err(text),
+        Err(AllocError::Fatal(text)) => Err(text),
     }
 }
 
@@ -356,6 +356,6 @@ fn only_requests_of_up_to_2304_bytes_hang() {
         let refusal = pool
             .allocate_at(End::Lower, bytes, 64)
             .expect_err("there is no room");
-        assert_eq!(matches!(refusal, Refusal::Fatal(_)), hangs, "{bytes}");
+        assert_eq!(matches!(refusal, AllocError::Fatal(_)), hangs, "{bytes}");
     }
 }

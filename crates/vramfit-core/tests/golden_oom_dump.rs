@@ -13,7 +13,7 @@ use std::collections::HashMap;
 
 use recorded::{BASE, Scenario, assert_same_records, parse_log};
 use vramfit_core::allocator::{
-    Allocator, Backpedal, Bfc, BfcOptions, End, JaxVersion, LogRecord, Refusal, Space, Spatial,
+    AllocError, Allocator, Backpedal, Bfc, BfcOptions, End, JaxVersion, LogRecord, Space, Spatial,
     SpatialPolicy, refusal_warning,
 };
 
@@ -58,7 +58,7 @@ fn replay(scenario: &Scenario, jax_version: JaxVersion) -> (String, Vec<LogRecor
                 results += &format!("{}\n", address - BASE);
             }
             Err(refusal) => {
-                assert_eq!(refusal, Refusal::OutOfMemory);
+                assert_eq!(refusal, AllocError::OutOfMemory);
                 results.push_str("-1\n");
                 if verb == "D" {
                     log.extend(pool.out_of_memory_log(bytes, Space::Default));

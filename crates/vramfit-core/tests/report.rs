@@ -11,10 +11,10 @@ use serde_json::{Value, json};
 use vramfit_core::allocator::Space;
 use vramfit_core::report;
 use vramfit_core::trace::{
-    Answer, Event, Header, ProgramSizes, Purpose, Reader, TextId, summarise,
+    Event, Header, ProgramSizes, Purpose, Reader, RunSummary, TextId, summarise,
 };
 
-fn answer(trace: &[u8]) -> Answer {
+fn answer(trace: &[u8]) -> RunSummary {
     summarise(Reader::new(trace).unwrap()).unwrap()
 }
 

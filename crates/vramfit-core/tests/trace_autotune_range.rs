@@ -7,7 +7,7 @@ mod recorder;
 use recorder::{MIB, Recorder, header};
 use vramfit_core::report;
 use vramfit_core::trace::{
-    Answer, AutotuneRange, Event, Header, ProgramSizes, Purpose, Reader, summarise,
+    AutotuneRange, Event, Header, ProgramSizes, Purpose, Reader, RunSummary, summarise,
 };
 
 const VARIANT: &str = "without Triton GEMM";
@@ -19,7 +19,7 @@ fn asked() -> Header {
     }
 }
 
-fn answer(run: Recorder) -> Answer {
+fn answer(run: Recorder) -> RunSummary {
     summarise(Reader::new(&run.finish()[..]).unwrap()).unwrap()
 }
 

@@ -13,15 +13,15 @@ use vramfit_core::gpu;
 use vramfit_core::report::Report;
 use vramfit_core::settings::{Policy, Share};
 use vramfit_core::trace::{
-    Answer, Comparison, Event, Header, ProgramSizes, Purpose, Reader, Settings, TextTrace, compare,
-    summarise,
+    Comparison, Event, Header, ProgramSizes, Purpose, Reader, RunSummary, Settings, TextTrace,
+    compare, summarise,
 };
 
 fn replay(trace: &[u8], settings: &Settings) -> Comparison {
     compare(&mut Reader::new(trace).unwrap(), settings).unwrap()
 }
 
-fn answer(trace: &[u8]) -> Answer {
+fn answer(trace: &[u8]) -> RunSummary {
     summarise(Reader::new(trace).unwrap()).unwrap()
 }
 
@@ -269,7 +269,7 @@ trait AtEnd {
     fn at_end_bytes(&self) -> u64;
 }
 
-impl AtEnd for Answer {
+impl AtEnd for RunSummary {
     fn at_end_bytes(&self) -> u64 {
         self.devices[0].at_end.in_use_bytes
     }

@@ -9,11 +9,11 @@ use recorder::{Block, MIB, Recorder, header};
 use vramfit_core::allocator::Space;
 use vramfit_core::report;
 use vramfit_core::trace::{
-    Answer, ArrayAnswer, DeviceAnswer, Event, Header, LayoutAnswer, PoolState, ProgramSizes,
-    Purpose, Reader, TextId, summarise, summarise_until,
+    ArraySummary, DeviceSummary, Event, Header, LayoutSummary, PoolState, ProgramSizes, Purpose,
+    Reader, RunSummary, TextId, summarise, summarise_until,
 };
 
-fn answer(run: Recorder) -> Answer {
+fn answer(run: Recorder) -> RunSummary {
     summarise(Reader::new(&run.finish()[..]).unwrap()).unwrap()
 }
 
@@ -241,7 +241,7 @@ fn growth_after_the_start_up_is_found_although_the_start_up_needed_more() {
 
 // --- arrays and layouts --------------------------------------------------------------------
 
-fn short(arrays: &[ArrayAnswer]) -> Vec<(&str, Purpose, u64, u64)> {
+fn short(arrays: &[ArraySummary]) -> Vec<(&str, Purpose, u64, u64)> {
     let each = arrays.iter();
     each.map(|array| (&array.site[..], array.purpose, array.count, array.bytes))
         .collect()
@@ -274,7 +274,7 @@ fn arrays_at_three_moments_are_those_that_one_counts_by_hand() {
     assert_eq!(device.arrays_at_peak[1].held_bytes, 12 * MIB + 256);
 }
 
-fn bytes_of(layout: &LayoutAnswer) -> u64 {
+fn bytes_of(layout: &LayoutSummary) -> u64 {
     let pieces = layout.regions.iter().flat_map(|region| &region.pieces);
     pieces.map(|piece| piece.bytes).sum()
 }
@@ -287,7 +287,7 @@ fn a_layout_shows_what_lies_between_what() {
     run.free(first);
     let answer = answer(run);
     let device = &answer.devices[0];
-    let pieces = |layout: &LayoutAnswer| -> Vec<_> {
+    let pieces = |layout: &LayoutSummary| -> Vec<_> {
         let [region] = &layout.regions[..] else {
             panic!("one region")
         };
@@ -570,8 +570,8 @@ fn random(run: &mut Recorder, alive: &mut Vec<Block>, choice: u64) {
     }
 }
 
-fn check(device: &DeviceAnswer, allocator: &str) -> Result<(), TestCaseError> {
-    let held = |arrays: &[ArrayAnswer]| arrays.iter().map(|array| array.held_bytes).sum::<u64>();
+fn check(device: &DeviceSummary, allocator: &str) -> Result<(), TestCaseError> {
+    let held = |arrays: &[ArraySummary]| arrays.iter().map(|array| array.held_bytes).sum::<u64>();
     prop_assert_eq!(held(&device.arrays_at_peak), device.peak_bytes);
     prop_assert_eq!(held(&device.arrays_at_end), device.at_end.in_use_bytes);
     let highest = device
@@ -582,7 +582,7 @@ fn check(device: &DeviceAnswer, allocator: &str) -> Result<(), TestCaseError> {
     prop_assert_eq!(highest.unwrap_or(0), device.peak_bytes);
     prop_assert!(device.timeline.is_sorted_by_key(|point| point.event));
     if allocator == "bfc" {
-        let free = |layout: &LayoutAnswer| {
+        let free = |layout: &LayoutSummary| {
             let pieces = layout.regions.iter().flat_map(|region| &region.pieces);
             pieces.map(|piece| piece.free_bytes).sum::<u64>()
         };

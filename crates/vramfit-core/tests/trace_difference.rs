@@ -8,25 +8,25 @@ use proptest::prelude::*;
 use recorder::{MIB, Recorder, header};
 use vramfit_core::program::memory::Owner;
 use vramfit_core::trace::{
-    Answer, Attribution, Change, Header, Need, Part, PartKind, Purpose, Reader, difference,
+    Attribution, Change, EntryKind, Header, Need, Part, Purpose, Reader, RunSummary, difference,
     summarise,
 };
 
-const ACTIVATIONS: PartKind = PartKind::Program(Owner::Activations);
-const PARAMETERS: PartKind = PartKind::Program(Owner::Parameters);
-const TEMPORARIES: PartKind = PartKind::Program(Owner::Temporaries);
-const PADDING: PartKind = PartKind::Program(Owner::Padding);
+const ACTIVATIONS: EntryKind = EntryKind::Program(Owner::Activations);
+const PARAMETERS: EntryKind = EntryKind::Program(Owner::Parameters);
+const TEMPORARIES: EntryKind = EntryKind::Program(Owner::Temporaries);
+const PADDING: EntryKind = EntryKind::Program(Owner::Padding);
 
 /// Returns the answer of a run that holds one array.
-fn plain(header: &Header) -> Answer {
+fn plain(header: &Header) -> RunSummary {
     let mut run = Recorder::new(header);
     run.upload(MIB);
     summarise(Reader::new(&run.finish()[..]).unwrap()).unwrap()
 }
 
 /// Returns the answer of a run that holds these parts at its peak.
-fn answer(parts: Vec<Part>) -> Answer {
-    Answer {
+fn answer(parts: Vec<Part>) -> RunSummary {
+    RunSummary {
         attribution: Some(Attribution {
             total_bytes: parts.iter().map(|part| part.bytes).sum(),
             parts,
@@ -48,7 +48,7 @@ fn argument(path: &str, site: &str, shape: &str, bytes: u64) -> Part {
     }
 }
 
-fn buffer(kind: PartKind, site: &str, made_by: &str, shape: &str, bytes: u64) -> Part {
+fn buffer(kind: EntryKind, site: &str, made_by: &str, shape: &str, bytes: u64) -> Part {
     Part {
         kind,
         site: site.into(),
@@ -313,7 +313,7 @@ fn what_else_differs_is_told_and_nothing_else() {
 }
 
 /// A run that asks for more than the pool has, once it holds `held`.
-fn refused(held: u64) -> Answer {
+fn refused(held: u64) -> RunSummary {
     let mut run = Recorder::new(&header());
     run.upload(held);
     assert!(run.allocate(0, 1000 * MIB, Purpose::Upload).is_none());
@@ -355,7 +355,7 @@ fn parts() -> impl Strategy<Value = Vec<Part>> {
         PARAMETERS,
         TEMPORARIES,
         PADDING,
-        PartKind::Rounding,
+        EntryKind::Rounding,
     ];
     let texts = |texts: &'static [&'static str]| proptest::sample::select(texts);
     let part = (
@@ -393,7 +393,7 @@ proptest! {
     fn all_changes_add_up_to_the_gap(a in parts(), b in parts()) {
         let (a, b) = (answer(a), answer(b));
         let difference = difference(&a, &b);
-        let held = |answer: &Answer| i128::from(answer.attribution.as_ref().unwrap().total_bytes);
+        let held = |answer: &RunSummary| i128::from(answer.attribution.as_ref().unwrap().total_bytes);
         prop_assert_eq!(difference.gap_bytes(), held(&b) - held(&a));
         let changes: i128 = difference.changes.iter().map(Change::bytes).sum();
         prop_assert_eq!(changes, difference.gap_bytes());

@@ -5,7 +5,7 @@ mod recorder;
 use recorder::{MIB, Recorder, header};
 use vramfit_core::report::Report;
 use vramfit_core::trace::{
-    Answer, Condition, Header, Note, OtherProcess, Purpose, Reader, Settings, Sharing,
+    Condition, Header, Note, OtherProcess, Purpose, Reader, RunSummary, Settings, Sharing,
     UncaughtError, compare, is_met_alone, summarise,
 };
 
@@ -47,7 +47,7 @@ fn run(asked: u64) -> Vec<u8> {
     run.finish()
 }
 
-fn answer(trace: &[u8]) -> Answer {
+fn answer(trace: &[u8]) -> RunSummary {
     let mut answer = summarise(reader(trace)).expect("a whole trace");
     if answer.others_at_refusal.is_some() {
         answer.fits_alone = Some(is_met_alone(&mut reader(trace)).expect("a whole trace"));

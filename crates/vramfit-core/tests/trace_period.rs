@@ -15,8 +15,8 @@ use vramfit_core::allocator::{Kind, Space};
 use vramfit_core::program::{EstimateSource, ProgramMemory, ScratchPhase};
 use vramfit_core::settings::Policy;
 use vramfit_core::trace::{
-    Answer, CallbackSkip, CompilerWarning, Event, Events, Footer, Header, NotComputed, Note,
-    ProgramSizes, Purpose, Reader, Repetition, RunEnvironment, Settings, TextId, compare,
+    CallbackSkip, CompilerWarning, Event, Events, Footer, Header, NotComputed, Note, ProgramSizes,
+    Purpose, Reader, Repetition, RunEnvironment, RunSummary, Settings, TextId, compare,
     replay_at_max_total, summarise, summarise_events,
 };
 use vramfit_core::{ErrorKind, Result};
@@ -86,7 +86,7 @@ impl Events for Counted<'_> {
 }
 
 /// Returns the answer and how many events were taken for it.
-fn answer(trace: &[u8], skips: bool, last: u64) -> (Answer, u64) {
+fn answer(trace: &[u8], skips: bool, last: u64) -> (RunSummary, u64) {
     let mut source = Counted::new(trace, skips);
     let answer = summarise_events(&mut source, last).unwrap();
     (answer, source.taken.get())

@@ -9,23 +9,23 @@ use recorder::{MIB, Recorder, header};
 use vramfit_core::program::{EstimateSource, ScratchPhase};
 use vramfit_core::report;
 use vramfit_core::trace::{
-    Answer, Condition, Event, Header, PartKind, ProgramSizes, Purpose, Reader, ScratchAnswer,
-    ScratchShortage, summarise,
+    Condition, EntryKind, Event, Header, ProgramSizes, Purpose, Reader, RunSummary,
+    ScratchShortage, ScratchSummary, summarise,
 };
 
 const SITE: &str = "fft.py:12 (main)";
 
-fn answer(run: Recorder) -> Answer {
+fn answer(run: Recorder) -> RunSummary {
     summarise(Reader::new(&run.finish()[..]).unwrap()).unwrap()
 }
 
 /// The report as text, its lines put together.
-fn told(answer: &Answer) -> String {
+fn told(answer: &RunSummary) -> String {
     let text = report::text(answer);
     text.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
-fn scratch(answer: &Answer) -> &ScratchAnswer {
+fn scratch(answer: &RunSummary) -> &ScratchSummary {
     answer.scratch.as_ref().unwrap()
 }
 
@@ -83,7 +83,7 @@ fn execute(run: &mut Recorder, number: u32, temporaries: u64, least: u64) -> boo
 }
 
 /// Three executions beside 200 MiB of parameters, with temporaries of 50 MiB.
-fn run_of(header: &Header, phase: ScratchPhase, range: [u64; 2]) -> Answer {
+fn run_of(header: &Header, phase: ScratchPhase, range: [u64; 2]) -> RunSummary {
     let mut run = Recorder::new(header);
     run.upload(200 * MIB);
     program(&mut run, 1, "jit_transform", 50 * MIB);
@@ -112,7 +112,7 @@ fn the_least_is_in_the_peak_and_the_most_beside_it() {
     let part = attribution
         .parts
         .iter()
-        .find(|part| part.kind == PartKind::Scratch);
+        .find(|part| part.kind == EntryKind::Scratch);
     let part = part.unwrap();
     assert_eq!(part.bytes, 150 * MIB);
     assert_eq!(
@@ -175,7 +175,7 @@ fn the_least_that_cannot_be_had_does_not_fit() {
         attribution
             .parts
             .iter()
-            .any(|part| part.kind == PartKind::Scratch)
+            .any(|part| part.kind == EntryKind::Scratch)
     );
 }
 

@@ -10,11 +10,11 @@ use recorder::{MIB, Recorder, header};
 use vramfit_core::ErrorKind;
 use vramfit_core::allocator::Space;
 use vramfit_core::trace::{
-    Answer, CallbackSkip, Event, Header, PoolState, ProgramExit, ProgramSizes, Purpose, Reader,
+    CallbackSkip, Event, Header, PoolState, ProgramExit, ProgramSizes, Purpose, Reader, RunSummary,
     TextId, summarise,
 };
 
-fn answer(trace: &[u8]) -> Answer {
+fn answer(trace: &[u8]) -> RunSummary {
     summarise(Reader::new(trace).unwrap()).unwrap()
 }
 

@@ -4,14 +4,14 @@ use std::path::PathBuf;
 
 use pyo3::prelude::*;
 use vramfit_core::report::Report;
-use vramfit_core::trace::Answer;
+use vramfit_core::trace::RunSummary;
 
 use crate::error::raise;
 
 /// What a dry run came to, read from its trace.
 #[pyclass(frozen, module = "vramfit._native")]
 pub(crate) struct RunReport {
-    answer: Answer,
+    answer: RunSummary,
     report: Report,
 }
 

@@ -8,8 +8,8 @@ use std::time::{Duration, Instant};
 
 use vramfit_core::program::ProgramMemory;
 use vramfit_core::trace::{
-    self, Answer, CompilerWarning, Event, Events, Footer, Header, NotComputed, Note, ProgramExit,
-    Reader, Repetition, RunEnvironment, TextId,
+    self, CompilerWarning, Event, Events, Footer, Header, NotComputed, Note, ProgramExit, Reader,
+    Repetition, RunEnvironment, RunSummary, TextId,
 };
 use vramfit_core::{Error, ErrorKind, Result};
 
@@ -48,27 +48,27 @@ pub(crate) fn traces(path: &Path) -> Vec<PathBuf> {
 /// Returns the answer of the process that decides, which knows of all others: one that does not fit, else
 /// one of which that cannot be told, else the one with least to spare. Of equals it is the one with the
 /// highest peak.
-pub(crate) fn decide(mut answers: Vec<Answer>) -> Option<Answer> {
+pub(crate) fn decide(mut answers: Vec<RunSummary>) -> Option<RunSummary> {
     // A program that was only compiled counts with what its plan needs.
-    let peak = |answer: &Answer| {
+    let peak = |answer: &RunSummary| {
         let peaks = answer.devices.iter().map(|device| device.peak_bytes);
         peaks
             .chain(answer.plan().map(|plan| plan.needed_bytes))
             .max()
     };
-    let spare = |answer: &Answer| {
+    let spare = |answer: &RunSummary| {
         let devices = answer.devices.iter();
         let spare = devices.map(|one| one.capacity_bytes.saturating_sub(one.peak_bytes));
         let plan = answer.plan();
         let plan = plan.map(|plan| plan.capacity_bytes.saturating_sub(plan.needed_bytes));
         spare.chain(plan).min().unwrap_or(u64::MAX)
     };
-    let rank = |answer: &Answer| match answer.fits() {
+    let rank = |answer: &RunSummary| match answer.fits() {
         Some(false) => (2, Reverse(0), peak(answer)),
         None => (1, Reverse(0), peak(answer)),
         Some(true) => (0, Reverse(spare(answer)), peak(answer)),
     };
-    let processes: Vec<_> = answers.iter().map(Answer::as_process).collect();
+    let processes: Vec<_> = answers.iter().map(RunSummary::as_process).collect();
     let worst = (0..answers.len()).max_by_key(|&place| rank(&answers[place]))?;
     let mut answer = answers.swap_remove(worst);
     if processes.len() > 1 {
@@ -81,7 +81,7 @@ pub(crate) fn decide(mut answers: Vec<Answer>) -> Option<Answer> {
 ///
 /// # Errors
 /// `io` when it cannot be read, `internal` when it is not as vramfit writes it.
-pub(crate) fn read_own(path: &Path, output: &Output) -> Result<Answer> {
+pub(crate) fn read_own(path: &Path, output: &Output) -> Result<RunSummary> {
     read_until(path, u64::MAX, Some(output)).map_err(|error| match error.kind() {
         // Nobody else has written it.
         ErrorKind::InvalidFile => {
@@ -93,7 +93,7 @@ pub(crate) fn read_own(path: &Path, output: &Output) -> Result<Answer> {
 }
 
 /// Reads a trace as if it had been cut off after an event.
-fn read_until(path: &Path, last: u64, output: Option<&Output>) -> Result<Answer> {
+fn read_until(path: &Path, last: u64, output: Option<&Output>) -> Result<RunSummary> {
     let mut answer = trace::summarise_events(&mut *open(path, output)?, last)?;
     if answer.others_at_refusal.is_some() {
         answer.fits_alone = Some(trace::is_met_alone(&mut *open(path, output)?)?);
@@ -254,12 +254,12 @@ pub(crate) fn add_exit(path: &Path, exit: ProgramExit) -> Result<()> {
 /// # Errors
 /// [`ErrorKind::Io`] when one of them cannot be read, and [`ErrorKind::InvalidFile`] when it is no trace or
 /// contradicts itself.
-pub fn answer_of(trace: &Path) -> Result<Answer> {
+pub fn answer_of(trace: &Path) -> Result<RunSummary> {
     answer_until(trace, u64::MAX, None)
 }
 
 /// Does the same as if each process had been cut off after its event of that index.
-pub(crate) fn answer_until(trace: &Path, last: u64, output: Option<&Output>) -> Result<Answer> {
+pub(crate) fn answer_until(trace: &Path, last: u64, output: Option<&Output>) -> Result<RunSummary> {
     let mut found = traces(&std::path::absolute(trace).unwrap_or_else(|_| trace.to_owned()));
     let is_it = |path: &PathBuf| path.file_name() == trace.file_name();
     if !found.iter().any(is_it) {
@@ -268,8 +268,8 @@ pub(crate) fn answer_until(trace: &Path, last: u64, output: Option<&Output>) -> 
     }
     let answers = found.iter().map(|path| read_until(path, last, output));
     let mut answers = answers.collect::<Result<Vec<_>>>()?;
-    if answers.iter().any(Answer::used_gpu) {
-        answers.retain(Answer::used_gpu);
+    if answers.iter().any(RunSummary::used_gpu) {
+        answers.retain(RunSummary::used_gpu);
     }
     Ok(decide(answers).expect("there is the named one at least"))
 }

@@ -12,7 +12,7 @@ use super::message::out_of_memory_text;
 use super::pool::{BfcOptions, Pool, UNIT, round_up};
 use super::regions::SharedDeviceMemory;
 use super::spatial_policy::End;
-use super::{Allocator, Chunk, DeviceMemory, Fidelity, Refusal, Region, Space, State, Stats};
+use super::{AllocError, Allocator, Chunk, DeviceMemory, Fidelity, Region, Space, State, Stats};
 use crate::error::Result;
 
 /// One classic BFC pool.
@@ -85,7 +85,7 @@ impl Bfc {
     }
 
     /// Takes one more region from the GPU and says whether that worked.
-    fn grow(&mut self, rounded: u64, alignment: u64) -> std::result::Result<bool, Refusal> {
+    fn grow(&mut self, rounded: u64, alignment: u64) -> std::result::Result<bool, AllocError> {
         let Some(handle) = self.pool.grow(rounded, alignment, Tag::Lower)? else {
             return Ok(false);
         };
@@ -158,15 +158,15 @@ impl Allocator for Bfc {
         bytes: u64,
         alignment: u64,
         _space: Space,
-    ) -> std::result::Result<u64, Refusal> {
+    ) -> std::result::Result<u64, AllocError> {
         if bytes == 0 {
             return Ok(NULL);
         }
-        let rounded = round_up(bytes).ok_or(Refusal::OutOfMemory)?;
+        let rounded = round_up(bytes).ok_or(AllocError::OutOfMemory)?;
         let alignment = alignment
             .max(UNIT)
             .checked_next_power_of_two()
-            .ok_or(Refusal::OutOfMemory)?;
+            .ok_or(AllocError::OutOfMemory)?;
         if let Some(address) = self.place(rounded, bytes, alignment) {
             return Ok(address);
         }
@@ -183,7 +183,7 @@ impl Allocator for Bfc {
         {
             return Ok(address);
         }
-        Err(Refusal::OutOfMemory)
+        Err(AllocError::OutOfMemory)
     }
 
     fn free(&mut self, address: u64) -> Result<()> {

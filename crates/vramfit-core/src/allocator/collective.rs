@@ -5,7 +5,7 @@
 
 use super::bfc::Bfc;
 use super::dump::LogRecord;
-use super::{Allocator, Chunk, Fidelity, Refusal, Region, Space, State, Stats};
+use super::{AllocError, Allocator, Chunk, Fidelity, Region, Space, State, Stats};
 use crate::error::Result;
 
 /// Two allocators that share a GPU.
@@ -20,7 +20,7 @@ impl Allocator for SplitCollectivePool {
         bytes: u64,
         alignment: u64,
         space: Space,
-    ) -> std::result::Result<u64, Refusal> {
+    ) -> std::result::Result<u64, AllocError> {
         match space {
             Space::Default => self.default.allocate(bytes, alignment, space),
             Space::Collective => self.collective.allocate(bytes, alignment, space),

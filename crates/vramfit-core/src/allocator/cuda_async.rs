@@ -11,7 +11,7 @@ use super::live_allocations::LiveAllocations;
 use super::message::out_of_memory_text;
 use super::options::PoolOptions;
 use super::regions::SharedDeviceMemory;
-use super::{Allocator, Chunk, DeviceMemory, Fidelity, Refusal, Region, Space, State, Stats};
+use super::{AllocError, Allocator, Chunk, DeviceMemory, Fidelity, Region, Space, State, Stats};
 use crate::error::Result;
 
 /// The pool of one GPU.
@@ -145,14 +145,14 @@ impl Allocator for CudaAsync {
         bytes: u64,
         alignment: u64,
         _space: Space,
-    ) -> std::result::Result<u64, Refusal> {
+    ) -> std::result::Result<u64, AllocError> {
         if bytes == 0 {
             return Ok(0);
         }
         let (address, cost) = self
             .heap
             .allocate(bytes, alignment)
-            .ok_or(Refusal::OutOfMemory)?;
+            .ok_or(AllocError::OutOfMemory)?;
         self.allocations.insert(address, bytes, cost);
         Ok(address)
     }
@@ -258,7 +258,7 @@ mod tests {
         assert_eq!(device.free_bytes(), 9 * GIB);
         assert_eq!(
             pool.allocate(10 * GIB, 64, Space::Default),
-            Err(Refusal::OutOfMemory)
+            Err(AllocError::OutOfMemory)
         );
         pool.free(address).expect("it was allocated");
         assert_eq!(

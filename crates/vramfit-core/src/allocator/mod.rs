@@ -170,23 +170,23 @@ pub struct Stats {
 
 /// A request that could not be met.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Refusal {
+pub enum AllocError {
     /// Not enough memory, or none in one piece.
     OutOfMemory,
     /// XLA's own allocator would abort the process or never return here; the text says which.
     Fatal(String),
 }
 
-impl std::fmt::Display for Refusal {
+impl std::fmt::Display for AllocError {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            Refusal::OutOfMemory => f.write_str("out of memory"),
-            Refusal::Fatal(why) => f.write_str(why),
+            AllocError::OutOfMemory => f.write_str("out of memory"),
+            AllocError::Fatal(why) => f.write_str(why),
         }
     }
 }
 
-impl std::error::Error for Refusal {}
+impl std::error::Error for AllocError {}
 
 /// How far an allocator's answers can be trusted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -223,13 +223,13 @@ pub trait Allocator: Send {
     /// No bytes give address 0, which is counted nowhere and may be freed.
     ///
     /// # Errors
-    /// A [`Refusal`] when the real allocator would not have succeeded.
+    /// A [`AllocError`] when the real allocator would not have succeeded.
     fn allocate(
         &mut self,
         bytes: u64,
         alignment: u64,
         space: Space,
-    ) -> std::result::Result<u64, Refusal>;
+    ) -> std::result::Result<u64, AllocError>;
 
     /// Frees what was allocated at `address`.
     ///

@@ -9,7 +9,7 @@ use super::live_allocations::LiveAllocations;
 use super::message::{direct_out_of_memory_text, out_of_memory_text};
 use super::options::PoolOptions;
 use super::regions::SharedDeviceMemory;
-use super::{Allocator, Chunk, Fidelity, Refusal, Space, State, Stats};
+use super::{AllocError, Allocator, Chunk, Fidelity, Space, State, Stats};
 use crate::error::Result;
 
 /// Hands every request on to the driver.
@@ -46,14 +46,14 @@ impl Allocator for Platform {
         bytes: u64,
         alignment: u64,
         _space: Space,
-    ) -> std::result::Result<u64, Refusal> {
+    ) -> std::result::Result<u64, AllocError> {
         if bytes == 0 {
             return Ok(0);
         }
         let (address, cost) = self
             .heap
             .allocate(bytes, alignment)
-            .ok_or(Refusal::OutOfMemory)?;
+            .ok_or(AllocError::OutOfMemory)?;
         self.allocations.insert(address, bytes, cost);
         Ok(address)
     }

@@ -10,7 +10,7 @@ use super::address_map::AddressMap;
 use super::chunk_table::{ChunkHandle, ChunkSlot, ChunkTable, Tag};
 use super::options::JaxVersion;
 use super::regions::{Backpedal, PoolRegion, Regions, SharedDeviceMemory};
-use super::{Chunk, Fidelity, Refusal, Region, State, Stats};
+use super::{AllocError, Chunk, Fidelity, Region, State, Stats};
 use crate::error::{Error, ErrorKind, Result};
 
 /// Sizes are multiples of this, and so are addresses.
@@ -112,7 +112,7 @@ impl Pool {
         rounded: u64,
         alignment: u64,
         tag: Tag,
-    ) -> std::result::Result<Option<ChunkHandle>, Refusal> {
+    ) -> std::result::Result<Option<ChunkHandle>, AllocError> {
         let Some(region) = self.regions.grow(alignment, rounded)? else {
             return Ok(None);
         };

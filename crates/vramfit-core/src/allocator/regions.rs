@@ -9,7 +9,7 @@ use super::chunk_table::ChunkHandle;
 use super::free_set::Entry;
 use super::pool::UNIT;
 use super::preallocation::preallocated_bytes;
-use super::{DeviceMemory, Refusal, Region, State, round_up};
+use super::{AllocError, DeviceMemory, Region, State, round_up};
 
 /// The GPU, as several pools of one device share it.
 #[derive(Clone)]
@@ -129,7 +129,11 @@ impl Regions {
     /// Asks the GPU for a region that holds at least `rounded` bytes.
     ///
     /// `Ok(None)` when the limit or the GPU does not allow it.
-    pub(super) fn grow(&mut self, alignment: u64, rounded: u64) -> Result<Option<Region>, Refusal> {
+    pub(super) fn grow(
+        &mut self,
+        alignment: u64,
+        rounded: u64,
+    ) -> Result<Option<Region>, AllocError> {
         // A GPU may grant more than was asked for, so a pool can exceed its limit. XLA subtracts
         // without a sign; the available bytes then seem huge.
         let available = preallocated_bytes(self.limit_bytes.wrapping_sub(self.pool_bytes));
@@ -139,7 +143,7 @@ impl Regions {
         let mut doubled = false;
         while rounded > self.next_region_bytes {
             let Some(twice) = self.next_region_bytes.checked_mul(2).filter(|&n| n > 0) else {
-                return Err(Refusal::Fatal(
+                return Err(AllocError::Fatal(
                     "XLA never returns from this request: its region size overflows".to_owned(),
                 ));
             };
@@ -165,7 +169,7 @@ impl Regions {
         alignment: u64,
         mut bytes: u64,
         rounded: u64,
-    ) -> Result<Option<Region>, Refusal> {
+    ) -> Result<Option<Region>, AllocError> {
         let mut device = self.device.lock();
         loop {
             // No GPU has more than a chunk can describe.
@@ -182,7 +186,7 @@ impl Regions {
             if less >= bytes {
                 // Small sizes round back up to themselves.
                 if self.back_off == Backpedal::UpForEver {
-                    return Err(Refusal::Fatal(format!(
+                    return Err(AllocError::Fatal(format!(
                         "XLA of this version never returns from this request: the card refuses \
                          {bytes} bytes, and the next smaller region it tries is {less} bytes"
                     )));

@@ -5,7 +5,7 @@
 //! `fixtures/bfc-spatial` holds recordings of both. Filled from the lower end only, it is still not
 //! the classic pool of [`super::bfc`]: holes come before the gap, however well the gap would fit.
 //!
-//! Where XLA would abort the process or never return, requests get [`Refusal::Fatal`] and frees an
+//! Where XLA would abort the process or never return, requests get [`AllocError::Fatal`] and frees an
 //! error, from then on for ever.
 
 use super::bfc::padding;
@@ -16,7 +16,7 @@ use super::message::out_of_memory_text;
 use super::pool::{BfcOptions, Pool, UNIT, round_up};
 use super::regions::SharedDeviceMemory;
 use super::spatial_policy::{End, SpatialPolicy, SplitRule};
-use super::{Allocator, Chunk, DeviceMemory, Fidelity, Refusal, Region, Space, State, Stats};
+use super::{AllocError, Allocator, Chunk, DeviceMemory, Fidelity, Region, Space, State, Stats};
 use crate::error::{Error, ErrorKind, Result};
 
 /// Collective memory is aligned to what one multicast object can bind: 2 MiB on NVIDIA GPUs.
@@ -66,12 +66,12 @@ impl Spatial {
         end: End,
         bytes: u64,
         alignment: u64,
-    ) -> std::result::Result<u64, Refusal> {
+    ) -> std::result::Result<u64, AllocError> {
         if let Some(text) = &self.fatal {
-            return Err(Refusal::Fatal(text.clone()));
+            return Err(AllocError::Fatal(text.clone()));
         }
         let result = self.find_or_grow(end, bytes, alignment);
-        if let Err(Refusal::Fatal(text)) = &result {
+        if let Err(AllocError::Fatal(text)) = &result {
             self.fatal = Some(text.clone());
         }
         result
@@ -116,29 +116,29 @@ impl Spatial {
         end: End,
         bytes: u64,
         alignment: u64,
-    ) -> std::result::Result<u64, Refusal> {
+    ) -> std::result::Result<u64, AllocError> {
         if bytes == 0 {
             return Ok(0);
         }
-        let rounded = round_up(bytes).ok_or(Refusal::OutOfMemory)?;
+        let rounded = round_up(bytes).ok_or(AllocError::OutOfMemory)?;
         let alignment = alignment
             .max(UNIT)
             .checked_next_power_of_two()
-            .ok_or(Refusal::OutOfMemory)?;
+            .ok_or(AllocError::OutOfMemory)?;
         if let Some(found) = self.take(end, rounded, alignment) {
             return self.place(end, found, rounded, bytes, alignment);
         }
         if self.policy.single_region && !self.pool.regions.list.is_empty() {
-            return Err(Refusal::OutOfMemory);
+            return Err(AllocError::OutOfMemory);
         }
         // A second region can only be had when the GPU refused the whole pool at first.
         let Some(handle) = self.pool.grow(rounded, alignment, Tag::Gap)? else {
-            return Err(Refusal::OutOfMemory);
+            return Err(AllocError::OutOfMemory);
         };
         self.coalesce(handle)?;
         match self.take(end, rounded, alignment) {
             Some(found) => self.place(end, found, rounded, bytes, alignment),
-            None => Err(Refusal::OutOfMemory),
+            None => Err(AllocError::OutOfMemory),
         }
     }
 
@@ -169,7 +169,7 @@ impl Spatial {
         rounded: u64,
         bytes: u64,
         alignment: u64,
-    ) -> std::result::Result<u64, Refusal> {
+    ) -> std::result::Result<u64, AllocError> {
         let chosen = match end {
             End::Lower => self.place_lower(handle, rounded, alignment)?,
             End::Upper => self.place_upper(handle, rounded, alignment)?,
@@ -182,7 +182,7 @@ impl Spatial {
         mut handle: ChunkHandle,
         rounded: u64,
         alignment: u64,
-    ) -> std::result::Result<ChunkHandle, Refusal> {
+    ) -> std::result::Result<ChunkHandle, AllocError> {
         let ChunkSlot { address, tag, .. } = self.pool.arena[handle];
         let padding = padding(address, alignment);
         if padding > 0 {
@@ -203,7 +203,7 @@ impl Spatial {
         mut handle: ChunkHandle,
         rounded: u64,
         alignment: u64,
-    ) -> std::result::Result<ChunkHandle, Refusal> {
+    ) -> std::result::Result<ChunkHandle, AllocError> {
         let ChunkSlot {
             address, size, tag, ..
         } = self.pool.arena[handle];
@@ -237,7 +237,7 @@ impl Spatial {
         handle: ChunkHandle,
         rounded: u64,
         rule: SplitRule,
-    ) -> std::result::Result<(), Refusal> {
+    ) -> std::result::Result<(), AllocError> {
         let size = self.pool.arena[handle].size;
         let split = match rule {
             SplitRule::Exact => size > rounded,
@@ -268,14 +268,14 @@ impl Spatial {
     }
 
     /// Enters a free chunk where its tag says.
-    fn insert(&mut self, handle: ChunkHandle) -> std::result::Result<(), Refusal> {
+    fn insert(&mut self, handle: ChunkHandle) -> std::result::Result<(), AllocError> {
         let entry = self.entry(handle);
         match self.pool.arena[handle].tag {
             Tag::Lower => self.lower.insert(entry),
             Tag::Upper => self.upper.insert(entry),
             Tag::Gap if self.gap.is_none() => self.gap = Some(handle),
             Tag::Gap => {
-                return Err(Refusal::Fatal(
+                return Err(AllocError::Fatal(
                     "XLA aborts the process here: Check failed: central_gap_ == \
                      kInvalidChunkHandle: spatial partitioning expects one central gap; the device \
                      refused the whole pool at first and granted a second region later"
@@ -297,7 +297,7 @@ impl Spatial {
     }
 
     /// Joins a free chunk with free neighbours and enters the result.
-    fn coalesce(&mut self, handle: ChunkHandle) -> std::result::Result<(), Refusal> {
+    fn coalesce(&mut self, handle: ChunkHandle) -> std::result::Result<(), AllocError> {
         let ChunkSlot { next, prev, .. } = self.pool.arena[handle];
         let mut joined = handle;
         if next != ChunkHandle::NONE && !self.pool.arena[next].in_use {
@@ -339,7 +339,7 @@ impl Allocator for Spatial {
         bytes: u64,
         alignment: u64,
         space: Space,
-    ) -> std::result::Result<u64, Refusal> {
+    ) -> std::result::Result<u64, AllocError> {
         let alignment = match space {
             Space::Default => alignment,
             Space::Collective => alignment.max(COLLECTIVE_ALIGNMENT),
@@ -354,7 +354,7 @@ impl Allocator for Spatial {
         let handle = self.pool.release(address)?;
         self.set_end(handle);
         if self.fatal.is_none()
-            && let Err(Refusal::Fatal(text)) = self.coalesce(handle)
+            && let Err(AllocError::Fatal(text)) = self.coalesce(handle)
         {
             self.fatal = Some(text);
         }

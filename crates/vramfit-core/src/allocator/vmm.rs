@@ -11,7 +11,7 @@ use super::live_allocations::LiveAllocations;
 use super::message::{NO_PAGES_TEXT, over_budget_text};
 use super::options::{JaxVersion, PoolOptions};
 use super::regions::SharedDeviceMemory;
-use super::{Allocator, Chunk, DeviceMemory, Fidelity, Refusal, Region, Space, State, Stats};
+use super::{AllocError, Allocator, Chunk, DeviceMemory, Fidelity, Region, Space, State, Stats};
 use crate::error::Result;
 
 /// The allocator of one GPU.
@@ -72,11 +72,11 @@ impl Allocator for Vmm {
         bytes: u64,
         _alignment: u64,
         _space: Space,
-    ) -> std::result::Result<u64, Refusal> {
+    ) -> std::result::Result<u64, AllocError> {
         if bytes == 0 {
             return Ok(0);
         }
-        let pages = whole_pages(bytes).ok_or(Refusal::OutOfMemory)?;
+        let pages = whole_pages(bytes).ok_or(AllocError::OutOfMemory)?;
         let same = self.waiting.iter().position(|region| region.bytes == pages);
         let region = match same.and_then(|index| self.waiting.remove(index)) {
             Some(region) => region,
@@ -84,7 +84,7 @@ impl Allocator for Vmm {
                 Some(region) => region,
                 None => {
                     self.wait_for(pages);
-                    self.map(pages).ok_or(Refusal::OutOfMemory)?
+                    self.map(pages).ok_or(AllocError::OutOfMemory)?
                 }
             },
         };
@@ -193,7 +193,7 @@ mod tests {
         }
         assert_eq!(
             vmm.allocate(1, 64, Space::Default),
-            Err(Refusal::OutOfMemory)
+            Err(AllocError::OutOfMemory)
         );
         assert_eq!(
             vmm.out_of_memory_message(1),

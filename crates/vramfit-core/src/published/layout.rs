@@ -14,7 +14,7 @@
 //! name, and never changes. The live part is a seqlock: the sequence is odd while it is written, and
 //! has changed when it was written meanwhile. A record may grow at its end; its length is told.
 
-use crate::published::{Answer, Header, Live, Sample};
+use crate::published::{Header, Live, Sample, StatsStatus};
 use crate::{Error, ErrorKind, Result};
 
 const MAGIC: &[u8; 8] = b"VRAMFIT\x01";
@@ -175,21 +175,21 @@ fn values(sample: &Sample) -> [Option<u64>; 8] {
     ]
 }
 
-fn answer_word(answer: Answer) -> u64 {
+fn answer_word(answer: StatsStatus) -> u64 {
     match answer {
-        Answer::Pending => 0,
-        Answer::Figures => 1,
-        Answer::NoStatistics => 2,
-        Answer::Failed(code) => 3 | u64::from(code) << 32,
+        StatsStatus::Pending => 0,
+        StatsStatus::Figures => 1,
+        StatsStatus::NoStatistics => 2,
+        StatsStatus::Failed(code) => 3 | u64::from(code) << 32,
     }
 }
 
-fn answer_of(word: u64) -> Answer {
+fn answer_of(word: u64) -> StatsStatus {
     match word & 0xffff_ffff {
-        1 => Answer::Figures,
-        2 => Answer::NoStatistics,
-        3 => Answer::Failed((word >> 32) as u32),
-        _ => Answer::Pending,
+        1 => StatsStatus::Figures,
+        2 => StatsStatus::NoStatistics,
+        3 => StatsStatus::Failed((word >> 32) as u32),
+        _ => StatsStatus::Pending,
     }
 }
 
@@ -222,14 +222,14 @@ mod tests {
         assert_eq!(Layout::parse(&page).expect("just made"), (header, layout));
 
         let first = Sample {
-            answer: Answer::Figures,
+            answer: StatsStatus::Figures,
             in_use_bytes: Some(12),
             largest_free_bytes: Some(0),
             driver_bytes: Some(u64::MAX),
             ..Sample::default()
         };
         let second = Sample {
-            answer: Answer::Failed(13),
+            answer: StatsStatus::Failed(13),
             ..Sample::default()
         };
         let live = Live {

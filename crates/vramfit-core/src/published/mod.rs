@@ -96,7 +96,7 @@ pub struct Live {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Sample {
     /// How it answered.
-    pub answer: Answer,
+    pub answer: StatsStatus,
     /// Given out to arrays and running programs.
     pub in_use_bytes: Option<u64>,
     /// The most that was, since the process began.
@@ -118,7 +118,7 @@ pub struct Sample {
 /// How an allocator answered when it was asked for its statistics.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Answer {
+pub enum StatsStatus {
     /// It was not asked yet.
     #[default]
     Pending,

@@ -9,7 +9,7 @@ use crate::bytes::Bytes;
 use crate::gpu;
 use crate::program::ProgramMemory;
 use crate::program::memory::{Buffer, Owner, Undonated};
-use crate::trace::{Answer, Attribution, PartKind};
+use crate::trace::{Attribution, EntryKind, RunSummary};
 
 /// What is less than one in so many of the whole is not worth a word.
 const MIN_WORTH_FRACTION: u64 = 20;
@@ -18,7 +18,7 @@ const MIN_WORTH_FRACTION: u64 = 20;
 const MIN_ACTIVATIONS_FRACTION: u64 = 4;
 
 /// The pieces of advice, those about most bytes first.
-pub(super) fn advice(answer: &Answer) -> Option<Section> {
+pub(super) fn advice(answer: &RunSummary) -> Option<Section> {
     let attribution = answer.attribution.as_ref()?;
     let least = (attribution.total_bytes / MIN_WORTH_FRACTION).max(1);
     let of_program = answer
@@ -153,7 +153,7 @@ fn others(attribution: &Attribution) -> Option<(u64, String)> {
     let others = attribution
         .parts
         .iter()
-        .filter(|part| part.kind == PartKind::OtherArrays);
+        .filter(|part| part.kind == EntryKind::OtherArrays);
     let bytes = others.clone().map(|part| part.bytes).sum();
     // The parts come with the largest first.
     let largest = others.clone().next()?;
@@ -169,7 +169,7 @@ fn others(attribution: &Attribution) -> Option<(u64, String)> {
 }
 
 /// Memory that is free and in pieces.
-fn scattered(answer: &Answer) -> Option<(u64, String)> {
+fn scattered(answer: &RunSummary) -> Option<(u64, String)> {
     let refusal = answer.out_of_memory()?;
     (refusal.fragmented() && !answer.header.preallocate).then(|| {
         let free = refusal.pool.free_bytes.unwrap_or(0);

@@ -6,10 +6,10 @@ use super::{Body, Section};
 use crate::bytes::Bytes;
 use crate::program::ProgramMemory;
 use crate::program::memory::Buffer;
-use crate::trace::Answer;
+use crate::trace::RunSummary;
 
 /// The picture, and what it leaves out.
-pub(super) fn details(answer: &Answer) -> Vec<Section> {
+pub(super) fn details(answer: &RunSummary) -> Vec<Section> {
     let Some(known) = &answer.program_memory else {
         return Vec::new();
     };

@@ -3,13 +3,13 @@
 use super::{processes, scratch};
 use crate::bytes::Bytes;
 use crate::gpu::{self, Certainty};
-use crate::trace::{Answer, Comparison};
+use crate::trace::{Comparison, RunSummary};
 
 /// Programs whose values were not computed that are named; JSON has them all.
 const NOT_COMPUTED_TOLD: usize = 3;
 
 /// Returns one sentence for each thing that the figures of a dry run do not cover.
-pub(super) fn not_covered(answer: &Answer) -> Vec<String> {
+pub(super) fn not_covered(answer: &RunSummary) -> Vec<String> {
     let mut points = Vec::new();
     points.extend(cut_off(answer));
     points.extend(made_up_shapes(answer));
@@ -66,7 +66,7 @@ pub(super) fn not_replayed(comparison: &Comparison) -> Vec<String> {
 /// What XLA would have compiled otherwise.
 fn compiled_anew(comparison: &Comparison) -> Option<String> {
     let before = comparison.before.as_ref()?;
-    let limit = |answer: &Answer| answer.devices.first().and_then(|device| device.limit_bytes);
+    let limit = |answer: &RunSummary| answer.devices.first().and_then(|device| device.limit_bytes);
     let what = if before.header.gpu != comparison.after.header.gpu {
         "on another card the compiler takes other kernels and fits programs into another limit"
     } else if limit(before) != limit(&comparison.after) {
@@ -83,7 +83,7 @@ fn compiled_anew(comparison: &Comparison) -> Option<String> {
 /// Says so when nothing was changed and the figures are others all the same.
 fn shared_card(comparison: &Comparison) -> Option<String> {
     let (before, after) = (comparison.before.as_ref()?, &comparison.after);
-    let pools = |answer: &Answer| -> Vec<_> {
+    let pools = |answer: &RunSummary| -> Vec<_> {
         let devices = answer.devices.iter();
         devices.map(|device| device.pool_bytes).collect()
     };
@@ -102,13 +102,13 @@ fn shared_card(comparison: &Comparison) -> Option<String> {
     })
 }
 
-fn cut_off(answer: &Answer) -> Option<String> {
+fn cut_off(answer: &RunSummary) -> Option<String> {
     let text = "the rest of the run: it was cut off, and the figures are those up to there";
     (!answer.complete).then(|| text.to_owned())
 }
 
 /// Says so when pool and what lies outside of it do not go together on the card.
-fn beside_the_pool(answer: &Answer) -> Option<String> {
+fn beside_the_pool(answer: &RunSummary) -> Option<String> {
     let header = &answer.header;
     let device = answer.worst_device()?;
     let pool = device.pool_bytes.unwrap_or(device.peak_bytes);
@@ -128,7 +128,7 @@ fn beside_the_pool(answer: &Answer) -> Option<String> {
 }
 
 /// Names the programs that the compiler did not compile as it would by default.
-fn other_choices(answer: &Answer) -> Option<String> {
+fn other_choices(answer: &RunSummary) -> Option<String> {
     let programs = answer.programs.iter();
     let other: Vec<_> = programs
         .filter(|program| !program.compile_attempt.is_empty())
@@ -143,13 +143,13 @@ fn other_choices(answer: &Answer) -> Option<String> {
     ))
 }
 
-fn model(answer: &Answer) -> Option<String> {
+fn model(answer: &RunSummary) -> Option<String> {
     let model = answer.allocator_model?;
     let name = &answer.header.allocator;
     Some(format!("the allocator `{name}` is a model: {model}"))
 }
 
-fn card(answer: &Answer) -> Option<String> {
+fn card(answer: &RunSummary) -> Option<String> {
     let header = &answer.header;
     let card = gpu::all().iter().find(|gpu| gpu.name == header.gpu)?;
     (card.memory_certainty == Certainty::Estimated).then(|| {
@@ -162,7 +162,7 @@ fn card(answer: &Answer) -> Option<String> {
 }
 
 /// Where the program goes on with arrays that have another size on a card.
-fn made_up_shapes(answer: &Answer) -> Option<String> {
+fn made_up_shapes(answer: &RunSummary) -> Option<String> {
     let shapes: u64 = answer.unknown_reads.iter().map(|reads| reads.shapes).sum();
     let first = answer.unknown_reads.first().filter(|_| shapes > 0)?;
     let at = match first.site.is_empty() {
@@ -180,7 +180,7 @@ fn made_up_shapes(answer: &Answer) -> Option<String> {
 }
 
 /// Which values were not computed any more, and why.
-fn not_computed(answer: &Answer) -> Vec<String> {
+fn not_computed(answer: &RunSummary) -> Vec<String> {
     if answer.not_computed.iter().any(|row| row.reason == "off") {
         let text = "values that programs compute: none was computed, as asked (`--no-values`), and \
                     every one reads as made up";
@@ -210,7 +210,7 @@ fn not_computed(answer: &Answer) -> Vec<String> {
 }
 
 /// What is not known of the kernels that a card's autotuner would choose.
-fn autotuning(answer: &Answer) -> String {
+fn autotuning(answer: &RunSummary) -> String {
     let kernels = if answer.header.autotune_results {
         "autotuning: kernels that are not in the results given are the compiler's default ones"
     } else {

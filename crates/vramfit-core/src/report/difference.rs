@@ -10,7 +10,7 @@ use self::words::{answer, contrast, not_covered};
 use super::dryrun::{figure, section};
 use super::owners::line_of;
 use super::{Body, Figure, Report, Section, Table, Value};
-use crate::trace::{Change, Difference, Group, Part, PartKind, Run};
+use crate::trace::{Change, Difference, EntryKind, Group, Part, Run};
 
 /// Makes the report.
 pub(super) fn report(difference: &Difference) -> Report {
@@ -86,7 +86,7 @@ fn owners(difference: &Difference) -> Table {
 
 /// The changes by path or line, those of one line and one owner taken together.
 fn by_line(difference: &Difference) -> Table {
-    let mut lines: BTreeMap<(String, PartKind), (Option<u64>, Option<u64>)> = BTreeMap::new();
+    let mut lines: BTreeMap<(String, EntryKind), (Option<u64>, Option<u64>)> = BTreeMap::new();
     for change in &difference.changes {
         let Some(newer) = change.newer() else {
             continue;

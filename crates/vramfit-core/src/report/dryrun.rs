@@ -8,12 +8,12 @@ use super::{advice, bands, owners, processes, run, scratch, settings, verdict, w
 use crate::allocator::Kind;
 use crate::bytes::Bytes;
 use crate::trace::{
-    Answer, AutotuneRange, Condition, DeviceAnswer, Evidence, Header, Moment, Plan, Purpose,
-    RefusalAnswer,
+    AllocationFailure, AutotuneRange, Condition, DeviceSummary, Evidence, Header, PeakContext,
+    Plan, Purpose, RunSummary,
 };
 
 /// Makes the report of a dry run.
-pub(super) fn report(answer: &Answer) -> Report {
+pub(super) fn report(answer: &RunSummary) -> Report {
     let not_covered = not_covered(answer);
     let mut sections = Vec::new();
     if let Some(device) = answer.worst_device() {
@@ -54,7 +54,7 @@ pub(super) fn report(answer: &Answer) -> Report {
 }
 
 /// Why the program may have failed, where it read a made-up value before it did.
-fn likely_cause(answer: &Answer) -> Option<Section> {
+fn likely_cause(answer: &RunSummary) -> Option<Section> {
     let site = match answer.likely_cause()? {
         "" => "a line that is not known",
         site => site,
@@ -84,7 +84,7 @@ pub(super) fn figure(label: &str, value: Value, note: impl Into<String>) -> Figu
 }
 
 /// The answer in one sentence.
-pub(super) fn sentence(answer: &Answer) -> String {
+pub(super) fn sentence(answer: &RunSummary) -> String {
     let verdict = answer.verdict();
     let open = verdict
         .conditions
@@ -149,7 +149,7 @@ pub(super) fn sentence(answer: &Answer) -> String {
 }
 
 /// Says with which total a run does not fit, where another one decides otherwise.
-fn in_total_range(answer: &Answer) -> String {
+fn in_total_range(answer: &RunSummary) -> String {
     match answer.total_range {
         Some(range) if range.is_met => format!(
             " with {}; with {} this request is met",
@@ -178,7 +178,7 @@ fn planned(plan: &Plan, on: &str) -> String {
 }
 
 /// Where: the card, and which of several.
-fn place(answer: &Answer, device: &DeviceAnswer) -> String {
+fn place(answer: &RunSummary, device: &DeviceSummary) -> String {
     let header = &answer.header;
     let (gpu, number) = (&header.gpu, header.gpu_of(device.device));
     let is_each = header.devices > 1 && !answer.is_refused() && peaks_are_equal(answer);
@@ -190,7 +190,7 @@ fn place(answer: &Answer, device: &DeviceAnswer) -> String {
     }
 }
 
-fn peaks_are_equal(answer: &Answer) -> bool {
+fn peaks_are_equal(answer: &RunSummary) -> bool {
     let devices = answer.devices.iter();
     let mut figures = devices.map(|device| (device.peak_bytes, device.capacity_bytes));
     let first = figures.next();
@@ -206,7 +206,7 @@ fn executions(count: u64) -> String {
 }
 
 /// When: in which program, or between which.
-pub(super) fn when(moment: &Moment) -> String {
+pub(super) fn when(moment: &PeakContext) -> String {
     match &moment.program {
         Some(program) => format!("in `{program}`"),
         None if moment.site.is_empty() => "between programs".to_owned(),
@@ -214,7 +214,7 @@ pub(super) fn when(moment: &Moment) -> String {
     }
 }
 
-pub(super) fn bar(answer: &Answer, device: &DeviceAnswer) -> Bar {
+pub(super) fn bar(answer: &RunSummary, device: &DeviceSummary) -> Bar {
     // What a refused request needed counts as if it had been met.
     let wanted = answer
         .attribution
@@ -232,7 +232,7 @@ pub(super) fn bar(answer: &Answer, device: &DeviceAnswer) -> Bar {
 }
 
 /// The figures of the device that decides.
-fn figures(answer: &Answer, device: &DeviceAnswer) -> Vec<Figure> {
+fn figures(answer: &RunSummary, device: &DeviceSummary) -> Vec<Figure> {
     let mut figures = Vec::new();
     if let Some(refusal) = answer.out_of_memory() {
         figures.extend(refused(answer, refusal));
@@ -285,7 +285,7 @@ fn figures(answer: &Answer, device: &DeviceAnswer) -> Vec<Figure> {
 }
 
 /// What the allocator may take.
-fn limit(header: &Header, device: &DeviceAnswer) -> Figure {
+fn limit(header: &Header, device: &DeviceSummary) -> Figure {
     let total = Bytes(header.total_memory_bytes);
     let is_async = header.allocator == Kind::CudaAsync.name();
     let Some(limit) = device.limit().filter(|_| header.total_memory_bytes > 0) else {
@@ -314,7 +314,7 @@ fn limit(header: &Header, device: &DeviceAnswer) -> Figure {
 }
 
 /// What the request that was refused comes to where the driver reports the highest total.
-fn total_range(answer: &Answer) -> Option<Figure> {
+fn total_range(answer: &RunSummary) -> Option<Figure> {
     let range = answer.total_range?;
     let value = if range.is_met { "met" } else { "refused" };
     let total = verdict::mebibytes(range.max_total_memory_bytes);
@@ -327,7 +327,7 @@ fn total_range(answer: &Answer) -> Option<Figure> {
 }
 
 /// Between which peaks the choice of kernels may put the run.
-fn autotune_range(answer: &Answer, device: &DeviceAnswer) -> Option<Figure> {
+fn autotune_range(answer: &RunSummary, device: &DeviceSummary) -> Option<Figure> {
     let autotune_range = answer.autotune_range.as_ref()?;
     let (label, variant) = ("peak range", &autotune_range.variant);
     let small = small_programs(autotune_range);
@@ -372,7 +372,7 @@ fn small_programs(autotune_range: &AutotuneRange) -> String {
 }
 
 /// What was asked for and could not be had.
-pub(super) fn refused(answer: &Answer, refusal: &RefusalAnswer) -> Vec<Figure> {
+pub(super) fn refused(answer: &RunSummary, refusal: &AllocationFailure) -> Vec<Figure> {
     let moment = &refusal.moment;
     let free = refusal
         .pool
@@ -422,7 +422,7 @@ pub(super) fn refused(answer: &Answer, refusal: &RefusalAnswer) -> Vec<Figure> {
     figures
 }
 
-pub(super) fn described(moment: &Moment) -> String {
+pub(super) fn described(moment: &PeakContext) -> String {
     let site = match moment.site.is_empty() {
         true => String::new(),
         false => format!(", at {}", moment.site),
@@ -431,7 +431,7 @@ pub(super) fn described(moment: &Moment) -> String {
 }
 
 /// What bytes were for, and in which step.
-fn what_for(moment: &Moment) -> String {
+fn what_for(moment: &PeakContext) -> String {
     let what = purpose(moment.purpose);
     match &moment.program {
         Some(program) => format!("{what} of `{program}`, call {}", moment.call),
@@ -452,7 +452,7 @@ pub(super) fn purpose(purpose: Purpose) -> &'static str {
     }
 }
 
-fn held(answer: &Answer) -> String {
+fn held(answer: &RunSummary) -> String {
     let searched = answer.step_search.is_some();
     let guessed = match answer.step_evidence {
         Some(Evidence::MostMemory | Evidence::BackwardPass) if searched => {
@@ -473,7 +473,7 @@ fn held(answer: &Answer) -> String {
     }
 }
 
-fn facts(answer: &Answer) -> Vec<Figure> {
+fn facts(answer: &RunSummary) -> Vec<Figure> {
     let header = &answer.header;
     let text = |text: String| Value::Text(text);
     let pool = match header.allocator.as_str() {

@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use crate::trace::{Attribution, Part, ProgramAnswer};
+use crate::trace::{Attribution, Part, ProgramSummary};
 
 /// Most parts that are told one by one.
 const MAX_PARTS: usize = 1000;
@@ -59,7 +59,7 @@ pub(super) fn owners(attribution: Option<&Attribution>) -> Vec<OwnerSum> {
 }
 
 /// Returns the parts, the largest first, with one for all that are too many to be told.
-pub(super) fn held<'a>(attribution: &'a Attribution, programs: &'a [ProgramAnswer]) -> Held<'a> {
+pub(super) fn held<'a>(attribution: &'a Attribution, programs: &'a [ProgramSummary]) -> Held<'a> {
     let program = attribution.program.and_then(|at| programs.get(at));
     let (told, rest) = attribution
         .parts
@@ -106,14 +106,14 @@ fn part(part: &Part) -> HeldPart<'_> {
 mod tests {
     use super::*;
     use crate::program::memory::Owner;
-    use crate::trace::PartKind;
+    use crate::trace::EntryKind;
 
     fn attribution(parts: u64) -> Attribution {
         // Sizes from `parts` down to 1, of two kinds in turn.
         let part = |size: u64| Part {
             kind: match size % 2 {
-                0 => PartKind::Arrays,
-                _ => PartKind::Program(Owner::Activations),
+                0 => EntryKind::Arrays,
+                _ => EntryKind::Program(Owner::Activations),
             },
             path: format!("x[{size}]"),
             count: 2,

@@ -36,7 +36,7 @@ pub use picture::{
 
 use crate::bytes::Bytes;
 use crate::lint::Finding;
-use crate::trace::{Answer, Comparison, Difference};
+use crate::trace::{Comparison, Difference, RunSummary};
 use crate::train::Journal;
 
 /// Everything a reader of a report needs, in the order in which it is told.
@@ -170,7 +170,7 @@ pub fn findings_text(findings: &[Finding]) -> String {
 
 impl Report {
     /// Makes the report of a dry run.
-    pub fn of_dryrun(answer: &Answer) -> Report {
+    pub fn of_dryrun(answer: &RunSummary) -> Report {
         dryrun::report(answer)
     }
 
@@ -223,11 +223,11 @@ impl Report {
 }
 
 /// Returns the report of a dry run as text; see [`Report::to_text`].
-pub fn text(answer: &Answer) -> String {
+pub fn text(answer: &RunSummary) -> String {
     Report::of_dryrun(answer).to_text()
 }
 
 /// Returns the report of a dry run as JSON; see [`Report::to_json`].
-pub fn json(answer: &Answer) -> String {
+pub fn json(answer: &RunSummary) -> String {
     Report::of_dryrun(answer).to_json()
 }

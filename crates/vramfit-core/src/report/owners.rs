@@ -5,15 +5,15 @@ use std::collections::BTreeMap;
 use super::dryrun::section;
 use super::picture::{Node, Tree};
 use super::{Body, Section, Table, Value};
-use crate::trace::{Answer, Attribution, Part, PartKind};
+use crate::trace::{Attribution, EntryKind, Part, RunSummary};
 
 /// Parts of a tree that are smaller than one in so many of the whole are told as one.
 const MIN_SHOWN_FRACTION: u64 = 4000;
 
 /// The owners, one row each.
-pub(super) fn summary(answer: &Answer) -> Option<Section> {
+pub(super) fn summary(answer: &RunSummary) -> Option<Section> {
     let attribution = answer.attribution.as_ref()?;
-    let mut sums: BTreeMap<PartKind, (u64, u64, &Part)> = BTreeMap::new();
+    let mut sums: BTreeMap<EntryKind, (u64, u64, &Part)> = BTreeMap::new();
     for part in &attribution.parts {
         // The parts come with the largest first.
         let sum = sums.entry(part.kind).or_insert((0, 0, part));
@@ -44,14 +44,14 @@ pub(super) fn summary(answer: &Answer) -> Option<Section> {
 }
 
 /// The same as a tree.
-pub(super) fn tree(answer: &Answer) -> Option<Section> {
+pub(super) fn tree(answer: &RunSummary) -> Option<Section> {
     let attribution = answer.attribution.as_ref()?;
     let tree = Body::Tree(grown(answer, attribution));
     Some(detail("the same by owner, path and line", tree))
 }
 
 /// The same as a table of every part.
-pub(super) fn parts(answer: &Answer) -> Option<Section> {
+pub(super) fn parts(answer: &RunSummary) -> Option<Section> {
     let attribution = answer.attribution.as_ref()?;
     let table = Body::Table(table_of(attribution));
     Some(detail("the largest buffers and arrays", table))
@@ -64,7 +64,7 @@ fn detail(title: &str, body: Body) -> Section {
     }
 }
 
-fn title(answer: &Answer, attribution: &Attribution) -> String {
+fn title(answer: &RunSummary, attribution: &Attribution) -> String {
     let program = attribution.program.and_then(|at| answer.programs.get(at));
     let on = match answer.devices.len() {
         0 | 1 => String::new(),
@@ -128,7 +128,7 @@ fn table_of(attribution: &Attribution) -> Table {
     }
 }
 
-fn grown(answer: &Answer, attribution: &Attribution) -> Tree {
+fn grown(answer: &RunSummary, attribution: &Attribution) -> Tree {
     let mut root = Branch::default();
     for part in &attribution.parts {
         root.add(part.kind.id(), &steps(part), part.bytes);
@@ -248,7 +248,7 @@ mod tests {
     fn part(owner: Owner, path: &str, site: &str, bytes: u64) -> Part {
         let (path, site) = (path.to_owned(), site.to_owned());
         Part {
-            kind: PartKind::Program(owner),
+            kind: EntryKind::Program(owner),
             path,
             site,
             bytes,

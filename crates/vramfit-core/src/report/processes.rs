@@ -5,7 +5,7 @@ use serde_json::{Value as Json, json};
 use super::dryrun::{figure, section};
 use super::{Body, Figure, Section, Table, Value};
 use crate::bytes::Bytes;
-use crate::trace::{Answer, Condition, DeviceAnswer, OtherProcess, ProcessAnswer, Sharing};
+use crate::trace::{Condition, DeviceSummary, OtherProcess, ProcessSummary, RunSummary, Sharing};
 
 /// Processes that are listed at most; the JSON has all.
 const MAX_PROCESSES_SHOWN: usize = 16;
@@ -15,7 +15,7 @@ const MAX_OTHERS_NAMED: usize = 3;
 const MAX_COMMAND_CHARACTERS: usize = 48;
 
 /// Says in which process, where there are others; begins with a space.
-pub(super) fn in_process(answer: &Answer) -> String {
+pub(super) fn in_process(answer: &RunSummary) -> String {
     let is_alone = answer.processes.len() < 2 && answer.others_at_refusal.is_none();
     match is_alone || answer.header.pid == 0 {
         true => String::new(),
@@ -27,7 +27,7 @@ pub(super) fn in_process(answer: &Answer) -> String {
 }
 
 /// Says what other processes hold of a GPU, as the end of a sentence: at the first refusal, or at their most.
-pub(super) fn held_by_others(answer: &Answer, device: &DeviceAnswer) -> String {
+pub(super) fn held_by_others(answer: &RunSummary, device: &DeviceSummary) -> String {
     let (how, held) = match &answer.others_at_refusal {
         Some(others) => ("hold", others.held_bytes),
         None if answer.is_refused() => return String::new(),
@@ -41,14 +41,14 @@ pub(super) fn held_by_others(answer: &Answer, device: &DeviceAnswer) -> String {
 }
 
 /// What other processes held at their most, where they held anything.
-pub(super) fn held_figure(device: &DeviceAnswer) -> Option<Figure> {
+pub(super) fn held_figure(device: &DeviceSummary) -> Option<Figure> {
     let held = device.held_by_others_bytes;
     let note = "at most at once by other processes, while this one used the GPU; contexts included";
     (held > 0).then(|| figure("held by others", Value::Bytes(held), note))
 }
 
 /// One row for each process and GPU, where there are several processes.
-pub(super) fn processes(answer: &Answer) -> Option<Section> {
+pub(super) fn processes(answer: &RunSummary) -> Option<Section> {
     let count = answer.processes.len();
     if count < 2 {
         return None;
@@ -96,7 +96,7 @@ pub(super) fn processes(answer: &Answer) -> Option<Section> {
     ))
 }
 
-fn how_shared(answer: &Answer) -> &'static str {
+fn how_shared(answer: &RunSummary) -> &'static str {
     match (answer.header.sharing, answer.header.autotune_range) {
         (Sharing::Private, true) => "each as if it were alone (`--autotune-range`)",
         (Sharing::Private, false) => "each as if it were alone (`--private`)",
@@ -105,7 +105,7 @@ fn how_shared(answer: &Answer) -> &'static str {
 }
 
 /// What depends on the order in which processes take their memory.
-pub(super) fn not_covered(answer: &Answer) -> Option<String> {
+pub(super) fn not_covered(answer: &RunSummary) -> Option<String> {
     let shares = answer.header.sharing != Sharing::Private;
     let held = answer
         .devices
@@ -152,16 +152,16 @@ pub(super) fn words(condition: &Condition) -> Option<String> {
 }
 
 /// Returns the rows of the JSON: this process alone where no others are known.
-pub(super) fn record(answer: &Answer) -> Json {
+pub(super) fn record(answer: &RunSummary) -> Json {
     let own = [answer.as_process()];
-    let processes: &[ProcessAnswer] = match answer.processes.is_empty() {
+    let processes: &[ProcessSummary] = match answer.processes.is_empty() {
         true => &own,
         false => &answer.processes,
     };
     json!(processes)
 }
 
-fn others(answer: &Answer) -> &'static str {
+fn others(answer: &RunSummary) -> &'static str {
     whose(answer.header.sharing == Sharing::Run)
 }
 

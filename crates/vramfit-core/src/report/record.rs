@@ -7,9 +7,10 @@ use super::processes;
 use super::settings::{self, Variable};
 use crate::lint::Finding;
 use crate::trace::{
-    AbortAnswer, Answer, CallbackAnswer, CompilationAnswer, CompilerWarning, DeviceAnswer,
-    Evidence, LeakAnswer, Moment, NoContextAnswer, NotComputed, Plan, ProgramAnswer, ProgramExit,
-    RefusalAnswer, ScratchAnswer, Sharing, StepSearch, TotalRangeAnswer, UnknownReads,
+    AbortInfo, AllocationFailure, CallbackSummary, CompilationSummary, CompilerWarning,
+    DeviceSummary, Evidence, LeakSummary, NoContextSummary, NotComputed, PeakContext, Plan,
+    ProgramExit, ProgramSummary, RunSummary, ScratchSummary, Sharing, StepSearch,
+    TotalRangeSummary, UnknownReads,
 };
 
 /// Version of the object; it changes when a key changes its meaning or goes away.
@@ -34,7 +35,7 @@ struct Record<'a> {
     steady_state_bytes: u64,
     largest_free_block_bytes: Option<u64>,
     fragmentation: Option<f64>,
-    peak: Option<&'a Moment>,
+    peak: Option<&'a PeakContext>,
     step: Option<&'a str>,
     step_evidence: Option<Evidence>,
     step_search: Option<&'a StepSearch>,
@@ -44,20 +45,20 @@ struct Record<'a> {
     programs: Vec<Program<'a>>,
     oom: Option<OutOfMemory<'a>>,
     oom_count: u64,
-    abort: Option<&'a AbortAnswer>,
-    no_context: Option<&'a NoContextAnswer>,
+    abort: Option<&'a AbortInfo>,
+    no_context: Option<&'a NoContextSummary>,
     processes: serde_json::Value,
-    total_range: Option<TotalRangeAnswer>,
+    total_range: Option<TotalRangeSummary>,
     autotune_range: Option<AutotuneRange<'a>>,
-    scratch: Option<&'a ScratchAnswer>,
+    scratch: Option<&'a ScratchSummary>,
     leaks: Vec<Leak<'a>>,
     compiler_warnings: &'a [CompilerWarning],
-    compilations: &'a [CompilationAnswer],
+    compilations: &'a [CompilationSummary],
     devices: Vec<Device<'a>>,
     context_bytes_estimate: u64,
     unknown_reads: &'a [UnknownReads],
     likely_cause: Option<LikelyCause<'a>>,
-    callbacks: &'a [CallbackAnswer],
+    callbacks: &'a [CallbackSummary],
     not_computed: &'a [NotComputed],
     executions: u64,
     evaluated: Option<u64>,
@@ -142,7 +143,7 @@ pub(super) struct OutOfMemory<'a> {
 struct Leak<'a> {
     bytes_per_step: u64,
     #[serde(flatten)]
-    leak: &'a LeakAnswer,
+    leak: &'a LeakSummary,
 }
 
 #[derive(Serialize)]
@@ -155,7 +156,7 @@ struct Device<'a> {
     peak_bytes: u64,
     held_by_others_bytes: u64,
     variant_peak_bytes: Option<u64>,
-    peak: Option<&'a Moment>,
+    peak: Option<&'a PeakContext>,
     steady_state_bytes: u64,
     free_at_peak_bytes: Option<u64>,
     largest_free_block_bytes: Option<u64>,
@@ -182,9 +183,9 @@ struct Settings<'a> {
 }
 
 /// Returns the record of an answer, with the points that it does not cover.
-pub(super) fn record(answer: &Answer, not_covered: &[String]) -> serde_json::Value {
+pub(super) fn record(answer: &RunSummary, not_covered: &[String]) -> serde_json::Value {
     let header = &answer.header;
-    let empty = DeviceAnswer::default();
+    let empty = DeviceSummary::default();
     let worst = answer.worst_device().unwrap_or(&empty);
     let record = Record {
         schema: SCHEMA,
@@ -262,7 +263,7 @@ pub(super) fn record(answer: &Answer, not_covered: &[String]) -> serde_json::Val
     serde_json::to_value(record).expect("the keys are texts and no map is in it")
 }
 
-fn program(program: &ProgramAnswer) -> Program<'_> {
+fn program(program: &ProgramSummary) -> Program<'_> {
     let sizes = &program.sizes;
     Program {
         name: &program.name,
@@ -282,14 +283,14 @@ fn program(program: &ProgramAnswer) -> Program<'_> {
     }
 }
 
-fn leak(leak: &LeakAnswer) -> Leak<'_> {
+fn leak(leak: &LeakSummary) -> Leak<'_> {
     Leak {
         bytes_per_step: leak.bytes_per_step(),
         leak,
     }
 }
 
-pub(super) fn out_of_memory(refusal: &RefusalAnswer) -> OutOfMemory<'_> {
+pub(super) fn out_of_memory(refusal: &AllocationFailure) -> OutOfMemory<'_> {
     OutOfMemory {
         requested_bytes: refusal.moment.requested_bytes,
         program: refusal.moment.program.as_deref(),
@@ -312,7 +313,7 @@ pub(super) fn out_of_memory(refusal: &RefusalAnswer) -> OutOfMemory<'_> {
 }
 
 /// Returns the peaks of the worst device, the compiler's default choices first.
-fn autotune_range<'a>(answer: &'a Answer, worst: &DeviceAnswer) -> Option<AutotuneRange<'a>> {
+fn autotune_range<'a>(answer: &'a RunSummary, worst: &DeviceSummary) -> Option<AutotuneRange<'a>> {
     let autotune_range = answer.autotune_range.as_ref()?;
     let mut variants = vec![Variant {
         name: "default",
@@ -335,7 +336,7 @@ fn autotune_range<'a>(answer: &'a Answer, worst: &DeviceAnswer) -> Option<Autotu
     })
 }
 
-fn variant_peak(answer: &Answer, device: &DeviceAnswer) -> Option<u64> {
+fn variant_peak(answer: &RunSummary, device: &DeviceSummary) -> Option<u64> {
     let autotune_range = answer.autotune_range.as_ref().filter(|b| b.measured > 0)?;
     autotune_range
         .peak_bytes
@@ -343,7 +344,7 @@ fn variant_peak(answer: &Answer, device: &DeviceAnswer) -> Option<u64> {
         .copied()
 }
 
-fn device<'a>(answer: &Answer, device: &'a DeviceAnswer) -> Device<'a> {
+fn device<'a>(answer: &RunSummary, device: &'a DeviceSummary) -> Device<'a> {
     Device {
         device: device.device,
         gpu: answer.header.gpu_of(device.device),

@@ -7,7 +7,7 @@ use super::dryrun::{bar, figure, refused, section, sentence, when};
 use super::record::{OutOfMemory, out_of_memory};
 use super::{Body, Figure, Report, Section, Table, Value, run};
 use crate::bytes::Bytes;
-use crate::trace::{AbortAnswer, Answer, Comparison, DeviceAnswer, Header, Moment};
+use crate::trace::{AbortInfo, Comparison, DeviceSummary, Header, PeakContext, RunSummary};
 
 /// Version of the JSON object; it changes when a key changes its meaning or goes away.
 const SCHEMA: u32 = 1;
@@ -60,13 +60,13 @@ fn table(comparison: &Comparison) -> Table {
     let after = &comparison.after;
     let before = comparison.before.as_ref();
     let mut rows = Vec::new();
-    let mut row = |name: &str, value: &dyn Fn(&Answer) -> Value| {
+    let mut row = |name: &str, value: &dyn Fn(&RunSummary) -> Value| {
         let mut cells = vec![Value::Text(name.to_owned())];
         cells.extend(before.map(value));
         cells.push(value(after));
         rows.push(cells);
     };
-    row("limit", &|of| bytes(of, DeviceAnswer::limit));
+    row("limit", &|of| bytes(of, DeviceSummary::limit));
     row("pool", &|of| bytes(of, |device| device.pool_bytes));
     row("peak in use", &|of| {
         bytes(of, |device| Some(device.peak_bytes))
@@ -103,14 +103,14 @@ fn table(comparison: &Comparison) -> Table {
     }
 }
 
-fn bytes(answer: &Answer, of: impl Fn(&DeviceAnswer) -> Option<u64>) -> Value {
+fn bytes(answer: &RunSummary, of: impl Fn(&DeviceSummary) -> Option<u64>) -> Value {
     let bytes = answer.worst_device().and_then(of);
     bytes.map_or(Value::Missing("none"), Value::Bytes)
 }
 
 /// Which request was refused first: in the run, and after.
 fn refusals(comparison: &Comparison) -> Vec<Section> {
-    let of = |title: &str, answer: &Answer| {
+    let of = |title: &str, answer: &RunSummary| {
         let refusal = answer.out_of_memory()?;
         let mut figures = refused(answer, refusal);
         if comparison.before.is_none() {
@@ -167,7 +167,7 @@ struct Record<'a> {
     fits: Option<bool>,
     before: Option<Side<'a>>,
     after: Side<'a>,
-    met: Option<&'a Moment>,
+    met: Option<&'a PeakContext>,
     ends_at_refusal: bool,
     notes: &'a [String],
     not_covered: &'a [String],
@@ -188,12 +188,12 @@ struct Side<'a> {
     capacity_bytes: Option<u64>,
     pool_bytes: Option<u64>,
     peak_bytes: u64,
-    peak: Option<&'a Moment>,
+    peak: Option<&'a PeakContext>,
     largest_free_block_bytes: Option<u64>,
     fragmentation: Option<f64>,
     oom: Option<OutOfMemory<'a>>,
     oom_count: u64,
-    abort: Option<&'a AbortAnswer>,
+    abort: Option<&'a AbortInfo>,
     allocator_model: Option<&'a str>,
     executions: u64,
     events: u64,
@@ -215,7 +215,7 @@ fn record(comparison: &Comparison, not_covered: &[String]) -> serde_json::Value 
     serde_json::to_value(record).expect("the keys are texts and no map is in it")
 }
 
-fn side(answer: &Answer, fits: Option<bool>) -> Side<'_> {
+fn side(answer: &RunSummary, fits: Option<bool>) -> Side<'_> {
     let header = &answer.header;
     let worst = answer.worst_device();
     let at_peak = worst.map(|device| device.at_peak).unwrap_or_default();

@@ -5,8 +5,8 @@ use super::picture::{AddressMap, Line, Mark, Piece, Span, Timeline};
 use super::{Body, Section, Table, Value};
 use crate::bytes::Bytes;
 use crate::trace::{
-    Answer, ArrayAnswer, CompilationAnswer, DeviceAnswer, LayoutAnswer, LeakAnswer, PieceAnswer,
-    Purpose, TimelinePoint,
+    ArraySummary, CompilationSummary, DeviceSummary, LayoutSummary, LeakSummary, PieceSummary,
+    Purpose, RunSummary, TimelinePoint,
 };
 
 /// Suspects and functions that are listed.
@@ -15,7 +15,7 @@ const POINTS_SHOWN: usize = 5;
 const ARRAYS_SHOWN: usize = 20;
 
 /// What grew from step to step, where anything did.
-pub(super) fn leaks(answer: &Answer) -> Option<Section> {
+pub(super) fn leaks(answer: &RunSummary) -> Option<Section> {
     let first = answer.leaks.first()?;
     let here = answer
         .leaks
@@ -38,7 +38,7 @@ pub(super) fn leaks(answer: &Answer) -> Option<Section> {
     Some(section(title, Body::Text(points)))
 }
 
-fn leak_point(leak: &LeakAnswer) -> String {
+fn leak_point(leak: &LeakSummary) -> String {
     let bytes = Bytes(leak.bytes_per_step());
     let line = match leak.site.is_empty() {
         true => "a line that is not known",
@@ -68,7 +68,7 @@ fn arrays(count: u64) -> String {
 }
 
 /// For how many more steps there is room, if all goes on as it did.
-fn room(answer: &Answer, device: u32) -> Option<String> {
+fn room(answer: &RunSummary, device: u32) -> Option<String> {
     let state = answer.devices.get(device as usize)?;
     let here = answer.leaks.iter().filter(|leak| leak.device == device);
     let a_step: u64 = here.map(|leak| leak.held_bytes / leak.steps.max(1)).sum();
@@ -82,7 +82,7 @@ fn room(answer: &Answer, device: u32) -> Option<String> {
 }
 
 /// What was compiled more often than anybody wants, where there is such a thing.
-pub(super) fn compilations(answer: &Answer) -> Option<Section> {
+pub(super) fn compilations(answer: &RunSummary) -> Option<Section> {
     let told = answer.compilations.iter();
     let told: Vec<_> = told.filter(|one| one.is_worth_telling()).collect();
     let mut points: Vec<_> = told
@@ -97,7 +97,7 @@ pub(super) fn compilations(answer: &Answer) -> Option<Section> {
     (!points.is_empty()).then(|| section(title, Body::Text(points)))
 }
 
-fn compilation_point(one: &CompilationAnswer) -> String {
+fn compilation_point(one: &CompilationSummary) -> String {
     let with = match one.argument_sizes {
         1 => "always with the same size of arguments".to_owned(),
         sizes => format!("with {sizes} different sizes of arguments"),
@@ -122,7 +122,7 @@ fn compilation_point(one: &CompilationAnswer) -> String {
 }
 
 /// What only a full report shows, for the device that decides.
-pub(super) fn details(answer: &Answer) -> Vec<Section> {
+pub(super) fn details(answer: &RunSummary) -> Vec<Section> {
     let Some(device) = answer.worst_device() else {
         return Vec::new();
     };
@@ -167,7 +167,7 @@ pub(super) fn details(answer: &Answer) -> Vec<Section> {
     sections.into_iter().map(detail).collect()
 }
 
-fn timeline(answer: &Answer, device: &DeviceAnswer) -> Timeline {
+fn timeline(answer: &RunSummary, device: &DeviceSummary) -> Timeline {
     let points = &device.timeline;
     let line = |label: &str, value: &dyn Fn(&TimelinePoint) -> Option<u64>| {
         let bytes: Option<Vec<_>> = points.iter().map(value).collect();
@@ -209,7 +209,7 @@ fn timeline(answer: &Answer, device: &DeviceAnswer) -> Timeline {
     }
 }
 
-fn array_table(arrays: &[ArrayAnswer]) -> Table {
+fn array_table(arrays: &[ArraySummary]) -> Table {
     let rows = arrays.iter().take(ARRAYS_SHOWN).map(|array| {
         let line = match array.site.is_empty() {
             true => "a line that is not known".to_owned(),
@@ -241,7 +241,7 @@ fn array_table(arrays: &[ArrayAnswer]) -> Table {
     }
 }
 
-fn address_map(moment: String, layout: &LayoutAnswer) -> AddressMap {
+fn address_map(moment: String, layout: &LayoutSummary) -> AddressMap {
     let spans = layout.regions.iter().map(|region| Span {
         address: region.address,
         bytes: region.bytes,
@@ -253,7 +253,7 @@ fn address_map(moment: String, layout: &LayoutAnswer) -> AddressMap {
     }
 }
 
-fn piece(piece: &PieceAnswer) -> Piece {
+fn piece(piece: &PieceSummary) -> Piece {
     let mut words: Vec<String> = Vec::new();
     if let Some(program) = &piece.program {
         words.push(format!("`{program}`"));

@@ -3,7 +3,7 @@
 use super::{Body, Figure, Section, Value, dryrun};
 use crate::bytes::Bytes;
 use crate::program::{EstimateSource, ScratchPhase};
-use crate::trace::{Answer, DeviceAnswer, ScratchAnswer, ScratchNeedAnswer};
+use crate::trace::{DeviceSummary, RunSummary, ScratchNeedSummary, ScratchSummary};
 
 /// More than these would hide the rest of the report; JSON has them all.
 const MAX_LINES: usize = 5;
@@ -11,7 +11,7 @@ const MAX_LINES: usize = 5;
 const MIN_SHARE: u64 = 100;
 
 /// Tells what the largest routine takes; `None` where no routine may take 1 % of the memory.
-pub(super) fn figure(answer: &Answer, device: &DeviceAnswer) -> Option<Figure> {
+pub(super) fn figure(answer: &RunSummary, device: &DeviceSummary) -> Option<Figure> {
     let scratch = answer.scratch.as_ref()?;
     let need = told(scratch, device.capacity_bytes)
         .into_iter()
@@ -30,7 +30,7 @@ pub(super) fn figure(answer: &Answer, device: &DeviceAnswer) -> Option<Figure> {
 }
 
 /// Tells of each routine that matters; `None` without any.
-pub(super) fn section(answer: &Answer) -> Option<Section> {
+pub(super) fn section(answer: &RunSummary) -> Option<Section> {
     let scratch = answer.scratch.as_ref()?;
     let capacity = answer
         .worst_device()
@@ -50,7 +50,7 @@ pub(super) fn section(answer: &Answer) -> Option<Section> {
 }
 
 /// Says what is not known of routines that were executed.
-pub(super) fn not_covered(answer: &Answer) -> Vec<String> {
+pub(super) fn not_covered(answer: &RunSummary) -> Vec<String> {
     let Some(scratch) = &answer.scratch else {
         return Vec::new();
     };
@@ -79,7 +79,7 @@ pub(super) fn not_covered(answer: &Answer) -> Vec<String> {
         .worst_device()
         .map_or(0, |device| device.capacity_bytes);
     let is_open =
-        |need: &&ScratchNeedAnswer| need.high_bytes.is_some_and(|high| high > need.low_bytes);
+        |need: &&ScratchNeedSummary| need.high_bytes.is_some_and(|high| high > need.low_bytes);
     if let Some(need) = told(scratch, capacity).into_iter().find(is_open) {
         points.push(format!(
             "scratch memory of library routines above what they take at least: up to {} for {}; the \
@@ -94,7 +94,7 @@ pub(super) fn not_covered(answer: &Answer) -> Vec<String> {
 /// Returns the routines worth telling, the one that may take most first: those without a bound, with
 /// 1 % of the memory, and the one that could not have its most. What the autotuner takes is told only
 /// in that case.
-fn told(scratch: &ScratchAnswer, capacity_bytes: u64) -> Vec<&ScratchNeedAnswer> {
+fn told(scratch: &ScratchSummary, capacity_bytes: u64) -> Vec<&ScratchNeedSummary> {
     let short = scratch.shortage.as_ref().map(|shortage| shortage.need);
     let needs = scratch.needs.iter().enumerate();
     let told = needs.filter(|(number, need)| {
@@ -106,7 +106,7 @@ fn told(scratch: &ScratchAnswer, capacity_bytes: u64) -> Vec<&ScratchNeedAnswer>
     told.map(|(_, need)| need).collect()
 }
 
-fn line(need: &ScratchNeedAnswer) -> String {
+fn line(need: &ScratchNeedSummary) -> String {
     let when = match need.phase {
         ScratchPhase::Execution => "while it runs",
         ScratchPhase::Plan => "in the temporaries, once compiled on a GPU",
@@ -128,18 +128,18 @@ fn line(need: &ScratchNeedAnswer) -> String {
 }
 
 /// Returns the library with the routine, such as `cuFFT rfft f64[10,100000000]`.
-pub(super) fn name(need: &ScratchNeedAnswer) -> String {
+pub(super) fn name(need: &ScratchNeedSummary) -> String {
     format!("{} {}", need.library, need.routine)
 }
 
-fn at(need: &ScratchNeedAnswer) -> String {
+fn at(need: &ScratchNeedSummary) -> String {
     match need.site.is_empty() {
         true => format!(" in `{}`", need.program),
         false => format!(", at {}", need.site),
     }
 }
 
-fn range(need: &ScratchNeedAnswer) -> String {
+fn range(need: &ScratchNeedSummary) -> String {
     let low = Bytes(need.low_bytes);
     match need.high_bytes {
         None => "any amount".to_owned(),

@@ -10,7 +10,7 @@ use crate::gpu;
 use crate::lint::{self, Finding, Surroundings};
 use crate::machine::{Card, Machine, Memory};
 use crate::settings;
-use crate::trace::{Answer, RunEnvironment};
+use crate::trace::{RunEnvironment, RunSummary};
 
 /// A variable that was set for the run, and what it comes to.
 #[derive(Debug, Serialize)]
@@ -24,7 +24,7 @@ pub(super) struct Variable<'a> {
 }
 
 /// Returns the variables of the run by name, with what each comes to.
-pub(super) fn variables(answer: &Answer) -> Vec<Variable<'_>> {
+pub(super) fn variables(answer: &RunSummary) -> Vec<Variable<'_>> {
     let Some(environment) = &answer.environment else {
         return Vec::new();
     };
@@ -40,14 +40,14 @@ pub(super) fn variables(answer: &Answer) -> Vec<Variable<'_>> {
 }
 
 /// Returns what the rules about settings find in those of the run.
-pub(super) fn findings(answer: &Answer) -> Vec<Finding> {
+pub(super) fn findings(answer: &RunSummary) -> Vec<Finding> {
     let environment = answer.environment.as_ref();
     environment.map_or_else(Vec::new, |environment| {
         lint::lint(&surroundings(answer, environment))
     })
 }
 
-fn surroundings(answer: &Answer, environment: &RunEnvironment) -> Surroundings {
+fn surroundings(answer: &RunSummary, environment: &RunEnvironment) -> Surroundings {
     let header = &answer.header;
     let machine = match gpu::find(&header.gpu) {
         // A catalogue that has changed since must not change what is told of the run.
@@ -88,7 +88,7 @@ fn users(environment: &RunEnvironment) -> BTreeMap<String, String> {
 }
 
 /// Tells the settings; `None` where nothing was set, or the trace does not tell.
-pub(super) fn section(answer: &Answer) -> Option<Section> {
+pub(super) fn section(answer: &RunSummary) -> Option<Section> {
     let found = findings(answer);
     let variables = variables(answer);
     let mut lines: Vec<String> = variables
@@ -118,7 +118,7 @@ fn told(finding: &Finding) -> String {
 }
 
 /// Says what a variable comes to: what is wrong with it, or else what it does.
-fn effect(answer: &Answer, found: &[Finding], name: &str) -> String {
+fn effect(answer: &RunSummary, found: &[Finding], name: &str) -> String {
     let about = found
         .iter()
         .filter(|finding| finding.subject == name && finding.id != "set-too-late");
@@ -142,7 +142,7 @@ fn effect(answer: &Answer, found: &[Finding], name: &str) -> String {
 }
 
 /// Says what a variable does that is read.
-fn works(answer: &Answer, name: &str) -> String {
+fn works(answer: &RunSummary, name: &str) -> String {
     let header = &answer.header;
     match name {
         "XLA_CLIENT_MEM_FRACTION" | "XLA_PYTHON_CLIENT_MEM_FRACTION" => {

@@ -3,7 +3,7 @@
 use super::dryrun::section;
 use super::{Body, Section, Table, Value};
 use crate::bytes::Bytes;
-use crate::trace::{Answer, CallbackSkip, DeviceAnswer, ProgramAnswer};
+use crate::trace::{CallbackSkip, DeviceSummary, ProgramSummary, RunSummary};
 
 /// Programs that are listed at most; the others are summed up in one line.
 const PROGRAMS_SHOWN: usize = 10;
@@ -18,11 +18,11 @@ const CALLBACKS_SHOWN: usize = 10;
 const DEVICES_SHOWN: usize = 16;
 
 /// One row a device, where there are several.
-pub(super) fn devices(answer: &Answer) -> Option<Section> {
+pub(super) fn devices(answer: &RunSummary) -> Option<Section> {
     if answer.devices.len() < 2 {
         return None;
     }
-    let row = |device: &DeviceAnswer| {
+    let row = |device: &DeviceSummary| {
         let known = |bytes: Option<u64>| bytes.map_or(Value::Missing("none"), Value::Bytes);
         vec![
             known(device.limit()),
@@ -70,8 +70,8 @@ pub(super) fn devices(answer: &Answer) -> Option<Section> {
 }
 
 /// The programs that need most, and how many more there are.
-pub(super) fn programs(answer: &Answer) -> Option<Section> {
-    let need = |program: &ProgramAnswer| program.sizes.needed_bytes();
+pub(super) fn programs(answer: &RunSummary) -> Option<Section> {
+    let need = |program: &ProgramSummary| program.sizes.needed_bytes();
     let least = answer.programs.first().map_or(0, need) / 100;
     let large = answer.programs.iter().filter(|p| need(p) >= least.max(1));
     let shown = large.count().clamp(PROGRAMS_SHOWN_ALWAYS, PROGRAMS_SHOWN);
@@ -114,7 +114,7 @@ pub(super) fn programs(answer: &Answer) -> Option<Section> {
 }
 
 /// The programs that were compiled another way, too, and need other temporaries then.
-pub(super) fn variants(answer: &Answer) -> Option<Section> {
+pub(super) fn variants(answer: &RunSummary) -> Option<Section> {
     let autotune_range = answer.autotune_range.as_ref()?;
     let changed = answer.programs.iter().filter_map(|program| {
         let other = program.variant_temp_bytes?;
@@ -146,7 +146,7 @@ pub(super) fn variants(answer: &Answer) -> Option<Section> {
 }
 
 /// Python functions that programs called with made-up values, or that were not called.
-pub(super) fn callbacks(answer: &Answer) -> Option<Section> {
+pub(super) fn callbacks(answer: &RunSummary) -> Option<Section> {
     let rows = answer.callbacks.iter().take(CALLBACKS_SHOWN).map(|row| {
         let site = match row.site.is_empty() {
             true => "a line that is not known",
@@ -194,7 +194,7 @@ fn reason_of(reason: CallbackSkip) -> &'static str {
 }
 
 /// Where the program read values that the dry run does not know.
-pub(super) fn unknown_reads(answer: &Answer) -> Option<Section> {
+pub(super) fn unknown_reads(answer: &RunSummary) -> Option<Section> {
     let has_shapes = answer.unknown_reads.iter().any(|reads| reads.shapes > 0);
     let rows = answer.unknown_reads.iter().take(READS_SHOWN).map(|reads| {
         let site = match reads.site.is_empty() {

@@ -5,10 +5,10 @@ use serde_json::{Value as Json, json};
 use super::{Body, Section};
 use super::{dryrun, processes};
 use crate::bytes::Bytes;
-use crate::trace::{Answer, Condition, Evidence, LastExecution, ProgramExit, UncaughtError};
+use crate::trace::{Condition, Evidence, LastExecution, ProgramExit, RunSummary, UncaughtError};
 
 /// Returns what the answer depends on, for the JSON: `fits`, and each condition with its `text`.
-pub(super) fn record(answer: &Answer) -> Json {
+pub(super) fn record(answer: &RunSummary) -> Json {
     let verdict = answer.verdict();
     let conditions = verdict.conditions.iter().map(|condition| {
         let mut told = serde_json::to_value(condition).expect("the keys are texts");
@@ -21,7 +21,7 @@ pub(super) fn record(answer: &Answer) -> Json {
 }
 
 /// Returns the conditions that the headline does not say already, where there are any.
-pub(super) fn section(answer: &Answer) -> Option<Section> {
+pub(super) fn section(answer: &RunSummary) -> Option<Section> {
     let verdict = answer.verdict();
     let in_headline = usize::from(verdict.fits.is_none());
     let points = verdict.conditions.iter().skip(in_headline).map(words);

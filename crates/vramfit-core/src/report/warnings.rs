@@ -2,13 +2,13 @@
 
 use super::{Body, Section, dryrun};
 use crate::bytes::Bytes;
-use crate::trace::{Answer, CompilerWarning};
+use crate::trace::{CompilerWarning, RunSummary};
 
 /// More than these would hide the rest of the report; JSON has them all.
 const MAX_SHOWN: usize = 5;
 
 /// Explains the compiler's warnings; `None` without any.
-pub(super) fn section(answer: &Answer) -> Option<Section> {
+pub(super) fn section(answer: &RunSummary) -> Option<Section> {
     let warnings = &answer.compiler_warnings;
     let mut lines: Vec<String> = warnings.iter().take(MAX_SHOWN).map(explained).collect();
     match warnings.len().saturating_sub(MAX_SHOWN) {

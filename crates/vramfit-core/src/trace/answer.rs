@@ -7,75 +7,75 @@ use std::cmp::Reverse;
 
 use serde::{Deserialize, Serialize};
 
-use super::course::{ArrayAnswer, CompilationAnswer, LayoutAnswer, LeakAnswer, TimelinePoint};
+use super::course::{ArraySummary, CompilationSummary, LayoutSummary, LeakSummary, TimelinePoint};
 use super::{
-    Attribution, CallbackAnswer, CompilerWarning, Condition, Evidence, Header, LastExecution,
-    NoContextAnswer, NotComputed, OthersAnswer, ProgramSizes, Purpose, RunEnvironment,
-    ScratchAnswer, StepSearch, TotalRangeAnswer, UncaughtError,
+    Attribution, CallbackSummary, CompilerWarning, Condition, Evidence, Header, LastExecution,
+    NoContextSummary, NotComputed, OtherProcessesSummary, ProgramSizes, Purpose, RunEnvironment,
+    ScratchSummary, StepSearch, TotalRangeSummary, UncaughtError,
 };
 use crate::program::ProgramMemory;
 
 /// The answer to "does this run fit on this card?", with the figures behind it.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Answer {
+pub struct RunSummary {
     /// What the trace begins with.
     pub header: Header,
     /// Whether the run ended properly. If not, everything here is "so far".
     pub complete: bool,
     /// One entry a device, in order.
-    pub devices: Vec<DeviceAnswer>,
+    pub devices: Vec<DeviceSummary>,
     /// One entry for each different program, the one with most memory first.
-    pub programs: Vec<ProgramAnswer>,
-    /// Which of them is taken to be the step, see [`Answer::step`].
+    pub programs: Vec<ProgramSummary>,
+    /// Which of them is taken to be the step, see [`RunSummary::step`].
     pub step: Option<usize>,
     /// Why it is taken to be the step; `None` when nothing was executed.
     pub step_evidence: Option<Evidence>,
     /// How the step was searched for while the program ran; `None` where it was not.
     pub step_search: Option<StepSearch>,
     /// Every request that was refused, in order; at most [`MAX_REFUSALS_KEPT`] of them.
-    pub refusals: Vec<RefusalAnswer>,
+    pub refusals: Vec<AllocationFailure>,
     /// How many requests were refused.
     pub refusal_count: u64,
     /// Set when the real process would have been aborted by its allocator while it freed memory.
-    pub abort: Option<AbortAnswer>,
+    pub abort: Option<AbortInfo>,
     /// Where values were read that the dry run does not know: first where most shapes were made of
     /// them, then where most reads were.
     pub unknown_reads: Vec<UnknownReads>,
     /// What the first refused request comes to at the highest total that drivers report; `None` where
     /// nothing was refused or one total is known. The trace has to be read a second time for it, so
     /// whoever has the file puts it in ([`super::replay_at_max_total`]).
-    pub total_range: Option<TotalRangeAnswer>,
+    pub total_range: Option<TotalRangeSummary>,
     /// Set when the process found no room for its CUDA context.
-    pub no_context: Option<NoContextAnswer>,
+    pub no_context: Option<NoContextSummary>,
     /// The other processes on the GPU when a request was refused first; `None` where nothing was
     /// refused, or nobody else held memory of it.
-    pub others_at_refusal: Option<OthersAnswer>,
+    pub others_at_refusal: Option<OtherProcessesSummary>,
     /// Whether the request that was refused first would be met if the process had the GPU to itself;
     /// `None` where others held nothing. Put in by whoever has the file ([`super::is_met_alone`]).
     pub fits_alone: Option<bool>,
     /// All processes of the run that used the GPU, where there are several; this one is among them. Put in by
-    /// whoever has all files ([`Answer::as_process`]).
-    pub processes: Vec<ProcessAnswer>,
+    /// whoever has all files ([`RunSummary::as_process`]).
+    pub processes: Vec<ProcessSummary>,
     /// The line of the last of these reads; `None` without any, empty where it is not known.
     pub last_unknown_read: Option<String>,
     /// Python functions that programs called, or would have, whose values were not computed.
-    pub callbacks: Vec<CallbackAnswer>,
+    pub callbacks: Vec<CallbackSummary>,
     /// Programs whose values were not computed any more from some execution on.
     pub not_computed: Vec<NotComputed>,
     /// What the run came to with other kernels; `None` when that was not asked for.
     pub autotune_range: Option<AutotuneRange>,
     /// What library routines take beside the plans; `None` when no program that was executed has any.
-    pub scratch: Option<ScratchAnswer>,
+    pub scratch: Option<ScratchSummary>,
     /// What grew in each of the last steps, the most bytes a step first.
-    pub leaks: Vec<LeakAnswer>,
+    pub leaks: Vec<LeakSummary>,
     /// What was compiled more than once under one name, the most often compiled first.
-    pub compilations: Vec<CompilationAnswer>,
+    pub compilations: Vec<CompilationSummary>,
     /// Whose the bytes are at the first refused request, or else at the peak of the device that
     /// decides; `None` when nothing was allocated.
     pub attribution: Option<Attribution>,
-    /// Where the memory of the program goes that ran then, or else of [`Answer::step`]; `None` where
+    /// Where the memory of the program goes that ran then, or else of [`RunSummary::step`]; `None` where
     /// that is not known.
-    pub program_memory: Option<ProgramMemoryAnswer>,
+    pub program_memory: Option<ProgramMemorySummary>,
     /// What XLA's compiler warned of, in the order of the first of each.
     pub compiler_warnings: Vec<CompilerWarning>,
     /// The settings of the run; `None` where the trace does not tell.
@@ -97,10 +97,10 @@ pub struct Answer {
     pub allocator_model: Option<&'static str>,
 }
 
-/// Where the memory of one program of an [`Answer`] goes.
+/// Where the memory of one program of an [`RunSummary`] goes.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct ProgramMemoryAnswer {
-    /// Index of the program in [`Answer::programs`].
+pub struct ProgramMemorySummary {
+    /// Index of the program in [`RunSummary::programs`].
     pub program: usize,
     /// Its buffers.
     pub memory: ProgramMemory,
@@ -115,12 +115,12 @@ pub struct ProgramExit {
     pub signal: Option<i32>,
 }
 
-/// How many refused requests an [`Answer`] keeps. A loop that tries until it fits makes many.
+/// How many refused requests an [`RunSummary`] keeps. A loop that tries until it fits makes many.
 pub const MAX_REFUSALS_KEPT: usize = 100;
 
 /// What one device came to.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
-pub struct DeviceAnswer {
+pub struct DeviceSummary {
     /// Its number.
     pub device: u32,
     /// What the allocator may take; `None` where it has no limit of its own.
@@ -135,7 +135,7 @@ pub struct DeviceAnswer {
     /// Most that was ever given out at once, rounding included.
     pub peak_bytes: u64,
     /// When that was first reached; `None` when nothing was ever given out.
-    pub peak: Option<Moment>,
+    pub peak: Option<PeakContext>,
     /// What the pool looked like then.
     pub at_peak: PoolState,
     /// What it looks like at the end.
@@ -143,16 +143,16 @@ pub struct DeviceAnswer {
     /// How full it was over the run.
     pub timeline: Vec<TimelinePoint>,
     /// The arrays that were there at the peak, by who made them.
-    pub arrays_at_peak: Vec<ArrayAnswer>,
-    /// Those that were there when the last execution of [`Answer::step`] began.
-    pub arrays_between_steps: Vec<ArrayAnswer>,
+    pub arrays_at_peak: Vec<ArraySummary>,
+    /// Those that were there when the last execution of [`RunSummary::step`] began.
+    pub arrays_between_steps: Vec<ArraySummary>,
     /// Those that are there at the end.
-    pub arrays_at_end: Vec<ArrayAnswer>,
+    pub arrays_at_end: Vec<ArraySummary>,
     /// What lay where at the peak; no regions where nothing is pooled.
-    pub layout_at_peak: LayoutAnswer,
+    pub layout_at_peak: LayoutSummary,
     /// What lies where at the end.
-    pub layout_at_end: LayoutAnswer,
-    /// The least in use between the last two executions of [`Answer::step`]. With a single
+    pub layout_at_end: LayoutSummary,
+    /// The least in use between the last two executions of [`RunSummary::step`]. With a single
     /// execution: what was in use when it began. 0 when nothing was executed.
     pub steady_state_bytes: u64,
     /// Most that was ever held outside the pool by this process, in constants and machine code of
@@ -162,7 +162,7 @@ pub struct DeviceAnswer {
     pub refusals: u64,
 }
 
-impl DeviceAnswer {
+impl DeviceSummary {
     /// Returns the limit where there is one: `cuda_async` without preallocation reports one of 0 and
     /// has none.
     pub fn limit(&self) -> Option<u64> {
@@ -182,8 +182,8 @@ pub struct PoolState {
 }
 
 /// Returns the device with least to spare, of equals the one with the highest peak.
-pub(super) fn tightest(devices: &[DeviceAnswer]) -> Option<&DeviceAnswer> {
-    let key = |device: &&DeviceAnswer| {
+pub(super) fn tightest(devices: &[DeviceSummary]) -> Option<&DeviceSummary> {
+    let key = |device: &&DeviceSummary| {
         let spare = device.capacity_bytes.saturating_sub(device.peak_bytes);
         (Reverse(spare), device.peak_bytes)
     };
@@ -205,7 +205,7 @@ impl PoolState {
 
 /// What one of several processes of a run came to.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct ProcessAnswer {
+pub struct ProcessSummary {
     /// Its number; 0 where that is not known.
     pub pid: u32,
     /// Its command line.
@@ -223,19 +223,19 @@ pub struct ProcessAnswer {
 pub struct ProcessDevice {
     /// The number of the GPU in the machine.
     pub gpu: u32,
-    /// As [`DeviceAnswer::capacity_bytes`].
+    /// As [`DeviceSummary::capacity_bytes`].
     pub capacity_bytes: u64,
-    /// As [`DeviceAnswer::pool_bytes`].
+    /// As [`DeviceSummary::pool_bytes`].
     pub pool_bytes: Option<u64>,
-    /// As [`DeviceAnswer::peak_bytes`].
+    /// As [`DeviceSummary::peak_bytes`].
     pub peak_bytes: u64,
-    /// As [`DeviceAnswer::held_by_others_bytes`].
+    /// As [`DeviceSummary::held_by_others_bytes`].
     pub held_by_others_bytes: u64,
 }
 
 /// A moment of a run, as people think of it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Moment {
+pub struct PeakContext {
     /// Name of the program in execution; `None` between executions.
     pub program: Option<String>,
     /// Which execution of that program, from 1. Between executions: how many were done in all.
@@ -252,7 +252,7 @@ pub struct Moment {
 
 /// Programs of the same name and the same sizes.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct ProgramAnswer {
+pub struct ProgramSummary {
     /// Their name.
     pub name: String,
     /// How often they were executed.
@@ -299,11 +299,11 @@ impl ProgramSizes {
 
 /// A request that was refused, and what there was instead.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct RefusalAnswer {
+pub struct AllocationFailure {
     /// On which device.
     pub device: u32,
     /// When, and for what.
-    pub moment: Moment,
+    pub moment: PeakContext,
     /// What the program was told.
     pub message: String,
     /// What the pool looked like.
@@ -322,7 +322,7 @@ pub struct RefusalAnswer {
     pub recovered: bool,
 }
 
-impl RefusalAnswer {
+impl AllocationFailure {
     /// Returns the largest request that could have been met instead, rounding aside.
     pub fn available_bytes(&self) -> u64 {
         let largest = self.pool.largest_free_block_bytes.or(self.card_free_bytes);
@@ -355,7 +355,7 @@ pub struct AutotuneRange {
     /// The other way, such as `without Triton GEMM`; empty when no program was measured.
     pub variant: String,
     /// The highest number of bytes given out on each device, in order, as
-    /// [`DeviceAnswer::peak_bytes`]. Where it does not fit: until the first request that the
+    /// [`DeviceSummary::peak_bytes`]. Where it does not fit: until the first request that the
     /// run had met.
     pub peak_bytes: Vec<u64>,
     /// Whether every request would be met. `None` when a request that the run refused would be:
@@ -375,7 +375,7 @@ pub struct AutotuneRange {
 
 /// The moment at which a real process would have been aborted by its allocator.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct AbortAnswer {
+pub struct AbortInfo {
     /// On which device.
     pub device: u32,
     /// Name of the program executed last; `None` when there was none.
@@ -401,7 +401,7 @@ pub struct UnknownReads {
     pub shapes: u64,
 }
 
-impl Answer {
+impl RunSummary {
     /// Returns the line of the made-up value that the program read last, where the program failed
     /// afterwards in its own way: it may have failed because of it. Empty where the line is not known.
     pub fn likely_cause(&self) -> Option<&str> {
@@ -422,14 +422,14 @@ impl Answer {
 
     /// Returns the refused request that decides the answer: the first. What comes after it is
     /// what the program did about it.
-    pub fn out_of_memory(&self) -> Option<&RefusalAnswer> {
+    pub fn out_of_memory(&self) -> Option<&AllocationFailure> {
         self.refusals.first()
     }
 
-    /// Returns the device that decides the answer: that of [`Answer::out_of_memory`], that of the
+    /// Returns the device that decides the answer: that of [`RunSummary::out_of_memory`], that of the
     /// abort or of the context, or else the one with least to spare, of equals the one with the highest
     /// peak.
-    pub fn worst_device(&self) -> Option<&DeviceAnswer> {
+    pub fn worst_device(&self) -> Option<&DeviceSummary> {
         if let Some(refusal) = self.out_of_memory() {
             return self.devices.get(refusal.device as usize);
         }
@@ -443,7 +443,7 @@ impl Answer {
     }
 
     /// Returns what the answer says of its process, for the answer of a run of several.
-    pub fn as_process(&self) -> ProcessAnswer {
+    pub fn as_process(&self) -> ProcessSummary {
         let devices = self.devices.iter().map(|device| ProcessDevice {
             gpu: self.header.gpu_of(device.device),
             capacity_bytes: device.capacity_bytes,
@@ -451,7 +451,7 @@ impl Answer {
             peak_bytes: device.peak_bytes,
             held_by_others_bytes: device.held_by_others_bytes,
         });
-        ProcessAnswer {
+        ProcessSummary {
             pid: self.header.pid,
             command: self.header.command.clone(),
             fits: self.fits(),
@@ -467,10 +467,10 @@ impl Answer {
     }
 
     /// Returns the program that is taken to be the step of a training loop: the one with the
-    /// strongest [`Answer::step_evidence`], and of equals the one whose number of calls times what it
+    /// strongest [`RunSummary::step_evidence`], and of equals the one whose number of calls times what it
     /// needs is largest. (The most calls alone would often be those of a conversion of scalars.)
     /// `None` when nothing was executed.
-    pub fn step(&self) -> Option<&ProgramAnswer> {
+    pub fn step(&self) -> Option<&ProgramSummary> {
         self.programs.get(self.step?)
     }
 }

@@ -5,7 +5,7 @@
 
 use rustc_hash::FxHashMap;
 
-use super::course::ArrayAnswer;
+use super::course::ArraySummary;
 use super::replay::Block;
 use super::{Purpose, TextId};
 
@@ -14,7 +14,7 @@ pub(super) const NO_ROW: u32 = u32::MAX;
 
 /// What blocks of one group have in common.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(super) struct Maker {
+pub(super) struct AllocationSite {
     pub(super) device: u32,
     pub(super) purpose: Purpose,
     /// Line that made them, or called the program that did.
@@ -27,15 +27,15 @@ pub(super) struct Maker {
 
 /// Every maker so far, by number.
 #[derive(Debug, Default)]
-pub(super) struct Makers {
-    list: Vec<Maker>,
-    numbers: FxHashMap<Maker, u32>,
+pub(super) struct AllocationSites {
+    list: Vec<AllocationSite>,
+    numbers: FxHashMap<AllocationSite, u32>,
 }
 
-impl Makers {
+impl AllocationSites {
     /// Returns the number of a maker, a new one if it is new.
     #[inline]
-    pub(super) fn number(&mut self, maker: Maker) -> u32 {
+    pub(super) fn number(&mut self, maker: AllocationSite) -> u32 {
         let next = self.list.len() as u32;
         let number = *self.numbers.entry(maker).or_insert(next);
         if number == next {
@@ -49,7 +49,7 @@ impl Makers {
         self.list.len()
     }
 
-    pub(super) fn get(&self, number: u32) -> &Maker {
+    pub(super) fn get(&self, number: u32) -> &AllocationSite {
         &self.list[number as usize]
     }
 }
@@ -57,10 +57,10 @@ impl Makers {
 /// Adds up blocks of one device by purpose, line and program, the most bytes first.
 pub(super) fn grouped<'a>(
     blocks: impl Iterator<Item = &'a Block>,
-    makers: &Makers,
+    makers: &AllocationSites,
     name: impl Fn(TextId) -> String,
     program: impl Fn(u32) -> Option<String>,
-) -> Vec<ArrayAnswer> {
+) -> Vec<ArraySummary> {
     // There may be a million blocks but hardly as many makers, and only makers have names.
     let mut by_maker: FxHashMap<u32, Sum> = FxHashMap::default();
     for block in blocks {
@@ -77,7 +77,7 @@ pub(super) fn grouped<'a>(
     }
     let arrays = by_name
         .into_iter()
-        .map(|((site, program, purpose), sum)| ArrayAnswer {
+        .map(|((site, program, purpose), sum)| ArraySummary {
             site,
             program,
             purpose,
@@ -87,7 +87,7 @@ pub(super) fn grouped<'a>(
         });
     let mut arrays: Vec<_> = arrays.collect();
     arrays.sort_by(|a, b| {
-        let name = |of: &ArrayAnswer| (of.site.clone(), of.program.clone(), of.purpose as u8);
+        let name = |of: &ArraySummary| (of.site.clone(), of.program.clone(), of.purpose as u8);
         let larger = b.held_bytes.cmp(&a.held_bytes);
         larger.then_with(|| name(a).cmp(&name(b)))
     });

@@ -9,9 +9,9 @@
 use rustc_hash::FxHashMap;
 use serde::Serialize;
 
-use super::arrays::{Maker, Makers, NO_ROW};
+use super::arrays::{AllocationSite, AllocationSites, NO_ROW};
 use super::failure::RawMoment;
-use super::part::{Part, PartKind, Parts};
+use super::part::{EntryKind, Part, Parts};
 use super::programs::Row;
 use super::replay::Block;
 use super::{Events, Purpose};
@@ -25,7 +25,7 @@ pub struct Attribution {
     pub device: u32,
     /// Whether the moment is that of a refused request, which is counted as if it had been met.
     pub refused: bool,
-    /// Index of the program that ran then, in [`super::Answer::programs`]; `None` between programs.
+    /// Index of the program that ran then, in [`super::RunSummary::programs`]; `None` between programs.
     pub program: Option<usize>,
     /// What all parts add up to: the bytes in use, and the request where it was refused.
     pub total_bytes: u64,
@@ -66,20 +66,20 @@ impl Arguments {
 }
 
 /// What is to be divided.
-pub(super) struct Division<'a> {
+pub(super) struct Attributor<'a> {
     pub(super) device: u32,
     pub(super) moment: RawMoment,
     pub(super) arguments: &'a Arguments,
     /// A request that was refused then: its slot.
     pub(super) request: Option<u32>,
-    pub(super) makers: &'a Makers,
+    pub(super) makers: &'a AllocationSites,
     pub(super) rows: &'a [Row],
     /// What is known of the program of a row.
     pub(super) memories: FxHashMap<u32, ProgramMemory>,
     pub(super) source: &'a dyn Events,
 }
 
-impl Division<'_> {
+impl Attributor<'_> {
     /// Divides what was allocated at the moment.
     pub(super) fn divide<'b>(&self, blocks: impl Iterator<Item = &'b Block>) -> Attribution {
         let mut parts = Parts::default();
@@ -140,7 +140,7 @@ impl Division<'_> {
         }
         parts.add(
             Part {
-                kind: PartKind::Rounding,
+                kind: EntryKind::Rounding,
                 ..Part::default()
             },
             rounding,
@@ -166,7 +166,7 @@ impl Division<'_> {
         let need = row.and_then(|row| row.scratch.get(slot as usize));
         let text = |id| self.source.text(id);
         Part {
-            kind: PartKind::Scratch,
+            kind: EntryKind::Scratch,
             site: need.map_or(String::new(), |need| text(need.site).to_owned()),
             made_by: need.map_or(String::new(), |need| {
                 format!("{} {}", text(need.library), text(need.routine))
@@ -178,7 +178,7 @@ impl Division<'_> {
     /// Names arrays that the program has nothing to do with.
     fn other(
         &self,
-        maker: &Maker,
+        maker: &AllocationSite,
         programs: &FxHashMap<u32, (&ProgramMemory, Places<'_>)>,
     ) -> Part {
         let name = |row: u32| self.source.text(self.rows[row as usize].key.0).to_owned();
@@ -188,8 +188,8 @@ impl Division<'_> {
             .flatten();
         Part {
             kind: match self.arguments.of(&self.moment).is_empty() {
-                true => PartKind::Arrays,
-                false => PartKind::OtherArrays,
+                true => EntryKind::Arrays,
+                false => EntryKind::OtherArrays,
             },
             path: known.map_or(String::new(), |buffer| buffer.path.clone()),
             site: self.source.text(maker.site).to_owned(),
@@ -257,7 +257,7 @@ fn slot(
         parts.add(buffer_part(memory, buffer), own);
     }
     let rest = match purpose {
-        Purpose::Temporary => PartKind::Program(Owner::Padding),
+        Purpose::Temporary => EntryKind::Program(Owner::Padding),
         _ => plain(purpose).kind,
     };
     parts.add(
@@ -273,7 +273,7 @@ fn slot(
 fn argument_part(places: &Places<'_>, parameter: u32, site: &str) -> Part {
     let buffer = places.arguments.get(&parameter);
     Part {
-        kind: PartKind::Program(buffer.map_or(Owner::Batch, |buffer| buffer.owner)),
+        kind: EntryKind::Program(buffer.map_or(Owner::Batch, |buffer| buffer.owner)),
         path: buffer.map_or_else(
             || format!("argument {parameter}"),
             |buffer| buffer.path.clone(),
@@ -287,7 +287,7 @@ fn argument_part(places: &Places<'_>, parameter: u32, site: &str) -> Part {
 /// Names a buffer of a program by the user's line that led to it.
 fn buffer_part(memory: &ProgramMemory, buffer: &Buffer) -> Part {
     Part {
-        kind: PartKind::Program(buffer.owner),
+        kind: EntryKind::Program(buffer.owner),
         path: buffer.path.clone(),
         site: memory
             .user_site(buffer.frame)
@@ -308,10 +308,10 @@ fn buffer_part(memory: &ProgramMemory, buffer: &Buffer) -> Part {
 /// it knows what it is.
 fn plain(purpose: Purpose) -> Part {
     let kind = match purpose {
-        Purpose::Temporary | Purpose::Scratch => PartKind::Program(Owner::Temporaries),
-        Purpose::Constant => PartKind::Program(Owner::Constants),
-        Purpose::Upload => PartKind::Arrays,
-        Purpose::Output | Purpose::Tuple | Purpose::Copy => PartKind::Program(Owner::Outputs),
+        Purpose::Temporary | Purpose::Scratch => EntryKind::Program(Owner::Temporaries),
+        Purpose::Constant => EntryKind::Program(Owner::Constants),
+        Purpose::Upload => EntryKind::Arrays,
+        Purpose::Output | Purpose::Tuple | Purpose::Copy => EntryKind::Program(Owner::Outputs),
     };
     Part {
         kind,

@@ -6,7 +6,7 @@
 
 use rustc_hash::FxHashMap;
 
-use super::replay::{Effect, Parting, Replay};
+use super::replay::{Divergence, Replay, StepEffect};
 use super::{Event, Header, Purpose};
 use crate::error::Result;
 
@@ -14,7 +14,7 @@ use crate::error::Result;
 const ALIGNMENT: u64 = 64;
 
 /// A replay to which the run happens with other temporaries.
-pub(super) struct WhatIf {
+pub(super) struct VariantReplay {
     pub(super) replay: Replay,
     pub(super) programs: FxHashMap<u32, Program>,
     /// The executions that are going on, the innermost last.
@@ -42,10 +42,10 @@ pub(super) struct Execution {
     failed: bool,
 }
 
-impl WhatIf {
+impl VariantReplay {
     /// Builds the allocators that the header describes, each on a card that nobody shares.
-    pub(super) fn new(header: &Header) -> Result<WhatIf> {
-        Ok(WhatIf {
+    pub(super) fn new(header: &Header) -> Result<VariantReplay> {
+        Ok(VariantReplay {
             replay: Replay::elsewhere(header, false)?,
             programs: FxHashMap::default(),
             running: Vec::new(),
@@ -121,14 +121,14 @@ impl WhatIf {
     pub(super) fn fits(&self) -> Option<bool> {
         match self.replay.parting() {
             _ if self.refused => Some(false),
-            Some(Parting::Met) => None,
+            Some(Divergence::Met) => None,
             _ => Some(true),
         }
     }
 
     /// Notes what did not go well. A process whose allocator cannot free something is aborted.
-    fn note(&mut self, effect: &Effect) {
-        self.refused |= matches!(effect, Effect::Refused(..) | Effect::Aborted(..));
+    fn note(&mut self, effect: &StepEffect) {
+        self.refused |= matches!(effect, StepEffect::Refused(..) | StepEffect::Aborted(..));
     }
 
     /// Returns how much a request asks for now. The first temporary block of an execution on a

@@ -8,7 +8,7 @@ use super::{CallbackSkip, TextId};
 /// Calls of a Python function from programs whose values were not computed. Where the values are
 /// known, functions are called with them as on a GPU, and not counted here.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct CallbackAnswer {
+pub struct CallbackSummary {
     /// The line that put the call into the program, empty if not known.
     pub site: String,
     /// How often it was called with made-up values.
@@ -53,8 +53,8 @@ impl Callbacks {
     }
 
     /// Returns them by line, the most often called or skipped first.
-    pub(super) fn answers(&self, text: &impl Fn(TextId) -> String) -> Vec<CallbackAnswer> {
-        let rows = self.0.iter().map(|(site, row)| CallbackAnswer {
+    pub(super) fn answers(&self, text: &impl Fn(TextId) -> String) -> Vec<CallbackSummary> {
+        let rows = self.0.iter().map(|(site, row)| CallbackSummary {
             site: text(*site),
             calls: row.calls,
             errors: row.errors,
@@ -64,7 +64,7 @@ impl Callbacks {
         });
         let mut rows: Vec<_> = rows.collect();
         rows.sort_by(|a, b| {
-            let often = |row: &CallbackAnswer| row.calls.saturating_add(row.skipped);
+            let often = |row: &CallbackSummary| row.calls.saturating_add(row.skipped);
             (often(b), &a.site).cmp(&(often(a), &b.site))
         });
         rows

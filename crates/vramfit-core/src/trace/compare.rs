@@ -3,10 +3,10 @@
 //! Before: as it was, checked against what the run recorded. After: through the allocators that the
 //! settings ask for, on cards of their own.
 
-use super::count::Count;
+use super::analyzer::TraceAnalyzer;
 use super::period::follow;
-use super::replay::{Parting, Replay};
-use super::{Answer, Events, Header, Moment};
+use super::replay::{Divergence, Replay};
+use super::{Events, Header, PeakContext, RunSummary};
 use crate::allocator::Kind;
 use crate::error::Result;
 use crate::gpu::Gpu;
@@ -27,12 +27,12 @@ pub struct Settings {
 #[derive(Clone, Debug, PartialEq)]
 pub struct Comparison {
     /// What the run came to; `None` for a list of requests, which has no answers.
-    pub before: Option<Answer>,
+    pub before: Option<RunSummary>,
     /// What it comes to under the settings, as far as it is known.
-    pub after: Answer,
+    pub after: RunSummary,
     /// The request that the run had refused and that is met now: how the program would have gone on
     /// is not known, and `after` ends there.
-    pub met: Option<Moment>,
+    pub met: Option<PeakContext>,
     /// Whether `after` ends at its last refusal, which the run did not have.
     pub ends_at_refusal: bool,
     /// What to know about the settings; one clause each.
@@ -59,17 +59,17 @@ impl Comparison {
 pub fn compare(source: &mut dyn Events, settings: &Settings) -> Result<Comparison> {
     let (header, notes) = settings.applied(source.header())?;
     let mut before = match source.has_answers() {
-        true => Some(Count::new(source.header())?),
+        true => Some(TraceAnalyzer::new(source.header())?),
         false => None,
     };
-    let mut after = Count::of(&header, Replay::elsewhere(&header, before.is_none())?);
+    let mut after = TraceAnalyzer::of(&header, Replay::elsewhere(&header, before.is_none())?);
     let mut counts: Vec<_> = before.iter_mut().chain([&mut after]).collect();
     follow(source, &mut counts, u64::MAX)?;
     if let (Some(before), Some(footer)) = (&mut before, source.footer()) {
         before.check(footer)?;
     }
     let met = after.met.map(|moment| after.named(&moment, source));
-    let ends_at_refusal = after.replay.parting() == Some(Parting::Refused);
+    let ends_at_refusal = after.replay.parting() == Some(Divergence::Refused);
     Ok(Comparison {
         before: before.map(|count| count.answer(source.header(), source)),
         after: after.answer(&header, source),

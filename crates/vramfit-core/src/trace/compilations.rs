@@ -1,6 +1,6 @@
 //! Functions that were compiled again and again, and what made them so.
 
-use super::course::CompilationAnswer;
+use super::course::CompilationSummary;
 use super::{ProgramSizes, TextId};
 
 /// One compilation.
@@ -35,7 +35,7 @@ pub(super) fn repeated(
     compiled: &[Compiled],
     step: Option<(TextId, u64)>,
     text: impl Fn(TextId) -> String,
-) -> Vec<CompilationAnswer> {
+) -> Vec<CompilationSummary> {
     let mut sorted: Vec<_> = compiled.iter().collect();
     sorted.sort_by_key(|one| (one.name, one.event));
     let functions = sorted.chunk_by(|a, b| a.name == b.name);
@@ -43,7 +43,7 @@ pub(super) fn repeated(
         .filter(|all| all.iter().map(|one| one.times).sum::<u64>() > 1)
         .map(|all| {
             let counted = |count: &dyn Fn(&Compiled) -> u64| all.iter().map(|one| count(one)).sum();
-            CompilationAnswer {
+            CompilationSummary {
                 name: text(all[0].name),
                 count: counted(&|one| one.times),
                 loaded: counted(&|one| if one.loaded { one.times } else { 0 }),

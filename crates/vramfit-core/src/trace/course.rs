@@ -16,7 +16,7 @@ pub struct TimelinePoint {
 
 /// Arrays of one device that one line made.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct ArrayAnswer {
+pub struct ArraySummary {
     /// The line that made them, or that called the program which did; empty if not known.
     pub site: String,
     /// The program that made them; `None` where no program did.
@@ -34,7 +34,7 @@ pub struct ArrayAnswer {
 
 /// Arrays that grow in number or size from step to step.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct LeakAnswer {
+pub struct LeakSummary {
     /// On which device.
     pub device: u32,
     /// The line that makes them, or that calls the program which does; empty if not known.
@@ -55,7 +55,7 @@ pub struct LeakAnswer {
     pub held_bytes: u64,
 }
 
-impl LeakAnswer {
+impl LeakSummary {
     /// Returns the bytes asked for in one step: exact where all steps grew alike, else their mean.
     pub fn bytes_per_step(&self) -> u64 {
         self.bytes / self.steps.max(1)
@@ -64,7 +64,7 @@ impl LeakAnswer {
 
 /// Programs of one name that were compiled, or loaded from a cache, more than once.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct CompilationAnswer {
+pub struct CompilationSummary {
     /// Their name.
     pub name: String,
     /// How often.
@@ -81,7 +81,7 @@ pub struct CompilationAnswer {
     pub sites: Vec<String>,
 }
 
-impl CompilationAnswer {
+impl CompilationSummary {
     /// Says whether a reader wants to know: while the run should have got going, or if it is the step
     /// itself. That start-up code compiles its operations for many shapes is usual.
     pub fn is_worth_telling(&self) -> bool {
@@ -91,26 +91,26 @@ impl CompilationAnswer {
 
 /// What lies where in a pool at one moment.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
-pub struct LayoutAnswer {
+pub struct LayoutSummary {
     /// The regions that the pool has from the card, by address.
-    pub regions: Vec<RegionAnswer>,
+    pub regions: Vec<RegionSummary>,
 }
 
 /// A region of a pool.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct RegionAnswer {
+pub struct RegionSummary {
     /// Where it begins.
     pub address: u64,
     /// Its size.
     pub bytes: u64,
     /// What is in it, end to end. Neighbours by one maker are one piece; where there are very many,
     /// small neighbours are told as one.
-    pub pieces: Vec<PieceAnswer>,
+    pub pieces: Vec<PieceSummary>,
 }
 
 /// A piece of a region.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct PieceAnswer {
+pub struct PieceSummary {
     /// Its size.
     pub bytes: u64,
     /// How many blocks are in it; 0 where it is free.

@@ -4,15 +4,15 @@ use super::answer::PoolState;
 use super::attribution::Arguments;
 use super::course::TimelinePoint;
 use super::failure::RawMoment;
-use super::kept::Kept;
 use super::layout::Given;
-use super::low_water::LowWater;
 use super::pool::Level;
 use super::replay::{Block, Replay};
+use super::running_minimum::RunningMinimum;
+use super::snapshot::LiveSnapshot;
 use super::timeline::Timeline;
 use crate::allocator::Region;
 
-/// One device of a [`super::count::Count`].
+/// One device of a [`super::analyzer::TraceAnalyzer`].
 pub(super) struct Device {
     pub(super) number: u32,
     pub(super) level: Level,
@@ -21,13 +21,13 @@ pub(super) struct Device {
     pub(super) reported_peak: u64,
     pub(super) moment: Option<RawMoment>,
     pub(super) at_peak: PoolState,
-    pub(super) blocks_at_peak: Kept,
+    pub(super) blocks_at_peak: LiveSnapshot,
     pub(super) arguments_at_peak: Arguments,
     /// What was allocated when the first request of the run was refused, if that was here.
-    pub(super) blocks_at_refusal: Kept,
+    pub(super) blocks_at_refusal: LiveSnapshot,
     /// What was allocated when the last execution of the step began.
-    pub(super) blocks_at_step: Kept,
-    pub(super) low_water: LowWater,
+    pub(super) blocks_at_step: LiveSnapshot,
+    pub(super) low_water: RunningMinimum,
     pub(super) timeline: Timeline,
     pub(super) outside: u64,
     pub(super) refusals: u64,
@@ -47,11 +47,11 @@ impl Device {
             reported_peak: 0,
             moment: None,
             at_peak: PoolState::default(),
-            blocks_at_peak: Kept::default(),
+            blocks_at_peak: LiveSnapshot::default(),
             arguments_at_peak: Arguments::default(),
-            blocks_at_refusal: Kept::default(),
-            blocks_at_step: Kept::default(),
-            low_water: LowWater::default(),
+            blocks_at_refusal: LiveSnapshot::default(),
+            blocks_at_step: LiveSnapshot::default(),
+            low_water: RunningMinimum::default(),
             timeline: Timeline::new(devices),
             outside: 0,
             refusals: 0,

@@ -4,8 +4,8 @@
 //! takes is free. A pool gives no region back, so the regions of a moment are those given until then.
 
 use super::TextId;
-use super::arrays::Makers;
-use super::course::{LayoutAnswer, PieceAnswer, RegionAnswer};
+use super::arrays::AllocationSites;
+use super::course::{LayoutSummary, PieceSummary, RegionSummary};
 use super::replay::Block;
 use crate::allocator::Region;
 
@@ -21,7 +21,7 @@ pub(super) struct Given {
 
 /// A stretch of one region before names are looked up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Stretch {
+struct Interval {
     bytes: u64,
     /// Blocks in it; 0 for what is free.
     blocks: u64,
@@ -34,10 +34,10 @@ struct Stretch {
 pub(super) fn layout<'a>(
     regions: impl Iterator<Item = Region>,
     blocks: impl Iterator<Item = &'a Block>,
-    makers: &Makers,
+    makers: &AllocationSites,
     text: impl Fn(TextId) -> String,
     program: impl Fn(u32) -> Option<String>,
-) -> LayoutAnswer {
+) -> LayoutSummary {
     let mut regions: Vec<_> = regions.collect();
     regions.sort_by_key(|region| region.address);
     // What is counted in another pool has no bytes held in this one.
@@ -60,14 +60,14 @@ pub(super) fn layout<'a>(
     let regions = regions
         .iter()
         .zip(spans)
-        .map(|(region, span)| RegionAnswer {
+        .map(|(region, span)| RegionSummary {
             address: region.address,
             bytes: region.bytes,
             pieces: span
                 .iter()
                 .map(|stretch| {
                     let maker = stretch.owner.map(|owner| makers.get(owner));
-                    PieceAnswer {
+                    PieceSummary {
                         bytes: stretch.bytes,
                         blocks: stretch.blocks,
                         free_bytes: stretch.free_bytes,
@@ -78,18 +78,18 @@ pub(super) fn layout<'a>(
                 })
                 .collect(),
         });
-    LayoutAnswer {
+    LayoutSummary {
         regions: regions.collect(),
     }
 }
 
-fn stretches(region: &Region, blocks: &[&Block]) -> Vec<Stretch> {
+fn stretches(region: &Region, blocks: &[&Block]) -> Vec<Interval> {
     let mut found = Vec::with_capacity(2 * blocks.len() + 1);
     let end = region.address.saturating_add(region.bytes);
     let mut at = region.address;
-    let fill = |found: &mut Vec<Stretch>, bytes: u64| {
+    let fill = |found: &mut Vec<Interval>, bytes: u64| {
         if bytes > 0 {
-            found.push(Stretch {
+            found.push(Interval {
                 bytes,
                 blocks: 0,
                 free_bytes: bytes,
@@ -107,7 +107,7 @@ fn stretches(region: &Region, blocks: &[&Block]) -> Vec<Stretch> {
                 last.bytes += bytes;
                 last.blocks += 1;
             }
-            _ => found.push(Stretch {
+            _ => found.push(Interval {
                 bytes,
                 blocks: 1,
                 free_bytes: 0,
@@ -120,8 +120,8 @@ fn stretches(region: &Region, blocks: &[&Block]) -> Vec<Stretch> {
 }
 
 /// Tells neighbours as one where both are no larger than `smallest`: as the larger of the two.
-fn merge(span: &mut Vec<Stretch>, smallest: u64) {
-    let mut kept: Vec<Stretch> = Vec::with_capacity(span.len());
+fn merge(span: &mut Vec<Interval>, smallest: u64) {
+    let mut kept: Vec<Interval> = Vec::with_capacity(span.len());
     for stretch in span.drain(..) {
         match kept.last_mut() {
             Some(last) if last.bytes <= smallest && stretch.bytes <= smallest => {
@@ -130,7 +130,7 @@ fn merge(span: &mut Vec<Stretch>, smallest: u64) {
                     (one, None) => one,
                     (_, other) => other,
                 };
-                *last = Stretch {
+                *last = Interval {
                     bytes: last.bytes + stretch.bytes,
                     blocks: last.blocks + stretch.blocks,
                     free_bytes: last.free_bytes + stretch.free_bytes,

@@ -8,7 +8,7 @@
 
 use rustc_hash::FxHashMap;
 
-use super::arrays::Makers;
+use super::arrays::AllocationSites;
 use super::replay::Block;
 use super::{Evidence, Purpose, TextId};
 
@@ -53,7 +53,7 @@ pub(super) struct Level {
 
 /// Arrays of one line and program that grew in each of the last steps.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Suspect {
+pub(super) struct LeakCandidate {
     pub(super) device: u32,
     pub(super) site: TextId,
     pub(super) row: u32,
@@ -157,8 +157,8 @@ impl Leaks {
     }
 
     /// Returns what grew in each of the last steps, the most bytes a step first.
-    pub(super) fn suspects(&self, makers: &Makers) -> Vec<Suspect> {
-        let mut found: FxHashMap<_, Suspect> = FxHashMap::default();
+    pub(super) fn suspects(&self, makers: &AllocationSites) -> Vec<LeakCandidate> {
+        let mut found: FxHashMap<_, LeakCandidate> = FxHashMap::default();
         for (group, owner) in self.groups.iter().zip(0..) {
             let arrays = group.before.count.saturating_sub(group.began.count);
             let grows = match arrays >= group.steps {
@@ -170,7 +170,7 @@ impl Leaks {
             }
             let maker = makers.get(owner);
             let (now, began) = (group.before, group.began);
-            let suspect = Suspect {
+            let suspect = LeakCandidate {
                 device: maker.device,
                 site: maker.site,
                 row: maker.row,
@@ -201,15 +201,15 @@ impl Leaks {
     }
 }
 
-impl Suspect {
+impl LeakCandidate {
     /// Takes another output of the same call in. The shorter growth is what is sure of both.
-    fn join(&mut self, other: &Suspect) {
+    fn join(&mut self, other: &LeakCandidate) {
         let steps = self.steps.min(other.steps);
         let of = |all: u64, in_steps: u64| {
             (u128::from(all) * u128::from(steps) / u128::from(in_steps.max(1))) as u64
         };
         let sum = |ours, theirs| of(ours, self.steps).saturating_add(of(theirs, other.steps));
-        *self = Suspect {
+        *self = LeakCandidate {
             arrays: sum(self.arrays, other.arrays),
             bytes: sum(self.bytes, other.bytes),
             held_bytes: sum(self.held_bytes, other.held_bytes),

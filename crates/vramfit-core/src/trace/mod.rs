@@ -2,7 +2,7 @@
 //!
 //! [`Writer`] and [`Reader`] keep it in a compact file (`docs/trace-format.md`) in which repeated
 //! steps cost nothing. The vocabulary is [`Header`], [`Event`] and [`Footer`]. [`Replay`] lets the
-//! events happen again in allocators, the same or others, and [`summarise`] makes an [`Answer`] of
+//! events happen again in allocators, the same or others, and [`summarise`] makes an [`RunSummary`] of
 //! them. [`compare`] tells what other settings would have made of the run, [`difference`] what makes one
 //! run need more than another.
 //!
@@ -11,12 +11,12 @@
 //! | `event.rs`, `stream.rs` | the vocabulary, and where events come from |
 //! | `writer.rs`, `reader.rs`, `source.rs`, `wire.rs`, `history.rs` | the file |
 //! | `text.rs` | lists of requests as plain text |
-//! | `replay.rs`, `pool.rs`, `recorded_card.rs`, `options.rs` | allocators that the events drive |
-//! | `count.rs`, `device.rs`, `programs.rs`, `failure.rs` | what is counted while they do |
+//! | `replay.rs`, `pool.rs`, `recorded_device.rs`, `options.rs` | allocators that the events drive |
+//! | `analyzer.rs`, `device.rs`, `programs.rs`, `failure.rs` | what is counted while they do |
 //! | `period/` | repeats that come back to the same state are skipped |
-//! | `low_water.rs`, `kept.rs`, `timeline.rs` | a run's past in bounded memory |
+//! | `running_minimum.rs`, `snapshot.rs`, `timeline.rs` | a run's past in bounded memory |
 //! | `arrays.rs`, `leaks.rs`, `layout.rs`, `compilations.rs` | who made what, what grows, what lies where |
-//! | `deciding.rs`, `attribution.rs` | whose the bytes are at the moment that decides |
+//! | `critical_point.rs`, `attribution.rs` | whose the bytes are at the moment that decides |
 //! | `callbacks.rs`, `not_computed.rs` | Python functions that programs call; values that took too long to compute |
 //! | `scratch.rs` | what library routines take beside the plans, at most |
 //! | `autotune_range.rs`, `compare.rs` | the same run with other kernels, under other settings |
@@ -27,6 +27,7 @@
 //! | `step.rs` | which program is the training step |
 //! | `verdict.rs`, `note.rs` | whether it fits and on which conditions, what else was learnt |
 
+mod analyzer;
 mod answer;
 mod arrays;
 mod attribution;
@@ -34,19 +35,16 @@ mod autotune_range;
 mod callbacks;
 mod compare;
 mod compilations;
-mod count;
 mod course;
-mod deciding;
+mod critical_point;
 mod device;
 mod difference;
 mod environment;
 mod event;
 mod failure;
 mod history;
-mod kept;
 mod layout;
 mod leaks;
-mod low_water;
 mod not_computed;
 mod note;
 mod options;
@@ -56,9 +54,11 @@ mod period;
 mod pool;
 mod programs;
 mod reader;
-mod recorded_card;
+mod recorded_device;
 mod replay;
+mod running_minimum;
 mod scratch;
+mod snapshot;
 mod source;
 mod step;
 mod stream;
@@ -72,15 +72,15 @@ mod wire;
 mod writer;
 
 pub use answer::{
-    AbortAnswer, Answer, AutotuneRange, DeviceAnswer, MAX_REFUSALS_KEPT, Moment, PoolState,
-    ProcessAnswer, ProcessDevice, ProgramAnswer, ProgramExit, ProgramMemoryAnswer, RefusalAnswer,
-    UnknownReads,
+    AbortInfo, AllocationFailure, AutotuneRange, DeviceSummary, MAX_REFUSALS_KEPT, PeakContext,
+    PoolState, ProcessDevice, ProcessSummary, ProgramExit, ProgramMemorySummary, ProgramSummary,
+    RunSummary, UnknownReads,
 };
 pub use attribution::Attribution;
-pub use callbacks::CallbackAnswer;
+pub use callbacks::CallbackSummary;
 pub use compare::{Comparison, Settings, compare};
 pub use course::{
-    ArrayAnswer, CompilationAnswer, LayoutAnswer, LeakAnswer, PieceAnswer, RegionAnswer,
+    ArraySummary, CompilationSummary, LayoutSummary, LeakSummary, PieceSummary, RegionSummary,
     TimelinePoint,
 };
 pub use difference::{Change, Contrast, Difference, Group, Need, OwnerChange, Run, difference};
@@ -88,17 +88,17 @@ pub use environment::RunEnvironment;
 pub use event::{CallbackSkip, Event, Footer, Header, ProgramSizes, Purpose, Sharing, TextId};
 pub use not_computed::NotComputed;
 pub use note::{Note, OtherProcess, is_program_named};
-pub use others::{NoContextAnswer, OthersAnswer};
-pub use part::{Part, PartKind};
+pub use others::{NoContextSummary, OtherProcessesSummary};
+pub use part::{EntryKind, Part};
 pub use programs::Evidence;
 pub use reader::{Reader, TraceEnd};
-pub use replay::{Block, Effect, Parting, Replay};
-pub use scratch::{ScratchAnswer, ScratchNeedAnswer, ScratchShortage};
+pub use replay::{Block, Divergence, Replay, StepEffect};
+pub use scratch::{ScratchNeedSummary, ScratchShortage, ScratchSummary};
 pub use step::{Cut, StepSearch};
 pub use stream::{Events, Repetition};
 pub use summary::{summarise, summarise_events, summarise_until};
 pub use text::TextTrace;
-pub use total_range::{TotalRangeAnswer, is_met_alone, replay_at_max_total};
+pub use total_range::{TotalRangeSummary, is_met_alone, replay_at_max_total};
 pub use verdict::{Condition, LastExecution, Plan, UncaughtError, Verdict};
 pub use warnings::CompilerWarning;
 pub use writer::{Writer, end_with_note};

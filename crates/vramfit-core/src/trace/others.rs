@@ -10,7 +10,7 @@ pub(super) struct Others {
     devices: Vec<Held>,
     /// What they held when a request was refused first.
     pub(super) at_refusal: Option<Held>,
-    pub(super) no_context: Option<NoContextAnswer>,
+    pub(super) no_context: Option<NoContextSummary>,
 }
 
 /// What other processes hold of one GPU.
@@ -23,7 +23,7 @@ pub(super) struct Held {
 
 /// A process that found no room for its CUDA context.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct NoContextAnswer {
+pub struct NoContextSummary {
     /// The device that it could not use.
     pub device: u32,
     /// What a context takes, an estimate.
@@ -36,7 +36,7 @@ pub struct NoContextAnswer {
 
 /// Other processes that hold memory of a GPU.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct OthersAnswer {
+pub struct OtherProcessesSummary {
     /// The device of the process whose run this is.
     pub device: u32,
     /// What they held together.
@@ -71,7 +71,7 @@ impl Others {
                 free_bytes,
             } => {
                 let held = self.now(*device);
-                let no_context = NoContextAnswer {
+                let no_context = NoContextSummary {
                     device: *device,
                     context_bytes: *context_bytes,
                     free_bytes: *free_bytes,

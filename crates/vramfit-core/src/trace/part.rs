@@ -9,7 +9,7 @@ use crate::program::memory::Owner;
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize)]
 pub struct Part {
     /// What kind of owner it has.
-    pub kind: PartKind,
+    pub kind: EntryKind,
     /// Pytree path of an argument or output; empty for what has none.
     pub path: String,
     /// Line of the user's program that it comes from; empty if not known.
@@ -31,7 +31,7 @@ pub struct Part {
 /// Kinds of owners: those of a program, and those beside it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub enum PartKind {
+pub enum EntryKind {
     /// A buffer of the program that ran.
     Program(Owner),
     /// Arrays, where no program ran or it is not known which of them are its arguments.
@@ -45,26 +45,26 @@ pub enum PartKind {
     Rounding,
 }
 
-impl PartKind {
+impl EntryKind {
     /// Returns the word for programs.
     pub fn id(self) -> &'static str {
         match self {
-            PartKind::Program(owner) => owner.id(),
-            PartKind::Arrays => "arrays",
-            PartKind::OtherArrays => "other_arrays",
-            PartKind::Scratch => "library_scratch",
-            PartKind::Rounding => "rounding",
+            EntryKind::Program(owner) => owner.id(),
+            EntryKind::Arrays => "arrays",
+            EntryKind::OtherArrays => "other_arrays",
+            EntryKind::Scratch => "library_scratch",
+            EntryKind::Rounding => "rounding",
         }
     }
 
     /// Returns the words for people.
     pub fn label(self) -> &'static str {
         match self {
-            PartKind::Program(owner) => owner.label(),
-            PartKind::Arrays => "arrays",
-            PartKind::OtherArrays => "other arrays",
-            PartKind::Scratch => "library scratch",
-            PartKind::Rounding => "rounding of the allocator",
+            EntryKind::Program(owner) => owner.label(),
+            EntryKind::Arrays => "arrays",
+            EntryKind::OtherArrays => "other arrays",
+            EntryKind::Scratch => "library scratch",
+            EntryKind::Rounding => "rounding of the allocator",
         }
     }
 }

@@ -1,6 +1,6 @@
 //! The pool of one device during a replay: its allocator, made when it is first needed, and its card.
 
-use super::recorded_card::RecordedCard;
+use super::recorded_device::RecordedDevice;
 use crate::allocator::{self, Allocator, DeviceMemory, PoolOptions, SimulatedDeviceMemory};
 use crate::error::{Error, ErrorKind, Result};
 
@@ -27,7 +27,7 @@ pub(super) struct Level {
 /// Where a pool has its memory from.
 pub(super) enum Card {
     /// The card of the run, with the answers that it gave then.
-    Recorded(RecordedCard),
+    Recorded(RecordedDevice),
     /// A card that nobody shares, with so many bytes free.
     Own(u64),
 }

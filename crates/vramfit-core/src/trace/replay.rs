@@ -12,9 +12,9 @@ use rustc_hash::FxHashMap;
 use super::answer::PoolState;
 use super::options::pool_options;
 use super::pool::{Card, Level, Pool, disagreement, inconsistent};
-use super::recorded_card::RecordedCard;
+use super::recorded_device::RecordedDevice;
 use super::{Event, Header};
-use crate::allocator::{Allocator, MAX_REGION_BYTES, PoolOptions, Refusal, Region, Space};
+use crate::allocator::{AllocError, Allocator, MAX_REGION_BYTES, PoolOptions, Region, Space};
 use crate::error::{Error, ErrorKind, Result};
 
 /// More cards than any host has; a limit for damaged headers.
@@ -37,7 +37,7 @@ pub struct Replay {
     pub(super) allocations: u64,
     pub(super) events: u64,
     pub(super) course: Course,
-    pub(super) parting: Option<Parting>,
+    pub(super) parting: Option<Divergence>,
 }
 
 /// Which course the events take.
@@ -53,7 +53,7 @@ pub(super) enum Course {
 
 /// Why a replay elsewhere does not follow the run any further.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Parting {
+pub enum Divergence {
     /// A request was refused that the run had met.
     Refused,
     /// A request was met that the run had refused.
@@ -80,7 +80,7 @@ pub struct Block {
 
 /// What an event did to the pools.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Effect {
+pub enum StepEffect {
     /// Nothing was allocated, freed or refused.
     None,
     /// Bytes were given out.
@@ -90,7 +90,7 @@ pub enum Effect {
     /// Bytes came back, and the allocator would have aborted the process with this message.
     Aborted(Block, String),
     /// A request on a device was refused.
-    Refused(u32, Refusal),
+    Refused(u32, AllocError),
 }
 
 impl Replay {
@@ -100,7 +100,7 @@ impl Replay {
     /// [`ErrorKind::InvalidFile`] when the header describes none.
     pub fn new(header: &Header) -> Result<Replay> {
         Replay::build(header, Course::Recorded, || {
-            Card::Recorded(RecordedCard::default())
+            Card::Recorded(RecordedDevice::default())
         })
     }
 
@@ -223,7 +223,7 @@ impl Replay {
     }
 
     /// Returns why the run is not followed any further; from then on no event does anything.
-    pub fn parting(&self) -> Option<Parting> {
+    pub fn parting(&self) -> Option<Divergence> {
         self.parting
     }
 
@@ -233,9 +233,9 @@ impl Replay {
     /// # Errors
     /// [`ErrorKind::InvalidFile`] when the event makes no sense here or, where the run is to be followed,
     /// when the allocators do something else than they did in it.
-    pub fn apply(&mut self, event: &Event, owner: u32) -> Result<Effect> {
+    pub fn apply(&mut self, event: &Event, owner: u32) -> Result<StepEffect> {
         if self.parting.is_some() {
-            return Ok(Effect::None);
+            return Ok(StepEffect::None);
         }
         self.events += 1;
         if !plausible(event) {
@@ -255,25 +255,25 @@ impl Replay {
                 self.allocate(device, bytes, alignment, space, (number, owner))
             }
             Event::Free { allocation } => match self.free(allocation)? {
-                None => Ok(Effect::None),
-                Some((block, Ok(()))) => Ok(Effect::Freed(block)),
+                None => Ok(StepEffect::None),
+                Some((block, Ok(()))) => Ok(StepEffect::Freed(block)),
                 Some((_, Err(error))) if self.course == Course::Recorded => {
                     let what = format!("an allocation was freed in the run and cannot be: {error}");
                     Err(disagreement(self.events, &what))
                 }
-                Some((block, Err(error))) => Ok(Effect::Aborted(block, error.to_string())),
+                Some((block, Err(error))) => Ok(StepEffect::Aborted(block, error.to_string())),
             },
             Event::FreeAborts { allocation, .. } => match self.free(allocation)? {
-                None => Ok(Effect::None),
+                None => Ok(StepEffect::None),
                 Some((block, Err(error))) if error.kind() == ErrorKind::AllocatorAborts => {
-                    Ok(Effect::Aborted(block, error.to_string()))
+                    Ok(StepEffect::Aborted(block, error.to_string()))
                 }
                 Some(_) if self.course == Course::Recorded => Err(disagreement(
                     self.events,
                     "freeing an allocation aborted in the run and does not here",
                 )),
-                Some((block, Ok(()))) => Ok(Effect::Freed(block)),
-                Some((block, Err(error))) => Ok(Effect::Aborted(block, error.to_string())),
+                Some((block, Ok(()))) => Ok(StepEffect::Freed(block)),
+                Some((block, Err(error))) => Ok(StepEffect::Aborted(block, error.to_string())),
             },
             Event::Refuse {
                 device,
@@ -298,10 +298,10 @@ impl Replay {
                     }
                     pool.answers_waiting = true;
                 }
-                Ok(Effect::None)
+                Ok(StepEffect::None)
             }
             Event::Outside { device, .. } | Event::ClearPeak { device } => {
-                self.pool(device).map(|_| Effect::None)
+                self.pool(device).map(|_| StepEffect::None)
             }
             Event::Program { .. }
             | Event::Variant { .. }
@@ -313,7 +313,7 @@ impl Replay {
             | Event::UnknownRead { .. }
             | Event::ShapeRead { .. }
             | Event::Callback { .. }
-            | Event::CallbackSkipped { .. } => Ok(Effect::None),
+            | Event::CallbackSkipped { .. } => Ok(StepEffect::None),
         }
     }
 
@@ -321,13 +321,13 @@ impl Replay {
     ///
     /// # Errors
     /// As [`Replay::apply`].
-    pub(super) fn pass(&mut self, device: u32, bytes: u64, alignment: u64) -> Result<Effect> {
+    pub(super) fn pass(&mut self, device: u32, bytes: u64, alignment: u64) -> Result<StepEffect> {
         let pool = self.pool(device)?;
         match pool.allocator().allocate(bytes, alignment, Space::Default) {
-            Ok(address) => pool.allocator().free(address).map(|()| Effect::None),
+            Ok(address) => pool.allocator().free(address).map(|()| StepEffect::None),
             Err(refusal) => {
-                self.parting = Some(Parting::Refused);
-                Ok(Effect::Refused(device, refusal))
+                self.parting = Some(Divergence::Refused);
+                Ok(StepEffect::Refused(device, refusal))
             }
         }
     }
@@ -339,7 +339,7 @@ impl Replay {
         alignment: u64,
         space: Space,
         (number, owner): (u64, u32),
-    ) -> Result<Effect> {
+    ) -> Result<StepEffect> {
         let (at, course) = (self.events, self.course);
         if self.live.len() == MAX_LIVE_ALLOCATIONS {
             return Err(too_many_allocations(at));
@@ -354,9 +354,9 @@ impl Replay {
             Err(refusal) => {
                 pool.note_level();
                 if course == Course::Elsewhere {
-                    self.parting = Some(Parting::Refused);
+                    self.parting = Some(Divergence::Refused);
                 }
-                return Ok(Effect::Refused(device, refusal));
+                return Ok(StepEffect::Refused(device, refusal));
             }
         };
         pool.settle(at)?;
@@ -371,10 +371,16 @@ impl Replay {
             held_bytes: pool.level.in_use_bytes.saturating_sub(before),
         };
         self.live.insert(number, block);
-        Ok(Effect::Allocated(block))
+        Ok(StepEffect::Allocated(block))
     }
 
-    fn refuse(&mut self, device: u32, bytes: u64, alignment: u64, space: Space) -> Result<Effect> {
+    fn refuse(
+        &mut self,
+        device: u32,
+        bytes: u64,
+        alignment: u64,
+        space: Space,
+    ) -> Result<StepEffect> {
         let (at, course) = (self.events, self.course);
         let pool = self.pool(device)?;
         match pool.allocator().allocate(bytes, alignment, space) {
@@ -382,15 +388,15 @@ impl Replay {
                 pool.settle(at)?;
                 // A request that is refused may leave a larger pool behind.
                 pool.note_level();
-                Ok(Effect::Refused(device, refusal))
+                Ok(StepEffect::Refused(device, refusal))
             }
             Ok(_) if course == Course::Recorded => {
                 let what = format!("{bytes} bytes were refused in the run and are granted here");
                 Err(disagreement(at, &what))
             }
             Ok(_) => {
-                self.parting = Some(Parting::Met);
-                Ok(Effect::None)
+                self.parting = Some(Divergence::Met);
+                Ok(StepEffect::None)
             }
         }
     }

@@ -10,15 +10,15 @@
 
 use serde::Serialize;
 
-use super::count::Count;
+use super::analyzer::TraceAnalyzer;
 use super::{Event, Purpose, TextId};
 use crate::program::{EstimateSource, ScratchPhase};
 
 /// What the library routines of a run take beside the plans of its programs.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
-pub struct ScratchAnswer {
+pub struct ScratchSummary {
     /// Each routine and line of the programs that were executed, the one that may take most first.
-    pub needs: Vec<ScratchNeedAnswer>,
+    pub needs: Vec<ScratchNeedSummary>,
     /// The highest number of bytes given out on each device, in order, when every routine takes the
     /// most it may.
     pub peak_bytes: Vec<u64>,
@@ -28,7 +28,7 @@ pub struct ScratchAnswer {
 
 /// A routine that takes scratch memory.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct ScratchNeedAnswer {
+pub struct ScratchNeedSummary {
     /// The library, such as `cuFFT`.
     pub library: String,
     /// The routine and its operand, such as `rfft f64[10,100000000]`.
@@ -53,7 +53,7 @@ pub struct ScratchNeedAnswer {
 pub struct ScratchShortage {
     /// On which device.
     pub device: u32,
-    /// Index in [`ScratchAnswer::needs`] of the routine.
+    /// Index in [`ScratchSummary::needs`] of the routine.
     pub need: usize,
     /// Bytes that it may take at most, in one piece.
     pub high_bytes: u64,
@@ -141,7 +141,7 @@ pub(super) struct Asked {
     failed: bool,
 }
 
-impl Count {
+impl TraceAnalyzer {
     /// Asks whether the most that routines may take could be had now, where `event`, which has not
     /// happened yet, says that this is the moment.
     pub(super) fn ask_for_scratch(&mut self, event: &Event) {
@@ -250,7 +250,7 @@ impl Count {
     }
 
     /// Says what was found; `None` where no program that was executed has such routines.
-    pub(super) fn scratch(&self, text: &impl Fn(TextId) -> String) -> Option<ScratchAnswer> {
+    pub(super) fn scratch(&self, text: &impl Fn(TextId) -> String) -> Option<ScratchSummary> {
         let mut needs = Vec::new();
         let mut shortage = None;
         for (number, row) in self.programs.rows.iter().enumerate() {
@@ -263,7 +263,7 @@ impl Count {
                 {
                     shortage = Some(needs.len());
                 }
-                needs.push(ScratchNeedAnswer {
+                needs.push(ScratchNeedSummary {
                     library: text(need.library),
                     routine: text(need.routine),
                     program: text(row.key.0),
@@ -294,7 +294,7 @@ impl Count {
             let most = self.most.peaks.get(number).copied().unwrap_or(0);
             device.peak.max(most)
         });
-        Some(ScratchAnswer {
+        Some(ScratchSummary {
             peak_bytes: peaks.collect(),
             shortage,
             needs: order.into_iter().map(|at| needs[at].clone()).collect(),

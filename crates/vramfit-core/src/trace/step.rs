@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use super::count::Count;
+use super::analyzer::TraceAnalyzer;
 use super::{Evidence, Note, TextId};
 
 /// The search for the training step of a run.
@@ -44,7 +44,7 @@ impl Search {
     }
 }
 
-impl Count {
+impl TraceAnalyzer {
     /// Takes in the notes that were read since the last time. They stand before the events that they
     /// are about.
     pub(super) fn learn(&mut self, notes: &[Note]) {

@@ -1,21 +1,21 @@
-//! From a trace to an [`Answer`]: everything is replayed through the same allocators and counted.
+//! From a trace to an [`RunSummary`]: everything is replayed through the same allocators and counted.
 //!
 //! An answer is only given when replay and run agree: on every request whether it was met, on what
 //! the card was asked for, and on the closing figures of every device to the byte.
 
 use std::io::Read;
 
+use super::analyzer::TraceAnalyzer;
 use super::answer::{
-    AbortAnswer, Answer, AutotuneRange, DeviceAnswer, Moment, ProgramAnswer, ProgramMemoryAnswer,
-    RefusalAnswer, UnknownReads, tightest,
+    AbortInfo, AllocationFailure, AutotuneRange, DeviceSummary, PeakContext, ProgramMemorySummary,
+    ProgramSummary, RunSummary, UnknownReads, tightest,
 };
 use super::arrays::{NO_ROW, grouped};
 use super::compilations::repeated;
-use super::count::Count;
-use super::course::{LayoutAnswer, LeakAnswer, TimelinePoint};
+use super::course::{LayoutSummary, LeakSummary, TimelinePoint};
 use super::failure::{Message, RawMoment};
 use super::layout::layout;
-use super::others::OthersAnswer;
+use super::others::OtherProcessesSummary;
 use super::period::follow;
 use super::pool::disagreement;
 use super::programs::{Row, RowKey};
@@ -29,7 +29,7 @@ use crate::error::Result;
 /// # Errors
 /// [`crate::ErrorKind::Io`] for a trace that cannot be read, and [`crate::ErrorKind::InvalidFile`] for one
 /// that is damaged, or with which its own replay disagrees on anything.
-pub fn summarise<R: Read>(reader: Reader<R>) -> Result<Answer> {
+pub fn summarise<R: Read>(reader: Reader<R>) -> Result<RunSummary> {
     summarise_until(reader, u64::MAX)
 }
 
@@ -38,7 +38,7 @@ pub fn summarise<R: Read>(reader: Reader<R>) -> Result<Answer> {
 ///
 /// # Errors
 /// As [`summarise`].
-pub fn summarise_until<R: Read>(mut reader: Reader<R>, last: u64) -> Result<Answer> {
+pub fn summarise_until<R: Read>(mut reader: Reader<R>, last: u64) -> Result<RunSummary> {
     summarise_events(&mut reader, last)
 }
 
@@ -46,8 +46,8 @@ pub fn summarise_until<R: Read>(mut reader: Reader<R>, last: u64) -> Result<Answ
 ///
 /// # Errors
 /// As [`summarise`].
-pub fn summarise_events(source: &mut dyn Events, last: u64) -> Result<Answer> {
-    let mut count = Count::new(source.header())?;
+pub fn summarise_events(source: &mut dyn Events, last: u64) -> Result<RunSummary> {
+    let mut count = TraceAnalyzer::new(source.header())?;
     follow(source, &mut vec![&mut count], last)?;
     if let Some(footer) = source.footer() {
         count.check(footer)?;
@@ -56,7 +56,7 @@ pub fn summarise_events(source: &mut dyn Events, last: u64) -> Result<Answer> {
     Ok(count.answer(&header, source))
 }
 
-impl Count {
+impl TraceAnalyzer {
     /// Compares the closing figures with those of the process.
     pub(super) fn check(&mut self, footer: &Footer) -> Result<()> {
         let lists = [
@@ -103,9 +103,9 @@ impl Count {
         Ok(())
     }
 
-    /// Looks names up and puts everything where an [`Answer`] has it. `header` says under which
+    /// Looks names up and puts everything where an [`RunSummary`] has it. `header` says under which
     /// settings it happened; `source` is where the events came from, read to the end.
-    pub(super) fn answer(mut self, header: &Header, source: &dyn Events) -> Answer {
+    pub(super) fn answer(mut self, header: &Header, source: &dyn Events) -> RunSummary {
         let text = |id| source.text(id).to_owned();
         let told = |message: &Message| match message {
             Message::Recorded(id) => text(*id),
@@ -121,7 +121,7 @@ impl Count {
         let devices: Vec<_> = devices
             .map(|(number, live)| self.device(number, live, header, &text))
             .collect();
-        let refusals = self.refusals.iter().map(|refused| RefusalAnswer {
+        let refusals = self.refusals.iter().map(|refused| AllocationFailure {
             device: refused.device,
             moment: named(&refused.moment, &self.programs.rows, &text),
             message: told(&refused.message),
@@ -133,7 +133,7 @@ impl Count {
             recovered: self.executions > refused.executions_before,
         });
         let refusals = refusals.collect();
-        let abort = self.abort.as_ref().map(|abort| AbortAnswer {
+        let abort = self.abort.as_ref().map(|abort| AbortInfo {
             device: abort.device,
             program: abort.row.map(|row| text(self.programs.rows[row].key.0)),
             executions: abort.executions,
@@ -142,7 +142,7 @@ impl Count {
         });
         let tightest = tightest(&devices).map_or(0, |device| device.device as usize);
         let (mut attribution, memory) = self.attribution(&live, tightest, source);
-        let limit = devices.first().and_then(DeviceAnswer::limit);
+        let limit = devices.first().and_then(DeviceSummary::limit);
         let limit = limit.unwrap_or(header.total_memory_bytes);
         let autotune_range = self.autotune_range(limit, &text);
         let allocator_model = match self.devices.is_empty() {
@@ -177,11 +177,11 @@ impl Count {
         }
         let program_memory = memory.and_then(|(row, memory)| {
             let program = place(keys[row])?;
-            Some(ProgramMemoryAnswer { program, memory })
+            Some(ProgramMemorySummary { program, memory })
         });
         let programs = self.programs.rows.iter().map(|row| {
             let (name, sizes, devices, compile_attempt) = row.key;
-            ProgramAnswer {
+            ProgramSummary {
                 name: text(name),
                 calls: row.calls,
                 first_call_event: row.first_call,
@@ -225,7 +225,7 @@ impl Count {
         let others_at_refusal = self.others_at_refusal();
         let last_unknown_read = self.last_read.map(text);
         let callbacks = self.callbacks.answers(&text);
-        Answer {
+        RunSummary {
             header: header.clone(),
             complete: source.footer().is_some(),
             devices,
@@ -264,7 +264,7 @@ impl Count {
     }
 
     /// Looks up the names of a moment.
-    pub(super) fn named(&self, moment: &RawMoment, source: &dyn Events) -> Moment {
+    pub(super) fn named(&self, moment: &RawMoment, source: &dyn Events) -> PeakContext {
         named(moment, &self.programs.rows, &|id| {
             source.text(id).to_owned()
         })
@@ -276,7 +276,7 @@ impl Count {
         live: &[Block],
         header: &Header,
         text: &impl Fn(TextId) -> String,
-    ) -> DeviceAnswer {
+    ) -> DeviceSummary {
         let device = number as u32;
         let stats = self.replay.allocator(device).stats();
         let at_end = self.replay.state(device);
@@ -301,7 +301,7 @@ impl Count {
         let peak_event = state.moment.map(|moment| moment.event);
         let held_by_others_bytes = self.others.now(device).max_bytes;
         let card_bytes = self.card_bytes.saturating_sub(held_by_others_bytes);
-        DeviceAnswer {
+        DeviceSummary {
             device,
             limit_bytes: stats.bytes_limit,
             // What `cuda_async` reports as its limit is what it keeps, not what it may take.
@@ -325,7 +325,7 @@ impl Count {
             arrays_at_end: group(&mut live.iter()),
             layout_at_peak: match peak_event {
                 Some(event) => place(Some(event), &mut state.blocks_at_peak.blocks(live.iter())),
-                None => LayoutAnswer::default(),
+                None => LayoutSummary::default(),
             },
             layout_at_end: place(None, &mut live.iter()),
             steady_state_bytes: self
@@ -340,11 +340,11 @@ impl Count {
     }
 
     /// Returns who else held memory of the GPU on which a request was refused first.
-    fn others_at_refusal(&self) -> Option<OthersAnswer> {
+    fn others_at_refusal(&self) -> Option<OtherProcessesSummary> {
         let held = self.others.at_refusal.clone()?;
         let no_context = self.others.no_context.as_ref();
         let first = self.refusals.first().map(|refused| refused.device);
-        Some(OthersAnswer {
+        Some(OtherProcessesSummary {
             device: first.or(no_context.map(|answer| answer.device))?,
             held_bytes: held.bytes,
             processes: held.processes,
@@ -379,13 +379,13 @@ impl Count {
         })
     }
 
-    fn leaks(&self, text: &impl Fn(TextId) -> String) -> Vec<LeakAnswer> {
+    fn leaks(&self, text: &impl Fn(TextId) -> String) -> Vec<LeakSummary> {
         let Some(clock) = self.leaks.clock() else {
             return Vec::new();
         };
         let name = |row: usize| text(self.programs.rows[row].key.0);
         let suspects = self.leaks.suspects(&self.makers).into_iter();
-        let answers = suspects.map(|suspect| LeakAnswer {
+        let answers = suspects.map(|suspect| LeakSummary {
             device: suspect.device,
             site: text(suspect.site),
             program: (suspect.row != NO_ROW).then(|| name(suspect.row as usize)),
@@ -400,8 +400,8 @@ impl Count {
     }
 }
 
-fn named(moment: &RawMoment, rows: &[Row], text: &impl Fn(TextId) -> String) -> Moment {
-    Moment {
+fn named(moment: &RawMoment, rows: &[Row], text: &impl Fn(TextId) -> String) -> PeakContext {
+    PeakContext {
         program: moment.row.map(|row| text(rows[row].key.0)),
         call: moment.call,
         purpose: moment.purpose,

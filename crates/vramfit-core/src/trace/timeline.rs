@@ -18,12 +18,12 @@ const MIN_POINTS: usize = 64;
 pub(super) struct Timeline {
     /// A stretch has two to the power of this many events.
     pub(super) shift: u32,
-    pub(super) stretches: Vec<Stretch>,
+    pub(super) stretches: Vec<Interval>,
     most: usize,
 }
 
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Stretch {
+pub(super) struct Interval {
     pub(super) number: u64,
     pub(super) low: TimelinePoint,
     pub(super) high: TimelinePoint,
@@ -67,7 +67,7 @@ impl Timeline {
             self.halve();
         }
         let number = point.event >> self.shift;
-        let stretch = Stretch {
+        let stretch = Interval {
             number,
             low: point,
             high: point,
@@ -109,12 +109,12 @@ impl Timeline {
     }
 }
 
-impl Stretch {
+impl Interval {
     /// Returns both as one; of equal ends the earlier stays.
-    fn joined(&self, later: &Stretch) -> Stretch {
+    fn joined(&self, later: &Interval) -> Interval {
         let low = later.low.state.in_use_bytes < self.low.state.in_use_bytes;
         let high = later.high.state.in_use_bytes > self.high.state.in_use_bytes;
-        Stretch {
+        Interval {
             number: self.number,
             low: if low { later.low } else { self.low },
             high: if high { later.high } else { self.high },

@@ -3,7 +3,7 @@
 use serde::Serialize;
 
 use super::period::{Follower, ReplaySnapshot, follow, named_allocation};
-use super::replay::{Effect, Parting, Replay};
+use super::replay::{Divergence, Replay, StepEffect};
 use super::{Event, Events, Header, Note};
 use crate::error::Result;
 
@@ -12,7 +12,7 @@ use crate::error::Result;
 /// The programs are those of the run: XLA fits them into the pool, which grows with the total, so
 /// on such a GPU they may be compiled otherwise.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-pub struct TotalRangeAnswer {
+pub struct TotalRangeSummary {
     /// The highest total that drivers report for a GPU of this kind.
     pub max_total_memory_bytes: u64,
     /// What its pool may take; `None` where the allocator has no limit.
@@ -42,7 +42,7 @@ pub fn is_met_alone(source: &mut dyn Events) -> Result<bool> {
 /// # Errors
 /// Those of [`Events::next_event`], and [`crate::ErrorKind::InvalidFile`] for events that make no
 /// sense.
-pub fn replay_at_max_total(source: &mut dyn Events) -> Result<Option<TotalRangeAnswer>> {
+pub fn replay_at_max_total(source: &mut dyn Events) -> Result<Option<TotalRangeSummary>> {
     let header = source.header();
     let max_total_memory_bytes = header.max_total_memory_bytes;
     if max_total_memory_bytes <= header.total_memory_bytes {
@@ -55,7 +55,7 @@ pub fn replay_at_max_total(source: &mut dyn Events) -> Result<Option<TotalRangeA
     let Search {
         mut replay, is_met, ..
     } = Search::of(source, &header)?;
-    Ok(is_met.map(|is_met| TotalRangeAnswer {
+    Ok(is_met.map(|is_met| TotalRangeSummary {
         max_total_memory_bytes,
         limit_bytes: match replay.devices() {
             0 => None,
@@ -102,8 +102,8 @@ impl Follower for Search {
             *first = named.min(*first);
         }
         self.is_met = match self.replay.apply(event, 0)? {
-            Effect::Refused(..) | Effect::Aborted(..) => Some(false),
-            _ if self.replay.parting() == Some(Parting::Met) => Some(true),
+            StepEffect::Refused(..) | StepEffect::Aborted(..) => Some(false),
+            _ if self.replay.parting() == Some(Divergence::Met) => Some(true),
             _ => None,
         };
         Ok(self.is_met.is_none())

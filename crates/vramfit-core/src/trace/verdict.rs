@@ -1,11 +1,11 @@
 //! Whether a run fits, and on which conditions that holds.
 //!
 //! The one place that decides: text, JSON, page, exit codes and other commands ask
-//! [`Answer::verdict`]. How a condition is put into words is the business of [`crate::report`].
+//! [`RunSummary::verdict`]. How a condition is put into words is the business of [`crate::report`].
 
 use serde::{Deserialize, Serialize};
 
-use super::{Answer, Cut, Evidence, OtherProcess, ProgramAnswer, ProgramExit, Sharing};
+use super::{Cut, Evidence, OtherProcess, ProgramExit, ProgramSummary, RunSummary, Sharing};
 
 /// Whether a run fits.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -164,7 +164,7 @@ pub struct LastExecution {
     pub call: u64,
 }
 
-impl Answer {
+impl RunSummary {
     /// Says whether the run fits, and on which conditions.
     pub fn verdict(&self) -> Verdict {
         let mut conditions = Vec::new();
@@ -218,7 +218,7 @@ impl Answer {
             let mut programs = self.programs.iter();
             programs.any(|program| program.name == name && program.calls > 0)
         };
-        let in_pool = |program: &ProgramAnswer| {
+        let in_pool = |program: &ProgramSummary| {
             let sizes = &program.sizes;
             sizes.needed_bytes().saturating_sub(sizes.constant_bytes)
         };
@@ -330,7 +330,7 @@ impl Answer {
 /// What the messages of JAX's errors begin with when a request for memory was refused.
 const OUT_OF_MEMORY: &str = "RESOURCE_EXHAUSTED";
 
-impl Answer {
+impl RunSummary {
     /// Says whether the exception that nothing in the program caught is one of refused memory.
     fn ended_out_of_memory(&self) -> bool {
         let error = self.uncaught_error.as_ref();

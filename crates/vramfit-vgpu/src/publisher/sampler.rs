@@ -6,7 +6,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use vramfit_core::published::{Answer, Live, Sample};
+use vramfit_core::published::{Live, Sample, StatsStatus};
 
 use super::api_wrapper::ClientSettings;
 use super::config::PublishConfig;
@@ -156,8 +156,8 @@ impl Poller {
         args.device = device;
         if let Err(status) = self.plugin.call("PJRT_Device_MemoryStats", &mut args) {
             let answer = match status.code() {
-                code if code == StatusCode::Unimplemented as i32 => Answer::NoStatistics,
-                code => Answer::Failed(code.unsigned_abs()),
+                code if code == StatusCode::Unimplemented as i32 => StatsStatus::NoStatistics,
+                code => StatsStatus::Failed(code.unsigned_abs()),
             };
             return Sample {
                 answer,
@@ -166,7 +166,7 @@ impl Poller {
         }
         let reported = |value: i64, is_set: bool| is_set.then_some(value.max(0) as u64);
         Sample {
-            answer: Answer::Figures,
+            answer: StatsStatus::Figures,
             in_use_bytes: reported(args.bytes_in_use, true),
             peak_bytes: reported(args.peak_bytes_in_use, args.peak_bytes_in_use_is_set),
             pool_bytes: reported(args.pool_bytes, args.pool_bytes_is_set),

@@ -131,7 +131,7 @@ mod tests {
     use std::os::unix::fs::FileExt;
     use std::sync::atomic::AtomicBool;
 
-    use vramfit_core::published::{Answer, Device, Sample};
+    use vramfit_core::published::{Device, Sample, StatsStatus};
 
     use super::*;
 
@@ -145,7 +145,7 @@ mod tests {
 
     fn live(value: u64, devices: usize) -> Live {
         let sample = Sample {
-            answer: Answer::Figures,
+            answer: StatsStatus::Figures,
             in_use_bytes: Some(value),
             peak_bytes: Some(value),
             ..Sample::default()

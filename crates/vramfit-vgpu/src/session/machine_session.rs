@@ -6,7 +6,7 @@ use std::sync::{MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use vramfit_core::ErrorKind;
-use vramfit_core::allocator::{Refusal, Region, Space, Stats};
+use vramfit_core::allocator::{AllocError, Region, Space, Stats};
 use vramfit_core::trace::{Event, Footer, Note, Purpose, RunEnvironment, TextId, Writer};
 
 use crate::compile::stderr_capture::Warning;
@@ -115,16 +115,16 @@ impl Session {
     }
 
     /// Records a request that was refused, and returns the real client's error.
-    fn record_refusal(&mut self, request: &AllocationRequest, refusal: Refusal) -> Status {
+    fn record_refusal(&mut self, request: &AllocationRequest, refusal: AllocError) -> Status {
         self.refresh_other_processes(request.device);
         let allocator = &self.state.pools[request.device as usize].allocator;
         let status = match refusal {
-            Refusal::OutOfMemory => {
+            AllocError::OutOfMemory => {
                 log::print_as_xla(&allocator.out_of_memory_log(request.bytes, request.space));
                 let message = allocator.out_of_memory_message(request.bytes);
                 Status::new(StatusCode::ResourceExhausted, message)
             }
-            Refusal::Fatal(what) => Status::new(
+            AllocError::Fatal(what) => Status::new(
                 StatusCode::Internal,
                 format!("vramfit: on a real GPU this process would not continue: {what}"),
             ),

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use vramfit_core::report::Report;
-use vramfit_core::trace::{Answer, Difference, difference};
+use vramfit_core::trace::{Difference, RunSummary, difference};
 use vramfit_core::{Bytes, Error, ErrorKind, Result};
 
 use super::Status;
@@ -79,7 +79,7 @@ pub(crate) fn run(args: &Args, output: &mut Output) -> Result<Status> {
 }
 
 /// Reads a run. Of two files a refusal must say which one it is about.
-fn answer(trace: &Path, output: &Output) -> Result<Answer> {
+fn answer(trace: &Path, output: &Output) -> Result<RunSummary> {
     answer_until(trace, u64::MAX, Some(output)).map_err(|error| match error.kind() {
         ErrorKind::InvalidFile => {
             let message = format!("`{}`: {}", trace.display(), error.message());

@@ -2,7 +2,7 @@
 
 use crate::bytes::Bytes;
 use crate::report::owners::file_name;
-use crate::trace::{Change, Contrast, Difference, Need, PartKind, Run};
+use crate::trace::{Change, Contrast, Difference, EntryKind, Need, Run};
 
 /// Programs that are named.
 pub(super) const PROGRAMS_SHOWN: usize = 8;
@@ -82,7 +82,7 @@ fn whose(difference: &Difference) -> String {
         false => "the largest part",
     };
     let kind_of =
-        |change: &Change| -> Option<PartKind> { change.newer().map(|group| group.largest.kind) };
+        |change: &Change| -> Option<EntryKind> { change.newer().map(|group| group.largest.kind) };
     let mut changes = difference.changes.iter();
     let largest =
         changes.find(|change| along(change.bytes()) && kind_of(change) == Some(owner.kind));

@@ -14,7 +14,7 @@ use std::collections::BTreeSet;
 
 use serde::Serialize;
 
-use super::{Answer, Attribution, Part, PartKind};
+use super::{Attribution, EntryKind, Part, RunSummary};
 
 pub use surroundings::{Contrast, Need, Run};
 
@@ -41,7 +41,7 @@ pub struct Difference {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct OwnerChange {
     /// The kind of owner.
-    pub kind: PartKind,
+    pub kind: EntryKind,
     /// Its bytes in A.
     pub a_bytes: u64,
     /// Its bytes in B.
@@ -71,11 +71,11 @@ pub struct Group {
 }
 
 /// Compares two runs.
-pub fn difference(a: &Answer, b: &Answer) -> Difference {
-    let parts = |answer: &Answer| answer.attribution.clone().unwrap_or_default();
+pub fn difference(a: &RunSummary, b: &RunSummary) -> Difference {
+    let parts = |answer: &RunSummary| answer.attribution.clone().unwrap_or_default();
     let (held_a, held_b) = (parts(a), parts(b));
     let (a_run, b_run) = (Run::of(a), Run::of(b));
-    let names = |answer: &Answer| -> BTreeSet<String> {
+    let names = |answer: &RunSummary| -> BTreeSet<String> {
         let programs = answer.programs.iter();
         programs.map(|program| program.name.clone()).collect()
     };
@@ -158,13 +158,13 @@ fn change(a: u64, b: u64) -> i128 {
 
 /// Adds up what each kind of owner has.
 fn owners(a: &Attribution, b: &Attribution) -> Vec<OwnerChange> {
-    let kinds: BTreeSet<PartKind> = a
+    let kinds: BTreeSet<EntryKind> = a
         .parts
         .iter()
         .chain(&b.parts)
         .map(|part| part.kind)
         .collect();
-    let of = |held: &Attribution, kind: PartKind| {
+    let of = |held: &Attribution, kind: EntryKind| {
         let parts = held.parts.iter().filter(|part| part.kind == kind);
         sum(parts.map(|part| part.bytes))
     };

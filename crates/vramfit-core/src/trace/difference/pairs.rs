@@ -8,11 +8,11 @@ use std::collections::BTreeMap;
 
 use super::lines::{Line, Lines};
 use super::{Change, Group, sum};
-use crate::trace::{Part, PartKind};
+use crate::trace::{EntryKind, Part};
 
 /// What a rule compares; parts of which it is equal are the same thing.
 type Key<'a> = (
-    Option<PartKind>,
+    Option<EntryKind>,
     Option<&'a str>,
     Option<Line>,
     Option<&'a str>,

@@ -4,7 +4,7 @@ use serde::Serialize;
 
 use super::sum;
 use crate::bytes::Bytes;
-use crate::trace::{Answer, Header};
+use crate::trace::{Header, RunSummary};
 
 /// What is to be known of a run beside its parts.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -51,7 +51,7 @@ pub struct Contrast {
 }
 
 impl Run {
-    pub(super) fn of(answer: &Answer) -> Run {
+    pub(super) fn of(answer: &RunSummary) -> Run {
         let attribution = answer.attribution.as_ref();
         let program = attribution.and_then(|held| answer.programs.get(held.program?));
         let parts = attribution.map_or(&[][..], |held| &held.parts);

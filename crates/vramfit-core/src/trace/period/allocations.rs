@@ -2,9 +2,9 @@
 
 use super::Period;
 use crate::allocator::State;
-use crate::trace::autotune_range::{Execution, Program, WhatIf};
+use crate::trace::autotune_range::{Execution, Program, VariantReplay};
 use crate::trace::pool::{Card, Level, Pool};
-use crate::trace::replay::{Block, Parting, Replay};
+use crate::trace::replay::{Block, Divergence, Replay};
 
 use rustc_hash::FxHashMap;
 
@@ -12,7 +12,7 @@ use rustc_hash::FxHashMap;
 pub(in crate::trace) struct ReplaySnapshot {
     pub(super) events: u64,
     pub(super) allocations: u64,
-    parting: Option<Parting>,
+    parting: Option<Divergence>,
     /// In the order of their numbers.
     live: Vec<Block>,
     pools: Vec<PoolSnapshot>,
@@ -164,10 +164,10 @@ impl PoolSnapshot {
     }
 }
 
-impl WhatIf {
+impl VariantReplay {
     /// Returns what later events depend on.
     pub(super) fn snapshot(&self) -> WhatIfSnapshot {
-        let WhatIf {
+        let VariantReplay {
             replay,
             programs,
             running,

@@ -6,9 +6,9 @@ use super::allocations::WhatIfSnapshot;
 use super::calls::{Call, NEVER, ProgramsSnapshot};
 use super::device::DeviceSnapshot;
 use super::{Period, ReplaySnapshot};
+use crate::trace::analyzer::{ActiveExecution, Reads, TraceAnalyzer};
 use crate::trace::attribution::Arguments;
 use crate::trace::callbacks::{Callbacks, Row};
-use crate::trace::count::{Count, Reads, Running};
 use crate::trace::leaks::Leaks;
 use crate::trace::scratch::Most;
 use crate::trace::{TextId, TimelinePoint};
@@ -19,7 +19,7 @@ pub(in crate::trace) struct Snapshot {
     what_if: Option<WhatIfSnapshot>,
     devices: Vec<DeviceSnapshot>,
     programs: ProgramsSnapshot,
-    running: Vec<Running>,
+    running: Vec<ActiveExecution>,
     executions: u64,
     last_row: Option<usize>,
     refusals: usize,
@@ -52,7 +52,7 @@ impl PassNotes {
     }
 }
 
-impl Count {
+impl TraceAnalyzer {
     /// Returns how many allocations there are now.
     pub(super) fn live_allocations(&self) -> u64 {
         self.replay.live().count() as u64
@@ -82,7 +82,7 @@ impl Count {
     }
 
     fn snapshot(&self) -> Snapshot {
-        let Count {
+        let TraceAnalyzer {
             replay,
             what_if,
             card_bytes: _,
@@ -140,7 +140,7 @@ impl Count {
     ) -> Option<(Period, u64)> {
         let first_named = notes.first_named.unwrap_or(u64::MAX);
         let period = self.replay.period_since(&before.replay, first_named)?;
-        let repeats_running = |(before, after): (&Running, &Running)| {
+        let repeats_running = |(before, after): (&ActiveExecution, &ActiveExecution)| {
             let moved = before.first_allocation + period.allocations;
             before.row == after.row
                 && before.site == after.site

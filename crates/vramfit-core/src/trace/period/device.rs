@@ -3,9 +3,9 @@
 use super::Period;
 use crate::trace::attribution::Arguments;
 use crate::trace::device::Device;
-use crate::trace::kept::Kept;
-use crate::trace::low_water::LowWater;
 use crate::trace::pool::Level;
+use crate::trace::running_minimum::RunningMinimum;
+use crate::trace::snapshot::LiveSnapshot;
 use crate::trace::timeline::Timeline;
 
 /// One device at one moment.
@@ -13,11 +13,11 @@ pub(super) struct DeviceSnapshot {
     level: Level,
     peak: u64,
     reported_peak: u64,
-    blocks_at_peak: Kept,
+    blocks_at_peak: LiveSnapshot,
     arguments_at_peak: Arguments,
-    blocks_at_refusal: Kept,
-    blocks_at_step: Kept,
-    low_water: LowWater,
+    blocks_at_refusal: LiveSnapshot,
+    blocks_at_step: LiveSnapshot,
+    low_water: RunningMinimum,
     outside: u64,
     refusals: u64,
     card_refused: bool,
@@ -100,9 +100,9 @@ impl Device {
     }
 }
 
-impl Kept {
+impl LiveSnapshot {
     /// Says whether a moment that every pass makes anew is the same after the pass, moved along.
-    fn repeats(&self, after: &Kept, period: &Period) -> bool {
+    fn repeats(&self, after: &LiveSnapshot, period: &Period) -> bool {
         after.next == self.next + period.allocations
             && self.gone.len() == after.gone.len()
             && self.gone.iter().zip(&after.gone).all(|(before, after)| {
@@ -122,8 +122,8 @@ impl Kept {
     }
 }
 
-impl LowWater {
-    fn repeats(&self, after: &LowWater, period: &Period) -> bool {
+impl RunningMinimum {
+    fn repeats(&self, after: &RunningMinimum, period: &Period) -> bool {
         self.stairs.len() == after.stairs.len()
             && self
                 .stairs

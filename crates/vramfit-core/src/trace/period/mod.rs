@@ -25,7 +25,7 @@ pub(super) use allocations::ReplaySnapshot;
 pub(super) use calls::Call;
 pub(super) use counted::{PassNotes, Snapshot};
 
-use super::count::Count;
+use super::analyzer::TraceAnalyzer;
 use super::{Event, Events, Note};
 use crate::error::Result;
 
@@ -178,7 +178,7 @@ fn step<F: Follower>(source: &mut dyn Events, follower: &mut F) -> Result<bool> 
 }
 
 /// Counts that go through the same events.
-impl Follower for Vec<&mut Count> {
+impl Follower for Vec<&mut TraceAnalyzer> {
     type Snapshot = Vec<Snapshot>;
 
     fn live_allocations(&self) -> u64 {

@@ -117,7 +117,7 @@ struct Run {
 }
 
 #[derive(Serialize)]
-struct Answer<'a> {
+struct BenchOutput<'a> {
     schema: u32,
     #[serde(flatten)]
     request: &'a Request,
@@ -225,7 +225,7 @@ pub(super) fn run(args: &Args, context: &Context, output: &mut Output) -> Result
     let python = context.python.clone().unwrap_or_else(|| "python3".into());
     let measured = measure(&python, &request, output)?;
     if args.json {
-        output.json(&Answer {
+        output.json(&BenchOutput {
             schema: 1,
             request: &request,
             measured: &measured,

@@ -101,14 +101,14 @@ enum CompressionName {
 }
 
 #[derive(Serialize)]
-struct Answer<'a> {
+struct GenerateOutput<'a> {
     schema: u32,
     file: String,
     kind: &'static str,
     samples: u64,
     resumed_samples: u64,
     seed: u64,
-    datasets: Vec<DatasetAnswer<'a>>,
+    datasets: Vec<DatasetOutput<'a>>,
     compression: CompressionName,
     chunk_rows: Option<u64>,
     memory_bytes: Bytes,
@@ -118,7 +118,7 @@ struct Answer<'a> {
 }
 
 #[derive(Serialize)]
-struct DatasetAnswer<'a> {
+struct DatasetOutput<'a> {
     name: &'a str,
     dtype: &'a str,
     shape: &'a [u64],
@@ -318,9 +318,9 @@ fn answer<'a>(
     request: &Request,
     summary: &'a Summary,
     resumed_samples: u64,
-) -> Answer<'a> {
+) -> GenerateOutput<'a> {
     let datasets = summary.content.datasets.iter();
-    Answer {
+    GenerateOutput {
         schema: 1,
         file: args.file.display().to_string(),
         kind: request.kind.name(),
@@ -328,7 +328,7 @@ fn answer<'a>(
         resumed_samples,
         seed: request.seed,
         datasets: datasets
-            .map(|dataset| DatasetAnswer {
+            .map(|dataset| DatasetOutput {
                 name: &dataset.path,
                 dtype: dataset.datatype.name(),
                 shape: &dataset.shape,

@@ -48,7 +48,7 @@ pub(crate) struct Args {
 }
 
 #[derive(Serialize)]
-struct Answer<'a> {
+struct InspectOutput<'a> {
     schema: u32,
     file: String,
     #[serde(flatten)]
@@ -85,7 +85,7 @@ pub(super) fn run(args: &Args, output: &mut Output) -> Result<Status> {
         },
     )?;
     if args.json {
-        output.json(&Answer {
+        output.json(&InspectOutput {
             schema: 1,
             file: args.file.display().to_string(),
             survey: &survey,

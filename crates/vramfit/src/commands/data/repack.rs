@@ -87,7 +87,7 @@ enum ShuffleName {
 }
 
 #[derive(Serialize)]
-struct Answer<'a> {
+struct RepackOutput<'a> {
     schema: u32,
     input: String,
     output: Option<String>,
@@ -292,7 +292,7 @@ fn answer(
         }
         return Ok(Status::Yes);
     }
-    output.json(&Answer {
+    output.json(&RepackOutput {
         schema: 1,
         input: args.input.display().to_string(),
         output: written.map(|(path, _)| {

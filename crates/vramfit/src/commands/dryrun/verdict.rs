@@ -4,7 +4,7 @@ use std::path::Path;
 
 use signal_hook::consts::{SIGABRT, SIGBUS, SIGFPE, SIGILL, SIGSEGV};
 use vramfit_core::report::Report;
-use vramfit_core::trace::Answer;
+use vramfit_core::trace::RunSummary;
 use vramfit_core::{Error, ErrorKind, Result};
 
 use crate::child::{Ended, signal_name};
@@ -56,7 +56,7 @@ pub(super) fn tell(run: &Run<'_>, files: &Files<'_>, output: &mut Output) -> Res
         }
     }
     // What was refused before the trace ended is known; that all was met is not.
-    let refused = answers.iter().any(Answer::is_refused);
+    let refused = answers.iter().any(RunSummary::is_refused);
     if let Some(cause) = run.trace_failure.filter(|_| !refused) {
         return Err(cut_trace(run.trace, cause));
     }

@@ -16,7 +16,7 @@ use crate::failure::Failure;
 /// What the child answers; each request fills in its own fields.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
-struct Answer {
+struct HoldReply {
     /// What could not be done, with the id of the error.
     error: Option<Failure>,
     /// What the card is called.
@@ -147,7 +147,7 @@ impl JaxProcess {
     }
 
     /// Sends a request and waits for its answer.
-    fn ask(&mut self, request: &str) -> Result<Answer> {
+    fn ask(&mut self, request: &str) -> Result<HoldReply> {
         let mut line = String::new();
         if let Some(requests) = &mut self.requests {
             // A child that is gone does not answer either, which is told below.
@@ -155,7 +155,7 @@ impl JaxProcess {
         }
         let read = self.answers.read_line(&mut line);
         let answer = read.ok().and_then(|_| serde_json::from_str(&line).ok());
-        let answer: Answer = answer.ok_or_else(|| {
+        let answer: HoldReply = answer.ok_or_else(|| {
             Error::new(
                 ErrorKind::CompilerMissing,
                 "the Python that was to hold memory ended without an answer",

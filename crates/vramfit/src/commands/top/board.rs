@@ -6,7 +6,7 @@
 use serde::Serialize;
 use vramfit_core::Bytes;
 use vramfit_core::machine::{Card, Mig, Process};
-use vramfit_core::published::{Answer, Asked, Header, Liveness, Sample};
+use vramfit_core::published::{Asked, Header, Liveness, Sample, StatsStatus};
 
 use super::moment::{Moment, Page};
 use super::place::{Place, places};
@@ -242,10 +242,10 @@ fn published_row(page: &Page, device: usize, driver: Figure) -> ProcessRow {
     let header = &page.header;
     let sample = page.live.devices.get(device).copied().unwrap_or_default();
     let why = match sample.answer {
-        Answer::Pending => PENDING.to_owned(),
-        Answer::Figures => NO_POOL_SIZE.to_owned(),
-        Answer::NoStatistics => NO_STATISTICS.to_owned(),
-        Answer::Failed(code) => format!("asking this allocator failed with code {code}"),
+        StatsStatus::Pending => PENDING.to_owned(),
+        StatsStatus::Figures => NO_POOL_SIZE.to_owned(),
+        StatsStatus::NoStatistics => NO_STATISTICS.to_owned(),
+        StatsStatus::Failed(code) => format!("asking this allocator failed with code {code}"),
     };
     let process = page.process.as_ref();
     let command = process.and_then(|process| process.command.clone());
@@ -269,7 +269,7 @@ fn published_row(page: &Page, device: usize, driver: Figure) -> ProcessRow {
 }
 
 fn largest_free_reason<'a>(header: &Header, sample: &Sample, why: &'a str) -> &'a str {
-    if sample.answer == Answer::Figures && !header.reports_largest_free() {
+    if sample.answer == StatsStatus::Figures && !header.reports_largest_free() {
         NO_LARGEST_FREE_BLOCK
     } else {
         why

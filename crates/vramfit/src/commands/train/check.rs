@@ -13,7 +13,7 @@ use crate::commands::data::grouped;
 use crate::output::Output;
 
 #[derive(Serialize)]
-struct Answer<'a> {
+struct CheckOutput<'a> {
     schema: u32,
     config: &'a Config,
     data: &'a Look,
@@ -32,7 +32,7 @@ pub(super) fn tell(
     output: &mut Output,
 ) -> Result<Status> {
     if json {
-        output.json(&Answer {
+        output.json(&CheckOutput {
             schema: 1,
             config,
             data: look,

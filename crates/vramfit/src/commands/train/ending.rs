@@ -29,7 +29,7 @@ pub(super) struct Run<'a> {
 }
 
 #[derive(Serialize)]
-struct Answer<'a> {
+struct TrainOutput<'a> {
     schema: u32,
     ended: &'a str,
     directory: &'a Path,
@@ -58,7 +58,7 @@ pub(super) fn tell(run: Run<'_>, output: &mut Output) -> Result<Status> {
         page(run.directory, output)?;
     }
     if ran && run.speaks && run.json {
-        output.json(&Answer {
+        output.json(&TrainOutput {
             schema: 1,
             ended: word(outcome.ended),
             directory: run.directory,

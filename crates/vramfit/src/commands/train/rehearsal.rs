@@ -23,7 +23,7 @@ use crate::traces::answer_of;
 const MAX_TRIES: u32 = 10;
 
 #[derive(Serialize)]
-struct Answer<'a> {
+struct BatchSearchOutput<'a> {
     schema: u32,
     gpu: &'a str,
     fits: bool,
@@ -67,7 +67,7 @@ pub(super) fn run(
         return Err(Error::new(ErrorKind::Internal, "no batch was tried"));
     };
     if json {
-        output.json(&Answer {
+        output.json(&BatchSearchOutput {
             schema: 1,
             gpu,
             fits: first.fits,

@@ -5,12 +5,12 @@
 /// What is kept is the rising staircase of levels that were never undercut since; there are no more
 /// of them than allocations alive.
 #[derive(Clone, Debug, Default)]
-pub(super) struct LowWater {
+pub(super) struct RunningMinimum {
     /// Times and levels, both strictly rising.
     pub(super) stairs: Vec<(u64, u64)>,
 }
 
-impl LowWater {
+impl RunningMinimum {
     /// Notes that the level is `level` from `time` on. Times must not fall.
     pub(super) fn note(&mut self, time: u64, level: u64) {
         while self.stairs.last().is_some_and(|(_, last)| *last >= level) {
@@ -35,7 +35,7 @@ mod tests {
         // A linear congruential generator: any sequence does, and a fixed one can be debugged.
         let mut state = 1u64;
         let mut levels = Vec::new();
-        let mut water = LowWater::default();
+        let mut water = RunningMinimum::default();
         for time in 0..500u64 {
             state = state
                 .wrapping_mul(6364136223846793005)

@@ -4,14 +4,14 @@
 use rustc_hash::FxHashMap;
 
 use super::Events;
+use super::analyzer::TraceAnalyzer;
 use super::arrays::NO_ROW;
-use super::attribution::{Attribution, Division};
-use super::count::Count;
-use super::kept::Kept;
+use super::attribution::{Attribution, Attributor};
 use super::replay::Block;
+use super::snapshot::LiveSnapshot;
 use crate::program::ProgramMemory;
 
-impl Count {
+impl TraceAnalyzer {
     /// Finds out whose the bytes are at the moment that decides; and where the memory of the program goes
     /// that ran then, or else of the step, with its row. `tightest` is the device that decides where nothing
     /// went wrong.
@@ -21,7 +21,7 @@ impl Count {
         tightest: usize,
         source: &dyn Events,
     ) -> (Option<Attribution>, Option<(usize, ProgramMemory)>) {
-        let none = Kept::default();
+        let none = LiveSnapshot::default();
         let refused = self
             .refusals
             .first()
@@ -63,7 +63,7 @@ impl Count {
                 row.and_then(|row| Some((row, memories.remove(&(row as u32))?))),
             );
         };
-        let mut division = Division {
+        let mut division = Attributor {
             device: device.number,
             moment,
             arguments: match refused {

@@ -3,9 +3,9 @@
 use rustc_hash::FxHashMap;
 
 use super::answer::MAX_REFUSALS_KEPT;
-use super::arrays::{Maker, Makers, NO_ROW};
+use super::arrays::{AllocationSite, AllocationSites, NO_ROW};
 use super::attribution::Arguments;
-use super::autotune_range::WhatIf;
+use super::autotune_range::VariantReplay;
 use super::callbacks::Callbacks;
 use super::compilations::Compiled;
 use super::device::Device;
@@ -15,27 +15,27 @@ use super::others::Others;
 use super::period::{Call, PassNotes, named_allocation};
 use super::pool::inconsistent;
 use super::programs::Programs;
-use super::replay::{Block, Effect, Parting, Replay};
+use super::replay::{Block, Divergence, Replay, StepEffect};
 use super::scratch::{Asked, Most, RawNeed};
 use super::step::Search;
 use super::{Event, Header, Purpose, TextId};
-use crate::allocator::Refusal;
+use crate::allocator::AllocError;
 use crate::error::Result;
 
 /// Executions inside executions; more than any program nests callbacks.
 const MAX_DEPTH: usize = 1024;
 
 /// What is counted while events go by.
-pub(super) struct Count {
+pub(super) struct TraceAnalyzer {
     pub(super) replay: Replay,
     /// The same run with other kernels, where that was asked for.
-    pub(super) what_if: Option<WhatIf>,
+    pub(super) what_if: Option<VariantReplay>,
     /// What a card has for this process and those that share it, going by the header alone.
     pub(super) card_bytes: u64,
     pub(super) devices: Vec<Device>,
     pub(super) programs: Programs,
     /// The executions that are going on, the innermost last.
-    pub(super) running: Vec<Running>,
+    pub(super) running: Vec<ActiveExecution>,
     pub(super) executions: u64,
     /// Row of the execution begun last.
     pub(super) last_row: Option<usize>,
@@ -52,7 +52,7 @@ pub(super) struct Count {
     /// What other processes hold of the GPUs.
     pub(super) others: Others,
     pub(super) callbacks: Callbacks,
-    pub(super) makers: Makers,
+    pub(super) makers: AllocationSites,
     pub(super) leaks: Leaks,
     pub(super) search: Search,
     /// The most that library routines may take.
@@ -71,7 +71,7 @@ pub(super) struct Reads {
 
 /// An execution that is going on.
 #[derive(Clone)]
-pub(super) struct Running {
+pub(super) struct ActiveExecution {
     pub(super) row: usize,
     /// Where it was called.
     pub(super) site: TextId,
@@ -80,27 +80,27 @@ pub(super) struct Running {
     pub(super) asked: Asked,
 }
 
-impl Count {
+impl TraceAnalyzer {
     /// Prepares to count a run as it was.
-    pub(super) fn new(header: &Header) -> Result<Count> {
+    pub(super) fn new(header: &Header) -> Result<TraceAnalyzer> {
         let replay = Replay::new(header)?;
         let what_if = header
             .autotune_range
-            .then(|| WhatIf::new(header))
+            .then(|| VariantReplay::new(header))
             .transpose()?;
-        Ok(Count {
+        Ok(TraceAnalyzer {
             what_if,
             others: Others::of(replay.devices() as usize),
-            ..Count::of(header, replay)
+            ..TraceAnalyzer::of(header, replay)
         })
     }
 
     /// Prepares to count what a replay comes to.
-    pub(super) fn of(header: &Header, replay: Replay) -> Count {
+    pub(super) fn of(header: &Header, replay: Replay) -> TraceAnalyzer {
         let count = replay.devices();
         let devices = (0..count).map(|number| Device::new(number, count as usize));
         let elsewhere = header.occupied_bytes.saturating_add(header.context_bytes);
-        Count {
+        TraceAnalyzer {
             replay,
             what_if: None,
             card_bytes: header.total_memory_bytes.saturating_sub(elsewhere),
@@ -118,7 +118,7 @@ impl Count {
             last_read: None,
             others: Others::default(),
             callbacks: Callbacks::default(),
-            makers: Makers::default(),
+            makers: AllocationSites::default(),
             leaks: Leaks::default(),
             search: Search::default(),
             most: Most::default(),
@@ -137,7 +137,7 @@ impl Count {
         let owner = self.owner(event);
         self.ask_for_scratch(event);
         let effect = self.replay.apply(event, owner)?;
-        if self.replay.parting().is_some() && effect == Effect::None {
+        if self.replay.parting().is_some() && effect == StepEffect::None {
             self.note_met(event);
             return Ok(());
         }
@@ -146,7 +146,7 @@ impl Count {
         }
         match (effect, *event) {
             (
-                Effect::Allocated(block),
+                StepEffect::Allocated(block),
                 Event::Allocate {
                     bytes,
                     purpose,
@@ -162,8 +162,8 @@ impl Count {
                     self.devices[block.device as usize].moment = Some(moment);
                 }
             }
-            (Effect::Freed(block), _) => self.freed(&block),
-            (Effect::Aborted(block, text), event) => {
+            (StepEffect::Freed(block), _) => self.freed(&block),
+            (StepEffect::Aborted(block, text), event) => {
                 self.freed(&block);
                 let message = match event {
                     Event::FreeAborts { message, .. } => Message::Recorded(message),
@@ -180,7 +180,7 @@ impl Count {
                 });
             }
             (
-                Effect::Refused(device, refusal),
+                StepEffect::Refused(device, refusal),
                 Event::Refuse {
                     bytes,
                     purpose,
@@ -193,7 +193,7 @@ impl Count {
                 self.refused(device, refusal, Message::Recorded(message), (moment, slot));
             }
             (
-                Effect::Refused(device, refusal),
+                StepEffect::Refused(device, refusal),
                 Event::Allocate {
                     bytes,
                     purpose,
@@ -293,7 +293,7 @@ impl Count {
                 return self.begin(row, site);
             }
             (_, Event::End) => {
-                let Some(Running { row, .. }) = self.running.pop() else {
+                let Some(ActiveExecution { row, .. }) = self.running.pop() else {
                     return self.wrong("an execution ends that never began");
                 };
                 let levels = self.devices.iter().map(|device| device.level.in_use_bytes);
@@ -372,7 +372,7 @@ impl Count {
             Some(running) => (running.row as u32, running.site),
             None => (NO_ROW, site),
         };
-        self.makers.number(Maker {
+        self.makers.number(AllocationSite {
             device,
             purpose,
             site,
@@ -384,7 +384,7 @@ impl Count {
     /// Notes the request that was met although the run had refused it.
     fn note_met(&mut self, event: &Event) {
         if let Event::Refuse { bytes, purpose, .. } = *event
-            && self.replay.parting() == Some(Parting::Met)
+            && self.replay.parting() == Some(Divergence::Met)
             && self.met.is_none()
         {
             self.met = Some(self.now(purpose, bytes, TextId(0)));
@@ -449,7 +449,7 @@ impl Count {
     fn refused(
         &mut self,
         device: u32,
-        refusal: Refusal,
+        refusal: AllocError,
         message: Message,
         (moment, slot): (RawMoment, u32),
     ) {
@@ -496,8 +496,8 @@ impl Count {
             },
             held_by_others,
             fatal: match refusal {
-                Refusal::OutOfMemory => None,
-                Refusal::Fatal(text) => Some(text),
+                AllocError::OutOfMemory => None,
+                AllocError::Fatal(text) => Some(text),
             },
             executions_before: self.executions,
         });
@@ -509,7 +509,7 @@ impl Count {
         }
         self.executions += 1;
         let first_allocation = self.replay.allocations();
-        self.running.push(Running {
+        self.running.push(ActiveExecution {
             row,
             site,
             first_allocation,

@@ -5,14 +5,14 @@ use super::replay::Block;
 /// Remembers one moment. It costs a comparison for each block freed after it, and memory for those
 /// blocks that were there then and are not now: never more than there were.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub(super) struct Kept {
+pub(super) struct LiveSnapshot {
     /// Number of the first allocation after the moment.
     pub(super) next: u64,
     /// Blocks of before that were freed since.
     pub(super) gone: Vec<Block>,
 }
 
-impl Kept {
+impl LiveSnapshot {
     /// Makes now the moment; `next` is the number of the next allocation.
     pub(super) fn mark(&mut self, next: u64) {
         self.next = next;

@@ -9,7 +9,7 @@ use crate::allocator::{DeviceMemory, Region, State};
 
 /// A card that gives the answers it gave in the run. Clones are the same card.
 #[derive(Clone, Default)]
-pub(super) struct RecordedCard(Arc<Script>);
+pub(super) struct RecordedDevice(Arc<Script>);
 
 #[derive(Default)]
 struct Script {
@@ -18,7 +18,7 @@ struct Script {
     differs: AtomicBool,
 }
 
-impl RecordedCard {
+impl RecordedDevice {
     /// Adds the answer to the question that comes after those not asked yet, and returns how many
     /// answers wait now.
     pub(super) fn will_answer(&self, asked: u64, region: Option<Region>) -> usize {
@@ -53,7 +53,7 @@ impl RecordedCard {
     }
 }
 
-impl DeviceMemory for RecordedCard {
+impl DeviceMemory for RecordedDevice {
     fn allocate(&mut self, _alignment: u64, bytes: u64) -> Option<Region> {
         match self.answers().pop_front() {
             Some((asked, region)) if asked == bytes => region,
