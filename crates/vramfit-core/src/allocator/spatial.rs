@@ -277,7 +277,7 @@ impl Spatial {
             Tag::Gap => {
                 return Err(AllocError::Fatal(
                     "XLA aborts the process here: Check failed: central_gap_ == \
-                     kInvalidChunkHandle: spatial partitioning expects one central gap; the device \
+                     kInvalidChunkHandle: spatial partitioning expects one central gap; the card \
                      refused the whole pool at first and granted a second region later"
                         .to_owned(),
                 ));
