@@ -188,7 +188,7 @@ def _compile_for(devices: int, code: bytes, options: bytes, callbacks: Sequence[
     code = code.replace(b"_python_gpu_callback", b"_python_cpu_callback")
     with mlir.make_ir_context() as context:
         module = hlo.deserialize_portable_artifact(context, code)
-        _forget_places(module)
+        _strip_placement_and_donation(module)
         _write_out_scans(module)
         rest = (chosen, chosen_options, list(callbacks))
         try:
@@ -241,7 +241,7 @@ _PLACED = (b"pinned_host", b"mhlo.layout_mode")
 _DONATED = (b"tf.aliasing_output", b"jax.buffer_donor")
 
 
-def _forget_places(module: Any) -> None:
+def _strip_placement_and_donation(module: Any) -> None:
     """Let a program keep everything in one memory, row-major: as inputs come and results go.
 
     XLA's CPU client even ends the process when a result is to lie in another memory. Donated
@@ -249,12 +249,12 @@ def _forget_places(module: Any) -> None:
     """
     from jax._src.lib.mlir import ir
 
-    donated = tuple(mark.decode() for mark in _DONATED)
+    donation = tuple(mark.decode() for mark in _DONATED)
+    stripped = ("mhlo.memory_kind", "mhlo.layout_mode", *donation)
 
-    def without_places(attributes: Any) -> Any:
-        places = ("mhlo.memory_kind", "mhlo.layout_mode", *donated)
+    def without_stripped(attributes: Any) -> Any:
         kept = [
-            {one.name: one.attr for one in each if one.name not in places} for each in attributes
+            {one.name: one.attr for one in each if one.name not in stripped} for each in attributes
         ]
         return ir.ArrayAttr.get([ir.DictAttr.get(each) for each in kept])
 
@@ -264,7 +264,7 @@ def _forget_places(module: Any) -> None:
         attributes = operation.attributes
         for name in ("arg_attrs", "res_attrs"):
             if operation.name == "func.func" and name in attributes:
-                attributes[name] = without_places(attributes[name])
+                attributes[name] = without_stripped(attributes[name])
         is_call = operation.name == "stablehlo.custom_call"
         if is_call and attributes["call_target_name"].value == "annotate_device_placement":
             moves.append(operation)

@@ -10,7 +10,7 @@ from typing import Any
 from vramfit._data_bench.request import Request
 from vramfit._data_bench.way import Steps, Way
 
-LARGEST_COPY = 1 << 30
+MAX_COPIED_BYTES = 1 << 30
 """A file of more bytes of numbers is not copied for ArrayRecord."""
 
 
@@ -81,7 +81,7 @@ def array_record(request: Request) -> Steps:
 
 def copy_to_array_record(request: Request) -> str | None:
     """Write the rows as ArrayRecord, as its documentation advises for reading in random order."""
-    if request.rows * request.row_bytes > LARGEST_COPY:
+    if request.rows * request.row_bytes > MAX_COPIED_BYTES:
         return "left out: for more than 1 GiB of numbers no copy is made"
     if os.path.exists(request.copy):
         return None

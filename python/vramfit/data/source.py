@@ -74,13 +74,7 @@ class HDF5Source:
             IndexError: There is no row of that number; they are counted from 0.
             FileChangedError: The file is not the one that was opened.
         """
-        import numpy as np
-
-        parts = self._reader.read([self._as_row(index)])
-        return {
-            name: np.ndarray(shape, dtype, part)
-            for (name, dtype, shape), part in zip(self._columns, parts, strict=True)
-        }
+        return self._read([index], ())
 
     def read_rows(self, rows: Sequence[int]) -> Row:
         """Read several rows at once, in the order of `rows`: a dictionary with an array of each.
@@ -89,11 +83,15 @@ class HDF5Source:
             IndexError: There is no row of one of the numbers; they are counted from 0.
             FileChangedError: The file is not the one that was opened.
         """
+        return self._read(rows, (len(rows),))
+
+    def _read(self, rows: Sequence[int], leading: tuple[int, ...]) -> Row:
+        """Read rows into arrays of the shape of a row with the axes `leading` before it."""
         import numpy as np
 
         parts = self._reader.read([self._as_row(row) for row in rows])
         return {
-            name: np.ndarray((len(rows), *shape), dtype, part)
+            name: np.ndarray((*leading, *shape), dtype, part)
             for (name, dtype, shape), part in zip(self._columns, parts, strict=True)
         }
 
