@@ -97,10 +97,10 @@ def test_quickstart_trains_as_written(tmp_path):
 
 @pytest.mark.parametrize("case", range(8))
 def test_causes_can_be_seen_as_written(case, tmp_path):
-    for program in blocks("docs/oom-causes.md", "python"):
+    for program in blocks("docs/guides/oom-causes.md", "python"):
         name = program.splitlines()[0].removeprefix("# ")
         (tmp_path / name).write_text(program)
-    cases = dry_runs("docs/oom-causes.md")
+    cases = dry_runs("docs/guides/oom-causes.md")
     assert len(cases) == 8
     arguments, shown = cases[case]
     assert_shows(said(arguments, tmp_path), shown)

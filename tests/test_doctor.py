@@ -284,7 +284,7 @@ def test_row_s21_the_pages_name_the_checks_that_there_are():
     page = (ROOT / "docs/commands/doctor.md").read_text()
     table = page.split("## The checks")[1].split("## ")[0]
     assert set(re.findall(r"^\| `([a-z-]+)` \|", table, re.M)) == every
-    steps = (ROOT / "docs/debugging.md").read_text()
+    steps = (ROOT / "docs/guides/debugging.md").read_text()
     assert re.findall(r"^## (\d)\. ", steps, re.M) == ["1", "2", "3", "4", "5"]
     named = {"backend", "card", "pool", "settings", "cuda-packages", "library-path"}
     assert named <= every

@@ -57,7 +57,7 @@ RUNS = {
 def documented_keys():
     """Return `section.key` for every row of the reference, generated from the table of keys."""
     section, keys = None, set()
-    for line in (ROOT / "docs/train-config.md").read_text().splitlines():
+    for line in (ROOT / "docs/reference/training-config.md").read_text().splitlines():
         if heading := re.fullmatch(r"## `\[(\w+)\]`", line):
             section = heading[1]
         elif row := re.match(r"\| `(\w+)` \|", line):

@@ -1,6 +1,6 @@
 """The exceptions of vramfit, raised from Python and from Rust alike.
 
-Each has the id of an error that ``docs/errors.md`` explains, and says the same as the command line
+Each has the id of an error that ``docs/reference/errors.md`` explains, and says the same as the command line
 would. Where Python has a standard class for the case, ours is one of that kind too.
 """
 
@@ -15,7 +15,7 @@ class VramfitError(Exception):
     """What could not be done, why, and one thing to do about it.
 
     Attributes:
-        id: The error's stable name, an anchor in ``docs/errors.md``.
+        id: The error's stable name, an anchor in ``docs/reference/errors.md``.
         message: What could not be done, in one clause.
         cause: What the system said, unchanged, or None.
         hint: One thing to do, or None.

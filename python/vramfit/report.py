@@ -61,7 +61,7 @@ class DryrunReport:
 
     @cached_property
     def record(self) -> dict[str, Any]:
-        """What ``vramfit dryrun --json`` prints; `docs/dryrun-answer.md` has the keys."""
+        """What ``vramfit dryrun --json`` prints; `docs/reference/dryrun-output.md` has the keys."""
         record: dict[str, Any] = json.loads(self._native.to_json())
         return record
 

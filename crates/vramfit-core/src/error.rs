@@ -1,7 +1,7 @@
 //! The one error type of vramfit: what could not be done, why, and one thing to do about it.
 //!
 //! An answer is not an error: "it does not fit" is a result. Errors are for what could not be
-//! done. `kind` decides the stable id (an anchor in `docs/errors.md`), the exit code and the
+//! done. `kind` decides the stable id (an anchor in `docs/reference/errors.md`), the exit code and the
 //! Python class.
 
 use std::fmt;
@@ -77,7 +77,7 @@ impl ErrorKind {
         ErrorKind::Internal,
     ];
 
-    /// Returns the stable id, which is also the anchor in `docs/errors.md`.
+    /// Returns the stable id, which is also the anchor in `docs/reference/errors.md`.
     pub fn id(self) -> &'static str {
         match self {
             ErrorKind::InvalidArgument => "invalid-argument",

@@ -373,7 +373,10 @@ fn keys(value: &Value, into: &mut Vec<String>) {
 
 #[test]
 fn every_key_of_the_json_is_documented() {
-    let page = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/dryrun-answer.md");
+    let page = concat!(
+        env!("CARGO_MANIFEST_DIR"),
+        "/../../docs/reference/dryrun-output.md"
+    );
     let page = std::fs::read_to_string(page).unwrap();
     let mut all = Vec::new();
     for trace in [

@@ -1,4 +1,4 @@
-//! How well rows are mixed: statistics, with the figures that `docs/concepts/order.md` shows.
+//! How well rows are mixed: statistics, with the figures that `docs/concepts/row-order.md` shows.
 //!
 //! All seeds are fixed, so nothing here passes or fails by chance.
 

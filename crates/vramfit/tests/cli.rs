@@ -26,7 +26,7 @@ fn recorded_command_lines() {
         // What the pages show is what the command says.
         .case("../../docs/commands/gpus.md")
         .case("../../docs/commands/env.md")
-        .case("../../docs/errors.md");
+        .case("../../docs/reference/errors.md");
 }
 
 #[test]

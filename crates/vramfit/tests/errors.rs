@@ -13,13 +13,13 @@ fn read(path: &str) -> String {
 
 #[test]
 fn every_kind_has_a_section_with_an_example() {
-    let page = read("docs/errors.md");
+    let page = read("docs/reference/errors.md");
     for kind in ErrorKind::ALL {
         let id = kind.id();
         let section = page
             .split("\n## ")
             .find(|section| section.starts_with(&format!("{id}\n")))
-            .unwrap_or_else(|| panic!("docs/errors.md has no section `{id}`"));
+            .unwrap_or_else(|| panic!("docs/reference/errors.md has no section `{id}`"));
         assert!(
             section.contains(&format!("error[{id}]: ")),
             "section `{id}` shows no such error"

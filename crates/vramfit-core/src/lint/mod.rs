@@ -7,7 +7,7 @@
 //! | `rules/` | one function a rule, one file a theme |
 //! | `names.rs`, `names/` | the names that each release of JAX reads, as recorded from its sources |
 //! | `finding.rs` | what a rule says, and its fix as changes of variables |
-//! | `page.rs` | the page `docs/lint.md`, made from the rules |
+//! | `page.rs` | the page `docs/reference/lint-rules.md`, made from the rules |
 //!
 //! What each variable does is in [`crate::settings`]; the rules ask it and keep no second table.
 //! Nothing here looks at this process, its machine or its files.

@@ -1,4 +1,4 @@
-//! The page `docs/lint.md`, made from the rules.
+//! The page `docs/reference/lint-rules.md`, made from the rules.
 
 use std::fmt::Write as _;
 

@@ -126,7 +126,7 @@ pub fn lookup(name: &str) -> Option<&'static Setting> {
     })
 }
 
-/// Writes the table as the page `docs/settings.md`.
+/// Writes the table as the page `docs/reference/settings.md`.
 pub fn markdown() -> String {
     let mut page = String::from(INTRODUCTION);
     for Section { title, text, holds } in SECTIONS {
@@ -313,14 +313,17 @@ mod tests {
     /// `UPDATE_DOCS=1 cargo test -p vramfit-core settings` writes the page anew.
     #[test]
     fn the_committed_page_is_made_from_the_table() {
-        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/settings.md");
+        let path = concat!(
+            env!("CARGO_MANIFEST_DIR"),
+            "/../../docs/reference/settings.md"
+        );
         if std::env::var_os("UPDATE_DOCS").is_some() {
             std::fs::write(path, markdown()).unwrap();
         }
         let committed = std::fs::read_to_string(path).unwrap_or_default();
         assert!(
             committed == markdown(),
-            "docs/settings.md is not what the table says; write it with UPDATE_DOCS=1"
+            "docs/reference/settings.md is not what the table says; write it with UPDATE_DOCS=1"
         );
     }
 }

@@ -1,6 +1,6 @@
 //! What happened in a run, in order: the log that every report, replay and comparison reads.
 //!
-//! [`Writer`] and [`Reader`] keep it in a compact file (`docs/trace-format.md`) in which repeated
+//! [`Writer`] and [`Reader`] keep it in a compact file (`docs/reference/trace-format.md`) in which repeated
 //! steps cost nothing. The vocabulary is [`Header`], [`Event`] and [`Footer`]. [`Replay`] lets the
 //! events happen again in allocators, the same or others, and [`summarise`] makes an [`RunSummary`] of
 //! them. [`compare`] tells what other settings would have made of the run, [`difference`] what makes one

@@ -1,4 +1,4 @@
-//! Notes in a trace: what was learnt about a run beside its events. `docs/trace-format.md` has them.
+//! Notes in a trace: what was learnt about a run beside its events. `docs/reference/trace-format.md` has them.
 
 use serde::{Deserialize, Serialize};
 

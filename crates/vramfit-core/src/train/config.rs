@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::bytes::Bytes;
 
-/// What a run shall be; see `docs/train-config.md` for each field. What is not set is `None`.
+/// What a run shall be; see `docs/reference/training-config.md` for each field. What is not set is `None`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Config {

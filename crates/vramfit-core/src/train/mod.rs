@@ -1,7 +1,7 @@
 //! The file that describes a training run: `vramfit train CONFIG.toml`.
 //!
 //! One table ([`keys`]) says which keys there are; what is read, what is refused, the file that
-//! `--init` writes and the page `docs/train-config.md` are all made from it. Nothing here opens a
+//! `--init` writes and the page `docs/reference/training-config.md` are all made from it. Nothing here opens a
 //! file: [`Config::read`] is handed the text.
 
 mod batch;

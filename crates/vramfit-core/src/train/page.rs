@@ -1,4 +1,4 @@
-//! What is made of the table of keys: the page `docs/train-config.md`, and a file to begin with.
+//! What is made of the table of keys: the page `docs/reference/training-config.md`, and a file to begin with.
 
 use std::fmt::Write as _;
 
@@ -14,7 +14,7 @@ const WIDTH: usize = 90;
 const INTRODUCTION: &str = "\
 # The file of a training run
 
-[`vramfit train`](commands/train.md) reads one TOML file. `vramfit train --init train.toml` writes one with
+[`vramfit train`](../commands/train.md) reads one TOML file. `vramfit train --init train.toml` writes one with
 every key in it, explained. This page is made from the table that vramfit itself uses
 (`crates/vramfit-core/src/train/keys.rs`).
 

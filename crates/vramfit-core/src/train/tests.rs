@@ -357,13 +357,16 @@ fn a_factor_is_a_number_or_a_fraction() {
 /// `UPDATE_DOCS=1 cargo test -p vramfit-core train` writes the page anew.
 #[test]
 fn the_committed_page_is_made_from_the_table() {
-    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/train-config.md");
+    let path = concat!(
+        env!("CARGO_MANIFEST_DIR"),
+        "/../../docs/reference/training-config.md"
+    );
     if std::env::var_os("UPDATE_DOCS").is_some() {
         std::fs::write(path, markdown()).unwrap();
     }
     let committed = std::fs::read_to_string(path).unwrap_or_default();
     assert!(
         committed == markdown(),
-        "docs/train-config.md is not what the table says; write it with UPDATE_DOCS=1"
+        "docs/reference/training-config.md is not what the table says; write it with UPDATE_DOCS=1"
     );
 }

@@ -9,7 +9,7 @@ use super::plan::{band_rows, groups};
 use super::{Entry, Open};
 use crate::read::Storage;
 
-/// Below this a read from a disk costs as much as one of this size (`docs/concepts/order.md`).
+/// Below this a read from a disk costs as much as one of this size (`docs/concepts/row-order.md`).
 const TINY_CHUNK: u64 = 16 << 10;
 /// Above this a pool holds too few pieces to mix them well in any usual budget.
 const LARGE_BAND: u64 = 8 << 20;

@@ -6,7 +6,7 @@ use vramfit_core::Bytes;
 use super::{Engine, Pools};
 
 /// With fewer blocks in a pool, batches of a file that is sorted by label are visibly uneven; the
-/// figures are in `docs/concepts/order.md`.
+/// figures are in `docs/concepts/row-order.md`.
 pub const MIN_BLOCKS_PER_POOL: u64 = 64;
 
 /// With so many, batches are nearly as even as a fair draw: blocks grow rather than become more.

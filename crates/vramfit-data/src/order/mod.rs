@@ -2,7 +2,7 @@
 //!
 //! Nothing is remembered between batches, so any batch of any epoch can be asked for at once, by any
 //! process, and a run is continued from a few numbers ([`State`]). The order is promised to be the same
-//! on every machine and in every later version (`docs/concepts/order.md`); the tests hold its values.
+//! on every machine and in every later version (`docs/concepts/row-order.md`); the tests hold its values.
 //!
 //! [`choose`] finds the engine for a file and a budget, [`Order`] fixes everything that decides the
 //! order, [`Epoch`] is one pass over the rows, [`Batches`] cuts it. Reading the rows is the business of

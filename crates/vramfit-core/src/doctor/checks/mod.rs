@@ -114,7 +114,7 @@ fn unfinished<T>(id: &'static str, facts: &Facts, outcome: Outcome<T>) -> Check 
         Outcome::Failed(Failure { error, logged }) => Check::fail(
             id,
             format!("JAX raised {error}"),
-            "read the lines above, which are JAX's own; docs/debugging.md sorts those about memory",
+            "read the lines above, which are JAX's own; docs/guides/debugging.md sorts those about memory",
         )
         .because_of(logged),
         Outcome::Stopped(how) => {

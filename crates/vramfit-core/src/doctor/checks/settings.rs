@@ -16,8 +16,10 @@ pub(super) fn check(facts: &Facts) -> Vec<Check> {
         let Finding {
             subject, message, ..
         } = note;
-        Check::pass(ID, format!("note: `{subject}`: {message}; {}", note.fix))
-            .because(format!("rule `{}`, explained in docs/lint.md", note.id))
+        Check::pass(ID, format!("note: `{subject}`: {message}; {}", note.fix)).because(format!(
+            "rule `{}`, explained in docs/reference/lint-rules.md",
+            note.id
+        ))
     };
     let notes = notes.iter().map(note);
     if wrong.is_empty() {
@@ -37,7 +39,10 @@ pub(super) fn check(facts: &Facts) -> Vec<Check> {
             Severity::Error => Check::fail(ID, sentence, fix),
             Severity::Warning | Severity::Note => Check::warn(ID, sentence, fix),
         };
-        check.because(format!("rule `{}`, explained in docs/lint.md", finding.id))
+        check.because(format!(
+            "rule `{}`, explained in docs/reference/lint-rules.md",
+            finding.id
+        ))
     };
     wrong.iter().map(check).chain(notes).collect()
 }

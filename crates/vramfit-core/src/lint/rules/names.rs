@@ -35,7 +35,7 @@ pub(super) const RULES: &[Rule] = &[
         severity: Severity::Warning,
         meaning: "The name is found in many recipes, or is an option of `jax.config` that has no \
                   variable. Setting it changes nothing.",
-        cure: "Say the same in a way that is read; `docs/settings.md` names it for each.",
+        cure: "Say the same in a way that is read; `docs/reference/settings.md` names it for each.",
         check: nobody,
     },
     Rule {

@@ -75,7 +75,7 @@ fn refusal(finding: &Finding) -> Error {
         false => format!("`{subject}`: {message}"),
     };
     Error::new(ErrorKind::InvalidArgument, sentence).hint(format!(
-        "{} (rule `{}`, docs/lint.md)",
+        "{} (rule `{}`, docs/reference/lint-rules.md)",
         finding.fix, finding.id
     ))
 }
