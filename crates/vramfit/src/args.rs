@@ -1,11 +1,15 @@
-//! The command line as clap sees it: global options and the list of commands, nothing else.
+//! The command line as clap sees it: global options, the list of commands, and which function runs each.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
 
-use clap::{ColorChoice, Parser, Subcommand, ValueEnum};
+use clap::{ColorChoice, CommandFactory, Parser, Subcommand, ValueEnum};
+use vramfit_core::Result;
 
 use crate::commands;
+use crate::context::Context;
+use crate::output::{Output, OutputOptions};
+use crate::status::Status;
 
 /// Know how much GPU memory your JAX program needs, before it runs out.
 #[derive(Debug, Parser)]
@@ -76,6 +80,39 @@ pub(crate) enum Command {
     Completions(commands::completions::Args),
 }
 
+impl Cli {
+    /// Returns what the options say about the output.
+    pub(crate) fn output_options(&self) -> OutputOptions {
+        OutputOptions {
+            quiet: self.global.quiet,
+            verbose: self.global.verbose,
+            color: self.global.color,
+            json: self.command.prints_json(),
+        }
+    }
+
+    /// Runs the command.
+    pub(crate) fn run(self, context: &Context, output: &mut Output) -> Result<Status> {
+        let python_is_named = self.global.python.is_some();
+        let context = &context.with_python(self.global.python);
+        match self.command {
+            Command::Dryrun(args) => commands::dryrun::run(args, context, output),
+            Command::Run(args) => commands::run::run(args, context, output),
+            Command::Doctor(args) => commands::doctor::run(&args, python_is_named, context, output),
+            Command::Top(args) => commands::top::run(&args, output),
+            Command::Replay(args) => commands::replay::run(&args, output),
+            Command::Report(args) => commands::report::run(&args, output),
+            Command::Diff(args) => commands::diff::run(&args, output),
+            Command::Data(args) => commands::data::run(&args, context, output),
+            Command::Train(args) => commands::train::run(&args, context, output),
+            Command::Env(args) => commands::env::run(&args, output),
+            Command::Gpus(args) => commands::gpus::run(&args, output),
+            Command::Hold(args) => commands::hold::run(&args, context, output),
+            Command::Completions(args) => commands::completions::run(&args, Cli::command(), output),
+        }
+    }
+}
+
 /// Returns what a line says about colours, as far as that can be told before it is understood. What
 /// stands behind `--` is for a program.
 pub(crate) fn color_choice(line: &[OsString]) -> ColorChoice {
@@ -113,8 +150,6 @@ impl Command {
 #[cfg(test)]
 mod tests {
     use std::path::Path;
-
-    use clap::CommandFactory;
 
     use super::*;
 

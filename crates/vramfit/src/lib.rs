@@ -6,7 +6,6 @@
 
 use std::ffi::OsString;
 use std::panic::AssertUnwindSafe;
-use std::path::PathBuf;
 
 use clap::{ColorChoice, CommandFactory, FromArgMatches};
 use vramfit_core::{Error, ErrorKind};
@@ -16,6 +15,7 @@ mod ascii;
 mod cards;
 mod child;
 mod commands;
+mod context;
 mod failure;
 mod files;
 mod journals;
@@ -23,6 +23,7 @@ mod output;
 mod program;
 mod python;
 mod scratch;
+mod status;
 mod traces;
 mod usage;
 mod wishes;
@@ -30,30 +31,9 @@ mod wishes;
 use args::Cli;
 use output::Output;
 
+pub use context::Context;
 pub use traces::answer_of;
 pub use wishes::{Decision, Wishes, expected_pools};
-
-/// Where the command line was started from, as far as its caller knows.
-#[derive(Clone, Debug, Default)]
-pub struct Context {
-    /// The directory of the Python package `vramfit`, which holds the stand-in modules.
-    pub package: Option<PathBuf>,
-    /// The extension module, which is also the PJRT plugin.
-    pub plugin: Option<PathBuf>,
-    /// The Python interpreter that started us.
-    pub python: Option<PathBuf>,
-}
-
-impl Context {
-    /// Returns what a plain binary knows: the Python of the virtual environment it was started in.
-    pub fn from_environment() -> Self {
-        let root = std::env::var_os("VIRTUAL_ENV").filter(|root| !root.is_empty());
-        Context {
-            python: root.map(|root| PathBuf::from(root).join("bin/python")),
-            ..Context::default()
-        }
-    }
-}
 
 /// Runs one command line, program name first, and returns the exit code.
 ///
@@ -92,8 +72,8 @@ fn run_parsed(args: &[OsString], context: &Context) -> u8 {
         Ok(cli) => cli,
         Err(refusal) => return usage::answer(&refusal, args, color),
     };
-    let mut output = Output::new(&cli.global, cli.command.prints_json());
-    match commands::run(cli, context, &mut output) {
+    let mut output = Output::new(cli.output_options());
+    match cli.run(context, &mut output) {
         Ok(status) => status.code(),
         Err(error) => {
             output.error(&error);

@@ -16,7 +16,6 @@ use serde::Serialize;
 use vramfit_core::doctor::{self, Line};
 use vramfit_core::{Error, ErrorKind, Result};
 
-use crate::args::Global;
 use crate::ascii;
 
 const RED: Style = AnsiColor::Red.on_default().bold();
@@ -25,7 +24,17 @@ const GREEN: Style = AnsiColor::Green.on_default();
 const YELLOW: Style = AnsiColor::Yellow.on_default().bold();
 const DIM: Style = Style::new().dimmed();
 
-/// What may be said, and how.
+/// What the global options say about the output.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct OutputOptions {
+    pub(crate) quiet: bool,
+    pub(crate) verbose: bool,
+    pub(crate) color: ColorChoice,
+    /// Whether errors are JSON too, because standard output holds JSON.
+    pub(crate) json: bool,
+}
+
+/// The terminal, and what may be written to it.
 #[derive(Debug)]
 pub(crate) struct Output {
     quiet: bool,
@@ -87,14 +96,13 @@ struct JsonErrorBody<'a> {
 }
 
 impl Output {
-    /// Returns the output that the global options ask for; `json` makes errors JSON too.
-    pub(crate) fn new(global: &Global, json: bool) -> Self {
+    pub(crate) fn new(options: OutputOptions) -> Self {
         Output {
-            quiet: global.quiet,
-            verbose: global.verbose,
-            color: wants_color(global.color, std::io::stderr().is_terminal()),
-            color_of_data: wants_color(global.color, std::io::stdout().is_terminal()),
-            json,
+            quiet: options.quiet,
+            verbose: options.verbose,
+            color: wants_color(options.color, std::io::stderr().is_terminal()),
+            color_of_data: wants_color(options.color, std::io::stdout().is_terminal()),
+            json: options.json,
             ascii: ascii::is_wanted(|name| std::env::var_os(name)),
         }
     }

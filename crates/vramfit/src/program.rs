@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 
 use vramfit_core::{Error, ErrorKind, Result};
 
-use crate::Context;
 use crate::child;
+use crate::context::Context;
 
 /// Splits a command into a program that exists and its arguments; a word that ends in `.py` is run with
 /// the Python at hand.

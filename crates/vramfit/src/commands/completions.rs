@@ -1,12 +1,10 @@
-//! `vramfit completions`: the script that lets a shell complete vramfit's words.
+//! `vramfit completions`: shell completion scripts.
 
-use clap::CommandFactory;
 use clap_complete::Shell;
 use vramfit_core::Result;
 
-use super::Status;
-use crate::args::Cli;
 use crate::output::Output;
+use crate::status::Status;
 
 /// Print the completion script of a shell
 #[derive(clap::Args, Debug)]
@@ -17,14 +15,14 @@ Examples:
   vramfit completions fish > ~/.config/fish/completions/vramfit.fish
 ")]
 pub(crate) struct Args {
-    /// Which shell
+    /// The shell
     shell: Shell,
 }
 
 /// Runs `vramfit completions`.
-pub(crate) fn run(args: &Args, output: &mut Output) -> Result<Status> {
+pub(crate) fn run(args: &Args, mut command: clap::Command, output: &mut Output) -> Result<Status> {
     let mut script = Vec::new();
-    clap_complete::generate(args.shell, &mut Cli::command(), "vramfit", &mut script);
+    clap_complete::generate(args.shell, &mut command, "vramfit", &mut script);
     output.data(&String::from_utf8_lossy(&script))?;
     Ok(Status::Yes)
 }

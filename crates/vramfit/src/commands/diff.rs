@@ -6,9 +6,9 @@ use vramfit_core::report::Report;
 use vramfit_core::trace::{Difference, RunSummary, difference};
 use vramfit_core::{Bytes, Error, ErrorKind, Result};
 
-use super::Status;
 use crate::files::{is_standard_output, writable, write};
 use crate::output::Output;
+use crate::status::Status;
 use crate::traces::answer_until;
 
 /// Tell what makes one dry run need more memory than another, by owner and line

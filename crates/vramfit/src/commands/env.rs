@@ -11,11 +11,11 @@ use vramfit_core::report::findings_text;
 use vramfit_core::settings::{self, Version};
 use vramfit_core::{Error, ErrorKind, Result};
 
-use super::Status;
 use super::policy::PolicyArgs;
 use crate::cards::{self, Cards};
 use crate::files;
 use crate::output::Output;
+use crate::status::Status;
 
 /// Write memory settings for a shell, an image, a cluster
 ///

@@ -5,8 +5,8 @@ use serde::Serialize;
 use vramfit_core::gpu::{self, Certainty, Gpu, Platform};
 use vramfit_core::{Bytes, Result};
 
-use super::Status;
 use crate::output::Output;
+use crate::status::Status;
 
 /// List the cards that vramfit knows, or show one
 #[derive(clap::Args, Debug)]

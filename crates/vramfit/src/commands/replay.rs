@@ -9,10 +9,10 @@ use vramfit_core::report::Report;
 use vramfit_core::trace::{self, Events, Reader, Settings, TextTrace};
 use vramfit_core::{Bytes, Error, ErrorKind, Result};
 
-use super::Status;
 use super::policy::{PoolArgs, check_occupied};
 use crate::files::{is_standard_output, writable, write};
 use crate::output::Output;
+use crate::status::Status;
 use crate::traces::Observed;
 
 /// Tell what a recorded run would have come to under other settings
@@ -102,7 +102,7 @@ pub(crate) fn run(args: &Args, output: &mut Output) -> Result<Status> {
         write(&path, &report.to_json(), args.force)?;
         output.say(&format!("answer written to {}", path.display()));
     }
-    Ok(Status::of(comparison.fits()))
+    Ok(Status::from_answer(comparison.fits()))
 }
 
 /// What a file that was packed with `zstd` begins with.

@@ -5,10 +5,10 @@ use std::path::PathBuf;
 use vramfit_core::report::Report;
 use vramfit_core::{Error, ErrorKind, Result};
 
-use super::Status;
 use crate::files::{is_standard_output, writable, write};
 use crate::journals;
 use crate::output::Output;
+use crate::status::Status;
 use crate::traces::answer_until;
 
 /// Tell the report of a dry run or of a training run again: as text, page, picture or table
@@ -108,5 +108,5 @@ pub(crate) fn run(args: &Args, output: &mut Output) -> Result<Status> {
         write(path, text, args.force)?;
         output.say(&format!("written to {}", path.display()));
     }
-    Ok(Status::of(report.good))
+    Ok(Status::from_answer(report.good))
 }

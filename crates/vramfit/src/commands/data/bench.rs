@@ -12,9 +12,9 @@ use vramfit_data::inspect::{self, Facts, Survey, survey};
 
 use super::bench_text::told;
 use super::words::parse_count;
-use crate::Context;
-use crate::commands::Status;
+use crate::context::Context;
 use crate::output::Output;
+use crate::status::Status;
 
 /// Measure how fast shuffled batches come from a file: our loader beside h5py, PyTorch, Grain and others
 #[derive(clap::Args, Debug)]

@@ -9,8 +9,8 @@ use vramfit_data::generate::{Kind, Request, Summary, generate};
 use vramfit_data::write::{Compression, Manner, Number};
 
 use super::words::{grouped, parse_count};
-use crate::commands::Status;
 use crate::output::Output;
+use crate::status::Status;
 
 /// Generate an HDF5 file of synthetic data, the same on every machine
 #[derive(clap::Args, Debug)]

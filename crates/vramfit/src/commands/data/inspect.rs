@@ -8,8 +8,8 @@ use vramfit_data::inspect::{Request, Survey, survey};
 
 use super::inspect_text::told;
 use super::words::parse_count;
-use crate::commands::Status;
 use crate::output::Output;
+use crate::status::Status;
 
 /// Show what is in an HDF5 file, what it costs to load or stream, and what will be slow
 #[derive(clap::Args, Debug)]

@@ -15,9 +15,9 @@ pub(super) use words::grouped;
 use clap::Subcommand;
 use vramfit_core::Result;
 
-use super::Status;
-use crate::Context;
+use crate::context::Context;
 use crate::output::Output;
+use crate::status::Status;
 
 /// Look at HDF5 files for training, make some, make slow ones fast, and measure
 #[derive(clap::Args, Debug)]

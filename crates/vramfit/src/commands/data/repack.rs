@@ -13,8 +13,8 @@ use vramfit_data::write::Compression;
 
 use super::repack_text;
 use super::words::parse_count;
-use crate::commands::Status;
 use crate::output::Output;
+use crate::status::Status;
 
 /// Rewrite an HDF5 file so that it streams well, compare the copy with it, and only then show it
 #[derive(clap::Args, Debug)]

@@ -10,8 +10,8 @@ use vramfit_core::doctor::{Inventory, Missing};
 use vramfit_core::gpu;
 use vramfit_core::{Error, ErrorKind, Result};
 
-use crate::Context;
 use crate::commands::dryrun::check_compiler;
+use crate::context::Context;
 use crate::python::{self, Interpreter, MARKER};
 
 /// The script that the Python is asked with; see its own first lines.

@@ -9,8 +9,8 @@ use vramfit_core::machine::Machine;
 use vramfit_core::{Result, gpu};
 
 use super::{ask, driver, trial};
-use crate::Context;
 use crate::cards::{self, Told};
+use crate::context::Context;
 
 /// What is to be examined.
 pub(super) struct Wish {

@@ -15,9 +15,9 @@ use vramfit_core::Result;
 use vramfit_core::doctor::{self, Examination, Record};
 
 use self::gather::Wish;
-use super::Status;
-use crate::Context;
+use crate::context::Context;
 use crate::output::Output;
+use crate::status::Status;
 
 /// Examine this machine, this environment and this JAX
 ///

@@ -24,16 +24,16 @@ use vramfit_core::settings::{Policy, Share, Version, variables_for};
 use vramfit_core::{Bytes, Error, ErrorKind, Result};
 
 use self::environment::{Changes, Sharing, Wish};
-use super::Status;
 use super::policy::{PoolArgs, check_occupied};
-use crate::Context;
 use crate::cards::{self, Cards};
 use crate::child;
+use crate::context::Context;
 use crate::files::{check_room, is_standard_output, writable};
 use crate::output::Output;
 use crate::program;
 use crate::python::{self, Installed, Interpreter};
 use crate::scratch::ScratchFolder;
+use crate::status::Status;
 
 /// Run a JAX program on a virtual GPU, and report whether it fits
 ///

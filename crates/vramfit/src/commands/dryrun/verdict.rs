@@ -8,9 +8,9 @@ use vramfit_core::trace::RunSummary;
 use vramfit_core::{Error, ErrorKind, Result};
 
 use crate::child::{Ended, signal_name};
-use crate::commands::Status;
 use crate::files::write;
 use crate::output::Output;
+use crate::status::Status;
 use crate::traces::{add_exit, decide, read_own, traces};
 
 /// A program that ran, and where its trace should be.
@@ -86,7 +86,7 @@ pub(super) fn tell(run: &Run<'_>, files: &Files<'_>, output: &mut Output) -> Res
         }
         output.say(&format!("trace written to {}", path.display()));
     }
-    let status = Status::of(answer.fits());
+    let status = Status::from_answer(answer.fits());
     match run.ended {
         // A program that died of the virtual GPU's limit ends with 1 as a rule; another end is told.
         ended if status == Status::No && !matches!(ended, Ended::Code(0 | 1)) => {

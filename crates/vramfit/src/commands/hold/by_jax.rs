@@ -10,7 +10,7 @@ use serde::Deserialize;
 use vramfit_core::{Error, ErrorKind, Result};
 
 use super::holder::{Holder, Other, Room, Verdict};
-use crate::Context;
+use crate::context::Context;
 use crate::failure::Failure;
 
 /// What the child answers; each request fills in its own fields.

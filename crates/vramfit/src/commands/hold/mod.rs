@@ -18,9 +18,9 @@ use self::amount::{Amount, duration};
 use self::ending::{Ending, Endings};
 use self::holder::Holder;
 use self::tell::{Shortage, Told};
-use super::Status;
-use crate::Context;
+use crate::context::Context;
 use crate::output::Output;
+use crate::status::Status;
 
 /// Occupy memory of a card, to see what other programs do without it
 ///

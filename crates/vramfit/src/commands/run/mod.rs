@@ -13,13 +13,14 @@ use vramfit_core::report::findings_text;
 use vramfit_core::settings::{self, Assignments, Policy, Version};
 use vramfit_core::{ErrorKind, Result};
 
-use super::Status;
 use super::dryrun::{self, Rehearsal};
 use super::policy::PolicyArgs;
 use crate::cards::{self, PROCESSES_VARIABLE, Told};
+use crate::context::Context;
 use crate::output::Output;
 use crate::python::{self, Installed, Interpreter};
-use crate::{Context, child, program};
+use crate::status::Status;
+use crate::{child, program};
 
 /// Start a program with memory settings that JAX really reads
 ///

@@ -37,8 +37,8 @@ use std::time::Duration;
 use ratatui::crossterm;
 use vramfit_core::{Error, Result};
 
-use super::Status;
 use crate::output::Output;
+use crate::status::Status;
 use board::Board;
 use moment::Moment;
 use record::Recorder;

@@ -8,9 +8,9 @@ use vramfit_core::train::Config;
 
 use super::datasets::{Column, Look};
 use super::memory::Memory;
-use crate::commands::Status;
 use crate::commands::data::grouped;
 use crate::output::Output;
+use crate::status::Status;
 
 #[derive(Serialize)]
 struct CheckOutput<'a> {

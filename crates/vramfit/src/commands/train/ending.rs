@@ -9,10 +9,10 @@ use vramfit_core::{Error, ErrorKind, Result};
 
 use super::request::{Ended, NanCause, Outcome};
 use crate::child;
-use crate::commands::Status;
 use crate::files::write;
 use crate::journals;
 use crate::output::Output;
+use crate::status::Status;
 
 /// A run that is over.
 pub(super) struct Run<'a> {

@@ -6,9 +6,9 @@ use vramfit_core::train::starting_file;
 use vramfit_core::{Error, Result};
 
 use super::proposal;
-use crate::commands::Status;
 use crate::files::{is_standard_output, writable, write};
 use crate::output::Output;
+use crate::status::Status;
 
 /// Writes the file, never over one that exists.
 pub(super) fn run(path: &Path, data: Option<&Path>, output: &mut Output) -> Result<Status> {

@@ -21,9 +21,9 @@ use std::path::{Path, PathBuf};
 use vramfit_core::train::Config;
 use vramfit_core::{Error, ErrorKind, Result};
 
-use super::Status;
-use crate::Context;
+use crate::context::Context;
 use crate::output::Output;
+use crate::status::Status;
 
 /// Train a model on an HDF5 file, as one configuration file says
 ///

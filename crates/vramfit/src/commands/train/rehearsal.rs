@@ -12,11 +12,11 @@ use super::ProgressMode;
 use super::datasets::Look;
 use super::request::{Request, Resume, Written};
 use super::start::python;
-use crate::Context;
-use crate::commands::Status;
 use crate::commands::data::grouped;
 use crate::commands::dryrun::{self, Rehearsal};
+use crate::context::Context;
 use crate::output::Output;
+use crate::status::Status;
 use crate::traces::answer_of;
 
 /// How many dry runs there are at most; each compiles the step, which takes seconds.

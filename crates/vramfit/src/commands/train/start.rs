@@ -10,10 +10,10 @@ use super::processes::Processes;
 use super::request::{Request, Resume, Written};
 use super::{Args, ProgressMode};
 use super::{check, ending};
-use crate::Context;
 use crate::child;
-use crate::commands::Status;
+use crate::context::Context;
 use crate::output::Output;
+use crate::status::Status;
 
 /// Trains, and tells what became of it.
 pub(super) fn run(

@@ -1,0 +1,39 @@
+//! Where the command line was started from.
+
+use std::path::PathBuf;
+
+/// Where the command line was started from, as far as its caller knows.
+#[derive(Clone, Debug, Default)]
+pub struct Context {
+    /// The directory of the Python package `vramfit`, with the modules that JAX discovers.
+    pub package: Option<PathBuf>,
+    /// The extension module, which is also the PJRT plugin.
+    pub plugin: Option<PathBuf>,
+    /// The Python interpreter that started us.
+    pub python: Option<PathBuf>,
+}
+
+impl Context {
+    /// Returns what a plain binary knows: the Python of the virtual environment it was started in.
+    pub fn from_environment() -> Self {
+        let root = std::env::var_os("VIRTUAL_ENV").filter(|root| !root.is_empty());
+        Context {
+            python: root.map(|root| PathBuf::from(root).join("bin/python")),
+            ..Context::default()
+        }
+    }
+
+    /// Returns a context that names the Python to use where the user's command does not: `--python`,
+    /// else `VRAMFIT_PYTHON`, else the one that started us, else `python3`.
+    pub(crate) fn with_python(&self, option: Option<PathBuf>) -> Context {
+        let variable = std::env::var_os("VRAMFIT_PYTHON").filter(|name| !name.is_empty());
+        let python = option
+            .or_else(|| variable.map(PathBuf::from))
+            .or_else(|| self.python.clone())
+            .unwrap_or_else(|| "python3".into());
+        Context {
+            python: Some(python),
+            ..self.clone()
+        }
+    }
+}
