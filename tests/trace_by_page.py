@@ -1,4 +1,4 @@
-"""A reader of trace files written from `docs/reference/trace-format.md` alone, and a replay of what it reads.
+"""A reader of trace files, written from `docs/reference/trace-format.md` alone, and a replay.
 
 The Rust reader and allocator are what `vramfit` itself uses. This second pair lets the tests
 say what was in the pool at the peak, and tell what was asked for from what the allocator counted.

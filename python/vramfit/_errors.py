@@ -1,7 +1,7 @@
 """The exceptions of vramfit, raised from Python and from Rust alike.
 
-Each has the id of an error that ``docs/reference/errors.md`` explains, and says the same as the command line
-would. Where Python has a standard class for the case, ours is one of that kind too.
+Each has the id of an error that ``docs/reference/errors.md`` explains, and says the same as the
+command line would. Where Python has a standard class for the case, ours is one of that kind too.
 """
 
 from __future__ import annotations
