@@ -10,11 +10,9 @@ use std::time::Duration;
 
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 use vramfit_core::allocator::{Allocator, DeviceMemory, PoolOptions, Region, Space, build};
+use vramfit_core::analysis::{Settings, compare, summarise};
 use vramfit_core::settings::{Policy, Share};
-use vramfit_core::trace::{
-    Event, Footer, Header, ProgramSizes, Purpose, Reader, Settings, TextId, Writer, compare,
-    summarise,
-};
+use vramfit_core::trace::{Event, Footer, Header, ProgramSizes, Purpose, Reader, TextId, Writer};
 
 /// Events of one step: eight outputs, one temporary, all freed.
 const STEP: u64 = 20;

@@ -14,11 +14,16 @@
 //! | [`settings`] | which variables and flags does this JAX read, and what do they mean? |
 //! | [`shared_gpus`] | who holds what of virtual GPUs that several processes share? |
 //! | [`trace`] | what happened in a run, in which order? |
+//! | [`replay`] | what do the allocators do with these events, in this run or under other settings? |
+//! | [`analysis`] | what did the run come to? |
+//! | [`diff`] | what makes one run need more memory than another? |
 //! | [`train`] | what does the file of a training run say, and can it be? |
 //! | [`report`] | how is the answer told? |
 
 pub mod allocator;
+pub mod analysis;
 pub mod bytes;
+pub mod diff;
 pub mod doctor;
 pub mod env;
 pub mod error;
@@ -28,6 +33,7 @@ pub mod machine;
 mod nearest;
 pub mod program;
 pub mod published;
+pub mod replay;
 pub mod report;
 pub mod settings;
 pub mod shared_gpus;

@@ -9,10 +9,9 @@ mod recorder;
 use recorder::{MIB, Recorder, header};
 use serde_json::{Value, json};
 use vramfit_core::allocator::Space;
+use vramfit_core::analysis::{RunSummary, summarise};
 use vramfit_core::report;
-use vramfit_core::trace::{
-    Event, Header, ProgramSizes, Purpose, Reader, RunSummary, TextId, summarise,
-};
+use vramfit_core::trace::{Event, Header, ProgramSizes, Purpose, Reader, TextId};
 
 fn answer(trace: &[u8]) -> RunSummary {
     summarise(Reader::new(trace).unwrap()).unwrap()

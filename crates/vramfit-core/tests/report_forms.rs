@@ -11,8 +11,9 @@ mod samples;
 use recorder::{MIB, Recorder, header};
 use samples::{HOSTILE, hostile, nothing, sample};
 use serde_json::Value;
+use vramfit_core::analysis::summarise;
 use vramfit_core::report::{Band, Bands, Body, Line, Node, Report, Section, Timeline, Tree};
-use vramfit_core::trace::{Purpose, Reader, summarise};
+use vramfit_core::trace::{Purpose, Reader};
 
 fn check(name: &str, text: &str) {
     let path = format!("{}/tests/report/{name}", env!("CARGO_MANIFEST_DIR"));

@@ -5,10 +5,9 @@
 mod recorder;
 
 use recorder::{MIB, Recorder, header};
+use vramfit_core::analysis::{AutotuneRange, RunSummary, summarise};
 use vramfit_core::report;
-use vramfit_core::trace::{
-    AutotuneRange, Event, Header, ProgramSizes, Purpose, Reader, RunSummary, summarise,
-};
+use vramfit_core::trace::{Event, Header, ProgramSizes, Purpose, Reader};
 
 const VARIANT: &str = "without Triton GEMM";
 

@@ -9,13 +9,11 @@ use proptest::prelude::*;
 use recorder::{Block, MIB, Recorder, header};
 use vramfit_core::ErrorKind;
 use vramfit_core::allocator::{Kind, Space};
+use vramfit_core::analysis::{Comparison, RunSummary, Settings, compare, summarise};
 use vramfit_core::gpu;
 use vramfit_core::report::Report;
 use vramfit_core::settings::{Policy, Share};
-use vramfit_core::trace::{
-    Comparison, Event, Header, ProgramSizes, Purpose, Reader, RunSummary, Settings, TextTrace,
-    compare, summarise,
-};
+use vramfit_core::trace::{Event, Header, ProgramSizes, Purpose, Reader, TextTrace};
 
 fn replay(trace: &[u8], settings: &Settings) -> Comparison {
     compare(&mut Reader::new(trace).unwrap(), settings).unwrap()

@@ -7,11 +7,12 @@ mod recorder;
 use proptest::prelude::*;
 use recorder::{Block, MIB, Recorder, header};
 use vramfit_core::allocator::Space;
-use vramfit_core::report;
-use vramfit_core::trace::{
-    ArraySummary, DeviceSummary, Event, Header, LayoutSummary, PoolState, ProgramSizes, Purpose,
-    Reader, RunSummary, TextId, summarise, summarise_until,
+use vramfit_core::analysis::{
+    ArraySummary, DeviceSummary, LayoutSummary, RunSummary, summarise, summarise_until,
 };
+use vramfit_core::replay::PoolState;
+use vramfit_core::report;
+use vramfit_core::trace::{Event, Header, ProgramSizes, Purpose, Reader, TextId};
 
 fn answer(run: Recorder) -> RunSummary {
     summarise(Reader::new(&run.finish()[..]).unwrap()).unwrap()

@@ -6,11 +6,10 @@ mod recorder;
 
 use proptest::prelude::*;
 use recorder::{MIB, Recorder, header};
+use vramfit_core::analysis::{Attribution, EntryKind, Part, RunSummary, summarise};
+use vramfit_core::diff::{Change, Need, difference};
 use vramfit_core::program::memory::Owner;
-use vramfit_core::trace::{
-    Attribution, Change, EntryKind, Header, Need, Part, Purpose, Reader, RunSummary, difference,
-    summarise,
-};
+use vramfit_core::trace::{Header, Purpose, Reader};
 
 const ACTIVATIONS: EntryKind = EntryKind::Program(Owner::Activations);
 const PARAMETERS: EntryKind = EntryKind::Program(Owner::Parameters);
@@ -66,7 +65,7 @@ fn changed(a: &[Part], b: &[Part]) -> Vec<(String, String, i128)> {
         true => part.site.clone(),
         false => part.path.clone(),
     };
-    let side = |group: &Option<vramfit_core::trace::Group>| {
+    let side = |group: &Option<vramfit_core::diff::Group>| {
         let part = group.as_ref().map(|group| name(&group.largest));
         part.unwrap_or_else(|| "nothing".into())
     };
@@ -124,7 +123,7 @@ fn a_larger_batch_is_told_line_by_line() {
         .changes
         .iter()
         .map(|change| {
-            let shape = |side: &Option<vramfit_core::trace::Group>| {
+            let shape = |side: &Option<vramfit_core::diff::Group>| {
                 side.as_ref().unwrap().largest.shape.clone()
             };
             (shape(&change.a), shape(&change.b))
@@ -416,7 +415,7 @@ proptest! {
     fn the_other_way_round_everything_has_the_other_sign(a in parts(), b in parts()) {
         let (a, b) = (answer(a), answer(b));
         let content = |change: &Change| {
-            let side = |group: &Option<vramfit_core::trace::Group>| {
+            let side = |group: &Option<vramfit_core::diff::Group>| {
                 group.as_ref().map(|group| (group.bytes, group.parts, format!("{:?}", group.largest)))
             };
             (side(&change.a), side(&change.b))

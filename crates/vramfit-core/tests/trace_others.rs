@@ -3,11 +3,10 @@
 mod recorder;
 
 use recorder::{MIB, Recorder, header};
+use vramfit_core::analysis::{Condition, RunSummary, Settings, compare, summarise};
+use vramfit_core::replay::is_met_alone;
 use vramfit_core::report::Report;
-use vramfit_core::trace::{
-    Condition, Header, Note, OtherProcess, Purpose, Reader, RunSummary, Settings, Sharing,
-    UncaughtError, compare, is_met_alone, summarise,
-};
+use vramfit_core::trace::{Header, Note, OtherProcess, Purpose, Reader, Sharing, UncaughtError};
 
 /// A process on GPU 1 of 2, of which others hold 600 of 1024 MiB.
 fn shared() -> Header {

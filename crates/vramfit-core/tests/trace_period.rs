@@ -12,12 +12,13 @@ use proptest::prelude::*;
 use proptest::strategy::ValueTree;
 use recorder::{MIB, Recorder, header};
 use vramfit_core::allocator::{Kind, Space};
+use vramfit_core::analysis::{RunSummary, Settings, compare, summarise, summarise_events};
 use vramfit_core::program::{EstimateSource, ProgramMemory, ScratchPhase};
+use vramfit_core::replay::replay_at_max_total;
 use vramfit_core::settings::Policy;
 use vramfit_core::trace::{
     CallbackSkip, CompilerWarning, Event, Events, Footer, Header, NotComputed, Note, ProgramSizes,
-    Purpose, Reader, Repetition, RunEnvironment, RunSummary, Settings, TextId, compare,
-    replay_at_max_total, summarise, summarise_events,
+    Purpose, Reader, Repetition, RunEnvironment, TextId,
 };
 use vramfit_core::{ErrorKind, Result};
 

@@ -6,12 +6,12 @@
 mod recorder;
 
 use recorder::{MIB, Recorder, header};
+use vramfit_core::analysis::{
+    Condition, EntryKind, RunSummary, ScratchShortage, ScratchSummary, summarise,
+};
 use vramfit_core::program::{EstimateSource, ScratchPhase};
 use vramfit_core::report;
-use vramfit_core::trace::{
-    Condition, EntryKind, Event, Header, ProgramSizes, Purpose, Reader, RunSummary,
-    ScratchShortage, ScratchSummary, summarise,
-};
+use vramfit_core::trace::{Event, Header, ProgramSizes, Purpose, Reader};
 
 const SITE: &str = "fft.py:12 (main)";
 

@@ -9,9 +9,10 @@ use proptest::prelude::*;
 use recorder::{MIB, Recorder, header};
 use vramfit_core::ErrorKind;
 use vramfit_core::allocator::Space;
+use vramfit_core::analysis::{RunSummary, summarise};
+use vramfit_core::replay::PoolState;
 use vramfit_core::trace::{
-    CallbackSkip, Event, Header, PoolState, ProgramExit, ProgramSizes, Purpose, Reader, RunSummary,
-    TextId, summarise,
+    CallbackSkip, Event, Header, ProgramExit, ProgramSizes, Purpose, Reader, TextId,
 };
 
 fn answer(trace: &[u8]) -> RunSummary {

@@ -3,8 +3,8 @@
 use std::path::PathBuf;
 
 use pyo3::prelude::*;
+use vramfit_core::analysis::RunSummary;
 use vramfit_core::report::Report;
-use vramfit_core::trace::RunSummary;
 
 use crate::error::raise;
 

@@ -6,10 +6,13 @@ use std::io::{Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
+use vramfit_core::analysis::{RunSummary, summarise_events};
 use vramfit_core::program::ProgramMemory;
+use vramfit_core::replay::{is_met_alone, replay_at_max_total};
+use vramfit_core::trace;
 use vramfit_core::trace::{
-    self, CompilerWarning, Event, Events, Footer, Header, NotComputed, Note, ProgramExit, Reader,
-    Repetition, RunEnvironment, RunSummary, TextId,
+    CompilerWarning, Event, Events, Footer, Header, NotComputed, Note, ProgramExit, Reader,
+    Repetition, RunEnvironment, TextId,
 };
 use vramfit_core::{Error, ErrorKind, Result};
 
@@ -94,12 +97,12 @@ pub(crate) fn read_own(path: &Path, output: &Output) -> Result<RunSummary> {
 
 /// Reads a trace as if it had been cut off after an event.
 fn read_until(path: &Path, last: u64, output: Option<&Output>) -> Result<RunSummary> {
-    let mut answer = trace::summarise_events(&mut *open(path, output)?, last)?;
+    let mut answer = summarise_events(&mut *open(path, output)?, last)?;
     if answer.others_at_refusal.is_some() {
-        answer.fits_alone = Some(trace::is_met_alone(&mut *open(path, output)?)?);
+        answer.fits_alone = Some(is_met_alone(&mut *open(path, output)?)?);
     } else if answer.out_of_memory().is_some() {
         // What was refused may be met where the driver reports a higher total.
-        answer.total_range = trace::replay_at_max_total(&mut *open(path, output)?)?;
+        answer.total_range = replay_at_max_total(&mut *open(path, output)?)?;
     }
     Ok(answer)
 }

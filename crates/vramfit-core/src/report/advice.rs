@@ -5,11 +5,11 @@
 
 use super::dryrun::section;
 use super::{Body, Section};
+use crate::analysis::{Attribution, EntryKind, RunSummary};
 use crate::bytes::Bytes;
 use crate::gpu;
 use crate::program::ProgramMemory;
 use crate::program::memory::{Buffer, Owner, Undonated};
-use crate::trace::{Attribution, EntryKind, RunSummary};
 
 /// What is less than one in so many of the whole is not worth a word.
 const MIN_WORTH_FRACTION: u64 = 20;

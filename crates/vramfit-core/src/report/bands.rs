@@ -3,10 +3,10 @@
 use super::dryrun::section;
 use super::picture::{Band, Bands};
 use super::{Body, Section};
+use crate::analysis::RunSummary;
 use crate::bytes::Bytes;
 use crate::program::ProgramMemory;
 use crate::program::memory::Buffer;
-use crate::trace::RunSummary;
 
 /// The picture, and what it leaves out.
 pub(super) fn details(answer: &RunSummary) -> Vec<Section> {

@@ -1,9 +1,9 @@
 //! What the figures of a dry run or a replay leave out, and what about them is not exact.
 
 use super::{processes, scratch};
+use crate::analysis::{Comparison, RunSummary};
 use crate::bytes::Bytes;
 use crate::gpu::{self, Certainty};
-use crate::trace::{Comparison, RunSummary};
 
 /// Programs whose values were not computed that are named; JSON has them all.
 const NOT_COMPUTED_TOLD: usize = 3;

@@ -10,7 +10,8 @@ use self::words::{answer, contrast, not_covered};
 use super::dryrun::{figure, section};
 use super::owners::line_of;
 use super::{Body, Figure, Report, Section, Table, Value};
-use crate::trace::{Change, Difference, EntryKind, Group, Part, Run};
+use crate::analysis::{EntryKind, Part};
+use crate::diff::{Change, Difference, Group, Run};
 
 /// Makes the report.
 pub(super) fn report(difference: &Difference) -> Report {

@@ -3,14 +3,17 @@
 use super::coverage::not_covered;
 use super::record::record;
 use super::tables::{callbacks, devices, programs, unknown_reads, variants};
-use super::{Bar, Body, Figure, Report, Section, Value};
-use super::{advice, bands, owners, processes, run, scratch, settings, verdict, warnings};
-use crate::allocator::Kind;
-use crate::bytes::Bytes;
-use crate::trace::{
-    AllocationFailure, AutotuneRange, Condition, DeviceSummary, Evidence, Header, PeakContext,
-    Plan, Purpose, RunSummary,
+use super::{
+    Bar, Body, Figure, Report, Section, Value, advice, bands, owners, processes, run, scratch,
+    settings, verdict, warnings,
 };
+use crate::allocator::Kind;
+use crate::analysis::{
+    AllocationFailure, AutotuneRange, Condition, DeviceSummary, Evidence, PeakContext, Plan,
+    RunSummary,
+};
+use crate::bytes::Bytes;
+use crate::trace::{Header, Purpose};
 
 /// Makes the report of a dry run.
 pub(super) fn report(answer: &RunSummary) -> Report {

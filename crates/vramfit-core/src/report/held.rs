@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use crate::trace::{Attribution, Part, ProgramSummary};
+use crate::analysis::{Attribution, Part, ProgramSummary};
 
 /// Most parts that are told one by one.
 const MAX_PARTS: usize = 1000;
@@ -105,8 +105,8 @@ fn part(part: &Part) -> HeldPart<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::analysis::EntryKind;
     use crate::program::memory::Owner;
-    use crate::trace::EntryKind;
 
     fn attribution(parts: u64) -> Attribution {
         // Sizes from `parts` down to 1, of two kinds in turn.

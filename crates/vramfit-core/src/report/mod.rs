@@ -34,9 +34,10 @@ pub use picture::{
     AddressMap, Band, Bands, Curve, Curves, Line, Mark, Node, Piece, Portion, Span, Timeline, Tree,
 };
 
+use crate::analysis::{Comparison, RunSummary};
 use crate::bytes::Bytes;
+use crate::diff::Difference;
 use crate::lint::Finding;
-use crate::trace::{Comparison, Difference, RunSummary};
 use crate::train::Journal;
 
 /// Everything a reader of a report needs, in the order in which it is told.

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use super::dryrun::section;
 use super::picture::{Node, Tree};
 use super::{Body, Section, Table, Value};
-use crate::trace::{Attribution, EntryKind, Part, RunSummary};
+use crate::analysis::{Attribution, EntryKind, Part, RunSummary};
 
 /// Parts of a tree that are smaller than one in so many of the whole are told as one.
 const MIN_SHOWN_FRACTION: u64 = 4000;

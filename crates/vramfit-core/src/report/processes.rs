@@ -4,8 +4,9 @@ use serde_json::{Value as Json, json};
 
 use super::dryrun::{figure, section};
 use super::{Body, Figure, Section, Table, Value};
+use crate::analysis::{Condition, DeviceSummary, ProcessSummary, RunSummary};
 use crate::bytes::Bytes;
-use crate::trace::{Condition, DeviceSummary, OtherProcess, ProcessSummary, RunSummary, Sharing};
+use crate::trace::{OtherProcess, Sharing};
 
 /// Processes that are listed at most; the JSON has all.
 const MAX_PROCESSES_SHOWN: usize = 16;

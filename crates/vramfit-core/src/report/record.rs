@@ -5,13 +5,14 @@ use serde::Serialize;
 use super::held::{Held, OwnerSum, held, owners};
 use super::processes;
 use super::settings::{self, Variable};
-use crate::lint::Finding;
-use crate::trace::{
-    AbortInfo, AllocationFailure, CallbackSummary, CompilationSummary, CompilerWarning,
-    DeviceSummary, Evidence, LeakSummary, NoContextSummary, NotComputed, PeakContext, Plan,
-    ProgramExit, ProgramSummary, RunSummary, ScratchSummary, Sharing, StepSearch,
-    TotalRangeSummary, UnknownReads,
+use crate::analysis::{
+    AbortInfo, AllocationFailure, CallbackSummary, CompilationSummary, DeviceSummary, Evidence,
+    LeakSummary, NoContextSummary, PeakContext, Plan, ProgramSummary, RunSummary, ScratchSummary,
+    StepSearch, UnknownReads,
 };
+use crate::lint::Finding;
+use crate::replay::TotalRangeSummary;
+use crate::trace::{CompilerWarning, NotComputed, ProgramExit, Sharing};
 
 /// Version of the object; it changes when a key changes its meaning or goes away.
 const SCHEMA: u32 = 2;

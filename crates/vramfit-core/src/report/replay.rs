@@ -6,8 +6,9 @@ use super::coverage::not_replayed;
 use super::dryrun::{bar, figure, refused, section, sentence, when};
 use super::record::{OutOfMemory, out_of_memory};
 use super::{Body, Figure, Report, Section, Table, Value, run};
+use crate::analysis::{AbortInfo, Comparison, DeviceSummary, PeakContext, RunSummary};
 use crate::bytes::Bytes;
-use crate::trace::{AbortInfo, Comparison, DeviceSummary, Header, PeakContext, RunSummary};
+use crate::trace::Header;
 
 /// Version of the JSON object; it changes when a key changes its meaning or goes away.
 const SCHEMA: u32 = 1;

@@ -3,11 +3,12 @@
 use super::dryrun::{described, purpose, section};
 use super::picture::{AddressMap, Line, Mark, Piece, Span, Timeline};
 use super::{Body, Section, Table, Value};
-use crate::bytes::Bytes;
-use crate::trace::{
+use crate::analysis::{
     ArraySummary, CompilationSummary, DeviceSummary, LayoutSummary, LeakSummary, PieceSummary,
-    Purpose, RunSummary, TimelinePoint,
+    RunSummary, TimelinePoint,
 };
+use crate::bytes::Bytes;
+use crate::trace::Purpose;
 
 /// Suspects and functions that are listed.
 const POINTS_SHOWN: usize = 5;

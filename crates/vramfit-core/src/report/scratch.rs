@@ -1,9 +1,9 @@
 //! What library routines take beside the plans of the programs, in words.
 
 use super::{Body, Figure, Section, Value, dryrun};
+use crate::analysis::{DeviceSummary, RunSummary, ScratchNeedSummary, ScratchSummary};
 use crate::bytes::Bytes;
 use crate::program::{EstimateSource, ScratchPhase};
-use crate::trace::{DeviceSummary, RunSummary, ScratchNeedSummary, ScratchSummary};
 
 /// More than these would hide the rest of the report; JSON has them all.
 const MAX_LINES: usize = 5;

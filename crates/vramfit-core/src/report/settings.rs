@@ -5,12 +5,12 @@ use std::collections::BTreeMap;
 use serde::Serialize;
 
 use super::{Body, Section, dryrun};
+use crate::analysis::RunSummary;
 use crate::bytes::Bytes;
-use crate::gpu;
 use crate::lint::{self, Finding, Surroundings};
 use crate::machine::{Card, Machine, Memory};
-use crate::settings;
-use crate::trace::{RunEnvironment, RunSummary};
+use crate::trace::RunEnvironment;
+use crate::{gpu, settings};
 
 /// A variable that was set for the run, and what it comes to.
 #[derive(Debug, Serialize)]

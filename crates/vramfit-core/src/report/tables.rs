@@ -2,8 +2,9 @@
 
 use super::dryrun::section;
 use super::{Body, Section, Table, Value};
+use crate::analysis::{DeviceSummary, ProgramSummary, RunSummary};
 use crate::bytes::Bytes;
-use crate::trace::{CallbackSkip, DeviceSummary, ProgramSummary, RunSummary};
+use crate::trace::CallbackSkip;
 
 /// Programs that are listed at most; the others are summed up in one line.
 const PROGRAMS_SHOWN: usize = 10;

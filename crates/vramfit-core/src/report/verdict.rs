@@ -2,10 +2,10 @@
 
 use serde_json::{Value as Json, json};
 
-use super::{Body, Section};
-use super::{dryrun, processes};
+use super::{Body, Section, dryrun, processes};
+use crate::analysis::{Condition, Evidence, LastExecution, RunSummary};
 use crate::bytes::Bytes;
-use crate::trace::{Condition, Evidence, LastExecution, ProgramExit, RunSummary, UncaughtError};
+use crate::trace::{ProgramExit, UncaughtError};
 
 /// Returns what the answer depends on, for the JSON: `fits`, and each condition with its `text`.
 pub(super) fn record(answer: &RunSummary) -> Json {

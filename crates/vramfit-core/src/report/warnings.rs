@@ -1,8 +1,9 @@
 //! What XLA's compiler warned of, and what that means.
 
 use super::{Body, Section, dryrun};
+use crate::analysis::RunSummary;
 use crate::bytes::Bytes;
-use crate::trace::{CompilerWarning, RunSummary};
+use crate::trace::CompilerWarning;
 
 /// More than these would hide the rest of the report; JSON has them all.
 const MAX_SHOWN: usize = 5;

@@ -151,6 +151,26 @@ pub struct ProgramSizes {
     pub code_bytes: u64,
 }
 
+impl ProgramSizes {
+    /// Returns what an execution needs on a device: arguments, outputs that are not arguments
+    /// reused, temporaries and constants.
+    pub fn needed_bytes(&self) -> u64 {
+        // Sums of figures from a file may overflow; the largest number is the honest answer then.
+        self.argument_bytes
+            .saturating_add(self.output_bytes.saturating_sub(self.alias_bytes))
+            .saturating_add(self.temp_bytes)
+            .saturating_add(self.constant_bytes)
+    }
+
+    /// Says whether a call takes at least 1 % of a pool of `limit_bytes`: whether it matters how
+    /// such a program is compiled.
+    pub fn is_large(&self, limit_bytes: u64) -> bool {
+        // Constants lie outside the pool.
+        let in_pool = self.needed_bytes().saturating_sub(self.constant_bytes);
+        in_pool > 0 && in_pool >= limit_bytes / 100
+    }
+}
+
 /// One thing that happened.
 ///
 /// Allocations are numbered from 0 in the order of their [`Event::Allocate`]; programs carry the
@@ -334,6 +354,16 @@ pub enum Event {
 }
 
 impl Event {
+    /// Returns the allocation that the event names.
+    pub(crate) fn named_allocation(&self) -> Option<u64> {
+        match *self {
+            Event::Free { allocation }
+            | Event::FreeAborts { allocation, .. }
+            | Event::Argument { allocation, .. } => Some(allocation),
+            _ => None,
+        }
+    }
+
     /// Returns the event with the number of the allocation it names replaced by what `change` makes
     /// of it, or `None` where `change` gives `None`. Events that name none stay as they are.
     pub(super) fn renumbered(mut self, change: impl FnOnce(u64) -> Option<u64>) -> Option<Event> {

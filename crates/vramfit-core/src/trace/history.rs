@@ -4,7 +4,7 @@
 //! Events lie here in relative form (a `Free` says how many allocations back), because only
 //! then two equal steps are equal.
 
-use super::Event;
+use super::event::Event;
 
 /// How far back a repeat may reach, in events of the history.
 pub(super) const WINDOW: u64 = 1 << 16;

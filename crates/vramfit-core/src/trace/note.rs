@@ -3,7 +3,6 @@
 use serde::{Deserialize, Serialize};
 
 use super::wire::tag;
-use super::{ProgramExit, UncaughtError};
 
 /// Something that was learnt about a run. A trace without notes is as good; a note of a kind that
 /// is not known is passed over.
@@ -72,6 +71,34 @@ pub struct OtherProcess {
     pub bytes: u64,
     /// Its command line, empty if not known.
     pub command: String,
+}
+
+/// An exception that ended a program.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct UncaughtError {
+    /// Its class, such as `ValueError`.
+    pub name: String,
+    /// Its message, cut to its first line.
+    pub message: String,
+    /// The line of the program that it came from, as `file:line (function)`; empty if not known.
+    pub site: String,
+}
+
+/// How a process ended: by itself, or by a signal. One of the two is set.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ProgramExit {
+    /// Its exit code.
+    pub code: Option<u8>,
+    /// The number of the signal that killed it.
+    pub signal: Option<i32>,
+}
+
+impl ProgramExit {
+    /// Says whether the process ended by itself with exit code 0.
+    pub fn is_success(self) -> bool {
+        self.code == Some(0)
+    }
 }
 
 impl Note {

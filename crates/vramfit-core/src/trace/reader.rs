@@ -8,17 +8,18 @@ use std::io::Read;
 
 use rustc_hash::FxHashMap;
 
+use super::compiler_warning::{CompilerWarning, Warnings};
+use super::decoder::{Source, Stop, invalid};
+use super::event::{Event, Footer, Header, TextId};
+use super::event_source::Repetition;
 use super::history::{History, WINDOW};
 use super::not_computed::{self, NotComputed};
-use super::note::{self, MAX_NOTE_BYTES, MAX_NOTES};
-use super::source::{Source, Stop, invalid};
-use super::stream::Repetition;
-use super::warnings::{CompilerWarning, Warnings};
+use super::note::{self, MAX_NOTE_BYTES, MAX_NOTES, Note};
+use super::run_environment::RunEnvironment;
 use super::wire::{
     Crc, MAGIC, MAX_EVENTS, MAX_JSON_BYTES, MAX_MEMORY_BYTES, MAX_NOT_COMPUTED_BYTES,
     MAX_SETTINGS_BYTES, MAX_TEXT_BYTES, MAX_WARNING_BYTES, VERSION, tag,
 };
-use super::{Event, Footer, Header, Note, RunEnvironment, TextId};
 use crate::error::Result;
 use crate::program::ProgramMemory;
 

@@ -2,7 +2,7 @@
 //! taken apart in [`super::source`]. What the records mean together (history, repeats) is for
 //! [`super::writer`] and [`super::reader`]; `docs/reference/trace-format.md` has it all.
 
-use super::{CallbackSkip, Event, Purpose};
+use super::event::{CallbackSkip, Event, Purpose};
 use crate::allocator::Space;
 
 /// What every trace begins with; the version and a line feed follow.

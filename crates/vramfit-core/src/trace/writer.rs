@@ -9,14 +9,16 @@ use std::io::{self, Write};
 
 use rustc_hash::{FxHashMap, FxHasher};
 
+use super::event::{Event, Footer, Header, TextId};
 use super::history::{History, KEPT_OF_REPEAT, WINDOW};
-use super::note::{self, MAX_NOTE_BYTES};
+use super::note::{self, MAX_NOTE_BYTES, Note};
+use super::reader::TraceEnd;
+use super::run_environment::RunEnvironment;
 use super::wire::{
     self, Crc, MAX_JSON_BYTES, MAX_MEMORY_BYTES, MAX_NOT_COMPUTED_BYTES, MAX_SETTINGS_BYTES,
     MAX_TEXT_BYTES, MAX_WARNING_BYTES, tag,
 };
-use super::{Event, Footer, Header, Note, RunEnvironment, TextId, TraceEnd};
-use super::{not_computed, warnings};
+use super::{compiler_warning, not_computed};
 
 /// How many events in a row must be found again before a match begins. Fewer would start
 /// matches by accident, each of which costs a record; more would make every epoch longer.
@@ -180,7 +182,7 @@ impl Writer {
     /// What the sink says.
     pub fn compiler_warning(&mut self, program: &str, source: &str, text: &str) -> io::Result<()> {
         self.check()?;
-        let body = warnings::body(program, source, text);
+        let body = compiler_warning::body(program, source, text);
         let body = &body.as_bytes()[..body.len().min(MAX_WARNING_BYTES)];
         self.out.push(tag::WARNING);
         wire::put(&mut self.out, body.len() as u64);

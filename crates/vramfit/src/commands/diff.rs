@@ -2,8 +2,9 @@
 
 use std::path::{Path, PathBuf};
 
+use vramfit_core::analysis::RunSummary;
+use vramfit_core::diff::{Difference, difference};
 use vramfit_core::report::Report;
-use vramfit_core::trace::{Difference, RunSummary, difference};
 use vramfit_core::{Bytes, Error, ErrorKind, Result};
 
 use crate::files::{is_standard_output, writable, write};

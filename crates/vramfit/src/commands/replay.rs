@@ -4,9 +4,11 @@ use std::fs::File;
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 
+use vramfit_core::analysis;
+use vramfit_core::analysis::Settings;
 use vramfit_core::gpu;
 use vramfit_core::report::Report;
-use vramfit_core::trace::{self, Events, Reader, Settings, TextTrace};
+use vramfit_core::trace::{Events, Reader, TextTrace};
 use vramfit_core::{Bytes, Error, ErrorKind, Result};
 
 use super::policy::{PoolArgs, check_occupied};
@@ -91,7 +93,7 @@ pub(crate) fn run(args: &Args, output: &mut Output) -> Result<Status> {
         policy,
         occupied_bytes: args.occupied.map(|occupied| occupied.0),
     };
-    let comparison = trace::compare(&mut Observed::new(source, output), &settings)?;
+    let comparison = analysis::compare(&mut Observed::new(source, output), &settings)?;
     let report = Report::of_replay(&comparison);
     if args.prints_json() {
         output.data(&format!("{}\n", report.to_json()))?;

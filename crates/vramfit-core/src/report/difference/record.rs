@@ -3,7 +3,7 @@
 use serde::Serialize;
 
 use super::integer;
-use crate::trace::{Contrast, Difference, Group, Need, Run};
+use crate::diff::{Contrast, Difference, Group, Need, Run};
 
 /// Version of the object; it changes when a key changes its meaning or goes away.
 const SCHEMA: u32 = 1;

@@ -1,8 +1,9 @@
 //! The sentences about two runs.
 
+use crate::analysis::EntryKind;
 use crate::bytes::Bytes;
+use crate::diff::{Change, Contrast, Difference, Need, Run};
 use crate::report::owners::file_name;
-use crate::trace::{Change, Contrast, Difference, EntryKind, Need, Run};
 
 /// Programs that are named.
 pub(super) const PROGRAMS_SHOWN: usize = 8;

@@ -3,8 +3,8 @@
 use std::path::Path;
 
 use signal_hook::consts::{SIGABRT, SIGBUS, SIGFPE, SIGILL, SIGSEGV};
+use vramfit_core::analysis::RunSummary;
 use vramfit_core::report::Report;
-use vramfit_core::trace::RunSummary;
 use vramfit_core::{Error, ErrorKind, Result};
 
 use crate::child::{Ended, signal_name};

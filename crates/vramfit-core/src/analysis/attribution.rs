@@ -1,0 +1,329 @@
+//! Whose the bytes are at the moment that decides: the first request that was refused, or else the
+//! peak.
+//!
+//! What the program that ran then takes is told by its own buffers ([`ProgramMemory`]): its arguments,
+//! its outputs, and the temporary block divided among owners. Everything else that was allocated is
+//! told by the line that made it. What the allocator adds (rounding to 256 bytes, and surplus that is
+//! too little to split off) is a part of its own, so that all parts add up to the bytes in use exactly.
+
+use rustc_hash::FxHashMap;
+use serde::Serialize;
+
+use super::arrays::{AllocationSite, AllocationSites, NO_ROW};
+use super::attribution_entry::{EntryKind, Part, Parts};
+use super::failure::RawMoment;
+use super::programs::Row;
+use crate::program::ProgramMemory;
+use crate::program::memory::{Buffer, Owner};
+use crate::replay::Block;
+use crate::trace::{Events, Purpose};
+
+/// Whose the bytes of one device are at one moment.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct Attribution {
+    /// On which device.
+    pub device: u32,
+    /// Whether the moment is that of a refused request, which is counted as if it had been met.
+    pub refused: bool,
+    /// Index of the program that ran then, in [`super::RunSummary::programs`]; `None` between programs.
+    pub program: Option<usize>,
+    /// What all parts add up to: the bytes in use, and the request where it was refused.
+    pub total_bytes: u64,
+    /// The parts, the largest first.
+    pub parts: Vec<Part>,
+}
+
+/// More arguments than any program has; a limit for damaged traces.
+const MAX_ARGUMENTS: usize = 1 << 20;
+
+/// The arguments of the execution that a moment lies in.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(super) struct Arguments {
+    /// Event of the moment.
+    event: Option<u64>,
+    /// Parameter and allocation.
+    list: Vec<(u32, u64)>,
+}
+
+impl Arguments {
+    /// Adds an argument of the execution that `moment` lies in. Says whether there was room for it.
+    pub(super) fn add(&mut self, moment: &RawMoment, parameter: u32, allocation: u64) -> bool {
+        if self.event != Some(moment.event) {
+            self.event = Some(moment.event);
+            self.list.clear();
+        }
+        self.list.push((parameter, allocation));
+        self.list.len() <= MAX_ARGUMENTS
+    }
+
+    /// Returns the arguments, if they belong to that moment: none were told of a later one.
+    fn of(&self, moment: &RawMoment) -> &[(u32, u64)] {
+        match self.event == Some(moment.event) {
+            true => &self.list,
+            false => &[],
+        }
+    }
+}
+
+/// What is to be divided.
+pub(super) struct Attributor<'a> {
+    pub(super) device: u32,
+    pub(super) moment: RawMoment,
+    pub(super) arguments: &'a Arguments,
+    /// A request that was refused then: its slot.
+    pub(super) request: Option<u32>,
+    pub(super) makers: &'a AllocationSites,
+    pub(super) rows: &'a [Row],
+    /// What is known of the program of a row.
+    pub(super) memories: FxHashMap<u32, ProgramMemory>,
+    pub(super) source: &'a dyn Events,
+}
+
+impl Attributor<'_> {
+    /// Divides what was allocated at the moment.
+    pub(super) fn divide<'b>(&self, blocks: impl Iterator<Item = &'b Block>) -> Attribution {
+        let mut parts = Parts::default();
+        let mut by_number: FxHashMap<u64, u32> = FxHashMap::default();
+        for (parameter, allocation) in self.arguments.of(&self.moment) {
+            // An array that is passed twice is one array.
+            by_number.entry(*allocation).or_insert(*parameter);
+        }
+        let programs: FxHashMap<u32, (&ProgramMemory, Places<'_>)> = self
+            .memories
+            .iter()
+            .map(|(row, memory)| (*row, (memory, Places::of(memory))))
+            .collect();
+        let row = self.moment.row.map(|row| row as u32);
+        let memory = row.and_then(|row| programs.get(&row));
+        let mut total = 0u64;
+        let mut rounding = 0u64;
+        for block in blocks {
+            total = total.saturating_add(block.held_bytes);
+            if block.held_bytes == 0 {
+                // It lies in another pool.
+                continue;
+            }
+            rounding =
+                rounding.saturating_add(block.held_bytes.saturating_sub(block.requested_bytes));
+            let bytes = block.requested_bytes.min(block.held_bytes);
+            let maker = self.makers.get(block.owner);
+            let argument = by_number.get(&block.number);
+            let running = row == Some(maker.row) && self.is_of_call(block);
+            match (memory, argument) {
+                (Some((_, places)), Some(parameter)) => {
+                    let site = self.source.text(maker.site);
+                    parts.add(argument_part(places, *parameter, site), bytes);
+                }
+                (_, None) if running && maker.purpose == Purpose::Scratch => {
+                    parts.add(self.scratch_part(maker.row, maker.slot), bytes);
+                }
+                (Some(memory), None) if running => {
+                    slot(memory, maker.slot, maker.purpose, bytes, &mut parts);
+                }
+                (None, _) if running => parts.add(plain(maker.purpose), bytes),
+                _ => parts.add(self.other(maker, &programs), bytes),
+            }
+        }
+        if let Some(slot) = self.request {
+            total = total.saturating_add(self.moment.bytes);
+            match memory {
+                _ if self.moment.purpose == Purpose::Scratch => {
+                    let part = self.scratch_part(row.unwrap_or(NO_ROW), slot);
+                    parts.add(part, self.moment.bytes);
+                }
+                Some(memory) => {
+                    let (purpose, bytes) = (self.moment.purpose, self.moment.bytes);
+                    self::slot(memory, slot, purpose, bytes, &mut parts);
+                }
+                None => parts.add(plain(self.moment.purpose), self.moment.bytes),
+            }
+        }
+        parts.add(
+            Part {
+                kind: EntryKind::Rounding,
+                ..Part::default()
+            },
+            rounding,
+        );
+        Attribution {
+            device: self.device,
+            refused: self.request.is_some(),
+            program: self.moment.row,
+            total_bytes: total,
+            parts: parts.sorted(),
+        }
+    }
+
+    /// Says whether a block was allocated by the call that the moment lies in, and not by an earlier
+    /// one of the same program.
+    fn is_of_call(&self, block: &Block) -> bool {
+        block.number >= self.moment.first_allocation
+    }
+
+    /// Names scratch memory by the routine that takes it, which the slot counts.
+    fn scratch_part(&self, row: u32, slot: u32) -> Part {
+        let row = self.rows.get(row as usize);
+        let need = row.and_then(|row| row.scratch.get(slot as usize));
+        let text = |id| self.source.text(id);
+        Part {
+            kind: EntryKind::Scratch,
+            site: need.map_or(String::new(), |need| text(need.site).to_owned()),
+            made_by: need.map_or(String::new(), |need| {
+                format!("{} {}", text(need.library), text(need.routine))
+            }),
+            ..Part::default()
+        }
+    }
+
+    /// Names arrays that the program has nothing to do with.
+    fn other(
+        &self,
+        maker: &AllocationSite,
+        programs: &FxHashMap<u32, (&ProgramMemory, Places<'_>)>,
+    ) -> Part {
+        let name = |row: u32| self.source.text(self.rows[row as usize].key.0).to_owned();
+        let made = |row: u32| programs.get(&row)?.1.others(maker.slot).first();
+        let known = (maker.row != NO_ROW && maker.purpose == Purpose::Output)
+            .then(|| made(maker.row))
+            .flatten();
+        Part {
+            kind: match self.arguments.of(&self.moment).is_empty() {
+                true => EntryKind::Arrays,
+                false => EntryKind::OtherArrays,
+            },
+            path: known.map_or(String::new(), |buffer| buffer.path.clone()),
+            site: self.source.text(maker.site).to_owned(),
+            shape: known.map_or(String::new(), |buffer| buffer.shape.clone()),
+            made_by: match maker.row {
+                NO_ROW => purpose_words(maker.purpose).to_owned(),
+                row => name(row),
+            },
+            ..Part::default()
+        }
+    }
+}
+
+/// The buffers of a program, by what is asked for.
+#[derive(Default)]
+struct Places<'a> {
+    arguments: FxHashMap<u32, &'a Buffer>,
+    /// Those that are no arguments, by their allocation.
+    others: FxHashMap<u32, Vec<&'a Buffer>>,
+}
+
+impl<'a> Places<'a> {
+    fn of(memory: &'a ProgramMemory) -> Self {
+        let mut places = Places::default();
+        for buffer in &memory.buffers {
+            match buffer.parameter {
+                Some(parameter) => drop(places.arguments.entry(parameter).or_insert(buffer)),
+                None => {
+                    let others = places.others.entry(buffer.allocation);
+                    others.or_default().push(buffer);
+                }
+            }
+        }
+        places
+    }
+
+    fn others(&self, allocation: u32) -> &[&'a Buffer] {
+        self.others.get(&allocation).map_or(&[], Vec::as_slice)
+    }
+}
+
+/// Adds what lies in an allocation of the program that ran.
+fn slot(
+    (memory, places): &(&ProgramMemory, Places<'_>),
+    slot: u32,
+    purpose: Purpose,
+    bytes: u64,
+    parts: &mut Parts,
+) {
+    if purpose == Purpose::Copy {
+        let what = "a copy, since the argument was not donated";
+        parts.add(
+            Part {
+                made_by: what.to_owned(),
+                ..plain(purpose)
+            },
+            bytes,
+        );
+        return;
+    }
+    let mut left = bytes;
+    for buffer in places.others(slot) {
+        let own = buffer.peak_bytes.min(left);
+        left -= own;
+        parts.add(buffer_part(memory, buffer), own);
+    }
+    let rest = match purpose {
+        Purpose::Temporary => EntryKind::Program(Owner::Padding),
+        _ => plain(purpose).kind,
+    };
+    parts.add(
+        Part {
+            kind: rest,
+            ..Part::default()
+        },
+        left,
+    );
+}
+
+/// Names an argument; its line is the one that made the array.
+fn argument_part(places: &Places<'_>, parameter: u32, site: &str) -> Part {
+    let buffer = places.arguments.get(&parameter);
+    Part {
+        kind: EntryKind::Program(buffer.map_or(Owner::Batch, |buffer| buffer.owner)),
+        path: buffer.map_or_else(
+            || format!("argument {parameter}"),
+            |buffer| buffer.path.clone(),
+        ),
+        site: site.to_owned(),
+        shape: buffer.map_or(String::new(), |buffer| buffer.shape.clone()),
+        ..Part::default()
+    }
+}
+
+/// Names a buffer of a program by the user's line that led to it.
+fn buffer_part(memory: &ProgramMemory, buffer: &Buffer) -> Part {
+    Part {
+        kind: EntryKind::Program(buffer.owner),
+        path: buffer.path.clone(),
+        site: memory
+            .user_site(buffer.frame)
+            .unwrap_or_default()
+            .to_owned(),
+        shape: buffer.shape.clone(),
+        made_by: match buffer.operation.is_empty() {
+            true => buffer.instruction.clone(),
+            false => buffer.operation.clone(),
+        },
+        stacked: buffer.stacked,
+        rematerialized: buffer.rematerialized,
+        ..Part::default()
+    }
+}
+
+/// Names what a program of unknown buffers took, or an upload, of which only the program that is given
+/// it knows what it is.
+fn plain(purpose: Purpose) -> Part {
+    let kind = match purpose {
+        Purpose::Temporary | Purpose::Scratch => EntryKind::Program(Owner::Temporaries),
+        Purpose::Constant => EntryKind::Program(Owner::Constants),
+        Purpose::Upload => EntryKind::Arrays,
+        Purpose::Output | Purpose::Tuple | Purpose::Copy => EntryKind::Program(Owner::Outputs),
+    };
+    Part {
+        kind,
+        ..Part::default()
+    }
+}
+
+fn purpose_words(purpose: Purpose) -> &'static str {
+    match purpose {
+        Purpose::Upload => "an upload",
+        Purpose::Copy => "a copy",
+        Purpose::Constant => "constants",
+        Purpose::Output | Purpose::Temporary | Purpose::Tuple | Purpose::Scratch => "",
+    }
+}

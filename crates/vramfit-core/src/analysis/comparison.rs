@@ -1,0 +1,134 @@
+//! What other settings would have made of a run: the same events, counted twice.
+//!
+//! Before: as it was, checked against what the run recorded. After: through the allocators that the
+//! settings ask for, on cards of their own.
+
+use super::analyzer::TraceAnalyzer;
+use super::summary::{PeakContext, RunSummary};
+use crate::allocator::Kind;
+use crate::error::Result;
+use crate::gpu::Gpu;
+use crate::replay::{Divergence, Replay, follow};
+use crate::settings::{self, Policy, Version};
+use crate::trace::{Events, Header};
+
+/// What is to be different.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Settings {
+    /// The card; `None` leaves that of the run.
+    pub gpu: Option<Gpu>,
+    /// Allocator, share of the card, preallocation. A limit in it is one of the card above.
+    pub policy: Policy,
+    /// Bytes that something else holds on each card; `None` leaves those of the run.
+    pub occupied_bytes: Option<u64>,
+}
+
+/// A run under its own settings and under others.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Comparison {
+    /// What the run came to; `None` for a list of requests, which has no answers.
+    pub before: Option<RunSummary>,
+    /// What it comes to under the settings, as far as it is known.
+    pub after: RunSummary,
+    /// The request that the run had refused and that is met now: how the program would have gone on
+    /// is not known, and `after` ends there.
+    pub met: Option<PeakContext>,
+    /// Whether `after` ends at its last refusal, which the run did not have.
+    pub ends_at_refusal: bool,
+    /// What to know about the settings; one clause each.
+    pub notes: Vec<String>,
+}
+
+impl Comparison {
+    /// Says whether every request is met under the settings; `None` when that is not known.
+    pub fn fits(&self) -> Option<bool> {
+        match (self.after.is_refused(), &self.met) {
+            (true, _) => Some(false),
+            (false, Some(_)) => None,
+            // What the run left open is open under other settings, too.
+            (false, None) => self.after.fits(),
+        }
+    }
+}
+
+/// Lets the events happen under other settings and says what they come to there and here.
+///
+/// # Errors
+/// Those of [`super::summarise`] for the run as it was, and
+/// [`crate::ErrorKind::InvalidArgument`] for settings that cannot be.
+pub fn compare(source: &mut dyn Events, settings: &Settings) -> Result<Comparison> {
+    let (header, notes) = settings.applied(source.header())?;
+    let mut before = match source.has_answers() {
+        true => Some(TraceAnalyzer::new(source.header())?),
+        false => None,
+    };
+    let mut after = TraceAnalyzer::of(&header, Replay::elsewhere(&header, before.is_none())?);
+    let mut counts: Vec<_> = before.iter_mut().chain([&mut after]).collect();
+    follow(source, &mut counts, u64::MAX)?;
+    if let (Some(before), Some(footer)) = (&mut before, source.footer()) {
+        before.check(footer)?;
+    }
+    let met = after.met.map(|moment| after.named(&moment, source));
+    let ends_at_refusal = after.replay.parting() == Some(Divergence::Refused);
+    Ok(Comparison {
+        before: before.map(|count| count.answer(source.header(), source)),
+        after: after.answer(&header, source),
+        met,
+        ends_at_refusal,
+        notes,
+    })
+}
+
+impl Settings {
+    /// Returns the header of a run under these settings, and what to know about them.
+    fn applied(&self, header: &Header) -> Result<(Header, Vec<String>)> {
+        let mut header = header.clone();
+        if let Some(gpu) = &self.gpu {
+            header.gpu.clone_from(&gpu.name);
+            header.gpu_description.clone_from(&gpu.description);
+            header.total_memory_bytes = gpu.total_memory_bytes;
+            header.max_total_memory_bytes = gpu.max_total_memory_bytes;
+            header.context_bytes = gpu.context_bytes_estimate;
+        }
+        header.occupied_bytes = self.occupied_bytes.unwrap_or(header.occupied_bytes);
+        let version = header.jax.parse().unwrap_or(Version::new(0, 0, 0));
+        let was_partitionable = partitionable(&header, version);
+        // The variables that would say it to JAX, read as JAX and XLA read them.
+        let held = |name: &str| match name {
+            "TF_FORCE_UNIFIED_MEMORY" if header.unified_memory => Some("1".to_owned()),
+            "XLA_PYTHON_CLIENT_ALLOCATOR" if self.policy.allocator.is_none() => {
+                Some(header.allocator.clone())
+            }
+            _ => None,
+        };
+        let assignments = settings::variables_for(&self.policy, version, held)?;
+        let fraction = |name: &str| name.ends_with("CLIENT_MEM_FRACTION");
+        let set = assignments.set.iter().find(|set| fraction(set.name));
+        if let Some(part) = set.and_then(|set| set.value.parse::<f64>().ok()) {
+            header.memory_fraction = f64::from(part as f32);
+        }
+        if let Some(share) = self.policy.share {
+            header.asked_limit_bytes = share.limit_bytes();
+        }
+        if let Some(kind) = self.policy.allocator {
+            kind.name().clone_into(&mut header.allocator);
+        }
+        header.preallocate = self.policy.preallocate.unwrap_or(header.preallocate);
+        let mut notes = assignments.notes;
+        if partitionable(&header, version) && !was_partitionable {
+            header.spatial_partitioning = true;
+            notes.push(
+                "the pool is partitioned, as is usual in this release of JAX; the run does not say \
+                 whether its flags turn that off"
+                    .to_owned(),
+            );
+        }
+        Ok((header, notes))
+    }
+}
+
+/// Says whether a flag decides about partitioning the pool of a run.
+fn partitionable(header: &Header, version: Version) -> bool {
+    let bfc = header.allocator.parse::<Kind>().ok() == Some(Kind::Bfc);
+    bfc && header.preallocate && version >= Version::new(0, 11, 0)
+}

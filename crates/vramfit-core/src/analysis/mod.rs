@@ -1,0 +1,62 @@
+//! What a run came to: whether it fits, what it needed and when, what the bytes belong to.
+//!
+//! [`summarise`] replays a trace through the same allocators and makes a [`RunSummary`] of it; [`compare`] does the
+//! same under other settings beside it.
+//!
+//! | file | content |
+//! | --- | --- |
+//! | `summary.rs`, `series.rs`, `verdict.rs` | the results |
+//! | `summarize.rs`, `comparison.rs` | from a trace to its results |
+//! | `analyzer.rs`, `devices.rs`, `programs.rs`, `failure.rs` | what is counted while events are replayed |
+//! | `repeats/` | which passes of a repeat count the same |
+//! | `running_minimum.rs`, `snapshot.rs`, `timeline.rs` | a run's past in bounded memory |
+//! | `arrays.rs`, `leaks.rs`, `layout.rs`, `compilations.rs` | arrays by allocation site, leaks, addresses, recompilations |
+//! | `critical_point.rs`, `attribution.rs`, `attribution_entry.rs` | memory attribution at the peak or the first denied request |
+//! | `callbacks.rs` | Python functions that programs call |
+//! | `scratch.rs` | scratch memory of library routines |
+//! | `other_processes.rs` | what other processes hold of the GPUs |
+//! | `step_search.rs` | which program is the training step |
+
+mod analyzer;
+mod arrays;
+mod attribution;
+mod attribution_entry;
+mod callbacks;
+mod comparison;
+mod compilations;
+mod critical_point;
+mod devices;
+mod failure;
+mod layout;
+mod leaks;
+mod other_processes;
+mod programs;
+mod repeats;
+mod running_minimum;
+mod scratch;
+mod series;
+mod snapshot;
+mod step_search;
+mod summarize;
+mod summary;
+mod timeline;
+mod verdict;
+
+pub use attribution::Attribution;
+pub use attribution_entry::{EntryKind, Part};
+pub use callbacks::CallbackSummary;
+pub use comparison::{Comparison, Settings, compare};
+pub use other_processes::{NoContextSummary, OtherProcessesSummary};
+pub use programs::Evidence;
+pub use scratch::{ScratchNeedSummary, ScratchShortage, ScratchSummary};
+pub use series::{
+    ArraySummary, CompilationSummary, LayoutSummary, LeakSummary, PieceSummary, RegionSummary,
+    TimelinePoint,
+};
+pub use step_search::{Cut, StepSearch};
+pub use summarize::{summarise, summarise_events, summarise_until};
+pub use summary::{
+    AbortInfo, AllocationFailure, AutotuneRange, DeviceSummary, MAX_REFUSALS_KEPT, PeakContext,
+    ProcessDevice, ProcessSummary, ProgramMemorySummary, ProgramSummary, RunSummary, UnknownReads,
+};
+pub use verdict::{Condition, LastExecution, Plan, Verdict};

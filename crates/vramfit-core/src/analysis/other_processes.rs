@@ -1,0 +1,104 @@
+//! What other processes hold of the GPUs of a run, counted while its events go by.
+
+use serde::Serialize;
+
+use crate::trace::{Note, OtherProcess};
+
+/// What other processes were seen to hold.
+#[derive(Default)]
+pub(super) struct Others {
+    devices: Vec<Held>,
+    /// What they held when a request was refused first.
+    pub(super) at_refusal: Option<Held>,
+    pub(super) no_context: Option<NoContextSummary>,
+}
+
+/// What other processes hold of one GPU.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Held {
+    pub(super) bytes: u64,
+    pub(super) max_bytes: u64,
+    pub(super) processes: Vec<OtherProcess>,
+}
+
+/// A process that found no room for its CUDA context.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct NoContextSummary {
+    /// The device that it could not use.
+    pub device: u32,
+    /// What a context takes, an estimate.
+    pub context_bytes: u64,
+    /// What the GPU had left.
+    pub free_bytes: u64,
+    /// What other processes held of it.
+    pub held_by_others_bytes: u64,
+}
+
+/// Other processes that hold memory of a GPU.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct OtherProcessesSummary {
+    /// The device of the process whose run this is.
+    pub device: u32,
+    /// What they held together.
+    pub held_bytes: u64,
+    /// Those that held most of it, the largest first.
+    pub processes: Vec<OtherProcess>,
+}
+
+impl Others {
+    /// Takes over what a note says. Prepared for no device, there is nothing to learn: a replay under other
+    /// settings has its GPUs to itself.
+    pub(super) fn learn(&mut self, note: &Note) {
+        match note {
+            _ if self.devices.is_empty() => {}
+            Note::Others {
+                device,
+                held_bytes,
+                max_held_bytes,
+                processes,
+            } => {
+                if let Some(held) = self.device(*device) {
+                    *held = Held {
+                        bytes: *held_bytes,
+                        max_bytes: held.max_bytes.max(*max_held_bytes).max(*held_bytes),
+                        processes: processes.clone(),
+                    };
+                }
+            }
+            Note::NoContext {
+                device,
+                context_bytes,
+                free_bytes,
+            } => {
+                let held = self.now(*device);
+                let no_context = NoContextSummary {
+                    device: *device,
+                    context_bytes: *context_bytes,
+                    free_bytes: *free_bytes,
+                    held_by_others_bytes: held.bytes,
+                };
+                self.at_refusal.get_or_insert(held);
+                self.no_context.get_or_insert(no_context);
+            }
+            _ => {}
+        }
+    }
+
+    /// Prepares for so many devices.
+    pub(super) fn of(devices: usize) -> Others {
+        Others {
+            devices: vec![Held::default(); devices],
+            ..Others::default()
+        }
+    }
+
+    /// Returns what is held of a device now.
+    pub(super) fn now(&self, device: u32) -> Held {
+        let held = self.devices.get(device as usize);
+        held.cloned().unwrap_or_default()
+    }
+
+    fn device(&mut self, device: u32) -> Option<&mut Held> {
+        self.devices.get_mut(device as usize)
+    }
+}

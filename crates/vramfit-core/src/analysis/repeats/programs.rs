@@ -1,0 +1,264 @@
+//! Programs and their calls before and after a pass, and what the calls say of later passes.
+//!
+//! Which program needs most changes by a comparison of products that grow with each pass, so the same
+//! pass may come to another result later. How many passes that takes is computed.
+
+use rustc_hash::FxHashMap;
+
+use crate::analysis::compilations::Compiled;
+use crate::analysis::leaks::{Group, Leaks};
+use crate::analysis::programs::{Evidence, Programs, Row};
+use crate::replay::Period;
+
+/// A number of passes that no trace has.
+pub(in crate::analysis) const NEVER: u64 = u64::MAX;
+
+/// The programs at one moment.
+pub(super) struct ProgramsSnapshot {
+    rows: Vec<RowSnapshot>,
+    compiled: usize,
+    is_searched: bool,
+    step: Option<usize>,
+    loaded: FxHashMap<u32, (usize, u64)>,
+}
+
+struct RowSnapshot {
+    variant: Option<(crate::trace::TextId, u64)>,
+    scratch: usize,
+    compilations: u64,
+    loaded: u64,
+    calls: u64,
+    evidence: Evidence,
+    first_call: Option<u64>,
+    ended: Option<(u64, Vec<u64>)>,
+    held: Vec<u64>,
+}
+
+/// A call in a pass that is watched: how it compared with the programs that led then.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::analysis) struct Call {
+    pub(in crate::analysis) row: usize,
+    /// What the program is compared by, this call included.
+    pub(in crate::analysis) rank: Rank,
+    /// The step right before the call.
+    pub(in crate::analysis) step: Option<(usize, Rank)>,
+    /// The program whose calls were the steps of the search for leaks right before the call; `None`
+    /// where it was not compared with it.
+    pub(in crate::analysis) clock: Option<(usize, Rank)>,
+    /// Whether the clock was changed by it.
+    pub(in crate::analysis) changes_clock: bool,
+    pub(in crate::analysis) leads: bool,
+}
+
+/// The evidence for being the step, which no pass changes, and what a program has needed.
+type Rank = (Evidence, u128);
+
+impl Programs {
+    /// Returns what later events depend on.
+    pub(super) fn snapshot(&self) -> ProgramsSnapshot {
+        let Programs {
+            rows,
+            compiled,
+            is_searched,
+            step,
+            row_of: _,
+            loaded,
+        } = self;
+        ProgramsSnapshot {
+            rows: rows.iter().map(Row::snapshot).collect(),
+            compiled: compiled.len(),
+            is_searched: *is_searched,
+            step: *step,
+            loaded: loaded.clone(),
+        }
+    }
+
+    /// Says whether each further pass does the same.
+    pub(super) fn repeats(&self, before: &ProgramsSnapshot, period: &Period) -> bool {
+        self.step == before.step
+            && self.is_searched == before.is_searched
+            && self.loaded == before.loaded
+            && self.rows.len() == before.rows.len()
+            && before
+                .rows
+                .iter()
+                .zip(&self.rows)
+                .all(|(before, after)| before.repeats(after, period))
+    }
+
+    /// Returns for how many more passes all calls compare as they did in this one.
+    pub(super) fn passes_alike(&self, before: &ProgramsSnapshot, calls: &[Call]) -> u64 {
+        let growth = |row: usize| -> i128 {
+            let calls = self.rows[row].calls - before.rows[row].calls;
+            i128::from(calls) * i128::from(self.rows[row].key.1.needed_bytes().max(1))
+        };
+        let mut passes = NEVER;
+        for call in calls {
+            let (evidence, needed) = call.rank;
+            // Of programs with other evidence always the same one leads.
+            if let Some((step, (_, step_needed))) = call
+                .step
+                .filter(|(step, rank)| *step != call.row && rank.0 == evidence)
+            {
+                // It leads from a difference of 0 on if it was compiled first, else from 1 on.
+                let threshold = i128::from(step < call.row);
+                let difference = needed as i128 - step_needed as i128;
+                let rate = growth(call.row) - growth(step);
+                passes = passes.min(passes_on_one_side(difference, rate, threshold));
+            }
+            if let Some((clock, (_, clock_needed))) =
+                call.clock.filter(|(clock, _)| *clock != call.row)
+                && call.leads
+            {
+                let difference = needed as i128 - 2 * clock_needed as i128;
+                let rate = growth(call.row) - 2 * growth(clock);
+                passes = passes.min(passes_on_one_side(difference, rate, 0));
+            }
+        }
+        passes
+    }
+
+    /// Lets so many more passes be over.
+    pub(super) fn skip(&mut self, before: &ProgramsSnapshot, period: &Period, passes: u64) {
+        for (row, before) in self.rows.iter_mut().zip(&before.rows) {
+            row.compilations += passes * (row.compilations - before.compilations);
+            row.loaded += passes * (row.loaded - before.loaded);
+            row.calls += passes * (row.calls - before.calls);
+            if let Some((time, _)) = &mut row.ended {
+                period.move_time(time, passes);
+            }
+        }
+        for index in before.compiled..self.compiled.len() {
+            let one = self.compiled[index];
+            self.compiled.push(Compiled {
+                event: one.event + period.events,
+                times: passes,
+                every: period.events,
+                ..one
+            });
+        }
+    }
+}
+
+/// Returns how many steps of `rate` leave a difference on the side of a threshold where it is; the
+/// threshold belongs to the upper side.
+fn passes_on_one_side(difference: i128, rate: i128, threshold: i128) -> u64 {
+    let passes = match difference >= threshold {
+        true if rate < 0 => (difference - threshold) / -rate,
+        false if rate > 0 => (threshold - 1 - difference) / rate,
+        _ => return NEVER,
+    };
+    u64::try_from(passes).unwrap_or(NEVER)
+}
+
+impl Row {
+    fn snapshot(&self) -> RowSnapshot {
+        let Row {
+            key: _,
+            program: _,
+            site: _,
+            variant,
+            scratch,
+            // Computed from `scratch`.
+            scratch_limits: _,
+            compilations,
+            loaded,
+            calls,
+            evidence,
+            first_call,
+            ended,
+            held,
+        } = self;
+        RowSnapshot {
+            variant: *variant,
+            // Needs are added, never taken away.
+            scratch: scratch.len(),
+            compilations: *compilations,
+            loaded: *loaded,
+            calls: *calls,
+            evidence: *evidence,
+            first_call: *first_call,
+            ended: ended.clone(),
+            held: held.clone(),
+        }
+    }
+}
+
+impl RowSnapshot {
+    fn repeats(&self, after: &Row, period: &Period) -> bool {
+        self.variant == after.variant
+            && self.scratch == after.scratch.len()
+            && self.evidence == after.evidence
+            && self.first_call == after.first_call
+            && self.held == after.held
+            && match (&self.ended, &after.ended) {
+                (Some((before, levels)), Some((after, now))) => {
+                    levels == now && period.repeats_time(*before, *after)
+                }
+                (None, None) => true,
+                _ => false,
+            }
+    }
+}
+
+impl Leaks {
+    /// Says whether each further pass does the same, given what it was before this one.
+    pub(super) fn repeats(&self, before: &Leaks) -> bool {
+        let Leaks {
+            clock,
+            ticks,
+            groups,
+            changed,
+        } = before;
+        let Some(ticked) = self.ticks.checked_sub(*ticks) else {
+            return false;
+        };
+        self.clock == *clock
+            && self.changed == *changed
+            && self.groups.len() == groups.len()
+            && groups.iter().zip(&self.groups).all(|(before, after)| {
+                let same = Group {
+                    last: after.last,
+                    ..*before
+                };
+                // Whatever changed in the pass has a later tick.
+                same == *after && [before.last, before.last + ticked].contains(&after.last)
+            })
+    }
+
+    /// Lets so many more passes be over.
+    pub(super) fn skip(&mut self, before: &Leaks, passes: u64) {
+        let by = passes * (self.ticks - before.ticks);
+        for (group, before) in self.groups.iter_mut().zip(&before.groups) {
+            if group.last != before.last {
+                group.last += by;
+            }
+        }
+        self.ticks += by;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_difference_stays_on_its_side_for_as_long_as_counting_says() {
+        for difference in -20..20 {
+            for rate in -7..7 {
+                for threshold in [0, 1] {
+                    let side = |passes: i128| difference + passes * rate >= threshold;
+                    let counted = (1..100)
+                        .take_while(|passes| side(*passes) == side(0))
+                        .count();
+                    let computed = passes_on_one_side(difference, rate, threshold);
+                    assert_eq!(
+                        computed.min(99),
+                        counted as u64,
+                        "{difference} {rate} {threshold}"
+                    );
+                }
+            }
+        }
+    }
+}

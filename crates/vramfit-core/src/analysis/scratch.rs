@@ -1,0 +1,312 @@
+//! What library routines take beside the plans, at most: whether it could be had in the run.
+//!
+//! A run takes the least that each routine needs ([`crate::trace::Event::Scratch`]). Scratch memory comes and
+//! goes inside an execution and leaves the pool as it was, so whether the most could be had as well is
+//! asked of the pool at the moment when the routines would ask, without asking it:
+//!
+//! - [`ScratchPhase::Plan`]: when the temporary block is allocated, as one block with it;
+//! - [`ScratchPhase::Execution`]: when all that the execution needs is allocated;
+//! - [`ScratchPhase::Compilation`]: before the first execution, when its arguments are there.
+
+use serde::Serialize;
+
+use super::analyzer::TraceAnalyzer;
+use crate::program::{EstimateSource, ScratchPhase};
+use crate::trace::{Event, Purpose, TextId};
+
+/// What the library routines of a run take beside the plans of its programs.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct ScratchSummary {
+    /// Each routine and line of the programs that were executed, the one that may take most first.
+    pub needs: Vec<ScratchNeedSummary>,
+    /// The highest number of bytes given out on each device, in order, when every routine takes the
+    /// most it may.
+    pub peak_bytes: Vec<u64>,
+    /// The most that could not be had; `None` where the most of every routine could.
+    pub shortage: Option<ScratchShortage>,
+}
+
+/// A routine that takes scratch memory.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct ScratchNeedSummary {
+    /// The library, such as `cuFFT`.
+    pub library: String,
+    /// The routine and its operand, such as `rfft f64[10,100000000]`.
+    pub routine: String,
+    /// Name of the program that calls it.
+    pub program: String,
+    /// The line that calls it, empty if not known.
+    pub site: String,
+    /// Bytes that it takes at least; they are in the figures of the run where the phase is
+    /// [`ScratchPhase::Execution`].
+    pub low_bytes: u64,
+    /// Bytes that it takes at most; `None` where no bound is known.
+    pub high_bytes: Option<u64>,
+    /// Where the range comes from.
+    pub source: EstimateSource,
+    /// When the bytes are taken.
+    pub phase: ScratchPhase,
+}
+
+/// Scratch memory that could not be had: the moment that left least for it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct ScratchShortage {
+    /// On which device.
+    pub device: u32,
+    /// Index in [`ScratchSummary::needs`] of the routine.
+    pub need: usize,
+    /// Bytes that it may take at most, in one piece.
+    pub high_bytes: u64,
+    /// Bytes that it can have: the run fits when it takes no more.
+    pub available_bytes: u64,
+    /// Which execution of the program, from 1.
+    pub call: u64,
+}
+
+/// A need as a trace has it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct RawNeed {
+    pub(super) library: TextId,
+    pub(super) routine: TextId,
+    pub(super) site: TextId,
+    pub(super) low_bytes: u64,
+    pub(super) high_bytes: u64,
+    pub(super) source: EstimateSource,
+    pub(super) phase: ScratchPhase,
+}
+
+/// The most that the routines of a program take at once: those of a phase run one after the other.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Limits {
+    pub(super) execution: Limit,
+    pub(super) plan: Limit,
+    pub(super) compilation: Limit,
+}
+
+/// The most that one phase takes, and which need that is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Limit {
+    pub(super) bytes: u64,
+    need: u32,
+}
+
+impl Limits {
+    pub(super) fn of(needs: &[RawNeed]) -> Limits {
+        let most = |phase| {
+            let of_phase = (0..).zip(needs).filter(|(_, need)| need.phase == phase);
+            let known = of_phase.filter(|(_, need)| need.source != EstimateSource::Unknown);
+            let limits = known.map(|(number, need)| Limit {
+                bytes: need.high_bytes,
+                need: number,
+            });
+            limits.max_by_key(|limit| limit.bytes).unwrap_or_default()
+        };
+        Limits {
+            execution: most(ScratchPhase::Execution),
+            plan: most(ScratchPhase::Plan),
+            compilation: most(ScratchPhase::Compilation),
+        }
+    }
+
+    fn are_none(&self) -> bool {
+        *self == Limits::default()
+    }
+}
+
+/// What was found so far about the most that routines may take.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Most {
+    /// The peak of each device, when every routine takes the most.
+    peaks: Vec<u64>,
+    shortage: Option<Shortage>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Shortage {
+    device: u32,
+    row: usize,
+    limit: Limit,
+    available: u64,
+    call: u64,
+}
+
+/// What was asked already in an execution.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Asked {
+    /// Devices on which the temporary block was allocated.
+    with_temporaries: Vec<u32>,
+    /// Devices on which the execution had all it needs.
+    complete: Vec<u32>,
+    /// A request was refused, so that nothing was executed.
+    failed: bool,
+}
+
+impl TraceAnalyzer {
+    /// Asks whether the most that routines may take could be had now, where `event`, which has not
+    /// happened yet, says that this is the moment.
+    pub(super) fn ask_for_scratch(&mut self, event: &Event) {
+        if let Event::Begin { program, .. } = *event {
+            return self.ask_for_compilation(program);
+        }
+        let Some(running) = self.running.last_mut() else {
+            return;
+        };
+        let row = running.row;
+        let limits = self.programs.rows[row].scratch_limits;
+        if limits.are_none() {
+            return;
+        }
+        match *event {
+            Event::Refuse { .. } => running.asked.failed = true,
+            Event::Allocate {
+                device,
+                bytes,
+                purpose: Purpose::Temporary,
+                ..
+            } if limits.plan.bytes > 0 && note(&mut running.asked.with_temporaries, device) => {
+                self.ask(device, row, limits.plan, bytes);
+            }
+            Event::Allocate {
+                device,
+                purpose: Purpose::Scratch,
+                ..
+            } => self.ask_when_complete(device),
+            Event::Free { allocation } | Event::FreeAborts { allocation, .. } => {
+                if let Some(device) = self.replay.device_of(allocation) {
+                    self.ask_when_complete(device);
+                }
+            }
+            Event::End => {
+                let devices = self.programs.rows[row].key.2.min(self.replay.devices());
+                for device in 0..devices {
+                    self.ask_when_complete(device);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// Asks for what the autotuner takes, once a program.
+    fn ask_for_compilation(&mut self, program: u32) {
+        let Ok(row) = self.programs.row_of(program) else {
+            return;
+        };
+        let of_row = &self.programs.rows[row];
+        let limit = of_row.scratch_limits.compilation;
+        if of_row.calls == 0 && limit.bytes > 0 && self.replay.devices() > 0 {
+            self.ask(0, row, limit, 0);
+        }
+    }
+
+    /// Asks for what the routines of the running program take beside all else, once a device.
+    fn ask_when_complete(&mut self, device: u32) {
+        let Some(running) = self.running.last_mut() else {
+            return;
+        };
+        if running.asked.failed || !note(&mut running.asked.complete, device) {
+            return;
+        }
+        let row = running.row;
+        let has_temporaries = running.asked.with_temporaries.contains(&device);
+        let Limits {
+            execution, plan, ..
+        } = self.programs.rows[row].scratch_limits;
+        if execution.bytes > 0 {
+            self.ask(device, row, execution, plan.bytes);
+        } else if plan.bytes > 0 && !has_temporaries {
+            // A program without temporaries has them on a GPU.
+            self.ask(device, row, plan, 0);
+        }
+    }
+
+    /// Asks for the most of a need beside `others`, in one piece.
+    fn ask(&mut self, device: u32, row: usize, limit: Limit, others: u64) {
+        let wanted = limit.bytes.saturating_add(others);
+        let in_use = self.replay.level(device).in_use_bytes;
+        let at = device as usize;
+        let peaks = &mut self.most.peaks;
+        peaks.resize(peaks.len().max(at + 1), 0);
+        peaks[at] = peaks[at].max(in_use.saturating_add(wanted));
+        let available = self.replay.available_bytes(device, self.card_bytes);
+        if available >= wanted {
+            return;
+        }
+        let available = available.saturating_sub(others);
+        let is_least = match &self.most.shortage {
+            Some(shortage) => available < shortage.available,
+            None => true,
+        };
+        if is_least {
+            let calls = self.programs.rows[row].calls;
+            self.most.shortage = Some(Shortage {
+                device,
+                row,
+                limit,
+                available,
+                // Before its first execution a program was called never.
+                call: calls.max(1),
+            });
+        }
+    }
+
+    /// Says what was found; `None` where no program that was executed has such routines.
+    pub(super) fn scratch(&self, text: &impl Fn(TextId) -> String) -> Option<ScratchSummary> {
+        let mut needs = Vec::new();
+        let mut shortage = None;
+        for (number, row) in self.programs.rows.iter().enumerate() {
+            if row.calls == 0 {
+                continue;
+            }
+            for (place, need) in (0..).zip(&row.scratch) {
+                if let Some(found) = &self.most.shortage
+                    && (found.row, found.limit.need) == (number, place)
+                {
+                    shortage = Some(needs.len());
+                }
+                needs.push(ScratchNeedSummary {
+                    library: text(need.library),
+                    routine: text(need.routine),
+                    program: text(row.key.0),
+                    site: text(need.site),
+                    low_bytes: need.low_bytes,
+                    high_bytes: (need.source != EstimateSource::Unknown).then_some(need.high_bytes),
+                    source: need.source,
+                    phase: need.phase,
+                });
+            }
+        }
+        if needs.is_empty() {
+            return None;
+        }
+        let mut order: Vec<usize> = (0..needs.len()).collect();
+        // What has no bound comes first: it may take more than any other.
+        order.sort_by_key(|&at| std::cmp::Reverse(needs[at].high_bytes.unwrap_or(u64::MAX)));
+        let shortage = shortage.zip(self.most.shortage.as_ref());
+        let shortage = shortage.map(|(need, found)| ScratchShortage {
+            device: found.device,
+            need: order.iter().position(|&at| at == need).unwrap_or(0),
+            high_bytes: found.limit.bytes,
+            available_bytes: found.available,
+            call: found.call,
+        });
+        let peaks = self.devices.iter().enumerate();
+        let peaks = peaks.map(|(number, device)| {
+            let most = self.most.peaks.get(number).copied().unwrap_or(0);
+            device.peak.max(most)
+        });
+        Some(ScratchSummary {
+            peak_bytes: peaks.collect(),
+            shortage,
+            needs: order.into_iter().map(|at| needs[at].clone()).collect(),
+        })
+    }
+}
+
+/// Adds a device to a short list; says whether it was not in it.
+fn note(devices: &mut Vec<u32>, device: u32) -> bool {
+    let is_new = !devices.contains(&device);
+    if is_new {
+        devices.push(device);
+    }
+    is_new
+}

@@ -1,0 +1,431 @@
+//! What a run came to: whether it fits, what it needed, when, and what was left.
+//!
+//! Counting is done in [`super::summary`]; telling it to people is the business of
+//! [`crate::report`].
+
+use std::cmp::Reverse;
+
+use serde::Serialize;
+
+use super::attribution::Attribution;
+use super::callbacks::CallbackSummary;
+use super::other_processes::{NoContextSummary, OtherProcessesSummary};
+use super::programs::Evidence;
+use super::scratch::ScratchSummary;
+use super::series::{ArraySummary, CompilationSummary, LayoutSummary, LeakSummary, TimelinePoint};
+use super::step_search::StepSearch;
+use super::verdict::{Condition, LastExecution};
+use crate::program::ProgramMemory;
+use crate::replay::{PoolState, TotalRangeSummary};
+use crate::trace::{
+    CompilerWarning, Header, NotComputed, ProgramExit, ProgramSizes, Purpose, RunEnvironment,
+    UncaughtError,
+};
+
+/// The answer to "does this run fit on this card?", with the figures behind it.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct RunSummary {
+    /// What the trace begins with.
+    pub header: Header,
+    /// Whether the run ended properly. If not, everything here is "so far".
+    pub complete: bool,
+    /// One entry a device, in order.
+    pub devices: Vec<DeviceSummary>,
+    /// One entry for each different program, the one with most memory first.
+    pub programs: Vec<ProgramSummary>,
+    /// Which of them is taken to be the step, see [`RunSummary::step`].
+    pub step: Option<usize>,
+    /// Why it is taken to be the step; `None` when nothing was executed.
+    pub step_evidence: Option<Evidence>,
+    /// How the step was searched for while the program ran; `None` where it was not.
+    pub step_search: Option<StepSearch>,
+    /// Every request that was refused, in order; at most [`MAX_REFUSALS_KEPT`] of them.
+    pub refusals: Vec<AllocationFailure>,
+    /// How many requests were refused.
+    pub refusal_count: u64,
+    /// Set when the real process would have been aborted by its allocator while it freed memory.
+    pub abort: Option<AbortInfo>,
+    /// Where values were read that the dry run does not know: first where most shapes were made of
+    /// them, then where most reads were.
+    pub unknown_reads: Vec<UnknownReads>,
+    /// What the first refused request comes to at the highest total that drivers report; `None` where
+    /// nothing was refused or one total is known. The trace has to be read a second time for it, so
+    /// whoever has the file puts it in ([`super::replay_at_max_total`]).
+    pub total_range: Option<TotalRangeSummary>,
+    /// Set when the process found no room for its CUDA context.
+    pub no_context: Option<NoContextSummary>,
+    /// The other processes on the GPU when a request was refused first; `None` where nothing was
+    /// refused, or nobody else held memory of it.
+    pub others_at_refusal: Option<OtherProcessesSummary>,
+    /// Whether the request that was refused first would be met if the process had the GPU to itself;
+    /// `None` where others held nothing. Put in by whoever has the file ([`super::is_met_alone`]).
+    pub fits_alone: Option<bool>,
+    /// All processes of the run that used the GPU, where there are several; this one is among them. Put in by
+    /// whoever has all files ([`RunSummary::as_process`]).
+    pub processes: Vec<ProcessSummary>,
+    /// The line of the last of these reads; `None` without any, empty where it is not known.
+    pub last_unknown_read: Option<String>,
+    /// Python functions that programs called, or would have, whose values were not computed.
+    pub callbacks: Vec<CallbackSummary>,
+    /// Programs whose values were not computed any more from some execution on.
+    pub not_computed: Vec<NotComputed>,
+    /// What the run came to with other kernels; `None` when that was not asked for.
+    pub autotune_range: Option<AutotuneRange>,
+    /// What library routines take beside the plans; `None` when no program that was executed has any.
+    pub scratch: Option<ScratchSummary>,
+    /// What grew in each of the last steps, the most bytes a step first.
+    pub leaks: Vec<LeakSummary>,
+    /// What was compiled more than once under one name, the most often compiled first.
+    pub compilations: Vec<CompilationSummary>,
+    /// Whose the bytes are at the first refused request, or else at the peak of the device that
+    /// decides; `None` when nothing was allocated.
+    pub attribution: Option<Attribution>,
+    /// Where the memory of the program goes that ran then, or else of [`RunSummary::step`]; `None` where
+    /// that is not known.
+    pub program_memory: Option<ProgramMemorySummary>,
+    /// What XLA's compiler warned of, in the order of the first of each.
+    pub compiler_warnings: Vec<CompilerWarning>,
+    /// The settings of the run; `None` where the trace does not tell.
+    pub environment: Option<RunEnvironment>,
+    /// Executions of any program.
+    pub executions: u64,
+    /// Small programs whose values were computed; `None` when the trace was cut off.
+    pub evaluated: Option<u64>,
+    /// How the program's process ended; `None` where that is not known. Whoever started the
+    /// program knows, and adds it to a trace that is kept.
+    pub program_exit: Option<ProgramExit>,
+    /// The exception that nothing in the program caught.
+    pub uncaught_error: Option<UncaughtError>,
+    /// The execution that was begun last.
+    pub last_execution: Option<LastExecution>,
+    /// Events in the trace.
+    pub events: u64,
+    /// What is not exact about the allocator; `None` when it agrees with the real one.
+    pub allocator_model: Option<&'static str>,
+}
+
+/// Where the memory of one program of an [`RunSummary`] goes.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct ProgramMemorySummary {
+    /// Index of the program in [`RunSummary::programs`].
+    pub program: usize,
+    /// Its buffers.
+    pub memory: ProgramMemory,
+}
+
+/// How many refused requests an [`RunSummary`] keeps. A loop that tries until it fits makes many.
+pub const MAX_REFUSALS_KEPT: usize = 100;
+
+/// What one device came to.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct DeviceSummary {
+    /// Its number.
+    pub device: u32,
+    /// What the allocator may take; `None` where it has no limit of its own.
+    pub limit_bytes: Option<u64>,
+    /// What this process could have had: the limit where it is one, but not more than the card has
+    /// beside the context and what others hold (going by the header, and other processes at their most).
+    pub capacity_bytes: u64,
+    /// The most that other processes held of it at once while this process used it.
+    pub held_by_others_bytes: u64,
+    /// Most that was ever taken from the card; `None` where nothing is pooled.
+    pub pool_bytes: Option<u64>,
+    /// Most that was ever given out at once, rounding included.
+    pub peak_bytes: u64,
+    /// When that was first reached; `None` when nothing was ever given out.
+    pub peak: Option<PeakContext>,
+    /// What the pool looked like then.
+    pub at_peak: PoolState,
+    /// What it looks like at the end.
+    pub at_end: PoolState,
+    /// How full it was over the run.
+    pub timeline: Vec<TimelinePoint>,
+    /// The arrays that were there at the peak, by who made them.
+    pub arrays_at_peak: Vec<ArraySummary>,
+    /// Those that were there when the last execution of [`RunSummary::step`] began.
+    pub arrays_between_steps: Vec<ArraySummary>,
+    /// Those that are there at the end.
+    pub arrays_at_end: Vec<ArraySummary>,
+    /// What lay where at the peak; no regions where nothing is pooled.
+    pub layout_at_peak: LayoutSummary,
+    /// What lies where at the end.
+    pub layout_at_end: LayoutSummary,
+    /// The least in use between the last two executions of [`RunSummary::step`]. With a single
+    /// execution: what was in use when it began. 0 when nothing was executed.
+    pub steady_state_bytes: u64,
+    /// Most that was ever held outside the pool by this process, in constants and machine code of
+    /// its programs; the context excluded.
+    pub outside_bytes: u64,
+    /// Requests refused here.
+    pub refusals: u64,
+}
+
+impl DeviceSummary {
+    /// Returns the limit where there is one: `cuda_async` without preallocation reports one of 0 and
+    /// has none.
+    pub fn limit(&self) -> Option<u64> {
+        self.limit_bytes.filter(|limit| *limit > 0)
+    }
+}
+
+/// Returns the device with least to spare, of equals the one with the highest peak.
+pub(super) fn tightest(devices: &[DeviceSummary]) -> Option<&DeviceSummary> {
+    let key = |device: &&DeviceSummary| {
+        let spare = device.capacity_bytes.saturating_sub(device.peak_bytes);
+        (Reverse(spare), device.peak_bytes)
+    };
+    // `max_by_key` takes the last of equals.
+    devices.iter().rev().max_by_key(key)
+}
+
+/// What one of several processes of a run came to.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct ProcessSummary {
+    /// Its number; 0 where that is not known.
+    pub pid: u32,
+    /// Its command line.
+    pub command: Vec<String>,
+    /// As [`super::Verdict::fits`].
+    pub fits: Option<bool>,
+    /// Requests that were refused.
+    pub oom_count: u64,
+    /// What it came to on each device.
+    pub devices: Vec<ProcessDevice>,
+}
+
+/// What a process came to on one device.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct ProcessDevice {
+    /// The number of the GPU in the machine.
+    pub gpu: u32,
+    /// As [`DeviceSummary::capacity_bytes`].
+    pub capacity_bytes: u64,
+    /// As [`DeviceSummary::pool_bytes`].
+    pub pool_bytes: Option<u64>,
+    /// As [`DeviceSummary::peak_bytes`].
+    pub peak_bytes: u64,
+    /// As [`DeviceSummary::held_by_others_bytes`].
+    pub held_by_others_bytes: u64,
+}
+
+/// A moment of a run, as people think of it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct PeakContext {
+    /// Name of the program in execution; `None` between executions.
+    pub program: Option<String>,
+    /// Which execution of that program, from 1. Between executions: how many were done in all.
+    pub call: u64,
+    /// What the bytes were for.
+    pub purpose: Purpose,
+    /// Bytes requested at that moment.
+    pub requested_bytes: u64,
+    /// Line of the user's program, empty if not known.
+    pub site: String,
+    /// Index of the event in the trace.
+    pub event: u64,
+}
+
+/// Programs of the same name and the same sizes.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct ProgramSummary {
+    /// Their name.
+    pub name: String,
+    /// How often they were executed.
+    pub calls: u64,
+    /// Index of the event with which their first execution began; `None` when there was none.
+    pub first_call_event: Option<u64>,
+    /// How often they were compiled or loaded.
+    pub compilations: u64,
+    /// How many of those came from a cache.
+    pub loaded: u64,
+    /// On how many devices they run.
+    pub devices: u32,
+    /// The compile attempt that succeeded; empty for the first.
+    pub compile_attempt: String,
+    /// Where the first of them was asked for, empty if not known.
+    pub site: String,
+    /// Their temporaries as they were in [`AutotuneRange::variant`]; `None` where that was not
+    /// measured.
+    pub variant_temp_bytes: Option<u64>,
+    /// Their sizes on each device.
+    #[serde(flatten)]
+    pub sizes: ProgramSizes,
+}
+
+/// A request that was refused, and what there was instead.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct AllocationFailure {
+    /// On which device.
+    pub device: u32,
+    /// When, and for what.
+    pub moment: PeakContext,
+    /// What the program was told.
+    pub message: String,
+    /// What the pool looked like.
+    pub pool: PoolState,
+    /// What the pool could still have grown by: 0 when the card itself had refused it, `None`
+    /// where there is no limit to grow to.
+    pub growth_bytes: Option<u64>,
+    /// Where nothing is pooled: what the card should have had free, going by its size, what
+    /// others hold and the context.
+    pub card_free_bytes: Option<u64>,
+    /// What other processes held of the GPU then.
+    pub held_by_others_bytes: u64,
+    /// Set when the real process would not have gone on at all (XLA aborts or hangs); says why.
+    pub fatal: Option<String>,
+    /// Whether the program executed anything after it.
+    pub recovered: bool,
+}
+
+impl AllocationFailure {
+    /// Returns the largest request that could have been met instead, rounding aside.
+    pub fn available_bytes(&self) -> u64 {
+        let largest = self.pool.largest_free_block_bytes.or(self.card_free_bytes);
+        largest.unwrap_or(0).max(self.growth_bytes.unwrap_or(0))
+    }
+
+    /// Returns how much was missing in one piece: requested less available.
+    ///
+    /// It is what this request lacked. What would have been asked for after it is not in it. 0 when
+    /// memory was not what was missing: the free block was for the other end of a partitioned
+    /// pool, or the allocator died.
+    pub fn short_bytes(&self) -> u64 {
+        self.moment
+            .requested_bytes
+            .saturating_sub(self.available_bytes())
+    }
+
+    /// Says whether enough was free in all, only not in one piece.
+    pub fn fragmented(&self) -> bool {
+        let growth = self.growth_bytes.unwrap_or(0);
+        let free = self.pool.free_bytes.map(|free| free.saturating_add(growth));
+        free.is_some_and(|free| free >= self.moment.requested_bytes)
+    }
+}
+
+/// The same run once more, with the temporaries that its large programs need when they are
+/// compiled another way. What a card's autotuner chooses lies at one of the ends, or in between.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct AutotuneRange {
+    /// The other way, such as `without Triton GEMM`; empty when no program was measured.
+    pub variant: String,
+    /// The highest number of bytes given out on each device, in order, as
+    /// [`DeviceSummary::peak_bytes`]. Where it does not fit: until the first request that the
+    /// run had met.
+    pub peak_bytes: Vec<u64>,
+    /// Whether every request would be met. `None` when a request that the run refused would be:
+    /// how the program would have gone on is not known.
+    pub fits: Option<bool>,
+    /// How many different programs were measured.
+    pub measured: u64,
+    /// How many programs are large, took the compiler's default choices, and could not be
+    /// compiled the other way.
+    pub unmeasured: u64,
+    /// How many programs took the compiler's default choices and were not compiled the other way
+    /// because a call takes less than 1 % of the pool.
+    pub small: u64,
+    /// Their temporaries in the run, added up.
+    pub small_temp_bytes: u64,
+}
+
+/// The moment at which a real process would have been aborted by its allocator.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct AbortInfo {
+    /// On which device.
+    pub device: u32,
+    /// Name of the program executed last; `None` when there was none.
+    pub program: Option<String>,
+    /// Executions of any program until then.
+    pub executions: u64,
+    /// What the process would have died of.
+    pub message: String,
+    /// Index of the event in the trace.
+    pub event: u64,
+}
+
+/// Reads of unknown values from one line.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct UnknownReads {
+    /// The line, empty if not known.
+    pub site: String,
+    /// How many reads.
+    pub reads: u64,
+    /// How many bytes they read in all.
+    pub bytes: u64,
+    /// Of how many of the reads JAX made a shape, such as that of `nonzero`.
+    pub shapes: u64,
+}
+
+impl RunSummary {
+    /// Returns the line of the made-up value that the program read last, where the program failed
+    /// afterwards in its own way: it may have failed because of it. Empty where the line is not known.
+    pub fn likely_cause(&self) -> Option<&str> {
+        if self.is_refused() {
+            return None;
+        }
+        let failed = self.verdict().conditions.into_iter().any(|condition| {
+            matches!(
+                condition,
+                Condition::ProgramFailed {
+                    made_up_read: Some(_),
+                    ..
+                }
+            )
+        });
+        self.last_unknown_read.as_deref().filter(|_| failed)
+    }
+
+    /// Returns the refused request that decides the answer: the first. What comes after it is
+    /// what the program did about it.
+    pub fn out_of_memory(&self) -> Option<&AllocationFailure> {
+        self.refusals.first()
+    }
+
+    /// Returns the device that decides the answer: that of [`RunSummary::out_of_memory`], that of the
+    /// abort or of the context, or else the one with least to spare, of equals the one with the highest
+    /// peak.
+    pub fn worst_device(&self) -> Option<&DeviceSummary> {
+        if let Some(refusal) = self.out_of_memory() {
+            return self.devices.get(refusal.device as usize);
+        }
+        if let Some(abort) = &self.abort {
+            return self.devices.get(abort.device as usize);
+        }
+        if let Some(no_context) = &self.no_context {
+            return self.devices.get(no_context.device as usize);
+        }
+        tightest(&self.devices)
+    }
+
+    /// Returns what the answer says of its process, for the answer of a run of several.
+    pub fn as_process(&self) -> ProcessSummary {
+        let devices = self.devices.iter().map(|device| ProcessDevice {
+            gpu: self.header.gpu_of(device.device),
+            capacity_bytes: device.capacity_bytes,
+            pool_bytes: device.pool_bytes,
+            peak_bytes: device.peak_bytes,
+            held_by_others_bytes: device.held_by_others_bytes,
+        });
+        ProcessSummary {
+            pid: self.header.pid,
+            command: self.header.command.clone(),
+            fits: self.fits(),
+            oom_count: self.refusal_count,
+            devices: devices.collect(),
+        }
+    }
+
+    /// Says whether the process used memory of a GPU, was refused it, or compiled a program for it.
+    pub fn used_gpu(&self) -> bool {
+        let has_memory = self.devices.iter().any(|device| device.peak_bytes > 0);
+        self.is_refused() || has_memory || self.plan().is_some()
+    }
+
+    /// Returns the program that is taken to be the step of a training loop: the one with the
+    /// strongest [`RunSummary::step_evidence`], and of equals the one whose number of calls times what it
+    /// needs is largest. (The most calls alone would often be those of a conversion of scalars.)
+    /// `None` when nothing was executed.
+    pub fn step(&self) -> Option<&ProgramSummary> {
+        self.programs.get(self.step?)
+    }
+}

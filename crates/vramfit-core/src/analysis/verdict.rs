@@ -1,0 +1,330 @@
+//! Whether a run fits, and on which conditions that holds.
+//!
+//! The one place that decides: text, JSON, page, exit codes and other commands ask
+//! [`RunSummary::verdict`]. How a condition is put into words is the business of [`crate::report`].
+
+use serde::Serialize;
+
+use super::programs::Evidence;
+use super::step_search::Cut;
+use super::summary::{ProgramSummary, RunSummary};
+use crate::trace::{OtherProcess, ProgramExit, Sharing, UncaughtError};
+
+/// Whether a run fits.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Verdict {
+    /// `Some(false)` when a request for memory was refused or an allocator would have aborted,
+    /// `Some(true)` when the run came to its end without that, `None` when it cannot be told.
+    pub fits: Option<bool>,
+    /// What the answer depends on, the condition that leaves it open first.
+    pub conditions: Vec<Condition>,
+}
+
+/// Something that an answer depends on.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(tag = "kind", rename_all = "snake_case")]
+pub enum Condition {
+    /// The program stopped by its own error, not for want of GPU memory.
+    ProgramFailed {
+        /// How its process ended; `None` where only the trace tells of the error.
+        exit: Option<ProgramExit>,
+        /// The exception that nothing in the program caught, where it was a Python one.
+        error: Option<UncaughtError>,
+        /// What was executed last; `None` when nothing was.
+        after: Option<LastExecution>,
+        /// The line of the made-up value that it read last, a likely cause; `None` if it read none.
+        made_up_read: Option<String>,
+    },
+    /// The trace ends before its process did: the process was killed, or still runs.
+    TraceEndsEarly {
+        /// What was executed last; `None` when nothing was.
+        after: Option<LastExecution>,
+    },
+    /// The request that was refused is met on a GPU of the same kind whose driver reports a higher
+    /// total. The lowest total decides.
+    TotalRange {
+        /// The total that decided.
+        total_memory_bytes: u64,
+        /// The highest that drivers report, with which the request is met.
+        max_total_memory_bytes: u64,
+    },
+    /// The run was ended after the training step had run as often as was asked for.
+    CutAtStep {
+        /// How many steps were asked for.
+        steps: u64,
+        /// Which program was taken for the step, and how often it ran.
+        #[serde(flatten)]
+        cut: Cut,
+        /// Why it was taken.
+        evidence: Evidence,
+        /// How the program ended after that, if not well: it was not let finish.
+        exit: Option<ProgramExit>,
+    },
+    /// The run was to be ended after a number of steps, and no step ran so often.
+    NoStepFound {
+        /// How many steps were asked for.
+        steps: u64,
+        /// The name that was given to the step.
+        name: Option<String>,
+        /// The program that was taken for it, and how often it ran; `None` where none was.
+        found: Option<LastExecution>,
+        /// Programs that `--step` could name, those that needed most first.
+        programs: Vec<String>,
+    },
+    /// A program was compiled, did not run, and needs more than anything that ran: the answer is
+    /// about its plan.
+    PlanOnly {
+        /// What its plan needs.
+        #[serde(flatten)]
+        plan: Plan,
+        /// Whether anything was executed or put on a GPU.
+        anything_ran: bool,
+    },
+    /// Other processes held memory of the GPU on which a request was refused.
+    SharedGpu {
+        /// The number of the GPU in its machine.
+        gpu: u32,
+        /// What the other processes held of it then.
+        held_bytes: u64,
+        /// Its total memory.
+        total_bytes: u64,
+        /// Those that held most of it, the largest first.
+        processes: Vec<OtherProcess>,
+        /// Whether the request would be met without them.
+        fits_alone: Option<bool>,
+        /// Whether they are processes of the same dry run.
+        of_this_run: bool,
+    },
+    /// A routine of a library may take more scratch memory than the run had left for it.
+    LibraryScratch {
+        /// The library, such as `cuFFT`.
+        library: String,
+        /// The routine and its operand.
+        routine: String,
+        /// Name of the program that calls it.
+        program: String,
+        /// The line that calls it, empty if not known.
+        site: String,
+        /// Bytes that it takes at least, which the run had.
+        low_bytes: u64,
+        /// Bytes that it may take at most.
+        high_bytes: u64,
+        /// Bytes that it can have: the run fits when it takes no more.
+        available_bytes: u64,
+    },
+}
+
+/// What the compiler's plan of one program needs on a device.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Plan {
+    /// Name of the program.
+    pub program: String,
+    /// Arguments, results that are no arguments reused, and temporaries: what a call needs in the
+    /// pool, its rounding aside. Constants lie outside of it.
+    pub needed_bytes: u64,
+    /// What the process could have had there.
+    pub capacity_bytes: u64,
+}
+
+/// How many names [`Condition::NoStepFound`] tells.
+const MAX_NAMES: usize = 5;
+
+impl Condition {
+    /// Says whether this condition alone makes it impossible to tell whether a run fits that was
+    /// refused nothing.
+    pub fn leaves_open(&self) -> bool {
+        match self {
+            Condition::ProgramFailed { .. }
+            | Condition::TraceEndsEarly { .. }
+            | Condition::LibraryScratch { .. } => true,
+            // Something was refused where this is said.
+            Condition::TotalRange { .. } | Condition::SharedGpu { .. } => false,
+            Condition::CutAtStep { .. }
+            | Condition::NoStepFound { .. }
+            | Condition::PlanOnly { .. } => false,
+        }
+    }
+}
+
+/// The execution that was begun last.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct LastExecution {
+    /// Name of the program.
+    pub program: String,
+    /// Which execution of it, from 1.
+    pub call: u64,
+}
+
+impl RunSummary {
+    /// Says whether the run fits, and on which conditions.
+    pub fn verdict(&self) -> Verdict {
+        let mut conditions = Vec::new();
+        conditions.extend(self.ended_early());
+        conditions.extend(self.shared_gpu());
+        conditions.extend(self.total_range.filter(|range| range.is_met).map(|range| {
+            Condition::TotalRange {
+                total_memory_bytes: self.header.total_memory_bytes,
+                max_total_memory_bytes: range.max_total_memory_bytes,
+            }
+        }));
+        conditions.extend(self.steps_wanted());
+        let plan = self.plan();
+        let is_too_large = plan
+            .as_ref()
+            .is_some_and(|plan| plan.needed_bytes > plan.capacity_bytes);
+        conditions.extend(plan.map(|plan| Condition::PlanOnly {
+            plan,
+            anything_ran: self.devices.iter().any(|device| device.peak_bytes > 0),
+        }));
+        conditions.extend(self.short_of_scratch());
+        // A stable sort: what leaves the answer open comes first.
+        conditions.sort_by_key(|condition| !condition.leaves_open());
+        let fits = match conditions.first() {
+            _ if self.is_refused() => Some(false),
+            Some(condition) if condition.leaves_open() => None,
+            _ => Some(!is_too_large),
+        };
+        Verdict { fits, conditions }
+    }
+
+    /// Returns [`Verdict::fits`].
+    pub fn fits(&self) -> Option<bool> {
+        self.verdict().fits
+    }
+
+    /// Says whether a request for memory was refused, the CUDA context found no room, or an allocator
+    /// would have aborted: whether the run does not fit, however it ended.
+    pub fn is_refused(&self) -> bool {
+        self.refusal_count > 0 || self.abort.is_some() || self.no_context.is_some()
+    }
+
+    /// Returns the plan of the program that decides without having run: the largest of those of whose
+    /// name none ran, if it needs more than anything that did. `None` for a run that was refused
+    /// memory, whose answer is about what happened.
+    pub fn plan(&self) -> Option<Plan> {
+        if self.is_refused() {
+            return None;
+        }
+        let ran = |name: &str| {
+            let mut programs = self.programs.iter();
+            programs.any(|program| program.name == name && program.calls > 0)
+        };
+        let in_pool = |program: &ProgramSummary| {
+            let sizes = &program.sizes;
+            sizes.needed_bytes().saturating_sub(sizes.constant_bytes)
+        };
+        let compiled = self.programs.iter().filter(|program| program.calls == 0);
+        let largest = compiled
+            .filter(|program| !ran(&program.name))
+            .max_by_key(|program| in_pool(program))?;
+        let device = self.worst_device()?;
+        let plan = Plan {
+            program: largest.name.clone(),
+            needed_bytes: in_pool(largest),
+            capacity_bytes: device.capacity_bytes,
+        };
+        (plan.needed_bytes > device.peak_bytes).then_some(plan)
+    }
+
+    /// Who else was on the GPU when a request was refused.
+    fn shared_gpu(&self) -> Option<Condition> {
+        let others = self.others_at_refusal.as_ref()?;
+        Some(Condition::SharedGpu {
+            gpu: self.header.gpu_of(others.device),
+            held_bytes: others.held_bytes,
+            total_bytes: self.header.total_memory_bytes,
+            processes: others.processes.clone(),
+            fits_alone: self.fits_alone,
+            of_this_run: self.header.sharing == Sharing::Run,
+        })
+    }
+
+    /// What became of the wish to end the run after some steps.
+    fn steps_wanted(&self) -> Option<Condition> {
+        let search = self.step_search.as_ref()?;
+        let steps = search.steps?;
+        if let Some(cut) = &search.cut {
+            return Some(Condition::CutAtStep {
+                steps,
+                cut: cut.clone(),
+                evidence: self.step_evidence.unwrap_or_default(),
+                exit: self.program_exit.filter(|exit| !exit.is_success()),
+            });
+        }
+        let step = self.step();
+        let found = step.filter(|_| self.step_evidence >= Some(Evidence::StateReturned));
+        let programs = self.programs.iter().filter(|program| program.calls > 1);
+        // A run that stopped before its time says why, and this is not the reason.
+        (!self.is_refused() && self.ended_early().is_none()).then(|| Condition::NoStepFound {
+            steps,
+            name: search.name.clone(),
+            found: found.map(|step| LastExecution {
+                program: step.name.clone(),
+                call: step.calls,
+            }),
+            programs: programs
+                .map(|one| one.name.clone())
+                .take(MAX_NAMES)
+                .collect(),
+        })
+    }
+
+    /// The routine that may take more scratch memory than it could have had. That of a run that was
+    /// refused a request anyway says nothing new.
+    fn short_of_scratch(&self) -> Option<Condition> {
+        let scratch = self.scratch.as_ref().filter(|_| !self.is_refused())?;
+        let shortage = scratch.shortage.as_ref()?;
+        let need = scratch.needs.get(shortage.need)?;
+        Some(Condition::LibraryScratch {
+            library: need.library.clone(),
+            routine: need.routine.clone(),
+            program: need.program.clone(),
+            site: need.site.clone(),
+            low_bytes: need.low_bytes,
+            high_bytes: shortage.high_bytes,
+            available_bytes: shortage.available_bytes,
+        })
+    }
+
+    /// How the run ended before its time, if it did. A process of a program that ended well may
+    /// have been killed by it, as workers are; then the program saw the end of its work.
+    fn ended_early(&self) -> Option<Condition> {
+        let after = self.last_execution.clone();
+        let failed = |exit| Condition::ProgramFailed {
+            exit,
+            error: self.uncaught_error.clone(),
+            after: after.clone(),
+            made_up_read: self.last_unknown_read.clone(),
+        };
+        let is_cut = self
+            .step_search
+            .as_ref()
+            .is_some_and(|search| search.cut.is_some());
+        match self.program_exit {
+            // It was not let finish, and how it takes that says nothing about its memory.
+            _ if is_cut => None,
+            // It ended for want of memory, which is told with the request that was refused.
+            _ if self.is_refused() && self.ended_out_of_memory() => None,
+            // The program may end well although one of its processes did not.
+            Some(exit) if exit.is_success() && self.uncaught_error.is_some() => {
+                (!self.is_refused()).then(|| failed(None))
+            }
+            Some(exit) if exit.is_success() => None,
+            Some(exit) => Some(failed(Some(exit))),
+            None if self.uncaught_error.is_some() => Some(failed(None)),
+            None if !self.complete => Some(Condition::TraceEndsEarly { after }),
+            None => None,
+        }
+    }
+}
+
+/// What the messages of JAX's errors begin with when a request for memory was refused.
+const OUT_OF_MEMORY: &str = "RESOURCE_EXHAUSTED";
+
+impl RunSummary {
+    /// Says whether the exception that nothing in the program caught is one of refused memory.
+    fn ended_out_of_memory(&self) -> bool {
+        let error = self.uncaught_error.as_ref();
+        error.is_some_and(|error| error.message.starts_with(OUT_OF_MEMORY))
+    }
+}

@@ -1,0 +1,223 @@
+//! Which parts of two runs are the same thing.
+//!
+//! Rules are tried in order, from the one that asks for most to the one that asks for least. What a rule
+//! takes for the same on both sides becomes one [`Change`] and is out of the game. So every part is in
+//! exactly one change, whatever the rules are worth.
+
+use std::collections::BTreeMap;
+
+use super::lines::{Line, Lines};
+use super::{Change, Group, sum};
+use crate::analysis::{EntryKind, Part};
+
+/// What a rule compares; parts of which it is equal are the same thing.
+type Key<'a> = (
+    Option<EntryKind>,
+    Option<&'a str>,
+    Option<Line>,
+    Option<&'a str>,
+    Option<&'a str>,
+);
+
+/// Returns what is compared of a part on a line; `None` when the rule says nothing about it.
+type Rule = for<'a> fn(&'a Part, Option<Line>) -> Option<Key<'a>>;
+
+/// The rules, the strictest first.
+const RULES: [Rule; 14] = [
+    // A path names an array of the user's own; the program that made it tells equal paths apart.
+    |part, _| key(part).path()?.made_by().done(),
+    |part, _| key(part).path()?.done(),
+    // Its path is new: the line that made it and its shape.
+    |part, line| key(part).with_path()?.line(line)?.shape()?.done(),
+    // A buffer inside a program is told by its line and its operation. Shapes change with the batch.
+    |part, line| key(part).without_path()?.line(line)?.made_by().done(),
+    |part, line| key(part).without_path()?.line(line)?.operation().done(),
+    |part, line| key(part).line(line)?.done(),
+    // The line is gone, or never was known.
+    |part, _| key(part).made_by_something()?.shape()?.done(),
+    |part, _| key(part).made_by_something()?.done(),
+    |part, _| key(part).made_by_something()?.operation().shape()?.done(),
+    // What has no name at all: padding, rounding, programs that could not be looked into.
+    |part, _| key(part).nameless()?.shape()?.done(),
+    |part, _| key(part).nameless()?.done(),
+    // It has another owner now, or the other run has its peak in another program.
+    |part, _| key(part).anyone().path()?.shape()?.done(),
+    |part, line| key(part).anyone().line(line)?.operation().shape()?.done(),
+    |part, line| key(part).anyone().line(line)?.shape()?.done(),
+];
+
+/// Puts all parts in pairs; what has no partner stands alone.
+pub(super) fn pairs(a: &[Part], b: &[Part]) -> Vec<Change> {
+    let lines = Lines::of(a, b);
+    let mut left_a: Vec<(&Part, Option<Line>)> =
+        a.iter().map(|part| (part, lines.in_a(part))).collect();
+    let mut left_b: Vec<(&Part, Option<Line>)> =
+        b.iter().map(|part| (part, lines.in_b(part))).collect();
+    let mut changes = Vec::new();
+    for rule in RULES {
+        let mut same: BTreeMap<Key<'_>, (Vec<&Part>, Vec<&Part>)> = BTreeMap::new();
+        for (part, line) in &left_a {
+            if let Some(key) = rule(part, *line) {
+                same.entry(key).or_default().0.push(part);
+            }
+        }
+        for (part, line) in &left_b {
+            if let Some(key) = rule(part, *line) {
+                same.entry(key).or_default().1.push(part);
+            }
+        }
+        same.retain(|_, (in_a, in_b)| !in_a.is_empty() && !in_b.is_empty());
+        let open = |(part, line): &(&Part, Option<Line>)| {
+            rule(part, *line).is_none_or(|key| !same.contains_key(&key))
+        };
+        left_a.retain(open);
+        left_b.retain(open);
+        changes.extend(same.values().flat_map(|(in_a, in_b)| matched(in_a, in_b)));
+    }
+    changes.extend(alone(&left_a).map(|a| Change { a, b: None }));
+    changes.extend(alone(&left_b).map(|b| Change { a: None, b }));
+    changes
+}
+
+/// Makes changes of parts that a rule takes for the same: one by one where it is plain which of them is
+/// which, else one of all.
+fn matched(a: &[&Part], b: &[&Part]) -> Vec<Change> {
+    let (a, b) = (in_order(a), in_order(b));
+    let mut couples = a.iter().zip(&b);
+    let plain = a.len() == b.len() && couples.all(|(a, b)| form(a) == form(b));
+    let change = |a: &[&Part], b: &[&Part]| Change {
+        a: group(a),
+        b: group(b),
+    };
+    match plain {
+        true => a.iter().zip(&b).map(|(a, b)| change(&[a], &[b])).collect(),
+        false => vec![change(&a, &b)],
+    }
+}
+
+/// Sorts parts so that those come at one place that differ in the size of an axis only.
+fn in_order<'a>(parts: &[&'a Part]) -> Vec<&'a Part> {
+    let mut parts = parts.to_vec();
+    parts.sort_by_key(|part| (form(part), part.bytes, &part.path, &part.site, &part.shape));
+    parts
+}
+
+/// What no other batch size changes of a part: its type, its number of axes, its path.
+fn form(part: &Part) -> (&str, usize, &str, u64) {
+    let of_type = part.shape.split('[').next().unwrap_or_default();
+    let axes = part.shape.matches(',').count();
+    (of_type, axes, &part.path, part.count)
+}
+
+/// Gathers what stands alone by path, or by line and operation.
+fn alone<'a>(left: &[(&'a Part, Option<Line>)]) -> impl Iterator<Item = Option<Group>> + use<'a> {
+    let mut alike: BTreeMap<_, Vec<&'a Part>> = BTreeMap::new();
+    for (part, _) in left {
+        let key = (part.kind, &part.path, &part.site, &part.made_by);
+        alike.entry(key).or_default().push(part);
+    }
+    alike.into_values().map(|parts| group(&parts))
+}
+
+/// Makes one of several; `None` when there are none.
+fn group(parts: &[&Part]) -> Option<Group> {
+    // The first of equals, which both runs list in the same order.
+    let largest = parts.iter().rev().max_by_key(|part| part.bytes)?;
+    Some(Group {
+        largest: (**largest).clone(),
+        parts: parts.len() as u64,
+        count: sum(parts.iter().map(|part| part.count)),
+        bytes: sum(parts.iter().map(|part| part.bytes)),
+    })
+}
+
+/// A key while it grows.
+struct Growing<'a> {
+    part: &'a Part,
+    key: Key<'a>,
+}
+
+/// Begins a key: its owner is compared.
+fn key(part: &Part) -> Growing<'_> {
+    Growing {
+        part,
+        key: (Some(part.kind), None, None, None, None),
+    }
+}
+
+impl<'a> Growing<'a> {
+    fn done(self) -> Option<Key<'a>> {
+        Some(self.key)
+    }
+
+    /// Does not compare the owner.
+    fn anyone(mut self) -> Self {
+        self.key.0 = None;
+        self
+    }
+
+    fn path(mut self) -> Option<Self> {
+        self.key.1 = Some(given(&self.part.path)?);
+        Some(self)
+    }
+
+    fn with_path(self) -> Option<Self> {
+        given(&self.part.path)?;
+        Some(self)
+    }
+
+    fn without_path(self) -> Option<Self> {
+        self.part.path.is_empty().then_some(self)
+    }
+
+    fn line(mut self, line: Option<Line>) -> Option<Self> {
+        self.key.2 = Some(line?);
+        Some(self)
+    }
+
+    fn made_by(mut self) -> Self {
+        self.key.3 = Some(unnumbered(&self.part.made_by));
+        self
+    }
+
+    fn made_by_something(self) -> Option<Self> {
+        given(&self.part.made_by)?;
+        Some(self.made_by())
+    }
+
+    /// Compares the innermost operation only.
+    fn operation(mut self) -> Self {
+        self.key.3 = Some(operation(self.part));
+        self
+    }
+
+    fn shape(mut self) -> Option<Self> {
+        self.key.4 = Some(&self.part.shape);
+        Some(self)
+    }
+
+    fn nameless(self) -> Option<Self> {
+        let part = self.part;
+        let nothing = [&part.path, &part.site, &part.made_by];
+        nothing.iter().all(|name| name.is_empty()).then_some(self)
+    }
+}
+
+fn given(name: &str) -> Option<&str> {
+    Some(name).filter(|name| !name.is_empty())
+}
+
+/// Returns the innermost operation that makes a part.
+pub(super) fn operation(part: &Part) -> &str {
+    let last = part.made_by.rsplit('/').next().unwrap_or_default();
+    unnumbered(last)
+}
+
+/// Leaves away the number that XLA puts behind the name of an instruction.
+fn unnumbered(name: &str) -> &str {
+    let end = name.trim_end_matches(|c: char| c.is_ascii_digit());
+    match end.strip_suffix('.') {
+        Some(bare) if end.len() < name.len() && !bare.is_empty() => bare,
+        _ => name,
+    }
+}

@@ -1,0 +1,127 @@
+//! What else is different about two runs: the card, the settings, the versions, the command.
+
+use serde::Serialize;
+
+use super::sum;
+use crate::analysis::RunSummary;
+use crate::bytes::Bytes;
+use crate::trace::Header;
+
+/// What is to be known of a run beside its parts.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Run {
+    /// What its trace begins with.
+    pub header: Header,
+    /// The bytes that all its parts add up to: in use at the moment that decides, and the request
+    /// where it was refused.
+    pub total_bytes: u64,
+    /// What that is of the run's need.
+    pub need: Need,
+    /// The program that ran at that moment; empty between programs.
+    pub program: String,
+    /// What the allocator may take on the device that decides; `None` where it has no limit.
+    pub limit_bytes: Option<u64>,
+    /// Whether every request was met; `None` when that cannot be told.
+    pub fits: Option<bool>,
+    /// Executions of any program.
+    pub executions: u64,
+}
+
+/// What the bytes of a run are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Need {
+    /// The peak of a run that ended properly.
+    Peak,
+    /// The highest so far, of a run that was cut off or died.
+    SoFar,
+    /// What it would have held had the first refused request been met. What would have come after it
+    /// is not known.
+    Refused,
+}
+
+/// Something that is not the same in both runs.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Contrast {
+    /// What it is, such as `card`.
+    pub what: &'static str,
+    /// What it was in A.
+    pub a: String,
+    /// What it is in B.
+    pub b: String,
+}
+
+impl Run {
+    pub(super) fn of(answer: &RunSummary) -> Run {
+        let attribution = answer.attribution.as_ref();
+        let program = attribution.and_then(|held| answer.programs.get(held.program?));
+        let parts = attribution.map_or(&[][..], |held| &held.parts);
+        let need = match attribution {
+            Some(held) if held.refused => Need::Refused,
+            _ if !answer.complete || answer.fits() != Some(true) => Need::SoFar,
+            _ => Need::Peak,
+        };
+        Run {
+            header: answer.header.clone(),
+            total_bytes: sum(parts.iter().map(|part| part.bytes)),
+            need,
+            program: program.map_or_else(String::new, |program| program.name.clone()),
+            limit_bytes: answer.worst_device().and_then(|device| device.limit_bytes),
+            fits: answer.fits(),
+            executions: answer.executions,
+        }
+    }
+}
+
+/// Returns what is not the same, in the order in which it is told.
+pub(super) fn contrasts(a: &Run, b: &Run) -> Vec<Contrast> {
+    let mut contrasts = Vec::new();
+    let mut told = |what: &'static str, of: &dyn Fn(&Run) -> String| {
+        let (a, b) = (of(a), of(b));
+        if a != b {
+            contrasts.push(Contrast { what, a, b });
+        }
+    };
+    told("fits", &|run| {
+        let fits = run.fits.map(|fits| if fits { "yes" } else { "no" });
+        fits.unwrap_or("cannot be told").to_owned()
+    });
+    told("command", &|run| run.header.command.join(" "));
+    told("card", &|run| run.header.gpu.clone());
+    told("number of cards", &|run| run.header.devices.to_string());
+    told("memory of the card", &|run| {
+        Bytes(run.header.total_memory_bytes).to_string()
+    });
+    told("taken by others", &|run| {
+        Bytes(run.header.occupied_bytes).to_string()
+    });
+    told("limit of the pool", &|run| {
+        let limit = run.limit_bytes.map(|limit| Bytes(limit).to_string());
+        limit.unwrap_or_else(|| "none".to_owned())
+    });
+    told("JAX", &|run| run.header.jax.clone());
+    told("compiler", &|run| run.header.plugin.clone());
+    told("allocator", &|run| run.header.allocator.clone());
+    told("share of the card", &|run| {
+        // It is a 32-bit number that was widened; 0.9 would be shown as 0.8999999761581421.
+        (run.header.memory_fraction as f32).to_string()
+    });
+    told("preallocation", &|run| on(run.header.preallocate));
+    told("partitioned pool", &|run| {
+        on(run.header.spatial_partitioning)
+    });
+    told("unified memory", &|run| on(run.header.unified_memory));
+    told(
+        "program at that moment",
+        &|run| match run.program.as_str() {
+            "" => "none".to_owned(),
+            name => name.to_owned(),
+        },
+    );
+    told("executions", &|run| run.executions.to_string());
+    contrasts
+}
+
+fn on(switch: bool) -> String {
+    if switch { "on" } else { "off" }.to_owned()
+}

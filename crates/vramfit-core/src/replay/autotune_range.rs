@@ -1,0 +1,188 @@
+//! The same run with other kernels: the trace once more, on cards of its own, with the temporaries
+//! that the programs need when they are compiled another way.
+//!
+//! Nothing here is compared with what the run recorded, since it did not happen. All but the
+//! temporaries stays as it was: arguments and outputs do not depend on kernels.
+
+use rustc_hash::FxHashMap;
+
+use super::engine::{Divergence, Replay, StepEffect};
+use crate::error::Result;
+use crate::trace::{Event, Header, Purpose};
+
+/// What the allocators ask for the temporary block of a program that had none in the run.
+const ALIGNMENT: u64 = 64;
+
+/// A replay to which the run happens with other temporaries.
+pub(crate) struct VariantReplay {
+    pub(super) replay: Replay,
+    pub(super) programs: FxHashMap<u32, Program>,
+    /// The executions that are going on, the innermost last.
+    pub(super) running: Vec<Execution>,
+    pub(super) refused: bool,
+}
+
+#[derive(Clone, Copy, PartialEq)]
+pub(super) struct Program {
+    /// Temporaries in the run.
+    temp_bytes: u64,
+    devices: u32,
+    /// Temporaries when compiled the other way.
+    other_bytes: Option<u64>,
+}
+
+#[derive(Clone, Default, PartialEq)]
+pub(super) struct Execution {
+    program: Option<Program>,
+    /// Devices on which anything was allocated.
+    seen: Vec<u32>,
+    /// Devices on which the block of temporaries was taken.
+    taken: Vec<u32>,
+    /// Whether a request was refused in the run, so that nothing was executed.
+    failed: bool,
+}
+
+impl VariantReplay {
+    /// Builds the allocators that the header describes, each on a card that nobody shares.
+    pub(crate) fn new(header: &Header) -> Result<VariantReplay> {
+        Ok(VariantReplay {
+            replay: Replay::elsewhere(header, false)?,
+            programs: FxHashMap::default(),
+            running: Vec::new(),
+            refused: false,
+        })
+    }
+
+    /// Lets an event happen that the replay of the run has found plausible.
+    ///
+    /// # Errors
+    /// Those of [`Replay::apply`], which the replay of the run has had before.
+    pub(crate) fn apply(&mut self, event: &Event) -> Result<()> {
+        if self.replay.parting().is_some() {
+            return Ok(());
+        }
+        let mut event = *event;
+        match &mut event {
+            Event::Program {
+                program,
+                sizes,
+                devices,
+                ..
+            } => {
+                let known = Program {
+                    temp_bytes: sizes.temp_bytes,
+                    devices: *devices,
+                    other_bytes: None,
+                };
+                self.programs.insert(*program, known);
+            }
+            Event::Variant { program, sizes, .. } => {
+                if let Some(program) = self.programs.get_mut(program) {
+                    program.other_bytes = Some(sizes.temp_bytes);
+                }
+            }
+            Event::Begin { program, .. } => self.running.push(Execution {
+                program: self.programs.get(program).copied(),
+                ..Execution::default()
+            }),
+            Event::Allocate {
+                device,
+                bytes,
+                purpose,
+                ..
+            } => *bytes = self.other_bytes(*device, *bytes, *purpose),
+            Event::Refuse {
+                device,
+                bytes,
+                purpose,
+                ..
+            } => {
+                *bytes = self.other_bytes(*device, *bytes, *purpose);
+                if let Some(execution) = self.running.last_mut() {
+                    execution.failed = true;
+                }
+            }
+            Event::End => return self.end(),
+            _ => {}
+        }
+        let effect = self.replay.apply(&event, 0)?;
+        self.note(&effect);
+        Ok(())
+    }
+
+    /// Returns the peak of each device.
+    pub(crate) fn peak_bytes(&mut self) -> Vec<u64> {
+        let devices = 0..self.replay.devices();
+        let peaks = devices.map(|device| self.replay.allocator(device).stats().peak_bytes_in_use);
+        peaks.collect()
+    }
+
+    /// Says whether every request was met; `None` when how it would have gone on is not known.
+    pub(crate) fn fits(&self) -> Option<bool> {
+        match self.replay.parting() {
+            _ if self.refused => Some(false),
+            Some(Divergence::Met) => None,
+            _ => Some(true),
+        }
+    }
+
+    /// Notes what did not go well. A process whose allocator cannot free something is aborted.
+    fn note(&mut self, effect: &StepEffect) {
+        self.refused |= matches!(effect, StepEffect::Refused(..) | StepEffect::Aborted(..));
+    }
+
+    /// Returns how much a request asks for now. The first temporary block of an execution on a
+    /// device takes what all of them take together.
+    fn other_bytes(&mut self, device: u32, bytes: u64, purpose: Purpose) -> u64 {
+        let Some(execution) = self.running.last_mut() else {
+            return bytes;
+        };
+        note(&mut execution.seen, device);
+        match execution.program.and_then(|program| program.other_bytes) {
+            Some(other) if purpose == Purpose::Temporary => {
+                match note(&mut execution.taken, device) {
+                    true => other,
+                    false => 0,
+                }
+            }
+            _ => bytes,
+        }
+    }
+
+    /// Ends an execution. A program that had no temporaries in the run asked for none, so the ones
+    /// that it has now come and go here, while its outputs are there.
+    fn end(&mut self) -> Result<()> {
+        let Some(execution) = self.running.pop() else {
+            return Ok(());
+        };
+        let Some((program, bytes)) = execution
+            .program
+            .and_then(|program| Some((program, program.other_bytes?)))
+        else {
+            return Ok(());
+        };
+        if program.temp_bytes > 0 || bytes == 0 || execution.failed {
+            return Ok(());
+        }
+        let mut devices = execution.seen;
+        // A program whose outputs are all arguments reused allocates nowhere at all.
+        let others = (0..self.replay.devices()).filter(|device| !devices.contains(device));
+        let missing = (program.devices as usize).saturating_sub(devices.len());
+        let others: Vec<_> = others.take(missing).collect();
+        devices.extend(others);
+        for device in devices {
+            let effect = self.replay.pass(device, bytes, ALIGNMENT)?;
+            self.note(&effect);
+        }
+        Ok(())
+    }
+}
+
+/// Adds a device to a short list; says whether it was not in it.
+fn note(devices: &mut Vec<u32>, device: u32) -> bool {
+    let new = !devices.contains(&device);
+    if new {
+        devices.push(device);
+    }
+    new
+}

@@ -1,0 +1,466 @@
+//! The allocators of a traced run, built again from its header and driven by its events.
+//!
+//! [`Replay::new`] takes what the card answered from the trace, so that a card that other processes
+//! shared gives the same regions again. Every difference between what the trace says and what the
+//! allocators do is an error then: a figure that two ways of computing disagree on is worth nothing.
+//!
+//! [`Replay::elsewhere`] lets the same events happen under other settings, on cards of its own. There
+//! a difference is what one wants to know, and where one begins the run is not known any further.
+
+use rustc_hash::FxHashMap;
+
+use super::pool::{Card, Level, Pool, PoolState, disagreement, inconsistent};
+use super::recorded_device::RecordedDevice;
+use super::recorded_options::pool_options;
+use crate::allocator::{AllocError, Allocator, MAX_REGION_BYTES, PoolOptions, Region, Space};
+use crate::error::{Error, ErrorKind, Result};
+use crate::trace::{Event, Header};
+
+/// More cards than any host has; a limit for damaged headers.
+const MAX_DEVICES: u32 = 4096;
+
+/// More arrays than any program has at once; a limit for traces that allocate and never free. A million
+/// of them take about 200 MB here.
+const MAX_LIVE_ALLOCATIONS: usize = 1 << 22;
+
+/// More answers of a GPU than any one request asks for.
+const MAX_ANSWERS_WAITING: usize = 1 << 12;
+
+/// Beyond the addresses and sizes of any card, and far enough below 64 bits for every sum.
+const MAX_ADDRESS: u64 = 1 << 60;
+
+/// The pools of all devices of a run, and what is allocated in them.
+pub struct Replay {
+    pub(super) pools: Vec<Pool>,
+    pub(super) live: FxHashMap<u64, Block>,
+    pub(super) allocations: u64,
+    pub(super) events: u64,
+    pub(super) course: Course,
+    pub(super) parting: Option<Divergence>,
+}
+
+/// Which course the events take.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Course {
+    /// That of the run, or it is an error.
+    Recorded,
+    /// Their own, up to the first request that is answered otherwise than in the run.
+    Elsewhere,
+    /// Their own to the end: who asked does not mind a refusal.
+    Regardless,
+}
+
+/// Why a replay elsewhere does not follow the run any further.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Divergence {
+    /// A request was refused that the run had met.
+    Refused,
+    /// A request was met that the run had refused.
+    Met,
+}
+
+/// Something allocated.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Block {
+    /// Its number in the trace.
+    pub number: u64,
+    /// On which device.
+    pub device: u32,
+    /// What the caller of [`Replay::apply`] gave it.
+    pub owner: u32,
+    /// Where it lies.
+    pub address: u64,
+    /// What was asked for.
+    pub requested_bytes: u64,
+    /// By how much it raised `bytes_in_use`: rounding included where the allocator counts it, 0
+    /// where its pool is not the one that is counted.
+    pub held_bytes: u64,
+}
+
+/// What an event did to the pools.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum StepEffect {
+    /// Nothing was allocated, freed or refused.
+    None,
+    /// Bytes were given out.
+    Allocated(Block),
+    /// Bytes came back.
+    Freed(Block),
+    /// Bytes came back, and the allocator would have aborted the process with this message.
+    Aborted(Block, String),
+    /// A request on a device was refused.
+    Refused(u32, AllocError),
+}
+
+impl Replay {
+    /// Builds the allocators that the header describes, with nothing allocated, to follow the run.
+    ///
+    /// # Errors
+    /// [`ErrorKind::InvalidFile`] when the header describes none.
+    pub fn new(header: &Header) -> Result<Replay> {
+        Replay::build(header, Course::Recorded, || {
+            Card::Recorded(RecordedDevice::default())
+        })
+    }
+
+    /// Builds the allocators that the header describes on cards that nobody shares, to let another
+    /// run's events happen there. What the card has beside the context and what others hold, going
+    /// by the header, is free.
+    ///
+    /// `regardless` says that the events do not depend on whether a request is met, so that they go
+    /// on to the end.
+    ///
+    /// # Errors
+    /// [`ErrorKind::InvalidFile`] when the header describes none.
+    pub fn elsewhere(header: &Header, regardless: bool) -> Result<Replay> {
+        let beside = header.occupied_bytes.saturating_add(header.context_bytes);
+        let free_bytes = header.total_memory_bytes.saturating_sub(beside);
+        let course = match regardless {
+            true => Course::Regardless,
+            false => Course::Elsewhere,
+        };
+        Replay::build(header, course, || Card::Own(free_bytes))
+    }
+
+    fn build(header: &Header, course: Course, card: impl Fn() -> Card) -> Result<Replay> {
+        let memory = header.total_memory_bytes;
+        if header.devices > MAX_DEVICES || memory > MAX_ADDRESS {
+            let message = format!("the trace names {} cards of {memory} bytes", header.devices);
+            return Err(Error::new(ErrorKind::InvalidFile, message));
+        }
+        let options = pool_options(header)?;
+        let pools = (0..header.devices).map(|ordinal| {
+            let options = PoolOptions {
+                ordinal,
+                ..options.clone()
+            };
+            Pool::new(options, card())
+        });
+        Ok(Replay {
+            pools: pools.collect(),
+            live: FxHashMap::default(),
+            allocations: 0,
+            events: 0,
+            course,
+            parting: None,
+        })
+    }
+
+    /// Returns how many devices there are.
+    pub fn devices(&self) -> u32 {
+        self.pools.len() as u32
+    }
+
+    /// Returns the number of events applied so far: the index of the next one.
+    pub fn events(&self) -> u64 {
+        self.events
+    }
+
+    /// Returns how many allocations were numbered so far: the number of the next one.
+    pub fn allocations(&self) -> u64 {
+        self.allocations
+    }
+
+    /// Returns the allocator of a device, which is made now if nothing was asked of it so far.
+    ///
+    /// # Panics
+    /// If the device is not below [`Replay::devices`].
+    pub fn allocator(&mut self, device: u32) -> &dyn Allocator {
+        &**self.pools[device as usize].allocator()
+    }
+
+    /// Returns how full the pool of a device is, as it was after the last request there.
+    pub(crate) fn level(&self, device: u32) -> Level {
+        self.pools[device as usize].level
+    }
+
+    /// Returns how full the pool of a device is, and its largest free block.
+    pub(crate) fn state(&mut self, device: u32) -> PoolState {
+        let pool = &mut self.pools[device as usize];
+        // Where nothing was asked for, not even the kind of pool was looked at so far.
+        pool.note_level();
+        let Level {
+            in_use_bytes,
+            pool_bytes,
+        } = pool.level;
+        let largest = self.allocator(device).largest_free_block();
+        PoolState {
+            in_use_bytes,
+            free_bytes: pool_bytes.map(|pool| pool.saturating_sub(in_use_bytes)),
+            // A full pool has a largest free block of nothing.
+            largest_free_block_bytes: largest.or(pool_bytes.map(|_| 0)),
+        }
+    }
+
+    /// Returns the largest request that a device could meet now, rounding aside: the largest free
+    /// block, or what the pool may still grow by. `card_bytes` is what the GPU has for this process,
+    /// which is the limit where nothing is pooled.
+    pub(crate) fn available_bytes(&mut self, device: u32, card_bytes: u64) -> u64 {
+        if !self.pools[device as usize].exists() {
+            // Making it here could ask the driver for memory before the run did.
+            return card_bytes;
+        }
+        let largest = self.state(device).largest_free_block_bytes;
+        let stats = self.allocator(device).stats();
+        match (largest, stats.bytes_limit.zip(stats.pool_bytes)) {
+            (None, None) => card_bytes.saturating_sub(stats.bytes_in_use),
+            (largest, growth) => {
+                let growth = growth.map_or(0, |(limit, pool)| limit.saturating_sub(pool));
+                largest.unwrap_or(0).max(growth)
+            }
+        }
+    }
+
+    /// Returns what is allocated now, in no order.
+    pub fn live(&self) -> impl Iterator<Item = &Block> {
+        self.live.values()
+    }
+
+    /// Returns the device that a live allocation is on.
+    pub fn device_of(&self, allocation: u64) -> Option<u32> {
+        self.live.get(&allocation).map(|block| block.device)
+    }
+
+    /// Returns why the run is not followed any further; from then on no event does anything.
+    pub fn parting(&self) -> Option<Divergence> {
+        self.parting
+    }
+
+    /// Lets one event happen. What it allocates belongs to `owner`, a number that means something
+    /// to the caller only.
+    ///
+    /// # Errors
+    /// [`ErrorKind::InvalidFile`] when the event makes no sense here or, where the run is to be followed,
+    /// when the allocators do something else than they did in it.
+    pub fn apply(&mut self, event: &Event, owner: u32) -> Result<StepEffect> {
+        if self.parting.is_some() {
+            return Ok(StepEffect::None);
+        }
+        self.events += 1;
+        if !plausible(event) {
+            let what = "an address or size is beyond any card's";
+            return Err(inconsistent(self.events, what));
+        }
+        match *event {
+            Event::Allocate {
+                device,
+                bytes,
+                alignment,
+                space,
+                ..
+            } => {
+                let number = self.allocations;
+                self.allocations += 1;
+                self.allocate(device, bytes, alignment, space, (number, owner))
+            }
+            Event::Free { allocation } => match self.free(allocation)? {
+                None => Ok(StepEffect::None),
+                Some((block, Ok(()))) => Ok(StepEffect::Freed(block)),
+                Some((_, Err(error))) if self.course == Course::Recorded => {
+                    let what = format!("an allocation was freed in the run and cannot be: {error}");
+                    Err(disagreement(self.events, &what))
+                }
+                Some((block, Err(error))) => Ok(StepEffect::Aborted(block, error.to_string())),
+            },
+            Event::FreeAborts { allocation, .. } => match self.free(allocation)? {
+                None => Ok(StepEffect::None),
+                Some((block, Err(error))) if error.kind() == ErrorKind::AllocatorAborts => {
+                    Ok(StepEffect::Aborted(block, error.to_string()))
+                }
+                Some(_) if self.course == Course::Recorded => Err(disagreement(
+                    self.events,
+                    "freeing an allocation aborted in the run and does not here",
+                )),
+                Some((block, Ok(()))) => Ok(StepEffect::Freed(block)),
+                Some((block, Err(error))) => Ok(StepEffect::Aborted(block, error.to_string())),
+            },
+            Event::Refuse {
+                device,
+                bytes,
+                alignment,
+                space,
+                ..
+            } => self.refuse(device, bytes, alignment, space),
+            Event::Driver {
+                device,
+                asked,
+                address,
+                granted,
+            } => {
+                let pool = self.pool(device)?;
+                if let Card::Recorded(card) = &pool.card {
+                    let bytes = granted;
+                    let region = (granted > 0).then_some(Region { address, bytes });
+                    if card.will_answer(asked, region) > MAX_ANSWERS_WAITING {
+                        let what = "the GPU gave answers for which no request asked";
+                        return Err(inconsistent(self.events, what));
+                    }
+                    pool.answers_waiting = true;
+                }
+                Ok(StepEffect::None)
+            }
+            Event::Outside { device, .. } | Event::ClearPeak { device } => {
+                self.pool(device).map(|_| StepEffect::None)
+            }
+            Event::Program { .. }
+            | Event::Variant { .. }
+            | Event::Scratch { .. }
+            | Event::Unload { .. }
+            | Event::Begin { .. }
+            | Event::Argument { .. }
+            | Event::End
+            | Event::UnknownRead { .. }
+            | Event::ShapeRead { .. }
+            | Event::Callback { .. }
+            | Event::CallbackSkipped { .. } => Ok(StepEffect::None),
+        }
+    }
+
+    /// Allocates and frees at once something that has no number in the trace. Only elsewhere.
+    ///
+    /// # Errors
+    /// As [`Replay::apply`].
+    pub(crate) fn pass(&mut self, device: u32, bytes: u64, alignment: u64) -> Result<StepEffect> {
+        let pool = self.pool(device)?;
+        match pool.allocator().allocate(bytes, alignment, Space::Default) {
+            Ok(address) => pool.allocator().free(address).map(|()| StepEffect::None),
+            Err(refusal) => {
+                self.parting = Some(Divergence::Refused);
+                Ok(StepEffect::Refused(device, refusal))
+            }
+        }
+    }
+
+    fn allocate(
+        &mut self,
+        device: u32,
+        bytes: u64,
+        alignment: u64,
+        space: Space,
+        (number, owner): (u64, u32),
+    ) -> Result<StepEffect> {
+        let (at, course) = (self.events, self.course);
+        if self.live.len() == MAX_LIVE_ALLOCATIONS {
+            return Err(too_many_allocations(at));
+        }
+        let pool = self.pool(device)?;
+        let address = match pool.allocator().allocate(bytes, alignment, space) {
+            Ok(address) => address,
+            Err(_) if course == Course::Recorded => {
+                let what = format!("{bytes} bytes were granted in the run and are refused here");
+                return Err(disagreement(at, &what));
+            }
+            Err(refusal) => {
+                pool.note_level();
+                if course == Course::Elsewhere {
+                    self.parting = Some(Divergence::Refused);
+                }
+                return Ok(StepEffect::Refused(device, refusal));
+            }
+        };
+        pool.settle(at)?;
+        let before = pool.level.in_use_bytes;
+        pool.note_level();
+        let block = Block {
+            number,
+            device,
+            owner,
+            address,
+            requested_bytes: bytes,
+            held_bytes: pool.level.in_use_bytes.saturating_sub(before),
+        };
+        self.live.insert(number, block);
+        Ok(StepEffect::Allocated(block))
+    }
+
+    fn refuse(
+        &mut self,
+        device: u32,
+        bytes: u64,
+        alignment: u64,
+        space: Space,
+    ) -> Result<StepEffect> {
+        let (at, course) = (self.events, self.course);
+        let pool = self.pool(device)?;
+        match pool.allocator().allocate(bytes, alignment, space) {
+            Err(refusal) => {
+                pool.settle(at)?;
+                // A request that is refused may leave a larger pool behind.
+                pool.note_level();
+                Ok(StepEffect::Refused(device, refusal))
+            }
+            Ok(_) if course == Course::Recorded => {
+                let what = format!("{bytes} bytes were refused in the run and are granted here");
+                Err(disagreement(at, &what))
+            }
+            Ok(_) => {
+                self.parting = Some(Divergence::Met);
+                Ok(StepEffect::None)
+            }
+        }
+    }
+
+    /// Frees an allocation; returns what it was and what the allocator said. `None` for one that was
+    /// refused elsewhere.
+    fn free(&mut self, allocation: u64) -> Result<Option<(Block, Result<()>)>> {
+        let at = self.events;
+        let Some(block) = self.live.remove(&allocation) else {
+            if self.course == Course::Regardless && allocation < self.allocations {
+                return Ok(None);
+            }
+            return Err(inconsistent(at, "an allocation is freed that is not there"));
+        };
+        let pool = self.pool(block.device)?;
+        let result = pool.allocator().free(block.address);
+        pool.settle(at)?;
+        pool.note_level();
+        Ok(Some((block, result)))
+    }
+
+    fn pool(&mut self, device: u32) -> Result<&mut Pool> {
+        let at = self.events;
+        self.pools
+            .get_mut(device as usize)
+            .ok_or_else(|| inconsistent(at, "an event is on a device that is not there"))
+    }
+}
+
+/// Refuses a trace of which nothing could be told in the memory of this machine.
+fn too_many_allocations(events: u64) -> Error {
+    let at = events.saturating_sub(1);
+    Error::new(
+        ErrorKind::InvalidFile,
+        format!(
+            "at event {at} of the trace more than {MAX_LIVE_ALLOCATIONS} allocations are alive at once, \
+             which is more than vramfit follows"
+        ),
+    )
+    .hint("if the run is real, it leaks arrays: record fewer steps of it with `--steps`")
+}
+
+/// Says whether the numbers of an event can be those of a card. The allocators rely on it.
+fn plausible(event: &Event) -> bool {
+    match *event {
+        Event::Allocate {
+            bytes, alignment, ..
+        }
+        | Event::Refuse {
+            bytes, alignment, ..
+        } => {
+            // Sizes are signed in XLA.
+            bytes <= i64::MAX as u64 && alignment <= MAX_ADDRESS
+        }
+        Event::Driver {
+            asked,
+            address,
+            granted,
+            ..
+        } => {
+            granted == 0
+                || (granted >= asked
+                    && granted <= MAX_REGION_BYTES
+                    && (1..=MAX_ADDRESS).contains(&address))
+        }
+        _ => true,
+    }
+}

@@ -1,0 +1,29 @@
+//! The allocators of a traced run, driven by its events: as they were in the run, or with other settings.
+//!
+//! [`Replay`] applies events one by one. [`follow`] feeds a source of events to anything that consumes them and skips
+//! passes of a repeat that do the same as the one before.
+//!
+//! | file | content |
+//! | --- | --- |
+//! | `engine.rs` | pools of all devices and what is allocated in them |
+//! | `pool.rs`, `recorded_device.rs`, `recorded_options.rs` | the allocator of one device, the driver calls of the run, the options in the header |
+//! | `fast_forward.rs`, `snapshot.rs` | skipping repeated events |
+//! | `autotune_range.rs` | the same run with the temporaries of other kernels |
+//! | `total_range.rs` | a denied request at the highest total that drivers report, or without other processes |
+
+mod autotune_range;
+mod engine;
+mod fast_forward;
+mod pool;
+mod recorded_device;
+mod recorded_options;
+mod snapshot;
+mod total_range;
+
+pub(crate) use autotune_range::VariantReplay;
+pub use engine::{Block, Divergence, Replay, StepEffect};
+pub(crate) use fast_forward::{Follower, Period, follow};
+pub use pool::PoolState;
+pub(crate) use pool::{Level, disagreement, inconsistent};
+pub(crate) use snapshot::{ReplaySnapshot, WhatIfSnapshot};
+pub use total_range::{TotalRangeSummary, is_met_alone, replay_at_max_total};

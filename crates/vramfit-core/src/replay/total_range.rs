@@ -1,0 +1,128 @@
+//! What a refused request comes to on a GPU whose driver reports the highest total of its kind.
+
+use serde::Serialize;
+
+use super::engine::{Divergence, Replay, StepEffect};
+use super::fast_forward::{Follower, follow};
+use super::snapshot::ReplaySnapshot;
+use crate::error::Result;
+use crate::trace::{Event, Events, Header, Note};
+
+/// The request that decides a run, on a GPU with the highest total that drivers report.
+///
+/// The programs are those of the run: XLA fits them into the pool, which grows with the total, so
+/// on such a GPU they may be compiled otherwise.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct TotalRangeSummary {
+    /// The highest total that drivers report for a GPU of this kind.
+    pub max_total_memory_bytes: u64,
+    /// What its pool may take; `None` where the allocator has no limit.
+    pub limit_bytes: Option<u64>,
+    /// Whether every request up to and including the one that was refused first would be met there.
+    /// What the program would ask for after it is not in the trace.
+    pub is_met: bool,
+}
+
+/// Replays a run that was refused a request while other processes held memory of the GPU, on a GPU that it
+/// has to itself, and says whether that request would be met there.
+///
+/// # Errors
+/// Those of [`Events::next_event`], and [`crate::ErrorKind::InvalidFile`] for events that make no
+/// sense.
+pub fn is_met_alone(source: &mut dyn Events) -> Result<bool> {
+    let header = source.header().clone();
+    let search = Search::of(source, &header)?;
+    // Where no request was refused it is the context, for which an empty GPU has room.
+    Ok(search.is_met.unwrap_or(true))
+}
+
+/// Replays a run that was refused a request on a GPU with the highest total that its header names.
+///
+/// `None` when the header names no higher total, or when nothing was refused.
+///
+/// # Errors
+/// Those of [`Events::next_event`], and [`crate::ErrorKind::InvalidFile`] for events that make no
+/// sense.
+pub fn replay_at_max_total(source: &mut dyn Events) -> Result<Option<TotalRangeSummary>> {
+    let header = source.header();
+    let max_total_memory_bytes = header.max_total_memory_bytes;
+    if max_total_memory_bytes <= header.total_memory_bytes {
+        return Ok(None);
+    }
+    let header = Header {
+        total_memory_bytes: max_total_memory_bytes,
+        ..header.clone()
+    };
+    let Search {
+        mut replay, is_met, ..
+    } = Search::of(source, &header)?;
+    Ok(is_met.map(|is_met| TotalRangeSummary {
+        max_total_memory_bytes,
+        limit_bytes: match replay.devices() {
+            0 => None,
+            _ => replay.allocator(0).stats().bytes_limit,
+        },
+        is_met,
+    }))
+}
+
+/// The search for the request that decides.
+struct Search {
+    replay: Replay,
+    /// Whether it was met; `None` before it.
+    is_met: Option<bool>,
+    /// The earliest allocation that an event of the watched pass names.
+    first_named: Option<u64>,
+}
+
+impl Search {
+    /// Lets the events happen under that header until the request that decides.
+    fn of(source: &mut dyn Events, header: &Header) -> Result<Search> {
+        let mut search = Search {
+            replay: Replay::elsewhere(header, false)?,
+            is_met: None,
+            first_named: None,
+        };
+        follow(source, &mut search, u64::MAX)?;
+        Ok(search)
+    }
+}
+
+impl Follower for Search {
+    type Snapshot = ReplaySnapshot;
+
+    fn live_allocations(&self) -> u64 {
+        self.replay.live().count() as u64
+    }
+
+    fn learn(&mut self, _: &[Note]) {}
+
+    fn event(&mut self, event: &Event) -> Result<bool> {
+        if let Some(named) = event.named_allocation() {
+            let first = self.first_named.get_or_insert(named);
+            *first = named.min(*first);
+        }
+        self.is_met = match self.replay.apply(event, 0)? {
+            StepEffect::Refused(..) | StepEffect::Aborted(..) => Some(false),
+            _ if self.replay.parting() == Some(Divergence::Met) => Some(true),
+            _ => None,
+        };
+        Ok(self.is_met.is_none())
+    }
+
+    fn watch(&mut self) -> ReplaySnapshot {
+        self.first_named = None;
+        self.replay.snapshot()
+    }
+
+    fn skip(&mut self, before: ReplaySnapshot, most: u64) -> u64 {
+        let first_named = self.first_named.unwrap_or(u64::MAX);
+        match self.replay.period_since(&before, first_named) {
+            Some(period) if most > 0 => {
+                self.replay.skip(&period, &before, most);
+                most
+            }
+            _ => 0,
+        }
+    }
+}
