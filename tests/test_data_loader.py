@@ -161,7 +161,7 @@ def test_memory_that_jax_is_done_with_comes_back_without_a_call_of_jax(train):
     # there is none. Before the garbage collector was asked, this waited for ever.
     loader = load(train, memory="100kB")
     batches = iter(loader)
-    held = [jax.device_put(next(batches)["x"]) for _ in range(loader._native.most_batches)]
+    held = [jax.device_put(next(batches)["x"]) for _ in range(loader.buffer_count)]
     held.clear()
     assert sum(len(real_rows(batch)) for batch in batches) > 0
 
@@ -213,7 +213,7 @@ def test_small_batches_on_the_cpu_are_copies_that_may_all_be_kept(train):
     loader = load(train, memory="100kB", _poison=True)
     ahead = loader.to_device()
     assert ahead.copies
-    assert len(loader) > loader._native.most_batches
+    assert len(loader) > loader.buffer_count
     held = list(ahead)
     assert loader.stats.held_bytes == 0
     expected = [real_rows(batch) for batch in load(train, memory="100kB")]
@@ -413,7 +413,7 @@ def small_batches(tmp_path):
 def test_all_batches_of_an_epoch_can_be_kept_where_the_memory_has_room(tmp_path):
     path, values = small_batches(tmp_path)
     with Loader(path, "x", batch_size=37, shuffle=False) as loader:
-        assert len(loader) == 136 > loader._native.most_batches
+        assert len(loader) == 136 > loader.buffer_count
         kept = list(loader)
         assert np.array_equal(np.concatenate([batch["x"] for batch in kept]), values)
         assert len({batch["x"].ctypes.data for batch in kept}) == 136

@@ -2,6 +2,8 @@ import os
 from collections.abc import Sequence
 from typing import final
 
+from vramfit.data.arguments import LoaderOptions
+
 __all__ = [
     "BatchLoader",
     "BatchMemory",
@@ -35,34 +37,17 @@ is_release: bool
 
 @final
 class BatchLoader:
-    def __new__(
-        cls,
-        path: str | os.PathLike[str],
-        columns: Sequence[tuple[str, str | None]],
-        *,
-        batch_size: int,
-        memory: str,
-        seed: int,
-        shuffle: bool,
-        drop_last: bool,
-        super_batch: int | None,
-        split: tuple[str, float, str, int] | None,
-        world: tuple[int, int],
-        threads: int | None,
-        floats: str | None,
-        narrow: bool,
-        poison: bool,
-    ) -> BatchLoader: ...
+    def __new__(cls, options: LoaderOptions) -> BatchLoader: ...
     @property
     def batches(self) -> int: ...
+    @property
+    def buffer_count(self) -> int: ...
     @property
     def columns(self) -> list[tuple[str, str, list[int]]]: ...
     @property
     def engine(self) -> str: ...
     @property
     def max_batches(self) -> int: ...
-    @property
-    def most_batches(self) -> int: ...
     @property
     def plan(self) -> str: ...
     @property

@@ -81,6 +81,54 @@ impl BatchMemory {
     }
 }
 
+/// `vramfit.data.arguments.LoaderOptions`, where its fields are documented.
+#[derive(FromPyObject)]
+struct PyLoaderOptions {
+    path: PathBuf,
+    columns: Vec<ColumnArgument>,
+    batch_size: u64,
+    memory: String,
+    seed: u64,
+    shuffle: bool,
+    drop_last: bool,
+    super_batch: Option<u64>,
+    split: Option<(String, f64, String, u64)>,
+    shard: (u64, u64),
+    threads: Option<usize>,
+    floats: Option<String>,
+    narrow: bool,
+    poison: bool,
+}
+
+impl TryFrom<PyLoaderOptions> for Request {
+    type Error = Error;
+
+    fn try_from(options: PyLoaderOptions) -> Result<Self> {
+        let (rank, processes) = options.shard;
+        let columns = options.columns.into_iter().map(column);
+        Ok(Request {
+            file: options.path,
+            columns: columns.collect::<Result<_>>()?,
+            batch_size: options.batch_size,
+            super_batch: options.super_batch,
+            budget: options.memory.parse::<Bytes>()?,
+            seed: options.seed,
+            shuffle: options.shuffle,
+            last: if options.drop_last {
+                Last::Drop
+            } else {
+                Last::Pad
+            },
+            part: options.split.map(part).transpose()?,
+            world: World { rank, processes },
+            threads: options.threads,
+            floats: options.floats.as_deref().map(scalar).transpose()?,
+            narrow: options.narrow,
+            poison: options.poison,
+        })
+    }
+}
+
 /// A loader with its reader threads.
 #[pyclass(frozen, module = "vramfit._native")]
 pub(crate) struct BatchLoader {
@@ -115,52 +163,8 @@ pub(crate) type RowForm = (String, &'static str, Vec<u64>);
 #[pymethods]
 impl BatchLoader {
     #[new]
-    #[pyo3(signature = (path, columns, *, batch_size, memory, seed, shuffle, drop_last, super_batch, split,
-        world, threads, floats, narrow, poison))]
-    #[allow(
-        clippy::too_many_arguments,
-        clippy::fn_params_excessive_bools,
-        clippy::needless_pass_by_value,
-        reason = "arguments from Python come one by one, and by keyword"
-    )]
-    fn new(
-        py: Python<'_>,
-        path: PathBuf,
-        columns: Vec<ColumnArgument>,
-        batch_size: u64,
-        memory: &str,
-        seed: u64,
-        shuffle: bool,
-        drop_last: bool,
-        super_batch: Option<u64>,
-        split: Option<(String, f64, String, u64)>,
-        world: (u64, u64),
-        threads: Option<usize>,
-        floats: Option<String>,
-        narrow: bool,
-        poison: bool,
-    ) -> PyResult<Self> {
-        let open = || {
-            Loader::open(Request {
-                file: path,
-                columns: columns.into_iter().map(column).collect::<Result<_>>()?,
-                batch_size,
-                super_batch,
-                budget: memory.parse::<Bytes>()?,
-                seed,
-                shuffle,
-                last: if drop_last { Last::Drop } else { Last::Pad },
-                part: split.map(part).transpose()?,
-                world: World {
-                    rank: world.0,
-                    processes: world.1,
-                },
-                threads,
-                floats: floats.as_deref().map(scalar).transpose()?,
-                narrow,
-                poison,
-            })
-        };
+    fn new(py: Python<'_>, options: PyLoaderOptions) -> PyResult<Self> {
+        let open = || Loader::open(options.try_into()?);
         let loader = py.detach(open).map_err(|error| raise(py, &error))?;
         Ok(BatchLoader {
             loader: Mutex::new(loader),
@@ -215,7 +219,7 @@ impl BatchLoader {
     }
 
     #[getter]
-    fn most_batches(&self, py: Python<'_>) -> usize {
+    fn buffer_count(&self, py: Python<'_>) -> usize {
         py.detach(|| self.lock().plan().sets)
     }
 

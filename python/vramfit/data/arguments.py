@@ -3,10 +3,50 @@
 from __future__ import annotations
 
 import operator
+import os
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from vramfit._errors import InvalidArgumentError
+
+
+@dataclass(frozen=True, kw_only=True)
+class LoaderOptions:
+    """Everything that decides what the native loader reads.
+
+    Attributes:
+        path: The HDF5 file.
+        columns: For each column the path of its dataset, and the type to convert it to if any.
+        batch_size: Rows of a batch, all processes together.
+        memory: Memory budget, such as ``"256MiB"``.
+        seed: Seed of the shuffle.
+        shuffle: Whether rows are shuffled.
+        drop_last: Whether the rows that do not fill the last batch are dropped.
+        super_batch: Batches stacked into one; None for single batches.
+        split: Which set (``"train"`` or ``"validation"``), the fraction of rows for validation, how
+            these are chosen (``"spread"`` or ``"tail"``), and the seed of the choice; None for all.
+        shard: The number of this process, and how many read together.
+        threads: Reader threads; None for the default.
+        floats: The type of all floats for which `columns` names none.
+        narrow: Whether 64-bit types become 32-bit types.
+        poison: Whether memory is overwritten when it comes back, for tests.
+    """
+
+    path: str | os.PathLike[str]
+    columns: Sequence[tuple[str, str | None]]
+    batch_size: int
+    memory: str
+    seed: int
+    shuffle: bool
+    drop_last: bool
+    super_batch: int | None
+    split: tuple[str, float, str, int] | None
+    shard: tuple[int, int]
+    threads: int | None
+    floats: str | None
+    narrow: bool
+    poison: bool
 
 
 def name_columns(datasets: str | Sequence[str] | Mapping[str, str]) -> dict[str, str]:
@@ -115,7 +155,7 @@ def describe_split(
     return name, share, manner[0] if manner else "spread", seed
 
 
-def find_world(rank: int | None, world: int | None, sharding: object) -> tuple[int, int]:
+def find_shard(rank: int | None, world: int | None, sharding: object) -> tuple[int, int]:
     """Return which of how many processes this is."""
     if (rank is None) != (world is None):
         raise InvalidArgumentError("`rank` and `world` go together, and one is missing")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterator, Mapping
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 from vramfit._errors import InvalidArgumentError
 
@@ -45,7 +45,7 @@ class DeviceBatches:
 
         if depth < 1:
             raise InvalidArgumentError(f"`depth` is {depth}, and has to be 1 at least")
-        most, max_batches = loader._native.most_batches, loader._native.max_batches
+        max_batches = loader._native.max_batches
         if depth + _OTHERS > max_batches:
             raise InvalidArgumentError(
                 f"{depth} batches on their way need memory for {depth + _OTHERS}, and the loader "
@@ -57,8 +57,8 @@ class DeviceBatches:
         # Where batches go when the loader itself says nothing: a device or a sharding.
         self._place = place
         # A compiled step takes arrays of numpy as well, in a fraction of the time of `device_put`.
-        self._stays = for_a_step and not isinstance(loader._sharding or place, (Sharding, Mapping))
-        self._has_plenty = most >= depth + _PLENTY
+        self._stays = for_a_step and not isinstance(loader.sharding or place, (Sharding, Mapping))
+        self._has_plenty = loader.buffer_count >= depth + _PLENTY
         # Where the program has got to. A state is made of it for a checkpoint only.
         self._position: tuple[int, int] | None = None
 
@@ -69,17 +69,17 @@ class DeviceBatches:
     def __iter__(self) -> Iterator[Any]:
         """Go on behind the last batch that was handed out, to the end of the epoch."""
         # A pass that was left early has read further than the program has got.
-        return self._send(self._loader._begin(*(self._position or self._loader.position)))
+        return self._send(self._loader._start(*(self._position or self._loader.position)))
 
     def epoch(self, number: int) -> Iterator[Any]:
         """Begin an epoch, counted from 0, with its first batch."""
-        return self._send(self._loader._begin(number, 0))
+        return self._send(self._loader._start(number, 0))
 
-    def _send(self, mine: int) -> Iterator[Any]:
+    def _send(self, generation: int) -> Iterator[Any]:
         loader, depth = self._loader, self._depth
         under_way: deque[tuple[Any, tuple[int, int]]] = deque()
         self._position = loader.position
-        while (found := loader._next(mine)) is not None:
+        while (found := loader._next(generation)) is not None:
             batch, position = found
             del found
             under_way.append((self._put(batch), position))
@@ -96,7 +96,7 @@ class DeviceBatches:
     @cached_property
     def copies(self) -> bool:
         """Whether batches are copied, so that a program may keep as many as it likes."""
-        is_small = self._loader._batch_bytes < _COPIED_BYTES
+        is_small = self._loader.batch_bytes < _COPIED_BYTES
         return self._is_on_cpu and is_small and not (self._stays and self._has_plenty)
 
     @cached_property
@@ -107,7 +107,7 @@ class DeviceBatches:
         if self._loader._transform is not None:
             # What it returns may look into the loader's memory in any way.
             return False
-        place = self._loader._sharding or self._place or jax.config.jax_default_device
+        place = self._loader.sharding or self._place or jax.config.jax_default_device
         if isinstance(place, Mapping):
             place = next(iter(place.values()))
         if place is None:
@@ -122,7 +122,7 @@ class DeviceBatches:
             batch = {name: part.copy() for name, part in batch.items()}
         if self._stays and self._is_on_cpu:
             return batch
-        sharding = self._loader._sharding
+        sharding = self._loader.sharding
         if sharding is None:
             return jax.device_put(batch, self._place)
         if isinstance(sharding, Mapping):
@@ -144,15 +144,21 @@ class DeviceBatches:
         """Return what has to be kept to go on behind the last batch that the program has got."""
         return self._loader._state(self._position)
 
-    def restore(self, state: Any) -> DeviceBatches:
-        """Go on from a state, as :meth:`Loader.restore`."""
-        self._restore(state, force=False)
+    def restore(self, state: Any, *, force: bool = False) -> Self:
+        """Resume from a state, as :meth:`Loader.restore`."""
+        self._loader.restore(state, force=force)
+        self._position = None
         return self
 
-    def _restore(self, state: Any, *, force: bool) -> str | None:
-        note = self._loader._restore(state, force=force)
-        self._position = None
-        return note
+    @property
+    def loader(self) -> Loader:
+        """The loader that batches come from."""
+        return self._loader
+
+    @property
+    def depth(self) -> int:
+        """How many batches are transferred ahead of the program."""
+        return self._depth
 
     def __repr__(self) -> str:
         return f"<{self._loader!r} to the device, {self._depth} ahead>"

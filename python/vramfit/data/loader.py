@@ -13,13 +13,14 @@ from typing import TYPE_CHECKING, Any, Self
 from vramfit._errors import InvalidArgumentError
 from vramfit._native import BatchLoader
 from vramfit.data.arguments import (
+    LoaderOptions,
     as_whole,
     check_counts,
     check_sharding,
     describe_split,
     describe_types,
     find_dtype,
-    find_world,
+    find_shard,
     name_columns,
 )
 
@@ -153,13 +154,9 @@ class Loader:
         self._mask = mask
         self._transform = transform
         self._sharding = sharding
-        self._super_batch = super_batch
-        self._batch_size = batch_size
-        self._drop_last = drop_last
-        self._world = find_world(rank, world, sharding)
-        self._native = BatchLoader(
-            path,
-            [(dataset, kinds.get(name)) for name, dataset in names.items()],
+        self._options = LoaderOptions(
+            path=path,
+            columns=[(dataset, kinds.get(name)) for name, dataset in names.items()],
             batch_size=batch_size,
             memory=str(memory),
             seed=seed,
@@ -167,14 +164,16 @@ class Loader:
             drop_last=drop_last,
             super_batch=super_batch,
             split=describe_split(split, split_seed),
-            world=self._world,
+            shard=find_shard(rank, world, sharding),
             threads=threads,
             floats=floats,
             narrow=not (_jax_has_x64() if x64 is None else x64),
             poison=_poison,
         )
-        self._rounds = 0
-        rows = batch_size // self._world[1]
+        self._native = BatchLoader(self._options)
+        self._generation = 0
+        self._restore_note: str | None = None
+        rows = batch_size // self.world
         lead = (rows,) if super_batch is None else (super_batch, rows)
         shapes = [(kind, shape) for _, kind, shape in self._native.columns]
         self._columns = list(zip(self._names, shapes, strict=True))
@@ -183,9 +182,54 @@ class Loader:
         ]
 
     @property
-    def _batch_bytes(self) -> int:
-        """Bytes of what is handed out at once to this process."""
+    def batch_size(self) -> int:
+        """Rows of a batch, all processes together."""
+        return self._options.batch_size
+
+    @property
+    def super_batch(self) -> int | None:
+        """Batches that are stacked into one, or None where batches come one by one."""
+        return self._options.super_batch
+
+    @property
+    def drop_last(self) -> bool:
+        """Whether the rows that do not fill the last batch of an epoch are dropped."""
+        return self._options.drop_last
+
+    @property
+    def sharding(self) -> Any:
+        """The sharding of batches, a dictionary of one per column, or None."""
+        return self._sharding
+
+    @property
+    def rank(self) -> int:
+        """The number of this process, from 0."""
+        return self._options.shard[0]
+
+    @property
+    def world(self) -> int:
+        """The number of processes that read together."""
+        return self._options.shard[1]
+
+    @property
+    def datasets(self) -> dict[str, str]:
+        """The path of the dataset of each column."""
+        return dict(self._datasets)
+
+    @property
+    def batch_bytes(self) -> int:
+        """Bytes of a batch (or a stack of them) in this process."""
         return sum(dtype.itemsize * math.prod(shape) for _, dtype, shape in self._arrays)
+
+    @property
+    def buffer_count(self) -> int:
+        """Batches (or stacks of them) that have memory at a time, unless the program keeps more."""
+        return self._native.buffer_count
+
+    @property
+    def generation(self) -> int:
+        """A number that changes when an iterator over the loader is invalidated by another."""
+        return self._generation
 
     def __len__(self) -> int:
         """Return how many batches (or stacks of them) a whole epoch has."""
@@ -193,32 +237,40 @@ class Loader:
 
     def __iter__(self) -> Iterator[Any]:
         """Go on behind the last batch that was handed out, to the end of the epoch."""
-        return self._batches(self._begin(*self._native.position))
+        return self._batches(self._start(*self._native.position))
 
     def epoch(self, number: int) -> Iterator[Any]:
         """Begin an epoch, counted from 0, with its first batch."""
-        return self._batches(self._begin(number, 0))
+        return self._batches(self._start(number, 0))
 
-    def _begin(self, epoch: int, position: int) -> int:
-        """Begin to read, and return the number of this pass."""
-        self._rounds += 1
+    def batches_from(self, epoch: int, position: int) -> Iterator[Any]:
+        """Iterate over the rest of an epoch from a row of it, counted in the order of the epoch."""
+        return self._batches(self._start(epoch, position))
+
+    def file_rows(self, epoch: int, start: int, end: int) -> list[int]:
+        """Return the row numbers in the file of rows `start` to `end` of an epoch."""
+        return self._native.file_rows(epoch, start, end)
+
+    def _start(self, epoch: int, position: int) -> int:
+        """Start the reader threads, and return the generation of this iterator."""
+        self._generation += 1
         self._native.start(epoch, position)
-        return self._rounds
+        return self._generation
 
-    def _batches(self, mine: int) -> Iterator[Any]:
-        while (found := self._next(mine)) is not None:
+    def _batches(self, generation: int) -> Iterator[Any]:
+        while (found := self._next(generation)) is not None:
             batch, _ = found
             del found
             yield batch
             # Otherwise this frame keeps the batch alive while the next one is made.
             del batch
 
-    def _next(self, mine: int) -> tuple[Any, tuple[int, int]] | None:
-        """Return the next batch of a pass, and the position behind it; None behind the last."""
-        if mine != self._rounds:
+    def _next(self, generation: int) -> tuple[Any, tuple[int, int]] | None:
+        """Return the next batch and the position after it, or None at the end of the epoch."""
+        if generation != self._generation:
             raise InvalidArgumentError(
-                "this pass over the loader was ended: another one was begun",
-                hint="make a second loader to read twice at the same time",
+                "this iterator is no longer valid: a later one was started on the same loader",
+                hint="create a second loader to iterate twice at the same time",
             )
         found = self._native.next()
         if found is None:
@@ -234,7 +286,7 @@ class Loader:
             for (name, dtype, shape), part in zip(self._arrays, memory, strict=True)
         }
         if self._mask:
-            is_stack = self._super_batch is not None
+            is_stack = self.super_batch is not None
             rows = next(iter(batch.values())).shape[int(is_stack)]
             real = np.arange(rows)[None, :] < np.asarray(valid)[:, None]
             batch[MASK] = real if is_stack else real[0]
@@ -259,26 +311,31 @@ class Loader:
         state: dict[str, Any] = json.loads(self._native.state(position))
         return state
 
-    def restore(self, state: Mapping[str, Any] | str) -> Self:
-        """Go on from a state: the next loop begins behind the last batch that was handed out then.
+    def restore(self, state: Mapping[str, Any] | str, *, force: bool = False) -> Self:
+        """Resume from a state: the next iterator starts after the last batch handed out then.
 
-        Batch size, stacks, memory and number of processes may be others than they were. The file
-        may have been moved, copied or touched: where its time is another one, contents are compared
-        (all of a file of up to 16 MiB, else 256 blocks of 64 KiB spread over it).
+        Batch size, stacks, memory and number of processes may differ from those of the state. The
+        file may have been moved, copied or touched: if its modification time differs, contents are
+        compared (all of a file of up to 16 MiB, otherwise 256 blocks of 64 KiB spread over it).
+        :attr:`restore_note` then says how far they were compared.
+
+        Args:
+            state: What :meth:`state` returned, or its JSON.
+            force: Accept a file with other contents; :attr:`restore_note` says what differs.
 
         Raises:
-            FileChangedError: The file has not the contents that the state was made with.
-            InvalidArgumentError: The loader has another seed, split or shuffle.
+            FileChangedError: The contents of the file differ from those of the state.
+            InvalidArgumentError: The loader has a different seed, split or shuffle.
         """
-        self._restore(state, force=False)
+        text = state if isinstance(state, str) else json.dumps(dict(state))
+        self._restore_note = self._native.restore(text, force)
+        self._generation += 1
         return self
 
-    def _restore(self, state: Mapping[str, Any] | str, *, force: bool) -> str | None:
-        """Go on from a state, also in a changed file with `force`; return what to tell of it."""
-        text = state if isinstance(state, str) else json.dumps(dict(state))
-        note = self._native.restore(text, force)
-        self._rounds += 1
-        return note
+    @property
+    def restore_note(self) -> str | None:
+        """What the last :meth:`restore` noticed about the file, or None."""
+        return self._restore_note
 
     @property
     def stats(self) -> Stats:
@@ -304,7 +361,7 @@ class Loader:
 
     def close(self) -> None:
         """Stop reading. Batches that were handed out stay as they are."""
-        self._rounds += 1
+        self._generation += 1
         self._native.stop()
 
     def __enter__(self) -> Self:

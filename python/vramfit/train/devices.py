@@ -172,9 +172,10 @@ def agree(place: Place, state: Any, data: Any) -> Place:
     from jax.sharding import NamedSharding
 
     from vramfit.data.device import DeviceBatches
+    from vramfit.data.loader import Loader
 
-    loader = data._loader if isinstance(data, DeviceBatches) else data
-    sharding = getattr(loader, "_sharding", None)
+    loader = data.loader if isinstance(data, DeviceBatches) else data
+    sharding = loader.sharding if isinstance(loader, Loader) else None
     if isinstance(sharding, NamedSharding):
         return replace(place, mesh=sharding.mesh, devices=tuple(sharding.mesh.devices.flat))
     for leaf in jax.tree.leaves(state):

@@ -85,7 +85,7 @@ class LoaderFeed:
         self._whole = whole_batches
         self._left = 0
         self._ahead: _Ahead | None = None
-        self.loader: Loader = batches._loader
+        self.loader: Loader = batches.loader
 
     def begin(self, epoch: int) -> Iterator[Any]:
         """Begin an epoch, or take it where it is read already."""
@@ -98,7 +98,7 @@ class LoaderFeed:
         """Fill the first pool of an epoch while something else is done."""
         # What is wrong is said when it is begun: until then the run may do and keep other things.
         with suppress(VramfitError):
-            self._ahead = _Ahead(epoch, self._batches.epoch(epoch), self.loader._rounds)
+            self._ahead = _Ahead(epoch, self._batches.epoch(epoch), self.loader.generation)
 
     def end(self) -> None:
         """Stop the threads that read ahead."""
@@ -111,7 +111,7 @@ class LoaderFeed:
         An evaluation may have gone through the same loader meanwhile.
         """
         ahead, self._ahead = self._ahead, None
-        return ahead if ahead is not None and ahead.round == self.loader._rounds else None
+        return ahead if ahead is not None and ahead.round == self.loader.generation else None
 
     def go_on(
         self, position: dict[str, Any], epoch: int, *, force: bool, tell: Tell
@@ -119,7 +119,7 @@ class LoaderFeed:
         """Go on where the loader was, in the file that it had."""
         state = position["loader"]
         try:
-            note = self._batches._restore(state, force=force)
+            self._batches.restore(state, force=force)
         except FileChangedError as error:
             raise FileChangedError(
                 error.message,
@@ -136,7 +136,7 @@ class LoaderFeed:
                     "anew with `--fresh`",
                 ),
             ) from error
-        if note is not None:
+        if (note := self.loader.restore_note) is not None:
             tell(f"{note}; the run goes on with it" if force else note)
         if state["epoch"] != epoch:  # behind the last batch it stands in the next one
             return iter(())
@@ -159,27 +159,26 @@ class LoaderFeed:
         """Return what is left when some are on their way and one is read; None for copies."""
         if self._batches.copies:
             return None
-        return max(1, self.loader._native.most_batches - self._batches._depth - 2)
+        return max(1, self.loader.buffer_count - self._batches.depth - 2)
 
     def read_again(self, epoch: int, batch: int) -> tuple[dict[str, Any], int] | None:
         """Return a batch as the loader hands it out."""
-        if self.loader._world[1] > 1:
+        if self.loader.world > 1:
             return None  # this process knows only its own rows
-        first_row = batch * self.loader._batch_size * (self.loader._super_batch or 1)
-        mine = self.loader._begin(epoch, first_row)
-        found = next(self.loader._batches(mine), None)
+        first_row = batch * self.loader.batch_size * (self.loader.super_batch or 1)
+        found = next(self.loader.batches_from(epoch, first_row), None)
         self.loader.close()
         return None if found is None else (named_columns(found), first_row)
 
     def file_rows(self, epoch: int, first_row: int, rows: list[int]) -> list[int] | None:
         """Return what the order of the loader says."""
         last = min(first_row + max(rows) + 1, self.loader.rows)
-        numbers = self.loader._native.file_rows(epoch, first_row, last)
+        numbers = self.loader.file_rows(epoch, first_row, last)
         return [numbers[min(row, len(numbers) - 1)] for row in rows]
 
     def dataset(self, name: str) -> str | None:
         """Return the dataset of the loader."""
-        return self.loader._datasets.get(name)
+        return self.loader.datasets.get(name)
 
 
 class IterableFeed:
@@ -290,13 +289,13 @@ def feed(data: Any, *, depth: int, stacked: int, sharding: Any, role: str) -> Fe
     from vramfit.data.device import DeviceBatches
 
     if isinstance(data, DeviceBatches):
-        data, depth = data._loader, data._depth
+        data, depth = data.loader, data.depth
     if isinstance(data, Loader):
         _must_be_stacked(data, stacked, role)
         _must_share(data, role)
         _must_divide(data, sharding, role)
         ahead = DeviceBatches(data, depth, sharding, for_a_step=True)
-        return LoaderFeed(ahead, whole_batches=data._drop_last)
+        return LoaderFeed(ahead, whole_batches=data.drop_last)
     if not isinstance(data, Iterable):
         raise InvalidArgumentError(
             f"`{role}` is a {type(data).__name__}, and no batches can be taken from it",
@@ -323,8 +322,8 @@ def _sender(place: Any) -> Callable[[Any], Any]:
 
 
 def _must_be_stacked(loader: Loader, stacked: int, role: str) -> None:
-    has = loader._super_batch or 1
-    if has == stacked and (stacked > 1) == (loader._super_batch is not None):
+    has = loader.super_batch or 1
+    if has == stacked and (stacked > 1) == (loader.super_batch is not None):
         return
     if stacked == 1:
         raise InvalidArgumentError(
@@ -333,17 +332,17 @@ def _must_be_stacked(loader: Loader, stacked: int, role: str) -> None:
         )
     raise InvalidArgumentError(
         f"`steps_per_dispatch={stacked}` needs stacks of {stacked} batches, and `{role}` hands out "
-        + (f"stacks of {has}" if loader._super_batch else "single ones"),
+        + (f"stacks of {has}" if loader.super_batch else "single ones"),
         hint=f"make the loader with `super_batch={stacked}`",
     )
 
 
 def _must_divide(loader: Loader, sharding: Any, role: str) -> None:
-    parts = _parts(loader._sharding or sharding, axis=1 if loader._super_batch else 0)
-    if loader._batch_size % parts:
-        more = -(-loader._batch_size // parts) * parts
+    parts = _parts(loader.sharding or sharding, axis=1 if loader.super_batch else 0)
+    if loader.batch_size % parts:
+        more = -(-loader.batch_size // parts) * parts
         raise InvalidArgumentError(
-            f"the batches of `{role}` have {loader._batch_size} rows, which cannot be divided "
+            f"the batches of `{role}` have {loader.batch_size} rows, which cannot be divided "
             f"equally among {parts} devices",
             hint=worded(
                 program=f"take batches of {more} rows, or let JAX see one device only",
@@ -366,7 +365,7 @@ def _parts(place: Any, axis: int) -> int:
 def _must_share(loader: Loader, role: str) -> None:
     import jax
 
-    if jax.process_count() > 1 and loader._world[1] == 1:
+    if jax.process_count() > 1 and loader.world == 1:
         raise InvalidArgumentError(
             f"each of the {jax.process_count()} processes would read all rows of `{role}`",
             hint="make the loader with `sharding=vramfit.train.devices.batch_sharding()`",
