@@ -340,12 +340,12 @@ def test_a_read_only_file_in_a_read_only_directory_is_read(tmp_path):
         directory.chmod(0o755)
 
 
-def test_another_pass_ends_the_one_before(train):
+def test_a_second_iterator_invalidates_the_first(train):
     loader = load(train)
     first = iter(loader)
     next(first)
     next(loader.epoch(5))
-    with pytest.raises(InvalidArgumentError, match="another one was begun"):
+    with pytest.raises(InvalidArgumentError, match="a later one was started"):
         next(first)
 
 

@@ -221,13 +221,13 @@ def test_t4_the_next_epoch_is_read_while_the_evaluation_runs(train, monkeypatch)
     order = []
     loader, validation = load(train), load(train, mask=True)
     for name, one in (("train", loader), ("validate", validation)):
-        begin = one._begin
+        begin = one._start
 
         def noted(epoch, position, name=name, begin=begin):
             order.append((name, epoch))
             return begin(epoch, position)
 
-        monkeypatch.setattr(one, "_begin", noted)
+        monkeypatch.setattr(one, "_start", noted)
     evaluation = {"eval_step": evaluate, "eval_data": validation}
     result = fit(step, start(), loader, epochs=3, progress="none", **evaluation)
     assert order == [
