@@ -29,7 +29,7 @@ pub mod env;
 pub mod error;
 pub mod gpu;
 pub mod lint;
-pub mod machine;
+pub mod host;
 mod nearest;
 pub mod program;
 pub mod published;

@@ -5,33 +5,33 @@ use std::collections::BTreeMap;
 use vramfit_core::doctor::{
     Check, Driver, Ended, Examination, Facts, Inventory, Status, Trial, VirtualCard, lines, summary,
 };
-use vramfit_core::machine::{
-    Card, ComputeMode, HostMemory, Machine, Memory, Mig, Process, ProcessKind, Surroundings,
+use vramfit_core::host::{
+    HostGpu, ComputeMode, HostMemoryLimit, Host, GpuMemory, Mig, Process, ProcessKind, HostEnvironment,
 };
 
 const GIB: u64 = 1 << 30;
 
-fn card(index: u32) -> Card {
-    Card {
+fn gpu(index: u32) -> HostGpu {
+    HostGpu {
         index,
         name: "NVIDIA A100-SXM4-80GB".to_owned(),
         compute_capability: Some((8, 0)),
-        memory: Some(Memory {
+        memory: Some(GpuMemory {
             total_bytes: 81 * GIB,
             reserved_bytes: Some(GIB),
             used_bytes: 0,
             free_bytes: 80 * GIB,
         }),
         compute_mode: Some(ComputeMode::Default),
-        ..Card::default()
+        ..HostGpu::default()
     }
 }
 
-fn machine(cards: Vec<Card>) -> Driver {
-    Driver::Machine(Machine {
+fn machine(gpus: Vec<HostGpu>) -> Driver {
+    Driver::Machine(Host {
         driver: Some("580.82.07".to_owned()),
         cuda: Some("13.0".to_owned()),
-        cards,
+        gpus,
         unknown: Vec::new(),
     })
 }
@@ -94,22 +94,22 @@ const HOLD: &str = r#"{"step":"hold","state":"done","pid":4711}"#;
 const TRAINING: &str = r#"{"step":"training","state":"done","steps":20,"first_loss":2.5,
     "last_loss":0.5,"platforms":["gpu"],"step_seconds":0.001}"#;
 
-/// A machine with a card on which all is well.
+/// A machine with a GPU on which all is well.
 fn healthy() -> Facts {
-    let mut during = card(0);
+    let mut during = gpu(0);
     during.processes = vec![Process {
         pid: 4711,
         used_bytes: Some(61 * GIB),
         ..Process::default()
     }];
     Facts {
-        driver: machine(vec![card(0)]),
+        driver: machine(vec![gpu(0)]),
         inventory: inventory(),
         dry_run: Some(Ok(())),
         trial: told(&[IMPORT, GPU, POOL, RIGHT, JIT, TRANSFERS, HOLD, TRAINING]),
-        machine_during_trial: Some(Machine {
-            cards: vec![during],
-            ..Machine::default()
+        machine_during_trial: Some(Host {
+            gpus: vec![during],
+            ..Host::default()
         }),
         ..Facts::default()
     }
@@ -238,10 +238,10 @@ fn a_driver_that_does_not_work_is_told_apart_from_none() {
 }
 
 #[test]
-fn each_card_is_told_with_its_holders() {
-    let mut shared = card(1);
+fn each_gpu_is_told_with_its_holders() {
+    let mut shared = gpu(1);
     shared.display = Some(true);
-    shared.memory = Some(Memory {
+    shared.memory = Some(GpuMemory {
         total_bytes: 81 * GIB,
         reserved_bytes: Some(GIB),
         used_bytes: 30 * GIB,
@@ -255,10 +255,10 @@ fn each_card_is_told_with_its_holders() {
         user: Some("ada".to_owned()),
         container: None,
     }];
-    let facts = with(|facts| facts.driver = machine(vec![card(0), shared]));
-    let cards = found(&facts, "card");
-    assert_eq!(cards.len(), 2);
-    let told = &cards[1].sentence;
+    let facts = with(|facts| facts.driver = machine(vec![gpu(0), shared]));
+    let gpus = found(&facts, "card");
+    assert_eq!(gpus.len(), 2);
+    let told = &gpus[1].sentence;
     for words in [
         "80.0 GiB",
         "50.0 GiB free",
@@ -268,7 +268,7 @@ fn each_card_is_told_with_its_holders() {
     ] {
         assert!(told.contains(words), "{told} lacks {words}");
     }
-    let holder = &cards[1].evidence[0];
+    let holder = &gpus[1].evidence[0];
     assert_eq!(
         holder,
         "process 42 holds 29.0 GiB, drawing, ada: python serve.py"
@@ -279,7 +279,7 @@ fn each_card_is_told_with_its_holders() {
 fn modes_that_keep_programs_out_fail() {
     let mode = |mode, processes: usize| {
         with(|facts| {
-            let mut only = card(0);
+            let mut only = gpu(0);
             only.compute_mode = Some(mode);
             only.processes = vec![Process::default(); processes];
             facts.driver = machine(vec![only]);
@@ -306,11 +306,11 @@ fn modes_that_keep_programs_out_fail() {
 }
 
 #[test]
-fn a_lost_card_fails_and_a_divided_one_is_used_by_its_slices() {
+fn a_lost_gpu_fails_and_a_divided_one_is_used_by_its_slices() {
     let lost = with(|facts| {
-        facts.driver = machine(vec![Card {
-            unknown: vec!["everything: the card fell off the bus".to_owned()],
-            ..Card::default()
+        facts.driver = machine(vec![HostGpu {
+            unknown: vec!["everything: the GPU fell off the bus".to_owned()],
+            ..HostGpu::default()
         }]);
     });
     expect(
@@ -320,36 +320,36 @@ fn a_lost_card_fails_and_a_divided_one_is_used_by_its_slices() {
         &["fell off the bus", "restart"],
     );
     let divided = with(|facts| {
-        let mut parent = card(0);
+        let mut parent = gpu(0);
         parent.mig = Mig::Parent;
-        let mut slice = card(0);
+        let mut slice = gpu(0);
         slice.mig = Mig::Slice {
             number: 0,
             gpu_instance: Some(3),
             parent_total_bytes: Some(80 * GIB),
         };
-        slice.memory = Some(Memory {
+        slice.memory = Some(GpuMemory {
             total_bytes: 20 * GIB,
             reserved_bytes: Some(0),
             used_bytes: 0,
             free_bytes: 20 * GIB,
         });
         facts.driver = machine(vec![parent, slice]);
-        // 75 % of the slice, not of the card.
+        // 75 % of the slice, not of the GPU.
         let pool = POOL.replace("64424509440", &(15 * GIB).to_string());
         facts.trial.hear(&pool);
     });
-    let cards = found(&divided, "card");
-    assert!(cards[0].sentence.contains("divided (MIG)"), "{cards:?}");
+    let gpus = found(&divided, "card");
+    assert!(gpus[0].sentence.contains("divided (MIG)"), "{gpus:?}");
     assert!(
-        cards[1].sentence.contains("20.0 GiB, a MIG slice"),
-        "{cards:?}"
+        gpus[1].sentence.contains("20.0 GiB, a MIG slice"),
+        "{gpus:?}"
     );
     expect(
         &divided,
         "pool",
         Status::Pass,
-        &["75.0 % of the card's 20.0 GiB"],
+        &["75.0 % of the GPU's 20.0 GiB"],
     );
 }
 
@@ -416,7 +416,7 @@ fn versions_that_do_not_fit_are_named_with_what_mends_them() {
 }
 
 #[test]
-fn drivers_and_cards_too_old_for_the_plugin_fail() {
+fn drivers_and_gpus_too_old_for_the_plugin_fail() {
     let old = with(|facts| {
         if let Driver::Machine(machine) = &mut facts.driver {
             machine.driver = Some("550.54.14".to_owned());
@@ -429,7 +429,7 @@ fn drivers_and_cards_too_old_for_the_plugin_fail() {
         &["from 580 on; this one is 550.54.14", "jax[cuda12]"],
     );
     let volta = with(|facts| {
-        let mut volta = card(0);
+        let mut volta = gpu(0);
         volta.compute_capability = Some((7, 0));
         facts.driver = machine(vec![volta]);
     });
@@ -462,13 +462,13 @@ fn nvidias_packages_are_compared_with_what_the_plugin_asks() {
             facts.driver = driver;
         })
     };
-    let here = || machine(vec![card(0)]);
+    let here = || machine(vec![gpu(0)]);
     let absent = missing(told(&[IMPORT, CPU]), Driver::default());
     expect(
         &absent,
         "cuda-packages",
         Status::Skip,
-        &["only a real card needs"],
+        &["only a real GPU needs"],
     );
     let system = missing(told(&[IMPORT, GPU]), here());
     expect(
@@ -518,7 +518,7 @@ fn set(name: &str, value: &str) -> impl FnOnce(&mut Facts) {
 
 #[test]
 fn containers_are_told_what_they_lack() {
-    let contained = |edit: fn(&mut Surroundings)| {
+    let contained = |edit: fn(&mut HostEnvironment)| {
         with(|facts| {
             facts.surroundings.container = Some("docker 3f4e5a6b7c8d".to_owned());
             facts.surroundings.device_files = vec!["nvidia0".to_owned(), "nvidiactl".to_owned()];
@@ -541,7 +541,7 @@ fn containers_are_told_what_they_lack() {
     let bare = contained(|around| around.device_files.clear());
     expect(&bare, "container", Status::Warn, &["/dev/nvidiactl"]);
     let tight = contained(|around| {
-        around.host_memory = Some(HostMemory {
+        around.host_memory = Some(HostMemoryLimit {
             limit_bytes: 16 * GIB,
             used_bytes: None,
             source: "/sys/fs/cgroup/memory.max".to_owned(),
@@ -558,19 +558,19 @@ fn containers_are_told_what_they_lack() {
         ],
     );
     let shared = with(|facts| {
-        facts.driver = machine(vec![card(0), card(1)]);
+        facts.driver = machine(vec![gpu(0), gpu(1)]);
         facts.shared_memory_bytes = Some(64 << 20);
     });
     let checks = found(&shared, "host-memory");
     assert_eq!(checks[0].status, Status::Warn);
     assert!(
-        checks[0].sentence.contains("NCCL between 2 cards"),
+        checks[0].sentence.contains("NCCL between 2 GPUs"),
         "{checks:?}"
     );
 }
 
 #[test]
-fn the_cpu_in_place_of_a_card_fails_with_the_logged_reason() {
+fn the_cpu_in_place_of_a_gpu_fails_with_the_logged_reason() {
     let cpu = CPU.replace(
         r#""logged":[]"#,
         r#""logged":["Jax plugin configuration error\nValueError: could not convert string to float: '.XX'","An NVIDIA GPU may be present"]"#,
@@ -678,7 +678,7 @@ fn a_pool_that_could_not_be_had_fails() {
         &facts,
         "pool",
         Status::Fail,
-        &["90.0 % of the card was asked for"],
+        &["90.0 % of the GPU was asked for"],
     );
     let growing = short.replace("{}", r#"{"preallocate":false}"#);
     let mut facts = healthy();
@@ -771,9 +771,9 @@ fn row_t9_training_has_five_checks_by_name() {
 }
 
 #[test]
-fn a_virtual_card_is_told_to_be_one() {
+fn a_virtual_gpu_is_told_to_be_one() {
     let facts = with(|facts| {
-        facts.virtual_card = Some(VirtualCard {
+        facts.virtual_gpu = Some(VirtualCard {
             name: "a100-80g".to_owned(),
             description: "NVIDIA A100-SXM4-80GB".to_owned(),
             count: 1,

@@ -1,7 +1,7 @@
-//! The container or job of a process, from the names of its control groups.
+//! The container or job of a process, by the names of its control groups.
 //!
-//! Nobody promises these names; they are what the runtimes have used for years. A process inside a
-//! container with a namespace of its own for groups sees `/` and learns nothing here.
+//! The names are not guaranteed, but stable in practice. A process in a container with its own cgroup
+//! namespace sees `/`, which reveals nothing.
 
 /// Reads the text of `/proc/PID/cgroup`, of version 1 or 2, and names the container or job, such as
 /// `docker 3f4e5a6b7c8d`. Of containers in containers the innermost is named.
@@ -9,10 +9,10 @@ pub(crate) fn container(text: &str) -> Option<String> {
     text.lines().find_map(|line| {
         let path = line.splitn(3, ':').nth(2)?;
         let mut parts: Vec<&str> = path.split('/').filter(|part| !part.is_empty()).collect();
-        // The job scheduler's folder stands above the steps, and says which job.
-        job(&parts).or_else(|| {
+        // The group of the job is an ancestor of the groups of its steps.
+        slurm_job(&parts).or_else(|| {
             while let Some(part) = parts.pop() {
-                if let Some(name) = named(part, &parts) {
+                if let Some(name) = container_name(part, &parts) {
                     return Some(name);
                 }
             }
@@ -22,7 +22,7 @@ pub(crate) fn container(text: &str) -> Option<String> {
 }
 
 /// Reads `…/slurm/uid_1000/job_4711/step_0/…`, or `…/slurmstepd.scope/job_4711/…` of version 2.
-fn job(parts: &[&str]) -> Option<String> {
+fn slurm_job(parts: &[&str]) -> Option<String> {
     let at = parts
         .iter()
         .position(|part| *part == "slurm" || part.starts_with("slurmstepd"))?;
@@ -32,8 +32,8 @@ fn job(parts: &[&str]) -> Option<String> {
     Some(format!("slurm job {id}"))
 }
 
-/// Names the container that one folder stands for; `above` are the folders it lies in.
-fn named(part: &str, above: &[&str]) -> Option<String> {
+/// Names the container of one group; `above` are its ancestors.
+fn container_name(part: &str, above: &[&str]) -> Option<String> {
     // systemd writes `docker-<id>.scope`, plain groups `docker/<id>`.
     let unit = part.strip_suffix(".scope").unwrap_or(part);
     let parent = above.last().copied().unwrap_or_default();
@@ -48,12 +48,12 @@ fn named(part: &str, above: &[&str]) -> Option<String> {
         ("nerdctl-", "containerd"),
     ];
     for (prefix, runtime) in SCOPES {
-        if let Some(id) = unit.strip_prefix(prefix).filter(|id| is_id(id)) {
+        if let Some(id) = unit.strip_prefix(prefix).filter(|id| is_container_id(id)) {
             let runtime = if in_kubernetes { "kubernetes" } else { runtime };
-            return Some(format!("{runtime} {}", short(id)));
+            return Some(format!("{runtime} {}", short_id(id)));
         }
     }
-    if is_id(part) {
+    if is_container_id(part) {
         let runtime = match parent {
             _ if in_kubernetes => "kubernetes",
             "docker" => "docker",
@@ -61,7 +61,7 @@ fn named(part: &str, above: &[&str]) -> Option<String> {
             "default" | "moby" | "k8s.io" => "containerd",
             _ => "container",
         };
-        return Some(format!("{runtime} {}", short(part)));
+        return Some(format!("{runtime} {}", short_id(part)));
     }
     if let Some(name) = unit
         .strip_prefix("lxc.payload.")
@@ -80,13 +80,13 @@ fn named(part: &str, above: &[&str]) -> Option<String> {
     machine.map(|name| format!("machine {}", name.replace("\\x2d", "-")))
 }
 
-/// Says whether this is the id of a container: 64 hexadecimal digits.
-fn is_id(text: &str) -> bool {
+/// Returns whether this is the ID of a container: 64 hexadecimal digits.
+fn is_container_id(text: &str) -> bool {
     text.len() == 64 && text.bytes().all(|byte| byte.is_ascii_hexdigit())
 }
 
 /// The twelve digits that `docker ps` and `crictl ps` show.
-fn short(id: &str) -> &str {
+fn short_id(id: &str) -> &str {
     &id[..12]
 }
 
@@ -165,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn ordinary_processes_are_in_none() {
+    fn ordinary_processes_have_no_container() {
         for text in [
             "",
             "0::/\n",

@@ -1,4 +1,4 @@
-//! The functions of CUDA's driver library that are called, and the errors they return.
+//! The functions of the CUDA driver library that are called, and their errors.
 //!
 //! Numbers, names and types are those of `cuda.h`; functions with a `_v2` at the end are those that
 //! its macros stand for.
@@ -9,13 +9,13 @@ use std::fmt;
 use libloading::Library;
 use vramfit_core::{Error, ErrorKind};
 
-use crate::Absence;
+use crate::DriverUnavailable;
 
 /// The name under which every driver installs it.
 const LIBRARY: &str = "libcuda.so.1";
 
 /// The variable that names another file.
-const VARIABLE: &str = "VRAMFIT_CUDA";
+const LIBRARY_VARIABLE: &str = "VRAMFIT_CUDA";
 
 type Code = c_uint;
 const SUCCESS: Code = 0;
@@ -40,13 +40,13 @@ macro_rules! functions {
         }
 
         impl Cuda {
-            fn look_up(library: &Library, path: &str) -> Result<Cuda, Absence> {
+            fn load_symbols(library: &Library, path: &str) -> Result<Cuda, DriverUnavailable> {
                 Ok(Cuda {
                     $($name: {
                         let name = concat!(stringify!($name), "\0");
                         // SAFETY: the type is the one that `cuda.h` declares for this name.
                         let found = unsafe { library.get(name.as_bytes()) };
-                        *found.map_err(|_| Absence::TooOld {
+                        *found.map_err(|_| DriverUnavailable::TooOld {
                             library: path.to_owned(),
                             function: stringify!($name).to_owned(),
                         })?
@@ -85,43 +85,43 @@ pub(crate) struct CudaError {
     /// The call that failed.
     function: &'static str,
     /// CUDA's own name and text.
-    told: String,
+    description: String,
 }
 
 impl fmt::Display for CudaError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}: {}", self.function, self.told)
+        write!(f, "{}: {}", self.function, self.description)
     }
 }
 
 impl From<CudaError> for Error {
     fn from(error: CudaError) -> Self {
-        Error::new(ErrorKind::NoDriver, "CUDA's driver refused a call")
+        Error::new(ErrorKind::NoDriver, "a CUDA driver call failed")
             .cause(&error)
             .hint(
-                "`nvidia-smi` and `sudo dmesg | grep -i nvrm` say more about the state of the card",
+                "`nvidia-smi` and `sudo dmesg | grep -i nvrm` show the state of the GPU",
             )
     }
 }
 
-/// The library to open: what the variable names, else what the dynamic loader finds.
+/// Returns the library to open: that of the variable, else what the dynamic loader finds.
 pub(crate) fn library() -> OsString {
-    let named = std::env::var_os(VARIABLE).filter(|path| !path.is_empty());
+    let named = std::env::var_os(LIBRARY_VARIABLE).filter(|path| !path.is_empty());
     named.unwrap_or_else(|| LIBRARY.into())
 }
 
 impl Cuda {
     /// Opens the library and initialises it.
-    pub(crate) fn open(path: &OsStr) -> Result<Cuda, Absence> {
+    pub(crate) fn open(path: &OsStr) -> Result<Cuda, DriverUnavailable> {
         let shown = path.to_string_lossy();
         // SAFETY: a driver's library may run code when it is loaded, as it does in every program
-        // that computes on a card.
+        // that computes on a GPU.
         let library = unsafe { Library::new(path) };
-        let library = library.map_err(|error| Absence::LibraryMissing {
+        let library = library.map_err(|error| DriverUnavailable::LibraryMissing {
             library: shown.clone().into_owned(),
             cause: error.to_string(),
         })?;
-        let cuda = Cuda::look_up(&library, &shown)?;
+        let cuda = Cuda::load_symbols(&library, &shown)?;
         // The driver keeps threads of its own, so it is never unloaded.
         std::mem::forget(library);
         // SAFETY: zero is the only value that the function accepts.
@@ -129,10 +129,10 @@ impl Cuda {
         match cuda.check("cuInit", code) {
             Ok(()) => Ok(cuda),
             Err(error) => Err(match error.code {
-                NO_DEVICE => Absence::NoCards,
-                NOT_PERMITTED => Absence::NoPermission,
-                DRIVER_MISMATCH => Absence::VersionMismatch,
-                _ => Absence::Other(error.to_string()),
+                NO_DEVICE => DriverUnavailable::NoGpus,
+                NOT_PERMITTED => DriverUnavailable::NoPermission,
+                DRIVER_MISMATCH => DriverUnavailable::VersionMismatch,
+                _ => DriverUnavailable::Other(error.to_string()),
             }),
         }
     }
@@ -144,26 +144,26 @@ impl Cuda {
         }
         let name = self.text(self.cuGetErrorName, code);
         let text = self.text(self.cuGetErrorString, code);
-        let told = match (name, text) {
+        let description = match (name, text) {
             (Some(name), Some(text)) => format!("{name} ({text})"),
-            _ => format!("error {code}, which this driver has no name for"),
+            _ => format!("error {code}, unknown to this driver"),
         };
         Err(CudaError {
             code,
             function,
-            told,
+            description,
         })
     }
 
     fn text(
         &self,
-        ask: unsafe extern "C" fn(Code, *mut *const c_char) -> Code,
+        function: unsafe extern "C" fn(Code, *mut *const c_char) -> Code,
         code: Code,
     ) -> Option<String> {
         let mut text = std::ptr::null();
         // SAFETY: `text` outlives the call, and what it then points to is never freed.
         unsafe {
-            if ask(code, &mut text) != SUCCESS || text.is_null() {
+            if function(code, &mut text) != SUCCESS || text.is_null() {
                 return None;
             }
             Some(CStr::from_ptr(text).to_string_lossy().into_owned())

@@ -1,48 +1,48 @@
-//! Card memory of our own, through CUDA's driver library.
+//! GPU memory that this process allocates itself, through the CUDA driver library.
 
 use std::ffi::{CStr, OsStr, c_char};
 use std::rc::Rc;
 
 use vramfit_core::{Error, ErrorKind, Result};
 
-use crate::Absence;
+use crate::DriverUnavailable;
 use crate::cuda::{self, Address, Cuda, CudaError, Device, OUT_OF_MEMORY, Uuid};
 use crate::pattern;
 
-/// CUDA's driver, and the cards it shows to this process.
+/// The CUDA driver.
 #[derive(Clone, Debug)]
 pub struct Driver {
     cuda: Rc<Cuda>,
 }
 
-/// A card as CUDA shows it: what `CUDA_VISIBLE_DEVICES` leaves, in CUDA's order, which is JAX's too.
+/// A GPU as CUDA shows it: what `CUDA_VISIBLE_DEVICES` leaves, in CUDA's order, which is JAX's too.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct DriverCard {
+pub struct CudaDevice {
     /// Its number in CUDA's order, which can differ from that of `nvidia-smi`.
     pub index: u32,
-    /// The lasting name without `GPU-` or `MIG-` before it.
+    /// Its UUID without the prefix `GPU-` or `MIG-`.
     pub uuid: String,
-    /// What it is sold as.
+    /// Product name.
     pub name: String,
-    /// All that programs can use of its memory, in bytes.
+    /// Memory that programs can use, in bytes.
     pub total_bytes: u64,
 }
 
-/// Memory of a card as CUDA counts it, in bytes.
+/// Memory of a GPU as `cuMemGetInfo` reports it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Free {
-    /// What can still be had.
+pub struct MemoryInfo {
+    /// Memory that is free.
     pub free_bytes: u64,
-    /// All that programs can use.
+    /// Memory that programs can use.
     pub total_bytes: u64,
 }
 
 impl Driver {
-    /// Opens the driver's library and initialises it, which takes up to a second with many cards.
+    /// Opens the driver's library and initialises it, which takes up to a second with many GPUs.
     ///
     /// # Errors
-    /// Why there is no driver; it turns into an error of the kind `no-driver`.
-    pub fn open() -> std::result::Result<Driver, Absence> {
+    /// Why the driver is unavailable; converts into an error of the kind `no-driver`.
+    pub fn open() -> std::result::Result<Driver, DriverUnavailable> {
         Driver::open_library(&cuda::library())
     }
 
@@ -50,28 +50,28 @@ impl Driver {
     ///
     /// # Errors
     /// As [`Driver::open`].
-    pub fn open_library(library: &OsStr) -> std::result::Result<Driver, Absence> {
+    pub fn open_library(library: &OsStr) -> std::result::Result<Driver, DriverUnavailable> {
         let cuda = Rc::new(Cuda::open(library)?);
         Ok(Driver { cuda })
     }
 
-    /// Lists the cards.
+    /// Lists the devices that CUDA shows to this process.
     ///
     /// # Errors
-    /// `no-driver` with CUDA's own words when it does not answer.
-    pub fn cards(&self) -> Result<Vec<DriverCard>> {
+    /// `no-driver` with CUDA's message if the call fails.
+    pub fn devices(&self) -> Result<Vec<CudaDevice>> {
         let mut count = 0;
         // SAFETY: `count` outlives the call.
         self.call("cuDeviceGetCount", unsafe {
             (self.cuda.cuDeviceGetCount)(&mut count)
         })?;
         (0..count.unsigned_abs())
-            .map(|index| self.card(index))
+            .map(|index| self.device_properties(index))
             .collect()
     }
 
-    fn card(&self, index: u32) -> Result<DriverCard> {
-        let device = self.device(index)?;
+    fn device_properties(&self, index: u32) -> Result<CudaDevice> {
+        let device = self.device_handle(index)?;
         let mut name = [0 as c_char; 256];
         let mut uuid: Uuid = [0; 16];
         let mut total = 0;
@@ -93,22 +93,21 @@ impl Driver {
         }
         // SAFETY: the function ends the name with a zero byte.
         let name = unsafe { CStr::from_ptr(name.as_ptr()) };
-        Ok(DriverCard {
+        Ok(CudaDevice {
             index,
-            uuid: shown(&uuid),
+            uuid: format_uuid(&uuid),
             name: name.to_string_lossy().into_owned(),
             total_bytes: total as u64,
         })
     }
 
-    /// Makes this process one that uses a card. That takes some hundred MB of it for the context,
-    /// until the value is dropped.
+    /// Retains the primary context of a device, which takes some hundred MB until it is dropped.
     ///
     /// # Errors
-    /// `no-driver` with CUDA's own words, when the card is used exclusively by another process or
-    /// has no room for a context.
-    pub fn enter(&self, index: u32) -> Result<SimulatedDeviceMemory> {
-        let device = self.device(index)?;
+    /// `no-driver` with CUDA's message if another process uses the GPU exclusively, or it has not enough
+    /// memory for a context.
+    pub fn create_context(&self, index: u32) -> Result<DeviceContext> {
+        let device = self.device_handle(index)?;
         let mut context = std::ptr::null_mut();
         // SAFETY: `context` outlives the call; the context is released when the value is dropped.
         let retained = unsafe { (self.cuda.cuDevicePrimaryCtxRetain)(&mut context, device) };
@@ -116,19 +115,19 @@ impl Driver {
         retained.map_err(|error| {
             let hint = match error.code {
                 OUT_OF_MEMORY => {
-                    "the card is so full that not even a context fits; `nvidia-smi` \
-                                  says who holds it"
+                    "the GPU has not enough free memory for a CUDA context; `nvidia-smi` \
+                                  lists the processes that use it"
                 }
-                _ => "`nvidia-smi` says whether the card is in exclusive mode, and who uses it",
+                _ => "`nvidia-smi` shows whether the GPU is in exclusive mode, and which processes use it",
             };
             Error::new(ErrorKind::NoDriver, format!("GPU {index} cannot be used"))
                 .cause(error)
                 .hint(hint)
         })?;
-        let memory = SimulatedDeviceMemory {
+        let memory = DeviceContext {
             cuda: self.cuda.clone(),
             device,
-            pieces: Vec::new(),
+            allocations: Vec::new(),
         };
         // SAFETY: the context was retained above.
         self.call("cuCtxSetCurrent", unsafe {
@@ -137,7 +136,7 @@ impl Driver {
         Ok(memory)
     }
 
-    fn device(&self, index: u32) -> Result<Device> {
+    fn device_handle(&self, index: u32) -> Result<Device> {
         let ordinal = i32::try_from(index).unwrap_or(i32::MAX);
         let mut device = 0;
         // SAFETY: `device` outlives the call.
@@ -152,8 +151,8 @@ impl Driver {
     }
 }
 
-/// Writes a UUID as `nvidia-smi` does.
-fn shown(uuid: &Uuid) -> String {
+/// Formats a UUID as `nvidia-smi` does.
+fn format_uuid(uuid: &Uuid) -> String {
     let mut text = String::new();
     for (at, byte) in uuid.iter().enumerate() {
         if matches!(at, 4 | 6 | 8 | 10) {
@@ -164,46 +163,44 @@ fn shown(uuid: &Uuid) -> String {
     text
 }
 
-/// A context on a card and the pieces of memory that were taken through it. All of them are given
-/// back when this is dropped.
+/// A CUDA context and the memory that was allocated through it. All of it is freed on drop.
 ///
-/// A context is current in the thread that made it so; the [`Rc`] keeps this from being sent to
-/// another.
+/// A context is current in one thread; the [`Rc`] keeps this value from being sent to another.
 #[derive(Debug)]
-pub struct SimulatedDeviceMemory {
+pub struct DeviceContext {
     cuda: Rc<Cuda>,
     device: Device,
-    pieces: Vec<(Address, u64)>,
+    allocations: Vec<(Address, u64)>,
 }
 
-impl SimulatedDeviceMemory {
-    /// Asks the driver what is free.
+impl DeviceContext {
+    /// Queries free and total memory.
     ///
     /// # Errors
-    /// `no-driver` with CUDA's own words when it does not answer.
-    pub fn free(&self) -> Result<Free> {
+    /// `no-driver` with CUDA's message if the call fails.
+    pub fn memory_info(&self) -> Result<MemoryInfo> {
         let (mut free, mut total) = (0, 0);
-        // SAFETY: both outlive the call, and our context is current.
+        // SAFETY: both outlive the call, and the context is current.
         self.call("cuMemGetInfo_v2", unsafe {
             (self.cuda.cuMemGetInfo_v2)(&mut free, &mut total)
         })?;
-        Ok(Free {
+        Ok(MemoryInfo {
             free_bytes: free as u64,
             total_bytes: total as u64,
         })
     }
 
-    /// Takes one more piece. Returns whether the card had it in one piece.
+    /// Allocates one more block. Returns false if the GPU is out of memory.
     ///
     /// # Errors
-    /// `no-driver` with CUDA's own words when it fails for another reason than lack of memory.
-    pub fn take(&mut self, bytes: u64) -> Result<bool> {
+    /// `no-driver` with CUDA's message if it fails for another reason.
+    pub fn allocate(&mut self, bytes: u64) -> Result<bool> {
         let mut address = 0;
-        // SAFETY: `address` outlives the call, and our context is current.
+        // SAFETY: `address` outlives the call, and the context is current.
         let code = unsafe { (self.cuda.cuMemAlloc_v2)(&mut address, bytes as usize) };
         match self.cuda.check("cuMemAlloc_v2", code) {
             Ok(()) => {
-                self.pieces.push((address, bytes));
+                self.allocations.push((address, bytes));
                 Ok(true)
             }
             Err(error) if error.code == OUT_OF_MEMORY => Ok(false),
@@ -211,25 +208,25 @@ impl SimulatedDeviceMemory {
         }
     }
 
-    /// Bytes taken so far.
-    pub fn held_bytes(&self) -> u64 {
-        self.pieces.iter().map(|(_, bytes)| bytes).sum()
+    /// Bytes allocated so far.
+    pub fn allocated_bytes(&self) -> u64 {
+        self.allocations.iter().map(|(_, bytes)| bytes).sum()
     }
 
-    /// Writes a different number into every block of every piece, and then reads samples of all of
-    /// them back. Returns the first that did not come back.
+    /// Writes a different word into every block of the allocated memory, then reads samples of all blocks
+    /// back. Returns the first mismatch.
     ///
     /// # Errors
-    /// `no-driver` with CUDA's own words when the card fails meanwhile.
-    pub fn verify(&self) -> Result<Option<pattern::Wrong>> {
-        let blocks = pattern::blocks(&self.pieces);
+    /// `no-driver` with CUDA's message if a call fails.
+    pub fn verify(&self) -> Result<Option<pattern::Mismatch>> {
+        let blocks = pattern::blocks(&self.allocations);
         for block in &blocks {
-            // SAFETY: the block lies in a piece that we hold.
+            // SAFETY: the block lies in memory that is allocated.
             self.call("cuMemsetD32_v2", unsafe {
-                (self.cuda.cuMemsetD32_v2)(block.address, block.word, block.words() as usize)
+                (self.cuda.cuMemsetD32_v2)(block.address, block.word, block.word_count() as usize)
             })?;
         }
-        // SAFETY: it takes no arguments, and our context is current.
+        // SAFETY: it takes no arguments, and the context is current.
         self.call("cuCtxSynchronize", unsafe {
             (self.cuda.cuCtxSynchronize)()
         })?;
@@ -237,12 +234,12 @@ impl SimulatedDeviceMemory {
             for address in block.samples() {
                 let mut word = 0u32;
                 let to = (&raw mut word).cast();
-                // SAFETY: `word` has room for four bytes, and the address is in our block.
+                // SAFETY: `word` has room for four bytes, and the address lies in the block.
                 self.call("cuMemcpyDtoH_v2", unsafe {
                     (self.cuda.cuMemcpyDtoH_v2)(to, address, size_of::<u32>())
                 })?;
                 if word != block.word {
-                    return Ok(Some(pattern::Wrong {
+                    return Ok(Some(pattern::Mismatch {
                         offset_bytes: block.offset + (address - block.address),
                         written: block.word,
                         read: word,
@@ -258,14 +255,14 @@ impl SimulatedDeviceMemory {
     }
 }
 
-impl Drop for SimulatedDeviceMemory {
+impl Drop for DeviceContext {
     fn drop(&mut self) {
-        // A failure here means that the card is gone, and its memory with it.
-        for (address, _) in self.pieces.drain(..) {
-            // SAFETY: each piece was allocated in our context and is freed once.
+        // A failure means that the GPU is gone, and its memory with it.
+        for (address, _) in self.allocations.drain(..) {
+            // SAFETY: allocated in this context, and freed once.
             unsafe { (self.cuda.cuMemFree_v2)(address) };
         }
-        // SAFETY: retained once in `enter`.
+        // SAFETY: retained once in `create_context`.
         unsafe { (self.cuda.cuDevicePrimaryCtxRelease_v2)(self.device) };
     }
 }

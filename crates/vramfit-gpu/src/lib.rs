@@ -1,66 +1,66 @@
-//! The real machine: what its driver says of the cards, and who holds their memory; and memory of our own.
+//! The GPUs of this host: what the driver reports, which processes use them, and allocating their memory.
 //!
 //! | file | subject |
 //! | --- | --- |
-//! | `absence` | why there is no driver to ask, and what cures it |
+//! | `driver_error` | why the driver is unavailable, and what to do about it |
 //! | `nvml` | opening NVML, NVIDIA's management library |
-//! | `card` | one card or slice: every figure, or why it is not known |
-//! | `list` | the processes on a card |
-//! | `sampler` | the whole machine, now and again every second |
-//! | `process`, `cgroup`, `user` | what the system knows of a process |
-//! | `surroundings`, `limit` | the container around us, and its limit on host memory |
+//! | `device` | properties and metrics of one GPU or MIG slice |
+//! | `processes` | the processes that use a GPU |
+//! | `sampler` | all GPUs of the host, once or every second |
+//! | `process`, `cgroup`, `user` | what `/proc` knows of a process |
+//! | `environment`, `cgroup_memory` | the container of this process, and its limit on host memory |
 //! | `cuda` | the functions of CUDA's driver library, and their errors |
-//! | `driver`, `pattern` | taking card memory, proving that it is there, giving it back |
+//! | `driver`, `pattern` | allocating GPU memory, verifying and freeing it |
 //!
 //! Both libraries are the driver's own and are opened when asked for, never linked. `VRAMFIT_NVML`
-//! and `VRAMFIT_CUDA` name them where they lie in an unusual place; the stand-in of the tests is
+//! and `VRAMFIT_CUDA` name them where they lie in an unusual place; the fake driver of the tests is
 //! found that way too.
 //!
 //! Safety: their functions are called with the types that NVIDIA's headers give them, on handles
 //! that they gave out and that live as long as they are open.
 #![allow(unsafe_code, reason = "this crate calls the driver's C libraries")]
 
-mod absence;
-mod card;
+mod driver_error;
+mod device;
 mod cgroup;
 mod cuda;
 mod driver;
-mod limit;
-mod list;
+mod cgroup_memory;
+mod processes;
 mod nvml;
 mod pattern;
 mod process;
 mod sampler;
-mod surroundings;
+mod environment;
 mod user;
 
-pub use absence::Absence;
-pub use driver::{Driver, DriverCard, Free, SimulatedDeviceMemory};
-pub use pattern::Wrong;
+pub use driver_error::DriverUnavailable;
+pub use driver::{CudaDevice, DeviceContext, Driver, MemoryInfo};
+pub use pattern::Mismatch;
+pub use process::printable;
 pub use sampler::Sampler;
-pub use surroundings::surroundings;
+pub use environment::host_environment;
 
 use vramfit_core::Result;
-use vramfit_core::machine::{Machine, Process};
+use vramfit_core::host::{Host, Process};
 
-/// Tells what the system knows of a process: its command, user and container; `None` if there is none
-/// of that number here.
+/// Returns command, user and container of a process; `None` if it does not exist in this PID namespace.
 pub fn process(pid: u32) -> Option<Process> {
     let mut found = Process {
         pid,
         ..Process::default()
     };
-    process::describe(&mut found).then_some(found)
+    process::fill_details(&mut found).then_some(found)
 }
 
-/// Asks the driver for the cards of this machine and who holds them, once.
+/// Queries the driver once for the GPUs of this host and the processes that use them.
 ///
-/// A figure that the driver does not give is `None`, with the reason in `unknown`; a card that
-/// does not answer is listed all the same. Takes some milliseconds a card, most of it for the list
-/// of processes; whoever asks again and again keeps a [`Sampler`].
+/// A reading that is unavailable is `None`, with the reason in `unknown`; a GPU that does not respond is
+/// listed all the same. Takes some milliseconds per GPU, most of it for the list of processes; to query
+/// repeatedly keep a [`Sampler`].
 ///
 /// # Errors
-/// `no-driver` when there is no driver, or none that answers; [`Absence`] tells the cases apart.
-pub fn machine() -> Result<Machine> {
-    Ok(Sampler::open()?.machine())
+/// `no-driver` if the driver is unavailable; [`DriverUnavailable`] distinguishes the cases.
+pub fn query_host() -> Result<Host> {
+    Ok(Sampler::open()?.scan())
 }

@@ -6,45 +6,45 @@ use nvml_wrapper::Nvml;
 use nvml_wrapper::error::NvmlError;
 use nvml_wrapper_sys::bindings::nvmlReturn_enum_NVML_ERROR_ARGUMENT_VERSION_MISMATCH as OTHER_VERSION;
 
-use crate::Absence;
+use crate::DriverUnavailable;
 
 /// The name under which every driver installs it. The one without the number comes with
 /// development packages only.
 const LIBRARY: &str = "libnvidia-ml.so.1";
 
 /// The variable that names another file.
-const VARIABLE: &str = "VRAMFIT_NVML";
+const LIBRARY_VARIABLE: &str = "VRAMFIT_NVML";
 
-/// The library to open: what the variable names, else what the dynamic loader finds.
+/// Returns the library to open: that of the variable, else what the dynamic loader finds.
 pub(crate) fn library() -> OsString {
-    let named = std::env::var_os(VARIABLE).filter(|path| !path.is_empty());
+    let named = std::env::var_os(LIBRARY_VARIABLE).filter(|path| !path.is_empty());
     named.unwrap_or_else(|| LIBRARY.into())
 }
 
 /// Opens the library and starts a session with the driver.
-pub(crate) fn open(library: &OsStr) -> Result<Nvml, Absence> {
+pub(crate) fn open(library: &OsStr) -> Result<Nvml, DriverUnavailable> {
     Nvml::builder()
         .lib_path(library)
         .init()
-        .map_err(|error| Absence::of_nvml(&error, &library.to_string_lossy()))
+        .map_err(|error| DriverUnavailable::from_nvml(&error, &library.to_string_lossy()))
 }
 
-/// Says why a figure is not known, in a clause that fits behind its name.
+/// Returns why a reading is unavailable, as a clause.
 pub(crate) fn reason(error: &NvmlError) -> String {
     match error {
-        NvmlError::NotSupported => "not supported by this card".to_owned(),
-        NvmlError::NoPermission => "this user may not ask for it".to_owned(),
-        NvmlError::GpuLost => "the card fell off the bus".to_owned(),
-        NvmlError::ResetRequired => "the card must be reset first".to_owned(),
-        NvmlError::InsufficientPower => "the card's power cables are not plugged in".to_owned(),
+        NvmlError::NotSupported => "not supported by this GPU".to_owned(),
+        NvmlError::NoPermission => "no permission to read it".to_owned(),
+        NvmlError::GpuLost => "the GPU has fallen off the bus".to_owned(),
+        NvmlError::ResetRequired => "the GPU must be reset first".to_owned(),
+        NvmlError::InsufficientPower => "the GPU's power cables are not connected".to_owned(),
         NvmlError::FunctionNotFound | NvmlError::FailedToLoadSymbol(_) => {
-            "this driver is too old to tell it".to_owned()
+            "not supported by this driver version".to_owned()
         }
         other => other.to_string(),
     }
 }
 
-/// Says whether a driver refused because it does not know a function, so that an older one may do.
+/// Returns whether the driver does not know a function, so that an older one may work.
 pub(crate) fn is_unknown_function(error: &NvmlError) -> bool {
     matches!(
         error,
@@ -54,35 +54,35 @@ pub(crate) fn is_unknown_function(error: &NvmlError) -> bool {
     )
 }
 
-/// The figures that could not be learnt, gathered by reason so that a lost card is one line.
+/// Readings that are unavailable, grouped by reason so that a lost GPU is one line.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Unknown {
-    reasons: Vec<(String, Vec<&'static str>)>,
+pub(crate) struct UnavailableReadings {
+    by_reason: Vec<(String, Vec<&'static str>)>,
 }
 
-impl Unknown {
-    /// Returns what was learnt, or notes that `what` was not.
-    pub(crate) fn note<T>(
+impl UnavailableReadings {
+    /// Returns the reading, or notes why there is none.
+    pub(crate) fn ok_or_note<T>(
         &mut self,
         what: &'static str,
         result: Result<T, NvmlError>,
     ) -> Option<T> {
         result
-            .map_err(|error| self.because(what, reason(&error)))
+            .map_err(|error| self.note(what, reason(&error)))
             .ok()
     }
 
-    /// Notes that `what` is not known because of `reason`.
-    pub(crate) fn because(&mut self, what: &'static str, reason: String) {
-        match self.reasons.iter_mut().find(|(known, _)| *known == reason) {
+    /// Notes that `what` is unavailable, and why.
+    pub(crate) fn note(&mut self, what: &'static str, reason: String) {
+        match self.by_reason.iter_mut().find(|(known, _)| *known == reason) {
             Some((_, names)) => names.push(what),
-            None => self.reasons.push((reason, vec![what])),
+            None => self.by_reason.push((reason, vec![what])),
         }
     }
 
-    /// Returns one clause a reason: `memory, power: the card fell off the bus`.
-    pub(crate) fn clauses(&self) -> Vec<String> {
-        self.reasons
+    /// Returns one clause per reason: `memory, power: the GPU has fallen off the bus`.
+    pub(crate) fn reasons(&self) -> Vec<String> {
+        self.by_reason
             .iter()
             .map(|(reason, names)| format!("{}: {reason}", names.join(", ")))
             .collect()
@@ -94,17 +94,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_fails_for_one_reason_is_one_clause() {
-        let mut unknown = Unknown::default();
+    fn readings_are_grouped_by_reason() {
+        let mut unknown = UnavailableReadings::default();
         assert_eq!(unknown.note("name", Ok("T4")), Some("T4"));
-        assert_eq!(unknown.note::<u32>("memory", Err(NvmlError::GpuLost)), None);
-        unknown.note::<u32>("display", Err(NvmlError::NotSupported));
-        unknown.note::<u32>("power", Err(NvmlError::GpuLost));
+        assert_eq!(unknown.ok_or_note::<u32>("memory", Err(NvmlError::GpuLost)), None);
+        unknown.ok_or_note::<u32>("display", Err(NvmlError::NotSupported));
+        unknown.ok_or_note::<u32>("power", Err(NvmlError::GpuLost));
         assert_eq!(
-            unknown.clauses(),
+            unknown.reasons(),
             [
-                "memory, power: the card fell off the bus",
-                "display: not supported by this card"
+                "memory, power: the GPU has fallen off the bus",
+                "display: not supported by this GPU"
             ]
         );
     }

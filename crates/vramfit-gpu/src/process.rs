@@ -1,27 +1,25 @@
-//! What the system knows of a process: its command, its user, its container.
+//! What `/proc` knows of a process: command, user, container.
 
 use std::os::unix::fs::MetadataExt;
 
-use vramfit_core::machine::Process;
+use vramfit_core::host::Process;
 
 use crate::{cgroup, user};
 
 /// Longest command line that is kept, in characters; those of Java programs have thousands.
 const MAX_COMMAND_CHARS: usize = 1000;
 
-/// Fills in who a process is. Returns whether there is a process of that number at all; one that
-/// has just ended, or is counted in another pid namespace, is not.
-pub(crate) fn describe(process: &mut Process) -> bool {
+/// Fills in command, user and container. Returns whether the process exists in this PID namespace.
+pub(crate) fn fill_details(process: &mut Process) -> bool {
     let folder = format!("/proc/{}", process.pid);
     // The folder belongs to the user that the process runs as.
     let Ok(owner) = std::fs::metadata(&folder) else {
         return false;
     };
-    process.user = Some(user::name(owner.uid()));
+    process.user = Some(user::user_name(owner.uid()));
     let arguments = std::fs::read(format!("{folder}/cmdline")).unwrap_or_default();
-    process.command = command(&arguments).or_else(|| {
-        // What has no command line: kernel threads, and processes that have ended but are not
-        // reaped.
+    process.command = join_arguments(&arguments).or_else(|| {
+        // Kernel threads and zombies have no command line.
         let name = std::fs::read_to_string(format!("{folder}/comm")).ok()?;
         Some(format!("[{}]", printable(name.trim_end())))
     });
@@ -31,7 +29,7 @@ pub(crate) fn describe(process: &mut Process) -> bool {
 }
 
 /// Joins the arguments of `/proc/PID/cmdline`, which end with a zero byte each.
-fn command(arguments: &[u8]) -> Option<String> {
+fn join_arguments(arguments: &[u8]) -> Option<String> {
     let text = String::from_utf8_lossy(arguments);
     let joined = text.trim_end_matches('\0').replace('\0', " ");
     if joined.is_empty() {
@@ -45,8 +43,8 @@ fn command(arguments: &[u8]) -> Option<String> {
     Some(shown)
 }
 
-/// Replaces control characters: a command line is the word of a stranger, and a terminal obeys.
-fn printable(text: &str) -> String {
+/// Replaces control characters: a command line is untrusted, and could contain terminal escapes.
+pub fn printable(text: &str) -> String {
     text.chars()
         .map(|c| if c.is_control() { '\u{fffd}' } else { c })
         .collect()
@@ -62,32 +60,32 @@ mod tests {
             pid: std::process::id(),
             ..Process::default()
         };
-        assert!(describe(&mut process));
+        assert!(fill_details(&mut process));
         let command = process.command.expect("we have a command line");
         assert!(command.contains("vramfit_gpu"), "{command}");
         assert!(process.user.is_some_and(|name| !name.is_empty()));
     }
 
     #[test]
-    fn a_number_without_a_process_is_no_error() {
-        // Numbers end at 4194304, the most that Linux can be told to use.
+    fn an_unused_pid_is_no_error() {
+        // One more than the largest `pid_max` of Linux.
         let mut process = Process {
             pid: 4_194_305,
             ..Process::default()
         };
-        assert!(!describe(&mut process));
+        assert!(!fill_details(&mut process));
         assert_eq!(process.command, None);
     }
 
     #[test]
     fn command_lines_cannot_steer_a_terminal() {
-        let shown = command(b"python\0train.py\0--name=\x1b[2J\n\0");
+        let shown = join_arguments(b"python\0train.py\0--name=\x1b[2J\n\0");
         assert_eq!(
             shown.as_deref(),
             Some("python train.py --name=\u{fffd}[2J\u{fffd}")
         );
-        assert_eq!(command(b""), None);
-        let long = command(&vec![b'x'; 5000]).expect("a command");
+        assert_eq!(join_arguments(b""), None);
+        let long = join_arguments(&vec![b'x'; 5000]).expect("a command");
         assert_eq!(long.chars().count(), MAX_COMMAND_CHARS + 1);
     }
 }

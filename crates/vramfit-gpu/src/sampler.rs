@@ -1,37 +1,37 @@
-//! The whole machine, now and again every second.
+//! Samples all GPUs of the host, once or every second.
 
 use std::ffi::OsStr;
 use std::time::{Duration, Instant};
 
 use nvml_wrapper::{Device, Nvml};
-use vramfit_core::machine::{Card, Machine, Mig};
+use vramfit_core::host::{HostGpu, Host, Mig};
 
-use crate::card::{self, Slice};
-use crate::nvml::{self, Unknown, reason};
-use crate::{Absence, list};
+use crate::gpu::{self, Slice};
+use crate::nvml::{self, UnavailableReadings, reason};
+use crate::{DriverUnavailable, processes};
 
-/// How often the expensive questions are asked. Lists of processes cost the driver milliseconds,
-/// during which everybody else waits for it.
+/// How often the expensive queries are made. A list of processes keeps the driver busy for milliseconds,
+/// during which all other callers wait.
 const SLOW_POLL_INTERVAL: Duration = Duration::from_secs(5);
 
-/// A session with the driver that remembers what seldom changes.
+/// A session with NVML that caches what seldom changes.
 #[derive(Debug)]
 pub struct Sampler {
     nvml: Nvml,
-    known: Option<Known>,
+    last_scan: Option<CachedScan>,
 }
 
-/// What was asked at the last full look.
+/// The last full scan.
 #[derive(Debug)]
-struct Known {
+struct CachedScan {
     at: Instant,
-    machine: Machine,
-    cards: Vec<Seen>,
+    host: Host,
+    devices: Vec<CachedDevice>,
 }
 
-/// A card of the last full look: where it is found again, and what was not known even then.
+/// A GPU of the last full scan: its indices, and which properties were unavailable.
 #[derive(Debug)]
-struct Seen {
+struct CachedDevice {
     index: u32,
     slice: Option<u32>,
     unknown: Vec<String>,
@@ -41,8 +41,8 @@ impl Sampler {
     /// Opens NVML and starts a session, which ends when the sampler is dropped.
     ///
     /// # Errors
-    /// Why there is no driver to ask; it turns into an error of the kind `no-driver`.
-    pub fn open() -> Result<Sampler, Absence> {
+    /// Why the driver is unavailable; converts into an error of the kind `no-driver`.
+    pub fn open() -> Result<Sampler, DriverUnavailable> {
         Sampler::open_library(&nvml::library())
     }
 
@@ -50,54 +50,54 @@ impl Sampler {
     ///
     /// # Errors
     /// As [`Sampler::open`].
-    pub fn open_library(library: &OsStr) -> Result<Sampler, Absence> {
+    pub fn open_library(library: &OsStr) -> Result<Sampler, DriverUnavailable> {
         Ok(Sampler {
             nvml: nvml::open(library)?,
-            known: None,
+            last_scan: None,
         })
     }
 
-    /// Asks for everything.
-    pub fn machine(&mut self) -> Machine {
-        self.look(Instant::now())
+    /// Queries everything.
+    pub fn scan(&mut self) -> Host {
+        self.scan_at(Instant::now())
     }
 
-    /// Asks for what changes every moment, and for processes, names and divisions at most every
-    /// five seconds. `now` is the time of the caller's clock.
-    pub fn sample(&mut self, now: Instant) -> Machine {
-        match self.known.take() {
-            Some(known) if now.saturating_duration_since(known.at) < SLOW_POLL_INTERVAL => {
-                let machine = self.refresh(&known);
-                self.known = Some(known);
-                machine
+    /// Queries metrics, and processes and properties at most every five seconds. `now` is the caller's
+    /// clock.
+    pub fn sample(&mut self, now: Instant) -> Host {
+        match self.last_scan.take() {
+            Some(scan) if now.saturating_duration_since(scan.at) < SLOW_POLL_INTERVAL => {
+                let host = self.refresh(&scan);
+                self.last_scan = Some(scan);
+                host
             }
-            _ => self.look(now),
+            _ => self.scan_at(now),
         }
     }
 
-    /// A full look, which is remembered.
-    fn look(&mut self, now: Instant) -> Machine {
-        let mut unknown = Unknown::default();
-        let mut machine = Machine {
+    /// Queries everything and caches it.
+    fn scan_at(&mut self, now: Instant) -> Host {
+        let mut unknown = UnavailableReadings::default();
+        let mut host = Host {
             driver: unknown.note("driver version", self.nvml.sys_driver_version()),
             cuda: unknown
                 .note("CUDA version", self.nvml.sys_cuda_driver_version())
                 .map(|version| format!("{}.{}", version / 1000, version % 1000 / 10)),
-            ..Machine::default()
+            ..Host::default()
         };
-        let count = unknown.note("number of cards", self.nvml.device_count());
-        let mut seen = Vec::new();
+        let count = unknown.note("number of GPUs", self.nvml.device_count());
+        let mut devices = Vec::new();
         for index in 0..count.unwrap_or(0) {
             match self.nvml.device_by_index(index) {
-                Ok(device) => self.look_at(&device, index, &mut machine.cards, &mut seen),
+                Ok(device) => self.poll_device(&device, index, &mut host.gpus, &mut devices),
                 Err(error) => {
                     let unknown = vec![format!("everything: {}", reason(&error))];
-                    machine.cards.push(Card {
+                    host.gpus.push(HostGpu {
                         index,
                         unknown: unknown.clone(),
-                        ..Card::default()
+                        ..HostGpu::default()
                     });
-                    seen.push(Seen {
+                    devices.push(CachedDevice {
                         index,
                         slice: None,
                         unknown,
@@ -105,24 +105,24 @@ impl Sampler {
                 }
             }
         }
-        machine.unknown = unknown.clauses();
-        self.known = Some(Known {
+        host.unknown = unknown.reasons();
+        self.last_scan = Some(CachedScan {
             at: now,
-            machine: machine.clone(),
-            cards: seen,
+            host: host.clone(),
+            devices,
         });
-        machine
+        host
     }
 
-    /// Adds a card and its slices.
-    fn look_at(
+    /// Adds a GPU and its slices.
+    fn poll_device(
         &self,
         device: &Device<'_>,
         index: u32,
-        cards: &mut Vec<Card>,
-        seen: &mut Vec<Seen>,
+        gpus: &mut Vec<HostGpu>,
+        devices: &mut Vec<CachedDevice>,
     ) {
-        let parent = self.add(device, index, None, cards, seen);
+        let parent = self.push(device, index, None, gpus, devices);
         let (capability, total) = (
             parent.compute_capability,
             parent.memory.map(|memory| memory.total_bytes),
@@ -130,75 +130,75 @@ impl Sampler {
         if parent.mig != Mig::Parent {
             return;
         }
-        // The driver numbers as many places as the card could have slices; many are empty.
+        // The driver counts as many indices as the GPU could have slices; most are empty.
         for number in 0..device.mig_device_count().unwrap_or(0) {
             if let Ok(part) = device.mig_device_by_index(number) {
-                let slice = Slice {
+                let slice = MigSlice {
                     number,
                     parent_total_bytes: total,
                     capability,
                 };
-                self.add(&part, index, Some(&slice), cards, seen);
+                self.push(&part, index, Some(&slice), gpus, devices);
             }
         }
     }
 
-    /// Adds one card or slice.
-    fn add<'cards>(
+    /// Adds one GPU or slice.
+    fn push<'gpus>(
         &self,
         device: &Device<'_>,
         index: u32,
-        slice: Option<&Slice>,
-        cards: &'cards mut Vec<Card>,
-        seen: &mut Vec<Seen>,
-    ) -> &'cards Card {
-        let mut lasting = Unknown::default();
-        let mut card = card::identify(&self.nvml, device, index, slice, &mut lasting);
-        if card.is_usable() {
-            card.processes = list::processes(&self.nvml, device, &mut lasting);
+        slice: Option<&MigSlice>,
+        gpus: &'gpus mut Vec<HostGpu>,
+        devices: &mut Vec<CachedDevice>,
+    ) -> &'gpus HostGpu {
+        let mut unavailable_properties = UnavailableReadings::default();
+        let mut gpu = device::read_properties(&self.nvml, device, index, slice, &mut unavailable_properties);
+        if gpu.is_usable() {
+            gpu.processes = processes::list_processes(&self.nvml, device, &mut unavailable_properties);
         }
-        seen.push(Seen {
+        devices.push(CachedDevice {
             index,
             slice: slice.map(|slice| slice.number),
-            unknown: lasting.clauses(),
+            unknown: unavailable_properties.reasons(),
         });
-        let mut momentary = lasting;
-        card::measure(&self.nvml, device, &mut card, &mut momentary);
-        card.unknown = momentary.clauses();
-        cards.push(card);
-        cards.last().expect("a card was just added")
+        let mut unavailable = unavailable_properties;
+        device::read_metrics(&self.nvml, device, &mut gpu, &mut unavailable);
+        gpu.unknown = unavailable.reasons();
+        gpus.push(gpu);
+        gpus.last().expect("a GPU was just added")
     }
 
-    /// The machine of the last full look with the figures of this moment.
-    fn refresh(&self, known: &Known) -> Machine {
-        let mut machine = known.machine.clone();
-        for (card, seen) in machine.cards.iter_mut().zip(&known.cards) {
+    /// Returns the last full scan with current metrics.
+    fn refresh(&self, scan: &CachedScan) -> Host {
+        let mut host = scan.host.clone();
+        for (gpu, cached) in host.gpus.iter_mut().zip(&scan.devices) {
             let found = self
                 .nvml
-                .device_by_index(seen.index)
-                .and_then(|device| match seen.slice {
+                .device_by_index(cached.index)
+                .and_then(|device| match cached.slice {
                     Some(number) => device.mig_device_by_index(number),
                     None => Ok(device),
                 });
-            card.unknown.clone_from(&seen.unknown);
+            gpu.unknown.clone_from(&cached.unknown);
             match found {
                 Ok(device) => {
-                    let mut unknown = Unknown::default();
-                    card::measure(&self.nvml, &device, card, &mut unknown);
-                    card.unknown.extend(unknown.clauses());
+                    let mut unknown = UnavailableReadings::default();
+                    device::read_metrics(&self.nvml, &device, gpu, &mut unknown);
+                    gpu.unknown.extend(unknown.reasons());
                 }
                 Err(error) => {
-                    card.memory = None;
-                    card.utilization_percent = None;
-                    card.temperature_c = None;
-                    card.power_mw = None;
-                    let told = format!("everything: {}", reason(&error));
-                    if !card.unknown.contains(&told) {
-                        card.unknown.push(told);
+                    gpu.memory = None;
+                    gpu.utilization_percent = None;
+                    gpu.temperature_c = None;
+                    gpu.power_mw = None;
+                    let reason = format!("everything: {}", reason(&error));
+                    if !gpu.unknown.contains(&reason) {
+                        gpu.unknown.push(reason);
                     }
                 }
             }
         }
-        machine
+        host
     }
 }

@@ -7,8 +7,8 @@ use std::mem::MaybeUninit;
 /// Entries of a directory service can be long; the C library says when this is not enough.
 const INITIAL_BUFFER_BYTES: usize = 16 * 1024;
 
-/// Returns the name of a user, or the number where nobody has it.
-pub(crate) fn name(uid: u32) -> String {
+/// Returns the name of a user, or the ID if it has none.
+pub(crate) fn user_name(uid: u32) -> String {
     let mut entry = MaybeUninit::<libc::passwd>::uninit();
     let mut text = vec![0 as libc::c_char; INITIAL_BUFFER_BYTES];
     let mut found: *mut libc::passwd = std::ptr::null_mut();
@@ -35,8 +35,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn users_have_names_and_nobody_has_a_number() {
-        assert_eq!(name(0), "root");
-        assert_eq!(name(3_999_999_999), "3999999999");
+    fn unknown_users_are_numbers() {
+        assert_eq!(user_name(0), "root");
+        assert_eq!(user_name(3_999_999_999), "3999999999");
     }
 }

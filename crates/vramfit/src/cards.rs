@@ -182,13 +182,13 @@ fn machine_rooms(
     variable: impl Fn(&str) -> Option<String>,
 ) -> Result<Vec<Room>> {
     const CURE: &str = "name the card, such as `--gpu a100-80g`; `vramfit gpus` lists them";
-    let machine = vramfit_gpu::machine().map_err(|error| {
+    let machine = vramfit_gpu::query_host().map_err(|error| {
         let message = format!("which card the program will see is not known: {error}");
         Error::new(error.kind(), message).hint(CURE)
     })?;
     let list = variable("CUDA_VISIBLE_DEVICES");
     let order = variable("CUDA_DEVICE_ORDER");
-    let seen = settings::visible(&machine.cards, list.as_deref(), order.as_deref());
+    let seen = settings::visible(&machine.gpus, list.as_deref(), order.as_deref());
     let refuse = |message: String| Err(Error::new(ErrorKind::InvalidArgument, message).hint(CURE));
     let count = u32::try_from(seen.len()).unwrap_or(u32::MAX);
     match (count, list) {

@@ -3,8 +3,8 @@
 //! These run the plain binary, without Python: what needs JAX is tested in `tests/test_cli.py`.
 //! After an intended change, `make golden` records the new output.
 
-use driver_standin::{Description, Standin};
-use vramfit_core::machine::{Card, Machine, Memory, Process};
+use fake_driver::{Description, FakeDriver};
+use vramfit_core::host::{HostGpu, Host, GpuMemory, Process};
 
 /// Sixty columns more or less, or a colour, must not depend on who runs the tests.
 fn cases() -> trycmd::TestCases {
@@ -19,7 +19,7 @@ fn cases() -> trycmd::TestCases {
 #[test]
 fn recorded_command_lines() {
     cases()
-        // No driver, also where there is one: a recorded line must not touch a card.
+        // No driver, also where there is one: a recorded line must not touch a GPU.
         .env("VRAMFIT_NVML", "/nonexistent/libnvidia-ml.so.1")
         .env("VRAMFIT_CUDA", "/nonexistent/libcuda.so.1")
         .case("tests/cli/*.trycmd")
@@ -30,13 +30,13 @@ fn recorded_command_lines() {
 }
 
 #[test]
-fn pages_about_real_cards() {
+fn pages_about_real_gpus() {
     let used = 6 << 30;
     let (total, reserved) = (16_106_127_360, 450_297_856);
-    let card = Card {
+    let gpu = HostGpu {
         uuid: "GPU-0a1b2c3d-1111-2222-3333-444455556666".to_owned(),
         name: "Tesla T4".to_owned(),
-        memory: Some(Memory {
+        memory: Some(GpuMemory {
             total_bytes: total,
             reserved_bytes: Some(reserved),
             used_bytes: used,
@@ -48,19 +48,19 @@ fn pages_about_real_cards() {
             used_bytes: Some(used),
             ..Process::default()
         }],
-        ..Card::default()
+        ..HostGpu::default()
     };
     let machine = Description {
-        machine: Machine {
-            cards: vec![card],
-            ..Machine::default()
+        host: Host {
+            gpus: vec![gpu],
+            ..Host::default()
         },
         context_bytes: 100 << 20,
         ..Description::default()
     };
     let folder = tempfile::tempdir().expect("a temporary folder");
-    let standin = Standin::new(folder.path(), &machine);
-    let library = standin.library().to_str().expect("a plain path");
+    let driver = FakeDriver::new(folder.path(), &machine);
+    let library = driver.library().to_str().expect("a plain path");
     cases()
         .env("VRAMFIT_NVML", library)
         .env("VRAMFIT_CUDA", library)

@@ -1,22 +1,22 @@
-//! `vramfit doctor` on machines whose driver is a stand-in, with a Python that has no JAX.
+//! `vramfit doctor` on machines whose driver is fake, with a Python that has no JAX.
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::Command;
 
-use driver_standin::{Description, Standin};
+use fake_driver::{Description, FakeDriver};
 use serde_json::Value;
-use vramfit_core::machine::{Card, ComputeMode, Machine, Memory, Mig, Process, ProcessKind};
+use vramfit_core::host::{HostGpu, ComputeMode, Host, GpuMemory, Mig, Process, ProcessKind};
 
 const GIB: u64 = 1 << 30;
 
-fn card(index: u32) -> Card {
-    Card {
+fn gpu(index: u32) -> HostGpu {
+    HostGpu {
         index,
         uuid: format!("GPU-0000000{index}-1111-2222-3333-444444444444"),
         name: "NVIDIA A100-SXM4-80GB".to_owned(),
         compute_capability: Some((8, 0)),
-        memory: Some(Memory {
+        memory: Some(GpuMemory {
             total_bytes: 81 * GIB,
             reserved_bytes: Some(GIB),
             used_bytes: 3 * GIB,
@@ -24,16 +24,16 @@ fn card(index: u32) -> Card {
         }),
         display: Some(false),
         compute_mode: Some(ComputeMode::Default),
-        ..Card::default()
+        ..HostGpu::default()
     }
 }
 
-fn machine(cards: Vec<Card>) -> Description {
+fn machine(gpus: Vec<HostGpu>) -> Description {
     Description {
-        machine: Machine {
+        host: Host {
             driver: Some("580.82.07".to_owned()),
             cuda: Some("13.0".to_owned()),
-            cards,
+            gpus,
             unknown: Vec::new(),
         },
         ..Description::default()
@@ -72,13 +72,13 @@ impl Told {
 
 fn doctor(description: &Description, options: &[&str]) -> Told {
     let folder = tempfile::tempdir().expect("a temporary folder");
-    let standin = Standin::new(folder.path(), description);
+    let driver = FakeDriver::new(folder.path(), description);
     let python = python_without_jax(folder.path());
     let done = Command::new(env!("CARGO_BIN_EXE_vramfit"))
         .args(["doctor", "--json", "--python"])
         .arg(&python)
         .args(options)
-        .env("VRAMFIT_NVML", standin.library())
+        .env("VRAMFIT_NVML", driver.library())
         .env_remove("VRAMFIT_GPU")
         .output()
         .expect("the binary starts");
@@ -92,8 +92,8 @@ fn doctor(description: &Description, options: &[&str]) -> Told {
 }
 
 #[test]
-fn two_cards_one_of_them_exclusive_and_held() {
-    let mut held = card(1);
+fn two_gpus_one_of_them_exclusive_and_held() {
+    let mut held = gpu(1);
     held.display = Some(true);
     held.compute_mode = Some(ComputeMode::ExclusiveProcess);
     held.processes = vec![Process {
@@ -102,13 +102,13 @@ fn two_cards_one_of_them_exclusive_and_held() {
         kind: ProcessKind::Both,
         ..Process::default()
     }];
-    let told = doctor(&machine(vec![card(0), held]), &[]);
+    let told = doctor(&machine(vec![gpu(0), held]), &[]);
     assert_eq!(told.code, Some(1));
     assert_eq!(told.of("driver")[0].0, "pass");
-    let cards = told.of("card");
-    assert_eq!((cards[0].0, cards[1].0), ("pass", "fail"));
+    let gpus = told.of("card");
+    assert_eq!((gpus[0].0, gpus[1].0), ("pass", "fail"));
     for words in ["80.0 GiB", "a display runs on it", "one process use it"] {
-        assert!(cards[1].1.contains(words), "{cards:?} lacks {words}");
+        assert!(gpus[1].1.contains(words), "{gpus:?} lacks {words}");
     }
     assert_eq!(told.of("jax")[0], ("fail", "`/bare/python` has no `jax`"));
     assert_eq!(told.of("backend")[0].0, "skip");
@@ -119,12 +119,12 @@ fn two_cards_one_of_them_exclusive_and_held() {
 }
 
 #[test]
-fn a_divided_card_is_told_by_its_slices() {
-    let mut parent = card(0);
+fn a_divided_gpu_is_told_by_its_slices() {
+    let mut parent = gpu(0);
     parent.mig = Mig::Parent;
-    let mut slice = card(0);
+    let mut slice = gpu(0);
     slice.uuid = "MIG-0".to_owned();
-    slice.memory = Some(Memory {
+    slice.memory = Some(GpuMemory {
         total_bytes: 20 * GIB,
         reserved_bytes: Some(0),
         used_bytes: 0,
@@ -136,14 +136,14 @@ fn a_divided_card_is_told_by_its_slices() {
         parent_total_bytes: Some(81 * GIB),
     };
     let told = doctor(&machine(vec![parent, slice]), &[]);
-    let cards = told.of("card");
-    assert!(cards[0].1.contains("divided (MIG)"), "{cards:?}");
-    assert!(cards[1].1.contains("20.0 GiB, a MIG slice"), "{cards:?}");
+    let gpus = told.of("card");
+    assert!(gpus[0].1.contains("divided (MIG)"), "{gpus:?}");
+    assert!(gpus[1].1.contains("20.0 GiB, a MIG slice"), "{gpus:?}");
 }
 
 #[test]
 fn a_driver_that_was_updated_while_it_ran_fails_with_its_cure() {
-    let mut mismatched = machine(vec![card(0)]);
+    let mut mismatched = machine(vec![gpu(0)]);
     // NVML_ERROR_LIB_RM_VERSION_MISMATCH
     mismatched.errors.insert("nvmlInit_v2".to_owned(), 18);
     let told = doctor(&mismatched, &[]);
@@ -154,7 +154,7 @@ fn a_driver_that_was_updated_while_it_ran_fails_with_its_cure() {
 
 #[test]
 fn training_is_told_in_five_checks() {
-    let told = doctor(&machine(vec![card(0)]), &["--train", "--require", "gpu"]);
+    let told = doctor(&machine(vec![gpu(0)]), &["--train", "--require", "gpu"]);
     let checks = told.record["checks"].as_array().expect("a list");
     let names: Vec<_> = checks.iter().map(|check| check["id"].as_str()).collect();
     let expected = ["backend", "computation", "transfers", "jit", "readiness"];

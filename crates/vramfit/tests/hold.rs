@@ -1,31 +1,31 @@
-//! `vramfit hold` through CUDA's driver, with a stand-in that keeps the books of a card.
+//! `vramfit hold` through CUDA's driver, with a fake driver that accounts for it of a GPU.
 
 use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
-use driver_standin::{Description, Standin};
+use fake_driver::{Description, FakeDriver};
 use rustix::process::{Pid, Signal, kill_process};
-use vramfit_core::machine::{Card, Machine, Memory, Process};
+use vramfit_core::host::{HostGpu, Host, GpuMemory, Process};
 
 const GIB: u64 = 1 << 30;
 
-fn one_card() -> Description {
-    let card = Card {
+fn one_gpu() -> Description {
+    let gpu = HostGpu {
         uuid: "GPU-0a1b2c3d-1111-2222-3333-444455556666".to_owned(),
         name: "Tesla T4".to_owned(),
-        memory: Some(Memory {
+        memory: Some(GpuMemory {
             total_bytes: 16 * GIB,
             reserved_bytes: Some(GIB),
             used_bytes: 0,
             free_bytes: 15 * GIB,
         }),
-        ..Card::default()
+        ..HostGpu::default()
     };
     Description {
-        machine: Machine {
-            cards: vec![card],
-            ..Machine::default()
+        host: Host {
+            gpus: vec![gpu],
+            ..Host::default()
         },
         context_bytes: GIB,
         ..Description::default()
@@ -35,21 +35,21 @@ fn one_card() -> Description {
 /// A machine in a folder of its own.
 struct Bench {
     _folder: tempfile::TempDir,
-    standin: Standin,
+    driver: FakeDriver,
 }
 
 impl Bench {
     fn new(description: &Description) -> Bench {
         let folder = tempfile::tempdir().expect("a temporary folder");
-        let standin = Standin::new(folder.path(), description);
+        let driver = FakeDriver::new(folder.path(), description);
         Bench {
             _folder: folder,
-            standin,
+            driver,
         }
     }
 
     fn command(&self, arguments: &[&str]) -> Command {
-        let mut command = hold(self.standin.library());
+        let mut command = hold(self.driver.library());
         command.args(arguments);
         command
     }
@@ -58,9 +58,9 @@ impl Bench {
         self.command(arguments).output().expect("vramfit starts")
     }
 
-    /// Changes of what the card's memory holds, in GiB.
-    fn book(&self) -> Vec<i64> {
-        let changes = self.standin.book().changes();
+    /// Changes of what the GPU's memory holds, in GiB.
+    fn ledger(&self) -> Vec<i64> {
+        let changes = self.driver.ledger().changes();
         let gib = GIB as i64;
         changes.iter().map(|(_, _, bytes)| bytes / gib).collect()
     }
@@ -83,11 +83,11 @@ fn text(bytes: &[u8]) -> String {
 
 #[test]
 fn exactly_so_much_is_held_in_steps_and_given_back() {
-    let bench = Bench::new(&one_card());
+    let bench = Bench::new(&one_gpu());
     let done = bench.run(&["5GiB", "--step", "2GiB", "--for", "0s"]);
     assert_eq!(
         text(&done.stdout),
-        "GPU 0: Tesla T4, the card has 14.0 GiB free of 15.0 GiB\n\
+        "GPU 0: Tesla T4, the GPU has 14.0 GiB free of 15.0 GiB\n\
          \x20     held        free\n\
          \x20  2.0 GiB    12.0 GiB\n\
          \x20  4.0 GiB    10.0 GiB\n\
@@ -99,12 +99,12 @@ fn exactly_so_much_is_held_in_steps_and_given_back() {
     );
     assert_eq!(done.status.code(), Some(0));
     // The context first and last, between them three pieces.
-    assert_eq!(bench.book(), [1, 2, 2, 1, -2, -2, -1, -1]);
+    assert_eq!(bench.ledger(), [1, 2, 2, 1, -2, -2, -1, -1]);
 }
 
 #[test]
 fn a_part_is_one_of_all_that_programs_can_use() {
-    let bench = Bench::new(&one_card());
+    let bench = Bench::new(&one_gpu());
     let done = bench.run(&["80%", "--step", "100GiB", "--for", "0s", "--json"]);
     let lines: Vec<serde_json::Value> = text(&done.stdout)
         .lines()
@@ -123,11 +123,11 @@ fn a_part_is_one_of_all_that_programs_can_use() {
 
 #[test]
 fn more_than_is_free_is_refused_with_who_holds_it() {
-    let mut description = one_card();
-    let card = &mut description.machine.cards[0];
-    let memory = card.memory.as_mut().expect("it has some");
+    let mut description = one_gpu();
+    let gpu = &mut description.host.gpus[0];
+    let memory = gpu.memory.as_mut().expect("it has some");
     (memory.used_bytes, memory.free_bytes) = (6 * GIB, 9 * GIB);
-    card.processes = vec![Process {
+    gpu.processes = vec![Process {
         pid: std::process::id(),
         used_bytes: Some(6 * GIB),
         ..Process::default()
@@ -137,37 +137,37 @@ fn more_than_is_free_is_refused_with_who_holds_it() {
     let told = text(&done.stdout);
     assert!(
         told.starts_with(
-            "cannot hold 13.5 GiB: the card has 8.0 GiB free of 15.0 GiB that programs can use\n"
+            "cannot hold 13.5 GiB: the GPU has 8.0 GiB free of 15.0 GiB that programs can use\n"
         ),
         "{told}"
     );
     let holder = format!("   6.0 GiB  pid {}  ", std::process::id());
     assert!(told.contains(&holder), "{told}");
     assert_eq!(done.status.code(), Some(1));
-    assert_eq!(bench.book(), [1, -1]);
+    assert_eq!(bench.ledger(), [1, -1]);
 }
 
 #[test]
 fn at_the_limit_it_stops_with_what_it_got() {
-    let mut description = one_card();
+    let mut description = one_gpu();
     description.withheld_bytes = 5 * GIB;
     let bench = Bench::new(&description);
     let done = bench.run(&["12GiB", "--step", "4GiB"]);
     let told = text(&done.stdout);
     assert!(
         told.ends_with(
-            "   8.0 GiB     6.0 GiB\nstopped at 8.0 GiB of 12.0 GiB: the card had no 4.0 GiB more \
+            "   8.0 GiB     6.0 GiB\nstopped at 8.0 GiB of 12.0 GiB: the GPU had no 4.0 GiB more \
              in one piece\n"
         ),
         "{told}"
     );
     assert_eq!(done.status.code(), Some(1));
-    assert_eq!(bench.book(), [1, 4, 4, -4, -4, -1]);
+    assert_eq!(bench.ledger(), [1, 4, 4, -4, -4, -1]);
 }
 
 #[test]
 fn verify_reads_back_what_it_wrote() {
-    let mut description = one_card();
+    let mut description = one_gpu();
     let bench = Bench::new(&description);
     let done = bench.run(&["2GiB", "--for", "0s", "--verify"]);
     let told = text(&done.stdout);
@@ -180,7 +180,7 @@ fn verify_reads_back_what_it_wrote() {
     assert_eq!(done.status.code(), Some(0));
 
     description.reads_zeros = true;
-    bench.standin.describe(&description);
+    bench.driver.describe(&description);
     let done = bench.run(&["2GiB", "--for", "0s", "--verify"]);
     let told = text(&done.stdout);
     assert!(
@@ -188,13 +188,13 @@ fn verify_reads_back_what_it_wrote() {
         "{told}"
     );
     assert_eq!(done.status.code(), Some(1));
-    assert_eq!(bench.book().iter().sum::<i64>(), 0);
+    assert_eq!(bench.ledger().iter().sum::<i64>(), 0);
 }
 
 #[test]
 fn signals_give_the_memory_back() {
     for signal in [Signal::INT, Signal::TERM, Signal::HUP] {
-        let bench = Bench::new(&one_card());
+        let bench = Bench::new(&one_gpu());
         let mut running = bench
             .command(&["3GiB", "--step", "3GiB", "--json"])
             .stdout(Stdio::piped())
@@ -207,19 +207,19 @@ fn signals_give_the_memory_back() {
             .map(|line| line.expect("text"))
             .find(is_holding);
         assert!(holding.is_some());
-        assert_eq!(bench.book(), [1, 3]);
+        assert_eq!(bench.ledger(), [1, 3]);
 
         kill_process(Pid::from_child(&running), signal).expect("it runs");
         let last = lines.last().expect("a last line").expect("text");
         assert!(last.contains("it was asked to end"), "{last}");
         assert_eq!(running.wait().expect("it ends").code(), Some(0));
-        assert_eq!(bench.book(), [1, 3, -3, -1]);
+        assert_eq!(bench.ledger(), [1, 3, -3, -1]);
     }
 }
 
 #[test]
 fn an_error_on_the_way_gives_the_memory_back() {
-    let mut description = one_card();
+    let mut description = one_gpu();
     description.errors.insert("cuMemsetD32_v2".to_owned(), 214);
     let bench = Bench::new(&description);
     let done = bench.run(&["2GiB", "--step", "1GiB", "--verify"]);
@@ -232,11 +232,11 @@ fn an_error_on_the_way_gives_the_memory_back() {
         "{told}"
     );
     assert_eq!(done.status.code(), Some(2));
-    assert_eq!(bench.book(), [1, 1, 1, -1, -1, -1]);
+    assert_eq!(bench.ledger(), [1, 1, 1, -1, -1, -1]);
 }
 
 #[test]
-fn without_a_driver_the_way_without_a_card_is_named() {
+fn without_a_driver_the_way_without_a_gpu_is_named() {
     let done = hold(Path::new("/nonexistent/libcuda.so.1"))
         .arg("1GiB")
         .output()

@@ -6,7 +6,7 @@ use serde::Deserialize;
 
 use super::trial::Trial;
 use crate::lint::Packages;
-use crate::machine::{Card, Machine, Memory, Surroundings};
+use crate::host::{HostGpu, Host, GpuMemory, HostEnvironment};
 use crate::settings::{self, Version};
 
 /// All that was found out about a machine, an environment and a JAX.
@@ -14,10 +14,10 @@ use crate::settings::{self, Version};
 pub struct Facts {
     /// What NVIDIA's driver answered.
     pub driver: Driver,
-    /// The virtual card, inside a dry run.
-    pub virtual_card: Option<VirtualCard>,
+    /// The virtual GPU, inside a dry run.
+    pub virtual_gpu: Option<VirtualCard>,
     /// The container around us.
-    pub surroundings: Surroundings,
+    pub surroundings: HostEnvironment,
     /// Size of `/dev/shm`, where there is one.
     pub shared_memory_bytes: Option<u64>,
     /// The environment that the trial ran in.
@@ -33,7 +33,7 @@ pub struct Facts {
     /// What JAX did when it was tried.
     pub trial: Trial,
     /// The machine while the trial held its memory.
-    pub machine_during_trial: Option<Machine>,
+    pub machine_during_trial: Option<Host>,
     /// Whether a GPU must compute for all to be right.
     pub require_gpu: bool,
 }
@@ -41,8 +41,8 @@ pub struct Facts {
 /// What NVIDIA's driver answered.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Driver {
-    /// The cards and who uses them.
-    Machine(Machine),
+    /// The GPUs and who uses them.
+    Machine(Host),
     /// Its library is not installed.
     NotInstalled {
         /// The loader's own words.
@@ -69,7 +69,7 @@ impl Default for Driver {
     }
 }
 
-/// The virtual card of a dry run.
+/// The virtual GPU of a dry run.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct VirtualCard {
     /// Its name in the catalogue.
@@ -154,44 +154,44 @@ impl Inventory {
 }
 
 impl Facts {
-    /// Returns the cards that there are for programs: the virtual ones, else those of the machine,
+    /// Returns the GPUs that there are for programs: the virtual ones, else those of the machine,
     /// hidden ones included.
-    pub(super) fn cards(&self) -> Vec<Card> {
+    pub(super) fn gpus(&self) -> Vec<HostGpu> {
         let machine = self.machine();
-        machine.cards.into_iter().filter(Card::is_usable).collect()
+        machine.gpus.into_iter().filter(HostGpu::is_usable).collect()
     }
 
-    /// Returns the cards that a program started here sees.
-    fn visible_cards(&self) -> Vec<Card> {
+    /// Returns the GPUs that a program started here sees.
+    fn visible_gpus(&self) -> Vec<HostGpu> {
         let variable = |name: &str| self.environment.get(name).map(String::as_str);
         let machine = self.machine();
         let seen = settings::visible(
-            &machine.cards,
+            &machine.gpus,
             variable("CUDA_VISIBLE_DEVICES"),
             variable("CUDA_DEVICE_ORDER"),
         );
         seen.into_iter().cloned().collect()
     }
 
-    /// Returns the machine that a program sees: a virtual card stands before real ones.
-    pub(super) fn machine(&self) -> Machine {
-        match (&self.virtual_card, &self.driver) {
-            (Some(card), _) => card.machine(),
+    /// Returns the machine that a program sees: a virtual GPU stands before real ones.
+    pub(super) fn machine(&self) -> Host {
+        match (&self.virtual_gpu, &self.driver) {
+            (Some(gpu), _) => gpu.machine(),
             (None, Driver::Machine(machine)) => machine.clone(),
-            (None, _) => Machine::default(),
+            (None, _) => Host::default(),
         }
     }
 
-    /// Returns the memory of a card, as CUDA reports it to JAX, where every card has the same.
-    pub(super) fn card_bytes(&self) -> Option<u64> {
-        if let Some(card) = &self.virtual_card {
-            return Some(card.total_bytes);
+    /// Returns the memory of a GPU, as CUDA reports it to JAX, where every GPU has the same.
+    pub(super) fn gpu_bytes(&self) -> Option<u64> {
+        if let Some(gpu) = &self.virtual_gpu {
+            return Some(gpu.total_bytes);
         }
         let totals: Option<Vec<u64>> = self
-            .visible_cards()
+            .visible_gpus()
             .iter()
-            .map(|card| {
-                let memory = card.memory?;
+            .map(|gpu| {
+                let memory = gpu.memory?;
                 Some(
                     memory.total_bytes - memory.reserved_bytes.unwrap_or(0).min(memory.total_bytes),
                 )
@@ -205,21 +205,21 @@ impl Facts {
 
 impl VirtualCard {
     /// Returns the machine that it pretends to be.
-    fn machine(&self) -> Machine {
-        let card = |index| Card {
+    fn machine(&self) -> Host {
+        let gpu = |index| HostGpu {
             index,
             name: self.description.clone(),
-            memory: Some(Memory {
+            memory: Some(GpuMemory {
                 total_bytes: self.total_bytes,
                 reserved_bytes: Some(0),
                 used_bytes: self.held_bytes,
                 free_bytes: self.total_bytes.saturating_sub(self.held_bytes),
             }),
-            ..Card::default()
+            ..HostGpu::default()
         };
-        Machine {
-            cards: (0..self.count).map(card).collect(),
-            ..Machine::default()
+        Host {
+            gpus: (0..self.count).map(gpu).collect(),
+            ..Host::default()
         }
     }
 }

@@ -3,7 +3,7 @@
 use serde::Serialize;
 
 use super::{Check, Driver, Examination, Facts, Status};
-use crate::machine::Machine;
+use crate::host::Machine;
 
 /// The value that `vramfit doctor --json` prints.
 #[derive(Clone, Debug, Serialize)]
@@ -15,7 +15,7 @@ pub struct Record<'a> {
     python: &'a str,
     jax: Option<&'a str>,
     virtual_gpu: Option<&'a str>,
-    machine: Option<&'a Machine>,
+    machine: Option<&'a Host>,
 }
 
 #[derive(Clone, Copy, Debug, Serialize)]
@@ -41,7 +41,7 @@ impl<'a> Record<'a> {
             checks: &examination.checks,
             python: &facts.inventory.executable,
             jax: facts.inventory.version("jax"),
-            virtual_gpu: facts.virtual_card.as_ref().map(|card| card.name.as_str()),
+            virtual_gpu: facts.virtual_gpu.as_ref().map(|gpu| gpu.name.as_str()),
             machine: match &facts.driver {
                 Driver::Machine(machine) => Some(machine),
                 _ => None,

@@ -263,7 +263,7 @@ pub struct Pools {
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(default)]
 pub struct PoolOptions {
-    /// The share of the card.
+    /// The share of the GPU.
     pub memory_fraction: Option<f64>,
     /// The share as a text, which since 0.12 may be one that grows: `0.75-0.85`.
     pub memory_fraction_policy: Option<String>,
@@ -281,7 +281,7 @@ pub struct Pool {
     pub device: String,
     /// The most it may take: what was wanted, not what was had.
     pub bytes_limit: Option<u64>,
-    /// What it has taken of the card.
+    /// What it has taken of the GPU.
     pub pool_bytes: Option<u64>,
     /// What arrays use of it.
     pub bytes_in_use: Option<u64>,

@@ -8,7 +8,7 @@ use serde::Serialize;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Severity {
-    /// The program dies, goes on without the card, or does the opposite of what is written.
+    /// The program dies, goes on without the GPU, or does the opposite of what is written.
     Error,
     /// The program runs, and not as whoever wrote the setting will have meant.
     Warning,
@@ -59,13 +59,13 @@ pub struct Finding {
     pub id: &'static str,
     /// How bad it is.
     pub severity: Severity,
-    /// The variable it is about, or what else: a card, a package.
+    /// The variable it is about, or what else: a GPU, a package.
     pub subject: String,
     /// What is wrong, in one sentence without a full stop.
     pub message: String,
     /// What to do, in one sentence without a full stop.
     pub fix: String,
-    /// What it costs on each card, in bytes, where that can be said.
+    /// What it costs on each GPU, in bytes, where that can be said.
     pub cost_bytes: Option<u64>,
     /// The fix as a program can apply it; empty where it takes a person.
     pub changes: Vec<Change>,

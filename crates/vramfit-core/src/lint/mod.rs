@@ -48,7 +48,7 @@ pub fn rules() -> impl Iterator<Item = &'static Rule> {
     rules::THEMES.iter().flat_map(|theme| theme.rules)
 }
 
-/// Rules that find what keeps JAX off every card or ends the process: by a refused value JAX goes on with
+/// Rules that find what keeps JAX off every GPU or ends the process: by a refused value JAX goes on with
 /// the CPU only, by a bad option of its own `import jax` fails, at a bad flag XLA aborts. A fraction out
 /// of range is among them, because its pool is what nobody can have meant.
 const NO_GPU: [&str; 13] = [
@@ -68,7 +68,7 @@ const NO_GPU: [&str; 13] = [
 ];
 
 impl Finding {
-    /// Says whether a program in these surroundings uses no card, or not the one that can be meant: it
+    /// Says whether a program in these surroundings uses no GPU, or not the one that can be meant: it
     /// makes no sense to ask what it would do there.
     pub fn leaves_no_gpu(&self) -> bool {
         self.severity == Severity::Error && NO_GPU.contains(&self.id)

@@ -2,7 +2,7 @@
 
 use super::surroundings::{Packages, Surroundings};
 use crate::allocator::Kind;
-use crate::machine::Card;
+use crate::host::HostGpu;
 use crate::settings::{DEFAULT_FRACTION, PluginSettings, Room, Version, allocator_since, lookup};
 
 pub(super) const FRACTION: &str = "XLA_CLIENT_MEM_FRACTION";
@@ -100,42 +100,42 @@ impl<'a> Scene<'a> {
             .is_ok_and(|plugin| plugin.unified_memory)
     }
 
-    /// Says whether JAX may use a card at all.
-    pub(super) fn wants_card(&self) -> bool {
+    /// Says whether JAX may use a GPU at all.
+    pub(super) fn wants_gpu(&self) -> bool {
         self.held("JAX_PLATFORMS").is_none_or(|list| {
             list.split(',')
                 .any(|name| matches!(name.trim(), "cuda" | "gpu"))
         })
     }
 
-    /// Returns the cards that a program can be given, in the driver's order.
-    pub(super) fn usable_cards(&self) -> Vec<&'a Card> {
-        let cards = self.surroundings.machine.cards.iter();
-        cards.filter(|card| card.is_usable()).collect()
+    /// Returns the GPUs that a program can be given, in the driver's order.
+    pub(super) fn usable_gpus(&self) -> Vec<&'a HostGpu> {
+        let gpus = self.surroundings.machine.gpus.iter();
+        gpus.filter(|gpu| gpu.is_usable()).collect()
     }
 
-    /// Returns the cards that the program sees, in the driver's order. Without a list it sees all but
-    /// those that are divided; a list ends at the first name that is no card.
-    pub(super) fn cards(&self) -> Vec<&'a Card> {
-        let usable = self.usable_cards();
+    /// Returns the GPUs that the program sees, in the driver's order. Without a list it sees all but
+    /// those that are divided; a list ends at the first name that is no GPU.
+    pub(super) fn gpus(&self) -> Vec<&'a HostGpu> {
+        let usable = self.usable_gpus();
         match self.raw(VISIBLE) {
             None => usable,
             Some(list) => list
                 .split(',')
-                .map(|word| find_card(&usable, word.trim()))
+                .map(|word| find_gpu(&usable, word.trim()))
                 .take_while(Option::is_some)
                 .flatten()
                 .collect(),
         }
     }
 
-    /// Returns what there is on each card that the program sees, where the driver tells.
-    pub(super) fn rooms(&self) -> Vec<(&'a Card, Room)> {
-        let cards = self.cards();
-        let count = u32::try_from(cards.len()).unwrap_or(u32::MAX);
-        cards
+    /// Returns what there is on each GPU that the program sees, where the driver tells.
+    pub(super) fn rooms(&self) -> Vec<(&'a HostGpu, Room)> {
+        let gpus = self.gpus();
+        let count = u32::try_from(gpus.len()).unwrap_or(u32::MAX);
+        gpus
             .into_iter()
-            .filter_map(|card| Some((card, Room::of_card(card, 0, count)?)))
+            .filter_map(|gpu| Some((gpu, Room::of_gpu(gpu, 0, count)?)))
             .collect()
     }
 
@@ -145,13 +145,13 @@ impl<'a> Scene<'a> {
     }
 }
 
-/// Returns the card that a word of CUDA's list means: a number, or the beginning of a lasting name.
-pub(super) fn find_card<'a>(cards: &[&'a Card], word: &str) -> Option<&'a Card> {
+/// Returns the GPU that a word of CUDA's list means: a number, or the beginning of a lasting name.
+pub(super) fn find_gpu<'a>(gpus: &[&'a HostGpu], word: &str) -> Option<&'a HostGpu> {
     match word.parse::<u32>() {
-        Ok(number) => cards.iter().find(|card| card.index == number).copied(),
-        Err(_) if word.starts_with("GPU-") || word.starts_with("MIG-") => cards
+        Ok(number) => gpus.iter().find(|gpu| gpu.index == number).copied(),
+        Err(_) if word.starts_with("GPU-") || word.starts_with("MIG-") => gpus
             .iter()
-            .find(|card| card.uuid.starts_with(word))
+            .find(|gpu| gpu.uuid.starts_with(word))
             .copied(),
         Err(_) => None,
     }

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use crate::gpu::Gpu;
-use crate::machine::{Card, Machine, Memory};
+use crate::host::{HostGpu, Host, GpuMemory};
 use crate::settings::Version;
 
 /// What a program is started with, or runs with.
@@ -15,8 +15,8 @@ pub struct Surroundings {
     pub environment: BTreeMap<String, String>,
     /// The installed release of JAX; `None`: not known. The rules then assume the newest they know.
     pub jax: Option<Version>,
-    /// What the driver says of the cards; without cards, nothing is known of them.
-    pub machine: Machine,
+    /// What the driver says of the GPUs; without GPUs, nothing is known of them.
+    pub machine: Host,
     /// Changes that the running program made to its environment once JAX had begun to read it, in their
     /// order. `environment` holds what JAX has read, without them.
     pub late: Vec<LateChange>,
@@ -57,7 +57,7 @@ pub enum Stage {
     Started,
 }
 
-/// Installed packages that matter to the memory of a card, with their versions.
+/// Installed packages that matter to the memory of a GPU, with their versions.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Packages {
     /// TensorFlow as it is installed by default: with its code for GPUs.
@@ -71,22 +71,22 @@ pub struct Packages {
 }
 
 impl Surroundings {
-    /// Returns the machine of a program that has `count` cards of that kind to itself.
-    pub fn machine_of(gpu: &Gpu, count: u32) -> Machine {
-        let card = |index| Card {
+    /// Returns the machine of a program that has `count` GPUs of that kind to itself.
+    pub fn machine_of(gpu: &Gpu, count: u32) -> Host {
+        let gpu = |index| HostGpu {
             index,
             name: gpu.description.clone(),
-            memory: Some(Memory {
+            memory: Some(GpuMemory {
                 total_bytes: gpu.total_memory_bytes,
                 reserved_bytes: Some(0),
                 used_bytes: 0,
                 free_bytes: gpu.total_memory_bytes,
             }),
-            ..Card::default()
+            ..HostGpu::default()
         };
-        Machine {
-            cards: (0..count).map(card).collect(),
-            ..Machine::default()
+        Host {
+            gpus: (0..count).map(gpu).collect(),
+            ..Host::default()
         }
     }
 }

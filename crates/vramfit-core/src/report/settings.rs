@@ -8,7 +8,7 @@ use super::{Body, Section, dryrun};
 use crate::analysis::RunSummary;
 use crate::bytes::Bytes;
 use crate::lint::{self, Finding, Surroundings};
-use crate::machine::{Card, Machine, Memory};
+use crate::host::{GpuMemory, Host, HostGpu};
 use crate::trace::RunEnvironment;
 use crate::{gpu, settings};
 
@@ -54,21 +54,21 @@ fn surroundings(answer: &RunSummary, environment: &RunEnvironment) -> Surroundin
         Ok(gpu) if gpu.total_memory_bytes == header.total_memory_bytes => {
             Surroundings::machine_of(&gpu, header.devices)
         }
-        _ => Machine {
-            cards: (0..header.devices)
-                .map(|index| Card {
+        _ => Host {
+            gpus: (0..header.devices)
+                .map(|index| HostGpu {
                     index,
                     name: header.gpu_description.clone(),
-                    memory: Some(Memory {
+                    memory: Some(GpuMemory {
                         total_bytes: header.total_memory_bytes,
                         reserved_bytes: Some(0),
                         used_bytes: 0,
                         free_bytes: header.total_memory_bytes,
                     }),
-                    ..Card::default()
+                    ..HostGpu::default()
                 })
                 .collect(),
-            ..Machine::default()
+            ..Host::default()
         },
     };
     Surroundings {

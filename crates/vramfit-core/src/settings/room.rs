@@ -10,7 +10,7 @@ use crate::allocator::PAGE_BYTES;
 use crate::bytes::Bytes;
 use crate::error::{Error, ErrorKind, Result};
 use crate::gpu::{self, Gpu};
-use crate::machine::Card;
+use crate::host::HostGpu;
 
 /// Taken to be what the libraries of one process need on a card beside JAX's pool: an estimate.
 ///
@@ -65,7 +65,7 @@ impl Room {
     /// where the driver does not tell the card's memory.
     ///
     /// `siblings_bytes` is what processes of the same division hold there already.
-    pub fn of_card(card: &Card, siblings_bytes: u64, cards: u32) -> Option<Room> {
+    pub fn of_card(card: &HostGpu, siblings_bytes: u64, cards: u32) -> Option<Room> {
         let memory = card.memory?;
         let context =
             gpu::find(&card.name).map_or(UNKNOWN_CONTEXT_BYTES, |gpu| gpu.context_bytes_estimate);
@@ -184,7 +184,7 @@ pub fn outside_bytes(context_bytes: u64, cards: u32) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::machine::Memory;
+    use crate::host::Memory;
 
     const GIB: u64 = 1 << 30;
 
@@ -254,15 +254,15 @@ mod tests {
 
     #[test]
     fn what_the_driver_keeps_is_no_part_of_the_total_and_siblings_are_not_others() {
-        let card = Card {
+        let card = HostGpu {
             name: "NVIDIA H100 80GB HBM3".to_owned(),
-            memory: Some(Memory {
+            memory: Some(GpuMemory {
                 total_bytes: 80 * GIB,
                 reserved_bytes: Some(GIB),
                 used_bytes: 30 * GIB,
                 free_bytes: 49 * GIB,
             }),
-            ..Card::default()
+            ..HostGpu::default()
         };
         let room = Room::of_card(&card, 20 * GIB, 1).unwrap();
         assert_eq!((room.total_bytes, room.held_bytes), (79 * GIB, 10 * GIB));
@@ -271,8 +271,8 @@ mod tests {
             room.outside_bytes,
             h100.context_bytes_estimate + LIBRARIES_BYTES
         );
-        assert_eq!(Room::of_card(&Card::default(), 0, 1), None);
-        let unknown = Card {
+        assert_eq!(Room::of_card(&HostGpu::default(), 0, 1), None);
+        let unknown = HostGpu {
             name: "some prototype".to_owned(),
             ..card
         };

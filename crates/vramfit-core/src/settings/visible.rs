@@ -1,6 +1,6 @@
 //! Which cards of a machine `CUDA_VISIBLE_DEVICES` leaves to a program, as CUDA reads it.
 
-use crate::machine::{Card, Mig};
+use crate::host::{HostGpu, Mig};
 
 /// Returns the cards that a program will see.
 ///
@@ -8,8 +8,8 @@ use crate::machine::{Card, Mig};
 /// with the fastest card unless it is told to go by the bus as the driver does; where cards differ and
 /// it is not told so, a number could be any of them, and all are returned. Of the slices of divided
 /// cards a program sees only one, and no whole card beside it.
-pub fn visible<'a>(cards: &'a [Card], list: Option<&str>, order: Option<&str>) -> Vec<&'a Card> {
-    let usable: Vec<&Card> = cards.iter().filter(|card| card.is_usable()).collect();
+pub fn visible<'a>(cards: &'a [HostGpu], list: Option<&str>, order: Option<&str>) -> Vec<&'a HostGpu> {
+    let usable: Vec<&HostGpu> = cards.iter().filter(|card| card.is_usable()).collect();
     let seen = match list {
         None => usable,
         Some(list) => named(&usable, list, order == Some("PCI_BUS_ID")),
@@ -20,7 +20,7 @@ pub fn visible<'a>(cards: &'a [Card], list: Option<&str>, order: Option<&str>) -
     }
 }
 
-fn named<'a>(usable: &[&'a Card], list: &str, by_bus: bool) -> Vec<&'a Card> {
+fn named<'a>(usable: &[&'a HostGpu], list: &str, by_bus: bool) -> Vec<&'a HostGpu> {
     let alike = usable.windows(2).all(|pair| pair[0].name == pair[1].name);
     let mut seen = Vec::new();
     for entry in list.split(',').map(str::trim) {
@@ -41,7 +41,7 @@ fn named<'a>(usable: &[&'a Card], list: &str, by_bus: bool) -> Vec<&'a Card> {
     seen
 }
 
-fn is_slice(card: &Card) -> bool {
+fn is_slice(card: &HostGpu) -> bool {
     matches!(card.mig, Mig::Slice { .. })
 }
 
@@ -49,15 +49,15 @@ fn is_slice(card: &Card) -> bool {
 mod tests {
     use super::*;
 
-    fn card(uuid: &str, name: &str) -> Card {
-        Card {
+    fn card(uuid: &str, name: &str) -> HostGpu {
+        HostGpu {
             uuid: uuid.to_owned(),
             name: name.to_owned(),
-            ..Card::default()
+            ..HostGpu::default()
         }
     }
 
-    fn seen(cards: &[Card], list: Option<&str>, order: Option<&str>) -> Vec<String> {
+    fn seen(cards: &[HostGpu], list: Option<&str>, order: Option<&str>) -> Vec<String> {
         let cards = visible(cards, list, order);
         cards.iter().map(|card| card.uuid.clone()).collect()
     }
@@ -89,7 +89,7 @@ mod tests {
 
     #[test]
     fn of_slices_one_is_seen_and_never_the_parent() {
-        let slice = |uuid: &str| Card {
+        let slice = |uuid: &str| HostGpu {
             mig: Mig::Slice {
                 number: 0,
                 gpu_instance: None,
@@ -97,7 +97,7 @@ mod tests {
             },
             ..card(uuid, "A100 MIG 1g.5gb")
         };
-        let parent = Card {
+        let parent = HostGpu {
             mig: Mig::Parent,
             ..card("GPU-p", "A100")
         };

@@ -2,7 +2,7 @@
 
 use proptest::prelude::*;
 use vramfit_core::lint::{LateChange, Packages, Severity, Stage, Surroundings, apply, lint, mend};
-use vramfit_core::machine::{Card, Machine, Memory, Mig, Process};
+use vramfit_core::host::{HostGpu, Host, GpuMemory, Mig, Process};
 use vramfit_core::settings::{self, Version};
 
 use crate::*;
@@ -78,7 +78,7 @@ fn any_value() -> impl Strategy<Value = String> {
     ]
 }
 
-fn any_card() -> impl Strategy<Value = Card> {
+fn any_gpu() -> impl Strategy<Value = HostGpu> {
     (
         0..3_u32,
         prop::option::of((any::<u64>(), any::<u64>(), any::<u64>())),
@@ -86,10 +86,10 @@ fn any_card() -> impl Strategy<Value = Card> {
         prop::collection::vec(prop::option::of(any::<u64>()), 0..3),
         prop::sample::select(vec!["NVIDIA H100 80GB HBM3", "something else", ""]),
     )
-        .prop_map(|(index, memory, mig, processes, name)| Card {
+        .prop_map(|(index, memory, mig, processes, name)| HostGpu {
             index,
             name: name.to_owned(),
-            memory: memory.map(|(total, reserved, free)| Memory {
+            memory: memory.map(|(total, reserved, free)| GpuMemory {
                 // Figures that make no sense together, and those that do.
                 total_bytes: total >> 24,
                 reserved_bytes: (reserved % 2 == 0).then_some(reserved >> 32),
@@ -112,7 +112,7 @@ fn any_card() -> impl Strategy<Value = Card> {
                     ..Process::default()
                 })
                 .collect(),
-            ..Card::default()
+            ..HostGpu::default()
         })
 }
 
@@ -126,15 +126,15 @@ fn any_surroundings() -> impl Strategy<Value = Surroundings> {
     (
         prop::collection::btree_map(any_name(), any_value(), 0..8),
         prop::sample::select(versions),
-        prop::collection::vec(any_card(), 0..3),
+        prop::collection::vec(any_gpu(), 0..3),
         prop::option::of((any::<bool>(), any::<bool>())),
     )
-        .prop_map(|(environment, jax, cards, packages)| Surroundings {
+        .prop_map(|(environment, jax, gpus, packages)| Surroundings {
             environment,
             jax,
-            machine: Machine {
-                cards,
-                ..Machine::default()
+            machine: Host {
+                gpus,
+                ..Host::default()
             },
             packages: packages.map(|(tensorflow, cuda_plugin)| Packages {
                 tensorflow: tensorflow.then(|| "2.19.0".to_owned()),

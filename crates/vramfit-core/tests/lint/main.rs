@@ -10,7 +10,7 @@ mod wild;
 use std::collections::BTreeMap;
 
 use vramfit_core::lint::{Finding, Surroundings, lint, mend};
-use vramfit_core::machine::{Card, Machine, Memory};
+use vramfit_core::host::{HostGpu, Host, GpuMemory};
 use vramfit_core::settings::Version;
 
 pub(crate) const GIB: u64 = 1 << 30;
@@ -35,30 +35,30 @@ pub(crate) fn with(variables: &[(&str, &str)]) -> Surroundings {
     }
 }
 
-pub(crate) fn on(card: Card, variables: &[(&str, &str)]) -> Surroundings {
+pub(crate) fn on(gpu: HostGpu, variables: &[(&str, &str)]) -> Surroundings {
     Surroundings {
-        machine: Machine {
-            cards: vec![card],
-            ..Machine::default()
+        machine: Host {
+            gpus: vec![gpu],
+            ..Host::default()
         },
         ..with(variables)
     }
 }
 
-pub(crate) fn h100() -> Card {
-    card("NVIDIA H100 80GB HBM3", 84_942_979_072)
+pub(crate) fn h100() -> HostGpu {
+    gpu("NVIDIA H100 80GB HBM3", 84_942_979_072)
 }
 
-pub(crate) fn card(name: &str, total_bytes: u64) -> Card {
-    Card {
+pub(crate) fn gpu(name: &str, total_bytes: u64) -> HostGpu {
+    HostGpu {
         uuid: "GPU-5a1f".to_owned(),
         name: name.to_owned(),
-        memory: Some(Memory {
+        memory: Some(GpuMemory {
             total_bytes,
             free_bytes: total_bytes,
-            ..Memory::default()
+            ..GpuMemory::default()
         }),
-        ..Card::default()
+        ..HostGpu::default()
     }
 }
 

@@ -1,7 +1,7 @@
 //! The other rules, one by one.
 
 use vramfit_core::lint::{Packages, Surroundings, lint, mend};
-use vramfit_core::machine::{Card, ComputeMode, Memory, Process, ProcessKind};
+use vramfit_core::host::{HostGpu, ComputeMode, GpuMemory, Process, ProcessKind};
 use vramfit_core::settings::{Policy, Share, Version, variables_for};
 
 use crate::*;
@@ -211,13 +211,13 @@ fn settings_that_do_not_go_together() {
 }
 
 #[test]
-fn who_holds_the_card_is_named_and_the_share_computed_from_what_is_free() {
-    let busy = Card {
-        memory: Some(Memory {
+fn who_holds_the_gpu_is_named_and_the_share_computed_from_what_is_free() {
+    let busy = HostGpu {
+        memory: Some(GpuMemory {
             total_bytes: 24 * GIB,
             used_bytes: 10 * GIB,
             free_bytes: 14 * GIB,
-            ..Memory::default()
+            ..GpuMemory::default()
         }),
         processes: vec![
             Process {
@@ -234,7 +234,7 @@ fn who_holds_the_card_is_named_and_the_share_computed_from_what_is_free() {
                 ..Process::default()
             },
         ],
-        ..card("NVIDIA GeForce RTX 3090", 24 * GIB)
+        ..gpu("NVIDIA GeForce RTX 3090", 24 * GIB)
     };
     let surroundings = on(busy, &[]);
     let finding = only(&surroundings);
@@ -248,13 +248,13 @@ fn who_holds_the_card_is_named_and_the_share_computed_from_what_is_free() {
     }
     let part: f64 = mended(&surroundings, NEW).unwrap().parse().unwrap();
     assert!(part * 24.0 < 14.0 && part > 0.5, "{part}");
-    let full = Card {
-        memory: Some(Memory {
+    let full = HostGpu {
+        memory: Some(GpuMemory {
             total_bytes: 24 * GIB,
             used_bytes: 24 * GIB,
-            ..Memory::default()
+            ..GpuMemory::default()
         }),
-        ..card("NVIDIA GeForce RTX 3090", 24 * GIB)
+        ..gpu("NVIDIA GeForce RTX 3090", 24 * GIB)
     };
     let finding = only(&on(full, &[]));
     assert!(finding.changes.is_empty() && finding.message.contains("does not name"));
@@ -317,7 +317,7 @@ fn the_rest_of_the_machine() {
     let finding = only(&on(h100(), &[("CUDA_VISIBLE_DEVICES", "0,3,1")]));
     assert_eq!(finding.id, "visible-list-ends-early");
     assert!(finding.message.contains("`3`"), "{}", finding.message);
-    let exclusive = Card {
+    let exclusive = HostGpu {
         compute_mode: Some(ComputeMode::ExclusiveProcess),
         processes: vec![Process {
             pid: 9,

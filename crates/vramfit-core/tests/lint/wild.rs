@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use vramfit_core::lint::{LateChange, Severity, Stage, Surroundings, mend};
-use vramfit_core::machine::{Card, Mig, Process};
+use vramfit_core::host::{HostGpu, Mig, Process};
 use vramfit_core::settings::Version;
 
 use crate::*;
@@ -32,7 +32,7 @@ fn wrong_01_a_fraction_in_percent_or_copied_from_the_documentation() {
 }
 
 #[test]
-fn wrong_02_several_times_the_card_without_unified_memory_or_without_a_pool() {
+fn wrong_02_several_times_the_gpu_without_unified_memory_or_without_a_pool() {
     assert_eq!(only(&with(&[(NEW, "4.0")])).id, "fraction-out-of-range");
     assert_eq!(ids(&with(&[(NEW, "4.0"), (UNIFIED, "1")])), [""; 0]);
     let three = with(&[(NEW, "4.0"), (UNIFIED, "1"), (ALLOCATOR, "platform")]);
@@ -190,14 +190,14 @@ fn wrong_07_three_settings_that_cancel_out() {
 }
 
 #[test]
-fn wrong_08_a_fraction_of_the_whole_card_on_a_slice() {
-    let slice = Card {
+fn wrong_08_a_fraction_of_the_whole_gpu_on_a_slice() {
+    let slice = HostGpu {
         mig: Mig::Slice {
             number: 0,
             gpu_instance: Some(1),
             parent_total_bytes: Some(32 * GIB),
         },
-        ..card("NVIDIA A30 MIG 2g.12gb", 16 * GIB)
+        ..gpu("NVIDIA A30 MIG 2g.12gb", 16 * GIB)
     };
     let finding = only(&on(slice.clone(), &[(NEW, "0.45")]));
     assert_eq!(finding.id, "mig-share-of-parent");
@@ -205,16 +205,16 @@ fn wrong_08_a_fraction_of_the_whole_card_on_a_slice() {
     assert_eq!(finding.cost_bytes.map(|bytes| bytes / GIB), Some(7));
     let unified = on(slice.clone(), &[(NEW, "2.0"), (UNIFIED, "true")]);
     assert_eq!(only(&unified).id, "mig-share-of-parent");
-    // Below a third of the slice nobody computed it from the card.
+    // Below a third of the slice nobody computed it from the GPU.
     for part in ["0.9", "0.2"] {
         assert_eq!(ids(&on(slice.clone(), &[(NEW, part)])), [""; 0], "{part}");
     }
-    // An amount that only the whole card has.
+    // An amount that only the whole GPU has.
     let limit = on(
         slice,
         &[("JAX_PREALLOCATION_SIZE_LIMIT_BYTES", "25769803776")],
     );
-    assert!(only(&limit).fix.contains("more than the card's 16.0 GiB"));
+    assert!(only(&limit).fix.contains("more than the GPU's 16.0 GiB"));
 }
 
 #[test]
@@ -282,7 +282,7 @@ fn wrong_09_names_that_nothing_reads() {
             assert_eq!(mended(&surroundings, name), None, "{name}");
         }
     }
-    // The invented limit becomes true on a card that is known.
+    // The invented limit becomes true on a GPU that is known.
     let limit = [("JAX_PREALLOCATION_SIZE_LIMIT_BYTES", "8589934592")];
     assert_eq!(only(&with(&limit)).id, "read-by-nobody");
     assert!(only(&with(&limit)).fix.contains("--limit 8GiB"));
@@ -328,7 +328,7 @@ fn wrong_10_a_flag_without_its_dashes() {
 #[test]
 fn wrong_11_nvidia_smi_shows_the_pool_and_not_the_need() {
     let pool = 84_942_979_072 / 4 * 3;
-    let busy = Card {
+    let busy = HostGpu {
         processes: vec![Process {
             pid: 4711,
             used_bytes: Some(pool + 600 * 1024 * 1024),
@@ -347,7 +347,7 @@ fn wrong_11_nvidia_smi_shows_the_pool_and_not_the_need() {
 
 #[test]
 fn wrong_12_a_fraction_that_leaves_the_libraries_too_little() {
-    let small = card("NVIDIA GeForce RTX 3060 Ti", 8 * GIB);
+    let small = gpu("NVIDIA GeForce RTX 3060 Ti", 8 * GIB);
     let surroundings = on(small, &[(NEW, "0.95")]);
     let finding = only(&surroundings);
     assert_eq!(finding.id, "too-little-left");
@@ -355,10 +355,10 @@ fn wrong_12_a_fraction_that_leaves_the_libraries_too_little() {
     assert!(finding.cost_bytes.is_some_and(|bytes| bytes > 100 << 20));
     let part: f64 = mended(&surroundings, NEW).unwrap().parse().unwrap();
     assert!((0.85..0.95).contains(&part), "{part}");
-    // 5 % of a large card are more than libraries need.
+    // 5 % of a large GPU are more than libraries need.
     assert_eq!(ids(&on(h100(), &[(NEW, "0.95")])), [""; 0]);
     assert_eq!(only(&on(h100(), &[(NEW, "0.99")])).id, "too-little-left");
-    // Where the card is not known the finding says for which cards it would be: 1 GiB is 5 % of 20.
+    // Where the GPU is not known the finding says for which GPUs it would be: 1 GiB is 5 % of 20.
     let unknown = only(&with(&[(NEW, "0.95")]));
     assert!(
         unknown.message.contains("below 20.0 GiB"),
@@ -367,5 +367,5 @@ fn wrong_12_a_fraction_that_leaves_the_libraries_too_little() {
     );
     assert_eq!(ids(&with(&[(NEW, "0.93")])), [""; 0]);
     let whole = only(&with(&[(NEW, "1.0")])).message;
-    assert!(whole.contains("on every card"), "{whole}");
+    assert!(whole.contains("on every GPU"), "{whole}");
 }

@@ -58,7 +58,7 @@ fn judge(facts: &Facts, told: &Backend) -> Check {
         "METAL" | "metal" => Check::warn(
             ID,
             "JAX runs on Apple's GPU through Metal, which is experimental and unknown to vramfit",
-            "export JAX_PLATFORMS=cpu, or use a machine with an NVIDIA card",
+            "export JAX_PLATFORMS=cpu, or use a machine with an NVIDIA GPU",
         ),
         other => Check::skip(
             ID,
@@ -67,7 +67,7 @@ fn judge(facts: &Facts, told: &Backend) -> Check {
     }
 }
 
-/// The CPU is right where there is no card; else something went wrong without a word.
+/// The CPU is right where there is no GPU; else something went wrong without a word.
 fn on_the_cpu(facts: &Facts, told: &Backend) -> Check {
     let logged = told.logged.iter().cloned();
     let held = |name: &str| facts.environment.get(name).map(String::as_str);
@@ -77,7 +77,7 @@ fn on_the_cpu(facts: &Facts, told: &Backend) -> Check {
         ("", old) => (PLATFORM_NAME, Some(old)),
         (list, _) => (PLATFORMS, Some(list)),
     };
-    if facts.cards().is_empty() {
+    if facts.gpus().is_empty() {
         let demands = platforms.filter(|list| allows_gpu(list));
         if let (Some(list), Driver::NotInstalled { .. }) = (demands, &facts.driver) {
             // Without device files JAX passes over a platform that is named beside others.
@@ -102,7 +102,7 @@ fn on_the_cpu(facts: &Facts, told: &Backend) -> Check {
     if let Some(list) = chosen.filter(|list| !allows_gpu(list)) {
         return Check::warn(
             ID,
-            format!("`{name}={list}` keeps JAX off the card that is here"),
+            format!("`{name}={list}` keeps JAX off the GPU that is here"),
             format!("unset {name}"),
         );
     }
@@ -113,7 +113,7 @@ fn on_the_cpu(facts: &Facts, told: &Backend) -> Check {
     if let Some(list @ ("" | "-1" | "none" | "void" | "NoDevFiles")) = hidden {
         return Check::warn(
             ID,
-            format!("`CUDA_VISIBLE_DEVICES={list}` hides the card, so JAX runs on the CPU"),
+            format!("`CUDA_VISIBLE_DEVICES={list}` hides the GPU, so JAX runs on the CPU"),
             "unset CUDA_VISIBLE_DEVICES",
         );
     }
@@ -121,7 +121,7 @@ fn on_the_cpu(facts: &Facts, told: &Backend) -> Check {
     if plugins.is_empty() {
         return Check::fail(
             ID,
-            "there is a card, and JAX goes on with the CPU: it has no plugin for CUDA",
+            "there is a GPU, and JAX goes on with the CPU: it has no plugin for CUDA",
             format!(
                 "`{} -m pip install \"jax[cuda13]\"`",
                 facts.inventory.executable
@@ -130,8 +130,8 @@ fn on_the_cpu(facts: &Facts, told: &Backend) -> Check {
     }
     let why = reason(&told.logged);
     let sentence = match &why {
-        Some(why) => format!("there is a card, and JAX goes on with the CPU: {why}"),
-        None => "there is a card, and JAX goes on with the CPU without a word".to_owned(),
+        Some(why) => format!("there is a GPU, and JAX goes on with the CPU: {why}"),
+        None => "there is a GPU, and JAX goes on with the CPU without a word".to_owned(),
     };
     Check::fail(ID, sentence, cure(facts, why.as_deref().unwrap_or(""))).because_of(logged)
 }
@@ -143,7 +143,7 @@ fn failed(facts: &Facts, failure: &Failure) -> Check {
         (Some(why), "AssertionError" | "") => why.clone(),
         (_, error) => error.to_owned(),
     };
-    if facts.cards().is_empty() && facts.virtual_card.is_none() {
+    if facts.gpus().is_empty() && facts.virtual_gpu.is_none() {
         let demands = [PLATFORMS, PLATFORM_NAME].into_iter().filter_map(|name| {
             let list = facts.environment.get(name)?;
             allows_gpu(list).then(|| (name, format!("`{name}={list}`")))
@@ -204,9 +204,9 @@ fn cure(facts: &Facts, why: &str) -> String {
     if tells(&["Unable to load", "Outdated", "CUDA components", "cuDNN"]) {
         install
     } else if tells(&["NO_DEVICE", "no CUDA-capable device"]) {
-        "`nvidia-smi -L` lists the cards; `CUDA_VISIBLE_DEVICES` may hide them".to_owned()
+        "`nvidia-smi -L` lists the GPUs; `CUDA_VISIBLE_DEVICES` may hide them".to_owned()
     } else if tells(&["OUT_OF_MEMORY", "out of memory", "RESOURCE_EXHAUSTED"]) {
-        "end what holds the card (see the check `card`), or use another".to_owned()
+        "end what holds the GPU (see the check `card`), or use another".to_owned()
     } else if tells(&["could not convert", "MEM_FRACTION", "PREALLOCATE"]) {
         "see the check `settings`, or start with `vramfit run -- COMMAND`, which puts them right"
             .to_owned()

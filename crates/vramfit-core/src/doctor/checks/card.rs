@@ -1,15 +1,15 @@
-//! What is each card, and who holds it?
+//! What is each GPU, and who holds it?
 
 use super::super::check::Check;
 use super::super::facts::Facts;
 use crate::Bytes;
-use crate::machine::{Card, ComputeMode, Mig, Process, ProcessKind};
+use crate::host::{HostGpu, ComputeMode, Mig, Process, ProcessKind};
 
 const ID: &str = "card";
 
 pub(super) fn check(facts: &Facts) -> Vec<Check> {
-    if let Some(card) = &facts.virtual_card {
-        let held = match card.held_bytes {
+    if let Some(gpu) = &facts.virtual_gpu {
+        let held = match gpu.held_bytes {
             0 => String::new(),
             held => format!(", of which something else holds {}", Bytes(held)),
         };
@@ -17,32 +17,32 @@ pub(super) fn check(facts: &Facts) -> Vec<Check> {
             ID,
             format!(
                 "virtual: {} x {} ({}), {} each{held}; nothing computes on it",
-                card.count,
-                card.name,
-                card.description,
-                Bytes(card.total_bytes)
+                gpu.count,
+                gpu.name,
+                gpu.description,
+                Bytes(gpu.total_bytes)
             ),
         )];
     }
     let machine = facts.machine();
-    if machine.cards.is_empty() {
-        return vec![Check::skip(ID, "there is no card to look at")];
+    if machine.gpus.is_empty() {
+        return vec![Check::skip(ID, "there is no GPU to look at")];
     }
-    machine.cards.iter().map(one).collect()
+    machine.gpus.iter().map(one).collect()
 }
 
-fn one(card: &Card) -> Check {
-    let name = called(card);
-    let unknown = card.unknown.iter().map(|one| format!("not known: {one}"));
-    let holders = card.processes.iter().map(holder);
+fn one(gpu: &HostGpu) -> Check {
+    let name = called(gpu);
+    let unknown = gpu.unknown.iter().map(|one| format!("not known: {one}"));
+    let holders = gpu.processes.iter().map(holder);
     let with_evidence = |check: Check| {
         check
             .because_of(holders.clone())
             .because_of(unknown.clone())
     };
-    let Some(memory) = card.memory else {
-        let lost = card.unknown.iter().any(|one| one.contains("fell off"));
-        return with_evidence(match (lost, &card.mig) {
+    let Some(memory) = gpu.memory else {
+        let lost = gpu.unknown.iter().any(|one| one.contains("fell off"));
+        return with_evidence(match (lost, &gpu.mig) {
             (true, _) => Check::fail(
                 ID,
                 format!("{name} fell off the bus"),
@@ -52,13 +52,13 @@ fn one(card: &Card) -> Check {
             (false, _) => Check::warn(
                 ID,
                 format!("{name} does not tell its memory"),
-                "`nvidia-smi` asks the same driver: see what it says of this card",
+                "`nvidia-smi` asks the same driver: see what it says of this GPU",
             ),
         });
     };
     let usable = memory.total_bytes - memory.reserved_bytes.unwrap_or(0).min(memory.total_bytes);
     let mut sentence = format!("{name}: {}", Bytes(usable));
-    match &card.mig {
+    match &gpu.mig {
         Mig::Parent => return with_evidence(parent(&name)),
         Mig::Slice {
             parent_total_bytes, ..
@@ -71,24 +71,24 @@ fn one(card: &Card) -> Check {
         Mig::Off => {}
     }
     sentence += &match memory.used_bytes.min(usable) {
-        _ if card.processes.is_empty() => format!(", {} free", Bytes(memory.free_bytes)),
+        _ if gpu.processes.is_empty() => format!(", {} free", Bytes(memory.free_bytes)),
         used => format!(
             ", {} free; {} hold {}",
             Bytes(memory.free_bytes),
-            counted(card.processes.len()),
+            counted(gpu.processes.len()),
             Bytes(used)
         ),
     };
-    if card.display == Some(true) {
+    if gpu.display == Some(true) {
         sentence += "; a display runs on it";
     }
-    with_evidence(match (card.compute_mode, card.processes.len()) {
+    with_evidence(match (gpu.compute_mode, gpu.processes.len()) {
         (Some(ComputeMode::Prohibited), _) => Check::fail(
             ID,
             format!("{sentence}; its mode lets no process use it"),
             format!(
-                "`sudo nvidia-smi --id={} --compute-mode=DEFAULT`, or use another card",
-                card.index
+                "`sudo nvidia-smi --id={} --compute-mode=DEFAULT`, or use another GPU",
+                gpu.index
             ),
         ),
         (Some(ComputeMode::ExclusiveProcess), held) if held > 0 => Check::fail(
@@ -96,7 +96,7 @@ fn one(card: &Card) -> Check {
             format!("{sentence}; its mode lets one process use it, and that one is there"),
             format!(
                 "end that process, or `sudo nvidia-smi --id={} --compute-mode=DEFAULT`",
-                card.index
+                gpu.index
             ),
         ),
         (Some(ComputeMode::ExclusiveProcess), _) => {
@@ -106,7 +106,7 @@ fn one(card: &Card) -> Check {
     })
 }
 
-/// A card that is divided is used by its slices, which are cards of their own here.
+/// A GPU that is divided is used by its slices, which are GPUs of their own here.
 fn parent(name: &str) -> Check {
     Check::pass(
         ID,
@@ -114,14 +114,14 @@ fn parent(name: &str) -> Check {
     )
 }
 
-fn called(card: &Card) -> String {
-    let name = match card.name.is_empty() {
+fn called(gpu: &HostGpu) -> String {
+    let name = match gpu.name.is_empty() {
         true => "of unknown name",
-        false => &card.name,
+        false => &gpu.name,
     };
-    match card.mig {
-        Mig::Slice { number, .. } => format!("card {} slice {number} ({name})", card.index),
-        _ => format!("card {} ({name})", card.index),
+    match gpu.mig {
+        Mig::Slice { number, .. } => format!("GPU {} slice {number} ({name})", gpu.index),
+        _ => format!("GPU {} ({name})", gpu.index),
     }
 }
 

@@ -38,7 +38,7 @@ pub(super) fn check(facts: &Facts) -> Vec<Check> {
                 "{place} computes wrongly: of {} numbers some differ",
                 told.compared
             ),
-            "run `nvidia-smi -q -d ECC,ROW_REMAPPER`, and do not trust this card until it is clean",
+            "run `nvidia-smi -q -d ECC,ROW_REMAPPER`, and do not trust this GPU until it is clean",
         )
     } else if strays || told.platforms.is_empty() {
         Check::fail(

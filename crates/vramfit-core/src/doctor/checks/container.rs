@@ -1,4 +1,4 @@
-//! Does the container let the card through?
+//! Does the container let the GPU through?
 
 use super::super::check::Check;
 use super::super::facts::{Driver, Facts};
@@ -15,7 +15,7 @@ pub(super) fn check(facts: &Facts) -> Vec<Check> {
         }];
     };
     let files = match around.device_files.is_empty() {
-        true => "no device files of a card in /dev".to_owned(),
+        true => "no device files of a GPU in /dev".to_owned(),
         false => format!("in /dev: {}", around.device_files.join(", ")),
     };
     let answers = matches!(facts.driver, Driver::Machine(_));
@@ -25,14 +25,14 @@ pub(super) fn check(facts: &Facts) -> Vec<Check> {
         .any(|name| name == "nvidiactl" || name == "dxg");
     let hidden = around.nvidia_visible_devices.as_deref();
     let check = match hidden {
-        _ if facts.virtual_card.is_some() => Check::pass(
+        _ if facts.virtual_gpu.is_some() => Check::pass(
             ID,
-            format!("in a container ({container}); the card is virtual"),
+            format!("in a container ({container}); the GPU is virtual"),
         ),
         Some(list @ ("none" | "void")) if answers || controlled => Check::warn(
             ID,
             format!(
-                "`NVIDIA_VISIBLE_DEVICES={list}` asks for no card in this container ({container})"
+                "`NVIDIA_VISIBLE_DEVICES={list}` asks for no GPU in this container ({container})"
             ),
             "start the container with `--gpus all`, or `NVIDIA_VISIBLE_DEVICES=all`",
         ),
@@ -44,11 +44,11 @@ pub(super) fn check(facts: &Facts) -> Vec<Check> {
         ),
         _ if !answers && !controlled => Check::skip(
             ID,
-            format!("in a container ({container}) that was given no card"),
+            format!("in a container ({container}) that was given no GPU"),
         ),
         _ => Check::pass(
             ID,
-            format!("in a container ({container}), and the card is let through"),
+            format!("in a container ({container}), and the GPU is let through"),
         ),
     };
     vec![check.because(files)]

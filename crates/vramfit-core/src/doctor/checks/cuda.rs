@@ -1,4 +1,4 @@
-//! Is the driver new enough for the plugin's CUDA, and the card not too old?
+//! Is the driver new enough for the plugin's CUDA, and the GPU not too old?
 
 use super::super::check::Check;
 use super::super::facts::{Driver, Facts};
@@ -21,8 +21,8 @@ pub(super) fn check(facts: &Facts) -> Vec<Check> {
             "no driver to compare the plugin's CUDA with",
         )];
     };
-    if facts.virtual_card.is_some() {
-        return vec![Check::skip(ID, "the card is virtual and needs no driver")];
+    if facts.virtual_gpu.is_some() {
+        return vec![Check::skip(ID, "the GPU is virtual and needs no driver")];
     }
     let Some((_, oldest, capability)) = MIN_SUPPORTED.iter().find(|(major, ..)| *major == cuda)
     else {
@@ -59,16 +59,16 @@ pub(super) fn check(facts: &Facts) -> Vec<Check> {
             format!("driver {version} does for CUDA {cuda}, which needs {oldest} or newer"),
         )),
     }
-    for card in machine.cards.iter().filter(|card| card.is_usable()) {
-        let (Some(has), (major, minor)) = (card.compute_capability, *capability) else {
+    for gpu in machine.gpus.iter().filter(|gpu| gpu.is_usable()) {
+        let (Some(has), (major, minor)) = (gpu.compute_capability, *capability) else {
             continue;
         };
         if has < (major, minor) {
             checks.push(Check::fail(
                 ID,
                 format!(
-                    "card {} ({}) has compute capability {}.{}; CUDA {cuda} needs {major}.{minor}",
-                    card.index, card.name, has.0, has.1
+                    "GPU {} ({}) has compute capability {}.{}; CUDA {cuda} needs {major}.{minor}",
+                    gpu.index, gpu.name, has.0, has.1
                 ),
                 format!(
                     "`{} -m pip install \"jax[cuda12]\"`, without the plugin of CUDA {cuda}",

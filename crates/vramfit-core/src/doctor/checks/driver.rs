@@ -13,20 +13,20 @@ pub(super) fn check(facts: &Facts) -> Vec<Check> {
                 || "which CUDA it supports is not known".to_owned(),
                 |cuda| format!("supports CUDA up to {cuda}"),
             );
-            let cards = match machine.cards.len() {
-                1 => "1 card".to_owned(),
-                count => format!("{count} cards"),
+            let gpus = match machine.gpus.len() {
+                1 => "1 GPU".to_owned(),
+                count => format!("{count} GPUs"),
             };
             let evidence = machine
                 .unknown
                 .iter()
                 .map(|one| format!("not known: {one}"));
-            let sentence = format!("NVIDIA's driver {version} {cuda}: {cards}");
-            match machine.cards.is_empty() {
+            let sentence = format!("NVIDIA's driver {version} {cuda}: {gpus}");
+            match machine.gpus.is_empty() {
                 true => Check::warn(
                     ID,
                     sentence,
-                    "`nvidia-smi -L` lists the cards; without any, a container was given none or \
+                    "`nvidia-smi -L` lists the GPUs; without any, a container was given none or \
                      the machine has none",
                 ),
                 false => Check::pass(ID, sentence),
@@ -34,9 +34,9 @@ pub(super) fn check(facts: &Facts) -> Vec<Check> {
             .because_of(evidence)
         }
         Driver::NotInstalled { cause } => not_installed(facts, cause),
-        Driver::Broken { message, .. } if facts.virtual_card.is_some() => Check::skip(
+        Driver::Broken { message, .. } if facts.virtual_gpu.is_some() => Check::skip(
             ID,
-            format!("the card is virtual and needs no driver; of the machine's: {message}"),
+            format!("the GPU is virtual and needs no driver; of the machine's: {message}"),
         ),
         Driver::Broken {
             message,
@@ -52,10 +52,10 @@ pub(super) fn check(facts: &Facts) -> Vec<Check> {
     }]
 }
 
-/// Without the library there may simply be no card; what speaks for one is told.
+/// Without the library there may simply be no GPU; what speaks for one is told.
 fn not_installed(facts: &Facts, cause: &str) -> Check {
-    if facts.virtual_card.is_some() {
-        return Check::skip(ID, "the card is virtual and needs no driver").because(cause);
+    if facts.virtual_gpu.is_some() {
+        return Check::skip(ID, "the GPU is virtual and needs no driver").because(cause);
     }
     let around = &facts.surroundings;
     let asked_for = around
@@ -65,7 +65,7 @@ fn not_installed(facts: &Facts, cause: &str) -> Check {
     if !around.device_files.is_empty() {
         return Check::fail(
             ID,
-            "there are device files of a card, and no library of NVIDIA's driver",
+            "there are device files of a GPU, and no library of NVIDIA's driver",
             if around.container.is_some() {
                 "start the container with `--gpus all` and NVIDIA's container toolkit, which bring \
                  the library along"
@@ -79,8 +79,8 @@ fn not_installed(facts: &Facts, cause: &str) -> Check {
     if let (Some(list), true) = (asked_for, around.container.is_some()) {
         return Check::warn(
             ID,
-            format!("the image asks for cards (`NVIDIA_VISIBLE_DEVICES={list}`) and has none"),
-            "start the container with `--gpus all`, on a machine with a card and NVIDIA's \
+            format!("the image asks for GPUs (`NVIDIA_VISIBLE_DEVICES={list}`) and has none"),
+            "start the container with `--gpus all`, on a machine with a GPU and NVIDIA's \
              container toolkit",
         )
         .because(cause);

@@ -1,4 +1,4 @@
-//! Is there host memory enough for what the card exchanges with it?
+//! Is there host memory enough for what the GPU exchanges with it?
 
 use super::super::check::Check;
 use super::super::facts::Facts;
@@ -8,7 +8,7 @@ use crate::settings::PluginSettings;
 const ID: &str = "host-memory";
 
 /// What Docker gives a container as `/dev/shm` unless told otherwise. NCCL keeps a buffer there for
-/// each pair of cards, and does not start when they do not fit.
+/// each pair of GPUs, and does not start when they do not fit.
 const DOCKERS_SHARED_MEMORY_BYTES: u64 = 64 << 20;
 
 pub(super) fn check(facts: &Facts) -> Vec<Check> {
@@ -17,14 +17,14 @@ pub(super) fn check(facts: &Facts) -> Vec<Check> {
         .map(|settings| settings.host_limit_bytes);
     let limit = facts.surroundings.host_memory.as_ref();
     let shared = facts.shared_memory_bytes;
-    let cards = facts.cards().len();
+    let gpus = facts.gpus().len();
     let shared_told = shared.map(|bytes| format!("/dev/shm: {}", Bytes(bytes)));
-    let tight = shared.filter(|shared| cards > 1 && *shared <= DOCKERS_SHARED_MEMORY_BYTES);
+    let tight = shared.filter(|shared| gpus > 1 && *shared <= DOCKERS_SHARED_MEMORY_BYTES);
     if let Some(shared) = tight {
         checks.push(Check::warn(
             ID,
             format!(
-                "/dev/shm has {}, too little for NCCL between {cards} cards",
+                "/dev/shm has {}, too little for NCCL between {gpus} GPUs",
                 Bytes(shared)
             ),
             "start the container with `--shm-size=1g`, or `--ipc=host`",
@@ -46,7 +46,7 @@ pub(super) fn check(facts: &Facts) -> Vec<Check> {
             match pinned {
                 // The plugin takes pinned memory as it needs it, up to its own limit; what the group
                 // does not grant ends the process without a word.
-                Ok(pinned) if pinned > limit.limit_bytes && cards > 0 => Check::warn(
+                Ok(pinned) if pinned > limit.limit_bytes && gpus > 0 => Check::warn(
                     ID,
                     format!(
                         "host memory is limited to {told}, and XLA's pinned memory only to {}: a \

@@ -1,7 +1,7 @@
 //! The checks, one file each. The order here is the order in which they are told.
 
 mod backend;
-mod card;
+mod gpu;
 mod computation;
 mod container;
 mod cuda;
@@ -28,7 +28,7 @@ type Examine = fn(&Facts) -> Vec<Check>;
 
 const OF_THE_MACHINE: [Examine; 4] = [
     driver::check,
-    card::check,
+    gpu::check,
     container::check,
     host_memory::check,
 ];
@@ -103,9 +103,9 @@ fn is_virtual(facts: &Facts) -> bool {
     uses_gpu(facts) && matches!(facts.trial.backend(), Outcome::Done(told) if told.is_virtual)
 }
 
-/// Says that there is a card, and JAX does not use it: what it computes then proves nothing.
+/// Says that there is a GPU, and JAX does not use it: what it computes then proves nothing.
 fn fell_back(facts: &Facts) -> bool {
-    !facts.cards().is_empty() && !uses_gpu(facts)
+    !facts.gpus().is_empty() && !uses_gpu(facts)
 }
 
 /// Tells a step of the trial that did not come to its end.

@@ -13,12 +13,12 @@ pub(super) fn check(facts: &Facts) -> Vec<Check> {
         Outcome::Done(held) => held,
         other => return vec![unfinished(ID, facts, other)],
     };
-    if let Some(card) = &facts.virtual_card {
+    if let Some(gpu) = &facts.virtual_gpu {
         return vec![Check::skip(
             ID,
             format!(
-                "a virtual card has no driver to ask; a context would take about {} (estimate)",
-                Bytes(card.context_bytes)
+                "a virtual GPU has no driver to ask; a context would take about {} (estimate)",
+                Bytes(gpu.context_bytes)
             ),
         )];
     }
@@ -32,9 +32,9 @@ pub(super) fn check(facts: &Facts) -> Vec<Check> {
         )];
     };
     let of_trial: Vec<Option<u64>> = machine
-        .cards
+        .gpus
         .iter()
-        .flat_map(|card| &card.processes)
+        .flat_map(|gpu| &gpu.processes)
         .filter(|process| process.pid == held.pid)
         .map(|process| process.used_bytes)
         .collect();

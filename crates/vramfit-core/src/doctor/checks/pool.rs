@@ -10,8 +10,8 @@ use crate::settings::DEFAULT_FRACTION;
 
 const ID: &str = "pool";
 
-/// One part in a hundred of the card: CUDA, which JAX asks, and NVML, which we ask, do not count a
-/// card's memory alike.
+/// One part in a hundred of the GPU: CUDA, which JAX asks, and NVML, which we ask, do not count a
+/// GPU's memory alike.
 const COUNTED_APART: f64 = 0.01;
 
 pub(super) fn check(facts: &Facts) -> Vec<Check> {
@@ -22,7 +22,7 @@ pub(super) fn check(facts: &Facts) -> Vec<Check> {
                 Check::fail(
                     ID,
                     format!("the first array cannot be made: {}", failure.error),
-                    "see who holds the card (check `card`), or lower the pool: `vramfit run \
+                    "see who holds the GPU (check `card`), or lower the pool: `vramfit run \
                      --fraction 0.5 -- COMMAND`",
                 )
                 .because_of(failure.logged)
@@ -50,11 +50,11 @@ fn judge(facts: &Facts, options: &PoolOptions, pool: &Pool) -> Check {
             format!("{device}: the allocator `{allocator}` has no pool, or does not tell it"),
         );
     };
-    let total = facts.card_bytes();
+    let total = facts.gpu_bytes();
     let part = total.map(|total| limit as f64 / total as f64);
-    let of_card = match (part, total) {
+    let of_gpu = match (part, total) {
         (Some(part), Some(total)) => {
-            format!(", {:.1} % of the card's {}", part * 100.0, Bytes(total))
+            format!(", {:.1} % of the GPU's {}", part * 100.0, Bytes(total))
         }
         _ => String::new(),
     };
@@ -75,7 +75,7 @@ fn judge(facts: &Facts, options: &PoolOptions, pool: &Pool) -> Check {
         return Check::fail(
             ID,
             format!(
-                "{device}: {:.1} % of the card was asked for, and the pool's limit is {}{of_card}",
+                "{device}: {:.1} % of the GPU was asked for, and the pool's limit is {}{of_gpu}",
                 wanted * 100.0,
                 Bytes(limit)
             ),
@@ -86,7 +86,7 @@ fn judge(facts: &Facts, options: &PoolOptions, pool: &Pool) -> Check {
         Some(had) if preallocates && !is_fully_preallocated(limit, had) => Check::fail(
             ID,
             format!(
-                "{device}: {} were asked for{of_card}, and {} could be had; JAX goes on and does \
+                "{device}: {} were asked for{of_gpu}, and {} could be had; JAX goes on and does \
                  not say so",
                 Bytes(limit),
                 Bytes(had)
@@ -97,12 +97,12 @@ fn judge(facts: &Facts, options: &PoolOptions, pool: &Pool) -> Check {
         .because_of(back_off(facts)),
         Some(had) if preallocates => Check::pass(
             ID,
-            format!("{device}: {} taken at once{of_card}", Bytes(had)),
+            format!("{device}: {} taken at once{of_gpu}", Bytes(had)),
         ),
         Some(had) => Check::pass(
             ID,
             format!(
-                "{device}: grows up to {}{of_card}; {} so far",
+                "{device}: grows up to {}{of_gpu}; {} so far",
                 Bytes(limit),
                 Bytes(had)
             ),
@@ -110,7 +110,7 @@ fn judge(facts: &Facts, options: &PoolOptions, pool: &Pool) -> Check {
         None => Check::pass(
             ID,
             format!(
-                "{device}: up to {}{of_card}; this allocator does not tell what it has taken",
+                "{device}: up to {}{of_gpu}; this allocator does not tell what it has taken",
                 Bytes(limit)
             ),
         ),
@@ -119,14 +119,14 @@ fn judge(facts: &Facts, options: &PoolOptions, pool: &Pool) -> Check {
 
 /// Returns the share that was had, in hundredths, as a setting.
 fn fix(facts: &Facts, total: Option<u64>, had: u64) -> String {
-    let holders = match facts.virtual_card {
+    let holders = match facts.virtual_gpu {
         Some(_) => "give the dry run less `--occupied`",
-        None => "end what holds the card (check `card`)",
+        None => "end what holds the GPU (check `card`)",
     };
     let part = total.map(|total| (had as f64 / total as f64 * 100.0).floor() / 100.0);
     match part.filter(|part| *part > 0.0) {
         Some(part) => format!("{holders}, or `vramfit run --fraction {part} -- COMMAND`"),
-        None => format!("{holders}, or use another card"),
+        None => format!("{holders}, or use another GPU"),
     }
 }
 

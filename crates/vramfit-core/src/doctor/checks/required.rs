@@ -26,7 +26,7 @@ pub(super) fn check(facts: &Facts, others: &[Check]) -> Option<Check> {
         Check::fail(
             ID,
             "a GPU is required, and none computes",
-            "mend what FAILs above; without a FAIL there is no card here",
+            "mend what FAILs above; without a FAIL there is no GPU here",
         )
     })
 }

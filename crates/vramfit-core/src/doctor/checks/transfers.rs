@@ -20,7 +20,7 @@ pub(super) fn check(facts: &Facts) -> Vec<Check> {
         return vec![Check::fail(
             ID,
             format!("{} came back changed", Bytes(told.bytes)),
-            "run `nvidia-smi -q -d ECC,PCIE`, and do not trust this card until it is clean",
+            "run `nvidia-smi -q -d ECC,PCIE`, and do not trust this GPU until it is clean",
         )];
     }
     if is_virtual(facts) {

@@ -41,7 +41,7 @@ pub(super) fn check(facts: &Facts) -> Vec<Check> {
     }
     let on_gpu = matches!(facts.trial.backend(), Outcome::Done(ref told)
         if told.platform == "gpu" && !told.is_virtual);
-    let has_card = facts.virtual_card.is_none() && !facts.cards().is_empty();
+    let has_gpu = facts.virtual_gpu.is_none() && !facts.gpus().is_empty();
     let install = format!(
         "`{} -m pip install --upgrade \"jax[cuda{cuda}]\"`",
         inventory.executable
@@ -49,7 +49,7 @@ pub(super) fn check(facts: &Facts) -> Vec<Check> {
     let (count, all) = (missing.len(), wanted.len());
     let check = if !wrong.is_empty() {
         let sentence = format!("{} of NVIDIA's packages do not fit the plugin", wrong.len());
-        match has_card {
+        match has_gpu {
             true => Check::fail(ID, sentence, install),
             false => Check::warn(ID, sentence, install),
         }
@@ -62,7 +62,7 @@ pub(super) fn check(facts: &Facts) -> Vec<Check> {
                 "{count} of {all} of NVIDIA's packages are not installed: CUDA is the system's"
             ),
         )
-    } else if has_card {
+    } else if has_gpu {
         Check::fail(
             ID,
             format!("{count} of {all} of NVIDIA's packages are missing, and JAX is not on the GPU"),
@@ -72,7 +72,7 @@ pub(super) fn check(facts: &Facts) -> Vec<Check> {
         Check::skip(
             ID,
             format!(
-                "{count} of {all} of NVIDIA's packages are not installed; only a real card needs \
+                "{count} of {all} of NVIDIA's packages are not installed; only a real GPU needs \
                  them"
             ),
         )

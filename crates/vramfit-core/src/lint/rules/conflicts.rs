@@ -32,7 +32,7 @@ pub(super) const RULES: &[Rule] = &[
         id: "unified-fraction-below-one",
         severity: Severity::Warning,
         meaning: "With `TF_FORCE_UNIFIED_MEMORY` a fraction below 1 counts as 1.",
-        cure: "Remove the fraction, or write how many times the card the pool may be.",
+        cure: "Remove the fraction, or write how many times the GPU the pool may be.",
         check: unified,
     },
     Rule {

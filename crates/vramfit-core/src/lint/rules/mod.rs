@@ -40,7 +40,7 @@ pub(super) const THEMES: &[Theme] = &[
         rules: flags::RULES,
     },
     Theme {
-        title: "Room on the card",
+        title: "Room on the GPU",
         rules: room::RULES,
     },
     Theme {

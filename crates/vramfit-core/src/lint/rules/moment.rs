@@ -115,7 +115,7 @@ fn meaning(scene: &Scene<'_>, name: &str, value: Option<&str>) -> Option<String>
 /// Says when a variable is read, if anybody is known to read it at one moment.
 fn read_at(scene: &Scene<'_>, name: &str) -> Option<ReadAt> {
     match settings::lookup(name).filter(|setting| !setting.is_flag()) {
-        // NCCL reads its variables when several cards first speak to each other, which nobody tells.
+        // NCCL reads its variables when several GPUs first speak to each other, which nobody tells.
         Some(setting) if setting.reader == Reader::Nccl => None,
         Some(setting) => setting
             .is_read_by(scene.version())

@@ -57,10 +57,10 @@ pub(super) const RULES: &[Rule] = &[
         id: "platform-name-deprecated",
         severity: Severity::Warning,
         meaning: "`JAX_PLATFORM_NAME` only chooses the default. `cpu` in it still takes memory on the \
-                  card. `cuda` or `gpu` makes a card that cannot be had an error, but hides why; \
+                  GPU. `cuda` or `gpu` makes a GPU that cannot be had an error, but hides why; \
                   beside `JAX_PLATFORMS=cuda,cpu` it is right, and nothing is found: these are the \
                   two variables that `vramfit run --require-gpu` and `vramfit.jax_memory_fix` set.",
-        cure: "Where a card is meant, set `JAX_PLATFORMS=cuda,cpu` beside it; where the CPU is, set \
+        cure: "Where a GPU is meant, set `JAX_PLATFORMS=cuda,cpu` beside it; where the CPU is, set \
                `JAX_PLATFORMS=cpu` instead.",
         check: platform_name,
     },
@@ -187,7 +187,7 @@ fn replacement(scene: &Scene<'_>, right: &str, value: &str) -> Vec<Change> {
     }
 }
 
-/// The limit in bytes that JAX does not have: on a known card it is a fraction, unless the allocator
+/// The limit in bytes that JAX does not have: on a known GPU it is a fraction, unless the allocator
 /// keeps to none.
 fn limit(scene: &Scene<'_>, value: &str) -> (String, String, Vec<Change>) {
     let message = "no release of JAX reads it, so nothing limits the pool".to_owned();
@@ -232,7 +232,7 @@ fn limit(scene: &Scene<'_>, value: &str) -> (String, String, Vec<Change>) {
                 .filter_map(|change| Some(format!("{}={}", change.name, change.value.as_ref()?)))
                 .collect();
             let fix = format!(
-                "write `{}`: {} of the card's {}",
+                "write `{}`: {} of the GPU's {}",
                 told.join(" "),
                 Bytes(limit_bytes),
                 Bytes(total_bytes)
@@ -241,7 +241,7 @@ fn limit(scene: &Scene<'_>, value: &str) -> (String, String, Vec<Change>) {
         }
         Err(_) => {
             let fix = format!(
-                "remove it: {} is more than the card's {}",
+                "remove it: {} is more than the GPU's {}",
                 Bytes(limit_bytes),
                 Bytes(total_bytes)
             );
@@ -349,7 +349,7 @@ fn platform_name(scene: &Scene<'_>) -> Vec<Found> {
         let (message, fix) = match list {
             Some(list) if prefers_gpu(list) => return Vec::new(),
             None => (
-                "it is deprecated, and alone it hides why a card cannot be had".to_owned(),
+                "it is deprecated, and alone it hides why a GPU cannot be had".to_owned(),
                 format!("write `{name}={required}` beside it, which says why"),
             ),
             Some(list) if allows_gpu(list) => (
@@ -358,11 +358,11 @@ fn platform_name(scene: &Scene<'_>) -> Vec<Found> {
             ),
             Some(list) => {
                 let message = format!(
-                    "`{PLATFORMS}={list}` leaves JAX no card, and `{PLATFORM_NAME}={value}` asks for \
+                    "`{PLATFORMS}={list}` leaves JAX no GPU, and `{PLATFORM_NAME}={value}` asks for \
                      one: the first use of JAX fails"
                 );
                 let fix =
-                    format!("remove `{PLATFORM_NAME}`, or write `{name}={required}` for a card");
+                    format!("remove `{PLATFORM_NAME}`, or write `{name}={required}` for a GPU");
                 return vec![
                     Found::new(PLATFORM_NAME, message, fix).change(Change::unset(PLATFORM_NAME)),
                 ];
@@ -372,7 +372,7 @@ fn platform_name(scene: &Scene<'_>) -> Vec<Found> {
     } else {
         let message = match value {
             "cpu" => {
-                "it only chooses the default device: the card is opened all the same, and its \
+                "it only chooses the default device: the GPU is opened all the same, and its \
                  context takes memory there"
             }
             _ => "it only chooses the default device, and is deprecated",

@@ -1,7 +1,7 @@
-//! What else is installed, and which cards there are.
+//! What else is installed, and which GPUs there are.
 
 use super::super::finding::{Change, Found};
-use super::super::scene::{Scene, VISIBLE, find_card};
+use super::super::scene::{Scene, VISIBLE, find_gpu};
 use super::super::{Rule, Severity};
 use crate::Bytes;
 
@@ -10,14 +10,14 @@ pub(super) const RULES: &[Rule] = &[
         id: "tensorflow-beside-jax",
         severity: Severity::Warning,
         meaning: "TensorFlow with its code for GPUs is installed. As soon as a program uses it beside \
-                  JAX, often only to read data, it takes nearly all that is free on every card.",
-        cure: "Hide the cards from TensorFlow, let it grow as it needs, or install `tensorflow-cpu`.",
+                  JAX, often only to read data, it takes nearly all that is free on every GPU.",
+        cure: "Hide the GPUs from TensorFlow, let it grow as it needs, or install `tensorflow-cpu`.",
         check: tensorflow,
     },
     Rule {
         id: "torch-beside-jax",
         severity: Severity::Note,
-        meaning: "The environment configures PyTorch's memory on the card, so that a program seems to \
+        meaning: "The environment configures PyTorch's memory on the GPU, so that a program seems to \
                   use both. PyTorch takes memory as it needs it; JAX takes its pool at once.",
         cure: "Leave PyTorch its part: `vramfit run --keep-free`.",
         check: torch,
@@ -25,16 +25,16 @@ pub(super) const RULES: &[Rule] = &[
     Rule {
         id: "no-cuda-plugin",
         severity: Severity::Warning,
-        meaning: "There is a card, and JAX has no plugin for CUDA: it computes on the CPU.",
+        meaning: "There is a GPU, and JAX has no plugin for CUDA: it computes on the CPU.",
         cure: "Install `jax[cuda12]` or `jax[cuda13]`, as the driver allows.",
         check: no_plugin,
     },
     Rule {
         id: "visible-list-ends-early",
         severity: Severity::Warning,
-        meaning: "CUDA reads the list of visible cards up to the first name that it does not know, \
+        meaning: "CUDA reads the list of visible GPUs up to the first name that it does not know, \
                   and hides all that follow.",
-        cure: "Name cards that are there: `nvidia-smi -L` lists them.",
+        cure: "Name GPUs that are there: `nvidia-smi -L` lists them.",
         check: visible,
     },
 ];
@@ -50,7 +50,7 @@ fn tensorflow(scene: &Scene<'_>) -> Vec<Found> {
     let grows = scene
         .held(growth)
         .is_some_and(|text| text.eq_ignore_ascii_case("true") || text == "1");
-    if grows || !scene.wants_card() {
+    if grows || !scene.wants_gpu() {
         return Vec::new();
     }
     let rooms = scene.rooms();
@@ -59,8 +59,8 @@ fn tensorflow(scene: &Scene<'_>) -> Vec<Found> {
         .map(|(_, room)| room.total_bytes.saturating_sub(room.held_bytes))
         .min();
     let taken = match free {
-        Some(free) => format!("up to the {} that are free on a card", Bytes(free)),
-        None => "nearly all that is free on every card".to_owned(),
+        Some(free) => format!("up to the {} that are free on a GPU", Bytes(free)),
+        None => "nearly all that is free on every GPU".to_owned(),
     };
     let fix = if version.starts_with("1.") {
         "in the program, give the session \
@@ -69,7 +69,7 @@ fn tensorflow(scene: &Scene<'_>) -> Vec<Found> {
     } else {
         format!(
             "in the program, before any other use, call `tf.config.set_visible_devices([], \"GPU\")`; \
-             where TensorFlow needs the card, write `{growth}=true`"
+             where TensorFlow needs the GPU, write `{growth}=true`"
         )
     };
     let found = Found::new(
@@ -92,13 +92,13 @@ fn torch(scene: &Scene<'_>) -> Vec<Found> {
         .into_iter()
         .find(|name| scene.held(name).is_some());
     let share = scene.share().filter(|_| scene.preallocates());
-    let (Some(name), Some(share), true, true) = (name, share, installed, scene.wants_card()) else {
+    let (Some(name), Some(share), true, true) = (name, share, installed, scene.wants_gpu()) else {
         return Vec::new();
     };
     vec![Found::new(
         name,
         format!(
-            "PyTorch is set up for the card, too; JAX's pool takes {:.0} % of it at once",
+            "PyTorch is set up for the GPU, too; JAX's pool takes {:.0} % of it at once",
             share * 100.0
         ),
         "if one program uses both, leave PyTorch its part: `vramfit run --keep-free 8GiB -- …`",
@@ -110,7 +110,7 @@ fn no_plugin(scene: &Scene<'_>) -> Vec<Found> {
         .packages()
         .is_some_and(|packages| !packages.cuda_plugin);
     let machine = &scene.surroundings.machine;
-    if !missing || machine.cards.is_empty() || !scene.wants_card() {
+    if !missing || machine.gpus.is_empty() || !scene.wants_gpu() {
         return Vec::new();
     }
     let major = machine
@@ -124,35 +124,35 @@ fn no_plugin(scene: &Scene<'_>) -> Vec<Found> {
     };
     vec![Found::new(
         "jax",
-        "there is a card, but JAX has no plugin for CUDA and computes on the CPU",
+        "there is a GPU, but JAX has no plugin for CUDA and computes on the CPU",
         format!("`pip install \"jax[{extra}]\"`"),
     )]
 }
 
 fn visible(scene: &Scene<'_>) -> Vec<Found> {
-    let cards = scene.usable_cards();
-    let Some(list) = scene.held(VISIBLE).filter(|_| !cards.is_empty()) else {
+    let gpus = scene.usable_gpus();
+    let Some(list) = scene.held(VISIBLE).filter(|_| !gpus.is_empty()) else {
         return Vec::new();
     };
     let words: Vec<_> = list.split(',').map(str::trim).collect();
     let known = words
         .iter()
-        .take_while(|word| find_card(&cards, word).is_some())
+        .take_while(|word| find_gpu(&gpus, word).is_some())
         .count();
     let Some(wrong) = words.get(known) else {
         return Vec::new();
     };
-    // These are how one says that no card is to be seen.
+    // These are how one says that no GPU is to be seen.
     if known == 0 && words.len() == 1 && matches!(*wrong, "-1" | "NoDevFiles" | "none" | "void") {
         return Vec::new();
     }
     let message = format!(
-        "there is no card `{wrong}` here: the program sees {known} of the {} that the list names",
+        "there is no GPU `{wrong}` here: the program sees {known} of the {} that the list names",
         words.len()
     );
     vec![Found::new(
         VISIBLE,
         message,
-        "name cards that are there; `nvidia-smi -L` lists them",
+        "name GPUs that are there; `nvidia-smi -L` lists them",
     )]
 }

@@ -74,7 +74,7 @@ fn srun(scene: &Scene<'_>) -> Vec<Found> {
         .environment
         .keys()
         .map(String::as_str)
-        // SLURM itself sets the list of cards for each step.
+        // SLURM itself sets the list of GPUs for each step.
         .filter(|variable| names::is_ours(variable) && !variable.starts_with("CUDA_"))
         .filter(|variable| !handed.contains(variable))
         .collect();

@@ -1,11 +1,11 @@
-//! Whether the card has the memory that the settings ask for.
+//! Whether the GPU has the memory that the settings ask for.
 
 use super::super::finding::{Change, Found};
 use super::super::scene::Scene;
 use super::super::{Rule, Severity};
 use crate::Bytes;
 use crate::allocator::Kind;
-use crate::machine::{Card, ComputeMode, Mig, Process, ProcessKind};
+use crate::host::{HostGpu, ComputeMode, Mig, Process, ProcessKind};
 use crate::settings::{
     DEFAULT_FRACTION, Room, UNKNOWN_CONTEXT_BYTES, outside_bytes, pool_bytes, smallest_total_bytes,
 };
@@ -23,7 +23,7 @@ pub(super) const RULES: &[Rule] = &[
     Rule {
         id: "held-by-others",
         severity: Severity::Warning,
-        meaning: "Other processes hold memory on the card, so that the pool cannot have what the \
+        meaning: "Other processes hold memory on the GPU, so that the pool cannot have what the \
                   fraction says. JAX takes less without an error, goes on telling the full figure, \
                   and fails later.",
         cure: "End the processes that are named, or lower the fraction.",
@@ -33,7 +33,7 @@ pub(super) const RULES: &[Rule] = &[
         id: "mig-share-of-parent",
         severity: Severity::Warning,
         meaning: "On a MIG slice the fraction counts from the slice's own memory, while `nvidia-smi` \
-                  reports that of the whole card. A fraction that was computed from the whole card \
+                  reports that of the whole GPU. A fraction that was computed from the whole GPU \
                   gives a part of a part.",
         cure: "Compute the fraction from the slice's memory, or name the amount: \
                `vramfit run --limit`.",
@@ -50,9 +50,9 @@ pub(super) const RULES: &[Rule] = &[
     Rule {
         id: "card-is-exclusive",
         severity: Severity::Warning,
-        meaning: "The card's compute mode lets one process or none use it. Another one gets an error \
+        meaning: "The GPU's compute mode lets one process or none use it. Another one gets an error \
                   of CUDA that does not speak of the mode.",
-        cure: "End the process that has the card, or ask the administrator: \
+        cure: "End the process that has the GPU, or ask the administrator: \
                `nvidia-smi --compute-mode`.",
         check: exclusive,
     },
@@ -64,7 +64,7 @@ fn share_for(bytes: u64, total_bytes: u64) -> Option<f64> {
     (part >= 0.05).then_some(part)
 }
 
-/// Returns the change that sets the share which fits on every card.
+/// Returns the change that sets the share which fits on every GPU.
 fn lower<'a>(
     scene: &Scene<'_>,
     parts: impl Iterator<Item = Option<f64>> + 'a,
@@ -79,10 +79,10 @@ fn lower<'a>(
 
 /// Says whether JAX's own pool with a plain share is what the program gets.
 fn has_plain_pool(scene: &Scene<'_>) -> bool {
-    scene.wants_card() && !scene.unified() && scene.allocator() == Some(Kind::Bfc)
+    scene.wants_gpu() && !scene.unified() && scene.allocator() == Some(Kind::Bfc)
 }
 
-/// Returns the share of such a pool, unless it is more than the card.
+/// Returns the share of such a pool, unless it is more than the GPU.
 fn plain_share(scene: &Scene<'_>) -> Option<f64> {
     scene
         .share()
@@ -95,7 +95,7 @@ fn too_little_left(scene: &Scene<'_>) -> Vec<Found> {
     };
     let rooms = scene.rooms();
     if rooms.is_empty() {
-        return too_little_of_an_unknown_card(scene);
+        return too_little_of_an_unknown_gpu(scene);
     }
     let fitting = rooms.iter().map(|(_, room)| {
         share_for(
@@ -105,12 +105,12 @@ fn too_little_left(scene: &Scene<'_>) -> Vec<Found> {
     });
     let change = lower(scene, fitting);
     let name = scene.fraction_name();
-    let found = |(card, room): &(&Card, Room)| {
+    let found = |(gpu, room): &(&HostGpu, Room)| {
         let pool = pool_bytes(share, room.total_bytes);
         let missing = room.missing_beside(pool)?;
         let message = format!(
             "{share} of {}'s {} leaves {} for the CUDA context and libraries, which need about {}",
-            told(card),
+            told(gpu),
             Bytes(room.total_bytes),
             Bytes(room.total_bytes.saturating_sub(pool)),
             Bytes(room.outside_bytes),
@@ -120,7 +120,7 @@ fn too_little_left(scene: &Scene<'_>) -> Vec<Found> {
             None => Found::new(
                 name,
                 message,
-                "use a larger card, or let the pool grow: `XLA_PYTHON_CLIENT_PREALLOCATE=false`",
+                "use a larger GPU, or let the pool grow: `XLA_PYTHON_CLIENT_PREALLOCATE=false`",
             ),
         };
         Some(found.cost(missing))
@@ -128,11 +128,11 @@ fn too_little_left(scene: &Scene<'_>) -> Vec<Found> {
     rooms.iter().filter_map(found).collect()
 }
 
-/// The smallest cards that many people compute on. A fraction that leaves enough on these is not told
-/// where the card is not known.
+/// The smallest GPUs that many people compute on. A fraction that leaves enough on these is not told
+/// where the GPU is not known.
 const COMMON_TOTAL_BYTES: u64 = 16 << 30;
 
-fn too_little_of_an_unknown_card(scene: &Scene<'_>) -> Vec<Found> {
+fn too_little_of_an_unknown_gpu(scene: &Scene<'_>) -> Vec<Found> {
     let Some(fraction) = scene.fraction() else {
         return Vec::new();
     };
@@ -145,8 +145,8 @@ fn too_little_of_an_unknown_card(scene: &Scene<'_>) -> Vec<Found> {
     }
     let needed = Bytes(outside_bytes(UNKNOWN_CONTEXT_BYTES, 1));
     let which = match enough {
-        Some(total) => format!("on every card below {}", Bytes(total)),
-        None => "on every card".to_owned(),
+        Some(total) => format!("on every GPU below {}", Bytes(total)),
+        None => "on every GPU".to_owned(),
     };
     let message = format!(
         "{} leaves less than {needed}, about what the CUDA context and libraries need, {which}",
@@ -155,7 +155,7 @@ fn too_little_of_an_unknown_card(scene: &Scene<'_>) -> Vec<Found> {
     vec![Found::new(
         fraction.name,
         message,
-        "on such a card write 0.9 or less",
+        "on such a GPU write 0.9 or less",
     )]
 }
 
@@ -169,14 +169,14 @@ fn held_by_others(scene: &Scene<'_>) -> Vec<Found> {
         .map(|(_, room)| share_for(room.left_bytes(), room.total_bytes));
     let change = lower(scene, fitting);
     let mut all = Vec::new();
-    for (card, room) in &rooms {
+    for (gpu, room) in &rooms {
         let pool = pool_bytes(share, room.total_bytes);
         let free = room.total_bytes.saturating_sub(room.held_bytes);
         // Without others it is the rule before this one that speaks.
         if room.held_bytes == 0 || pool <= room.left_bytes() {
             continue;
         }
-        let who = holders(card);
+        let who = holders(gpu);
         let outcome = if pool <= free {
             "leaves too little for the context and libraries"
         } else if scene.preallocates() {
@@ -186,20 +186,20 @@ fn held_by_others(scene: &Scene<'_>) -> Vec<Found> {
         };
         let message = format!(
             "{share} of {} is {}, of which {} can be had: {} hold {who}; {outcome}",
-            told(card),
+            told(gpu),
             Bytes(pool),
             Bytes(room.left_bytes()),
             Bytes(room.held_bytes),
         );
         let found = match change.clone() {
             Some((fix, change)) => {
-                Found::new(told(card), message, format!("end what holds it, or {fix}"))
+                Found::new(told(gpu), message, format!("end what holds it, or {fix}"))
                     .change(change)
             }
             None => Found::new(
-                told(card),
+                told(gpu),
                 message,
-                "end what holds it, or use another card",
+                "end what holds it, or use another GPU",
             ),
         };
         all.push(found.cost(pool.saturating_sub(room.left_bytes())));
@@ -208,9 +208,9 @@ fn held_by_others(scene: &Scene<'_>) -> Vec<Found> {
 }
 
 /// Names the processes that hold most, as far as the driver tells.
-fn holders(card: &Card) -> String {
+fn holders(gpu: &HostGpu) -> String {
     const NAMED: usize = 3;
-    let mut processes: Vec<&Process> = card.processes.iter().collect();
+    let mut processes: Vec<&Process> = gpu.processes.iter().collect();
     processes.sort_by_key(|process| std::cmp::Reverse(process.used_bytes));
     if processes.is_empty() {
         return "processes that the driver does not name here".to_owned();
@@ -241,20 +241,20 @@ fn share_of_parent(scene: &Scene<'_>) -> Vec<Found> {
     let Some(fraction) = scene.fraction() else {
         return Vec::new();
     };
-    let (Some(part), true) = (fraction.value, scene.wants_card()) else {
+    let (Some(part), true) = (fraction.value, scene.wants_gpu()) else {
         return Vec::new();
     };
     let mut all = Vec::new();
-    for (card, room) in scene.rooms() {
+    for (gpu, room) in scene.rooms() {
         let Mig::Slice {
             parent_total_bytes: Some(parent_total_bytes),
             ..
-        } = card.mig
+        } = gpu.mig
         else {
             continue;
         };
         let scale = parent_total_bytes as f64 / room.total_bytes as f64;
-        // An ordinary share of the slice, written as a part of the card. With unified memory the
+        // An ordinary share of the slice, written as a part of the GPU. With unified memory the
         // share is as large as the RAM allows, and any number may have been computed wrongly.
         let ordinary = (0.6..=1.0).contains(&(part * scale)) && part < 0.6;
         if !(ordinary || scene.unified() && part > 1.0) {
@@ -266,9 +266,9 @@ fn share_of_parent(scene: &Scene<'_>) -> Vec<Found> {
             Found::new(
                 fraction.name,
                 format!(
-                    "{} of {}, a slice of {}, is {}; of the whole card's {} it would be {}",
+                    "{} of {}, a slice of {}, is {}; of the whole GPU's {} it would be {}",
                     fraction.text,
-                    told(card),
+                    told(gpu),
                     Bytes(room.total_bytes),
                     Bytes(given),
                     Bytes(parent_total_bytes),
@@ -289,7 +289,7 @@ fn share_of_parent(scene: &Scene<'_>) -> Vec<Found> {
 
 fn pool_is_not_need(scene: &Scene<'_>) -> Vec<Found> {
     let mut all = Vec::new();
-    for (card, room) in scene.rooms() {
+    for (gpu, room) in scene.rooms() {
         let pool = pool_bytes(DEFAULT_FRACTION, room.total_bytes);
         // The context comes on top; libraries make it more.
         let looks_like_a_pool = |process: &&Process| {
@@ -300,10 +300,10 @@ fn pool_is_not_need(scene: &Scene<'_>) -> Vec<Found> {
                 .as_deref()
                 .is_none_or(|command| command.contains("python"))
         };
-        for process in card.processes.iter().filter(looks_like_a_pool) {
+        for process in gpu.processes.iter().filter(looks_like_a_pool) {
             let pid = process.pid;
             all.push(Found::new(
-                told(card),
+                told(gpu),
                 format!(
                     "process {pid} holds {}, which is JAX's default pool and a context: its need may \
                      be far less",
@@ -317,29 +317,29 @@ fn pool_is_not_need(scene: &Scene<'_>) -> Vec<Found> {
 }
 
 fn exclusive(scene: &Scene<'_>) -> Vec<Found> {
-    let cards = scene.cards().into_iter().filter(|_| scene.wants_card());
-    let found = |card: &Card| {
-        let (message, fix) = match (card.compute_mode?, card.processes.first()) {
+    let gpus = scene.gpus().into_iter().filter(|_| scene.wants_gpu());
+    let found = |gpu: &HostGpu| {
+        let (message, fix) = match (gpu.compute_mode?, gpu.processes.first()) {
             (ComputeMode::Prohibited, _) => (
-                format!("{} is in a mode in which no process may use it", told(card)),
-                "ask the administrator, or use another card".to_owned(),
+                format!("{} is in a mode in which no process may use it", told(gpu)),
+                "ask the administrator, or use another GPU".to_owned(),
             ),
             (ComputeMode::ExclusiveProcess, Some(first)) => (
                 format!(
                     "{} takes one process at a time, and {} has it",
-                    told(card),
+                    told(gpu),
                     process(first)
                 ),
-                "end that process, or use another card".to_owned(),
+                "end that process, or use another GPU".to_owned(),
             ),
             _ => return None,
         };
-        Some(Found::new(told(card), message, fix))
+        Some(Found::new(told(gpu), message, fix))
     };
-    cards.filter_map(found).collect()
+    gpus.filter_map(found).collect()
 }
 
-/// Returns what a card is called in a sentence.
-fn told(card: &Card) -> String {
-    format!("card {} ({})", card.index, card.name)
+/// Returns what a GPU is called in a sentence.
+fn told(gpu: &HostGpu) -> String {
+    format!("GPU {} ({})", gpu.index, gpu.name)
 }

@@ -19,7 +19,7 @@ pub(super) const RULES: &[Rule] = &[
     Rule {
         id: "fraction-out-of-range",
         severity: Severity::Error,
-        meaning: "No range is checked. `75` asks for 75 times the card, at `0` every allocation \
+        meaning: "No range is checked. `75` asks for 75 times the GPU, at `0` every allocation \
                   fails, below 0 the outcome is undefined. Above 1 only makes sense with \
                   `TF_FORCE_UNIFIED_MEMORY=1`.",
         cure: "Write a number above 0 and up to 1, such as `0.9`.",
@@ -96,9 +96,9 @@ fn out_of_range(scene: &Scene<'_>) -> Vec<Found> {
     } else if value as f32 == 0.0 {
         format!("{text} gives the pool nothing: every allocation fails")
     } else {
-        format!("{text} is no part of a card, and what JAX's plugin makes of it is undefined")
+        format!("{text} is no part of a GPU, and what JAX's plugin makes of it is undefined")
     };
-    // 100 is the whole card, which no program can have: the libraries need some of it.
+    // 100 is the whole GPU, which no program can have: the libraries need some of it.
     let found = if (10.0..100.0).contains(&value) {
         let part = value / 100.0;
         Found::new(
@@ -112,7 +112,7 @@ fn out_of_range(scene: &Scene<'_>) -> Vec<Found> {
             name,
             message,
             format!(
-                "write a number up to 1; more than the card needs `{UNIFIED}=1` and RAM for it"
+                "write a number up to 1; more than the GPU needs `{UNIFIED}=1` and RAM for it"
             ),
         )
         .change(Change::unset(name))

@@ -80,7 +80,7 @@ pub(super) fn dry_run(
             command.env("PYTHONPATH", path);
         }
     })?;
-    // A card that the compilers of CUDA 12 and 13 both know.
+    // A GPU that the compilers of CUDA 12 and 13 both know.
     let gpu = gpu::find("h100-80g").ok()?;
     let checked = check_compiler(&interpreter, &installed, &gpu);
     Some(checked.map_err(|error| Missing {

@@ -4,22 +4,22 @@ use std::sync::mpsc;
 use std::time::Duration;
 
 use vramfit_core::doctor::Driver;
-use vramfit_core::machine::Machine;
+use vramfit_core::host::Machine;
 use vramfit_core::{Error, ErrorKind};
-use vramfit_gpu::{Absence, Sampler};
+use vramfit_gpu::{DriverUnavailable, Sampler};
 
 /// Asks the driver.
 pub(super) fn ask(limit: Duration) -> Driver {
     let (sender, receiver) = mpsc::channel();
     // A thread that hangs in the driver cannot be ended; it is left behind, and ends with us.
     std::thread::spawn(move || {
-        let answer = Sampler::open().map(|mut sampler| sampler.machine());
+        let answer = Sampler::open().map(|mut sampler| sampler.scan());
         // Whoever does not wait any longer does not want it.
         let _ = sender.send(answer);
     });
     match receiver.recv_timeout(limit) {
         Ok(Ok(machine)) => Driver::Machine(machine),
-        Ok(Err(Absence::LibraryMissing { library, cause })) => Driver::NotInstalled {
+        Ok(Err(DriverUnavailable::LibraryMissing { library, cause })) => Driver::NotInstalled {
             cause: format!("`{library}`: {cause}"),
         },
         Ok(Err(absence)) => broken(&Error::from(absence)),
@@ -32,7 +32,7 @@ pub(super) fn ask(limit: Duration) -> Driver {
 }
 
 /// Asks for the machine once more; `None` where the driver does not answer this time.
-pub(super) fn ask_again(limit: Duration) -> Option<Machine> {
+pub(super) fn ask_again(limit: Duration) -> Option<Host> {
     match ask(limit) {
         Driver::Machine(machine) => Some(machine),
         _ => None,

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use vramfit_core::doctor::{Driver, Facts, Inventory, VirtualCard};
-use vramfit_core::machine::Machine;
+use vramfit_core::host::Machine;
 use vramfit_core::{Result, gpu};
 
 use super::{ask, driver, trial};
@@ -29,11 +29,11 @@ pub(super) struct Wish {
 /// Looks at everything. The driver and the Python are asked at the same time, then JAX is tried.
 ///
 /// # Errors
-/// `command-not-found` for a Python that cannot be asked, `unknown-gpu` for a virtual card that does
+/// `command-not-found` for a Python that cannot be asked, `unknown-gpu` for a virtual GPU that does
 /// not exist.
 pub(super) fn facts(wish: &Wish, context: &Context) -> Result<Facts> {
     let python = context.python.clone().unwrap_or_else(|| "python3".into());
-    let virtual_card = virtual_card()?;
+    let virtual_gpu = virtual_gpu()?;
     let (driver, inventory) = std::thread::scope(|scope| {
         let driver = scope.spawn(|| driver::ask(wish.limit));
         let inventory = ask::inventory(&python, wish.limit);
@@ -53,8 +53,8 @@ pub(super) fn facts(wish: &Wish, context: &Context) -> Result<Facts> {
             "false".to_owned(),
         );
     }
-    let answers = matches!(driver, Driver::Machine(_)) && virtual_card.is_none();
-    let mut machine_during_trial: Option<Machine> = None;
+    let answers = matches!(driver, Driver::Machine(_)) && virtual_gpu.is_none();
+    let mut machine_during_trial: Option<Host> = None;
     let trial = match inventory.version("jax") {
         None => vramfit_core::doctor::Trial::default(),
         Some(_) => trial::run(&python, wish, || {
@@ -63,10 +63,10 @@ pub(super) fn facts(wish: &Wish, context: &Context) -> Result<Facts> {
     };
     Ok(Facts {
         driver,
-        surroundings: vramfit_gpu::surroundings(),
+        surroundings: vramfit_gpu::host_environment(),
         shared_memory_bytes: shared_memory(),
         shadowing_libraries: shadowing(&environment),
-        dry_run: match virtual_card {
+        dry_run: match virtual_gpu {
             Some(_) => None,
             None => ask::dry_run(&python, context),
         },
@@ -76,7 +76,7 @@ pub(super) fn facts(wish: &Wish, context: &Context) -> Result<Facts> {
         trial,
         machine_during_trial,
         require_gpu: wish.require_gpu,
-        virtual_card,
+        virtual_gpu,
     })
 }
 
@@ -84,13 +84,13 @@ fn variable(name: &str) -> Option<String> {
     std::env::var(name).ok()
 }
 
-/// Returns the virtual card of the dry run that we are in.
-fn virtual_card() -> Result<Option<VirtualCard>> {
+/// Returns the virtual GPU of the dry run that we are in.
+fn virtual_gpu() -> Result<Option<VirtualCard>> {
     let Some(name) = variable("VRAMFIT_GPU").filter(|name| !name.is_empty()) else {
         return Ok(None);
     };
     let gpu = gpu::find(&name)?;
-    let rooms = cards::rooms(&Told::default(), variable)?;
+    let rooms = gpus::rooms(&Told::default(), variable)?;
     let context = variable("VRAMFIT_CONTEXT").and_then(|text| text.parse().ok());
     Ok(Some(VirtualCard {
         count: u32::try_from(rooms.len()).unwrap_or(u32::MAX),

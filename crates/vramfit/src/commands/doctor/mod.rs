@@ -21,7 +21,7 @@ use crate::status::Status;
 
 /// Examine this machine, this environment and this JAX
 ///
-/// Looks at driver, cards, container, Python and settings; then tries JAX in a process of its own:
+/// Looks at driver, GPUs, container, Python and settings; then tries JAX in a process of its own:
 /// which devices it has, whether its pool is what was asked for, whether the GPU computes. What is
 /// not as it should be comes with one thing to do.
 #[derive(clap::Args, Debug)]

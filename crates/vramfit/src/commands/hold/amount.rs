@@ -23,7 +23,7 @@ impl FromStr for Amount {
     fn from_str(text: &str) -> Result<Self> {
         let refuse = |why: String| {
             Error::new(ErrorKind::InvalidArgument, why)
-                .hint("write bytes, such as `8GiB`, or a part of the card, such as `90%`")
+                .hint("write bytes, such as `8GiB`, or a part of the GPU, such as `90%`")
         };
         let Some(number) = text.trim().strip_suffix('%') else {
             let bytes = text
@@ -36,7 +36,7 @@ impl FromStr for Amount {
         };
         match number.trim().parse::<f64>() {
             Ok(percent) if percent > 0.0 && percent <= 100.0 => Ok(Amount::Percent(percent)),
-            _ => Err(refuse(format!("`{text}` is not a part of a card"))),
+            _ => Err(refuse(format!("`{text}` is not a part of a GPU"))),
         }
     }
 }

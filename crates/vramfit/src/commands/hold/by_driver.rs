@@ -1,39 +1,39 @@
 //! Holding through CUDA's driver: exactly the bytes that were asked for, and no JAX.
 
-use vramfit_core::machine::Card;
+use vramfit_core::host::HostGpu;
 use vramfit_core::{Error, ErrorKind, Result};
-use vramfit_gpu::{Absence, Driver, DriverCard, Sampler, SimulatedDeviceMemory};
+use vramfit_gpu::{DriverUnavailable, Driver, CudaDevice, Sampler, DeviceContext};
 
 use super::holder::{Holder, Other, Room, Verdict};
 
-/// Where the way without a card is told.
-const WITHOUT_A_CARD: &str = "without a card, on a virtual one: `vramfit dryrun --gpu t4 -- vramfit hold 8GiB --backend jax`";
+/// Where the way without a GPU is told.
+const WITHOUT_A_CARD: &str = "without a GPU, on a virtual one: `vramfit dryrun --gpu t4 -- vramfit hold 8GiB --backend jax`";
 
-/// Opens the driver and makes a context on a card, which is given by number or UUID.
+/// Opens the driver and makes a context on a GPU, which is given by number or UUID.
 ///
 /// # Errors
-/// `no-driver` when there is none, or the card cannot be used; `invalid-argument` when there is no
-/// such card.
+/// `no-driver` when there is none, or the GPU cannot be used; `invalid-argument` when there is no
+/// such GPU.
 pub(super) fn start(gpu: &str) -> Result<Box<dyn Holder>> {
     let driver = Driver::open().map_err(absent)?;
-    let cards = driver.cards()?;
-    let card = find(&cards, gpu)?.clone();
-    let memory = driver.enter(card.index)?;
+    let gpus = driver.gpus()?;
+    let gpu = find(&gpus, gpu)?.clone();
+    let memory = driver.enter(gpu.index)?;
     let free = memory.free()?;
     Ok(Box::new(ByDriver {
         room: Room {
-            gpu: card.index,
-            card: card.name,
-            whose: "the card",
+            gpu: gpu.index,
+            gpu: gpu.name,
+            whose: "the GPU",
             total_bytes: Some(free.total_bytes),
             free_bytes: free.free_bytes,
         },
-        uuid: card.uuid,
+        uuid: gpu.uuid,
         memory,
     }))
 }
 
-/// Makes sure that there is a driver, without touching a card's memory.
+/// Makes sure that there is a driver, without touching a GPU's memory.
 ///
 /// # Errors
 /// `no-driver`.
@@ -41,35 +41,35 @@ pub(super) fn check() -> Result<()> {
     Sampler::open().map(drop).map_err(absent)
 }
 
-fn absent(absence: Absence) -> Error {
+fn absent(absence: DriverUnavailable) -> Error {
     let error = Error::from(absence);
     let cure = error.hint_text().unwrap_or_default().to_owned();
     error.hint(format!("{cure}; {WITHOUT_A_CARD}"))
 }
 
-/// Finds a card by its number or by its UUID, written as `nvidia-smi -L` does or in short.
-fn find<'a>(cards: &'a [DriverCard], gpu: &str) -> Result<&'a DriverCard> {
+/// Finds a GPU by its number or by its UUID, written as `nvidia-smi -L` does or in short.
+fn find<'a>(gpus: &'a [CudaDevice], gpu: &str) -> Result<&'a CudaDevice> {
     let refuse = |message: String| {
-        let known: Vec<String> = cards
+        let known: Vec<String> = gpus
             .iter()
-            .map(|card| format!("{} ({}, GPU-{})", card.index, card.name, card.uuid))
+            .map(|gpu| format!("{} ({}, GPU-{})", gpu.index, gpu.name, gpu.uuid))
             .collect();
         Error::new(ErrorKind::InvalidArgument, message)
             .hint(format!("CUDA shows: {}", known.join(", ")))
     };
     if let Ok(index) = gpu.parse::<u32>() {
-        let found = cards.iter().find(|card| card.index == index);
+        let found = gpus.iter().find(|gpu| gpu.index == index);
         return found.ok_or_else(|| refuse(format!("there is no GPU {index} here")));
     }
     let bare = gpu
         .strip_prefix("GPU-")
         .or_else(|| gpu.strip_prefix("MIG-"))
         .unwrap_or(gpu);
-    let mut found = cards.iter().filter(|card| card.uuid.starts_with(bare));
+    let mut found = gpus.iter().filter(|gpu| gpu.uuid.starts_with(bare));
     match (found.next(), found.next()) {
-        (Some(card), None) if !bare.is_empty() => Ok(card),
-        (Some(_), Some(_)) => Err(refuse(format!("`{gpu}` begins the UUID of several cards"))),
-        _ => Err(refuse(format!("no card here has the UUID `{gpu}`"))),
+        (Some(gpu), None) if !bare.is_empty() => Ok(gpu),
+        (Some(_), Some(_)) => Err(refuse(format!("`{gpu}` begins the UUID of several GPUs"))),
+        _ => Err(refuse(format!("no GPU here has the UUID `{gpu}`"))),
     }
 }
 
@@ -77,7 +77,7 @@ fn find<'a>(cards: &'a [DriverCard], gpu: &str) -> Result<&'a DriverCard> {
 struct ByDriver {
     room: Room,
     uuid: String,
-    memory: SimulatedDeviceMemory,
+    memory: DeviceContext,
 }
 
 impl Holder for ByDriver {
@@ -87,13 +87,13 @@ impl Holder for ByDriver {
 
     fn others(&self) -> Vec<Other> {
         // Without NVML the refusal stands, only without names.
-        let machine = vramfit_gpu::machine().unwrap_or_default();
-        let is_ours = |card: &&Card| {
-            let uuid = card.uuid.split_once('-').map(|(_, bare)| bare);
-            card.is_usable() && uuid == Some(&self.uuid)
+        let machine = vramfit_gpu::query_host().unwrap_or_default();
+        let is_ours = |gpu: &&HostGpu| {
+            let uuid = gpu.uuid.split_once('-').map(|(_, bare)| bare);
+            gpu.is_usable() && uuid == Some(&self.uuid)
         };
-        let card = machine.cards.iter().find(is_ours);
-        let processes = card.map(|card| card.processes.clone()).unwrap_or_default();
+        let gpu = machine.gpus.iter().find(is_ours);
+        let processes = gpu.map(|gpu| gpu.processes.clone()).unwrap_or_default();
         processes
             .into_iter()
             .filter(|process| process.pid != std::process::id())
@@ -136,8 +136,8 @@ impl Holder for ByDriver {
 mod tests {
     use super::*;
 
-    fn card(index: u32, uuid: &str) -> DriverCard {
-        DriverCard {
+    fn gpu(index: u32, uuid: &str) -> CudaDevice {
+        CudaDevice {
             index,
             uuid: uuid.to_owned(),
             name: "Tesla T4".to_owned(),
@@ -146,22 +146,22 @@ mod tests {
     }
 
     #[test]
-    fn cards_are_found_by_number_and_uuid() {
-        let cards = [card(0, "0a1b-22"), card(1, "0a1c-33")];
-        let index = |gpu: &str| find(&cards, gpu).map(|card| card.index).ok();
+    fn gpus_are_found_by_number_and_uuid() {
+        let gpus = [gpu(0, "0a1b-22"), gpu(1, "0a1c-33")];
+        let index = |gpu: &str| find(&gpus, gpu).map(|gpu| gpu.index).ok();
         assert_eq!(index("1"), Some(1));
         assert_eq!(index("GPU-0a1c-33"), Some(1));
         assert_eq!(index("MIG-0a1b"), Some(0));
         assert_eq!(index("0a1c"), Some(1));
         for (gpu, expected) in [
             ("2", "there is no GPU 2 here"),
-            ("GPU-0a", "`GPU-0a` begins the UUID of several cards"),
-            ("GPU-ff", "no card here has the UUID `GPU-ff`"),
-            ("GPU-", "`GPU-` begins the UUID of several cards"),
+            ("GPU-0a", "`GPU-0a` begins the UUID of several GPUs"),
+            ("GPU-ff", "no GPU here has the UUID `GPU-ff`"),
+            ("GPU-", "`GPU-` begins the UUID of several GPUs"),
         ] {
-            let error = find(&cards, gpu).expect_err(gpu);
+            let error = find(&gpus, gpu).expect_err(gpu);
             assert_eq!(error.message(), expected);
-            let hint = error.hint_text().expect("the cards there are");
+            let hint = error.hint_text().expect("the GPUs there are");
             assert!(hint.contains("1 (Tesla T4, GPU-0a1c-33)"), "{hint}");
         }
     }

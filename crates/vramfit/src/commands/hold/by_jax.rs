@@ -19,8 +19,8 @@ use crate::failure::Failure;
 struct HoldReply {
     /// What could not be done, with the id of the error.
     error: Option<Failure>,
-    /// What the card is called.
-    card: String,
+    /// What the GPU is called.
+    gpu: String,
     /// Bytes that arrays take, as JAX's allocator counts.
     in_use_bytes: Option<u64>,
     /// Bytes that the pool may take.
@@ -42,9 +42,9 @@ pub(super) fn start(gpu: &str, context: &Context) -> Result<Box<dyn Holder>> {
     let index: u32 = gpu.parse().map_err(|_| {
         Error::new(
             ErrorKind::InvalidArgument,
-            format!("`{gpu}` is not a number, and JAX knows its cards by number only"),
+            format!("`{gpu}` is not a number, and JAX knows its GPUs by number only"),
         )
-        .hint("write `--gpu 0`, or hide the other cards with `CUDA_VISIBLE_DEVICES`")
+        .hint("write `--gpu 0`, or hide the other GPUs with `CUDA_VISIBLE_DEVICES`")
     })?;
     let mut process = JaxProcess::start(context)?;
     let answer = process.ask(&format!("open {index}"))?;
@@ -52,7 +52,7 @@ pub(super) fn start(gpu: &str, context: &Context) -> Result<Box<dyn Holder>> {
     Ok(Box::new(ByJax {
         room: Room {
             gpu: index,
-            card: answer.card,
+            gpu: answer.gpu,
             whose: "JAX's pool",
             total_bytes: limit,
             free_bytes: limit.map_or(u64::MAX, |limit| limit.saturating_sub(in_use.unwrap_or(0))),

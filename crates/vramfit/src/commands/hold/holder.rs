@@ -6,10 +6,10 @@ use vramfit_core::Result;
 /// Where memory is taken from, before anything was taken.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Room {
-    /// The number of the card.
+    /// The number of the GPU.
     pub(super) gpu: u32,
-    /// What the card is sold as.
-    pub(super) card: String,
+    /// What the GPU is sold as.
+    pub(super) gpu: String,
     /// Who hands the memory out, in words: `the card`, `JAX's pool`.
     pub(super) whose: &'static str,
     /// All of it that can be used. JAX's `platform` allocator tells none.
@@ -18,7 +18,7 @@ pub(super) struct Room {
     pub(super) free_bytes: u64,
 }
 
-/// Someone else who holds memory of the card.
+/// Someone else who holds memory of the GPU.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub(super) struct Other {
     pub(super) pid: u32,
@@ -53,7 +53,7 @@ pub(super) trait Holder {
     /// Where the memory is taken from.
     fn room(&self) -> &Room;
 
-    /// Who else holds memory of the card, as far as the driver tells; largest first.
+    /// Who else holds memory of the GPU, as far as the driver tells; largest first.
     fn others(&self) -> Vec<Other>;
 
     /// Takes so many bytes more, in one piece. Returns whether they were to be had.

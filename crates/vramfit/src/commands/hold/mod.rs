@@ -1,4 +1,4 @@
-//! `vramfit hold`: occupy a card's memory, so that something else can be tried on a full card.
+//! `vramfit hold`: occupy a GPU's memory, so that something else can be tried on a full GPU.
 //!
 //! The memory is taken in steps, each of which is told, and given back however the command ends.
 
@@ -22,7 +22,7 @@ use crate::context::Context;
 use crate::output::Output;
 use crate::status::Status;
 
-/// Occupy memory of a card, to see what other programs do without it
+/// Occupy memory of a GPU, to see what other programs do without it
 ///
 /// Takes the memory in steps, says what is left after each, and gives it back on Ctrl-C, at the end
 /// of the time or when it is killed.
@@ -116,7 +116,7 @@ fn hold(
     let wanted = args.amount.of(&room)?;
     if wanted > room.free_bytes {
         if virtual_gpu {
-            // Asked for all the same: the dry run around us answers what is asked of its card.
+            // Asked for all the same: the dry run around us answers what is asked of its GPU.
             holder.take(wanted)?;
         }
         told.refused(&Shortage::new(wanted, &room, holder.others()))?;

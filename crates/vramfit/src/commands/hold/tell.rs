@@ -77,7 +77,7 @@ struct Line<'a, T: Serialize> {
 #[derive(Serialize)]
 struct Begin<'a> {
     gpu: u32,
-    card: &'a str,
+    gpu: &'a str,
     asked_bytes: u64,
     free_bytes: Option<u64>,
     total_bytes: Option<u64>,
@@ -122,7 +122,7 @@ impl<'a> Told<'a> {
         if self.json {
             let begin = Begin {
                 gpu: room.gpu,
-                card: &room.card,
+                gpu: &room.gpu,
                 asked_bytes,
                 free_bytes: known.then_some(room.free_bytes),
                 total_bytes: room.total_bytes,
@@ -137,7 +137,7 @@ impl<'a> Told<'a> {
                 Bytes(total)
             )
         });
-        let head = format!("GPU {}: {}{size}\n", room.gpu, room.card);
+        let head = format!("GPU {}: {}{size}\n", room.gpu, room.gpu);
         self.output
             .data(&format!("{head}{:>10}  {:>10}\n", "held", "free"))
     }
@@ -173,7 +173,7 @@ impl<'a> Told<'a> {
         text.push_str(&format!("\n  {counted} less free than before"));
         if verdict.counted_bytes < verdict.held_bytes {
             text.push_str(&format!(
-                ", which is not the {} that are held: they are not all on the card, or someone \
+                ", which is not the {} that are held: they are not all on the GPU, or someone \
                  else gave memory back",
                 Bytes(verdict.held_bytes)
             ));

@@ -1,11 +1,11 @@
-//! From one look to what is shown: cards, and on each the processes with their three memories.
+//! From one look to what is shown: GPUs, and on each the processes with their three memories.
 //!
 //! The driver says what a process holds. The process itself says how much of that its pool has
 //! reserved, and how much of the pool is in use. Here the two are put side by side.
 
 use serde::Serialize;
 use vramfit_core::Bytes;
-use vramfit_core::machine::{Card, Mig, Process};
+use vramfit_core::host::{HostGpu, Mig, Process};
 use vramfit_core::published::{Asked, Header, Liveness, Sample, StatsStatus};
 
 use super::moment::{Moment, Page};
@@ -21,13 +21,13 @@ pub(super) struct Board {
     /// Why there is no driver, and what cures it.
     pub(super) no_driver: Option<String>,
     pub(super) no_driver_hint: Option<String>,
-    pub(super) cards: Vec<CardRow>,
+    pub(super) gpus: Vec<CardRow>,
 }
 
-/// One card, real or virtual.
+/// One GPU, real or virtual.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub(super) struct CardRow {
-    /// Such as `GPU 0`, `GPU 0 slice 1`, `virtual`, or where a card is not known.
+    /// Such as `GPU 0`, `GPU 0 slice 1`, `virtual`, or where a GPU is not known.
     pub(super) label: String,
     pub(super) name: String,
     pub(super) uuid: Option<String>,
@@ -45,7 +45,7 @@ pub(super) struct CardRow {
     pub(super) unknown: Vec<String>,
 }
 
-/// One process on one card.
+/// One process on one GPU.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub(super) struct ProcessRow {
     pub(super) pid: u32,
@@ -123,15 +123,15 @@ const NO_LARGEST_FREE_BLOCK: &str = "JAX tells the largest free piece only since
 impl Board {
     /// Puts a look together.
     pub(super) fn of(moment: &Moment) -> Self {
-        let cards = moment.machine.iter().flat_map(|machine| &machine.cards);
-        let cards: Vec<&Card> = cards.collect();
-        let mut rows: Vec<CardRow> = cards.iter().map(|card| card_row(card)).collect();
+        let gpus = moment.machine.iter().flat_map(|machine| &machine.gpus);
+        let gpus: Vec<&HostGpu> = gpus.collect();
+        let mut rows: Vec<CardRow> = gpus.iter().map(|gpu| gpu_row(gpu)).collect();
         let mut further = Vec::new();
         for page in &moment.pages {
-            for (device, place) in places(page, &cards).into_iter().enumerate() {
+            for (device, place) in places(page, &gpus).into_iter().enumerate() {
                 match place {
-                    Place::Card(card) => put(&mut rows[card], page, device),
-                    Place::Virtual | Place::Unknown => further.push(own_card(page, device)),
+                    Place::HostGpu(gpu) => put(&mut rows[gpu], page, device),
+                    Place::Virtual | Place::Unknown => further.push(own_gpu(page, device)),
                 }
             }
         }
@@ -148,30 +148,30 @@ impl Board {
             cuda: machine.and_then(|machine| machine.cuda.clone()),
             no_driver: absence.map(|absence| absence.message.clone()),
             no_driver_hint: absence.and_then(|absence| absence.hint.clone()),
-            cards: rows,
+            gpus: rows,
         }
     }
 }
 
-fn card_row(card: &Card) -> CardRow {
-    let label = match &card.mig {
-        Mig::Slice { number, .. } => format!("GPU {} slice {number}", card.index),
-        Mig::Parent => format!("GPU {} (divided)", card.index),
-        Mig::Off => format!("GPU {}", card.index),
+fn gpu_row(gpu: &HostGpu) -> CardRow {
+    let label = match &gpu.mig {
+        Mig::Slice { number, .. } => format!("GPU {} slice {number}", gpu.index),
+        Mig::Parent => format!("GPU {} (divided)", gpu.index),
+        Mig::Off => format!("GPU {}", gpu.index),
     };
-    let not_told = "the driver does not tell this card's memory";
-    let memory = card.memory.as_ref();
+    let not_told = "the driver does not tell this GPU's memory";
+    let memory = gpu.memory.as_ref();
     CardRow {
         label,
-        name: card.name.clone(),
-        uuid: Some(card.uuid.clone()).filter(|uuid| !uuid.is_empty()),
+        name: gpu.name.clone(),
+        uuid: Some(gpu.uuid.clone()).filter(|uuid| !uuid.is_empty()),
         total: Figure::of(memory.map(|memory| memory.total_bytes), not_told),
         used: Figure::of(memory.map(|memory| memory.used_bytes), not_told),
-        utilization_percent: card.utilization_percent,
-        temperature_c: card.temperature_c,
-        power_mw: card.power_mw.map(|(drawn, _)| drawn),
-        processes: card.processes.iter().map(driver_row).collect(),
-        unknown: card.unknown.clone(),
+        utilization_percent: gpu.utilization_percent,
+        temperature_c: gpu.temperature_c,
+        power_mw: gpu.power_mw.map(|(drawn, _)| drawn),
+        processes: gpu.processes.iter().map(driver_row).collect(),
+        unknown: gpu.unknown.clone(),
         ..CardRow::default()
     }
 }
@@ -194,10 +194,10 @@ fn driver_row(process: &Process) -> ProcessRow {
     }
 }
 
-/// Adds what a process published to its row on a card, or makes it one.
-fn put(card: &mut CardRow, page: &Page, device: usize) {
+/// Adds what a process published to its row on a GPU, or makes it one.
+fn put(gpu: &mut CardRow, page: &Page, device: usize) {
     let pid = page.header.pid;
-    let known = card.processes.iter_mut();
+    let known = gpu.processes.iter_mut();
     let known = page
         .same_namespace
         .then(|| {
@@ -213,18 +213,18 @@ fn put(card: &mut CardRow, page: &Page, device: usize) {
         }
         None => {
             let driver = Figure::Unknown("the driver does not list this process here".to_owned());
-            card.processes.push(published_row(page, device, driver));
+            gpu.processes.push(published_row(page, device, driver));
         }
     }
 }
 
-/// The card of a device that the driver does not list: a virtual one, or one that cannot be found.
-fn own_card(page: &Page, device: usize) -> CardRow {
+/// The GPU of a device that the driver does not list: a virtual one, or one that cannot be found.
+fn own_gpu(page: &Page, device: usize) -> CardRow {
     let told = page.header.devices.get(device).cloned().unwrap_or_default();
     let sample = page.live.devices.get(device).copied().unwrap_or_default();
     let (label, why) = match &page.header.virtual_gpu {
         Some(gpu) => (format!("virtual {gpu}"), PENDING),
-        None => ("card not found".to_owned(), NO_DRIVER),
+        None => ("GPU not found".to_owned(), NO_DRIVER),
     };
     let driver = Figure::of(sample.driver_bytes, why);
     CardRow {
@@ -300,16 +300,16 @@ fn printable(text: &str) -> String {
     text.chars().map(shown).collect()
 }
 
-/// Adds up the pools on a card whose processes are there.
-fn add_up(card: &mut CardRow) {
+/// Adds up the pools on a GPU whose processes are there.
+fn add_up(gpu: &mut CardRow) {
     let is_there = |row: &&ProcessRow| !matches!(row.liveness, None | Some(Liveness::Gone { .. }));
     let sum = |figure: fn(&ProcessRow) -> &Figure| {
-        let known = card.processes.iter().filter(is_there);
+        let known = gpu.processes.iter().filter(is_there);
         let known: Vec<u64> = known.filter_map(|row| figure(row).bytes()).collect();
         (!known.is_empty()).then(|| known.iter().sum())
     };
     let (reserved, in_use) = (sum(|row| &row.reserved), sum(|row| &row.in_use));
-    (card.reserved_bytes, card.in_use_bytes) = (reserved, in_use);
+    (gpu.reserved_bytes, gpu.in_use_bytes) = (reserved, in_use);
 }
 
 impl CardRow {

@@ -1,4 +1,4 @@
-//! A card on the screen: its bar, its figures, and the sentence that explains them.
+//! A GPU on the screen: its bar, its figures, and the sentence that explains them.
 
 use ratatui::style::{Color, Modifier, Style};
 use ratatui::text::{Line, Span};
@@ -7,29 +7,29 @@ use vramfit_core::Bytes;
 use super::board::{CardRow, Figure};
 use super::table::TABLE_FROM;
 
-/// The line of a card, and the sentence that explains it.
-pub(super) fn lines(card: &CardRow, width: usize, color: bool) -> Vec<Line<'static>> {
-    let amount = match (&card.used, &card.total) {
+/// The line of a GPU, and the sentence that explains it.
+pub(super) fn lines(gpu: &CardRow, width: usize, color: bool) -> Vec<Line<'static>> {
+    let amount = match (&gpu.used, &gpu.total) {
         (Figure::Bytes(used), Figure::Bytes(total)) => {
             format!("{} of {}", Bytes(*used), Bytes(*total))
         }
         (Figure::Bytes(used), _) => Bytes(*used).to_string(),
         _ => "memory not known".to_owned(),
     };
-    let load = card
+    let load = gpu
         .utilization_percent
         .map(|percent| format!("{percent} %"));
-    let heat = card.temperature_c.map(|degrees| format!("{degrees} °C"));
-    let power = card
+    let heat = gpu.temperature_c.map(|degrees| format!("{degrees} °C"));
+    let power = gpu
         .power_mw
         .map(|milliwatts| format!("{} W", milliwatts / 1000));
     let facts: Vec<String> = [load, heat, power].into_iter().flatten().collect();
     let facts = facts.join("  ");
     let is_narrow = width < TABLE_FROM;
     let name = if is_narrow {
-        card.label.clone()
+        gpu.label.clone()
     } else {
-        format!("{}  {}", card.label, card.name)
+        format!("{}  {}", gpu.label, gpu.name)
     };
     let name = Span::styled(name, Style::new().add_modifier(Modifier::BOLD));
     let mut spans = vec![name];
@@ -37,31 +37,31 @@ pub(super) fn lines(card: &CardRow, width: usize, color: bool) -> Vec<Line<'stat
         let taken = spans[0].width() + amount.chars().count() + facts.chars().count() + 6;
         let cells = width.saturating_sub(taken).min(40);
         spans.push(Span::raw("  "));
-        spans.extend(bar(card, cells, color));
+        spans.extend(bar(gpu, cells, color));
     }
     spans.push(Span::raw(format!("  {amount}")));
     if !is_narrow && !facts.is_empty() {
         spans.push(Span::raw(format!("  {facts}")));
     }
     let mut lines = vec![Line::from(spans)];
-    if let Some(text) = card.explanation(is_narrow) {
+    if let Some(text) = gpu.explanation(is_narrow) {
         let quiet = Style::new().add_modifier(Modifier::DIM);
         lines.push(Line::from(Span::styled(format!("  {text}"), quiet)));
     }
     lines
 }
 
-/// A card's memory as a bar: in use, reserved by pools, held otherwise, free.
-fn bar(card: &CardRow, width: usize, color: bool) -> Vec<Span<'static>> {
-    let Some(total) = card.total.bytes().filter(|total| *total > 0) else {
+/// A GPU's memory as a bar: in use, reserved by pools, held otherwise, free.
+fn bar(gpu: &CardRow, width: usize, color: bool) -> Vec<Span<'static>> {
+    let Some(total) = gpu.total.bytes().filter(|total| *total > 0) else {
         return vec![Span::raw(" ".repeat(width))];
     };
     let cells = |bytes: u64| {
         (u128::from(bytes.min(total)) * width as u128).div_ceil(u128::from(total)) as usize
     };
-    let used = card.used.bytes().unwrap_or(0);
-    let reserved = card.reserved_bytes.unwrap_or(0).min(used);
-    let in_use = card.in_use_bytes.unwrap_or(0).min(used);
+    let used = gpu.used.bytes().unwrap_or(0);
+    let reserved = gpu.reserved_bytes.unwrap_or(0).min(used);
+    let in_use = gpu.in_use_bytes.unwrap_or(0).min(used);
     let (in_use, reserved, used) = (cells(in_use), cells(reserved), cells(used));
     let parts = [
         ('█', in_use, Color::Green),

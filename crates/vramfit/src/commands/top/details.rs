@@ -9,10 +9,10 @@ use super::table;
 
 /// Returns the lines about the selected process; `None` where none is.
 pub(super) fn lines(state: &State) -> Option<Vec<Line<'static>>> {
-    let (card, row) = state.selected()?;
-    let card = &state.board.cards[card];
+    let (gpu, row) = state.selected()?;
+    let gpu = &state.board.gpus[gpu];
     let mut lines = vec![
-        format!("process {} on {} {}", row.pid, card.label, card.name),
+        format!("process {} on {} {}", row.pid, gpu.label, gpu.name),
         format!(
             "command    {}",
             row.command.as_deref().unwrap_or("not known")

@@ -4,13 +4,13 @@
 //! | --- | --- |
 //! | `sources`, `pages` | looking: at the driver, at what JAX processes publish |
 //! | `moment`, `record` | what was seen at one moment; recordings of it |
-//! | `board`, `place` | the two put together: cards, processes, three memories side by side |
+//! | `board`, `place` | the two put together: GPUs, processes, three memories side by side |
 //! | `state`, `keys` | what the person has chosen |
-//! | `view`, `card`, `table`, `details`, `live` | the screen |
+//! | `view`, `gpu`, `table`, `details`, `live` | the screen |
 //! | `plain`, `prometheus`, `server` | a table, CSV, metrics, and who gets them |
 
 mod board;
-mod card;
+mod gpu;
 mod details;
 mod keys;
 mod live;

@@ -1,7 +1,7 @@
 //! One look at everything: what `top` shows, records and replays. Plain values.
 
 use serde::{Deserialize, Serialize};
-use vramfit_core::machine::{Machine, Process};
+use vramfit_core::host::{Host, Process};
 use vramfit_core::published::{Header, Live, Liveness};
 
 /// What was seen at one moment.
@@ -12,7 +12,7 @@ pub(super) struct Moment {
     /// Milliseconds since 1970.
     pub(super) at_unix_ms: u64,
     /// What the driver says; `None` where there is none.
-    pub(super) machine: Option<Machine>,
+    pub(super) machine: Option<Host>,
     /// Why there is no driver.
     pub(super) no_driver: Option<NoDriver>,
     /// What JAX processes say of themselves.

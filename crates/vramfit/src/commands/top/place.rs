@@ -1,53 +1,53 @@
-//! On which of the driver's cards does a device of a process lie?
+//! On which of the driver's GPUs does a device of a process lie?
 //!
 //! A process counts its devices from 0, in the order of CUDA, of those that it may see. The driver
-//! counts cards, in the order of the bus.
+//! counts GPUs, in the order of the bus.
 
-use vramfit_core::machine::Card;
+use vramfit_core::host::HostGpu;
 
 use super::moment::Page;
 
 /// Where a device is shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Place {
-    /// On the card at this position of the list.
-    Card(usize),
-    /// On a card of its own: it is a virtual one.
+    /// On the GPU at this position of the list.
+    HostGpu(usize),
+    /// On a GPU of its own: it is a virtual one.
     Virtual,
     /// It cannot be told.
     Unknown,
 }
 
 /// Returns the place of each device of a page.
-pub(super) fn places(page: &Page, cards: &[&Card]) -> Vec<Place> {
+pub(super) fn places(page: &Page, gpus: &[&HostGpu]) -> Vec<Place> {
     let devices = &page.header.devices;
     if page.header.virtual_gpu.is_some() {
         return vec![Place::Virtual; devices.len()];
     }
-    let usable: Vec<usize> = (0..cards.len())
-        .filter(|&at| cards[at].is_usable())
+    let usable: Vec<usize> = (0..gpus.len())
+        .filter(|&at| gpus[at].is_usable())
         .collect();
     let visible = page.header.asked.visible_devices.as_deref();
-    if let Some(named) = visible.and_then(|list| by_uuid(list, cards)) {
+    if let Some(named) = visible.and_then(|list| by_uuid(list, gpus)) {
         return (0..devices.len())
             .map(|device| {
                 named
                     .get(device)
-                    .map_or(Place::Unknown, |&at| Place::Card(at))
+                    .map_or(Place::Unknown, |&at| Place::HostGpu(at))
             })
             .collect();
     }
-    // The driver knows on which cards the process is; when it is on as many as it has devices, it
+    // The driver knows on which GPUs the process is; when it is on as many as it has devices, it
     // uses all of them.
     let holds = |at: &usize| {
-        let mut processes = cards[*at].processes.iter();
+        let mut processes = gpus[*at].processes.iter();
         page.same_namespace && processes.any(|process| process.pid == page.header.pid)
     };
     let held: Vec<usize> = usable.iter().copied().filter(holds).collect();
     let list: Vec<usize> = if held.len() == devices.len() {
         held
     } else {
-        by_number(visible, &usable, cards)
+        by_number(visible, &usable, gpus)
     };
     let place = |device: &vramfit_core::published::Device| {
         let local = usize::try_from(device.local_hardware_id).ok();
@@ -55,22 +55,22 @@ pub(super) fn places(page: &Page, cards: &[&Card]) -> Vec<Place> {
     };
     devices
         .iter()
-        .map(|device| place(device).map_or(Place::Unknown, |&at| Place::Card(at)))
+        .map(|device| place(device).map_or(Place::Unknown, |&at| Place::HostGpu(at)))
         .collect()
 }
 
 /// Reads a list of lasting names, which may be shortened; `None` if it is a list of numbers.
-fn by_uuid(list: &str, cards: &[&Card]) -> Option<Vec<usize>> {
+fn by_uuid(list: &str, gpus: &[&HostGpu]) -> Option<Vec<usize>> {
     let named = |entry: &str| {
         let is_name = entry.starts_with("GPU-") || entry.starts_with("MIG-");
-        is_name.then(|| cards.iter().position(|card| card.uuid.starts_with(entry)))?
+        is_name.then(|| gpus.iter().position(|gpu| gpu.uuid.starts_with(entry)))?
     };
     list.split(',').map(|entry| named(entry.trim())).collect()
 }
 
-/// Takes the driver's numbers for CUDA's, which they are when all cards are alike, or when
+/// Takes the driver's numbers for CUDA's, which they are when all GPUs are alike, or when
 /// `CUDA_DEVICE_ORDER=PCI_BUS_ID`.
-fn by_number(visible: Option<&str>, usable: &[usize], cards: &[&Card]) -> Vec<usize> {
+fn by_number(visible: Option<&str>, usable: &[usize], gpus: &[&HostGpu]) -> Vec<usize> {
     let Some(list) = visible else {
         return usable.to_vec();
     };
@@ -78,27 +78,27 @@ fn by_number(visible: Option<&str>, usable: &[usize], cards: &[&Card]) -> Vec<us
         .split(',')
         .map_while(|entry| entry.trim().parse::<u32>().ok());
     numbers
-        .filter_map(|number| usable.iter().copied().find(|&at| cards[at].index == number))
+        .filter_map(|number| usable.iter().copied().find(|&at| gpus[at].index == number))
         .collect()
 }
 
 #[cfg(test)]
 mod tests {
-    use vramfit_core::machine::Process;
+    use vramfit_core::host::Process;
     use vramfit_core::published::{Asked, Device, Header, Live, Liveness};
 
     use super::*;
 
-    fn card(index: u32, uuid: &str, pids: &[u32]) -> Card {
+    fn gpu(index: u32, uuid: &str, pids: &[u32]) -> HostGpu {
         let process = |&pid: &u32| Process {
             pid,
             ..Process::default()
         };
-        Card {
+        HostGpu {
             index,
             uuid: uuid.to_owned(),
             processes: pids.iter().map(process).collect(),
-            ..Card::default()
+            ..HostGpu::default()
         }
     }
 
@@ -124,45 +124,45 @@ mod tests {
         }
     }
 
-    fn on(page: &Page, cards: &[Card]) -> Vec<Place> {
-        places(page, &cards.iter().collect::<Vec<_>>())
+    fn on(page: &Page, gpus: &[HostGpu]) -> Vec<Place> {
+        places(page, &gpus.iter().collect::<Vec<_>>())
     }
 
     #[test]
-    fn a_device_is_on_the_card_that_the_driver_sees_the_process_on() {
-        let cards = [card(0, "GPU-a", &[1]), card(1, "GPU-b", &[7])];
-        assert_eq!(on(&page(1, None), &cards), [Place::Card(1)]);
+    fn a_device_is_on_the_gpu_that_the_driver_sees_the_process_on() {
+        let gpus = [gpu(0, "GPU-a", &[1]), gpu(1, "GPU-b", &[7])];
+        assert_eq!(on(&page(1, None), &gpus), [Place::HostGpu(1)]);
     }
 
     #[test]
     fn lasting_names_decide_where_they_are_given() {
-        let cards = [card(0, "GPU-aa", &[7]), card(1, "GPU-bb", &[])];
-        assert_eq!(on(&page(1, Some("GPU-b")), &cards), [Place::Card(1)]);
+        let gpus = [gpu(0, "GPU-aa", &[7]), gpu(1, "GPU-bb", &[])];
+        assert_eq!(on(&page(1, Some("GPU-b")), &gpus), [Place::HostGpu(1)]);
         assert_eq!(
-            on(&page(2, Some("GPU-bb,GPU-aa")), &cards),
-            [Place::Card(1), Place::Card(0)]
+            on(&page(2, Some("GPU-bb,GPU-aa")), &gpus),
+            [Place::HostGpu(1), Place::HostGpu(0)]
         );
     }
 
     #[test]
     fn numbers_decide_where_the_driver_does_not_list_the_process() {
-        let cards = [
-            card(0, "GPU-a", &[]),
-            card(1, "GPU-b", &[]),
-            card(2, "GPU-c", &[]),
+        let gpus = [
+            gpu(0, "GPU-a", &[]),
+            gpu(1, "GPU-b", &[]),
+            gpu(2, "GPU-c", &[]),
         ];
         assert_eq!(
-            on(&page(2, Some("2,0")), &cards),
-            [Place::Card(2), Place::Card(0)]
+            on(&page(2, Some("2,0")), &gpus),
+            [Place::HostGpu(2), Place::HostGpu(0)]
         );
-        assert_eq!(on(&page(1, None), &cards), [Place::Card(0)]);
-        assert_eq!(on(&page(1, Some("5")), &cards), [Place::Unknown]);
+        assert_eq!(on(&page(1, None), &gpus), [Place::HostGpu(0)]);
+        assert_eq!(on(&page(1, Some("5")), &gpus), [Place::Unknown]);
     }
 
     #[test]
-    fn a_virtual_device_is_on_no_card_of_the_driver() {
+    fn a_virtual_device_is_on_no_gpu_of_the_driver() {
         let mut page = page(2, None);
         page.header.virtual_gpu = Some("t4".to_owned());
-        assert_eq!(on(&page, &[card(0, "GPU-a", &[7])]), [Place::Virtual; 2]);
+        assert_eq!(on(&page, &[gpu(0, "GPU-a", &[7])]), [Place::Virtual; 2]);
     }
 }

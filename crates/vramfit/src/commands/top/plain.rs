@@ -49,11 +49,11 @@ fn ansi_style(style: Style) -> anstyle::Style {
 }
 
 /// The first line of the CSV.
-pub(super) const CSV_HEADER: &str = "at_unix_ms,card,uuid,virtual,card_total_bytes,card_used_bytes,\
+pub(super) const CSV_HEADER: &str = "at_unix_ms,GPU,uuid,virtual,card_total_bytes,card_used_bytes,\
 pid,user,container,state,driver_bytes,reserved_bytes,in_use_bytes,peak_bytes,largest_free_bytes,\
 limit_bytes,command\n";
 
-/// Writes a line for each process on each card, and one for a card without processes. What is not
+/// Writes a line for each process on each GPU, and one for a GPU without processes. What is not
 /// known is empty.
 pub(super) fn csv(board: &Board) -> String {
     let bytes = |figure: &Figure| {
@@ -62,19 +62,19 @@ pub(super) fn csv(board: &Board) -> String {
             .map_or_else(String::new, |bytes| bytes.to_string())
     };
     let mut text = String::new();
-    for card in &board.cards {
-        let of_card = [
+    for gpu in &board.gpus {
+        let of_gpu = [
             board.at_unix_ms.to_string(),
-            field(&card.label),
-            card.uuid.clone().unwrap_or_default(),
-            u8::from(card.is_virtual).to_string(),
-            bytes(&card.total),
-            bytes(&card.used),
+            field(&gpu.label),
+            gpu.uuid.clone().unwrap_or_default(),
+            u8::from(gpu.is_virtual).to_string(),
+            bytes(&gpu.total),
+            bytes(&gpu.used),
         ];
-        if card.processes.is_empty() {
-            text.push_str(&format!("{}{}\n", of_card.join(","), ",".repeat(11)));
+        if gpu.processes.is_empty() {
+            text.push_str(&format!("{}{}\n", of_gpu.join(","), ",".repeat(11)));
         }
-        for row in &card.processes {
+        for row in &gpu.processes {
             let of_process = [
                 row.pid.to_string(),
                 field(row.user.as_deref().unwrap_or("")),
@@ -88,7 +88,7 @@ pub(super) fn csv(board: &Board) -> String {
                 bytes(&row.limit),
                 field(row.command.as_deref().unwrap_or("")),
             ];
-            text.push_str(&format!("{},{}\n", of_card.join(","), of_process.join(",")));
+            text.push_str(&format!("{},{}\n", of_gpu.join(","), of_process.join(",")));
         }
     }
     text
@@ -122,13 +122,13 @@ mod tests {
 
     #[test]
     fn every_line_has_as_many_fields_as_the_header() {
-        let card = |processes| CardRow {
+        let gpu = |processes| CardRow {
             label: "GPU 0".to_owned(),
             processes,
             ..CardRow::default()
         };
         let board = Board {
-            cards: vec![card(Vec::new()), card(vec![ProcessRow::default()])],
+            gpus: vec![gpu(Vec::new()), gpu(vec![ProcessRow::default()])],
             ..Board::default()
         };
         let fields = CSV_HEADER.matches(',').count();

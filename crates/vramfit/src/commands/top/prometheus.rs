@@ -15,32 +15,32 @@ type OfProcess = (
 const CARD_FAMILIES: &[OfCard] = &[
     (
         "vramfit_card_memory_total_bytes",
-        "All memory of the card.",
-        |card| number(&card.total),
+        "All memory of the GPU.",
+        |gpu| number(&gpu.total),
     ),
     (
         "vramfit_card_memory_used_bytes",
         "What processes hold of it, as the driver counts.",
-        |card| number(&card.used),
+        |gpu| number(&gpu.used),
     ),
     (
         "vramfit_card_utilization_ratio",
         "Part of the time in which a kernel ran.",
-        |card| {
-            card.utilization_percent
+        |gpu| {
+            gpu.utilization_percent
                 .map(|percent| f64::from(percent) / 100.0)
         },
     ),
     (
         "vramfit_card_temperature_celsius",
-        "Temperature of the card.",
-        |card| card.temperature_c.map(f64::from),
+        "Temperature of the GPU.",
+        |gpu| gpu.temperature_c.map(f64::from),
     ),
     (
         "vramfit_card_power_watts",
-        "Power that the card draws.",
-        |card| {
-            card.power_mw
+        "Power that the GPU draws.",
+        |gpu| {
+            gpu.power_mw
                 .map(|milliwatts| f64::from(milliwatts) / 1000.0)
         },
     ),
@@ -50,7 +50,7 @@ const PROCESS_FAMILIES: &[OfProcess] = &[
     (
         "vramfit_process_driver_bytes",
         "gauge",
-        "What the process holds on the card, as the driver counts.",
+        "What the process holds on the GPU, as the driver counts.",
         |row| number(&row.driver),
     ),
     (
@@ -117,18 +117,18 @@ pub(super) fn text(board: &Board) -> String {
     let _ = writeln!(out, "vramfit_driver_up {has_driver}");
     for (name, help, value) in CARD_FAMILIES {
         family(&mut out, name, "gauge", help);
-        for (position, card) in board.cards.iter().enumerate() {
-            if let Some(value) = value(card) {
-                let _ = writeln!(out, "{name}{{{}}} {value}", card_labels(position, card));
+        for (position, gpu) in board.gpus.iter().enumerate() {
+            if let Some(value) = value(gpu) {
+                let _ = writeln!(out, "{name}{{{}}} {value}", gpu_labels(position, gpu));
             }
         }
     }
     for (name, kind, help, value) in PROCESS_FAMILIES {
         family(&mut out, name, kind, help);
-        for (position, card) in board.cards.iter().enumerate() {
-            for row in &card.processes {
+        for (position, gpu) in board.gpus.iter().enumerate() {
+            for row in &gpu.processes {
                 if let Some(value) = value(row) {
-                    let labels = card_labels(position, card);
+                    let labels = gpu_labels(position, gpu);
                     let _ = writeln!(out, "{name}{{{labels},{}}} {value}", process_labels(row));
                 }
             }
@@ -141,13 +141,13 @@ fn family(out: &mut String, name: &str, kind: &str, help: &str) {
     let _ = writeln!(out, "# HELP {name} {help}\n# TYPE {name} {kind}");
 }
 
-fn card_labels(position: usize, card: &CardRow) -> String {
+fn gpu_labels(position: usize, gpu: &CardRow) -> String {
     format!(
         "card=\"{position}\",label=\"{}\",name=\"{}\",uuid=\"{}\",virtual=\"{}\"",
-        escape(&card.label),
-        escape(&card.name),
-        escape(card.uuid.as_deref().unwrap_or("")),
-        u8::from(card.is_virtual)
+        escape(&gpu.label),
+        escape(&gpu.name),
+        escape(gpu.uuid.as_deref().unwrap_or("")),
+        u8::from(gpu.is_virtual)
     )
 }
 
@@ -178,7 +178,7 @@ mod tests {
     #[test]
     fn what_is_not_known_has_no_line_and_labels_are_escaped() {
         let board = Board {
-            cards: vec![CardRow {
+            gpus: vec![CardRow {
                 label: "GPU 0".to_owned(),
                 name: "a \"card\"\\".to_owned(),
                 total: Figure::Bytes(16 << 30),

@@ -6,7 +6,7 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant, SystemTime};
 
 use vramfit_core::{Error, Result};
-use vramfit_gpu::{Absence, Sampler};
+use vramfit_gpu::{DriverUnavailable, Sampler};
 
 use super::moment::{Moment, NoDriver, SCHEMA};
 use super::record::Recorder;
@@ -27,7 +27,7 @@ pub(super) struct Machine {
 
 impl Machine {
     pub(super) fn open() -> Self {
-        let explained = |absence: Absence| {
+        let explained = |absence: DriverUnavailable| {
             let error = Error::from(absence);
             NoDriver {
                 message: error.message().to_owned(),

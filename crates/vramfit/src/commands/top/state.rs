@@ -39,7 +39,7 @@ pub(super) struct State {
     pub(super) filter: String,
     pub(super) is_editing: bool,
     pub(super) only_jax: bool,
-    pub(super) by_card: bool,
+    pub(super) by_gpu: bool,
     pub(super) shows_details: bool,
     pub(super) shows_help: bool,
     pub(super) has_ended: bool,
@@ -56,7 +56,7 @@ impl State {
             filter: String::new(),
             is_editing: false,
             only_jax: false,
-            by_card: true,
+            by_gpu: true,
             shows_details: false,
             shows_help: false,
             has_ended: false,
@@ -70,14 +70,14 @@ impl State {
         let identity = |state: &State| {
             let rows = state.rows();
             rows.get(state.selected)
-                .map(|(card, row)| (state.board.cards[*card].label.clone(), row.pid))
+                .map(|(gpu, row)| (state.board.gpus[*gpu].label.clone(), row.pid))
         };
         let before = identity(self);
         self.board = board;
         let rows = self.rows();
         let same = before.and_then(|(label, pid)| {
             rows.iter()
-                .position(|(card, row)| row.pid == pid && self.board.cards[*card].label == label)
+                .position(|(gpu, row)| row.pid == pid && self.board.gpus[*gpu].label == label)
         });
         self.selected = same
             .unwrap_or(self.selected)
@@ -97,7 +97,7 @@ impl State {
             Action::First => self.selected = 0,
             Action::Last => self.selected = last,
             Action::Details => self.shows_details = !self.shows_details,
-            Action::ByCard => self.by_card = !self.by_card,
+            Action::ByCard => self.by_gpu = !self.by_gpu,
             Action::OnlyJax => self.only_jax = !self.only_jax,
             Action::BeginFilter => self.is_editing = true,
             Action::Letter(letter) => self.filter.push(letter),
@@ -114,15 +114,15 @@ impl State {
         false
     }
 
-    /// Returns the processes that are shown, in order, each with the position of its card.
+    /// Returns the processes that are shown, in order, each with the position of its GPU.
     pub(super) fn rows(&self) -> Vec<(usize, &ProcessRow)> {
-        let cards = self.board.cards.iter().enumerate();
-        let mut rows: Vec<(usize, &ProcessRow)> = cards
-            .flat_map(|(at, card)| card.processes.iter().map(move |row| (at, row)))
+        let gpus = self.board.gpus.iter().enumerate();
+        let mut rows: Vec<(usize, &ProcessRow)> = gpus
+            .flat_map(|(at, gpu)| gpu.processes.iter().map(move |row| (at, row)))
             .filter(|(_, row)| !self.only_jax || row.pool.is_some())
             .filter(|(_, row)| self.passes(row))
             .collect();
-        if !self.by_card {
+        if !self.by_gpu {
             rows.sort_by_key(|(_, row)| {
                 std::cmp::Reverse(row.driver.bytes().or(row.reserved.bytes()))
             });
@@ -130,7 +130,7 @@ impl State {
         rows
     }
 
-    /// Returns the selected process and its card.
+    /// Returns the selected process and its GPU.
     pub(super) fn selected(&self) -> Option<(usize, &ProcessRow)> {
         self.rows().get(self.selected).copied()
     }
@@ -167,22 +167,22 @@ mod tests {
     }
 
     fn state() -> State {
-        let card = |label: &str, processes| CardRow {
+        let gpu = |label: &str, processes| CardRow {
             label: label.to_owned(),
             processes,
             ..CardRow::default()
         };
         let mut state = State::new(None, "1 s".to_owned(), false);
         state.update(Board {
-            cards: vec![
-                card(
+            gpus: vec![
+                gpu(
                     "GPU 0",
                     vec![
                         process(1, "Xorg", 1, false),
                         process(2, "train.py", 9, true),
                     ],
                 ),
-                card("GPU 1", vec![process(3, "serve.py", 30, true)]),
+                gpu("GPU 1", vec![process(3, "serve.py", 30, true)]),
             ],
             ..Board::default()
         });
@@ -194,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn rows_are_by_card_or_by_size_and_all_or_only_jax() {
+    fn rows_are_by_gpu_or_by_size_and_all_or_only_jax() {
         let mut state = state();
         assert_eq!(pids(&state), [1, 2, 3]);
         state.act(Action::ByCard);
@@ -227,7 +227,7 @@ mod tests {
         state.act(Action::PageDown);
         assert_eq!(state.selected().map(|(_, row)| row.pid), Some(3));
         let mut board = state.board.clone();
-        board.cards[0].processes.remove(0);
+        board.gpus[0].processes.remove(0);
         state.update(board);
         assert_eq!(state.selected().map(|(_, row)| row.pid), Some(3));
         state.update(Board::default());

@@ -71,7 +71,7 @@ fn s17_details_and_help_and_a_filter() {
 }
 
 #[test]
-fn v7_without_a_driver_virtual_cards_are_shown_and_why_there_are_no_others() {
+fn v7_without_a_driver_virtual_gpus_are_shown_and_why_there_are_no_others() {
     expect_screen("no-driver", &demo(1), 80, 24);
 }
 

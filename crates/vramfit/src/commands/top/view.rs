@@ -8,7 +8,7 @@ use ratatui::widgets::{Block, Clear, Paragraph};
 
 use super::state::State;
 use super::table::{Columns, letter};
-use super::{card, details};
+use super::{gpu, details};
 
 const KEYS: &[(&str, &str)] = &[
     ("q", "quit"),
@@ -19,7 +19,7 @@ const KEYS: &[(&str, &str)] = &[
         "/",
         "filter by command, user, container or number; Esc ends it",
     ),
-    ("t", "by card, or all in one list by size"),
+    ("t", "by GPU, or all in one list by size"),
     ("a", "all processes, or only those that JAX published"),
 ];
 
@@ -83,12 +83,12 @@ pub(super) fn sheet(state: &State, width: usize, live: bool) -> Sheet {
     if columns.is_table() && !rows.is_empty() {
         body.push(columns.heading());
     }
-    let mut card_before = None;
-    for (position, (card, row)) in rows.iter().enumerate() {
-        if state.by_card && card_before != Some(*card) {
-            let first = card_before.map_or(0, |before| before + 1);
-            push_cards(&mut body, state, first..*card + 1, width);
-            card_before = Some(*card);
+    let mut gpu_before = None;
+    for (position, (gpu, row)) in rows.iter().enumerate() {
+        if state.by_gpu && gpu_before != Some(*gpu) {
+            let first = gpu_before.map_or(0, |before| before + 1);
+            push_gpus(&mut body, state, first..*gpu + 1, width);
+            gpu_before = Some(*gpu);
         }
         let is_selected = live && position == state.selected_position();
         if is_selected {
@@ -97,9 +97,9 @@ pub(super) fn sheet(state: &State, width: usize, live: bool) -> Sheet {
         let lines = columns.row(row, &mut reasons, is_selected, state.color);
         body.extend(lines);
     }
-    if state.by_card {
-        let first = card_before.map_or(0, |before| before + 1);
-        push_cards(&mut body, state, first..board.cards.len(), width);
+    if state.by_gpu {
+        let first = gpu_before.map_or(0, |before| before + 1);
+        push_gpus(&mut body, state, first..board.gpus.len(), width);
     }
     if rows.is_empty() {
         body.push(Line::default());
@@ -109,9 +109,9 @@ pub(super) fn sheet(state: &State, width: usize, live: bool) -> Sheet {
         .zip(&reasons)
         .map(|(number, why)| Line::from(format!("[{}] {why}", letter(number))))
         .collect();
-    let unknown = board.cards.iter().flat_map(|card| {
-        let named = |what: &String| format!("{}: not known: {what}", card.label);
-        card.unknown.iter().map(named)
+    let unknown = board.gpus.iter().flat_map(|gpu| {
+        let named = |what: &String| format!("{}: not known: {what}", gpu.label);
+        gpu.unknown.iter().map(named)
     });
     notes.extend(unknown.map(Line::from));
     Sheet {
@@ -133,9 +133,9 @@ fn head(state: &State) -> Vec<Line<'static>> {
         _ => "no driver".to_owned(),
     };
     let mut pids: Vec<u32> = board
-        .cards
+        .gpus
         .iter()
-        .flat_map(|card| card.processes.iter().map(|row| row.pid))
+        .flat_map(|gpu| gpu.processes.iter().map(|row| row.pid))
         .collect();
     pids.sort_unstable();
     pids.dedup();
@@ -146,7 +146,7 @@ fn head(state: &State) -> Vec<Line<'static>> {
     };
     let facts = [
         driver,
-        count(board.cards.len(), "card"),
+        count(board.gpus.len(), "card"),
         count_processes(pids.len()),
         source,
     ];
@@ -174,21 +174,21 @@ fn nothing(state: &State) -> &'static str {
         "No process passes the filter; Esc ends it."
     } else if state.only_jax {
         "No JAX process publishes its pool: start one with `vramfit run -- …`."
-    } else if state.board.cards.is_empty() {
+    } else if state.board.gpus.is_empty() {
         "Nothing to show: no driver, and no JAX process that was started with `vramfit run`."
     } else {
         "No process holds memory here."
     }
 }
 
-fn push_cards(
+fn push_gpus(
     body: &mut Vec<Line<'static>>,
     state: &State,
     range: std::ops::Range<usize>,
     width: usize,
 ) {
-    for one in &state.board.cards[range] {
-        body.extend(card::lines(one, width, state.color));
+    for one in &state.board.gpus[range] {
+        body.extend(gpu::lines(one, width, state.color));
     }
 }
 
@@ -206,7 +206,7 @@ fn key_line(state: &State) -> Line<'static> {
     };
     let shown = if state.only_jax { "only JAX" } else { "all" };
     Line::from(Span::styled(
-        format!("q quit  h help  ↑↓ select  Enter details  / filter  t by card  a {shown}{filter}"),
+        format!("q quit  h help  ↑↓ select  Enter details  / filter  t by GPU  a {shown}{filter}"),
         Style::new().add_modifier(Modifier::DIM),
     ))
 }

@@ -3,7 +3,7 @@
 use serde::Serialize;
 use vramfit_core::Bytes;
 use vramfit_core::train::{Config, optimizer_bytes, parameter_bytes, parameters};
-use vramfit_gpu::{Sampler, surroundings};
+use vramfit_gpu::{Sampler, host_environment};
 
 use super::datasets::Look;
 use crate::commands::data::grouped;
@@ -138,8 +138,8 @@ impl Memory {
 
 /// Returns the memory of the smallest GPU of this machine.
 fn smallest_gpu() -> Option<u64> {
-    let machine = Sampler::open().ok()?.machine();
-    let memories = machine.cards.iter().filter_map(|card| card.memory.as_ref());
+    let machine = Sampler::open().ok()?.scan();
+    let memories = machine.gpus.iter().filter_map(|card| card.memory.as_ref());
     memories.map(|memory| memory.total_bytes).min()
 }
 
@@ -150,6 +150,6 @@ fn host_memory() -> Option<u64> {
         .lines()
         .find_map(|line| line.strip_prefix("MemTotal:"))?;
     let kibibytes: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
-    let limit = surroundings().host_memory.map(|memory| memory.limit_bytes);
+    let limit = host_environment().host_memory.map(|memory| memory.limit_bytes);
     Some((kibibytes * 1024).min(limit.unwrap_or(u64::MAX)))
 }

@@ -2,50 +2,50 @@
 
 use std::path::{Path, PathBuf};
 
-use crate::book::Book;
-use crate::description::{Description, beside};
+use crate::ledger::Ledger;
+use crate::description::{Description, sibling_path};
 
-/// A pretended machine: `VRAMFIT_NVML` and `VRAMFIT_CUDA` set to [`Standin::library`] lead to it.
+/// A pretended machine: `VRAMFIT_NVML` and `VRAMFIT_CUDA` set to [`FakeDriver::library`] lead to it.
 #[derive(Debug)]
-pub struct Standin {
+pub struct FakeDriver {
     library: PathBuf,
 }
 
-impl Standin {
+impl FakeDriver {
     /// Puts a copy of the library and its machine into a folder.
     ///
     /// # Panics
     /// If the library is not built, or the folder cannot be written to.
-    pub fn new(folder: &Path, machine: &Description) -> Standin {
-        Standin::without(folder, machine, &[])
+    pub fn new(folder: &Path, host: &Description) -> FakeDriver {
+        FakeDriver::without(folder, host, &[])
     }
 
-    /// As [`Standin::new`], for a driver too old to have some `functions`.
+    /// As [`FakeDriver::new`], for a driver too old to have some `functions`.
     ///
     /// Their names are changed where the dynamic loader compares them, so that looking one up fails
     /// as it does in a library without it.
     ///
     /// # Panics
     /// Moreover, if the library has no such function anyway.
-    pub fn without(folder: &Path, machine: &Description, functions: &[&str]) -> Standin {
+    pub fn without(folder: &Path, host: &Description, functions: &[&str]) -> FakeDriver {
         let library = folder.join("libdriver.so");
-        let mut bytes = std::fs::read(built()).expect("the library can be read");
+        let mut bytes = std::fs::read(built_library()).expect("the library can be read");
         for function in functions {
-            hide(&mut bytes, function);
+            remove_symbol(&mut bytes, function);
         }
         std::fs::write(&library, bytes).expect("the copy can be written");
-        let standin = Standin { library };
-        standin.describe(machine);
-        standin
+        let driver = FakeDriver { library };
+        driver.describe(host);
+        driver
     }
 
     /// Changes the machine, also for those who have it open.
     ///
     /// # Panics
     /// If the file cannot be written.
-    pub fn describe(&self, machine: &Description) {
-        let text = serde_json::to_string_pretty(machine).expect("a machine is plain values");
-        std::fs::write(beside(&self.library, ".json"), text).expect("the machine can be written");
+    pub fn describe(&self, host: &Description) {
+        let text = serde_json::to_string_pretty(host).expect("a machine is plain values");
+        std::fs::write(sibling_path(&self.library, ".json"), text).expect("the machine can be written");
     }
 
     /// The library to open.
@@ -54,20 +54,20 @@ impl Standin {
     }
 
     /// Who holds what.
-    pub fn book(&self) -> Book {
-        Book::of(&self.library)
+    pub fn ledger(&self) -> Ledger {
+        Ledger::of(&self.library)
     }
 }
 
 /// The library as Cargo built it: for every crate that depends on this one, beside its test programs.
-fn built() -> PathBuf {
+fn built_library() -> PathBuf {
     let program = std::env::current_exe().expect("a test program has a path");
     let folder = program.parent().expect("a program lies in a folder");
     folder.join("libdriver_standin.so")
 }
 
 /// Changes the first letter of a function's name. Names in the table lie between zero bytes.
-fn hide(library: &mut [u8], function: &str) {
+fn remove_symbol(library: &mut [u8], function: &str) {
     let name = [b"\0", function.as_bytes(), b"\0"].concat();
     let places: Vec<usize> = library
         .windows(name.len())

@@ -4,17 +4,17 @@
 //! It exports the C functions that vramfit calls, under their own names, and is loaded by the same
 //! path as the real ones (`VRAMFIT_NVML`, `VRAMFIT_CUDA`). Its machine is a file of JSON beside the
 //! library, with `.json` at the end of its name; see [`Description`]. So every test has a copy of
-//! the library in a folder of its own ([`Standin`]). Memory is only accounted for, in a third file,
-//! so that what one process holds is seen by every other, as on a card.
+//! the library in a folder of its own ([`FakeDriver`]). Memory is only accounted for, in a third file,
+//! so that what one process holds is seen by every other, as on a GPU.
 //!
 //! | file | subject |
 //! | --- | --- |
 //! | `description` | the machine, and the calls that fail |
-//! | `book` | who holds what, in a file that all processes share |
+//! | `ledger` | who holds what, in a file that all processes share |
 //! | `nvml` | the functions of NVML |
 //! | `cuda` | the functions of CUDA's driver library |
-//! | `text` | strings in C |
-//! | `standin` | a copy of the library with a machine, for tests |
+//! | `c_string` | strings in C |
+//! | `fake_driver` | a copy of the library with a machine, for tests |
 //!
 //! Safety: callers pass pointers that are valid for the call, as both headers demand.
 #![allow(unsafe_code, reason = "this crate is a C library")]
@@ -25,13 +25,13 @@
     reason = "the names and the rules are those of NVIDIA's headers"
 )]
 
-mod book;
+mod ledger;
 mod cuda;
 mod description;
 mod nvml;
-mod standin;
-mod text;
+mod fake_driver;
+mod c_string;
 
-pub use book::Book;
+pub use ledger::Ledger;
 pub use description::Description;
-pub use standin::Standin;
+pub use fake_driver::FakeDriver;

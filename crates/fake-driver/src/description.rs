@@ -7,22 +7,22 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
-use vramfit_core::machine::{Card, Machine, Mig};
+use vramfit_core::host::{HostGpu, Host, Mig};
 
-/// What the file beside the library holds: the fields of a [`Machine`] and those below.
+/// What the file beside the library holds: the fields of a [`Host`] and those below.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Description {
     /// The machine. A figure that is left out is one that the driver does not support, and memory
     /// left out of a process is one that it does not tell.
     #[serde(flatten)]
-    pub machine: Machine,
+    pub host: Host,
     /// Calls that fail, with the library's own number: `nvmlInit_v2`, or `nvmlDeviceGetName@1`
-    /// for the second entry of `cards` only, or `@1` for everything that is asked of it.
+    /// for the second entry of `gpus` only, or `@1` for everything that is asked of it.
     pub errors: BTreeMap<String, u32>,
-    /// What a context takes of a card before the first allocation.
+    /// What a context takes of a GPU before the first allocation.
     pub context_bytes: u64,
-    /// What a card counts as free and yet does not give, as one does whose memory is in pieces.
+    /// What a GPU counts as free and yet does not give, as one does whose memory is in pieces.
     pub withheld_bytes: u64,
     /// Whether memory reads as zeros whatever was written to it.
     pub reads_zeros: bool,
@@ -31,7 +31,7 @@ pub struct Description {
 impl Description {
     /// Reads the file; every call does, so that a test can change the machine while it runs.
     pub(crate) fn read() -> Description {
-        let path = beside(&own_path(), ".json");
+        let path = sibling_path(&own_path(), ".json");
         std::fs::read_to_string(&path)
             .map_err(|error| error.to_string())
             .and_then(|text| serde_json::from_str(&text).map_err(|error| error.to_string()))
@@ -39,30 +39,30 @@ impl Description {
     }
 
     /// The error that a call must end with, if one is asked for.
-    pub(crate) fn forced(&self, function: &str, position: Option<usize>) -> Option<u32> {
-        let of_card = position.and_then(|at| {
+    pub(crate) fn forced_error(&self, function: &str, position: Option<usize>) -> Option<u32> {
+        let of_gpu = position.and_then(|at| {
             let named = self.errors.get(&format!("{function}@{at}"));
             named.or_else(|| self.errors.get(&format!("@{at}")))
         });
-        of_card.or_else(|| self.errors.get(function)).copied()
+        of_gpu.or_else(|| self.errors.get(function)).copied()
     }
 
-    /// Positions of the cards that programs can be given: slices, and cards that are not divided.
+    /// Positions of the GPUs that programs can be given: slices, and GPUs that are not divided.
     pub(crate) fn usable(&self) -> Vec<usize> {
-        let cards = self.machine.cards.iter().enumerate();
-        cards
-            .filter(|(_, card)| card.is_usable())
+        let gpus = self.host.gpus.iter().enumerate();
+        gpus
+            .filter(|(_, gpu)| gpu.is_usable())
             .map(|(at, _)| at)
             .collect()
     }
 
-    /// Position of a whole card, by the driver's number.
-    pub(crate) fn whole(&self, index: u32) -> Option<usize> {
-        let is_whole = |card: &Card| !matches!(card.mig, Mig::Slice { .. });
-        let cards = self.machine.cards.iter();
-        cards
+    /// Position of a whole GPU, by the driver's number.
+    pub(crate) fn whole_gpu(&self, index: u32) -> Option<usize> {
+        let is_whole = |gpu: &HostGpu| !matches!(gpu.mig, Mig::Slice { .. });
+        let gpus = self.host.gpus.iter();
+        gpus
             .clone()
-            .position(|card| card.index == index && is_whole(card))
+            .position(|gpu| gpu.index == index && is_whole(gpu))
     }
 }
 
@@ -79,7 +79,7 @@ pub(crate) fn own_path() -> PathBuf {
 }
 
 /// The file beside the library whose name has `ending` in addition.
-pub(crate) fn beside(library: &Path, ending: &str) -> PathBuf {
+pub(crate) fn sibling_path(library: &Path, ending: &str) -> PathBuf {
     let mut path = library.as_os_str().to_owned();
     path.push(ending);
     path.into()

@@ -1,7 +1,7 @@
 //! Who holds what, in a file that all processes share.
 //!
-//! One line a change: process, position of the card, bytes more or less. Lines are appended whole,
-//! and those of a process that is gone do not count: a card gets its memory back however the
+//! One line a change: process, position of the GPU, bytes more or less. Lines are appended whole,
+//! and those of a process that is gone do not count: a GPU gets its memory back however the
 //! process ended.
 
 use std::collections::BTreeMap;
@@ -9,25 +9,25 @@ use std::fs::OpenOptions;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
-use crate::description::{beside, own_path};
+use crate::description::{sibling_path, own_path};
 
 /// The file beside the library, with `.held` at its end.
 #[derive(Clone, Debug)]
-pub struct Book {
+pub struct Ledger {
     path: PathBuf,
 }
 
-impl Book {
-    /// The book that belongs to a copy of the library.
-    pub fn of(library: &Path) -> Book {
-        Book {
-            path: beside(library, ".held"),
+impl Ledger {
+    /// The ledger that belongs to a copy of the library.
+    pub fn of(library: &Path) -> Ledger {
+        Ledger {
+            path: sibling_path(library, ".held"),
         }
     }
 
-    /// The book of this library.
-    pub(crate) fn own() -> Book {
-        Book::of(&own_path())
+    /// The ledger of this library.
+    pub(crate) fn own() -> Ledger {
+        Ledger::of(&own_path())
     }
 
     pub(crate) fn add(&self, position: usize, bytes: i64) {
@@ -40,7 +40,7 @@ impl Book {
             .unwrap_or_else(|error| panic!("{}: {error}", self.path.display()));
     }
 
-    /// Every change so far: process, position of the card, bytes.
+    /// Every change so far: process, position of the GPU, bytes.
     pub fn changes(&self) -> Vec<(u32, usize, i64)> {
         let text = std::fs::read_to_string(&self.path).unwrap_or_default();
         text.lines()
@@ -55,8 +55,8 @@ impl Book {
             .collect()
     }
 
-    /// What each process that still lives holds of a card.
-    pub(crate) fn holders(&self, position: usize) -> BTreeMap<u32, u64> {
+    /// What each process that still lives holds of a GPU.
+    pub(crate) fn process_usage(&self, position: usize) -> BTreeMap<u32, u64> {
         let mut sums: BTreeMap<u32, i64> = BTreeMap::new();
         for (pid, _, bytes) in self.changes().iter().filter(|(_, at, _)| *at == position) {
             *sums.entry(*pid).or_default() += bytes;

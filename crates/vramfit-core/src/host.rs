@@ -1,42 +1,42 @@
-//! What the driver says of the cards in this machine, at one moment.
+//! What the driver says of the GPUs in this machine, at one moment.
 //!
 //! Plain values: `vramfit-gpu` fills them in from a real driver, a recording or a test does so too, and
 //! the settings, the doctor and `top` think about them. What cannot be known is `None`; where the
-//! driver said why, the reason is in [`Card::unknown`].
+//! driver said why, the reason is in [`HostGpu::unknown`].
 
 use serde::{Deserialize, Serialize};
 
-/// The cards of a machine and who uses them.
+/// The GPUs of a machine and who uses them.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
-pub struct Machine {
+pub struct Host {
     /// Version of the driver, such as `580.82.07`.
     pub driver: Option<String>,
     /// The newest version of CUDA that the driver supports, such as `13.0`.
     pub cuda: Option<String>,
-    /// The cards, in the order of the driver, which is the order of `nvidia-smi`. The slices of a
-    /// divided card follow it.
-    pub cards: Vec<Card>,
+    /// The GPUs, in the order of the driver, which is the order of `nvidia-smi`. The slices of a
+    /// divided GPU follow it.
+    pub gpus: Vec<HostGpu>,
     /// What could not be learnt of the machine, each with the driver's reason.
     pub unknown: Vec<String>,
 }
 
-/// One card, or one MIG slice of a card: what a process can be given as a device.
+/// One GPU, or one MIG slice of a GPU: what a process can be given as a device.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
-pub struct Card {
-    /// The card's number in the driver's order; a slice has its parent's.
+pub struct HostGpu {
+    /// The GPU's number in the driver's order; a slice has its parent's.
     pub index: u32,
     /// The driver's lasting name for it: `GPU-…`, or `MIG-…` for a slice. Empty when the driver
-    /// does not tell it, which happens with a card that is lost.
+    /// does not tell it, which happens with a GPU that is lost.
     pub uuid: String,
     /// What it is sold as; empty when the driver does not tell it.
     pub name: String,
     /// Compute capability, major and minor.
     pub compute_capability: Option<(u32, u32)>,
     /// Its memory; a slice has its own.
-    pub memory: Option<Memory>,
-    /// Whether the card is divided, and what of it this is.
+    pub memory: Option<GpuMemory>,
+    /// Whether the GPU is divided, and what of it this is.
     pub mig: Mig,
     /// Whether a display runs on it. That takes memory, also where no screen is plugged in.
     pub display: Option<bool>,
@@ -48,23 +48,23 @@ pub struct Card {
     pub temperature_c: Option<u32>,
     /// Power drawn and the limit, in milliwatts.
     pub power_mw: Option<(u32, u32)>,
-    /// Processes that hold memory on it, largest first. Those of a divided card are at its slices.
+    /// Processes that hold memory on it, largest first. Those of a divided GPU are at its slices.
     pub processes: Vec<Process>,
     /// What could not be learnt, each with the driver's reason.
     pub unknown: Vec<String>,
 }
 
-impl Card {
-    /// Says whether a program can be given this card: a divided one is used by its slices.
+impl HostGpu {
+    /// Says whether a program can be given this GPU: a divided one is used by its slices.
     pub fn is_usable(&self) -> bool {
         self.mig != Mig::Parent
     }
 }
 
-/// A card's memory in bytes, as the driver counts it.
+/// A GPU's memory in bytes, as the driver counts it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
-pub struct Memory {
+pub struct GpuMemory {
     /// All of it.
     pub total_bytes: u64,
     /// What the driver and the firmware keep for themselves. Drivers before 510 do not tell it
@@ -76,27 +76,27 @@ pub struct Memory {
     pub free_bytes: u64,
 }
 
-/// How a card is divided.
+/// How a GPU is divided.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Mig {
     /// Not divided.
     #[default]
     Off,
-    /// A card that is divided: its slices follow it, and no program can use it as a whole.
+    /// A GPU that is divided: its slices follow it, and no program can use it as a whole.
     Parent,
-    /// A slice of the card with the same index.
+    /// A slice of the GPU with the same index.
     Slice {
-        /// Its number on the card, as `nvidia-smi -L` counts.
+        /// Its number on the GPU, as `nvidia-smi -L` counts.
         number: u32,
         /// The driver's number of the GPU instance.
         gpu_instance: Option<u32>,
-        /// Total memory of the card it is a part of.
+        /// Total memory of the GPU it is a part of.
         parent_total_bytes: Option<u64>,
     },
 }
 
-/// Who may make a context on a card.
+/// Who may make a context on a GPU.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ComputeMode {
@@ -108,7 +108,7 @@ pub enum ComputeMode {
     Prohibited,
 }
 
-/// A process that holds memory of a card.
+/// A process that holds memory of a GPU.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Process {
@@ -128,7 +128,7 @@ pub struct Process {
     pub container: Option<String>,
 }
 
-/// What a process uses a card for.
+/// What a process uses a GPU for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ProcessKind {
@@ -144,7 +144,7 @@ pub enum ProcessKind {
 /// What this process is confined to: container, control group, device files.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
-pub struct Surroundings {
+pub struct HostEnvironment {
     /// The container we are in, such as `docker 3f4e5a6b7c8d` or `podman`.
     pub container: Option<String>,
     /// Whether numbers of processes are counted apart from the host's.
@@ -158,13 +158,13 @@ pub struct Surroundings {
     /// `CUDA_VISIBLE_DEVICES`, which CUDA reads.
     pub cuda_visible_devices: Option<String>,
     /// Host memory of our control group, the tightest one above us.
-    pub host_memory: Option<HostMemory>,
+    pub host_memory: Option<HostMemoryLimit>,
 }
 
 /// A limit on host memory, set by a container runtime or a job scheduler.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
-pub struct HostMemory {
+pub struct HostMemoryLimit {
     /// The most that the group may use.
     pub limit_bytes: u64,
     /// What it uses now, caches included.

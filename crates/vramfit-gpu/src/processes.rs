@@ -1,4 +1,4 @@
-//! The processes on a card: those that compute and those that draw, one entry a process.
+//! The processes that use a GPU for compute or graphics, one entry per process.
 
 use std::collections::BTreeMap;
 use std::ffi::c_uint;
@@ -11,50 +11,49 @@ use nvml_wrapper_sys::bindings::{
     nvmlDevice_t, nvmlProcessInfo_t, nvmlReturn_enum_NVML_ERROR_INSUFFICIENT_SIZE as TOO_SMALL,
     nvmlReturn_t,
 };
-use vramfit_core::machine::{Process, ProcessKind};
+use vramfit_core::host::{Process, ProcessKind};
 
-use crate::nvml::{Unknown, is_unknown_function};
+use crate::nvml::{UnavailableReadings, is_unknown_function};
 use crate::process;
 
-/// Room for processes at the first try.
 const INITIAL_CAPACITY: usize = 64;
 
-/// Asks who holds memory of a card, and the system who they are. Largest first.
+/// Lists the processes that use memory of a GPU, with what `/proc` knows of them; largest first.
 ///
-/// Each of the two lists costs the driver milliseconds.
-pub(crate) fn processes(nvml: &Nvml, device: &Device<'_>, unknown: &mut Unknown) -> Vec<Process> {
-    let computing = unknown.note("computing processes", computing(nvml, device));
-    let drawing = match drawing(nvml, device) {
-        // A slice cannot draw, and says so in this way.
+/// Each of the driver's two lists takes milliseconds.
+pub(crate) fn list_processes(nvml: &Nvml, device: &Device<'_>, unknown: &mut UnavailableReadings) -> Vec<Process> {
+    let compute = unknown.note("compute processes", compute(nvml, device));
+    let graphics = match graphics(nvml, device) {
+        // What a MIG slice answers, which has no graphics.
         Err(NvmlError::NotSupported) => None,
-        known => unknown.note("drawing processes", known),
+        known => unknown.note("graphics processes", known),
     };
-    let mut processes = merge(computing.unwrap_or_default(), drawing.unwrap_or_default());
-    let mut strangers = Vec::new();
+    let mut processes = merge(compute.unwrap_or_default(), graphics.unwrap_or_default());
+    let mut unresolved = Vec::new();
     for process in &mut processes {
-        if !process::describe(process) {
-            strangers.push(process.pid.to_string());
+        if !process::fill_details(process) {
+            unresolved.push(process.pid.to_string());
         }
     }
-    if !strangers.is_empty() {
-        unknown.because("commands", strangers_told(&strangers));
+    if !unresolved.is_empty() {
+        unknown.note("commands", unresolved_reason(&unresolved));
     }
     if !processes.is_empty() && processes.iter().all(|one| one.used_bytes.is_none()) {
-        let reason = "the driver does not tell it here, as in containers and under WSL".to_owned();
-        unknown.because("memory of each process", reason);
+        let reason = "not reported by the driver here, as in containers and under WSL".to_owned();
+        unknown.note("memory per process", reason);
     }
     processes
 }
 
-fn strangers_told(pids: &[String]) -> String {
+fn unresolved_reason(pids: &[String]) -> String {
     format!(
-        "no process {} is to be seen from here; inside a container the driver may tell the \
-         numbers of the host",
+        "no process {} exists in this PID namespace; inside a container the driver may report \
+         PIDs of the host",
         pids.join(", ")
     )
 }
 
-fn computing(nvml: &Nvml, device: &Device<'_>) -> Result<Vec<ProcessInfo>, NvmlError> {
+fn compute(nvml: &Nvml, device: &Device<'_>) -> Result<Vec<ProcessInfo>, NvmlError> {
     let lib = nvml.lib();
     match read(device, &lib.nvmlDeviceGetComputeRunningProcesses_v3) {
         Err(error) if is_unknown_function(&error) => {
@@ -64,7 +63,7 @@ fn computing(nvml: &Nvml, device: &Device<'_>) -> Result<Vec<ProcessInfo>, NvmlE
     }
 }
 
-fn drawing(nvml: &Nvml, device: &Device<'_>) -> Result<Vec<ProcessInfo>, NvmlError> {
+fn graphics(nvml: &Nvml, device: &Device<'_>) -> Result<Vec<ProcessInfo>, NvmlError> {
     let lib = nvml.lib();
     match read(device, &lib.nvmlDeviceGetGraphicsRunningProcesses_v3) {
         Err(error) if is_unknown_function(&error) => {
@@ -74,42 +73,42 @@ fn drawing(nvml: &Nvml, device: &Device<'_>) -> Result<Vec<ProcessInfo>, NvmlErr
     }
 }
 
-/// A function that writes a list: how many there is room for, or there are, and where to.
-type List = unsafe extern "C" fn(nvmlDevice_t, *mut c_uint, *mut nvmlProcessInfo_t) -> nvmlReturn_t;
+/// A function that fills a list: capacity in, length out, and the buffer.
+type ListFn = unsafe extern "C" fn(nvmlDevice_t, *mut c_uint, *mut nvmlProcessInfo_t) -> nvmlReturn_t;
 
-/// Reads a list. The wrapper would ask twice, first for the length; each costs milliseconds.
+/// Reads a list. `nvml_wrapper` would call twice, first for the length; each call takes milliseconds.
 fn read(
     device: &Device<'_>,
-    list: &Result<List, libloading::Error>,
+    function: &Result<ListFn, libloading::Error>,
 ) -> Result<Vec<ProcessInfo>, NvmlError> {
-    let list = nvml_sym(list.as_ref())?;
-    let mut room = INITIAL_CAPACITY;
+    let function = nvml_sym(function.as_ref())?;
+    let mut capacity = INITIAL_CAPACITY;
     loop {
-        let mut processes: Vec<nvmlProcessInfo_t> = Vec::with_capacity(room);
-        let mut count = room as c_uint;
-        // SAFETY: the handle is that of an open session, and there is room for `count` entries.
-        let code = unsafe { list(device.handle(), &mut count, processes.as_mut_ptr()) };
-        let told = count as usize;
-        if code == TOO_SMALL && told > room {
-            // Some more, for those that begin in this moment.
-            room = told + INITIAL_CAPACITY;
+        let mut processes: Vec<nvmlProcessInfo_t> = Vec::with_capacity(capacity);
+        let mut length = capacity as c_uint;
+        // SAFETY: the handle is that of an open session, and the buffer has room for `length` entries.
+        let code = unsafe { function(device.handle(), &mut length, processes.as_mut_ptr()) };
+        let length = length as usize;
+        if code == TOO_SMALL && length > capacity {
+            // Some more, for processes that start meanwhile.
+            capacity = length + INITIAL_CAPACITY;
             continue;
         }
         nvml_try(code)?;
         // SAFETY: the driver wrote as many entries as it says, and had room for no more.
-        unsafe { processes.set_len(told.min(room)) };
+        unsafe { processes.set_len(length.min(capacity)) };
         return Ok(processes.into_iter().map(ProcessInfo::from).collect());
     }
 }
 
-/// Makes one entry of a process that is in both lists.
-fn merge(computing: Vec<ProcessInfo>, drawing: Vec<ProcessInfo>) -> Vec<Process> {
+/// Merges both lists into one entry per process.
+fn merge(compute: Vec<ProcessInfo>, graphics: Vec<ProcessInfo>) -> Vec<Process> {
     let mut by_pid: BTreeMap<u32, Process> = BTreeMap::new();
-    let both = computing
+    let both = compute
         .into_iter()
         .map(|info| (info, ProcessKind::Compute))
         .chain(
-            drawing
+            graphics
                 .into_iter()
                 .map(|info| (info, ProcessKind::Graphics)),
         );
@@ -121,8 +120,8 @@ fn merge(computing: Vec<ProcessInfo>, drawing: Vec<ProcessInfo>) -> Vec<Process>
         by_pid
             .entry(info.pid)
             .and_modify(|known| {
-                // Both lists tell the whole of a process. A slice with several compute instances
-                // lists a process once for each, which a process can be in only one of.
+                // Both lists report the total of a process. A slice with several compute instances
+                // lists a process once per instance, though it runs in only one of them.
                 known.used_bytes = known.used_bytes.max(used);
                 if known.kind != kind {
                     known.kind = ProcessKind::Both;
@@ -154,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn a_process_in_both_lists_is_one() {
+    fn a_process_in_both_lists_is_merged() {
         let merged = merge(
             vec![info(7, Some(100)), info(9, None)],
             vec![info(7, Some(100)), info(3, Some(500))],

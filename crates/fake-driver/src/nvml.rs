@@ -2,14 +2,14 @@
 
 use std::ffi::{c_char, c_int, c_uint, c_ulonglong, c_void};
 
-use vramfit_core::machine::{Card, ComputeMode, Memory, Mig, ProcessKind};
+use vramfit_core::host::{HostGpu, ComputeMode, GpuMemory, Mig, ProcessKind};
 
-use crate::book::Book;
+use crate::ledger::Ledger;
 use crate::description::Description;
-use crate::text;
+use crate::c_string;
 
 type Return = c_uint;
-/// The position of a card plus one, since a handle is not null.
+/// The position of a GPU plus one, since a handle is not null.
 type Device = *mut c_void;
 
 const SUCCESS: Return = 0;
@@ -17,7 +17,7 @@ const INVALID_ARGUMENT: Return = 2;
 const NOT_SUPPORTED: Return = 3;
 const NOT_FOUND: Return = 6;
 const INSUFFICIENT_SIZE: Return = 7;
-/// As many slices as a card can have.
+/// As many slices as a GPU can have.
 const MAX_SLICES: c_uint = 7;
 const NOT_AVAILABLE: u64 = u64::MAX;
 
@@ -56,48 +56,48 @@ struct Utilization {
 }
 
 /// Answers a question about the machine.
-fn ask(function: &str, answer: impl FnOnce(&Description) -> Option<Return>) -> Return {
+fn query(function: &str, answer: impl FnOnce(&Description) -> Option<Return>) -> Return {
     let description = Description::read();
     description
-        .forced(function, None)
+        .forced_error(function, None)
         .or_else(|| answer(&description))
         .unwrap_or(NOT_SUPPORTED)
 }
 
-/// Answers a question about a card; `None` is what the card does not support.
-fn ask_card(
+/// Answers a question about a GPU; `None` is what the GPU does not support.
+fn query_gpu(
     function: &str,
     device: Device,
-    answer: impl FnOnce(&Description, usize, &Card) -> Option<Return>,
+    answer: impl FnOnce(&Description, usize, &HostGpu) -> Option<Return>,
 ) -> Return {
     let description = Description::read();
     let position = (device as usize).wrapping_sub(1);
-    let Some(card) = description.machine.cards.get(position) else {
+    let Some(gpu) = description.host.gpus.get(position) else {
         return INVALID_ARGUMENT;
     };
     description
-        .forced(function, Some(position))
-        .or_else(|| answer(&description, position, card))
+        .forced_error(function, Some(position))
+        .or_else(|| answer(&description, position, gpu))
         .unwrap_or(NOT_SUPPORTED)
 }
 
 /// Writes an answer.
-unsafe fn give<T>(to: *mut T, value: T) -> Option<Return> {
+unsafe fn write_out<T>(to: *mut T, value: T) -> Option<Return> {
     to.write(value);
     Some(SUCCESS)
 }
 
-unsafe fn give_text(value: &str, to: *mut c_char, length: c_uint) -> Option<Return> {
-    let fits = text::put(value, to, length);
+unsafe fn write_string(value: &str, to: *mut c_char, length: c_uint) -> Option<Return> {
+    let fits = c_string::copy_to_buffer(value, to, length);
     Some(if fits { SUCCESS } else { INSUFFICIENT_SIZE })
 }
 
-/// What a card's memory is now: as described, with what the processes of the book hold.
-pub(crate) fn memory(card: &Card, position: usize) -> Option<Memory> {
-    let described = card.memory?;
-    let book = Book::own();
-    let held: u64 = book.holders(position).values().sum();
-    Some(Memory {
+/// What a GPU's memory is now: as described, with what the processes of the ledger hold.
+pub(crate) fn memory(gpu: &HostGpu, position: usize) -> Option<GpuMemory> {
+    let described = gpu.memory?;
+    let ledger = Ledger::own();
+    let held: u64 = ledger.process_usage(position).values().sum();
+    Some(GpuMemory {
         used_bytes: described.used_bytes + held,
         free_bytes: described.free_bytes.saturating_sub(held),
         ..described
@@ -106,7 +106,7 @@ pub(crate) fn memory(card: &Card, position: usize) -> Option<Memory> {
 
 #[unsafe(no_mangle)]
 extern "C" fn nvmlInit_v2() -> Return {
-    ask("nvmlInit_v2", |_| Some(SUCCESS))
+    query("nvmlInit_v2", |_| Some(SUCCESS))
 }
 
 #[unsafe(no_mangle)]
@@ -116,52 +116,52 @@ extern "C" fn nvmlShutdown() -> Return {
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn nvmlSystemGetDriverVersion(to: *mut c_char, length: c_uint) -> Return {
-    ask("nvmlSystemGetDriverVersion", |description| {
-        give_text(description.machine.driver.as_ref()?, to, length)
+    query("nvmlSystemGetDriverVersion", |description| {
+        write_string(description.host.driver.as_ref()?, to, length)
     })
 }
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn nvmlSystemGetCudaDriverVersion_v2(to: *mut c_int) -> Return {
-    ask("nvmlSystemGetCudaDriverVersion_v2", |description| {
-        let (major, minor) = description.machine.cuda.as_ref()?.split_once('.')?;
+    query("nvmlSystemGetCudaDriverVersion_v2", |description| {
+        let (major, minor) = description.host.cuda.as_ref()?.split_once('.')?;
         let (major, minor): (c_int, c_int) = (major.parse().ok()?, minor.parse().ok()?);
-        give(to, major * 1000 + minor * 10)
+        write_out(to, major * 1000 + minor * 10)
     })
 }
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn nvmlDeviceGetCount_v2(to: *mut c_uint) -> Return {
-    ask("nvmlDeviceGetCount_v2", |description| {
-        let cards = description.machine.cards.iter();
-        let whole = cards.filter(|card| !matches!(card.mig, Mig::Slice { .. }));
-        give(to, whole.count() as c_uint)
+    query("nvmlDeviceGetCount_v2", |description| {
+        let gpus = description.host.gpus.iter();
+        let whole = gpus.filter(|gpu| !matches!(gpu.mig, Mig::Slice { .. }));
+        write_out(to, whole.count() as c_uint)
     })
 }
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn nvmlDeviceGetHandleByIndex_v2(index: c_uint, to: *mut Device) -> Return {
     let description = Description::read();
-    let Some(position) = description.whole(index) else {
+    let Some(position) = description.whole_gpu(index) else {
         return INVALID_ARGUMENT;
     };
     let device = (position + 1) as Device;
-    ask_card("nvmlDeviceGetHandleByIndex_v2", device, |_, _, _| {
-        give(to, device)
+    query_gpu("nvmlDeviceGetHandleByIndex_v2", device, |_, _, _| {
+        write_out(to, device)
     })
 }
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn nvmlDeviceGetName(device: Device, to: *mut c_char, length: c_uint) -> Return {
-    ask_card("nvmlDeviceGetName", device, |_, _, card| {
-        give_text(&card.name, to, length)
+    query_gpu("nvmlDeviceGetName", device, |_, _, gpu| {
+        write_string(&gpu.name, to, length)
     })
 }
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn nvmlDeviceGetUUID(device: Device, to: *mut c_char, length: c_uint) -> Return {
-    ask_card("nvmlDeviceGetUUID", device, |_, _, card| {
-        give_text(&card.uuid, to, length)
+    query_gpu("nvmlDeviceGetUUID", device, |_, _, gpu| {
+        write_string(&gpu.uuid, to, length)
     })
 }
 
@@ -171,23 +171,23 @@ unsafe extern "C" fn nvmlDeviceGetCudaComputeCapability(
     major: *mut c_int,
     minor: *mut c_int,
 ) -> Return {
-    ask_card(
+    query_gpu(
         "nvmlDeviceGetCudaComputeCapability",
         device,
-        |_, _, card| {
-            let capability = card.compute_capability?;
-            give(major, capability.0 as c_int);
-            give(minor, capability.1 as c_int)
+        |_, _, gpu| {
+            let capability = gpu.compute_capability?;
+            write_out(major, capability.0 as c_int);
+            write_out(minor, capability.1 as c_int)
         },
     )
 }
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn nvmlDeviceGetMemoryInfo(device: Device, to: *mut MemoryV1) -> Return {
-    ask_card("nvmlDeviceGetMemoryInfo", device, |_, position, card| {
-        let memory = memory(card, position)?;
+    query_gpu("nvmlDeviceGetMemoryInfo", device, |_, position, gpu| {
+        let memory = memory(gpu, position)?;
         let used = memory.used_bytes + memory.reserved_bytes.unwrap_or(0);
-        give(
+        write_out(
             to,
             MemoryV1 {
                 total: memory.total_bytes,
@@ -200,11 +200,11 @@ unsafe extern "C" fn nvmlDeviceGetMemoryInfo(device: Device, to: *mut MemoryV1) 
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn nvmlDeviceGetMemoryInfo_v2(device: Device, to: *mut MemoryV2) -> Return {
-    ask_card("nvmlDeviceGetMemoryInfo_v2", device, |_, position, card| {
+    query_gpu("nvmlDeviceGetMemoryInfo_v2", device, |_, position, gpu| {
         if (*to).version != 2 << 24 | size_of::<MemoryV2>() as c_uint {
             return Some(INVALID_ARGUMENT);
         }
-        let memory = memory(card, position)?;
+        let memory = memory(gpu, position)?;
         (*to).total = memory.total_bytes;
         (*to).reserved = memory.reserved_bytes.unwrap_or(0);
         (*to).free = memory.free_bytes;
@@ -215,9 +215,9 @@ unsafe extern "C" fn nvmlDeviceGetMemoryInfo_v2(device: Device, to: *mut MemoryV
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn nvmlDeviceGetUtilizationRates(device: Device, to: *mut Utilization) -> Return {
-    ask_card("nvmlDeviceGetUtilizationRates", device, |_, _, card| {
-        let gpu = card.utilization_percent?;
-        give(to, Utilization { gpu, memory: 0 })
+    query_gpu("nvmlDeviceGetUtilizationRates", device, |_, _, gpu| {
+        let gpu = gpu.utilization_percent?;
+        write_out(to, Utilization { gpu, memory: 0 })
     })
 }
 
@@ -227,48 +227,48 @@ unsafe extern "C" fn nvmlDeviceGetTemperature(
     _sensor: c_uint,
     to: *mut c_uint,
 ) -> Return {
-    ask_card("nvmlDeviceGetTemperature", device, |_, _, card| {
-        give(to, card.temperature_c?)
+    query_gpu("nvmlDeviceGetTemperature", device, |_, _, gpu| {
+        write_out(to, gpu.temperature_c?)
     })
 }
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn nvmlDeviceGetPowerUsage(device: Device, to: *mut c_uint) -> Return {
-    ask_card("nvmlDeviceGetPowerUsage", device, |_, _, card| {
-        give(to, card.power_mw?.0)
+    query_gpu("nvmlDeviceGetPowerUsage", device, |_, _, gpu| {
+        write_out(to, gpu.power_mw?.0)
     })
 }
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn nvmlDeviceGetEnforcedPowerLimit(device: Device, to: *mut c_uint) -> Return {
-    ask_card("nvmlDeviceGetEnforcedPowerLimit", device, |_, _, card| {
-        give(to, card.power_mw?.1)
+    query_gpu("nvmlDeviceGetEnforcedPowerLimit", device, |_, _, gpu| {
+        write_out(to, gpu.power_mw?.1)
     })
 }
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn nvmlDeviceGetDisplayActive(device: Device, to: *mut c_uint) -> Return {
-    ask_card("nvmlDeviceGetDisplayActive", device, |_, _, card| {
-        give(to, card.display?.into())
+    query_gpu("nvmlDeviceGetDisplayActive", device, |_, _, gpu| {
+        write_out(to, gpu.display?.into())
     })
 }
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn nvmlDeviceGetDisplayMode(device: Device, to: *mut c_uint) -> Return {
-    ask_card("nvmlDeviceGetDisplayMode", device, |_, _, card| {
-        give(to, card.display?.into())
+    query_gpu("nvmlDeviceGetDisplayMode", device, |_, _, gpu| {
+        write_out(to, gpu.display?.into())
     })
 }
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn nvmlDeviceGetComputeMode(device: Device, to: *mut c_uint) -> Return {
-    ask_card("nvmlDeviceGetComputeMode", device, |_, _, card| {
-        let mode = match card.compute_mode? {
+    query_gpu("nvmlDeviceGetComputeMode", device, |_, _, gpu| {
+        let mode = match gpu.compute_mode? {
             ComputeMode::Default => 0,
             ComputeMode::Prohibited => 2,
             ComputeMode::ExclusiveProcess => 3,
         };
-        give(to, mode)
+        write_out(to, mode)
     })
 }
 
@@ -278,17 +278,17 @@ unsafe extern "C" fn nvmlDeviceGetMigMode(
     current: *mut c_uint,
     pending: *mut c_uint,
 ) -> Return {
-    ask_card("nvmlDeviceGetMigMode", device, |_, _, card| {
-        let divided = c_uint::from(card.mig == Mig::Parent);
-        give(current, divided);
-        give(pending, divided)
+    query_gpu("nvmlDeviceGetMigMode", device, |_, _, gpu| {
+        let divided = c_uint::from(gpu.mig == Mig::Parent);
+        write_out(current, divided);
+        write_out(pending, divided)
     })
 }
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn nvmlDeviceGetMaxMigDeviceCount(device: Device, to: *mut c_uint) -> Return {
-    ask_card("nvmlDeviceGetMaxMigDeviceCount", device, |_, _, _| {
-        give(to, MAX_SLICES)
+    query_gpu("nvmlDeviceGetMaxMigDeviceCount", device, |_, _, _| {
+        write_out(to, MAX_SLICES)
     })
 }
 
@@ -298,16 +298,16 @@ unsafe extern "C" fn nvmlDeviceGetMigDeviceHandleByIndex(
     wanted: c_uint,
     to: *mut Device,
 ) -> Return {
-    ask_card(
+    query_gpu(
         "nvmlDeviceGetMigDeviceHandleByIndex",
         device,
         |description, _, parent| {
-            let is_it = |card: &Card| {
-                card.index == parent.index
-                    && matches!(card.mig, Mig::Slice { number, .. } if number == wanted)
+            let is_it = |gpu: &HostGpu| {
+                gpu.index == parent.index
+                    && matches!(gpu.mig, Mig::Slice { number, .. } if number == wanted)
             };
-            match description.machine.cards.iter().position(is_it) {
-                Some(position) => give(to, (position + 1) as Device),
+            match description.host.gpus.iter().position(is_it) {
+                Some(position) => write_out(to, (position + 1) as Device),
                 None => Some(NOT_FOUND),
             }
         },
@@ -316,11 +316,11 @@ unsafe extern "C" fn nvmlDeviceGetMigDeviceHandleByIndex(
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn nvmlDeviceGetGpuInstanceId(device: Device, to: *mut c_uint) -> Return {
-    ask_card("nvmlDeviceGetGpuInstanceId", device, |_, _, card| {
-        let Mig::Slice { gpu_instance, .. } = card.mig else {
+    query_gpu("nvmlDeviceGetGpuInstanceId", device, |_, _, gpu| {
+        let Mig::Slice { gpu_instance, .. } = gpu.mig else {
             return None;
         };
-        give(to, gpu_instance?)
+        write_out(to, gpu_instance?)
     })
 }
 
@@ -332,13 +332,13 @@ unsafe fn processes(
     count: *mut c_uint,
     to: *mut ProcessInfo,
 ) -> Return {
-    ask_card(function, device, |_, position, card| {
-        let described = card.processes.iter().filter(|one| is_wanted(one.kind));
+    query_gpu(function, device, |_, position, gpu| {
+        let described = gpu.processes.iter().filter(|one| is_wanted(one.kind));
         let mut all: Vec<(u32, u64)> = described
             .map(|one| (one.pid, one.used_bytes.unwrap_or(NOT_AVAILABLE)))
             .collect();
         if is_wanted(ProcessKind::Compute) {
-            all.extend(Book::own().holders(position));
+            all.extend(Ledger::own().process_usage(position));
         }
         let room = if to.is_null() { 0 } else { *count as usize };
         *count = all.len() as c_uint;
@@ -357,11 +357,11 @@ unsafe fn processes(
     })
 }
 
-fn computes(kind: ProcessKind) -> bool {
+fn is_compute(kind: ProcessKind) -> bool {
     kind != ProcessKind::Graphics
 }
 
-fn draws(kind: ProcessKind) -> bool {
+fn is_graphics(kind: ProcessKind) -> bool {
     kind != ProcessKind::Compute
 }
 
@@ -380,8 +380,8 @@ macro_rules! lists {
 }
 
 lists! {
-    nvmlDeviceGetComputeRunningProcesses_v2: computes,
-    nvmlDeviceGetComputeRunningProcesses_v3: computes,
-    nvmlDeviceGetGraphicsRunningProcesses_v2: draws,
-    nvmlDeviceGetGraphicsRunningProcesses_v3: draws,
+    nvmlDeviceGetComputeRunningProcesses_v2: is_compute,
+    nvmlDeviceGetComputeRunningProcesses_v3: is_compute,
+    nvmlDeviceGetGraphicsRunningProcesses_v2: is_graphics,
+    nvmlDeviceGetGraphicsRunningProcesses_v3: is_graphics,
 }

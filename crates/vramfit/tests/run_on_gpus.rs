@@ -1,11 +1,11 @@
-//! `vramfit run` on a machine with cards, which a stand-in for the driver has.
+//! `vramfit run` on a machine with GPUs, which a fake driver has.
 
 use std::collections::BTreeMap;
 use std::process::{Child, Command, Stdio};
 
-use driver_standin::{Description, Standin};
+use fake_driver::{Description, FakeDriver};
 use vramfit_core::gpu;
-use vramfit_core::machine::{Card, Machine, Memory, Mig, Process};
+use vramfit_core::host::{HostGpu, Host, GpuMemory, Mig, Process};
 use vramfit_core::settings::LIBRARIES_BYTES;
 
 const GIB: u64 = 1 << 30;
@@ -19,7 +19,7 @@ struct Printed {
 }
 
 impl Printed {
-    /// The pool that the fraction makes of a card.
+    /// The pool that the fraction makes of a GPU.
     fn pool_bytes(&self, total: u64) -> u64 {
         let fraction = ["XLA_CLIENT_MEM_FRACTION", "XLA_PYTHON_CLIENT_MEM_FRACTION"]
             .iter()
@@ -29,18 +29,18 @@ impl Printed {
     }
 }
 
-fn print(cards: Vec<Card>, options: &[&str], environment: &[(&str, &str)]) -> Printed {
+fn print(gpus: Vec<HostGpu>, options: &[&str], environment: &[(&str, &str)]) -> Printed {
     let folder = tempfile::tempdir().expect("a temporary directory");
-    let machine = Machine {
+    let machine = Host {
         driver: Some("580.82.07".to_owned()),
-        cards,
-        ..Machine::default()
+        gpus,
+        ..Host::default()
     };
     let description = Description {
         machine,
         ..Description::default()
     };
-    let standin = Standin::new(folder.path(), &description);
+    let driver = FakeDriver::new(folder.path(), &description);
     let mut command = Command::new(env!("CARGO_BIN_EXE_vramfit"));
     for (name, _) in std::env::vars() {
         if ["XLA_", "JAX_", "VRAMFIT_", "CUDA_"]
@@ -53,7 +53,7 @@ fn print(cards: Vec<Card>, options: &[&str], environment: &[(&str, &str)]) -> Pr
     let done = command
         .args(["run", "--print"])
         .args(options)
-        .env("VRAMFIT_NVML", standin.library())
+        .env("VRAMFIT_NVML", driver.library())
         .envs(environment.iter().copied())
         .output()
         .expect("the command starts");
@@ -69,22 +69,22 @@ fn print(cards: Vec<Card>, options: &[&str], environment: &[(&str, &str)]) -> Pr
     }
 }
 
-/// A card of the catalogue, of which processes hold a part.
-fn card(index: u32, name: &str, used_bytes: u64) -> Card {
+/// A GPU of the catalogue, of which processes hold a part.
+fn gpu(index: u32, name: &str, used_bytes: u64) -> HostGpu {
     let gpu = gpu::find(name).expect("in the catalogue");
     let reserved_bytes = 300 << 20;
     let total_bytes = gpu.total_memory_bytes + reserved_bytes;
-    Card {
+    HostGpu {
         index,
         uuid: format!("GPU-0000000{index}-1111-2222-3333-444444444444"),
         name: gpu.description,
-        memory: Some(Memory {
+        memory: Some(GpuMemory {
             total_bytes,
             reserved_bytes: Some(reserved_bytes),
             used_bytes,
             free_bytes: total_bytes - reserved_bytes - used_bytes,
         }),
-        ..Card::default()
+        ..HostGpu::default()
     }
 }
 
@@ -95,8 +95,8 @@ fn total(name: &str) -> u64 {
 }
 
 /// Checks that a pool is as large as it can be, and not larger.
-fn assert_pool(printed: &Printed, card_bytes: u64, wanted: u64) {
-    let pool = printed.pool_bytes(card_bytes);
+fn assert_pool(printed: &Printed, gpu_bytes: u64, wanted: u64) {
+    let pool = printed.pool_bytes(gpu_bytes);
     assert!(
         pool <= wanted && wanted - pool < 2 * PAGE,
         "{pool} and not {wanted}: {}",
@@ -106,9 +106,9 @@ fn assert_pool(printed: &Printed, card_bytes: u64, wanted: u64) {
 
 #[test]
 fn a7_what_a_display_holds_is_kept_out_of_the_share() {
-    let desktop = Card {
+    let desktop = HostGpu {
         display: Some(true),
-        ..card(0, "rtx-4090", 1200 << 20)
+        ..gpu(0, "rtx-4090", 1200 << 20)
     };
     let gpu = gpu::find("rtx-4090").expect("known");
     let outside = gpu.context_bytes_estimate + LIBRARIES_BYTES;
@@ -126,37 +126,37 @@ fn a7_what_a_display_holds_is_kept_out_of_the_share() {
 #[test]
 fn s7_a_limit_on_a_slice_is_a_part_of_the_slice() {
     let name = "a100-40g-mig-1g.5gb";
-    let parent = Card {
+    let parent = HostGpu {
         mig: Mig::Parent,
-        ..card(0, "a100-40g", 0)
+        ..gpu(0, "a100-40g", 0)
     };
-    let slice = Card {
+    let slice = HostGpu {
         uuid: "MIG-5c7e1111-2222-3333-4444-555555555555".to_owned(),
         mig: Mig::Slice {
             number: 0,
             gpu_instance: Some(7),
             parent_total_bytes: Some(total("a100-40g")),
         },
-        ..card(0, name, 0)
+        ..gpu(0, name, 0)
     };
     let printed = print(vec![parent, slice], &["--limit", "2GiB"], &[]);
     assert_pool(&printed, total(name), 2 * GIB);
 }
 
 #[test]
-fn the_cards_are_those_that_the_program_will_see() {
-    let cards = || vec![card(0, "t4", 0), card(1, "t4", 10 * GIB)];
+fn the_gpus_are_those_that_the_program_will_see() {
+    let gpus = || vec![gpu(0, "t4", 0), gpu(1, "t4", 10 * GIB)];
     let free = print(
-        cards(),
+        gpus(),
         &["--keep-free", "1GiB"],
         &[("CUDA_VISIBLE_DEVICES", "0")],
     );
     let held = print(
-        cards(),
+        gpus(),
         &["--keep-free", "1GiB"],
         &[("CUDA_VISIBLE_DEVICES", "1")],
     );
-    let both = print(cards(), &["--keep-free", "1GiB"], &[]);
+    let both = print(gpus(), &["--keep-free", "1GiB"], &[]);
     let pools = [&free, &held, &both].map(|printed| printed.pool_bytes(total("t4")));
     // With both, the fraction must not be too much on the fuller one; and NCCL needs room, too.
     assert!(
@@ -164,18 +164,18 @@ fn the_cards_are_those_that_the_program_will_see() {
         "{pools:?}"
     );
     let none = print(
-        cards(),
+        gpus(),
         &["--limit", "1GiB"],
         &[("CUDA_VISIBLE_DEVICES", "")],
     );
     assert_eq!(none.code, Some(2), "{}", none.said);
-    assert!(none.said.contains("will see no card"), "{}", none.said);
+    assert!(none.said.contains("will see no GPU"), "{}", none.said);
 }
 
 #[test]
-fn a_limit_holds_on_the_largest_of_different_cards() {
+fn a_limit_holds_on_the_largest_of_different_gpus() {
     let printed = print(
-        vec![card(0, "t4", 0), card(1, "h100-80g", 0)],
+        vec![gpu(0, "t4", 0), gpu(1, "h100-80g", 0)],
         &["--limit", "8GiB"],
         &[],
     );
@@ -208,11 +208,11 @@ fn a5_a_process_of_the_same_division_is_no_stranger() {
             used_bytes: Some(used),
             ..Process::default()
         });
-        let card = Card {
+        let gpu = HostGpu {
             processes: processes.into_iter().collect(),
-            ..card(0, "t4", used)
+            ..gpu(0, "t4", used)
         };
-        print(vec![card], &["--processes", "2"], &[]).pool_bytes(total("t4"))
+        print(vec![gpu], &["--processes", "2"], &[]).pool_bytes(total("t4"))
     };
     let alone = with(None, 0);
     assert_eq!(with(Some(&Sibling::of("2")), 7 * GIB), alone);
@@ -221,7 +221,7 @@ fn a5_a_process_of_the_same_division_is_no_stranger() {
 
 #[test]
 fn too_little_room_is_refused_with_who_holds_it() {
-    let printed = print(vec![card(0, "t4", 14 * GIB)], &["--processes", "2"], &[]);
+    let printed = print(vec![gpu(0, "t4", 14 * GIB)], &["--processes", "2"], &[]);
     assert_eq!(printed.code, Some(2));
     assert!(
         printed.said.contains("14.0 GiB that others hold"),

@@ -1,18 +1,18 @@
-//! The whole path from NVML's C functions to a [`Machine`], with a stand-in for the library.
+//! The whole path from NVML's C functions to a [`Host`], with a fake library.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-use driver_standin::{Description, Standin};
-use vramfit_core::machine::{Card, ComputeMode, Machine, Memory, Mig, Process, ProcessKind};
+use fake_driver::{Description, FakeDriver};
+use vramfit_core::host::{HostGpu, ComputeMode, Host, GpuMemory, Mig, Process, ProcessKind};
 use vramfit_core::{Error, ErrorKind};
-use vramfit_gpu::{Absence, Sampler};
+use vramfit_gpu::{DriverUnavailable, Sampler};
 
 const GIB: u64 = 1 << 30;
 
-fn memory(total: u64, used: u64) -> Option<Memory> {
+fn memory(total: u64, used: u64) -> Option<GpuMemory> {
     let reserved = 512 << 20;
-    Some(Memory {
+    Some(GpuMemory {
         total_bytes: total,
         reserved_bytes: Some(reserved),
         used_bytes: used,
@@ -20,8 +20,8 @@ fn memory(total: u64, used: u64) -> Option<Memory> {
     })
 }
 
-fn card(index: u32) -> Card {
-    Card {
+fn gpu(index: u32) -> HostGpu {
+    HostGpu {
         index,
         uuid: format!("GPU-0000000{index}-1111-2222-3333-444444444444"),
         name: "NVIDIA A100-SXM4-80GB".to_owned(),
@@ -32,16 +32,16 @@ fn card(index: u32) -> Card {
         utilization_percent: Some(97),
         temperature_c: Some(61),
         power_mw: Some((312_000, 400_000)),
-        ..Card::default()
+        ..HostGpu::default()
     }
 }
 
-fn machine(cards: Vec<Card>) -> Description {
+fn describe_host(gpus: Vec<HostGpu>) -> Description {
     Description {
-        machine: Machine {
+        host: Host {
             driver: Some("580.82.07".to_owned()),
             cuda: Some("13.0".to_owned()),
-            cards,
+            gpus,
             unknown: vec![],
         },
         ..Description::default()
@@ -56,22 +56,22 @@ fn failing(mut description: Description, errors: &[(&str, u32)]) -> Description 
     description
 }
 
-fn open(standin: &Standin) -> Result<Sampler, Absence> {
-    Sampler::open_library(standin.library().as_os_str())
+fn open(driver: &FakeDriver) -> Result<Sampler, DriverUnavailable> {
+    Sampler::open_library(driver.library().as_os_str())
 }
 
 /// What is read from a machine.
-fn read(description: &Description) -> Machine {
+fn read(description: &Description) -> Host {
     let folder = tempfile::tempdir().expect("a temporary folder");
-    let standin = Standin::new(folder.path(), description);
-    open(&standin).expect("the stand-in answers").machine()
+    let driver = FakeDriver::new(folder.path(), description);
+    open(&driver).expect("the fake driver answers").scan()
 }
 
 #[test]
-fn what_the_driver_tells_of_two_cards_arrives() {
-    let mut described = machine(vec![card(0), card(1)]);
-    described.machine.cards[1].display = Some(true);
-    described.machine.cards[1].compute_mode = Some(ComputeMode::ExclusiveProcess);
+fn what_the_driver_tells_of_two_gpus_arrives() {
+    let mut described = describe_host(vec![gpu(0), gpu(1)]);
+    described.host.gpus[1].display = Some(true);
+    described.host.gpus[1].compute_mode = Some(ComputeMode::ExclusiveProcess);
     assert_eq!(read(&described), described.machine);
 }
 
@@ -84,22 +84,22 @@ fn processes_are_merged_and_described() {
         kind,
         ..Process::default()
     };
-    let mut described = machine(vec![card(0)]);
-    described.machine.cards[0].processes = vec![
+    let mut described = describe_host(vec![gpu(0)]);
+    described.host.gpus[0].processes = vec![
         process(own, Some(2 * GIB), ProcessKind::Both),
         process(4_194_305, Some(GIB), ProcessKind::Graphics),
     ];
     let read = read(&described);
-    let [ours, stranger] = &read.cards[0].processes[..] else {
-        panic!("{:?}", read.cards[0].processes);
+    let [ours, stranger] = &read.gpus[0].processes[..] else {
+        panic!("{:?}", read.gpus[0].processes);
     };
     assert_eq!((ours.pid, ours.kind), (own, ProcessKind::Both));
     assert_eq!(ours.used_bytes, Some(2 * GIB));
     let command = ours.command.as_deref().expect("our own command line");
-    assert!(command.contains("machine-"), "{command}");
+    assert!(command.contains("host-"), "{command}");
     assert_eq!(stranger.kind, ProcessKind::Graphics);
     assert_eq!(stranger.command, None);
-    let unknown = &read.cards[0].unknown[..];
+    let unknown = &read.gpus[0].unknown[..];
     assert_eq!(unknown.len(), 1);
     assert!(
         unknown[0].starts_with("commands: no process 4194305"),
@@ -109,8 +109,8 @@ fn processes_are_merged_and_described() {
 
 #[test]
 fn a_long_list_of_processes_is_read_whole() {
-    let mut described = machine(vec![card(0)]);
-    described.machine.cards[0].processes = (0..200)
+    let mut described = describe_host(vec![gpu(0)]);
+    described.host.gpus[0].processes = (0..200)
         .map(|at| Process {
             pid: 4_194_305 + at,
             used_bytes: Some(u64::from(at)),
@@ -118,32 +118,32 @@ fn a_long_list_of_processes_is_read_whole() {
         })
         .collect();
     let read = read(&described);
-    assert_eq!(read.cards[0].processes.len(), 200);
-    assert_eq!(read.cards[0].processes[0].used_bytes, Some(199));
+    assert_eq!(read.gpus[0].processes.len(), 200);
+    assert_eq!(read.gpus[0].processes[0].used_bytes, Some(199));
 }
 
 #[test]
 fn memory_of_processes_may_be_withheld() {
-    let mut described = machine(vec![card(0)]);
-    described.machine.cards[0].processes = vec![Process {
+    let mut described = describe_host(vec![gpu(0)]);
+    described.host.gpus[0].processes = vec![Process {
         pid: std::process::id(),
         ..Process::default()
     }];
     let read = read(&described);
-    assert_eq!(read.cards[0].processes[0].used_bytes, None);
+    assert_eq!(read.gpus[0].processes[0].used_bytes, None);
     assert!(
-        read.cards[0].unknown[0].starts_with("memory of each process: "),
+        read.gpus[0].unknown[0].starts_with("memory of each process: "),
         "{:?}",
-        read.cards[0].unknown
+        read.gpus[0].unknown
     );
 }
 
 #[test]
 fn a_slice_has_its_own_memory_and_not_its_parents() {
-    let mut parent = card(0);
+    let mut parent = gpu(0);
     parent.mig = Mig::Parent;
     parent.utilization_percent = None;
-    let slice = |number, gpu_instance, gib| Card {
+    let slice = |number, gpu_instance, gib| HostGpu {
         index: 0,
         uuid: format!("MIG-{number}"),
         name: "NVIDIA A100-SXM4-80GB MIG 3g.40gb".to_owned(),
@@ -154,72 +154,72 @@ fn a_slice_has_its_own_memory_and_not_its_parents() {
             gpu_instance: Some(gpu_instance),
             parent_total_bytes: Some(80 * GIB),
         },
-        ..Card::default()
+        ..HostGpu::default()
     };
     // The driver leaves gaps in the numbers.
-    let described = machine(vec![parent, slice(0, 2, 40), slice(3, 9, 20), card(1)]);
+    let described = describe_host(vec![parent, slice(0, 2, 40), slice(3, 9, 20), gpu(1)]);
     let read = read(&described);
     assert_eq!(read, described.machine);
-    let usable: Vec<_> = read.cards.iter().map(Card::is_usable).collect();
+    let usable: Vec<_> = read.gpus.iter().map(HostGpu::is_usable).collect();
     assert_eq!(usable, [false, true, true, true]);
 }
 
 #[test]
-fn a_slice_without_a_capability_has_its_cards() {
-    let mut parent = card(0);
+fn a_slice_without_a_capability_has_its_gpus() {
+    let mut parent = gpu(0);
     parent.mig = Mig::Parent;
-    let slice = Card {
+    let slice = HostGpu {
         index: 0,
         mig: Mig::Slice {
             number: 0,
             gpu_instance: None,
             parent_total_bytes: None,
         },
-        ..Card::default()
+        ..HostGpu::default()
     };
-    let read = read(&machine(vec![parent, slice]));
-    assert_eq!(read.cards[1].compute_capability, Some((8, 0)));
+    let read = read(&describe_host(vec![parent, slice]));
+    assert_eq!(read.gpus[1].compute_capability, Some((8, 0)));
     assert_eq!(
-        read.cards[1].unknown,
-        ["GPU instance, memory: not supported by this card"]
+        read.gpus[1].unknown,
+        ["GPU instance, memory: not supported by this GPU"]
     );
 }
 
 #[test]
-fn a_lost_card_is_listed_and_the_others_answer() {
-    let mut described = machine(vec![card(0), card(1)]);
+fn a_lost_gpu_is_listed_and_the_others_answer() {
+    let mut described = describe_host(vec![gpu(0), gpu(1)]);
     described = failing(described, &[("@0", 15)]);
     let read = read(&described);
     assert_eq!(
-        read.cards[0].unknown,
-        ["everything: the card fell off the bus"]
+        read.gpus[0].unknown,
+        ["everything: the GPU has fallen off the bus"]
     );
-    assert_eq!((read.cards[0].index, read.cards[0].memory), (0, None));
-    assert_eq!(read.cards[1], described.machine.cards[1]);
+    assert_eq!((read.gpus[0].index, read.gpus[0].memory), (0, None));
+    assert_eq!(read.gpus[1], described.host.gpus[1]);
 }
 
 #[test]
 fn every_figure_may_be_missing() {
-    let described = machine(vec![Card::default()]);
+    let described = describe_host(vec![HostGpu::default()]);
     let read = read(&described);
-    let card = &read.cards[0];
+    let gpu = &read.gpus[0];
     assert_eq!(
-        (card.memory, card.power_mw, card.display),
+        (gpu.memory, gpu.power_mw, gpu.display),
         (None, None, None)
     );
     assert_eq!(
-        card.unknown,
+        gpu.unknown,
         [
             "compute capability, display, compute mode, memory, utilisation, temperature, power: \
-          not supported by this card"
+          not supported by this GPU"
         ]
     );
 }
 
 #[test]
 fn older_drivers_are_asked_in_the_older_way() {
-    let mut described = machine(vec![card(0)]);
-    described.machine.cards[0].processes = vec![Process {
+    let mut described = describe_host(vec![gpu(0)]);
+    described.host.gpus[0].processes = vec![Process {
         pid: std::process::id(),
         used_bytes: Some(GIB),
         ..Process::default()
@@ -231,12 +231,12 @@ fn older_drivers_are_asked_in_the_older_way() {
         "nvmlDeviceGetGraphicsRunningProcesses_v3",
         "nvmlDeviceGetMigMode",
     ];
-    let standin = Standin::without(folder.path(), &described, &newer);
-    let read = open(&standin).expect("an older driver will do").machine();
-    let card = &read.cards[0];
+    let driver = FakeDriver::without(folder.path(), &described, &newer);
+    let read = open(&driver).expect("an older driver will do").scan();
+    let gpu = &read.gpus[0];
     assert_eq!(
-        card.memory,
-        Some(Memory {
+        gpu.memory,
+        Some(GpuMemory {
             total_bytes: 80 * GIB,
             reserved_bytes: None,
             // What is reserved is not told apart.
@@ -244,21 +244,21 @@ fn older_drivers_are_asked_in_the_older_way() {
             free_bytes: 77 * GIB - (512 << 20),
         })
     );
-    assert_eq!(card.processes[0].used_bytes, Some(GIB));
-    assert_eq!(card.mig, Mig::Off);
-    assert_eq!(card.unknown, [""; 0]);
+    assert_eq!(gpu.processes[0].used_bytes, Some(GIB));
+    assert_eq!(gpu.mig, Mig::Off);
+    assert_eq!(gpu.unknown, [""; 0]);
 }
 
 #[test]
 fn processes_are_asked_for_every_five_seconds_and_memory_each_time() {
     let folder = tempfile::tempdir().unwrap();
-    let mut described = machine(vec![card(0)]);
-    let standin = Standin::new(folder.path(), &described);
-    let mut sampler = open(&standin).unwrap();
+    let mut described = describe_host(vec![gpu(0)]);
+    let driver = FakeDriver::new(folder.path(), &described);
+    let mut sampler = open(&driver).unwrap();
     let start = Instant::now();
-    assert_eq!(sampler.sample(start).cards[0].processes.len(), 0);
+    assert_eq!(sampler.sample(start).gpus[0].processes.len(), 0);
 
-    let now = &mut described.machine.cards[0];
+    let now = &mut described.host.gpus[0];
     now.memory = memory(80 * GIB, 9 * GIB);
     now.temperature_c = None;
     now.processes = vec![Process {
@@ -266,24 +266,24 @@ fn processes_are_asked_for_every_five_seconds_and_memory_each_time() {
         used_bytes: Some(6 * GIB),
         ..Process::default()
     }];
-    standin.describe(&described);
+    driver.describe(&described);
     let soon = sampler.sample(start + Duration::from_secs(4));
-    assert_eq!(soon.cards[0].memory, memory(80 * GIB, 9 * GIB));
-    assert_eq!(soon.cards[0].processes.len(), 0);
+    assert_eq!(soon.gpus[0].memory, memory(80 * GIB, 9 * GIB));
+    assert_eq!(soon.gpus[0].processes.len(), 0);
     assert_eq!(
-        soon.cards[0].unknown,
-        ["temperature: not supported by this card"]
+        soon.gpus[0].unknown,
+        ["temperature: not supported by this GPU"]
     );
     let later = sampler.sample(start + Duration::from_secs(5));
-    assert_eq!(later.cards[0].processes.len(), 1);
+    assert_eq!(later.gpus[0].processes.len(), 1);
 
-    standin.describe(&failing(described, &[("@0", 15)]));
+    driver.describe(&failing(described, &[("@0", 15)]));
     let lost = sampler.sample(start + Duration::from_secs(6));
-    assert_eq!(lost.cards[0].memory, None);
-    assert_eq!(lost.cards[0].name, "NVIDIA A100-SXM4-80GB");
+    assert_eq!(lost.gpus[0].memory, None);
+    assert_eq!(lost.gpus[0].name, "NVIDIA A100-SXM4-80GB");
     assert_eq!(
-        lost.cards[0].unknown,
-        ["everything: the card fell off the bus"]
+        lost.gpus[0].unknown,
+        ["everything: the GPU has fallen off the bus"]
     );
 }
 
@@ -292,7 +292,7 @@ fn why_there_is_no_driver_is_told_apart() {
     let missing = Sampler::open_library("/nonexistent/libnvidia-ml.so.1".as_ref());
     let missing = missing.expect_err("there is no such file");
     assert!(
-        matches!(missing, Absence::LibraryMissing { .. }),
+        matches!(missing, DriverUnavailable::LibraryMissing { .. }),
         "{missing:?}"
     );
     let error = Error::from(missing);
@@ -303,24 +303,24 @@ fn why_there_is_no_driver_is_told_apart() {
     );
 
     let folder = tempfile::tempdir().unwrap();
-    let standin = Standin::new(folder.path(), &machine(vec![]));
+    let driver = FakeDriver::new(folder.path(), &describe_host(vec![]));
     for (code, expected) in [
-        (4, Absence::NoPermission),
-        (8, Absence::NoPower),
-        (9, Absence::NotLoaded),
-        (15, Absence::CardLost),
-        (18, Absence::VersionMismatch),
+        (4, DriverUnavailable::NoPermission),
+        (8, DriverUnavailable::NoPower),
+        (9, DriverUnavailable::NotLoaded),
+        (15, DriverUnavailable::GpuLost),
+        (18, DriverUnavailable::VersionMismatch),
         (
             999,
-            Absence::Other("an internal driver error occurred".to_owned()),
+            DriverUnavailable::Other("an internal driver error occurred".to_owned()),
         ),
     ] {
-        standin.describe(&failing(machine(vec![]), &[("nvmlInit_v2", code)]));
-        assert_eq!(open(&standin).err(), Some(expected));
+        driver.describe(&failing(describe_host(vec![]), &[("nvmlInit_v2", code)]));
+        assert_eq!(open(&driver).err(), Some(expected));
     }
 
     // Some library, but not NVML.
     let folder = tempfile::tempdir().unwrap();
-    let other = Standin::without(folder.path(), &machine(vec![]), &["nvmlInit_v2"]);
-    assert!(matches!(open(&other), Err(Absence::TooOld { .. })));
+    let other = FakeDriver::without(folder.path(), &describe_host(vec![]), &["nvmlInit_v2"]);
+    assert!(matches!(open(&other), Err(DriverUnavailable::TooOld { .. })));
 }

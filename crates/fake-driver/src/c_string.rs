@@ -2,8 +2,8 @@
 
 use std::ffi::c_char;
 
-/// Copies `text` and a zero byte into a buffer of `length` bytes. Returns whether it had room.
-pub(crate) unsafe fn put(text: &str, buffer: *mut c_char, length: u32) -> bool {
+/// Copies `c_string` and a zero byte into a buffer of `length` bytes. Returns whether it had room.
+pub(crate) unsafe fn copy_to_buffer(text: &str, buffer: *mut c_char, length: u32) -> bool {
     if text.len() >= length as usize {
         return false;
     }

@@ -1,31 +1,31 @@
-//! What this process is confined to: the container, the device files, the limit on host memory.
+//! The environment of this process: container, device files, limit on host memory.
 
 use std::path::Path;
 
-use vramfit_core::machine::Surroundings;
+use vramfit_core::host::HostEnvironment;
 
 use crate::{cgroup, limit};
 
 /// The number that Linux gives the first pid namespace, which is the host's.
 const HOST_PID_NAMESPACE: &str = "pid:[4026531836]";
 
-/// Looks around. Takes well under a millisecond and needs no driver.
-pub fn surroundings() -> Surroundings {
+/// Describes the environment of this process. Takes well under a millisecond and needs no driver.
+pub fn host_environment() -> HostEnvironment {
     let own_groups = std::fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
     let kernel = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
     let namespace = std::fs::read_link("/proc/self/ns/pid").ok();
-    Surroundings {
-        container: container(Path::new("/"), &own_groups, variable),
+    HostEnvironment {
+        container: container(Path::new("/"), &own_groups, var),
         own_pid_namespace: namespace.map(|link| link != Path::new(HOST_PID_NAMESPACE)),
         wsl: is_wsl(&kernel),
         device_files: device_files(Path::new("/dev")),
-        nvidia_visible_devices: variable("NVIDIA_VISIBLE_DEVICES"),
-        cuda_visible_devices: variable("CUDA_VISIBLE_DEVICES"),
-        host_memory: limit::of_group(Path::new("/sys/fs/cgroup"), &own_groups),
+        nvidia_visible_devices: var("NVIDIA_VISIBLE_DEVICES"),
+        cuda_visible_devices: var("CUDA_VISIBLE_DEVICES"),
+        host_memory: cgroup_memory::find_limit(Path::new("/sys/fs/cgroup"), &own_groups),
     }
 }
 
-fn variable(name: &str) -> Option<String> {
+fn var(name: &str) -> Option<String> {
     std::env::var_os(name).map(|value| value.to_string_lossy().into_owned())
 }
 
@@ -44,7 +44,7 @@ fn container(
         {
             return Some("apptainer".to_owned());
         }
-        // systemd, podman, lxc and systemd-nspawn tell the first process by a variable.
+        // systemd, podman, lxc and systemd-nspawn set this variable.
         if let Some(kind) = variable("container").filter(|kind| !kind.is_empty()) {
             return Some(kind);
         }
@@ -112,7 +112,7 @@ mod tests {
 
     #[test]
     fn wherever_this_runs_something_is_known() {
-        let here = surroundings();
+        let here = host_environment();
         assert!(here.own_pid_namespace.is_some(), "{here:?}");
     }
 

@@ -1,17 +1,17 @@
 //! The functions of CUDA's driver library that vramfit calls. Numbers are those of `cuda.h`.
 //!
-//! Memory is addresses and a book of who holds it. What was written is remembered by block, since
+//! Memory is addresses and a ledger of who holds it. What was written is remembered by block, since
 //! only fills of whole blocks are asked for.
 
 use std::collections::BTreeMap;
 use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use vramfit_core::machine::{Card, Memory};
+use vramfit_core::host::{HostGpu, GpuMemory};
 
-use crate::book::Book;
+use crate::ledger::Ledger;
 use crate::description::Description;
-use crate::{nvml, text};
+use crate::{c_string, nvml};
 
 type Code = c_uint;
 type Context = *mut c_void;
@@ -23,16 +23,16 @@ const NO_DEVICE: Code = 100;
 const INVALID_DEVICE: Code = 101;
 const INVALID_CONTEXT: Code = 201;
 
-/// A card hands memory out in pages of this size.
+/// A GPU hands memory out in pages of this size.
 const PAGE: u64 = 2 << 20;
-/// Where the first allocation lies, as on real cards.
+/// Where the first allocation lies, as on real GPUs.
 const FIRST_ADDRESS: u64 = 0x7f00_0000_0000;
 
 /// What this process has.
 struct State {
-    /// Position of the card whose context is current.
+    /// Position of the GPU whose context is current.
     current: Option<usize>,
-    /// Allocations: address to position of the card and bytes.
+    /// Allocations: address to position of the GPU and bytes.
     pieces: BTreeMap<u64, (usize, u64)>,
     /// What was written: address to bytes and word.
     fills: BTreeMap<u64, (u64, u32)>,
@@ -50,7 +50,7 @@ fn state() -> MutexGuard<'static, State> {
     STATE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Runs a call, unless an error is asked for. `position` is the card it is about.
+/// Runs a call, unless an error is asked for. `position` is the GPU it is about.
 fn call(
     function: &str,
     position: Option<usize>,
@@ -58,21 +58,21 @@ fn call(
 ) -> Code {
     let description = Description::read();
     description
-        .forced(function, position)
+        .forced_error(function, position)
         .or_else(|| work(&description))
         .unwrap_or(INVALID_VALUE)
 }
 
-/// Runs a call about a device, which is the position of its card.
+/// Runs a call about a device, which is the position of its GPU.
 fn call_device(
     function: &str,
     device: c_int,
-    work: impl FnOnce(&Description, usize, &Card) -> Option<Code>,
+    work: impl FnOnce(&Description, usize, &HostGpu) -> Option<Code>,
 ) -> Code {
     let position = device as usize;
     call(function, Some(position), |description| {
-        match description.machine.cards.get(position) {
-            Some(card) => work(description, position, card),
+        match description.host.gpus.get(position) {
+            Some(gpu) => work(description, position, gpu),
             None => Some(INVALID_DEVICE),
         }
     })
@@ -92,16 +92,16 @@ fn call_current(
     })
 }
 
-/// A card's memory as CUDA counts it: what is reserved is not part of it.
-fn memory(description: &Description, position: usize) -> Option<Memory> {
-    let memory = nvml::memory(&description.machine.cards[position], position)?;
-    Some(Memory {
+/// A GPU's memory as CUDA counts it: what is reserved is not part of it.
+fn memory(description: &Description, position: usize) -> Option<GpuMemory> {
+    let memory = nvml::memory(&description.host.gpus[position], position)?;
+    Some(GpuMemory {
         total_bytes: memory.total_bytes - memory.reserved_bytes.unwrap_or(0),
         ..memory
     })
 }
 
-unsafe fn give<T>(to: *mut T, value: T) -> Option<Code> {
+unsafe fn write_out<T>(to: *mut T, value: T) -> Option<Code> {
     to.write(value);
     Some(SUCCESS)
 }
@@ -179,7 +179,7 @@ extern "C" fn cuInit(_flags: c_uint) -> Code {
 #[unsafe(no_mangle)]
 unsafe extern "C" fn cuDeviceGetCount(to: *mut c_int) -> Code {
     call("cuDeviceGetCount", None, |description| {
-        give(to, description.usable().len() as c_int)
+        write_out(to, description.usable().len() as c_int)
     })
 }
 
@@ -187,7 +187,7 @@ unsafe extern "C" fn cuDeviceGetCount(to: *mut c_int) -> Code {
 unsafe extern "C" fn cuDeviceGet(to: *mut c_int, ordinal: c_int) -> Code {
     call("cuDeviceGet", None, |description| {
         match description.usable().get(ordinal as usize) {
-            Some(position) => give(to, *position as c_int),
+            Some(position) => write_out(to, *position as c_int),
             None => Some(INVALID_DEVICE),
         }
     })
@@ -195,24 +195,24 @@ unsafe extern "C" fn cuDeviceGet(to: *mut c_int, ordinal: c_int) -> Code {
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn cuDeviceGetName(to: *mut c_char, length: c_int, device: c_int) -> Code {
-    call_device("cuDeviceGetName", device, |_, _, card| {
-        text::put(&card.name, to, length as u32).then_some(SUCCESS)
+    call_device("cuDeviceGetName", device, |_, _, gpu| {
+        c_string::copy_to_buffer(&gpu.name, to, length as u32).then_some(SUCCESS)
     })
 }
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn cuDeviceGetUuid_v2(to: *mut [u8; 16], device: c_int) -> Code {
-    call_device("cuDeviceGetUuid_v2", device, |_, _, card| {
-        let digits: String = card.uuid.split_once('-')?.1.replace('-', "");
+    call_device("cuDeviceGetUuid_v2", device, |_, _, gpu| {
+        let digits: String = gpu.uuid.split_once('-')?.1.replace('-', "");
         let number = u128::from_str_radix(&digits, 16).ok()?;
-        give(to, number.to_be_bytes())
+        write_out(to, number.to_be_bytes())
     })
 }
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn cuDeviceTotalMem_v2(to: *mut usize, device: c_int) -> Code {
     call_device("cuDeviceTotalMem_v2", device, |description, position, _| {
-        give(to, memory(description, position)?.total_bytes as usize)
+        write_out(to, memory(description, position)?.total_bytes as usize)
     })
 }
 
@@ -225,8 +225,8 @@ unsafe extern "C" fn cuDevicePrimaryCtxRetain(to: *mut Context, device: c_int) -
             if memory(description, position)?.free_bytes < description.context_bytes {
                 return Some(OUT_OF_MEMORY);
             }
-            Book::own().add(position, description.context_bytes as i64);
-            give(to, (position + 1) as Context)
+            Ledger::own().add(position, description.context_bytes as i64);
+            write_out(to, (position + 1) as Context)
         },
     )
 }
@@ -237,7 +237,7 @@ extern "C" fn cuDevicePrimaryCtxRelease_v2(device: c_int) -> Code {
         "cuDevicePrimaryCtxRelease_v2",
         device,
         |description, position, _| {
-            Book::own().add(position, -(description.context_bytes as i64));
+            Ledger::own().add(position, -(description.context_bytes as i64));
             state().current = None;
             Some(SUCCESS)
         },
@@ -261,8 +261,8 @@ extern "C" fn cuCtxSynchronize() -> Code {
 unsafe extern "C" fn cuMemGetInfo_v2(free: *mut usize, total: *mut usize) -> Code {
     call_current("cuMemGetInfo_v2", |_, description, position| {
         let memory = memory(description, position)?;
-        give(free, memory.free_bytes as usize);
-        give(total, memory.total_bytes as usize)
+        write_out(free, memory.free_bytes as usize);
+        write_out(total, memory.total_bytes as usize)
     })
 }
 
@@ -277,8 +277,8 @@ unsafe extern "C" fn cuMemAlloc_v2(to: *mut u64, bytes: usize) -> Code {
         let address = state.next_address;
         state.next_address += bytes;
         state.pieces.insert(address, (position, bytes));
-        Book::own().add(position, bytes as i64);
-        give(to, address)
+        Ledger::own().add(position, bytes as i64);
+        write_out(to, address)
     })
 }
 
@@ -289,7 +289,7 @@ extern "C" fn cuMemFree_v2(address: u64) -> Code {
         state
             .fills
             .retain(|at, _| !(address..address + bytes).contains(at));
-        Book::own().add(position, -(bytes as i64));
+        Ledger::own().add(position, -(bytes as i64));
         Some(SUCCESS)
     })
 }
@@ -321,6 +321,6 @@ unsafe extern "C" fn cuMemcpyDtoH_v2(to: *mut c_void, address: u64, bytes: usize
         let word = fill
             .filter(|(start, (size, _))| address < *start + size && !description.reads_zeros)
             .map_or(0, |(_, (_, word))| *word);
-        give(to.cast(), word)
+        write_out(to.cast(), word)
     })
 }

@@ -1,12 +1,12 @@
-//! The limit on host memory that a container runtime or a job scheduler has set.
+//! The limit on host memory that a container runtime or job scheduler sets through control groups.
 
 use std::path::{Path, PathBuf};
 
-use vramfit_core::machine::HostMemory;
+use vramfit_core::host::HostMemory;
 
-/// Finds the tightest limit above a process whose `/proc/PID/cgroup` is `groups`; `mount` is where
-/// control groups are mounted. Returns `None` where nothing limits it.
-pub(crate) fn of_group(mount: &Path, groups: &str) -> Option<HostMemory> {
+/// Finds the lowest limit among the groups of a process, given its `/proc/PID/cgroup` and the mount point
+/// of control groups; `None` if there is no limit.
+pub(crate) fn find_limit(mount: &Path, groups: &str) -> Option<HostMemoryLimit> {
     for line in groups.lines() {
         let mut parts = line.splitn(3, ':');
         let (_, controllers, path) = (parts.next()?, parts.next()?, parts.next()?);
@@ -21,12 +21,12 @@ pub(crate) fn of_group(mount: &Path, groups: &str) -> Option<HostMemory> {
         } else {
             continue;
         };
-        let found = folders(&mount, path)
-            .filter_map(|folder| {
-                Some(HostMemory {
-                    limit_bytes: number(&folder.join(limit))?,
-                    used_bytes: number(&folder.join(used)),
-                    source: folder.join(limit).display().to_string(),
+        let found = ancestor_dirs(&mount, path)
+            .filter_map(|dir| {
+                Some(HostMemoryLimit {
+                    limit_bytes: read_bytes(&dir.join(limit))?,
+                    used_bytes: read_bytes(&dir.join(used)),
+                    source: dir.join(limit).display().to_string(),
                 })
             })
             .min_by_key(|one| one.limit_bytes);
@@ -37,16 +37,16 @@ pub(crate) fn of_group(mount: &Path, groups: &str) -> Option<HostMemory> {
     None
 }
 
-/// The group's folder and all above it. In a container the path may be the host's, which is not
-/// there, while the mount itself is the container's group.
-fn folders(mount: &Path, path: &str) -> impl Iterator<Item = PathBuf> {
+/// Returns the group's directory and its ancestors. In a container the path may be the host's, which
+/// does not exist there, while the mount itself is the container's group.
+fn ancestor_dirs(mount: &Path, path: &str) -> impl Iterator<Item = PathBuf> {
     let relative = Path::new(path.trim_start_matches('/'));
     let all: Vec<PathBuf> = relative.ancestors().map(|part| mount.join(part)).collect();
     all.into_iter()
 }
 
-/// Reads a number of bytes. `max` and what is larger than any machine mean that there is no limit.
-fn number(file: &Path) -> Option<u64> {
+/// Reads a number of bytes; `None` for `max`, and for more than any machine has: no limit.
+fn read_bytes(file: &Path) -> Option<u64> {
     let text = std::fs::read_to_string(file).ok()?;
     let bytes = text.trim().parse::<u64>().ok()?;
     // Version 1 writes the largest number of pages for "none".
@@ -69,7 +69,7 @@ mod tests {
         write(root.path(), "job/memory.max", "4294967296\n");
         write(root.path(), "job/memory.current", "1000\n");
         write(root.path(), "job/step/memory.max", "max\n");
-        let found = of_group(root.path(), "0::/job/step\n").expect("a limit");
+        let found = find_limit(root.path(), "0::/job/step\n").expect("a limit");
         assert_eq!(found.limit_bytes, 4 << 30);
         assert_eq!(found.used_bytes, Some(1000));
         assert!(found.source.ends_with("job/memory.max"));
@@ -81,7 +81,7 @@ mod tests {
         // Inside a container the path is the host's, and the mount is the group.
         write(root.path(), "memory/memory.limit_in_bytes", "2147483648\n");
         let groups = "11:cpu:/docker/a\n4:memory:/docker/a\n0::/\n";
-        let found = of_group(root.path(), groups).expect("a limit");
+        let found = find_limit(root.path(), groups).expect("a limit");
         assert_eq!(found.limit_bytes, 2 << 30);
         assert_eq!(found.used_bytes, None);
     }
@@ -94,8 +94,8 @@ mod tests {
             "memory/memory.limit_in_bytes",
             "9223372036854771712\n",
         );
-        assert_eq!(of_group(root.path(), "4:memory:/\n"), None);
-        assert_eq!(of_group(root.path(), "0::/\n"), None);
-        assert_eq!(of_group(root.path(), ""), None);
+        assert_eq!(find_limit(root.path(), "4:memory:/\n"), None);
+        assert_eq!(find_limit(root.path(), "0::/\n"), None);
+        assert_eq!(find_limit(root.path(), ""), None);
     }
 }
