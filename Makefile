@@ -125,7 +125,7 @@ golden: ## Accept changed command line output, then show the difference
 bench: setup ## Benchmarks of a release build, each beside its rival
 	cargo bench --workspace
 	$(BIN)/maturin develop --release --quiet
-	cargo build --release -p vramfit -p driver-standin
+	cargo build --release -p vramfit -p fake-driver
 	@for script in $(wildcard scripts/bench_*.py); do echo "$$script"; $(BIN)/python $$script; done
 
 .PHONY: fuzz

@@ -1,7 +1,7 @@
-"""What `vramfit top` takes of one core, with 8 cards and 50 processes, looking once a second.
+"""What `vramfit top` takes of one core, with 8 GPUs and 50 processes, looking once a second.
 
-The driver is the tests' stand-in, so NVML's own cost is not in it; the load is printed. First:
-`cargo build --release -p vramfit -p driver-standin`.
+The driver is the tests' fake one, so NVML's own cost is not in it; the load is printed. First:
+`cargo build --release -p vramfit -p fake-driver`.
 """
 
 import json
@@ -17,14 +17,14 @@ SECONDS = 20
 GIB = 1 << 30
 
 
-def machine():
+def host():
     pids = [int(entry) for entry in os.listdir("/proc") if entry.isdigit()]
     pids = (pids * 50)[:50]
-    cards = []
+    gpus = []
     for index in range(8):
         held = [{"pid": pid, "used_bytes": GIB, "kind": "compute"} for pid in pids[index::8]]
         memory = {"total_bytes": 80 * GIB, "used_bytes": 9 * GIB, "free_bytes": 71 * GIB}
-        cards.append(
+        gpus.append(
             {
                 "index": index,
                 "uuid": f"GPU-{index:08}-0000-0000-0000-000000000000",
@@ -35,17 +35,17 @@ def machine():
                 "processes": held,
             }
         )
-    return {"driver": "580.82.07", "cards": cards}
+    return {"driver": "580.82.07", "gpus": gpus}
 
 
 def main():
-    standin = next(TARGET.glob("**/libdriver_standin.so"), None)
-    if standin is None or not (TARGET / "vramfit").exists():
-        raise SystemExit("build first: cargo build --release -p vramfit -p driver-standin")
+    fake_driver = next(TARGET.glob("**/libfake_driver.so"), None)
+    if fake_driver is None or not (TARGET / "vramfit").exists():
+        raise SystemExit("build first: cargo build --release -p vramfit -p fake-driver")
     with tempfile.TemporaryDirectory() as folder:
         library = Path(folder) / "libdriver.so"
-        shutil.copy(standin, library)
-        library.with_suffix(".so.json").write_text(json.dumps(machine()))
+        shutil.copy(fake_driver, library)
+        library.with_suffix(".so.json").write_text(json.dumps(host()))
         environment = os.environ | {"VRAMFIT_NVML": str(library)}
         command = [TARGET / "vramfit", "top", "--json"]
         process = subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL)
@@ -56,7 +56,7 @@ def main():
         process.terminate()
         process.wait()
     load = f"load {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores"
-    print(f"vramfit top, 8 cards, 50 processes, once a second: {share:.2%} of a core ({load})")
+    print(f"vramfit top, 8 GPUs, 50 processes, once a second: {share:.2%} of a core ({load})")
 
 
 def used(pid):

@@ -1,7 +1,7 @@
 """Composes the recording that `vramfit top` is tested with: fixtures/top/demo.jsonl.
 
-No machine with these cards was at hand: the figures are made, in the shape that recordings have.
-The first look shows two cards of a driver and a virtual one; the second a machine without a driver.
+The figures are made up, in the format of recordings.
+The first sample shows two GPUs of a driver and a virtual one; the second a host without a driver.
 """
 
 import json
@@ -23,7 +23,7 @@ def process(pid, gib, command, user="ada", container=None, kind="compute"):
     }
 
 
-def card(index, used, processes, **more):
+def gpu(index, used, processes, **more):
     total = 84942979072
     return {
         "index": index,
@@ -120,9 +120,9 @@ def main():
     machine = {
         "driver": "580.82.07",
         "cuda": "13.0",
-        "cards": [
-            card(0, 61.0, [train, desk]),
-            card(1, 55.2, [other, serve], utilization_percent=None,
+        "gpus": [
+            gpu(0, 61.0, [train, desk]),
+            gpu(1, 55.2, [other, serve], utilization_percent=None,
                  unknown=["utilization: not supported"]),
         ],
         "unknown": [],
@@ -133,11 +133,11 @@ def main():
         "message": "`libnvidia-ml.so.1` cannot be opened",
         "hint": "install NVIDIA's driver",
     }
-    looks = [
+    samples = [
         {**at, "machine": machine, "no_driver": None, "pages": pages},
         {**at, "machine": None, "no_driver": absence, "pages": [pages[2], gone]},
     ]
-    TARGET.write_text("".join(json.dumps(look) + "\n" for look in looks))
+    TARGET.write_text("".join(json.dumps(sample) + "\n" for sample in samples))
 
 
 if __name__ == "__main__":

@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 
 import pytest
-import standin as standins
+from fake_driver import FakeDriver, build_library
 from on_gpu import environment
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -117,12 +117,12 @@ def on_virtual_gpu():
 
 
 @pytest.fixture(scope="session")
-def driver_library():
-    """Build the stand-in for NVIDIA's driver."""
-    return standins.build()
+def fake_driver_library():
+    """Build the fake NVIDIA driver."""
+    return build_library()
 
 
 @pytest.fixture
-def standin(driver_library, tmp_path):
-    """Pretend a machine: `standin({"cards": [standins.card()]})`; see `standin.py`."""
-    return lambda machine: standins.Standin(driver_library, tmp_path, machine)
+def fake_driver(fake_driver_library, tmp_path):
+    """Return a function that fakes a host, given as `{"gpus": [fake_driver.gpu()]}`; see `fake_driver.py`."""
+    return lambda host: FakeDriver(fake_driver_library, tmp_path, host)

@@ -1,6 +1,6 @@
-"""Cards without a card: the stand-in for NVIDIA's driver, for tests in Python.
+"""A fake NVIDIA driver for tests in Python.
 
-`crates/driver-standin` says what a machine is made of.
+See `crates/fake-driver` for the fields of a host.
 """
 
 import json
@@ -11,46 +11,46 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 
 
-def build():
+def build_library():
     """Build the library and return its path."""
-    command = ["cargo", "build", "--quiet", "--package", "driver-standin"]
+    command = ["cargo", "build", "--quiet", "--package", "fake-driver"]
     done = subprocess.run(
         [*command, "--message-format", "json"], cwd=ROOT, check=True, stdout=subprocess.PIPE
     )
     messages = [json.loads(line) for line in done.stdout.splitlines()]
     files = [file for message in messages for file in message.get("filenames", [])]
-    return next(file for file in files if file.endswith("libdriver_standin.so"))
+    return next(file for file in files if file.endswith("libfake_driver.so"))
 
 
-class Standin:
-    """A copy of the library with a machine of its own.
+class FakeDriver:
+    """A copy of the library with its own host.
 
     Attributes:
         environment: The variables that lead vramfit to it.
     """
 
-    def __init__(self, library, folder, machine):
+    def __init__(self, library, folder, host):
         self._library = folder / "libdriver.so"
         shutil.copy(library, self._library)
         self.environment = {
             "VRAMFIT_NVML": str(self._library),
             "VRAMFIT_CUDA": str(self._library),
         }
-        self.describe(machine)
+        self.describe(host)
 
-    def describe(self, machine):
-        """Change the machine, also for those who have it open."""
-        Path(f"{self._library}.json").write_text(json.dumps(machine))
+    def describe(self, host):
+        """Change the host, also for processes that have it open."""
+        Path(f"{self._library}.json").write_text(json.dumps(host))
 
-    def book(self):
-        """Return every change of what is held: process, position of the card, bytes."""
-        book = Path(f"{self._library}.held")
-        lines = book.read_text().splitlines() if book.exists() else []
+    def ledger(self):
+        """Return every change of allocated memory: process, index of the GPU, bytes."""
+        ledger = Path(f"{self._library}.ledger")
+        lines = ledger.read_text().splitlines() if ledger.exists() else []
         return [tuple(map(int, line.split())) for line in lines]
 
 
-def card(index=0, *, gib=16, **more):
-    """Return a card with nobody on it."""
+def gpu(index=0, *, gib=16, **more):
+    """Return an idle GPU."""
     total = gib << 30
     memory = {"total_bytes": total, "reserved_bytes": 0, "used_bytes": 0, "free_bytes": total}
     return {

@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
-import standin as standins
+from fake_driver import gpu
 from conftest import clean_environment
 from on_gpu import environment
 
@@ -173,31 +173,31 @@ def children(pid):
     return [int(word) for word in text.split()]
 
 
-# The stand-in may have to be built first.
+# The fake driver may have to be built first.
 @pytest.mark.timeout(900)
-def test_s18_through_the_driver_the_card_sees_it_and_gets_it_back(standin):
-    card = standin({"cards": [standins.card()]})
-    process = start("3GiB", "--step", "3GiB", env=clean_environment(**card.environment))
-    assert [bytes_ for _, _, bytes_ in card.book() if bytes_] == [3 * GIB]
+def test_s18_through_the_driver_the_card_sees_it_and_gets_it_back(fake_driver):
+    driver = fake_driver({"gpus": [gpu()]})
+    process = start("3GiB", "--step", "3GiB", env=clean_environment(**driver.environment))
+    assert [bytes_ for _, _, bytes_ in driver.ledger() if bytes_] == [3 * GIB]
     process.send_signal(signal.SIGTERM)
     process.communicate()
     assert process.returncode == 0
-    assert [bytes_ for _, _, bytes_ in card.book() if bytes_] == [3 * GIB, -3 * GIB]
+    assert [bytes_ for _, _, bytes_ in driver.ledger() if bytes_] == [3 * GIB, -3 * GIB]
 
 
-# The stand-in may have to be built first.
+# The fake driver may have to be built first.
 @pytest.mark.timeout(900)
-def test_s18_more_than_is_free_is_refused_with_who_holds_it(standin):
-    full = standins.card()
+def test_s18_more_than_is_free_is_refused_with_who_holds_it(fake_driver):
+    full = gpu()
     full["memory"] |= {"used_bytes": 10 * GIB, "free_bytes": 6 * GIB}
     full["processes"] = [{"pid": os.getpid(), "used_bytes": 10 * GIB}]
-    card = standin({"cards": [full]})
-    [refused] = hold("50%", env=clean_environment(**card.environment), code=1)
+    driver = fake_driver({"gpus": [full]})
+    [refused] = hold("50%", env=clean_environment(**driver.environment), code=1)
     assert refused["event"] == "refused"
     [holder] = refused["holders"]
     assert (holder["pid"], holder["used_bytes"]) == (os.getpid(), 10 * GIB)
     assert "pytest" in holder["command"]
-    assert card.book() == [] or sum(bytes_ for _, _, bytes_ in card.book()) == 0
+    assert driver.ledger() == [] or sum(bytes_ for _, _, bytes_ in driver.ledger()) == 0
 
 
 @pytest.mark.gpu

@@ -59,19 +59,19 @@ def top(runtime, *arguments):
 
 
 def row_of(board, pid):
-    """Return the card and the row of a process, or None."""
-    for card in board["cards"]:
-        for row in card["processes"]:
+    """Return the GPU and the row of a process, or None."""
+    for gpu in board["gpus"]:
+        for row in gpu["processes"]:
             if row["pid"] == pid:
-                return card, row
+                return gpu, row
     return None
 
 
 def test_v7_a_virtual_process_is_shown_with_its_three_memories(runtime, holding):
     board = json.loads(top(runtime, "--once", "--json"))
-    card, row = row_of(board, holding.pid)
-    assert card["is_virtual"]
-    assert card["label"] == "virtual h100-80g"
+    gpu, row = row_of(board, holding.pid)
+    assert gpu["is_virtual"]
+    assert gpu["label"] == "virtual h100-80g"
     assert row["in_use"] == {"bytes": 4 << 20}
     assert row["driver"]["bytes"] > row["reserved"]["bytes"] > row["in_use"]["bytes"]
     assert row["liveness"] == "fresh"
@@ -105,7 +105,7 @@ def test_s17_a_recording_is_what_was_seen(runtime, holding, tmp_path):
     seen = json.loads(top(runtime, "--once", "--json", "--record", str(file)))
     assert json.loads(top(runtime, "--once", "--json", "--replay", str(file))) == seen
     lines = top(runtime, "--json", "--interval", "50ms", "--replay", str(DEMO)).splitlines()
-    assert [len(json.loads(line)["cards"]) for line in lines] == [3, 2]
+    assert [len(json.loads(line)["gpus"]) for line in lines] == [3, 2]
 
 
 def test_s17_csv_is_read_by_a_parser(runtime):

@@ -61,7 +61,7 @@ class Holder:
                 hint=f"it has {len(devices)}, counted from 0",
             )
         self._device = devices[index]
-        return {"card": self._device.device_kind, **self.free()}
+        return {"gpu_name": self._device.device_kind, **self.free()}
 
     def free(self) -> dict[str, Any]:
         """Return what JAX's allocator counts; the one called ``platform`` counts nothing."""

@@ -7,10 +7,10 @@ use std::collections::BTreeMap;
 use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use vramfit_core::host::{HostGpu, GpuMemory};
+use vramfit_core::host::{GpuMemory, HostGpu};
 
-use crate::ledger::Ledger;
 use crate::description::Description;
+use crate::ledger::Ledger;
 use crate::{c_string, nvml};
 
 type Code = c_uint;

@@ -7,7 +7,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
-use vramfit_core::host::{HostGpu, Host, Mig};
+use vramfit_core::host::{Host, HostGpu, Mig};
 
 /// What the file beside the library holds: the fields of a [`Host`] and those below.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -50,8 +50,7 @@ impl Description {
     /// Positions of the GPUs that programs can be given: slices, and GPUs that are not divided.
     pub(crate) fn usable(&self) -> Vec<usize> {
         let gpus = self.host.gpus.iter().enumerate();
-        gpus
-            .filter(|(_, gpu)| gpu.is_usable())
+        gpus.filter(|(_, gpu)| gpu.is_usable())
             .map(|(at, _)| at)
             .collect()
     }
@@ -60,8 +59,7 @@ impl Description {
     pub(crate) fn whole_gpu(&self, index: u32) -> Option<usize> {
         let is_whole = |gpu: &HostGpu| !matches!(gpu.mig, Mig::Slice { .. });
         let gpus = self.host.gpus.iter();
-        gpus
-            .clone()
+        gpus.clone()
             .position(|gpu| gpu.index == index && is_whole(gpu))
     }
 }

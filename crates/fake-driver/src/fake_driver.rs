@@ -2,8 +2,8 @@
 
 use std::path::{Path, PathBuf};
 
-use crate::ledger::Ledger;
 use crate::description::{Description, sibling_path};
+use crate::ledger::Ledger;
 
 /// A pretended machine: `VRAMFIT_NVML` and `VRAMFIT_CUDA` set to [`FakeDriver::library`] lead to it.
 #[derive(Debug)]
@@ -45,7 +45,8 @@ impl FakeDriver {
     /// If the file cannot be written.
     pub fn describe(&self, host: &Description) {
         let text = serde_json::to_string_pretty(host).expect("a machine is plain values");
-        std::fs::write(sibling_path(&self.library, ".json"), text).expect("the machine can be written");
+        std::fs::write(sibling_path(&self.library, ".json"), text)
+            .expect("the machine can be written");
     }
 
     /// The library to open.
@@ -63,7 +64,7 @@ impl FakeDriver {
 fn built_library() -> PathBuf {
     let program = std::env::current_exe().expect("a test program has a path");
     let folder = program.parent().expect("a program lies in a folder");
-    folder.join("libdriver_standin.so")
+    folder.join("libfake_driver.so")
 }
 
 /// Changes the first letter of a function's name. Names in the table lie between zero bytes.

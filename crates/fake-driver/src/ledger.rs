@@ -9,9 +9,9 @@ use std::fs::OpenOptions;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
-use crate::description::{sibling_path, own_path};
+use crate::description::{own_path, sibling_path};
 
-/// The file beside the library, with `.held` at its end.
+/// The file beside the library, with `.ledger` at its end.
 #[derive(Clone, Debug)]
 pub struct Ledger {
     path: PathBuf,
@@ -21,7 +21,7 @@ impl Ledger {
     /// The ledger that belongs to a copy of the library.
     pub fn of(library: &Path) -> Ledger {
         Ledger {
-            path: sibling_path(library, ".held"),
+            path: sibling_path(library, ".ledger"),
         }
     }
 

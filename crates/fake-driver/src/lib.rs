@@ -25,13 +25,13 @@
     reason = "the names and the rules are those of NVIDIA's headers"
 )]
 
-mod ledger;
+mod c_string;
 mod cuda;
 mod description;
-mod nvml;
 mod fake_driver;
-mod c_string;
+mod ledger;
+mod nvml;
 
-pub use ledger::Ledger;
 pub use description::Description;
 pub use fake_driver::FakeDriver;
+pub use ledger::Ledger;

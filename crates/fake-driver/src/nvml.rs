@@ -2,11 +2,11 @@
 
 use std::ffi::{c_char, c_int, c_uint, c_ulonglong, c_void};
 
-use vramfit_core::host::{HostGpu, ComputeMode, GpuMemory, Mig, ProcessKind};
+use vramfit_core::host::{ComputeMode, GpuMemory, HostGpu, Mig, ProcessKind};
 
-use crate::ledger::Ledger;
-use crate::description::Description;
 use crate::c_string;
+use crate::description::Description;
+use crate::ledger::Ledger;
 
 type Return = c_uint;
 /// The position of a GPU plus one, since a handle is not null.
@@ -171,15 +171,11 @@ unsafe extern "C" fn nvmlDeviceGetCudaComputeCapability(
     major: *mut c_int,
     minor: *mut c_int,
 ) -> Return {
-    query_gpu(
-        "nvmlDeviceGetCudaComputeCapability",
-        device,
-        |_, _, gpu| {
-            let capability = gpu.compute_capability?;
-            write_out(major, capability.0 as c_int);
-            write_out(minor, capability.1 as c_int)
-        },
-    )
+    query_gpu("nvmlDeviceGetCudaComputeCapability", device, |_, _, gpu| {
+        let capability = gpu.compute_capability?;
+        write_out(major, capability.0 as c_int);
+        write_out(minor, capability.1 as c_int)
+    })
 }
 
 #[unsafe(no_mangle)]

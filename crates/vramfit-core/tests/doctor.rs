@@ -6,7 +6,8 @@ use vramfit_core::doctor::{
     Check, Driver, Ended, Examination, Facts, Inventory, Status, Trial, VirtualCard, lines, summary,
 };
 use vramfit_core::host::{
-    HostGpu, ComputeMode, HostMemoryLimit, Host, GpuMemory, Mig, Process, ProcessKind, HostEnvironment,
+    ComputeMode, GpuMemory, Host, HostEnvironment, HostGpu, HostMemoryLimit, Mig, Process,
+    ProcessKind,
 };
 
 const GIB: u64 = 1 << 30;

@@ -98,9 +98,7 @@ impl From<CudaError> for Error {
     fn from(error: CudaError) -> Self {
         Error::new(ErrorKind::NoDriver, "a CUDA driver call failed")
             .cause(&error)
-            .hint(
-                "`nvidia-smi` and `sudo dmesg | grep -i nvrm` show the state of the GPU",
-            )
+            .hint("`nvidia-smi` and `sudo dmesg | grep -i nvrm` show the state of the GPU")
     }
 }
 

@@ -7,7 +7,7 @@ use nvml_wrapper::enum_wrappers::device::{ComputeMode as NvmlMode, TemperatureSe
 use nvml_wrapper::error::{NvmlError, nvml_sym, nvml_try};
 use nvml_wrapper::{Device, Nvml};
 use nvml_wrapper_sys::bindings::{NVML_DEVICE_MIG_ENABLE, nvmlMemory_t};
-use vramfit_core::host::{HostGpu, ComputeMode, GpuMemory, Mig};
+use vramfit_core::host::{ComputeMode, GpuMemory, HostGpu, Mig};
 
 use crate::nvml::{UnavailableReadings, is_unknown_function, reason};
 
@@ -36,16 +36,20 @@ pub(crate) fn read_properties(
     let parent_capability = slice.and_then(|slice| slice.capability);
     let mut gpu = HostGpu {
         index,
-        uuid: unknown.note("uuid", device.uuid()).unwrap_or_default(),
-        name: unknown.note("name", device.name()).unwrap_or_default(),
+        uuid: unknown
+            .ok_or_note("uuid", device.uuid())
+            .unwrap_or_default(),
+        name: unknown
+            .ok_or_note("name", device.name())
+            .unwrap_or_default(),
         compute_capability: match (capability, parent_capability) {
             (Err(_), Some(parent)) => Some(parent),
-            (capability, _) => unknown.note("compute capability", capability),
+            (capability, _) => unknown.ok_or_note("compute capability", capability),
         },
         mig: match slice {
             Some(slice) => Mig::Slice {
                 number: slice.number,
-                gpu_instance: unknown.note("GPU instance", gpu_instance(nvml, device)),
+                gpu_instance: unknown.ok_or_note("GPU instance", gpu_instance(nvml, device)),
                 parent_total_bytes: slice.parent_total_bytes,
             },
             None if is_mig_enabled(device, unknown) => Mig::Parent,
@@ -55,9 +59,9 @@ pub(crate) fn read_properties(
     };
     if slice.is_none() {
         // Properties of the whole GPU, which the driver does not report for a slice.
-        gpu.display = unknown.note("display", has_display(device));
+        gpu.display = unknown.ok_or_note("display", has_display(device));
         gpu.compute_mode = unknown
-            .note("compute mode", device.compute_mode())
+            .ok_or_note("compute mode", device.compute_mode())
             .map(|mode| match mode {
                 NvmlMode::Default => ComputeMode::Default,
                 NvmlMode::Prohibited => ComputeMode::Prohibited,
@@ -70,22 +74,28 @@ pub(crate) fn read_properties(
 }
 
 /// Queries what changes all the time, and stores it in `gpu`.
-pub(crate) fn read_metrics(nvml: &Nvml, device: &Device<'_>, gpu: &mut HostGpu, unknown: &mut UnavailableReadings) {
-    gpu.memory = unknown.note("memory", memory(nvml, device));
+pub(crate) fn read_metrics(
+    nvml: &Nvml,
+    device: &Device<'_>,
+    gpu: &mut HostGpu,
+    unknown: &mut UnavailableReadings,
+) {
+    gpu.memory = unknown.ok_or_note("memory", memory(nvml, device));
     if matches!(gpu.mig, Mig::Slice { .. }) {
         // Utilization, temperature and power are those of the whole GPU.
         return;
     }
     if gpu.mig == Mig::Off {
         gpu.utilization_percent = unknown
-            .note("utilization", device.utilization_rates())
+            .ok_or_note("utilization", device.utilization_rates())
             .map(|rates| rates.gpu);
     }
-    gpu.temperature_c = unknown.note("temperature", device.temperature(TemperatureSensor::Gpu));
+    gpu.temperature_c =
+        unknown.ok_or_note("temperature", device.temperature(TemperatureSensor::Gpu));
     let power = device
         .power_usage()
         .and_then(|drawn| Ok((drawn, device.enforced_power_limit()?)));
-    gpu.power_mw = unknown.note("power", power);
+    gpu.power_mw = unknown.ok_or_note("power", power);
 }
 
 /// Returns whether the GPU is partitioned into MIG slices.

@@ -82,7 +82,8 @@ impl DriverUnavailable {
                 "load it with `sudo modprobe nvidia`; if that fails, `sudo dmesg | grep -i nvrm` shows why",
             ),
             DriverUnavailable::VersionMismatch => (
-                "the loaded NVIDIA kernel module and the driver libraries have different versions".to_owned(),
+                "the loaded NVIDIA kernel module and the driver libraries have different versions"
+                    .to_owned(),
                 None,
                 "the driver was updated while the old one was loaded: reboot, or restart the container if \
                  this is one",
@@ -134,10 +135,13 @@ mod tests {
             (NvmlError::NoPermission, "/dev/nvidia"),
             (NvmlError::GpuLost, "PCIe slot"),
             (NvmlError::InsufficientPower, "power cables"),
-            (NvmlError::UnavailableReadings, "nvidia-smi"),
+            (NvmlError::Unknown, "nvidia-smi"),
         ];
         for (nvml_error, expected) in cases {
-            let error = Error::from(DriverUnavailable::from_nvml(&nvml_error, "libnvidia-ml.so.1"));
+            let error = Error::from(DriverUnavailable::from_nvml(
+                &nvml_error,
+                "libnvidia-ml.so.1",
+            ));
             assert_eq!(error.kind(), ErrorKind::NoDriver);
             let hint = error.hint_text().expect("every case has a hint");
             assert!(hint.contains(expected), "{error}: {hint}");

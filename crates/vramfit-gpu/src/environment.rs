@@ -4,7 +4,7 @@ use std::path::Path;
 
 use vramfit_core::host::HostEnvironment;
 
-use crate::{cgroup, limit};
+use crate::{cgroup, cgroup_memory};
 
 /// The number that Linux gives the first pid namespace, which is the host's.
 const HOST_PID_NAMESPACE: &str = "pid:[4026531836]";

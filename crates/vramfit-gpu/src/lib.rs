@@ -20,26 +20,26 @@
 //! that they gave out and that live as long as they are open.
 #![allow(unsafe_code, reason = "this crate calls the driver's C libraries")]
 
-mod driver_error;
-mod device;
 mod cgroup;
-mod cuda;
-mod driver;
 mod cgroup_memory;
-mod processes;
+mod cuda;
+mod device;
+mod driver;
+mod driver_error;
+mod environment;
 mod nvml;
 mod pattern;
 mod process;
+mod processes;
 mod sampler;
-mod environment;
 mod user;
 
-pub use driver_error::DriverUnavailable;
 pub use driver::{CudaDevice, DeviceContext, Driver, MemoryInfo};
+pub use driver_error::DriverUnavailable;
+pub use environment::host_environment;
 pub use pattern::Mismatch;
 pub use process::printable;
 pub use sampler::Sampler;
-pub use environment::host_environment;
 
 use vramfit_core::Result;
 use vramfit_core::host::{Host, Process};

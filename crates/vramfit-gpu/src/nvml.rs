@@ -67,14 +67,16 @@ impl UnavailableReadings {
         what: &'static str,
         result: Result<T, NvmlError>,
     ) -> Option<T> {
-        result
-            .map_err(|error| self.note(what, reason(&error)))
-            .ok()
+        result.map_err(|error| self.note(what, reason(&error))).ok()
     }
 
     /// Notes that `what` is unavailable, and why.
     pub(crate) fn note(&mut self, what: &'static str, reason: String) {
-        match self.by_reason.iter_mut().find(|(known, _)| *known == reason) {
+        match self
+            .by_reason
+            .iter_mut()
+            .find(|(known, _)| *known == reason)
+        {
             Some((_, names)) => names.push(what),
             None => self.by_reason.push((reason, vec![what])),
         }
@@ -96,8 +98,11 @@ mod tests {
     #[test]
     fn readings_are_grouped_by_reason() {
         let mut unknown = UnavailableReadings::default();
-        assert_eq!(unknown.note("name", Ok("T4")), Some("T4"));
-        assert_eq!(unknown.ok_or_note::<u32>("memory", Err(NvmlError::GpuLost)), None);
+        assert_eq!(unknown.ok_or_note("name", Ok("T4")), Some("T4"));
+        assert_eq!(
+            unknown.ok_or_note::<u32>("memory", Err(NvmlError::GpuLost)),
+            None
+        );
         unknown.ok_or_note::<u32>("display", Err(NvmlError::NotSupported));
         unknown.ok_or_note::<u32>("power", Err(NvmlError::GpuLost));
         assert_eq!(

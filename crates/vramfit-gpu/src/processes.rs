@@ -21,12 +21,16 @@ const INITIAL_CAPACITY: usize = 64;
 /// Lists the processes that use memory of a GPU, with what `/proc` knows of them; largest first.
 ///
 /// Each of the driver's two lists takes milliseconds.
-pub(crate) fn list_processes(nvml: &Nvml, device: &Device<'_>, unknown: &mut UnavailableReadings) -> Vec<Process> {
-    let compute = unknown.note("compute processes", compute(nvml, device));
+pub(crate) fn list_processes(
+    nvml: &Nvml,
+    device: &Device<'_>,
+    unknown: &mut UnavailableReadings,
+) -> Vec<Process> {
+    let compute = unknown.ok_or_note("compute processes", compute(nvml, device));
     let graphics = match graphics(nvml, device) {
         // What a MIG slice answers, which has no graphics.
         Err(NvmlError::NotSupported) => None,
-        known => unknown.note("graphics processes", known),
+        known => unknown.ok_or_note("graphics processes", known),
     };
     let mut processes = merge(compute.unwrap_or_default(), graphics.unwrap_or_default());
     let mut unresolved = Vec::new();
@@ -74,7 +78,8 @@ fn graphics(nvml: &Nvml, device: &Device<'_>) -> Result<Vec<ProcessInfo>, NvmlEr
 }
 
 /// A function that fills a list: capacity in, length out, and the buffer.
-type ListFn = unsafe extern "C" fn(nvmlDevice_t, *mut c_uint, *mut nvmlProcessInfo_t) -> nvmlReturn_t;
+type ListFn =
+    unsafe extern "C" fn(nvmlDevice_t, *mut c_uint, *mut nvmlProcessInfo_t) -> nvmlReturn_t;
 
 /// Reads a list. `nvml_wrapper` would call twice, first for the length; each call takes milliseconds.
 fn read(

@@ -4,9 +4,9 @@ use std::ffi::OsStr;
 use std::time::{Duration, Instant};
 
 use nvml_wrapper::{Device, Nvml};
-use vramfit_core::host::{HostGpu, Host, Mig};
+use vramfit_core::host::{Host, HostGpu, Mig};
 
-use crate::gpu::{self, Slice};
+use crate::device::{self, MigSlice};
 use crate::nvml::{self, UnavailableReadings, reason};
 use crate::{DriverUnavailable, processes};
 
@@ -79,13 +79,13 @@ impl Sampler {
     fn scan_at(&mut self, now: Instant) -> Host {
         let mut unknown = UnavailableReadings::default();
         let mut host = Host {
-            driver: unknown.note("driver version", self.nvml.sys_driver_version()),
+            driver: unknown.ok_or_note("driver version", self.nvml.sys_driver_version()),
             cuda: unknown
-                .note("CUDA version", self.nvml.sys_cuda_driver_version())
+                .ok_or_note("CUDA version", self.nvml.sys_cuda_driver_version())
                 .map(|version| format!("{}.{}", version / 1000, version % 1000 / 10)),
             ..Host::default()
         };
-        let count = unknown.note("number of GPUs", self.nvml.device_count());
+        let count = unknown.ok_or_note("number of GPUs", self.nvml.device_count());
         let mut devices = Vec::new();
         for index in 0..count.unwrap_or(0) {
             match self.nvml.device_by_index(index) {
@@ -153,9 +153,16 @@ impl Sampler {
         devices: &mut Vec<CachedDevice>,
     ) -> &'gpus HostGpu {
         let mut unavailable_properties = UnavailableReadings::default();
-        let mut gpu = device::read_properties(&self.nvml, device, index, slice, &mut unavailable_properties);
+        let mut gpu = device::read_properties(
+            &self.nvml,
+            device,
+            index,
+            slice,
+            &mut unavailable_properties,
+        );
         if gpu.is_usable() {
-            gpu.processes = processes::list_processes(&self.nvml, device, &mut unavailable_properties);
+            gpu.processes =
+                processes::list_processes(&self.nvml, device, &mut unavailable_properties);
         }
         devices.push(CachedDevice {
             index,
@@ -173,13 +180,13 @@ impl Sampler {
     fn refresh(&self, scan: &CachedScan) -> Host {
         let mut host = scan.host.clone();
         for (gpu, cached) in host.gpus.iter_mut().zip(&scan.devices) {
-            let found = self
-                .nvml
-                .device_by_index(cached.index)
-                .and_then(|device| match cached.slice {
-                    Some(number) => device.mig_device_by_index(number),
-                    None => Ok(device),
-                });
+            let found =
+                self.nvml
+                    .device_by_index(cached.index)
+                    .and_then(|device| match cached.slice {
+                        Some(number) => device.mig_device_by_index(number),
+                        None => Ok(device),
+                    });
             gpu.unknown.clone_from(&cached.unknown);
             match found {
                 Ok(device) => {

@@ -1,8 +1,8 @@
-//! HostGpu memory through CUDA's driver library, with a fake driver that accounts for it.
+//! GPU memory through the CUDA driver library, with a fake driver.
 
 use fake_driver::{Description, FakeDriver};
-use vramfit_core::host::{HostGpu, Host, GpuMemory, Mig};
-use vramfit_gpu::{DriverUnavailable, Driver, MemoryInfo, Sampler, Mismatch};
+use vramfit_core::host::{GpuMemory, Host, HostGpu, Mig};
+use vramfit_gpu::{Driver, DriverUnavailable, MemoryInfo, Mismatch, Sampler};
 
 const GIB: u64 = 1 << 30;
 const MIB: u64 = 1 << 20;
@@ -39,12 +39,12 @@ fn one_gpu() -> Description {
 
 fn fake_driver_with(description: &Description) -> (tempfile::TempDir, FakeDriver) {
     let folder = tempfile::tempdir().expect("a temporary folder");
-    let driver = FakeDriver::new(folder.path(), description);
-    (folder, driver)
+    let fake = FakeDriver::new(folder.path(), description);
+    (folder, fake)
 }
 
-fn open(driver: &FakeDriver) -> Driver {
-    Driver::open_library(driver.library().as_os_str()).expect("the fake driver answers")
+fn open(fake: &FakeDriver) -> Driver {
+    Driver::open_library(fake.library().as_os_str()).expect("the fake driver answers")
 }
 
 fn failing(function: &str, code: u32) -> Description {
@@ -63,8 +63,8 @@ fn gpus_are_those_that_a_program_can_be_given() {
         gpu_instance: Some(1),
         parent_total_bytes: Some(16 * GIB),
     };
-    let (_folder, driver) = fake_driver_with(&describe_host(vec![parent, slice]));
-    let gpus = open(&driver).devices().expect("cards");
+    let (_folder, fake) = fake_driver_with(&describe_host(vec![parent, slice]));
+    let gpus = open(&fake).devices().expect("devices");
     assert_eq!(gpus.len(), 1);
     assert_eq!(gpus[0].index, 0);
     assert_eq!(gpus[0].uuid, "0a1b2c3d-1111-2222-3333-444455556666");
@@ -74,9 +74,9 @@ fn gpus_are_those_that_a_program_can_be_given() {
 
 #[test]
 fn what_is_taken_is_gone_until_it_is_dropped() {
-    let (_folder, driver) = fake_driver_with(&one_gpu());
-    let driver = open(&driver);
-    let mut sampler = Sampler::open_library(driver.library().as_os_str()).expect("NVML");
+    let (_folder, fake) = fake_driver_with(&one_gpu());
+    let driver = open(&fake);
+    let mut sampler = Sampler::open_library(fake.library().as_os_str()).expect("NVML");
     let all = 16 * GIB - GIB / 2;
 
     let mut memory = driver.create_context(0).expect("a context");
@@ -103,21 +103,21 @@ fn what_is_taken_is_gone_until_it_is_dropped() {
     drop(memory);
     let gpu = &sampler.scan().gpus[0];
     assert_eq!(gpu.memory.map(|memory| memory.free_bytes), Some(all));
-    let sum: i64 = driver.ledger().changes().iter().map(|change| change.2).sum();
+    let sum: i64 = fake.ledger().changes().iter().map(|change| change.2).sum();
     assert_eq!(sum, 0);
 }
 
 #[test]
 fn memory_that_keeps_nothing_is_noticed() {
     let mut description = one_gpu();
-    let (_folder, driver) = fake_driver_with(&description);
-    let mut memory = open(&driver).create_context(0).expect("a context");
+    let (_folder, fake) = fake_driver_with(&description);
+    let mut memory = open(&fake).create_context(0).expect("a context");
     assert!(memory.allocate(200 * MIB).expect("room"));
     assert!(memory.allocate(10).expect("room"));
     assert_eq!(memory.verify().expect("an answer"), None);
 
     description.reads_zeros = true;
-    driver.describe(&description);
+    fake.describe(&description);
     let wrong = memory.verify().expect("an answer");
     assert_eq!(
         wrong,
@@ -131,8 +131,8 @@ fn memory_that_keeps_nothing_is_noticed() {
 
 #[test]
 fn errors_carry_cudas_own_words() {
-    let (_folder, driver) = fake_driver_with(&failing("cuDevicePrimaryCtxRetain", 46));
-    let error = open(&driver).create_context(0).expect_err("the GPU is taken");
+    let (_folder, fake) = fake_driver_with(&failing("cuDevicePrimaryCtxRetain", 46));
+    let error = open(&fake).create_context(0).expect_err("the GPU is taken");
     assert_eq!(error.message(), "GPU 0 cannot be used");
     assert_eq!(
         error.cause_text(),
@@ -142,14 +142,14 @@ fn errors_carry_cudas_own_words() {
         )
     );
 
-    let (_folder, driver) = fake_driver_with(&failing("cuMemAlloc_v2", 214));
-    let mut memory = open(&driver).create_context(0).expect("a context");
+    let (_folder, fake) = fake_driver_with(&failing("cuMemAlloc_v2", 214));
+    let mut memory = open(&fake).create_context(0).expect("a context");
     let error = memory.allocate(GIB).expect_err("the memory is broken");
     let cause = error.cause_text().expect("CUDA's words");
     assert!(cause.contains("CUDA_ERROR_ECC_UNCORRECTABLE"), "{cause}");
 
-    let (_folder, driver) = fake_driver_with(&failing("cuDeviceGetCount", 12345));
-    let error = open(&driver).devices().expect_err("an unknown error");
+    let (_folder, fake) = fake_driver_with(&failing("cuDeviceGetCount", 12345));
+    let error = open(&fake).devices().expect_err("an unknown error");
     let cause = error.cause_text().expect("a number at least");
     assert!(cause.contains("error 12345"), "{cause}");
 }
@@ -158,8 +158,8 @@ fn errors_carry_cudas_own_words() {
 fn a_full_gpu_has_no_room_for_a_context() {
     let mut description = one_gpu();
     description.context_bytes = 20 * GIB;
-    let (_folder, driver) = fake_driver_with(&description);
-    let error = open(&driver).create_context(0).expect_err("it is full");
+    let (_folder, fake) = fake_driver_with(&description);
+    let error = open(&fake).create_context(0).expect_err("it is full");
     let hint = error.hint_text().expect("a hint");
     assert!(hint.contains("not even a context fits"), "{hint}");
 }
@@ -167,17 +167,26 @@ fn a_full_gpu_has_no_room_for_a_context() {
 #[test]
 fn why_cuda_does_not_start_is_told_apart() {
     let missing = Driver::open_library("/nonexistent/libcuda.so.1".as_ref()).err();
-    assert!(matches!(missing, Some(DriverUnavailable::LibraryMissing { .. })));
+    assert!(matches!(
+        missing,
+        Some(DriverUnavailable::LibraryMissing { .. })
+    ));
     let start = |description: &Description| {
-        let (_folder, driver) = fake_driver_with(description);
-        Driver::open_library(driver.library().as_os_str()).err()
+        let (_folder, fake) = fake_driver_with(description);
+        Driver::open_library(fake.library().as_os_str()).err()
     };
-    assert_eq!(start(&describe_host(vec![])), Some(DriverUnavailable::NoGpus));
+    assert_eq!(
+        start(&describe_host(vec![])),
+        Some(DriverUnavailable::NoGpus)
+    );
     assert_eq!(
         start(&failing("cuInit", 803)),
         Some(DriverUnavailable::VersionMismatch)
     );
-    assert_eq!(start(&failing("cuInit", 800)), Some(DriverUnavailable::NoPermission));
+    assert_eq!(
+        start(&failing("cuInit", 800)),
+        Some(DriverUnavailable::NoPermission)
+    );
     assert_eq!(
         start(&failing("cuInit", 999)),
         Some(DriverUnavailable::Other(

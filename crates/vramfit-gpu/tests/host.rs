@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use fake_driver::{Description, FakeDriver};
-use vramfit_core::host::{HostGpu, ComputeMode, Host, GpuMemory, Mig, Process, ProcessKind};
+use vramfit_core::host::{ComputeMode, GpuMemory, Host, HostGpu, Mig, Process, ProcessKind};
 use vramfit_core::{Error, ErrorKind};
 use vramfit_gpu::{DriverUnavailable, Sampler};
 
@@ -203,10 +203,7 @@ fn every_figure_may_be_missing() {
     let described = describe_host(vec![HostGpu::default()]);
     let read = read(&described);
     let gpu = &read.gpus[0];
-    assert_eq!(
-        (gpu.memory, gpu.power_mw, gpu.display),
-        (None, None, None)
-    );
+    assert_eq!((gpu.memory, gpu.power_mw, gpu.display), (None, None, None));
     assert_eq!(
         gpu.unknown,
         [
@@ -322,5 +319,8 @@ fn why_there_is_no_driver_is_told_apart() {
     // Some library, but not NVML.
     let folder = tempfile::tempdir().unwrap();
     let other = FakeDriver::without(folder.path(), &describe_host(vec![]), &["nvmlInit_v2"]);
-    assert!(matches!(open(&other), Err(DriverUnavailable::TooOld { .. })));
+    assert!(matches!(
+        open(&other),
+        Err(DriverUnavailable::TooOld { .. })
+    ));
 }

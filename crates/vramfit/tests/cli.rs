@@ -4,7 +4,7 @@
 //! After an intended change, `make golden` records the new output.
 
 use fake_driver::{Description, FakeDriver};
-use vramfit_core::host::{HostGpu, Host, GpuMemory, Process};
+use vramfit_core::host::{GpuMemory, Host, HostGpu, Process};
 
 /// Sixty columns more or less, or a colour, must not depend on who runs the tests.
 fn cases() -> trycmd::TestCases {

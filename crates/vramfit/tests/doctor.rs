@@ -6,7 +6,7 @@ use std::process::Command;
 
 use fake_driver::{Description, FakeDriver};
 use serde_json::Value;
-use vramfit_core::host::{HostGpu, ComputeMode, Host, GpuMemory, Mig, Process, ProcessKind};
+use vramfit_core::host::{ComputeMode, GpuMemory, Host, HostGpu, Mig, Process, ProcessKind};
 
 const GIB: u64 = 1 << 30;
 
@@ -113,7 +113,7 @@ fn two_gpus_one_of_them_exclusive_and_held() {
     assert_eq!(told.of("jax")[0], ("fail", "`/bare/python` has no `jax`"));
     assert_eq!(told.of("backend")[0].0, "skip");
     assert_eq!(
-        told.record["machine"]["cards"].as_array().map(Vec::len),
+        told.record["machine"]["gpus"].as_array().map(Vec::len),
         Some(2)
     );
 }

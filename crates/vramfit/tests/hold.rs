@@ -6,7 +6,7 @@ use std::process::{Command, Output, Stdio};
 
 use fake_driver::{Description, FakeDriver};
 use rustix::process::{Pid, Signal, kill_process};
-use vramfit_core::host::{HostGpu, Host, GpuMemory, Process};
+use vramfit_core::host::{GpuMemory, Host, HostGpu, Process};
 
 const GIB: u64 = 1 << 30;
 
@@ -226,7 +226,7 @@ fn an_error_on_the_way_gives_the_memory_back() {
     let told = text(&done.stderr);
     assert!(
         told.starts_with(
-            "error[no-driver]: CUDA's driver refused a call\n  cause: cuMemsetD32_v2: \
+            "error[no-driver]: a CUDA driver call failed\n  cause: cuMemsetD32_v2: \
              CUDA_ERROR_ECC_UNCORRECTABLE (uncorrectable ECC error encountered)\nhint: "
         ),
         "{told}"

@@ -5,7 +5,7 @@ use std::process::{Child, Command, Stdio};
 
 use fake_driver::{Description, FakeDriver};
 use vramfit_core::gpu;
-use vramfit_core::host::{HostGpu, Host, GpuMemory, Mig, Process};
+use vramfit_core::host::{GpuMemory, Host, HostGpu, Mig, Process};
 use vramfit_core::settings::LIBRARIES_BYTES;
 
 const GIB: u64 = 1 << 30;
@@ -31,13 +31,13 @@ impl Printed {
 
 fn print(gpus: Vec<HostGpu>, options: &[&str], environment: &[(&str, &str)]) -> Printed {
     let folder = tempfile::tempdir().expect("a temporary directory");
-    let machine = Host {
+    let host = Host {
         driver: Some("580.82.07".to_owned()),
         gpus,
         ..Host::default()
     };
     let description = Description {
-        machine,
+        host,
         ..Description::default()
     };
     let driver = FakeDriver::new(folder.path(), &description);

@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use serde::Deserialize;
 
 use super::trial::Trial;
+use crate::host::{GpuMemory, Host, HostEnvironment, HostGpu};
 use crate::lint::Packages;
-use crate::host::{HostGpu, Host, GpuMemory, HostEnvironment};
 use crate::settings::{self, Version};
 
 /// All that was found out about a machine, an environment and a JAX.
@@ -158,7 +158,11 @@ impl Facts {
     /// hidden ones included.
     pub(super) fn gpus(&self) -> Vec<HostGpu> {
         let machine = self.machine();
-        machine.gpus.into_iter().filter(HostGpu::is_usable).collect()
+        machine
+            .gpus
+            .into_iter()
+            .filter(HostGpu::is_usable)
+            .collect()
     }
 
     /// Returns the GPUs that a program started here sees.

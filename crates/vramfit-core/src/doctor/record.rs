@@ -3,7 +3,7 @@
 use serde::Serialize;
 
 use super::{Check, Driver, Examination, Facts, Status};
-use crate::host::Machine;
+use crate::host::Host;
 
 /// The value that `vramfit doctor --json` prints.
 #[derive(Clone, Debug, Serialize)]

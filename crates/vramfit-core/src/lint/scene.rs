@@ -133,9 +133,8 @@ impl<'a> Scene<'a> {
     pub(super) fn rooms(&self) -> Vec<(&'a HostGpu, Room)> {
         let gpus = self.gpus();
         let count = u32::try_from(gpus.len()).unwrap_or(u32::MAX);
-        gpus
-            .into_iter()
-            .filter_map(|gpu| Some((gpu, Room::of_gpu(gpu, 0, count)?)))
+        gpus.into_iter()
+            .filter_map(|gpu| Some((gpu, Room::of_card(gpu, 0, count)?)))
             .collect()
     }
 
@@ -149,10 +148,9 @@ impl<'a> Scene<'a> {
 pub(super) fn find_gpu<'a>(gpus: &[&'a HostGpu], word: &str) -> Option<&'a HostGpu> {
     match word.parse::<u32>() {
         Ok(number) => gpus.iter().find(|gpu| gpu.index == number).copied(),
-        Err(_) if word.starts_with("GPU-") || word.starts_with("MIG-") => gpus
-            .iter()
-            .find(|gpu| gpu.uuid.starts_with(word))
-            .copied(),
+        Err(_) if word.starts_with("GPU-") || word.starts_with("MIG-") => {
+            gpus.iter().find(|gpu| gpu.uuid.starts_with(word)).copied()
+        }
         Err(_) => None,
     }
 }

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use crate::gpu::Gpu;
-use crate::host::{HostGpu, Host, GpuMemory};
+use crate::host::{GpuMemory, Host, HostGpu};
 use crate::settings::Version;
 
 /// What a program is started with, or runs with.

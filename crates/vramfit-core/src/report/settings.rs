@@ -7,8 +7,8 @@ use serde::Serialize;
 use super::{Body, Section, dryrun};
 use crate::analysis::RunSummary;
 use crate::bytes::Bytes;
-use crate::lint::{self, Finding, Surroundings};
 use crate::host::{GpuMemory, Host, HostGpu};
+use crate::lint::{self, Finding, Surroundings};
 use crate::trace::RunEnvironment;
 use crate::{gpu, settings};
 

@@ -8,7 +8,11 @@ use crate::host::{HostGpu, Mig};
 /// with the fastest card unless it is told to go by the bus as the driver does; where cards differ and
 /// it is not told so, a number could be any of them, and all are returned. Of the slices of divided
 /// cards a program sees only one, and no whole card beside it.
-pub fn visible<'a>(cards: &'a [HostGpu], list: Option<&str>, order: Option<&str>) -> Vec<&'a HostGpu> {
+pub fn visible<'a>(
+    cards: &'a [HostGpu],
+    list: Option<&str>,
+    order: Option<&str>,
+) -> Vec<&'a HostGpu> {
     let usable: Vec<&HostGpu> = cards.iter().filter(|card| card.is_usable()).collect();
     let seen = match list {
         None => usable,

@@ -1,8 +1,8 @@
 //! What holds for anything at all.
 
 use proptest::prelude::*;
+use vramfit_core::host::{GpuMemory, Host, HostGpu, Mig, Process};
 use vramfit_core::lint::{LateChange, Packages, Severity, Stage, Surroundings, apply, lint, mend};
-use vramfit_core::host::{HostGpu, Host, GpuMemory, Mig, Process};
 use vramfit_core::settings::{self, Version};
 
 use crate::*;

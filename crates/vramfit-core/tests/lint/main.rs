@@ -9,8 +9,8 @@ mod wild;
 
 use std::collections::BTreeMap;
 
+use vramfit_core::host::{GpuMemory, Host, HostGpu};
 use vramfit_core::lint::{Finding, Surroundings, lint, mend};
-use vramfit_core::host::{HostGpu, Host, GpuMemory};
 use vramfit_core::settings::Version;
 
 pub(crate) const GIB: u64 = 1 << 30;

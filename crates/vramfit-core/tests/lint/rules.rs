@@ -1,7 +1,7 @@
 //! The other rules, one by one.
 
+use vramfit_core::host::{ComputeMode, GpuMemory, HostGpu, Process, ProcessKind};
 use vramfit_core::lint::{Packages, Surroundings, lint, mend};
-use vramfit_core::host::{HostGpu, ComputeMode, GpuMemory, Process, ProcessKind};
 use vramfit_core::settings::{Policy, Share, Version, variables_for};
 
 use crate::*;

@@ -2,8 +2,8 @@
 
 use std::collections::BTreeSet;
 
-use vramfit_core::lint::{LateChange, Severity, Stage, Surroundings, mend};
 use vramfit_core::host::{HostGpu, Mig, Process};
+use vramfit_core::lint::{LateChange, Severity, Stage, Surroundings, mend};
 use vramfit_core::settings::Version;
 
 use crate::*;

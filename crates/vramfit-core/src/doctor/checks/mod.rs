@@ -1,12 +1,12 @@
 //! The checks, one file each. The order here is the order in which they are told.
 
 mod backend;
-mod gpu;
 mod computation;
 mod container;
 mod cuda;
 mod driver;
 mod dry_run;
+mod gpu;
 mod host_memory;
 mod jax;
 mod jit;

@@ -2,7 +2,7 @@
 
 use super::super::check::Check;
 use super::super::facts::Facts;
-use crate::lint::{self, Finding, Severity, HostEnvironment};
+use crate::lint::{self, Finding, Severity, Surroundings};
 
 const ID: &str = "settings";
 
@@ -50,11 +50,11 @@ pub(super) fn check(facts: &Facts) -> Vec<Check> {
 /// Applies the rules to what a program started here would get.
 pub(super) fn findings(facts: &Facts) -> Vec<Finding> {
     let has_jax = facts.inventory.jax().is_some();
-    lint::lint(&HostEnvironment {
+    lint::lint(&Surroundings {
         environment: facts.environment.clone(),
         jax: facts.inventory.jax(),
         machine: facts.machine(),
         packages: has_jax.then(|| facts.inventory.for_rules()),
-        ..HostEnvironment::default()
+        ..Surroundings::default()
     })
 }

@@ -5,7 +5,7 @@ use super::super::scene::Scene;
 use super::super::{Rule, Severity};
 use crate::Bytes;
 use crate::allocator::Kind;
-use crate::host::{HostGpu, ComputeMode, Mig, Process, ProcessKind};
+use crate::host::{ComputeMode, HostGpu, Mig, Process, ProcessKind};
 use crate::settings::{
     DEFAULT_FRACTION, Room, UNKNOWN_CONTEXT_BYTES, outside_bytes, pool_bytes, smallest_total_bytes,
 };
@@ -196,11 +196,7 @@ fn held_by_others(scene: &Scene<'_>) -> Vec<Found> {
                 Found::new(told(gpu), message, format!("end what holds it, or {fix}"))
                     .change(change)
             }
-            None => Found::new(
-                told(gpu),
-                message,
-                "end what holds it, or use another GPU",
-            ),
+            None => Found::new(told(gpu), message, "end what holds it, or use another GPU"),
         };
         all.push(found.cost(pool.saturating_sub(room.left_bytes())));
     }

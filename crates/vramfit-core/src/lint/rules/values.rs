@@ -111,9 +111,7 @@ fn out_of_range(scene: &Scene<'_>) -> Vec<Found> {
         Found::new(
             name,
             message,
-            format!(
-                "write a number up to 1; more than the GPU needs `{UNIFIED}=1` and RAM for it"
-            ),
+            format!("write a number up to 1; more than the GPU needs `{UNIFIED}=1` and RAM for it"),
         )
         .change(Change::unset(name))
     } else {

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use vramfit_core::doctor::{Driver, Facts, Inventory, VirtualCard};
-use vramfit_core::host::Machine;
+use vramfit_core::host::Host;
 use vramfit_core::{Result, gpu};
 
 use super::{ask, driver, trial};
@@ -90,7 +90,7 @@ fn virtual_gpu() -> Result<Option<VirtualCard>> {
         return Ok(None);
     };
     let gpu = gpu::find(&name)?;
-    let rooms = gpus::rooms(&Told::default(), variable)?;
+    let rooms = cards::rooms(&Told::default(), variable)?;
     let context = variable("VRAMFIT_CONTEXT").and_then(|text| text.parse().ok());
     Ok(Some(VirtualCard {
         count: u32::try_from(rooms.len()).unwrap_or(u32::MAX),

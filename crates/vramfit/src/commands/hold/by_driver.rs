@@ -2,12 +2,13 @@
 
 use vramfit_core::host::HostGpu;
 use vramfit_core::{Error, ErrorKind, Result};
-use vramfit_gpu::{DriverUnavailable, Driver, CudaDevice, Sampler, DeviceContext};
+use vramfit_gpu::{CudaDevice, DeviceContext, Driver, DriverUnavailable, Sampler};
 
 use super::holder::{Holder, Other, Room, Verdict};
 
 /// Where the way without a GPU is told.
-const WITHOUT_A_CARD: &str = "without a GPU, on a virtual one: `vramfit dryrun --gpu t4 -- vramfit hold 8GiB --backend jax`";
+const WITHOUT_A_CARD: &str =
+    "without a GPU, on a virtual one: `vramfit dryrun --gpu t4 -- vramfit hold 8GiB --backend jax`";
 
 /// Opens the driver and makes a context on a GPU, which is given by number or UUID.
 ///
@@ -16,19 +17,19 @@ const WITHOUT_A_CARD: &str = "without a GPU, on a virtual one: `vramfit dryrun -
 /// such GPU.
 pub(super) fn start(gpu: &str) -> Result<Box<dyn Holder>> {
     let driver = Driver::open().map_err(absent)?;
-    let gpus = driver.gpus()?;
-    let gpu = find(&gpus, gpu)?.clone();
-    let memory = driver.enter(gpu.index)?;
-    let free = memory.free()?;
+    let devices = driver.devices()?;
+    let device = find(&devices, gpu)?.clone();
+    let memory = driver.create_context(device.index)?;
+    let free = memory.memory_info()?;
     Ok(Box::new(ByDriver {
         room: Room {
-            gpu: gpu.index,
-            gpu: gpu.name,
+            gpu: device.index,
+            gpu_name: device.name,
             whose: "the GPU",
             total_bytes: Some(free.total_bytes),
             free_bytes: free.free_bytes,
         },
-        uuid: gpu.uuid,
+        uuid: device.uuid,
         memory,
     }))
 }
@@ -108,18 +109,18 @@ impl Holder for ByDriver {
     }
 
     fn take(&mut self, bytes: u64) -> Result<bool> {
-        self.memory.take(bytes)
+        self.memory.allocate(bytes)
     }
 
     fn free_bytes(&mut self) -> Result<Option<u64>> {
-        Ok(Some(self.memory.free()?.free_bytes))
+        Ok(Some(self.memory.memory_info()?.free_bytes))
     }
 
     fn verify(&mut self) -> Result<Verdict> {
         let wrong = self.memory.verify()?;
-        let free = self.memory.free()?.free_bytes;
+        let free = self.memory.memory_info()?.free_bytes;
         Ok(Verdict {
-            held_bytes: self.memory.held_bytes(),
+            held_bytes: self.memory.allocated_bytes(),
             counted_bytes: self.room.free_bytes.saturating_sub(free),
             read_back: Some(wrong.is_none()),
             note: wrong.map(|wrong| {

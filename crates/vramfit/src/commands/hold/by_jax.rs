@@ -20,7 +20,7 @@ struct HoldReply {
     /// What could not be done, with the id of the error.
     error: Option<Failure>,
     /// What the GPU is called.
-    gpu: String,
+    gpu_name: String,
     /// Bytes that arrays take, as JAX's allocator counts.
     in_use_bytes: Option<u64>,
     /// Bytes that the pool may take.
@@ -52,7 +52,7 @@ pub(super) fn start(gpu: &str, context: &Context) -> Result<Box<dyn Holder>> {
     Ok(Box::new(ByJax {
         room: Room {
             gpu: index,
-            gpu: answer.gpu,
+            gpu_name: answer.gpu_name,
             whose: "JAX's pool",
             total_bytes: limit,
             free_bytes: limit.map_or(u64::MAX, |limit| limit.saturating_sub(in_use.unwrap_or(0))),

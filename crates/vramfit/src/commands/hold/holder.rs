@@ -9,7 +9,7 @@ pub(super) struct Room {
     /// The number of the GPU.
     pub(super) gpu: u32,
     /// What the GPU is sold as.
-    pub(super) gpu: String,
+    pub(super) gpu_name: String,
     /// Who hands the memory out, in words: `the card`, `JAX's pool`.
     pub(super) whose: &'static str,
     /// All of it that can be used. JAX's `platform` allocator tells none.

@@ -77,7 +77,7 @@ struct Line<'a, T: Serialize> {
 #[derive(Serialize)]
 struct Begin<'a> {
     gpu: u32,
-    gpu: &'a str,
+    gpu_name: &'a str,
     asked_bytes: u64,
     free_bytes: Option<u64>,
     total_bytes: Option<u64>,
@@ -122,7 +122,7 @@ impl<'a> Told<'a> {
         if self.json {
             let begin = Begin {
                 gpu: room.gpu,
-                gpu: &room.gpu,
+                gpu_name: &room.gpu_name,
                 asked_bytes,
                 free_bytes: known.then_some(room.free_bytes),
                 total_bytes: room.total_bytes,
@@ -137,7 +137,7 @@ impl<'a> Told<'a> {
                 Bytes(total)
             )
         });
-        let head = format!("GPU {}: {}{size}\n", room.gpu, room.gpu);
+        let head = format!("GPU {}: {}{size}\n", room.gpu, room.gpu_name);
         self.output
             .data(&format!("{head}{:>10}  {:>10}\n", "held", "free"))
     }

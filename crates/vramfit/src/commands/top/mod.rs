@@ -10,8 +10,8 @@
 //! | `plain`, `prometheus`, `server` | a table, CSV, metrics, and who gets them |
 
 mod board;
-mod gpu;
 mod details;
+mod gpu;
 mod keys;
 mod live;
 mod moment;

@@ -24,9 +24,7 @@ pub(super) fn places(page: &Page, gpus: &[&HostGpu]) -> Vec<Place> {
     if page.header.virtual_gpu.is_some() {
         return vec![Place::Virtual; devices.len()];
     }
-    let usable: Vec<usize> = (0..gpus.len())
-        .filter(|&at| gpus[at].is_usable())
-        .collect();
+    let usable: Vec<usize> = (0..gpus.len()).filter(|&at| gpus[at].is_usable()).collect();
     let visible = page.header.asked.visible_devices.as_deref();
     if let Some(named) = visible.and_then(|list| by_uuid(list, gpus)) {
         return (0..devices.len())

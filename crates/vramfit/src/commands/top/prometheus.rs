@@ -14,17 +14,17 @@ type OfProcess = (
 
 const CARD_FAMILIES: &[OfCard] = &[
     (
-        "vramfit_card_memory_total_bytes",
+        "vramfit_gpu_memory_total_bytes",
         "All memory of the GPU.",
         |gpu| number(&gpu.total),
     ),
     (
-        "vramfit_card_memory_used_bytes",
+        "vramfit_gpu_memory_used_bytes",
         "What processes hold of it, as the driver counts.",
         |gpu| number(&gpu.used),
     ),
     (
-        "vramfit_card_utilization_ratio",
+        "vramfit_gpu_utilization_ratio",
         "Part of the time in which a kernel ran.",
         |gpu| {
             gpu.utilization_percent
@@ -32,12 +32,12 @@ const CARD_FAMILIES: &[OfCard] = &[
         },
     ),
     (
-        "vramfit_card_temperature_celsius",
+        "vramfit_gpu_temperature_celsius",
         "Temperature of the GPU.",
         |gpu| gpu.temperature_c.map(f64::from),
     ),
     (
-        "vramfit_card_power_watts",
+        "vramfit_gpu_power_watts",
         "Power that the GPU draws.",
         |gpu| {
             gpu.power_mw
@@ -143,7 +143,7 @@ fn family(out: &mut String, name: &str, kind: &str, help: &str) {
 
 fn gpu_labels(position: usize, gpu: &CardRow) -> String {
     format!(
-        "card=\"{position}\",label=\"{}\",name=\"{}\",uuid=\"{}\",virtual=\"{}\"",
+        "gpu=\"{position}\",label=\"{}\",name=\"{}\",uuid=\"{}\",virtual=\"{}\"",
         escape(&gpu.label),
         escape(&gpu.name),
         escape(gpu.uuid.as_deref().unwrap_or("")),
@@ -180,7 +180,7 @@ mod tests {
         let board = Board {
             gpus: vec![CardRow {
                 label: "GPU 0".to_owned(),
-                name: "a \"card\"\\".to_owned(),
+                name: "a \"GPU\"\\".to_owned(),
                 total: Figure::Bytes(16 << 30),
                 processes: vec![ProcessRow {
                     pid: 7,
@@ -193,11 +193,11 @@ mod tests {
         };
         let text = text(&board);
         let lines = |start: &str| text.lines().filter(|line| line.starts_with(start)).count();
-        assert_eq!(lines("vramfit_card_memory_total_bytes{"), 1);
-        assert_eq!(lines("vramfit_card_memory_used_bytes{"), 0);
+        assert_eq!(lines("vramfit_gpu_memory_total_bytes{"), 1);
+        assert_eq!(lines("vramfit_gpu_memory_used_bytes{"), 0);
         assert_eq!(lines("vramfit_pool_in_use_bytes{"), 1);
         assert_eq!(lines("vramfit_process_driver_bytes{"), 0);
-        assert!(text.contains(r#"name="a \"card\"\\""#), "{text}");
+        assert!(text.contains(r#"name="a \"GPU\"\\""#), "{text}");
         assert!(text.contains("} 17179869184\n"), "{text}");
     }
 }

@@ -8,7 +8,7 @@ use ratatui::widgets::{Block, Clear, Paragraph};
 
 use super::state::State;
 use super::table::{Columns, letter};
-use super::{gpu, details};
+use super::{details, gpu};
 
 const KEYS: &[(&str, &str)] = &[
     ("q", "quit"),

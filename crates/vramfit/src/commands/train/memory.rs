@@ -150,6 +150,8 @@ fn host_memory() -> Option<u64> {
         .lines()
         .find_map(|line| line.strip_prefix("MemTotal:"))?;
     let kibibytes: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
-    let limit = host_environment().host_memory.map(|memory| memory.limit_bytes);
+    let limit = host_environment()
+        .host_memory
+        .map(|memory| memory.limit_bytes);
     Some((kibibytes * 1024).min(limit.unwrap_or(u64::MAX)))
 }

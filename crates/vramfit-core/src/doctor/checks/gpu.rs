@@ -3,7 +3,7 @@
 use super::super::check::Check;
 use super::super::facts::Facts;
 use crate::Bytes;
-use crate::host::{HostGpu, ComputeMode, Mig, Process, ProcessKind};
+use crate::host::{ComputeMode, HostGpu, Mig, Process, ProcessKind};
 
 const ID: &str = "card";
 
