@@ -124,5 +124,5 @@ def fake_driver_library():
 
 @pytest.fixture
 def fake_driver(fake_driver_library, tmp_path):
-    """Return a function that fakes a host, given as `{"gpus": [fake_driver.gpu()]}`; see `fake_driver.py`."""
+    """Return a function that fakes a host, such as `{"gpus": [gpu()]}`; see `fake_driver.py`."""
     return lambda host: FakeDriver(fake_driver_library, tmp_path, host)

@@ -9,8 +9,8 @@ import sys
 from pathlib import Path
 
 import pytest
-from fake_driver import gpu
 from conftest import clean_environment
+from fake_driver import gpu
 from on_gpu import environment
 
 VRAMFIT = [sys.executable, "-m", "vramfit"]

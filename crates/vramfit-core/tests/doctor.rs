@@ -310,7 +310,7 @@ fn modes_that_keep_programs_out_fail() {
 fn a_lost_gpu_fails_and_a_divided_one_is_used_by_its_slices() {
     let lost = with(|facts| {
         facts.driver = machine(vec![HostGpu {
-            unknown: vec!["everything: the GPU fell off the bus".to_owned()],
+            unknown: vec!["everything: the GPU has fallen off the bus".to_owned()],
             ..HostGpu::default()
         }]);
     });

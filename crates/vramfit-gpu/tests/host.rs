@@ -72,7 +72,7 @@ fn what_the_driver_tells_of_two_gpus_arrives() {
     let mut described = describe_host(vec![gpu(0), gpu(1)]);
     described.host.gpus[1].display = Some(true);
     described.host.gpus[1].compute_mode = Some(ComputeMode::ExclusiveProcess);
-    assert_eq!(read(&described), described.machine);
+    assert_eq!(read(&described), described.host);
 }
 
 #[test]
@@ -159,7 +159,7 @@ fn a_slice_has_its_own_memory_and_not_its_parents() {
     // The driver leaves gaps in the numbers.
     let described = describe_host(vec![parent, slice(0, 2, 40), slice(3, 9, 20), gpu(1)]);
     let read = read(&described);
-    assert_eq!(read, described.machine);
+    assert_eq!(read, described.host);
     let usable: Vec<_> = read.gpus.iter().map(HostGpu::is_usable).collect();
     assert_eq!(usable, [false, true, true, true]);
 }

@@ -184,7 +184,7 @@ pub fn outside_bytes(context_bytes: u64, cards: u32) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::host::Memory;
+    use crate::host::GpuMemory;
 
     const GIB: u64 = 1 << 30;
 

@@ -41,7 +41,7 @@ fn one(gpu: &HostGpu) -> Check {
             .because_of(unknown.clone())
     };
     let Some(memory) = gpu.memory else {
-        let lost = gpu.unknown.iter().any(|one| one.contains("fell off"));
+        let lost = gpu.unknown.iter().any(|one| one.contains("fallen off"));
         return with_evidence(match (lost, &gpu.mig) {
             (true, _) => Check::fail(
                 ID,
