@@ -169,7 +169,7 @@ def test_s20_a_call_that_comes_too_late_raises():
         """,
         JAX_PLATFORMS="cpu",
     )
-    assert told["id"] == "too-late"
+    assert told["id"] == "jax-already-initialized"
     assert "first line of the program" in told["hint"]
     assert told["applied"] is None
 
@@ -322,7 +322,7 @@ def test_s13_what_cannot_be_had_is_refused_and_nothing_stays_held():
         """,
         code=1,  # for the dry run, a request that is refused is the answer
     )
-    assert told["id"] == "no-room"
+    assert told["id"] == "insufficient-memory"
     assert told["before"] == told["after"]
     assert "of its pool are not in use" in told["text"]
 
@@ -340,7 +340,7 @@ def test_s13_more_than_the_pool_is_refused_by_one_request(tmp_path):
         options=("--json", str(answer)),
         code=1,
     )
-    assert told["id"] == "no-room"
+    assert told["id"] == "insufficient-memory"
     assert "500.0 GiB cannot be had on cuda:0" in told["text"]
     # No piece of it was taken, and the dry run says what was asked for.
     oom = json.loads(answer.read_text())["oom"]
@@ -464,7 +464,7 @@ def test_s15_a_pool_that_could_not_be_had_is_told():
         """,
         options=("--occupied", "6GiB"),
     )
-    assert told["id"] == "not-as-asked"
+    assert told["id"] == "verification-failed"
     assert "could be had" in told["text"]
 
 
@@ -493,7 +493,7 @@ def test_s15_the_cpu_is_no_gpu():
         """,
         JAX_PLATFORMS="cpu",
     )
-    assert told["id"] == "not-as-asked"
+    assert told["id"] == "verification-failed"
     assert told["text"].startswith("JAX has no GPU")
 
 

@@ -201,7 +201,7 @@ def test_a_loss_that_is_no_number_fails_with_words(sequences):
     write(sequences, optimizer={"name": "sgd", "learning_rate": 1e6}, training={"epochs": 3})
     done = vramfit("train", "train.toml", cwd=sequences)
     assert done.returncode == 1
-    assert "error[not-as-asked]: the loss is NaN or infinite" in done.stderr
+    assert "error[verification-failed]: the loss is NaN or infinite" in done.stderr
     assert "  cause: the data of that step is finite, so it is the computation" in done.stderr
     assert "hint: try a lower `optimizer.learning_rate`" in done.stderr
     assert "there is no checkpoint" in done.stderr, "none was made before the loss was NaN"
@@ -283,7 +283,7 @@ def test_the_whole_pipeline_runs_on_a_virtual_gpu_and_runs_out_of_its_memory(wid
     much = ("--set", "data.batch_size=1024", "--set", "model.layers=8")
     full = vramfit("dryrun", "--gpu", "t4", "--", *train, *much, cwd=wide)
     assert full.returncode == 1, full.stderr
-    assert "error[no-room]: out of memory: step 1 on" in full.stderr
+    assert "error[insufficient-memory]: out of memory: step 1 on" in full.stderr
     assert "with a batch of 1024 rows; the step needs" in full.stderr
     assert "`vramfit train train.toml --dry-run GPU` finds the largest batch" in full.stderr
     assert "does not fit: short by" in full.stderr

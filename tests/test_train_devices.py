@@ -11,7 +11,7 @@ import pytest
 from conftest import ROOT, clean_environment
 from training import evaluate, load, start, step, write
 
-from vramfit._errors import NotAsAskedError
+from vramfit._errors import VerificationFailedError
 from vramfit.train import fit
 
 HEAD = """
@@ -48,7 +48,7 @@ def train(tmp_path):
 
 def test_t8_a_device_that_is_not_there_is_an_error_that_says_what_is(train):
     for wish in ("cuda", "gpu", "metal"):
-        with pytest.raises(NotAsAskedError) as caught:
+        with pytest.raises(VerificationFailedError) as caught:
             fit(step, start(), load(train), device=wish)
         assert f"`device='{wish}'` was asked for, and JAX has only: cpu" in str(caught.value)
 
@@ -260,6 +260,8 @@ def test_t14_a_step_that_finds_no_memory_says_what_it_needs(train, tmp_path):
     )
     assert answer["fits"] is False
     text = done.stderr
-    assert "NoRoomError: out of memory: step 1 on cuda:0 with a batch of 32 rows" in text
+    assert (
+        "InsufficientMemoryError: out of memory: step 1 on cuda:0 with a batch of 32 rows" in text
+    )
     assert "the step needs" in text
     assert "hint: take a smaller batch" in text

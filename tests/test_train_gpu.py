@@ -91,6 +91,6 @@ def test_t14_a_step_that_finds_no_memory_says_what_was_in_use(train):
         train,
     )
     assert done.returncode == 1
-    assert "NoRoomError: out of memory" in done.stderr
+    assert "InsufficientMemoryError: out of memory" in done.stderr
     assert "with a batch of 32 rows" in done.stderr
     assert "were in use" in done.stderr

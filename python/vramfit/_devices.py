@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from typing import Any
 
-from vramfit._errors import CompilerMissingError, InvalidArgumentError, NotAsAskedError
+from vramfit._errors import CompilerMissingError, InvalidArgumentError, VerificationFailedError
 from vramfit._importers import import_jax
 
 
@@ -14,7 +14,7 @@ def gpu(device: Any = None) -> Any:
 
     Raises:
         CompilerMissingError: If JAX cannot be imported.
-        NotAsAskedError: If JAX has no GPU.
+        VerificationFailedError: If JAX has no GPU.
         InvalidArgumentError: If it has none of that number.
     """
     if device is not None and not isinstance(device, int):
@@ -33,7 +33,7 @@ def gpu(device: Any = None) -> Any:
     try:
         devices = jax.local_devices(backend="gpu")
     except (RuntimeError, AssertionError) as error:
-        raise NotAsAskedError(
+        raise VerificationFailedError(
             "JAX has no GPU",
             cause=str(error) or type(error).__name__,
             hint="`vramfit doctor` finds out why",

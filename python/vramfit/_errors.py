@@ -138,22 +138,22 @@ class NoDriverError(VramfitError, OSError):
     id = "no-driver"
 
 
-class TooLateError(VramfitError, RuntimeError):
+class JaxAlreadyInitializedError(VramfitError, RuntimeError):
     """JAX has started already, and reads no settings any more."""
 
-    id = "too-late"
+    id = "jax-already-initialized"
 
 
-class NotAsAskedError(VramfitError, RuntimeError):
+class VerificationFailedError(VramfitError, RuntimeError):
     """JAX does not compute where, or does not hold what, it was asked to."""
 
-    id = "not-as-asked"
+    id = "verification-failed"
 
 
-class NoRoomError(VramfitError, MemoryError):
+class InsufficientMemoryError(VramfitError, MemoryError):
     """Memory that was asked for cannot be had."""
 
-    id = "no-room"
+    id = "insufficient-memory"
 
 
 class InternalError(VramfitError, RuntimeError):

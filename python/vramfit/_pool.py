@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from vramfit import _devices
-from vramfit._errors import InvalidArgumentError, NoRoomError, NotAsAskedError
+from vramfit._errors import InsufficientMemoryError, InvalidArgumentError, VerificationFailedError
 from vramfit._locale import for_terminal
 from vramfit._native import parse_bytes, show_bytes
 
@@ -99,8 +99,8 @@ def force_memory_allocation(amount: float | int | str = 0.5, device: Any = None)
         device: A number among JAX's GPUs, or one of ``jax.devices()``; the first GPU by default.
 
     Raises:
-        NoRoomError: If it cannot be had; then nothing is held.
-        NotAsAskedError: If there is no GPU, or the allocator does not count what was taken.
+        InsufficientMemoryError: If it cannot be had; then nothing is held.
+        VerificationFailedError: If there is no GPU, or the allocator does not count what was taken.
         InvalidArgumentError: If the amount is none, or a part of what is not known.
     """
     target = _devices.gpu(device)
@@ -115,7 +115,7 @@ def force_memory_allocation(amount: float | int | str = 0.5, device: Any = None)
     else:
         arrays = _take(size, target)
     if arrays is None:
-        raise NoRoomError(
+        raise InsufficientMemoryError(
             f"{show_bytes(size)} cannot be had on {target}",
             cause=None if free is None else f"{show_bytes(free)} of its pool are not in use",
             hint="ask for less; `allocate_memory_incremental` finds how much there is",
@@ -124,7 +124,7 @@ def force_memory_allocation(amount: float | int | str = 0.5, device: Any = None)
     if before and after["bytes_in_use"] - before["bytes_in_use"] < size:
         for array in arrays:
             array.delete()
-        raise NotAsAskedError(
+        raise VerificationFailedError(
             f"{show_bytes(size)} were taken on {target}, and its allocator counts fewer",
             cause=f"in use before {before['bytes_in_use']}, after {after['bytes_in_use']}",
             hint="call it where no other thread frees arrays",
@@ -161,7 +161,7 @@ def allocate_memory_incremental(
 
     Raises:
         InvalidArgumentError: If an amount is none, or the allocator counts nothing.
-        NotAsAskedError: If there is no GPU.
+        VerificationFailedError: If there is no GPU.
     """
     place = _devices.gpu(device)
     now = _devices.statistics(place)
@@ -202,7 +202,7 @@ def clear_memory_registry(caches: bool = False) -> ClearedMemory:
             compiled again when it is next called.
 
     Raises:
-        NotAsAskedError: If an allocator still counts what was freed.
+        VerificationFailedError: If an allocator still counts what was freed.
     """
     freed: dict[Any, int] = {}
     before: dict[Any, dict[str, int]] = {}
@@ -225,7 +225,7 @@ def clear_memory_registry(caches: bool = False) -> ClearedMemory:
             continue
         counted[str(device)] = (had["bytes_in_use"], has["bytes_in_use"])
         if had["bytes_in_use"] - has["bytes_in_use"] < freed[device]:
-            raise NotAsAskedError(
+            raise VerificationFailedError(
                 f"{show_bytes(freed[device])} were freed on {device}; its allocator counts less",
                 cause=f"in use before {had['bytes_in_use']}, after {has['bytes_in_use']}",
                 hint="call it where no other thread makes arrays",

@@ -13,7 +13,7 @@ import sys
 
 from vramfit import _native
 from vramfit._environment import text_variables
-from vramfit._errors import InvalidArgumentError, TooLateError
+from vramfit._errors import InvalidArgumentError, JaxAlreadyInitializedError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -49,14 +49,14 @@ def apply(wishes: Mapping[str, Any], *, look_at_cards: bool) -> Decided:
     this one does not want is taken back.
 
     Raises:
-        TooLateError: If JAX has made its devices and reads no settings any more.
+        JaxAlreadyInitializedError: If JAX has made its devices and reads no settings any more.
         InvalidArgumentError: If a wish cannot be met, or excludes another.
     """
     jax = sys.modules.get("jax")
     if is_started():
         from vramfit._importers import first_importer
 
-        raise TooLateError(
+        raise JaxAlreadyInitializedError(
             "JAX has made its devices already, and reads no memory settings any more",
             cause=first_importer(),
             hint="move `import vramfit.jax_memory_fix` to the first line of the program, or to the "

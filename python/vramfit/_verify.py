@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from vramfit import _devices, _native, _settings
-from vramfit._errors import NotAsAskedError, VramfitError
+from vramfit._errors import VerificationFailedError, VramfitError
 from vramfit._native import show_bytes
 
 # CUDA, which JAX asks, and NVML, which we ask, do not count a card's memory alike: one part in a
@@ -47,20 +47,20 @@ def verify_gpu_usage(device: Any = None) -> GpuUsage:
         device: A number among JAX's GPUs, or one of ``jax.devices()``; the first GPU by default.
 
     Raises:
-        NotAsAskedError: If it does not; the message says what is wrong.
+        VerificationFailedError: If it does not; the message says what is wrong.
     """
     target = _devices.gpu(device)
     import jax
 
     if target.platform != "gpu":
-        raise NotAsAskedError(
+        raise VerificationFailedError(
             f"{target} is a {target.platform}, and no GPU", hint="give one of `jax.devices('gpu')`"
         )
     evidence = []
     if device is None:
         usual = jax.local_devices()[0]
         if usual.platform != "gpu":
-            raise NotAsAskedError(
+            raise VerificationFailedError(
                 f"JAX has a GPU and computes on {usual} where nothing else is said",
                 hint="set `JAX_PLATFORMS=cuda,cpu` and `JAX_PLATFORM_NAME=cuda`, as "
                 "`apply_jax_memory_fix(require_gpu=True)` does before JAX starts",
@@ -88,7 +88,7 @@ def _compute(device: Any) -> str:
     result = jax.block_until_ready(jax.jit(lambda x: (x * x).sum())(numbers))
     places = {str(place) for place in result.devices()}
     if places != {str(device)}:
-        raise NotAsAskedError(
+        raise VerificationFailedError(
             f"a program for {device} left its result on {', '.join(sorted(places))}",
             hint="see what sets `jax_default_device`",
         )
@@ -96,7 +96,7 @@ def _compute(device: Any) -> str:
         return f"a program was compiled for {device}; a virtual GPU does no arithmetic"
     wanted = sum(number * number for number in range(_COUNT))
     if int(result) != wanted:
-        raise NotAsAskedError(
+        raise VerificationFailedError(
             f"a sum that {device} was given came out as {int(result)}, and it is {wanted}",
             hint="the card or its driver is at fault: see `dmesg` and `nvidia-smi -q`",
         )
@@ -122,7 +122,7 @@ def _look_at_pool(device: Any) -> tuple[int | None, int | None, list[str]]:
     elif taken is None:
         evidence.append("what the pool has taken of the card is not told by this allocator")
     elif preallocates and not _native.is_fully_preallocated(limit, taken):
-        raise NotAsAskedError(
+        raise VerificationFailedError(
             f"{show_bytes(limit)} were asked for on {device}, and {show_bytes(taken)} could be had",
             cause=f"bytes_limit is {limit}, pool_bytes {taken}; JAX goes on and does not say so",
             hint="see who holds the card with `vramfit top`, or ask for less: `keep_free='1GiB'`",
@@ -145,7 +145,7 @@ def _compare_limit(device: Any, limit: int, environment: dict[str, str], jax_ver
         return f"{has}; the settings of this process do not tell what it should be"
     wanted = expected[number]
     if abs(limit - wanted) > _COUNTED_APART * wanted:
-        raise NotAsAskedError(
+        raise VerificationFailedError(
             f"the settings of this process mean a pool of {show_bytes(wanted)} on {device}, and it "
             f"is {show_bytes(limit)}",
             hint="they were changed after JAX had started; `import vramfit.jax_memory_fix` first",

@@ -21,7 +21,7 @@ Example:
 from __future__ import annotations
 
 from vramfit import _settings
-from vramfit._errors import InvalidArgumentError, TooLateError, VramfitWarning
+from vramfit._errors import InvalidArgumentError, JaxAlreadyInitializedError, VramfitWarning
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -95,7 +95,7 @@ def apply_jax_memory_fix(
         host_devices: How many CPU devices there are; nothing on a GPU changes.
 
     Raises:
-        TooLateError: If JAX has made its devices already. The cause names who imported it.
+        JaxAlreadyInitializedError: If JAX has made its devices already. The cause names who imported it.
         InvalidArgumentError: If a value cannot be, or two of them exclude each other.
         NoDriverError: If an amount in bytes depends on a card that the driver does not tell.
     """
@@ -144,7 +144,7 @@ def _apply_defaults() -> None:
     global _latest
     try:
         _latest = _settings.apply({}, look_at_cards=False)
-    except (TooLateError, InvalidArgumentError) as error:
+    except (JaxAlreadyInitializedError, InvalidArgumentError) as error:
         # Raising would end programs that would run; the call raises.
         _warn(f"nothing was set: {error}")
         return

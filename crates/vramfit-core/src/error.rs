@@ -1,10 +1,13 @@
 //! The one error type of vramfit: what could not be done, why, and one thing to do about it.
 //!
-//! An answer is not an error: "it does not fit" is a result. Errors are for what could not be
-//! done. `kind` decides the stable id (an anchor in `docs/reference/errors.md`), the exit code and the
-//! Python class.
+//! A result is not an error: "it does not fit" is a result. Errors are for what could not be
+//! done. [`ErrorKind`] decides the stable id (an anchor in `docs/reference/errors.md`) and the Python class.
 
 use std::fmt;
+use std::sync::Arc;
+
+/// The exit code of a command that ends with an error, of whatever kind.
+pub const EXIT_CODE: u8 = 2;
 
 /// Shorthand for results of this crate and its siblings.
 pub type Result<T> = std::result::Result<T, Error>;
@@ -15,15 +18,15 @@ pub type Result<T> = std::result::Result<T, Error>;
 pub enum ErrorKind {
     /// An option, value or combination of them is not accepted.
     InvalidArgument,
-    /// No card of that name is in the catalogue.
+    /// No GPU of that name is in the catalogue.
     UnknownGpu,
     /// A file could not be read or written.
     Io,
     /// A file is not what it claims to be: truncated, corrupt, or another version.
     InvalidFile,
-    /// A file is sound and has something in it that is not read here.
+    /// A file is valid but uses a feature that vramfit does not support.
     UnsupportedFeature,
-    /// A file is not the one that was begun with.
+    /// A file changed while it was in use.
     FileChanged,
     /// A program has the file open for writing, or ended without closing it.
     FileNotClosed,
@@ -33,7 +36,7 @@ pub enum ErrorKind {
     CommandNotFound,
     /// JAX or its CUDA compiler wheels are not installed where the program runs.
     CompilerMissing,
-    /// A Python package that is needed is not installed where the program runs.
+    /// A required Python package is not installed where the program runs.
     PackageMissing,
     /// The program ended without ever using the virtual GPU.
     GpuNotUsed,
@@ -41,15 +44,15 @@ pub enum ErrorKind {
     CompilerFailed,
     /// XLA's own allocator would abort the process at this point.
     AllocatorAborts,
-    /// NVIDIA's driver is not there, or does not answer.
+    /// NVIDIA's driver is not installed or does not respond.
     NoDriver,
-    /// JAX has started already, and reads no settings any more.
-    TooLate,
-    /// JAX does not compute where, or does not hold what, it was asked to.
-    NotAsAsked,
-    /// Memory that was asked for cannot be had.
-    NoRoom,
-    /// Something in vramfit does not hold that must hold.
+    /// JAX has already been initialized and no longer reads settings.
+    JaxAlreadyInitialized,
+    /// JAX does not use the device, or hold the memory, that was requested.
+    VerificationFailed,
+    /// The requested memory is not available.
+    InsufficientMemory,
+    /// An internal error: a bug in vramfit.
     Internal,
 }
 
@@ -71,9 +74,9 @@ impl ErrorKind {
         ErrorKind::CompilerFailed,
         ErrorKind::AllocatorAborts,
         ErrorKind::NoDriver,
-        ErrorKind::TooLate,
-        ErrorKind::NotAsAsked,
-        ErrorKind::NoRoom,
+        ErrorKind::JaxAlreadyInitialized,
+        ErrorKind::VerificationFailed,
+        ErrorKind::InsufficientMemory,
         ErrorKind::Internal,
     ];
 
@@ -95,26 +98,21 @@ impl ErrorKind {
             ErrorKind::CompilerFailed => "compiler-failed",
             ErrorKind::AllocatorAborts => "allocator-aborts",
             ErrorKind::NoDriver => "no-driver",
-            ErrorKind::TooLate => "too-late",
-            ErrorKind::NotAsAsked => "not-as-asked",
-            ErrorKind::NoRoom => "no-room",
+            ErrorKind::JaxAlreadyInitialized => "jax-already-initialized",
+            ErrorKind::VerificationFailed => "verification-failed",
+            ErrorKind::InsufficientMemory => "insufficient-memory",
             ErrorKind::Internal => "internal",
         }
-    }
-
-    /// Returns the exit code of a command that ends with this error.
-    pub fn exit_code(self) -> u8 {
-        2
     }
 }
 
 /// An error with its kind, a one-clause message, and where possible a hint and a cause.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Error {
     kind: ErrorKind,
     message: String,
     hint: Option<String>,
-    cause: Option<String>,
+    cause: Option<Arc<str>>,
 }
 
 impl Error {
@@ -138,8 +136,28 @@ impl Error {
     /// Adds what the system said, unchanged.
     #[must_use]
     pub fn cause(mut self, cause: impl fmt::Display) -> Self {
-        self.cause = Some(cause.to_string());
+        self.cause = Some(cause.to_string().into());
         self
+    }
+
+    /// Puts what was being done, or to what, in front of the message.
+    ///
+    /// ```
+    /// use vramfit_core::{Error, ErrorKind};
+    ///
+    /// let error = Error::new(ErrorKind::InvalidFile, "the checksum does not match").context("`run.trace`");
+    /// assert_eq!(error.to_string(), "`run.trace`: the checksum does not match");
+    /// ```
+    #[must_use]
+    pub fn context(mut self, context: impl fmt::Display) -> Self {
+        self.message = format!("{context}: {}", self.message);
+        self
+    }
+
+    /// Makes it an error of another kind.
+    #[must_use]
+    pub fn with_kind(self, kind: ErrorKind) -> Self {
+        Error { kind, ..self }
     }
 
     /// Returns the kind.

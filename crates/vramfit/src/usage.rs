@@ -7,6 +7,7 @@ use std::ffi::OsString;
 
 use clap::ColorChoice;
 use clap::error::{ContextKind, ContextValue, ErrorKind as Refused};
+use vramfit_core::error::EXIT_CODE;
 use vramfit_core::{Error, ErrorKind};
 
 use crate::commands::run;
@@ -22,7 +23,7 @@ pub(crate) fn answer(refusal: &clap::Error, line: &[OsString], color: ColorChoic
         }
         Refused::DisplayHelpOnMissingArgumentOrSubcommand => {
             let _ = refusal.print();
-            ErrorKind::InvalidArgument.exit_code()
+            EXIT_CODE
         }
         _ => {
             let error = explain(refusal);
@@ -30,7 +31,7 @@ pub(crate) fn answer(refusal: &clap::Error, line: &[OsString], color: ColorChoic
             if starts_a_program(line) {
                 return run::FAILED;
             }
-            error.kind().exit_code()
+            EXIT_CODE
         }
     }
 }

@@ -20,7 +20,7 @@ from types import FrameType
 from typing import Any
 
 from vramfit import _plugin_errors
-from vramfit._errors import NoRoomError, PackageMissingError, VramfitError, first_line
+from vramfit._errors import InsufficientMemoryError, PackageMissingError, VramfitError, first_line
 from vramfit._standin.quiet import QuietFinder, without_driver_complaints
 from vramfit.train import board
 from vramfit.train.troubles import is_out_of_memory
@@ -48,13 +48,13 @@ def main(path: Path) -> int:
             outcome = _run(request)
     except VramfitError as error:
         parts = {name: getattr(error, name) for name in ("id", "message", "cause", "hint")}
-        ended = "out-of-memory" if isinstance(error, NoRoomError) else "refused"
+        ended = "out-of-memory" if isinstance(error, InsufficientMemoryError) else "refused"
         outcome = {"ended": ended, "error": parts}
     except Exception as error:
         # Beside the step: the first state, an evaluation.
         if not is_out_of_memory(error):
             raise
-        told = {"id": "no-room", "message": "out of memory", "cause": first_line(error)}
+        told = {"id": "insufficient-memory", "message": "out of memory", "cause": first_line(error)}
         outcome = {"ended": "out-of-memory", "error": {**told, "hint": None}}
     with contextlib.suppress(FileNotFoundError):  # the command is gone, and with it the folder
         path.with_name("outcome.json").write_text(json.dumps(_finite(outcome)))

@@ -10,7 +10,7 @@ from vramfit import _devices, _plugin_errors
 from vramfit._errors import (
     CompilerMissingError,
     InvalidArgumentError,
-    NotAsAskedError,
+    VerificationFailedError,
     VramfitWarning,
     first_line,
 )
@@ -60,7 +60,7 @@ def choose(wish: str | None) -> Place:
 
     Raises:
         InvalidArgumentError: There is no such wish.
-        NotAsAskedError: The devices are not there; the message says which are.
+        VerificationFailedError: The devices are not there; the message says which are.
     """
     try:
         import jax
@@ -98,7 +98,7 @@ def _all(platform: str | None) -> list[Any]:
     try:
         return list(jax.devices(platform))
     except RuntimeError as error:
-        raise NotAsAskedError(
+        raise VerificationFailedError(
             "JAX has no device to compute on",
             cause=first_line(error),
             hint="`vramfit doctor` finds out why; `JAX_PLATFORMS` may ask for what is not there",
@@ -123,7 +123,7 @@ def _required(wish: str) -> list[Any]:
         return list(jax.devices({"cuda": "gpu", "metal": "METAL"}.get(wish, wish)))
     except RuntimeError as error:
         found = ", ".join(sorted({device.platform for device in _all(None)}))
-        raise NotAsAskedError(
+        raise VerificationFailedError(
             worded(program=f"`device={wish!r}`", command=f'`training.device = "{wish}"`')
             + f" was asked for, and JAX has only: {found}",
             cause=(wish != "metal" and _plugin_errors.cause()) or first_line(error),

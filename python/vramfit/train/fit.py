@@ -96,8 +96,8 @@ def fit(
 
     Raises:
         InvalidArgumentError: Something cannot be met, or does not belong to the checkpoint.
-        NotAsAskedError: The device that is required is not there.
-        NoRoomError: A step found no memory on the device.
+        VerificationFailedError: The device that is required is not there.
+        InsufficientMemoryError: A step found no memory on the device.
         InvalidFileError: There are checkpoints, and none of them can be read.
         PackageMissingError: Orbax or tensorboardX is needed and not installed.
         DirectoryInUseError: Another process trains in `directory`.

@@ -22,7 +22,7 @@ def run(sitting: Sitting, batches: Iterator[Any] | None) -> str:
         batches: The rest of the epoch that a checkpoint was made in, or None.
 
     Raises:
-        NoRoomError: Device memory was not enough.
+        InsufficientMemoryError: Device memory was not enough.
     """
     import jax
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from vramfit import _devices
-from vramfit._errors import NoRoomError, first_line
+from vramfit._errors import InsufficientMemoryError, first_line
 from vramfit._native import show_bytes
 from vramfit.train.devices import Place
 from vramfit.train.result import Timing
@@ -22,7 +22,7 @@ def is_out_of_memory(error: BaseException) -> bool:
 
 def out_of_memory(
     error: BaseException, *, step: int, rows: int | None, planned: Any, device: Any
-) -> NoRoomError:
+) -> InsufficientMemoryError:
     """Return the error that tells of a step that found no memory."""
     where = "compiling the step" if planned is None else f"step {step}"
     parts = [f"{where} on {device}" + (f" with a batch of {rows} rows" if rows else "")]
@@ -42,7 +42,7 @@ def out_of_memory(
     limit, used = counted.get("bytes_limit"), counted.get("bytes_in_use")
     if limit and used is not None:
         parts.append(f"{show_bytes(used)} of {show_bytes(limit)} were in use")
-    return NoRoomError(
+    return InsufficientMemoryError(
         "out of memory: " + "; ".join(parts),
         cause=first_line(error),
         hint="take a smaller batch, `jax.checkpoint` around the layers, or bfloat16; "

@@ -195,7 +195,7 @@ impl Attributor<'_> {
             site: self.source.text(maker.site).to_owned(),
             shape: known.map_or(String::new(), |buffer| buffer.shape.clone()),
             made_by: match maker.row {
-                NO_ROW => purpose_words(maker.purpose).to_owned(),
+                NO_ROW => maker.purpose.label().to_owned(),
                 row => name(row),
             },
             ..Part::default()
@@ -316,14 +316,5 @@ fn plain(purpose: Purpose) -> Part {
     Part {
         kind,
         ..Part::default()
-    }
-}
-
-fn purpose_words(purpose: Purpose) -> &'static str {
-    match purpose {
-        Purpose::Upload => "an upload",
-        Purpose::Copy => "a copy",
-        Purpose::Constant => "constants",
-        Purpose::Output | Purpose::Temporary | Purpose::Tuple | Purpose::Scratch => "",
     }
 }

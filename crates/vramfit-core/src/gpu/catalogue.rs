@@ -106,7 +106,7 @@ pub(super) fn cards() -> &'static [Gpu] {
 /// Reads a file that describes one card.
 pub(super) fn parse_card(text: &str) -> Result<Gpu> {
     let card: Card = toml::from_str(text)
-        .map_err(|e| invalid("the text does not describe a card").cause(e.message()))?;
+        .map_err(|e| invalid("the text does not describe a GPU").cause(e.message()))?;
     check(&card)?;
     join(card, &PARSED.capabilities, &PARSED.context)
 }

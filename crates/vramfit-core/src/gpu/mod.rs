@@ -232,16 +232,10 @@ pub fn all() -> &'static [Gpu] {
 pub fn find(name: &str) -> Result<Gpu> {
     if name.to_ascii_lowercase().ends_with(".toml") {
         let text = std::fs::read_to_string(name).map_err(|e| {
-            Error::new(ErrorKind::Io, format!("cannot read the card file `{name}`")).cause(e)
+            Error::new(ErrorKind::Io, format!("cannot read the GPU file `{name}`")).cause(e)
         })?;
-        return parse_card(&text).map_err(|e| {
-            let error =
-                Error::new(e.kind(), format!("cannot use the card file `{name}`")).cause(&e);
-            match e.hint_text() {
-                Some(hint) => error.hint(hint),
-                None => error,
-            }
-        });
+        return parse_card(&text)
+            .map_err(|e| e.context(format_args!("cannot use the GPU file `{name}`")));
     }
     let wanted = normalise(name);
     let names = |gpu: &'static Gpu| {

@@ -110,6 +110,21 @@ pub enum Purpose {
     Scratch,
 }
 
+impl Purpose {
+    /// Returns what such bytes are called in every output for people.
+    pub fn label(self) -> &'static str {
+        match self {
+            Purpose::Upload => "upload",
+            Purpose::Output => "output",
+            Purpose::Temporary => "temporaries",
+            Purpose::Tuple => "output table",
+            Purpose::Copy => "copy",
+            Purpose::Constant => "constants",
+            Purpose::Scratch => "library scratch",
+        }
+    }
+}
+
 /// Why a Python function that a program calls was not called.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]

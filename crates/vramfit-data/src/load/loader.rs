@@ -249,7 +249,7 @@ impl Loader {
                 return Ok(Turn::Batch(filled));
             }
             if let Some(error) = course.failure() {
-                return Err(again(error));
+                return Err(error.clone());
             }
             if course.is_over() {
                 if self.position > 0 {
@@ -387,16 +387,4 @@ impl Drop for Loader {
     fn drop(&mut self) {
         self.stop();
     }
-}
-
-/// Returns an error once more: it stays with the epoch that it ended.
-fn again(error: &Error) -> Error {
-    let mut copy = Error::new(error.kind(), error.message());
-    if let Some(hint) = error.hint_text() {
-        copy = copy.hint(hint);
-    }
-    if let Some(cause) = error.cause_text() {
-        copy = copy.cause(cause);
-    }
-    copy
 }

@@ -283,17 +283,7 @@ impl Dataset {
 
 /// Puts the dataset's name in front of an error, where it does not say which file is damaged.
 pub(crate) fn of_dataset(path: &str, error: &Error) -> Error {
-    let mut named = Error::new(
-        error.kind(),
-        format!("dataset `{path}`: {}", error.message()),
-    );
-    if let Some(hint) = error.hint_text() {
-        named = named.hint(hint);
-    }
-    if let Some(cause) = error.cause_text() {
-        named = named.cause(cause);
-    }
-    named
+    error.clone().context(format_args!("dataset `{path}`"))
 }
 
 pub(crate) fn unsupported(what: &str) -> Error {

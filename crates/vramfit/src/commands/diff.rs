@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use vramfit_core::analysis::RunSummary;
 use vramfit_core::diff::{Difference, difference};
 use vramfit_core::report::Report;
-use vramfit_core::{Bytes, Error, ErrorKind, Result};
+use vramfit_core::{Bytes, ErrorKind, Result};
 
 use crate::files::{is_standard_output, writable, write};
 use crate::output::Output;
@@ -82,14 +82,7 @@ pub(crate) fn run(args: &Args, output: &mut Output) -> Result<Status> {
 /// Reads a run. Of two files a refusal must say which one it is about.
 fn answer(trace: &Path, output: &Output) -> Result<RunSummary> {
     answer_until(trace, u64::MAX, Some(output)).map_err(|error| match error.kind() {
-        ErrorKind::InvalidFile => {
-            let message = format!("`{}`: {}", trace.display(), error.message());
-            let named = Error::new(ErrorKind::InvalidFile, message);
-            match error.hint_text() {
-                Some(hint) => named.hint(hint),
-                None => named,
-            }
-        }
+        ErrorKind::InvalidFile => error.context(format_args!("`{}`", trace.display())),
         _ => error,
     })
 }

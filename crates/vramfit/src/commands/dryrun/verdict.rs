@@ -111,14 +111,10 @@ pub(super) fn tell(run: &Run<'_>, files: &Files<'_>, output: &mut Output) -> Res
 /// Says why there is nothing to tell, as well as it can be known.
 fn never_used(run: &Run<'_>) -> Error {
     if let Some(refused) = &run.refused {
-        let error = Error::new(
-            ErrorKind::GpuNotUsed,
-            format!("JAX refused its settings: {}", refused.message()),
-        );
-        return match refused.hint_text() {
-            Some(hint) => error.hint(hint),
-            None => error,
-        };
+        return refused
+            .clone()
+            .with_kind(ErrorKind::GpuNotUsed)
+            .context("JAX refused its settings");
     }
     match run.ended {
         Ended::Signal(signal) if CRASHES.contains(&signal) => crashed(signal, None),

@@ -85,12 +85,10 @@ pub(super) fn tell(run: Run<'_>, output: &mut Output) -> Result<Status> {
             Ok(Status::No)
         }
         (Ended::OutOfMemory, error) => {
-            let message = error.as_ref().map_or("out of memory", Error::message);
-            let mut told = Error::new(ErrorKind::NoRoom, message);
-            if let Some(cause) = error.as_ref().and_then(Error::cause_text) {
-                told = told.cause(cause);
-            }
-            output.error(&told.hint(format!(
+            let error = error
+                .unwrap_or_else(|| Error::new(ErrorKind::InsufficientMemory, "out of memory"))
+                .with_kind(ErrorKind::InsufficientMemory);
+            output.error(&error.hint(format!(
                 "`vramfit train {file} --dry-run GPU` finds the largest batch that fits, before any \
                  time is spent; `vramfit top` shows who else holds memory"
             )));
@@ -109,8 +107,8 @@ pub(super) fn tell(run: Run<'_>, output: &mut Output) -> Result<Status> {
 fn nan_error(cause: Option<&NanCause>) -> Error {
     let message = "the loss is NaN or infinite, and the run was stopped";
     let error = match cause {
-        Some(cause) => Error::new(ErrorKind::NotAsAsked, message).cause(&cause.text),
-        None => Error::new(ErrorKind::NotAsAsked, message),
+        Some(cause) => Error::new(ErrorKind::VerificationFailed, message).cause(&cause.text),
+        None => Error::new(ErrorKind::VerificationFailed, message),
     };
     match cause.and_then(|cause| cause.in_data) {
         Some(true) => error.hint("correct or remove these rows; other rows may have such values, too"),
