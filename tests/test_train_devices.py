@@ -260,8 +260,7 @@ def test_t14_a_step_that_finds_no_memory_says_what_it_needs(train, tmp_path):
     )
     assert answer["fits"] is False
     text = done.stderr
-    assert (
-        "InsufficientMemoryError: out of memory: step 1 on cuda:0 with a batch of 32 rows" in text
-    )
+    told = "InsufficientMemoryError: out of memory: step 1 on cuda:0 with a batch of 32 rows"
+    assert told in text
     assert "the step needs" in text
     assert "hint: take a smaller batch" in text

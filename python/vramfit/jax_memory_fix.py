@@ -95,7 +95,8 @@ def apply_jax_memory_fix(
         host_devices: How many CPU devices there are; nothing on a GPU changes.
 
     Raises:
-        JaxAlreadyInitializedError: If JAX has made its devices already. The cause names who imported it.
+        JaxAlreadyInitializedError: If JAX has made its devices already. The cause names who
+            imported it.
         InvalidArgumentError: If a value cannot be, or two of them exclude each other.
         NoDriverError: If an amount in bytes depends on a card that the driver does not tell.
     """
