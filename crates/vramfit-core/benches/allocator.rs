@@ -20,7 +20,7 @@ use std::time::{Duration, Instant};
 
 use criterion::{BenchmarkId, Criterion, Throughput};
 use recorded::{Scenario, Table};
-use vramfit_core::allocator::{Allocator, Bfc, BfcOptions, Space};
+use vramfit_core::allocator::{Allocator, Bfc, BfcOptions, MemorySpace};
 
 enum Operation {
     Allocate { id: usize, bytes: u64 },
@@ -63,7 +63,9 @@ fn replay(pool: &mut Bfc, alignment: u64, operations: &[Operation], addresses: &
     for operation in operations {
         match *operation {
             Operation::Allocate { id, bytes } => {
-                addresses[id] = pool.allocate(bytes, alignment, Space::Default).unwrap_or(0);
+                addresses[id] = pool
+                    .allocate(bytes, alignment, MemorySpace::Default)
+                    .unwrap_or(0);
             }
             Operation::Free { id } => {
                 pool.free(std::mem::take(&mut addresses[id])).unwrap();

@@ -13,15 +13,15 @@ use std::collections::HashMap;
 use std::fmt::Write as _;
 
 use recorded::{BASE, Scenario, assert_same_lines, chunk_hash, free_by_bin};
-use vramfit_core::allocator::{AllocError, Allocator, Backpedal, Bfc, BfcOptions, Space};
+use vramfit_core::allocator::{AllocError, Allocator, Backpedal, Bfc, BfcOptions, MemorySpace};
 
-fn pool(scenario: &Scenario, back_off: Backpedal) -> Bfc {
+fn pool(scenario: &Scenario, backpedal: Backpedal) -> Bfc {
     let options = BfcOptions {
         limit_bytes: scenario.total_memory,
         grows: scenario.allow_growth,
         garbage_collection: scenario.garbage_collection,
         fragmentation_fraction: scenario.fragmentation_fraction,
-        back_off,
+        backpedal,
         ..BfcOptions::default()
     };
     Bfc::new(options, Box::new(scenario.card.clone()))
@@ -74,9 +74,9 @@ struct Replay {
     regions: String,
 }
 
-fn replay(scenario: &Scenario, back_off: Backpedal) -> Replay {
+fn replay(scenario: &Scenario, backpedal: Backpedal) -> Replay {
     let name = &scenario.name;
-    let mut pool = pool(scenario, back_off);
+    let mut pool = pool(scenario, backpedal);
     let calls = scenario.card.calls.clone();
     let trace = scenario.read("trace.txt");
     let operations = trace.lines().count();
@@ -91,7 +91,7 @@ fn replay(scenario: &Scenario, back_off: Backpedal) -> Replay {
         let id = words.next().unwrap();
         if verb == "A" {
             let bytes = words.next().unwrap().parse().unwrap();
-            match pool.allocate(bytes, scenario.alignment, Space::Default) {
+            match pool.allocate(bytes, scenario.alignment, MemorySpace::Default) {
                 Ok(0) => results.push_str("-1\n"),
                 Ok(address) => {
                     addresses.insert(id, address);

@@ -16,8 +16,8 @@ use std::fmt::Write as _;
 use recorded::{BASE, Scenario, assert_same_lines, chunk_hash, free_by_bin};
 use vramfit_core::ErrorKind;
 use vramfit_core::allocator::{
-    AllocError, Allocator, Backpedal, BfcOptions, Chunk, End, EndPolicy, Spatial, SpatialPolicy,
-    SplitRule, Tag,
+    AllocError, Allocator, Backpedal, BfcOptions, Chunk, ChunkTag, EndPolicy, PoolEnd, Spatial,
+    SpatialPolicy, SplitRule,
 };
 
 #[derive(Clone, Copy, PartialEq)]
@@ -52,7 +52,7 @@ fn main_policy(scenario: &Scenario) -> SpatialPolicy {
 }
 
 fn pool(scenario: &Scenario, version: Version) -> Spatial {
-    let (policy, back_off) = match version {
+    let (policy, backpedal) = match version {
         Version::Jax0_11 => (SpatialPolicy::JAX_0_11, Backpedal::UpForEver),
         Version::Main => (main_policy(scenario), Backpedal::Up),
         Version::Jax0_12 => (SpatialPolicy::JAX_0_12, Backpedal::Down),
@@ -60,7 +60,7 @@ fn pool(scenario: &Scenario, version: Version) -> Spatial {
     let options = BfcOptions {
         limit_bytes: scenario.total_memory,
         fragmentation_fraction: scenario.fragmentation_fraction,
-        back_off,
+        backpedal,
         ..BfcOptions::default()
     };
     Spatial::new(options, policy, Box::new(scenario.card.clone()))
@@ -85,8 +85,8 @@ fn stats_line(operation: usize, pool: &Spatial) -> String {
     for count in free_by_bin(&chunks) {
         write!(line, ",{count}").unwrap();
     }
-    let gap = chunks.iter().find(|chunk| chunk.tag == Tag::Gap);
-    let of = |tag: Tag, in_use: bool| {
+    let gap = chunks.iter().find(|chunk| chunk.tag == ChunkTag::Gap);
+    let of = |tag: ChunkTag, in_use: bool| {
         chunks
             .iter()
             .filter(move |chunk: &&Chunk| chunk.tag == tag && chunk.in_use == in_use)
@@ -97,10 +97,10 @@ fn stats_line(operation: usize, pool: &Spatial) -> String {
         ",{},{},{},{},{},{}",
         gap.map_or("-1".to_owned(), |gap| (gap.address - BASE).to_string()),
         gap.map_or(0, |gap| gap.bytes),
-        of(Tag::Lower, true).sum::<u64>(),
-        of(Tag::Upper, true).sum::<u64>(),
-        of(Tag::Lower, false).max().unwrap_or(0),
-        of(Tag::Upper, false).max().unwrap_or(0),
+        of(ChunkTag::Lower, true).sum::<u64>(),
+        of(ChunkTag::Upper, true).sum::<u64>(),
+        of(ChunkTag::Lower, false).max().unwrap_or(0),
+        of(ChunkTag::Upper, false).max().unwrap_or(0),
     )
     .unwrap();
     line
@@ -146,8 +146,8 @@ fn step<'a>(
         };
     }
     let end = match verb {
-        "AL" => End::Lower,
-        "AU" => End::Upper,
+        "AL" => PoolEnd::Lower,
+        "AU" => PoolEnd::Upper,
         other => panic!("unknown operation {other}"),
     };
     let bytes = words[2].parse().unwrap();
@@ -354,7 +354,7 @@ fn only_requests_of_up_to_2304_bytes_hang() {
             step(line, scenario, &mut pool, &mut HashMap::new()).expect("it dies after its trace");
         }
         let refusal = pool
-            .allocate_at(End::Lower, bytes, 64)
+            .allocate_at(PoolEnd::Lower, bytes, 64)
             .expect_err("there is no room");
         assert_eq!(matches!(refusal, AllocError::Fatal(_)), hangs, "{bytes}");
     }

@@ -13,8 +13,8 @@ use std::collections::HashMap;
 
 use recorded::{BASE, Scenario, assert_same_records, parse_log};
 use vramfit_core::allocator::{
-    AllocError, Allocator, Backpedal, Bfc, BfcOptions, End, JaxVersion, LogRecord, Space, Spatial,
-    SpatialPolicy, refusal_warning,
+    AllocError, Allocator, Backpedal, Bfc, BfcOptions, JaxVersion, LogRecord, MemorySpace, PoolEnd,
+    Spatial, SpatialPolicy, refusal_warning,
 };
 
 fn replay(scenario: &Scenario, jax_version: JaxVersion) -> (String, Vec<LogRecord>) {
@@ -47,12 +47,12 @@ fn replay(scenario: &Scenario, jax_version: JaxVersion) -> (String, Vec<LogRecor
         let bytes: u64 = words[2].parse().unwrap();
         let program = "xla.execute{executable=jit_train_step}";
         let inner = format!("{program} / inner{{index={id}, size={bytes}}}");
-        pool.label(match verb {
+        pool.set_label(match verb {
             "L" => Some(program),
             "M" => Some(&inner),
             _ => None,
         });
-        match pool.allocate(bytes, scenario.alignment, Space::Default) {
+        match pool.allocate(bytes, scenario.alignment, MemorySpace::Default) {
             Ok(address) => {
                 addresses.insert(id.to_owned(), address);
                 results += &format!("{}\n", address - BASE);
@@ -61,9 +61,9 @@ fn replay(scenario: &Scenario, jax_version: JaxVersion) -> (String, Vec<LogRecor
                 assert_eq!(refusal, AllocError::OutOfMemory);
                 results.push_str("-1\n");
                 if verb == "D" {
-                    log.extend(pool.out_of_memory_log(bytes, Space::Default));
+                    log.extend(pool.out_of_memory_log(bytes, MemorySpace::Default));
                 } else {
-                    log.push(refusal_warning(&name, bytes, End::Lower, jax_version));
+                    log.push(refusal_warning(&name, bytes, PoolEnd::Lower, jax_version));
                 }
             }
         }
@@ -99,7 +99,7 @@ fn dumps_of_partitioned_pools_are_written_again() {
     let folder = recorded::folder("VRAMFIT_GOLDEN_BFC_SPATIAL", "bfc-spatial");
     // The pools are those of these scenarios.
     for (name, like) in [("s1_rules", "rules_small"), ("s2_mixed", "mix_align_8g_cl")] {
-        for (version, jax_version, policy, back_off) in [
+        for (version, jax_version, policy, backpedal) in [
             (
                 "0.11.0",
                 (0, 11, 0),
@@ -119,7 +119,7 @@ fn dumps_of_partitioned_pools_are_written_again() {
             let options = BfcOptions {
                 name: "GPU_3_bfc".to_owned(),
                 limit_bytes: scenario.total_memory,
-                back_off,
+                backpedal,
                 jax_version,
                 ..BfcOptions::default()
             };
@@ -138,9 +138,9 @@ fn dumps_of_partitioned_pools_are_written_again() {
                     continue;
                 }
                 let end = if verb.ends_with('U') {
-                    End::Upper
+                    PoolEnd::Upper
                 } else {
-                    End::Lower
+                    PoolEnd::Lower
                 };
                 let bytes = words[2].parse().unwrap();
                 let alignment = words

@@ -9,16 +9,16 @@ use super::chunk_table::{ChunkHandle, ChunkTable};
 /// A table from addresses to slots.
 #[derive(Debug)]
 pub(super) struct AddressMap {
-    /// Slots; [`ChunkHandle::NONE`] is a free place. The length is a power of two.
-    places: Vec<ChunkHandle>,
+    /// Slots; [`ChunkHandle::NONE`] is a free bucket. The length is a power of two.
+    buckets: Vec<ChunkHandle>,
     used: usize,
     shift: u32,
 }
 
 const INITIAL_CAPACITY: usize = 64;
-/// At most one place in four is used: a place is only four bytes, and most searches then end at the
+/// At most one bucket in four is used: a bucket is only four bytes, and most searches then end at the
 /// first one, which the processor can guess.
-const PLACES_FOR_ONE: usize = 4;
+const BUCKETS_PER_ENTRY: usize = 4;
 
 impl AddressMap {
     /// Creates an empty table.
@@ -26,84 +26,84 @@ impl AddressMap {
         AddressMap::with_capacity(INITIAL_CAPACITY)
     }
 
-    fn with_capacity(places: usize) -> Self {
+    fn with_capacity(buckets: usize) -> Self {
         AddressMap {
-            places: vec![ChunkHandle::NONE; places],
+            buckets: vec![ChunkHandle::NONE; buckets],
             used: 0,
-            shift: 64 - places.trailing_zeros(),
+            shift: 64 - buckets.trailing_zeros(),
         }
     }
 
     /// Returns where an address would be if nothing else were there.
-    fn home(&self, address: u64) -> usize {
+    fn bucket_of(&self, address: u64) -> usize {
         // Multiplying by 2^64 divided by the golden ratio spreads multiples of 256 evenly over the
         // upper bits.
         (address.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> self.shift) as usize
     }
 
-    fn next(&self, place: usize) -> usize {
-        (place + 1) & (self.places.len() - 1)
+    fn next(&self, bucket: usize) -> usize {
+        (bucket + 1) & (self.buckets.len() - 1)
     }
 
-    fn find(&self, arena: &ChunkTable, address: u64) -> Option<usize> {
-        let mut place = self.home(address);
+    fn find(&self, chunks: &ChunkTable, address: u64) -> Option<usize> {
+        let mut bucket = self.bucket_of(address);
         loop {
-            let handle = self.places[place];
+            let handle = self.buckets[bucket];
             if handle == ChunkHandle::NONE {
                 return None;
             }
-            if arena[handle].address == address {
-                return Some(place);
+            if chunks[handle].address == address {
+                return Some(bucket);
             }
-            place = self.next(place);
+            bucket = self.next(bucket);
         }
     }
 
     /// Enters a slot whose address is not there yet.
-    pub(super) fn insert(&mut self, arena: &ChunkTable, handle: ChunkHandle) {
-        debug_assert!(!self.contains(arena, arena[handle].address));
-        if self.used * PLACES_FOR_ONE >= self.places.len() {
-            let mut larger = AddressMap::with_capacity(self.places.len() * 2);
+    pub(super) fn insert(&mut self, chunks: &ChunkTable, handle: ChunkHandle) {
+        debug_assert!(!self.contains(chunks, chunks[handle].address));
+        if self.used * BUCKETS_PER_ENTRY >= self.buckets.len() {
+            let mut larger = AddressMap::with_capacity(self.buckets.len() * 2);
             for &handle in self
-                .places
+                .buckets
                 .iter()
                 .filter(|&&handle| handle != ChunkHandle::NONE)
             {
-                larger.insert(arena, handle);
+                larger.insert(chunks, handle);
             }
             *self = larger;
         }
-        let mut place = self.home(arena[handle].address);
-        while self.places[place] != ChunkHandle::NONE {
-            place = self.next(place);
+        let mut bucket = self.bucket_of(chunks[handle].address);
+        while self.buckets[bucket] != ChunkHandle::NONE {
+            bucket = self.next(bucket);
         }
-        self.places[place] = handle;
+        self.buckets[bucket] = handle;
         self.used += 1;
     }
 
     /// Strikes an address out and returns its slot.
-    pub(super) fn remove(&mut self, arena: &ChunkTable, address: u64) -> Option<ChunkHandle> {
-        let mut hole = self.find(arena, address)?;
-        let found = self.places[hole];
-        // Whoever was pushed past the hole moves back, so that a search can stop at a free place.
-        let mut place = self.next(hole);
-        while self.places[place] != ChunkHandle::NONE {
-            let home = self.home(arena[self.places[place]].address);
-            let mask = self.places.len() - 1;
-            if place.wrapping_sub(home) & mask >= place.wrapping_sub(hole) & mask {
-                self.places[hole] = self.places[place];
-                hole = place;
+    pub(super) fn remove(&mut self, chunks: &ChunkTable, address: u64) -> Option<ChunkHandle> {
+        let mut hole = self.find(chunks, address)?;
+        let found = self.buckets[hole];
+        // Whoever was pushed past the hole moves back, so that a search can stop at a free bucket.
+        let mut bucket = self.next(hole);
+        while self.buckets[bucket] != ChunkHandle::NONE {
+            let preferred = self.bucket_of(chunks[self.buckets[bucket]].address);
+            let mask = self.buckets.len() - 1;
+            if bucket.wrapping_sub(preferred) & mask >= bucket.wrapping_sub(hole) & mask {
+                self.buckets[hole] = self.buckets[bucket];
+                hole = bucket;
             }
-            place = self.next(place);
+            bucket = self.next(bucket);
         }
-        self.places[hole] = ChunkHandle::NONE;
+        self.buckets[hole] = ChunkHandle::NONE;
         self.used -= 1;
         Some(found)
     }
 
     /// Says whether an address is there.
-    pub(super) fn contains(&self, arena: &ChunkTable, address: u64) -> bool {
-        self.find(arena, address).is_some()
+    pub(super) fn contains(&self, chunks: &ChunkTable, address: u64) -> bool {
+        self.find(chunks, address).is_some()
     }
 }
 
@@ -111,14 +111,14 @@ impl AddressMap {
 mod tests {
     use std::collections::HashMap;
 
-    use super::super::chunk_table::Tag;
+    use super::super::chunk_table::ChunkTag;
     use super::*;
 
     #[test]
     fn agrees_with_a_general_map_over_many_changes() {
-        let mut arena = ChunkTable::new();
+        let mut chunks = ChunkTable::new();
         let handles: Vec<ChunkHandle> = (1..3000)
-            .map(|number| arena.add(number * 256, 256, Tag::Lower, ChunkHandle::NONE))
+            .map(|number| chunks.push(number * 256, 256, ChunkTag::Lower, ChunkHandle::NONE))
             .collect();
         let mut ours = AddressMap::new();
         let mut general = HashMap::new();
@@ -129,19 +129,19 @@ mod tests {
             state ^= state >> 7;
             state ^= state << 17;
             let handle = handles[state as usize % handles.len()];
-            let address = arena[handle].address;
+            let address = chunks[handle].address;
             let known = general.remove(&address);
-            assert_eq!(ours.contains(&arena, address), known.is_some());
-            assert_eq!(ours.remove(&arena, address), known);
+            assert_eq!(ours.contains(&chunks, address), known.is_some());
+            assert_eq!(ours.remove(&chunks, address), known);
             if known.is_none() && state & 0x1000 == 0 {
-                ours.insert(&arena, handle);
+                ours.insert(&chunks, handle);
                 general.insert(address, handle);
             }
         }
         assert_eq!(ours.used, general.len());
         for (address, handle) in general {
-            assert_eq!(ours.remove(&arena, address), Some(handle));
+            assert_eq!(ours.remove(&chunks, address), Some(handle));
         }
-        assert_eq!(ours.remove(&arena, 0), None);
+        assert_eq!(ours.remove(&chunks, 0), None);
     }
 }

@@ -5,20 +5,20 @@
 //! preallocated, see [`super::spatial`] for the others. Frees are taken to be safe at once, as in
 //! JAX, which orders them by the compute stream.
 
-use super::chunk_table::{ChunkHandle, ChunkSlot, Tag};
+use super::chunk_table::{ChunkHandle, ChunkSlot, ChunkTag};
 use super::dump::{FreeChunks, LogRecord, dump};
 use super::free_set::{Entry, FreeSet};
-use super::message::out_of_memory_text;
-use super::pool::{BfcOptions, Pool, UNIT, round_up};
+use super::live_set::LiveSet;
+use super::pool::{BfcOptions, BfcPool, UNIT, round_request, round_up};
 use super::regions::SharedDeviceMemory;
-use super::spatial_policy::End;
-use super::{AllocError, Allocator, Chunk, DeviceMemory, Fidelity, Region, Space, State, Stats};
+use super::spatial_policy::PoolEnd;
+use super::{AllocError, Allocator, DeviceMemory, MemorySpace, Stats};
 use crate::error::Result;
 
 /// One classic BFC pool.
 #[derive(Debug)]
 pub struct Bfc {
-    pool: Pool,
+    pool: BfcPool,
     free: FreeSet,
 }
 
@@ -33,7 +33,7 @@ impl Bfc {
 
     pub(super) fn on_device(options: BfcOptions, device: SharedDeviceMemory) -> Self {
         Bfc {
-            pool: Pool::new(device, options),
+            pool: BfcPool::new(device, options),
             free: FreeSet::new(),
         }
     }
@@ -44,7 +44,7 @@ impl Bfc {
     }
 
     fn entry(&self, handle: ChunkHandle) -> Entry {
-        let ChunkSlot { address, size, .. } = self.pool.arena[handle];
+        let ChunkSlot { address, size, .. } = self.pool.chunks[handle];
         Entry::new(size, address, handle)
     }
 
@@ -72,13 +72,13 @@ impl Bfc {
         let padding = padding(entry.key(), alignment);
         if padding > 0 {
             // What lies before the aligned address becomes a free chunk of its own.
-            let aligned = self.pool.arena.split(handle, padding);
+            let aligned = self.pool.chunks.split(handle, padding);
             self.insert(handle);
             handle = aligned;
             size -= padding;
         }
         if self.pool.should_split(size, rounded) {
-            let rest = self.pool.arena.split(handle, rounded);
+            let rest = self.pool.chunks.split(handle, rounded);
             self.insert(rest);
         }
         Some(self.pool.commit(handle, requested))
@@ -86,7 +86,7 @@ impl Bfc {
 
     /// Takes one more region from the GPU and says whether that worked.
     fn grow(&mut self, rounded: u64, alignment: u64) -> std::result::Result<bool, AllocError> {
-        let Some(handle) = self.pool.grow(rounded, alignment, Tag::Lower)? else {
+        let Some(handle) = self.pool.grow(rounded, alignment, ChunkTag::Lower)? else {
             return Ok(false);
         };
         self.coalesce(handle);
@@ -95,15 +95,15 @@ impl Bfc {
 
     /// Joins a free chunk with free neighbours and enters the result.
     fn coalesce(&mut self, handle: ChunkHandle) {
-        let ChunkSlot { next, prev, .. } = self.pool.arena[handle];
+        let ChunkSlot { next, prev, .. } = self.pool.chunks[handle];
         let mut joined = handle;
-        if next != ChunkHandle::NONE && !self.pool.arena[next].in_use {
+        if next != ChunkHandle::NONE && !self.pool.chunks[next].in_use {
             self.remove(next);
-            self.pool.arena.merge_next(handle);
+            self.pool.chunks.merge_next(handle);
         }
-        if prev != ChunkHandle::NONE && !self.pool.arena[prev].in_use {
+        if prev != ChunkHandle::NONE && !self.pool.chunks[prev].in_use {
             self.remove(prev);
-            self.pool.arena.merge_next(prev);
+            self.pool.chunks.merge_next(prev);
             joined = prev;
         }
         self.insert(joined);
@@ -111,11 +111,11 @@ impl Bfc {
 
     /// Gives wholly free regions back to the GPU if that could make room for the request.
     fn deallocate_free_regions(&mut self, rounded: u64) -> bool {
-        let arena = &self.pool.arena;
+        let chunks = &self.pool.chunks;
         let regions = &self.pool.regions;
         let free: Vec<usize> = (0..regions.list.len())
             .filter(|&index| {
-                arena
+                chunks
                     .walk(regions.list[index].first)
                     .all(|(_, slot)| !slot.in_use)
             })
@@ -133,13 +133,13 @@ impl Bfc {
             let first = self.pool.regions.list[index].first;
             let chunks: Vec<ChunkHandle> = self
                 .pool
-                .arena
+                .chunks
                 .walk(first)
                 .map(|(chunk, _)| chunk)
                 .collect();
             for chunk in chunks {
                 self.remove(chunk);
-                self.pool.arena.discard(chunk);
+                self.pool.chunks.discard(chunk);
             }
             self.pool.regions.return_region(index);
         }
@@ -153,20 +153,24 @@ pub(super) fn padding(address: u64, alignment: u64) -> u64 {
 }
 
 impl Allocator for Bfc {
+    fn live_set(&self) -> &dyn LiveSet {
+        &self.pool
+    }
+
+    fn live_set_mut(&mut self) -> &mut dyn LiveSet {
+        &mut self.pool
+    }
+
     fn allocate(
         &mut self,
         bytes: u64,
         alignment: u64,
-        _space: Space,
+        _space: MemorySpace,
     ) -> std::result::Result<u64, AllocError> {
         if bytes == 0 {
             return Ok(NULL);
         }
-        let rounded = round_up(bytes).ok_or(AllocError::OutOfMemory)?;
-        let alignment = alignment
-            .max(UNIT)
-            .checked_next_power_of_two()
-            .ok_or(AllocError::OutOfMemory)?;
+        let (rounded, alignment) = round_request(bytes, alignment)?;
         if let Some(address) = self.place(rounded, bytes, alignment) {
             return Ok(address);
         }
@@ -203,29 +207,9 @@ impl Allocator for Bfc {
         Some(self.free.largest().unwrap_or(0))
     }
 
-    fn peak_bytes(&self) -> u64 {
-        self.pool.peak_bytes_in_use()
-    }
-
-    fn name(&self) -> &str {
-        &self.pool.options.name
-    }
-
-    fn chunks(&self) -> Vec<Chunk> {
-        self.pool.chunks()
-    }
-
-    fn regions(&self) -> Vec<Region> {
-        self.pool.regions()
-    }
-
-    fn out_of_memory_message(&self, bytes: u64) -> String {
-        out_of_memory_text(bytes, self.pool.options.jax_version)
-    }
-
-    fn out_of_memory_log(&self, bytes: u64, _space: Space) -> Vec<LogRecord> {
+    fn out_of_memory_log(&self, bytes: u64, _space: MemorySpace) -> Vec<LogRecord> {
         let free = FreeChunks {
-            end: End::Lower,
+            end: PoolEnd::Lower,
             binned: self.free.at_least(0).map(Entry::handle).collect(),
             gap: None,
         };
@@ -235,21 +219,5 @@ impl Allocator for Bfc {
             bytes,
             round_up(bytes).unwrap_or(u64::MAX),
         )
-    }
-
-    fn label(&mut self, text: Option<&str>) {
-        self.pool.label(text);
-    }
-
-    fn write_state(&self, state: &mut State) {
-        self.pool.write_state(state);
-    }
-
-    fn add_allocations(&mut self, count: u64) {
-        self.pool.add_allocations(count);
-    }
-
-    fn fidelity(&self) -> Fidelity {
-        self.pool.fidelity()
     }
 }

@@ -16,7 +16,7 @@ impl ChunkHandle {
 
 /// Which end of a partitioned pool a chunk belongs to. Everything is `Lower` in a classic pool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Tag {
+pub enum ChunkTag {
     /// In use by, or a hole kept for, the lower end.
     Lower,
     /// In use by, or a hole kept for, the upper end.
@@ -40,7 +40,7 @@ pub(super) struct ChunkSlot {
     pub(super) next: ChunkHandle,
     /// Index of the label that was current at allocation; see [`super::Allocator::label`].
     pub(super) label: u32,
-    pub(super) tag: Tag,
+    pub(super) tag: ChunkTag,
     pub(super) in_use: bool,
 }
 
@@ -74,7 +74,7 @@ impl ChunkTable {
         }
     }
 
-    fn take(&mut self, mut slot: ChunkSlot) -> ChunkHandle {
+    fn occupy(&mut self, mut slot: ChunkSlot) -> ChunkHandle {
         if self.unused == ChunkHandle::NONE {
             let handle = ChunkHandle(self.slots.len() as u32);
             self.slots.push(slot);
@@ -89,11 +89,11 @@ impl ChunkTable {
     }
 
     /// Adds a free chunk for a new region, after `prev` if the region grew.
-    pub(super) fn add(
+    pub(super) fn push(
         &mut self,
         address: u64,
         size: u64,
-        tag: Tag,
+        tag: ChunkTag,
         prev: ChunkHandle,
     ) -> ChunkHandle {
         let slot = ChunkSlot {
@@ -106,7 +106,7 @@ impl ChunkTable {
             tag,
             in_use: false,
         };
-        let handle = self.take(slot);
+        let handle = self.occupy(slot);
         if prev != ChunkHandle::NONE {
             self[prev].next = handle;
         }
@@ -117,7 +117,7 @@ impl ChunkTable {
     /// with the same tag.
     pub(super) fn split(&mut self, handle: ChunkHandle, size: u64) -> ChunkHandle {
         let whole = self[handle];
-        let rest = self.take(ChunkSlot {
+        let rest = self.occupy(ChunkSlot {
             address: whole.address + size,
             size: whole.size - size,
             requested: 0,
@@ -144,7 +144,7 @@ impl ChunkTable {
         first.size += second.size;
         first.next = second.next;
         if first.tag != second.tag {
-            first.tag = Tag::Gap;
+            first.tag = ChunkTag::Gap;
         }
         if second.next != ChunkHandle::NONE {
             self[second.next].prev = handle;
@@ -179,13 +179,13 @@ impl ChunkTable {
     }
 }
 
-impl std::fmt::Display for Tag {
+impl std::fmt::Display for ChunkTag {
     /// Writes `lower`, `upper` or `gap`.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(match self {
-            Tag::Lower => "lower",
-            Tag::Upper => "upper",
-            Tag::Gap => "gap",
+            ChunkTag::Lower => "lower",
+            ChunkTag::Upper => "upper",
+            ChunkTag::Gap => "gap",
         })
     }
 }

@@ -5,7 +5,8 @@
 
 use super::bfc::Bfc;
 use super::dump::LogRecord;
-use super::{AllocError, Allocator, Chunk, Fidelity, Region, Space, State, Stats};
+use super::live_set::LiveSet;
+use super::{AllocError, Allocator, Chunk, MemorySpace, State, Stats};
 use crate::error::Result;
 
 /// Two allocators that share a GPU.
@@ -15,15 +16,23 @@ pub(super) struct SplitCollectivePool {
 }
 
 impl Allocator for SplitCollectivePool {
+    fn live_set(&self) -> &dyn LiveSet {
+        self.default.live_set()
+    }
+
+    fn live_set_mut(&mut self) -> &mut dyn LiveSet {
+        self.default.live_set_mut()
+    }
+
     fn allocate(
         &mut self,
         bytes: u64,
         alignment: u64,
-        space: Space,
+        space: MemorySpace,
     ) -> std::result::Result<u64, AllocError> {
         match space {
-            Space::Default => self.default.allocate(bytes, alignment, space),
-            Space::Collective => self.collective.allocate(bytes, alignment, space),
+            MemorySpace::Default => self.default.allocate(bytes, alignment, space),
+            MemorySpace::Collective => self.collective.allocate(bytes, alignment, space),
         }
     }
 
@@ -44,10 +53,6 @@ impl Allocator for SplitCollectivePool {
         self.default.largest_free_block()
     }
 
-    fn name(&self) -> &str {
-        self.default.name()
-    }
-
     fn chunks(&self) -> Vec<Chunk> {
         let mut chunks = self.default.chunks();
         chunks.extend(self.collective.chunks());
@@ -55,37 +60,20 @@ impl Allocator for SplitCollectivePool {
         chunks
     }
 
-    fn regions(&self) -> Vec<Region> {
-        self.default.regions()
-    }
-
-    fn out_of_memory_message(&self, bytes: u64) -> String {
-        self.default.out_of_memory_message(bytes)
-    }
-
-    fn out_of_memory_log(&self, bytes: u64, space: Space) -> Vec<LogRecord> {
+    fn out_of_memory_log(&self, bytes: u64, space: MemorySpace) -> Vec<LogRecord> {
         match space {
-            Space::Default => self.default.out_of_memory_log(bytes, space),
-            Space::Collective => self.collective.out_of_memory_log(bytes, space),
+            MemorySpace::Default => self.default.out_of_memory_log(bytes, space),
+            MemorySpace::Collective => self.collective.out_of_memory_log(bytes, space),
         }
     }
 
-    fn label(&mut self, text: Option<&str>) {
-        self.default.label(text);
-        self.collective.label(text);
+    fn set_label(&mut self, text: Option<&str>) {
+        self.default.set_label(text);
+        self.collective.set_label(text);
     }
 
     fn write_state(&self, state: &mut State) {
         self.default.write_state(state);
         self.collective.write_state(state);
-    }
-
-    fn add_allocations(&mut self, count: u64) {
-        // Nobody is shown how many allocations the other pool has had.
-        self.default.add_allocations(count);
-    }
-
-    fn fidelity(&self) -> Fidelity {
-        self.default.fidelity()
     }
 }

@@ -5,20 +5,23 @@
 //! model: pages of 2 MiB that the driver can map anywhere, so that large buffers never fail for
 //! fragmentation.
 
+use super::config::PoolOptions;
 use super::cuda_malloc::CudaMalloc;
 use super::device_memory::{SimulatedDeviceMemory, whole_pages};
 use super::live_allocations::LiveAllocations;
-use super::message::out_of_memory_text;
-use super::options::PoolOptions;
+use super::live_set::LiveSet;
 use super::regions::SharedDeviceMemory;
-use super::{AllocError, Allocator, Chunk, DeviceMemory, Fidelity, Region, Space, State, Stats};
+use super::{AllocError, Allocator, DeviceMemory, Fidelity, MemorySpace, Region, State, Stats};
 use crate::error::Result;
+
+const FIDELITY: Fidelity = Fidelity::Model(
+    "limit, preallocation and statistics follow XLA; where the CUDA driver places buffers, \
+     and what it keeps, is a model",
+);
 
 /// The pool of one GPU.
 #[derive(Debug)]
 pub(super) struct CudaAsync {
-    name: String,
-    options: PoolOptions,
     limit_bytes: u64,
     heap: CudaMalloc<PagePool>,
     allocations: LiveAllocations,
@@ -43,22 +46,24 @@ impl CudaAsync {
             pool.free(region);
         }
         CudaAsync {
-            name: format!("gpu_async_{}", options.ordinal),
-            options: options.clone(),
             limit_bytes: threshold,
             heap: CudaMalloc::new(pool),
-            allocations: LiveAllocations::default(),
+            allocations: LiveAllocations::new(
+                format!("gpu_async_{}", options.ordinal),
+                options.jax_version,
+                FIDELITY,
+            ),
         }
     }
 }
 
-/// Pages taken from the GPU, mapped wherever they are needed.
+/// Pages reserved from the GPU, mapped wherever they are needed.
 #[derive(Debug)]
 struct PagePool {
     device: SharedDeviceMemory,
     addresses: SimulatedDeviceMemory,
-    /// What was taken from the GPU; the pages in it are interchangeable.
-    taken: Vec<Region>,
+    /// What was reserved from the GPU; the pages in it are interchangeable.
+    reserved: Vec<Region>,
     reserved_bytes: u64,
     used_bytes: u64,
     /// What stays in the pool when it is free.
@@ -70,7 +75,7 @@ impl PagePool {
         PagePool {
             device,
             addresses: SimulatedDeviceMemory::address_space(),
-            taken: Vec::new(),
+            reserved: Vec::new(),
             reserved_bytes: 0,
             used_bytes: 0,
             threshold,
@@ -80,14 +85,14 @@ impl PagePool {
     /// Gives free memory above the threshold back. The driver does so when a stream is waited for,
     /// which JAX does all the time; the model does it at once.
     fn trim(&mut self) {
-        let mut index = self.taken.len();
+        let mut index = self.reserved.len();
         while index > 0 && self.reserved_bytes > self.threshold {
             index -= 1;
-            let cost = whole_pages(self.taken[index].bytes).unwrap_or(u64::MAX);
+            let cost = whole_pages(self.reserved[index].bytes).unwrap_or(u64::MAX);
             if self.reserved_bytes - self.used_bytes >= cost
                 && self.reserved_bytes - cost >= self.threshold
             {
-                self.device.free(self.taken.swap_remove(index));
+                self.device.free(self.reserved.swap_remove(index));
                 self.reserved_bytes -= cost;
             }
         }
@@ -99,7 +104,7 @@ impl DeviceMemory for PagePool {
         let cost = whole_pages(bytes)?;
         let spare = self.reserved_bytes - self.used_bytes;
         if let Some(short) = cost.checked_sub(spare).filter(|&short| short > 0) {
-            self.taken.push(self.device.allocate(1, short)?);
+            self.reserved.push(self.device.allocate(1, short)?);
             self.reserved_bytes += short;
         }
         let region = self.addresses.allocate(alignment, bytes)?;
@@ -121,9 +126,9 @@ impl DeviceMemory for PagePool {
         state.add_all([
             self.reserved_bytes,
             self.used_bytes,
-            self.taken.len() as u64,
+            self.reserved.len() as u64,
         ]);
-        for region in &self.taken {
+        for region in &self.reserved {
             state.add_all([region.address, region.bytes]);
         }
         self.addresses.write_state(state);
@@ -133,18 +138,26 @@ impl DeviceMemory for PagePool {
 
 impl Drop for PagePool {
     fn drop(&mut self) {
-        for region in self.taken.drain(..) {
+        for region in self.reserved.drain(..) {
             self.device.free(region);
         }
     }
 }
 
 impl Allocator for CudaAsync {
+    fn live_set(&self) -> &dyn LiveSet {
+        &self.allocations
+    }
+
+    fn live_set_mut(&mut self) -> &mut dyn LiveSet {
+        &mut self.allocations
+    }
+
     fn allocate(
         &mut self,
         bytes: u64,
         alignment: u64,
-        _space: Space,
+        _space: MemorySpace,
     ) -> std::result::Result<u64, AllocError> {
         if bytes == 0 {
             return Ok(0);
@@ -161,7 +174,7 @@ impl Allocator for CudaAsync {
         if address == 0 {
             return Ok(());
         }
-        let cost = self.allocations.remove(address, &self.name)?;
+        let cost = self.allocations.remove(address)?;
         self.heap.free(address, cost);
         Ok(())
     }
@@ -170,36 +183,9 @@ impl Allocator for CudaAsync {
         self.allocations.stats(Some(self.limit_bytes))
     }
 
-    fn name(&self) -> &str {
-        &self.name
-    }
-
-    fn chunks(&self) -> Vec<Chunk> {
-        self.allocations.chunks()
-    }
-
-    fn out_of_memory_message(&self, bytes: u64) -> String {
-        out_of_memory_text(bytes, self.options.jax_version)
-    }
-
-    fn label(&mut self, text: Option<&str>) {
-        self.allocations.set_label(text);
-    }
-
     fn write_state(&self, state: &mut State) {
         self.heap.write_state(state);
         self.allocations.write_state(state);
-    }
-
-    fn add_allocations(&mut self, count: u64) {
-        self.allocations.add_allocations(count);
-    }
-
-    fn fidelity(&self) -> Fidelity {
-        Fidelity::Model(
-            "limit, preallocation and statistics follow XLA; where the CUDA driver places buffers, \
-             and what it keeps, is a model",
-        )
     }
 }
 
@@ -241,7 +227,7 @@ mod tests {
             assert_eq!(device.free_bytes(), 79 * GIB);
             assert_eq!(pool.stats().bytes_limit, Some(0));
             let address = pool
-                .allocate(3 * GIB, 64, Space::Default)
+                .allocate(3 * GIB, 64, MemorySpace::Default)
                 .expect("there is room");
             assert_eq!(device.free_bytes(), 76 * GIB);
             pool.free(address).expect("it was allocated");
@@ -253,11 +239,11 @@ mod tests {
     fn the_threshold_is_not_a_cap() {
         let (mut pool, device) = pool(true, 0, 79 * GIB);
         let address = pool
-            .allocate(70 * GIB, 64, Space::Default)
+            .allocate(70 * GIB, 64, MemorySpace::Default)
             .expect("the device has room");
         assert_eq!(device.free_bytes(), 9 * GIB);
         assert_eq!(
-            pool.allocate(10 * GIB, 64, Space::Default),
+            pool.allocate(10 * GIB, 64, MemorySpace::Default),
             Err(AllocError::OutOfMemory)
         );
         pool.free(address).expect("it was allocated");
@@ -272,7 +258,7 @@ mod tests {
     fn a_card_without_room_for_the_preallocation_leaves_the_pool_empty() {
         let (mut pool, device) = pool(true, 0, 50 * GIB);
         assert_eq!(device.free_bytes(), 50 * GIB);
-        pool.allocate(40 * GIB, 64, Space::Default)
+        pool.allocate(40 * GIB, 64, MemorySpace::Default)
             .expect("it grows as needed");
     }
 
@@ -280,7 +266,7 @@ mod tests {
     fn requested_bytes_are_counted_and_small_buffers_share_pages() {
         let (mut pool, device) = pool(false, 0, 79 * GIB);
         for _ in 0..10 {
-            pool.allocate(1000, 64, Space::Default)
+            pool.allocate(1000, 64, MemorySpace::Default)
                 .expect("there is room");
         }
         assert_eq!(pool.stats().bytes_in_use, 10_000);
@@ -292,14 +278,14 @@ mod tests {
         let (mut pool, _card) = pool(false, 0, 8 * GIB);
         let pieces: Vec<u64> = (0..8)
             .map(|_| {
-                pool.allocate(GIB, 64, Space::Default)
+                pool.allocate(GIB, 64, MemorySpace::Default)
                     .expect("there is room")
             })
             .collect();
         for address in pieces.iter().step_by(2) {
             pool.free(*address).expect("it was allocated");
         }
-        pool.allocate(4 * GIB, 64, Space::Default)
+        pool.allocate(4 * GIB, 64, MemorySpace::Default)
             .expect("4 GiB are free, if not in a row");
     }
 }

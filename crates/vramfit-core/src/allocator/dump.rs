@@ -7,11 +7,11 @@
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
-use super::chunk_table::{ChunkHandle, ChunkSlot, Tag};
+use super::chunk_table::{ChunkHandle, ChunkSlot, ChunkTag};
+use super::config::JaxVersion;
 use super::message::human_readable_bytes;
-use super::options::JaxVersion;
-use super::pool::{BINS, Pool, bin_of};
-use super::spatial_policy::End;
+use super::pool::{BINS, BfcPool, bin_of};
+use super::spatial_policy::PoolEnd;
 
 /// How important a log record is. JAX hides `Info` unless `TF_CPP_MIN_LOG_LEVEL=0` is set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -33,47 +33,47 @@ pub struct LogRecord {
 
 /// The wordings.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-enum Style {
+enum LogStyle {
     /// Plain integers in the pool line and the statistics.
     Integers,
     /// Sizes for people.
     Sizes,
     /// Ends, tags, labels.
-    Ends,
+    PoolEnds,
 }
 
-fn style(jax: JaxVersion) -> Style {
+fn style(jax: JaxVersion) -> LogStyle {
     match jax {
-        jax if jax < (0, 8, 2) => Style::Integers,
-        jax if jax < (0, 11, 0) => Style::Sizes,
-        _ => Style::Ends,
+        jax if jax < (0, 8, 2) => LogStyle::Integers,
+        jax if jax < (0, 11, 0) => LogStyle::Sizes,
+        _ => LogStyle::PoolEnds,
     }
 }
 
 /// What the dump says of the free chunks, which the two kinds of pool keep differently.
 pub(super) struct FreeChunks {
     /// The end of the request.
-    pub(super) end: End,
+    pub(super) end: PoolEnd,
     /// Every free chunk in a bin, in the order of the bins.
     pub(super) binned: Vec<ChunkHandle>,
     /// The gap of a partitioned pool.
     pub(super) gap: Option<ChunkHandle>,
 }
 
-impl End {
+impl PoolEnd {
     /// Returns the word for it in XLA's texts.
-    pub(super) fn word(self) -> &'static str {
+    pub(super) fn label(self) -> &'static str {
         match self {
-            End::Lower => "lower",
-            End::Upper => "upper",
+            PoolEnd::Lower => "lower",
+            PoolEnd::Upper => "upper",
         }
     }
 }
 
 /// Returns the warning for a request whose failure the caller can live with (autotuning, scratch).
-pub fn refusal_warning(name: &str, bytes: u64, end: End, jax: JaxVersion) -> LogRecord {
+pub fn refusal_warning(name: &str, bytes: u64, end: PoolEnd, jax: JaxVersion) -> LogRecord {
     let from = match style(jax) {
-        Style::Ends => format!(" from the {} end", end.word()),
+        LogStyle::PoolEnds => format!(" from the {} end", end.label()),
         _ => String::new(),
     };
     warning(format!(
@@ -85,7 +85,7 @@ pub fn refusal_warning(name: &str, bytes: u64, end: End, jax: JaxVersion) -> Log
 }
 
 /// Returns the whole dump, from the header to the map.
-pub(super) fn dump(pool: &Pool, free: &FreeChunks, bytes: u64, rounded: u64) -> Vec<LogRecord> {
+pub(super) fn dump(pool: &BfcPool, free: &FreeChunks, bytes: u64, rounded: u64) -> Vec<LogRecord> {
     let style = style(pool.options.jax_version);
     let mut records = vec![header(pool, free.end, bytes, rounded, style)];
     records.push(info(format!("BFCAllocator dump for {}", pool.options.name)));
@@ -117,18 +117,18 @@ fn warning(text: String) -> LogRecord {
     }
 }
 
-fn header(pool: &Pool, end: End, bytes: u64, rounded: u64, style: Style) -> LogRecord {
+fn header(pool: &BfcPool, end: PoolEnd, bytes: u64, rounded: u64, style: LogStyle) -> LogRecord {
     let what = format!(
         "Allocator ({}) ran out of memory trying to allocate {} (rounded to {rounded})",
         pool.options.name,
         human_readable_bytes(bytes),
     );
-    warning(if style == Style::Ends {
+    warning(if style == LogStyle::PoolEnds {
         format!(
             "{what} from the {} end requested by op \nIf this is caused by memory fragmentation, \
              the environment variable 'TF_GPU_ALLOCATOR=cuda_malloc_async' may improve the \
              situation.\nCurrent allocation summary follows.",
-            end.word(),
+            end.label(),
         )
     } else {
         // The missing space, the space at the end of a line and the repetition are XLA's.
@@ -140,14 +140,14 @@ fn header(pool: &Pool, end: End, bytes: u64, rounded: u64, style: Style) -> LogR
     })
 }
 
-fn all_chunks(pool: &Pool) -> impl Iterator<Item = &ChunkSlot> {
+fn all_chunks(pool: &BfcPool) -> impl Iterator<Item = &ChunkSlot> {
     let regions = pool.regions.list.iter();
     regions
-        .flat_map(|region| pool.arena.walk(region.first))
+        .flat_map(|region| pool.chunks.walk(region.first))
         .map(|(_, slot)| slot)
 }
 
-fn bins(pool: &Pool) -> Vec<LogRecord> {
+fn bins(pool: &BfcPool) -> Vec<LogRecord> {
     #[derive(Clone, Copy, Default)]
     struct Bin {
         chunks: u64,
@@ -157,7 +157,7 @@ fn bins(pool: &Pool) -> Vec<LogRecord> {
         requested: u64,
     }
     let mut bins = [Bin::default(); BINS];
-    for slot in all_chunks(pool).filter(|slot| slot.in_use || slot.tag != Tag::Gap) {
+    for slot in all_chunks(pool).filter(|slot| slot.in_use || slot.tag != ChunkTag::Gap) {
         let bin = &mut bins[bin_of(slot.size)];
         bin.chunks += 1;
         bin.bytes += slot.size;
@@ -183,7 +183,7 @@ fn bins(pool: &Pool) -> Vec<LogRecord> {
 }
 
 /// Lists the free chunks of the bin that the request would have come from.
-fn target_bin(pool: &Pool, free: &FreeChunks, rounded: u64) -> Vec<LogRecord> {
+fn target_bin(pool: &BfcPool, free: &FreeChunks, rounded: u64) -> Vec<LogRecord> {
     let wanted = bin_of(rounded);
     let mut records = vec![info(format!(
         "Bin for {} was {}, Chunk State: ",
@@ -191,14 +191,14 @@ fn target_bin(pool: &Pool, free: &FreeChunks, rounded: u64) -> Vec<LogRecord> {
         human_readable_bytes(256 << wanted),
     ))];
     for &handle in &free.binned {
-        let slot = &pool.arena[handle];
+        let slot = &pool.chunks[handle];
         if bin_of(slot.size) != wanted {
             continue;
         }
         let mut text = chunk_state(slot);
         for (word, neighbour) in [("prev", slot.prev), ("next", slot.next)] {
             if neighbour != ChunkHandle::NONE {
-                write!(text, ", {word}: {}", chunk_state(&pool.arena[neighbour]))
+                write!(text, ", {word}: {}", chunk_state(&pool.chunks[neighbour]))
                     .expect("writing to a string does not fail");
             }
         }
@@ -208,7 +208,7 @@ fn target_bin(pool: &Pool, free: &FreeChunks, rounded: u64) -> Vec<LogRecord> {
 }
 
 fn chunk_state(slot: &ChunkSlot) -> String {
-    let binned = !slot.in_use && slot.tag != Tag::Gap;
+    let binned = !slot.in_use && slot.tag != ChunkTag::Gap;
     format!(
         "  Size: {} | Requested Size: {} | in_use: {} | bin_num: {}",
         human_readable_bytes(slot.size),
@@ -218,18 +218,18 @@ fn chunk_state(slot: &ChunkSlot) -> String {
     )
 }
 
-fn regions(pool: &Pool, style: Style) -> Vec<LogRecord> {
+fn regions(pool: &BfcPool, style: LogStyle) -> Vec<LogRecord> {
     let mut records = Vec::new();
     for region in &pool.regions.list {
         records.push(info(format!("Next region of size {}", region.bytes)));
-        for (_, slot) in pool.arena.walk(region.first) {
+        for (_, slot) in pool.chunks.walk(region.first) {
             let state = if slot.in_use { "InUse" } else { "Free " };
             let mut text = format!("{state} at {:x} of size {}", slot.address, slot.size);
-            if style == Style::Ends {
+            if style == LogStyle::PoolEnds {
                 let tag = match slot.tag {
-                    Tag::Lower => "lower",
-                    Tag::Upper => "upper",
-                    Tag::Gap => "central_gap",
+                    ChunkTag::Lower => "lower",
+                    ChunkTag::Upper => "upper",
+                    ChunkTag::Gap => "central_gap",
                 };
                 text += &format!(" tag {tag}");
                 if let Some(label) = pool.label_of(slot) {
@@ -249,7 +249,7 @@ fn regions(pool: &Pool, style: Style) -> Vec<LogRecord> {
     records
 }
 
-fn in_use_by_size(pool: &Pool, records: &mut Vec<LogRecord>) -> u64 {
+fn in_use_by_size(pool: &BfcPool, records: &mut Vec<LogRecord>) -> u64 {
     records.push(info("     Summary of in-use Chunks by size: ".to_owned()));
     let mut counts: BTreeMap<u64, u64> = BTreeMap::new();
     for slot in all_chunks(pool).filter(|slot| slot.in_use) {
@@ -264,18 +264,18 @@ fn in_use_by_size(pool: &Pool, records: &mut Vec<LogRecord>) -> u64 {
     counts.iter().map(|(size, count)| size * count).sum()
 }
 
-fn pool_lines(pool: &Pool, free: &FreeChunks, rounded: u64, style: Style) -> Vec<LogRecord> {
+fn pool_lines(pool: &BfcPool, free: &FreeChunks, rounded: u64, style: LogStyle) -> Vec<LogRecord> {
     let taken = pool.regions.pool_bytes;
     let limit = pool.regions.limit_bytes;
     let left = limit.saturating_sub(taken);
     let next = pool.regions.next_region_bytes;
     let show = human_readable_bytes;
     match style {
-        Style::Integers => vec![info(format!(
+        LogStyle::Integers => vec![info(format!(
             "Total bytes in pool: {taken} memory_limit_: {limit} available bytes: {left} \
              curr_region_allocation_bytes_: {next}"
         ))],
-        Style::Sizes => vec![info(format!(
+        LogStyle::Sizes => vec![info(format!(
             "Total size in pool: {} memory_limit_: {} available size: {} \
              curr_region_allocation_bytes_: {}",
             show(taken),
@@ -283,9 +283,9 @@ fn pool_lines(pool: &Pool, free: &FreeChunks, rounded: u64, style: Style) -> Vec
             show(left),
             show(next),
         ))],
-        Style::Ends => {
+        LogStyle::PoolEnds => {
             let (any, own, gap) = largest(pool, free);
-            let word = free.end.word();
+            let word = free.end.label();
             let mut records = vec![info(format!(
                 "Allocator memory summary: rounded request {}, total free in pool {}, largest free \
                  chunk usable by {word} end {}, unallocated bytes {}, pool size {}, pool limit {}",
@@ -321,32 +321,32 @@ fn pool_lines(pool: &Pool, free: &FreeChunks, rounded: u64, style: Style) -> Vec
 }
 
 /// Returns the largest binned free chunk of any end, that of the request's end, and the gap.
-fn largest(pool: &Pool, free: &FreeChunks) -> (u64, u64, u64) {
+fn largest(pool: &BfcPool, free: &FreeChunks) -> (u64, u64, u64) {
     let own_tag = match free.end {
-        End::Lower => Tag::Lower,
-        End::Upper => Tag::Upper,
+        PoolEnd::Lower => ChunkTag::Lower,
+        PoolEnd::Upper => ChunkTag::Upper,
     };
-    let slots = || free.binned.iter().map(|&handle| &pool.arena[handle]);
+    let slots = || free.binned.iter().map(|&handle| &pool.chunks[handle]);
     let any = slots().map(|slot| slot.size).max();
     let own = slots()
         .filter(|slot| slot.tag == own_tag)
         .map(|slot| slot.size)
         .max();
-    let gap = free.gap.map_or(0, |gap| pool.arena[gap].size);
+    let gap = free.gap.map_or(0, |gap| pool.chunks[gap].size);
     (any.unwrap_or(0), own.unwrap_or(0), gap)
 }
 
-fn statistics(pool: &Pool, free: &FreeChunks, style: Style) -> LogRecord {
+fn statistics(pool: &BfcPool, free: &FreeChunks, style: LogStyle) -> LogRecord {
     let (any, _, gap) = largest(pool, free);
     // The older versions do not fill this one in.
-    let largest_free = if style == Style::Ends {
+    let largest_free = if style == LogStyle::PoolEnds {
         any.max(gap)
     } else {
         0
     };
     let stats = pool.stats(largest_free);
     let show = |bytes: u64| match style {
-        Style::Integers => bytes.to_string(),
+        LogStyle::Integers => bytes.to_string(),
         _ => human_readable_bytes(bytes),
     };
     let mut text = "Stats: \n".to_owned();
@@ -360,7 +360,7 @@ fn statistics(pool: &Pool, free: &FreeChunks, style: Style) -> LogRecord {
     line("MaxAllocSize:", 18, show(stats.largest_alloc_size));
     line("Reserved:", 18, show(0));
     line("PeakReserved:", 18, show(0));
-    if style == Style::Ends {
+    if style == LogStyle::PoolEnds {
         // Four columns to the right, and not filled in before 0.11.2.
         let filled = pool.options.jax_version >= (0, 11, 2);
         line(
@@ -374,7 +374,7 @@ fn statistics(pool: &Pool, free: &FreeChunks, style: Style) -> LogRecord {
 }
 
 /// Draws all regions end to end in 100 characters: `*` requested, `x` given out beyond that, `_` free.
-fn map(pool: &Pool) -> String {
+fn map(pool: &BfcPool) -> String {
     const CELLS: u64 = 100;
     let regions = &pool.regions.list;
     let total: u64 = regions.iter().map(|region| region.bytes).sum();
@@ -390,7 +390,7 @@ fn map(pool: &Pool) -> String {
     let mut before = 0;
     for region in regions {
         for (_, slot) in pool
-            .arena
+            .chunks
             .walk(region.first)
             .filter(|(_, slot)| slot.in_use)
         {

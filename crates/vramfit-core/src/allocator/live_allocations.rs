@@ -1,16 +1,21 @@
-//! The books of allocators that count requested bytes: everything but BFC.
+//! The live allocations of allocators that count requested bytes: everything but BFC.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use super::chunk_table::Tag;
-use super::{Chunk, State, Stats};
+use super::chunk_table::ChunkTag;
+use super::config::JaxVersion;
+use super::live_set::LiveSet;
+use super::{Chunk, Fidelity, State, Stats};
 use crate::error::{Error, ErrorKind, Result};
 
 /// What is given out, and the statistics over it.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct LiveAllocations {
-    given: BTreeMap<u64, Allocation>,
+    name: String,
+    jax_version: JaxVersion,
+    fidelity: Fidelity,
+    by_address: BTreeMap<u64, Allocation>,
     label: Option<Arc<str>>,
     num_allocs: u64,
     bytes_in_use: u64,
@@ -26,9 +31,23 @@ struct Allocation {
 }
 
 impl LiveAllocations {
-    /// Enters a piece: what was requested, and what it takes from the GPU.
+    pub(super) fn new(name: String, jax_version: JaxVersion, fidelity: Fidelity) -> Self {
+        LiveAllocations {
+            name,
+            jax_version,
+            fidelity,
+            by_address: BTreeMap::new(),
+            label: None,
+            num_allocs: 0,
+            bytes_in_use: 0,
+            peak_bytes_in_use: 0,
+            largest_alloc_size: 0,
+        }
+    }
+
+    /// Adds an allocation: what was requested, and what it takes from the GPU.
     pub(super) fn insert(&mut self, address: u64, requested: u64, cost: u64) {
-        self.given.insert(
+        self.by_address.insert(
             address,
             Allocation {
                 requested,
@@ -42,29 +61,27 @@ impl LiveAllocations {
         self.largest_alloc_size = self.largest_alloc_size.max(requested);
     }
 
-    /// Strikes a piece out and returns what it took from the GPU.
-    pub(super) fn remove(&mut self, address: u64, name: &str) -> Result<u64> {
-        let Some(piece) = self.given.remove(&address) else {
+    /// Removes an allocation and returns what it took from the GPU.
+    pub(super) fn remove(&mut self, address: u64) -> Result<u64> {
+        let Some(allocation) = self.by_address.remove(&address) else {
             return Err(Error::new(
                 ErrorKind::Internal,
-                format!("`{name}` has nothing allocated at address {address:#x}"),
+                format!(
+                    "`{}` has nothing allocated at address {address:#x}",
+                    self.name
+                ),
             ));
         };
-        self.bytes_in_use -= piece.requested;
-        Ok(piece.cost)
+        self.bytes_in_use -= allocation.requested;
+        Ok(allocation.cost)
     }
 
-    /// Strikes everything out and returns the places and costs.
+    /// Removes everything and returns addresses and costs.
     pub(super) fn drain(&mut self) -> impl Iterator<Item = (u64, u64)> {
         self.bytes_in_use = 0;
-        let given = std::mem::take(&mut self.given);
-        given
+        std::mem::take(&mut self.by_address)
             .into_iter()
-            .map(|(address, piece)| (address, piece.cost))
-    }
-
-    pub(super) fn set_label(&mut self, text: Option<&str>) {
-        self.label = text.map(Arc::from);
+            .map(|(address, allocation)| (address, allocation.cost))
     }
 
     /// Returns the statistics in the sense of these allocators: no rounding is counted.
@@ -78,36 +95,56 @@ impl LiveAllocations {
             ..Stats::default()
         }
     }
+}
 
-    /// Adds what is given out, and the statistics.
-    pub(super) fn write_state(&self, state: &mut State) {
+impl LiveSet for LiveAllocations {
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn jax_version(&self) -> JaxVersion {
+        self.jax_version
+    }
+
+    fn peak_bytes(&self) -> u64 {
+        self.peak_bytes_in_use
+    }
+
+    fn set_label(&mut self, text: Option<&str>) {
+        self.label = text.map(Arc::from);
+    }
+
+    fn fidelity(&self) -> Fidelity {
+        self.fidelity
+    }
+
+    fn write_state(&self, state: &mut State) {
         state.add_all([
             self.bytes_in_use,
             self.peak_bytes_in_use,
             self.largest_alloc_size,
-            self.given.len() as u64,
+            self.by_address.len() as u64,
         ]);
-        for (address, piece) in &self.given {
-            state.add_all([*address, piece.requested, piece.cost]);
+        for (address, allocation) in &self.by_address {
+            state.add_all([*address, allocation.requested, allocation.cost]);
         }
     }
 
-    /// Counts allocations that came and went.
-    pub(super) fn add_allocations(&mut self, count: u64) {
+    fn add_allocations(&mut self, count: u64) {
         self.num_allocs += count;
     }
 
-    pub(super) fn chunks(&self) -> Vec<Chunk> {
-        let pieces = self.given.iter();
-        pieces
-            .map(|(&address, piece)| Chunk {
+    fn chunks(&self) -> Vec<Chunk> {
+        self.by_address
+            .iter()
+            .map(|(&address, allocation)| Chunk {
                 address,
-                bytes: piece.cost,
-                requested_bytes: piece.requested,
+                bytes: allocation.cost,
+                requested_bytes: allocation.requested,
                 in_use: true,
-                tag: Tag::Lower,
+                tag: ChunkTag::Lower,
                 bin: None,
-                label: piece.label.clone(),
+                label: allocation.label.clone(),
             })
             .collect()
     }

@@ -2,7 +2,7 @@
 //!
 //! The dump that goes to the log is made elsewhere; this is the text of the exception.
 
-use super::options::JaxVersion;
+use super::config::JaxVersion;
 
 /// Shows a size as XLA's log lines do: `112B`, `24.6KiB`, `29.54MiB`, `1.97GiB`.
 ///

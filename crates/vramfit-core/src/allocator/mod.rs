@@ -5,7 +5,7 @@
 //! allocator that a client with given [`PoolOptions`] would make.
 //!
 //! ```
-//! use vramfit_core::allocator::{SimulatedDeviceMemory, PoolOptions, Space, build};
+//! use vramfit_core::allocator::{SimulatedDeviceMemory, PoolOptions, MemorySpace, build};
 //!
 //! const MIB: u64 = 1 << 20;
 //! let options = PoolOptions {
@@ -14,7 +14,7 @@
 //!     ..PoolOptions::default()
 //! };
 //! let mut pool = build(&options, Box::new(SimulatedDeviceMemory::new(1024 * MIB)));
-//! let mut take = |mib: u64| pool.allocate(mib * MIB, 64, Space::Default);
+//! let mut take = |mib: u64| pool.allocate(mib * MIB, 64, MemorySpace::Default);
 //! let first = take(400)?;
 //! take(1)?;
 //! let last = take(400)?;
@@ -23,7 +23,7 @@
 //!
 //! // All but 1 MiB is free, and yet 700 MiB are not to be had: the pool is fragmented.
 //! assert_eq!(pool.stats().bytes_in_use, MIB);
-//! assert!(pool.allocate(700 * MIB, 64, Space::Default).is_err());
+//! assert!(pool.allocate(700 * MIB, 64, MemorySpace::Default).is_err());
 //! let free: Vec<u64> = pool
 //!     .chunks()
 //!     .iter()
@@ -37,7 +37,8 @@
 //! | file | what it is |
 //! | --- | --- |
 //! | `kind.rs` | the kinds of allocator, by JAX's names |
-//! | `options.rs` | from the client's options to an allocator; limits as XLA computes them |
+//! | `config.rs` | the client's options; limits as XLA computes them |
+//! | `build.rs` | from the options to an allocator |
 //! | `device_memory.rs` | the memory of one GPU, in this process |
 //! | `bfc.rs` | the classic best-fit-with-coalescing pool |
 //! | `spatial.rs`, `spatial_policy.rs` | the partitioned pool of JAX 0.11 and later |
@@ -46,14 +47,17 @@
 //! | `collective.rs` | the separate pool for collective memory |
 //! | `platform.rs`, `cuda_async.rs`, `vmm.rs` | the other kinds, partly models |
 //! | `live_allocations.rs`, `cuda_malloc.rs` | what those are made of |
+//! | `live_set.rs` | what all allocators do alike |
 //! | `state.rs` | what later answers depend on |
 //! | `dump.rs` | what a BFC pool logs when a request fails |
 //! | `message.rs` | the text of the exception |
 
 mod address_map;
 mod bfc;
+mod build;
 mod chunk_table;
 mod collective;
+mod config;
 mod cuda_async;
 mod cuda_malloc;
 mod device_memory;
@@ -61,8 +65,8 @@ mod dump;
 mod free_set;
 mod kind;
 mod live_allocations;
+mod live_set;
 mod message;
-mod options;
 mod platform;
 mod pool;
 mod preallocation;
@@ -75,18 +79,20 @@ mod vmm;
 use std::sync::Arc;
 
 pub use bfc::Bfc;
-pub use chunk_table::Tag;
+pub use build::build;
+pub use chunk_table::ChunkTag;
+pub use config::{JaxVersion, PoolOptions};
 pub use device_memory::{PAGE_BYTES, SimulatedDeviceMemory};
 pub use dump::{LogRecord, Severity, refusal_warning};
 pub use kind::Kind;
+pub use live_set::LiveSet;
 pub use message::{human_readable_bytes, out_of_memory_text};
-pub use options::{JaxVersion, PoolOptions, build};
 pub use pool::BfcOptions;
 use pool::round_up;
 pub use preallocation::is_fully_preallocated;
 pub use regions::{Backpedal, SharedDeviceMemory};
 pub use spatial::Spatial;
-pub use spatial_policy::{End, EndPolicy, SpatialPolicy, SplitRule};
+pub use spatial_policy::{EndPolicy, PoolEnd, SpatialPolicy, SplitRule};
 pub use state::State;
 
 use crate::error::Result;
@@ -96,7 +102,7 @@ pub const MAX_REGION_BYTES: u64 = (1 << 48) - 256;
 
 /// Which end of a spatially partitioned pool, or which separate pool, a request is for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub enum Space {
+pub enum MemorySpace {
     /// Ordinary device memory.
     #[default]
     Default,
@@ -209,7 +215,7 @@ pub struct Chunk {
     /// Whether it is given out.
     pub in_use: bool,
     /// The end of a partitioned pool it belongs to; `Lower` in all others.
-    pub tag: Tag,
+    pub tag: ChunkTag,
     /// The bin a free chunk is in. `None` for chunks in use and for the gap.
     pub bin: Option<u8>,
     /// What [`Allocator::label`] said when it was given out.
@@ -218,6 +224,12 @@ pub struct Chunk {
 
 /// One of JAX's allocators.
 pub trait Allocator: Send {
+    /// Returns the live allocations.
+    fn live_set(&self) -> &dyn LiveSet;
+
+    /// Returns the live allocations, to be changed.
+    fn live_set_mut(&mut self) -> &mut dyn LiveSet;
+
     /// Allocates `bytes` and returns the address.
     ///
     /// No bytes give address 0, which is counted nowhere and may be freed.
@@ -228,7 +240,7 @@ pub trait Allocator: Send {
         &mut self,
         bytes: u64,
         alignment: u64,
-        space: Space,
+        space: MemorySpace,
     ) -> std::result::Result<u64, AllocError>;
 
     /// Frees what was allocated at `address`.
@@ -242,7 +254,7 @@ pub trait Allocator: Send {
 
     /// Returns the most that was given out so far, as [`Stats::peak_bytes_in_use`], at no cost.
     fn peak_bytes(&self) -> u64 {
-        self.stats().peak_bytes_in_use
+        self.live_set().peak_bytes()
     }
 
     /// Returns the largest free block inside the pool, whether or not [`Allocator::stats`] shows
@@ -257,45 +269,55 @@ pub trait Allocator: Send {
     }
 
     /// Returns the name in XLA's log lines, such as `GPU_0_bfc`.
-    fn name(&self) -> &str;
+    fn name(&self) -> &str {
+        self.live_set().name()
+    }
 
     /// Returns the chunks in address order, free ones included where the allocator keeps them.
-    fn chunks(&self) -> Vec<Chunk>;
+    fn chunks(&self) -> Vec<Chunk> {
+        self.live_set().chunks()
+    }
 
     /// Returns the regions that the default pool has from the GPU, by address; none where nothing is
     /// pooled.
     fn regions(&self) -> Vec<Region> {
-        Vec::new()
+        self.live_set().regions()
     }
 
     /// Returns the status text that the client raises when a request of `bytes` fails, without
     /// the `RESOURCE_EXHAUSTED: ` that JAX puts in front.
-    fn out_of_memory_message(&self, bytes: u64) -> String;
+    fn out_of_memory_message(&self, bytes: u64) -> String {
+        out_of_memory_text(bytes, self.live_set().jax_version())
+    }
 
     /// Returns what goes to the log when a request of `bytes` fails for good, before the exception.
     ///
     /// Empty for allocators that write nothing of their own.
-    fn out_of_memory_log(&self, bytes: u64, space: Space) -> Vec<LogRecord> {
+    fn out_of_memory_log(&self, bytes: u64, space: MemorySpace) -> Vec<LogRecord> {
         let _ = (bytes, space);
         Vec::new()
     }
 
-    /// Sets what the following allocations are for, until it is set anew.
+    /// Sets what the following allocations are for, until it is set again.
     ///
     /// The text goes into [`Chunk::label`] and into the dump as it is. XLA 0.11 writes
     /// `xla.execute{executable=jit_step}`.
-    fn label(&mut self, text: Option<&str>) {
-        let _ = text;
+    fn set_label(&mut self, text: Option<&str>) {
+        self.live_set_mut().set_label(text);
     }
 
     /// Adds what its later answers depend on, and [`Stats`] but for `num_allocs`.
-    fn write_state(&self, state: &mut State);
+    fn write_state(&self, state: &mut State) {
+        self.live_set().write_state(state);
+    }
 
     /// Raises [`Stats::num_allocs`] as if so many allocations had come and gone.
-    fn add_allocations(&mut self, count: u64);
+    fn add_allocations(&mut self, count: u64) {
+        self.live_set_mut().add_allocations(count);
+    }
 
     /// Says how far the answers can be trusted.
     fn fidelity(&self) -> Fidelity {
-        Fidelity::Exact
+        self.live_set().fidelity()
     }
 }

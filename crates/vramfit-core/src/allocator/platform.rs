@@ -3,19 +3,23 @@
 //! Nothing is pooled, so nothing is kept back for later and little is fragmented; a freed buffer is
 //! the GPU's again at once. `Device.memory_stats()` returns `None` under them.
 
+use super::config::PoolOptions;
 use super::cuda_malloc::CudaMalloc;
 use super::kind::Kind;
 use super::live_allocations::LiveAllocations;
+use super::live_set::LiveSet;
 use super::message::{direct_out_of_memory_text, out_of_memory_text};
-use super::options::PoolOptions;
 use super::regions::SharedDeviceMemory;
-use super::{AllocError, Allocator, Chunk, Fidelity, Space, State, Stats};
+use super::{AllocError, Allocator, Fidelity, MemorySpace, State, Stats};
 use crate::error::Result;
+
+const FIDELITY: Fidelity = Fidelity::Model(
+    "addresses, and the bytes that the driver takes for buffers of up to 1 MiB, are a model",
+);
 
 /// Hands every request on to the driver.
 #[derive(Debug)]
 pub(super) struct Platform {
-    name: String,
     options: PoolOptions,
     heap: CudaMalloc<SharedDeviceMemory>,
     allocations: LiveAllocations,
@@ -24,10 +28,13 @@ pub(super) struct Platform {
 impl Platform {
     pub(super) fn new(options: &PoolOptions, device: SharedDeviceMemory) -> Self {
         Platform {
-            name: format!("GPU_{}_{}", options.ordinal, options.kind.name()),
             options: options.clone(),
             heap: CudaMalloc::new(device),
-            allocations: LiveAllocations::default(),
+            allocations: LiveAllocations::new(
+                format!("GPU_{}_{}", options.ordinal, options.kind.name()),
+                options.jax_version,
+                FIDELITY,
+            ),
         }
     }
 }
@@ -41,11 +48,19 @@ impl Drop for Platform {
 }
 
 impl Allocator for Platform {
+    fn live_set(&self) -> &dyn LiveSet {
+        &self.allocations
+    }
+
+    fn live_set_mut(&mut self) -> &mut dyn LiveSet {
+        &mut self.allocations
+    }
+
     fn allocate(
         &mut self,
         bytes: u64,
         alignment: u64,
-        _space: Space,
+        _space: MemorySpace,
     ) -> std::result::Result<u64, AllocError> {
         if bytes == 0 {
             return Ok(0);
@@ -62,7 +77,7 @@ impl Allocator for Platform {
         if address == 0 {
             return Ok(());
         }
-        let cost = self.allocations.remove(address, &self.name)?;
+        let cost = self.allocations.remove(address)?;
         self.heap.free(address, cost);
         Ok(())
     }
@@ -75,14 +90,6 @@ impl Allocator for Platform {
         false
     }
 
-    fn name(&self) -> &str {
-        &self.name
-    }
-
-    fn chunks(&self) -> Vec<Chunk> {
-        self.allocations.chunks()
-    }
-
     fn out_of_memory_message(&self, bytes: u64) -> String {
         // In 0.11 `platform` became a pool of the same shape as the others, with their text;
         // `address` is what `platform` was.
@@ -93,22 +100,8 @@ impl Allocator for Platform {
         }
     }
 
-    fn label(&mut self, text: Option<&str>) {
-        self.allocations.set_label(text);
-    }
-
     fn write_state(&self, state: &mut State) {
         self.heap.write_state(state);
         self.allocations.write_state(state);
-    }
-
-    fn add_allocations(&mut self, count: u64) {
-        self.allocations.add_allocations(count);
-    }
-
-    fn fidelity(&self) -> Fidelity {
-        Fidelity::Model(
-            "addresses, and the bytes that the driver takes for buffers of up to 1 MiB, are a model",
-        )
     }
 }

@@ -1,4 +1,4 @@
-//! What the classic and the partitioned pool have in common: chunks, regions, live.
+//! What the classic and the partitioned pool have in common: chunks, regions, statistics.
 //!
 //! Which free chunk a request gets is decided by [`super::bfc`] and [`super::spatial`].
 
@@ -7,8 +7,9 @@ use std::sync::Arc;
 use rustc_hash::FxHashMap;
 
 use super::address_map::AddressMap;
-use super::chunk_table::{ChunkHandle, ChunkSlot, ChunkTable, Tag};
-use super::options::JaxVersion;
+use super::chunk_table::{ChunkHandle, ChunkSlot, ChunkTable, ChunkTag};
+use super::config::JaxVersion;
+use super::live_set::LiveSet;
 use super::regions::{Backpedal, PoolRegion, Regions, SharedDeviceMemory};
 use super::{AllocError, Chunk, Fidelity, Region, State, Stats};
 use crate::error::{Error, ErrorKind, Result};
@@ -24,6 +25,16 @@ const MAX_COMPARED_JAX: (u32, u32) = (0, 12);
 /// Rounds up to a multiple of 256; `None` beyond 64 bits.
 pub(super) fn round_up(bytes: u64) -> Option<u64> {
     bytes.checked_next_multiple_of(UNIT)
+}
+
+/// Rounds a request up to what the pool hands out: its size, and its alignment to a power of two.
+pub(super) fn round_request(
+    bytes: u64,
+    alignment: u64,
+) -> std::result::Result<(u64, u64), AllocError> {
+    round_up(bytes)
+        .zip(alignment.max(UNIT).checked_next_power_of_two())
+        .ok_or(AllocError::OutOfMemory)
 }
 
 /// Returns XLA's bin of a size.
@@ -46,7 +57,7 @@ pub struct BfcOptions {
     /// The surplus above which a chunk is always split, as a part of the limit; 0 means 128 MiB.
     pub fragmentation_fraction: f64,
     /// What becomes of requests that the GPU refuses.
-    pub back_off: Backpedal,
+    pub backpedal: Backpedal,
     /// Whether `largest_free_block_bytes` is filled, as since JAX 0.11.
     pub reports_largest_free_block: bool,
     /// The release of JAX whose texts are wanted.
@@ -62,7 +73,7 @@ impl Default for BfcOptions {
             grows: false,
             garbage_collection: false,
             fragmentation_fraction: 0.0,
-            back_off: Backpedal::Up,
+            backpedal: Backpedal::Up,
             reports_largest_free_block: true,
             jax_version: (0, 11, 2),
         }
@@ -71,9 +82,9 @@ impl Default for BfcOptions {
 
 /// Chunks, regions and statistics of one pool.
 #[derive(Debug)]
-pub(super) struct Pool {
+pub(super) struct BfcPool {
     pub(super) options: BfcOptions,
-    pub(super) arena: ChunkTable,
+    pub(super) chunks: ChunkTable,
     pub(super) regions: Regions,
     in_use: AddressMap,
     labels: Labels,
@@ -84,17 +95,22 @@ pub(super) struct Pool {
     largest_alloc_size: u64,
 }
 
-impl Pool {
+impl BfcPool {
     pub(super) fn new(device: SharedDeviceMemory, options: BfcOptions) -> Self {
         let split_surplus = if options.fragmentation_fraction > 0.0 {
             (options.fragmentation_fraction * options.limit_bytes as f64) as i64
         } else {
             128 << 20
         };
-        let regions = Regions::new(device, options.limit_bytes, options.grows, options.back_off);
-        Pool {
+        let regions = Regions::new(
+            device,
+            options.limit_bytes,
+            options.grows,
+            options.backpedal,
+        );
+        BfcPool {
             options,
-            arena: ChunkTable::new(),
+            chunks: ChunkTable::new(),
             regions,
             in_use: AddressMap::new(),
             labels: Labels::default(),
@@ -111,23 +127,23 @@ impl Pool {
         &mut self,
         rounded: u64,
         alignment: u64,
-        tag: Tag,
+        tag: ChunkTag,
     ) -> std::result::Result<Option<ChunkHandle>, AllocError> {
         let Some(region) = self.regions.grow(alignment, rounded)? else {
             return Ok(None);
         };
-        let arena = &mut self.arena;
+        let chunks = &mut self.chunks;
         let handle = match self.regions.extendable(region) {
             Some(before) => {
                 before.bytes += region.bytes;
-                let last = arena
+                let last = chunks
                     .walk(before.first)
                     .last()
                     .map_or(ChunkHandle::NONE, |(last, _)| last);
-                arena.add(region.address, region.bytes, tag, last)
+                chunks.push(region.address, region.bytes, tag, last)
             }
             None => {
-                let first = arena.add(region.address, region.bytes, tag, ChunkHandle::NONE);
+                let first = chunks.push(region.address, region.bytes, tag, ChunkHandle::NONE);
                 self.regions.insert_region(region, first);
                 first
             }
@@ -145,7 +161,7 @@ impl Pool {
     /// Hands a chunk out.
     pub(super) fn commit(&mut self, handle: ChunkHandle, requested: u64) -> u64 {
         let label = self.labels.current;
-        let slot = &mut self.arena[handle];
+        let slot = &mut self.chunks[handle];
         slot.requested = requested;
         slot.in_use = true;
         slot.label = label;
@@ -154,13 +170,13 @@ impl Pool {
         self.bytes_in_use += size;
         self.peak_bytes_in_use = self.peak_bytes_in_use.max(self.bytes_in_use);
         self.largest_alloc_size = self.largest_alloc_size.max(size);
-        self.in_use.insert(&self.arena, handle);
+        self.in_use.insert(&self.chunks, handle);
         address
     }
 
     /// Takes a chunk back; it is free afterwards but in no set.
     pub(super) fn release(&mut self, address: u64) -> Result<ChunkHandle> {
-        let Some(handle) = self.in_use.remove(&self.arena, address) else {
+        let Some(handle) = self.in_use.remove(&self.chunks, address) else {
             return Err(Error::new(
                 ErrorKind::Internal,
                 format!(
@@ -169,7 +185,7 @@ impl Pool {
                 ),
             ));
         };
-        let slot = &mut self.arena[handle];
+        let slot = &mut self.chunks[handle];
         slot.in_use = false;
         self.bytes_in_use -= slot.size;
         Ok(handle)
@@ -177,12 +193,7 @@ impl Pool {
 
     /// Says whether something is allocated at the address.
     pub(super) fn contains_address(&self, address: u64) -> bool {
-        self.in_use.contains(&self.arena, address)
-    }
-
-    /// Sets the label of the following allocations.
-    pub(super) fn label(&mut self, text: Option<&str>) {
-        self.labels.set(text);
+        self.in_use.contains(&self.chunks, address)
     }
 
     /// Returns the label of a chunk in use.
@@ -219,9 +230,51 @@ impl Pool {
             peak_pool_bytes: Some(self.regions.peak_pool_bytes),
         }
     }
+}
 
-    /// Adds what later answers depend on. Which free chunks there are follows from all chunks.
-    pub(super) fn write_state(&self, state: &mut State) {
+impl LiveSet for BfcPool {
+    fn name(&self) -> &str {
+        &self.options.name
+    }
+
+    fn jax_version(&self) -> JaxVersion {
+        self.options.jax_version
+    }
+
+    fn peak_bytes(&self) -> u64 {
+        self.peak_bytes_in_use
+    }
+
+    fn chunks(&self) -> Vec<Chunk> {
+        let regions = self.regions.list.iter();
+        regions
+            .flat_map(|region| self.chunks.walk(region.first))
+            .map(|(_, slot)| Chunk {
+                address: slot.address,
+                bytes: slot.size,
+                requested_bytes: if slot.in_use { slot.requested } else { 0 },
+                in_use: slot.in_use,
+                tag: slot.tag,
+                bin: (!slot.in_use && slot.tag != ChunkTag::Gap).then(|| bin_of(slot.size) as u8),
+                label: self.label_of(slot).cloned(),
+            })
+            .collect()
+    }
+
+    fn regions(&self) -> Vec<Region> {
+        let region = |region: &PoolRegion| Region {
+            address: region.address,
+            bytes: region.bytes,
+        };
+        self.regions.list.iter().map(region).collect()
+    }
+
+    fn set_label(&mut self, text: Option<&str>) {
+        self.labels.set(text);
+    }
+
+    /// Which free chunks there are follows from all chunks.
+    fn write_state(&self, state: &mut State) {
         state.add_all([
             self.bytes_in_use,
             self.peak_bytes_in_use,
@@ -230,7 +283,7 @@ impl Pool {
         self.regions.write_state(state);
         for region in &self.regions.list {
             // A region ends with its bytes, so no length is needed.
-            for (_, slot) in self.arena.walk(region.first) {
+            for (_, slot) in self.chunks.walk(region.first) {
                 let requested = if slot.in_use { slot.requested } else { 0 };
                 let kind = slot.tag as u64 * 2 + u64::from(slot.in_use);
                 state.add_all([slot.size, requested, kind]);
@@ -238,18 +291,11 @@ impl Pool {
         }
     }
 
-    /// Counts allocations that came and went.
-    pub(super) fn add_allocations(&mut self, count: u64) {
+    fn add_allocations(&mut self, count: u64) {
         self.num_allocs += count;
     }
 
-    /// Returns the most that was given out so far.
-    pub(super) fn peak_bytes_in_use(&self) -> u64 {
-        self.peak_bytes_in_use
-    }
-
-    /// Says how far the answers can be trusted.
-    pub(super) fn fidelity(&self) -> Fidelity {
+    fn fidelity(&self) -> Fidelity {
         let (major, minor, _) = self.options.jax_version;
         if (major, minor) > MAX_COMPARED_JAX {
             Fidelity::Model(
@@ -258,33 +304,6 @@ impl Pool {
         } else {
             Fidelity::Exact
         }
-    }
-
-    /// Returns all regions in address order.
-    pub(super) fn regions(&self) -> Vec<Region> {
-        let list = self.regions.list.iter();
-        let region = |region: &PoolRegion| Region {
-            address: region.address,
-            bytes: region.bytes,
-        };
-        list.map(region).collect()
-    }
-
-    /// Returns all chunks in address order.
-    pub(super) fn chunks(&self) -> Vec<Chunk> {
-        let regions = self.regions.list.iter();
-        regions
-            .flat_map(|region| self.arena.walk(region.first))
-            .map(|(_, slot)| Chunk {
-                address: slot.address,
-                bytes: slot.size,
-                requested_bytes: if slot.in_use { slot.requested } else { 0 },
-                in_use: slot.in_use,
-                tag: slot.tag,
-                bin: (!slot.in_use && slot.tag != Tag::Gap).then(|| bin_of(slot.size) as u8),
-                label: self.label_of(slot).cloned(),
-            })
-            .collect()
     }
 }
 

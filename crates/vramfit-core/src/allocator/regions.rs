@@ -79,7 +79,7 @@ pub(super) struct Regions {
     pub(super) peak_pool_bytes: u64,
     /// What the pool would ask for next; doubled as it grows.
     pub(super) next_region_bytes: u64,
-    back_off: Backpedal,
+    backpedal: Backpedal,
 }
 
 /// The part of the limit that a growing pool asks for first.
@@ -106,7 +106,7 @@ impl Regions {
         device: SharedDeviceMemory,
         limit_bytes: u64,
         grows: bool,
-        back_off: Backpedal,
+        backpedal: Backpedal,
     ) -> Self {
         let first = if grows {
             limit_bytes.min(FIRST_REGION_BYTES)
@@ -122,7 +122,7 @@ impl Regions {
             pool_bytes: 0,
             peak_pool_bytes: 0,
             next_region_bytes: round_up(first).unwrap_or(u64::MAX),
-            back_off,
+            backpedal,
         }
     }
 
@@ -179,15 +179,15 @@ impl Regions {
                 return Ok(Some(region));
             }
             let product = (bytes as f32 * BACKPEDAL_FACTOR) as u64;
-            let mut less = match self.back_off {
+            let mut less = match self.backpedal {
                 Backpedal::Up | Backpedal::UpForEver => round_up(product).unwrap_or(u64::MAX),
                 Backpedal::Down => product / UNIT * UNIT,
             };
             if less >= bytes {
                 // Small sizes round back up to themselves.
-                if self.back_off == Backpedal::UpForEver {
+                if self.backpedal == Backpedal::UpForEver {
                     return Err(AllocError::Fatal(format!(
-                        "XLA of this version never returns from this request: the card refuses \
+                        "XLA of this version never returns from this request: the GPU denies \
                          {bytes} bytes, and the next smaller region it tries is {less} bytes"
                     )));
                 }

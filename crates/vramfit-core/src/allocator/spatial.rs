@@ -9,14 +9,14 @@
 //! error, from then on for ever.
 
 use super::bfc::padding;
-use super::chunk_table::{ChunkHandle, ChunkSlot, Tag};
+use super::chunk_table::{ChunkHandle, ChunkSlot, ChunkTag};
 use super::dump::{FreeChunks, LogRecord, dump};
 use super::free_set::{Entry, FreeSet};
-use super::message::out_of_memory_text;
-use super::pool::{BfcOptions, Pool, UNIT, round_up};
+use super::live_set::LiveSet;
+use super::pool::{BfcOptions, BfcPool, round_request, round_up};
 use super::regions::SharedDeviceMemory;
-use super::spatial_policy::{End, SpatialPolicy, SplitRule};
-use super::{AllocError, Allocator, Chunk, DeviceMemory, Fidelity, Region, Space, State, Stats};
+use super::spatial_policy::{PoolEnd, SpatialPolicy, SplitRule};
+use super::{AllocError, Allocator, DeviceMemory, MemorySpace, State, Stats};
 use crate::error::{Error, ErrorKind, Result};
 
 /// Collective memory is aligned to what one multicast object can bind: 2 MiB on NVIDIA GPUs.
@@ -25,7 +25,7 @@ const COLLECTIVE_ALIGNMENT: u64 = 2 << 20;
 /// One partitioned pool.
 #[derive(Debug)]
 pub struct Spatial {
-    pool: Pool,
+    pool: BfcPool,
     policy: SpatialPolicy,
     lower: FreeSet,
     upper: FreeSet,
@@ -48,7 +48,7 @@ impl Spatial {
         // XLA insists on a fixed range.
         options.grows = false;
         Spatial {
-            pool: Pool::new(device, options),
+            pool: BfcPool::new(device, options),
             policy,
             lower: FreeSet::new(),
             upper: FreeSet::new(),
@@ -63,7 +63,7 @@ impl Spatial {
     /// As [`Allocator::allocate`].
     pub fn allocate_at(
         &mut self,
-        end: End,
+        end: PoolEnd,
         bytes: u64,
         alignment: u64,
     ) -> std::result::Result<u64, AllocError> {
@@ -78,12 +78,15 @@ impl Spatial {
     }
 
     /// Returns what goes to the log when a request at this end fails for good.
-    pub fn out_of_memory_log_at(&self, end: End, bytes: u64) -> Vec<LogRecord> {
-        let mut binned: Vec<(u64, Tag, Entry)> = Vec::new();
+    pub fn out_of_memory_log_at(&self, end: PoolEnd, bytes: u64) -> Vec<LogRecord> {
+        let mut binned: Vec<(u64, ChunkTag, Entry)> = Vec::new();
         // 0.11 orders equal sizes by address alone, later versions by end and then address.
         let by_tag = self.policy != SpatialPolicy::JAX_0_11;
-        for (tag, set) in [(Tag::Lower, &self.lower), (Tag::Upper, &self.upper)] {
-            let tag = if by_tag { tag } else { Tag::Lower };
+        for (tag, set) in [
+            (ChunkTag::Lower, &self.lower),
+            (ChunkTag::Upper, &self.upper),
+        ] {
+            let tag = if by_tag { tag } else { ChunkTag::Lower };
             binned.extend(set.at_least(0).map(|entry| (entry.size(), tag, entry)));
         }
         binned.sort();
@@ -103,28 +106,24 @@ impl Spatial {
         )
     }
 
-    fn end_of(&self, space: Space) -> End {
+    fn end_of(&self, space: MemorySpace) -> PoolEnd {
         match (space, self.policy.default_end) {
-            (Space::Default, end) => end,
-            (Space::Collective, End::Lower) => End::Upper,
-            (Space::Collective, End::Upper) => End::Lower,
+            (MemorySpace::Default, end) => end,
+            (MemorySpace::Collective, PoolEnd::Lower) => PoolEnd::Upper,
+            (MemorySpace::Collective, PoolEnd::Upper) => PoolEnd::Lower,
         }
     }
 
     fn find_or_grow(
         &mut self,
-        end: End,
+        end: PoolEnd,
         bytes: u64,
         alignment: u64,
     ) -> std::result::Result<u64, AllocError> {
         if bytes == 0 {
             return Ok(0);
         }
-        let rounded = round_up(bytes).ok_or(AllocError::OutOfMemory)?;
-        let alignment = alignment
-            .max(UNIT)
-            .checked_next_power_of_two()
-            .ok_or(AllocError::OutOfMemory)?;
+        let (rounded, alignment) = round_request(bytes, alignment)?;
         if let Some(found) = self.take(end, rounded, alignment) {
             return self.place(end, found, rounded, bytes, alignment);
         }
@@ -132,7 +131,7 @@ impl Spatial {
             return Err(AllocError::OutOfMemory);
         }
         // A second region can only be had when the GPU refused the whole pool at first.
-        let Some(handle) = self.pool.grow(rounded, alignment, Tag::Gap)? else {
+        let Some(handle) = self.pool.grow(rounded, alignment, ChunkTag::Gap)? else {
             return Err(AllocError::OutOfMemory);
         };
         self.coalesce(handle)?;
@@ -143,18 +142,18 @@ impl Spatial {
     }
 
     /// Takes the free chunk for a request: the smallest own hole that fits, else the gap.
-    fn take(&mut self, end: End, rounded: u64, alignment: u64) -> Option<ChunkHandle> {
-        let arena = &self.pool.arena;
+    fn take(&mut self, end: PoolEnd, rounded: u64, alignment: u64) -> Option<ChunkHandle> {
+        let chunks = &self.pool.chunks;
         let fits = |handle: ChunkHandle| {
-            let ChunkSlot { address, size, .. } = arena[handle];
+            let ChunkSlot { address, size, .. } = chunks[handle];
             match end {
-                End::Lower => size.checked_sub(padding(address, alignment)) >= Some(rounded),
-                End::Upper => upper_start(address, size, rounded, alignment).is_some(),
+                PoolEnd::Lower => size.checked_sub(padding(address, alignment)) >= Some(rounded),
+                PoolEnd::Upper => upper_start(address, size, rounded, alignment).is_some(),
             }
         };
         let own = match end {
-            End::Lower => &mut self.lower,
-            End::Upper => &mut self.upper,
+            PoolEnd::Lower => &mut self.lower,
+            PoolEnd::Upper => &mut self.upper,
         };
         let hole = own.take_first_fit(rounded, |entry| fits(entry.handle()));
         hole.map(Entry::handle)
@@ -164,15 +163,15 @@ impl Spatial {
     /// Gives a request its place in a free chunk that has room for it and is in no set any more.
     fn place(
         &mut self,
-        end: End,
+        end: PoolEnd,
         handle: ChunkHandle,
         rounded: u64,
         bytes: u64,
         alignment: u64,
     ) -> std::result::Result<u64, AllocError> {
         let chosen = match end {
-            End::Lower => self.place_lower(handle, rounded, alignment)?,
-            End::Upper => self.place_upper(handle, rounded, alignment)?,
+            PoolEnd::Lower => self.place_lower(handle, rounded, alignment)?,
+            PoolEnd::Upper => self.place_upper(handle, rounded, alignment)?,
         };
         Ok(self.pool.commit(chosen, bytes))
     }
@@ -183,18 +182,18 @@ impl Spatial {
         rounded: u64,
         alignment: u64,
     ) -> std::result::Result<ChunkHandle, AllocError> {
-        let ChunkSlot { address, tag, .. } = self.pool.arena[handle];
+        let ChunkSlot { address, tag, .. } = self.pool.chunks[handle];
         let padding = padding(address, alignment);
         if padding > 0 {
             // What is skipped lies below the new chunk, so it is the lower end's even if it came
             // from the gap.
-            let aligned = self.pool.arena.split(handle, padding);
-            self.pool.arena[handle].tag = Tag::Lower;
+            let aligned = self.pool.chunks.split(handle, padding);
+            self.pool.chunks[handle].tag = ChunkTag::Lower;
             self.insert(handle)?;
             handle = aligned;
         }
         self.split_rest(handle, rounded, self.policy.lower.rule_for(tag))?;
-        self.pool.arena[handle].tag = Tag::Lower;
+        self.pool.chunks[handle].tag = ChunkTag::Lower;
         Ok(handle)
     }
 
@@ -206,7 +205,7 @@ impl Spatial {
     ) -> std::result::Result<ChunkHandle, AllocError> {
         let ChunkSlot {
             address, size, tag, ..
-        } = self.pool.arena[handle];
+        } = self.pool.chunks[handle];
         let rule = self.policy.upper.rule_for(tag);
         let padding = padding(address, alignment);
         // What is not worth splitting is taken whole, from its first aligned address on.
@@ -221,12 +220,12 @@ impl Spatial {
                 .expect("the chunk was chosen because the request fits it")
         };
         if start > address {
-            let aligned = self.pool.arena.split(handle, start - address);
+            let aligned = self.pool.chunks.split(handle, start - address);
             self.insert(handle)?;
             handle = aligned;
         }
         // What lies above the request is the upper end's even if it came from the gap.
-        self.pool.arena[handle].tag = Tag::Upper;
+        self.pool.chunks[handle].tag = ChunkTag::Upper;
         self.split_rest(handle, rounded, rule)?;
         Ok(handle)
     }
@@ -238,13 +237,13 @@ impl Spatial {
         rounded: u64,
         rule: SplitRule,
     ) -> std::result::Result<(), AllocError> {
-        let size = self.pool.arena[handle].size;
+        let size = self.pool.chunks[handle].size;
         let split = match rule {
             SplitRule::Exact => size > rounded,
             SplitRule::Heuristic => self.pool.should_split(size, rounded),
         };
         if split {
-            let rest = self.pool.arena.split(handle, rounded);
+            let rest = self.pool.chunks.split(handle, rounded);
             self.insert(rest)?;
         }
         Ok(())
@@ -253,8 +252,8 @@ impl Spatial {
     fn entry(&self, handle: ChunkHandle) -> Entry {
         let ChunkSlot {
             address, size, tag, ..
-        } = self.pool.arena[handle];
-        let policy = if tag == Tag::Upper {
+        } = self.pool.chunks[handle];
+        let policy = if tag == ChunkTag::Upper {
             self.policy.upper
         } else {
             self.policy.lower
@@ -270,15 +269,15 @@ impl Spatial {
     /// Enters a free chunk where its tag says.
     fn insert(&mut self, handle: ChunkHandle) -> std::result::Result<(), AllocError> {
         let entry = self.entry(handle);
-        match self.pool.arena[handle].tag {
-            Tag::Lower => self.lower.insert(entry),
-            Tag::Upper => self.upper.insert(entry),
-            Tag::Gap if self.gap.is_none() => self.gap = Some(handle),
-            Tag::Gap => {
+        match self.pool.chunks[handle].tag {
+            ChunkTag::Lower => self.lower.insert(entry),
+            ChunkTag::Upper => self.upper.insert(entry),
+            ChunkTag::Gap if self.gap.is_none() => self.gap = Some(handle),
+            ChunkTag::Gap => {
                 return Err(AllocError::Fatal(
                     "XLA aborts the process here: Check failed: central_gap_ == \
-                     kInvalidChunkHandle: spatial partitioning expects one central gap; the card \
-                     refused the whole pool at first and granted a second region later"
+                     kInvalidChunkHandle: spatial partitioning expects one central gap; the GPU \
+                     denied the whole pool at first and granted a second region later"
                         .to_owned(),
                 ));
             }
@@ -288,41 +287,41 @@ impl Spatial {
 
     fn remove(&mut self, handle: ChunkHandle) {
         let entry = self.entry(handle);
-        let found = match self.pool.arena[handle].tag {
-            Tag::Lower => self.lower.remove(entry),
-            Tag::Upper => self.upper.remove(entry),
-            Tag::Gap => self.gap.take() == Some(handle),
+        let found = match self.pool.chunks[handle].tag {
+            ChunkTag::Lower => self.lower.remove(entry),
+            ChunkTag::Upper => self.upper.remove(entry),
+            ChunkTag::Gap => self.gap.take() == Some(handle),
         };
         debug_assert!(found, "a free chunk is always where its tag says");
     }
 
     /// Joins a free chunk with free neighbours and enters the result.
     fn coalesce(&mut self, handle: ChunkHandle) -> std::result::Result<(), AllocError> {
-        let ChunkSlot { next, prev, .. } = self.pool.arena[handle];
+        let ChunkSlot { next, prev, .. } = self.pool.chunks[handle];
         let mut joined = handle;
-        if next != ChunkHandle::NONE && !self.pool.arena[next].in_use {
+        if next != ChunkHandle::NONE && !self.pool.chunks[next].in_use {
             self.remove(next);
-            self.pool.arena.merge_next(handle);
+            self.pool.chunks.merge_next(handle);
         }
-        if prev != ChunkHandle::NONE && !self.pool.arena[prev].in_use {
+        if prev != ChunkHandle::NONE && !self.pool.chunks[prev].in_use {
             self.remove(prev);
-            self.pool.arena.merge_next(prev);
+            self.pool.chunks.merge_next(prev);
             joined = prev;
         }
         self.insert(joined)
     }
 
     /// A freed chunk at the border of its end becomes gap; others stay with their end.
-    fn set_end(&mut self, handle: ChunkHandle) {
+    fn return_to_gap(&mut self, handle: ChunkHandle) {
         let ChunkSlot {
             tag, next, prev, ..
-        } = self.pool.arena[handle];
+        } = self.pool.chunks[handle];
         let inner = match tag {
-            Tag::Lower => next,
+            ChunkTag::Lower => next,
             _ => prev,
         };
-        if inner == ChunkHandle::NONE || self.pool.arena[inner].tag != tag {
-            self.pool.arena[handle].tag = Tag::Gap;
+        if inner == ChunkHandle::NONE || self.pool.chunks[inner].tag != tag {
+            self.pool.chunks[handle].tag = ChunkTag::Gap;
         }
     }
 }
@@ -334,15 +333,23 @@ fn upper_start(address: u64, size: u64, rounded: u64, alignment: u64) -> Option<
 }
 
 impl Allocator for Spatial {
+    fn live_set(&self) -> &dyn LiveSet {
+        &self.pool
+    }
+
+    fn live_set_mut(&mut self) -> &mut dyn LiveSet {
+        &mut self.pool
+    }
+
     fn allocate(
         &mut self,
         bytes: u64,
         alignment: u64,
-        space: Space,
+        space: MemorySpace,
     ) -> std::result::Result<u64, AllocError> {
         let alignment = match space {
-            Space::Default => alignment,
-            Space::Collective => alignment.max(COLLECTIVE_ALIGNMENT),
+            MemorySpace::Default => alignment,
+            MemorySpace::Collective => alignment.max(COLLECTIVE_ALIGNMENT),
         };
         self.allocate_at(self.end_of(space), bytes, alignment)
     }
@@ -352,7 +359,7 @@ impl Allocator for Spatial {
             return Ok(());
         }
         let handle = self.pool.release(address)?;
-        self.set_end(handle);
+        self.return_to_gap(handle);
         if self.fatal.is_none()
             && let Err(AllocError::Fatal(text)) = self.coalesce(handle)
         {
@@ -376,50 +383,18 @@ impl Allocator for Spatial {
     }
 
     fn stats(&self) -> Stats {
-        let gap = self.gap.map(|gap| self.pool.arena[gap].size);
+        let gap = self.gap.map(|gap| self.pool.chunks[gap].size);
         let largest = self.lower.largest().max(self.upper.largest()).max(gap);
         self.pool.stats(largest.unwrap_or(0))
     }
 
-    fn peak_bytes(&self) -> u64 {
-        self.pool.peak_bytes_in_use()
-    }
-
-    fn name(&self) -> &str {
-        &self.pool.options.name
-    }
-
-    fn chunks(&self) -> Vec<Chunk> {
-        self.pool.chunks()
-    }
-
-    fn regions(&self) -> Vec<Region> {
-        self.pool.regions()
-    }
-
-    fn out_of_memory_message(&self, bytes: u64) -> String {
-        out_of_memory_text(bytes, self.pool.options.jax_version)
-    }
-
-    fn out_of_memory_log(&self, bytes: u64, space: Space) -> Vec<LogRecord> {
+    fn out_of_memory_log(&self, bytes: u64, space: MemorySpace) -> Vec<LogRecord> {
         self.out_of_memory_log_at(self.end_of(space), bytes)
-    }
-
-    fn label(&mut self, text: Option<&str>) {
-        self.pool.label(text);
     }
 
     fn write_state(&self, state: &mut State) {
         self.pool.write_state(state);
         // The text is set once and never changes.
         state.add(u64::from(self.fatal.is_some()));
-    }
-
-    fn add_allocations(&mut self, count: u64) {
-        self.pool.add_allocations(count);
-    }
-
-    fn fidelity(&self) -> Fidelity {
-        self.pool.fidelity()
     }
 }

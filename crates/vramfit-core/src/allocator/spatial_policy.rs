@@ -2,11 +2,11 @@
 //!
 //! The pool itself is in [`super::spatial`].
 
-use super::chunk_table::Tag;
+use super::chunk_table::ChunkTag;
 
 /// An end of the pool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum End {
+pub enum PoolEnd {
     /// Grows upwards from the lowest address.
     Lower,
     /// Grows downwards from the highest address.
@@ -41,15 +41,15 @@ pub struct SpatialPolicy {
     /// The upper end.
     pub upper: EndPolicy,
     /// The end of default memory; collective memory is at the other one.
-    pub default_end: End,
+    pub default_end: PoolEnd,
     /// Never asks for a second region; if not, that is where XLA can abort.
     pub single_region: bool,
 }
 
 impl EndPolicy {
     /// Returns the rule for a free chunk with this tag.
-    pub(super) fn rule_for(&self, source: Tag) -> SplitRule {
-        if source == Tag::Gap {
+    pub(super) fn rule_for(&self, source: ChunkTag) -> SplitRule {
+        if source == ChunkTag::Gap {
             self.gap
         } else {
             self.holes
@@ -70,7 +70,7 @@ impl SpatialPolicy {
             gap: SplitRule::Exact,
             high_addresses_first: false,
         },
-        default_end: End::Lower,
+        default_end: PoolEnd::Lower,
         single_region: false,
     };
 
@@ -86,7 +86,7 @@ impl SpatialPolicy {
             gap: SplitRule::Heuristic,
             high_addresses_first: true,
         },
-        default_end: End::Upper,
+        default_end: PoolEnd::Upper,
         single_region: true,
     };
 }

@@ -6,18 +6,23 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
+use super::config::{JaxVersion, PoolOptions};
 use super::device_memory::{PAGE_BYTES, whole_pages};
 use super::live_allocations::LiveAllocations;
+use super::live_set::LiveSet;
 use super::message::{NO_PAGES_TEXT, over_budget_text};
-use super::options::{JaxVersion, PoolOptions};
 use super::regions::SharedDeviceMemory;
-use super::{AllocError, Allocator, Chunk, DeviceMemory, Fidelity, Region, Space, State, Stats};
+use super::{AllocError, Allocator, DeviceMemory, Fidelity, MemorySpace, Region, State, Stats};
 use crate::error::Result;
+
+const FIDELITY: Fidelity = Fidelity::Model(
+    "when freed pages return, and where buffers lie, depends on the stream; the budget and \
+     the rounding to 2 MiB follow XLA",
+);
 
 /// The allocator of one GPU.
 #[derive(Debug)]
 pub(super) struct Vmm {
-    name: String,
     budget: u64,
     jax_version: JaxVersion,
     device: SharedDeviceMemory,
@@ -32,14 +37,17 @@ pub(super) struct Vmm {
 impl Vmm {
     pub(super) fn new(options: &PoolOptions, device: SharedDeviceMemory) -> Self {
         Vmm {
-            name: format!("GPU_{}_vmm", options.ordinal),
             budget: options.limit_bytes(),
             jax_version: options.jax_version,
             device,
             mapped_bytes: 0,
             live: BTreeMap::new(),
             waiting: VecDeque::new(),
-            allocations: LiveAllocations::default(),
+            allocations: LiveAllocations::new(
+                format!("GPU_{}_vmm", options.ordinal),
+                options.jax_version,
+                FIDELITY,
+            ),
         }
     }
 
@@ -67,11 +75,19 @@ impl Vmm {
 }
 
 impl Allocator for Vmm {
+    fn live_set(&self) -> &dyn LiveSet {
+        &self.allocations
+    }
+
+    fn live_set_mut(&mut self) -> &mut dyn LiveSet {
+        &mut self.allocations
+    }
+
     fn allocate(
         &mut self,
         bytes: u64,
         _alignment: u64,
-        _space: Space,
+        _space: MemorySpace,
     ) -> std::result::Result<u64, AllocError> {
         if bytes == 0 {
             return Ok(0);
@@ -97,7 +113,7 @@ impl Allocator for Vmm {
         if address == 0 {
             return Ok(());
         }
-        self.allocations.remove(address, &self.name)?;
+        self.allocations.remove(address)?;
         self.waiting.extend(self.live.remove(&address));
         Ok(())
     }
@@ -110,14 +126,6 @@ impl Allocator for Vmm {
         false
     }
 
-    fn name(&self) -> &str {
-        &self.name
-    }
-
-    fn chunks(&self) -> Vec<Chunk> {
-        self.allocations.chunks()
-    }
-
     fn out_of_memory_message(&self, bytes: u64) -> String {
         let pages = whole_pages(bytes).unwrap_or(u64::MAX);
         if self.mapped_bytes.saturating_add(pages) > self.budget {
@@ -125,10 +133,6 @@ impl Allocator for Vmm {
         } else {
             NO_PAGES_TEXT.to_owned()
         }
-    }
-
-    fn label(&mut self, text: Option<&str>) {
-        self.allocations.set_label(text);
     }
 
     fn write_state(&self, state: &mut State) {
@@ -139,17 +143,6 @@ impl Allocator for Vmm {
         }
         self.device.write_state(state);
         self.allocations.write_state(state);
-    }
-
-    fn add_allocations(&mut self, count: u64) {
-        self.allocations.add_allocations(count);
-    }
-
-    fn fidelity(&self) -> Fidelity {
-        Fidelity::Model(
-            "when freed pages return, and where buffers lie, depends on the stream; the budget and \
-             the rounding to 2 MiB follow XLA",
-        )
     }
 }
 
@@ -188,11 +181,11 @@ mod tests {
     fn every_buffer_takes_whole_pages() {
         let mut vmm = vmm(3, 100);
         for _ in 0..3 {
-            vmm.allocate(1, 64, Space::Default)
+            vmm.allocate(1, 64, MemorySpace::Default)
                 .expect("within the budget");
         }
         assert_eq!(
-            vmm.allocate(1, 64, Space::Default),
+            vmm.allocate(1, 64, MemorySpace::Default),
             Err(AllocError::OutOfMemory)
         );
         assert_eq!(
@@ -212,9 +205,9 @@ mod tests {
     #[test]
     fn the_card_can_refuse_what_the_budget_allows() {
         let mut vmm = vmm(3, 1);
-        vmm.allocate(1, 64, Space::Default)
+        vmm.allocate(1, 64, MemorySpace::Default)
             .expect("one page is there");
-        assert!(vmm.allocate(1, 64, Space::Default).is_err());
+        assert!(vmm.allocate(1, 64, MemorySpace::Default).is_err());
         assert_eq!(
             vmm.out_of_memory_message(1),
             ": CUDA_ERROR_OUT_OF_MEMORY: out of memory"
@@ -225,10 +218,10 @@ mod tests {
     fn a_waiting_buffer_of_the_same_size_is_used_again() {
         let mut vmm = vmm(4, 100);
         let first = vmm
-            .allocate(PAGE_BYTES, 64, Space::Default)
+            .allocate(PAGE_BYTES, 64, MemorySpace::Default)
             .expect("within the budget");
         vmm.free(first).expect("it was allocated");
-        assert_eq!(vmm.allocate(1, 64, Space::Default), Ok(first));
+        assert_eq!(vmm.allocate(1, 64, MemorySpace::Default), Ok(first));
     }
 
     #[test]
@@ -236,15 +229,15 @@ mod tests {
         let mut vmm = vmm(4, 100);
         let pieces: Vec<u64> = (0..4)
             .map(|_| {
-                vmm.allocate(1, 64, Space::Default)
+                vmm.allocate(1, 64, MemorySpace::Default)
                     .expect("within the budget")
             })
             .collect();
         for address in &pieces[..3] {
             vmm.free(*address).expect("it was allocated");
         }
-        vmm.allocate(3 * PAGE_BYTES, 64, Space::Default)
+        vmm.allocate(3 * PAGE_BYTES, 64, MemorySpace::Default)
             .expect("three pages were waiting");
-        assert!(vmm.allocate(1, 64, Space::Default).is_err());
+        assert!(vmm.allocate(1, 64, MemorySpace::Default).is_err());
     }
 }

@@ -12,7 +12,7 @@ use rustc_hash::FxHashMap;
 use super::pool::{Card, Level, Pool, PoolState, disagreement, inconsistent};
 use super::recorded_device::RecordedDevice;
 use super::recorded_options::pool_options;
-use crate::allocator::{AllocError, Allocator, MAX_REGION_BYTES, PoolOptions, Region, Space};
+use crate::allocator::{AllocError, Allocator, MAX_REGION_BYTES, MemorySpace, PoolOptions, Region};
 use crate::error::{Error, ErrorKind, Result};
 use crate::trace::{Event, Header};
 
@@ -322,7 +322,10 @@ impl Replay {
     /// As [`Replay::apply`].
     pub(crate) fn pass(&mut self, device: u32, bytes: u64, alignment: u64) -> Result<StepEffect> {
         let pool = self.pool(device)?;
-        match pool.allocator().allocate(bytes, alignment, Space::Default) {
+        match pool
+            .allocator()
+            .allocate(bytes, alignment, MemorySpace::Default)
+        {
             Ok(address) => pool.allocator().free(address).map(|()| StepEffect::None),
             Err(refusal) => {
                 self.parting = Some(Divergence::Refused);
@@ -336,7 +339,7 @@ impl Replay {
         device: u32,
         bytes: u64,
         alignment: u64,
-        space: Space,
+        space: MemorySpace,
         (number, owner): (u64, u32),
     ) -> Result<StepEffect> {
         let (at, course) = (self.events, self.course);
@@ -378,7 +381,7 @@ impl Replay {
         device: u32,
         bytes: u64,
         alignment: u64,
-        space: Space,
+        space: MemorySpace,
     ) -> Result<StepEffect> {
         let (at, course) = (self.events, self.course);
         let pool = self.pool(device)?;

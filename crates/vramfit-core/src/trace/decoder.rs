@@ -6,7 +6,7 @@ use std::io::{ErrorKind as IoKind, Read};
 
 use super::event::{CallbackSkip, Event, ProgramSizes, Purpose, TextId};
 use super::wire::{Crc, tag};
-use crate::allocator::Space;
+use crate::allocator::MemorySpace;
 use crate::error::{Error, ErrorKind};
 use crate::program::{EstimateSource, ScratchPhase};
 
@@ -194,10 +194,10 @@ impl<R: Read> Source<R> {
         }
     }
 
-    fn space(&mut self) -> Taken<Space> {
+    fn space(&mut self) -> Taken<MemorySpace> {
         match self.number()? {
-            0 => Ok(Space::Default),
-            1 => Ok(Space::Collective),
+            0 => Ok(MemorySpace::Default),
+            1 => Ok(MemorySpace::Collective),
             _ => Err(self.wrong("an unknown memory space")),
         }
     }

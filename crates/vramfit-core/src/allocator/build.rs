@@ -1,0 +1,191 @@
+//! From the options of a JAX client to the allocator that it makes, as `xla/pjrt/gpu/gpu_helpers.cc` does it.
+
+use super::bfc::Bfc;
+use super::collective::SplitCollectivePool;
+use super::config::PoolOptions;
+use super::cuda_async::CudaAsync;
+use super::kind::Kind;
+use super::platform::Platform;
+use super::pool::BfcOptions;
+use super::regions::{Backpedal, SharedDeviceMemory};
+use super::spatial::Spatial;
+use super::spatial_policy::SpatialPolicy;
+use super::vmm::Vmm;
+use super::{Allocator, DeviceMemory};
+
+/// Makes the allocator that a client with these options makes for one GPU.
+pub fn build(options: &PoolOptions, memory: Box<dyn DeviceMemory>) -> Box<dyn Allocator> {
+    let device = SharedDeviceMemory::new(memory);
+    let name = format!("GPU_{}_bfc", options.ordinal);
+    let pool = bfc_options(options, name, options.limit_bytes(), !options.preallocate);
+    let default: Box<dyn Allocator> = match options.kind {
+        Kind::Bfc if options.is_partitioned() => {
+            return Box::new(Spatial::on_device(pool, spatial_policy(options), device));
+        }
+        Kind::Bfc => Box::new(Bfc::on_device(pool, device.clone())),
+        Kind::CudaAsync => Box::new(CudaAsync::new(options, device.clone())),
+        Kind::Platform | Kind::Address => return Box::new(Platform::new(options, device)),
+        Kind::Vmm => return Box::new(Vmm::new(options, device)),
+    };
+    let name = format!("GPU_collectivememory_{}_bfc", options.ordinal);
+    let is_preallocated = options.collective_memory_bytes > Some(0);
+    let limit_bytes = options.collective_limit_bytes();
+    let pool = bfc_options(options, name, limit_bytes, !is_preallocated);
+    Box::new(SplitCollectivePool {
+        default,
+        collective: Bfc::on_device(pool, device),
+    })
+}
+
+fn bfc_options(options: &PoolOptions, name: String, limit_bytes: u64, grows: bool) -> BfcOptions {
+    let version = options.jax_version;
+    BfcOptions {
+        name,
+        limit_bytes,
+        grows,
+        backpedal: match version {
+            _ if version < (0, 11, 1) => Backpedal::UpForEver,
+            _ if version < (0, 12, 0) => Backpedal::Up,
+            _ => Backpedal::Down,
+        },
+        reports_largest_free_block: version >= (0, 11, 0),
+        jax_version: version,
+        ..BfcOptions::default()
+    }
+}
+
+fn spatial_policy(options: &PoolOptions) -> SpatialPolicy {
+    if options.jax_version < (0, 12, 0) {
+        SpatialPolicy::JAX_0_11
+    } else {
+        SpatialPolicy::JAX_0_12
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{Fidelity, MemorySpace, SimulatedDeviceMemory};
+    use super::*;
+    use crate::error::ErrorKind;
+
+    const GIB: u64 = 1 << 30;
+
+    #[test]
+    fn the_pool_is_taken_at_the_first_request() {
+        let options = PoolOptions {
+            total_memory_bytes: 80 * GIB,
+            ..PoolOptions::default()
+        };
+        let mut allocator = build(&options, Box::new(SimulatedDeviceMemory::new(79 * GIB)));
+        assert_eq!(allocator.stats().pool_bytes, Some(0));
+        allocator
+            .allocate(4, 64, MemorySpace::Default)
+            .expect("an empty device has room");
+        assert_eq!(allocator.stats().pool_bytes, Some(60 * GIB));
+        assert_eq!(allocator.stats().bytes_in_use, 256);
+    }
+
+    #[test]
+    fn a_partly_taken_card_gives_a_smaller_pool_without_a_word() {
+        let options = PoolOptions {
+            total_memory_bytes: 80 * GIB,
+            ..PoolOptions::default()
+        };
+        let mut allocator = build(&options, Box::new(SimulatedDeviceMemory::new(50 * GIB)));
+        allocator
+            .allocate(4, 64, MemorySpace::Default)
+            .expect("there is room for this");
+        let stats = allocator.stats();
+        let pool = stats.pool_bytes.expect("BFC reports its pool");
+        assert_eq!(stats.bytes_limit, Some(60 * GIB));
+        assert!(pool < 50 * GIB && pool > 45 * GIB, "{pool}");
+    }
+
+    #[test]
+    fn one_pool_serves_both_spaces_in_0_11() {
+        let options = PoolOptions {
+            total_memory_bytes: 80 * GIB,
+            jax_version: (0, 11, 0),
+            ..PoolOptions::default()
+        };
+        let place = |options: &PoolOptions| {
+            let mut allocator = build(options, Box::new(SimulatedDeviceMemory::new(79 * GIB)));
+            let default = allocator
+                .allocate(1, 64, MemorySpace::Default)
+                .expect("there is room");
+            let collective = allocator
+                .allocate(1, 64, MemorySpace::Collective)
+                .expect("there is room");
+            (default, collective, allocator.stats())
+        };
+        let (default, collective, stats) = place(&options);
+        assert!(collective > default + 59 * GIB, "the ends of one pool");
+        assert_eq!(collective % (2 << 20), 0);
+        assert_eq!(stats.num_allocs, 2);
+        assert_eq!(stats.largest_free_block_bytes, 60 * GIB - 256 - (2 << 20));
+        for apart in [
+            PoolOptions {
+                preallocate: false,
+                ..options.clone()
+            },
+            PoolOptions {
+                spatial_partitioning: false,
+                ..options.clone()
+            },
+            PoolOptions {
+                jax_version: (0, 10, 2),
+                ..options.clone()
+            },
+        ] {
+            assert_eq!(place(&apart).2.num_allocs, 1, "{apart:?}");
+        }
+    }
+
+    #[test]
+    fn what_was_not_compared_is_called_a_model() {
+        let fidelity = |kind, jax_version| {
+            let options = PoolOptions {
+                kind,
+                jax_version,
+                ..PoolOptions::default()
+            };
+            build(&options, Box::new(SimulatedDeviceMemory::new(GIB))).fidelity()
+        };
+        for version in [(0, 4, 38), (0, 10, 2), (0, 11, 0), (0, 12, 9)] {
+            assert_eq!(fidelity(Kind::Bfc, version), Fidelity::Exact, "{version:?}");
+        }
+        assert!(matches!(
+            fidelity(Kind::Bfc, (0, 13, 0)),
+            Fidelity::Model(_)
+        ));
+        for kind in [Kind::Platform, Kind::Address, Kind::CudaAsync, Kind::Vmm] {
+            assert!(
+                matches!(fidelity(kind, (0, 10, 2)), Fidelity::Model(_)),
+                "{kind:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn collective_memory_has_its_own_pool() {
+        let options = PoolOptions {
+            total_memory_bytes: 80 * GIB,
+            ..PoolOptions::default()
+        };
+        let mut allocator = build(&options, Box::new(SimulatedDeviceMemory::new(79 * GIB)));
+        let address = allocator
+            .allocate(1 << 20, 64, MemorySpace::Collective)
+            .expect("an empty device has room");
+        assert_eq!(allocator.stats().num_allocs, 0, "JAX does not count it");
+        assert_eq!(allocator.stats().pool_bytes, Some(0));
+        allocator.free(address).expect("it was allocated");
+        let error = allocator.free(address).expect_err("it is gone");
+        assert_eq!(error.kind(), ErrorKind::Internal);
+        let beyond = options.collective_limit_bytes() + 1;
+        assert!(
+            allocator
+                .allocate(beyond, 64, MemorySpace::Collective)
+                .is_err()
+        );
+    }
+}

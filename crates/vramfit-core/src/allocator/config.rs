@@ -1,0 +1,166 @@
+//! The options of a JAX client that decide how memory is handed out, and the limits that follow from them.
+//!
+//! Limits are computed as XLA does it (`CreateBFCAllocator` and neighbours in
+//! `xla/pjrt/gpu/gpu_helpers.cc`). How JAX fills the options from the environment is in [`crate::settings`].
+
+use super::device_memory::PAGE_BYTES;
+use super::kind::Kind;
+
+/// A release of JAX: `(0, 10, 2)`.
+pub type JaxVersion = (u32, u32, u32);
+
+/// Everything about a client that decides how one GPU's memory is handed out.
+#[derive(Clone, Debug, PartialEq)]
+pub struct PoolOptions {
+    /// The allocator asked for.
+    pub kind: Kind,
+    /// The GPU's number in this process.
+    pub ordinal: u32,
+    /// The GPU's total memory as the driver reports it.
+    pub total_memory_bytes: u64,
+    /// The part of the total that the pool may take, as XLA has it. As a number it comes through a
+    /// 32-bit option of the PJRT C API and is widened again, so 0.9 is 0.89999998; as a text, which
+    /// JAX 0.12 takes too, it keeps 64 bits.
+    pub memory_fraction: f64,
+    /// Whether the pool takes its whole limit at the first request.
+    pub preallocate: bool,
+    /// `--xla_gpu_enable_allocator_spatial_partitioning`; versions before 0.11 do not know it.
+    pub spatial_partitioning: bool,
+    /// `TF_FORCE_UNIFIED_MEMORY`.
+    pub unified_memory: bool,
+    /// `TF_CUDA_MALLOC_ASYNC_SUPPORTED_PREALLOC`; only `CudaAsync` reads it.
+    pub cuda_async_prealloc: i64,
+    /// `XLA_PYTHON_CLIENT_COLLECTIVE_MEM_SIZE_MB` in bytes.
+    pub collective_memory_bytes: Option<u64>,
+    /// The release of JAX whose behaviour is wanted.
+    pub jax_version: JaxVersion,
+}
+
+impl Default for PoolOptions {
+    /// What JAX 0.10.2 takes when nothing is set, for a GPU with no memory.
+    fn default() -> Self {
+        PoolOptions {
+            kind: Kind::Bfc,
+            ordinal: 0,
+            total_memory_bytes: 0,
+            memory_fraction: 0.75,
+            preallocate: true,
+            spatial_partitioning: true,
+            unified_memory: false,
+            cuda_async_prealloc: 0,
+            collective_memory_bytes: None,
+            jax_version: (0, 10, 2),
+        }
+    }
+}
+
+impl PoolOptions {
+    /// Returns what the default pool may take: total times fraction, cut to a whole number, and for
+    /// BFC since JAX 0.10.2 rounded up to 2 MiB.
+    pub fn limit_bytes(&self) -> u64 {
+        let total = self.total_memory_bytes as f64;
+        match self.kind {
+            Kind::Bfc if self.unified_memory => {
+                self.rounded((total * self.memory_fraction.max(1.0)) as u64)
+            }
+            Kind::Bfc => self.rounded((total * self.memory_fraction) as u64),
+            _ => (total * self.memory_fraction) as u64,
+        }
+    }
+
+    /// Returns what the separate pool for collective memory may take.
+    pub fn collective_limit_bytes(&self) -> u64 {
+        self.rounded(match self.collective_memory_bytes {
+            Some(bytes) if bytes > 0 => bytes,
+            _ => (self.total_memory_bytes as f64 * (1.0 - self.memory_fraction)) as u64,
+        })
+    }
+
+    /// Returns what every limit of the default pool is a multiple of. Seen in the released plugins:
+    /// 0.10.1 uses the product as it is, 0.10.2 rounds it up to a page.
+    pub fn limit_step_bytes(&self) -> u64 {
+        match self.kind {
+            Kind::Bfc if self.jax_version >= (0, 10, 2) => PAGE_BYTES,
+            _ => 1,
+        }
+    }
+
+    fn rounded(&self, limit: u64) -> u64 {
+        if self.jax_version < (0, 10, 2) {
+            limit
+        } else {
+            limit.checked_next_multiple_of(PAGE_BYTES).unwrap_or(limit)
+        }
+    }
+
+    /// Says whether one partitioned pool serves default and collective memory.
+    pub fn is_partitioned(&self) -> bool {
+        self.kind == Kind::Bfc
+            && self.preallocate
+            && self.spatial_partitioning
+            && self.jax_version >= (0, 11, 0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const GIB: u64 = 1 << 30;
+
+    #[test]
+    fn the_fraction_is_a_32_bit_float_widened() {
+        let options = |memory_fraction: f32| PoolOptions {
+            total_memory_bytes: 80 * GIB,
+            memory_fraction: f64::from(memory_fraction),
+            jax_version: (0, 10, 1),
+            ..PoolOptions::default()
+        };
+        // 0.75 is exact in 32 bits; 0.9 becomes 15,099,494 / 2^24, which is less.
+        let nine_tenths = 80 * GIB / (1 << 24) * 15_099_494;
+        assert_eq!(options(0.75).limit_bytes(), 60 * GIB);
+        assert_eq!(options(0.9).limit_bytes(), nine_tenths);
+        assert_eq!(
+            options(0.9).collective_limit_bytes(),
+            80 * GIB - nine_tenths
+        );
+        assert_eq!(options(-1.0).limit_bytes(), 0);
+        let unified = PoolOptions {
+            unified_memory: true,
+            ..options(0.75)
+        };
+        assert_eq!(unified.limit_bytes(), 80 * GIB);
+        let twice = PoolOptions {
+            memory_fraction: 2.0,
+            ..unified
+        };
+        assert_eq!(twice.limit_bytes(), 160 * GIB);
+    }
+
+    #[test]
+    fn bfc_limits_are_rounded_up_since_0_10_2() {
+        // An H100 with 80 GB.
+        let total_memory_bytes = 84_942_979_072;
+        let options = |jax_version, kind| PoolOptions {
+            kind,
+            total_memory_bytes,
+            jax_version,
+            collective_memory_bytes: None,
+            ..PoolOptions::default()
+        };
+        let product = total_memory_bytes / 4 * 3;
+        assert_ne!(product % PAGE_BYTES, 0, "a multiple would show nothing");
+        let page_above = (product / PAGE_BYTES + 1) * PAGE_BYTES;
+        assert_eq!(options((0, 10, 1), Kind::Bfc).limit_bytes(), product);
+        assert_eq!(options((0, 10, 2), Kind::Bfc).limit_bytes(), page_above);
+        for kind in [Kind::CudaAsync, Kind::Vmm] {
+            assert_eq!(options((0, 10, 2), kind).limit_bytes(), product);
+        }
+        let given = |jax_version| PoolOptions {
+            collective_memory_bytes: Some(PAGE_BYTES + 1),
+            ..options(jax_version, Kind::Bfc)
+        };
+        assert_eq!(given((0, 10, 1)).collective_limit_bytes(), PAGE_BYTES + 1);
+        assert_eq!(given((0, 10, 2)).collective_limit_bytes(), 2 * PAGE_BYTES);
+    }
+}

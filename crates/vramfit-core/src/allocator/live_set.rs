@@ -1,0 +1,36 @@
+//! What every allocator does alike, over the allocations that are live.
+
+use super::config::JaxVersion;
+use super::{Chunk, Fidelity, Region, State};
+
+/// The live allocations of an allocator. [`super::Allocator`] has its default methods from them.
+pub trait LiveSet {
+    /// Returns the name in XLA's log lines, such as `GPU_0_bfc`.
+    fn name(&self) -> &str;
+
+    /// Returns the release of JAX whose texts are wanted.
+    fn jax_version(&self) -> JaxVersion;
+
+    /// Returns the maximum of the bytes in use so far.
+    fn peak_bytes(&self) -> u64;
+
+    /// Returns the chunks in address order, free ones included where they are kept.
+    fn chunks(&self) -> Vec<Chunk>;
+
+    /// Returns the regions that the pool has from the GPU, by address; none where nothing is pooled.
+    fn regions(&self) -> Vec<Region> {
+        Vec::new()
+    }
+
+    /// Sets the label of the following allocations.
+    fn set_label(&mut self, text: Option<&str>);
+
+    /// Adds the live allocations, and the statistics but for the number of allocations.
+    fn write_state(&self, state: &mut State);
+
+    /// Raises the number of allocations as if so many had come and gone.
+    fn add_allocations(&mut self, count: u64);
+
+    /// Says how far the answers can be trusted.
+    fn fidelity(&self) -> Fidelity;
+}
