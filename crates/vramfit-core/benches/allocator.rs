@@ -20,7 +20,7 @@ use std::time::{Duration, Instant};
 
 use criterion::{BenchmarkId, Criterion, Throughput};
 use recorded::{Scenario, Table};
-use vramfit_core::allocator::{Allocator, Bfc, BfcOptions, MemorySpace};
+use vramfit_core::allocator::{Allocator, Bfc, BfcOptions, PoolSpace};
 
 enum Operation {
     Allocate { id: usize, bytes: u64 },
@@ -64,7 +64,7 @@ fn replay(pool: &mut Bfc, alignment: u64, operations: &[Operation], addresses: &
         match *operation {
             Operation::Allocate { id, bytes } => {
                 addresses[id] = pool
-                    .allocate(bytes, alignment, MemorySpace::Default)
+                    .allocate(bytes, alignment, PoolSpace::Default)
                     .unwrap_or(0);
             }
             Operation::Free { id } => {

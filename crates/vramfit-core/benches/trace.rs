@@ -9,7 +9,7 @@ use std::hint::black_box;
 use std::time::Duration;
 
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
-use vramfit_core::allocator::{Allocator, DeviceMemory, MemorySpace, PoolOptions, Region, build};
+use vramfit_core::allocator::{Allocator, DeviceMemory, PoolOptions, PoolSpace, Region, build};
 use vramfit_core::analysis::{Settings, compare, summarise};
 use vramfit_core::settings::{Policy, Share};
 use vramfit_core::trace::{Event, Footer, Header, ProgramSizes, Purpose, Reader, TextId, Writer};
@@ -22,7 +22,7 @@ fn step(first: u64, salt: u64) -> Vec<Event> {
         device: 0,
         bytes: 4096 * u64::from(slot) + salt,
         alignment: 256,
-        space: MemorySpace::Default,
+        space: PoolSpace::Default,
         purpose: Purpose::Output,
         slot,
         site: TextId(0),
@@ -61,7 +61,7 @@ fn folded(criterion: &mut Criterion) {
                         device: 0,
                         bytes: 4096 * u64::from(slot),
                         alignment: 256,
-                        space: MemorySpace::Default,
+                        space: PoolSpace::Default,
                         purpose: Purpose::Output,
                         slot,
                         site: TextId(0),
@@ -169,7 +169,7 @@ fn run(steps: u64, parameters: u64) -> Vec<u8> {
     let mut number = 0;
     let mut allocate = |writer: &mut Writer, pool: &mut dyn Allocator, bytes| {
         let address = pool
-            .allocate(bytes, 256, MemorySpace::Default)
+            .allocate(bytes, 256, PoolSpace::Default)
             .expect("there is room");
         for asked in answers.try_iter() {
             let (address, granted) = (1 << 40, asked);
@@ -185,7 +185,7 @@ fn run(steps: u64, parameters: u64) -> Vec<u8> {
             device: 0,
             bytes,
             alignment: 256,
-            space: MemorySpace::Default,
+            space: PoolSpace::Default,
             purpose: Purpose::Output,
             slot: 0,
             site: TextId(0),

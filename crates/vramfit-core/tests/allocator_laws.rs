@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex};
 
 use proptest::prelude::*;
 use vramfit_core::allocator::{
-    AllocError, Allocator, Chunk, ChunkTag, DeviceMemory, Kind, MemorySpace, PoolOptions, Region,
+    AllocError, Allocator, Chunk, ChunkTag, DeviceMemory, Kind, PoolOptions, PoolSpace, Region,
     SimulatedDeviceMemory, build,
 };
 
@@ -15,7 +15,7 @@ enum Operation {
     Allocate {
         bytes: u64,
         alignment: u64,
-        space: MemorySpace,
+        space: PoolSpace,
     },
     /// Frees one of those alive, by position modulo their number.
     Free(usize),
@@ -25,7 +25,7 @@ fn operations() -> impl Strategy<Value = Vec<Operation>> {
     // Every size class is as likely as any other, so that small and large ones mix.
     let bytes = (0..28u32).prop_flat_map(|bits| (1u64 << bits)..(2u64 << bits));
     let alignment = prop_oneof![8 => Just(64u64), 1 => Just(512), 1 => Just(2 * MIB)];
-    let space = prop_oneof![9 => Just(MemorySpace::Default), 1 => Just(MemorySpace::Collective)];
+    let space = prop_oneof![9 => Just(PoolSpace::Default), 1 => Just(PoolSpace::Collective)];
     let allocate =
         (bytes, alignment, space).prop_map(|(bytes, alignment, space)| Operation::Allocate {
             bytes,
@@ -205,7 +205,7 @@ fn is_pooled(options: &PoolOptions, operations: &[Operation]) -> bool {
         matches!(
             operation,
             Operation::Allocate {
-                space: MemorySpace::Collective,
+                space: PoolSpace::Collective,
                 ..
             }
         )
@@ -274,10 +274,10 @@ proptest! {
     #[test]
     fn nothing_is_freed_twice(options in clients(), bytes in 1..MIB) {
         let mut allocator = build(&options, Box::new(card(options.total_memory_bytes)));
-        let address = allocator.allocate(bytes, 64, MemorySpace::Default).expect("an empty card has room");
+        let address = allocator.allocate(bytes, 64, PoolSpace::Default).expect("an empty card has room");
         prop_assert!(allocator.free(address).is_ok());
         prop_assert!(allocator.free(address).is_err());
-        prop_assert_eq!(allocator.allocate(0, 64, MemorySpace::Default), Ok(0));
+        prop_assert_eq!(allocator.allocate(0, 64, PoolSpace::Default), Ok(0));
         prop_assert!(allocator.free(0).is_ok());
     }
 }
@@ -346,14 +346,14 @@ proptest! {
             ..PoolOptions::default()
         };
         let mut ours = build(&options, Box::new(card(1024 * MIB)));
-        let first = ours.allocate(1, 64, MemorySpace::Default).expect("an empty card has room");
+        let first = ours.allocate(1, 64, PoolSpace::Default).expect("an empty card has room");
         ours.free(first).expect("it was allocated");
         let mut plain = Naive { chunks: vec![(first, 1024 * MIB, false)] };
         let mut alive = Vec::new();
         for operation in operations {
             match operation {
                 Operation::Allocate { bytes, alignment, .. } => {
-                    let our = ours.allocate(bytes, alignment, MemorySpace::Default).ok();
+                    let our = ours.allocate(bytes, alignment, PoolSpace::Default).ok();
                     prop_assert_eq!(our, plain.allocate(bytes, alignment));
                     alive.extend(our);
                 }
@@ -380,7 +380,7 @@ proptest! {
         let options = PoolOptions { total_memory_bytes, ..options };
         let mut allocator = build(&options, Box::new(card(free_bytes)));
         for bytes in sizes.into_iter().chain([u64::MAX, u64::MAX - 255, 1 << 63, 1 << 48]) {
-            for space in [MemorySpace::Default, MemorySpace::Collective] {
+            for space in [PoolSpace::Default, PoolSpace::Collective] {
                 match allocator.allocate(bytes, alignment, space) {
                     Ok(address) => prop_assert!(allocator.free(address).is_ok() || options.is_partitioned()),
                     Err(_) => {

@@ -13,7 +13,7 @@ use std::collections::HashMap;
 use std::fmt::Write as _;
 
 use recorded::{BASE, Scenario, assert_same_lines, chunk_hash, free_by_bin};
-use vramfit_core::allocator::{AllocError, Allocator, Backpedal, Bfc, BfcOptions, MemorySpace};
+use vramfit_core::allocator::{AllocError, Allocator, Backpedal, Bfc, BfcOptions, PoolSpace};
 
 fn pool(scenario: &Scenario, backpedal: Backpedal) -> Bfc {
     let options = BfcOptions {
@@ -91,7 +91,7 @@ fn replay(scenario: &Scenario, backpedal: Backpedal) -> Replay {
         let id = words.next().unwrap();
         if verb == "A" {
             let bytes = words.next().unwrap().parse().unwrap();
-            match pool.allocate(bytes, scenario.alignment, MemorySpace::Default) {
+            match pool.allocate(bytes, scenario.alignment, PoolSpace::Default) {
                 Ok(0) => results.push_str("-1\n"),
                 Ok(address) => {
                     addresses.insert(id, address);

@@ -13,7 +13,7 @@ use std::collections::HashMap;
 
 use recorded::{BASE, Scenario, assert_same_records, parse_log};
 use vramfit_core::allocator::{
-    AllocError, Allocator, Backpedal, Bfc, BfcOptions, JaxVersion, LogRecord, MemorySpace, PoolEnd,
+    AllocError, Allocator, Backpedal, Bfc, BfcOptions, JaxVersion, LogRecord, PoolEnd, PoolSpace,
     Spatial, SpatialPolicy, refusal_warning,
 };
 
@@ -52,7 +52,7 @@ fn replay(scenario: &Scenario, jax_version: JaxVersion) -> (String, Vec<LogRecor
             "M" => Some(&inner),
             _ => None,
         });
-        match pool.allocate(bytes, scenario.alignment, MemorySpace::Default) {
+        match pool.allocate(bytes, scenario.alignment, PoolSpace::Default) {
             Ok(address) => {
                 addresses.insert(id.to_owned(), address);
                 results += &format!("{}\n", address - BASE);
@@ -61,7 +61,7 @@ fn replay(scenario: &Scenario, jax_version: JaxVersion) -> (String, Vec<LogRecor
                 assert_eq!(refusal, AllocError::OutOfMemory);
                 results.push_str("-1\n");
                 if verb == "D" {
-                    log.extend(pool.out_of_memory_log(bytes, MemorySpace::Default));
+                    log.extend(pool.out_of_memory_log(bytes, PoolSpace::Default));
                 } else {
                     log.push(refusal_warning(&name, bytes, PoolEnd::Lower, jax_version));
                 }

@@ -3,7 +3,7 @@
 //! Each row is what somebody posted in a public thread or what a public log says, with its source.
 //! None of them was made by this project.
 
-use vramfit_core::allocator::{self, Kind, MemorySpace, PoolOptions, SimulatedDeviceMemory};
+use vramfit_core::allocator::{self, Kind, PoolOptions, PoolSpace, SimulatedDeviceMemory};
 use vramfit_core::gpu::find;
 
 const MIB: u64 = 1 << 20;
@@ -268,10 +268,10 @@ fn a_pool_that_the_driver_refuses_shrinks_by_tenths() {
     for free_bytes in [3_228_616_192 + PAGE, 3_587_351_296 - 1] {
         let options = options(Kind::Bfc, total, 0.75, (0, 9, 2));
         let mut pool = allocator::build(&options, Box::new(SimulatedDeviceMemory::new(free_bytes)));
-        pool.allocate(4, 64, MemorySpace::Default).unwrap();
+        pool.allocate(4, 64, PoolSpace::Default).unwrap();
         assert_eq!(pool.stats().pool_bytes, Some(3_228_616_192), "{free_bytes}");
         assert_eq!(pool.stats().bytes_limit, Some(12_701_761_536));
-        pool.allocate(2_431_167_744 - 256, 64, MemorySpace::Default)
+        pool.allocate(2_431_167_744 - 256, 64, PoolSpace::Default)
             .unwrap();
         assert_eq!(pool.stats().peak_bytes_in_use, 2_431_167_744);
         assert_eq!(pool.stats().pool_bytes, Some(3_228_616_192));

@@ -8,7 +8,7 @@ mod recorder;
 
 use recorder::{MIB, Recorder, header};
 use serde_json::{Value, json};
-use vramfit_core::allocator::MemorySpace;
+use vramfit_core::allocator::PoolSpace;
 use vramfit_core::analysis::{RunSummary, summarise};
 use vramfit_core::report;
 use vramfit_core::trace::{Event, Header, ProgramSizes, Purpose, Reader, TextId};
@@ -206,7 +206,7 @@ fn two_regions(hangs: bool) -> Vec<u8> {
     let mut pools = 0;
     let mut pool = 0;
     while hangs || pools < 2 {
-        let block = run.allocate_in(0, 1, MemorySpace::Collective, Purpose::Output);
+        let block = run.allocate_in(0, 1, PoolSpace::Collective, Purpose::Output);
         pools += u32::from(run.stats(0).pool_bytes.unwrap() > pool);
         pool = run.stats(0).pool_bytes.unwrap();
         let Some(block) = block else { break };

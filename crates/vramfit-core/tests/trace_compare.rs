@@ -8,7 +8,7 @@ mod recorder;
 use proptest::prelude::*;
 use recorder::{Block, MIB, Recorder, header};
 use vramfit_core::ErrorKind;
-use vramfit_core::allocator::{Kind, MemorySpace};
+use vramfit_core::allocator::{Kind, PoolSpace};
 use vramfit_core::analysis::{Comparison, RunSummary, Settings, compare, summarise};
 use vramfit_core::gpu;
 use vramfit_core::report::Report;
@@ -198,7 +198,7 @@ fn two_regions(hangs: bool) -> Vec<u8> {
     let mut blocks = Vec::new();
     let (mut pools, mut pool) = (0, 0);
     while hangs || pools < 2 {
-        let block = run.allocate_in(0, 1, MemorySpace::Collective, Purpose::Output);
+        let block = run.allocate_in(0, 1, PoolSpace::Collective, Purpose::Output);
         pools += u32::from(run.stats(0).pool_bytes.unwrap() > pool);
         pool = run.stats(0).pool_bytes.unwrap();
         let Some(block) = block else { break };
@@ -455,8 +455,8 @@ fn random(run: &mut Recorder, alive: &mut Vec<Block>, choice: u64) {
         0..=4 => {
             let bytes = (1 << (choice / 16 % 28)) + choice % 999;
             let space = match choice / 1024 % 5 {
-                0 => MemorySpace::Collective,
-                _ => MemorySpace::Default,
+                0 => PoolSpace::Collective,
+                _ => PoolSpace::Default,
             };
             alive.extend(run.allocate_in(0, bytes, space, Purpose::Upload));
         }

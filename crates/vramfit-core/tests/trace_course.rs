@@ -6,7 +6,7 @@ mod recorder;
 
 use proptest::prelude::*;
 use recorder::{Block, MIB, Recorder, header};
-use vramfit_core::allocator::MemorySpace;
+use vramfit_core::allocator::PoolSpace;
 use vramfit_core::analysis::{
     ArraySummary, DeviceSummary, LayoutSummary, RunSummary, summarise, summarise_until,
 };
@@ -552,8 +552,8 @@ fn random(run: &mut Recorder, alive: &mut Vec<Block>, choice: u64) {
         0..=3 => {
             let bytes = 1 << (choice / 16 % 28);
             let space = match choice / 1024 % 5 {
-                0 => MemorySpace::Collective,
-                _ => MemorySpace::Default,
+                0 => PoolSpace::Collective,
+                _ => PoolSpace::Default,
             };
             let purpose = [Purpose::Upload, Purpose::Copy][choice as usize / 4096 % 2];
             alive.extend(run.allocate_in(device, bytes + choice % 999, space, purpose));

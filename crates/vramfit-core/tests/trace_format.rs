@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex};
 
 use proptest::prelude::*;
 use vramfit_core::ErrorKind;
-use vramfit_core::allocator::MemorySpace;
+use vramfit_core::allocator::PoolSpace;
 use vramfit_core::lint::{LateChange, Stage};
 use vramfit_core::program::{EstimateSource, ProgramMemory, ScratchPhase};
 use vramfit_core::trace::{
@@ -73,7 +73,7 @@ fn allocate(bytes: u64, slot: u32, site: TextId) -> Event {
         device: 0,
         bytes,
         alignment: 256,
-        space: MemorySpace::Default,
+        space: PoolSpace::Default,
         purpose: if slot == 0 {
             Purpose::Temporary
         } else {
@@ -186,7 +186,7 @@ fn every_kind_of_event_comes_back() {
             device: 1,
             bytes: 12_345,
             alignment: 64,
-            space: MemorySpace::Collective,
+            space: PoolSpace::Collective,
             purpose: Purpose::Tuple,
             slot: u32::MAX,
             site,
@@ -195,7 +195,7 @@ fn every_kind_of_event_comes_back() {
             device: 0,
             bytes: u64::MAX,
             alignment: 1,
-            space: MemorySpace::Default,
+            space: PoolSpace::Default,
             purpose: Purpose::Constant,
             slot: 3,
             message: name,
@@ -259,7 +259,7 @@ fn every_kind_of_event_comes_back() {
 fn purposes_and_spaces_come_back() {
     let (mut writer, file) = writer();
     let mut events = Vec::new();
-    for space in [MemorySpace::Default, MemorySpace::Collective] {
+    for space in [PoolSpace::Default, PoolSpace::Collective] {
         for purpose in [
             Purpose::Upload,
             Purpose::Output,

@@ -11,7 +11,7 @@ use std::rc::Rc;
 use proptest::prelude::*;
 use proptest::strategy::ValueTree;
 use recorder::{MIB, Recorder, header};
-use vramfit_core::allocator::{Kind, MemorySpace};
+use vramfit_core::allocator::{Kind, PoolSpace};
 use vramfit_core::analysis::{RunSummary, Settings, compare, summarise, summarise_events};
 use vramfit_core::program::{EstimateSource, ProgramMemory, ScratchPhase};
 use vramfit_core::replay::replay_at_max_total;
@@ -118,7 +118,7 @@ fn allocate(bytes: u64) -> Event {
         device: 0,
         bytes,
         alignment: 64,
-        space: MemorySpace::Default,
+        space: PoolSpace::Default,
         purpose: Purpose::Upload,
         slot: 0,
         site: TextId(0),
@@ -382,9 +382,9 @@ impl Acting {
                 collective,
             } => {
                 let space = if collective {
-                    MemorySpace::Collective
+                    PoolSpace::Collective
                 } else {
-                    MemorySpace::Default
+                    PoolSpace::Default
                 };
                 let purpose = if self.depth > 0 {
                     Purpose::Temporary

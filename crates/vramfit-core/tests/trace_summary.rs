@@ -8,7 +8,7 @@ mod recorder;
 use proptest::prelude::*;
 use recorder::{MIB, Recorder, header};
 use vramfit_core::ErrorKind;
-use vramfit_core::allocator::MemorySpace;
+use vramfit_core::allocator::PoolSpace;
 use vramfit_core::analysis::{RunSummary, summarise};
 use vramfit_core::replay::PoolState;
 use vramfit_core::trace::{
@@ -459,11 +459,11 @@ fn an_allocator_that_would_abort_is_no_fit() {
     run.program(1, "jit_step", sizes(0));
     run.begin(1);
     run.end();
-    let block = run.allocate_in(0, 1, MemorySpace::Collective, Purpose::Output);
+    let block = run.allocate_in(0, 1, PoolSpace::Collective, Purpose::Output);
     let mut blocks = vec![block.unwrap()];
     let first_region = run.stats(0).pool_bytes;
     while run.stats(0).pool_bytes == first_region {
-        let block = run.allocate_in(0, 1, MemorySpace::Collective, Purpose::Output);
+        let block = run.allocate_in(0, 1, PoolSpace::Collective, Purpose::Output);
         blocks.push(block.unwrap());
     }
     for block in blocks {
@@ -511,7 +511,7 @@ fn events_that_cannot_have_happened_refuse_the_answer() {
         device,
         bytes,
         alignment: 64,
-        space: MemorySpace::Default,
+        space: PoolSpace::Default,
         purpose: Purpose::Upload,
         slot: 0,
         site: TextId(0),
@@ -526,7 +526,7 @@ fn events_that_cannot_have_happened_refuse_the_answer() {
         device: 0,
         bytes: 1,
         alignment: 64,
-        space: MemorySpace::Default,
+        space: PoolSpace::Default,
         purpose: Purpose::Upload,
         slot: 0,
         message: TextId(0),
@@ -549,7 +549,7 @@ fn events_that_cannot_have_happened_refuse_the_answer() {
         device: 0,
         bytes: 1,
         alignment,
-        space: MemorySpace::Default,
+        space: PoolSpace::Default,
         purpose: Purpose::Upload,
         slot: 0,
         site: TextId(0),
@@ -687,7 +687,7 @@ proptest! {
         for (act, value, shift) in acts {
             let device = value % header.devices;
             if act % 3 < 2 || live.is_empty() {
-                let space = if act % 16 == 0 { MemorySpace::Collective } else { MemorySpace::Default };
+                let space = if act % 16 == 0 { PoolSpace::Collective } else { PoolSpace::Default };
                 let bytes = u64::from(value >> 3 >> (28 - shift)) + 1;
                 match run.allocate_in(device, bytes, space, Purpose::Output) {
                     Some(block) => live.push(block),
@@ -751,7 +751,7 @@ fn a_region_larger_than_a_chunk_can_be_is_not_believed() {
             device: 0,
             bytes: 768 * MIB,
             alignment: 0,
-            space: MemorySpace::Default,
+            space: PoolSpace::Default,
             purpose: Purpose::Upload,
             slot: 0,
             site: TextId(0),
@@ -777,7 +777,7 @@ fn any_number() -> BoxedStrategy<u64> {
 }
 
 fn any_event() -> impl Strategy<Value = Event> {
-    let space = prop::sample::select(vec![MemorySpace::Default, MemorySpace::Collective]);
+    let space = prop::sample::select(vec![PoolSpace::Default, PoolSpace::Collective]);
     let number = any_number;
     let request = (number(), number(), space);
     prop_oneof![

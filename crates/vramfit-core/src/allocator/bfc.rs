@@ -12,7 +12,7 @@ use super::live_set::LiveSet;
 use super::pool::{BfcOptions, BfcPool, UNIT, round_request, round_up};
 use super::regions::SharedDeviceMemory;
 use super::spatial_policy::PoolEnd;
-use super::{AllocError, Allocator, DeviceMemory, MemorySpace, Stats};
+use super::{AllocError, Allocator, DeviceMemory, PoolSpace, Stats};
 use crate::error::Result;
 
 /// One classic BFC pool.
@@ -165,7 +165,7 @@ impl Allocator for Bfc {
         &mut self,
         bytes: u64,
         alignment: u64,
-        _space: MemorySpace,
+        _space: PoolSpace,
     ) -> std::result::Result<u64, AllocError> {
         if bytes == 0 {
             return Ok(NULL);
@@ -207,7 +207,7 @@ impl Allocator for Bfc {
         Some(self.free.largest().unwrap_or(0))
     }
 
-    fn out_of_memory_log(&self, bytes: u64, _space: MemorySpace) -> Vec<LogRecord> {
+    fn out_of_memory_log(&self, bytes: u64, _space: PoolSpace) -> Vec<LogRecord> {
         let free = FreeChunks {
             end: PoolEnd::Lower,
             binned: self.free.at_least(0).map(Entry::handle).collect(),

@@ -64,7 +64,7 @@ fn spatial_policy(options: &PoolOptions) -> SpatialPolicy {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{Fidelity, MemorySpace, SimulatedDeviceMemory};
+    use super::super::{Fidelity, PoolSpace, SimulatedDeviceMemory};
     use super::*;
     use crate::error::ErrorKind;
 
@@ -79,7 +79,7 @@ mod tests {
         let mut allocator = build(&options, Box::new(SimulatedDeviceMemory::new(79 * GIB)));
         assert_eq!(allocator.stats().pool_bytes, Some(0));
         allocator
-            .allocate(4, 64, MemorySpace::Default)
+            .allocate(4, 64, PoolSpace::Default)
             .expect("an empty device has room");
         assert_eq!(allocator.stats().pool_bytes, Some(60 * GIB));
         assert_eq!(allocator.stats().bytes_in_use, 256);
@@ -93,7 +93,7 @@ mod tests {
         };
         let mut allocator = build(&options, Box::new(SimulatedDeviceMemory::new(50 * GIB)));
         allocator
-            .allocate(4, 64, MemorySpace::Default)
+            .allocate(4, 64, PoolSpace::Default)
             .expect("there is room for this");
         let stats = allocator.stats();
         let pool = stats.pool_bytes.expect("BFC reports its pool");
@@ -111,10 +111,10 @@ mod tests {
         let place = |options: &PoolOptions| {
             let mut allocator = build(options, Box::new(SimulatedDeviceMemory::new(79 * GIB)));
             let default = allocator
-                .allocate(1, 64, MemorySpace::Default)
+                .allocate(1, 64, PoolSpace::Default)
                 .expect("there is room");
             let collective = allocator
-                .allocate(1, 64, MemorySpace::Collective)
+                .allocate(1, 64, PoolSpace::Collective)
                 .expect("there is room");
             (default, collective, allocator.stats())
         };
@@ -174,7 +174,7 @@ mod tests {
         };
         let mut allocator = build(&options, Box::new(SimulatedDeviceMemory::new(79 * GIB)));
         let address = allocator
-            .allocate(1 << 20, 64, MemorySpace::Collective)
+            .allocate(1 << 20, 64, PoolSpace::Collective)
             .expect("an empty device has room");
         assert_eq!(allocator.stats().num_allocs, 0, "JAX does not count it");
         assert_eq!(allocator.stats().pool_bytes, Some(0));
@@ -184,7 +184,7 @@ mod tests {
         let beyond = options.collective_limit_bytes() + 1;
         assert!(
             allocator
-                .allocate(beyond, 64, MemorySpace::Collective)
+                .allocate(beyond, 64, PoolSpace::Collective)
                 .is_err()
         );
     }

@@ -6,7 +6,7 @@
 use super::bfc::Bfc;
 use super::dump::LogRecord;
 use super::live_set::LiveSet;
-use super::{AllocError, Allocator, Chunk, MemorySpace, State, Stats};
+use super::{AllocError, Allocator, Chunk, PoolSpace, State, Stats};
 use crate::error::Result;
 
 /// Two allocators that share a GPU.
@@ -28,11 +28,11 @@ impl Allocator for SplitCollectivePool {
         &mut self,
         bytes: u64,
         alignment: u64,
-        space: MemorySpace,
+        space: PoolSpace,
     ) -> std::result::Result<u64, AllocError> {
         match space {
-            MemorySpace::Default => self.default.allocate(bytes, alignment, space),
-            MemorySpace::Collective => self.collective.allocate(bytes, alignment, space),
+            PoolSpace::Default => self.default.allocate(bytes, alignment, space),
+            PoolSpace::Collective => self.collective.allocate(bytes, alignment, space),
         }
     }
 
@@ -60,10 +60,10 @@ impl Allocator for SplitCollectivePool {
         chunks
     }
 
-    fn out_of_memory_log(&self, bytes: u64, space: MemorySpace) -> Vec<LogRecord> {
+    fn out_of_memory_log(&self, bytes: u64, space: PoolSpace) -> Vec<LogRecord> {
         match space {
-            MemorySpace::Default => self.default.out_of_memory_log(bytes, space),
-            MemorySpace::Collective => self.collective.out_of_memory_log(bytes, space),
+            PoolSpace::Default => self.default.out_of_memory_log(bytes, space),
+            PoolSpace::Collective => self.collective.out_of_memory_log(bytes, space),
         }
     }
 

@@ -11,7 +11,7 @@ use super::device_memory::{SimulatedDeviceMemory, whole_pages};
 use super::live_allocations::LiveAllocations;
 use super::live_set::LiveSet;
 use super::regions::SharedDeviceMemory;
-use super::{AllocError, Allocator, DeviceMemory, Fidelity, MemorySpace, Region, State, Stats};
+use super::{AllocError, Allocator, DeviceMemory, Fidelity, PoolSpace, Region, State, Stats};
 use crate::error::Result;
 
 const FIDELITY: Fidelity = Fidelity::Model(
@@ -157,7 +157,7 @@ impl Allocator for CudaAsync {
         &mut self,
         bytes: u64,
         alignment: u64,
-        _space: MemorySpace,
+        _space: PoolSpace,
     ) -> std::result::Result<u64, AllocError> {
         if bytes == 0 {
             return Ok(0);
@@ -227,7 +227,7 @@ mod tests {
             assert_eq!(device.free_bytes(), 79 * GIB);
             assert_eq!(pool.stats().bytes_limit, Some(0));
             let address = pool
-                .allocate(3 * GIB, 64, MemorySpace::Default)
+                .allocate(3 * GIB, 64, PoolSpace::Default)
                 .expect("there is room");
             assert_eq!(device.free_bytes(), 76 * GIB);
             pool.free(address).expect("it was allocated");
@@ -239,11 +239,11 @@ mod tests {
     fn the_threshold_is_not_a_cap() {
         let (mut pool, device) = pool(true, 0, 79 * GIB);
         let address = pool
-            .allocate(70 * GIB, 64, MemorySpace::Default)
+            .allocate(70 * GIB, 64, PoolSpace::Default)
             .expect("the device has room");
         assert_eq!(device.free_bytes(), 9 * GIB);
         assert_eq!(
-            pool.allocate(10 * GIB, 64, MemorySpace::Default),
+            pool.allocate(10 * GIB, 64, PoolSpace::Default),
             Err(AllocError::OutOfMemory)
         );
         pool.free(address).expect("it was allocated");
@@ -258,7 +258,7 @@ mod tests {
     fn a_card_without_room_for_the_preallocation_leaves_the_pool_empty() {
         let (mut pool, device) = pool(true, 0, 50 * GIB);
         assert_eq!(device.free_bytes(), 50 * GIB);
-        pool.allocate(40 * GIB, 64, MemorySpace::Default)
+        pool.allocate(40 * GIB, 64, PoolSpace::Default)
             .expect("it grows as needed");
     }
 
@@ -266,7 +266,7 @@ mod tests {
     fn requested_bytes_are_counted_and_small_buffers_share_pages() {
         let (mut pool, device) = pool(false, 0, 79 * GIB);
         for _ in 0..10 {
-            pool.allocate(1000, 64, MemorySpace::Default)
+            pool.allocate(1000, 64, PoolSpace::Default)
                 .expect("there is room");
         }
         assert_eq!(pool.stats().bytes_in_use, 10_000);
@@ -278,14 +278,14 @@ mod tests {
         let (mut pool, _card) = pool(false, 0, 8 * GIB);
         let pieces: Vec<u64> = (0..8)
             .map(|_| {
-                pool.allocate(GIB, 64, MemorySpace::Default)
+                pool.allocate(GIB, 64, PoolSpace::Default)
                     .expect("there is room")
             })
             .collect();
         for address in pieces.iter().step_by(2) {
             pool.free(*address).expect("it was allocated");
         }
-        pool.allocate(4 * GIB, 64, MemorySpace::Default)
+        pool.allocate(4 * GIB, 64, PoolSpace::Default)
             .expect("4 GiB are free, if not in a row");
     }
 }

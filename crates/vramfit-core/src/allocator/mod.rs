@@ -5,7 +5,7 @@
 //! allocator that a client with given [`PoolOptions`] would make.
 //!
 //! ```
-//! use vramfit_core::allocator::{SimulatedDeviceMemory, PoolOptions, MemorySpace, build};
+//! use vramfit_core::allocator::{SimulatedDeviceMemory, PoolOptions, PoolSpace, build};
 //!
 //! const MIB: u64 = 1 << 20;
 //! let options = PoolOptions {
@@ -14,7 +14,7 @@
 //!     ..PoolOptions::default()
 //! };
 //! let mut pool = build(&options, Box::new(SimulatedDeviceMemory::new(1024 * MIB)));
-//! let mut take = |mib: u64| pool.allocate(mib * MIB, 64, MemorySpace::Default);
+//! let mut take = |mib: u64| pool.allocate(mib * MIB, 64, PoolSpace::Default);
 //! let first = take(400)?;
 //! take(1)?;
 //! let last = take(400)?;
@@ -23,7 +23,7 @@
 //!
 //! // All but 1 MiB is free, and yet 700 MiB are not to be had: the pool is fragmented.
 //! assert_eq!(pool.stats().bytes_in_use, MIB);
-//! assert!(pool.allocate(700 * MIB, 64, MemorySpace::Default).is_err());
+//! assert!(pool.allocate(700 * MIB, 64, PoolSpace::Default).is_err());
 //! let free: Vec<u64> = pool
 //!     .chunks()
 //!     .iter()
@@ -100,9 +100,10 @@ use crate::error::Result;
 /// The largest region that an allocator takes from a GPU: 256 TiB less one unit of 256 bytes.
 pub const MAX_REGION_BYTES: u64 = (1 << 48) - 256;
 
-/// Which end of a spatially partitioned pool, or which separate pool, a request is for.
+/// Which separate pool, or which end of a spatially partitioned one, a request is for: XLA's memory space of a
+/// buffer in device memory.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub enum MemorySpace {
+pub enum PoolSpace {
     /// Ordinary device memory.
     #[default]
     Default,
@@ -240,7 +241,7 @@ pub trait Allocator: Send {
         &mut self,
         bytes: u64,
         alignment: u64,
-        space: MemorySpace,
+        space: PoolSpace,
     ) -> std::result::Result<u64, AllocError>;
 
     /// Frees what was allocated at `address`.
@@ -293,7 +294,7 @@ pub trait Allocator: Send {
     /// Returns what goes to the log when a request of `bytes` fails for good, before the exception.
     ///
     /// Empty for allocators that write nothing of their own.
-    fn out_of_memory_log(&self, bytes: u64, space: MemorySpace) -> Vec<LogRecord> {
+    fn out_of_memory_log(&self, bytes: u64, space: PoolSpace) -> Vec<LogRecord> {
         let _ = (bytes, space);
         Vec::new()
     }

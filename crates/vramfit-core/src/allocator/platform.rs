@@ -10,7 +10,7 @@ use super::live_allocations::LiveAllocations;
 use super::live_set::LiveSet;
 use super::message::{direct_out_of_memory_text, out_of_memory_text};
 use super::regions::SharedDeviceMemory;
-use super::{AllocError, Allocator, Fidelity, MemorySpace, State, Stats};
+use super::{AllocError, Allocator, Fidelity, PoolSpace, State, Stats};
 use crate::error::Result;
 
 const FIDELITY: Fidelity = Fidelity::Model(
@@ -60,7 +60,7 @@ impl Allocator for Platform {
         &mut self,
         bytes: u64,
         alignment: u64,
-        _space: MemorySpace,
+        _space: PoolSpace,
     ) -> std::result::Result<u64, AllocError> {
         if bytes == 0 {
             return Ok(0);

@@ -23,7 +23,7 @@ pub const fn is_fully_preallocated(limit_bytes: u64, pool_bytes: u64) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{MemorySpace, PoolOptions, SimulatedDeviceMemory, build};
+    use super::super::{PoolOptions, PoolSpace, SimulatedDeviceMemory, build};
     use super::*;
     use crate::gpu;
 
@@ -43,7 +43,7 @@ mod tests {
     fn figures(options: &PoolOptions, free_bytes: u64) -> (u64, u64) {
         let mut allocator = build(options, Box::new(SimulatedDeviceMemory::new(free_bytes)));
         allocator
-            .allocate(4, 64, MemorySpace::Default)
+            .allocate(4, 64, PoolSpace::Default)
             .expect("there is room for four bytes");
         let stats = allocator.stats();
         let limit = stats.bytes_limit.expect("the pool has a limit");

@@ -16,7 +16,7 @@ use super::live_set::LiveSet;
 use super::pool::{BfcOptions, BfcPool, round_request, round_up};
 use super::regions::SharedDeviceMemory;
 use super::spatial_policy::{PoolEnd, SpatialPolicy, SplitRule};
-use super::{AllocError, Allocator, DeviceMemory, MemorySpace, State, Stats};
+use super::{AllocError, Allocator, DeviceMemory, PoolSpace, State, Stats};
 use crate::error::{Error, ErrorKind, Result};
 
 /// Collective memory is aligned to what one multicast object can bind: 2 MiB on NVIDIA GPUs.
@@ -106,11 +106,11 @@ impl Spatial {
         )
     }
 
-    fn end_of(&self, space: MemorySpace) -> PoolEnd {
+    fn end_of(&self, space: PoolSpace) -> PoolEnd {
         match (space, self.policy.default_end) {
-            (MemorySpace::Default, end) => end,
-            (MemorySpace::Collective, PoolEnd::Lower) => PoolEnd::Upper,
-            (MemorySpace::Collective, PoolEnd::Upper) => PoolEnd::Lower,
+            (PoolSpace::Default, end) => end,
+            (PoolSpace::Collective, PoolEnd::Lower) => PoolEnd::Upper,
+            (PoolSpace::Collective, PoolEnd::Upper) => PoolEnd::Lower,
         }
     }
 
@@ -345,11 +345,11 @@ impl Allocator for Spatial {
         &mut self,
         bytes: u64,
         alignment: u64,
-        space: MemorySpace,
+        space: PoolSpace,
     ) -> std::result::Result<u64, AllocError> {
         let alignment = match space {
-            MemorySpace::Default => alignment,
-            MemorySpace::Collective => alignment.max(COLLECTIVE_ALIGNMENT),
+            PoolSpace::Default => alignment,
+            PoolSpace::Collective => alignment.max(COLLECTIVE_ALIGNMENT),
         };
         self.allocate_at(self.end_of(space), bytes, alignment)
     }
@@ -388,7 +388,7 @@ impl Allocator for Spatial {
         self.pool.stats(largest.unwrap_or(0))
     }
 
-    fn out_of_memory_log(&self, bytes: u64, space: MemorySpace) -> Vec<LogRecord> {
+    fn out_of_memory_log(&self, bytes: u64, space: PoolSpace) -> Vec<LogRecord> {
         self.out_of_memory_log_at(self.end_of(space), bytes)
     }
 

@@ -12,7 +12,7 @@ use super::live_allocations::LiveAllocations;
 use super::live_set::LiveSet;
 use super::message::{NO_PAGES_TEXT, over_budget_text};
 use super::regions::SharedDeviceMemory;
-use super::{AllocError, Allocator, DeviceMemory, Fidelity, MemorySpace, Region, State, Stats};
+use super::{AllocError, Allocator, DeviceMemory, Fidelity, PoolSpace, Region, State, Stats};
 use crate::error::Result;
 
 const FIDELITY: Fidelity = Fidelity::Model(
@@ -87,7 +87,7 @@ impl Allocator for Vmm {
         &mut self,
         bytes: u64,
         _alignment: u64,
-        _space: MemorySpace,
+        _space: PoolSpace,
     ) -> std::result::Result<u64, AllocError> {
         if bytes == 0 {
             return Ok(0);
@@ -181,11 +181,11 @@ mod tests {
     fn every_buffer_takes_whole_pages() {
         let mut vmm = vmm(3, 100);
         for _ in 0..3 {
-            vmm.allocate(1, 64, MemorySpace::Default)
+            vmm.allocate(1, 64, PoolSpace::Default)
                 .expect("within the budget");
         }
         assert_eq!(
-            vmm.allocate(1, 64, MemorySpace::Default),
+            vmm.allocate(1, 64, PoolSpace::Default),
             Err(AllocError::OutOfMemory)
         );
         assert_eq!(
@@ -205,9 +205,9 @@ mod tests {
     #[test]
     fn the_card_can_refuse_what_the_budget_allows() {
         let mut vmm = vmm(3, 1);
-        vmm.allocate(1, 64, MemorySpace::Default)
+        vmm.allocate(1, 64, PoolSpace::Default)
             .expect("one page is there");
-        assert!(vmm.allocate(1, 64, MemorySpace::Default).is_err());
+        assert!(vmm.allocate(1, 64, PoolSpace::Default).is_err());
         assert_eq!(
             vmm.out_of_memory_message(1),
             ": CUDA_ERROR_OUT_OF_MEMORY: out of memory"
@@ -218,10 +218,10 @@ mod tests {
     fn a_waiting_buffer_of_the_same_size_is_used_again() {
         let mut vmm = vmm(4, 100);
         let first = vmm
-            .allocate(PAGE_BYTES, 64, MemorySpace::Default)
+            .allocate(PAGE_BYTES, 64, PoolSpace::Default)
             .expect("within the budget");
         vmm.free(first).expect("it was allocated");
-        assert_eq!(vmm.allocate(1, 64, MemorySpace::Default), Ok(first));
+        assert_eq!(vmm.allocate(1, 64, PoolSpace::Default), Ok(first));
     }
 
     #[test]
@@ -229,15 +229,15 @@ mod tests {
         let mut vmm = vmm(4, 100);
         let pieces: Vec<u64> = (0..4)
             .map(|_| {
-                vmm.allocate(1, 64, MemorySpace::Default)
+                vmm.allocate(1, 64, PoolSpace::Default)
                     .expect("within the budget")
             })
             .collect();
         for address in &pieces[..3] {
             vmm.free(*address).expect("it was allocated");
         }
-        vmm.allocate(3 * PAGE_BYTES, 64, MemorySpace::Default)
+        vmm.allocate(3 * PAGE_BYTES, 64, PoolSpace::Default)
             .expect("three pages were waiting");
-        assert!(vmm.allocate(1, 64, MemorySpace::Default).is_err());
+        assert!(vmm.allocate(1, 64, PoolSpace::Default).is_err());
     }
 }

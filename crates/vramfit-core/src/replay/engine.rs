@@ -12,7 +12,7 @@ use rustc_hash::FxHashMap;
 use super::pool::{Card, Level, Pool, PoolState, disagreement, inconsistent};
 use super::recorded_device::RecordedDevice;
 use super::recorded_options::pool_options;
-use crate::allocator::{AllocError, Allocator, MAX_REGION_BYTES, MemorySpace, PoolOptions, Region};
+use crate::allocator::{AllocError, Allocator, MAX_REGION_BYTES, PoolOptions, PoolSpace, Region};
 use crate::error::{Error, ErrorKind, Result};
 use crate::trace::{Event, Header};
 
@@ -324,7 +324,7 @@ impl Replay {
         let pool = self.pool(device)?;
         match pool
             .allocator()
-            .allocate(bytes, alignment, MemorySpace::Default)
+            .allocate(bytes, alignment, PoolSpace::Default)
         {
             Ok(address) => pool.allocator().free(address).map(|()| StepEffect::None),
             Err(refusal) => {
@@ -339,7 +339,7 @@ impl Replay {
         device: u32,
         bytes: u64,
         alignment: u64,
-        space: MemorySpace,
+        space: PoolSpace,
         (number, owner): (u64, u32),
     ) -> Result<StepEffect> {
         let (at, course) = (self.events, self.course);
@@ -381,7 +381,7 @@ impl Replay {
         device: u32,
         bytes: u64,
         alignment: u64,
-        space: MemorySpace,
+        space: PoolSpace,
     ) -> Result<StepEffect> {
         let (at, course) = (self.events, self.course);
         let pool = self.pool(device)?;

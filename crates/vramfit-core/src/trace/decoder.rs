@@ -6,7 +6,7 @@ use std::io::{ErrorKind as IoKind, Read};
 
 use super::event::{CallbackSkip, Event, ProgramSizes, Purpose, TextId};
 use super::wire::{Crc, tag};
-use crate::allocator::MemorySpace;
+use crate::allocator::PoolSpace;
 use crate::error::{Error, ErrorKind};
 use crate::program::{EstimateSource, ScratchPhase};
 
@@ -194,10 +194,10 @@ impl<R: Read> Source<R> {
         }
     }
 
-    fn space(&mut self) -> Taken<MemorySpace> {
+    fn space(&mut self) -> Taken<PoolSpace> {
         match self.number()? {
-            0 => Ok(MemorySpace::Default),
-            1 => Ok(MemorySpace::Collective),
+            0 => Ok(PoolSpace::Default),
+            1 => Ok(PoolSpace::Collective),
             _ => Err(self.wrong("an unknown memory space")),
         }
     }

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::allocator::MemorySpace;
+use crate::allocator::PoolSpace;
 use crate::program::{EstimateSource, ScratchPhase};
 
 /// An interned text (a name, a source line); 0 is the empty text.
@@ -269,7 +269,7 @@ pub enum Event {
         /// Alignment requested.
         alignment: u64,
         /// Which memory space.
-        space: MemorySpace,
+        space: PoolSpace,
         /// Why.
         purpose: Purpose,
         /// Inside an execution, the index of the buffer allocation in XLA's assignment.
@@ -299,7 +299,7 @@ pub enum Event {
         /// Alignment requested.
         alignment: u64,
         /// Which memory space.
-        space: MemorySpace,
+        space: PoolSpace,
         /// Why it was requested.
         purpose: Purpose,
         /// As in [`Event::Allocate`].

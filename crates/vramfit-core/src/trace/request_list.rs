@@ -11,7 +11,7 @@ use rustc_hash::FxHashMap;
 use super::decoder::invalid;
 use super::event::{Event, Footer, Header, Purpose, TextId};
 use super::event_source::Events;
-use crate::allocator::MemorySpace;
+use crate::allocator::PoolSpace;
 use crate::error::{Error, ErrorKind, Result};
 
 /// Longest line in bytes; two numbers of 64 bits and a letter are 43.
@@ -79,7 +79,7 @@ impl<R: Read> TextTrace<R> {
                     device: 0,
                     bytes,
                     alignment: ALIGNMENT,
-                    space: MemorySpace::Default,
+                    space: PoolSpace::Default,
                     purpose: Purpose::Upload,
                     slot: 0,
                     site: TextId(0),

@@ -3,7 +3,7 @@
 //! [`super::writer`] and [`super::reader`]; `docs/reference/trace-format.md` has it all.
 
 use super::event::{CallbackSkip, Event, Purpose};
-use crate::allocator::MemorySpace;
+use crate::allocator::PoolSpace;
 
 /// What every trace begins with; the version and a line feed follow.
 pub(super) const MAGIC: &[u8] = b"vramfit trace ";
@@ -60,10 +60,10 @@ pub(super) mod tag {
 }
 
 /// Returns the number of a memory space in the file.
-fn space_number(space: MemorySpace) -> u64 {
+fn space_number(space: PoolSpace) -> u64 {
     match space {
-        MemorySpace::Default => 0,
-        MemorySpace::Collective => 1,
+        PoolSpace::Default => 0,
+        PoolSpace::Collective => 1,
     }
 }
 

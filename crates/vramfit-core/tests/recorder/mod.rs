@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex};
 
 use vramfit_core::ErrorKind;
 use vramfit_core::allocator::{
-    Allocator, DeviceMemory, MemorySpace, PoolOptions, Region, SimulatedDeviceMemory, build,
+    Allocator, DeviceMemory, PoolOptions, PoolSpace, Region, SimulatedDeviceMemory, build,
 };
 use vramfit_core::trace::{Event, Footer, Header, ProgramSizes, Purpose, TextId, Writer};
 
@@ -183,7 +183,7 @@ impl Recorder {
         &mut self,
         device: u32,
         bytes: u64,
-        space: MemorySpace,
+        space: PoolSpace,
         purpose: Purpose,
     ) -> Option<Block> {
         self.request(device, bytes, space, purpose, 0)
@@ -197,14 +197,14 @@ impl Recorder {
         purpose: Purpose,
         slot: u32,
     ) -> Option<Block> {
-        self.request(device, bytes, MemorySpace::Default, purpose, slot)
+        self.request(device, bytes, PoolSpace::Default, purpose, slot)
     }
 
     fn request(
         &mut self,
         device: u32,
         bytes: u64,
-        space: MemorySpace,
+        space: PoolSpace,
         purpose: Purpose,
         slot: u32,
     ) -> Option<Block> {
@@ -246,7 +246,7 @@ impl Recorder {
     }
 
     pub(crate) fn allocate(&mut self, device: u32, bytes: u64, purpose: Purpose) -> Option<Block> {
-        self.allocate_in(device, bytes, MemorySpace::Default, purpose)
+        self.allocate_in(device, bytes, PoolSpace::Default, purpose)
     }
 
     pub(crate) fn upload(&mut self, bytes: u64) -> Block {

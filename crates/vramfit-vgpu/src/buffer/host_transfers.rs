@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::{ptr, slice};
 
-use vramfit_core::allocator::MemorySpace;
+use vramfit_core::allocator::PoolSpace;
 use vramfit_core::program::{ElementType, Shape};
 use vramfit_core::trace::{Purpose, TextId};
 
@@ -44,7 +44,7 @@ pub(crate) fn allocate(
     let request = AllocationRequest {
         device: memory.device.ordinal()?,
         bytes,
-        space: MemorySpace::Default,
+        space: PoolSpace::Default,
         purpose,
         slot: 0,
         site: TextId(0),

@@ -5,7 +5,7 @@ use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, OnceLock};
 
-use vramfit_core::allocator::MemorySpace;
+use vramfit_core::allocator::PoolSpace;
 use vramfit_core::program::{BufferClass, MemorySpace, Program, ScratchPhase, Shape};
 use vramfit_core::trace::{ProgramSizes, Purpose};
 
@@ -74,7 +74,7 @@ pub(crate) struct AllocationStep {
     pub(crate) slot: u32,
     pub(crate) bytes: u64,
     pub(crate) purpose: Purpose,
-    pub(crate) space: MemorySpace,
+    pub(crate) space: PoolSpace,
 }
 
 /// Scratch memory of one library routine in an execution: the minimum that it needs.
@@ -310,8 +310,8 @@ fn allocation_steps(program: &Program) -> Vec<AllocationStep> {
                 BufferClass::Temporary => Some(Purpose::Temporary),
             }?;
             let space = match allocation.space {
-                MemorySpace::Device => MemorySpace::Default,
-                MemorySpace::Collective => MemorySpace::Collective,
+                MemorySpace::Device => PoolSpace::Default,
+                MemorySpace::Collective => PoolSpace::Collective,
                 MemorySpace::Host => return None,
             };
             (allocation.bytes > 0).then_some(AllocationStep {

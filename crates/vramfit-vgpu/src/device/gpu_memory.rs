@@ -8,9 +8,6 @@ use super::shared_gpu::{SharedGpu, SharedGpuState};
 use crate::environment::Environment;
 use crate::pjrt::status::{Status, StatusCode};
 
-/// The driver maps memory in pages of this size.
-pub(super) const PAGE_BYTES: u64 = 2 << 20;
-
 /// The memory of one GPU.
 pub(crate) struct GpuMemory {
     /// The memory for an allocator.

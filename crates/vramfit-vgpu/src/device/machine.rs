@@ -8,10 +8,10 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Instant;
 
-use vramfit_core::allocator::{self, Allocator, DeviceMemory, PoolOptions, Region};
+use vramfit_core::allocator::{self, Allocator, DeviceMemory, PAGE_BYTES, PoolOptions, Region};
 use vramfit_core::trace::{Header, Writer};
 
-use crate::device::gpu_memory::{self, GpuMemoryError, PAGE_BYTES};
+use crate::device::gpu_memory::{self, GpuMemoryError};
 use crate::device::shared_gpu::SharedGpu;
 use crate::environment::Environment;
 use crate::pjrt::status::{PjrtResult, Status, StatusCode};

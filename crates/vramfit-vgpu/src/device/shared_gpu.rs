@@ -4,11 +4,10 @@
 use std::fs::{self, File};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use vramfit_core::allocator::{DeviceMemory, Region, SimulatedDeviceMemory};
+use vramfit_core::allocator::{DeviceMemory, PAGE_BYTES, Region, SimulatedDeviceMemory};
 use vramfit_core::shared_gpus::{Holding, Usage};
 use vramfit_core::trace::{Note, OtherProcess};
 
-use super::gpu_memory::PAGE_BYTES;
 use super::ledger::{LockedLedger, ledger_error};
 use crate::pjrt::status::{PjrtResult, Status, StatusCode};
 use crate::process::start_ticks;

@@ -196,7 +196,7 @@ impl<'a> DeviceCall<'a> {
             let request = AllocationRequest {
                 device: self.ordinal(),
                 bytes: self.compiled.output_shapes[output].bytes(),
-                space: vramfit_core::allocator::MemorySpace::Default,
+                space: vramfit_core::allocator::PoolSpace::Default,
                 purpose: Purpose::Copy,
                 slot: 0,
                 site: TextId(0),
@@ -233,7 +233,7 @@ impl<'a> DeviceCall<'a> {
             let request = AllocationRequest {
                 device: self.ordinal(),
                 bytes: step.bytes,
-                space: vramfit_core::allocator::MemorySpace::Default,
+                space: vramfit_core::allocator::PoolSpace::Default,
                 purpose: Purpose::Scratch,
                 slot: step.need,
                 site: TextId(0),

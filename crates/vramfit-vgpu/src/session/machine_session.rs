@@ -6,7 +6,7 @@ use std::sync::{MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use vramfit_core::ErrorKind;
-use vramfit_core::allocator::{AllocError, MemorySpace, Region, Stats};
+use vramfit_core::allocator::{AllocError, PoolSpace, Region, Stats};
 use vramfit_core::trace::{Event, Footer, Note, Purpose, RunEnvironment, TextId, Writer};
 
 use crate::compile::stderr_capture::Warning;
@@ -26,7 +26,7 @@ const FLUSH_INTERVAL: Duration = Duration::from_millis(20);
 pub(crate) struct AllocationRequest {
     pub(crate) device: u32,
     pub(crate) bytes: u64,
-    pub(crate) space: MemorySpace,
+    pub(crate) space: PoolSpace,
     pub(crate) purpose: Purpose,
     pub(crate) slot: u32,
     pub(crate) site: TextId,
