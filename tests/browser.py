@@ -155,7 +155,7 @@ class Page:
         self.call("Emulation.setEmulatedMedia", features=[scheme])
         self.call("Page.navigate", url=path.resolve().as_uri())
         browser.wait("Page.loadEventFired", self.session)
-        self.until("performance.getEntriesByName('pictures drawn').length === 1")
+        self.until("performance.getEntriesByName('charts drawn').length === 1")
 
     def call(self, method, **parameters):
         """Call a method on the page."""
@@ -174,9 +174,9 @@ class Page:
         """Wait, frame by frame, until a condition holds."""
         # The page's own clock gives up, so that a failure names the condition.
         held = self.run(
-            "new Promise(done => { const end = performance.now() + 20000; const look = () =>"
+            "new Promise(done => { const end = performance.now() + 20000; const check = () =>"
             f" ({condition}) ? done(true) : performance.now() > end ? done(false)"
-            " : requestAnimationFrame(look); look(); })"
+            " : requestAnimationFrame(check); check(); })"
         )
         assert held, f"never: {condition}; complaints: {self.complaints()}"
 

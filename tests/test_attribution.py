@@ -1,4 +1,4 @@
-"""Whose the bytes are: what moves them, and that every byte has an owner, a name and a line."""
+"""Memory attribution: what changes it, and that every byte has an owner, a name and a line."""
 
 import shutil
 
@@ -58,76 +58,76 @@ KINDS = [
 LAYER_BYTES = 6 * (128 * 128 + 128) * 4
 
 
-class Held:
+class Attribution:
     """The attribution of an answer."""
 
     def __init__(self, answer):
         self.all = answer["attribution"]
-        self.parts = self.all["parts"]
+        self.entries = self.all["entries"]
         self.owners = {owner["kind"]: owner["bytes"] for owner in answer["owners"]}
         self.peak = answer["peak_bytes"]
 
     def sum(self, **wanted):
-        found = [p for p in self.parts if all(p[key] == value for key, value in wanted.items())]
-        return sum(part["bytes"] for part in found)
+        found = [p for p in self.entries if all(p[key] == value for key, value in wanted.items())]
+        return sum(entry["bytes"] for entry in found)
 
 
 @pytest.fixture
-def held(dryrun, tmp_path):
-    """Run the step above with options and return what is held at its peak."""
+def attribution(dryrun, tmp_path):
+    """Run the step above with options and return the attribution of its peak."""
 
     def run(*options, script=STEP, **settings):
         path = tmp_path / "step.py"
         path.write_text(script)
-        return Held(dryrun(path, *options, **settings).answer)
+        return Attribution(dryrun(path, *options, **settings).answer)
 
     return run
 
 
 @pytest.mark.parametrize("options", KINDS, ids=" ".join)
-def test_every_byte_has_an_owner_a_name_and_a_line(held, options):
-    got = held(*options)
+def test_every_byte_has_an_owner_a_name_and_a_line(attribution, options):
+    got = attribution(*options)
     assert got.all["program"] == "jit_step"
-    assert sum(part["bytes"] for part in got.parts) == got.all["total_bytes"] == got.peak
+    assert sum(entry["bytes"] for entry in got.entries) == got.all["total_bytes"] == got.peak
     assert sum(got.owners.values()) == got.peak
-    for part in got.parts:
-        if part["kind"] in ("parameters", "optimizer_state", "other_state", "batch"):
-            assert part["path"], part
-        if part["kind"] == "outputs" and "copy" not in part["made_by"]:
-            assert part["path"], part
-    lines = sum(p["bytes"] for p in got.parts if "step.py:" in p["site"])
-    assert lines >= 0.95 * got.peak, [p for p in got.parts if "step.py:" not in p["site"]]
+    for entry in got.entries:
+        if entry["kind"] in ("parameters", "optimizer_state", "other_state", "batch"):
+            assert entry["path"], part
+        if entry["kind"] == "outputs" and "copy" not in entry["producer"]:
+            assert entry["path"], part
+    lines = sum(p["bytes"] for p in got.entries if "step.py:" in p["site"])
+    assert lines >= 0.95 * got.peak, [p for p in got.entries if "step.py:" not in p["site"]]
 
 
-def test_checkpoint_turns_activations_into_what_is_computed_again(held):
-    kept, again = held("donate"), held("donate", "checkpoint")
+def test_checkpoint_turns_activations_into_what_is_computed_again(attribution):
+    kept, again = attribution("donate"), attribution("donate", "checkpoint")
     assert kept.sum(rematerialized=True) == 0
     assert again.sum(rematerialized=True) > 0
     assert again.owners["activations"] < kept.owners["activations"]
 
 
-def test_what_scan_saves_is_a_stack(held):
-    got = held("donate", "scan")
-    stacks = [part for part in got.parts if part["stacked"] and part["kind"] == "activations"]
+def test_what_scan_saves_is_a_stack(attribution):
+    got = attribution("donate", "scan")
+    stacks = [entry for entry in got.entries if entry["stacked"] and entry["kind"] == "activations"]
     assert stacks
-    assert all(part["shape"].startswith("f32[6,4096,128]") for part in stacks), stacks
-    assert held("donate").sum(stacked=True, kind="activations") == 0
+    assert all(entry["shape"].startswith("f32[6,4096,128]") for entry in stacks), stacks
+    assert attribution("donate").sum(stacked=True, kind="activations") == 0
 
 
-def test_donation_moves_the_new_state_into_the_old(held):
-    kept, donated = held("scan"), held("donate", "scan")
+def test_donation_moves_the_new_state_into_the_old(attribution):
+    kept, donated = attribution("scan"), attribution("donate", "scan")
     assert kept.owners["parameters"] == donated.owners["parameters"] == LAYER_BYTES
     assert kept.owners["outputs"] - donated.owners["outputs"] == LAYER_BYTES
 
 
-def test_half_precision_halves_what_is_saved(held):
-    whole, half = held("donate", "scan"), held("donate", "scan", "bfloat16")
+def test_half_precision_halves_what_is_saved(attribution):
+    whole, half = attribution("donate", "scan"), attribution("donate", "scan", "bfloat16")
     saved = {"kind": "activations", "stacked": True}
     assert whole.sum(**saved) == 2 * half.sum(**saved) > 0
 
 
-def test_offloaded_activations_are_not_on_the_card(held):
-    kept, away = held("donate", "scan", "keep"), held("donate", "scan", "offload")
+def test_offloaded_activations_are_not_on_the_card(attribution):
+    kept, away = attribution("donate", "scan", "keep"), attribution("donate", "scan", "offload")
     saved = {"kind": "activations", "stacked": True}
     stack = 6 * 4096 * 128 * 4
     # What each layer is given, and what it makes; only the latter is offloaded.
@@ -135,8 +135,8 @@ def test_offloaded_activations_are_not_on_the_card(held):
     assert away.sum(**saved) == stack
 
 
-def test_without_owners_the_total_is_the_same(held):
-    told, plain = held("donate", "scan"), held("donate", "scan", options=["--no-attribution"])
+def test_without_owners_the_total_is_the_same(attribution):
+    told, plain = attribution("donate", "scan"), attribution("donate", "scan", options=["--no-attribution"])
     assert plain.peak == told.peak == sum(plain.owners.values())
     assert "activations" not in plain.owners
 
@@ -163,28 +163,28 @@ def apply(depth, x):
 """
 
 
-def test_the_users_line_is_found_below_a_deep_library(held, tmp_path):
+def test_the_users_line_is_found_below_a_deep_library(attribution, tmp_path):
     library = tmp_path / "env" / "site-packages"
     library.mkdir(parents=True)
     (library / "deep.py").write_text(LIBRARY)
     line = next(n for n, text in enumerate(DEEP.splitlines(), 1) if "# the line" in text)
     cache, keys = tmp_path / "cache", []
-    got = held(library, cache, script=DEEP)
+    got = attribution(library, cache, script=DEEP)
     keys.append({entry.name for entry in cache.glob("*-cache")})
     # A key holds the folder's name, so it must be the same one, and empty.
     shutil.rmtree(cache)
-    sites = {part["site"] for part in got.parts if part["kind"] == "temporaries"}
+    sites = {entry["site"] for entry in got.entries if entry["kind"] == "temporaries"}
     assert any(f"step.py:{line} " in site for site in sites), sites
     # The user's own setting counts, and changes neither the program nor its key in JAX's cache.
-    cut = held(library, cache, script=DEEP, env={"JAX_TRACEBACK_IN_LOCATIONS_LIMIT": "10"})
-    sites = {part["site"] for part in cut.parts if part["kind"] == "temporaries"}
+    cut = attribution(library, cache, script=DEEP, env={"JAX_TRACEBACK_IN_LOCATIONS_LIMIT": "10"})
+    sites = {entry["site"] for entry in cut.entries if entry["kind"] == "temporaries"}
     assert not any(f"step.py:{line} " in site for site in sites), sites
     assert cut.peak == got.peak
     keys.append({entry.name for entry in cache.glob("*-cache")})
     assert keys[0] == keys[1] != set()
 
 
-IN_VAIN = """
+UNUSED_DONATION = """
 import functools, warnings
 import jax, jax.numpy as jnp
 
@@ -198,8 +198,8 @@ step({"w": jnp.ones((256, 256))}, {"large": jnp.ones((1024, 1024))})
 """
 
 
-def test_what_is_donated_in_vain_is_named_with_its_bytes(dryrun, tmp_path):
+def test_a_donation_without_effect_is_named_with_its_bytes(dryrun, tmp_path):
     path = tmp_path / "step.py"
-    path.write_text(IN_VAIN)
+    path.write_text(UNUSED_DONATION)
     told = " ".join(dryrun(path).err.split())
-    assert "`scratch['large']` is donated in vain (4.0 MiB)" in told, told
+    assert "`scratch['large']` is donated without effect (4.0 MiB)" in told, told

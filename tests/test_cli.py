@@ -98,7 +98,7 @@ def test_standard_input_is_the_programs(program):
 def test_a_program_that_fails_by_itself_leaves_the_answer_open(program):
     done = dryrun(program(FITS + "import sys; sys.exit(7)"))
     assert done.returncode == 2
-    assert done.stderr.startswith("cannot be told: the program ended with exit code 7 after call 1")
+    assert done.stderr.startswith("unknown: the program ended with exit code 7 after call 1")
     assert "not for want of GPU memory" in done.stderr
     assert "to spare" not in done.stderr
 
@@ -146,7 +146,7 @@ def test_the_page_is_written_at_the_end_and_again_from_the_trace(program, tmp_pa
     assert told.returncode == 1, told.stderr
     assert told.stdout.startswith("does not fit: short by ")
     assert again.read_text() == page.read_text()
-    assert table.read_text().startswith("what,owner,bytes,")
+    assert table.read_text().startswith("name,owner,bytes,")
 
     refused = dryrun("--report", str(page), program(FITS))
     assert (refused.returncode, refused.stdout) == (2, "")
@@ -376,7 +376,7 @@ def test_an_interrupted_run_still_gives_its_answer(program, number):
         process.send_signal(number)
     stderr = process.communicate(timeout=60)[1]
     assert process.returncode == 2, stderr
-    assert "cannot be told: the program" in stderr
+    assert "unknown: the program" in stderr
     assert "peak in use" in stderr
 
 

@@ -1,4 +1,4 @@
-"""What makes one dry run need more than another, told of real programs."""
+"""`vramfit diff` on real programs."""
 
 import json
 import subprocess
@@ -49,11 +49,11 @@ def compared(a, b):
     done = diff(a.trace, b.trace, "--json", "-")
     assert done.returncode == 0, done.stderr
     told = json.loads(done.stdout)
-    assert sum(change["change_bytes"] for change in told["changes"]) == told["gap_bytes"]
-    assert sum(owner["change_bytes"] for owner in told["owners"]) == told["gap_bytes"]
+    assert sum(change["change_bytes"] for change in told["changes"]) == told["difference_bytes"]
+    assert sum(owner["change_bytes"] for owner in told["owners"]) == told["difference_bytes"]
     peaks = [run.answer["peak_bytes"] for run in (a, b)]
     assert [told["a"]["total_bytes"], told["b"]["total_bytes"]] == peaks
-    assert told["gap_bytes"] == peaks[1] - peaks[0]
+    assert told["difference_bytes"] == peaks[1] - peaks[0]
     return told
 
 
@@ -84,13 +84,13 @@ def test_twice_the_batch_is_twice_the_batch_and_the_activations(train):
     assert saved[1] == 2 * saved[0]
     kept = owner(told, "parameters")
     assert kept[0] == kept[1] > 0
-    assert told["named_bytes"] >= 0.95 * told["changed_bytes"]
+    assert told["located_bytes"] >= 0.95 * told["changed_bytes"]
     unnamed = [
         change["change_bytes"]
         for change in told["changes"]
         if not any(side and (side["path"] or side["site"]) for side in (change["a"], change["b"]))
     ]
-    assert abs(sum(unnamed)) <= 0.05 * told["gap_bytes"]
+    assert abs(sum(unnamed)) <= 0.05 * told["difference_bytes"]
     # The line of each activation is the user's own, and so is its operation.
     line = next(n for n, text in enumerate(TRAIN.splitlines(), 1) if "jnp.tanh" in text)
     sites = {
@@ -110,13 +110,13 @@ def test_an_edited_program_in_another_folder_on_another_card(train):
     before = train(8)
     moved = train(8, TRAIN.replace("import sys\n", "import sys\n\n\n"), "b")
     told = compared(before, moved)
-    assert told["gap_bytes"] == 0
+    assert told["difference_bytes"] == 0
     assert told["changes"] == [], "the lines only moved"
 
     told = compared(before, train(8, edited, "b", gpu="a100-40g"))
-    contrasts = {row["what"]: (row["a"], row["b"]) for row in told["contrasts"]}
-    assert contrasts["card"] == ("h100-80g", "a100-40g")
-    assert contrasts["limit of the pool"] == ("59.3 GiB", "29.5 GiB")
+    differences = {row["what"]: (row["a"], row["b"]) for row in told["other_differences"]}
+    assert differences["card"] == ("h100-80g", "a100-40g")
+    assert differences["limit of the pool"] == ("59.3 GiB", "29.5 GiB")
     # Four arrays of half the size.
     assert owner(told, "parameters") == (4 * 256 * 256 * 4, 4 * 256 * 256 * 2)
     paths = {
@@ -135,8 +135,8 @@ def test_the_page_shows_changes_with_their_sign_and_sorts_by_them(tmp_path):
     with browser.Browser(program) as chromium:
         opened = chromium.open(page)
         column = (
-            "[...document.querySelectorAll('section[data-form=table] tbody')][0]"
-            ".querySelectorAll('tr:not(.gap) td:nth-child(4)')"
+            "[...document.querySelectorAll('section[data-type=table] tbody')][0]"
+            ".querySelectorAll('tr:not(.spacer) td:nth-child(4)')"
         )
         changes = opened.run(f"[...{column}].map(cell => cell.textContent)")
         assert changes[:2] == ["+44.6 MiB", "+15.0 MiB"]

@@ -93,20 +93,20 @@ def test_a_crash_is_no_fit_in_any_form(tmp_path):
     told = json.loads(done.stdout.splitlines()[-1])
     assert (done.returncode, told["fits"], told["verdict"]["fits"]) == (2, None, None)
     (condition,) = told["verdict"]["conditions"]
-    assert (condition["kind"], condition["leaves_open"]) == ("program_failed", True)
+    assert (condition["kind"], condition["inconclusive"]) == ("program_failed", True)
     assert condition["exit"] == {"code": 1, "signal": None}
     error = {"name": "ValueError", "message": "no data", "site": f"{program}:3 (<module>)"}
     assert condition["error"] == error
     why = f"the program stopped by its own error after call 1 of `{condition['after']['program']}`"
     assert condition["text"] == f"{why} (ValueError at {program}:3 (<module>): no data)"
     html = page.read_text()
-    assert '<h1 class="answer unknown">cannot be told: ' in html
+    assert '<h1 class="headline unknown">unknown: ' in html
     assert "to spare" not in html
 
     # The trace holds it, too: whoever reads it gets the same answer.
     report = vramfit.dryrun_report(trace)
     assert report.fits is None
-    assert report.answer.startswith(f"cannot be told: {why}")
+    assert report.headline.startswith(f"unknown: {why}")
     for command in (["report"], ["replay", "--gpu", "t4"]):
         again = subprocess.run(
             [sys.executable, "-m", "vramfit", command[0], str(trace), *command[1:]],
@@ -114,7 +114,7 @@ def test_a_crash_is_no_fit_in_any_form(tmp_path):
             text=True,
         )
         assert again.returncode == 2, again.stderr
-        assert "cannot be told: the program stopped by its own error" in again.stdout + again.stderr
+        assert "unknown: the program failed with an error of its own" in again.stdout + again.stderr
 
 
 def test_a_forked_copy_leaves_the_trace_alone(answer):

@@ -387,7 +387,7 @@ def test_the_leak_runs_out_when_arithmetic_says(dryrun, derive):
     # Its results come back with the second call, from which on it is known to be the step. The
     # call that failed is one more, and what it left is not looked at any more.
     assert leak["steps"] == leak["arrays"] == done - 1
-    assert "grows by 156.2 MiB a step" in run.err
+    assert "grows by 156.2 MiB per step" in run.err
 
 
 def test_the_leak_is_gone_when_scores_go_to_the_host(dryrun, derive):

@@ -34,8 +34,8 @@ def test_a_script_that_waits_for_its_metrics_gets_them(tmp_path):
     assert (run.out, run.code) == ("0.0\n" * 3, 0)
     row = run.callbacks()["send"]
     assert (row["calls"], row["errors"], row["skipped"]) == (3, 0, 0)
-    assert "host callbacks with made-up arguments" in run.text
-    assert "host callbacks with made-up arguments" in run.page
+    assert "host callbacks with placeholder arguments" in run.text
+    assert "host callbacks with placeholder arguments" in run.page
 
 
 def test_made_up_arguments_are_those_asked_for(tmp_path):

@@ -81,13 +81,13 @@ def test_a_verdict_between_the_known_totals_says_so(dryrun):
     assert answer["total_range"] == {
         "max_total_memory_bytes": highest,
         "limit_bytes": -(-highest * 3 // 4 // (2 * MIB)) * 2 * MIB,
-        "is_met": True,
+        "fits": True,
     }
     assert "with 14,917 MiB; with 15,109 MiB this request is met" in err
     assert "--total highest" in err
     (condition,) = (c for c in answer["verdict"]["conditions"] if c["kind"] == "total_range")
     assert condition["max_total_memory_bytes"] == highest
-    assert not condition["leaves_open"]
+    assert not condition["inconclusive"]
 
     for total in ("highest", str(highest)):
         code, answer, err = dryrun(ONE_ARRAY, "t4", "--total", total, arguments=[need])
@@ -99,8 +99,8 @@ def test_a_verdict_between_the_known_totals_says_so(dryrun):
 def test_a_request_beyond_every_known_total_is_refused_at_each(dryrun):
     code, answer, err = dryrun(ONE_ARRAY, "t4", arguments=[12_000_000_000])
     assert code == 1, err
-    assert answer["total_range"]["is_met"] is False
-    assert "at the highest total refused this request with 15,109 MiB" in err
+    assert answer["total_range"]["fits"] is False
+    assert "at the highest total fails this request with 15,109 MiB" in err
     assert "this request is met" not in err
 
 
@@ -169,10 +169,10 @@ def test_a_limit_that_becomes_another_is_told_with_both_figures(dryrun):
     asked = 500 * MIB + 1
     code, answer, err = dryrun(ONE_ARRAY, "t4", "--limit", str(asked), arguments=[1 << 20])
     assert code == 0, err
-    assert answer["settings"]["asked_limit_bytes"] == asked
+    assert answer["settings"]["requested_limit_bytes"] == asked
     assert answer["limit_bytes"] == 500 * MIB
     assert f"a limit of {asked} bytes was asked for, and the pool is limited to {500 * MIB}" in err
-    assert f"{asked} bytes were asked for, {500 * MIB} are had" in err
+    assert f"requested {asked} bytes, got {500 * MIB}" in err
     _, answer, err = dryrun(ONE_ARRAY, "t4", "--limit", "500MiB", arguments=[1 << 20])
     assert answer["limit_bytes"] == 500 * MIB
     assert "asked for" not in err

@@ -68,7 +68,7 @@ def told(dryrun, tmp_path):
     script = tmp_path / "step.py"
     script.write_text(MODEL + STEP)
     paths = tmp_path / "paths.json"
-    parts = dryrun(script, str(paths)).answer["attribution"]["parts"]
+    parts = dryrun(script, str(paths)).answer["attribution"]["entries"]
     return parts, json.loads(paths.read_text())
 
 

@@ -40,11 +40,11 @@ def test_every_line_of_a_notebook_is_named_by_its_cell(tmp_path):
     told = json.dumps(said.answer) + said.page
     assert "ipykernel" not in told
     assert "ipython-input" not in told
-    arrays = {part["site"] for part in said.answer["attribution"]["parts"]}
+    arrays = {part["site"] for part in said.answer["attribution"]["entries"]}
     assert "cell [3]:4 (<module>)" in arrays
     assert "cell [3]:7 (spectrum)" in arrays
     assert "cell [4]:2 (<module>)" in {row["site"] for row in said.answer["programs"]}
     assert said.answer["scratch"]["needs"][0]["site"] == "cell [3]:7 (spectrum)"
     findings = said.answer["settings"]["findings"]
     assert "cell [3]:9" in json.dumps(findings)
-    assert "cell [4]:4" in said.text.partition("cannot be told")[2]
+    assert "cell [4]:4" in said.text.partition("unknown: ")[2]

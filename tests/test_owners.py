@@ -373,9 +373,9 @@ def test_a_kind_needs_evidence(dryrun, tmp_path, name):
     path = tmp_path / "step.py"
     path.write_text(program(text))
     run = dryrun(path)
-    held = run.answer["attribution"]
-    assert sum(part["bytes"] for part in held["parts"]) == held["total_bytes"]
-    kinds = {part["path"]: part["kind"] for part in held["parts"]}
+    attribution = run.answer["attribution"]
+    assert sum(entry["bytes"] for entry in attribution["entries"]) == attribution["total_bytes"]
+    kinds = {entry["path"]: entry["kind"] for entry in attribution["entries"]}
     assert {path: kinds.get(path) for path in expected} == expected, kinds
     told = NOT_DONATED.search(" ".join(run.err.split()))
     assert (1 + int(told[1] or 0) if told else 0) == undonated, run.err

@@ -54,7 +54,7 @@ def test_a_smaller_card_refuses_what_a_dry_run_is_refused_there(dryrun):
     run = dryrun("leak.py", *SMALL)
     limit = run.answer["peak_bytes"] // 2
     there, code = replay(run.trace, "--limit", limit)
-    assert (there["fits"], there["ends_at_refusal"], code) == (False, True, 1)
+    assert (there["fits"], there["ends_at_failure"], code) == (False, True, 1)
     real = dryrun("leak.py", *SMALL, options=("--limit", limit))
     keys = ("requested_bytes", "program", "call", "purpose", "in_use_bytes", "available_bytes")
     ours, theirs = there["after"]["oom"], real.answer["oom"]

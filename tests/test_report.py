@@ -1,4 +1,4 @@
-"""`vramfit.dryrun_report` gives what `vramfit report` tells, as Python values."""
+"""`vramfit.dryrun_report` gives what `vramfit report` shows, as Python values."""
 
 import json
 import subprocess
@@ -14,32 +14,32 @@ TRACES = Path(__file__).parent.parent / "fixtures" / "traces"
 TOO_SMALL = TRACES / "train_gpt-t4.trace"
 
 
-def told(*arguments):
+def report_command(*arguments):
     command = [sys.executable, "-m", "vramfit", "report", str(TOO_SMALL), *arguments]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 1, "it does not fit"
     return done.stdout
 
 
-def test_both_doors_tell_the_same():
+def test_python_and_command_line_agree():
     report = vramfit.dryrun_report(TOO_SMALL)
-    assert report.record == json.loads(told("--json", "-"))
-    assert str(report) == told().rstrip("\n")
-    assert str(report).startswith(report.answer.split(" in ")[0])
+    assert report.to_dict() == json.loads(report_command("--json", "-"))
+    assert str(report) == report_command().rstrip("\n")
+    assert str(report).startswith(report.headline.split(" in ")[0])
     assert not report.fits
-    assert report.peak_bytes == report.record["peak_bytes"]
+    assert report.peak_bytes == report.to_dict()["peak_bytes"]
 
 
-def test_parts_add_up_to_what_was_in_use_and_what_was_asked_for():
+def test_entries_add_up_to_what_was_in_use_and_requested():
     report = vramfit.dryrun_report(TOO_SMALL)
-    refused = report.record["oom"]
+    refused = report.to_dict()["oom"]
     whole = refused["in_use_bytes"] + refused["requested_bytes"]
-    assert sum(part.bytes for part in report.parts) == whole
-    assert report.parts == sorted(report.parts, key=lambda part: -part.bytes)
-    owners = {part.owner for part in report.parts}
+    assert sum(entry.bytes for entry in report.attribution) == whole
+    assert report.attribution == sorted(report.attribution, key=lambda entry: -entry.bytes)
+    owners = {entry.owner for entry in report.attribution}
     assert {"parameters", "optimizer_state", "activations", "gradients"} <= owners
-    largest = report.parts[0]
-    assert "train_gpt.py:" in largest.line
+    largest = report.attribution[0]
+    assert "train_gpt.py:" in largest.site
     assert largest.shape
 
 
@@ -53,12 +53,12 @@ def test_a_notebook_shows_the_page_in_a_frame_of_its_own():
     assert "<!doctype html>" in report.to_html().lower()
 
 
-def test_a_table_of_the_parts():
+def test_a_table_of_the_entries():
     pandas = pytest.importorskip("pandas", reason="a user may have none; `make setup` installs it")
     report = vramfit.dryrun_report(TOO_SMALL)
     table = report.to_pandas()
     assert isinstance(table, pandas.DataFrame)
-    assert table["bytes"].sum() == sum(part.bytes for part in report.parts)
+    assert table["bytes"].sum() == sum(entry.bytes for entry in report.attribution)
 
 
 def test_what_is_no_trace_is_refused(tmp_path):

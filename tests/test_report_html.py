@@ -51,33 +51,33 @@ def small(opened):
     return opened
 
 
-def shown_rows(page, table="section[data-form=table]"):
+def shown_rows(page, table="section[data-type=table]"):
     return page.run(
-        f"[...document.querySelectorAll('{table} tbody tr:not(.gap)')]"
+        f"[...document.querySelectorAll('{table} tbody tr:not(.spacer)')]"
         ".map(row => [...row.cells].map(cell => cell.textContent))"
     )
 
 
 def picture(page, form):
     """Return the box of a picture of a form, in sight."""
-    return page.box(f"section[data-form={form}] .stage, section[data-form={form}] .icicle")
+    return page.box(f"section[data-type={form}] .layers, section[data-type={form}] .icicle")
 
 
 def panel(page, form):
-    return page.run(f"document.querySelector('section[data-form={form}] .pinned').textContent")
+    return page.run(f"document.querySelector('section[data-type={form}] .pinned').textContent")
 
 
 def tip(page):
-    return page.run("document.getElementById('tip').hidden ? null : tip.textContent")
+    return page.run("document.getElementById('tooltip').hidden ? null : tooltip.textContent")
 
 
 @pytest.mark.parametrize(("width", "dark"), [(1280, False), (1280, True), (420, False)])
 def test_every_picture_is_drawn_without_complaint(chromium, pages, width, dark):
     path = pages(200)
     page = chromium.open(path, width=width, dark=dark)
-    forms = page.run("data.sections.map(section => section.form)")
-    memory = {"bars", "figures", "tree", "bands", "timeline", "map", "table", "text"}
-    assert set(forms) == memory | {"curves", "split"}
+    forms = page.run("data.sections.map(section => section.type)")
+    memory = {"bars", "metrics", "tree", "lifetimes", "timeline", "map", "table", "list"}
+    assert set(forms) == memory | {"curves", "breakdown"}
     # Something is on each canvas: more than one colour.
     colours = page.run(
         "[...document.querySelectorAll('canvas.base')].map(canvas => {"
@@ -118,7 +118,7 @@ def test_the_colours_follow_the_button(chromium, pages):
 
 
 def test_pointing_at_a_buffer_tells_it_and_a_click_keeps_it(small):
-    left, top, width, height = picture(small, "bands")
+    left, top, width, height = picture(small, "lifetimes")
     # The lowest buffer of the sample is a parameter that lives from beginning to end.
     x, y = left + width / 2, top + height - 24
     small.point(x, y)
@@ -128,17 +128,17 @@ def test_pointing_at_a_buffer_tells_it_and_a_click_keeps_it(small):
     assert "bytes), at offset 0" in said
     assert "f32[1024,1024]" in said
     small.click(x, y)
-    assert "params/layer_0/attention/qkv/kernel" in panel(small, "bands")
+    assert "params/layer_0/attention/qkv/kernel" in panel(small, "lifetimes")
     small.point(left + 5, top + 5)
     assert tip(small) is None
-    assert "params/layer_0/attention/qkv/kernel" in panel(small, "bands")
+    assert "params/layer_0/attention/qkv/kernel" in panel(small, "lifetimes")
     small.press("Escape")
-    assert "Point at a buffer" in panel(small, "bands")
+    assert "Hover over a buffer" in panel(small, "lifetimes")
 
 
 def test_a_rectangle_looks_closer_and_escape_goes_back(small):
-    left, top, width, height = picture(small, "bands")
-    seen = "document.querySelector('section[data-form=bands] .tools button').hidden"
+    left, top, width, height = picture(small, "lifetimes")
+    seen = "document.querySelector('section[data-type=lifetimes] .tools button').hidden"
     assert small.run(seen)
     start, end = (left + width * 0.4, top + height * 0.4), (left + width * 0.6, top + height * 0.6)
     small.point(*start)
@@ -151,13 +151,13 @@ def test_a_rectangle_looks_closer_and_escape_goes_back(small):
 
 
 def test_the_keyboard_goes_from_buffer_to_buffer(small):
-    small.run("document.querySelector('section[data-form=bands] .stage').focus()")
+    small.run("document.querySelector('section[data-type=lifetimes] .layers').focus()")
     sizes = []
     for _ in range(3):
         small.press("ArrowDown")
-        sizes.append(int(panel(small, "bands").split("(")[1].split(" bytes")[0].replace(",", "")))
+        sizes.append(int(panel(small, "lifetimes").split("(")[1].split(" bytes")[0].replace(",", "")))
     assert sizes == sorted(sizes, reverse=True)
-    largest = small.run("Math.max(...unpack(data.sections.find(s => s.form === 'bands').bytes))")
+    largest = small.run("Math.max(...unpack(data.sections.find(s => s.type === 'lifetimes').bytes))")
     assert sizes[0] == largest
     small.press("Escape")
 
@@ -188,7 +188,7 @@ def test_a_cursor_on_the_run_reads_exact_bytes(small):
     assert said.startswith("events ")
     assert "in use: " in said
     assert " bytes)" in said
-    small.run("document.querySelector('section[data-form=timeline] .stage').focus()")
+    small.run("document.querySelector('section[data-type=timeline] .layers').focus()")
     small.press("Home")
     small.press("ArrowRight")
     assert panel(small, "timeline").startswith("events 1")
@@ -201,19 +201,19 @@ def test_a_part_of_the_pool_tells_itself(small):
 
 
 def test_search_and_sorting(small):
-    small.box("section[data-form=table]")
+    small.box("section[data-type=table]")
     everything = shown_rows(small)
-    small.run("document.querySelector('section[data-form=table] input').focus()")
+    small.run("document.querySelector('section[data-type=table] input').focus()")
     small.write("OPT_STATE mlp/up")
     found = shown_rows(small)
     assert 0 < len(found) < len(everything)
     assert all("opt_state" in row[0] and "mlp/up" in row[0] for row in found)
     status = small.run(
-        "document.querySelector('section[data-form=table] [role=status]').textContent"
+        "document.querySelector('section[data-type=table] [role=status]').textContent"
     )
     assert status.startswith(f"{len(found)} of ")
-    heading = "document.querySelectorAll('section[data-form=table] th button')[2].click()"
-    order = "document.querySelectorAll('section[data-form=table] th')[2].ariaSort"
+    heading = "document.querySelectorAll('section[data-type=table] th button')[2].click()"
+    order = "document.querySelectorAll('section[data-type=table] th')[2].ariaSort"
     small.run(heading)
     assert small.run(order) == "descending"
     falling = shown_rows(small)
@@ -229,14 +229,14 @@ def test_pointing_at_a_curve_tells_the_values_of_all(small):
     assert "train: " in tip(small)
     assert "validation: " in tip(small)
     # Three powers of ten: the scale goes by factors, and each of its names is a number.
-    assert small.run("attempts(0.001, 2, true).map(short)") == ["0.001", "0.01", "0.1", "1"]
-    assert small.run("attempts(0, 1, false)") == [0, 0.5, 1]
+    assert small.run("axisValues(0.001, 2, true).map(formatNumber)") == ["0.001", "0.01", "0.1", "1"]
+    assert small.run("axisValues(0, 1, false)") == [0, 0.5, 1]
 
 
 def test_hostile_names_are_inert(chromium, pages):
     page = chromium.open(pages("hostile"))
     # Point at everything, so that every name is shown wherever names are shown.
-    for form in ("tree", "bands", "timeline", "map"):
+    for form in ("tree", "lifetimes", "timeline", "map"):
         left, top, width, height = picture(page, form)
         for part in (0.2, 0.5, 0.8):
             page.click(left + width * part, top + height * 0.7)
@@ -251,9 +251,9 @@ def test_hostile_names_are_inert(chromium, pages):
 def test_pictures_of_nothing_are_empty_and_no_failure(chromium, pages):
     page = chromium.open(pages("nothing"))
     assert page.run("document.querySelectorAll('section').length") == 10
-    for form in ("tree", "bands", "timeline", "curves"):
-        page.box(f"section[data-form={form}]")
-        left, top, width, height = page.box(f"section[data-form={form}] > div")
+    for form in ("tree", "lifetimes", "timeline", "curves"):
+        page.box(f"section[data-type={form}]")
+        left, top, width, height = page.box(f"section[data-type={form}] > div")
         page.click(left + width / 2, top + height / 2)
         page.press("ArrowDown")
         page.press("Escape")
@@ -277,9 +277,9 @@ def test_100_000_buffers_open_fast_and_only_rows_in_sight_exist(chromium, pages)
     path = pages(100_000)
     assert path.stat().st_size < 5_000_000
     page = chromium.open(path)
-    assert page.run("performance.getEntriesByName('pictures drawn')[0].startTime") < OPENS_IN_MS
-    page.run("document.querySelector('section[data-form=bands] details').open = true")
-    table = "section[data-form=bands] details"
+    assert page.run("performance.getEntriesByName('charts drawn')[0].startTime") < OPENS_IN_MS
+    page.run("document.querySelector('section[data-type=lifetimes] details').open = true")
+    table = "section[data-type=lifetimes] details"
     page.until(f"document.querySelector('{table} tbody')")
     summary = page.run(f"document.querySelector('{table} summary').textContent")
     total = int(summary.split()[1].replace(",", ""))
@@ -316,5 +316,5 @@ def test_it_prints_its_pictures_on_light_paper(chromium, pages):
     assert paper.startswith(b"%PDF-")
     # The screen is as it was, and what the pictures add is in the file.
     assert page.run("document.documentElement.dataset.theme") == "dark"
-    page.run("for (const e of document.querySelectorAll('.stage')) e.style.visibility = 'hidden'")
+    page.run("for (const e of document.querySelectorAll('.layers')) e.style.visibility = 'hidden'")
     assert len(paper) > len(page.pdf()) + 50_000

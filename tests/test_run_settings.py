@@ -101,7 +101,7 @@ def test_a_sound_run_says_nothing_of_its_settings(dry):
     assert done.returncode == 0
     assert "settings of this run" not in done.stderr
     assert answer["settings"]["findings"] == []
-    own = {row["name"]: row["own"] for row in answer["settings"]["variables"]}
+    own = {row["name"]: row["set_by_vramfit"] for row in answer["settings"]["variables"]}
     assert own["JAX_PLATFORMS"]
 
 

@@ -161,7 +161,7 @@ def test_the_work_area_of_an_fft_is_in_the_peak(tmp_path):
     assert answer["peak"]["purpose"] == "scratch"
     assert "cuFFT rfft" in told
     assert "program.py:4" in told
-    kinds = {part["kind"]: part for part in answer["attribution"]["parts"]}
+    kinds = {part["kind"]: part for part in answer["attribution"]["entries"]}
     assert kinds["library_scratch"]["bytes"] == SPECTRUM
 
 

@@ -178,7 +178,7 @@ def test_a_signal_saves_and_the_same_command_goes_on(sequences):
     assert f"resuming after step {end['step']}" in done.stderr
     assert [line["epoch"] for line in events(sequences, "epoch")] == list(range(1, epochs + 1))
     answer = json.loads(vramfit("report", "run", "--json", "-", cwd=sequences).stdout)
-    assert answer["sittings"] == 2
+    assert answer["sessions"] == 2
     assert answer["steps"] == 84 * epochs
 
 

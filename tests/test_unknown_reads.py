@@ -69,7 +69,7 @@ def unknown_reads(tmp_path, script):
     assert done.returncode == 0, done.stderr
     told = json.loads(answer.read_text())
     reads = {row["site"].split("(")[1].rstrip(")"): row for row in told["unknown_reads"]}
-    return reads, told["not_covered"]
+    return reads, told["caveats"]
 
 
 def test_a_shape_made_of_unknown_values_is_told_apart_from_other_reads(tmp_path):
@@ -78,17 +78,17 @@ def test_a_shape_made_of_unknown_values_is_told_apart_from_other_reads(tmp_path)
     def names(text):
         return [line.split("(")[0].removeprefix("def ") for line in text.split("\n") if line]
 
-    reads, not_covered = unknown_reads(tmp_path, functions + CALL.format(names=names(functions)))
+    reads, caveats = unknown_reads(tmp_path, functions + CALL.format(names=names(functions)))
     shaping = {name for name, row in reads.items() if row["shapes"] > 0}
     assert shaping == set(names(SHAPES))
     assert reads.keys() - shaping == set(names(VALUES))
-    assert "have other sizes on a card" in not_covered[0]
+    assert "have other sizes on a GPU" in caveats[0]
 
 
 def test_reads_without_a_shape_say_nothing_of_shapes(tmp_path):
-    reads, not_covered = unknown_reads(tmp_path, "float(x.sum())")
+    reads, caveats = unknown_reads(tmp_path, "float(x.sum())")
     assert [(row["reads"], row["shapes"]) for row in reads.values()] == [(1, 0)]
-    assert not any("sizes on a card" in point for point in not_covered)
+    assert not any("sizes on a GPU" in point for point in caveats)
 
 
 def test_an_array_in_pinned_host_memory_is_counted_once(tmp_path):

@@ -47,7 +47,7 @@ def test_a_failure_after_a_made_up_read_names_the_line(tmp_path):
     run = dryrun_of(tmp_path, FAILS)
     assert run.answer["program_exit"]["code"] == 1
     cause = run.answer["likely_cause"]
-    assert cause["kind"] == "made_up_read"
+    assert cause["kind"] == "placeholder_read"
     assert cause["site"].endswith("program.py:4 (scale)")
     assert "why the program may have failed" in run.text
     assert "program.py:4 (scale)" in run.page
@@ -84,14 +84,14 @@ def test_a_loop_that_never_ends_is_given_up_and_told(tmp_path):
     (row,) = run.answer["not_computed"]
     assert (row["program"], row["reason"]) == ("jit_search", "program_budget")
     assert row["spent_ms"] >= 1000
-    assert "values of `jit_search`" in " ".join(run.answer["not_covered"])
+    assert "values of `jit_search`" in " ".join(run.answer["caveats"])
 
 
 def test_no_value_is_computed_where_that_is_not_wanted(tmp_path):
     run = dryrun_of(tmp_path, ENDLESS, "--no-values")
     assert run.out == "found [0, 0, 0] counted 0\n"
     assert run.answer["evaluated"] == 0
-    assert "--no-values" in " ".join(run.answer["not_covered"])
+    assert "--no-values" in " ".join(run.answer["caveats"])
 
 
 def test_the_past_of_a_long_loop_is_not_kept():

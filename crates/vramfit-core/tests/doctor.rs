@@ -737,7 +737,7 @@ fn a_required_gpu_must_compute() {
         facts.trial = told(&[IMPORT, CPU, &RIGHT.replace("gpu", "cpu")]);
     }));
     expect(&none, "required-gpu", Status::Fail, &["none computes"]);
-    let checks = Examination::of_training(&none).checks;
+    let checks = Examination::from_training(&none).checks;
     let last = checks.last().expect("five checks");
     assert_eq!((last.id, last.status), ("readiness", Status::Fail));
 }
@@ -745,7 +745,7 @@ fn a_required_gpu_must_compute() {
 #[test]
 fn row_t9_training_has_five_checks_by_name() {
     let names = ["backend", "computation", "transfers", "jit", "readiness"];
-    let of = |facts: &Facts| Examination::of_training(facts).checks;
+    let of = |facts: &Facts| Examination::from_training(facts).checks;
     let checks = of(&healthy());
     assert_eq!(
         checks.iter().map(|check| check.id).collect::<Vec<_>>(),

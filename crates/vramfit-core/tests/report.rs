@@ -1,4 +1,4 @@
-//! What people and programs are told: whole texts, compared with the files in `tests/report/`.
+//! Whole reports, compared with the files in `tests/report/`.
 //!
 //! `TRYCMD=overwrite cargo test --test report` accepts new texts; look at the difference then.
 
@@ -10,14 +10,14 @@ use recorder::{MIB, Recorder, header};
 use serde_json::{Value, json};
 use vramfit_core::allocator::PoolSpace;
 use vramfit_core::analysis::{RunSummary, summarise};
-use vramfit_core::report;
+use vramfit_core::report::{self, Content};
 use vramfit_core::trace::{Event, Header, ProgramSizes, Purpose, Reader, TextId};
 
 fn answer(trace: &[u8]) -> RunSummary {
     summarise(Reader::new(trace).unwrap()).unwrap()
 }
 
-/// Compares a text with its file, and holds it to what every text must be.
+/// Compares a text with its file, and checks what holds for every text.
 fn check(name: &str, text: &str) {
     for line in text.lines() {
         assert!(line.chars().count() <= 80, "{name}: {line}");
@@ -100,7 +100,7 @@ fn a_run_that_does_not_fit() {
 }
 
 #[test]
-fn a_run_that_fails_for_fragmentation_and_goes_on() {
+fn a_run_that_fails_for_fragmentation_and_continues() {
     let mut run = Recorder::new(&Header {
         preallocate: false,
         occupied_bytes: 200 * MIB,
@@ -146,7 +146,7 @@ fn a_run_without_a_pool() {
 }
 
 #[test]
-fn a_run_that_was_killed_and_read_made_up_values() {
+fn a_run_that_was_killed_and_read_placeholder_values() {
     let mut run = training(&Header {
         gpu: "h100-80g".into(),
         ..header()
@@ -190,7 +190,7 @@ fn a_run_that_was_killed_and_read_made_up_values() {
     check("killed", &report::text(&answer(&run.kill())));
 }
 
-/// The partitioned pool of JAX 0.11 on a card that grants it in two regions: `hangs` asks until
+/// The partitioned pool of JAX 0.11 on a GPU that grants it in two regions: `hangs` allocates until
 /// XLA would never return, the other frees before that.
 fn two_regions(hangs: bool) -> Vec<u8> {
     let mut run = Recorder::new(&Header {
@@ -227,7 +227,7 @@ fn an_allocator_that_would_never_return() {
 }
 
 #[test]
-fn a_run_that_put_nothing_on_a_card() {
+fn a_run_that_allocated_nothing() {
     check(
         "nothing",
         &report::text(&answer(&Recorder::new(&header()).finish())),
@@ -235,7 +235,7 @@ fn a_run_that_put_nothing_on_a_card() {
 }
 
 #[test]
-fn a_run_in_which_shapes_were_made_up() {
+fn a_run_with_placeholder_shapes() {
     let mut run = training(&header());
     let (mask, loss) = (
         run.writer.text("data.py:7 (select)"),
@@ -251,7 +251,7 @@ fn a_run_in_which_shapes_were_made_up() {
             bytes: 4,
         });
     }
-    check("made-up-shapes", &report::text(&answer(&run.finish())));
+    check("placeholder-shapes", &report::text(&answer(&run.finish())));
 }
 
 #[test]
@@ -315,7 +315,7 @@ fn amounts_of_any_size_keep_to_the_columns() {
 }
 
 #[test]
-fn json_has_the_keys_that_were_promised() {
+fn json_has_the_documented_values() {
     let fits: Value =
         serde_json::from_str(&report::json(&answer(&training(&header()).finish()))).unwrap();
     assert_eq!(fits["schema"], 2);
@@ -403,13 +403,12 @@ fn every_key_of_the_json_is_documented() {
 
 #[test]
 fn a_report_is_data() {
-    let report = report::Report::of_dryrun(&answer(&too_large()));
-    assert_eq!(report.good, Some(false));
-    assert!(report.to_text().starts_with(&report.answer));
-    let data = serde_json::to_value(&report).unwrap();
-    assert_eq!(data["record"]["oom"]["short_bytes"], 92 * MIB);
-    assert_eq!(
-        data["sections"][0]["body"]["bars"][0]["whole_bytes"],
-        768 * MIB
-    );
+    let report = report::Report::from_dryrun(&answer(&too_large()));
+    assert_eq!(report.success, Some(false));
+    assert!(report.to_text().starts_with(&report.headline));
+    assert_eq!(report.json["oom"]["short_bytes"], 92 * MIB);
+    let Content::Bars(bars) = &report.sections[0].content else {
+        panic!("a bar comes first");
+    };
+    assert_eq!(bars[0].whole_bytes, 768 * MIB);
 }

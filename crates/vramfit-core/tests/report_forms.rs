@@ -1,4 +1,4 @@
-//! The forms a report can take beside the text of a dry run: pictures as text, HTML, CSV, SVG.
+//! The forms a report can take besides the text of a dry run: charts as text, HTML, CSV, SVG.
 //!
 //! `TRYCMD=overwrite cargo test --test report_forms` accepts new texts; look at the difference
 //! then.
@@ -12,7 +12,9 @@ use recorder::{MIB, Recorder, header};
 use samples::{HOSTILE, hostile, nothing, sample};
 use serde_json::Value;
 use vramfit_core::analysis::summarise;
-use vramfit_core::report::{Band, Bands, Body, Line, Node, Report, Section, Timeline, Tree};
+use vramfit_core::report::{
+    BufferLifetime, BufferLifetimes, Content, Node, Report, Section, Series, Timeline, Tree,
+};
 use vramfit_core::trace::{Purpose, Reader};
 
 fn check(name: &str, text: &str) {
@@ -39,11 +41,11 @@ fn data_of(page: &str) -> Value {
     serde_json::from_str(block).unwrap()
 }
 
-fn only(body: Body) -> Report {
+fn only(content: Content) -> Report {
     let mut report = sample(20);
     report.sections = vec![Section {
-        title: "the one".into(),
-        body,
+        title: "the only one".into(),
+        content,
         detail: false,
     }];
     report
@@ -53,16 +55,16 @@ fn dryrun() -> Report {
     let mut run = Recorder::new(&header());
     run.upload(100 * MIB);
     assert!(run.allocate(0, 999 * MIB, Purpose::Upload).is_none());
-    Report::of_dryrun(&summarise(Reader::new(&run.finish()[..]).unwrap()).unwrap())
+    Report::from_dryrun(&summarise(Reader::new(&run.finish()[..]).unwrap()).unwrap())
 }
 
 #[test]
-fn pictures_as_text() {
+fn charts_as_text() {
     let text = sample(200).to_text();
     for line in text.lines() {
         assert!(line.chars().count() <= 80, "{line}");
     }
-    check("pictures.txt", &text);
+    check("charts.txt", &text);
 }
 
 #[test]
@@ -80,12 +82,12 @@ fn hostile_names_keep_to_their_lines() {
 #[test]
 fn a_timeline_as_svg() {
     check("timeline.svg", sample(60).to_svg().unwrap().trim_end());
-    assert_eq!(only(Body::Text(Vec::new())).to_svg(), None);
+    assert_eq!(only(Content::List(Vec::new())).to_svg(), None);
     assert!(dryrun().to_svg().is_some());
 }
 
 #[test]
-fn hostile_names_are_inert_in_svg() {
+fn hostile_names_are_escaped_in_svg() {
     let svg = hostile().to_svg().unwrap();
     assert!(!svg.contains("<script") && !svg.contains("<img") && !svg.contains("<!--"));
     assert!(
@@ -99,7 +101,7 @@ fn hostile_names_are_inert_in_svg() {
 }
 
 #[test]
-fn a_page_holds_the_answer_and_its_data_and_loads_nothing() {
+fn a_page_contains_the_headline_and_its_data_and_loads_nothing() {
     for report in [dryrun(), sample(200), hostile()] {
         let page = report.to_html();
         // Nothing but the document itself: the page's own tags are those of the template.
@@ -114,10 +116,10 @@ fn a_page_holds_the_answer_and_its_data_and_loads_nothing() {
         assert_eq!(forms, report.sections.len());
     }
     let page = dryrun().to_html();
-    assert!(page.contains("<h1 class=\"answer no\">does not fit: short by "));
-    // Without a script there is still the text.
+    assert!(page.contains("<h1 class=\"headline failure\">does not fit: short by "));
+    // Without JavaScript there is still the text.
     let text = between(&page, "<noscript><pre>", "</pre></noscript>");
-    assert!(text.contains("not covered by these figures"));
+    assert!(text.contains("not included"));
 }
 
 #[test]
@@ -141,52 +143,52 @@ fn all_but_the_data_is_small_and_100_000_buffers_are_below_5_mb() {
     );
     let large = sample(100_000).to_html();
     assert!(large.len() < 5_000_000, "{}", large.len());
-    let bands = &data_of(&large)["sections"][3];
-    assert!(bands["bytes"]["count"].as_u64().unwrap() > 99_000);
+    let lifetimes = &data_of(&large)["sections"][3];
+    assert!(lifetimes["bytes"]["count"].as_u64().unwrap() > 99_000);
 }
 
 #[test]
 fn csv_is_the_largest_table_with_exact_bytes() {
-    let report = only(Body::Bands(Bands {
-        moments: vec!["fusion.1".into(), "dot.2".into()],
-        bands: vec![
-            Band {
+    let report = only(Content::BufferLifetimes(BufferLifetimes {
+        instructions: vec!["fusion.1".into(), "dot.2".into()],
+        buffers: vec![
+            BufferLifetime {
                 label: "small".into(),
                 kind: "temporaries",
                 bytes: 3,
-                ..Band::default()
+                ..BufferLifetime::default()
             },
-            Band {
+            BufferLifetime {
                 label: "=cmd|' /C calc'!A0".into(),
                 kind: "activations",
                 offset: 256,
                 bytes: 1_073_741_825,
                 end: 1,
                 note: "f32[2,3]".into(),
-                ..Band::default()
+                ..BufferLifetime::default()
             },
         ],
-        ..Bands::default()
+        ..BufferLifetimes::default()
     }));
     assert_eq!(
         report.to_csv(),
-        "buffer,kind,bytes,offset,from,to,first,last,note\r\n\
+        "buffer,kind,bytes,offset,start,end,first_instruction,last_instruction,note\r\n\
          \"'=cmd|' /C calc'!A0\",activations,1073741825,256,0,1,fusion.1,dot.2,\"f32[2,3]\"\r\n\
          small,temporaries,3,0,0,0,fusion.1,fusion.1,\r\n"
     );
-    assert!(only(Body::Text(Vec::new())).to_csv().is_empty());
+    assert!(only(Content::List(Vec::new())).to_csv().is_empty());
     let large = sample(500).to_csv();
     assert_eq!(
         large.lines().count(),
-        1 + match &sample(500).sections[3].body {
-            Body::Bands(bands) => bands.bands.len(),
+        1 + match &sample(500).sections[3].content {
+            Content::BufferLifetimes(lifetimes) => lifetimes.buffers.len(),
             _ => 0,
         }
     );
 }
 
 #[test]
-fn pictures_of_nothing_are_drawn_as_nothing() {
+fn charts_of_nothing_are_empty() {
     let report = nothing();
     assert_eq!(
         report.to_text().matches("nothing").count(),
@@ -196,7 +198,7 @@ fn pictures_of_nothing_are_drawn_as_nothing() {
     assert!(report.to_svg().is_some());
     assert_eq!(
         report.to_csv(),
-        "buffer,kind,bytes,offset,from,to,first,last,note\r\n"
+        "buffer,kind,bytes,offset,start,end,first_instruction,last_instruction,note\r\n"
     );
 }
 
@@ -217,16 +219,16 @@ fn amounts_at_the_end_of_the_range_are_drawn() {
     };
     let timeline = Timeline {
         unit: "events",
-        at: vec![0, u64::MAX],
-        lines: vec![Line {
+        positions: vec![0, u64::MAX],
+        series: vec![Series {
             label: "in use".into(),
             bytes: vec![0, u64::MAX],
         }],
-        marks: Vec::new(),
+        markers: Vec::new(),
         limit_bytes: Some(u64::MAX),
     };
-    for body in [Body::Tree(tree), Body::Timeline(timeline)] {
-        let report = only(body);
+    for content in [Content::Tree(tree), Content::Timeline(timeline)] {
+        let report = only(content);
         assert!(
             report
                 .to_text()

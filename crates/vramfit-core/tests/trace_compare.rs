@@ -172,13 +172,13 @@ fn what_the_run_was_refused_may_be_met_and_what_follows_is_not_known() {
     assert_eq!(whole.fits(), None);
     assert_eq!(whole.met.as_ref().unwrap().requested_bytes, 200 * MIB);
     assert_eq!(whole.after.devices[0].peak_bytes, 600 * MIB);
-    let report = Report::of_replay(&whole);
+    let report = Report::from_replay(&whole);
     assert!(
-        report.good.is_none() && report.answer.starts_with("not known: 200.0 MiB"),
+        report.success.is_none() && report.headline.starts_with("not known: 200.0 MiB"),
         "{}",
-        report.answer
+        report.headline
     );
-    assert_eq!(report.record["fits"], serde_json::Value::Null);
+    assert_eq!(report.json["fits"], serde_json::Value::Null);
     // Where it is refused again the program goes on as it did.
     let same = replay(&trace, &share(0.77));
     assert_eq!((same.fits(), same.ends_at_refusal), (Some(false), false));
@@ -246,8 +246,8 @@ fn names_can_do_nothing_to_the_terminal() {
     let there = replay(&run.finish(), &share(0.5));
     assert_eq!(there.fits(), Some(false));
     for text in [
-        Report::of_replay(&there).to_text(),
-        Report::of_replay(&there).to_full_text(),
+        Report::from_replay(&there).to_text(),
+        Report::from_replay(&there).to_full_text(),
     ] {
         for line in text.lines() {
             assert!(
@@ -256,7 +256,7 @@ fn names_can_do_nothing_to_the_terminal() {
             );
         }
     }
-    let text = Report::of_replay(&there).to_full_text();
+    let text = Report::from_replay(&there).to_full_text();
     assert!(
         text.lines().all(|line| line.chars().count() <= 80),
         "{text}"
@@ -336,7 +336,7 @@ fn a_pool_that_can_be_partitioned_is_and_that_is_told() {
 #[test]
 fn a_replay_is_told_with_both_sides() {
     let half = replay(&training(&header()).finish(), &share(0.5));
-    let report = Report::of_replay(&half);
+    let report = Report::from_replay(&half);
     let text = report.to_text();
     let expected = [
         "does not fit: short by 38.0 MiB in `jit_train_step` on toy-1g",

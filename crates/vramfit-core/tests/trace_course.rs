@@ -518,7 +518,7 @@ fn refusals_and_the_peak_are_points_of_the_timeline() {
 
 #[test]
 fn the_full_report_has_what_the_short_one_leaves_out() {
-    let report = report::Report::of_dryrun(&answer(loop_of(5, |_| vec![MIB])));
+    let report = report::Report::from_dryrun(&answer(loop_of(5, |_| vec![MIB])));
     let titles = |detail| -> Vec<_> {
         let sections = report
             .sections

@@ -63,14 +63,14 @@ fn what_others_hold_is_not_to_spare() {
     assert_eq!(device.held_by_others_bytes, 600 * MIB);
     assert_eq!(answer.fits(), Some(true));
     assert!(answer.others_at_refusal.is_none());
-    let report = Report::of_dryrun(&answer);
+    let report = Report::from_dryrun(&answer);
     assert_eq!(
-        report.answer,
+        report.headline,
         "fits: peak 100.0 MiB of 400.0 MiB on GPU 1 of 2 x toy-1g, 300.0 MiB to spare; other \
          processes of this run hold up to 600.0 MiB of 1.0 GiB"
     );
-    assert_eq!(report.record["devices"][0]["gpu"], 1);
-    assert_eq!(report.record["processes"][0]["pid"], 77);
+    assert_eq!(report.json["devices"][0]["gpu"], 1);
+    assert_eq!(report.json["processes"][0]["pid"], 77);
 }
 
 #[test]
@@ -93,15 +93,15 @@ fn a_request_that_others_leave_no_room_for_is_put_down_to_them() {
     assert_eq!((*held_bytes, *total_bytes), (600 * MIB, 1024 * MIB));
     assert_eq!(processes[0].pid, 55);
     assert_eq!(answer.refusals[0].held_by_others_bytes, 600 * MIB);
-    let report = Report::of_dryrun(&answer);
+    let report = Report::from_dryrun(&answer);
     assert!(
-        report.answer.contains(
+        report.headline.contains(
             "in process 77 (`python train.py`); other processes of this run hold 600.0 MiB of 1.0 GiB"
         ),
         "{}",
-        report.answer
+        report.headline
     );
-    let condition = &report.record["verdict"]["conditions"][0];
+    let condition = &report.json["verdict"]["conditions"][0];
     assert_eq!(condition["kind"], "shared_gpu");
     let text = condition["text"].as_str().unwrap();
     assert!(
@@ -145,12 +145,12 @@ fn a_context_without_room_is_no_fit() {
     assert_eq!(answer.fits(), Some(false));
     assert!(answer.used_gpu());
     assert_eq!(answer.fits_alone, Some(true));
-    let report = Report::of_dryrun(&answer);
+    let report = Report::from_dryrun(&answer);
     let expected =
         "does not fit: no room for the CUDA context on GPU 1 of 2 x toy-1g in process 77";
-    assert!(report.answer.starts_with(expected), "{}", report.answer);
+    assert!(report.headline.starts_with(expected), "{}", report.headline);
     assert_eq!(
-        report.record["no_context"]["held_by_others_bytes"],
+        report.json["no_context"]["held_by_others_bytes"],
         1010 * MIB
     );
 }
@@ -163,7 +163,7 @@ fn a_replay_has_the_gpu_to_itself_and_says_so() {
     assert_eq!(before.devices[0].held_by_others_bytes, 600 * MIB);
     assert_eq!(comparison.after.devices[0].held_by_others_bytes, 0);
     assert_eq!(comparison.after.devices[0].pool_bytes, Some(768 * MIB));
-    let text = Report::of_replay(&comparison).to_text();
+    let text = Report::from_replay(&comparison).to_text();
     assert!(text.contains("other processes on the GPU"), "{text}");
 }
 

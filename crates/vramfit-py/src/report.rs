@@ -23,7 +23,7 @@ impl RunReport {
     /// The answer in one sentence.
     #[getter]
     fn answer(&self) -> &str {
-        &self.report.answer
+        &self.report.headline
     }
 
     /// Whose the bytes are at the moment that decides, the most bytes first.
@@ -70,6 +70,6 @@ impl RunReport {
 pub(crate) fn read_report(py: Python<'_>, trace: PathBuf) -> PyResult<RunReport> {
     let answer = py.detach(|| vramfit::answer_of(&trace));
     let answer = answer.map_err(|error| raise(py, &error))?;
-    let report = Report::of_dryrun(&answer);
+    let report = Report::from_dryrun(&answer);
     Ok(RunReport { answer, report })
 }

@@ -44,7 +44,7 @@ impl Examination {
     }
 
     /// Examines what training needs, in five checks: backend, computation, transfers, jit, readiness.
-    pub fn of_training(facts: &Facts) -> Examination {
+    pub fn from_training(facts: &Facts) -> Examination {
         Examination {
             checks: checks::training(facts),
         }

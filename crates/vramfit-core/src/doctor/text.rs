@@ -1,7 +1,7 @@
 //! The examination for a person: one line a check, more where something is wrong.
 
 use super::{Check, Examination, Status};
-use crate::report::text::wrap::wrap;
+use crate::report::wrap;
 
 /// A line of output: the status where it begins a check, so that it can be coloured, and the rest.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -1,38 +1,29 @@
-//! How an answer is told. A [`Report`] is data; text, JSON, the HTML page, SVG and CSV are readers
-//! of it, and none of them computes anything.
+//! Reports: what a run came to, as data, and the formats it is rendered in.
+//!
+//! | module | what it is |
+//! | --- | --- |
+//! | `dryrun.rs`, `replay.rs`, `diff.rs`, `training.rs` | which sections a report has |
+//! | `sections/` | a function for each section, from the summary of a run |
+//! | `phrases.rs` | phrases that several sections use |
+//! | `charts.rs` | the data of charts |
+//! | `json/` | what `--json` prints; it comes from the summary, too |
+//! | `render/` | text, HTML, SVG and CSV of a [`Report`]; they compute nothing |
 
-mod advice;
-mod bands;
-mod columns;
-mod coverage;
-mod csv;
-mod data;
-mod difference;
+mod charts;
+mod diff;
 mod dryrun;
-mod escape;
-mod held;
-mod html;
-mod owners;
-mod palette;
-mod picture;
-mod processes;
-mod record;
+mod json;
+mod phrases;
+mod render;
 mod replay;
-mod run;
-mod scratch;
-mod settings;
-mod svg;
-mod tables;
-pub(crate) mod text;
+mod sections;
 mod training;
-mod verdict;
-mod warnings;
 
-use serde::Serialize;
-
-pub use picture::{
-    AddressMap, Band, Bands, Curve, Curves, Line, Mark, Node, Piece, Portion, Span, Timeline, Tree,
+pub use charts::{
+    AddressMap, BufferLifetime, BufferLifetimes, Curve, Curves, Marker, Node, Region, Segment,
+    Series, Share, Timeline, Tree,
 };
+pub(crate) use render::wrap;
 
 use crate::analysis::{Comparison, RunSummary};
 use crate::bytes::Bytes;
@@ -40,87 +31,132 @@ use crate::diff::Difference;
 use crate::lint::Finding;
 use crate::train::Journal;
 
-/// Everything a reader of a report needs, in the order in which it is told.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+/// What a run came to, ready to be rendered.
+#[derive(Clone, Debug, PartialEq)]
 pub struct Report {
-    /// What the report is about, such as `vramfit dryrun`.
+    /// The command that it comes from, such as `vramfit dryrun`.
     pub title: String,
-    /// Whether the answer is yes; `None` when it cannot be told.
-    pub good: Option<bool>,
-    /// The answer in one sentence.
-    pub answer: String,
-    /// What follows it.
+    /// Whether the run fits, or the training run finished; `None` when that is unknown.
+    pub success: Option<bool>,
+    /// The result in one sentence.
+    pub headline: String,
+    /// What follows it, in order.
     pub sections: Vec<Section>,
-    /// What is needed to do it again.
-    pub facts: Vec<Figure>,
-    /// The same for programs: what `--json` prints.
-    pub record: serde_json::Value,
+    /// What is needed to reproduce the run: command, GPU, versions.
+    pub metadata: Vec<Metric>,
+    /// What `--json` prints.
+    pub json: serde_json::Value,
 }
 
 /// A part of a report.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Section {
-    /// Its heading; empty where the answer is the heading.
+    /// Its heading; empty where it belongs to the headline.
     pub title: String,
-    /// What it says.
-    pub body: Body,
-    /// Whether it is only for those who want to know everything: the answer of a command leaves it
-    /// out, a full report has it.
+    /// What it shows.
+    pub content: Content,
+    /// Whether only a full report shows it: `vramfit report` and the page, but not `vramfit dryrun`.
     pub detail: bool,
 }
 
-/// The few forms in which things are said.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Body {
-    /// Sentences, each a point of its own.
-    Text(Vec<String>),
-    /// Figures with their names and what they mean.
-    Figures(Vec<Figure>),
+impl Section {
+    fn new(title: impl Into<String>, content: Content) -> Self {
+        let title = title.into();
+        Section {
+            title,
+            content,
+            detail: false,
+        }
+    }
+
+    fn detail(title: impl Into<String>, content: Content) -> Self {
+        Section {
+            detail: true,
+            ..Section::new(title, content)
+        }
+    }
+
+    /// Returns a section with a bulleted list, unless the list is empty.
+    fn list(title: &str, points: Vec<String>) -> Option<Self> {
+        (!points.is_empty()).then(|| Section::new(title, Content::List(points)))
+    }
+}
+
+/// What a section shows.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Content {
+    /// A bulleted list.
+    List(Vec<String>),
+    /// Named values.
+    Metrics(Vec<Metric>),
     /// Rows and columns.
     Table(Table),
-    /// Parts of wholes, to be drawn.
+    /// Used parts of wholes.
     Bars(Vec<Bar>),
-    /// Bytes divided among owners, again and again.
+    /// Bytes divided among owners, level by level.
     Tree(Tree),
     /// Bytes over the run.
     Timeline(Timeline),
-    /// Every buffer of one program, over its course.
-    Bands(Bands),
-    /// What lies where.
-    Map(AddressMap),
-    /// Numbers over the steps of a run.
+    /// Every buffer of one program, over its instructions.
+    BufferLifetimes(BufferLifetimes),
+    /// The pool by address.
+    AddressMap(AddressMap),
+    /// Metrics over the steps of a training run.
     Curves(Curves),
     /// A whole divided into its parts, once.
-    Split(Vec<Portion>),
+    Breakdown(Vec<Share>),
 }
 
-/// A figure with its name.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Figure {
-    /// What it is.
+/// A named value.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Metric {
+    /// Its name.
     pub label: String,
-    /// How much.
+    /// Its value.
     pub value: Value,
     /// What it covers, or where it comes from; may be empty.
     pub note: String,
 }
 
+impl Metric {
+    fn new(label: &str, value: Value, note: impl Into<String>) -> Self {
+        Metric {
+            label: label.to_owned(),
+            value,
+            note: note.into(),
+        }
+    }
+
+    fn text(label: &str, text: impl Into<String>) -> Self {
+        Metric::new(label, Value::Text(text.into()), "")
+    }
+}
+
 /// Rows and columns. The first column holds names, the others values.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Table {
     /// Headings.
     pub columns: Vec<String>,
     /// Rows of as many values as there are headings.
     pub rows: Vec<Vec<Value>>,
-    /// What is not in it; may be empty.
+    /// A remark on the whole, such as how many rows are left out; may be empty.
     pub note: String,
 }
 
-/// A part of a whole.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+impl Table {
+    fn new(columns: &[&str], rows: Vec<Vec<Value>>, note: impl Into<String>) -> Self {
+        Table {
+            columns: columns.iter().map(|name| (*name).to_owned()).collect(),
+            rows,
+            note: note.into(),
+        }
+    }
+}
+
+/// The used part of a whole.
+#[derive(Clone, Debug, PartialEq)]
 pub struct Bar {
-    /// Whose.
+    /// What it is of; may be empty.
     pub label: String,
     /// The part.
     pub part_bytes: u64,
@@ -128,22 +164,28 @@ pub struct Bar {
     pub whole_bytes: u64,
 }
 
-/// A value that knows what it is, so that every reader can show it its own way.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-#[serde(rename_all = "snake_case")]
+/// A value with its type, so that each format can write it its own way.
+#[derive(Clone, Debug, PartialEq)]
 pub enum Value {
-    /// Words.
+    /// A text.
     Text(String),
     /// An amount of memory.
     Bytes(u64),
-    /// An amount of memory that came or went.
+    /// An amount of memory that was added or removed.
     Change(i64),
     /// A number of things.
     Count(u64),
-    /// A part of one, from 0 to 1.
-    Share(f64),
-    /// Not known, or there is no such thing here; the text says which.
+    /// A fraction from 0 to 1, shown in percent.
+    Fraction(f64),
+    /// There is no such value here, or it is unknown; the text says which.
     Missing(&'static str),
+}
+
+impl Value {
+    /// Returns the bytes, or that there are none.
+    fn bytes_or_none(bytes: Option<u64>) -> Self {
+        bytes.map_or(Value::Missing("none"), Value::Bytes)
+    }
 }
 
 impl std::fmt::Display for Value {
@@ -157,78 +199,78 @@ impl std::fmt::Display for Value {
                 f.pad(&format!("{sign}{}", Bytes(change.unsigned_abs())))
             }
             Value::Count(count) => f.pad(&count.to_string()),
-            Value::Share(share) => f.pad(&format!("{:.1} %", share * 100.0)),
+            Value::Fraction(fraction) => f.pad(&format!("{:.1} %", fraction * 100.0)),
             Value::Missing(why) => f.pad(why),
         }
     }
 }
 
-/// Tells what the lint found, for a terminal of 80 columns and without a line feed at the end; empty
-/// when it found nothing.
-pub fn findings_text(findings: &[Finding]) -> String {
-    text::findings::render(findings)
+/// Renders lint findings for a terminal of 80 columns, without a line feed at the end; empty when there
+/// are none.
+pub fn render_findings(findings: &[Finding]) -> String {
+    render::text::findings::render(findings)
 }
 
 impl Report {
     /// Makes the report of a dry run.
-    pub fn of_dryrun(answer: &RunSummary) -> Report {
-        dryrun::report(answer)
+    pub fn from_dryrun(summary: &RunSummary) -> Report {
+        dryrun::report(summary)
     }
 
     /// Makes the report of a replay.
-    pub fn of_replay(comparison: &Comparison) -> Report {
+    pub fn from_replay(comparison: &Comparison) -> Report {
         replay::report(comparison)
     }
 
     /// Makes the report of what makes one run need more than another.
-    pub fn of_difference(difference: &Difference) -> Report {
-        difference::report(difference)
+    pub fn from_diff(difference: &Difference) -> Report {
+        diff::report(difference)
     }
 
     /// Makes the report of a training run.
-    pub fn of_training(journal: &Journal) -> Report {
+    pub fn from_training(journal: &Journal) -> Report {
         training::report(journal)
     }
 
-    /// Returns the report for a terminal of 80 columns, without colours, without details and without
-    /// a line feed at the end. The first line is the answer.
+    /// Returns the report for a terminal of 80 columns, without colors, without details and without
+    /// a line feed at the end. The first line is the headline.
     pub fn to_text(&self) -> String {
-        text::render(self, false)
+        render::text::render(self, false)
     }
 
     /// Returns the same with details.
     pub fn to_full_text(&self) -> String {
-        text::render(self, true)
+        render::text::render(self, true)
     }
 
-    /// Returns the report for programs, one JSON object on one line.
+    /// Returns the JSON object on one line.
     pub fn to_json(&self) -> String {
-        self.record.to_string()
+        self.json.to_string()
     }
 
-    /// Returns the report as one self-contained HTML file: it loads nothing and needs nothing.
+    /// Returns the report as one self-contained HTML file, which loads nothing.
     pub fn to_html(&self) -> String {
-        html::render(self)
+        render::html::render(self)
     }
 
     /// Returns the report's largest table as CSV, with exact bytes: the buffers, where the report
     /// has any, else the table with the most rows. Empty when there is none.
     pub fn to_csv(&self) -> String {
-        csv::render(self)
+        render::csv::render(self)
     }
 
-    /// Returns the memory over the run as a picture that stands alone, where the report has one.
+    /// Returns the memory over the run as a standalone SVG, where the report has a timeline.
     pub fn to_svg(&self) -> Option<String> {
-        svg::render(self)
+        render::svg::render(self)
     }
 }
 
 /// Returns the report of a dry run as text; see [`Report::to_text`].
-pub fn text(answer: &RunSummary) -> String {
-    Report::of_dryrun(answer).to_text()
+pub fn text(summary: &RunSummary) -> String {
+    Report::from_dryrun(summary).to_text()
 }
 
 /// Returns the report of a dry run as JSON; see [`Report::to_json`].
-pub fn json(answer: &RunSummary) -> String {
-    Report::of_dryrun(answer).to_json()
+pub fn json(summary: &RunSummary) -> String {
+    Report::from_dryrun(summary).to_json()
 }

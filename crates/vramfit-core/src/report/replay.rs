@@ -1,62 +1,55 @@
-//! From a comparison to its report: what a run would have come to under other settings.
+//! The report of a replay: what a run would have come to under other settings.
 
-use serde::Serialize;
-
-use super::coverage::not_replayed;
-use super::dryrun::{bar, figure, refused, section, sentence, when};
-use super::record::{OutOfMemory, out_of_memory};
-use super::{Body, Figure, Report, Section, Table, Value, run};
-use crate::analysis::{AbortInfo, Comparison, DeviceSummary, PeakContext, RunSummary};
+use super::phrases::time_phrase;
+use super::sections::{address_map, arrays, caveats, failure, headline, overview, timeline};
+use super::{Content, Metric, Report, Section, Table, Value, json};
+use crate::analysis::{Comparison, DeviceSummary, RunSummary};
 use crate::bytes::Bytes;
 use crate::trace::Header;
 
-/// Version of the JSON object; it changes when a key changes its meaning or goes away.
-const SCHEMA: u32 = 1;
-
-/// Makes the report of a replay.
 pub(super) fn report(comparison: &Comparison) -> Report {
-    let not_covered = not_replayed(comparison);
+    let caveats = caveats::of_replay(comparison);
     let after = &comparison.after;
-    let mut sections = Vec::new();
-    if let Some(device) = after.worst_device() {
-        sections.push(section("", Body::Bars(vec![bar(after, device)])));
-    }
-    sections.push(section("", Body::Table(table(comparison))));
-    sections.extend(refusals(comparison));
-    if !comparison.notes.is_empty() {
-        let notes = Body::Text(comparison.notes.clone());
-        sections.push(section("about these settings", notes));
-    }
-    sections.push(section(
-        "not covered by these figures",
-        Body::Text(not_covered.clone()),
-    ));
-    sections.extend(run::details(after));
+    let before = comparison.before.as_ref();
+    let sections = [
+        overview::usage(after),
+        Some(Section::new("", Content::Table(table(comparison)))),
+        before.and_then(|before| first_failure("first failure in the recorded run", before, true)),
+        first_failure("first failure in the replay", after, before.is_some()),
+        Section::list("notes on these settings", comparison.notes.clone()),
+        Section::list("not included", caveats.clone()),
+        timeline::section(after),
+        arrays::at_peak(after),
+        arrays::between_steps(after),
+        arrays::at_end(after),
+        address_map::at_peak(after),
+        address_map::at_end(after),
+    ];
     Report {
         title: "vramfit replay".to_owned(),
-        good: comparison.fits(),
-        answer: answer(comparison),
-        sections,
-        facts: facts(comparison),
-        record: record(comparison, &not_covered),
+        success: comparison.fits(),
+        headline: headline(comparison),
+        sections: sections.into_iter().flatten().collect(),
+        metadata: metadata(comparison),
+        json: json::replay(comparison, &caveats),
     }
 }
 
-fn answer(comparison: &Comparison) -> String {
+fn headline(comparison: &Comparison) -> String {
     match &comparison.met {
-        Some(met) if comparison.fits().is_none() => {
-            let bytes = Bytes(met.requested_bytes);
+        Some(request) if comparison.fits().is_none() => {
+            let bytes = Bytes(request.requested_bytes);
             format!(
-                "not known: {bytes} that the run was refused {} can be had, and how the program \
-                 would go on is not in the trace",
-                when(met)
+                "unknown: the {bytes} request that failed {} in the recorded run succeeds here; the trace \
+                 does not show what would follow",
+                time_phrase(request)
             )
         }
-        _ => sentence(&comparison.after),
+        _ => headline::headline(&comparison.after),
     }
 }
 
-/// Every figure that settings can change, before and after.
+/// Every value that settings can change, before and after.
 fn table(comparison: &Comparison) -> Table {
     let after = &comparison.after;
     let before = comparison.before.as_ref();
@@ -67,180 +60,85 @@ fn table(comparison: &Comparison) -> Table {
         cells.push(value(after));
         rows.push(cells);
     };
-    row("limit", &|of| bytes(of, DeviceSummary::limit));
-    row("pool", &|of| bytes(of, |device| device.pool_bytes));
-    row("peak in use", &|of| {
-        bytes(of, |device| Some(device.peak_bytes))
+    row("limit", &|it| bytes(it, DeviceSummary::limit));
+    row("pool", &|it| bytes(it, |device| device.pool_bytes));
+    row("peak in use", &|it| {
+        bytes(it, |device| Some(device.peak_bytes))
     });
-    row("largest free block at the peak", &|of| {
-        bytes(of, |device| device.at_peak.largest_free_block_bytes)
+    row("largest free block at peak", &|it| {
+        bytes(it, |device| device.at_peak.largest_free_block_bytes)
     });
-    row("fragmented at the peak", &|of| {
-        let share = of.worst_device().and_then(|d| d.at_peak.fragmentation());
-        share.map_or(Value::Missing("none"), Value::Share)
+    row("fragmentation at peak", &|it| {
+        let device = it.worst_device();
+        let fragmentation = device.and_then(|device| device.at_peak.fragmentation());
+        fragmentation.map_or(Value::Missing("none"), Value::Fraction)
     });
-    row("requests refused", &|of| Value::Count(of.refusal_count));
-    row("events", &|of| Value::Count(of.events));
+    row("failed requests", &|it| Value::Count(it.refusal_count));
+    row("events", &|it| Value::Count(it.events));
     let fits = |fits: Option<bool>| {
-        Value::Text(
-            fits.map_or("not known", |fits| if fits { "yes" } else { "no" })
-                .to_owned(),
-        )
+        let word = fits.map_or("unknown", |fits| if fits { "yes" } else { "no" });
+        Value::Text(word.to_owned())
     };
     let mut first = vec![Value::Text("fits".to_owned())];
     first.extend(before.map(|before| fits(before.fits())));
     first.push(fits(comparison.fits()));
     rows.insert(0, first);
-    let mut columns = vec![String::new()];
-    columns.extend(before.map(|_| "in the run".to_owned()));
-    columns.push("after".to_owned());
-    Table {
-        columns,
-        rows,
-        note: match after.header.devices {
-            0 | 1 => String::new(),
-            _ => "of the GPU that decides in each".to_owned(),
-        },
-    }
-}
-
-fn bytes(answer: &RunSummary, of: impl Fn(&DeviceSummary) -> Option<u64>) -> Value {
-    let bytes = answer.worst_device().and_then(of);
-    bytes.map_or(Value::Missing("none"), Value::Bytes)
-}
-
-/// Which request was refused first: in the run, and after.
-fn refusals(comparison: &Comparison) -> Vec<Section> {
-    let of = |title: &str, answer: &RunSummary| {
-        let refusal = answer.out_of_memory()?;
-        let mut figures = refused(answer, refusal);
-        if comparison.before.is_none() {
-            // A list of requests does not say what they are for.
-            if let Some(asked) = figures.first_mut() {
-                asked.note.clear();
-            }
-        }
-        let event = Value::Count(refusal.moment.event);
-        figures.push(figure("event", event, "in the trace, from 0"));
-        Some(section(title, Body::Figures(figures)))
+    let mut columns = vec![""];
+    columns.extend(before.map(|_| "recorded"));
+    columns.push("replay");
+    let note = match after.header.devices {
+        0 | 1 => "",
+        _ => "of the critical GPU in each",
     };
-    let before = comparison.before.as_ref();
-    let before = before.and_then(|before| of("refused first in the run", before));
-    let after = of("refused first after the change", &comparison.after);
-    before.into_iter().chain(after).collect()
+    Table::new(&columns, rows, note)
 }
 
-fn facts(comparison: &Comparison) -> Vec<Figure> {
+fn bytes(summary: &RunSummary, of: impl Fn(&DeviceSummary) -> Option<u64>) -> Value {
+    Value::bytes_or_none(summary.worst_device().and_then(of))
+}
+
+fn first_failure(title: &str, summary: &RunSummary, has_purposes: bool) -> Option<Section> {
+    let failure = summary.out_of_memory()?;
+    let mut metrics = failure::metrics(summary, failure);
+    if !has_purposes {
+        // A list of requests does not say what they are for.
+        if let Some(requested) = metrics.first_mut() {
+            requested.note.clear();
+        }
+    }
+    let event = Value::Count(failure.moment.event);
+    metrics.push(Metric::new("event", event, "index in the trace, from 0"));
+    Some(Section::new(title, Content::Metrics(metrics)))
+}
+
+fn metadata(comparison: &Comparison) -> Vec<Metric> {
     let header = &comparison.after.header;
-    let mut facts = Vec::new();
+    let mut metadata = Vec::new();
     if !header.command.is_empty() {
-        let command = Value::Text(header.command.join(" "));
-        facts.push(figure("command of the run", command, ""));
+        metadata.push(Metric::text("recorded command", header.command.join(" ")));
     }
     if let Some(before) = &comparison.before {
-        facts.push(figure("settings in the run", settings(&before.header), ""));
+        metadata.push(Metric::text("recorded settings", settings(&before.header)));
     }
-    facts.push(figure("settings after", settings(header), ""));
-    facts.push(figure("jax", Value::Text(header.jax.clone()), ""));
-    facts
+    metadata.push(Metric::text("replay settings", settings(header)));
+    metadata.push(Metric::text("jax", header.jax.clone()));
+    metadata
 }
 
-fn settings(header: &Header) -> Value {
-    let how = match header.preallocate {
-        true => "preallocated",
-        false => "growing",
+fn settings(header: &Header) -> String {
+    let how = if header.preallocate {
+        "preallocated"
+    } else {
+        "growing"
     };
-    let taken = match header.occupied_bytes {
+    let occupied = match header.occupied_bytes {
         0 => String::new(),
-        taken => format!(", {} taken by others", Bytes(taken)),
+        bytes => format!(", {} used by others", Bytes(bytes)),
     };
     // It is a 32-bit number that was widened; 0.9 would be shown as 0.8999999761581421.
     let fraction = header.memory_fraction as f32;
-    Value::Text(format!(
-        "{} x {}, {}, fraction {fraction}, {how}{taken}",
+    format!(
+        "{} x {}, {}, fraction {fraction}, {how}{occupied}",
         header.devices, header.gpu, header.allocator
-    ))
-}
-
-#[derive(Serialize)]
-struct Record<'a> {
-    schema: u32,
-    fits: Option<bool>,
-    before: Option<Side<'a>>,
-    after: Side<'a>,
-    met: Option<&'a PeakContext>,
-    ends_at_refusal: bool,
-    notes: &'a [String],
-    not_covered: &'a [String],
-    command: &'a [String],
-}
-
-#[derive(Serialize)]
-struct Side<'a> {
-    fits: Option<bool>,
-    gpu: &'a str,
-    gpu_count: u32,
-    total_memory_bytes: u64,
-    allocator: &'a str,
-    memory_fraction: f64,
-    preallocate: bool,
-    occupied_bytes: u64,
-    limit_bytes: Option<u64>,
-    capacity_bytes: Option<u64>,
-    pool_bytes: Option<u64>,
-    peak_bytes: u64,
-    peak: Option<&'a PeakContext>,
-    largest_free_block_bytes: Option<u64>,
-    fragmentation: Option<f64>,
-    oom: Option<OutOfMemory<'a>>,
-    oom_count: u64,
-    abort: Option<&'a AbortInfo>,
-    allocator_model: Option<&'a str>,
-    executions: u64,
-    events: u64,
-}
-
-fn record(comparison: &Comparison, not_covered: &[String]) -> serde_json::Value {
-    let before = comparison.before.as_ref();
-    let record = Record {
-        schema: SCHEMA,
-        fits: comparison.fits(),
-        before: before.map(|before| side(before, before.fits())),
-        after: side(&comparison.after, comparison.fits()),
-        met: comparison.met.as_ref(),
-        ends_at_refusal: comparison.ends_at_refusal,
-        notes: &comparison.notes,
-        not_covered,
-        command: &comparison.after.header.command,
-    };
-    serde_json::to_value(record).expect("the keys are texts and no map is in it")
-}
-
-fn side(answer: &RunSummary, fits: Option<bool>) -> Side<'_> {
-    let header = &answer.header;
-    let worst = answer.worst_device();
-    let at_peak = worst.map(|device| device.at_peak).unwrap_or_default();
-    Side {
-        fits,
-        gpu: &header.gpu,
-        gpu_count: header.devices,
-        total_memory_bytes: header.total_memory_bytes,
-        allocator: &header.allocator,
-        memory_fraction: header.memory_fraction,
-        preallocate: header.preallocate,
-        occupied_bytes: header.occupied_bytes,
-        limit_bytes: worst.and_then(|device| device.limit_bytes),
-        capacity_bytes: worst.map(|device| device.capacity_bytes),
-        pool_bytes: worst.and_then(|device| device.pool_bytes),
-        peak_bytes: worst.map_or(0, |device| device.peak_bytes),
-        peak: worst.and_then(|device| device.peak.as_ref()),
-        largest_free_block_bytes: at_peak.largest_free_block_bytes,
-        fragmentation: at_peak.fragmentation(),
-        oom: answer.out_of_memory().map(out_of_memory),
-        oom_count: answer.refusal_count,
-        abort: answer.abort.as_ref(),
-        allocator_model: answer.allocator_model,
-        executions: answer.executions,
-        events: answer.events,
-    }
+    )
 }

@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use super::key::{Form, Key, Unless};
 use super::keys::{SECTIONS, keys};
-use crate::report::text::wrap::wrap;
+use crate::report::wrap;
 
 const NEVER_FAILS: &str = "writing to a string does not fail";
 

@@ -11,86 +11,91 @@ use std::collections::HashMap;
 
 use vramfit_core::Bytes;
 use vramfit_core::report::{
-    AddressMap, Band, Bands, Bar, Body, Curve, Curves, Figure, Line, Mark, Node, Piece, Portion,
-    Report, Section, Span, Table, Timeline, Tree, Value,
+    AddressMap, Bar, BufferLifetime, BufferLifetimes, Content, Curve, Curves, Marker, Metric, Node,
+    Region, Report, Section, Segment, Series, Share, Table, Timeline, Tree, Value,
 };
 
-use self::program::{at_peak, bands};
+use self::program::{at_peak, lifetimes};
 
 const MIB: u64 = 1 << 20;
 const GIB: u64 = 1 << 30;
 
 /// Returns a report with about `buffers` buffers.
 pub(crate) fn sample(buffers: usize) -> Report {
-    let bands = bands(buffers);
-    let peak = bands.live_bytes[bands.peak_at as usize];
+    let lifetimes = lifetimes(buffers);
+    let peak = lifetimes.live_bytes[lifetimes.peak_index as usize];
     let limit = peak + peak / 4;
-    let tree = tree(&bands);
+    let tree = tree(&lifetimes);
     let sections = vec![
         section(
             "",
-            Body::Bars(vec![Bar {
+            Content::Bars(vec![Bar {
                 label: String::new(),
                 part_bytes: peak,
                 whole_bytes: limit,
             }]),
         ),
-        section("", Body::Figures(figures(peak, limit))),
-        section("who holds the peak", Body::Tree(tree)),
-        section("memory over `jit_train_step`", Body::Bands(bands.clone())),
+        section("", Content::Metrics(metrics(peak, limit))),
+        section("memory by owner", Content::Tree(tree)),
+        section(
+            "buffer lifetimes in `jit_train_step`",
+            Content::BufferLifetimes(lifetimes.clone()),
+        ),
         section(
             "memory over the run",
-            Body::Timeline(timeline(&bands, peak, limit)),
+            Content::Timeline(timeline(&lifetimes, peak, limit)),
         ),
-        section("what lies where in the pool", Body::Map(map(&bands, limit))),
-        section("largest buffers at the peak", Body::Table(largest(&bands))),
-        section("loss", Body::Curves(curves())),
-        section("where the time went", Body::Split(portions())),
+        section("memory map", Content::AddressMap(map(&lifetimes, limit))),
         section(
-            "what to do",
-            Body::Text(vec![
-            "rematerialise `attention` (`jax.checkpoint`): its activations are the largest part"
+            "largest buffers at the peak",
+            Content::Table(largest(&lifetimes)),
+        ),
+        section("loss", Content::Curves(curves())),
+        section("time breakdown", Content::Breakdown(shares())),
+        section(
+            "ways to reduce memory",
+            Content::List(vec![
+            "rematerialize `attention` (`jax.checkpoint`): its activations are the largest part"
                 .to_owned(),
-            "donate `opt_state` to `jit_train_step`: it is held twice".to_owned(),
+            "donate `opt_state` to `jit_train_step`: it is allocated twice".to_owned(),
         ]),
         ),
         section(
-            "not covered by these figures",
-            Body::Text(vec![
-                "memory of cuBLAS, cuDNN, NCCL and CUDA graphs, which lies outside the pool"
-                    .to_owned(),
+            "not covered by these metrics",
+            Content::List(vec![
+                "cuBLAS, cuDNN, NCCL and CUDA graphs, which allocate outside the pool".to_owned(),
             ]),
         ),
     ];
     Report {
         title: "vramfit dryrun".to_owned(),
-        good: Some(true),
-        answer: format!(
+        success: Some(true),
+        headline: format!(
             "fits: peak {} of {} on h100-80g, {} to spare",
             Bytes(peak),
             Bytes(limit),
             Bytes(limit - peak)
         ),
         sections,
-        facts: vec![
-            figure(
+        metadata: vec![
+            metric(
                 "command",
                 Value::Text("python train.py --batch 32".into()),
                 "",
             ),
-            figure(
-                "card",
+            metric(
+                "GPU",
                 Value::Text("1 x h100-80g (NVIDIA H100 80GB HBM3)".into()),
                 "",
             ),
-            figure(
+            metric(
                 "allocator",
                 Value::Text("bfc, fraction 0.75, preallocated".into()),
                 "",
             ),
-            figure("jax", Value::Text("0.10.2 (PJRT 0.112)".into()), ""),
+            metric("jax", Value::Text("0.10.2 (PJRT 0.112)".into()), ""),
         ],
-        record: serde_json::json!({"schema": 1, "fits": true}),
+        json: serde_json::json!({"schema": 1, "fits": true}),
     }
 }
 
@@ -101,22 +106,22 @@ pub(crate) fn nothing() -> Report {
         rows: Vec::new(),
         note: String::new(),
     };
-    let bodies = [
-        Body::Bars(Vec::new()),
-        Body::Figures(Vec::new()),
-        Body::Tree(Tree::default()),
-        Body::Bands(Bands::default()),
-        Body::Timeline(Timeline::default()),
-        Body::Map(AddressMap::default()),
-        Body::Table(table),
-        Body::Curves(Curves::default()),
-        Body::Split(Vec::new()),
-        Body::Text(Vec::new()),
+    let contents = [
+        Content::Bars(Vec::new()),
+        Content::Metrics(Vec::new()),
+        Content::Tree(Tree::default()),
+        Content::BufferLifetimes(BufferLifetimes::default()),
+        Content::Timeline(Timeline::default()),
+        Content::AddressMap(AddressMap::default()),
+        Content::Table(table),
+        Content::Curves(Curves::default()),
+        Content::Breakdown(Vec::new()),
+        Content::List(Vec::new()),
     ];
     let mut report = sample(20);
-    report.sections = bodies
+    report.sections = contents
         .into_iter()
-        .map(|body| section("nothing", body))
+        .map(|content| section("nothing", content))
         .collect();
     report
 }
@@ -131,45 +136,45 @@ pub(crate) const HOSTILE: &str = concat!(
 pub(crate) fn hostile() -> Report {
     let mut report = sample(60);
     report.title = HOSTILE.to_owned();
-    report.answer = format!("fits: {HOSTILE}");
-    report.facts[0].value = Value::Text(HOSTILE.to_owned());
+    report.headline = format!("fits: {HOSTILE}");
+    report.metadata[0].value = Value::Text(HOSTILE.to_owned());
     for section in &mut report.sections {
         section.title = HOSTILE.to_owned();
-        match &mut section.body {
-            Body::Text(points) => points.push(HOSTILE.to_owned()),
-            Body::Figures(figures) => figures[0].note = HOSTILE.to_owned(),
-            Body::Table(table) => {
+        match &mut section.content {
+            Content::List(points) => points.push(HOSTILE.to_owned()),
+            Content::Metrics(metrics) => metrics[0].note = HOSTILE.to_owned(),
+            Content::Table(table) => {
                 HOSTILE.clone_into(&mut table.note);
                 HOSTILE.clone_into(&mut table.columns[0]);
                 table.rows[0][0] = Value::Text(HOSTILE.to_owned());
             }
-            Body::Bars(bars) => HOSTILE.clone_into(&mut bars[0].label),
-            Body::Tree(tree) => tree.nodes.iter_mut().for_each(|node| {
+            Content::Bars(bars) => HOSTILE.clone_into(&mut bars[0].label),
+            Content::Tree(tree) => tree.nodes.iter_mut().for_each(|node| {
                 HOSTILE.clone_into(&mut node.label);
                 HOSTILE.clone_into(&mut node.note);
             }),
-            Body::Timeline(timeline) => {
-                HOSTILE.clone_into(&mut timeline.lines[0].label);
-                timeline.marks[0].label = format!("peak {HOSTILE}");
-                HOSTILE.clone_into(&mut timeline.marks[1].label);
+            Content::Timeline(timeline) => {
+                HOSTILE.clone_into(&mut timeline.series[0].label);
+                timeline.markers[0].label = format!("peak {HOSTILE}");
+                HOSTILE.clone_into(&mut timeline.markers[1].label);
             }
-            Body::Bands(bands) => {
-                HOSTILE.clone_into(&mut bands.label);
-                bands
-                    .moments
+            Content::BufferLifetimes(lifetimes) => {
+                HOSTILE.clone_into(&mut lifetimes.program);
+                lifetimes
+                    .instructions
                     .iter_mut()
                     .for_each(|name| HOSTILE.clone_into(name));
-                bands.bands.iter_mut().for_each(|band| {
-                    HOSTILE.clone_into(&mut band.label);
-                    HOSTILE.clone_into(&mut band.note);
+                lifetimes.buffers.iter_mut().for_each(|buffer| {
+                    HOSTILE.clone_into(&mut buffer.label);
+                    HOSTILE.clone_into(&mut buffer.note);
                 });
             }
-            Body::Curves(curves) => HOSTILE.clone_into(&mut curves.lines[0].label),
-            Body::Split(portions) => HOSTILE.clone_into(&mut portions[0].label),
-            Body::Map(map) => {
-                HOSTILE.clone_into(&mut map.moment);
-                map.spans[0]
-                    .pieces
+            Content::Curves(curves) => HOSTILE.clone_into(&mut curves.curves[0].label),
+            Content::Breakdown(shares) => HOSTILE.clone_into(&mut shares[0].label),
+            Content::AddressMap(map) => {
+                HOSTILE.clone_into(&mut map.caption);
+                map.regions[0]
+                    .segments
                     .iter_mut()
                     .for_each(|piece| HOSTILE.clone_into(&mut piece.label));
             }
@@ -178,172 +183,172 @@ pub(crate) fn hostile() -> Report {
     report
 }
 
-fn section(title: &str, body: Body) -> Section {
+fn section(title: &str, content: Content) -> Section {
     Section {
         title: title.to_owned(),
-        body,
+        content,
         detail: false,
     }
 }
 
-fn figure(label: &str, value: Value, note: &str) -> Figure {
-    Figure {
+fn metric(label: &str, value: Value, note: &str) -> Metric {
+    Metric {
         label: label.to_owned(),
         value,
         note: note.to_owned(),
     }
 }
 
-fn figures(peak: u64, limit: u64) -> Vec<Figure> {
+fn metrics(peak: u64, limit: u64) -> Vec<Metric> {
     vec![
-        figure(
-            "limit",
+        metric("limit", Value::Bytes(limit), "75.0 % of the GPU's 79.1 GiB"),
+        metric(
+            "pool",
             Value::Bytes(limit),
-            "75.0 % of the card's 79.1 GiB",
+            "reserved at the first allocation",
         ),
-        figure("pool", Value::Bytes(limit), "taken at the first allocation"),
-        figure(
+        metric(
             "peak in use",
             Value::Bytes(peak),
             "temporaries of `jit_train_step`, call 1, at train.py:88 (main)",
         ),
-        figure(
-            "largest free block",
+        metric(
+            "free at peak",
             Value::Bytes(limit - peak),
-            "of all that is free at the peak, 0.0 % fragmented",
+            "largest block 91.2 MiB, 0.0 % fragmented",
         ),
-        figure(
+        metric(
             "collective memory",
             Value::Missing("none"),
-            "one card needs none",
+            "one GPU needs none",
         ),
     ]
 }
 
 /// Divides what is live at the peak by kind, by the first part of the name, by the buffer.
-fn tree(bands: &Bands) -> Tree {
+fn tree(lifetimes: &BufferLifetimes) -> Tree {
     let mut nodes = vec![Node {
         label: "in use at the peak".into(),
         ..Node::default()
     }];
     let mut known = HashMap::new();
-    for band in at_peak(bands) {
-        let group = match band.label.split_once('/') {
+    for buffer in at_peak(lifetimes) {
+        let group = match buffer.label.split_once('/') {
             Some((_, rest)) => rest.split('/').next().unwrap_or(rest),
-            None => band.note.split(", ").last().unwrap_or(""),
+            None => buffer.note.split(", ").last().unwrap_or(""),
         };
-        let leaf = band
+        let leaf = buffer
             .label
             .rsplit_once('/')
-            .map_or(&band.label[..], |(path, _)| path);
+            .map_or(&buffer.label[..], |(path, _)| path);
         let mut parent = 0;
-        nodes[0].bytes += band.bytes;
-        for label in [band.kind, group, leaf] {
+        nodes[0].bytes += buffer.bytes;
+        for label in [buffer.kind, group, leaf] {
             let node = *known.entry((parent, label)).or_insert_with(|| {
                 nodes.push(Node {
                     parent: Some(parent),
                     label: label.to_owned(),
-                    kind: band.kind,
+                    kind: buffer.kind,
                     ..Node::default()
                 });
                 nodes.len() as u32 - 1
             });
-            nodes[node as usize].bytes += band.bytes;
+            nodes[node as usize].bytes += buffer.bytes;
             parent = node;
         }
-        nodes[parent as usize].note.clone_from(&band.note);
+        nodes[parent as usize].note.clone_from(&buffer.note);
     }
     Tree { nodes }
 }
 
-fn timeline(bands: &Bands, peak: u64, limit: u64) -> Timeline {
-    let held = bands.live_bytes.first().copied().unwrap_or(0);
-    let (mut at, mut used, mut pool, mut marks) = (vec![], vec![], vec![], vec![]);
-    let step = (bands.live_bytes.len() / 4000).max(1);
+fn timeline(lifetimes: &BufferLifetimes, peak: u64, limit: u64) -> Timeline {
+    let held = lifetimes.live_bytes.first().copied().unwrap_or(0);
+    let (mut positions, mut used, mut pool, mut markers) = (vec![], vec![], vec![], vec![]);
+    let step = (lifetimes.live_bytes.len() / 4000).max(1);
     for call in 0..3 {
-        marks.push(Mark {
-            at: at.len() as u64,
+        markers.push(Marker {
+            position: positions.len() as u64,
             label: format!("jit_train_step, call {}", call + 1),
         });
-        for (moment, bytes) in bands.live_bytes.iter().enumerate() {
-            if moment % step == 0 || moment as u32 == bands.peak_at {
-                at.push(at.len() as u64);
+        for (moment, bytes) in lifetimes.live_bytes.iter().enumerate() {
+            if moment % step == 0 || moment as u32 == lifetimes.peak_index {
+                positions.push(positions.len() as u64);
                 used.push(*bytes);
             }
         }
-        at.push(at.len() as u64);
+        positions.push(positions.len() as u64);
         used.push(held);
     }
-    pool.resize(at.len(), limit - limit / 16);
-    let peak_at = used.iter().position(|bytes| *bytes == peak).unwrap_or(0) as u64;
-    marks.insert(
+    pool.resize(positions.len(), limit - limit / 16);
+    let peak_position = used.iter().position(|bytes| *bytes == peak).unwrap_or(0) as u64;
+    markers.insert(
         0,
-        Mark {
-            at: peak_at,
+        Marker {
+            position: peak_position,
             label: format!("peak {}", Bytes(peak)),
         },
     );
     Timeline {
         unit: "events",
-        at,
-        lines: vec![
-            Line {
+        positions,
+        series: vec![
+            Series {
                 label: "in use".into(),
                 bytes: used,
             },
-            Line {
-                label: "taken from the card".into(),
+            Series {
+                label: "pool".into(),
                 bytes: pool,
             },
         ],
-        marks,
+        markers,
         limit_bytes: Some(limit),
     }
 }
 
-fn map(bands: &Bands, limit: u64) -> AddressMap {
-    let mut pieces: Vec<Piece> = at_peak(bands)
+fn map(lifetimes: &BufferLifetimes, limit: u64) -> AddressMap {
+    let mut segments: Vec<Segment> = at_peak(lifetimes)
         .take(400)
-        .map(|band| Piece {
-            bytes: band.bytes,
-            kind: band.kind,
-            label: band.label.clone(),
+        .map(|buffer| Segment {
+            bytes: buffer.bytes,
+            kind: buffer.kind,
+            label: buffer.label.clone(),
         })
         .collect();
-    for at in (5..pieces.len()).step_by(9) {
-        pieces[at].kind = "free";
-        pieces[at].label.clear();
+    for at in (5..segments.len()).step_by(9) {
+        segments[at].kind = "free";
+        segments[at].label.clear();
     }
-    let used: u64 = pieces.iter().map(|piece| piece.bytes).sum();
-    pieces.push(Piece {
+    let used: u64 = segments.iter().map(|piece| piece.bytes).sum();
+    segments.push(Segment {
         bytes: limit - used,
         kind: "free",
         label: String::new(),
     });
     let second = vec![
-        Piece {
+        Segment {
             bytes: 96 * MIB,
             kind: "inputs",
             label: "batch".into(),
         },
-        Piece {
+        Segment {
             bytes: 160 * MIB,
             kind: "free",
             label: String::new(),
         },
     ];
     AddressMap {
-        moment: "at the peak, in `jit_train_step`, call 1".into(),
-        spans: vec![
-            Span {
+        caption: "at the peak, in `jit_train_step`, call 1".into(),
+        regions: vec![
+            Region {
                 address: 0x7f20_0000_0000,
                 bytes: limit,
-                pieces,
+                segments,
             },
-            Span {
+            Region {
                 address: 0x7f20_0000_0000 + 64 * GIB,
                 bytes: 256 * MIB,
-                pieces: second,
+                segments: second,
             },
         ],
     }
@@ -361,27 +366,27 @@ fn curves() -> Curves {
     };
     Curves {
         unit: "step",
-        lines: vec![curve("train", 10), curve("validation", 90)],
+        curves: vec![curve("train", 10), curve("validation", 90)],
     }
 }
 
-fn portions() -> Vec<Portion> {
+fn shares() -> Vec<Share> {
     let parts = [
         ("steps", 0.75),
         ("waiting for data", 0.2),
         ("checkpoints", 0.05),
     ];
-    let portion = |(label, share): (&str, f64)| Portion {
+    let share = |(label, fraction): (&str, f64)| Share {
         label: label.to_owned(),
-        share,
-        amount: format!("{:.1} s", share * 40.0),
+        fraction,
+        amount: format!("{:.1} s", fraction * 40.0),
     };
-    parts.map(portion).into()
+    parts.map(share).into()
 }
 
-fn largest(bands: &Bands) -> Table {
-    let mut rows: Vec<&Band> = at_peak(bands).collect();
-    rows.sort_by_key(|band| std::cmp::Reverse(band.bytes));
+fn largest(lifetimes: &BufferLifetimes) -> Table {
+    let mut rows: Vec<&BufferLifetime> = at_peak(lifetimes).collect();
+    rows.sort_by_key(|buffer| std::cmp::Reverse(buffer.bytes));
     let count = rows.len();
     rows.truncate(2000);
     let columns = [
@@ -390,17 +395,17 @@ fn largest(bands: &Bands) -> Table {
         "bytes",
         "of the peak",
         "instructions",
-        "what it is",
+        "details",
     ];
-    let peak = bands.live_bytes[bands.peak_at as usize] as f64;
-    let row = |band: &&Band| {
+    let peak = lifetimes.live_bytes[lifetimes.peak_index as usize] as f64;
+    let row = |buffer: &&BufferLifetime| {
         vec![
-            Value::Text(band.label.clone()),
-            Value::Text(band.kind.to_owned()),
-            Value::Bytes(band.bytes),
-            Value::Share(band.bytes as f64 / peak),
-            Value::Count((band.end - band.start + 1).into()),
-            Value::Text(band.note.clone()),
+            Value::Text(buffer.label.clone()),
+            Value::Text(buffer.kind.to_owned()),
+            Value::Bytes(buffer.bytes),
+            Value::Fraction(buffer.bytes as f64 / peak),
+            Value::Count((buffer.end - buffer.start + 1).into()),
+            Value::Text(buffer.note.clone()),
         ]
     };
     Table {

@@ -1,6 +1,6 @@
 //! The buffers of a made-up training step.
 
-use vramfit_core::report::{Band, Bands};
+use vramfit_core::report::{BufferLifetime, BufferLifetimes};
 
 use super::MIB;
 
@@ -21,7 +21,7 @@ const LAYERS: usize = 12;
 const PARTS: [&str; 4] = ["attention/qkv", "attention/out", "mlp/up", "mlp/down"];
 
 /// One training step: state at the bottom, activations in a heap, temporaries on its slopes.
-pub(super) fn bands(buffers: usize) -> Bands {
+pub(super) fn lifetimes(buffers: usize) -> BufferLifetimes {
     let mut dice = Dice(7);
     let state = (buffers / 10).clamp(6, 400);
     // Each activation comes with two temporaries on the way up and two on the way down.
@@ -45,7 +45,7 @@ pub(super) fn bands(buffers: usize) -> Bands {
                 if number % 3 == 1 { "mu" } else { "nu" }
             ),
         };
-        all.push(Band {
+        all.push(BufferLifetime {
             label,
             kind,
             offset: top,
@@ -61,7 +61,7 @@ pub(super) fn bands(buffers: usize) -> Bands {
         let layer = at * LAYERS / activations;
         let bytes = (64 + dice.below(4000)) * 1024;
         let line = 31 + (at % 4) * 9;
-        all.push(Band {
+        all.push(BufferLifetime {
             label: format!("loop_fusion.{at}"),
             kind: "activations",
             offset: top,
@@ -83,28 +83,28 @@ pub(super) fn bands(buffers: usize) -> Bands {
         let moment = (activations + at) as u32;
         temporaries(&mut all, &mut dice, moment, moment, below, activations + at);
     }
-    let moments: Vec<String> = (0..steps).map(|at| format!("loop_fusion.{at}")).collect();
+    let instructions: Vec<String> = (0..steps).map(|at| format!("loop_fusion.{at}")).collect();
     let live_bytes = live(&all, steps as usize);
-    let peak_at = (0..live_bytes.len())
+    let peak_index = (0..live_bytes.len())
         .max_by_key(|at| live_bytes[*at])
         .unwrap_or(0) as u32;
     let height_bytes = all
         .iter()
-        .map(|band| band.offset + band.bytes)
+        .map(|buffer| buffer.offset + buffer.bytes)
         .max()
         .unwrap_or(0);
-    Bands {
-        label: "jit_train_step".into(),
+    BufferLifetimes {
+        program: "jit_train_step".into(),
         height_bytes,
-        moments,
-        peak_at,
+        instructions,
+        peak_index,
         live_bytes,
-        bands: all,
+        buffers: all,
     }
 }
 
 fn temporaries(
-    all: &mut Vec<Band>,
+    all: &mut Vec<BufferLifetime>,
     dice: &mut Dice,
     start: u32,
     end: u32,
@@ -117,7 +117,7 @@ fn temporaries(
         ("custom-call", "workspace"),
     ] {
         let bytes = (16 + dice.below(3000)) * 1024;
-        all.push(Band {
+        all.push(BufferLifetime {
             label: format!("{name}.{number}"),
             kind,
             offset,
@@ -134,24 +134,24 @@ fn temporaries(
     }
 }
 
-fn live(all: &[Band], moments: usize) -> Vec<u64> {
-    let mut changes = vec![0_i64; moments + 1];
-    for band in all {
-        changes[band.start as usize] += band.bytes as i64;
-        changes[band.end as usize + 1] -= band.bytes as i64;
+fn live(all: &[BufferLifetime], instructions: usize) -> Vec<u64> {
+    let mut changes = vec![0_i64; instructions + 1];
+    for buffer in all {
+        changes[buffer.start as usize] += buffer.bytes as i64;
+        changes[buffer.end as usize + 1] -= buffer.bytes as i64;
     }
     let mut sum = 0;
-    let sums = changes.iter().take(moments).map(|change| {
+    let sums = changes.iter().take(instructions).map(|change| {
         sum += change;
         sum as u64
     });
     sums.collect()
 }
 
-pub(super) fn at_peak(bands: &Bands) -> impl Iterator<Item = &Band> {
-    let peak = bands.peak_at;
-    bands
-        .bands
+pub(super) fn at_peak(lifetimes: &BufferLifetimes) -> impl Iterator<Item = &BufferLifetime> {
+    let peak = lifetimes.peak_index;
+    lifetimes
+        .buffers
         .iter()
-        .filter(move |band| band.start <= peak && peak <= band.end)
+        .filter(move |buffer| buffer.start <= peak && peak <= buffer.end)
 }

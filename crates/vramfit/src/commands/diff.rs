@@ -63,7 +63,7 @@ pub(crate) fn run(args: &Args, output: &mut Output) -> Result<Status> {
     let html = args.html.as_ref().map(free).transpose()?;
 
     let difference = difference(&answer(&args.a, output)?, &answer(&args.b, output)?);
-    let report = Report::of_difference(&difference);
+    let report = Report::from_diff(&difference);
     match args.prints_json() {
         true => output.data(&format!("{}\n", report.to_json()))?,
         false => output.text(&format!("{}\n", report.to_text()))?,

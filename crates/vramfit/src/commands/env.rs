@@ -7,7 +7,7 @@ use std::str::FromStr;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use vramfit_core::env::{self, File, Format, Start, Variable};
 use vramfit_core::lint::{Surroundings, lint};
-use vramfit_core::report::findings_text;
+use vramfit_core::report::render_findings;
 use vramfit_core::settings::{self, Version};
 use vramfit_core::{Error, ErrorKind, Result};
 
@@ -199,6 +199,6 @@ fn tell_what_is_wrong(
     let mut findings = lint(&surroundings);
     findings.retain(|finding| own.contains_key(&finding.subject));
     if !findings.is_empty() {
-        output.say(&findings_text(&findings));
+        output.say(&render_findings(&findings));
     }
 }

@@ -94,7 +94,7 @@ pub(crate) fn run(args: &Args, output: &mut Output) -> Result<Status> {
         occupied_bytes: args.occupied.map(|occupied| occupied.0),
     };
     let comparison = analysis::compare(&mut Observed::new(source, output), &settings)?;
-    let report = Report::of_replay(&comparison);
+    let report = Report::from_replay(&comparison);
     if args.prints_json() {
         output.data(&format!("{}\n", report.to_json()))?;
     } else {

@@ -72,12 +72,12 @@ pub(crate) fn run(args: &Args, output: &mut Output) -> Result<Status> {
 
     let last = args.until.unwrap_or(u64::MAX);
     let report = match journals::journal(&args.trace) {
-        None => Report::of_dryrun(&answer_until(&args.trace, last, Some(output))?),
+        None => Report::from_dryrun(&answer_until(&args.trace, last, Some(output))?),
         Some(_) if args.until.is_some() => {
             let message = "`--until` is for traces, and a training run has none";
             return Err(Error::new(ErrorKind::InvalidArgument, message).hint("leave it out"));
         }
-        Some(journal) => Report::of_training(&journals::read(&journal)?),
+        Some(journal) => Report::from_training(&journals::read(&journal)?),
     };
     let nothing = |what: &str| {
         let message = format!("`{}` holds no {what}", args.trace.display());
@@ -108,5 +108,5 @@ pub(crate) fn run(args: &Args, output: &mut Output) -> Result<Status> {
         write(path, text, args.force)?;
         output.say(&format!("written to {}", path.display()));
     }
-    Ok(Status::from_answer(report.good))
+    Ok(Status::from_answer(report.success))
 }

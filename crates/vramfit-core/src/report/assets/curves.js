@@ -1,157 +1,157 @@
 
-// Numbers over the steps of a run, and a whole divided into its parts.
+// Metrics over the steps of a training run, and the shares of a whole.
 
-const HUES = ["#2f6db3", "#dd7a1e", "#16907f", "#a8478f", "#c2a012", "#8b7966"];
-const DARK_HUES = ["#6aa5e6", "#f0a256", "#45c0ac", "#d583c0", "#e3c644", "#b9a894"];
+const COLORS = ["#2f6db3", "#dd7a1e", "#16907f", "#a8478f", "#c2a012", "#8b7966"];
+const DARK_COLORS = ["#6aa5e6", "#f0a256", "#45c0ac", "#d583c0", "#e3c644", "#b9a894"];
 
-/** Writes a number with the digits that are read. */
-function short(value) {
+/** Formats a number with four significant digits. */
+function formatNumber(value) {
   const size = Math.abs(value);
   return size === 0 ? "0" : size >= 0.001 && size < 10000 ? String(Number(value.toPrecision(4))) : value.toExponential(2);
 }
 
-/** Returns values for an axis: round in tens, or powers where the scale goes by factors. */
-function attempts(least, most, byFactors) {
+/** Returns ticks of an axis: round numbers, or powers of ten on a logarithmic scale. */
+function axisValues(low, high, isLog) {
   const found = [];
-  if (byFactors) {
-    for (let power = Math.floor(Math.log10(least)); power <= Math.ceil(Math.log10(most)); power++) {
-      for (const digit of most / least > 1000 ? [1] : [1, 2, 5]) found.push(digit * 10 ** power);
+  if (isLog) {
+    for (let power = Math.floor(Math.log10(low)); power <= Math.ceil(Math.log10(high)); power++) {
+      for (const digit of high / low > 1000 ? [1] : [1, 2, 5]) found.push(digit * 10 ** power);
     }
   } else {
-    const rough = (most - least) / 4, power = 10 ** Math.floor(Math.log10(rough));
+    const rough = (high - low) / 4, power = 10 ** Math.floor(Math.log10(rough));
     const step = [1, 2, 5, 10].map((digit) => digit * power).find((size) => size >= rough);
-    for (let value = Math.ceil(least / step) * step; value <= most + step / 1e6; value += step) found.push(value);
+    for (let value = Math.ceil(low / step) * step; value <= high + step / 1e6; value += step) found.push(value);
   }
-  return found.filter((value) => value >= least * (1 - 1e-9) && value <= most * (1 + 1e-9));
+  return found.filter((value) => value >= low * (1 - 1e-9) && value <= high * (1 + 1e-9));
 }
 
-function drawCurves(body) {
-  const lines = body.lines.map((line) => ({ label: textAt(line.label), at: unpack(line.at), values: line.values }));
-  if (!lines.some((line) => line.values.length)) return make("div");
-  const every = lines.flatMap((line) => line.values), places = lines.flatMap((line) => [line.at[0], line.at[line.at.length - 1]]);
-  let least = every.reduce((a, b) => Math.min(a, b)), most = every.reduce((a, b) => Math.max(a, b));
-  const byFactors = least > 0 && most / least > 30;
-  if (!byFactors) {
-    if (least > 0 && least < most / 3) least = 0;
-    const room = (most - least || Math.abs(most) || 1) * 0.04;
-    [least, most] = [least === 0 ? 0 : least - room, most + room];
+function drawCurves(content) {
+  const curves = content.curves.map((curve) => ({ label: textAt(curve.label), at: unpack(curve.positions), values: curve.values }));
+  if (!curves.some((curve) => curve.values.length)) return makeElement("div");
+  const values = curves.flatMap((curve) => curve.values), ends = curves.flatMap((curve) => [curve.at[0], curve.at[curve.at.length - 1]]);
+  let low = values.reduce((a, b) => Math.min(a, b)), high = values.reduce((a, b) => Math.max(a, b));
+  const isLog = low > 0 && high / low > 30;
+  if (!isLog) {
+    if (low > 0 && low < high / 3) low = 0;
+    const margin = (high - low || Math.abs(high) || 1) * 0.04;
+    [low, high] = [low === 0 ? 0 : low - margin, high + margin];
   }
-  const first = Math.min(...places), span = Math.max(1, Math.max(...places) - first);
+  const first = Math.min(...ends), span = Math.max(1, Math.max(...ends) - first);
   const TOP = 12, BOTTOM = 24, LEFT = 64, RIGHT = 10;
-  const part = (value) => byFactors ? Math.log(value / least) / Math.log(most / least || 2) : (value - least) / (most - least || 1);
+  const relative = (value) => isLog ? Math.log(value / low) / Math.log(high / low || 2) : (value - low) / (high - low || 1);
   let cursor = null;
 
   function scales(width, height) {
     return [
       (at) => LEFT + (at - first) / span * (width - LEFT - RIGHT),
-      (value) => height - BOTTOM - part(value) * (height - TOP - BOTTOM),
+      (value) => height - BOTTOM - relative(value) * (height - TOP - BOTTOM),
     ];
   }
 
-  const hue = (number) => (dark() ? DARK_HUES : HUES)[number % HUES.length];
-  const stage = new Stage(300, `${textAt(body.title)} by ${body.unit}`, (ctx, width, height) => {
+  const colorOf = (index) => (isDark() ? DARK_COLORS : COLORS)[index % COLORS.length];
+  const canvas = new LayeredCanvas(300, `${textAt(content.title)} by ${content.unit}`, (ctx, width, height) => {
     const [x, y] = scales(width, height);
-    type(ctx, 12);
+    setFont(ctx, 12);
     ctx.textAlign = "right";
-    for (const value of attempts(least, most, byFactors)) {
-      ctx.fillStyle = themed("--soft");
-      ctx.fillText(short(value), LEFT - 8, y(value));
-      ctx.fillStyle = themed("--rule");
+    for (const value of axisValues(low, high, isLog)) {
+      ctx.fillStyle = themeColor("--soft");
+      ctx.fillText(formatNumber(value), LEFT - 8, y(value));
+      ctx.fillStyle = themeColor("--rule");
       ctx.fillRect(LEFT, Math.round(y(value)), width - LEFT - RIGHT, 1);
     }
-    for (const [number, line] of lines.entries()) {
-      ctx.strokeStyle = ctx.fillStyle = hue(number);
+    for (const [index, curve] of curves.entries()) {
+      ctx.strokeStyle = ctx.fillStyle = colorOf(index);
       ctx.lineWidth = 1.8;
       ctx.lineJoin = "round";
       ctx.beginPath();
-      for (const [row, value] of line.values.entries()) ctx.lineTo(x(line.at[row]), y(value));
+      for (const [row, value] of curve.values.entries()) ctx.lineTo(x(curve.at[row]), y(value));
       ctx.stroke();
-      // Few points are seen as what they are.
-      if (line.values.length <= 60) {
-        for (const [row, value] of line.values.entries()) {
+      // Few points get dots.
+      if (curve.values.length <= 60) {
+        for (const [row, value] of curve.values.entries()) {
           ctx.beginPath();
-          ctx.arc(x(line.at[row]), y(value), 2.8, 0, 7);
+          ctx.arc(x(curve.at[row]), y(value), 2.8, 0, 7);
           ctx.fill();
         }
       }
     }
-    ctx.fillStyle = themed("--soft");
+    ctx.fillStyle = themeColor("--soft");
     ctx.textAlign = "left";
-    ctx.fillText(`${body.unit} ${count(first)}`, LEFT, height - 9);
+    ctx.fillText(`${content.unit} ${count(first)}`, LEFT, height - 9);
     ctx.textAlign = "right";
     ctx.fillText(count(first + span), width - RIGHT, height - 9);
   }, (ctx, width, height) => {
     if (cursor === null) return;
     const [x, y] = scales(width, height);
-    ctx.fillStyle = themed("--soft");
+    ctx.fillStyle = themeColor("--soft");
     ctx.fillRect(Math.round(x(cursor)), TOP, 1, height - TOP - BOTTOM);
-    for (const [number, line] of lines.entries()) {
-      const row = nearest(line.at, cursor);
+    for (const [index, curve] of curves.entries()) {
+      const row = nearestRow(curve.at, cursor);
       ctx.beginPath();
-      ctx.arc(x(line.at[row]), y(line.values[row]), 4.5, 0, 7);
-      ctx.fillStyle = hue(number);
+      ctx.arc(x(curve.at[row]), y(curve.values[row]), 4.5, 0, 7);
+      ctx.fillStyle = colorOf(index);
       ctx.fill();
-      ctx.strokeStyle = themed("--paper");
+      ctx.strokeStyle = themeColor("--paper");
       ctx.stroke();
     }
   });
 
-  const about = () => described(null, `${body.unit} ${count(cursor)}`, ...lines.map((line) => {
-    const row = nearest(line.at, cursor), where = line.at[row] === cursor ? "" : ` at ${count(line.at[row])}`;
-    return `${line.label}: ${short(line.values[row])}${where}`;
+  const details = () => describe(null, `${content.unit} ${count(cursor)}`, ...curves.map((curve) => {
+    const row = nearestRow(curve.at, cursor), where = curve.at[row] === cursor ? "" : ` at ${count(curve.at[row])}`;
+    return `${curve.label}: ${formatNumber(curve.values[row])}${where}`;
   }));
-  const densest = lines.reduce((a, b) => (b.at.length > a.at.length ? b : a)).at;
-  function move(row) {
+  const densest = curves.reduce((a, b) => (b.at.length > a.at.length ? b : a)).at;
+  function moveCursor(row) {
     cursor = densest[Math.min(Math.max(row, 0), densest.length - 1)];
-    stage.point();
+    canvas.repaintOverlay();
   }
-  const keep = () => panel.replaceChildren(...(cursor === null ? [] : about()));
+  const pinCursor = () => panel.replaceChildren(...(cursor === null ? [] : details()));
 
-  stage.element.classList.add("cross");
-  stage.element.addEventListener("pointermove", (event) => {
-    move(nearest(densest, first + (stage.at(event)[0] - LEFT) / (stage.width - LEFT - RIGHT) * span));
-    showTip(about(), event.clientX, event.clientY);
+  canvas.element.classList.add("cross");
+  canvas.element.addEventListener("pointermove", (event) => {
+    moveCursor(nearestRow(densest, first + (canvas.position(event)[0] - LEFT) / (canvas.width - LEFT - RIGHT) * span));
+    showTooltip(details(), event.clientX, event.clientY);
   });
-  stage.element.addEventListener("pointerleave", () => showTip(null));
-  stage.element.addEventListener("click", keep);
-  stage.element.addEventListener("keydown", (event) => {
-    const now = cursor === null ? -1 : nearest(densest, cursor);
+  canvas.element.addEventListener("pointerleave", () => showTooltip(null));
+  canvas.element.addEventListener("click", pinCursor);
+  canvas.element.addEventListener("keydown", (event) => {
+    const now = cursor === null ? -1 : nearestRow(densest, cursor);
     const moves = { ArrowLeft: now - 1, ArrowRight: now + 1, Home: 0, End: densest.length - 1 };
     if (!(event.key in moves)) return;
-    move(moves[event.key]);
-    keep();
+    moveCursor(moves[event.key]);
+    pinCursor();
     event.preventDefault();
   });
-  const panel = make("div", { className: "pinned hint", ariaLive: "polite" }, "Point at the picture, or use the arrow keys, to read values; click to keep them here.");
-  return make("div", {}, stage.element, hueLegend(lines.map((line) => line.label), hue), panel);
+  const panel = makeElement("div", { className: "pinned hint", ariaLive: "polite" }, "Hover over the chart, or use the arrow keys, to read values; click to pin them here.");
+  return makeElement("div", {}, canvas.element, curveLegend(curves.map((curve) => curve.label), colorOf), panel);
 }
 
-/** Returns the row whose position is nearest. */
-function nearest(at, wanted) {
-  const row = before(at, wanted);
+/** Returns the row with the nearest position. */
+function nearestRow(at, wanted) {
+  const row = lastRowBefore(at, wanted);
   return row + 1 < at.length && at[row + 1] - wanted < wanted - at[row] ? row + 1 : row;
 }
 
-function hueLegend(labels, hue) {
-  const list = make("ul", { className: "legend" });
-  for (const [number, label] of labels.entries()) {
-    const swatch = make("i", { className: "stroke" });
-    themes.push(() => { swatch.style.borderColor = hue(number); });
-    list.append(make("li", {}, swatch, label));
+function curveLegend(labels, colorOf) {
+  const list = makeElement("ul", { className: "legend" });
+  for (const [index, label] of labels.entries()) {
+    const swatch = makeElement("i", { className: "stroke" });
+    themeListeners.push(() => { swatch.style.borderColor = colorOf(index); });
+    list.append(makeElement("li", {}, swatch, label));
   }
   return list;
 }
 
-function drawSplit(body) {
-  const bar = make("div", { className: "split", role: "img", ariaLabel: body.portions.map((portion) => `${textAt(portion.label)} ${share(portion.share)}`).join(", ") });
-  const list = make("ul", { className: "parts" });
-  for (const [number, portion] of body.portions.entries()) {
-    const piece = make("div"), swatch = make("i");
-    piece.style.flex = `${portion.share} 0 0`;
-    piece.title = `${textAt(portion.label)}: ${textAt(portion.amount)}, ${share(portion.share)}`;
-    themes.push(() => { piece.style.background = swatch.style.background = (dark() ? DARK_HUES : HUES)[number % HUES.length]; });
-    bar.append(piece);
-    list.append(make("li", {}, swatch, textAt(portion.label), make("span", {}, `${textAt(portion.amount)} · ${share(portion.share)}`)));
+function drawBreakdown(content) {
+  const bar = makeElement("div", { className: "breakdown", role: "img", ariaLabel: content.shares.map((share) => `${textAt(share.label)} ${percent(share.fraction)}`).join(", ") });
+  const list = makeElement("ul", { className: "shares" });
+  for (const [index, share] of content.shares.entries()) {
+    const segment = makeElement("div"), swatch = makeElement("i");
+    segment.style.flex = `${share.fraction} 0 0`;
+    segment.title = `${textAt(share.label)}: ${textAt(share.amount)}, ${percent(share.fraction)}`;
+    themeListeners.push(() => { segment.style.background = swatch.style.background = (isDark() ? DARK_COLORS : COLORS)[index % COLORS.length]; });
+    bar.append(segment);
+    list.append(makeElement("li", {}, swatch, textAt(share.label), makeElement("span", {}, `${textAt(share.amount)} · ${percent(share.fraction)}`)));
   }
-  return make("div", {}, bar, list);
+  return makeElement("div", {}, bar, list);
 }

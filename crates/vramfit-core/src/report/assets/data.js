@@ -1,5 +1,5 @@
 
-// The data block, unpacked. See `columns.rs` and `data.rs`, which write it.
+// The data block, unpacked. `packing.rs` and `data.rs` write it.
 
 const data = JSON.parse(document.getElementById("data").textContent);
 
@@ -10,20 +10,20 @@ for (const [value, digit] of [..."ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrst
 
 /** Unpacks a column of integers. Exact up to 2^53. */
 function unpack(column) {
-  const { digits, scale, steps } = column;
+  const { digits, scale, is_delta: isDelta } = column;
   const values = new Float64Array(column.count);
-  let row = 0, value = 0, place = 1, last = 0;
+  let row = 0, value = 0, weight = 1, last = 0;
   for (let at = 0; at < digits.length; at++) {
     const digit = DIGIT[digits.charCodeAt(at)];
     // Not by shifting bits: addresses need more than 32 of them.
-    value += (digit & 31) * place;
-    place *= 32;
+    value += (digit & 31) * weight;
+    weight *= 32;
     if (digit < 32) {
       const half = Math.floor(value / 2);
-      last = (value % 2 ? -half : half) + (steps ? last : 0);
+      last = (value % 2 ? -half : half) + (isDelta ? last : 0);
       values[row++] = last * scale;
       value = 0;
-      place = 1;
+      weight = 1;
     }
   }
   return values;
@@ -31,17 +31,17 @@ function unpack(column) {
 
 const textTable = {
   words: data.strings.words,
-  of: unpack(data.strings.of),
+  indices: unpack(data.strings.indices),
   ends: unpack(data.strings.lengths),
   texts: [],
 };
-for (let place = 1; place < textTable.ends.length; place++) textTable.ends[place] += textTable.ends[place - 1];
+for (let index = 1; index < textTable.ends.length; index++) textTable.ends[index] += textTable.ends[index - 1];
 
-/** Returns the text at a place of the table; put together when first asked for. */
-function textAt(place) {
-  if (place === undefined) return undefined;
-  return textTable.texts[place] ??= Array.from(
-    textTable.of.subarray(place ? textTable.ends[place - 1] : 0, textTable.ends[place]),
+/** Returns a text of the table; joined when it is first needed. */
+function textAt(index) {
+  if (index === undefined) return undefined;
+  return textTable.texts[index] ??= Array.from(
+    textTable.indices.subarray(index ? textTable.ends[index - 1] : 0, textTable.ends[index]),
     (word) => textTable.words[word],
   ).join("");
 }

@@ -1,21 +1,21 @@
 
-// Bytes divided among owners: width is bytes, each row divides the one above.
+// A tree as an icicle chart: width is bytes, each row divides the one above.
 
-const LEVEL = 33; // the height of a row, with the gap below it
-const NARROWEST = 4; // in pixels; what is narrower is gathered
+const LEVEL_HEIGHT = 33; // with the gap below
+const MIN_WIDTH = 4; // in pixels; narrower nodes are merged
 
-function drawTree(body) {
-  const parent = unpack(body.parent), label = unpack(body.label), kind = unpack(body.kind);
-  const size = unpack(body.bytes), note = unpack(body.note);
+function drawTree(content) {
+  const parent = unpack(content.parent), label = unpack(content.label), kind = unpack(content.kind);
+  const size = unpack(content.bytes), note = unpack(content.note);
   const children = Array.from(parent, () => []);
   for (let node = 1; node < parent.length; node++) children[parent[node]].push(node);
   for (const list of children) list.sort((a, b) => size[b] - size[a]);
   const depth = new Uint8Array(parent.length);
   for (let node = 1; node < parent.length; node++) depth[node] = depth[parent[node]] + 1;
-  const deepest = depth.reduce((most, level) => Math.max(most, level), 0);
+  const maxDepth = depth.reduce((most, level) => Math.max(most, level), 0);
 
-  const picture = make("div", { className: "icicle", role: "tree", ariaLabel: "Bytes by owner" });
-  picture.style.height = `${(deepest + 1) * LEVEL - 2}px`;
+  const chart = makeElement("div", { className: "icicle", role: "tree", ariaLabel: "Memory by owner" });
+  chart.style.height = `${(maxDepth + 1) * LEVEL_HEIGHT - 2}px`;
   let zoomed = 0, active = 0, width = 0, buttons = new Map();
 
   const path = (node) => {
@@ -23,15 +23,15 @@ function drawTree(body) {
     for (let at = node; at > 0; at = parent[at]) names.unshift(textAt(label[at]));
     return names.slice(0, -1).join(" › ");
   };
-  const about = (node) => described(
-    kind[node], textAt(label[node]), exact(size[node]),
-    node ? `${share(size[node] / size[0])} of the whole` : "",
+  const details = (node) => describe(
+    kind[node], textAt(label[node]), exactBytes(size[node]),
+    node ? `${percent(size[node] / size[0])} of the total` : "",
     node ? data.kinds[kind[node]].name : "",
     path(node), textAt(note[node]),
   );
 
-  // Of the whole, so that it fits on paper, too.
-  const part = (pixels) => `${pixels / width * 100}%`;
+  // Relative, so that it fits on paper, too.
+  const relative = (pixels) => `${pixels / width * 100}%`;
 
   function render() {
     if (!width || !parent.length) return;
@@ -39,38 +39,38 @@ function drawTree(body) {
     buttons = new Map();
     const ancestors = [];
     for (let at = zoomed; at >= 0; at = parent[at]) ancestors.unshift(at);
-    for (const node of ancestors) place(node, 0, width, shown);
-    divide(zoomed, 0, width, shown);
-    picture.replaceChildren(...shown);
+    for (const node of ancestors) addNode(node, 0, width, shown);
+    addChildren(zoomed, 0, width, shown);
+    chart.replaceChildren(...shown);
     if (!buttons.has(active)) active = zoomed;
     buttons.get(active).tabIndex = 0;
   }
 
-  /** Places the parts of a node below it; what is too narrow is gathered at its end. */
-  function divide(node, left, room, shown) {
+  /** Adds the children of a node below it; those that are too narrow are merged. */
+  function addChildren(node, left, available, shown) {
     if (!size[node]) return;
     let at = left;
     for (const [index, child] of children[node].entries()) {
-      const wide = room * size[child] / size[node];
-      if (wide < NARROWEST) {
+      const wide = available * size[child] / size[node];
+      if (wide < MIN_WIDTH) {
         const hidden = children[node].slice(index);
-        gather(hidden, at, left + room - at, depth[child], shown);
+        addMerged(hidden, at, left + available - at, depth[child], shown);
         return;
       }
-      place(child, at, wide, shown);
-      divide(child, at, wide, shown);
+      addNode(child, at, wide, shown);
+      addChildren(child, at, wide, shown);
       at += wide;
     }
   }
 
-  function place(node, left, wide, shown) {
-    const colour = mix(colourOf(kind[node]), dark() ? "#14181d" : "#ffffff", Math.max(0, depth[node] - 1) * 0.09);
-    const button = make("button", { type: "button", tabIndex: -1, role: "treeitem", ariaLevel: depth[node] + 1 }, textAt(label[node]));
-    if (wide > 70) button.append(make("span", {}, bytes(size[node])));
+  function addNode(node, left, wide, shown) {
+    const color = mixColors(kindColor(kind[node]), isDark() ? "#14181d" : "#ffffff", Math.max(0, depth[node] - 1) * 0.09);
+    const button = makeElement("button", { type: "button", tabIndex: -1, role: "treeitem", ariaLevel: depth[node] + 1 }, textAt(label[node]));
+    if (wide > 70) button.append(makeElement("span", {}, bytes(size[node])));
     button.ariaLabel = `${textAt(label[node])}, ${bytes(size[node])}`;
     Object.assign(button.style, {
-      left: part(left), width: `max(1px, calc(${part(wide)} - 1px))`, top: `${depth[node] * LEVEL}px`,
-      background: node ? colour : themed("--panel"), color: node ? inkOn(colour) : themed("--ink"),
+      left: relative(left), width: `max(1px, calc(${relative(wide)} - 1px))`, top: `${depth[node] * LEVEL_HEIGHT}px`,
+      background: node ? color : themeColor("--panel"), color: node ? textColorOn(color) : themeColor("--ink"),
       padding: wide < 26 ? "0" : "",
     });
     if (wide < 26) button.textContent = "";
@@ -79,33 +79,33 @@ function drawTree(body) {
       active = node;
       for (const other of buttons.values()) other.tabIndex = -1;
       button.tabIndex = 0;
-      panel.replaceChildren(...about(node));
+      panel.replaceChildren(...details(node));
     });
-    button.addEventListener("pointermove", (event) => showTip(about(node), event.clientX, event.clientY));
+    button.addEventListener("pointermove", (event) => showTooltip(details(node), event.clientX, event.clientY));
     buttons.set(node, button);
     shown.push(button);
   }
 
-  function gather(hidden, left, wide, level, shown) {
+  function addMerged(hidden, left, wide, level, shown) {
     if (wide < 2) return;
-    const more = make("div", { className: "more" });
+    const merged = makeElement("div", { className: "merged" });
     const sum = hidden.reduce((sum, node) => sum + size[node], 0);
-    Object.assign(more.style, { left: part(left), width: `calc(${part(wide)} - 1px)`, top: `${level * LEVEL}px` });
-    const says = () => described(null, `${plural(hidden.length, "part", "parts")} too narrow to draw`, exact(sum));
-    more.addEventListener("pointermove", (event) => showTip(says(), event.clientX, event.clientY));
-    shown.push(more);
+    Object.assign(merged.style, { left: relative(left), width: `calc(${relative(wide)} - 1px)`, top: `${level * LEVEL_HEIGHT}px` });
+    const nodes = () => describe(null, `${plural(hidden.length, "entry", "entries")} too narrow to draw`, exactBytes(sum));
+    merged.addEventListener("pointermove", (event) => showTooltip(nodes(), event.clientX, event.clientY));
+    shown.push(merged);
   }
 
   function zoom(node) {
     zoomed = node;
     active = node;
-    showTip(null);
+    showTooltip(null);
     render();
     buttons.get(node)?.focus();
   }
 
-  picture.addEventListener("pointerleave", () => showTip(null));
-  picture.addEventListener("keydown", (event) => {
+  chart.addEventListener("pointerleave", () => showTooltip(null));
+  chart.addEventListener("keydown", (event) => {
     const siblings = active ? children[parent[active]] : [0];
     const at = siblings.indexOf(active);
     const moves = {
@@ -121,11 +121,11 @@ function drawTree(body) {
     event.preventDefault();
   });
   new ResizeObserver(() => {
-    if (picture.clientWidth === width) return;
-    width = picture.clientWidth;
+    if (chart.clientWidth === width) return;
+    width = chart.clientWidth;
     render();
-  }).observe(picture);
-  themes.push(render);
-  const panel = make("div", { className: "pinned hint", ariaLive: "polite" }, "Click a part, or press Enter on it, to zoom in. Escape goes up.");
-  return make("div", {}, picture, legend([...kind].filter((_, node) => node)), panel);
+  }).observe(chart);
+  themeListeners.push(render);
+  const panel = makeElement("div", { className: "pinned hint", ariaLive: "polite" }, "Click an entry, or press Enter on it, to zoom in. Escape zooms out.");
+  return makeElement("div", {}, chart, makeLegend([...kind].filter((_, node) => node)), panel);
 }

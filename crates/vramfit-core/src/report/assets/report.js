@@ -1,75 +1,75 @@
 
-// The page: one drawing for each form of section, in the report's order.
+// The page: each section by the renderer of its type, in the report's order.
 
-const FORMS = {
-  text: (body) => make("ul", { className: "points" }, ...body.points.map((point) => make("li", {}, ...sentence(textAt(point))))),
-  figures: (body) => drawFigures(body.figures),
-  table: (body) => drawTable(tableColumns(body), body.rows, textAt(body.note), textAt(body.title)),
-  bars: (body) => make("div", {}, ...body.bars.map(drawBar)),
+const RENDERERS = {
+  list: (content) => makeElement("ul", { className: "points" }, ...content.points.map((point) => makeElement("li", {}, ...withCode(textAt(point))))),
+  metrics: (content) => drawMetrics(content.metrics),
+  table: (content) => drawTable(tableColumns(content), content.rows, textAt(content.note), textAt(content.title)),
+  bars: (content) => makeElement("div", {}, ...content.bars.map(drawBar)),
   tree: drawTree,
   timeline: drawTimeline,
-  bands: drawBands,
+  lifetimes: drawLifetimes,
   map: drawMap,
   curves: drawCurves,
-  split: drawSplit,
+  breakdown: drawBreakdown,
 };
 
-function drawFigures(figures, words = false) {
-  const list = make("dl", { className: words ? "figures words" : "figures" });
-  for (const figure of figures) {
-    const value = make("dd", { className: "value" }, textAt(figure.value));
-    if (figure.bytes !== null) value.title = `${count(figure.bytes)} bytes`;
-    const row = make("div", {}, make("dt", {}, textAt(figure.label)), value);
-    if (!words) row.append(make("dd", { className: "note" }, ...sentence(textAt(figure.note))));
+function drawMetrics(metrics, isText = false) {
+  const list = makeElement("dl", { className: isText ? "metrics text" : "metrics" });
+  for (const metric of metrics) {
+    const value = makeElement("dd", { className: "value" }, textAt(metric.value));
+    if (metric.bytes !== null) value.title = `${count(metric.bytes)} bytes`;
+    const row = makeElement("div", {}, makeElement("dt", {}, textAt(metric.label)), value);
+    if (!isText) row.append(makeElement("dd", { className: "note" }, ...withCode(textAt(metric.note))));
     list.append(row);
   }
   return list;
 }
 
 function drawBar(bar) {
-  const fill = make("div", { className: "fill" });
+  const fill = makeElement("div", { className: "fill" });
   fill.style.width = `${bar.whole ? Math.min(100, bar.part / bar.whole * 100) : 100}%`;
   const amount = `${bytes(bar.part)} of ${bytes(bar.whole)}`;
-  const track = make("div", { className: "track", role: "img", ariaLabel: `${textAt(bar.label)} ${amount}` }, fill);
+  const track = makeElement("div", { className: "track", role: "img", ariaLabel: `${textAt(bar.label)} ${amount}` }, fill);
   track.title = `${count(bar.part)} of ${count(bar.whole)} bytes`;
-  return make("div", { className: bar.part > bar.whole ? "bar over" : bar.part ? "bar" : "bar none" }, make("span", {}, textAt(bar.label)), track, make("span", { className: "amount" }, amount));
+  return makeElement("div", { className: bar.part > bar.whole ? "bar over" : bar.part ? "bar" : "bar none" }, makeElement("span", {}, textAt(bar.label)), track, makeElement("span", { className: "amount" }, amount));
 }
 
 function drawSections() {
   const main = document.getElementById("sections");
   const shown = new Set(["always"]);
-  for (const body of data.sections) {
-    const title = textAt(body.title);
-    const section = make("section", { className: title ? "" : "untitled" });
-    section.dataset.form = body.form;
-    if (title) section.append(make("h2", {}, ...sentence(title)));
-    section.append(FORMS[body.form](body));
+  for (const content of data.sections) {
+    const title = textAt(content.title);
+    const section = makeElement("section", { className: title ? "" : "untitled" });
+    section.dataset.type = content.type;
+    if (title) section.append(makeElement("h2", {}, ...withCode(title)));
+    section.append(RENDERERS[content.type](content));
     main.append(section);
-    shown.add(body.form);
+    shown.add(content.type);
   }
   const help = document.getElementById("help");
-  for (const part of help.querySelectorAll("[data-form]")) part.hidden = !shown.has(part.dataset.form);
+  for (const part of help.querySelectorAll("[data-type]")) part.hidden = !shown.has(part.dataset.type);
   help.hidden = false;
-  document.getElementById("facts").append(drawFigures(data.facts, true));
+  document.getElementById("metadata").append(drawMetrics(data.metadata, true));
 }
 
-/** Follows the system until the reader chooses; the choice is kept where the browser lets it. */
-function startTheme() {
+/** Follows the system until the user chooses a theme; the choice is stored where the browser permits it. */
+function setUpTheme() {
   const system = matchMedia("(prefers-color-scheme: dark)");
   const button = document.getElementById("theme");
   let chosen = null;
-  try { chosen = localStorage.getItem("vramfit-theme"); } catch { /* not on this page */ }
+  try { chosen = localStorage.getItem("vramfit-theme"); } catch { /* storage is blocked */ }
   const apply = (theme) => {
     document.documentElement.dataset.theme = theme;
     button.textContent = theme === "dark" ? "Light" : "Dark";
-    button.ariaLabel = `Switch to ${theme === "dark" ? "light" : "dark"} colours`;
-    for (const follow of themes) follow();
+    button.ariaLabel = `Switch to the ${theme === "dark" ? "light" : "dark"} theme`;
+    for (const listener of themeListeners) listener();
   };
   const current = () => chosen ?? (system.matches ? "dark" : "light");
   system.addEventListener("change", () => apply(current()));
   button.addEventListener("click", () => {
-    chosen = dark() ? "light" : "dark";
-    try { localStorage.setItem("vramfit-theme", chosen); } catch { /* not on this page */ }
+    chosen = isDark() ? "light" : "dark";
+    try { localStorage.setItem("vramfit-theme", chosen); } catch { /* storage is blocked */ }
     apply(chosen);
   });
   addEventListener("beforeprint", () => {
@@ -81,9 +81,9 @@ function startTheme() {
   apply(current());
 }
 
-const answer = document.querySelector("h1");
-answer.replaceChildren(...sentence(answer.textContent));
+const headline = document.querySelector("h1");
+headline.replaceChildren(...withCode(headline.textContent));
 document.documentElement.dataset.theme = matchMedia("(prefers-color-scheme: dark)").matches ? "dark" : "light";
 drawSections();
-startTheme();
-requestAnimationFrame(() => requestAnimationFrame(() => performance.mark("pictures drawn")));
+setUpTheme();
+requestAnimationFrame(() => requestAnimationFrame(() => performance.mark("charts drawn")));

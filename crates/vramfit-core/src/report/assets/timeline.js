@@ -1,5 +1,5 @@
 
-// Bytes over the run, as steps: a value holds until the next position.
+// Memory over the run, as steps: a value holds until the next position.
 
 const STROKES = [
   { light: "#2f6db3", dark: "#6aa5e6", dash: [] },
@@ -8,7 +8,7 @@ const STROKES = [
   { light: "#a8478f", dark: "#d583c0", dash: [9, 3, 2, 3] },
 ];
 
-/** Draws values as steps up to `end`; where many fall on one pixel, from their least to their most. */
+/** Draws values as steps up to `end`; where many fall on one pixel, from their minimum to their maximum. */
 function drawSteps(ctx, at, values, end, x, y, fill) {
   const path = new Path2D();
   let bottom = 0, column = null, low = 0, high = 0;
@@ -46,42 +46,42 @@ function drawSteps(ctx, at, values, end, x, y, fill) {
   }
 }
 
-function drawTimeline(body) {
-  const at = unpack(body.at);
-  const lines = body.lines.map((line) => ({ label: textAt(line.label), bytes: unpack(line.bytes) }));
-  const markAt = unpack(body.mark_at), markLabel = unpack(body.mark_label);
-  const highest = lines.reduce((most, line) => line.bytes.reduce((a, b) => Math.max(a, b), most), body.limit ?? 0);
+function drawTimeline(content) {
+  const at = unpack(content.positions);
+  const series = content.series.map((one) => ({ label: textAt(one.label), bytes: unpack(one.bytes) }));
+  const markerAt = unpack(content.marker_positions), markerLabel = unpack(content.marker_labels);
+  const highest = series.reduce((max, one) => one.bytes.reduce((a, b) => Math.max(a, b), max), content.limit ?? 0);
   const first = at[0] ?? 0, span = Math.max(1, (at[at.length - 1] ?? 1) - first);
   const TOP = 42, BOTTOM = 22, LEFT = 76, RIGHT = 8;
   let cursor = -1;
 
-  const stage = new Stage(280, `Memory over the run, by ${body.unit}`, (ctx, width, height) => {
+  const canvas = new LayeredCanvas(280, `Memory over the run, by ${content.unit}`, (ctx, width, height) => {
     const [x, y] = scales(width, height);
     drawAxis(ctx, highest, y, LEFT, width - RIGHT);
-    for (const [number, line] of lines.entries()) {
-      const stroke = STROKES[number % STROKES.length];
-      ctx.strokeStyle = ctx.fillStyle = stroke[dark() ? "dark" : "light"];
+    for (const [index, one] of series.entries()) {
+      const stroke = STROKES[index % STROKES.length];
+      ctx.strokeStyle = ctx.fillStyle = stroke[isDark() ? "dark" : "light"];
       ctx.lineWidth = 1.6;
       ctx.setLineDash(stroke.dash);
-      drawSteps(ctx, at, line.bytes, first + span, x, y, number === 0);
+      drawSteps(ctx, at, one.bytes, first + span, x, y, index === 0);
       ctx.setLineDash([]);
     }
-    if (body.limit !== null) drawLimit(ctx, y, width);
-    drawMarks(ctx, x, y, width, height);
-    type(ctx, 12);
-    ctx.fillStyle = themed("--soft");
+    if (content.limit !== null) drawLimit(ctx, y, width);
+    drawMarkers(ctx, x, y, width, height);
+    setFont(ctx, 12);
+    ctx.fillStyle = themeColor("--soft");
     ctx.textAlign = "left";
     ctx.fillText(`${count(first)}`, LEFT, height - 9);
     ctx.textAlign = "right";
-    ctx.fillText(`${count(first + span)} ${body.unit}`, width - RIGHT, height - 9);
+    ctx.fillText(`${count(first + span)} ${content.unit}`, width - RIGHT, height - 9);
   }, (ctx, width, height) => {
     if (cursor < 0) return;
     const [x, y] = scales(width, height);
-    ctx.fillStyle = themed("--ink");
+    ctx.fillStyle = themeColor("--ink");
     ctx.fillRect(Math.round(x(at[cursor])), TOP, 1, height - TOP - BOTTOM);
-    for (const line of lines) {
+    for (const one of series) {
       ctx.beginPath();
-      ctx.arc(x(at[cursor]), y(line.bytes[cursor]), 3.5, 0, 7);
+      ctx.arc(x(at[cursor]), y(one.bytes[cursor]), 3.5, 0, 7);
       ctx.fill();
     }
   });
@@ -94,63 +94,63 @@ function drawTimeline(body) {
   }
 
   function drawLimit(ctx, y, width) {
-    ctx.strokeStyle = themed("--ink");
+    ctx.strokeStyle = themeColor("--ink");
     ctx.lineWidth = 1.2;
     ctx.setLineDash([5, 4]);
     ctx.beginPath();
-    ctx.moveTo(LEFT, y(body.limit));
-    ctx.lineTo(width - RIGHT, y(body.limit));
+    ctx.moveTo(LEFT, y(content.limit));
+    ctx.lineTo(width - RIGHT, y(content.limit));
     ctx.stroke();
     ctx.setLineDash([]);
-    drawLabel(ctx, `limit ${bytes(body.limit)}`, LEFT, y(body.limit) - 11, LEFT, width - RIGHT, themed("--ink"));
+    drawLabel(ctx, `limit ${bytes(content.limit)}`, LEFT, y(content.limit) - 11, LEFT, width - RIGHT, themeColor("--ink"));
   }
 
-  /** The peak as a line with its name; other marks as ticks, named by pointing at them. */
-  function drawMarks(ctx, x, y, width, height) {
-    for (const [row, position] of markAt.entries()) {
-      const label = textAt(markLabel[row]), strong = label.startsWith("peak");
-      ctx.fillStyle = themed(strong ? "--mark" : "--soft");
-      const from = strong ? TOP : height - BOTTOM - 5;
-      ctx.fillRect(Math.round(x(position)), from, strong ? 1.5 : 1, height - BOTTOM - from);
-      if (strong) drawLabel(ctx, label, x(position), 8, LEFT, width - RIGHT, themed("--mark"));
+  /** Draws the peak as a line with its label, and other markers as ticks. */
+  function drawMarkers(ctx, x, y, width, height) {
+    for (const [row, position] of markerAt.entries()) {
+      const label = textAt(markerLabel[row]), isPeak = label.startsWith("peak");
+      ctx.fillStyle = themeColor(isPeak ? "--mark" : "--soft");
+      const from = isPeak ? TOP : height - BOTTOM - 5;
+      ctx.fillRect(Math.round(x(position)), from, isPeak ? 1.5 : 1, height - BOTTOM - from);
+      if (isPeak) drawLabel(ctx, label, x(position), 8, LEFT, width - RIGHT, themeColor("--mark"));
     }
   }
 
-  function about(row) {
-    const near = [...markAt.keys()].filter((mark) => markAt[mark] === at[row]).map((mark) => textAt(markLabel[mark]));
-    const values = lines.map((line) => `${line.label}: ${exact(line.bytes[row])}`);
-    return described(null, `${body.unit} ${count(at[row])}`, ...values, ...near);
+  function details(row) {
+    const markers = [...markerAt.keys()].filter((marker) => markerAt[marker] === at[row]).map((marker) => textAt(markerLabel[marker]));
+    const values = series.map((one) => `${one.label}: ${exactBytes(one.bytes[row])}`);
+    return describe(null, `${content.unit} ${count(at[row])}`, ...values, ...markers);
   }
 
-  function move(row) {
+  function moveCursor(row) {
     cursor = Math.min(Math.max(row, 0), at.length - 1);
-    stage.point();
+    canvas.repaintOverlay();
   }
 
-  const keep = () => panel.replaceChildren(...(cursor < 0 ? [] : about(cursor)));
+  const pinCursor = () => panel.replaceChildren(...(cursor < 0 ? [] : details(cursor)));
 
-  stage.element.classList.add("cross");
-  stage.element.addEventListener("pointermove", (event) => {
+  canvas.element.classList.add("cross");
+  canvas.element.addEventListener("pointermove", (event) => {
     if (!at.length) return;
-    const wanted = first + (stage.at(event)[0] - LEFT) / (stage.width - LEFT - RIGHT) * span;
-    move(before(at, wanted));
-    showTip(about(cursor), event.clientX, event.clientY);
+    const wanted = first + (canvas.position(event)[0] - LEFT) / (canvas.width - LEFT - RIGHT) * span;
+    moveCursor(lastRowBefore(at, wanted));
+    showTooltip(details(cursor), event.clientX, event.clientY);
   });
-  stage.element.addEventListener("pointerleave", () => showTip(null));
-  stage.element.addEventListener("click", keep);
-  stage.element.addEventListener("keydown", (event) => {
+  canvas.element.addEventListener("pointerleave", () => showTooltip(null));
+  canvas.element.addEventListener("click", pinCursor);
+  canvas.element.addEventListener("keydown", (event) => {
     const moves = { ArrowLeft: cursor - 1, ArrowRight: cursor + 1, Home: 0, End: at.length - 1 };
     if (!(event.key in moves) || !at.length) return;
-    move(moves[event.key]);
-    keep();
+    moveCursor(moves[event.key]);
+    pinCursor();
     event.preventDefault();
   });
-  const panel = make("div", { className: "pinned hint", ariaLive: "polite" }, "Point at the picture, or use the arrow keys, to read values; click to keep them here.");
-  return make("div", {}, stage.element, strokeLegend(lines.map((line) => line.label), body.limit !== null), panel);
+  const panel = makeElement("div", { className: "pinned hint", ariaLive: "polite" }, "Hover over the chart, or use the arrow keys, to read values; click to pin them here.");
+  return makeElement("div", {}, canvas.element, seriesLegend(series.map((one) => one.label), content.limit !== null), panel);
 }
 
 /** Returns the last row at or before a position. */
-function before(at, wanted) {
+function lastRowBefore(at, wanted) {
   let low = 0, high = at.length - 1;
   while (low < high) {
     const middle = (low + high + 1) >> 1;
@@ -160,14 +160,14 @@ function before(at, wanted) {
   return low;
 }
 
-function strokeLegend(labels, limit) {
-  const list = make("ul", { className: "legend" });
-  for (const [number, label] of labels.entries()) {
-    const stroke = STROKES[number % STROKES.length];
-    const swatch = make("i", { className: stroke.dash.length ? "stroke dashed" : "stroke" });
-    themes.push(() => { swatch.style.borderColor = stroke[dark() ? "dark" : "light"]; });
-    list.append(make("li", {}, swatch, label));
+function seriesLegend(labels, limit) {
+  const list = makeElement("ul", { className: "legend" });
+  for (const [index, label] of labels.entries()) {
+    const stroke = STROKES[index % STROKES.length];
+    const swatch = makeElement("i", { className: stroke.dash.length ? "stroke dashed" : "stroke" });
+    themeListeners.push(() => { swatch.style.borderColor = stroke[isDark() ? "dark" : "light"]; });
+    list.append(makeElement("li", {}, swatch, label));
   }
-  if (limit) list.append(make("li", {}, make("i", { className: "stroke dashed" }), "limit"));
+  if (limit) list.append(makeElement("li", {}, makeElement("i", { className: "stroke dashed" }), "limit"));
   return list;
 }

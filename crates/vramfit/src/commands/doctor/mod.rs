@@ -88,7 +88,7 @@ pub(crate) fn run(
         output.detail(&format!("log: {line}"));
     }
     let examination = match args.train {
-        true => Examination::of_training(&facts),
+        true => Examination::from_training(&facts),
         false => Examination::of(&facts),
     };
     if args.json {

@@ -5,7 +5,7 @@ use std::ffi::{OsStr, OsString};
 use std::path::Path;
 
 use vramfit_core::lint::{Finding, Severity, Surroundings, lint};
-use vramfit_core::report::findings_text;
+use vramfit_core::report::render_findings;
 use vramfit_core::settings::Version;
 use vramfit_core::{Error, ErrorKind, Result};
 
@@ -41,7 +41,7 @@ pub(super) fn check(
     let fatal = fatal.map(|at| findings.remove(at));
     findings.retain(|finding| finding.severity != Severity::Note || is_about_a_gpu(finding));
     if tells && !findings.is_empty() {
-        output.say(&findings_text(&findings));
+        output.say(&render_findings(&findings));
     }
     fatal.map_or(Ok(()), |finding| Err(refusal(&finding)))
 }

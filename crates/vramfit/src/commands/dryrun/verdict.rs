@@ -63,7 +63,7 @@ pub(super) fn tell(run: &Run<'_>, files: &Files<'_>, output: &mut Output) -> Res
     let Some(answer) = decide(answers) else {
         return Err(never_used(run));
     };
-    let report = Report::of_dryrun(&answer);
+    let report = Report::from_dryrun(&answer);
     if files.json_to_stdout {
         output.json_after_program(&report.to_json())?;
     } else {

@@ -9,7 +9,7 @@ mod wrong;
 use std::ffi::OsString;
 use std::path::Path;
 
-use vramfit_core::report::findings_text;
+use vramfit_core::report::render_findings;
 use vramfit_core::settings::{self, Assignments, Policy, Version};
 use vramfit_core::{ErrorKind, Result};
 
@@ -234,6 +234,6 @@ fn tell_what_is_wrong(settings: &Assignments, installed: Option<&Installed>, out
         .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)));
     let findings = wrong::findings(environment, settings, installed.and_then(jax));
     if !findings.is_empty() {
-        output.say(&findings_text(&findings));
+        output.say(&render_findings(&findings));
     }
 }

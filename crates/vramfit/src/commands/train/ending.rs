@@ -140,7 +140,7 @@ fn page(directory: &Path, output: &mut Output) -> Result<()> {
         return Ok(());
     };
     let path = directory.join("report.html");
-    write(&path, &Report::of_training(&journal).to_html(), true)?;
+    write(&path, &Report::from_training(&journal).to_html(), true)?;
     output.say(&format!("report written to {}", path.display()));
     Ok(())
 }

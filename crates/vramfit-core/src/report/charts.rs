@@ -1,0 +1,156 @@
+//! The data of charts: what is to be drawn, with every number in it, and nothing of how.
+//!
+//! Each part has a *kind*: a word such as `parameters` or `activations` that means the same, and has
+//! the same color, in all charts and tables of a report.
+
+/// Bytes divided among owners, level by level. Siblings add up to their parent exactly.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Tree {
+    /// Every node after its parent; the first is the root.
+    pub nodes: Vec<Node>,
+}
+
+/// A node of a [`Tree`].
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Node {
+    /// Index of its parent; `None` for the root.
+    pub parent: Option<u32>,
+    /// Its name.
+    pub label: String,
+    /// Kind of its owner.
+    pub kind: &'static str,
+    /// Its size.
+    pub bytes: u64,
+    /// Shown when it is pointed at; may be empty.
+    pub note: String,
+}
+
+/// Bytes over the run.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Timeline {
+    /// What is counted along the run, such as `events`.
+    pub unit: &'static str,
+    /// Positions along the run, rising.
+    pub positions: Vec<u64>,
+    /// Each has as many values as there are positions.
+    pub series: Vec<Series>,
+    /// Named positions.
+    pub markers: Vec<Marker>,
+    /// What no series can exceed, where there is such a limit.
+    pub limit_bytes: Option<u64>,
+}
+
+/// A series of a [`Timeline`].
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Series {
+    /// What it shows.
+    pub label: String,
+    /// Its value at each position.
+    pub bytes: Vec<u64>,
+}
+
+/// A named position of a [`Timeline`].
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Marker {
+    /// In the timeline's unit.
+    pub position: u64,
+    /// Its name, such as `peak` or `jit_train_step, call 1`.
+    pub label: String,
+}
+
+/// Every buffer of one program: a rectangle from the instruction that defines it to its last use, at
+/// its offset in memory.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct BufferLifetimes {
+    /// Name of the program.
+    pub program: String,
+    /// End of the highest buffer.
+    pub height_bytes: u64,
+    /// Names of the instructions, in the order in which they run.
+    pub instructions: Vec<String>,
+    /// Index of the instruction at the peak.
+    pub peak_index: u32,
+    /// Live bytes at each instruction.
+    pub live_bytes: Vec<u64>,
+    /// The buffers.
+    pub buffers: Vec<BufferLifetime>,
+}
+
+/// A buffer in [`BufferLifetimes`].
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct BufferLifetime {
+    /// Its name.
+    pub label: String,
+    /// Kind of its owner.
+    pub kind: &'static str,
+    /// Its first byte.
+    pub offset: u64,
+    /// Its size.
+    pub bytes: u64,
+    /// Index of the instruction that defines it.
+    pub start: u32,
+    /// Index of the last instruction that uses it.
+    pub end: u32,
+    /// Shape, operation, line: shown when it is pointed at.
+    pub note: String,
+}
+
+/// The pool by address, at one moment.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct AddressMap {
+    /// Which moment.
+    pub caption: String,
+    /// Regions that the pool got from the driver, by address.
+    pub regions: Vec<Region>,
+}
+
+/// A region of an [`AddressMap`].
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Region {
+    /// Its first byte.
+    pub address: u64,
+    /// Its size.
+    pub bytes: u64,
+    /// What is in it, end to end.
+    pub segments: Vec<Segment>,
+}
+
+/// Adjacent bytes of a [`Region`] with one owner.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Segment {
+    /// Its size.
+    pub bytes: u64,
+    /// Kind of its owner; `free` for none.
+    pub kind: &'static str,
+    /// What it is; may be empty.
+    pub label: String,
+}
+
+/// Metrics over the steps of a training run.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Curves {
+    /// Unit of the horizontal axis.
+    pub unit: &'static str,
+    /// The curves, all on one scale.
+    pub curves: Vec<Curve>,
+}
+
+/// One of [`Curves`].
+#[derive(Clone, Debug, PartialEq)]
+pub struct Curve {
+    /// Its name.
+    pub label: String,
+    /// Positions, rising, and finite values.
+    pub points: Vec<(u64, f64)>,
+}
+
+/// A part of a whole that is divided once.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Share {
+    /// What it is.
+    pub label: String,
+    /// From 0 to 1.
+    pub fraction: f64,
+    /// The same as an amount, such as `30.0 s`.
+    pub amount: String,
+}

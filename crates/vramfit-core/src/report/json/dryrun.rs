@@ -1,0 +1,267 @@
+//! What `vramfit dryrun --json` prints.
+
+use serde_json::{Value, json};
+
+use super::attribution::{attribution, owners};
+use super::merge;
+use crate::analysis::{AllocationFailure, DeviceSummary, ProgramSummary, RunSummary};
+use crate::report::sections::{conditions, settings};
+
+/// Version of the object; it changes when a key changes its meaning or goes away.
+const SCHEMA: u32 = 2;
+
+pub(in crate::report) fn dryrun(summary: &RunSummary, caveats: &[String]) -> Value {
+    merge([
+        outcome(summary),
+        critical_device(summary),
+        programs(summary),
+        failures(summary),
+        findings(summary),
+        run(summary, caveats),
+    ])
+}
+
+fn outcome(summary: &RunSummary) -> Value {
+    let header = &summary.header;
+    let max_total = Some(header.max_total_memory_bytes).filter(|max| *max > 0);
+    json!({
+        "schema": SCHEMA,
+        "jax": header.jax,
+        "gpu": {
+            "name": header.gpu,
+            "description": header.gpu_description,
+            "count": header.devices,
+            "machine_count": header.machine_gpu_count(),
+            "total_memory_bytes": header.total_memory_bytes,
+            "max_total_memory_bytes": max_total,
+        },
+        "pid": header.pid,
+        "sharing": header.sharing,
+        "fits": summary.fits(),
+        "verdict": verdict(summary),
+        "complete": summary.complete,
+        "program_exit": summary.program_exit,
+    })
+}
+
+fn verdict(summary: &RunSummary) -> Value {
+    let verdict = summary.verdict();
+    let conditions = verdict.conditions.iter().map(|condition| {
+        let mut object = json!(condition);
+        object["text"] = conditions::clause(condition).into();
+        object["inconclusive"] = condition.leaves_open().into();
+        object
+    });
+    json!({"fits": verdict.fits, "conditions": conditions.collect::<Vec<_>>()})
+}
+
+fn critical_device(summary: &RunSummary) -> Value {
+    let empty = DeviceSummary::default();
+    let device = summary.worst_device().unwrap_or(&empty);
+    json!({
+        "limit_bytes": device.limit_bytes,
+        "capacity_bytes": device.capacity_bytes,
+        "pool_bytes": device.pool_bytes,
+        "peak_bytes": device.peak_bytes,
+        "held_by_others_bytes": device.held_by_others_bytes,
+        "steady_state_bytes": device.steady_state_bytes,
+        "largest_free_block_bytes": device.at_peak.largest_free_block_bytes,
+        "fragmentation": device.at_peak.fragmentation(),
+        "peak": device.peak,
+        "autotune_range": autotune_range(summary, device),
+    })
+}
+
+fn programs(summary: &RunSummary) -> Value {
+    let attribution = |it| attribution(it, &summary.programs);
+    json!({
+        "step": summary.step().map(|step| &step.name),
+        "step_evidence": summary.step_evidence,
+        "step_search": summary.step_search,
+        "plan": summary.plan(),
+        "owners": owners(summary.attribution.as_ref()),
+        "attribution": summary.attribution.as_ref().map(attribution),
+        "programs": summary.programs.iter().map(program).collect::<Vec<_>>(),
+        "compilations": summary.compilations,
+        "compiler_warnings": summary.compiler_warnings,
+        "scratch": summary.scratch,
+    })
+}
+
+fn program(program: &ProgramSummary) -> Value {
+    let sizes = &program.sizes;
+    json!({
+        "name": program.name,
+        "calls": program.calls,
+        "argument_bytes": sizes.argument_bytes,
+        "output_bytes": sizes.output_bytes,
+        "alias_bytes": sizes.alias_bytes,
+        "temp_bytes": sizes.temp_bytes,
+        "variant_temp_bytes": program.variant_temp_bytes,
+        "constant_bytes": sizes.constant_bytes,
+        "code_bytes": sizes.code_bytes,
+        "devices": program.devices,
+        "compilations": program.compilations,
+        "loaded": program.loaded,
+        "compile_attempt": program.compile_attempt,
+        "site": program.site,
+    })
+}
+
+fn failures(summary: &RunSummary) -> Value {
+    // A process that is alone is listed, too.
+    let own = [summary.as_process()];
+    let processes = if summary.processes.is_empty() {
+        &own[..]
+    } else {
+        &summary.processes
+    };
+    json!({
+        "oom": summary.out_of_memory().map(out_of_memory),
+        "oom_count": summary.refusal_count,
+        "abort": summary.abort,
+        "no_context": summary.no_context,
+        "total_range": summary.total_range.map(|range| json!({
+            "max_total_memory_bytes": range.max_total_memory_bytes,
+            "limit_bytes": range.limit_bytes,
+            "fits": range.is_met,
+        })),
+        "processes": processes,
+        "devices": summary.devices.iter().map(|it| device(summary, it)).collect::<Vec<_>>(),
+    })
+}
+
+pub(super) fn out_of_memory(failure: &AllocationFailure) -> Value {
+    let moment = &failure.moment;
+    json!({
+        "requested_bytes": moment.requested_bytes,
+        "program": moment.program,
+        "message": failure.message,
+        "device": failure.device,
+        "call": moment.call,
+        "purpose": moment.purpose,
+        "event": moment.event,
+        "in_use_bytes": failure.pool.in_use_bytes,
+        "free_bytes": failure.pool.free_bytes,
+        "largest_free_block_bytes": failure.pool.largest_free_block_bytes,
+        "growth_bytes": failure.growth_bytes,
+        "available_bytes": failure.available_bytes(),
+        "held_by_others_bytes": failure.held_by_others_bytes,
+        "short_bytes": failure.short_bytes(),
+        "fragmented": failure.fragmented(),
+        "fatal": failure.fatal,
+        "recovered": failure.recovered,
+    })
+}
+
+fn device(summary: &RunSummary, device: &DeviceSummary) -> Value {
+    json!({
+        "device": device.device,
+        "gpu": summary.header.gpu_of(device.device),
+        "limit_bytes": device.limit_bytes,
+        "capacity_bytes": device.capacity_bytes,
+        "pool_bytes": device.pool_bytes,
+        "peak_bytes": device.peak_bytes,
+        "held_by_others_bytes": device.held_by_others_bytes,
+        "variant_peak_bytes": variant_peak(summary, device),
+        "peak": device.peak,
+        "steady_state_bytes": device.steady_state_bytes,
+        "free_at_peak_bytes": device.at_peak.free_bytes,
+        "largest_free_block_bytes": device.at_peak.largest_free_block_bytes,
+        "fragmentation": device.at_peak.fragmentation(),
+        "in_use_at_end_bytes": device.at_end.in_use_bytes,
+        "free_at_end_bytes": device.at_end.free_bytes,
+        "largest_free_block_at_end_bytes": device.at_end.largest_free_block_bytes,
+        "fragmentation_at_end": device.at_end.fragmentation(),
+        "outside_bytes": device.outside_bytes,
+        "oom_count": device.refusals,
+    })
+}
+
+/// Returns the peaks of the critical device, that with the compiler's default choices first.
+fn autotune_range(summary: &RunSummary, device: &DeviceSummary) -> Option<Value> {
+    let range = summary.autotune_range.as_ref()?;
+    let mut variants = vec![json!({
+        "name": "default",
+        "peak_bytes": device.peak_bytes,
+        "fits": summary.fits(),
+    })];
+    if range.measured > 0 {
+        variants.push(json!({
+            "name": range.variant,
+            "peak_bytes": variant_peak(summary, device).unwrap_or(0),
+            "fits": range.fits,
+        }));
+    }
+    Some(json!({
+        "variants": variants,
+        "programs_measured": range.measured,
+        "programs_not_measured": range.unmeasured,
+        "small_programs": range.small,
+        "small_programs_temp_bytes": range.small_temp_bytes,
+    }))
+}
+
+fn variant_peak(summary: &RunSummary, device: &DeviceSummary) -> Option<u64> {
+    let range = summary
+        .autotune_range
+        .as_ref()
+        .filter(|it| it.measured > 0)?;
+    range.peak_bytes.get(device.device as usize).copied()
+}
+
+fn findings(summary: &RunSummary) -> Value {
+    let leaks = summary.leaks.iter().map(|leak| {
+        json!({
+            "device": leak.device,
+            "bytes_per_step": leak.bytes_per_step(),
+            "site": leak.site,
+            "program": leak.program,
+            "purpose": leak.purpose,
+            "step": leak.step,
+            "steps": leak.steps,
+            "arrays": leak.arrays,
+            "requested_bytes": leak.bytes,
+            "allocated_bytes": leak.held_bytes,
+        })
+    });
+    let likely_cause = |site| json!({"kind": "placeholder_read", "site": site});
+    json!({
+        "leaks": leaks.collect::<Vec<_>>(),
+        "unknown_reads": summary.unknown_reads,
+        "likely_cause": summary.likely_cause().map(likely_cause),
+        "callbacks": summary.callbacks,
+        "not_computed": summary.not_computed,
+    })
+}
+
+fn run(summary: &RunSummary, caveats: &[String]) -> Value {
+    let header = &summary.header;
+    let variables = settings::variables(summary).into_iter().map(|variable| {
+        json!({
+            "name": variable.name,
+            "value": variable.value,
+            "set_by_vramfit": variable.set_by_vramfit,
+            "effect": variable.effect,
+        })
+    });
+    json!({
+        "context_bytes_estimate": header.context_bytes,
+        "executions": summary.executions,
+        "evaluated": summary.evaluated,
+        "settings": {
+            "allocator": header.allocator,
+            "memory_fraction": header.memory_fraction,
+            "requested_limit_bytes": header.asked_limit_bytes,
+            "preallocate": header.preallocate,
+            "spatial_partitioning": header.spatial_partitioning,
+            "occupied_bytes": header.occupied_bytes,
+            "autotune_results": header.autotune_results,
+            "variables": variables.collect::<Vec<_>>(),
+            "findings": settings::findings(summary),
+        },
+        "allocator_model": summary.allocator_model,
+        "caveats": caveats,
+        "command": header.command,
+    })
+}

@@ -1,0 +1,23 @@
+//! The JSON objects of reports. Keys are only ever added within a schema.
+
+mod attribution;
+mod diff;
+mod dryrun;
+mod replay;
+mod training;
+
+use serde_json::Value;
+
+pub(super) use self::diff::diff;
+pub(super) use self::dryrun::dryrun;
+pub(super) use self::replay::replay;
+pub(super) use self::training::training;
+
+/// Returns an object with the keys of all.
+fn merge(objects: impl IntoIterator<Item = Value>) -> Value {
+    let objects = objects.into_iter().filter_map(|object| match object {
+        Value::Object(keys) => Some(keys),
+        _ => None,
+    });
+    Value::Object(objects.flatten().collect())
+}

@@ -1,0 +1,39 @@
+//! What `vramfit report --json` prints of a training run.
+
+use serde_json::{Value, json};
+
+use crate::train::Journal;
+
+/// Version of the object; it changes when a key changes its meaning or goes away.
+const SCHEMA: u32 = 1;
+
+pub(in crate::report) fn training(journal: &Journal) -> Value {
+    let epochs = journal.epochs.iter().map(|epoch| {
+        json!({
+            "number": epoch.number,
+            "step": epoch.step,
+            "train": object(&epoch.train),
+            "validation": object(&epoch.validation),
+            "best": epoch.best,
+            "duration_s": epoch.seconds,
+            "elapsed_s": epoch.elapsed,
+        })
+    });
+    json!({
+        "schema": SCHEMA,
+        "stopped": journal.stopped(),
+        "steps": journal.step,
+        "sessions": journal.sittings,
+        "device": journal.device,
+        "best_epoch": journal.best().map(|epoch| epoch.number),
+        "timing_s": object(&journal.timing()),
+        "epochs": epochs.collect::<Vec<_>>(),
+    })
+}
+
+fn object(values: &[(String, f64)]) -> Value {
+    let entries = values
+        .iter()
+        .map(|(name, value)| (name.clone(), json!(value)));
+    Value::Object(entries.collect())
+}

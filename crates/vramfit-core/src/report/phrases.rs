@@ -1,0 +1,110 @@
+//! Phrases that several sections use.
+
+use crate::analysis::{PeakContext, RunSummary};
+use crate::bytes::Bytes;
+use crate::trace::Purpose;
+
+/// Returns a line of the program, or that it is unknown.
+pub(super) fn line_or_unknown(site: &str) -> &str {
+    if site.is_empty() {
+        "unknown line"
+    } else {
+        site
+    }
+}
+
+/// Returns `, at LINE`, or nothing where the line is unknown.
+pub(super) fn at_line(site: &str) -> String {
+    if site.is_empty() {
+        String::new()
+    } else {
+        format!(", at {site}")
+    }
+}
+
+/// Returns a line of the program without its directories.
+pub(super) fn file_name(site: &str) -> &str {
+    site.rsplit('/').next().unwrap_or(site)
+}
+
+/// Returns file and line only: `/home/me/train.py:12 (main)` is `train.py:12`.
+pub(super) fn short_line(site: &str) -> &str {
+    let site = file_name(site);
+    site.split_once(" (").map_or(site, |(line, _)| line)
+}
+
+/// Says in which program, or between which.
+pub(super) fn time_phrase(context: &PeakContext) -> String {
+    match &context.program {
+        Some(program) => format!("in `{program}`"),
+        None if context.site.is_empty() => "between programs".to_owned(),
+        None => format!("at {}", context.site),
+    }
+}
+
+/// Says what was allocated, by which call of which program, and at which line.
+pub(super) fn allocation_phrase(context: &PeakContext) -> String {
+    let what = purpose_phrase(context.purpose);
+    let site = at_line(&context.site);
+    match &context.program {
+        Some(program) => format!("{what} of `{program}`, call {}{site}", context.call),
+        None if context.call == 0 => format!("{what}, before the first execution{site}"),
+        None => format!("{what}, after {}{site}", executions(context.call)),
+    }
+}
+
+/// Says what bytes were allocated for.
+pub(super) fn purpose_phrase(purpose: Purpose) -> &'static str {
+    match purpose {
+        Purpose::Upload => "upload",
+        Purpose::Output => "output",
+        Purpose::Temporary => "temporaries",
+        Purpose::Tuple => "table of outputs",
+        Purpose::Copy => "copy",
+        Purpose::Constant => "constants",
+        Purpose::Scratch => "library scratch",
+    }
+}
+
+/// Returns the range of an amount whose exact value is unknown.
+pub(super) fn range(low_bytes: u64, high_bytes: u64) -> String {
+    let high = Bytes(high_bytes);
+    match low_bytes {
+        low if low == high_bytes => high.to_string(),
+        0 => format!("up to {high}"),
+        low => format!("{} to {high}", Bytes(low)),
+    }
+}
+
+pub(super) fn executions(count: u64) -> String {
+    match count {
+        1 => "1 execution".to_owned(),
+        count => format!("{count} executions"),
+    }
+}
+
+/// Returns `, GPU N` where the process sees several.
+pub(super) fn gpu_suffix(summary: &RunSummary, device: u32) -> String {
+    match summary.devices.len() {
+        0 | 1 => String::new(),
+        _ => format!(", GPU {}", summary.header.gpu_of(device)),
+    }
+}
+
+/// Says how many entries are left out, where any are.
+pub(super) fn more_in_json(hidden: usize) -> Option<String> {
+    (hidden > 0).then(|| format!("{hidden} more in the JSON output"))
+}
+
+/// Writes a total in whole MiB: totals of one GPU model differ by a few of them.
+pub(super) fn mebibytes(bytes: u64) -> String {
+    let digits = (bytes >> 20).to_string();
+    let mut text = String::new();
+    for (index, digit) in digits.chars().enumerate() {
+        if index > 0 && (digits.len() - index).is_multiple_of(3) {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text + " MiB"
+}

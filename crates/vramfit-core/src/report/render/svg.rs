@@ -1,0 +1,205 @@
+//! Memory over the run as a standalone SVG for a paper or an issue: in the light theme, without scripts.
+
+use super::escape::markup;
+use crate::bytes::Bytes;
+use crate::report::{Content, Report, Series, Timeline};
+
+const WIDTH: f64 = 860.0;
+const HEIGHT: f64 = 360.0;
+const LEFT: f64 = 84.0;
+const RIGHT: f64 = 846.0;
+const TOP: f64 = 64.0;
+const BOTTOM: f64 = 296.0;
+
+/// Colors and dashes by series; no two differ by color alone.
+const STROKES: [(&str, &str); 4] = [
+    ("#2f6db3", ""),
+    ("#dd7a1e", "6 3"),
+    ("#16907f", "2 3"),
+    ("#a8478f", "9 3 2 3"),
+];
+
+/// Renders the first timeline of a report.
+pub(in crate::report) fn render(report: &Report) -> Option<String> {
+    let timeline = report
+        .sections
+        .iter()
+        .find_map(|section| match &section.content {
+            Content::Timeline(timeline) => Some(timeline),
+            _ => None,
+        })?;
+    let scale = Scale::new(timeline);
+    let mut svg = format!(
+        "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{WIDTH}\" height=\"{HEIGHT}\" \
+         viewBox=\"0 0 {WIDTH} {HEIGHT}\" role=\"img\" \
+         font-family=\"system-ui, sans-serif\" font-size=\"12\" fill=\"#5a6571\">\n\
+         <title>{0}</title>\n\
+         <rect width=\"100%\" height=\"100%\" fill=\"#ffffff\"/>\n\
+         <text x=\"14\" y=\"24\" font-size=\"14\" font-weight=\"600\" fill=\"#1a1f25\">{0}</text>\n",
+        markup(&truncate(&report.headline, 104))
+    );
+    svg += &axes(timeline, &scale);
+    for (index, series) in timeline.series.iter().enumerate() {
+        svg += &step_line(timeline, series, index, &scale);
+    }
+    svg += &limit(timeline, &scale);
+    svg += &markers(timeline, &scale);
+    svg += &legend(timeline);
+    svg += "</svg>\n";
+    Some(svg)
+}
+
+/// From positions and bytes to coordinates.
+struct Scale {
+    first: u64,
+    last: u64,
+    max: u64,
+}
+
+impl Scale {
+    fn new(timeline: &Timeline) -> Scale {
+        let bytes = timeline.series.iter().flat_map(|series| &series.bytes);
+        let max = bytes.chain(&timeline.limit_bytes).max();
+        Scale {
+            first: timeline.positions.first().copied().unwrap_or(0),
+            last: timeline.positions.last().copied().unwrap_or(0),
+            max: max.copied().unwrap_or(0).max(1),
+        }
+    }
+
+    fn x(&self, at: u64) -> f64 {
+        let span = self.last.saturating_sub(self.first).max(1) as f64;
+        LEFT + at.saturating_sub(self.first) as f64 / span * (RIGHT - LEFT)
+    }
+
+    fn y(&self, bytes: u64) -> f64 {
+        BOTTOM - bytes as f64 / self.max as f64 * (BOTTOM - TOP)
+    }
+}
+
+fn truncate(text: &str, max: usize) -> String {
+    match text.char_indices().nth(max) {
+        None => text.to_owned(),
+        Some((end, _)) => format!("{}…", &text[..end]),
+    }
+}
+
+fn axes(timeline: &Timeline, scale: &Scale) -> String {
+    let mut svg = String::new();
+    let mut step = 1_u64;
+    while scale.max / step > 5 {
+        step *= 2;
+    }
+    for value in (0..=scale.max / step).map(|count| count * step) {
+        let y = scale.y(value);
+        svg += &format!(
+            "<path d=\"M{LEFT} {y:.1}H{RIGHT}\" stroke=\"#d9dfe5\"/>\
+             <text x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"end\">{}</text>\n",
+            LEFT - 8.0,
+            y + 4.0,
+            Bytes(value)
+        );
+    }
+    let below = BOTTOM + 18.0;
+    svg += &format!(
+        "<text x=\"{LEFT}\" y=\"{below}\">{}</text>\
+         <text x=\"{RIGHT}\" y=\"{below}\" text-anchor=\"end\">{} {}</text>\n",
+        scale.first,
+        scale.last,
+        markup(timeline.unit)
+    );
+    svg
+}
+
+/// Draws a series as steps. Where many values fall on one pixel, it goes from their minimum to their
+/// maximum, so that no peak is lost.
+fn step_line(timeline: &Timeline, series: &Series, index: usize, scale: &Scale) -> String {
+    let mut path = String::new();
+    let mut values = timeline.positions.iter().zip(&series.bytes).peekable();
+    let (mut pixel, mut low, mut high) = (f64::NAN, 0, 0);
+    while let Some((at, bytes)) = values.next() {
+        let x = (scale.x(*at) * 2.0).round() / 2.0;
+        if x == pixel {
+            (low, high) = (low.min(*bytes), high.max(*bytes));
+        } else {
+            path += &if path.is_empty() {
+                format!("M{x} {:.1}", scale.y(*bytes))
+            } else {
+                format!("H{x}")
+            };
+            (pixel, low, high) = (x, *bytes, *bytes);
+        }
+        let is_last = values.peek().is_none_or(|(next, _)| {
+            let next = (scale.x(**next) * 2.0).round() / 2.0;
+            next != x
+        });
+        if is_last {
+            for bytes in [high, low, *bytes] {
+                path += &format!("V{:.1}", scale.y(bytes));
+            }
+        }
+    }
+    let (color, dashes) = STROKES[index % STROKES.len()];
+    format!(
+        "<path d=\"{path}\" fill=\"none\" stroke=\"{color}\" stroke-width=\"1.6\" \
+         stroke-dasharray=\"{dashes}\" stroke-linejoin=\"round\"/>\n"
+    )
+}
+
+fn limit(timeline: &Timeline, scale: &Scale) -> String {
+    let Some(limit) = timeline.limit_bytes else {
+        return String::new();
+    };
+    let y = scale.y(limit);
+    format!(
+        "<path d=\"M{LEFT} {y:.1}H{RIGHT}\" stroke=\"#1a1f25\" stroke-dasharray=\"5 4\"/>\
+         <text x=\"{LEFT}\" y=\"{:.1}\" fill=\"#1a1f25\">limit {}</text>\n",
+        y - 6.0,
+        Bytes(limit)
+    )
+}
+
+/// Draws the peak with its label, and other markers as ticks with their label as a tooltip.
+fn markers(timeline: &Timeline, scale: &Scale) -> String {
+    let mut svg = String::new();
+    for marker in &timeline.markers {
+        let (x, label) = (scale.x(marker.position), markup(&marker.label));
+        if marker.label.starts_with("peak") {
+            let anchor = if x > (LEFT + RIGHT) / 2.0 {
+                "end"
+            } else {
+                "start"
+            };
+            svg += &format!(
+                "<path d=\"M{x:.1} {:.1}V{BOTTOM}\" stroke=\"#b3261e\" stroke-width=\"1.5\"/>\
+                 <text x=\"{x:.1}\" y=\"{:.1}\" text-anchor=\"{anchor}\" fill=\"#b3261e\" \
+                 font-weight=\"600\">{label}</text>\n",
+                TOP - 14.0,
+                TOP - 18.0
+            );
+        } else {
+            svg += &format!(
+                "<path d=\"M{x:.1} {BOTTOM}v5\" stroke=\"#5a6571\"><title>{label}</title></path>\n"
+            );
+        }
+    }
+    svg
+}
+
+fn legend(timeline: &Timeline) -> String {
+    let mut svg = String::new();
+    let mut x = LEFT;
+    let y = HEIGHT - 20.0;
+    for (series, (color, dashes)) in timeline.series.iter().zip(STROKES.iter().cycle()) {
+        let label = truncate(&series.label, 40);
+        svg += &format!(
+            "<path d=\"M{x:.1} {:.1}h20\" stroke=\"{color}\" stroke-width=\"2.5\" \
+             stroke-dasharray=\"{dashes}\"/><text x=\"{:.1}\" y=\"{y}\">{}</text>\n",
+            y - 4.0,
+            x + 26.0,
+            markup(&label)
+        );
+        x += 26.0 + 7.0 * label.chars().count() as f64 + 24.0;
+    }
+    svg
+}

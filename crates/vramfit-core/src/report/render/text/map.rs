@@ -1,0 +1,80 @@
+//! A memory map: a strip of characters for each region, as XLA's own out-of-memory text draws it.
+
+use super::wrap::wrap;
+use crate::bytes::Bytes;
+use crate::report::{AddressMap, Region};
+
+pub(super) fn render(map: &AddressMap, columns: usize) -> Vec<String> {
+    let mut lines = Vec::new();
+    if !map.caption.is_empty() {
+        lines.extend(wrap(&map.caption, columns, 0));
+    }
+    for region in &map.regions {
+        let segments = region.segments.iter();
+        let free = segments.filter(|segment| segment.kind == "free").count();
+        let heading = format!(
+            "{} at {:#x}: {} segments, {free} free (* used, _ free, + both)",
+            Bytes(region.bytes),
+            region.address,
+            region.segments.len()
+        );
+        lines.extend(wrap(&heading, columns, 2));
+        lines.push(format!("[{}]", strip(region, columns - 2)));
+    }
+    lines
+}
+
+/// Draws a region, each character an equal part of it.
+fn strip(region: &Region, cells: usize) -> String {
+    let mut used = vec![false; cells];
+    let mut free = vec![false; cells];
+    let cell_of = |offset: u64| {
+        (u128::from(offset) * cells as u128 / u128::from(region.bytes.max(1))) as usize
+    };
+    let mut start = 0_u64;
+    for segment in region.segments.iter().filter(|segment| segment.bytes > 0) {
+        let end = start.saturating_add(segment.bytes);
+        let cells = if segment.kind == "free" {
+            &mut free
+        } else {
+            &mut used
+        };
+        let (first, last) = (cell_of(start), cell_of(end - 1));
+        for cell in cells.iter_mut().take(last + 1).skip(first) {
+            *cell = true;
+        }
+        start = end;
+    }
+    let characters = used.iter().zip(&free).map(|cell| match cell {
+        (true, true) => '+',
+        (true, false) => '*',
+        (false, _) => '_',
+    });
+    characters.collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::report::Segment;
+
+    #[test]
+    fn a_strip_shows_used_free_and_both() {
+        let segment = |bytes, kind| Segment {
+            bytes,
+            kind,
+            label: String::new(),
+        };
+        let region = Region {
+            address: 0,
+            bytes: 80,
+            segments: vec![
+                segment(25, "parameters"),
+                segment(15, "free"),
+                segment(10, "inputs"),
+                segment(30, "free"),
+            ],
+        };
+        assert_eq!(strip(&region, 8), "**+_*___");
+    }
+}

@@ -1,0 +1,122 @@
+//! A report for a terminal: 80 columns, no colors, nothing that a name could do to the terminal.
+
+mod chart;
+mod curves;
+pub(in crate::report) mod findings;
+mod map;
+mod table;
+mod tree;
+pub(super) mod wrap;
+
+use self::wrap::{cut, width, wrap};
+use super::escape::plain;
+use crate::bytes::Bytes;
+use crate::report::{Bar, Content, Metric, Report};
+
+/// Columns that every terminal has.
+const WIDTH: usize = 80;
+/// Columns between two columns of a table.
+const GAP: usize = 2;
+/// Columns that the label of a bar may take.
+const MAX_BAR_LABEL: usize = 20;
+
+/// Renders a report, with or without its details; the first line is the headline.
+pub(in crate::report) fn render(report: &Report, with_details: bool) -> String {
+    let mut lines = wrap(&report.headline, WIDTH, 2);
+    let sections = report.sections.iter();
+    for section in sections.filter(|section| with_details || !section.detail) {
+        lines.push(String::new());
+        let indent = if section.title.is_empty() {
+            0
+        } else {
+            lines.extend(wrap(&section.title, WIDTH, 2));
+            2
+        };
+        let content = render_content(&section.content, WIDTH - indent);
+        let indented = content.iter().map(|line| format!("{:indent$}{line}", ""));
+        lines.extend(indented);
+    }
+    lines.push(String::new());
+    for Metric { label, value, .. } in &report.metadata {
+        lines.extend(wrap(&format!("{label}: {value}"), WIDTH, 2));
+    }
+    let lines: Vec<_> = lines.iter().map(|line| line.trim_end()).collect();
+    lines.join("\n")
+}
+
+fn render_content(content: &Content, columns: usize) -> Vec<String> {
+    match content {
+        Content::List(points) => points
+            .iter()
+            .flat_map(|point| wrap(&format!("- {point}"), columns, 2))
+            .collect(),
+        Content::Metrics(metrics) => render_metrics(metrics, columns),
+        Content::Table(table) => table::render(table, columns),
+        Content::Bars(bars) => bars.iter().map(|bar| render_bar(bar, columns)).collect(),
+        Content::Tree(tree) => tree::render(tree, columns),
+        Content::Timeline(timeline) => chart::timeline(timeline, columns),
+        Content::BufferLifetimes(lifetimes) => chart::live_bytes(lifetimes, columns),
+        Content::AddressMap(map) => map::render(map, columns),
+        Content::Curves(curves) => curves::curves(curves, columns),
+        Content::Breakdown(shares) => curves::breakdown(shares, columns),
+    }
+}
+
+fn render_metrics(metrics: &[Metric], columns: usize) -> Vec<String> {
+    let values = metrics.iter().map(|it| plain(&it.value.to_string()));
+    let values: Vec<_> = values.collect();
+    let labels = metrics.iter().map(|it| width(&it.label)).max().unwrap_or(0);
+    let widest = values.iter().map(|value| width(value)).max().unwrap_or(0);
+    let margin = labels + GAP + widest + GAP;
+    let lines = metrics.iter().zip(values).flat_map(|(metric, value)| {
+        let notes = wrap(&metric.note, columns.saturating_sub(margin).max(20), 0);
+        let first = format!("{:labels$}  {value:>widest$}  ", plain(&metric.label));
+        let heads = std::iter::once(first).chain(std::iter::repeat(" ".repeat(margin)));
+        let lines = heads.zip(notes).map(|(head, note)| head + &note);
+        lines.collect::<Vec<_>>()
+    });
+    lines.collect()
+}
+
+fn render_bar(bar: &Bar, columns: usize) -> String {
+    let label = if bar.label.is_empty() {
+        String::new()
+    } else {
+        format!("{}  ", cut(&bar.label, MAX_BAR_LABEL))
+    };
+    let amounts = format!("  {} of {}", Bytes(bar.part_bytes), Bytes(bar.whole_bytes));
+    let cells = columns.saturating_sub(width(&label) + width(&amounts) + 2);
+    let share = bar.part_bytes as f64 / bar.whole_bytes.max(1) as f64;
+    // Something is never nothing, and not quite all is never all.
+    let max = cells - usize::from(bar.part_bytes < bar.whole_bytes && cells > 0);
+    let min = usize::from(bar.part_bytes > 0).min(max);
+    let filled = ((share * cells as f64).round() as usize).clamp(min, max);
+    let (full, empty) = ("#".repeat(filled), ".".repeat(cells - filled));
+    format!("{label}[{full}{empty}]{amounts}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_bar_shows_something_and_never_all_too_early() {
+        let bar = |part_bytes, whole_bytes| {
+            let label = String::new();
+            render_bar(
+                &Bar {
+                    label,
+                    part_bytes,
+                    whole_bytes,
+                },
+                30,
+            )
+        };
+        assert_eq!(bar(0, 1000), "[.............]  0 B of 1000 B");
+        assert!(bar(1, 1000).starts_with("[#."));
+        assert!(bar(999, 1000).contains("#.]"));
+        assert!(bar(1000, 1000).contains("#]"));
+        assert!(!bar(1000, 1000).contains('.'));
+        assert!(bar(7, 0).contains("#]"));
+    }
+}

@@ -1,0 +1,100 @@
+//! Line breaks, and names cut to a width.
+
+use crate::report::render::escape::plain;
+
+/// Counts the columns of a text, one a character.
+pub(super) fn width(text: &str) -> usize {
+    text.chars().count()
+}
+
+/// Units that follow a number.
+const UNITS: [&str; 7] = ["B", "KiB", "MiB", "GiB", "TiB", "PiB", "%"];
+
+/// Returns a word without the punctuation around it.
+fn trim_punctuation(word: &str) -> &str {
+    word.trim_matches(|c| matches!(c, ',' | ';' | ':' | '.' | ')'))
+}
+
+fn ends_in_digit(word: &str) -> bool {
+    word.ends_with(|c: char| c.is_ascii_digit())
+}
+
+/// Breaks a text into lines of at most `columns`, all but the first indented by `hanging`.
+pub(crate) fn wrap(text: &str, columns: usize, hanging: usize) -> Vec<String> {
+    let mut lines = Vec::new();
+    let mut line = String::new();
+    let mut words: Vec<String> = Vec::new();
+    for word in plain(text).split(' ').filter(|word| !word.is_empty()) {
+        match words.last_mut() {
+            // A number and its unit stay together.
+            Some(number) if UNITS.contains(&trim_punctuation(word)) && ends_in_digit(number) => {
+                number.push(' ');
+                number.push_str(word);
+            }
+            _ => words.push(word.to_owned()),
+        }
+    }
+    for word in &words {
+        let mut word = &word[..];
+        if !line.trim().is_empty() && width(&line) + 1 + width(word) > columns {
+            lines.push(std::mem::replace(&mut line, " ".repeat(hanging)));
+        }
+        if !line.trim().is_empty() {
+            line.push(' ');
+        }
+        // A word longer than a line is broken; a path that is cut could not be copied.
+        while width(&line) + width(word) > columns {
+            let left = columns - width(&line);
+            let end = word
+                .char_indices()
+                .nth(left)
+                .map_or(word.len(), |(at, _)| at);
+            // After a slash, if that leaves at least half a line.
+            let slash = word[..end].rfind('/').map(|at| at + 1);
+            let at = slash.filter(|at| *at > end / 2).unwrap_or(end);
+            line.push_str(&word[..at]);
+            word = &word[at..];
+            lines.push(std::mem::replace(&mut line, " ".repeat(hanging)));
+        }
+        line.push_str(word);
+    }
+    if !line.trim().is_empty() || lines.is_empty() {
+        lines.push(line);
+    }
+    lines
+}
+
+/// Cuts a text in the middle, where names differ least.
+pub(super) fn cut(text: &str, columns: usize) -> String {
+    let text = plain(text);
+    let count = width(&text);
+    if count <= columns {
+        return text;
+    }
+    let kept = columns.saturating_sub(1);
+    let head = kept.div_ceil(2);
+    let tail = kept - head;
+    let start: String = text.chars().take(head).collect();
+    let end: String = text.chars().skip(count - tail).collect();
+    format!("{start}…{end}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_break_at_words_and_hang() {
+        assert_eq!(wrap("aa bb cc", 5, 1), ["aa bb", " cc"]);
+        assert_eq!(wrap("a bbbbbbbb", 5, 1), ["a", " bbbb", " bbbb"]);
+        assert_eq!(wrap("/home/a/train.py", 9, 1), ["/home/a/", " train.py"]);
+        assert_eq!(wrap("", 5, 1), [""]);
+        assert_eq!(wrap("of 1.5 GiB, 20 %", 9, 0), ["of", "1.5 GiB,", "20 %"]);
+    }
+
+    #[test]
+    fn names_are_cut_in_the_middle() {
+        assert_eq!(cut("jit_train_step", 14), "jit_train_step");
+        assert_eq!(cut("jit_train_step", 9), "jit_…step");
+    }
+}

@@ -1,0 +1,59 @@
+//! The pool of the critical device by address.
+
+use crate::analysis::{LayoutSummary, PieceSummary, RunSummary};
+use crate::bytes::Bytes;
+use crate::report::phrases::{allocation_phrase, gpu_suffix, purpose_phrase};
+use crate::report::{AddressMap, Content, Region, Section, Segment};
+
+pub(in crate::report) fn at_peak(summary: &RunSummary) -> Option<Section> {
+    let device = summary.worst_device()?;
+    let peak = device
+        .peak
+        .as_ref()
+        .map_or_else(String::new, allocation_phrase);
+    section(summary, "at the peak", peak, &device.layout_at_peak)
+}
+
+pub(in crate::report) fn at_end(summary: &RunSummary) -> Option<Section> {
+    let device = summary.worst_device()?;
+    section(summary, "at the end", String::new(), &device.layout_at_end)
+}
+
+fn section(
+    summary: &RunSummary,
+    when: &str,
+    caption: String,
+    layout: &LayoutSummary,
+) -> Option<Section> {
+    let gpu = gpu_suffix(summary, summary.worst_device()?.device);
+    let regions = layout.regions.iter().map(|region| Region {
+        address: region.address,
+        bytes: region.bytes,
+        segments: region.pieces.iter().map(segment).collect(),
+    });
+    let map = AddressMap {
+        caption,
+        regions: regions.collect(),
+    };
+    let title = format!("memory map {when}{gpu}");
+    (!layout.regions.is_empty()).then(|| Section::detail(title, Content::AddressMap(map)))
+}
+
+fn segment(piece: &PieceSummary) -> Segment {
+    let mut parts = Vec::new();
+    parts.extend(piece.program.as_ref().map(|name| format!("`{name}`")));
+    if !piece.site.is_empty() {
+        parts.push(piece.site.clone());
+    }
+    if piece.blocks > 1 {
+        parts.push(format!("{} blocks", piece.blocks));
+    }
+    if piece.purpose.is_some() && piece.free_bytes > 0 {
+        parts.push(format!("{} of it free", Bytes(piece.free_bytes)));
+    }
+    Segment {
+        bytes: piece.bytes,
+        kind: piece.purpose.map_or("free", purpose_phrase),
+        label: parts.join(", "),
+    }
+}

@@ -1,0 +1,70 @@
+//! Every buffer in the temporary allocation of the critical program, over its instructions.
+
+use crate::analysis::RunSummary;
+use crate::bytes::Bytes;
+use crate::program::ProgramMemory;
+use crate::program::memory::Buffer;
+use crate::report::{BufferLifetime, BufferLifetimes, Content, Section};
+
+pub(in crate::report) fn section(summary: &RunSummary) -> Option<Section> {
+    let known = summary.program_memory.as_ref()?;
+    let memory = &known.memory;
+    let program = &summary.programs.get(known.program)?.name;
+    let title = format!(
+        "buffer lifetimes in `{program}`: {} of temporaries, {} live at the peak",
+        Bytes(memory.temp_bytes),
+        Bytes(memory.temp_bytes.saturating_sub(memory.padding_bytes)),
+    );
+    let content = || Content::BufferLifetimes(lifetimes(program, memory));
+    (!memory.moments.is_empty()).then(|| Section::detail(title, content()))
+}
+
+fn lifetimes(program: &str, memory: &ProgramMemory) -> BufferLifetimes {
+    let last = memory.moments.len().saturating_sub(1) as u32;
+    // Everything outside the temporary allocation lives from beginning to end.
+    let buffers = memory.buffers.iter().filter(|buffer| buffer.end <= last);
+    BufferLifetimes {
+        program: program.to_owned(),
+        height_bytes: memory.temp_bytes,
+        instructions: memory.moments.clone(),
+        peak_index: memory.peak_at,
+        live_bytes: memory.live_bytes.clone(),
+        buffers: buffers.map(|buffer| lifetime(memory, buffer)).collect(),
+    }
+}
+
+fn lifetime(memory: &ProgramMemory, buffer: &Buffer) -> BufferLifetime {
+    BufferLifetime {
+        label: match buffer.operation.rsplit('/').next() {
+            Some(operation) if !operation.is_empty() => operation.to_owned(),
+            _ => buffer.instruction.clone(),
+        },
+        kind: buffer.owner.id(),
+        offset: buffer.offset,
+        bytes: buffer.bytes,
+        start: buffer.start,
+        end: buffer.end,
+        note: note(memory, buffer),
+    }
+}
+
+/// Shape, what a loop or rematerialization does to it, operation and line.
+fn note(memory: &ProgramMemory, buffer: &Buffer) -> String {
+    let parts = [
+        buffer.shape.as_str(),
+        if buffer.stacked {
+            "one slice per loop iteration"
+        } else {
+            ""
+        },
+        if buffer.rematerialized {
+            "rematerialized"
+        } else {
+            ""
+        },
+        &buffer.operation,
+        memory.user_site(buffer.frame).unwrap_or_default(),
+    ];
+    let parts = parts.into_iter().filter(|part| !part.is_empty());
+    parts.collect::<Vec<_>>().join(" · ")
+}

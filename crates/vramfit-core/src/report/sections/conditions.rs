@@ -1,0 +1,193 @@
+//! What a result depends on, in the same words in text, JSON and page.
+
+use super::processes;
+use crate::analysis::{Condition, Evidence, LastExecution, RunSummary};
+use crate::bytes::Bytes;
+use crate::report::Section;
+use crate::report::phrases::{at_line, mebibytes, range};
+use crate::trace::{ProgramExit, UncaughtError};
+
+/// The conditions that the headline does not mention.
+pub(in crate::report) fn section(summary: &RunSummary) -> Option<Section> {
+    let verdict = summary.verdict();
+    let in_headline = usize::from(verdict.fits.is_none());
+    let points = verdict.conditions.iter().skip(in_headline).map(clause);
+    Section::list("this result depends on", points.collect())
+}
+
+/// Describes a condition in a clause.
+pub(in crate::report) fn clause(condition: &Condition) -> String {
+    match condition {
+        Condition::SharedGpu { .. } => processes::clause(condition).unwrap_or_default(),
+        Condition::ProgramFailed {
+            exit, error, after, ..
+        } => {
+            let after = after_last(after.as_ref());
+            match (error, exit) {
+                (Some(error), _) => {
+                    let cause = cause(error);
+                    format!("the program failed with an error of its own {after} ({cause})")
+                }
+                (None, Some(exit)) => format!("the program {} {after}", ended(*exit)),
+                (None, None) => format!("the program failed with an error of its own {after}"),
+            }
+        }
+        Condition::TraceEndsEarly { after } => format!(
+            "the trace ends {}, before the program did (it was killed, or is still running)",
+            after_last(after.as_ref())
+        ),
+        Condition::TotalRange {
+            total_memory_bytes,
+            max_total_memory_bytes,
+        } => format!(
+            "the total memory of the GPU: this result is for {}, the lowest total that drivers report \
+             for this model; with {}, the highest, the failed request succeeds. XLA may compile \
+             differently there, and what the program requests next is unknown: run it with `--total \
+             highest`, or with the total of your GPU in bytes",
+            mebibytes(*total_memory_bytes),
+            mebibytes(*max_total_memory_bytes)
+        ),
+        Condition::LibraryScratch {
+            library,
+            routine,
+            program,
+            site,
+            low_bytes,
+            high_bytes,
+            available_bytes,
+        } => {
+            let at = at_line(site);
+            let comma = if at.is_empty() { "" } else { "," };
+            format!(
+                "the run fits only if {library} ({routine}) in `{program}`{at}{comma} uses at most {} \
+                 of scratch memory; it may use {}",
+                Bytes(*available_bytes),
+                range(*low_bytes, *high_bytes)
+            )
+        }
+        Condition::CutAtStep {
+            steps,
+            cut,
+            evidence,
+            exit,
+        } => {
+            let site = match cut.site.as_str() {
+                "" => String::new(),
+                site => format!(" ({site})"),
+            };
+            let exit = exit.map_or_else(String::new, |exit| {
+                format!("; the program then {}", ended(exit))
+            });
+            format!(
+                "`--steps {steps}` stopped the run after call {} of `{}`{site}, the detected training \
+                 step ({}); what would follow is not included{exit}",
+                cut.calls,
+                cut.program,
+                reason(*evidence)
+            )
+        }
+        Condition::NoStepFound {
+            steps,
+            name,
+            found,
+            programs,
+        } => no_step(*steps, name.as_deref(), found.as_ref(), programs),
+        Condition::PlanOnly { plan, anything_ran } => {
+            let ran = if *anything_ran {
+                "it needs more than anything that was executed"
+            } else {
+                "nothing was executed on the GPU"
+            };
+            format!(
+                "`{}` was compiled but not executed, and {ran}: {} is the sum of its arguments, \
+                 outputs and temporaries as XLA planned them, without other arrays and rounding",
+                plan.program,
+                Bytes(plan.needed_bytes)
+            )
+        }
+    }
+}
+
+fn reason(evidence: Evidence) -> &'static str {
+    match evidence {
+        Evidence::Named => "selected by `--step`",
+        Evidence::StateReturned => "its outputs come back as its arguments",
+        Evidence::BackwardPass => "it has a backward pass",
+        Evidence::MostMemory => "it needs most memory",
+    }
+}
+
+fn no_step(
+    steps: u64,
+    name: Option<&str>,
+    found: Option<&LastExecution>,
+    programs: &[String],
+) -> String {
+    let whole = format!("`--steps {steps}` did not stop the run, which was simulated to its end");
+    let names = match programs {
+        [] => String::new(),
+        names => format!("; programs that ran repeatedly: `{}`", names.join("`, `")),
+    };
+    match (name, found) {
+        (_, Some(found)) => {
+            let times = match found.call {
+                1 => "once".to_owned(),
+                calls => format!("{calls} times"),
+            };
+            let program = &found.program;
+            format!("{whole}: the training step, `{program}`, ran only {times}")
+        }
+        (Some(name), None) => format!("{whole}: no program named `{name}` ran{names}"),
+        (None, None) => format!(
+            "{whole}: no training step was detected, a program with outputs that come back as its \
+             arguments; select one with `--step NAME`{names}"
+        ),
+    }
+}
+
+fn after_last(execution: Option<&LastExecution>) -> String {
+    match execution {
+        None => "before the first execution".to_owned(),
+        Some(last) => format!("after call {} of `{}`", last.call, last.program),
+    }
+}
+
+fn cause(error: &UncaughtError) -> String {
+    let at = match error.site.as_str() {
+        "" => String::new(),
+        site => format!(" at {site}"),
+    };
+    let message = match error.message.as_str() {
+        "" => String::new(),
+        message => format!(": {message}"),
+    };
+    format!("{}{at}{message}", error.name)
+}
+
+fn ended(exit: ProgramExit) -> String {
+    match (exit.code, exit.signal) {
+        (Some(code), _) => format!("ended with exit code {code}"),
+        (None, Some(signal)) => format!("was killed by {}", signal_name(signal)),
+        (None, None) => "ended abnormally".to_owned(),
+    }
+}
+
+/// Returns the name of a signal of Linux that ends programs; their numbers are the same on every
+/// architecture that has a CUDA driver.
+fn signal_name(signal: i32) -> String {
+    let name = match signal {
+        1 => "SIGHUP",
+        2 => "SIGINT",
+        3 => "SIGQUIT",
+        4 => "SIGILL",
+        6 => "SIGABRT",
+        7 => "SIGBUS",
+        8 => "SIGFPE",
+        9 => "SIGKILL",
+        11 => "SIGSEGV",
+        13 => "SIGPIPE",
+        15 => "SIGTERM",
+        _ => return format!("signal {signal}"),
+    };
+    name.to_owned()
+}

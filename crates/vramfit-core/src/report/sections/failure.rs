@@ -1,0 +1,68 @@
+//! The first request that failed, and why a program may have failed by itself.
+
+use crate::analysis::{AllocationFailure, RunSummary};
+use crate::bytes::Bytes;
+use crate::report::phrases::{allocation_phrase, line_or_unknown};
+use crate::report::{Content, Metric, Section, Value};
+
+/// Says what was requested, and what was available instead.
+pub(in crate::report) fn metrics(summary: &RunSummary, failure: &AllocationFailure) -> Vec<Metric> {
+    let requested = Value::Bytes(failure.moment.requested_bytes);
+    let recovered = if failure.recovered {
+        "the program continued after the failure"
+    } else {
+        ""
+    };
+    let in_use = Value::Bytes(failure.pool.in_use_bytes);
+    let mut metrics = vec![
+        Metric::new("requested", requested, allocation_phrase(&failure.moment)),
+        available(failure),
+        Metric::new("in use at failure", in_use, recovered),
+    ];
+    if let Some(fatal) = &failure.fatal {
+        let value = Value::Missing("crashes");
+        metrics.push(Metric::new("on a real GPU", value, fatal.clone()));
+    }
+    if summary.refusal_count > 1 {
+        let note = "in total; this is the first";
+        let count = Value::Count(summary.refusal_count);
+        metrics.push(Metric::new("failed requests", count, note));
+    }
+    metrics
+}
+
+fn available(failure: &AllocationFailure) -> Metric {
+    let available = Value::Bytes(failure.available_bytes());
+    let Some(free) = failure.pool.free_bytes else {
+        let note = "estimated free memory of the GPU";
+        return Metric::new("available", available, note);
+    };
+    let growth = failure.growth_bytes.unwrap_or(0);
+    let free = Bytes(free.saturating_add(growth));
+    let is_growth = growth > failure.pool.largest_free_block_bytes.unwrap_or(0);
+    let (label, block) = if is_growth {
+        ("available", "by growing the pool; ")
+    } else {
+        ("largest free block", "")
+    };
+    let usable = if failure.fatal.is_none() && failure.short_bytes() == 0 {
+        ", but only for the other end of the partitioned pool"
+    } else if failure.fragmented() {
+        ", but fragmented"
+    } else {
+        ""
+    };
+    let note = format!("{block}{free} free in total{usable}");
+    Metric::new(label, available, note)
+}
+
+/// Says why the program may have failed, where it read a placeholder value before.
+pub(in crate::report) fn likely_cause(summary: &RunSummary) -> Option<Section> {
+    let site = line_or_unknown(summary.likely_cause()?);
+    let text = format!(
+        "the last placeholder value that the program read, at {site}, is a likely cause of its \
+         failure. A dry run computes only small values; `--fill ones` selects other placeholders"
+    );
+    let title = "why the program may have failed";
+    Some(Section::new(title, Content::List(vec![text])))
+}

@@ -1,0 +1,129 @@
+//! The result of a run in one sentence.
+
+use super::{conditions, processes};
+use crate::analysis::{
+    AllocationFailure, Condition, DeviceSummary, NoContextSummary, Plan, RunSummary,
+};
+use crate::bytes::Bytes;
+use crate::report::phrases::{mebibytes, time_phrase};
+
+pub(in crate::report) fn headline(summary: &RunSummary) -> String {
+    let verdict = summary.verdict();
+    let unknown = verdict
+        .conditions
+        .first()
+        .filter(|_| verdict.fits.is_none());
+    let Some(device) = summary.worst_device() else {
+        return match unknown {
+            Some(condition) => format!("unknown: {}", conditions::clause(condition)),
+            None => "fits: nothing was allocated on a GPU".to_owned(),
+        };
+    };
+    let on = location(summary, device) + &processes::in_process(summary);
+    let result = if let Some(failure) = summary.out_of_memory() {
+        does_not_fit(summary, failure, &on)
+    } else if let Some(abort) = &summary.abort {
+        let after = match &abort.program {
+            Some(program) => format!(" after `{program}`"),
+            None => String::new(),
+        };
+        // Nothing that others use changes it.
+        return format!("does not fit: XLA's allocator would abort the process{after}{on}");
+    } else if let Some(no_context) = &summary.no_context {
+        no_room_for_context(no_context, &on)
+    } else if let Some(condition) = unknown {
+        let peak = match condition {
+            Condition::LibraryScratch { .. } => "the minimum peak",
+            _ => "the peak so far",
+        };
+        format!(
+            "unknown: {}; {peak} is {} of {}{on}",
+            conditions::clause(condition),
+            Bytes(device.peak_bytes),
+            Bytes(device.capacity_bytes)
+        )
+    } else if let Some(plan) = summary.plan() {
+        planned(&plan, &on)
+    } else {
+        format!(
+            "fits: peak {} of {}{on}, {} to spare",
+            Bytes(device.peak_bytes),
+            Bytes(device.capacity_bytes),
+            Bytes(device.capacity_bytes.saturating_sub(device.peak_bytes))
+        )
+    };
+    result + &processes::used_by_others(summary, device)
+}
+
+fn does_not_fit(summary: &RunSummary, failure: &AllocationFailure, on: &str) -> String {
+    let when = time_phrase(&failure.moment);
+    match failure.short_bytes() {
+        _ if failure.fatal.is_some() => {
+            format!("does not fit: XLA's allocator would hang or abort {when}{on}")
+        }
+        0 => {
+            let requested = Bytes(failure.moment.requested_bytes);
+            format!("does not fit: a request for {requested} failed {when}{on}")
+        }
+        short => {
+            let range = total_range(summary);
+            format!("does not fit: short by {} {when}{on}{range}", Bytes(short))
+        }
+    }
+}
+
+/// Says with which total memory a run does not fit, where it fits with another.
+fn total_range(summary: &RunSummary) -> String {
+    match summary.total_range {
+        Some(range) if range.is_met => format!(
+            " with {} in total; with {} this request succeeds",
+            mebibytes(summary.header.total_memory_bytes),
+            mebibytes(range.max_total_memory_bytes)
+        ),
+        _ => String::new(),
+    }
+}
+
+fn no_room_for_context(no_context: &NoContextSummary, on: &str) -> String {
+    format!(
+        "does not fit: the CUDA context needs about {}, but only {} are free{on}",
+        Bytes(no_context.context_bytes),
+        Bytes(no_context.free_bytes)
+    )
+}
+
+/// The result for a program that was compiled and not executed.
+fn planned(plan: &Plan, on: &str) -> String {
+    let needed = format!(
+        "`{}`, compiled but not executed, needs {}",
+        plan.program,
+        Bytes(plan.needed_bytes)
+    );
+    let capacity = Bytes(plan.capacity_bytes);
+    match plan.capacity_bytes.checked_sub(plan.needed_bytes) {
+        Some(spare) => format!(
+            "expected to fit: {needed} of {capacity}{on}, {} to spare",
+            Bytes(spare)
+        ),
+        None => format!("does not fit: {needed}, but only {capacity} are available{on}"),
+    }
+}
+
+/// Names the GPU, and which of several.
+fn location(summary: &RunSummary, device: &DeviceSummary) -> String {
+    let header = &summary.header;
+    let (gpu, number) = (&header.gpu, header.gpu_of(device.device));
+    let is_each = header.devices > 1 && !summary.is_refused() && peaks_are_equal(summary);
+    match (header.devices, header.machine_gpu_count()) {
+        (_, 0 | 1) => format!(" on {gpu}"),
+        (devices, count) if is_each && devices == count => format!(" on each of {count} x {gpu}"),
+        (devices, count) if is_each => format!(" on each of {devices} of {count} x {gpu}"),
+        (_, count) => format!(" on GPU {number} of {count} x {gpu}"),
+    }
+}
+
+fn peaks_are_equal(summary: &RunSummary) -> bool {
+    let peak = |device: &DeviceSummary| (device.peak_bytes, device.capacity_bytes);
+    let mut pairs = summary.devices.windows(2);
+    pairs.all(|pair| peak(&pair[0]) == peak(&pair[1]))
+}

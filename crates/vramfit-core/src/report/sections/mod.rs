@@ -1,0 +1,24 @@
+//! The sections of reports. Each function makes one from the summary of a run, or `None` where there is
+//! nothing to show.
+
+pub(super) mod address_map;
+pub(super) mod advice;
+pub(super) mod arrays;
+pub(super) mod autotuning;
+pub(super) mod buffer_lifetimes;
+pub(super) mod caveats;
+pub(super) mod compilations;
+pub(super) mod compiler_warnings;
+pub(super) mod conditions;
+pub(super) mod devices;
+pub(super) mod failure;
+pub(super) mod headline;
+pub(super) mod leaks;
+pub(super) mod library_scratch;
+pub(super) mod overview;
+pub(super) mod owners;
+pub(super) mod placeholders;
+pub(super) mod processes;
+pub(super) mod programs;
+pub(super) mod settings;
+pub(super) mod timeline;

@@ -1,0 +1,176 @@
+//! The key metrics of the critical device, and what is needed to reproduce the run.
+
+use super::{autotuning, failure, library_scratch, processes};
+use crate::allocator::Kind;
+use crate::analysis::{DeviceSummary, Evidence, RunSummary};
+use crate::bytes::Bytes;
+use crate::report::phrases::{allocation_phrase, executions, mebibytes};
+use crate::report::{Bar, Content, Metric, Section, Value};
+use crate::trace::Header;
+
+/// The peak as a part of what was available.
+pub(in crate::report) fn usage(summary: &RunSummary) -> Option<Section> {
+    let device = summary.worst_device()?;
+    // What a failed request needed counts as if it had succeeded.
+    let attribution = summary.attribution.as_ref();
+    let needed = attribution.filter(|it| it.refused && it.device == device.device);
+    let bar = Bar {
+        label: match summary.header.devices {
+            0 | 1 => String::new(),
+            _ => format!("GPU {}", summary.header.gpu_of(device.device)),
+        },
+        part_bytes: needed.map_or(device.peak_bytes, |attribution| attribution.total_bytes),
+        whole_bytes: device.capacity_bytes,
+    };
+    Some(Section::new("", Content::Bars(vec![bar])))
+}
+
+pub(in crate::report) fn metrics(summary: &RunSummary) -> Option<Section> {
+    let device = summary.worst_device()?;
+    let header = &summary.header;
+    let mut metrics = Vec::new();
+    if let Some(first) = summary.out_of_memory() {
+        metrics.extend(failure::metrics(summary, first));
+    }
+    if let Some(abort) = summary
+        .abort
+        .as_ref()
+        .filter(|_| summary.refusal_count == 0)
+    {
+        let note = format!("after {}: {}", executions(abort.executions), abort.message);
+        let value = Value::Missing("crashes");
+        metrics.push(Metric::new("on a real GPU", value, note));
+    }
+    metrics.extend(total_range(summary));
+    metrics.push(limit(header, device));
+    metrics.extend(pool(header, device));
+    metrics.extend(processes::metric(device));
+    let peak = device.peak.as_ref();
+    metrics.push(Metric::new(
+        "peak in use",
+        Value::Bytes(device.peak_bytes),
+        peak.map_or_else(String::new, allocation_phrase),
+    ));
+    metrics.extend(autotuning::peak_range(summary, device));
+    metrics.extend(library_scratch::metric(summary, device));
+    let state = device.at_peak;
+    if let Some((free, largest)) = state.free_bytes.zip(state.largest_free_block_bytes) {
+        let share = Value::Fraction(state.fragmentation().unwrap_or(0.0));
+        let note = format!("largest block {}, {share} fragmented", Bytes(largest));
+        metrics.push(Metric::new("free at peak", Value::Bytes(free), note));
+    }
+    metrics.push(Metric::new(
+        "steady state",
+        Value::Bytes(device.steady_state_bytes),
+        steady_state_note(summary),
+    ));
+    let outside = header.context_bytes.saturating_add(device.outside_bytes);
+    let note = format!(
+        "CUDA context {} (estimate), programs {}",
+        Bytes(header.context_bytes),
+        Bytes(device.outside_bytes)
+    );
+    metrics.push(Metric::new("outside the pool", Value::Bytes(outside), note));
+    Some(Section::new("", Content::Metrics(metrics)))
+}
+
+/// What the allocator may reserve.
+fn limit(header: &Header, device: &DeviceSummary) -> Metric {
+    let total = Bytes(header.total_memory_bytes);
+    let is_async = header.allocator == Kind::CudaAsync.name();
+    let Some(limit) = device.limit().filter(|_| header.total_memory_bytes > 0) else {
+        let note = if is_async {
+            format!(
+                "without preallocation, `cuda_async` may use all {total} of the GPU; JAX reports a \
+                 `bytes_limit` of 0"
+            )
+        } else {
+            let allocator = &header.allocator;
+            format!("`{allocator}` allocates from the driver; the GPU has {total}")
+        };
+        return Metric::new("limit", Value::Missing("none"), note);
+    };
+    let fraction = limit as f64 / header.total_memory_bytes as f64;
+    let mut note = format!("{} of the GPU's {total}", Value::Fraction(fraction));
+    if header.occupied_bytes > 0 {
+        let occupied = Bytes(header.occupied_bytes);
+        note += &format!(", of which other processes use {occupied}");
+    }
+    if let Some(requested) = header.asked_limit_bytes.filter(|it| *it != limit) {
+        note += &format!("; requested {requested} bytes, got {limit}");
+    }
+    if is_async {
+        note += "; `cuda_async` keeps this much for reuse, and allocates more when it needs more";
+        return Metric::new("release threshold", Value::Bytes(limit), note);
+    }
+    Metric::new("limit", Value::Bytes(limit), note)
+}
+
+fn pool(header: &Header, device: &DeviceSummary) -> Option<Metric> {
+    let pool = device.pool_bytes?;
+    let note = match header.preallocate {
+        _ if pool == 0 => "not reserved: nothing was allocated",
+        false => "grows as needed",
+        true if device.limit_bytes.is_some_and(|limit| pool < limit) => {
+            "reserved at the first allocation; the GPU had no more"
+        }
+        true => "reserved at the first allocation",
+    };
+    Some(Metric::new("pool", Value::Bytes(pool), note))
+}
+
+/// What becomes of the failed request where the driver reports the highest total.
+fn total_range(summary: &RunSummary) -> Option<Metric> {
+    let range = summary.total_range?;
+    let value = if range.is_met { "succeeds" } else { "fails" };
+    let total = mebibytes(range.max_total_memory_bytes);
+    let note = format!("this request with {total}, the highest total that drivers report");
+    let value = Value::Text(value.to_owned());
+    Some(Metric::new("at the highest total", value, note))
+}
+
+fn steady_state_note(summary: &RunSummary) -> String {
+    let is_searched = summary.step_search.is_some();
+    let guess = match summary.step_evidence {
+        Some(Evidence::MostMemory | Evidence::BackwardPass) if is_searched => {
+            ", which needs most; no training step was detected"
+        }
+        _ => "",
+    };
+    match summary.step() {
+        Some(step) if step.calls > 1 => {
+            let (before, last) = (step.calls - 1, step.calls);
+            let name = &step.name;
+            format!("in use between calls {before} and {last} of `{name}`{guess}")
+        }
+        Some(step) => format!("in use at the start of the only call of `{}`", step.name),
+        None => "nothing was executed".to_owned(),
+    }
+}
+
+pub(in crate::report) fn metadata(summary: &RunSummary) -> Vec<Metric> {
+    let header = &summary.header;
+    let pool = match header.allocator.as_str() {
+        "platform" | "address" => String::new(),
+        _ => {
+            let how = match (header.preallocate, header.spatial_partitioning) {
+                (true, true) => "preallocated, partitioned",
+                (true, false) => "preallocated",
+                (false, _) => "growing",
+            };
+            // It is a 32-bit number that was widened; 0.9 would be shown as 0.8999999761581421.
+            format!(", fraction {}, {how}", header.memory_fraction as f32)
+        }
+    };
+    let gpu = format!(
+        "{} x {} ({})",
+        header.devices, header.gpu, header.gpu_description
+    );
+    vec![
+        Metric::text("command", header.command.join(" ")),
+        Metric::text("GPU", gpu),
+        Metric::text("allocator", format!("{}{pool}", header.allocator)),
+        Metric::text("jax", format!("{} (PJRT {})", header.jax, header.plugin)),
+        Metric::new("executions", Value::Count(summary.executions), ""),
+    ]
+}

@@ -1,0 +1,62 @@
+//! Memory over the run, on the critical device.
+
+use crate::analysis::{DeviceSummary, RunSummary, TimelinePoint};
+use crate::bytes::Bytes;
+use crate::report::phrases::gpu_suffix;
+use crate::report::{Content, Marker, Section, Series, Timeline};
+
+pub(in crate::report) fn section(summary: &RunSummary) -> Option<Section> {
+    let device = summary.worst_device()?;
+    let title = format!("memory over the run{}", gpu_suffix(summary, device.device));
+    let timeline = timeline(summary, device);
+    Some(Section::detail(title, Content::Timeline(timeline)))
+}
+
+fn timeline(summary: &RunSummary, device: &DeviceSummary) -> Timeline {
+    let points = &device.timeline;
+    let series = |label: &str, value: &dyn Fn(&TimelinePoint) -> Option<u64>| {
+        let bytes: Option<Vec<_>> = points.iter().map(value).collect();
+        bytes.map(|bytes| Series {
+            label: label.to_owned(),
+            bytes,
+        })
+    };
+    let series = [
+        series("in use", &|point| Some(point.state.in_use_bytes)),
+        series("pool", &|point| {
+            let free = point.state.free_bytes?;
+            Some(point.state.in_use_bytes.saturating_add(free))
+        }),
+        series("largest free block", &|point| {
+            point.state.largest_free_block_bytes
+        }),
+    ];
+    Timeline {
+        unit: "events",
+        positions: points.iter().map(|point| point.event).collect(),
+        series: series.into_iter().flatten().collect(),
+        markers: markers(summary, device),
+        limit_bytes: device.limit(),
+    }
+}
+
+fn markers(summary: &RunSummary, device: &DeviceSummary) -> Vec<Marker> {
+    let mut markers = Vec::new();
+    let mut mark = |position: u64, label: String| markers.push(Marker { position, label });
+    if let Some((step, event)) = summary.step().and_then(|s| Some((s, s.first_call_event?))) {
+        mark(
+            event,
+            format!("end of startup: first call of `{}`", step.name),
+        );
+    }
+    if let Some(peak) = &device.peak {
+        mark(peak.event, "peak".to_owned());
+    }
+    let mut failures = summary.refusals.iter();
+    if let Some(failure) = failures.find(|failure| failure.device == device.device) {
+        let bytes = Bytes(failure.moment.requested_bytes);
+        mark(failure.moment.event, format!("request for {bytes} failed"));
+    }
+    markers.sort_by_key(|marker| marker.position);
+    markers
+}
