@@ -136,7 +136,10 @@ def test_offloaded_activations_are_not_on_the_card(attribution):
 
 
 def test_without_owners_the_total_is_the_same(attribution):
-    told, plain = attribution("donate", "scan"), attribution("donate", "scan", options=["--no-attribution"])
+    told, plain = (
+        attribution("donate", "scan"),
+        attribution("donate", "scan", options=["--no-attribution"]),
+    )
     assert plain.peak == told.peak == sum(plain.owners.values())
     assert "activations" not in plain.owners
 

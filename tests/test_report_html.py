@@ -155,9 +155,13 @@ def test_the_keyboard_goes_from_buffer_to_buffer(small):
     sizes = []
     for _ in range(3):
         small.press("ArrowDown")
-        sizes.append(int(panel(small, "lifetimes").split("(")[1].split(" bytes")[0].replace(",", "")))
+        sizes.append(
+            int(panel(small, "lifetimes").split("(")[1].split(" bytes")[0].replace(",", ""))
+        )
     assert sizes == sorted(sizes, reverse=True)
-    largest = small.run("Math.max(...unpack(data.sections.find(s => s.type === 'lifetimes').bytes))")
+    largest = small.run(
+        "Math.max(...unpack(data.sections.find(s => s.type === 'lifetimes').bytes))"
+    )
     assert sizes[0] == largest
     small.press("Escape")
 
@@ -229,7 +233,12 @@ def test_pointing_at_a_curve_tells_the_values_of_all(small):
     assert "train: " in tip(small)
     assert "validation: " in tip(small)
     # Three powers of ten: the scale goes by factors, and each of its names is a number.
-    assert small.run("axisValues(0.001, 2, true).map(formatNumber)") == ["0.001", "0.01", "0.1", "1"]
+    assert small.run("axisValues(0.001, 2, true).map(formatNumber)") == [
+        "0.001",
+        "0.01",
+        "0.1",
+        "1",
+    ]
     assert small.run("axisValues(0, 1, false)") == [0, 0.5, 1]
 
 

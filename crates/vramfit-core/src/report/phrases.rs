@@ -2,7 +2,6 @@
 
 use crate::analysis::{PeakContext, RunSummary};
 use crate::bytes::Bytes;
-use crate::trace::Purpose;
 
 /// Returns a line of the program, or that it is unknown.
 pub(super) fn line_or_unknown(site: &str) -> &str {
@@ -44,25 +43,12 @@ pub(super) fn time_phrase(context: &PeakContext) -> String {
 
 /// Says what was allocated, by which call of which program, and at which line.
 pub(super) fn allocation_phrase(context: &PeakContext) -> String {
-    let what = purpose_phrase(context.purpose);
+    let what = context.purpose.label();
     let site = at_line(&context.site);
     match &context.program {
         Some(program) => format!("{what} of `{program}`, call {}{site}", context.call),
         None if context.call == 0 => format!("{what}, before the first execution{site}"),
         None => format!("{what}, after {}{site}", executions(context.call)),
-    }
-}
-
-/// Says what bytes were allocated for.
-pub(super) fn purpose_phrase(purpose: Purpose) -> &'static str {
-    match purpose {
-        Purpose::Upload => "upload",
-        Purpose::Output => "output",
-        Purpose::Temporary => "temporaries",
-        Purpose::Tuple => "table of outputs",
-        Purpose::Copy => "copy",
-        Purpose::Constant => "constants",
-        Purpose::Scratch => "library scratch",
     }
 }
 

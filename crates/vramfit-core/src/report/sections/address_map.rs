@@ -2,8 +2,9 @@
 
 use crate::analysis::{LayoutSummary, PieceSummary, RunSummary};
 use crate::bytes::Bytes;
-use crate::report::phrases::{allocation_phrase, gpu_suffix, purpose_phrase};
+use crate::report::phrases::{allocation_phrase, gpu_suffix};
 use crate::report::{AddressMap, Content, Region, Section, Segment};
+use crate::trace::Purpose;
 
 pub(in crate::report) fn at_peak(summary: &RunSummary) -> Option<Section> {
     let device = summary.worst_device()?;
@@ -53,7 +54,7 @@ fn segment(piece: &PieceSummary) -> Segment {
     }
     Segment {
         bytes: piece.bytes,
-        kind: piece.purpose.map_or("free", purpose_phrase),
+        kind: piece.purpose.map_or("free", Purpose::label),
         label: parts.join(", "),
     }
 }

@@ -2,7 +2,7 @@
 
 use crate::analysis::{ArraySummary, DeviceSummary, RunSummary};
 use crate::bytes::Bytes;
-use crate::report::phrases::{gpu_suffix, line_or_unknown, purpose_phrase};
+use crate::report::phrases::{gpu_suffix, line_or_unknown};
 use crate::report::{Content, Section, Table, Value};
 
 /// Groups of arrays that are listed.
@@ -37,7 +37,7 @@ fn section(
 fn table(arrays: &[ArraySummary]) -> Table {
     let rows = arrays.iter().take(MAX_SHOWN).map(|array| {
         let line = line_or_unknown(&array.site);
-        let purpose = purpose_phrase(array.purpose);
+        let purpose = array.purpose.label();
         let origin = match &array.program {
             Some(program) => format!("{purpose} of {program}, {line}"),
             None => format!("{purpose}, {line}"),

@@ -3,7 +3,7 @@
 use crate::analysis::{LeakSummary, RunSummary};
 use crate::bytes::Bytes;
 use crate::report::Section;
-use crate::report::phrases::{line_or_unknown, more_in_json, purpose_phrase};
+use crate::report::phrases::{line_or_unknown, more_in_json};
 
 const MAX_SHOWN: usize = 5;
 
@@ -29,7 +29,7 @@ pub(in crate::report) fn section(summary: &RunSummary) -> Option<Section> {
 fn point(leak: &LeakSummary) -> String {
     let bytes = Bytes(leak.bytes_per_step());
     let line = line_or_unknown(&leak.site);
-    let purpose = purpose_phrase(leak.purpose);
+    let purpose = leak.purpose.label();
     let origin = match &leak.program {
         Some(program) => format!("{purpose} of `{program}`"),
         None => purpose.to_owned(),

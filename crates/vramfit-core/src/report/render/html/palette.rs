@@ -32,7 +32,7 @@ const HUES: [Color; 10] = [
 ];
 
 /// Kinds with a fixed hue, by their prefix.
-const FIXED_HUES: [(&str, usize); 16] = [
+const FIXED_HUES: [(&str, usize); 17] = [
     ("param", 0),
     ("optim", 1),
     ("activ", 2),
@@ -43,6 +43,7 @@ const FIXED_HUES: [(&str, usize); 16] = [
     ("argument", 4),
     ("batch", 4),
     ("temp", 5),
+    ("output table", 7),
     ("output", 6),
     ("collective", 7),
     ("constant", 8),
