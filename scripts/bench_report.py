@@ -22,7 +22,7 @@ BUFFERS = 100_000
 ROUNDS = 7
 TIMES = (
     "[performance.getEntriesByType('navigation')[0].domContentLoadedEventEnd,"
-    " performance.getEntriesByName('pictures drawn')[0].startTime]"
+    " performance.getEntriesByName('charts drawn')[0].startTime]"
 )
 
 
@@ -44,7 +44,7 @@ def main():
             rounds = [chromium.open(page).run(TIMES) for _ in range(ROUNDS)]
     read, drawn = zip(*rounds, strict=True)
     print(f"{'size':<15} {size / 1e6:.2f} MB for {BUFFERS:,} buffers")
-    for name, times in (("document read", read), ("pictures drawn", drawn)):
+    for name, times in (("document read", read), ("charts drawn", drawn)):
         print(
             f"{name:<15} {statistics.median(times):.0f} ms  (median of {ROUNDS},"
             f" {min(times):.0f} to {max(times):.0f})"

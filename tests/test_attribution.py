@@ -92,9 +92,9 @@ def test_every_byte_has_an_owner_a_name_and_a_line(attribution, options):
     assert sum(got.owners.values()) == got.peak
     for entry in got.entries:
         if entry["kind"] in ("parameters", "optimizer_state", "other_state", "batch"):
-            assert entry["path"], part
+            assert entry["path"], entry
         if entry["kind"] == "outputs" and "copy" not in entry["producer"]:
-            assert entry["path"], part
+            assert entry["path"], entry
     lines = sum(p["bytes"] for p in got.entries if "step.py:" in p["site"])
     assert lines >= 0.95 * got.peak, [p for p in got.entries if "step.py:" not in p["site"]]
 
@@ -135,7 +135,7 @@ def test_offloaded_activations_are_not_on_the_card(attribution):
     assert away.sum(**saved) == stack
 
 
-def test_without_owners_the_total_is_the_same(attribution):
+def test_without_attribution_the_total_is_the_same(attribution):
     told, plain = (
         attribution("donate", "scan"),
         attribution("donate", "scan", options=["--no-attribution"]),

@@ -1,13 +1,13 @@
-"""What a dry run came to, as Python values.
+"""The report of a dry run, as Python values.
 
-The trace of ``vramfit dryrun --trace`` holds everything; reading it needs neither JAX nor a GPU.
+It is read from the trace of ``vramfit dryrun --trace``; that needs neither JAX nor a GPU.
 
 Example:
     >>> import vramfit
     >>> report = vramfit.dryrun_report("run.trace")  # doctest: +SKIP
     >>> report.fits, report.peak_bytes  # doctest: +SKIP
     (False, 4352704768)
-    >>> report.parts[0].owner, report.parts[0].line  # doctest: +SKIP
+    >>> report.attribution[0].owner, report.attribution[0].site  # doctest: +SKIP
     ('activations', 'train.py:68 (GPT.__call__)')
 """
 
@@ -20,80 +20,83 @@ from dataclasses import asdict, dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from vramfit._native import RunReport, read_report
+from vramfit._native import NativeReport, read_report
 
 if TYPE_CHECKING:
     import pandas
 
-__all__ = ["DryrunReport", "Part", "dryrun_report"]
+__all__ = ["AttributionEntry", "DryrunReport", "dryrun_report"]
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
-    """Bytes that have one owner, one name and one line."""
+class AttributionEntry:
+    """Memory with one owner, one path and one line."""
 
     owner: str
     """Kind of owner, such as ``parameters``, ``activations`` or ``rounding``."""
     path: str
-    """Pytree path of an argument or output; empty for what has none."""
-    line: str
-    """Line of the program it comes from, as ``file:line (function)``; empty if not known."""
+    """Pytree path of an argument or output; empty if there is none."""
+    site: str
+    """Line of the program that it comes from, as ``file:line (function)``; empty if unknown."""
     shape: str
-    """Shape, such as ``f32[256,1024]``; empty where it is several things."""
-    made_by: str
-    """Operation that makes it, or program that made it; may be empty."""
+    """Shape, such as ``f32[256,1024]``; empty for several shapes."""
+    producer: str
+    """Operation or program that produces it; may be empty."""
     count: int
-    """How many buffers or arrays."""
+    """Number of buffers or arrays."""
     bytes: int
-    """How much."""
+    """Size of all of them."""
 
 
 class DryrunReport:
-    """The report of a dry run. In a notebook it shows itself."""
+    """The report of a dry run. A notebook displays it as the HTML page."""
 
-    def __init__(self, native: RunReport) -> None:
+    def __init__(self, native: NativeReport) -> None:
         self._native = native
 
     @property
-    def answer(self) -> str:
-        """The answer in one sentence."""
-        return self._native.answer
+    def headline(self) -> str:
+        """The result in one sentence."""
+        return self._native.headline
 
     @cached_property
-    def record(self) -> dict[str, Any]:
-        """What ``vramfit dryrun --json`` prints; `docs/reference/dryrun-output.md` has the keys."""
-        record: dict[str, Any] = json.loads(self._native.to_json())
-        return record
+    def _dict(self) -> dict[str, Any]:
+        summary: dict[str, Any] = json.loads(self._native.to_json())
+        return summary
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return what ``vramfit dryrun --json`` prints; see `docs/reference/dryrun-output.md`."""
+        return self._dict
 
     @property
     def fits(self) -> bool | None:
-        """Whether it fits; None if that cannot be told, as after an error of the program's own."""
-        fits: bool | None = self.record["fits"]
+        """Whether the run fits; None if that is unknown, as after an error of the program."""
+        fits: bool | None = self._dict["fits"]
         return fits
 
     @property
     def peak_bytes(self) -> int:
-        """Most that was in use at once on the device that decides, rounding included."""
-        return int(self.record["peak_bytes"])
+        """Peak memory in use on the critical device, rounding included."""
+        return int(self._dict["peak_bytes"])
 
     @cached_property
-    def parts(self) -> list[Part]:
-        """Whose the bytes are at the peak, or at the first request that was refused.
+    def attribution(self) -> list[AttributionEntry]:
+        """Memory by owner at the peak, or at the first request that failed, largest first.
 
-        The largest first. They add up to the bytes in use then; a refused request counts as if it
-        had been met.
+        The entries add up to the memory in use then; a failed request counts as if it had
+        succeeded.
         """
-        return [Part(*row) for row in self._native.parts()]
+        return [AttributionEntry(*row) for row in self._native.attribution()]
 
     def to_pandas(self) -> pandas.DataFrame:
-        """Return `parts` as a table.
+        """Return `attribution` as a data frame.
 
         Raises:
             ModuleNotFoundError: If pandas is not installed.
         """
         import pandas
 
-        return pandas.DataFrame([asdict(part) for part in self.parts])
+        return pandas.DataFrame([asdict(entry) for entry in self.attribution])
 
     def to_html(self) -> str:
         """Return the page that ``vramfit report --html`` writes."""
@@ -103,10 +106,10 @@ class DryrunReport:
         return self._native.to_text()
 
     def __repr__(self) -> str:
-        return f"<DryrunReport: {self.answer}>"
+        return f"<DryrunReport: {self.headline}>"
 
     def _repr_html_(self) -> str:
-        # A page of its own, so that its style and the notebook's leave each other alone.
+        # In a frame, so that its style and the notebook's do not affect each other.
         page = html.escape(self.to_html(), quote=True)
         style = "width: 100%; height: 720px; border: 0"
         return f'<iframe sandbox="allow-scripts" style="{style}" srcdoc="{page}"></iframe>'
@@ -116,11 +119,11 @@ def dryrun_report(trace: str | os.PathLike[str]) -> DryrunReport:
     """Read the trace of a dry run.
 
     Args:
-        trace: File that ``vramfit dryrun --trace`` wrote. Where the run had several processes, the
-            report is about the one that decides.
+        trace: File that ``vramfit dryrun --trace`` wrote. Of several processes, the report covers
+            the critical one.
 
     Raises:
         IoError: If the file cannot be read.
-        InvalidFileError: If it is no trace, or a damaged one.
+        InvalidFileError: If it is not a trace, or a damaged one.
     """
     return DryrunReport(read_report(trace))

@@ -22,7 +22,7 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     // What is measured says of which build it is.
     module.add("is_release", !cfg!(debug_assertions))?;
     module.add_class::<gpus::Gpu>()?;
-    module.add_class::<report::RunReport>()?;
+    module.add_class::<report::NativeReport>()?;
     module.add_class::<loader::BatchLoader>()?;
     module.add_class::<loader::BatchMemory>()?;
     module.add_class::<rows::RowReader>()?;

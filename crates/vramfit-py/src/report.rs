@@ -8,38 +8,38 @@ use vramfit_core::report::Report;
 
 use crate::error::raise;
 
-/// What a dry run came to, read from its trace.
+/// The report of a dry run, read from its trace.
 #[pyclass(frozen, module = "vramfit._native")]
-pub(crate) struct RunReport {
-    answer: RunSummary,
+pub(crate) struct NativeReport {
+    summary: RunSummary,
     report: Report,
 }
 
-/// Owner, path, line, shape, what made it, how many, bytes.
+/// Owner, path, site, shape, producer, count, bytes.
 type Row<'a> = (&'a str, &'a str, &'a str, &'a str, &'a str, u64, u64);
 
 #[pymethods]
-impl RunReport {
-    /// The answer in one sentence.
+impl NativeReport {
+    /// The result in one sentence.
     #[getter]
-    fn answer(&self) -> &str {
+    fn headline(&self) -> &str {
         &self.report.headline
     }
 
-    /// Whose the bytes are at the moment that decides, the most bytes first.
-    fn parts(&self) -> Vec<Row<'_>> {
-        let attribution = self.answer.attribution.iter();
+    /// Memory by owner at the critical moment, largest first.
+    fn attribution(&self) -> Vec<Row<'_>> {
+        let attribution = self.summary.attribution.iter();
         attribution
             .flat_map(|attribution| &attribution.parts)
-            .map(|part| {
+            .map(|entry| {
                 (
-                    part.kind.id(),
-                    part.path.as_str(),
-                    part.site.as_str(),
-                    part.shape.as_str(),
-                    part.made_by.as_str(),
-                    part.count,
-                    part.bytes,
+                    entry.kind.id(),
+                    entry.path.as_str(),
+                    entry.site.as_str(),
+                    entry.shape.as_str(),
+                    entry.made_by.as_str(),
+                    entry.count,
+                    entry.bytes,
                 )
             })
             .collect()
@@ -61,15 +61,15 @@ impl RunReport {
     }
 }
 
-/// Reads the trace of a dry run; of several processes, that of the one that decides.
+/// Reads the trace of a dry run; of several processes, that of the critical one.
 #[pyfunction]
 #[allow(
     clippy::needless_pass_by_value,
     reason = "arguments from Python come by value"
 )]
-pub(crate) fn read_report(py: Python<'_>, trace: PathBuf) -> PyResult<RunReport> {
-    let answer = py.detach(|| vramfit::answer_of(&trace));
-    let answer = answer.map_err(|error| raise(py, &error))?;
-    let report = Report::from_dryrun(&answer);
-    Ok(RunReport { answer, report })
+pub(crate) fn read_report(py: Python<'_>, trace: PathBuf) -> PyResult<NativeReport> {
+    let summary = py.detach(|| vramfit::answer_of(&trace));
+    let summary = summary.map_err(|error| raise(py, &error))?;
+    let report = Report::from_dryrun(&summary);
+    Ok(NativeReport { summary, report })
 }
