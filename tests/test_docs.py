@@ -135,3 +135,42 @@ def test_every_page_is_linked_from_another():
     }
     for page in ROOT.glob("docs/**/*.md"):
         assert page in linked, f"no page leads to {page.relative_to(ROOT)}"
+
+
+def sources(*folders):
+    return [path for folder in folders for path in ROOT.glob(folder) if path.is_file()]
+
+
+def test_every_variable_that_is_read_is_documented():
+    page = (ROOT / "docs/reference/environment-variables.md").read_text()
+    documented = set(re.findall(r"`(VRAMFIT_[A-Z_]+)`", page))
+    read = set()
+    for path in sources(
+        "crates/*/src/**/*.rs", "crates/*/benches/*.rs", "python/**/*.py", "scripts/*.py"
+    ):
+        # What only a unit test sets is no part of the program.
+        code = path.read_text().split("#[cfg(test)]")[0]
+        read |= set(re.findall(r"[\"\'](VRAMFIT_[A-Z_]+)[\"\']", code))
+    assert read <= documented, sorted(read - documented)
+    # The tests of recordings read one that no program does.
+    assert documented - read <= {"VRAMFIT_GOLDEN_BFC_SPATIAL"}, sorted(documented - read)
+
+
+@pytest.mark.parametrize(
+    "page",
+    [ROOT / "ARCHITECTURE.md", ROOT / "CONTRIBUTING.md", *sorted(ROOT.glob("docs/internals/*.md"))],
+    ids=lambda p: p.name,
+)
+def test_files_that_are_named_exist(page):
+    tracked = subprocess.run(
+        ["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=True
+    ).stdout.splitlines()
+    folders = {f"{folder}/" for path in tracked for folder in pathlib.PurePath(path).parents}
+    known = [f"/{name}" for name in (*tracked, *folders)]
+    for name in re.findall(r"`([\w./-]+/[\w./-]*|[\w-]+\.(?:rs|py|js))`", page.read_text()):
+        if name.startswith(("build/", ".cache/", ".venv", "/", "runs/")):
+            continue
+        # Pages shorten paths to what is below the crate that they are about.
+        assert any(path.endswith((f"/{name}", f"/{name}/")) for path in known), (
+            f"{page.name}: {name}"
+        )
