@@ -55,12 +55,13 @@ def test_s11_the_import_applies_the_defaults():
         import vramfit.jax_memory_fix as fix
         import jax, jax.numpy as jnp
         jax.block_until_ready(jnp.ones(8))
-        tell(**stats(), set=[s.name for s in fix.applied.set], why=[s.why for s in fix.applied.set])
+        set = fix.applied.set
+        tell(**stats(), set=[s.name for s in set], reasons=[s.reason for s in set])
         """)
     assert abs(told["bytes_limit"] - 0.9 * T4_BYTES) <= PAGE
     assert told["pool_bytes"] == told["bytes_limit"]
     assert "XLA_CLIENT_MEM_FRACTION" in told["set"]
-    assert all(told["why"])
+    assert all(told["reasons"])
 
 
 def test_s11_the_import_loads_neither_jax_nor_numpy():

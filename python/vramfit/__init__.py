@@ -7,6 +7,8 @@ here loads on first use, and none of it imports JAX until it is called, so that
 
 from __future__ import annotations
 
+from vramfit._lazy import lazy_getattr
+
 TYPE_CHECKING = False  # of `typing`, whose import takes longer than all of this
 if TYPE_CHECKING:
     from vramfit._errors import VramfitError as VramfitError
@@ -25,7 +27,7 @@ __all__ = [
     "watch",
 ]
 
-_HOMES = {
+_SOURCES = {
     "DryrunReport": "vramfit.report",
     "VramfitError": "vramfit._errors",
     "VramfitWarning": "vramfit._errors",
@@ -34,17 +36,7 @@ _HOMES = {
     "watch": "vramfit._watch",
 }
 
-
-def __getattr__(name: str) -> object:
-    """Load a public name when it is first asked for."""
-    home = _HOMES.get(name)
-    if home is None:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from importlib import import_module
-
-    value: object = getattr(import_module(home), name)
-    globals()[name] = value
-    return value
+__getattr__ = lazy_getattr(__name__, _SOURCES)
 
 
 def __dir__() -> list[str]:

@@ -8,12 +8,13 @@ __all__ = [
     "BatchLoader",
     "BatchMemory",
     "Gpu",
+    "ResolvedSettings",
     "RowReader",
     "RunReport",
+    "Setting",
     "__version__",
     "all_gpus",
     "ask_main_thread_to_exit",
-    "decide_settings",
     "expected_pools",
     "find_gpu",
     "finish_plugin",
@@ -25,6 +26,7 @@ __all__ = [
     "parse_bytes",
     "read_hdf5_rows",
     "read_report",
+    "resolve_settings",
     "run_cli",
     "settings_too_late",
     "show_bytes",
@@ -98,6 +100,17 @@ class Gpu:
     def total_memory_bytes(self) -> int: ...
 
 @final
+class ResolvedSettings:
+    @property
+    def kept(self) -> list[Setting]: ...
+    @property
+    def notes(self) -> list[str]: ...
+    @property
+    def removed(self) -> list[str]: ...
+    @property
+    def set(self) -> list[Setting]: ...
+
+@final
 class RowReader:
     def __new__(
         cls,
@@ -122,25 +135,19 @@ class RunReport:
     def to_json(self) -> str: ...
     def to_text(self) -> str: ...
 
+@final
+class Setting:
+    @property
+    def name(self) -> str: ...
+    @property
+    def read_at_import(self) -> bool: ...
+    @property
+    def reason(self) -> str: ...
+    @property
+    def value(self) -> str: ...
+
 def all_gpus() -> list[Gpu]: ...
 def ask_main_thread_to_exit() -> bool: ...
-def decide_settings(
-    environment: dict[str, str],
-    jax: str | None,
-    *,
-    fraction: float | None = None,
-    limit: str | None = None,
-    processes: int | None = None,
-    keep_free: str | None = None,
-    allocator: str | None = None,
-    preallocate: bool | None = None,
-    require_gpu: bool | None = None,
-    remat: bool | None = None,
-    x64: bool | None = None,
-    jit: bool | None = None,
-    host_devices: int | None = None,
-    look_at_cards: bool = True,
-) -> tuple[list[tuple[str, str, str, bool]], list[str], list[tuple[str, str, str]], list[str]]: ...
 def expected_pools(environment: dict[str, str], jax: str) -> list[int] | None: ...
 def find_gpu(name: str) -> Gpu: ...
 def finish_plugin(error: tuple[str, str, str] | None = None) -> None: ...
@@ -170,6 +177,23 @@ def read_hdf5_rows(
     threads: int = 1,
 ) -> tuple[tuple[int, ...], str, bytes]: ...
 def read_report(trace: str | os.PathLike[str]) -> RunReport: ...
+def resolve_settings(
+    environment: dict[str, str],
+    jax: str | None,
+    *,
+    fraction: float | None = None,
+    limit: str | None = None,
+    processes: int | None = None,
+    keep_free: str | None = None,
+    allocator: str | None = None,
+    preallocate: bool | None = None,
+    require_gpu: bool | None = None,
+    remat: bool | None = None,
+    x64: bool | None = None,
+    jit: bool | None = None,
+    host_devices: int | None = None,
+    detailed: bool = True,
+) -> ResolvedSettings: ...
 def run_cli(
     args: Sequence[str], *, package: str, plugin: str | None, python: str | None
 ) -> int: ...

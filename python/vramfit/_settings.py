@@ -1,7 +1,7 @@
 """Applies memory settings to this process, before its JAX reads them.
 
-What is set is decided in Rust, as for ``vramfit run``. Here it is put where the JAX of this process
-will look: into the environment, and where JAX has read that already, into its configuration.
+Rust decides what is set, as for ``vramfit run``. Here it is written where the JAX of this process
+will read it: into the environment, and where JAX has read that already, into its configuration.
 
 Imports next to nothing: ``typing`` alone would take as long as all of this.
 """
@@ -18,74 +18,76 @@ from vramfit._errors import InvalidArgumentError, JaxAlreadyInitializedError
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
-    from typing import Any, TypeAlias
-
-    # What to set (name, value, why, whether JAX reads it at its import), what to remove, what goes
-    # before a default (name, value, why), notes, and the version of JAX.
-    Decided: TypeAlias = tuple[
-        list[tuple[str, str, str, bool]],
-        list[str],
-        list[tuple[str, str, str]],
-        list[str],
-        str | None,
-    ]
+    from typing import Any
 
 
-# By name: what the environment held before we set it, and what we set it to.
-_ours: dict[str, tuple[str | None, str | None]] = {}
+class Applied:
+    """Settings that were applied to this process."""
+
+    __slots__ = ("jax_version", "notes", "settings")
+
+    def __init__(
+        self, settings: _native.ResolvedSettings, notes: list[str], jax_version: str | None
+    ) -> None:
+        self.settings = settings
+        self.notes = notes
+        self.jax_version = jax_version
+
+
+# By variable: its value before we changed it, and the value that we gave it.
+_changed_variables: dict[str, tuple[str | None, str | None]] = {}
 # The same for JAX's configuration, by option.
-_ours_in_jax: dict[str, tuple[Any, Any]] = {}
+_changed_options: dict[str, tuple[Any, Any]] = {}
 
-# Variables that JAX reads while it is imported, and for which its configuration is asked later.
-# All are texts there but these.
-_TRUTH_VALUES = {"JAX_ENABLE_X64", "JAX_DISABLE_JIT", "JAX_COMPILER_ENABLE_REMAT_PASS"}
-_IN_CONFIGURATION = ("JAX_PLATFORMS", "JAX_PLATFORM_NAME", *sorted(_TRUTH_VALUES))
+# Variables that JAX reads while it is imported; afterwards its configuration counts. Their values
+# there are strings, except for these.
+_BOOLEANS = {"JAX_ENABLE_X64", "JAX_DISABLE_JIT", "JAX_COMPILER_ENABLE_REMAT_PASS"}
+_CONFIG_VARIABLES = ("JAX_PLATFORMS", "JAX_PLATFORM_NAME", *sorted(_BOOLEANS))
 
 
-def apply(wishes: Mapping[str, Any], *, look_at_cards: bool) -> Decided:
-    """Apply what is wished for, and the defaults where nothing is said.
+def apply(options: Mapping[str, Any], *, detailed: bool) -> Applied:
+    """Apply options, and defaults where neither they nor the environment set anything.
 
-    Each call begins with the environment as it was before the first: what an earlier one set and
-    this one does not want is taken back.
+    Each call starts with the environment as it was before the first: what an earlier one set and
+    this one does not is restored. With ``detailed`` the driver is asked also where its answer only
+    makes reasons and notes more detailed.
 
     Raises:
-        JaxAlreadyInitializedError: If JAX has made its devices and reads no settings any more.
-        InvalidArgumentError: If a wish cannot be met, or excludes another.
+        JaxAlreadyInitializedError: If JAX has created its devices and reads no settings any more.
+        InvalidArgumentError: If an option is out of range, or excludes another.
     """
     jax = sys.modules.get("jax")
     if is_started():
         from vramfit._importers import first_importer
 
         raise JaxAlreadyInitializedError(
-            "JAX has made its devices already, and reads no memory settings any more",
+            "JAX has already created its devices and reads no memory settings any more",
             cause=first_importer(),
             hint="move `import vramfit.jax_memory_fix` to the first line of the program, or to the "
             "first cell after a restart; or start the program with `vramfit run`",
         )
-    _check(wishes)
-    ignored = _set_after_import(jax) if jax is not None else []
-    environment = text_variables(_environment_before_us())
+    _check(options)
+    lost = _changes_after_import(jax) if jax is not None else []
+    environment = text_variables(_original_environment())
     if jax is not None:
-        environment |= _configured(jax)
+        environment |= _configuration(jax)
     version = jax.__version__ if jax is not None else installed_version()
-    changes, removed, kept, notes = _native.decide_settings(
-        environment, version, look_at_cards=look_at_cards, **wishes
-    )
-    _take_back(jax)
-    for name, value, _, at_import in changes:
-        _put(name, value)
-        if at_import and jax is not None:
-            _configure(jax, name, value)
-    for name in removed:
-        _put(name, None)
-    return changes, removed, kept, [*notes, *ignored], version
+    settings = _native.resolve_settings(environment, version, detailed=detailed, **options)
+    _restore(jax)
+    for setting in settings.set:
+        _set_env(setting.name, setting.value)
+        if setting.read_at_import and jax is not None:
+            _configure(jax, setting.name, setting.value)
+    for name in settings.removed:
+        _set_env(name, None)
+    return Applied(settings, [*settings.notes, *lost], version)
 
 
-def _set_after_import(jax: Any) -> list[str]:
-    """Tell of options that the program has set in the environment after JAX has read them.
+def _changes_after_import(jax: Any) -> list[str]:
+    """Return a note for each variable that the program has set after JAX read it.
 
-    Nobody has watched, perhaps; but what the environment of a process began with is known, and what
-    JAX goes by. Where the first was changed and the second is something else, the change was lost.
+    Nothing may have watched the environment; but its initial values are known, and the values that
+    JAX uses. Where a variable has changed and JAX uses another value, the change was lost.
     """
     from vramfit import _late
 
@@ -94,19 +96,23 @@ def _set_after_import(jax: Any) -> list[str]:
     notes = []
     for name, value in os.environ.items():
         option = name.lower()
-        if not name.startswith("JAX_") or option not in jax.config.values or name in _ours:
+        if (
+            not name.startswith("JAX_")
+            or option not in jax.config.values
+            or name in _changed_variables
+        ):
             continue
         lost = not seen._is(jax.config.values[option], value)
-        if lost and name not in before and _first_environment().get(name) != value:
+        if lost and name not in before and _initial_environment().get(name) != value:
             notes.append(
-                f"`{name}={value}` was set after JAX was imported, and changes nothing: call "
+                f"`{name}={value}` was set after JAX was imported and has no effect: call "
                 f'`jax.config.update("{option}", …)`, or set it before `import jax`'
             )
     return notes
 
 
-def _first_environment() -> dict[str, str]:
-    """Return the environment that this process was started with, where the system tells."""
+def _initial_environment() -> dict[str, str]:
+    """Return the environment that this process was started with, if available."""
     try:
         with open("/proc/self/environ", "rb") as file:
             entries = file.read().split(b"\0")
@@ -119,7 +125,7 @@ def _first_environment() -> dict[str, str]:
 def is_started() -> bool:
     """Return whether JAX in this process has made a backend."""
     bridge = sys.modules.get("jax._src.xla_bridge")
-    # One of JAX's internals; there since 0.4, and nothing public tells it without starting JAX.
+    # One of JAX's internals, there since 0.4; nothing public says it without starting JAX.
     return bool(getattr(bridge, "_backends", None))
 
 
@@ -135,7 +141,7 @@ def installed_version() -> str | None:
             lines = file.read().splitlines()
     except (OSError, UnicodeDecodeError):
         return None
-    # `importlib.metadata` would say it too, but takes longer to import than all of this.
+    # `importlib.metadata` takes longer to import than all of this.
     for line in lines:
         if line.startswith("_version = "):
             return line.removeprefix("_version = ").strip("\"' ")
@@ -143,80 +149,82 @@ def installed_version() -> str | None:
 
 
 def environment() -> dict[str, str]:
-    """Return what holds for JAX in this process: the environment, and its configuration."""
+    """Return the settings of JAX in this process: the environment, and its configuration."""
     jax = sys.modules.get("jax")
-    return text_variables(os.environ) | (_configured(jax) if jax is not None else {})
+    return text_variables(os.environ) | (_configuration(jax) if jax is not None else {})
 
 
-def _check(wishes: Mapping[str, Any]) -> None:
-    """Refuse arguments of another type than is meant, in words about JAX and not about Rust."""
-    for name, value in wishes.items():
+def _check(options: Mapping[str, Any]) -> None:
+    """Reject values of the wrong type, with a message that mentions no type of Rust."""
+    for name, value in options.items():
         if value is None:
             continue
         kinds: tuple[type, ...] = (bool,)
         example = "True or False"
         if name == "fraction":
-            kinds, example = (float, int), "a part such as 0.9"
+            kinds, example = (float, int), "a number such as 0.9"
         elif name in ("limit", "keep_free", "allocator"):
             kinds = (str,)
-            example = "'cuda_async'" if name == "allocator" else "bytes, or a text such as '8GiB'"
+            example = "'cuda_async'" if name == "allocator" else "a size such as '8GiB'"
         elif name in ("processes", "host_devices"):
             kinds, example = (int,), "a number such as 2"
         if not isinstance(value, kinds) or (isinstance(value, bool) and bool not in kinds):
             raise InvalidArgumentError(
-                f"`{name}={value!r}` is a {type(value).__name__}", hint=f"write {example}"
+                f"`{name}={value!r}` has type {type(value).__name__}", hint=f"write {example}"
             )
         if isinstance(value, int) and not isinstance(value, bool) and not 0 <= value < 1 << 32:
-            raise InvalidArgumentError(f"`{name}={value}` cannot be", hint=f"write {example}")
+            raise InvalidArgumentError(f"`{name}={value}` is out of range", hint=f"write {example}")
 
 
-def _environment_before_us() -> dict[str, str]:
-    before = dict(os.environ)
-    for name, (original, ours) in _ours.items():
-        if before.get(name) != ours:
-            continue  # somebody has changed it since
-        before.pop(name, None)
-        if original is not None:
-            before[name] = original
-    return before
+def _original_environment() -> dict[str, str]:
+    """Return the environment without our changes."""
+    original = dict(os.environ)
+    for name, (before, ours) in _changed_variables.items():
+        if original.get(name) != ours:
+            continue  # the program has changed it since
+        original.pop(name, None)
+        if before is not None:
+            original[name] = before
+    return original
 
 
-def _put(name: str, value: str | None) -> None:
-    _ours[name] = (os.environ.get(name), value)
-    _set(name, value)
+def _set_env(name: str, value: str | None) -> None:
+    _changed_variables[name] = (os.environ.get(name), value)
+    _write_env(name, value)
 
 
-def _set(name: str, value: str | None) -> None:
+def _write_env(name: str, value: str | None) -> None:
     if value is None:
         os.environ.pop(name, None)
     else:
         os.environ[name] = value
 
 
-def _take_back(jax: Any) -> None:
-    for name, (original, ours) in _ours.items():
+def _restore(jax: Any) -> None:
+    """Undo our changes, except where the program has changed a value since."""
+    for name, (before, ours) in _changed_variables.items():
         if os.environ.get(name) == ours:
-            _set(name, original)
-    _ours.clear()
-    for option, (original, ours) in _ours_in_jax.items():
+            _write_env(name, before)
+    _changed_variables.clear()
+    for option, (before, ours) in _changed_options.items():
         if jax.config.values.get(option) == ours:
-            jax.config.update(option, original)
-    _ours_in_jax.clear()
+            jax.config.update(option, before)
+    _changed_options.clear()
 
 
-def _configured(jax: Any) -> dict[str, str]:
-    """Return what an imported JAX goes by, in the words of its variables."""
+def _configuration(jax: Any) -> dict[str, str]:
+    """Return the configuration of an imported JAX as its variables, without our changes."""
     found = {}
-    for name in _IN_CONFIGURATION:
+    for name in _CONFIG_VARIABLES:
         option = name.lower()
         value = jax.config.values.get(option)
-        if option in _ours_in_jax and _ours_in_jax[option][1] == value:
-            value = _ours_in_jax[option][0]
+        if option in _changed_options and _changed_options[option][1] == value:
+            value = _changed_options[option][0]
         if value:
             found[name] = str(value).lower() if isinstance(value, bool) else str(value)
         else:
-            # The variable may have been set since, which nobody has read.
-            found[name] = "false" if name in _TRUTH_VALUES and value is False else ""
+            # The variable may have been set since then, without effect.
+            found[name] = "false" if name in _BOOLEANS and value is False else ""
     return found
 
 
@@ -224,8 +232,6 @@ def _configure(jax: Any, name: str, value: str) -> None:
     option = name.lower()
     if option not in jax.config.values:
         return  # this release does not have it, and would not read the variable either
-    _ours_in_jax[option] = (
-        jax.config.values[option],
-        value == "true" if name in _TRUTH_VALUES else value,
-    )
-    jax.config.update(option, _ours_in_jax[option][1])
+    ours = value == "true" if name in _BOOLEANS else value
+    _changed_options[option] = (jax.config.values[option], ours)
+    jax.config.update(option, ours)

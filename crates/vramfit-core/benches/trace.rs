@@ -11,7 +11,7 @@ use std::time::Duration;
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 use vramfit_core::allocator::{Allocator, DeviceMemory, PoolOptions, PoolSpace, Region, build};
 use vramfit_core::analysis::{Settings, compare, summarise};
-use vramfit_core::settings::{Policy, Share};
+use vramfit_core::settings::Options;
 use vramfit_core::trace::{Event, Footer, Header, ProgramSizes, Purpose, Reader, TextId, Writer};
 
 /// Events of one step: eight outputs, one temporary, all freed.
@@ -267,9 +267,9 @@ fn replaying(criterion: &mut Criterion) {
     let steps = 50_000;
     let bytes = run(steps, 1000);
     let settings = Settings {
-        policy: Policy {
-            share: Some(Share::Fraction(0.9)),
-            ..Policy::default()
+        options: Options {
+            fraction: Some(0.9),
+            ..Options::default()
         },
         ..Settings::default()
     };

@@ -12,7 +12,7 @@ use vramfit_core::allocator::{Kind, PoolSpace};
 use vramfit_core::analysis::{Comparison, RunSummary, Settings, compare, summarise};
 use vramfit_core::gpu;
 use vramfit_core::report::Report;
-use vramfit_core::settings::{Policy, Share};
+use vramfit_core::settings::Options;
 use vramfit_core::trace::{Event, Header, ProgramSizes, Purpose, Reader, TextTrace};
 
 fn replay(trace: &[u8], settings: &Settings) -> Comparison {
@@ -25,9 +25,9 @@ fn answer(trace: &[u8]) -> RunSummary {
 
 fn share(fraction: f64) -> Settings {
     Settings {
-        policy: Policy {
-            share: Some(Share::Fraction(fraction)),
-            ..Policy::default()
+        options: Options {
+            fraction: Some(fraction),
+            ..Options::default()
         },
         ..Settings::default()
     }
@@ -35,9 +35,9 @@ fn share(fraction: f64) -> Settings {
 
 fn growing() -> Settings {
     Settings {
-        policy: Policy {
+        options: Options {
             preallocate: Some(false),
-            ..Policy::default()
+            ..Options::default()
         },
         ..Settings::default()
     }
@@ -108,9 +108,9 @@ fn other_settings_come_to_what_a_run_with_them_comes_to() {
         ),
         (
             Settings {
-                policy: Policy {
+                options: Options {
                     allocator: Some(Kind::Platform),
-                    ..Policy::default()
+                    ..Options::default()
                 },
                 ..Settings::default()
             },
@@ -304,12 +304,12 @@ fn settings_that_cannot_be_are_refused_as_in_a_dry_run() {
             ..header()
         };
         let trace = training(&header).finish();
-        let policy = Policy {
+        let options = Options {
             allocator: Some(Kind::Vmm),
-            ..Policy::default()
+            ..Options::default()
         };
         let settings = Settings {
-            policy,
+            options,
             ..Settings::default()
         };
         compare(&mut Reader::new(&trace[..]).unwrap(), &settings).is_ok()
@@ -326,7 +326,7 @@ fn a_pool_that_can_be_partitioned_is_and_that_is_told() {
     };
     let trace = training(&header).finish();
     let mut settings = growing();
-    settings.policy.preallocate = Some(true);
+    settings.options.preallocate = Some(true);
     let there = replay(&trace, &settings);
     assert!(there.after.header.spatial_partitioning);
     assert!(there.notes[0].contains("partitioned"), "{:?}", there.notes);
@@ -405,9 +405,9 @@ fn recorded_lists_come_to_the_recorded_figures() {
         compared += 1;
         let settings = Settings {
             gpu: Some(card),
-            policy: Policy {
-                share: Some(Share::Fraction(1.0)),
-                ..Policy::default()
+            options: Options {
+                fraction: Some(1.0),
+                ..Options::default()
             },
             occupied_bytes: None,
         };
@@ -503,11 +503,11 @@ proptest! {
         prop_assert_eq!(&same.after, &answer(&trace));
         // Asking for what there is anyway changes nothing either.
         let settings = Settings {
-            policy: Policy {
-                share: Some(Share::Fraction(0.75)),
+            options: Options {
+                fraction: Some(0.75),
                 allocator: Some(allocator),
                 preallocate: Some(preallocate),
-                ..Policy::default()
+                ..Options::default()
             },
             occupied_bytes: Some(0),
             ..Settings::default()

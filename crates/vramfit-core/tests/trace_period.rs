@@ -15,7 +15,7 @@ use vramfit_core::allocator::{Kind, PoolSpace};
 use vramfit_core::analysis::{RunSummary, Settings, compare, summarise, summarise_events};
 use vramfit_core::program::{EstimateSource, ProgramMemory, ScratchPhase};
 use vramfit_core::replay::replay_at_max_total;
-use vramfit_core::settings::Policy;
+use vramfit_core::settings::Options;
 use vramfit_core::trace::{
     CallbackSkip, CompilerWarning, Event, Events, Footer, Header, NotComputed, Note, ProgramSizes,
     Purpose, Reader, Repetition, RunEnvironment, TextId,
@@ -565,7 +565,7 @@ proptest! {
         prop_assert_eq!(quick.unwrap(), whole.unwrap());
         for allocator in [None, Some(Kind::Platform)] {
             let settings = Settings {
-                policy: Policy { allocator, ..Policy::default() },
+                options: Options { allocator, ..Options::default() },
                 occupied_bytes: Some(100 * MIB),
                 ..Settings::default()
             };

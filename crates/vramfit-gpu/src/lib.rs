@@ -9,6 +9,7 @@
 //! | `sampler` | all GPUs of the host, once or every second |
 //! | `process`, `cgroup`, `user` | what `/proc` knows of a process |
 //! | `environment`, `cgroup_memory` | the container of this process, and its limit on host memory |
+//! | `discover` | which GPUs a program will see, and what a pool can have of each |
 //! | `cuda` | the functions of CUDA's driver library, and their errors |
 //! | `driver`, `pattern` | allocating GPU memory, verifying and freeing it |
 //!
@@ -24,6 +25,7 @@ mod cgroup;
 mod cgroup_memory;
 mod cuda;
 mod device;
+mod discover;
 mod driver;
 mod driver_error;
 mod environment;
@@ -34,6 +36,7 @@ mod processes;
 mod sampler;
 mod user;
 
+pub use discover::{GpuOverrides, PROCESSES_VARIABLE};
 pub use driver::{CudaDevice, DeviceContext, Driver, MemoryInfo};
 pub use driver_error::DriverUnavailable;
 pub use environment::host_environment;

@@ -1,4 +1,4 @@
-//! Lets Python in: the extension module `vramfit._native`. Names only; what they do lies elsewhere.
+//! The extension module `vramfit._native`: Python bindings, and the library of the PJRT plugin.
 
 use pyo3::prelude::*;
 
@@ -26,6 +26,8 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<loader::BatchLoader>()?;
     module.add_class::<loader::BatchMemory>()?;
     module.add_class::<rows::RowReader>()?;
+    module.add_class::<settings::ResolvedSettings>()?;
+    module.add_class::<settings::Setting>()?;
     module.add_function(wrap_pyfunction!(gpus::all_gpus, module)?)?;
     module.add_function(wrap_pyfunction!(gpus::find_gpu, module)?)?;
     module.add_function(wrap_pyfunction!(plugin::start_plugin, module)?)?;
@@ -37,7 +39,7 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(plugin::further_steps, module)?)?;
     module.add_function(wrap_pyfunction!(plugin::hold_other_threads, module)?)?;
     module.add_function(wrap_pyfunction!(report::read_report, module)?)?;
-    module.add_function(wrap_pyfunction!(settings::decide_settings, module)?)?;
+    module.add_function(wrap_pyfunction!(settings::resolve_settings, module)?)?;
     module.add_function(wrap_pyfunction!(settings::expected_pools, module)?)?;
     module.add_function(wrap_pyfunction!(settings::is_fully_preallocated, module)?)?;
     module.add_function(wrap_pyfunction!(settings::parse_bytes, module)?)?;

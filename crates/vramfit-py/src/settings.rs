@@ -1,42 +1,76 @@
-//! From what a Python program wants to the variables that its JAX reads, for
+//! Memory options of a Python program and the variables that its JAX reads, for
 //! `vramfit.jax_memory_fix`.
 
 use std::collections::HashMap;
 
 use pyo3::prelude::*;
-use vramfit::Wishes;
-use vramfit_core::settings::{self, ReadAt, Version};
+use vramfit_core::settings::{self, Assignment, Options, ReadAt, Target, Version};
 use vramfit_core::{Bytes, Result, allocator};
+use vramfit_gpu::GpuOverrides;
 
 use crate::error::raise;
 
-/// Name, value, why, and whether JAX reads it while it is imported.
-type Set = (String, String, String, bool);
+/// A variable with a value, and why it has that.
+#[pyclass(frozen, get_all, module = "vramfit._native")]
+#[derive(Clone)]
+pub(crate) struct Setting {
+    name: &'static str,
+    value: String,
+    reason: String,
+    /// Whether JAX reads it while it is imported.
+    read_at_import: bool,
+}
 
-/// What to set, names to remove, defaults that yield (name, value, why), and notes.
-type Decided = (
-    Vec<Set>,
-    Vec<String>,
-    Vec<(String, String, String)>,
-    Vec<String>,
-);
+impl From<Assignment> for Setting {
+    fn from(assignment: Assignment) -> Self {
+        let setting = settings::find(assignment.name);
+        Setting {
+            name: assignment.name,
+            value: assignment.value,
+            reason: assignment.reason,
+            read_at_import: setting.is_some_and(|setting| setting.read_at == ReadAt::Import),
+        }
+    }
+}
 
-/// Decides what to do to `environment` for a JAX of version `jax`, `None` if not known.
+/// What options become in one environment.
+#[pyclass(frozen, get_all, module = "vramfit._native")]
+pub(crate) struct ResolvedSettings {
+    set: Vec<Setting>,
+    removed: Vec<&'static str>,
+    /// What takes precedence over a default.
+    kept: Vec<Setting>,
+    notes: Vec<String>,
+}
+
+impl From<settings::ResolvedSettings> for ResolvedSettings {
+    fn from(settings: settings::ResolvedSettings) -> Self {
+        let list = |assignments: Vec<Assignment>| assignments.into_iter().map(Into::into).collect();
+        ResolvedSettings {
+            set: list(settings.set),
+            removed: settings.removed,
+            kept: list(settings.kept),
+            notes: settings.notes,
+        }
+    }
+}
+
+/// Decides what to do to `environment` for a JAX of version `jax`, `None` if unknown.
 ///
-/// Amounts are texts such as `8GiB`. With `look_at_cards` the driver is asked also where its answer
-/// only lets more be told.
+/// Sizes are texts such as `8GiB`. With `detailed` the driver is asked also where its answer only makes
+/// reasons and notes more detailed.
 #[pyfunction]
 #[pyo3(signature = (
     environment, jax, *, fraction=None, limit=None, processes=None, keep_free=None, allocator=None,
     preallocate=None, require_gpu=None, remat=None, x64=None, jit=None, host_devices=None,
-    look_at_cards=true,
+    detailed=true,
 ))]
 #[allow(
     clippy::needless_pass_by_value,
     clippy::too_many_arguments,
     reason = "arguments from Python come by value and by name"
 )]
-pub(crate) fn decide_settings(
+pub(crate) fn resolve_settings(
     py: Python<'_>,
     environment: HashMap<String, String>,
     jax: Option<&str>,
@@ -51,10 +85,10 @@ pub(crate) fn decide_settings(
     x64: Option<bool>,
     jit: Option<bool>,
     host_devices: Option<u32>,
-    look_at_cards: bool,
-) -> PyResult<Decided> {
-    let decide = || -> Result<Decided> {
-        let wishes = Wishes {
+    detailed: bool,
+) -> PyResult<ResolvedSettings> {
+    let resolve = || -> Result<ResolvedSettings> {
+        let options = Options {
             fraction,
             limit: limit.map(str::parse).transpose()?,
             processes,
@@ -66,34 +100,23 @@ pub(crate) fn decide_settings(
             x64,
             jit,
             host_devices,
-            look_at_cards,
         };
-        let version = jax.and_then(|text| text.parse().ok());
-        let decision = wishes.settings(version, |name| environment.get(name).cloned())?;
-        let kept = decision.kept.into_iter();
-        Ok((
-            decision.changes.set.into_iter().map(told).collect(),
-            decision
-                .changes
-                .remove
-                .into_iter()
-                .map(str::to_owned)
-                .collect(),
-            kept.map(|(name, value, why)| (name.to_owned(), value, why))
-                .collect(),
-            decision.changes.notes,
-        ))
+        let variable = |name: &str| environment.get(name).cloned();
+        let target = Target {
+            jax: jax.and_then(|text| text.parse().ok()),
+            variable: &variable,
+            gpu_memory: &|| GpuOverrides::default().memory(variable),
+            detailed,
+            repair: true,
+            defaults: true,
+        };
+        settings::resolve(&options, &target).map(Into::into)
     };
-    py.detach(decide).map_err(|error| raise(py, &error))
+    py.detach(resolve).map_err(|error| raise(py, &error))
 }
 
-fn told(set: settings::Assignment) -> Set {
-    let at_import = settings::lookup(set.name).is_some_and(|s| s.read_at == ReadAt::Import);
-    (set.name.to_owned(), set.value, set.reason, at_import)
-}
-
-/// Returns what the pool on each card may take, by what `environment` says to JAX `jax`; `None`
-/// where that cannot be told from it.
+/// Returns the limit of the pool on each GPU, as `environment` says to JAX `jax`; `None` where that
+/// cannot be known.
 #[pyfunction]
 #[allow(
     clippy::needless_pass_by_value,
@@ -106,7 +129,10 @@ pub(crate) fn expected_pools(
 ) -> PyResult<Option<Vec<u64>>> {
     let expected = || {
         let version: Version = jax.parse()?;
-        vramfit::expected_pools(version, |name| environment.get(name).cloned())
+        let variable = |name: &str| environment.get(name).cloned();
+        settings::expected_pool_limits(version, variable, || {
+            GpuOverrides::default().memory(variable)
+        })
     };
     py.detach(expected).map_err(|error| raise(py, &error))
 }
@@ -118,7 +144,7 @@ pub(crate) fn is_fully_preallocated(limit_bytes: u64, pool_bytes: u64) -> bool {
     allocator::is_fully_preallocated(limit_bytes, pool_bytes)
 }
 
-/// Reads an amount of memory, such as `8GiB`.
+/// Parses a size such as `8GiB`.
 #[pyfunction]
 pub(crate) fn parse_bytes(py: Python<'_>, text: &str) -> PyResult<u64> {
     let bytes: Result<Bytes> = text.parse();
@@ -127,7 +153,7 @@ pub(crate) fn parse_bytes(py: Python<'_>, text: &str) -> PyResult<u64> {
         .map_err(|error| raise(py, &error))
 }
 
-/// Writes an amount of memory, such as `8.0 GiB`.
+/// Formats a size, such as `8.0 GiB`.
 #[pyfunction]
 pub(crate) fn show_bytes(bytes: u64) -> String {
     Bytes(bytes).to_string()

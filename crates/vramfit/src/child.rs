@@ -1,7 +1,8 @@
-//! Starts the user's command and waits for it, or becomes it.
+//! Starts the user's command and waits for it, or replaces this process by it.
 //!
-//! Where we wait, the terminal is the child's, the signals too. The child stays in our process group, so Ctrl-C reaches it without our help; we only must not
-//! die of it, because there is a report to give. A SIGTERM or SIGHUP sent to us alone is passed on.
+//! While we wait, terminal and signals belong to the child. It stays in our process group, so Ctrl-C
+//! reaches it anyway; we only must not end by it, because there is a report to print. A SIGTERM or SIGHUP
+//! sent to us alone is forwarded.
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::fs::PermissionsExt;
@@ -18,36 +19,36 @@ use vramfit_core::{Error, ErrorKind, Result};
 
 /// How a child ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Ended {
+pub(crate) enum ExitReason {
     /// It exited by itself with this code.
     Code(u8),
     /// A signal killed it.
     Signal(i32),
 }
 
-impl Ended {
+impl ExitReason {
     /// Returns the exit code that a shell would report.
     pub(crate) fn shell_code(self) -> u8 {
         match self {
-            Ended::Code(code) => code,
-            Ended::Signal(signal) => u8::try_from(128 + signal).unwrap_or(u8::MAX),
+            ExitReason::Code(code) => code,
+            ExitReason::Signal(signal) => u8::try_from(128 + signal).unwrap_or(u8::MAX),
         }
     }
 
-    /// Returns it in the words of the answer.
-    pub(crate) fn as_exit(self) -> ProgramExit {
+    /// Returns it as a trace records it.
+    pub(crate) fn program_exit(self) -> ProgramExit {
         let (code, signal) = match self {
-            Ended::Code(code) => (Some(code), None),
-            Ended::Signal(signal) => (None, Some(signal)),
+            ExitReason::Code(code) => (Some(code), None),
+            ExitReason::Signal(signal) => (None, Some(signal)),
         };
         ProgramExit { code, signal }
     }
 
-    /// Says it in words that fit after "the program".
-    pub(crate) fn words(self) -> String {
+    /// Returns a text that fits after "the program".
+    pub(crate) fn describe(self) -> String {
         match self {
-            Ended::Code(code) => format!("ended with exit code {code}"),
-            Ended::Signal(signal) => format!("was killed by {}", signal_name(signal)),
+            ExitReason::Code(code) => format!("ended with exit code {code}"),
+            ExitReason::Signal(signal) => format!("was killed by {}", signal_name(signal)),
         }
     }
 }
@@ -56,7 +57,7 @@ impl Ended {
 ///
 /// # Errors
 /// `command-not-found` when there is none, or when it may not be executed.
-pub(crate) fn resolve(program: &OsStr) -> Result<PathBuf> {
+pub(crate) fn resolve_command(program: &OsStr) -> Result<PathBuf> {
     let shown = program.to_string_lossy();
     if program.as_encoded_bytes().contains(&b'/') {
         let path = Path::new(program);
@@ -82,7 +83,7 @@ pub(crate) fn resolve(program: &OsStr) -> Result<PathBuf> {
                 ErrorKind::CommandNotFound,
                 format!("`{shown}` does not exist"),
             )
-            .hint("check the path; it is taken relative to the current directory")
+            .hint("check the path; it is relative to the current directory")
         });
     }
     let path = std::env::var_os("PATH").unwrap_or_default();
@@ -92,14 +93,14 @@ pub(crate) fn resolve(program: &OsStr) -> Result<PathBuf> {
         .ok_or_else(|| {
             let error = Error::new(
                 ErrorKind::CommandNotFound,
-                format!("there is no command `{shown}` in the directories of `PATH`"),
+                format!("command `{shown}` is in none of the directories of `PATH`"),
             );
             if Path::new(program).exists() {
-                error.hint(format!("a file of that name is here: write `./{shown}`"))
+                error.hint(format!(
+                    "to run the file of that name here, write `./{shown}`"
+                ))
             } else {
-                error.hint(
-                    "write the command as you would without vramfit, such as `python train.py`",
-                )
+                error.hint("write the command as without vramfit, such as `python train.py`")
             }
         })
 }
@@ -112,15 +113,15 @@ pub(crate) fn run(
     program: &Path,
     arguments: &[OsString],
     adjust: impl FnOnce(&mut Command),
-) -> Result<Ended> {
+) -> Result<ExitReason> {
     // A handler, not "ignore": what is ignored stays ignored after exec, and Python would then
-    // start without KeyboardInterrupt. What our own caller already ignores must stay so (nohup).
+    // start without KeyboardInterrupt. What our own caller ignores must stay ignored (nohup).
     let caught: Vec<i32> = [SIGINT, SIGQUIT, SIGTERM, SIGHUP]
         .into_iter()
         .filter(|signal| !is_ignored(*signal))
         .collect();
     let mut signals = Signals::new(&caught).map_err(|error| {
-        Error::new(ErrorKind::Internal, "cannot watch for signals").cause(error)
+        Error::new(ErrorKind::Internal, "cannot install signal handlers").cause(error)
     })?;
 
     let mut command = Command::new(program);
@@ -134,7 +135,7 @@ pub(crate) fn run(
     let handle = signals.handle();
     let forwarder = std::thread::spawn(move || {
         for signal in &mut signals {
-            // Ctrl-C and Ctrl-\ come from the terminal, which has told the child itself.
+            // Ctrl-C and Ctrl-\ come from the terminal, which signals the child itself.
             if signal == SIGTERM || signal == SIGHUP {
                 let signal = if signal == SIGTERM {
                     Signal::TERM
@@ -146,7 +147,7 @@ pub(crate) fn run(
             }
         }
     });
-    // Wait without reaping, so that no signal can be passed on to a stranger with the same number.
+    // Wait without reaping, so that no signal can reach another process with the same number.
     let until_ended = WaitIdOptions::EXITED | WaitIdOptions::NOWAIT;
     while waitid(WaitId::Pid(pid), until_ended).is_err_and(|error| error == Errno::INTR) {}
     handle.close();
@@ -155,12 +156,12 @@ pub(crate) fn run(
     let status = child.wait().map_err(|error| {
         Error::new(ErrorKind::Internal, "cannot wait for the program").cause(error)
     })?;
-    Ok(ended(status))
+    Ok(exit_reason(status))
 }
 
-/// Becomes the command: this process goes on as that program, with its number, its terminal, its place
-/// in the shell's list of jobs. Returns only when the system refuses.
-pub(crate) fn become_program(
+/// Replaces this process by the command, which keeps its process number, its terminal and its place in
+/// the shell's list of jobs. Returns only when the system refuses.
+pub(crate) fn exec(
     program: &Path,
     arguments: &[OsString],
     adjust: impl FnOnce(&mut Command),
@@ -175,18 +176,18 @@ fn cannot_start(program: &Path, error: &std::io::Error) -> Error {
     let shown = program.display();
     Error::new(
         ErrorKind::CommandNotFound,
-        format!("`{shown}` cannot be started"),
+        format!("cannot start `{shown}`"),
     )
     .cause(error)
     .hint("a script needs a first line such as `#!/usr/bin/env python3`")
 }
 
-fn ended(status: ExitStatus) -> Ended {
+fn exit_reason(status: ExitStatus) -> ExitReason {
     match (status.code(), status.signal()) {
-        (Some(code), _) => Ended::Code(u8::try_from(code).unwrap_or(u8::MAX)),
-        (None, Some(signal)) => Ended::Signal(signal),
+        (Some(code), _) => ExitReason::Code(u8::try_from(code).unwrap_or(u8::MAX)),
+        (None, Some(signal)) => ExitReason::Signal(signal),
         // Neither exited nor killed cannot come back from `wait`; the largest code says "failed".
-        (None, None) => Ended::Code(u8::MAX),
+        (None, None) => ExitReason::Code(u8::MAX),
     }
 }
 
@@ -217,60 +218,60 @@ pub(crate) fn is_ignored(signal: i32) -> bool {
 mod tests {
     use super::*;
 
-    fn shell(script: &str) -> Ended {
+    fn shell(script: &str) -> ExitReason {
         run(Path::new("/bin/sh"), &["-c".into(), script.into()], |_| {}).expect("sh starts")
     }
 
     #[test]
     fn exit_codes_come_back() {
-        assert_eq!(shell("exit 0"), Ended::Code(0));
-        assert_eq!(shell("exit 7"), Ended::Code(7));
+        assert_eq!(shell("exit 0"), ExitReason::Code(0));
+        assert_eq!(shell("exit 7"), ExitReason::Code(7));
     }
 
     #[test]
     fn a_killing_signal_is_named() {
-        let ended = shell("kill -SEGV $$");
-        assert_eq!(ended.shell_code(), 139);
-        assert_eq!(ended.words(), "was killed by SIGSEGV");
+        let exit = shell("kill -SEGV $$");
+        assert_eq!(exit.shell_code(), 139);
+        assert_eq!(exit.describe(), "was killed by SIGSEGV");
     }
 
     #[test]
     fn the_environment_can_be_adjusted() {
-        let ended = run(
+        let exit = run(
             Path::new("/bin/sh"),
             &["-c".into(), "exit \"$VRAMFIT_TEST_CODE\"".into()],
             |command| {
                 command.env("VRAMFIT_TEST_CODE", "5");
             },
         );
-        assert_eq!(ended.expect("sh starts"), Ended::Code(5));
+        assert_eq!(exit.expect("sh starts"), ExitReason::Code(5));
     }
 
     #[test]
-    fn a_missing_command_is_told_apart_from_a_forbidden_one() {
-        let missing = resolve(OsStr::new("no-such-command-vramfit")).unwrap_err();
+    fn missing_and_forbidden_commands_have_different_errors() {
+        let missing = resolve_command(OsStr::new("no-such-command-vramfit")).unwrap_err();
         assert!(
-            missing.message().contains("in the directories of `PATH`"),
+            missing.message().contains("directories of `PATH`"),
             "{missing}"
         );
-        let absent = resolve(OsStr::new("./no-such-file-vramfit")).unwrap_err();
+        let absent = resolve_command(OsStr::new("./no-such-file-vramfit")).unwrap_err();
         assert!(absent.message().contains("does not exist"), "{absent}");
         let folder = tempfile::tempdir().expect("a temporary directory");
         let file = folder.path().join("data");
         std::fs::write(&file, "no program").expect("written");
-        let forbidden = resolve(file.as_os_str()).unwrap_err();
+        let forbidden = resolve_command(file.as_os_str()).unwrap_err();
         assert!(
             forbidden.message().contains("not executable"),
             "{forbidden}"
         );
-        let folder = resolve(folder.path().as_os_str()).unwrap_err();
+        let folder = resolve_command(folder.path().as_os_str()).unwrap_err();
         assert!(folder.message().contains("is a directory"), "{folder}");
     }
 
     #[test]
     fn a_command_on_the_path_is_found() {
         assert!(
-            resolve(OsStr::new("sh"))
+            resolve_command(OsStr::new("sh"))
                 .expect("every system has sh")
                 .is_absolute()
         );

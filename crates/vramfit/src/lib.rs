@@ -13,28 +13,26 @@ use vramfit_core::{Error, ErrorKind};
 
 mod args;
 mod ascii;
-mod cards;
 mod child;
+mod command_line;
 mod commands;
 mod context;
+mod environment;
 mod failure;
 mod files;
 mod journals;
 mod output;
-mod program;
 mod python;
 mod scratch;
 mod status;
 mod traces;
 mod usage;
-mod wishes;
 
 use args::Cli;
 use output::Output;
 
 pub use context::Context;
 pub use traces::answer_of;
-pub use wishes::{Decision, Wishes, expected_pools};
 
 /// Runs one command line, program name first, and returns the exit code.
 ///

@@ -1,7 +1,7 @@
-//! The only mouth: everything vramfit says passes through here.
+//! All output to the terminal.
 //!
-//! Standard output is data, standard error is talk. A reader that went away (`vramfit … | head`)
-//! is no failure. Nothing is said by colour alone.
+//! Standard output is for results, standard error for messages. A reader that closes its end
+//! (`vramfit … | head`) is no failure. Colors never carry information that the text does not.
 
 use std::fmt;
 use std::fs::File;
@@ -45,34 +45,34 @@ pub(crate) struct Output {
     ascii: bool,
 }
 
-/// A bar that shows how far something is, or nothing.
+/// A progress bar, or nothing where none is shown.
 #[derive(Debug)]
 pub(crate) struct Progress {
     bar: Option<ProgressBar>,
 }
 
 impl Progress {
-    /// Shows that `done` of `total` are done, `before` of them by an earlier attempt.
+    /// Shows that `done` of `total` are done, `before` of them by an earlier run.
     pub(crate) fn show(&self, done: u64, before: u64, total: u64) {
         let Some(bar) = &self.bar else { return };
         if bar.length() != Some(total) {
             bar.set_length(total);
             bar.set_position(before);
-            // The rate is that of this attempt.
+            // The rate is that of this run.
             bar.reset_eta();
             bar.reset_elapsed();
         }
         bar.set_position(done);
     }
 
-    /// Shows that so many are done, of which nobody knows how many there are.
+    /// Shows that so many are done, of an unknown total.
     pub(crate) fn count(&self, done: u64) {
         if let Some(bar) = &self.bar {
             bar.set_position(done);
         }
     }
 
-    /// Removes the bar, so that what is said next has the line for itself.
+    /// Removes the bar, so that the next message has the line to itself.
     pub(crate) fn remove(&self) {
         if let Some(bar) = &self.bar {
             bar.finish_and_clear();
@@ -107,7 +107,7 @@ impl Output {
         }
     }
 
-    /// Returns an output for when the options could not be read.
+    /// Returns an output for errors in the options themselves.
     pub(crate) fn plain(color: ColorChoice) -> Self {
         Output {
             quiet: false,
@@ -119,8 +119,8 @@ impl Output {
         }
     }
 
-    /// Returns an output that says nothing but errors, for a part of a command that speaks for it.
-    pub(crate) fn hushed(&self) -> Self {
+    /// Returns an output that prints only errors, for a command that another one runs.
+    pub(crate) fn quiet(&self) -> Self {
         Output {
             quiet: true,
             verbose: false,
@@ -128,42 +128,44 @@ impl Output {
         }
     }
 
-    /// Says whether what is drawn on the terminal at standard output may have colours.
+    /// Says whether what is drawn on the terminal at standard output may have colors.
     pub(crate) fn colors_screen(&self) -> bool {
         self.color_of_data
     }
 
-    /// Says whether what is drawn may only have ASCII in it.
+    /// Says whether only ASCII may be drawn.
     pub(crate) fn is_ascii(&self) -> bool {
         self.ascii
     }
 
-    /// Writes what is for people to standard output: in ASCII where the terminal shows no more.
+    /// Writes text for people to standard output: in ASCII where the terminal shows no more.
     pub(crate) fn text(&mut self, text: &str) -> Result<()> {
-        match self.ascii {
-            true => self.data(&ascii::in_ascii(text)),
-            false => self.data(text),
+        if self.ascii {
+            self.data(&ascii::in_ascii(text))
+        } else {
+            self.data(text)
         }
     }
 
     /// Writes a table to standard output; its columns stay where they are.
     pub(crate) fn table(&mut self, text: &str) -> Result<()> {
-        match self.ascii {
-            true => self.data(&ascii::in_ascii_columns(text)),
-            false => self.data(text),
+        if self.ascii {
+            self.data(&ascii::in_ascii_columns(text))
+        } else {
+            self.data(text)
         }
     }
 
-    /// Writes one line of JSON behind whatever a program has written to the same standard output.
+    /// Writes one line of JSON after whatever a program has written to the same standard output.
     ///
-    /// A program may leave its last line open. Where standard output is a file, its last byte tells; where
-    /// it cannot be told, an empty line more is better than a line that is no JSON.
+    /// A program may leave its last line without a line feed. Where standard output is a file, its last
+    /// byte is known; elsewhere an extra empty line is better than a line that is not JSON.
     pub(crate) fn json_after_program(&mut self, line: &str) -> Result<()> {
-        let begin = match line_is_open(&std::io::stdout()) {
+        let break_line = match ends_within_line(&std::io::stdout()) {
             Some(false) => "",
             Some(true) | None => "\n",
         };
-        self.data(&format!("{begin}{line}\n"))
+        self.data(&format!("{break_line}{line}\n"))
     }
 
     /// Writes data to standard output, as it is.
@@ -184,8 +186,8 @@ impl Output {
         self.data(&format!("{line}\n"))
     }
 
-    /// Writes the lines of an examination to standard output. The word says what the colour says.
-    pub(crate) fn examination(&mut self, lines: &[Line]) -> Result<()> {
+    /// Writes the lines of a doctor's report to standard output.
+    pub(crate) fn doctor_report(&mut self, lines: &[Line]) -> Result<()> {
         let mut text = String::new();
         for line in lines {
             if let Some(status) = line.status {
@@ -195,7 +197,7 @@ impl Output {
                     doctor::Status::Fail => RED,
                     doctor::Status::Skip => DIM,
                 };
-                text.push_str(&painted(self.color_of_data, style, status.word()));
+                text.push_str(&styled(self.color_of_data, style, status.word()));
             }
             text.push_str(&line.text);
             text.push('\n');
@@ -203,37 +205,37 @@ impl Output {
         self.text(&text)
     }
 
-    /// Says whether only errors and data are wanted.
+    /// Says whether only errors and results are printed.
     pub(crate) fn is_quiet(&self) -> bool {
         self.quiet
     }
 
-    /// Says whether every detail is wanted.
+    /// Says whether additional detail is printed.
     pub(crate) fn is_verbose(&self) -> bool {
         self.verbose
     }
 
-    /// Passes on what the program said on its own standard error, as it is.
-    pub(crate) fn of_program(&mut self, text: &[u8]) {
-        // A closed standard error is nobody's business here.
+    /// Writes what the program wrote to its own standard error, as it is.
+    pub(crate) fn child_stderr(&mut self, text: &[u8]) {
+        // A closed standard error is no failure of ours.
         let _ = std::io::stderr().lock().write_all(text);
     }
 
-    /// Says something that `--quiet` silences.
-    pub(crate) fn say(&mut self, text: &str) {
+    /// Prints a message that `--quiet` suppresses.
+    pub(crate) fn info(&mut self, text: &str) {
         if !self.quiet {
-            self.talk(text);
+            self.write_stderr(text);
         }
     }
 
-    /// Says something that only `--verbose` shows.
-    pub(crate) fn detail(&mut self, text: &str) {
+    /// Prints a message that only `--verbose` shows.
+    pub(crate) fn verbose(&mut self, text: &str) {
         if self.verbose {
-            self.talk(text);
+            self.write_stderr(text);
         }
     }
 
-    /// Says what could not be done.
+    /// Prints an error.
     pub(crate) fn error(&mut self, error: &Error) {
         if self.json {
             let body = JsonErrorBody {
@@ -246,7 +248,7 @@ impl Output {
                 schema: 1,
                 error: body,
             });
-            talk(&line.expect("an error is four strings"));
+            write_stderr(&line.expect("an error is four strings"));
             return;
         }
         let head = self.paint(RED, &format!("error[{}]", error.kind().id()));
@@ -258,11 +260,11 @@ impl Output {
             ));
         }
         self.add_hint(&mut text, error.hint_text());
-        self.talk(&text);
+        self.write_stderr(&text);
     }
 
-    /// Returns a bar that shows how far a long piece of work is; on a terminal only, and never beside
-    /// JSON or with `--quiet`. `unit` is what is counted.
+    /// Returns a progress bar; shown on a terminal only, and never together with JSON or `--quiet`.
+    /// `unit` is what is counted.
     pub(crate) fn progress(&self, unit: &'static str) -> Progress {
         let wanted = !self.quiet && !self.json && std::io::stderr().is_terminal();
         Progress {
@@ -271,7 +273,7 @@ impl Output {
                     "{{percent:>3}} % [{{bar:32}}] {{human_pos}} of {{human_len}} {unit}  \
                      {{rate}}  {{eta}} left"
                 );
-                // ASCII, like every picture in the terminal; no more often than an eye can follow.
+                // ASCII, like every drawing in the terminal.
                 let style = ProgressStyle::with_template(&template)
                     .expect("the template is ours")
                     .with_key(
@@ -288,8 +290,7 @@ impl Output {
         }
     }
 
-    /// Returns a line that counts, where it is not known how many there are; shown as
-    /// [`Output::progress`] is.
+    /// Returns a line that counts towards an unknown total; shown where [`Output::progress`] is.
     pub(crate) fn count(&self, unit: &'static str) -> Progress {
         let wanted = !self.quiet && !self.json && std::io::stderr().is_terminal();
         Progress {
@@ -308,19 +309,20 @@ impl Output {
         }
     }
 
-    fn talk(&self, text: &str) {
-        match self.ascii {
-            true => talk(&ascii::in_ascii(text)),
-            false => talk(text),
+    fn write_stderr(&self, text: &str) {
+        if self.ascii {
+            write_stderr(&ascii::in_ascii(text));
+        } else {
+            write_stderr(text);
         }
     }
 
     fn paint(&self, style: Style, text: &str) -> String {
-        painted(self.color, style, text)
+        styled(self.color, style, text)
     }
 }
 
-fn painted(color: bool, style: Style, text: &str) -> String {
+fn styled(color: bool, style: Style, text: &str) -> String {
     if color {
         format!("{style}{text}{style:#}")
     } else {
@@ -328,22 +330,21 @@ fn painted(color: bool, style: Style, text: &str) -> String {
     }
 }
 
-/// Colours are for terminals; `NO_COLOR` (any value that is not empty) refuses them.
+/// Colors are for terminals; a non-empty `NO_COLOR` turns them off.
 fn wants_color(choice: ColorChoice, on_terminal: bool) -> bool {
     match choice {
         ColorChoice::Always => true,
         ColorChoice::Never => false,
         ColorChoice::Auto => {
-            let refused = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
+            let disabled = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
             let dumb = std::env::var_os("TERM").is_some_and(|value| value == "dumb");
-            !refused && !dumb && on_terminal
+            !disabled && !dumb && on_terminal
         }
     }
 }
 
-/// Says whether what was written to a file ends within a line; `None` for what is no file that can be
-/// read back.
-fn line_is_open(stream: &impl AsFd) -> Option<bool> {
+/// Says whether the contents of a file end within a line; `None` where it cannot be read back.
+fn ends_within_line(stream: &impl AsFd) -> Option<bool> {
     let file = rustix::fs::fstat(stream).ok()?;
     let is_file = rustix::fs::FileType::from_raw_mode(file.st_mode).is_file();
     let end = u64::try_from(file.st_size).ok().filter(|_| is_file)?;
@@ -357,10 +358,8 @@ fn line_is_open(stream: &impl AsFd) -> Option<bool> {
     read.is_ok().then(|| last != *b"\n")
 }
 
-/// Writes one paragraph to standard error.
-///
-/// A failure is ignored: there is no other place left to tell it.
-fn talk(text: &str) {
+/// Writes one paragraph to standard error. A failure is ignored: there is nowhere left to report it.
+fn write_stderr(text: &str) {
     let mut err = std::io::stderr().lock();
     let _ = err.write_all(text.as_bytes());
     if !text.ends_with('\n') {
@@ -373,14 +372,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_line_that_a_program_left_open_is_seen_in_a_file_and_unknown_in_a_pipe() {
+    fn an_unfinished_line_is_found_in_a_file_and_unknown_in_a_pipe() {
         let mut file = tempfile::NamedTempFile::new().expect("a file");
-        assert_eq!(line_is_open(&file), Some(false));
+        assert_eq!(ends_within_line(&file), Some(false));
         file.write_all(b"loss 0.1").expect("written");
-        assert_eq!(line_is_open(&file), Some(true));
+        assert_eq!(ends_within_line(&file), Some(true));
         file.write_all(b"\n").expect("written");
-        assert_eq!(line_is_open(&file), Some(false));
+        assert_eq!(ends_within_line(&file), Some(false));
         let (_reader, writer) = std::io::pipe().expect("a pipe");
-        assert_eq!(line_is_open(&writer), None);
+        assert_eq!(ends_within_line(&writer), None);
     }
 }

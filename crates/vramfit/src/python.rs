@@ -1,7 +1,7 @@
 //! Which Python will run the user's program, and what that Python has installed.
 //!
-//! The question is asked before the program starts, because JAX answers a missing compiler by
-//! going on without a GPU. Asking costs one start of the interpreter; `jax` is not imported.
+//! This is found out before the program starts, because JAX falls back to the CPU where its compiler is
+//! missing. It costs one start of the interpreter; `jax` is not imported.
 
 use std::ffi::{OsStr, OsString};
 use std::io::Read;
@@ -11,23 +11,23 @@ use std::sync::mpsc;
 use std::time::Duration;
 
 use serde::Deserialize;
+use vramfit_core::settings::Version;
 
 use crate::child;
 
-/// The script that a Python is asked with; see its own first lines.
-const PROBE: &str = include_str!("python_question.py");
+/// The script that prints what is installed; see its own first lines.
+const PROBE: &str = include_str!("probe.py");
 
-/// Before the answer, since start-up files of a site may print too.
+/// Before the result, since start-up files of a site may print too.
 pub(crate) const MARKER: &str = "vramfit-answer:";
 
 /// A healthy interpreter answers within a tenth of a second; a wrapper that waits for something
-/// must not hold up the user's program, which is then started without knowing.
+/// must not delay the user's program, which is then started without knowing.
 const PROBE_TIMEOUT: Duration = Duration::from_secs(20);
 
 /// An interpreter and the options it is given before the script.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Interpreter {
-    /// The program.
     pub(crate) program: PathBuf,
     /// Its own options, such as `-u`, and never the script's.
     pub(crate) options: Vec<OsString>,
@@ -40,7 +40,7 @@ pub(crate) struct Installed {
     pub(crate) python: String,
     /// Major and minor version of the language.
     pub(crate) python_version: (u32, u32),
-    /// Where the package `vramfit` lies, if it is installed there.
+    /// The directory of the package `vramfit`, if it is installed there.
     pub(crate) package: Option<PathBuf>,
     /// Whether directories named in `PYTHONPATH` are searched.
     pub(crate) reads_pythonpath: bool,
@@ -49,7 +49,7 @@ pub(crate) struct Installed {
     /// Version of `jaxlib`.
     pub(crate) jaxlib: Option<String>,
     /// The real CUDA plugins: major version of CUDA and version of the package.
-    pub(crate) plugins: Vec<Plugin>,
+    pub(crate) plugins: Vec<CudaPlugin>,
     /// Where XLA will find the assembler for GPU code.
     pub(crate) ptxas: Option<PathBuf>,
     /// Where XLA will find the device functions.
@@ -58,20 +58,37 @@ pub(crate) struct Installed {
 
 /// An installed `jax-cudaXX-plugin`.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Eq)]
-pub(crate) struct Plugin {
+pub(crate) struct CudaPlugin {
     /// Major version of CUDA, such as 13.
     pub(crate) cuda: u32,
     /// Version of the package, if its metadata could be read.
     pub(crate) version: Option<String>,
-    /// Whether the compiler itself (`jax-cudaXX-pjrt`) is there too.
+    /// Whether the compiler itself (`jax-cudaXX-pjrt`) is installed too.
     pub(crate) library: bool,
+}
+
+impl Interpreter {
+    /// Returns an interpreter without options.
+    pub(crate) fn bare(program: PathBuf) -> Self {
+        Interpreter {
+            program,
+            options: Vec::new(),
+        }
+    }
+}
+
+impl Installed {
+    /// Returns the release of JAX, if it is installed.
+    pub(crate) fn jax_version(&self) -> Option<Version> {
+        self.jax.as_ref()?.parse().ok()
+    }
 }
 
 /// Finds out which interpreter a command will run, if it is a Python program at all.
 ///
 /// Looks at the program's name, or at the first line of a script such as `pytest`. Returns `None`
 /// for shell scripts and launchers, of which nothing is known before they run.
-pub(crate) fn interpreter(program: &Path, arguments: &[OsString]) -> Option<Interpreter> {
+pub(crate) fn find_interpreter(program: &Path, arguments: &[OsString]) -> Option<Interpreter> {
     if is_python(program) {
         return Some(Interpreter {
             program: program.to_owned(),
@@ -98,7 +115,7 @@ pub(crate) fn interpreter(program: &Path, arguments: &[OsString]) -> Option<Inte
         {
             words.next();
         }
-        named = child::resolve(words.next()?).ok()?;
+        named = child::resolve_command(words.next()?).ok()?;
     }
     is_python(&named).then(|| Interpreter {
         program: named,
@@ -108,9 +125,9 @@ pub(crate) fn interpreter(program: &Path, arguments: &[OsString]) -> Option<Inte
 
 /// Asks an interpreter what it has installed.
 ///
-/// `adjust` gives the question the environment that the program will get. Returns `None` when no
-/// answer came: then the program is started without knowing.
-pub(crate) fn ask(
+/// `adjust` sets the environment that the program will get. Returns `None` when no answer came; the
+/// program is then started without knowing.
+pub(crate) fn query(
     interpreter: &Interpreter,
     adjust: impl FnOnce(&mut Command),
 ) -> Option<Installed> {
@@ -204,7 +221,7 @@ mod tests {
     }
 
     #[test]
-    fn pythons_are_told_by_name() {
+    fn interpreters_are_recognized_by_name() {
         for name in ["python", "python3", "/usr/bin/python3.11", "python3.14"] {
             assert!(is_python(Path::new(name)), "{name}");
         }
@@ -218,22 +235,19 @@ mod tests {
         let folder = tempfile::tempdir().expect("a temporary directory");
         let script = folder.path().join("tool");
         std::fs::write(&script, "#!/usr/bin/python3 -s\nimport sys\n").expect("written");
-        let found = interpreter(&script, &["-I".into()]).expect("the line names a Python");
+        let found = find_interpreter(&script, &["-I".into()]).expect("the line names a Python");
         assert_eq!(found.program, Path::new("/usr/bin/python3"));
         assert_eq!(found.options, ["-s"]);
 
         std::fs::write(&script, "#!/bin/sh\nexec python3\n").expect("written");
-        assert_eq!(interpreter(&script, &[]), None);
+        assert_eq!(find_interpreter(&script, &[]), None);
         std::fs::write(&script, [0x7f, b'E', b'L', b'F', 0]).expect("written");
-        assert_eq!(interpreter(&script, &[]), None);
+        assert_eq!(find_interpreter(&script, &[]), None);
     }
 
     #[test]
     fn a_program_that_does_not_answer_is_not_known() {
-        let silent = Interpreter {
-            program: "/bin/true".into(),
-            options: Vec::new(),
-        };
-        assert_eq!(ask(&silent, |_| {}), None);
+        let silent = Interpreter::bare("/bin/true".into());
+        assert_eq!(query(&silent, |_| {}), None);
     }
 }

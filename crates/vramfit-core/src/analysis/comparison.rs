@@ -9,7 +9,7 @@ use crate::allocator::Kind;
 use crate::error::Result;
 use crate::gpu::Gpu;
 use crate::replay::{Divergence, Replay, follow};
-use crate::settings::{self, Policy, Version};
+use crate::settings::{self, GpuMemory, Options, Target, Version};
 use crate::trace::{Events, Header};
 
 /// What is to be different.
@@ -17,8 +17,8 @@ use crate::trace::{Events, Header};
 pub struct Settings {
     /// The card; `None` leaves that of the run.
     pub gpu: Option<Gpu>,
-    /// Allocator, share of the card, preallocation. A limit in it is one of the card above.
-    pub policy: Policy,
+    /// Allocator, size of the pool, preallocation. A limit is one of the GPU above.
+    pub options: Options,
     /// Bytes that something else holds on each card; `None` leaves those of the run.
     pub occupied_bytes: Option<u64>,
 }
@@ -96,25 +96,31 @@ impl Settings {
         // The variables that would say it to JAX, read as JAX and XLA read them.
         let held = |name: &str| match name {
             "TF_FORCE_UNIFIED_MEMORY" if header.unified_memory => Some("1".to_owned()),
-            "XLA_PYTHON_CLIENT_ALLOCATOR" if self.policy.allocator.is_none() => {
+            "XLA_PYTHON_CLIENT_ALLOCATOR" if self.options.allocator.is_none() => {
                 Some(header.allocator.clone())
             }
             _ => None,
         };
-        let assignments = settings::variables_for(&self.policy, version, held)?;
+        let target = Target {
+            jax: Some(version),
+            variable: &held,
+            gpu_memory: &|| Ok(GpuMemory::Total(header.total_memory_bytes)),
+            ..Target::default()
+        };
+        let resolved = settings::resolve(&self.options, &target)?;
         let fraction = |name: &str| name.ends_with("CLIENT_MEM_FRACTION");
-        let set = assignments.set.iter().find(|set| fraction(set.name));
+        let set = resolved.set.iter().find(|set| fraction(set.name));
         if let Some(part) = set.and_then(|set| set.value.parse::<f64>().ok()) {
             header.memory_fraction = f64::from(part as f32);
         }
-        if let Some(share) = self.policy.share {
-            header.asked_limit_bytes = share.limit_bytes();
+        if self.options.sets_pool_size() {
+            header.asked_limit_bytes = self.options.limit.map(|limit| limit.0);
         }
-        if let Some(kind) = self.policy.allocator {
+        if let Some(kind) = self.options.allocator {
             kind.name().clone_into(&mut header.allocator);
         }
-        header.preallocate = self.policy.preallocate.unwrap_or(header.preallocate);
-        let mut notes = assignments.notes;
+        header.preallocate = self.options.preallocate.unwrap_or(header.preallocate);
+        let mut notes = resolved.notes;
         if partitionable(&header, version) && !was_partitionable {
             header.spatial_partitioning = true;
             notes.push(

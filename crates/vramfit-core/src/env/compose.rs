@@ -1,33 +1,33 @@
-//! A service of Docker Compose, with its cards reserved.
+//! A service of Docker Compose, with its GPUs reserved.
 
-use super::{Start, notes, quote, variables};
+use super::{Launch, notes, quote, variables};
 
-pub(super) fn write(start: &Start) -> String {
-    let lines = variables(start, "      # ", |variable| {
+pub(super) fn write(launch: &Launch) -> String {
+    let lines = variables(launch, "      # ", |variable| {
         format!(
             "      {}: {}",
             variable.name,
             quote::compose(&variable.value)
         )
     });
-    let command: Vec<_> = start
+    let command: Vec<_> = launch
         .command
         .iter()
         .map(|word| quote::compose(word))
         .collect();
-    let environment = match start.variables.is_empty() {
+    let environment = match launch.variables.is_empty() {
         true => "    environment: {}\n".to_owned(),
         false => format!("    environment:\n{lines}"),
     };
     format!(
         "\
-# Settings for JAX's memory: `docker compose up`. The image is built from a Dockerfile;
-# `vramfit env dockerfile` prints one. What stands here wins over what the image sets.
+# Memory settings for JAX: `docker compose up`. The image is built from a Dockerfile;
+# `vramfit env dockerfile` prints one. Values here take precedence over those of the image.
 {}services:
   train:
     build: .
     command: [{}]
-{environment}    # The cards. Without this block the container has none, and JAX computes on the CPU.
+{environment}    # The GPUs. Without this block the container has none, and JAX computes on the CPU.
     deploy:
       resources:
         reservations:
@@ -35,17 +35,17 @@ pub(super) fn write(start: &Start) -> String {
             - driver: nvidia
               count: {}
               capabilities: [gpu]
-    # Batches handed between processes lie in shared memory; Docker gives 64 MB unless told.
+    # Batches passed between processes are in shared memory; Docker's default is 64 MB.
     shm_size: 8gb
-    # A check must not take a pool beside the program's: it lets its own grow.
+    # The check must not preallocate a second pool next to the program's.
     healthcheck:
       test: [CMD-SHELL, XLA_PYTHON_CLIENT_PREALLOCATE=false vramfit doctor --require gpu]
       interval: 5m
       timeout: 2m
       start_period: 2m
 ",
-        notes(start, "# "),
+        notes(launch, "# "),
         command.join(", "),
-        start.gpus
+        launch.gpus
     )
 }

@@ -2,27 +2,27 @@
 
 use serde_json::json;
 
-use super::{File, Start, notes, refuse_line_breaks, variables};
+use super::{File, Launch, notes, reject_line_breaks, variables};
 use crate::error::Result;
 
 const HEADER: &str = "\
-# Settings for JAX's memory in the development container. One NAME=VALUE a line, and nothing is
-# quoted: a quote here is part of the value. Rebuild the container after a change.
+# Memory settings for JAX in the development container: one NAME=VALUE a line, without quotes, since
+# a quote would be part of the value. Rebuild the container after a change.
 ";
 
-pub(super) fn write(start: &Start) -> Result<Vec<File>> {
-    refuse_line_breaks(start, "a file of variables")?;
-    let lines = variables(start, "# ", |variable| {
+pub(super) fn write(launch: &Launch) -> Result<Vec<File>> {
+    reject_line_breaks(launch, "an env file")?;
+    let lines = variables(launch, "# ", |variable| {
         format!("{}={}", variable.name, variable.value)
     });
     let install = format!(
         "pip install \"jax[{}]=={}\" vramfit",
-        start.cuda_extra, start.jax
+        launch.cuda_extra, launch.jax
     );
     let container = json!({
         "name": "jax",
-        "image": start.image,
-        // Without a card the container shall not start and fall to the CPU in silence.
+        "image": launch.image,
+        // Without a GPU the container must not start: JAX would silently fall back to the CPU.
         "hostRequirements": { "gpu": true },
         "runArgs": [
             "--gpus=all",
@@ -30,16 +30,16 @@ pub(super) fn write(start: &Start) -> Result<Vec<File>> {
             "--env-file=.devcontainer/devcontainer.env",
         ],
         "postCreateCommand": install,
-        // At each start, and without taking a pool beside a program's.
+        // At each start, and without preallocating a second pool next to a program's.
         "postStartCommand":
             "XLA_PYTHON_CLIENT_PREALLOCATE=false vramfit doctor --require gpu",
     });
     let container =
-        serde_json::to_string_pretty(&container).expect("texts and truth values are always JSON");
+        serde_json::to_string_pretty(&container).expect("strings and booleans are always JSON");
     Ok(vec![
         File {
             path: ".devcontainer/devcontainer.env",
-            text: format!("{HEADER}{}\n{lines}", notes(start, "# ")),
+            text: format!("{HEADER}{}\n{lines}", notes(launch, "# ")),
         },
         File {
             path: ".devcontainer/devcontainer.json",

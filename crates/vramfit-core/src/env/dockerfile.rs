@@ -1,49 +1,49 @@
-//! A Dockerfile that keeps apart what is done while the image is built and while it runs.
+//! A Dockerfile that separates what is done while the image is built and while it runs.
 
-use super::{Start, notes, quote, refuse_line_breaks, variables};
+use super::{Launch, notes, quote, reject_line_breaks, variables};
 use crate::error::Result;
 
-pub(super) fn write(start: &Start) -> Result<String> {
-    refuse_line_breaks(start, "a Dockerfile")?;
-    let Start {
+pub(super) fn write(launch: &Launch) -> Result<String> {
+    reject_line_breaks(launch, "a Dockerfile")?;
+    let Launch {
         image,
         jax,
         cuda_extra,
         ..
-    } = start;
-    let lines = variables(start, "# ", |variable| {
+    } = launch;
+    let lines = variables(launch, "# ", |variable| {
         format!(
             "ENV {}={}",
             variable.name,
             quote::dockerfile(&variable.value)
         )
     });
-    let command = serde_json::Value::from(start.command.clone());
+    let command = serde_json::Value::from(launch.command.clone());
     Ok(format!(
         "\
 # syntax=docker/dockerfile:1
 FROM {image}
 
-# While the image is built there is no card. Nothing here opens one.
+# While the image is built there is no GPU. Nothing here uses one.
 ARG JAX_VERSION={jax}
-# What pip is to install as vramfit: a name, an address, or a wheel that was copied in before.
+# What pip installs as vramfit: a name, a URL, or a wheel that was copied into the image.
 ARG VRAMFIT=vramfit
 RUN pip install --no-cache-dir \"jax[{cuda_extra}]==${{JAX_VERSION}}\" \"${{VRAMFIT}}\"
 WORKDIR /app
 COPY . .
-# A step of the build that runs JAX, such as tests, stays on the CPU and says so itself:
+# A build step that runs JAX, such as tests, must select the CPU itself:
 #   RUN JAX_PLATFORMS=cpu python -m pytest
 
 # While it runs: the NVIDIA Container Toolkit reads the first two.
 ENV NVIDIA_VISIBLE_DEVICES=\"all\"
 ENV NVIDIA_DRIVER_CAPABILITIES=\"compute,utility\"
 {}{lines}
-# A check must not take a pool beside the program's: it lets its own grow.
+# The check must not preallocate a second pool next to the program's.
 HEALTHCHECK --interval=5m --timeout=2m --start-period=2m \\
     CMD XLA_PYTHON_CLIENT_PREALLOCATE=false vramfit doctor --require gpu
 
 CMD {command}
 ",
-        notes(start, "# ")
+        notes(launch, "# ")
     ))
 }

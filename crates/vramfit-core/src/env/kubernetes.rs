@@ -1,50 +1,50 @@
-//! A job of Kubernetes.
+//! A Kubernetes job.
 
-use super::{Start, notes, quote, variables};
+use super::{Launch, notes, quote, variables};
 
-pub(super) fn write(start: &Start) -> String {
-    let lines = variables(start, "            # ", |variable| {
+pub(super) fn write(launch: &Launch) -> String {
+    let lines = variables(launch, "            # ", |variable| {
         format!(
             "            - name: {}\n              value: {}",
             variable.name,
             quote::kubernetes(&variable.value)
         )
     });
-    let environment = match start.variables.is_empty() {
+    let environment = match launch.variables.is_empty() {
         true => "          env: []\n".to_owned(),
         false => format!("          env:\n{lines}"),
     };
-    let Start { gpus, image, .. } = start;
-    let command: Vec<_> = start
+    let Launch { gpus, image, .. } = launch;
+    let command: Vec<_> = launch
         .command
         .iter()
         .map(|word| quote::kubernetes(word))
         .collect();
     format!(
         "\
-# Settings for JAX's memory in a job: `kubectl apply -f job.yaml`.
+# Memory settings for JAX in a job: `kubectl apply -f job.yaml`.
 {}apiVersion: batch/v1
 kind: Job
 metadata:
   name: jax-train
 spec:
-  # A program that ran out of memory does so again.
+  # A program that ran out of memory would do so again.
   backoffLimit: 0
   template:
     spec:
       restartPolicy: Never
       containers:
         - name: train
-          # An image with your program, JAX and vramfit; `vramfit env dockerfile` prints how to make it.
+          # An image with your program, JAX and vramfit; `vramfit env dockerfile` prints a Dockerfile.
           image: {}
           command: [{}]
 {environment}          resources:
-            # Whole cards or MIG slices (nvidia.com/mig-1g.10gb). Where the cluster shares cards by time
-            # slicing or MPS, nothing here limits memory: give each process its part.
+            # Whole GPUs or MIG slices (nvidia.com/mig-1g.10gb). Where the cluster shares GPUs by time
+            # slicing or MPS, nothing here limits memory: set a fraction for each process.
             limits:
               nvidia.com/gpu: {gpus}
               memory: 64Gi
-          # Passes once JAX can have the card. A check must not take a pool beside the program's.
+          # Passes once JAX can use the GPU. The check must not preallocate a second pool.
           startupProbe:
             exec:
               command:
@@ -58,13 +58,13 @@ spec:
             - name: shm
               mountPath: /dev/shm
       volumes:
-        # Batches handed between processes lie in shared memory; containers get 64 MB unless told.
+        # Batches passed between processes are in shared memory; the default is 64 MB.
         - name: shm
           emptyDir:
             medium: Memory
             sizeLimit: 8Gi
 ",
-        notes(start, "# "),
+        notes(launch, "# "),
         quote::yaml(image),
         command.join(", "),
     )

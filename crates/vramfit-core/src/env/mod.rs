@@ -1,8 +1,8 @@
-//! The settings of a program as text for the place where it will run: a shell, an image, a cluster.
+//! Memory settings in the format of the place where a program will run: a shell, an image, a cluster.
 //!
-//! One file here a format. Each is complete and commented, made to be pasted or written to a file, and
-//! every value is quoted as its format wants it, whatever the value holds. Which variables there are
-//! is decided elsewhere ([`crate::settings`]).
+//! One source file per format. The text is complete and commented, ready to be pasted or written to a
+//! file, and every value is quoted as the format requires. [`crate::settings`] decides which variables
+//! are set.
 
 mod compose;
 mod devcontainer;
@@ -17,27 +17,27 @@ use std::str::FromStr;
 
 use crate::error::{Error, ErrorKind, Result};
 
-/// Where a program will run.
+/// The format of the settings, after the place where the program will run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Format {
-    /// A shell that follows POSIX.
+    /// A POSIX shell.
     Shell,
-    /// An image.
+    /// A container image.
     Dockerfile,
     /// Docker Compose.
     Compose,
-    /// A container of a development environment.
+    /// A development container.
     Devcontainer,
-    /// A batch job of SLURM.
+    /// A SLURM batch job.
     Slurm,
-    /// A job of Kubernetes.
+    /// A Kubernetes job.
     Kubernetes,
-    /// A service of systemd.
+    /// A systemd service.
     Systemd,
 }
 
 impl Format {
-    /// Every format, in the order in which they are told.
+    /// Every format, in the order in which they are listed.
     pub const ALL: [Format; 7] = [
         Format::Shell,
         Format::Dockerfile,
@@ -48,7 +48,7 @@ impl Format {
         Format::Systemd,
     ];
 
-    /// Returns the word for it.
+    /// Returns its name, as on the command line.
     pub fn name(self) -> &'static str {
         match self {
             Format::Shell => "shell",
@@ -65,20 +65,20 @@ impl Format {
 impl FromStr for Format {
     type Err = Error;
 
-    /// Parses the words of [`Format::name`], in any case.
+    /// Parses [`Format::name`], in any case.
     ///
     /// # Errors
-    /// [`ErrorKind::InvalidArgument`] for any other word.
+    /// [`ErrorKind::InvalidArgument`] for any other name.
     fn from_str(text: &str) -> Result<Self> {
-        let word = text.to_ascii_lowercase();
-        let found = Format::ALL.into_iter().find(|format| format.name() == word);
+        let name = text.to_ascii_lowercase();
+        let found = Format::ALL.into_iter().find(|format| format.name() == name);
         found.ok_or_else(|| {
             let names: Vec<_> = Format::ALL
                 .map(|format| format!("`{}`", format.name()))
                 .into();
             Error::new(
                 ErrorKind::InvalidArgument,
-                format!("`{text}` is not a place that vramfit writes settings for"),
+                format!("unknown format `{text}`"),
             )
             .hint(format!("choose one of {}", names.join(", ")))
         })
@@ -88,104 +88,108 @@ impl FromStr for Format {
 /// A variable to be set, and why.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Variable {
-    /// Its name.
+    /// The variable's name.
     pub name: String,
-    /// Its value, unquoted.
+    /// The value, unquoted.
     pub value: String,
     /// Why, as one clause in lower case without a full stop; empty where there is nothing to say.
     pub reason: String,
 }
 
-/// What is to be started, and with which settings.
+/// How a program is started, and with which settings.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Start {
+pub struct Launch {
     /// The variables, each name once.
     pub variables: Vec<Variable>,
-    /// What else whoever pastes it should know, one clause each.
+    /// What else the user should know, one clause each.
     pub notes: Vec<String>,
     /// The program and its arguments.
     pub command: Vec<String>,
-    /// The cards that it gets.
+    /// Number of GPUs.
     pub gpus: u32,
-    /// The release of JAX that is installed in an image, such as `0.10.2`.
+    /// Release of JAX to install in an image, such as `0.10.2`.
     pub jax: String,
-    /// The extra of JAX that brings CUDA: `cuda12` or `cuda13`.
+    /// Extra of JAX that includes CUDA: `cuda12` or `cuda13`.
     pub cuda_extra: String,
-    /// The image that a container is made from or of.
+    /// Base image of a container.
     pub image: String,
 }
 
-/// A file, or a part of one.
+/// A file to write.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct File {
-    /// Where it belongs, such as `.devcontainer/devcontainer.json`.
+    /// Relative path, such as `.devcontainer/devcontainer.json`.
     pub path: &'static str,
-    /// What it holds, with a line feed at the end.
+    /// Contents, with a line feed at the end.
     pub text: String,
 }
 
-/// Writes the settings for a place.
+/// Returns the files with the settings.
 ///
 /// # Errors
-/// [`ErrorKind::InvalidArgument`] for a name that no environment can hold, and for a value that the
-/// format has no way to write, which is told.
-pub fn write(format: Format, start: &Start) -> Result<Vec<File>> {
-    for variable in &start.variables {
+/// [`ErrorKind::InvalidArgument`] for a name that is invalid, and for a value that the format cannot
+/// represent.
+pub fn write(format: Format, launch: &Launch) -> Result<Vec<File>> {
+    for variable in &launch.variables {
         check_name(&variable.name)?;
         if variable.value.contains('\0') {
-            return Err(unwritable(&variable.name, "a NUL", "any environment"));
+            return Err(unrepresentable(
+                &variable.name,
+                "a NUL character",
+                "an environment variable",
+            ));
         }
     }
     let one = |path, text| vec![File { path, text }];
     Ok(match format {
-        Format::Shell => one("jax-env.sh", shell::write(start)),
-        Format::Dockerfile => one("Dockerfile", dockerfile::write(start)?),
-        Format::Compose => one("compose.yaml", compose::write(start)),
-        Format::Devcontainer => devcontainer::write(start)?,
-        Format::Slurm => one("job.sh", slurm::write(start)),
-        Format::Kubernetes => one("job.yaml", kubernetes::write(start)),
-        Format::Systemd => one("jax-program.service", systemd::write(start)),
+        Format::Shell => one("jax-env.sh", shell::write(launch)),
+        Format::Dockerfile => one("Dockerfile", dockerfile::write(launch)?),
+        Format::Compose => one("compose.yaml", compose::write(launch)),
+        Format::Devcontainer => devcontainer::write(launch)?,
+        Format::Slurm => one("job.sh", slurm::write(launch)),
+        Format::Kubernetes => one("job.yaml", kubernetes::write(launch)),
+        Format::Systemd => one("jax-program.service", systemd::write(launch)),
     })
 }
 
-/// Refuses what a shell would not take for a name.
+/// Rejects what is not a name for a shell.
 fn check_name(name: &str) -> Result<()> {
     let first = |c: char| c.is_ascii_alphabetic() || c == '_';
-    let good = name.starts_with(first) && name.chars().all(|c| first(c) || c.is_ascii_digit());
-    if good {
+    let is_valid = name.starts_with(first) && name.chars().all(|c| first(c) || c.is_ascii_digit());
+    if is_valid {
         return Ok(());
     }
     Err(Error::new(
         ErrorKind::InvalidArgument,
-        format!("`{name}` is not the name of a variable"),
+        format!("`{name}` is not a valid variable name"),
     )
-    .hint("a name has letters, digits and underscores, and does not begin with a digit"))
+    .hint("a name consists of letters, digits and underscores, and does not start with a digit"))
 }
 
-fn unwritable(name: &str, what: &str, format: &str) -> Error {
+fn unrepresentable(name: &str, what: &str, format: &str) -> Error {
     Error::new(
         ErrorKind::InvalidArgument,
-        format!("the value of `{name}` holds {what}, which {format} cannot hold"),
+        format!("the value of `{name}` contains {what}, which {format} cannot contain"),
     )
-    .hint("set the variable in the program's own start script")
+    .hint("set the variable in the script that starts the program")
 }
 
-/// Refuses a line break in a format that has one variable a line and no way to write one.
-fn refuse_line_breaks(start: &Start, format: &str) -> Result<()> {
+/// Rejects a line break in a format that has one variable a line and cannot escape one.
+fn reject_line_breaks(launch: &Launch, format: &str) -> Result<()> {
     let broken = |variable: &&Variable| variable.value.contains(['\n', '\r']);
-    match start.variables.iter().find(broken) {
-        Some(variable) => Err(unwritable(&variable.name, "a line break", format)),
+    match launch.variables.iter().find(broken) {
+        Some(variable) => Err(unrepresentable(&variable.name, "a line break", format)),
         None => Ok(()),
     }
 }
 
-/// Writes the lines that say why, each behind a mark such as `# `.
-fn comment(mark: &str, text: &str) -> String {
-    const COLUMNS: usize = 90;
+/// Returns a text as comment lines, each with a prefix such as `# `.
+fn comment_lines(prefix: &str, text: &str) -> String {
+    const MAX_COLUMNS: usize = 90;
     let mut lines = vec![String::new()];
     for word in text.split_whitespace() {
         let line = lines.last_mut().expect("there is always a line");
-        if !line.is_empty() && line.len() + 1 + word.len() + mark.len() > COLUMNS {
+        if !line.is_empty() && line.len() + 1 + word.len() + prefix.len() > MAX_COLUMNS {
             lines.push(word.to_owned());
         } else {
             let space = if line.is_empty() { "" } else { " " };
@@ -196,27 +200,27 @@ fn comment(mark: &str, text: &str) -> String {
     lines
         .into_iter()
         .filter(|line| !line.is_empty())
-        .map(|line| format!("{mark}{line}\n"))
+        .map(|line| format!("{prefix}{line}\n"))
         .collect()
 }
 
-/// Writes each variable with its reason above it. `line` writes one, without a line feed.
-fn variables(start: &Start, mark: &str, line: impl Fn(&Variable) -> String) -> String {
+/// Returns each variable with its reason above it. `line` formats one, without a line feed.
+fn variables(launch: &Launch, prefix: &str, line: impl Fn(&Variable) -> String) -> String {
     let mut text = String::new();
-    for variable in &start.variables {
-        text.push_str(&comment(mark, &variable.reason));
+    for variable in &launch.variables {
+        text.push_str(&comment_lines(prefix, &variable.reason));
         text.push_str(&line(variable));
         text.push('\n');
     }
     text
 }
 
-/// Writes the notes, if there are any.
-fn notes(start: &Start, mark: &str) -> String {
-    start
+/// Returns the notes as comment lines.
+fn notes(launch: &Launch, prefix: &str) -> String {
+    launch
         .notes
         .iter()
-        .map(|note| comment(mark, &format!("Note: {note}.")))
+        .map(|note| comment_lines(prefix, &format!("Note: {note}.")))
         .collect()
 }
 

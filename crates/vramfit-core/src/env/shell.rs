@@ -1,16 +1,16 @@
-//! Lines for a shell.
+//! Lines for a POSIX shell.
 
-use super::{Start, notes, quote, variables};
+use super::{Launch, notes, quote, variables};
 
 const HEADER: &str = "\
-# Settings for JAX's memory. Read them into the shell that starts the program:
+# Memory settings for JAX. Source this file in the shell that starts the program:
 #   . ./jax-env.sh && python train.py
-# They count for programs started after this.
+# They apply to programs started afterwards.
 ";
 
-pub(super) fn write(start: &Start) -> String {
-    let lines = variables(start, "# ", |variable| {
+pub(super) fn write(launch: &Launch) -> String {
+    let lines = variables(launch, "# ", |variable| {
         format!("export {}={}", variable.name, quote::shell(&variable.value))
     });
-    format!("{HEADER}{}\n{lines}", notes(start, "# "))
+    format!("{HEADER}{}\n{lines}", notes(launch, "# "))
 }

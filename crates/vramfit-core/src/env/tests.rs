@@ -1,16 +1,16 @@
 use super::*;
 
-fn start(variables: &[(&str, &str)]) -> Start {
-    Start {
+fn launch(variables: &[(&str, &str)]) -> Launch {
+    Launch {
         variables: variables
             .iter()
             .map(|(name, value)| Variable {
                 name: (*name).to_owned(),
                 value: (*value).to_owned(),
-                reason: "8.0 GiB of the card's 79.1 GiB".to_owned(),
+                reason: "8.0 GiB of the GPU's 79.1 GiB".to_owned(),
             })
             .collect(),
-        notes: vec!["the card is not known".to_owned()],
+        notes: vec!["the GPU is unknown".to_owned()],
         command: ["python", "train it.py"].map(str::to_owned).into(),
         gpus: 2,
         jax: "0.10.2".to_owned(),
@@ -20,7 +20,7 @@ fn start(variables: &[(&str, &str)]) -> Start {
 }
 
 fn text(format: Format, variables: &[(&str, &str)]) -> String {
-    let files = write(format, &start(variables)).unwrap();
+    let files = write(format, &launch(variables)).unwrap();
     files.into_iter().map(|file| file.text).collect()
 }
 
@@ -29,10 +29,10 @@ fn every_format_has_the_variables_their_reasons_and_the_notes() {
     for format in Format::ALL {
         let text = text(format, &[("XLA_CLIENT_MEM_FRACTION", "0.1")]);
         let at = text.find("XLA_CLIENT_MEM_FRACTION").unwrap();
-        let reason = text.find("# 8.0 GiB of the card's 79.1 GiB\n").unwrap();
+        let reason = text.find("# 8.0 GiB of the GPU's 79.1 GiB\n").unwrap();
         assert!(reason < at, "{}", format.name());
         assert!(
-            text.contains("# Note: the card is not known.\n"),
+            text.contains("# Note: the GPU is unknown.\n"),
             "{}",
             format.name()
         );
@@ -64,21 +64,21 @@ fn dollars_and_percent_signs_are_not_replaced() {
 }
 
 #[test]
-fn what_a_format_cannot_hold_is_refused_and_not_mangled() {
+fn what_a_format_cannot_represent_is_rejected_and_not_altered() {
     for format in Format::ALL {
         let one_line = matches!(format, Format::Dockerfile | Format::Devcontainer);
-        let broken = write(format, &start(&[("V", "a\nb")]));
+        let broken = write(format, &launch(&[("V", "a\nb")]));
         assert_eq!(broken.is_err(), one_line, "{}", format.name());
         for name in ["", "1V", "A-B", "A B", "Ä"] {
-            let error = write(format, &start(&[(name, "x")])).unwrap_err();
+            let error = write(format, &launch(&[(name, "x")])).unwrap_err();
             assert_eq!(error.kind(), ErrorKind::InvalidArgument, "{name}");
         }
-        assert!(write(format, &start(&[("V", "\0")])).is_err());
+        assert!(write(format, &launch(&[("V", "\0")])).is_err());
     }
 }
 
 #[test]
-fn a_start_without_variables_is_whole_all_the_same() {
+fn files_without_variables_are_complete() {
     assert!(text(Format::Compose, &[]).contains("environment: {}\n"));
     assert!(text(Format::Kubernetes, &[]).contains("env: []\n"));
 }

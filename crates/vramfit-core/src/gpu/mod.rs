@@ -6,6 +6,7 @@
 
 mod autotune;
 mod catalogue;
+mod selection;
 mod target;
 
 use serde::{Deserialize, Serialize};
@@ -15,6 +16,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::nearest;
 
 pub use autotune::fit_autotune_results;
+pub use selection::GpuSelection;
 pub use target::target_config_text;
 
 /// Whether a figure was printed by a driver or derived from other figures.

@@ -96,7 +96,7 @@ pub(super) fn has(name: &str, version: Version) -> bool {
 
 /// Says whether anybody is known to know the name, as a variable or otherwise.
 pub(super) fn is_known(name: &str) -> bool {
-    settings::lookup(name).is_some_and(|setting| !setting.is_flag())
+    settings::find(name).is_some_and(|setting| !setting.is_flag())
         || JAX.iter().any(|known| known.name == name)
         || others().any(|other| other == name)
 }

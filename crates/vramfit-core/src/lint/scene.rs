@@ -3,13 +3,14 @@
 use super::surroundings::{Packages, Surroundings};
 use crate::allocator::Kind;
 use crate::host::HostGpu;
-use crate::settings::{DEFAULT_FRACTION, PluginSettings, Room, Version, allocator_since, lookup};
+pub(super) use crate::settings::{
+    ALLOCATOR, FRACTION, OLD_FRACTION, PREALLOCATE, UNIFIED_MEMORY as UNIFIED,
+};
+use crate::settings::{
+    GpuMemoryBudget, JAX_DEFAULT_FRACTION, PluginSettings, Version, allocator_since, find,
+    turns_preallocation_off,
+};
 
-pub(super) const FRACTION: &str = "XLA_CLIENT_MEM_FRACTION";
-pub(super) const OLD_FRACTION: &str = "XLA_PYTHON_CLIENT_MEM_FRACTION";
-pub(super) const ALLOCATOR: &str = "XLA_PYTHON_CLIENT_ALLOCATOR";
-pub(super) const PREALLOCATE: &str = "XLA_PYTHON_CLIENT_PREALLOCATE";
-pub(super) const UNIFIED: &str = "TF_FORCE_UNIFIED_MEMORY";
 pub(super) const VISIBLE: &str = "CUDA_VISIBLE_DEVICES";
 pub(super) const XLA_FLAGS: &str = "XLA_FLAGS";
 
@@ -49,7 +50,7 @@ impl<'a> Scene<'a> {
 
     /// Returns the name under which this release reads the fraction.
     pub(super) fn fraction_name(&self) -> &'static str {
-        let new = lookup(FRACTION).is_some_and(|setting| setting.is_read_by(self.version()));
+        let new = find(FRACTION).is_some_and(|setting| setting.is_read_by(self.version()));
         if new { FRACTION } else { OLD_FRACTION }
     }
 
@@ -71,7 +72,7 @@ impl<'a> Scene<'a> {
     /// Returns the share that JAX's pool will have, where it is one that can be reckoned with.
     pub(super) fn share(&self) -> Option<f64> {
         match self.fraction() {
-            None => Some(DEFAULT_FRACTION),
+            None => Some(JAX_DEFAULT_FRACTION),
             Some(fraction) => fraction
                 .value
                 .filter(|part| part.is_finite() && *part > 0.0),
@@ -90,7 +91,7 @@ impl<'a> Scene<'a> {
     /// Says whether the pool takes its limit at the first operation.
     pub(super) fn preallocates(&self) -> bool {
         matches!(self.allocator(), Some(Kind::Bfc | Kind::CudaAsync))
-            && !matches!(self.raw(PREALLOCATE), Some("false" | "False" | "0"))
+            && !self.raw(PREALLOCATE).is_some_and(turns_preallocation_off)
     }
 
     /// Says whether the pool is made of managed memory, which may lie in host RAM.
@@ -130,11 +131,11 @@ impl<'a> Scene<'a> {
     }
 
     /// Returns what there is on each GPU that the program sees, where the driver tells.
-    pub(super) fn rooms(&self) -> Vec<(&'a HostGpu, Room)> {
+    pub(super) fn rooms(&self) -> Vec<(&'a HostGpu, GpuMemoryBudget)> {
         let gpus = self.gpus();
         let count = u32::try_from(gpus.len()).unwrap_or(u32::MAX);
         gpus.into_iter()
-            .filter_map(|gpu| Some((gpu, Room::of_card(gpu, 0, count)?)))
+            .filter_map(|gpu| Some((gpu, GpuMemoryBudget::from_driver(gpu, 0, count)?)))
             .collect()
     }
 

@@ -14,7 +14,7 @@ impl XlaFlags {
     /// (measured on 0.10.2). A text that begins with such a word is the name of a file to XLA; it is
     /// not opened here, and has no flags.
     pub fn parse(text: &str) -> XlaFlags {
-        let flags = split(text)
+        let flags = split_flags(text)
             .into_iter()
             .map_while(|word| {
                 let flag = word.strip_prefix("--")?;
@@ -55,19 +55,19 @@ impl XlaFlags {
 /// character of the text stays. `None` where the text is the name of a file, to which nothing can be
 /// added.
 pub(super) fn with_flag(text: &str, flag: &str) -> Option<String> {
-    let words = words(text);
-    if words
+    let tokens = tokens(text);
+    if tokens
         .first()
-        .is_some_and(|word| !word.text.starts_with("--"))
+        .is_some_and(|token| !token.text.starts_with("--"))
     {
         return None;
     }
     // Behind a stray word nothing is read, and inside an open quote nothing is a flag.
-    let unread = |word: &&Word| !word.text.starts_with("--") || !word.closed;
-    let at = words
+    let unread = |token: &&FlagToken| !token.text.starts_with("--") || !token.closed;
+    let at = tokens
         .iter()
         .find(unread)
-        .map_or(text.len(), |word| word.start);
+        .map_or(text.len(), |token| token.start);
     let (read, rest) = text.split_at(at);
     let gap = |wanted: bool| if wanted { " " } else { "" };
     let before = gap(!read.is_empty() && !read.ends_with(char::is_whitespace));
@@ -78,12 +78,12 @@ pub(super) fn with_flag(text: &str, flag: &str) -> Option<String> {
 }
 
 /// Splits at white space outside quotes, and takes the quotes off.
-pub(crate) fn split(text: &str) -> Vec<String> {
-    words(text).into_iter().map(|word| word.text).collect()
+pub(crate) fn split_flags(text: &str) -> Vec<String> {
+    tokens(text).into_iter().map(|token| token.text).collect()
 }
 
-/// A word of a text.
-struct Word {
+/// A flag with its value, or whatever else stands between white space.
+struct FlagToken {
     text: String,
     /// Where it begins in the text, in bytes.
     start: usize,
@@ -91,16 +91,16 @@ struct Word {
     closed: bool,
 }
 
-fn words(text: &str) -> Vec<Word> {
-    let mut words: Vec<Word> = Vec::new();
-    let mut word: Option<Word> = None;
+fn tokens(text: &str) -> Vec<FlagToken> {
+    let mut tokens: Vec<FlagToken> = Vec::new();
+    let mut token: Option<FlagToken> = None;
     let mut quote = None;
     for (start, c) in text.char_indices() {
         if quote.is_none() && c.is_whitespace() {
-            words.extend(word.take().filter(|word| !word.text.is_empty()));
+            tokens.extend(token.take().filter(|token| !token.text.is_empty()));
             continue;
         }
-        let word = word.get_or_insert(Word {
+        let token = token.get_or_insert(FlagToken {
             text: String::new(),
             start,
             closed: true,
@@ -108,12 +108,12 @@ fn words(text: &str) -> Vec<Word> {
         match quote {
             Some(open) if c == open => quote = None,
             None if c == '"' || c == '\'' => quote = Some(c),
-            _ => word.text.push(c),
+            _ => token.text.push(c),
         }
-        word.closed = quote.is_none();
+        token.closed = quote.is_none();
     }
-    words.extend(word.filter(|word| !word.text.is_empty()));
-    words
+    tokens.extend(token.filter(|token| !token.text.is_empty()));
+    tokens
 }
 
 #[cfg(test)]

@@ -7,40 +7,51 @@
 //! | `client.rs` | the options of a client, checked as XLA checks them |
 //! | `fraction.rs` | the text form of the pool's fraction |
 //! | `plugin.rs`, `flags.rs` | what the plugin reads past those options |
-//! | `share.rs` | a part of a card, as the text that JAX reads |
-//! | `room.rs` | what a pool can have of a card, once context, libraries and others are taken off |
+//! | `options.rs`, `defaults.rs` | the options of a user, and what holds where they say nothing |
+//! | `pool_size.rs` | the size of the pool, as the text of the fraction that JAX reads |
+//! | `budget.rs` | how much of a GPU a pool can have, once context, libraries and other processes are subtracted |
+//! | `names.rs` | the variables of the pool |
 //! | `platforms.rs` | which backends JAX may make, and the one recommendation about it |
-//! | `visible.rs` | which cards a program will see |
-//! | `policy/` | from what a user wants to the variables that the installed release reads |
+//! | `visible.rs` | which GPUs a program will see |
+//! | `resolve/` | from options to the variables that the installed release reads |
 //!
 //! Nothing here reads or changes the environment of this process: values are handed in and out.
 
+mod budget;
 mod client;
+mod defaults;
 mod flags;
 mod fraction;
+mod names;
+mod options;
 mod platforms;
 mod plugin;
-mod policy;
-mod room;
-mod share;
+mod pool_size;
+mod resolve;
 mod table;
 mod version;
 mod visible;
 
+pub use budget::{
+    COLLECTIVES_BYTES, GpuMemoryBudget, LIBRARIES_BYTES, UNKNOWN_CONTEXT_BYTES, min_total_bytes,
+    outside_bytes, pool_bytes,
+};
 pub use client::{ClientOptions, OptionError, Value};
+pub use defaults::expected_pool_limits;
 pub use flags::XlaFlags;
-pub(crate) use flags::split as flag_words;
+pub(crate) use flags::split_flags;
 pub use fraction::FractionPolicy;
+pub use names::{
+    ALLOCATOR, CREATE_OPTIONS, FRACTION, NONEXISTENT_LIMIT, OLD_FRACTION, PREALLOCATE,
+    UNIFIED_MEMORY, turns_preallocation_off,
+};
+pub use options::{Assignment, GpuMemory, Options, ResolvedSettings, Target};
 pub use platforms::{GPU_REQUIRED, PLATFORM_NAME, PLATFORMS, allows_gpu, prefers_gpu};
 pub use plugin::{Abort, PluginSettings};
-pub(crate) use policy::allocator_since;
-pub use policy::{Assignment, Assignments, Policy, variables_for};
-pub use room::{
-    COLLECTIVES_BYTES, LIBRARIES_BYTES, Room, UNKNOWN_CONTEXT_BYTES, outside_bytes, pool_bytes,
-    smallest_total_bytes,
-};
-pub(crate) use share::DEFAULT_FRACTION;
-pub use share::Share;
-pub use table::{ReadAt, Reader, Setting, all, lookup, markdown};
+pub(crate) use pool_size::JAX_DEFAULT_FRACTION;
+pub use pool_size::NAME_GPU_HINT;
+pub(crate) use resolve::allocator_since;
+pub use resolve::resolve;
+pub use table::{ReadAt, Reader, Setting, all, find, markdown};
 pub use version::Version;
 pub use visible::visible;

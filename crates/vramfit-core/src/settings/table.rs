@@ -45,7 +45,7 @@ pub enum ReadAt {
 
 impl ReadAt {
     /// Returns the last moment at which the setting can be set, as a clause.
-    pub fn deadline(self) -> &'static str {
+    pub fn latest_stage(self) -> &'static str {
         match self {
             ReadAt::Import => "before `import jax`",
             ReadAt::Backend => "before the first use of JAX: `jax.devices()`, the first operation",
@@ -114,7 +114,7 @@ pub fn all() -> &'static [Setting] {
 ///
 /// Variables are found by their exact name, as the system finds them. Flags are found with or
 /// without dashes and value.
-pub fn lookup(name: &str) -> Option<&'static Setting> {
+pub fn find(name: &str) -> Option<&'static Setting> {
     let bare = name.trim_start_matches('-');
     let flag = bare.split_once('=').map_or(bare, |(flag, _)| flag);
     all().iter().find(|s| {
@@ -222,7 +222,7 @@ fn entry(setting: &Setting) -> String {
     match setting.reader {
         Reader::Tensorflow => item("read by", "TensorFlow only"),
         Reader::Nobody => item("read by", "nobody"),
-        _ => item("set", setting.read_at.deadline()),
+        _ => item("set", setting.read_at.latest_stage()),
     }
     text
 }
@@ -242,15 +242,15 @@ mod tests {
                 "{} is there twice",
                 setting.name
             );
-            assert_eq!(lookup(&setting.name), Some(setting));
+            assert_eq!(find(&setting.name), Some(setting));
         }
-        assert!(lookup("--xla_gpu_autotune_level=0").is_some_and(Setting::is_flag));
+        assert!(find("--xla_gpu_autotune_level=0").is_some_and(Setting::is_flag));
         assert_eq!(
-            lookup("xla_client_mem_fraction"),
+            find("xla_client_mem_fraction"),
             None,
             "variables have a case"
         );
-        assert_eq!(lookup("XLA_CLIENT_MEM_FRACTON"), None);
+        assert_eq!(find("XLA_CLIENT_MEM_FRACTON"), None);
     }
 
     #[test]
@@ -269,7 +269,7 @@ mod tests {
     #[test]
     fn versions_decide_what_is_read() {
         let read =
-            |name: &str, version: &str| lookup(name).unwrap().is_read_by(version.parse().unwrap());
+            |name: &str, version: &str| find(name).unwrap().is_read_by(version.parse().unwrap());
         for (name, before, first) in [
             ("XLA_CLIENT_MEM_FRACTION", "0.4.31", "0.4.33"),
             (

@@ -24,6 +24,9 @@ pub struct Version {
 }
 
 impl Version {
+    /// A version that is newer than every release.
+    pub const MAX: Version = Version::new(u32::MAX, 0, 0);
+
     /// Makes a version from its three numbers.
     pub const fn new(major: u32, minor: u32, patch: u32) -> Self {
         Version {

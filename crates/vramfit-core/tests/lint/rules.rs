@@ -2,7 +2,7 @@
 
 use vramfit_core::host::{ComputeMode, GpuMemory, HostGpu, Process, ProcessKind};
 use vramfit_core::lint::{Packages, Surroundings, lint, mend};
-use vramfit_core::settings::{Policy, Share, Version, variables_for};
+use vramfit_core::settings::{Options, Target, Version, resolve};
 
 use crate::*;
 
@@ -112,18 +112,22 @@ fn what_vramfit_sets_itself_is_never_told_to_be_removed() {
         .flat_map(|version| held.map(|held| (version, held)))
     {
         let jax: Version = version.parse().expect("a release");
-        let policy = Policy {
-            require_gpu: true,
-            share: Some(Share::Fraction(0.9)),
+        let options = Options {
+            require_gpu: Some(true),
+            fraction: Some(0.9),
             preallocate: Some(true),
             x64: Some(false),
             jit: Some(true),
-            mend: true,
-            ..Policy::default()
+            ..Options::default()
         };
         let mut environment = environment(held);
-        let assigned = variables_for(&policy, jax, |name| environment.get(name).cloned());
-        for set in assigned.expect("can be had").set {
+        let target = Target {
+            jax: Some(jax),
+            variable: &|name| environment.get(name).cloned(),
+            repair: true,
+            ..Target::default()
+        };
+        for set in resolve(&options, &target).expect("no conflict").set {
             environment.insert(set.name.to_owned(), set.value);
         }
         let surroundings = Surroundings {

@@ -72,7 +72,7 @@ pub(crate) fn run(args: &Args, output: &mut Output) -> Result<Status> {
     let html = html.map(|path| (path, report.to_html()));
     for (path, text) in json.into_iter().chain(html) {
         write(&path, &text, args.force)?;
-        output.say(&format!("written to {}", path.display()));
+        output.info(&format!("written to {}", path.display()));
     }
     Ok(args
         .fail_above
@@ -93,13 +93,13 @@ fn verdict(difference: &Difference, most: Bytes, output: &mut Output) -> Status 
         Some(false) => Status::Yes,
         Some(true) => {
             let gap = Bytes(u64::try_from(difference.gap_bytes()).unwrap_or(u64::MAX));
-            output.say(&format!(
+            output.info(&format!(
                 "B needs {gap} more than A; `--fail-above` allows {most}"
             ));
             Status::No
         }
         None => {
-            output.say(
+            output.info(
                 "cannot tell whether B stays within `--fail-above`: a run was cut short or was\n  \
                  refused memory, and what it would have needed after that is not known",
             );

@@ -1,27 +1,27 @@
-//! `vramfit env`: the settings of a program, written for the place where it will run.
+//! `vramfit env`: memory settings in the format of a shell, an image or a cluster.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
 use clap::builder::{PossibleValuesParser, TypedValueParser};
-use vramfit_core::env::{self, File, Format, Start, Variable};
+use vramfit_core::env::{self, File, Format, Launch, Variable};
+use vramfit_core::gpu::GpuSelection;
 use vramfit_core::lint::{Surroundings, lint};
 use vramfit_core::report::render_findings;
-use vramfit_core::settings::{self, Version};
+use vramfit_core::settings::{NAME_GPU_HINT, Options, Target, Version, resolve};
 use vramfit_core::{Error, ErrorKind, Result};
 
 use super::policy::PolicyArgs;
-use crate::cards::{self, Cards};
 use crate::files;
 use crate::output::Output;
 use crate::status::Status;
 
-/// Write memory settings for a shell, an image, a cluster
+/// Generate memory settings for a shell, a container image or a cluster
 ///
-/// The text is complete: it can be pasted or written to a file as it is. It is for another machine,
-/// so nothing here is asked: neither this environment nor its cards. An amount of bytes needs the card
-/// it is for (`--gpu`).
+/// The text is complete: paste it, or write it to a file. It is meant for another machine, so neither
+/// the environment nor the GPUs of this one are considered. A size in bytes needs the GPU it is for
+/// (`--gpu`).
 #[derive(clap::Args, Debug)]
 #[command(after_help = "\
 Examples:
@@ -30,26 +30,26 @@ Examples:
   vramfit env devcontainer --gpu rtx-4090 --processes 2 --require-gpu --write .
 ")]
 pub(crate) struct Args {
-    /// The place to write for
-    #[arg(value_name = "PLACE")]
+    /// Output format
+    #[arg(value_name = "FORMAT")]
     #[arg(value_parser = PossibleValuesParser::new(Format::ALL.map(Format::name))
-        .map(|word| Format::from_str(&word).expect("only these words are let through")))]
+        .map(|name| Format::from_str(&name).expect("only these names are accepted")))]
     format: Format,
     #[command(flatten)]
     policy: PolicyArgs,
-    /// Set another variable, too; may be given several times
+    /// Also set this variable; can be given several times
     #[arg(long, value_name = "NAME=VALUE")]
     set: Vec<String>,
-    /// The release of JAX to install, whose names are written
-    #[arg(long, value_name = "VERSION", default_value_t = RELEASE)]
+    /// Release of JAX to install; decides which variable names are used
+    #[arg(long, value_name = "VERSION", default_value_t = DEFAULT_JAX)]
     jax: Version,
-    /// The image that a container is made from
+    /// Base image of containers
     #[arg(long, value_name = "NAME", default_value = "python:3.12-slim")]
     image: String,
-    /// Write files under this directory, which is made if need be, instead of printing
+    /// Write files into this directory, which is created if missing, instead of printing
     #[arg(long, value_name = "DIRECTORY")]
     write: Option<PathBuf>,
-    /// Overwrite files that exist
+    /// Overwrite existing files
     #[arg(long, requires = "write")]
     force: bool,
     /// The program and its arguments
@@ -58,27 +58,30 @@ pub(crate) struct Args {
 }
 
 /// The release that the tests of this version run on.
-const RELEASE: Version = Version::new(0, 10, 2);
+const DEFAULT_JAX: Version = Version::new(0, 10, 2);
 
 /// The first release with a plugin for CUDA 13.
-const FIRST_FOR_CUDA_13: Version = Version::new(0, 7, 2);
+const MIN_JAX_FOR_CUDA_13: Version = Version::new(0, 7, 2);
 
 /// Runs `vramfit env`.
 pub(crate) fn run(args: &Args, output: &mut Output) -> Result<Status> {
-    let told = args.policy.told();
-    let cards = told.gpu.map(cards::cards).transpose()?;
-    // This machine's cards say nothing about another's.
-    let rooms = match told.gpu {
-        Some(_) => cards::rooms(&told, |_| None),
-        None => Err(Error::new(
-            ErrorKind::InvalidArgument,
-            "an amount of memory can only be written for a card that is known",
-        )
-        .hint("name it, such as `--gpu a100-80g`; `vramfit gpus` lists the cards")),
+    let overrides = args.policy.gpu_overrides()?;
+    // The GPUs of this machine say nothing about another's.
+    let target = Target {
+        jax: Some(args.jax),
+        gpu_memory: &|| match &overrides.selection {
+            Some(_) => overrides.memory(|_| None),
+            None => Err(Error::new(
+                ErrorKind::InvalidArgument,
+                "a size in bytes can only be converted for a known GPU",
+            )
+            .hint(NAME_GPU_HINT)),
+        },
+        detailed: true,
+        ..Target::default()
     };
-    let policy = args.policy.policy(rooms, false)?;
-    let assigned = settings::variables_for(&policy, args.jax, |_| None)?;
-    let mut variables: Vec<Variable> = assigned
+    let settings = resolve(&Options::from(&args.policy), &target)?;
+    let mut variables: Vec<Variable> = settings
         .set
         .into_iter()
         .map(|set| Variable {
@@ -87,15 +90,15 @@ pub(crate) fn run(args: &Args, output: &mut Output) -> Result<Status> {
             reason: set.reason,
         })
         .collect();
-    let mut notes = assigned.notes;
-    let own = own_variables(&args.set)?;
-    if variables.is_empty() && own.is_empty() {
+    let mut notes = settings.notes;
+    let custom = parse_variables(&args.set)?;
+    if variables.is_empty() && custom.is_empty() {
         notes.push(
-            "no option asks for a setting, so JAX takes 75 % of the card at its first operation"
+            "no option sets anything, so JAX preallocates 75 % of the GPU's memory at startup"
                 .to_owned(),
         );
     }
-    for (name, value) in &own {
+    for (name, value) in &custom {
         variables.retain(|variable| variable.name != *name);
         variables.push(Variable {
             name: name.clone(),
@@ -103,51 +106,52 @@ pub(crate) fn run(args: &Args, output: &mut Output) -> Result<Status> {
             reason: String::new(),
         });
     }
-    let start = Start {
+    let gpus = overrides.selection.as_ref();
+    let launch = Launch {
         variables,
         notes,
         command: args.command.clone(),
-        gpus: cards.as_ref().map_or(1, |cards| cards.count),
+        gpus: gpus.map_or(1, |gpus| gpus.count),
         jax: args.jax.to_string(),
-        cuda_extra: cuda_extra(cards.as_ref(), args.jax).to_owned(),
+        cuda_extra: cuda_extra(gpus, args.jax).to_owned(),
         image: args.image.clone(),
     };
-    let files = env::write(args.format, &start)?;
+    let files = env::write(args.format, &launch)?;
     match &args.write {
-        Some(directory) => write(directory, &files, args.force, output)?,
-        None => output.data(&printed(&files))?,
+        Some(directory) => write_files(directory, &files, args.force, output)?,
+        None => output.data(&concatenate(&files))?,
     }
-    tell_what_is_wrong(&start, &own, args.jax, output);
+    report_findings(&launch, &custom, args.jax, output);
     Ok(Status::Yes)
 }
 
-/// Reads what `--set` gave; of a name given twice the last counts.
-fn own_variables(set: &[String]) -> Result<BTreeMap<String, String>> {
-    let read = |text: &String| {
+/// Parses the values of `--set`; the last one of a name counts.
+fn parse_variables(set: &[String]) -> Result<BTreeMap<String, String>> {
+    let parse = |text: &String| {
         let (name, value) = text.split_once('=').ok_or_else(|| {
             Error::new(
                 ErrorKind::InvalidArgument,
-                format!("`--set {text}` sets nothing"),
+                format!("`--set {text}` has no value"),
             )
             .hint(format!("write `--set {text}=VALUE`"))
         })?;
         Ok((name.to_owned(), value.to_owned()))
     };
-    set.iter().map(read).collect()
+    set.iter().map(parse).collect()
 }
 
-/// Returns the extra of JAX that brings the newest CUDA which release and card both know.
-fn cuda_extra(cards: Option<&Cards>, release: Version) -> &'static str {
-    let card_takes = cards.is_none_or(|cards| cards.gpu.supports_cuda(13));
-    if card_takes && release >= FIRST_FOR_CUDA_13 {
+/// Returns the extra of JAX with the latest CUDA that both the release and the GPU support.
+fn cuda_extra(gpus: Option<&GpuSelection>, jax: Version) -> &'static str {
+    let is_supported = gpus.is_none_or(|gpus| gpus.gpu.supports_cuda(13));
+    if is_supported && jax >= MIN_JAX_FOR_CUDA_13 {
         "cuda13"
     } else {
         "cuda12"
     }
 }
 
-/// Returns what is printed: one file as it is, several with their names between them.
-fn printed(files: &[File]) -> String {
+/// Returns the text to print: one file as it is, several with their names between them.
+fn concatenate(files: &[File]) -> String {
     match files {
         [file] => file.text.clone(),
         _ => files
@@ -157,16 +161,15 @@ fn printed(files: &[File]) -> String {
     }
 }
 
-/// Writes the files and names each, and makes the directories they are in. No file is written unless all
-/// can be.
-fn write(directory: &Path, files: &[File], force: bool, output: &mut Output) -> Result<()> {
+/// Writes the files, after checking that all of them can be written.
+fn write_files(directory: &Path, files: &[File], force: bool, output: &mut Output) -> Result<()> {
     for file in files {
         let path = directory.join(file.path);
         if let Some(folder) = path.parent() {
             std::fs::create_dir_all(folder).map_err(|error| {
                 Error::new(
                     ErrorKind::Io,
-                    format!("cannot make the directory `{}`", folder.display()),
+                    format!("cannot create the directory `{}`", folder.display()),
                 )
                 .cause(error)
             })?;
@@ -176,29 +179,29 @@ fn write(directory: &Path, files: &[File], force: bool, output: &mut Output) -> 
     for file in files {
         let path = directory.join(file.path);
         files::write(&path, &file.text, force)?;
-        output.say(&format!("written: {}", path.display()));
+        output.info(&format!("written: {}", path.display()));
     }
     Ok(())
 }
 
-/// Tells what the lint finds in the variables that the user gave, beside what is set for them.
-fn tell_what_is_wrong(
-    start: &Start,
-    own: &BTreeMap<String, String>,
-    release: Version,
+/// Prints what the lint rules find in the variables of `--set`.
+fn report_findings(
+    launch: &Launch,
+    custom: &BTreeMap<String, String>,
+    jax: Version,
     output: &mut Output,
 ) {
-    let all = start.variables.iter();
+    let all = launch.variables.iter();
     let surroundings = Surroundings {
         environment: all
             .map(|variable| (variable.name.clone(), variable.value.clone()))
             .collect(),
-        jax: Some(release),
+        jax: Some(jax),
         ..Surroundings::default()
     };
     let mut findings = lint(&surroundings);
-    findings.retain(|finding| own.contains_key(&finding.subject));
+    findings.retain(|finding| custom.contains_key(&finding.subject));
     if !findings.is_empty() {
-        output.say(&render_findings(&findings));
+        output.info(&render_findings(&findings));
     }
 }

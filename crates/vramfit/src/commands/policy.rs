@@ -1,16 +1,14 @@
-//! Options about how JAX is to be started, the same in every command that has them.
+//! Options about memory, the same in every command that has them.
 //!
-//! [`PoolArgs`] are those of a pool on a card that is known, for `dryrun` and `replay`. [`PolicyArgs`]
-//! are all of them, for commands about a real program on cards that have to be found.
+//! [`PoolArgs`] are those of a pool on a GPU that is given, for `dryrun` and `replay`. [`PolicyArgs`]
+//! are all of them, for commands about a real program on GPUs that have to be found.
 
 use vramfit_core::allocator::Kind;
-use vramfit_core::settings::{self, Policy, Room, Share, Version};
+use vramfit_core::settings::Options;
 use vramfit_core::{Bytes, Error, ErrorKind, Result};
+use vramfit_gpu::GpuOverrides;
 
-use crate::cards::{self, Told};
-use crate::wishes::Wishes;
-
-/// How JAX's pool is to be.
+/// The pool of JAX.
 #[derive(clap::Args, Clone, Copy, Debug, Default)]
 pub(crate) struct PoolArgs {
     /// Fraction of GPU memory that JAX's pool may use
@@ -32,36 +30,19 @@ pub(crate) struct PoolArgs {
     no_preallocate: bool,
 }
 
-/// A version that has everything any version has.
-const ANY_VERSION: Version = Version::new(u32::MAX, 0, 0);
-
-impl PoolArgs {
-    /// Gathers what was asked for, for a card of so many bytes.
-    ///
-    /// # Errors
-    /// `invalid-argument` for a share that no card can give.
-    pub(crate) fn policy(
-        &self,
-        total_bytes: u64,
-        inherited: impl Fn(&str) -> Option<String>,
-    ) -> Result<Policy> {
-        let limit = self.limit.map(|limit| Share::Limit {
-            limit_bytes: limit.0,
-            total_bytes,
-        });
-        let policy = Policy {
-            share: self.fraction.map(Share::Fraction).or(limit),
-            allocator: self.allocator,
-            preallocate: self.no_preallocate.then_some(false),
-            ..Policy::default()
-        };
-        // Which names the program's JAX reads is known later; whether a share can be had, now.
-        settings::variables_for(&policy, ANY_VERSION, inherited)?;
-        Ok(policy)
+impl From<&PoolArgs> for Options {
+    fn from(args: &PoolArgs) -> Options {
+        Options {
+            fraction: args.fraction,
+            limit: args.limit,
+            allocator: args.allocator,
+            preallocate: args.no_preallocate.then_some(false),
+            ..Options::default()
+        }
     }
 }
 
-/// Everything about how JAX is to be started.
+/// Everything about memory, and about starting JAX.
 #[derive(clap::Args, Clone, Debug)]
 pub(crate) struct PolicyArgs {
     #[command(flatten)]
@@ -118,88 +99,48 @@ pub(crate) enum Switch {
     Off,
 }
 
-impl PolicyArgs {
-    /// Returns what a command line would say that wishes the same.
-    pub(crate) fn of(wishes: &Wishes) -> PolicyArgs {
-        let is = |wish: Option<bool>, value: bool| wish == Some(value);
-        PolicyArgs {
-            pool: PoolArgs {
-                fraction: wishes.fraction,
-                limit: wishes.limit,
-                allocator: wishes.allocator,
-                no_preallocate: is(wishes.preallocate, false),
-            },
-            processes: wishes.processes,
-            keep_free: wishes.keep_free,
-            preallocate: is(wishes.preallocate, true),
-            require_gpu: is(wishes.require_gpu, true),
-            remat: wishes
-                .remat
-                .map(|on| if on { Switch::On } else { Switch::Off }),
-            x64: is(wishes.x64, true),
-            no_x64: is(wishes.x64, false),
-            jit: is(wishes.jit, true),
-            no_jit: is(wishes.jit, false),
-            host_devices: wishes.host_devices,
-            gpu: None,
-            occupied: None,
-            headroom: None,
+impl From<&PolicyArgs> for Options {
+    fn from(args: &PolicyArgs) -> Options {
+        let switch = |on: bool, off: bool| on.then_some(true).or(off.then_some(false));
+        Options {
+            processes: args.processes,
+            keep_free: args.keep_free,
+            preallocate: switch(args.preallocate, args.pool.no_preallocate),
+            require_gpu: args.require_gpu.then_some(true),
+            remat: args.remat.map(|remat| remat == Switch::On),
+            x64: switch(args.x64, args.no_x64),
+            jit: switch(args.jit, args.no_jit),
+            host_devices: args.host_devices,
+            ..Options::from(&args.pool)
         }
     }
+}
 
-    /// Gathers what was asked for. The cards are looked for where an amount depends on them, and
-    /// with `look` also where they would only let more be told.
+impl PolicyArgs {
+    /// Returns what the options say about the GPUs.
     ///
     /// # Errors
-    /// As [`PolicyArgs::policy`].
-    pub(crate) fn resolve(
-        &self,
-        look: bool,
-        variable: impl Fn(&str) -> Option<String>,
-    ) -> Result<Policy> {
-        // Asking the driver costs time, so it is asked only when the answer matters.
-        let is_set = |name: &str| variable(name).is_some_and(|value| !value.is_empty());
-        let limit_is_meant = is_set("JAX_PREALLOCATION_SIZE_LIMIT_BYTES");
-        // What a fraction of the environment leaves to the libraries is told in bytes of the card.
-        let fraction_is_set =
-            is_set("XLA_CLIENT_MEM_FRACTION") || is_set("XLA_PYTHON_CLIENT_MEM_FRACTION");
-        let depends = self.pool.limit.is_some() || self.is_divided() || self.gpu.is_some();
-        if depends || limit_is_meant || (look && (self.concerns_cards() || fraction_is_set)) {
-            self.policy(cards::rooms(&self.told(), variable), true)
-        } else {
-            self.policy(Ok(Vec::new()), true)
-        }
-    }
-
-    /// Returns what was said about the cards.
-    pub(crate) fn told(&self) -> Told<'_> {
-        Told {
-            gpu: self.gpu.as_deref(),
+    /// Those of parsing `--gpu`.
+    pub(crate) fn gpu_overrides(&self) -> Result<GpuOverrides> {
+        Ok(GpuOverrides {
+            selection: self.gpu.as_deref().map(str::parse).transpose()?,
             occupied: self.occupied,
             headroom: self.headroom,
             processes: self.processes,
-        }
+        })
     }
 
-    /// Says whether the cards matter at all to what was asked for.
-    pub(crate) fn concerns_cards(&self) -> bool {
-        let amount = self.pool.fraction.is_some() || self.pool.limit.is_some();
-        amount || self.is_divided() || self.gpu.is_some()
-    }
-
-    /// Returns among how many processes the card is to be divided, if it is.
-    pub(crate) fn processes(&self) -> Option<u32> {
-        self.processes
-    }
-
-    /// Returns what was asked for about the pool, in the words of the command line.
-    pub(crate) fn words(&self) -> String {
+    /// Returns the options about the pool as they are written on a command line.
+    pub(crate) fn pool_options_text(&self) -> String {
         let pool = &self.pool;
         let mut words = Vec::new();
-        words.extend(pool.fraction.map(|part| format!("--fraction {part}")));
+        words.extend(
+            pool.fraction
+                .map(|fraction| format!("--fraction {fraction}")),
+        );
         words.extend(pool.limit.map(|limit| format!("--limit {limit}")));
         words.extend(self.processes.map(|count| format!("--processes {count}")));
-        words.extend(self.keep_free.map(|kept| format!("--keep-free {kept}")));
+        words.extend(self.keep_free.map(|bytes| format!("--keep-free {bytes}")));
         words.extend(
             pool.allocator
                 .map(|kind| format!("--allocator {}", kind.name())),
@@ -208,72 +149,9 @@ impl PolicyArgs {
         words.extend(pool.no_preallocate.then(|| "--no-preallocate".to_owned()));
         words.join(" ")
     }
-
-    fn is_divided(&self) -> bool {
-        self.processes.is_some() || self.keep_free.is_some()
-    }
-
-    /// Gathers what was asked for, given the room on the cards.
-    ///
-    /// # Errors
-    /// `invalid-argument` for a share that no card can give; the error of `rooms`, where an amount
-    /// in bytes was asked for and cannot be turned into a fraction without a card.
-    pub(crate) fn policy(&self, rooms: Result<Vec<Room>>, mend: bool) -> Result<Policy> {
-        let needs_card = self.pool.limit.is_some() || self.keep_free.is_some();
-        let rooms = match rooms {
-            Err(error) if needs_card || self.gpu.is_some() => return Err(error),
-            rooms => rooms.unwrap_or_default(),
-        };
-        let processes = self.processes.unwrap_or(1);
-        let keep_free_bytes = self.keep_free.map_or(0, |bytes| bytes.0);
-        // One fraction serves all cards: it must not be too much on any of them.
-        let largest = rooms.iter().max_by_key(|room| room.total_bytes).copied();
-        let tightest = if self.is_divided() {
-            tightest(&rooms, processes, keep_free_bytes)?
-        } else {
-            rooms.iter().min_by_key(|room| room.left_bytes()).copied()
-        };
-        let share = match (self.pool.fraction, self.pool.limit, largest) {
-            (Some(part), ..) => Some(Share::Fraction(part)),
-            (None, Some(limit), Some(room)) => Some(Share::Limit {
-                limit_bytes: limit.0,
-                total_bytes: room.total_bytes,
-            }),
-            _ => self.is_divided().then_some(Share::Divided {
-                processes,
-                keep_free_bytes,
-                room: tightest,
-            }),
-        };
-        let either = |yes: bool, no: bool| yes.then_some(true).or(no.then_some(false));
-        Ok(Policy {
-            share,
-            allocator: self.pool.allocator,
-            preallocate: either(self.preallocate, self.pool.no_preallocate),
-            require_gpu: self.require_gpu,
-            remat: self.remat.map(|switch| switch == Switch::On),
-            x64: either(self.x64, self.no_x64),
-            jit: either(self.jit, self.no_jit),
-            host_devices: self.host_devices,
-            room: tightest,
-            mend,
-        })
-    }
 }
 
-/// Returns the card on which the least part can be had, if every one has room at all.
-fn tightest(rooms: &[Room], processes: u32, keep_free_bytes: u64) -> Result<Option<Room>> {
-    let mut least: Option<(f64, Room)> = None;
-    for room in rooms {
-        let part = room.pool_bytes(processes, keep_free_bytes)? as f64 / room.total_bytes as f64;
-        if least.is_none_or(|(other, _)| part < other) {
-            least = Some((part, *room));
-        }
-    }
-    Ok(least.map(|(_, room)| room))
-}
-
-/// Refuses more memory in others' hands than the card has.
+/// Rejects more occupied memory than the GPU has.
 ///
 /// # Errors
 /// `invalid-argument`.

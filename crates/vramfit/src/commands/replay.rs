@@ -8,6 +8,7 @@ use vramfit_core::analysis;
 use vramfit_core::analysis::Settings;
 use vramfit_core::gpu;
 use vramfit_core::report::Report;
+use vramfit_core::settings;
 use vramfit_core::trace::{Events, Reader, TextTrace};
 use vramfit_core::{Bytes, Error, ErrorKind, Result};
 
@@ -79,18 +80,13 @@ pub(crate) fn run(args: &Args, output: &mut Output) -> Result<Status> {
             .hint("add `--gpu NAME`, such as `h100-80g`"));
     }
     check_occupied(args.occupied, total_bytes)?;
-    let unified = source.header().unified_memory;
-    let held = |name: &str| {
-        let unified = unified && name == "TF_FORCE_UNIFIED_MEMORY";
-        unified.then(|| "1".to_owned())
-    };
-    let mut policy = args.pool.policy(total_bytes, held)?;
+    let mut options = settings::Options::from(&args.pool);
     if args.preallocate {
-        policy.preallocate = Some(true);
+        options.preallocate = Some(true);
     }
     let settings = Settings {
         gpu: card,
-        policy,
+        options,
         occupied_bytes: args.occupied.map(|occupied| occupied.0),
     };
     let comparison = analysis::compare(&mut Observed::new(source, output), &settings)?;
@@ -98,11 +94,11 @@ pub(crate) fn run(args: &Args, output: &mut Output) -> Result<Status> {
     if args.prints_json() {
         output.data(&format!("{}\n", report.to_json()))?;
     } else {
-        output.say(&report.to_text());
+        output.info(&report.to_text());
     }
     if let Some(path) = json {
         write(&path, &report.to_json(), args.force)?;
-        output.say(&format!("answer written to {}", path.display()));
+        output.info(&format!("answer written to {}", path.display()));
     }
     Ok(Status::from_answer(comparison.fits()))
 }

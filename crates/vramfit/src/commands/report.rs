@@ -106,7 +106,7 @@ pub(crate) fn run(args: &Args, output: &mut Output) -> Result<Status> {
     }
     for (path, text) in &files {
         write(path, text, args.force)?;
-        output.say(&format!("written to {}", path.display()));
+        output.info(&format!("written to {}", path.display()));
     }
     Ok(Status::from_answer(report.success))
 }

@@ -6,7 +6,7 @@ use super::super::trial::{Outcome, Pool, PoolOptions};
 use super::{unfinished, uses_gpu};
 use crate::Bytes;
 use crate::allocator::is_fully_preallocated;
-use crate::settings::DEFAULT_FRACTION;
+use crate::settings::JAX_DEFAULT_FRACTION;
 
 const ID: &str = "pool";
 
@@ -69,7 +69,7 @@ fn judge(facts: &Facts, options: &PoolOptions, pool: &Pool) -> Check {
     let wanted = policy
         .and_then(|text| text.parse().ok())
         .or(options.memory_fraction)
-        .unwrap_or(DEFAULT_FRACTION);
+        .unwrap_or(JAX_DEFAULT_FRACTION);
     let differs = |part: f64| known && wanted <= 1.0 && (part - wanted).abs() > COUNTED_APART;
     if part.is_some_and(differs) {
         return Check::fail(

@@ -4,7 +4,7 @@ use super::super::finding::{Change, Found};
 use super::super::scene::{Scene, XLA_FLAGS};
 use super::super::{Rule, Severity};
 use crate::nearest;
-use crate::settings::{self, Reader, Setting, Version, flag_words};
+use crate::settings::{self, Reader, Setting, Version, split_flags};
 
 pub(super) const RULES: &[Rule] = &[
     Rule {
@@ -61,7 +61,7 @@ pub(super) const RULES: &[Rule] = &[
 
 /// Splits the text of `XLA_FLAGS` as XLA does.
 pub(super) fn words(text: &str) -> Vec<String> {
-    flag_words(text)
+    split_flags(text)
 }
 
 /// Joins words so that XLA splits them again where they are split now.
@@ -194,7 +194,7 @@ fn recorded() -> impl Iterator<Item = &'static str> {
 }
 
 fn table_flag(name: &str) -> Option<&'static Setting> {
-    settings::lookup(name).filter(|setting| setting.is_flag() && setting.name == name)
+    settings::find(name).filter(|setting| setting.is_flag() && setting.name == name)
 }
 
 /// Says whether a flag is one of XLA's by its name.

@@ -68,10 +68,10 @@ fn of_variable(scene: &Scene<'_>, name: &str) -> Option<Found> {
         format!(
             "call `jax.config.update(\"{}\", …)`, or set it {}",
             name.to_lowercase(),
-            read_at.deadline()
+            read_at.latest_stage()
         )
     } else {
-        format!("set it {}: `vramfit run` does", read_at.deadline())
+        format!("set it {}: `vramfit run` does", read_at.latest_stage())
     };
     Some(Found::new(name, message, fix))
 }
@@ -96,7 +96,7 @@ fn is_late(stage: Stage, read_at: ReadAt) -> bool {
 
 /// Returns what JAX makes of a value, so that two texts that mean the same are equal.
 fn meaning(scene: &Scene<'_>, name: &str, value: Option<&str>) -> Option<String> {
-    let default = settings::lookup(name).and_then(|setting| setting.default.as_deref());
+    let default = settings::find(name).and_then(|setting| setting.default.as_deref());
     let text = value.filter(|value| !value.is_empty()).or(default)?;
     if name == PREALLOCATE {
         return Some((!matches!(text, "false" | "False" | "0")).to_string());
@@ -114,7 +114,7 @@ fn meaning(scene: &Scene<'_>, name: &str, value: Option<&str>) -> Option<String>
 
 /// Says when a variable is read, if anybody is known to read it at one moment.
 fn read_at(scene: &Scene<'_>, name: &str) -> Option<ReadAt> {
-    match settings::lookup(name).filter(|setting| !setting.is_flag()) {
+    match settings::find(name).filter(|setting| !setting.is_flag()) {
         // NCCL reads its variables when several GPUs first speak to each other, which nobody tells.
         Some(setting) if setting.reader == Reader::Nccl => None,
         Some(setting) => setting

@@ -10,7 +10,8 @@ use crate::Bytes;
 use crate::allocator::Kind;
 use crate::nearest;
 use crate::settings::{
-    self, GPU_REQUIRED, PLATFORM_NAME, PLATFORMS, Policy, Reader, Share, allows_gpu, prefers_gpu,
+    self, GPU_REQUIRED, GpuMemory, Options, PLATFORM_NAME, PLATFORMS, Reader, Target, allows_gpu,
+    prefers_gpu,
 };
 
 pub(super) const RULES: &[Rule] = &[
@@ -139,8 +140,7 @@ fn nobody(scene: &Scene<'_>) -> Vec<Found> {
     let environment = &scene.surroundings.environment;
     let mut all = Vec::new();
     for (name, value) in environment {
-        let invented =
-            settings::lookup(name).is_some_and(|setting| setting.reader == Reader::Nobody);
+        let invented = settings::find(name).is_some_and(|setting| setting.reader == Reader::Nobody);
         let option =
             names::of_jax(name, scene.version()).is_some_and(|known| known.kind == LookUp::Option);
         if !invented && !option {
@@ -212,17 +212,19 @@ fn limit(scene: &Scene<'_>, value: &str) -> (String, String, Vec<Change>) {
         let fix = format!("start the program with `vramfit run --limit {amount} -- …`");
         return (message, fix, Vec::new());
     };
-    let policy = Policy {
-        share: Some(Share::Limit {
-            limit_bytes,
-            total_bytes,
-        }),
-        ..Policy::default()
+    let options = Options {
+        limit: Some(Bytes(limit_bytes)),
+        ..Options::default()
     };
-    let get = |name: &str| scene.raw(name).map(str::to_owned);
-    match settings::variables_for(&policy, scene.version(), get) {
-        Ok(assigned) => {
-            let changes: Vec<_> = assigned
+    let target = Target {
+        jax: Some(scene.version()),
+        variable: &|name| scene.raw(name).map(str::to_owned),
+        gpu_memory: &|| Ok(GpuMemory::Total(total_bytes)),
+        ..Target::default()
+    };
+    match settings::resolve(&options, &target) {
+        Ok(resolved) => {
+            let changes: Vec<_> = resolved
                 .set
                 .into_iter()
                 .map(|assignment| Change::set(assignment.name, assignment.value))
@@ -257,7 +259,7 @@ fn tensorflow(scene: &Scene<'_>) -> Vec<Found> {
     let environment = &scene.surroundings.environment;
     let mut all = Vec::new();
     for (name, value) in environment {
-        let reader = settings::lookup(name).map(|setting| setting.reader);
+        let reader = settings::find(name).map(|setting| setting.reader);
         if reader != Some(Reader::Tensorflow) || has_tensorflow {
             continue;
         }
@@ -298,7 +300,7 @@ fn other_release(scene: &Scene<'_>) -> Vec<Found> {
     let mut all = Vec::new();
     for (name, value) in environment {
         // The table knows the releases of the settings it holds; the record those of all others.
-        let setting = settings::lookup(name).filter(|setting| !setting.is_flag());
+        let setting = settings::find(name).filter(|setting| !setting.is_flag());
         let unread = match setting {
             Some(setting) => {
                 !matches!(setting.reader, Reader::Tensorflow | Reader::Nobody)

@@ -56,7 +56,7 @@ fn tensorflow(scene: &Scene<'_>) -> Vec<Found> {
     let rooms = scene.rooms();
     let free = rooms
         .iter()
-        .map(|(_, room)| room.total_bytes.saturating_sub(room.held_bytes))
+        .map(|(_, room)| room.total_bytes.saturating_sub(room.occupied_bytes))
         .min();
     let taken = match free {
         Some(free) => format!("up to the {} that are free on a GPU", Bytes(free)),

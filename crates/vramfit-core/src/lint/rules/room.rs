@@ -7,7 +7,8 @@ use crate::Bytes;
 use crate::allocator::Kind;
 use crate::host::{ComputeMode, HostGpu, Mig, Process, ProcessKind};
 use crate::settings::{
-    DEFAULT_FRACTION, Room, UNKNOWN_CONTEXT_BYTES, outside_bytes, pool_bytes, smallest_total_bytes,
+    GpuMemoryBudget, JAX_DEFAULT_FRACTION, UNKNOWN_CONTEXT_BYTES, min_total_bytes, outside_bytes,
+    pool_bytes,
 };
 
 pub(super) const RULES: &[Rule] = &[
@@ -105,9 +106,9 @@ fn too_little_left(scene: &Scene<'_>) -> Vec<Found> {
     });
     let change = lower(scene, fitting);
     let name = scene.fraction_name();
-    let found = |(gpu, room): &(&HostGpu, Room)| {
+    let found = |(gpu, room): &(&HostGpu, GpuMemoryBudget)| {
         let pool = pool_bytes(share, room.total_bytes);
-        let missing = room.missing_beside(pool)?;
+        let missing = room.shortfall_outside(pool)?;
         let message = format!(
             "{share} of {}'s {} leaves {} for the CUDA context and libraries, which need about {}",
             told(gpu),
@@ -139,7 +140,7 @@ fn too_little_of_an_unknown_gpu(scene: &Scene<'_>) -> Vec<Found> {
     let Some(part) = fraction.value.filter(|part| *part > 0.0 && *part <= 1.0) else {
         return Vec::new();
     };
-    let enough = smallest_total_bytes(part);
+    let enough = min_total_bytes(part);
     if enough.is_some_and(|total| total <= COMMON_TOTAL_BYTES) {
         return Vec::new();
     }
@@ -166,14 +167,14 @@ fn held_by_others(scene: &Scene<'_>) -> Vec<Found> {
     let rooms = scene.rooms();
     let fitting = rooms
         .iter()
-        .map(|(_, room)| share_for(room.left_bytes(), room.total_bytes));
+        .map(|(_, room)| share_for(room.remaining_bytes(), room.total_bytes));
     let change = lower(scene, fitting);
     let mut all = Vec::new();
     for (gpu, room) in &rooms {
         let pool = pool_bytes(share, room.total_bytes);
-        let free = room.total_bytes.saturating_sub(room.held_bytes);
+        let free = room.total_bytes.saturating_sub(room.occupied_bytes);
         // Without others it is the rule before this one that speaks.
-        if room.held_bytes == 0 || pool <= room.left_bytes() {
+        if room.occupied_bytes == 0 || pool <= room.remaining_bytes() {
             continue;
         }
         let who = holders(gpu);
@@ -188,8 +189,8 @@ fn held_by_others(scene: &Scene<'_>) -> Vec<Found> {
             "{share} of {} is {}, of which {} can be had: {} hold {who}; {outcome}",
             told(gpu),
             Bytes(pool),
-            Bytes(room.left_bytes()),
-            Bytes(room.held_bytes),
+            Bytes(room.remaining_bytes()),
+            Bytes(room.occupied_bytes),
         );
         let found = match change.clone() {
             Some((fix, change)) => {
@@ -198,7 +199,7 @@ fn held_by_others(scene: &Scene<'_>) -> Vec<Found> {
             }
             None => Found::new(told(gpu), message, "end what holds it, or use another GPU"),
         };
-        all.push(found.cost(pool.saturating_sub(room.left_bytes())));
+        all.push(found.cost(pool.saturating_sub(room.remaining_bytes())));
     }
     all
 }
@@ -286,7 +287,7 @@ fn share_of_parent(scene: &Scene<'_>) -> Vec<Found> {
 fn pool_is_not_need(scene: &Scene<'_>) -> Vec<Found> {
     let mut all = Vec::new();
     for (gpu, room) in scene.rooms() {
-        let pool = pool_bytes(DEFAULT_FRACTION, room.total_bytes);
+        let pool = pool_bytes(JAX_DEFAULT_FRACTION, room.total_bytes);
         // The context comes on top; libraries make it more.
         let looks_like_a_pool = |process: &&Process| {
             process.used_bytes.is_some_and(|bytes| {

@@ -113,7 +113,7 @@ fn describe(finding: &Finding) -> String {
 fn effect_and_findings(summary: &RunSummary, findings: &[Finding], name: &str) -> String {
     let about = findings.iter().filter(|finding| finding.subject == name);
     let wrong = about.clone().filter(|finding| finding.id != SET_TOO_LATE);
-    let is_unread = settings::lookup(name).is_some_and(|setting| {
+    let is_unread = settings::find(name).is_some_and(|setting| {
         let version = summary.header.jax.parse();
         version.is_ok_and(|version| !setting.is_read_by(version))
     });
@@ -157,7 +157,7 @@ fn effect(summary: &RunSummary, name: &str) -> String {
             other => format!("JAX's pool, `{other}`"),
         },
         "XLA_FLAGS" => "read by XLA's compiler and runtime".to_owned(),
-        _ => match settings::lookup(name) {
+        _ => match settings::find(name) {
             Some(setting) => first_sentence(&setting.effect),
             None if name.starts_with("JAX_") => "read by JAX".to_owned(),
             None => "read by a library that JAX uses".to_owned(),

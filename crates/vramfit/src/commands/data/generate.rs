@@ -268,7 +268,7 @@ pub(super) fn run(args: &Args, output: &mut Output) -> Result<Status> {
     bar.remove();
     let summary = made?;
     if resumed > 0 {
-        output.say(&format!(
+        output.info(&format!(
             "{} of {} rows were there from an earlier attempt",
             grouped(resumed),
             grouped(request.samples)
@@ -277,7 +277,7 @@ pub(super) fn run(args: &Args, output: &mut Output) -> Result<Status> {
     if args.json {
         output.json(&answer(args, &request, &summary, resumed))?;
     } else {
-        output.say(&told(args, &summary));
+        output.info(&told(args, &summary));
     }
     Ok(Status::Yes)
 }

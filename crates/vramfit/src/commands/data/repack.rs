@@ -217,13 +217,13 @@ pub(super) fn run(args: &Args, output: &mut Output) -> Result<Status> {
         .hint("write another file, which leaves this one as it is"));
     }
     for loss in &plan.losses {
-        output.say(&format!("left out: {}: {}", loss.what, loss.why));
+        output.info(&format!("left out: {}: {}", loss.what, loss.why));
     }
     let Some(target) = target.filter(|_| !args.dry_run) else {
         return answer(args, &plan, None, output);
     };
     if args.in_place && has_other_names(&target) {
-        output.say("other names of the file (hard links) keep what they have");
+        output.info("other names of the file (hard links) keep what they have");
     }
     let bars = [
         output.progress("MiB written"),
@@ -287,7 +287,7 @@ fn answer(
             None => repack_text::planned(plan),
         };
         match written {
-            Some(_) => output.say(&text),
+            Some(_) => output.info(&text),
             None => output.text(&text)?,
         }
         return Ok(Status::Yes);

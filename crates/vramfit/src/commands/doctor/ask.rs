@@ -69,7 +69,7 @@ pub(super) fn dry_run(
         program: python.to_owned(),
         options: Vec::new(),
     };
-    let installed = python::ask(&interpreter, |command| {
+    let installed = python::query(&interpreter, |command| {
         // The question takes the first directory for that of the stand-in modules.
         if let Some(package) = &context.package {
             let mut path = package.join("_standin").into_os_string();

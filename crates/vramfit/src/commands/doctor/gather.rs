@@ -7,10 +7,11 @@ use std::time::Duration;
 use vramfit_core::doctor::{Driver, Facts, Inventory, VirtualCard};
 use vramfit_core::host::Host;
 use vramfit_core::{Result, gpu};
+use vramfit_gpu::GpuOverrides;
 
 use super::{ask, driver, trial};
-use crate::cards::{self, Told};
 use crate::context::Context;
+use crate::environment::variable;
 
 /// What is to be examined.
 pub(super) struct Wish {
@@ -80,22 +81,22 @@ pub(super) fn facts(wish: &Wish, context: &Context) -> Result<Facts> {
     })
 }
 
-fn variable(name: &str) -> Option<String> {
-    std::env::var(name).ok()
-}
-
 /// Returns the virtual GPU of the dry run that we are in.
 fn virtual_gpu() -> Result<Option<VirtualCard>> {
     let Some(name) = variable("VRAMFIT_GPU").filter(|name| !name.is_empty()) else {
         return Ok(None);
     };
     let gpu = gpu::find(&name)?;
-    let rooms = cards::rooms(&Told::default(), variable)?;
+    let budgets = GpuOverrides::default().budgets(variable)?;
     let context = variable("VRAMFIT_CONTEXT").and_then(|text| text.parse().ok());
     Ok(Some(VirtualCard {
-        count: u32::try_from(rooms.len()).unwrap_or(u32::MAX),
+        count: u32::try_from(budgets.len()).unwrap_or(u32::MAX),
         total_bytes: gpu.total_memory_bytes,
-        held_bytes: rooms.iter().map(|room| room.held_bytes).max().unwrap_or(0),
+        held_bytes: budgets
+            .iter()
+            .map(|budget| budget.occupied_bytes)
+            .max()
+            .unwrap_or(0),
         context_bytes: context.unwrap_or(gpu.context_bytes_estimate),
         name: gpu.name,
         description: gpu.description,

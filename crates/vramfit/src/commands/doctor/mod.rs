@@ -85,7 +85,7 @@ pub(crate) fn run(
     };
     let facts = gather::facts(&wish, context)?;
     for line in &facts.trial.log {
-        output.detail(&format!("log: {line}"));
+        output.verbose(&format!("log: {line}"));
     }
     let examination = match args.train {
         true => Examination::from_training(&facts),
@@ -95,7 +95,7 @@ pub(crate) fn run(
         output.json(&Record::of(&examination, &facts))?;
     } else {
         let lines = doctor::lines(&examination, output.is_quiet(), output.is_verbose());
-        output.examination(&lines)?;
+        output.doctor_report(&lines)?;
         output.text(&format!("{}\n", doctor::summary(&examination)))?;
     }
     Ok(match examination.is_all_right() {

@@ -1,7 +1,7 @@
 //! Checks, before the program starts, that its Python has what a dry run needs.
 //!
-//! JAX answers most of what can be missing by going on without a GPU, or by an error that does not
-//! name the package. Each refusal here names the one thing to install.
+//! Where something is missing, JAX usually falls back to the CPU, or fails with an error that does not
+//! name the package. Each error here names the one thing to install.
 
 use vramfit_core::gpu::Gpu;
 use vramfit_core::{Error, ErrorKind, Result};
@@ -11,10 +11,10 @@ use crate::python::{Installed, Interpreter};
 /// The oldest Python that the plugin can be loaded into: it is built for this stable interface.
 const MIN_PYTHON: (u32, u32) = (3, 11);
 
-/// Refuses an interpreter in which the program could not use the virtual GPU.
+/// Rejects an interpreter in which the program could not use the virtual GPU.
 ///
 /// # Errors
-/// `compiler-missing` for what is not installed, `gpu-not-used` when the stand-in cannot be seen.
+/// `compiler-missing` for what is not installed, `gpu-not-used` when the virtual GPU's modules are not found.
 pub(crate) fn check(interpreter: &Interpreter, installed: &Installed, gpu: &Gpu) -> Result<()> {
     let python = interpreter.program.display();
     let missing = |message: String| Error::new(ErrorKind::CompilerMissing, message);
@@ -23,9 +23,9 @@ pub(crate) fn check(interpreter: &Interpreter, installed: &Installed, gpu: &Gpu)
     if installed.python_version < MIN_PYTHON {
         let version = &installed.python;
         return Err(missing(format!(
-            "`{python}` is Python {version}, a dry run needs 3.11 or newer"
+            "`{python}` is Python {version}; a dry run needs 3.11 or newer"
         ))
-        .hint("make an environment with a newer Python and install JAX there"));
+        .hint("create an environment with a newer Python and install JAX there"));
     }
     if !installed.reads_pythonpath {
         let options: Vec<_> = interpreter
@@ -40,13 +40,13 @@ pub(crate) fn check(interpreter: &Interpreter, installed: &Installed, gpu: &Gpu)
                 options.join(" ")
             ),
         )
-        .hint("leave `-I` and `-E` away: the virtual GPU is found through `PYTHONPATH`"));
+        .hint("omit `-I` and `-E`: the virtual GPU is found through `PYTHONPATH`"));
     }
-    let wanted = wanted_cuda(gpu);
+    let cuda = recommended_cuda(gpu);
     let Some(jax) = &installed.jax else {
         return Err(missing(format!("`{python}` has no `jax`")).hint(format!(
             "name the Python that has it, or install it: {}",
-            pip(&format!("'jax[cuda{wanted}-local]' {}", tools_of(wanted)))
+            pip(&format!("'jax[cuda{cuda}-local]' {}", cuda_tools(cuda)))
         )));
     };
     let Some(jaxlib) = &installed.jaxlib else {
@@ -62,13 +62,13 @@ pub(crate) fn check(interpreter: &Interpreter, installed: &Installed, gpu: &Gpu)
         .find(|plugin| gpu.supports_cuda(plugin.cuda))
     else {
         let need = pip(&format!(
-            "'jax-cuda{wanted}-plugin=={jaxlib}' {}",
-            tools_of(wanted)
+            "'jax-cuda{cuda}-plugin=={jaxlib}' {}",
+            cuda_tools(cuda)
         ));
         return Err(match installed.plugins.first() {
-            None => missing(format!("`{python}` has JAX {jax} without a CUDA plugin")).hint(need),
+            None => missing(format!("`{python}` has JAX {jax} but no CUDA plugin")).hint(need),
             Some(other) => missing(format!(
-                "the compiler of CUDA {} does not know `{}`",
+                "the compiler of CUDA {} does not support `{}`",
                 other.cuda, gpu.name
             ))
             .hint(need),
@@ -77,13 +77,13 @@ pub(crate) fn check(interpreter: &Interpreter, installed: &Installed, gpu: &Gpu)
     let cuda = plugin.cuda;
     if !plugin.library {
         return Err(missing(format!(
-            "`jax-cuda{cuda}-plugin` is there without its compiler"
+            "`jax-cuda{cuda}-plugin` is installed without its compiler"
         ))
         .hint(pip(&format!("'jax-cuda{cuda}-pjrt=={jaxlib}'"))));
     }
     if let Some(version) = plugin.version.as_ref().filter(|version| *version != jaxlib) {
         return Err(missing(format!(
-            "`jax-cuda{cuda}-plugin` {version} does not fit `jaxlib` {jaxlib}, so JAX will not load it"
+            "`jax-cuda{cuda}-plugin` {version} does not match `jaxlib` {jaxlib}, so JAX will not load it"
         ))
         .hint(pip(&format!("'jax-cuda{cuda}-plugin=={jaxlib}'"))));
     }
@@ -94,20 +94,20 @@ pub(crate) fn check(interpreter: &Interpreter, installed: &Installed, gpu: &Gpu)
     };
     if let Some(tool) = tool {
         return Err(missing(format!(
-            "XLA will not find `{tool}`, which it needs to compile for a GPU"
+            "XLA needs `{tool}` to compile for a GPU, and will not find it"
         ))
-        .hint(pip(tools_of(cuda))));
+        .hint(pip(cuda_tools(cuda))));
     }
     Ok(())
 }
 
-/// The major version of CUDA to recommend for a card.
-fn wanted_cuda(gpu: &Gpu) -> u32 {
+/// The major version of CUDA to recommend for a GPU.
+fn recommended_cuda(gpu: &Gpu) -> u32 {
     if gpu.supports_cuda(13) { 13 } else { 12 }
 }
 
 /// The wheels that hold `ptxas` and `libdevice`.
-fn tools_of(cuda: u32) -> &'static str {
+fn cuda_tools(cuda: u32) -> &'static str {
     if cuda == 12 {
         "nvidia-cuda-nvcc-cu12"
     } else {
@@ -120,7 +120,7 @@ mod tests {
     use vramfit_core::gpu;
 
     use super::*;
-    use crate::python::Plugin;
+    use crate::python::CudaPlugin;
 
     fn complete() -> Installed {
         Installed {
@@ -130,7 +130,7 @@ mod tests {
             reads_pythonpath: true,
             jax: Some("0.10.2".into()),
             jaxlib: Some("0.10.2".into()),
-            plugins: vec![Plugin {
+            plugins: vec![CudaPlugin {
                 cuda: 13,
                 version: Some("0.10.2".into()),
                 library: true,
@@ -140,14 +140,14 @@ mod tests {
         }
     }
 
-    fn refusal(card: &str, edit: impl FnOnce(&mut Installed)) -> Error {
+    fn check_error(name: &str, edit: impl FnOnce(&mut Installed)) -> Error {
         let mut installed = complete();
         edit(&mut installed);
         let interpreter = Interpreter {
             program: "python".into(),
             options: vec!["-I".into()],
         };
-        check(&interpreter, &installed, &gpu::find(card).expect("known")).unwrap_err()
+        check(&interpreter, &installed, &gpu::find(name).expect("known")).unwrap_err()
     }
 
     #[test]
@@ -165,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn each_missing_part_is_named_with_what_brings_it() {
+    fn each_missing_part_is_named_with_the_package_to_install() {
         type Edit = fn(&mut Installed);
         let cases: [(Edit, &str, &str); 7] = [
             (
@@ -180,7 +180,7 @@ mod tests {
             ),
             (
                 |i| i.plugins.clear(),
-                "without a CUDA plugin",
+                "no CUDA plugin",
                 "jax-cuda13-plugin==0.10.2",
             ),
             (
@@ -190,42 +190,44 @@ mod tests {
             ),
             (
                 |i| i.plugins[0].version = Some("0.9.2".into()),
-                "0.9.2 does not fit `jaxlib` 0.10.2",
+                "0.9.2 does not match `jaxlib` 0.10.2",
                 "jax-cuda13-plugin==0.10.2",
             ),
             (|i| i.ptxas = None, "`ptxas`", "nvidia-cuda-nvcc"),
             (|i| i.libdevice = None, "`libdevice.10.bc`", "nvidia-nvvm"),
         ];
         for (edit, message, hint) in cases {
-            let error = refusal("h100-80g", edit);
+            let error = check_error("h100-80g", edit);
             assert_eq!(error.kind(), ErrorKind::CompilerMissing, "{message}");
             assert!(
                 error.message().contains(message),
                 "{} lacks {message}",
                 error.message()
             );
-            let said = error.hint_text().expect("every refusal has a hint");
-            assert!(said.contains(hint), "{said} lacks {hint}");
+            let text = error.hint_text().expect("every error has a hint");
+            assert!(text.contains(hint), "{text} lacks {hint}");
         }
     }
 
     #[test]
-    fn an_old_python_and_an_isolated_one_are_refused() {
-        let old = refusal("h100-80g", |i| i.python_version = (3, 10));
+    fn an_old_python_and_an_isolated_one_are_rejected() {
+        let old = check_error("h100-80g", |i| i.python_version = (3, 10));
         assert_eq!(old.kind(), ErrorKind::CompilerMissing);
-        let isolated = refusal("h100-80g", |i| i.reads_pythonpath = false);
+        let isolated = check_error("h100-80g", |i| i.reads_pythonpath = false);
         assert_eq!(isolated.kind(), ErrorKind::GpuNotUsed);
         assert!(isolated.message().contains("`python -I`"), "{isolated}");
     }
 
     #[test]
-    fn a_card_that_cuda_13_has_dropped_needs_the_plugin_for_cuda_12() {
-        let error = refusal("v100-16g", |_| {});
+    fn a_gpu_that_cuda_13_has_dropped_needs_the_plugin_for_cuda_12() {
+        let error = check_error("v100-16g", |_| {});
         assert!(
-            error.message().contains("CUDA 13 does not know `v100-16g`"),
+            error
+                .message()
+                .contains("CUDA 13 does not support `v100-16g`"),
             "{error}"
         );
-        let hint = error.hint_text().expect("there is a cure");
+        let hint = error.hint_text().expect("there is a fix");
         assert!(
             hint.contains("jax-cuda12-plugin==0.10.2") && hint.contains("nvcc-cu12"),
             "{hint}"

@@ -197,7 +197,7 @@ impl<'a> Told<'a> {
             None => "until Ctrl-C".to_owned(),
         };
         self.output
-            .say(&format!("holding {} {until}", Bytes(held_bytes)));
+            .info(&format!("holding {} {until}", Bytes(held_bytes)));
         Ok(())
     }
 
@@ -219,7 +219,7 @@ impl<'a> Told<'a> {
             return self.end("done", held, held, reason);
         }
         self.output
-            .say(&format!("gave back {}: {reason}", Bytes(held)));
+            .info(&format!("gave back {}: {reason}", Bytes(held)));
         Ok(())
     }
 

@@ -1,32 +1,34 @@
-//! `vramfit run`: starts a program with settings that are true, by becoming it.
+//! `vramfit run`: starts a program with memory settings that take effect, and is replaced by it.
 //!
 //! Nothing is watched and nothing stays behind: signals, exit code and terminal are the program's own.
 
+mod env_findings;
 mod publish;
 mod shell;
-mod wrong;
 
 use std::ffi::OsString;
 use std::path::Path;
 
+use vramfit_core::gpu::GpuSelection;
 use vramfit_core::report::render_findings;
-use vramfit_core::settings::{self, Assignments, Policy, Version};
+use vramfit_core::settings::{self, Options, ResolvedSettings, Target};
 use vramfit_core::{ErrorKind, Result};
+use vramfit_gpu::{GpuOverrides, PROCESSES_VARIABLE};
 
-use super::dryrun::{self, Rehearsal};
-use super::policy::PolicyArgs;
-use crate::cards::{self, PROCESSES_VARIABLE, Told};
+use super::dryrun::{self, DryrunSpec, SettingsSpec};
+use super::policy::{PolicyArgs, check_occupied};
 use crate::context::Context;
+use crate::environment::{unicode_variables, variable};
 use crate::output::Output;
 use crate::python::{self, Installed, Interpreter};
 use crate::status::Status;
-use crate::{child, program};
+use crate::{child, command_line};
 
-/// Start a program with memory settings that JAX really reads
+/// Start a program with memory settings that this JAX version honors
 ///
-/// The settings are told, one line each, and the program takes our place: its signals, exit code and
-/// terminal are what they would be without us. What no option names stays as the environment has it;
-/// only what is silently wrong there is put right.
+/// Each setting is printed, and vramfit is replaced by the program: its signals, exit code and terminal are
+/// the same as without vramfit. What no option sets stays as the environment has it, except for values
+/// that JAX silently misreads, which are corrected.
 #[derive(clap::Args, Debug)]
 #[command(after_help = "\
 Examples:
@@ -37,26 +39,26 @@ Examples:
 
 Exit codes:
   that of the program; or
-  125  vramfit itself could not do it
+  125  vramfit itself failed
   126  the program cannot be executed
-  127  there is no such program
+  127  the program was not found
 ")]
 pub(crate) struct Args {
     #[command(flatten)]
     policy: PolicyArgs,
-    /// Make a dry run on this GPU first, and start only if the program fits
+    /// Make a dry run on this GPU first, and start the program only if it fits
     #[arg(long, value_name = "NAME[xN]", conflicts_with = "print")]
     preflight: Option<String>,
     /// Stop the dry run after N executions of the training step
-    #[arg(long, value_name = "N", value_parser = dryrun::steps, requires = "preflight")]
+    #[arg(long, value_name = "N", value_parser = dryrun::parse_steps, requires = "preflight")]
     steps: Option<u64>,
     /// Do not publish the pool's statistics for `vramfit top`
     #[arg(long)]
     no_publish: bool,
-    /// Start nothing; print the settings as `NAME=value` lines on standard output
+    /// Print the settings as `NAME=value` lines instead of starting the program
     #[arg(long)]
     print: bool,
-    /// The program and its arguments; one that ends in `.py` is run with Python
+    /// The program and its arguments; a file that ends in `.py` is run with Python
     #[arg(
         value_name = "COMMAND",
         required_unless_present = "print",
@@ -89,29 +91,17 @@ pub(crate) fn run(args: Args, context: &Context, output: &mut Output) -> Result<
 }
 
 fn start(args: Args, context: &Context, output: &mut Output) -> Result<Status> {
-    let (program, arguments) = program::split(args.command.clone(), context)?;
-    let installed = python::interpreter(&program, &arguments)
-        .and_then(|interpreter| look_into(&interpreter, output));
-    let settings = decide(&args.policy, installed.as_ref(), output)?;
-    tell(&settings, output);
-    tell_what_is_wrong(&settings, installed.as_ref(), output);
-    if let Some(gpu) = args.preflight {
-        let told = Told {
-            gpu: Some(&gpu),
-            ..args.policy.told()
-        };
-        let policy = args.policy.policy(cards::rooms(&told, inherited), true)?;
-        let rehearsal = Rehearsal {
-            gpu: gpu.clone(),
-            steps: args.steps,
-            occupied: told.occupied,
-            command: args.command,
-            trace: None,
-            log: None,
-        };
-        let status = dryrun::rehearse(rehearsal, &policy, context, output)?;
+    let (program, arguments) = command_line::split_program(args.command.clone(), context)?;
+    let installed = python::find_interpreter(&program, &arguments)
+        .and_then(|interpreter| probe(&interpreter, output));
+    let settings = resolve(&args.policy, installed.as_ref(), output)?;
+    report_settings(&settings, output);
+    report_findings(&settings, installed.as_ref(), output);
+    if let Some(gpu) = &args.preflight {
+        let spec = preflight_spec(gpu, &args)?;
+        let status = dryrun::execute(spec, context, output)?;
         if status != Status::Yes {
-            output.say("not started: the dry run did not say that it fits");
+            output.info("not started: the dry run did not show that it fits");
             return Ok(status);
         }
     }
@@ -120,120 +110,135 @@ fn start(args: Args, context: &Context, output: &mut Output) -> Result<Status> {
     } else {
         let package = context.package.as_deref();
         let package = package.or_else(|| installed.as_ref()?.package.as_deref());
-        let words = args.policy.words();
-        publish::variables(package, installed.as_ref(), &words, |name| {
+        let policy = args.policy.pool_options_text();
+        publish::variables(package, installed.as_ref(), &policy, |name| {
             std::env::var_os(name)
         })
     };
     for (name, value) in &published {
-        output.detail(&format!(
+        output.verbose(&format!(
             "for `vramfit top`: {name}={}",
             value.to_string_lossy()
         ));
     }
-    output.detail(&format!("becomes: {}", program.display()));
-    Err(child::become_program(&program, &arguments, |command| {
+    output.verbose(&format!("starting {}", program.display()));
+    Err(child::exec(&program, &arguments, |command| {
         for set in &settings.set {
             command.env(set.name, &set.value);
         }
-        for name in &settings.remove {
+        for name in &settings.removed {
             command.env_remove(name);
         }
-        if let Some(processes) = args.policy.processes() {
+        if let Some(processes) = Options::from(&args.policy).processes {
             command.env(PROCESSES_VARIABLE, processes.to_string());
         }
         command.envs(published);
     }))
 }
 
-/// Prints what would be set, in a form that a shell takes back.
-fn print(args: &Args, context: &Context, output: &mut Output) -> Result<Status> {
-    let interpreter = match args.command.is_empty() {
-        true => context.python.clone().map(|program| Interpreter {
-            program,
-            options: Vec::new(),
-        }),
-        false => {
-            let (program, arguments) = program::split(args.command.clone(), context)?;
-            python::interpreter(&program, &arguments)
-        }
+/// Returns the dry run that precedes the program, with its settings on that GPU.
+fn preflight_spec(gpu: &str, args: &Args) -> Result<DryrunSpec> {
+    let gpus: GpuSelection = gpu.parse()?;
+    let overrides = GpuOverrides {
+        selection: Some(gpus.clone()),
+        ..args.policy.gpu_overrides()?
     };
-    let installed = interpreter.and_then(|interpreter| look_into(&interpreter, output));
-    let settings = decide(&args.policy, installed.as_ref(), output)?;
-    tell(&settings, output);
-    tell_what_is_wrong(&settings, installed.as_ref(), output);
+    check_occupied(overrides.occupied, gpus.gpu.total_memory_bytes)?;
+    Ok(DryrunSpec {
+        occupied: overrides.occupied,
+        settings: SettingsSpec {
+            options: Options::from(&args.policy),
+            gpu_memory: overrides.memory(variable)?,
+            repair: true,
+            // They were reported for the program itself.
+            report_findings: false,
+        },
+        steps: args.steps,
+        ..DryrunSpec::new(gpus, args.command.clone())
+    })
+}
+
+/// Prints the settings in a form that a shell reads back.
+fn print(args: &Args, context: &Context, output: &mut Output) -> Result<Status> {
+    let interpreter = if args.command.is_empty() {
+        context.python.clone().map(Interpreter::bare)
+    } else {
+        let (program, arguments) = command_line::split_program(args.command.clone(), context)?;
+        python::find_interpreter(&program, &arguments)
+    };
+    let installed = interpreter.and_then(|interpreter| probe(&interpreter, output));
+    let settings = resolve(&args.policy, installed.as_ref(), output)?;
+    report_settings(&settings, output);
+    report_findings(&settings, installed.as_ref(), output);
     let mut text = shell::lines(&settings);
-    if let Some(processes) = args.policy.processes() {
+    if let Some(processes) = Options::from(&args.policy).processes {
         text += &format!("{PROCESSES_VARIABLE}={processes}\n");
     }
     output.data(&text)?;
     Ok(Status::Yes)
 }
 
-fn inherited(name: &str) -> Option<String> {
-    std::env::var(name).ok()
-}
-
 /// Decides what to set for a program in a Python that has this installed.
-fn decide(
+fn resolve(
     args: &PolicyArgs,
     installed: Option<&Installed>,
     output: &mut Output,
-) -> Result<Assignments> {
-    let policy = args.resolve(true, inherited)?;
-    if let Some(room) = policy.room {
-        output.detail(&format!("card: {room}"));
+) -> Result<ResolvedSettings> {
+    let jax = installed.and_then(Installed::jax_version);
+    let overrides = args.gpu_overrides()?;
+    let target = Target {
+        jax,
+        variable: &variable,
+        gpu_memory: &|| overrides.memory(variable),
+        detailed: true,
+        repair: true,
+        ..Target::default()
+    };
+    let settings = settings::resolve(&Options::from(args), &target)?;
+    if let Some(budget) = settings.budget {
+        output.verbose(&format!("GPU memory: {budget}"));
     }
-    let version = installed.and_then(jax);
-    let settings = settings::variables_for(&policy, version, inherited)?;
-    if version.is_none() && depends_on_version(&policy, &settings) {
-        output.say(
-            "note: which JAX the program uses is not known, so names are set that every release reads",
+    if jax.is_none() && !settings.set.is_empty() {
+        output.info(
+            "note: the program's JAX version is unknown, so only names that every release reads are set",
         );
     }
     Ok(settings)
 }
 
-fn jax(installed: &Installed) -> Option<Version> {
-    installed.jax.as_ref()?.parse().ok()
-}
-
 /// Asks an interpreter what it has installed.
-fn look_into(interpreter: &Interpreter, output: &mut Output) -> Option<Installed> {
+fn probe(interpreter: &Interpreter, output: &mut Output) -> Option<Installed> {
     let shown = interpreter.program.display();
-    let installed = python::ask(interpreter, |_| {})?;
+    let installed = python::query(interpreter, |_| {})?;
     match &installed.jax {
-        Some(version) => output.detail(&format!("`{shown}` has JAX {version}")),
-        None => output.detail(&format!("`{shown}` has no `jax`")),
+        Some(version) => output.verbose(&format!("`{shown}` has JAX {version}")),
+        None => output.verbose(&format!("`{shown}` has no `jax`")),
     }
     Some(installed)
 }
 
-/// Says whether another release might have got other names.
-fn depends_on_version(policy: &Policy, settings: &Assignments) -> bool {
-    (policy.share.is_some() || policy.remat.is_some() || policy.mend) && !settings.set.is_empty()
-}
-
-/// Tells what is set, one line each, and what there is to know about it.
-fn tell(settings: &Assignments, output: &mut Output) {
+/// Prints what is set, one line each, and the notes about it.
+fn report_settings(settings: &ResolvedSettings, output: &mut Output) {
     for set in &settings.set {
-        output.say(&format!("set {}={}: {}", set.name, set.value, set.reason));
+        output.info(&format!("set {}={}: {}", set.name, set.value, set.reason));
     }
     for note in &settings.notes {
-        output.say(&format!("note: {note}"));
+        output.info(&format!("note: {note}"));
     }
-    if settings.set.is_empty() && settings.remove.is_empty() {
-        output.detail("nothing to set: no option asks for anything, and nothing is wrong");
+    if settings.changes_nothing() {
+        output.verbose("nothing to set: no option requires it, and nothing needs correction");
     }
 }
 
-/// Tells what the program's environment still says that JAX will not take as it was meant.
-fn tell_what_is_wrong(settings: &Assignments, installed: Option<&Installed>, output: &mut Output) {
-    // Names and values that are not Unicode are no settings of JAX.
-    let environment = std::env::vars_os()
-        .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)));
-    let findings = wrong::findings(environment, settings, installed.and_then(jax));
+/// Prints what is wrong with the program's environment and was not corrected.
+fn report_findings(
+    settings: &ResolvedSettings,
+    installed: Option<&Installed>,
+    output: &mut Output,
+) {
+    let jax = installed.and_then(Installed::jax_version);
+    let findings = env_findings::findings(unicode_variables(), settings, jax);
     if !findings.is_empty() {
-        output.say(&render_findings(&findings));
+        output.info(&render_findings(&findings));
     }
 }

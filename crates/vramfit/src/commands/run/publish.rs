@@ -1,4 +1,4 @@
-//! What lets `vramfit top` see inside the pool of the program: two variables and a directory in front of
+//! Publishes the pool's statistics for `vramfit top`: two variables, and a directory in front of
 //! `PYTHONPATH`.
 
 use std::ffi::OsString;
@@ -10,31 +10,31 @@ use crate::python::Installed;
 const MIN_PYTHON: (u32, u32) = (3, 11);
 
 /// Returns the variables to set, none where it would not work: in a Python without JAX or too old for the
-/// extension module, in one that does not read `PYTHONPATH`, or where the user has decided already.
+/// extension module, in one that does not read `PYTHONPATH`, or where the user has set `VRAMFIT_PUBLISH`.
 pub(super) fn variables(
     package: Option<&Path>,
     installed: Option<&Installed>,
     policy: &str,
-    inherited: impl Fn(&str) -> Option<OsString>,
+    variable: impl Fn(&str) -> Option<OsString>,
 ) -> Vec<(&'static str, OsString)> {
-    let fits = installed.is_some_and(|installed| {
+    let is_supported = installed.is_some_and(|installed| {
         installed.jax.is_some()
             && installed.python_version >= MIN_PYTHON
             && installed.reads_pythonpath
     });
     let standin = package.map(|package| package.join("_standin"));
-    let Some(standin) = standin.filter(|folder| fits && folder.is_dir()) else {
+    let Some(standin) = standin.filter(|folder| is_supported && folder.is_dir()) else {
         return Vec::new();
     };
-    if inherited("VRAMFIT_PUBLISH").is_some() {
+    if variable("VRAMFIT_PUBLISH").is_some() {
         return Vec::new();
     }
     let mut variables = vec![("VRAMFIT_PUBLISH", OsString::from("1"))];
     if !policy.is_empty() {
         variables.push(("VRAMFIT_POLICY", policy.into()));
     }
-    let users = inherited("PYTHONPATH").unwrap_or_default();
-    // Inside a dry run it is there.
+    let users = variable("PYTHONPATH").unwrap_or_default();
+    // Inside a dry run it is there already.
     if std::env::split_paths(&users).next().as_deref() != Some(&*standin) {
         let mut path = standin.into_os_string();
         if !users.is_empty() {
@@ -53,17 +53,17 @@ mod tests {
     fn names(installed: Option<&Installed>, users: &[(&str, &str)]) -> Vec<String> {
         let package = tempfile::tempdir().expect("a temporary directory");
         std::fs::create_dir(package.path().join("_standin")).expect("made");
-        let variables = variables(Some(package.path()), installed, "--limit 8.0 GiB", |name| {
+        let set = variables(Some(package.path()), installed, "--limit 8.0 GiB", |name| {
             let found = users.iter().find(|(known, _)| *known == name)?;
             Some(found.1.into())
         });
-        let set = variables.into_iter();
-        set.map(|(name, value)| format!("{name}={}", value.to_string_lossy()))
+        set.into_iter()
+            .map(|(name, value)| format!("{name}={}", value.to_string_lossy()))
             .map(|text| text.replace(&*package.path().to_string_lossy(), "PACKAGE"))
             .collect()
     }
 
-    fn fitting() -> Installed {
+    fn supported() -> Installed {
         Installed {
             python_version: (3, 12),
             reads_pythonpath: true,
@@ -75,7 +75,7 @@ mod tests {
     #[test]
     fn a_python_with_jax_publishes() {
         assert_eq!(
-            names(Some(&fitting()), &[("PYTHONPATH", "/mine")]),
+            names(Some(&supported()), &[("PYTHONPATH", "/mine")]),
             [
                 "VRAMFIT_PUBLISH=1",
                 "VRAMFIT_POLICY=--limit 8.0 GiB",
@@ -85,22 +85,22 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_set_where_it_would_not_work_or_was_decided() {
+    fn nothing_is_set_where_it_would_not_work_or_the_user_decided() {
         let old = Installed {
             python_version: (3, 10),
-            ..fitting()
+            ..supported()
         };
         let bare = Installed {
             jax: None,
-            ..fitting()
+            ..supported()
         };
         let isolated = Installed {
             reads_pythonpath: false,
-            ..fitting()
+            ..supported()
         };
         for installed in [None, Some(&old), Some(&bare), Some(&isolated)] {
             assert!(names(installed, &[]).is_empty(), "{installed:?}");
         }
-        assert!(names(Some(&fitting()), &[("VRAMFIT_PUBLISH", "0")]).is_empty());
+        assert!(names(Some(&supported()), &[("VRAMFIT_PUBLISH", "0")]).is_empty());
     }
 }

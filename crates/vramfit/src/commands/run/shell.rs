@@ -1,12 +1,12 @@
-//! Settings as lines that a shell takes back.
+//! Settings as lines that a shell reads back.
 
-use vramfit_core::settings::Assignments;
+use vramfit_core::settings::ResolvedSettings;
 
-/// Writes one `NAME=value` a line, quoted where it has to be. What is to be removed is set to the
-/// empty text, which JAX takes as unset and which `export` and `env` can say.
-pub(super) fn lines(settings: &Assignments) -> String {
+/// Returns one `NAME=value` a line, quoted where necessary. Variables to remove are set to an empty
+/// value, which JAX takes as unset: `export` and `env` cannot express a removal.
+pub(super) fn lines(settings: &ResolvedSettings) -> String {
     let set = settings.set.iter().map(|set| (set.name, &*set.value));
-    let removed = settings.remove.iter().map(|name| (*name, ""));
+    let removed = settings.removed.iter().map(|name| (*name, ""));
     set.chain(removed)
         .map(|(name, value)| format!("{name}={}\n", quoted(value)))
         .collect()

@@ -195,7 +195,7 @@ fn stream(args: &Args, events: &Receiver<Event>, output: &mut Output) -> Result<
         .map(|port| Server::start(args.listen, port))
         .transpose()?;
     if let Some(server) = &server {
-        output.say(&format!(
+        output.info(&format!(
             "serving metrics at http://{}/metrics",
             server.address
         ));

@@ -23,7 +23,7 @@ pub(super) struct Run<'a> {
     /// Whether this process tells of the run; one of several does.
     pub(super) speaks: bool,
     /// How its process ended.
-    pub(super) ended: child::Ended,
+    pub(super) ended: child::ExitReason,
     /// What it handed back, if it could.
     pub(super) outcome: Option<Outcome>,
 }
@@ -74,7 +74,7 @@ pub(super) fn tell(run: Run<'_>, output: &mut Output) -> Result<Status> {
         (Ended::Finished | Ended::Early, _) => Ok(Status::No),
         (Ended::Signal, _) => {
             if run.speaks && is_saved {
-                output.say(&format!(
+                output.info(&format!(
                     "stopped; `vramfit train {file}` goes on from here"
                 ));
             }
@@ -141,33 +141,33 @@ fn page(directory: &Path, output: &mut Output) -> Result<()> {
     };
     let path = directory.join("report.html");
     write(&path, &Report::from_training(&journal).to_html(), true)?;
-    output.say(&format!("report written to {}", path.display()));
+    output.info(&format!("report written to {}", path.display()));
     Ok(())
 }
 
 /// Says what there is to say of a run that handed nothing back.
-fn silent(ended: child::Ended, file: &str, output: &mut Output) -> Result<Status> {
-    if let child::Ended::Signal(INTERRUPT) = ended {
-        output.say(&format!(
+fn silent(ended: child::ExitReason, file: &str, output: &mut Output) -> Result<Status> {
+    if let child::ExitReason::Signal(INTERRUPT) = ended {
+        output.info(&format!(
             "stopped at once, without saving; `vramfit train {file}` goes on from the last checkpoint"
         ));
         return Ok(Status::Child(ended.shell_code()));
     }
-    let mut text = format!("the run {}", ended.words());
+    let mut text = format!("the run {}", ended.describe());
     match ended {
-        child::Ended::Signal(KILL) => {
+        child::ExitReason::Signal(KILL) => {
             text += ", as the system does when memory runs out; the last checkpoint is whole";
         }
-        child::Ended::Code(_) => text += "; what it said last is above",
-        child::Ended::Signal(_) => {}
+        child::ExitReason::Code(_) => text += "; what it said last is above",
+        child::ExitReason::Signal(_) => {}
     }
-    output.say(&text);
-    output.say(&format!(
+    output.info(&text);
+    output.info(&format!(
         "`vramfit train {file}` goes on from the last checkpoint"
     ));
     Ok(match ended {
-        child::Ended::Signal(_) => Status::Child(ended.shell_code()),
-        child::Ended::Code(_) => Status::No,
+        child::ExitReason::Signal(_) => Status::Child(ended.shell_code()),
+        child::ExitReason::Code(_) => Status::No,
     })
 }
 

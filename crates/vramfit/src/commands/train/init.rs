@@ -32,7 +32,7 @@ pub(super) fn run(path: &Path, data: Option<&Path>, output: &mut Output) -> Resu
         Some(_) => "read what it proposes",
         None => "name your data in it",
     };
-    output.say(&format!(
+    output.info(&format!(
         "wrote `{shown}`: {to_do}, then `vramfit train {shown} --check`"
     ));
     Ok(Status::Yes)

@@ -155,7 +155,7 @@ pub(crate) fn run(args: &Args, context: &Context, output: &mut Output) -> Result
     }
     if !args.json {
         for warning in &warnings {
-            output.say(&format!("warning: {warning}"));
+            output.info(&format!("warning: {warning}"));
         }
     }
     start::run(args, file, &config, &rows, context, output)

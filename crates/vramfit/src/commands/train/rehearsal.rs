@@ -4,7 +4,6 @@
 use std::path::{Path, PathBuf};
 
 use serde::Serialize;
-use vramfit_core::settings::Policy;
 use vramfit_core::train::{Config, Largest, Tried, largest_batch};
 use vramfit_core::{Bytes, Error, ErrorKind, Result};
 
@@ -13,7 +12,7 @@ use super::datasets::Look;
 use super::request::{Request, Resume, Written};
 use super::start::python;
 use crate::commands::data::grouped;
-use crate::commands::dryrun::{self, Rehearsal};
+use crate::commands::dryrun::{self, DryrunSpec, ResultFiles};
 use crate::context::Context;
 use crate::output::Output;
 use crate::status::Status;
@@ -49,7 +48,7 @@ pub(super) fn run(
     let wanted = config.data.batch_size;
     let rows = look.train_rows / config.training.steps_per_dispatch;
     if !json {
-        output.say(&format!(
+        output.info(&format!(
             "dry runs of {} on {gpu}, at most {MAX_TRIES}; nothing is computed, and no data is read",
             file.display()
         ));
@@ -58,7 +57,7 @@ pub(super) fn run(
     let found = largest_batch(wanted, rows, MAX_TRIES, |batch| {
         let tried = attempt(gpu, batch, config, look, context, output)?;
         if !json {
-            output.say(&told(&tried));
+            output.info(&told(&tried));
         }
         first.get_or_insert(tried);
         Ok(tried)
@@ -111,15 +110,15 @@ fn attempt(
     let mut command = vec![python(context)?.into_os_string()];
     command.extend(written.arguments());
     let (trace, log) = (written.file("run.trace"), written.file("said.txt"));
-    let rehearsal = Rehearsal {
-        gpu: gpu.to_owned(),
-        steps: None,
-        occupied: None,
-        command,
-        trace: Some(trace.clone()),
+    let spec = DryrunSpec {
         log: Some(log.clone()),
+        results: ResultFiles {
+            trace: Some(trace.clone()),
+            ..ResultFiles::default()
+        },
+        ..DryrunSpec::new(gpu.parse()?, command)
     };
-    let told = dryrun::rehearse(rehearsal, &Policy::default(), context, &mut output.hushed());
+    let told = dryrun::execute(spec, context, &mut output.quiet());
     // What the run itself refused says more than that it ended.
     if let Some(failure) = written.outcome().and_then(|outcome| match outcome.ended {
         super::request::Ended::Refused => outcome.error,

@@ -49,10 +49,10 @@ pub(super) fn run(
     })?;
     if !args.json && speaks {
         for line in check::summary(config, look) {
-            output.say(&line);
+            output.info(&line);
         }
     }
-    output.detail(&format!("starts: {}", python.display()));
+    output.verbose(&format!("starts: {}", python.display()));
     let ended = child::run(&python, &written.arguments(), |_| {})?;
     let run = ending::Run {
         file,
@@ -68,7 +68,7 @@ pub(super) fn run(
 /// Finds the Python that trains.
 pub(super) fn python(context: &Context) -> Result<PathBuf> {
     let python = context.python.clone().unwrap_or_default();
-    child::resolve(python.as_os_str()).map_err(|error| {
+    child::resolve_command(python.as_os_str()).map_err(|error| {
         Error::new(error.kind(), error.message())
             .hint("name a Python that has JAX and vramfit with `--python`")
     })

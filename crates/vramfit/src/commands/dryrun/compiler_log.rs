@@ -1,7 +1,7 @@
-//! What the program's compiler said last, when its process ended before it was passed on.
+//! The compiler's last output, when its process ended before that was forwarded.
 //!
-//! While XLA compiles, standard error goes through files in our folder (`stderr_capture.rs` of the virtual GPU). A
-//! process that dies then leaves its last words there, and they are why it died.
+//! While XLA compiles, standard error goes through files in the folder of the run (`stderr_capture.rs` of
+//! the virtual GPU). A process that crashes leaves its last output there, and that says why.
 
 use std::fs::{self, OpenOptions};
 use std::io::Write;
@@ -9,20 +9,20 @@ use std::path::{Path, PathBuf};
 
 use crate::output::Output;
 
-/// Prints what is left in the folder, or adds it to the file that the program's streams go to.
-pub(super) fn pass_on(folder: &Path, log: Option<&Path>, output: &mut Output) {
-    let words = left(folder);
-    let added = log.map(|path| {
+/// Prints the output that remains in the folder, or appends it to the program's log.
+pub(super) fn print_remaining(folder: &Path, log: Option<&Path>, output: &mut Output) {
+    let text = remaining(folder);
+    let appended = log.map(|path| {
         let file = OpenOptions::new().append(true).open(path);
-        file.and_then(|mut file| file.write_all(&words))
+        file.and_then(|mut file| file.write_all(&text))
     });
-    // Rather on the terminal than nowhere.
-    if !matches!(added, Some(Ok(()))) {
-        output.of_program(&words);
+    // On the terminal rather than nowhere.
+    if !matches!(appended, Some(Ok(()))) {
+        output.child_stderr(&text);
     }
 }
 
-fn left(folder: &Path) -> Vec<u8> {
+fn remaining(folder: &Path) -> Vec<u8> {
     let files = fs::read_dir(folder).into_iter().flatten().flatten();
     let mut logs: Vec<_> = files
         .map(|file| file.path())
@@ -30,14 +30,15 @@ fn left(folder: &Path) -> Vec<u8> {
         .collect();
     logs.sort();
     let rest = |path: &PathBuf| {
-        let passed_on = fs::read(path.with_extension("passed")).unwrap_or_default();
+        let forwarded = fs::read(path.with_extension("passed")).unwrap_or_default();
         let log = fs::read(path).unwrap_or_default();
-        log.get(count(&passed_on)..).unwrap_or_default().to_vec()
+        let start = byte_count(&forwarded);
+        log.get(start..).unwrap_or_default().to_vec()
     };
     logs.iter().flat_map(rest).collect()
 }
 
-fn count(file: &[u8]) -> usize {
+fn byte_count(file: &[u8]) -> usize {
     let bytes = file.first_chunk().copied().unwrap_or_default();
     usize::try_from(u64::from_le_bytes(bytes)).unwrap_or(usize::MAX)
 }
@@ -47,7 +48,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_passed_on_is_not_printed_again() {
+    fn forwarded_output_is_not_printed_again() {
         let folder = tempfile::tempdir().expect("a folder");
         let write = |name: &str, content: &[u8]| {
             fs::write(folder.path().join(name), content).expect("can be written");
@@ -58,14 +59,14 @@ mod tests {
         write("compiler-3.log", b"short");
         write("compiler-3.passed", &9u64.to_le_bytes());
         write("run.trace", b"no log");
-        let text = String::from_utf8(left(folder.path())).expect("is text");
+        let text = String::from_utf8(remaining(folder.path())).expect("is text");
         assert_eq!(text, "died at once\nF check failed\n");
     }
 
     #[test]
     fn a_count_is_eight_bytes_or_nothing() {
-        assert_eq!(count(&513u64.to_le_bytes()), 513);
-        assert_eq!(count(&[1, 2]), 0);
-        assert_eq!(count(&[]), 0);
+        assert_eq!(byte_count(&513u64.to_le_bytes()), 513);
+        assert_eq!(byte_count(&[1, 2]), 0);
+        assert_eq!(byte_count(&[]), 0);
     }
 }

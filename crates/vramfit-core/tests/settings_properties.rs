@@ -1,9 +1,12 @@
-//! Laws of the settings that vramfit makes: shares that fit, limits that hold, flags that survive.
+//! Properties of resolved settings: pools that fit, limits that hold, flags that survive.
 
 use proptest::prelude::*;
+use vramfit_core::Bytes;
 use vramfit_core::allocator::{Kind, PoolOptions};
 use vramfit_core::gpu;
-use vramfit_core::settings::{Policy, Room, Share, Version, XlaFlags, variables_for};
+use vramfit_core::settings::{
+    GpuMemory, GpuMemoryBudget, Options, Target, Version, XlaFlags, resolve,
+};
 
 const RELEASES: [Version; 4] = [
     Version::new(0, 4, 30),
@@ -12,17 +15,18 @@ const RELEASES: [Version; 4] = [
     Version::new(0, 11, 0),
 ];
 
-/// The pool that JAX of that release makes on a card when it is given this share.
-fn pool(share: Share, total_memory_bytes: u64, release: Version) -> u64 {
-    let policy = Policy {
-        share: Some(share),
-        ..Policy::default()
+/// The pool that JAX of that release makes on a GPU with these options.
+fn pool(options: &Options, memory: &GpuMemory, total_memory_bytes: u64, release: Version) -> u64 {
+    let target = Target {
+        jax: Some(release),
+        gpu_memory: &|| Ok(memory.clone()),
+        ..Target::default()
     };
-    let done = variables_for(&policy, release, |_| None).expect("the share can be had");
+    let done = resolve(options, &target).expect("the pool fits");
     let fraction = ["XLA_CLIENT_MEM_FRACTION", "XLA_PYTHON_CLIENT_MEM_FRACTION"]
         .iter()
         .find_map(|name| done.value(name))
-        .expect("a share is a fraction");
+        .expect("the size is a fraction");
     PoolOptions {
         total_memory_bytes,
         memory_fraction: f64::from(fraction.parse::<f64>().expect("a number") as f32),
@@ -33,30 +37,34 @@ fn pool(share: Share, total_memory_bytes: u64, release: Version) -> u64 {
 }
 
 #[test]
-fn as_many_shares_as_there_are_processes_fit_on_every_card() {
+fn the_pools_of_all_processes_fit_on_every_gpu() {
     for gpu in gpu::all() {
         for processes in 1..=8_u32 {
-            let room = Room::of_gpu(gpu, 0, 1);
-            let share = Share::Divided {
-                processes,
-                keep_free_bytes: 0,
-                room: Some(room),
+            let budget = GpuMemoryBudget::from_catalogue(gpu, 0, 1);
+            let options = Options {
+                processes: Some(processes),
+                ..Options::default()
             };
-            let all = |each: u64| (each + room.outside_bytes) * u64::from(processes);
-            if room.pool_bytes(processes, 0).is_err() {
-                // Refused only where not even a page is left for each.
-                assert!(all(2 << 20) > room.total_bytes, "{} {processes}", gpu.name);
+            let memory = GpuMemory::Budgets(vec![budget]);
+            let all = |each: u64| (each + budget.outside_bytes) * u64::from(processes);
+            if budget.pool_bytes_each(processes, 0).is_err() {
+                // Rejected only where not even a page is left for each.
+                assert!(
+                    all(2 << 20) > budget.total_bytes,
+                    "{} {processes}",
+                    gpu.name
+                );
                 continue;
             }
             for release in RELEASES {
-                let had = pool(share, room.total_bytes, release);
+                let had = pool(&options, &memory, budget.total_bytes, release);
                 assert!(
-                    all(had) <= room.total_bytes,
+                    all(had) <= budget.total_bytes,
                     "{} {processes} {release}",
                     gpu.name
                 );
-                // Nothing worth having is left: less than a page and a rounding step for each.
-                let unused = room.total_bytes - all(had);
+                // Nothing useful is left: less than a page and a rounding step for each.
+                let unused = budget.total_bytes - all(had);
                 assert!(
                     unused < u64::from(processes) * (4 << 20),
                     "{} {processes} {release}: {unused} bytes unused",
@@ -86,29 +94,34 @@ proptest! {
         release in prop::sample::select(&RELEASES[..]),
     ) {
         let limit_bytes = ((total as f64 * part) as u64).clamp(2 << 20, total);
-        let share = Share::Limit { limit_bytes, total_bytes: total };
-        let had = pool(share, total, release);
+        let options = Options { limit: Some(Bytes(limit_bytes)), ..Options::default() };
+        let had = pool(&options, &GpuMemory::Total(total), total, release);
         prop_assert!(had <= limit_bytes, "{} of {}: {}", limit_bytes, total, had);
         // What 24 bits of a fraction cannot express, and the rounding to pages.
         prop_assert!(limit_bytes - had < (2 << 20) + total / (1 << 22));
     }
 
     #[test]
-    fn processes_of_a_divided_card_fit_beside_what_is_held_and_kept_free(
+    fn processes_of_a_split_fit_with_what_is_occupied_and_kept_free(
         total in (4_u64 << 30)..(200 << 30),
-        held in 0_u64..(100 << 30),
+        occupied in 0_u64..(100 << 30),
         kept in 0_u64..(100 << 30),
         outside in (100_u64 << 20)..(2 << 30),
         processes in 1_u32..=16,
         release in prop::sample::select(&RELEASES[..]),
     ) {
-        let room = Room { total_bytes: total, held_bytes: held, outside_bytes: outside };
-        let others = held + kept + outside * u64::from(processes);
-        match room.pool_bytes(processes, kept) {
+        let budget =
+            GpuMemoryBudget { total_bytes: total, occupied_bytes: occupied, outside_bytes: outside };
+        let others = occupied + kept + outside * u64::from(processes);
+        match budget.pool_bytes_each(processes, kept) {
             Err(_) => prop_assert!(others + u64::from(processes) * (2 << 20) > total),
             Ok(_) => {
-                let share = Share::Divided { processes, keep_free_bytes: kept, room: Some(room) };
-                let had = pool(share, total, release);
+                let options = Options {
+                    processes: Some(processes),
+                    keep_free: Some(Bytes(kept)),
+                    ..Options::default()
+                };
+                let had = pool(&options, &GpuMemory::Budgets(vec![budget]), total, release);
                 prop_assert!(had * u64::from(processes) + others <= total);
             }
         }
@@ -123,9 +136,13 @@ proptest! {
         release in prop::option::of(prop::sample::select(&RELEASES[..])),
     ) {
         let users = words.join(&gap);
-        let policy = Policy { remat, host_devices, ..Policy::default() };
-        let get = |name: &str| (name == "XLA_FLAGS").then(|| users.clone());
-        let done = variables_for(&policy, release, get).expect("nothing to refuse");
+        let options = Options { remat, host_devices, ..Options::default() };
+        let target = Target {
+            jax: release,
+            variable: &|name| (name == "XLA_FLAGS").then(|| users.clone()),
+            ..Target::default()
+        };
+        let done = resolve(&options, &target).expect("nothing to reject");
         let Some(merged) = done.value("XLA_FLAGS") else { return Ok(()) };
         // The user's text is all there, in its order, with something put in between.
         let common = users.bytes().zip(merged.bytes()).take_while(|(a, b)| a == b).count();
@@ -154,26 +171,37 @@ proptest! {
     #[test]
     fn no_environment_makes_it_panic(
         text in "\\PC{0,40}",
-        mend in any::<bool>(),
+        repair in any::<bool>(),
         release in prop::option::of(prop::sample::select(&RELEASES[..])),
-        share in prop::option::of(any::<f64>()),
-        kind in prop::option::of(prop::sample::select(&Kind::ALL[..])),
+        fraction in prop::option::of(any::<f64>()),
+        allocator in prop::option::of(prop::sample::select(&Kind::ALL[..])),
     ) {
-        let policy = Policy {
-            share: share.map(Share::Fraction),
-            allocator: kind,
-            require_gpu: true,
+        let options = Options {
+            fraction,
+            allocator,
+            require_gpu: Some(true),
             remat: Some(false),
             host_devices: Some(2),
-            room: Some(Room { total_bytes: 1 << 34, held_bytes: 1 << 33, outside_bytes: 1 << 30 }),
-            mend,
-            ..Policy::default()
+            ..Options::default()
         };
-        // Whether it is refused is not the question; each name is set once.
-        if let Ok(done) = variables_for(&policy, release, |_| Some(text.clone())) {
+        let budget = GpuMemoryBudget {
+            total_bytes: 1 << 34,
+            occupied_bytes: 1 << 33,
+            outside_bytes: 1 << 30,
+        };
+        let target = Target {
+            jax: release,
+            variable: &|_| Some(text.clone()),
+            gpu_memory: &|| Ok(GpuMemory::Budgets(vec![budget])),
+            detailed: true,
+            repair,
+            ..Target::default()
+        };
+        // Whether it is rejected is not the question; each name is set once.
+        if let Ok(done) = resolve(&options, &target) {
             for set in &done.set {
                 prop_assert_eq!(done.set.iter().filter(|other| other.name == set.name).count(), 1);
-                prop_assert!(!done.remove.contains(&set.name));
+                prop_assert!(!done.removed.contains(&set.name));
             }
         }
     }

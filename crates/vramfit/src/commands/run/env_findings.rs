@@ -1,23 +1,23 @@
-//! What is wrong with the environment that a program gets, and that we do not put right.
+//! What is wrong with the environment that a program gets, and is not corrected.
 
 use std::collections::BTreeMap;
 
 use vramfit_core::lint::{Finding, Surroundings, lint};
-use vramfit_core::settings::{Assignments, Version};
+use vramfit_core::settings::{ResolvedSettings, Version};
 
-/// Applies the rules that need no card to the environment as the program will get it.
+/// Applies the rules that need no GPU to the environment as the program will get it.
 ///
-/// Left out is what concerns variables that we set ourselves, and what our own notes told.
+/// Findings about variables that are set for the program, or that a note is about already, are left out.
 pub(super) fn findings(
     environment: impl Iterator<Item = (String, String)>,
-    settings: &Assignments,
+    settings: &ResolvedSettings,
     jax: Option<Version>,
 ) -> Vec<Finding> {
     let mut environment: BTreeMap<String, String> = environment
-        .filter(|(name, _)| !settings.remove.contains(&name.as_str()))
+        .filter(|(name, _)| !settings.removed.contains(&name.as_str()))
         .collect();
-    let ours = settings.set.iter();
-    environment.extend(ours.map(|set| (set.name.to_owned(), set.value.clone())));
+    let set = settings.set.iter();
+    environment.extend(set.map(|set| (set.name.to_owned(), set.value.clone())));
     let mut findings = lint(&Surroundings {
         environment,
         jax,
@@ -37,7 +37,7 @@ mod tests {
 
     use super::*;
 
-    fn found(environment: &[(&str, &str)], settings: &Assignments) -> Vec<String> {
+    fn found(environment: &[(&str, &str)], settings: &ResolvedSettings) -> Vec<String> {
         let environment = environment
             .iter()
             .map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
@@ -48,15 +48,17 @@ mod tests {
     }
 
     #[test]
-    fn what_is_told_or_mended_is_not_told_again() {
-        let misspelt = ("XLA_PYTHON_CLIENT_MEM_FRACTON", "0.5");
+    fn what_a_note_is_about_or_was_corrected_is_no_finding() {
+        let misspelled = ("XLA_PYTHON_CLIENT_MEM_FRACTON", "0.5");
         let number = ("XLA_PYTHON_CLIENT_MEM_FRACTION", "95");
-        let mut settings = Assignments::default();
-        assert_eq!(found(&[misspelt], &settings), [misspelt.0]);
+        let mut settings = ResolvedSettings::default();
+        assert_eq!(found(&[misspelled], &settings), [misspelled.0]);
         assert_eq!(found(&[number], &settings), [number.0]);
 
-        settings.notes.push(format!("`{}` is no name", misspelt.0));
-        assert!(found(&[misspelt], &settings).is_empty());
+        settings
+            .notes
+            .push(format!("`{}` is not read", misspelled.0));
+        assert!(found(&[misspelled], &settings).is_empty());
 
         settings.set.push(Assignment {
             name: number.0,

@@ -1,5 +1,5 @@
-# Asked of the Python that will run the user's program, before it does. Prints one line of JSON.
-# Imports neither jax nor anything of vramfit: the answer must come within a tenth of a second.
+# Run in the Python that will run the user's program, before it does. Prints one line of JSON.
+# Imports neither jax nor anything of vramfit: it must finish within a tenth of a second.
 import sys
 
 # With `-c` the current directory comes first; a file of the user's called json.py must not run.

@@ -1,4 +1,4 @@
-//! The program that a user names behind our own options.
+//! The program that a user names after the options of vramfit.
 
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
@@ -8,26 +8,29 @@ use vramfit_core::{Error, ErrorKind, Result};
 use crate::child;
 use crate::context::Context;
 
-/// Splits a command into a program that exists and its arguments; a word that ends in `.py` is run with
-/// the Python at hand.
+/// Splits a command into a program that exists and its arguments; a file that ends in `.py` is run with
+/// the context's Python.
 ///
 /// # Errors
-/// `command-not-found`, and `invalid-argument` for an option that there is not.
-pub(crate) fn split(words: Vec<OsString>, context: &Context) -> Result<(PathBuf, Vec<OsString>)> {
+/// `command-not-found`, and `invalid-argument` for an unknown option.
+pub(crate) fn split_program(
+    words: Vec<OsString>,
+    context: &Context,
+) -> Result<(PathBuf, Vec<OsString>)> {
     let mut words = words.into_iter();
     let first = words.next().expect("clap requires one word");
     if first.as_encoded_bytes().starts_with(b"-") {
-        // clap takes the first word that it does not know for the program.
+        // clap takes the first argument that it does not know for the program.
         let shown = first.to_string_lossy();
         return Err(Error::new(
             ErrorKind::InvalidArgument,
-            format!("there is no option `{shown}`"),
+            format!("unknown option `{shown}`"),
         )
         .hint("`--help` lists the options; they come before the program"));
     }
     let is_script = Path::new(&first).extension() == Some(OsStr::new("py"));
     if !is_script {
-        return Ok((child::resolve(&first)?, words.collect()));
+        return Ok((child::resolve_command(&first)?, words.collect()));
     }
     if !Path::new(&first).is_file() {
         let shown = first.to_string_lossy();
@@ -35,9 +38,9 @@ pub(crate) fn split(words: Vec<OsString>, context: &Context) -> Result<(PathBuf,
             ErrorKind::CommandNotFound,
             format!("`{shown}` does not exist"),
         )
-        .hint("check the path; it is taken relative to the current directory"));
+        .hint("check the path; it is relative to the current directory"));
     }
     let python = context.python.clone().unwrap_or_default();
     let arguments = std::iter::once(first).chain(words).collect();
-    Ok((child::resolve(python.as_os_str())?, arguments))
+    Ok((child::resolve_command(python.as_os_str())?, arguments))
 }

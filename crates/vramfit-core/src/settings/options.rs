@@ -1,0 +1,165 @@
+//! Memory options as plain values, and what they become for one process.
+
+use super::budget::GpuMemoryBudget;
+use super::version::Version;
+use crate::allocator::Kind;
+use crate::bytes::Bytes;
+use crate::error::{Error, ErrorKind, Result};
+
+/// How JAX is to manage memory and start up. `None` leaves an option as the environment has it.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Options {
+    /// Fraction of the GPU's memory that the pool may use, above 0 and up to 1.
+    pub fraction: Option<f64>,
+    /// Bytes that the pool may use.
+    pub limit: Option<Bytes>,
+    /// Number of processes among which each GPU is split evenly, 1 to 1024.
+    pub processes: Option<u32>,
+    /// Bytes to leave free for other processes.
+    pub keep_free: Option<Bytes>,
+    /// The allocator.
+    pub allocator: Option<Kind>,
+    /// Whether the pool takes its limit at startup.
+    pub preallocate: Option<bool>,
+    /// Whether JAX fails if no GPU is available; `Some(false)` only turns off a default.
+    pub require_gpu: Option<bool>,
+    /// Whether XLA may rematerialize values when a program does not fit.
+    pub remat: Option<bool>,
+    /// Whether 64-bit types are enabled.
+    pub x64: Option<bool>,
+    /// Whether jitted functions are compiled.
+    pub jit: Option<bool>,
+    /// Number of virtual CPU devices, 1 to 4096.
+    pub host_devices: Option<u32>,
+}
+
+impl Options {
+    /// Says whether an option sets the size of the pool.
+    pub fn sets_pool_size(&self) -> bool {
+        self.fraction.is_some() || self.limit.is_some() || self.is_split()
+    }
+
+    /// Says whether the pool is one of several on the GPU, or leaves memory to other processes.
+    pub(super) fn is_split(&self) -> bool {
+        self.processes.is_some() || self.keep_free.is_some()
+    }
+
+    /// Says whether the options cannot be resolved without the size of the GPU.
+    pub(super) fn requires_gpu_memory(&self) -> bool {
+        self.limit.is_some() || self.keep_free.is_some()
+    }
+
+    /// Rejects options that exclude each other or are out of range.
+    ///
+    /// # Errors
+    /// [`ErrorKind::InvalidArgument`].
+    pub(super) fn check(&self) -> Result<()> {
+        let reject = |message: &str, hint: &str| {
+            Err(Error::new(ErrorKind::InvalidArgument, message).hint(hint))
+        };
+        let sizes = [
+            self.fraction.is_some(),
+            self.limit.is_some(),
+            self.is_split(),
+        ];
+        if sizes.iter().filter(|is_set| **is_set).count() > 1 {
+            return reject(
+                "the size of the pool is given in more than one way",
+                "give one of `fraction`, `limit`, or `processes` with `keep_free`",
+            );
+        }
+        match (self.processes, self.host_devices) {
+            (Some(0 | 1025..), _) => reject(
+                "the number of processes on a GPU is out of range; expected 1 to 1024",
+                "give the number of processes, such as `processes=2`",
+            ),
+            (_, Some(0 | 4097..)) => reject(
+                "the number of CPU devices is out of range; expected 1 to 4096",
+                "give the number of devices, such as `host_devices=8`",
+            ),
+            _ => Ok(()),
+        }
+    }
+}
+
+/// What is known about the memory of the GPUs that a process will use.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub enum GpuMemory {
+    /// Nothing.
+    #[default]
+    Unknown,
+    /// Total bytes of each GPU, and nothing about what else needs memory there.
+    Total(u64),
+    /// A budget for each GPU; at least one.
+    Budgets(Vec<GpuMemoryBudget>),
+}
+
+/// The process that will read the settings, and how far to go for it.
+#[derive(Clone, Copy)]
+pub struct Target<'a> {
+    /// Its release of JAX. Where that is unknown, names are chosen that every release reads.
+    pub jax: Option<Version>,
+    /// Returns the value that a variable has in its environment.
+    pub variable: &'a dyn Fn(&str) -> Option<String>,
+    /// Finds out about its GPUs. Called at most once, and only where the answer matters: it may have to
+    /// ask the driver, which takes time.
+    pub gpu_memory: &'a dyn Fn() -> Result<GpuMemory>,
+    /// Whether to call `gpu_memory` also where it only makes reasons and notes more detailed.
+    pub detailed: bool,
+    /// Whether to correct values in the environment that JAX ignores or misreads.
+    pub repair: bool,
+    /// Whether to apply the defaults of `vramfit.jax_memory_fix`.
+    pub defaults: bool,
+}
+
+impl Default for Target<'_> {
+    fn default() -> Self {
+        Target {
+            jax: None,
+            variable: &|_| None,
+            gpu_memory: &|| Ok(GpuMemory::Unknown),
+            detailed: false,
+            repair: false,
+            defaults: false,
+        }
+    }
+}
+
+/// A variable with a value, and why it has that.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Assignment {
+    /// Name of the variable.
+    pub name: &'static str,
+    /// Its value, unquoted.
+    pub value: String,
+    /// Why, as one clause in lower case without a full stop.
+    pub reason: String,
+}
+
+/// What options become in one environment, and what to tell the user about it.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct ResolvedSettings {
+    /// Variables to set; each name once.
+    pub set: Vec<Assignment>,
+    /// Variables to remove. JAX takes an empty value of each of them as unset.
+    pub removed: Vec<&'static str>,
+    /// Variables of the environment that take precedence over a default.
+    pub kept: Vec<Assignment>,
+    /// What else there is to know: clauses in lower case without a full stop.
+    pub notes: Vec<String>,
+    /// Budget of the GPU with the least memory for a pool, where it was asked for.
+    pub budget: Option<GpuMemoryBudget>,
+}
+
+impl ResolvedSettings {
+    /// Returns the value that a variable is set to, if it is.
+    pub fn value(&self, name: &str) -> Option<&str> {
+        let found = self.set.iter().find(|assignment| assignment.name == name)?;
+        Some(&found.value)
+    }
+
+    /// Says whether the environment stays as it is.
+    pub fn changes_nothing(&self) -> bool {
+        self.set.is_empty() && self.removed.is_empty()
+    }
+}

@@ -1,0 +1,241 @@
+//! Finds the GPUs that a program started here will see, and what a pool can have of each.
+
+use std::path::PathBuf;
+
+use vramfit_core::gpu::{self, GpuSelection};
+use vramfit_core::published;
+use vramfit_core::settings::{self, GpuMemory, GpuMemoryBudget, NAME_GPU_HINT, outside_bytes};
+use vramfit_core::shared_gpus::{self, Holding, Usage};
+use vramfit_core::{Bytes, Error, ErrorKind, Result};
+
+/// What a user says about the GPUs, in place of what the driver reports.
+#[derive(Clone, Debug, Default)]
+pub struct GpuOverrides {
+    /// The GPUs.
+    pub selection: Option<GpuSelection>,
+    /// Memory already used on each GPU.
+    pub occupied: Option<Bytes>,
+    /// Memory that each process needs outside its pool.
+    pub headroom: Option<Bytes>,
+    /// Number of processes of the same split. Those that run already do not count as other processes.
+    pub processes: Option<u32>,
+}
+
+/// The variable by which the processes of one split recognize each other.
+pub const PROCESSES_VARIABLE: &str = "VRAMFIT_PROCESSES";
+
+impl GpuOverrides {
+    /// Returns a budget for each GPU that a program started here will see; at least one.
+    ///
+    /// GPUs that the user names take precedence over those of a dry run around us, and these over those
+    /// of the machine.
+    ///
+    /// # Errors
+    /// [`ErrorKind::UnknownGpu`] for an unknown virtual GPU, [`ErrorKind::NoDriver`] and
+    /// [`ErrorKind::InvalidArgument`] where no GPU is visible.
+    pub fn budgets(
+        &self,
+        variable: impl Fn(&str) -> Option<String>,
+    ) -> Result<Vec<GpuMemoryBudget>> {
+        let virtual_gpu = variable("VRAMFIT_GPU").filter(|name| !name.is_empty());
+        let mut budgets = match (&self.selection, virtual_gpu) {
+            (Some(selection), _) => {
+                let budget = GpuMemoryBudget::from_catalogue(&selection.gpu, 0, selection.count);
+                vec![budget]
+            }
+            (None, Some(name)) => virtual_budgets(&name, self.processes, variable)?,
+            (None, None) => host_budgets(self.processes, variable)?,
+        };
+        for budget in &mut budgets {
+            if let Some(occupied) = self.occupied {
+                budget.occupied_bytes = occupied.0;
+            }
+            if let Some(headroom) = self.headroom {
+                budget.outside_bytes = headroom.0;
+            }
+        }
+        Ok(budgets)
+    }
+
+    /// Returns the same for [`vramfit_core::settings::Target`].
+    ///
+    /// # Errors
+    /// Those of [`GpuOverrides::budgets`].
+    pub fn memory(&self, variable: impl Fn(&str) -> Option<String>) -> Result<GpuMemory> {
+        self.budgets(variable).map(GpuMemory::Budgets)
+    }
+}
+
+/// Returns the budgets of the virtual GPUs of the dry run that we are in.
+fn virtual_budgets(
+    name: &str,
+    processes: Option<u32>,
+    variable: impl Fn(&str) -> Option<String>,
+) -> Result<Vec<GpuMemoryBudget>> {
+    let gpu = gpu::find(name)?;
+    let bytes = |name: &str| -> Option<u64> {
+        let bytes: Bytes = variable(name)?.parse().ok()?;
+        Some(bytes.0)
+    };
+    let gpu = match bytes("VRAMFIT_TOTAL") {
+        Some(total) => gpu.with_total(total)?,
+        None => gpu,
+    };
+    let count = bytes("VRAMFIT_GPU_COUNT").unwrap_or(1).max(1);
+    let count = u32::try_from(count).unwrap_or(u32::MAX);
+    let list = variable("CUDA_VISIBLE_DEVICES");
+    let context = bytes("VRAMFIT_CONTEXT").unwrap_or(gpu.context_bytes_estimate);
+    let occupied = bytes("VRAMFIT_OCCUPIED").unwrap_or(0);
+    let mut usage = shared_usage(variable);
+    let visible = usage.visible(count, list.as_deref());
+    let Ok(visible_count @ 1..) = u32::try_from(visible.len()) else {
+        return Err(no_visible_gpu(&list.unwrap_or_default())
+            .hint(format!("name GPUs that exist: 0 to {}", count - 1)));
+    };
+    let used_by_others = |gpu| {
+        let others = usage.holdings.iter().filter(|holding: &&Holding| {
+            holding.gpu == gpu && !is_sibling(holding.process, processes)
+        });
+        others.map(|holding| holding.bytes).sum::<u64>()
+    };
+    let budgets = visible.into_iter().map(|number| GpuMemoryBudget {
+        total_bytes: gpu.total_memory_bytes,
+        occupied_bytes: occupied.saturating_add(used_by_others(number)),
+        outside_bytes: outside_bytes(context, visible_count),
+    });
+    Ok(budgets.collect())
+}
+
+fn no_visible_gpu(list: &str) -> Error {
+    Error::new(
+        ErrorKind::InvalidArgument,
+        format!("`CUDA_VISIBLE_DEVICES={list}` hides every GPU from the program"),
+    )
+}
+
+/// Returns what the running processes use of the virtual GPUs; nothing where those are not shared, or
+/// nobody uses them yet.
+fn shared_usage(variable: impl Fn(&str) -> Option<String>) -> Usage {
+    let non_empty = |name: &str| variable(name).filter(|value| !value.is_empty());
+    let file = match (
+        non_empty("VRAMFIT_SHARED"),
+        non_empty("VRAMFIT_SHARED_FILE"),
+    ) {
+        (Some(name), _) => {
+            let runtime = variable("XDG_RUNTIME_DIR").map(PathBuf::from);
+            // SAFETY: it only returns a number, and always succeeds.
+            let user = unsafe { libc::geteuid() };
+            shared_gpus::file(runtime.as_deref(), &std::env::temp_dir(), user, &name)
+        }
+        (None, Some(path)) => PathBuf::from(path),
+        (None, None) => return Usage::default(),
+    };
+    let mut usage = Usage::parse(&std::fs::read_to_string(file).unwrap_or_default());
+    usage.holdings.retain(|holding| {
+        let stat = std::fs::read_to_string(format!("/proc/{}/stat", holding.process));
+        stat.is_ok_and(|stat| published::started_ticks(&stat) == Some(holding.started))
+    });
+    usage
+}
+
+/// Returns the budgets of the GPUs of this machine.
+fn host_budgets(
+    processes: Option<u32>,
+    variable: impl Fn(&str) -> Option<String>,
+) -> Result<Vec<GpuMemoryBudget>> {
+    let host = crate::query_host().map_err(|error| {
+        let message = format!("the GPU that the program will use is unknown: {error}");
+        Error::new(error.kind(), message).hint(NAME_GPU_HINT)
+    })?;
+    let list = variable("CUDA_VISIBLE_DEVICES");
+    let order = variable("CUDA_DEVICE_ORDER");
+    let visible = settings::visible(&host.gpus, list.as_deref(), order.as_deref());
+    if visible.is_empty() {
+        let error = match list {
+            Some(list) => no_visible_gpu(&list),
+            None => Error::new(
+                ErrorKind::InvalidArgument,
+                "the driver reports no GPU that a program can use",
+            ),
+        };
+        return Err(error.hint(NAME_GPU_HINT));
+    }
+    let count = u32::try_from(visible.len()).unwrap_or(u32::MAX);
+    let budgets = visible.into_iter().map(|gpu| {
+        let siblings = gpu
+            .processes
+            .iter()
+            .filter(|process| is_sibling(process.pid, processes))
+            .filter_map(|process| process.used_bytes)
+            .sum();
+        GpuMemoryBudget::from_driver(gpu, siblings, count).ok_or_else(|| {
+            let message = format!("the driver does not report the memory of GPU {}", gpu.index);
+            Error::new(ErrorKind::InvalidArgument, message).hint(NAME_GPU_HINT)
+        })
+    });
+    budgets.collect()
+}
+
+/// Says whether a process was started as one of that many of a split.
+fn is_sibling(process: u32, processes: Option<u32>) -> bool {
+    let Some(processes) = processes else {
+        return false;
+    };
+    // The environment of another user's process cannot be read, and then it is no sibling.
+    let environment = std::fs::read(format!("/proc/{process}/environ")).unwrap_or_default();
+    let wanted = format!("{PROCESSES_VARIABLE}={processes}");
+    environment
+        .split(|byte| *byte == 0)
+        .any(|variable| variable == wanted.as_bytes())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn budget(overrides: &GpuOverrides, environment: &[(&str, &str)]) -> GpuMemoryBudget {
+        let budgets = overrides.budgets(|name| {
+            let found = environment.iter().find(|(known, _)| *known == name)?;
+            Some(found.1.to_owned())
+        });
+        budgets.expect("a GPU")[0]
+    }
+
+    #[test]
+    fn a_named_gpu_takes_precedence_over_the_virtual_one() {
+        let t4 = gpu::find("t4").expect("known");
+        let inside = [("VRAMFIT_GPU", "t4"), ("VRAMFIT_OCCUPIED", "1073741824")];
+        let found = budget(&GpuOverrides::default(), &inside);
+        assert_eq!(
+            (found.total_bytes, found.occupied_bytes),
+            (t4.total_memory_bytes, 1 << 30)
+        );
+        let overrides = GpuOverrides {
+            selection: Some("h100-80g".parse().expect("known")),
+            occupied: Some(Bytes(7)),
+            headroom: Some(Bytes(9)),
+            processes: None,
+        };
+        let found = budget(&overrides, &inside);
+        assert_eq!((found.occupied_bytes, found.outside_bytes), (7, 9));
+        assert!(found.total_bytes > t4.total_memory_bytes);
+    }
+
+    #[test]
+    fn several_gpus_need_memory_for_collectives() {
+        let one = [("VRAMFIT_GPU", "t4")];
+        let two = [("VRAMFIT_GPU", "t4"), ("VRAMFIT_GPU_COUNT", "2")];
+        let [one, two] =
+            [&one[..], &two[..]].map(|inside| budget(&GpuOverrides::default(), inside));
+        assert!(two.outside_bytes > one.outside_bytes);
+    }
+
+    #[test]
+    fn processes_of_another_split_are_no_siblings() {
+        // The variable is not set in the environment of the tests.
+        let this = std::process::id();
+        assert!(!is_sibling(this, None));
+        assert!(!is_sibling(this, Some(1023)));
+        assert!(!is_sibling(u32::MAX, Some(2)));
+    }
+}

@@ -1,0 +1,149 @@
+//! Runs a program on virtual GPUs and reports.
+
+use std::ffi::OsString;
+use std::fs::File;
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+
+use vramfit_core::gpu::Gpu;
+use vramfit_core::settings::Version;
+use vramfit_core::{Error, ErrorKind, Result};
+
+use super::env::{EnvDelta, RunPaths};
+use super::plugin_paths::PluginPaths;
+use super::result_files::remove_traces;
+use super::spec::DryrunSpec;
+use super::{compiler, compiler_log, env, env_check, outcome, trace_failure};
+use crate::child;
+use crate::command_line;
+use crate::context::Context;
+use crate::files::{cannot_write, check_room};
+use crate::output::Output;
+use crate::python::{self, Installed};
+use crate::scratch::ScratchFolder;
+use crate::status::Status;
+
+/// A trace is rarely larger; where not even that can be written, the run need not start.
+const MIN_TRACE_SPACE: usize = 256 << 10;
+
+/// The release to assume of a program whose Python is unknown.
+const LATEST_TESTED: Version = Version::new(0, 10, 2);
+
+/// Makes a dry run.
+///
+/// # Errors
+/// Whatever prevents the run, or a result.
+pub(crate) fn execute(spec: DryrunSpec, context: &Context, output: &mut Output) -> Result<Status> {
+    env::check_platforms(|name| std::env::var_os(name))?;
+    let (program, arguments) = command_line::split_program(spec.command.clone(), context)?;
+    let plugin = PluginPaths::find(context)?;
+    let scratch = create_scratch()?;
+    trace_failure::prepare(scratch.path())?;
+    let kept = spec.results.trace.as_deref();
+    let trace = kept.map_or_else(|| scratch.path().join("run.trace"), Path::to_owned);
+    check_room(&trace, MIN_TRACE_SPACE)?;
+    let autotune_results = spec
+        .autotune_results
+        .as_deref()
+        .map(|text| write_autotune_results(scratch.path(), text))
+        .transpose()?;
+
+    let mut delta = EnvDelta::for_dryrun(
+        &spec,
+        &RunPaths {
+            trace: &trace,
+            scratch: scratch.path(),
+            autotune_results: autotune_results.as_deref(),
+            plugin: &plugin,
+        },
+        |name| std::env::var_os(name),
+    );
+    let installed = probe(&program, &arguments, &delta, &spec.gpus.gpu)?;
+    let jax = installed.as_ref().and_then(Installed::jax_version);
+    if let Some(settings) = spec.settings.resolve(jax.unwrap_or(LATEST_TESTED))? {
+        for note in &settings.notes {
+            output.info(&format!("note: {note}"));
+        }
+        delta.add(&settings);
+    }
+    for line in delta.lines() {
+        output.verbose(&format!("environment: {line}"));
+    }
+    env_check::check(
+        &delta,
+        &spec.gpus,
+        jax,
+        env_check::is_vramfit(&program, &arguments),
+        spec.settings.report_findings,
+        output,
+    )?;
+    if installed.is_none() {
+        let shown = program.display();
+        output.verbose(&format!("cannot find out which Python `{shown}` runs"));
+    }
+
+    if let Some(trace) = kept {
+        remove_traces(trace)?;
+    }
+    let log = spec.log.as_deref();
+    let streams = log.map(open_output_log).transpose()?;
+    let exit = child::run(&program, &arguments, |command| {
+        delta.apply(command);
+        if let Some((out, err)) = streams {
+            command.stdin(Stdio::null()).stdout(out).stderr(err);
+        }
+    })?;
+    compiler_log::print_remaining(scratch.path(), log, output);
+    let trace_failure = trace_failure::read(scratch.path());
+    let run = outcome::Run {
+        exit,
+        rejected_settings: env_check::rejected(scratch.path(), &spec.gpus, jax),
+        is_python_known: installed.is_some(),
+        program: &program,
+        trace: &trace,
+        trace_failure: trace_failure.as_deref(),
+    };
+    outcome::report_outcome(&run, &spec.results, output)
+}
+
+/// Opens the file that both streams of a program go to.
+fn open_output_log(path: &Path) -> Result<(File, File)> {
+    File::create(path)
+        .and_then(|file| Ok((file.try_clone()?, file)))
+        .map_err(|error| cannot_write(path, error))
+}
+
+/// Makes the directory of a trace that is not kept; it is removed when dropped.
+fn create_scratch() -> Result<ScratchFolder> {
+    ScratchFolder::create().map_err(|error| {
+        Error::new(ErrorKind::Io, "cannot create a temporary directory")
+            .cause(error)
+            .hint("set `TMPDIR` to a directory that is writable")
+    })
+}
+
+/// Writes autotuning results where the compiler finds them. It takes them for text by their name.
+fn write_autotune_results(folder: &Path, text: &str) -> Result<PathBuf> {
+    let path = folder.join("autotune-results.txt");
+    std::fs::write(&path, text).map_err(|error| cannot_write(&path, error))?;
+    Ok(path)
+}
+
+/// Asks the Python that will run the program what it has installed, and rejects what cannot work.
+///
+/// Returns `None` when it is not known which Python that is, or when it does not answer.
+fn probe(
+    program: &Path,
+    arguments: &[OsString],
+    delta: &EnvDelta,
+    gpu: &Gpu,
+) -> Result<Option<Installed>> {
+    let Some(interpreter) = python::find_interpreter(program, arguments) else {
+        return Ok(None);
+    };
+    let installed = python::query(&interpreter, |command| delta.apply(command));
+    if let Some(installed) = &installed {
+        compiler::check(&interpreter, installed, gpu)?;
+    }
+    Ok(installed)
+}

@@ -1,0 +1,178 @@
+//! After the program ended: reports the results, or why there are none.
+
+use std::path::Path;
+
+use signal_hook::consts::{SIGABRT, SIGBUS, SIGFPE, SIGILL, SIGSEGV};
+use vramfit_core::analysis::RunSummary;
+use vramfit_core::report::Report;
+use vramfit_core::{Error, ErrorKind, Result};
+
+use super::result_files::ResultFiles;
+use crate::child::{ExitReason, signal_name};
+use crate::files::write;
+use crate::output::Output;
+use crate::status::Status;
+use crate::traces::{add_exit, decide, read_own, traces};
+
+/// A program that ran.
+pub(super) struct Run<'a> {
+    pub(super) program: &'a Path,
+    pub(super) exit: ExitReason,
+    /// Why JAX rejected the program's settings, where it did.
+    pub(super) rejected_settings: Option<Error>,
+    /// Whether it is known which Python the program runs.
+    pub(super) is_python_known: bool,
+    /// Where its trace should be.
+    pub(super) trace: &'a Path,
+    /// Why the trace could not be written to its end.
+    pub(super) trace_failure: Option<&'a str>,
+}
+
+/// Signals by which native code ends itself.
+const CRASHES: [i32; 5] = [SIGABRT, SIGBUS, SIGFPE, SIGILL, SIGSEGV];
+
+/// Reports the results of a run.
+///
+/// # Errors
+/// `gpu-not-used` when there are none, `compiler-failed` when the program crashed before running
+/// out of memory, `invalid-file` when the trace cannot be read.
+pub(super) fn report_outcome(
+    run: &Run<'_>,
+    files: &ResultFiles,
+    output: &mut Output,
+) -> Result<Status> {
+    let mut summaries = Vec::new();
+    for path in traces(run.trace) {
+        let mut summary = read_own(&path, output)?;
+        summary.program_exit = Some(run.exit.program_exit());
+        if summary.used_gpu() {
+            summaries.push(summary);
+        }
+    }
+    // A failure before the end of the trace is known; that everything succeeded is not.
+    let failed = summaries.iter().any(RunSummary::is_refused);
+    if let Some(cause) = run.trace_failure.filter(|_| !failed) {
+        return Err(truncated_trace_error(run.trace, cause));
+    }
+    let Some(summary) = decide(summaries) else {
+        return Err(gpu_not_used_error(run));
+    };
+    write_results(&Report::from_dryrun(&summary), run, files, output)?;
+    let status = Status::from_answer(summary.fits());
+    match run.exit {
+        // A program that fails at the virtual GPU's limit ends with 1 as a rule; another end is worth a line.
+        exit if status == Status::No && !matches!(exit, ExitReason::Code(0 | 1)) => {
+            output.info(&format!("the program {}", exit.describe()));
+        }
+        ExitReason::Signal(signal) if status == Status::Unknown && CRASHES.contains(&signal) => {
+            let programs = summary.programs.iter();
+            let count = programs.map(|program| program.compilations).sum::<u64>();
+            return Err(crash_error(signal, Some(count)));
+        }
+        exit if status == Status::Unknown && exit != ExitReason::Code(0) => {
+            output.info(&format!(
+                "the program {}, but not because of GPU memory",
+                exit.describe()
+            ));
+        }
+        _ => {}
+    }
+    Ok(status)
+}
+
+/// Prints the report, and writes the files.
+fn write_results(
+    report: &Report,
+    run: &Run<'_>,
+    files: &ResultFiles,
+    output: &mut Output,
+) -> Result<()> {
+    if files.json_to_stdout {
+        output.json_after_program(&report.to_json())?;
+    } else {
+        output.info(&report.to_text());
+    }
+    if let Some(path) = &files.json {
+        write(path, &report.to_json(), files.force)?;
+        output.info(&format!("JSON written to {}", path.display()));
+    }
+    if let Some(path) = &files.report {
+        write(path, &report.to_html(), files.force)?;
+        output.info(&format!("report written to {}", path.display()));
+    }
+    if let Some(path) = &files.trace {
+        for trace in traces(path) {
+            // The results are printed already; a trace that lacks the exit code takes nothing from them.
+            if let Err(error) = add_exit(&trace, run.exit.program_exit()) {
+                output.info(&format!("warning: {error}"));
+            }
+        }
+        output.info(&format!("trace written to {}", path.display()));
+    }
+    Ok(())
+}
+
+/// The error for a program that has left no results, as specific as it can be.
+fn gpu_not_used_error(run: &Run<'_>) -> Error {
+    if let Some(rejected) = &run.rejected_settings {
+        return rejected
+            .clone()
+            .with_kind(ErrorKind::GpuNotUsed)
+            .context("JAX rejected its settings");
+    }
+    match run.exit {
+        ExitReason::Signal(signal) if CRASHES.contains(&signal) => crash_error(signal, None),
+        ExitReason::Code(0) => {
+            let error = Error::new(ErrorKind::GpuNotUsed, "the program never used the GPU");
+            if run.is_python_known {
+                error.hint(
+                    "it may select another device itself (`jax_platforms`, `jax_default_device`), \
+                     or end before its first JAX operation",
+                )
+            } else {
+                let name = run.program.file_name().unwrap_or(run.program.as_os_str());
+                error.hint(format!(
+                    "`{}` must pass `PYTHONPATH` and `JAX_PLATFORMS` on to the Python that it starts",
+                    name.to_string_lossy()
+                ))
+            }
+        }
+        exit => Error::new(
+            ErrorKind::GpuNotUsed,
+            format!("the program {} before it used the GPU", exit.describe()),
+        )
+        .hint(output_hint()),
+    }
+}
+
+/// The error for a trace that ends before the run did.
+fn truncated_trace_error(trace: &Path, cause: &str) -> Error {
+    let message = "the trace could not be written completely, so there are no results";
+    let folder = trace.parent().unwrap_or(trace).display();
+    Error::new(ErrorKind::Io, message).cause(cause).hint(format!(
+        "free disk space in `{folder}`, or use another directory: `--trace FILE`, or `TMPDIR=DIR` without one"
+    ))
+}
+
+fn crash_error(signal: i32, compiled: Option<u64>) -> Error {
+    let name = signal_name(signal);
+    let when = match compiled {
+        Some(1) => "after compiling 1 program".to_owned(),
+        Some(count) => format!("after compiling {count} programs"),
+        None => "before it used the GPU".to_owned(),
+    };
+    Error::new(
+        ErrorKind::CompilerFailed,
+        format!("the program was killed by {name} {when}"),
+    )
+    .hint(output_hint())
+}
+
+/// Points at the program's own output, and at the commonest reason why XLA ends a process.
+fn output_hint() -> &'static str {
+    if std::env::var_os("XLA_FLAGS").is_some_and(|flags| !flags.is_empty()) {
+        "see its last output above; XLA also aborts if it does not know a flag in `XLA_FLAGS`"
+    } else {
+        "see its last output above"
+    }
+}

@@ -1,0 +1,94 @@
+//! The files that a dry run writes.
+
+use std::path::{Path, PathBuf};
+
+use vramfit_core::{Error, ErrorKind, Result};
+
+use crate::files::{is_special, writable};
+use crate::traces::traces;
+
+/// Where the results go besides the terminal.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct ResultFiles {
+    pub(crate) json: Option<PathBuf>,
+    /// Whether the JSON goes to standard output, and nothing else is printed.
+    pub(crate) json_to_stdout: bool,
+    /// The report as an HTML page.
+    pub(crate) report: Option<PathBuf>,
+    /// The trace, where it is to be kept.
+    pub(crate) trace: Option<PathBuf>,
+    /// Whether files that exist are overwritten.
+    pub(crate) force: bool,
+}
+
+/// As [`writable`], for a trace: traces of other processes of an older run may lie beside it.
+///
+/// # Errors
+/// `io`.
+pub(super) fn writable_trace(path: &Path, force: bool) -> Result<PathBuf> {
+    let absolute = writable(path, force)?;
+    // It is read back when the program has ended, and one of an older run is removed.
+    if is_special(&absolute) {
+        return Err(Error::new(
+            ErrorKind::Io,
+            format!(
+                "cannot keep a trace in `{}`: it is not a regular file",
+                path.display()
+            ),
+        )
+        .hint("name a file, or omit `--trace`"));
+    }
+    for old in traces(&absolute) {
+        writable(&old, force)?;
+    }
+    Ok(absolute)
+}
+
+/// Removes the traces of an older run, so that what lies there afterwards is of this one.
+///
+/// # Errors
+/// `io` when one cannot be removed.
+pub(super) fn remove_traces(path: &Path) -> Result<()> {
+    for old in traces(path) {
+        std::fs::remove_file(&old).map_err(|error| {
+            Error::new(ErrorKind::Io, format!("cannot replace `{}`", old.display())).cause(error)
+        })?;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn special_files_are_written_to_but_never_replaced() {
+        let folder = tempfile::tempdir().expect("a temporary directory");
+        let socket = folder.path().join("socket");
+        let _listener = std::os::unix::net::UnixListener::bind(&socket).expect("bound");
+        assert_eq!(writable(&socket, false).expect("nothing is lost"), socket);
+        assert_eq!(
+            writable_trace(&socket, true).unwrap_err().kind(),
+            ErrorKind::Io
+        );
+        assert!(socket.exists());
+    }
+
+    #[test]
+    fn files_are_not_overwritten_unless_told() {
+        let folder = tempfile::tempdir().expect("a temporary directory");
+        let file = folder.path().join("answer.json");
+        assert_eq!(writable(&file, false).expect("free"), file);
+        std::fs::write(&file, "{}").expect("written");
+        assert!(writable(&file, false).unwrap_err().hint_text().is_some());
+        assert!(writable(&file, true).is_ok());
+        let second = folder.path().join("answer.json.123");
+        std::fs::write(&second, "").expect("written");
+        assert_eq!(writable_trace(&file, true).expect("forced"), file);
+        assert!(writable_trace(&file, false).is_err());
+        remove_traces(&file).expect("they can be removed");
+        assert!(!file.exists() && !second.exists());
+        assert!(writable(folder.path(), true).is_err());
+        assert!(writable(&folder.path().join("no/answer.json"), true).is_err());
+    }
+}

@@ -1,0 +1,258 @@
+//! What a dry run is to do, as plain values: built from the arguments of `vramfit dryrun`, or by another
+//! command that makes one.
+
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+
+use clap::ValueEnum;
+use vramfit_core::gpu::{self, Gpu, GpuSelection};
+use vramfit_core::settings::{GpuMemory, Options, ResolvedSettings, Target, Version, resolve};
+use vramfit_core::{Bytes, Error, ErrorKind, Result};
+
+use super::result_files::ResultFiles;
+use crate::environment::variable;
+
+/// What a dry run is to do.
+#[derive(Clone, Debug)]
+pub(crate) struct DryrunSpec {
+    /// The virtual GPUs, with the total memory that they are to have.
+    pub(crate) gpus: GpuSelection,
+    /// That total, where it is not the default of the catalogue.
+    pub(crate) total: Option<Bytes>,
+    /// Memory already used on each GPU.
+    pub(crate) occupied: Option<Bytes>,
+    pub(crate) sharing: Sharing,
+    /// Settings of the program's JAX.
+    pub(crate) settings: SettingsSpec,
+    /// After how many training steps to stop.
+    pub(crate) steps: Option<u64>,
+    /// Name of the function that is the training step.
+    pub(crate) step: Option<String>,
+    pub(crate) autotune_range: bool,
+    pub(crate) attribution: bool,
+    /// Autotuning results for these GPUs.
+    pub(crate) autotune_results: Option<String>,
+    pub(crate) fill: Option<Fill>,
+    /// Whether small values are computed.
+    pub(crate) values: bool,
+    pub(crate) callbacks: Option<Callbacks>,
+    /// The program and its arguments.
+    pub(crate) command: Vec<OsString>,
+    /// Where the output of the program goes, instead of to the terminal.
+    pub(crate) log: Option<PathBuf>,
+    pub(crate) results: ResultFiles,
+}
+
+/// Which processes draw on the memory of the same virtual GPUs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Sharing {
+    /// Each process has its own.
+    Private,
+    /// Those of this run.
+    Run,
+    /// Those of all dry runs with this name.
+    Named(String),
+}
+
+/// How the settings of the program are resolved.
+#[derive(Clone, Debug)]
+pub(crate) struct SettingsSpec {
+    pub(crate) options: Options,
+    pub(crate) gpu_memory: GpuMemory,
+    /// Whether to correct values in the environment that JAX ignores or misreads.
+    pub(crate) repair: bool,
+    /// Whether to report what is wrong with the environment; what leaves no GPU is an error in any case.
+    pub(crate) report_findings: bool,
+}
+
+impl SettingsSpec {
+    /// Resolves them for the environment of this process; `None` where there is nothing to do.
+    ///
+    /// # Errors
+    /// Those of [`resolve`].
+    pub(super) fn resolve(&self, jax: Version) -> Result<Option<ResolvedSettings>> {
+        if self.options == Options::default() && !self.repair {
+            return Ok(None);
+        }
+        let target = Target {
+            jax: Some(jax),
+            variable: &variable,
+            gpu_memory: &|| Ok(self.gpu_memory.clone()),
+            detailed: true,
+            repair: self.repair,
+            ..Target::default()
+        };
+        resolve(&self.options, &target).map(Some)
+    }
+}
+
+/// Contents of values that were not computed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Fill {
+    /// 0
+    Zeros,
+    /// 1
+    Ones,
+    /// NaN, where the type has it
+    Nan,
+    /// Pseudorandom numbers, the same in every run
+    Random,
+}
+
+impl Fill {
+    /// Returns the name as the plugin reads it.
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Fill::Zeros => "zeros",
+            Fill::Ones => "ones",
+            Fill::Nan => "nan",
+            Fill::Random => "random",
+        }
+    }
+}
+
+/// What to do with host callbacks whose arguments were not computed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Callbacks {
+    /// Call them with placeholder values
+    Call,
+    /// Do not call them
+    Skip,
+}
+
+impl DryrunSpec {
+    /// Returns the spec of a dry run of a command, everything else being the default.
+    pub(crate) fn new(gpus: GpuSelection, command: Vec<OsString>) -> Self {
+        DryrunSpec {
+            gpus,
+            total: None,
+            occupied: None,
+            sharing: Sharing::Run,
+            settings: SettingsSpec {
+                options: Options::default(),
+                gpu_memory: GpuMemory::Unknown,
+                repair: false,
+                report_findings: false,
+            },
+            steps: None,
+            step: None,
+            autotune_range: false,
+            attribution: true,
+            autotune_results: None,
+            fill: None,
+            values: true,
+            callbacks: None,
+            command,
+            log: None,
+            results: ResultFiles::default(),
+        }
+    }
+}
+
+/// Reads `--steps`.
+///
+/// # Errors
+/// `invalid-argument` for what is not a positive number.
+pub(crate) fn parse_steps(text: &str) -> Result<u64> {
+    text.parse().ok().filter(|steps| *steps > 0).ok_or_else(|| {
+        Error::new(
+            ErrorKind::InvalidArgument,
+            format!("number of steps `{text}` is out of range; expected at least 1"),
+        )
+        .hint("write a whole number such as `3`")
+    })
+}
+
+/// The total memory that drivers report for a GPU of one model varies; which of them to use.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Total {
+    /// The lowest that drivers report.
+    Lowest,
+    /// The highest that drivers report.
+    Highest,
+    /// What the user's driver reports.
+    Exactly(Bytes),
+}
+
+impl Total {
+    /// Returns the GPU with this total.
+    ///
+    /// # Errors
+    /// `invalid-argument` for bytes that no driver can report for it.
+    pub(super) fn apply(self, gpu: &Gpu) -> Result<Gpu> {
+        match self {
+            Total::Lowest => gpu.with_total(gpu.total_memory_bytes),
+            Total::Highest => gpu.with_total(gpu.max_total_memory_bytes),
+            Total::Exactly(bytes) => gpu.with_total(bytes.0),
+        }
+    }
+}
+
+/// Reads `--total`.
+///
+/// # Errors
+/// `invalid-argument` for anything but `lowest`, `highest` or a number of bytes.
+pub(crate) fn parse_total(text: &str) -> Result<Total> {
+    match text {
+        "lowest" => Ok(Total::Lowest),
+        "highest" => Ok(Total::Highest),
+        _ => text.parse().map(Total::Exactly),
+    }
+}
+
+/// Reads `--shared`.
+///
+/// # Errors
+/// `invalid-argument` for what cannot be the name of a file everywhere.
+pub(super) fn parse_shared(text: &str) -> Result<String> {
+    let allowed = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
+    if text.is_empty() || text.starts_with('.') || !text.chars().all(allowed) {
+        return Err(Error::new(
+            ErrorKind::InvalidArgument,
+            format!("`{text}` is not a valid name for shared GPUs"),
+        )
+        .hint("use letters, digits and `-_.`, such as `desk`"));
+    }
+    Ok(text.to_owned())
+}
+
+/// Reads `--autotune-results`, adapted to the GPU.
+///
+/// # Errors
+/// `io` when the file cannot be read, `invalid-file` when it has no results for that model.
+pub(super) fn read_autotune_results(path: &Path, gpu: &Gpu) -> Result<String> {
+    let bytes = std::fs::read(path).map_err(|error| {
+        let message = format!("cannot read `{}`", path.display());
+        Error::new(ErrorKind::Io, message)
+            .cause(error)
+            .hint("check the path; it is relative to the current directory")
+    })?;
+    gpu::fit_autotune_results(&String::from_utf8_lossy(&bytes), gpu)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_total_is_lowest_or_highest_or_bytes() {
+        let t4 = gpu::find("t4").expect("in the catalogue");
+        for (text, bytes) in [
+            ("lowest", 15_642_329_088),
+            ("highest", 15_843_721_216),
+            ("15109MiB", 15_842_934_784),
+        ] {
+            let gpu = parse_total(text)
+                .and_then(|total| total.apply(&t4))
+                .expect(text);
+            assert_eq!(gpu.total_memory_bytes, bytes, "{text}");
+            assert_eq!(gpu.max_total_memory_bytes, bytes, "{text}");
+        }
+        for text in ["80GiB", "most", ""] {
+            let error = parse_total(text)
+                .and_then(|total| total.apply(&t4))
+                .unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::InvalidArgument, "{text}");
+        }
+    }
+}
