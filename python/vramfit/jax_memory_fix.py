@@ -95,7 +95,8 @@ def apply_jax_memory_fix(
         host_devices: Number of virtual CPU devices (does not affect GPUs).
 
     Raises:
-        JaxAlreadyInitializedError: If JAX has already created its devices. The cause names what imported it.
+        JaxAlreadyInitializedError: If JAX has already created its devices. The cause names what
+            imported it.
         InvalidArgumentError: If a value is out of range, or two of them exclude each other.
         NoDriverError: If a size in bytes depends on a GPU whose memory is unknown.
     """

@@ -5,7 +5,7 @@ use vramfit_core::Bytes;
 use vramfit_core::allocator::{Kind, PoolOptions};
 use vramfit_core::gpu;
 use vramfit_core::settings::{
-    GpuMemory, GpuMemoryBudget, Options, Target, Version, XlaFlags, resolve,
+    GpuBudgets, GpuMemoryBudget, Options, Target, Version, XlaFlags, resolve,
 };
 
 const RELEASES: [Version; 4] = [
@@ -16,10 +16,10 @@ const RELEASES: [Version; 4] = [
 ];
 
 /// The pool that JAX of that release makes on a GPU with these options.
-fn pool(options: &Options, memory: &GpuMemory, total_memory_bytes: u64, release: Version) -> u64 {
+fn pool(options: &Options, memory: &GpuBudgets, total_memory_bytes: u64, release: Version) -> u64 {
     let target = Target {
         jax: Some(release),
-        gpu_memory: &|| Ok(memory.clone()),
+        gpu_budgets: &|| Ok(memory.clone()),
         ..Target::default()
     };
     let done = resolve(options, &target).expect("the pool fits");
@@ -45,7 +45,7 @@ fn the_pools_of_all_processes_fit_on_every_gpu() {
                 processes: Some(processes),
                 ..Options::default()
             };
-            let memory = GpuMemory::Budgets(vec![budget]);
+            let memory = GpuBudgets::Known(vec![budget]);
             let all = |each: u64| (each + budget.outside_bytes) * u64::from(processes);
             if budget.pool_bytes_each(processes, 0).is_err() {
                 // Rejected only where not even a page is left for each.
@@ -95,7 +95,7 @@ proptest! {
     ) {
         let limit_bytes = ((total as f64 * part) as u64).clamp(2 << 20, total);
         let options = Options { limit: Some(Bytes(limit_bytes)), ..Options::default() };
-        let had = pool(&options, &GpuMemory::Total(total), total, release);
+        let had = pool(&options, &GpuBudgets::TotalOnly(total), total, release);
         prop_assert!(had <= limit_bytes, "{} of {}: {}", limit_bytes, total, had);
         // What 24 bits of a fraction cannot express, and the rounding to pages.
         prop_assert!(limit_bytes - had < (2 << 20) + total / (1 << 22));
@@ -121,7 +121,7 @@ proptest! {
                     keep_free: Some(Bytes(kept)),
                     ..Options::default()
                 };
-                let had = pool(&options, &GpuMemory::Budgets(vec![budget]), total, release);
+                let had = pool(&options, &GpuBudgets::Known(vec![budget]), total, release);
                 prop_assert!(had * u64::from(processes) + others <= total);
             }
         }
@@ -192,7 +192,7 @@ proptest! {
         let target = Target {
             jax: release,
             variable: &|_| Some(text.clone()),
-            gpu_memory: &|| Ok(GpuMemory::Budgets(vec![budget])),
+            gpu_budgets: &|| Ok(GpuBudgets::Known(vec![budget])),
             detailed: true,
             repair,
             ..Target::default()

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use vramfit_core::gpu::{self, GpuSelection};
 use vramfit_core::published;
-use vramfit_core::settings::{self, GpuMemory, GpuMemoryBudget, NAME_GPU_HINT, outside_bytes};
+use vramfit_core::settings::{self, GpuBudgets, GpuMemoryBudget, NAME_GPU_HINT, outside_bytes};
 use vramfit_core::shared_gpus::{self, Holding, Usage};
 use vramfit_core::{Bytes, Error, ErrorKind, Result};
 
@@ -61,8 +61,8 @@ impl GpuOverrides {
     ///
     /// # Errors
     /// Those of [`GpuOverrides::budgets`].
-    pub fn memory(&self, variable: impl Fn(&str) -> Option<String>) -> Result<GpuMemory> {
-        self.budgets(variable).map(GpuMemory::Budgets)
+    pub fn memory(&self, variable: impl Fn(&str) -> Option<String>) -> Result<GpuBudgets> {
+        self.budgets(variable).map(GpuBudgets::Known)
     }
 }
 

@@ -105,7 +105,7 @@ pub(crate) fn resolve_settings(
         let target = Target {
             jax: jax.and_then(|text| text.parse().ok()),
             variable: &variable,
-            gpu_memory: &|| GpuOverrides::default().memory(variable),
+            gpu_budgets: &|| GpuOverrides::default().memory(variable),
             detailed,
             repair: true,
             defaults: true,

@@ -9,7 +9,7 @@ use crate::allocator::Kind;
 use crate::error::Result;
 use crate::gpu::Gpu;
 use crate::replay::{Divergence, Replay, follow};
-use crate::settings::{self, GpuMemory, Options, Target, Version};
+use crate::settings::{self, GpuBudgets, Options, Target, Version};
 use crate::trace::{Events, Header};
 
 /// What is to be different.
@@ -104,7 +104,7 @@ impl Settings {
         let target = Target {
             jax: Some(version),
             variable: &held,
-            gpu_memory: &|| Ok(GpuMemory::Total(header.total_memory_bytes)),
+            gpu_budgets: &|| Ok(GpuBudgets::TotalOnly(header.total_memory_bytes)),
             ..Target::default()
         };
         let resolved = settings::resolve(&self.options, &target)?;

@@ -3,7 +3,7 @@
 use super::names::{
     ALLOCATOR, CREATE_OPTIONS, FRACTION, NONEXISTENT_LIMIT, OLD_FRACTION, UNIFIED_MEMORY,
 };
-use super::options::{Assignment, GpuMemory, Options};
+use super::options::{Assignment, GpuBudgets, Options};
 use super::platforms::{PLATFORM_NAME, PLATFORMS, prefers_gpu};
 use super::pool_size::JAX_DEFAULT_FRACTION;
 use super::table;
@@ -84,11 +84,11 @@ fn default_platform(
 /// where that cannot be known.
 ///
 /// # Errors
-/// Those of `gpu_memory`.
+/// Those of `gpu_budgets`.
 pub fn expected_pool_limits(
     jax: Version,
     variable: impl Fn(&str) -> Option<String>,
-    gpu_memory: impl FnOnce() -> Result<GpuMemory>,
+    gpu_budgets: impl FnOnce() -> Result<GpuBudgets>,
 ) -> Result<Option<Vec<u64>>> {
     let variable = |name: &str| variable(name).filter(|value| !value.is_empty());
     let allocator = variable(ALLOCATOR).map_or(Ok(Kind::Bfc), |name| name.parse());
@@ -106,7 +106,7 @@ pub fn expected_pool_limits(
     {
         return Ok(None);
     }
-    let GpuMemory::Budgets(budgets) = gpu_memory()? else {
+    let GpuBudgets::Known(budgets) = gpu_budgets()? else {
         return Ok(None);
     };
     let limits = budgets.iter().map(|budget| {
@@ -226,7 +226,7 @@ mod tests {
             JAX,
             |name| (name == FRACTION).then(|| "0.5".to_owned()),
             || {
-                Ok(GpuMemory::Budgets(vec![GpuMemoryBudget {
+                Ok(GpuBudgets::Known(vec![GpuMemoryBudget {
                     total_bytes,
                     occupied_bytes: 0,
                     outside_bytes: 0,

@@ -45,7 +45,7 @@ pub use names::{
     ALLOCATOR, CREATE_OPTIONS, FRACTION, NONEXISTENT_LIMIT, OLD_FRACTION, PREALLOCATE,
     UNIFIED_MEMORY, turns_preallocation_off,
 };
-pub use options::{Assignment, GpuMemory, Options, ResolvedSettings, Target};
+pub use options::{Assignment, GpuBudgets, Options, ResolvedSettings, Target};
 pub use platforms::{GPU_REQUIRED, PLATFORM_NAME, PLATFORMS, allows_gpu, prefers_gpu};
 pub use plugin::{Abort, PluginSettings};
 pub(crate) use pool_size::JAX_DEFAULT_FRACTION;

@@ -45,7 +45,7 @@ impl Options {
     }
 
     /// Says whether the options cannot be resolved without the size of the GPU.
-    pub(super) fn requires_gpu_memory(&self) -> bool {
+    pub(super) fn requires_gpu_size(&self) -> bool {
         self.limit.is_some() || self.keep_free.is_some()
     }
 
@@ -84,14 +84,14 @@ impl Options {
 
 /// What is known about the memory of the GPUs that a process will use.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub enum GpuMemory {
+pub enum GpuBudgets {
     /// Nothing.
     #[default]
     Unknown,
     /// Total bytes of each GPU, and nothing about what else needs memory there.
-    Total(u64),
+    TotalOnly(u64),
     /// A budget for each GPU; at least one.
-    Budgets(Vec<GpuMemoryBudget>),
+    Known(Vec<GpuMemoryBudget>),
 }
 
 /// The process that will read the settings, and how far to go for it.
@@ -103,8 +103,8 @@ pub struct Target<'a> {
     pub variable: &'a dyn Fn(&str) -> Option<String>,
     /// Finds out about its GPUs. Called at most once, and only where the answer matters: it may have to
     /// ask the driver, which takes time.
-    pub gpu_memory: &'a dyn Fn() -> Result<GpuMemory>,
-    /// Whether to call `gpu_memory` also where it only makes reasons and notes more detailed.
+    pub gpu_budgets: &'a dyn Fn() -> Result<GpuBudgets>,
+    /// Whether to call `gpu_budgets` also where it only makes reasons and notes more detailed.
     pub detailed: bool,
     /// Whether to correct values in the environment that JAX ignores or misreads.
     pub repair: bool,
@@ -117,7 +117,7 @@ impl Default for Target<'_> {
         Target {
             jax: None,
             variable: &|_| None,
-            gpu_memory: &|| Ok(GpuMemory::Unknown),
+            gpu_budgets: &|| Ok(GpuBudgets::Unknown),
             detailed: false,
             repair: false,
             defaults: false,

@@ -69,7 +69,7 @@ pub(crate) fn run(args: &Args, output: &mut Output) -> Result<Status> {
     // The GPUs of this machine say nothing about another's.
     let target = Target {
         jax: Some(args.jax),
-        gpu_memory: &|| match &overrides.selection {
+        gpu_budgets: &|| match &overrides.selection {
             Some(_) => overrides.memory(|_| None),
             None => Err(Error::new(
                 ErrorKind::InvalidArgument,

@@ -10,7 +10,7 @@ use crate::Bytes;
 use crate::allocator::Kind;
 use crate::nearest;
 use crate::settings::{
-    self, GPU_REQUIRED, GpuMemory, Options, PLATFORM_NAME, PLATFORMS, Reader, Target, allows_gpu,
+    self, GPU_REQUIRED, GpuBudgets, Options, PLATFORM_NAME, PLATFORMS, Reader, Target, allows_gpu,
     prefers_gpu,
 };
 
@@ -219,7 +219,7 @@ fn limit(scene: &Scene<'_>, value: &str) -> (String, String, Vec<Change>) {
     let target = Target {
         jax: Some(scene.version()),
         variable: &|name| scene.raw(name).map(str::to_owned),
-        gpu_memory: &|| Ok(GpuMemory::Total(total_bytes)),
+        gpu_budgets: &|| Ok(GpuBudgets::TotalOnly(total_bytes)),
         ..Target::default()
     };
     match settings::resolve(&options, &target) {

@@ -19,7 +19,7 @@ pub(crate) use pool::allocator_since;
 use super::budget::GpuMemoryBudget;
 use super::defaults;
 use super::names::{FRACTION, NONEXISTENT_LIMIT, OLD_FRACTION};
-use super::options::{Assignment, GpuMemory, Options, ResolvedSettings, Target};
+use super::options::{Assignment, GpuBudgets, Options, ResolvedSettings, Target};
 use super::pool_size::{NAME_GPU_HINT, PoolSize};
 use super::version::Version;
 use crate::error::{Error, ErrorKind, Result};
@@ -31,7 +31,7 @@ use crate::error::{Error, ErrorKind, Result};
 ///
 /// # Errors
 /// [`crate::ErrorKind::InvalidArgument`] for options that exclude each other, a pool that no GPU can
-/// have, an allocator that the release does not have; those of [`Target::gpu_memory`], where the options
+/// have, an allocator that the release does not have; those of [`Target::gpu_budgets`], where the options
 /// cannot be resolved without it.
 pub fn resolve(options: &Options, target: &Target<'_>) -> Result<ResolvedSettings> {
     options.check()?;
@@ -112,12 +112,12 @@ impl Resolver<'_> {
 
     /// Finds out about the GPUs, as far as it matters, and decides the size of the pool.
     fn set_pool_size(&mut self) -> Result<()> {
-        let memory = self.gpu_memory()?;
+        let memory = self.gpu_budgets()?;
         let options = &self.options;
         let (total_bytes, budgets) = match &memory {
-            GpuMemory::Unknown => (None, &[][..]),
-            GpuMemory::Total(bytes) => (Some(*bytes), &[][..]),
-            GpuMemory::Budgets(budgets) => (
+            GpuBudgets::Unknown => (None, &[][..]),
+            GpuBudgets::TotalOnly(bytes) => (Some(*bytes), &[][..]),
+            GpuBudgets::Known(budgets) => (
                 budgets.iter().map(|budget| budget.total_bytes).max(),
                 &budgets[..],
             ),
@@ -150,17 +150,17 @@ impl Resolver<'_> {
         Ok(())
     }
 
-    fn gpu_memory(&self) -> Result<GpuMemory> {
+    fn gpu_budgets(&self) -> Result<GpuBudgets> {
         let is_set = |name: &str| self.non_empty_var(name).is_some();
         let options = &self.options;
         let matters =
-            options.requires_gpu_memory() || options.is_split() || is_set(NONEXISTENT_LIMIT);
+            options.requires_gpu_size() || options.is_split() || is_set(NONEXISTENT_LIMIT);
         let adds_detail = options.fraction.is_some() || is_set(FRACTION) || is_set(OLD_FRACTION);
         if !matters && !(self.target.detailed && adds_detail) {
-            return Ok(GpuMemory::Unknown);
+            return Ok(GpuBudgets::Unknown);
         }
-        match (self.target.gpu_memory)() {
-            Err(error) if options.requires_gpu_memory() => Err(error),
+        match (self.target.gpu_budgets)() {
+            Err(error) if options.requires_gpu_size() => Err(error),
             memory => Ok(memory.unwrap_or_default()),
         }
     }

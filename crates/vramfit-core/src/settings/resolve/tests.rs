@@ -13,19 +13,19 @@ fn with(
     version: Version,
     environment: &[(&str, &str)],
 ) -> Result<ResolvedSettings> {
-    resolve_in(&options, &GpuMemory::Unknown, Some(version), environment)
+    resolve_in(&options, &GpuBudgets::Unknown, Some(version), environment)
 }
 
 fn resolve_in(
     options: &Options,
-    gpu_memory: &GpuMemory,
+    gpu_budgets: &GpuBudgets,
     jax: Option<Version>,
     environment: &[(&str, &str)],
 ) -> Result<ResolvedSettings> {
     let target = Target {
         jax,
         variable: &|name| value_of(environment, name),
-        gpu_memory: &|| Ok(gpu_memory.clone()),
+        gpu_budgets: &|| Ok(gpu_budgets.clone()),
         detailed: true,
         ..Target::default()
     };
@@ -41,7 +41,7 @@ fn repair(
     let target = Target {
         jax,
         variable: &|name| value_of(environment, name),
-        gpu_memory: &|| Ok(GpuMemory::Budgets(vec![BUDGET])),
+        gpu_budgets: &|| Ok(GpuBudgets::Known(vec![BUDGET])),
         detailed: true,
         repair: true,
         ..Target::default()
@@ -161,7 +161,7 @@ fn pool_sizes_out_of_range_are_rejected() {
             limit: Some(Bytes(limit_bytes)),
             ..Options::default()
         };
-        let done = resolve_in(&limit, &GpuMemory::Total(100), Some(NEW), &[]);
+        let done = resolve_in(&limit, &GpuBudgets::TotalOnly(100), Some(NEW), &[]);
         assert!(done.is_err(), "{limit_bytes}");
     }
 }
@@ -374,7 +374,7 @@ fn sizes_that_an_allocator_without_a_pool_cannot_enforce_are_rejected() {
         processes: Some(2),
         ..Options::default()
     };
-    let memory = GpuMemory::Budgets(vec![BUDGET]);
+    let memory = GpuBudgets::Known(vec![BUDGET]);
     for amount in [limit, split] {
         for kind in [Kind::Platform, Kind::CudaAsync, Kind::Bfc] {
             let options = Options {
@@ -490,7 +490,7 @@ fn rematerialization_has_the_name_that_the_version_reads() {
     let done = with(remat(false), old, &[]).unwrap();
     assert_eq!(values(&done), [("XLA_FLAGS", flag)]);
     assert_eq!(
-        resolve_in(&remat(false), &GpuMemory::Unknown, None, &[]).unwrap(),
+        resolve_in(&remat(false), &GpuBudgets::Unknown, None, &[]).unwrap(),
         done,
         "a flag that all have"
     );
@@ -580,7 +580,7 @@ fn what_a_fraction_leaves_is_given_in_bytes() {
             occupied_bytes,
             ..BUDGET
         };
-        let memory = GpuMemory::Budgets(vec![budget]);
+        let memory = GpuBudgets::Known(vec![budget]);
         resolve_in(&fraction(part), &memory, Some(NEW), &[]).unwrap()
     };
     let done = of(0.95, 0);
@@ -596,7 +596,7 @@ fn what_a_fraction_leaves_is_given_in_bytes() {
     );
     assert!(of(0.75, 2 * GIB).notes.is_empty());
     // One that the environment sets is judged the same.
-    let memory = GpuMemory::Budgets(vec![BUDGET]);
+    let memory = GpuBudgets::Known(vec![BUDGET]);
     let environment = [(OLD_FRACTION, "0.95")];
     let done = resolve_in(&Options::default(), &memory, Some(NEW), &environment).unwrap();
     assert!(
@@ -612,7 +612,7 @@ fn the_reason_of_a_split_lists_what_was_subtracted() {
         keep_free: Some(Bytes(GIB)),
         ..Options::default()
     };
-    let memory = GpuMemory::Budgets(vec![BUDGET]);
+    let memory = GpuBudgets::Known(vec![BUDGET]);
     let done = resolve_in(&options, &memory, Some(NEW), &[]).unwrap();
     // (16 - 1 - 2 * 1) / 2 of 16 GiB.
     assert_eq!(values(&done), [(FRACTION, "0.40625")]);

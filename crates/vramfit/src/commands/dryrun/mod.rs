@@ -23,7 +23,7 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 
 use vramfit_core::gpu::GpuSelection;
-use vramfit_core::settings::{GpuMemory, Options, Version};
+use vramfit_core::settings::{GpuBudgets, Options, Version};
 use vramfit_core::{Bytes, Result};
 
 use self::result_files::writable_trace;
@@ -133,7 +133,7 @@ impl Args {
         let total_bytes = gpus.gpu.total_memory_bytes;
         let settings = SettingsSpec {
             options: Options::from(&self.pool),
-            gpu_memory: GpuMemory::Total(total_bytes),
+            gpu_budgets: GpuBudgets::TotalOnly(total_bytes),
             repair: false,
             report_findings: !self.prints_json(),
         };

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use clap::ValueEnum;
 use vramfit_core::gpu::{self, Gpu, GpuSelection};
-use vramfit_core::settings::{GpuMemory, Options, ResolvedSettings, Target, Version, resolve};
+use vramfit_core::settings::{GpuBudgets, Options, ResolvedSettings, Target, Version, resolve};
 use vramfit_core::{Bytes, Error, ErrorKind, Result};
 
 use super::result_files::ResultFiles;
@@ -58,7 +58,7 @@ pub(crate) enum Sharing {
 #[derive(Clone, Debug)]
 pub(crate) struct SettingsSpec {
     pub(crate) options: Options,
-    pub(crate) gpu_memory: GpuMemory,
+    pub(crate) gpu_budgets: GpuBudgets,
     /// Whether to correct values in the environment that JAX ignores or misreads.
     pub(crate) repair: bool,
     /// Whether to report what is wrong with the environment; what leaves no GPU is an error in any case.
@@ -77,7 +77,7 @@ impl SettingsSpec {
         let target = Target {
             jax: Some(jax),
             variable: &variable,
-            gpu_memory: &|| Ok(self.gpu_memory.clone()),
+            gpu_budgets: &|| Ok(self.gpu_budgets.clone()),
             detailed: true,
             repair: self.repair,
             ..Target::default()
@@ -130,7 +130,7 @@ impl DryrunSpec {
             sharing: Sharing::Run,
             settings: SettingsSpec {
                 options: Options::default(),
-                gpu_memory: GpuMemory::Unknown,
+                gpu_budgets: GpuBudgets::Unknown,
                 repair: false,
                 report_findings: false,
             },

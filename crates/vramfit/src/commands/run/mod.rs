@@ -148,7 +148,7 @@ fn preflight_spec(gpu: &str, args: &Args) -> Result<DryrunSpec> {
         occupied: overrides.occupied,
         settings: SettingsSpec {
             options: Options::from(&args.policy),
-            gpu_memory: overrides.memory(variable)?,
+            gpu_budgets: overrides.memory(variable)?,
             repair: true,
             // They were reported for the program itself.
             report_findings: false,
@@ -189,7 +189,7 @@ fn resolve(
     let target = Target {
         jax,
         variable: &variable,
-        gpu_memory: &|| overrides.memory(variable),
+        gpu_budgets: &|| overrides.memory(variable),
         detailed: true,
         repair: true,
         ..Target::default()
