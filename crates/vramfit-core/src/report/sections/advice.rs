@@ -1,7 +1,7 @@
 //! Ways to reduce memory, with the bytes that each is about.
 //!
-//! Each rule looks at one thing, says how many bytes it is about, and what is known of the price. What
-//! would really be saved only another dry run can tell: the compiler plans again.
+//! Each rule looks at one thing, and says how many bytes it concerns and what it costs. How much would
+//! really be saved only another dry run shows, since XLA then plans differently.
 
 use std::cmp::Reverse;
 

@@ -38,7 +38,7 @@ mod tests {
             severity: Severity::Warning,
             subject: "XLA_CLIENT_MEM_FRACTION".to_owned(),
             message:
-                "0.95 of card 0 (NVIDIA GeForce RTX 3060 Ti)'s 8.0 GiB leaves 409.6 MiB for the \
+                "0.95 of GPU 0 (NVIDIA GeForce RTX 3060 Ti)'s 8.0 GiB leaves 409.6 MiB for the \
                       CUDA context and libraries, which need about 640.0 MiB"
                     .to_owned(),
             fix: "write `XLA_CLIENT_MEM_FRACTION=0.91`".to_owned(),
@@ -47,7 +47,7 @@ mod tests {
         };
         let text = render(&[finding.clone(), finding]);
         let expected = "\
-warning[too-little-left]: `XLA_CLIENT_MEM_FRACTION`: 0.95 of card 0 (NVIDIA
+warning[too-little-left]: `XLA_CLIENT_MEM_FRACTION`: 0.95 of GPU 0 (NVIDIA
   GeForce RTX 3060 Ti)'s 8.0 GiB leaves 409.6 MiB for the CUDA context and
   libraries, which need about 640.0 MiB
   cost: 230.4 MiB per GPU
