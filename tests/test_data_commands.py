@@ -119,7 +119,7 @@ def test_what_cannot_be_read_is_shown_and_keeps_nothing_from_the_rest(file):
     assert entries["/zfp"]["problem"]["hint"]
     assert "strings of variable length" in entries["/names"]["problem"]["message"]
     assert entries["/scale"]["problem"] is None
-    assert entries["/soft"]["leads_to"] == "/train/x"
+    assert entries["/soft"]["target"] == "/train/x"
 
 
 def test_a_sample_of_all_rows_has_the_numbers_of_numpy_T12(file):
@@ -187,7 +187,7 @@ def test_what_loading_costs_and_what_streaming_costs_T13(file):
     assert plan["datasets"] == ["/train/sparse", "/train/x", "/train/y"]
     assert plan["rows"] == 20_000
     assert plan["budget_bytes"] == 1 << 20
-    assert plan["engine"] == "chunk_pool"
+    assert plan["engine"] == "chunk_windows"
     assert "blocks" in plan["warning"]
     small = inspect(file, "--memory", "1KiB")["streaming"]
     assert small["engine"] is None

@@ -246,7 +246,7 @@ def test_a_transform_sees_every_batch(train):
 
 def test_the_plan_says_what_was_decided(train):
     plan = load(train, memory="100kB", threads=2).plan
-    assert plan.startswith("engine: chunk pool: rows lie in chunks")
+    assert plan.startswith("engine: chunk windows: rows are stored in chunks")
     assert "reader thread" in plan
     assert "of a budget of 97.7 KiB" in plan
 

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use libfuzzer_sys::fuzz_target;
 use vramfit_data::hdf5::{Container, Content, tree};
-use vramfit_data::read::{Dataset, RowOptions, Rows};
+use vramfit_data::read::{Dataset, RowOptions, RowReader};
 use vramfit_data::source::Source;
 
 /// What is read of a dataset whose shape may say anything.
@@ -27,7 +27,7 @@ fuzz_target!(|file: &[u8]| {
         let Ok(dataset) = Dataset::open_in(&container, &node.path) else {
             continue;
         };
-        let Ok(rows) = Rows::new(dataset, &RowOptions::default()) else {
+        let Ok(rows) = RowReader::new(dataset, &RowOptions::default()) else {
             continue;
         };
         let count = rows.len().min((MAX_BYTES / rows.row_bytes().max(1)) as u64);

@@ -30,7 +30,7 @@ pub mod error;
 pub mod gpu;
 pub mod host;
 pub mod lint;
-mod nearest;
+pub mod nearest;
 pub mod program;
 pub mod published;
 pub mod replay;

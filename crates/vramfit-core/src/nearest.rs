@@ -1,7 +1,7 @@
 //! Which known words are nearest to a mistyped one.
 
 /// Returns up to three candidates a reader may have meant, best first.
-pub(crate) fn nearest<'a>(wanted: &str, candidates: impl Iterator<Item = &'a str>) -> Vec<&'a str> {
+pub fn nearest<'a>(wanted: &str, candidates: impl Iterator<Item = &'a str>) -> Vec<&'a str> {
     // A third of the letters may be wrong: `h10-80g` is a slip, `tpu-v4` is something else.
     let limit = (wanted.chars().count() / 3).max(1);
     let mut ranked: Vec<(usize, &str)> = candidates

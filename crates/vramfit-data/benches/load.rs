@@ -13,18 +13,18 @@ use std::time::Duration;
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 use sample::{ALL_BYTES, CHUNK_ROWS, ROW_BYTES, ROWS, make, mix, open};
 use vramfit_core::Bytes;
-use vramfit_data::load::{Loader, Request, Turn};
-use vramfit_data::order::Last;
+use vramfit_data::load::{BatchPoll, Loader, LoaderOptions};
+use vramfit_data::order::RemainderPolicy;
 use vramfit_data::source::Access;
 use vramfit_data::write::{Compression, Storage};
 
 fn loader(path: &Path) -> Loader {
-    let request = Request {
-        // A third of the file in each of two pools.
+    let request = LoaderOptions {
+        // A third of the file in each of two windows.
         budget: Bytes(ALL_BYTES as u64),
-        last: Last::Drop,
+        remainder: RemainderPolicy::Drop,
         threads: Some(1),
-        ..Request::of(path, ["x"])
+        ..LoaderOptions::new(path, ["x"])
     };
     Loader::open(request).expect("the file was just made")
 }
@@ -33,7 +33,7 @@ fn epoch(loader: &mut Loader) -> usize {
     let mut bytes = 0;
     loader.start(0, 0).expect("the file is sound");
     let long = Duration::from_secs(10);
-    while let Turn::Batch(batch) = loader.wait(long, long).expect("the file is sound") {
+    while let BatchPoll::Ready(batch) = loader.poll_batch(long, long).expect("the file is sound") {
         bytes += black_box(&batch).columns[0].bytes().len();
     }
     bytes

@@ -28,7 +28,7 @@ pub(crate) fn digest(bytes: &[u8]) -> u64 {
     }
     lanes
         .into_iter()
-        .fold(0, |all, lane| crate::mix::mix(all ^ lane))
+        .fold(0, |all, lane| crate::splitmix::mix(all ^ lane))
 }
 
 #[cfg(test)]

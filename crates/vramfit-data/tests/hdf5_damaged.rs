@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use recorded::{Case, cases, folder};
 use vramfit_core::{ErrorKind, Result};
 use vramfit_data::hdf5::{Container, tree};
-use vramfit_data::read::{Dataset, MAX_CHUNK_BYTES, RowOptions, Rows};
+use vramfit_data::read::{Dataset, MAX_CHUNK_BYTES, RowOptions, RowReader};
 use vramfit_data::source::Source;
 
 /// The largest piece of memory that was asked for at once.
@@ -63,7 +63,7 @@ fn read(case: &Case, bytes: Vec<u8>) -> Result<()> {
         field: case.field.clone(),
         ..RowOptions::default()
     };
-    let rows = Rows::new(dataset, &options)?;
+    let rows = RowReader::new(dataset, &options)?;
     // A damaged shape may say anything; what is read of it is up to the caller.
     let count = rows
         .len()

@@ -6,10 +6,10 @@ use std::sync::Arc;
 
 use recorded::{Case, cases, folder};
 use vramfit_data::hdf5::{Container, Content, Scalar, tree};
-use vramfit_data::read::{Dataset, RowOptions, Rows};
+use vramfit_data::read::{Dataset, RowOptions, RowReader};
 use vramfit_data::source::{Access, Source};
 
-fn open(case: &Case, access: Access, threads: usize) -> vramfit_core::Result<Rows> {
+fn open(case: &Case, access: Access, threads: usize) -> vramfit_core::Result<RowReader> {
     let source = Source::open(&folder().join(format!("{}.h5", case.name)), access)?;
     let dataset = Dataset::open_in(&Container::open(Arc::new(source))?, &case.dataset)?;
     let options = RowOptions {
@@ -17,10 +17,10 @@ fn open(case: &Case, access: Access, threads: usize) -> vramfit_core::Result<Row
         threads,
         ..RowOptions::default()
     };
-    Rows::new(dataset, &options)
+    RowReader::new(dataset, &options)
 }
 
-fn read_all(rows: &Rows) -> vramfit_core::Result<Vec<u8>> {
+fn read_all(rows: &RowReader) -> vramfit_core::Result<Vec<u8>> {
     let mut out = vec![0xaa; rows.len() as usize * rows.row_bytes()];
     rows.read(0..rows.len(), &mut out)?;
     Ok(out)

@@ -2,7 +2,9 @@
 
 use proptest::prelude::*;
 use vramfit_core::Bytes;
-use vramfit_data::order::{Choice, Engine, Layout, MIN_BLOCKS_PER_POOL, Pools, Storage, choose};
+use vramfit_data::order::{
+    Engine, EngineChoice, Layout, MIN_BLOCKS_PER_WINDOW, Storage, WindowSize, choose,
+};
 
 const MIB: u64 = 1 << 20;
 const GIB: u64 = 1 << 30;
@@ -25,23 +27,23 @@ fn chunked(rows: u64, row_bytes: u64, band_rows: u64, stored_bytes: u64) -> Layo
     }
 }
 
-/// Chooses for pools of so many bytes, of which a budget has two and as much again.
-fn choice(layout: Layout, pool: u64) -> Choice {
-    choose(layout, Bytes(pool), |pool| pool.saturating_mul(4))
+/// Chooses for windows of so many bytes, of which a budget has two and as much again.
+fn choice(layout: Layout, window: u64) -> EngineChoice {
+    choose(layout, Bytes(window), |window| window.saturating_mul(4))
 }
 
-fn pools(layout: Layout, pool: u64) -> Pools {
-    let choice = choice(layout, pool);
-    choice.engine.pools().expect("it is made of pools")
+fn window_size(layout: Layout, window: u64) -> WindowSize {
+    let choice = choice(layout, window);
+    choice.engine.window_size().expect("it is made of windows")
 }
 
 #[test]
 fn large_rows_are_gathered() {
     let choice = choice(contiguous(1_000_000, 16 << 10), 64 * MIB);
-    assert_eq!(choice.engine, Engine::Gather);
+    assert_eq!(choice.engine, Engine::GlobalShuffle);
     assert_eq!(
         choice.reason,
-        "rows lie one after the other, and each is large enough (16.0 KiB) to be read alone"
+        "rows are contiguous and large enough (16.0 KiB) to be read individually"
     );
     assert_eq!(choice.warning, None);
 }
@@ -49,9 +51,9 @@ fn large_rows_are_gathered() {
 #[test]
 fn smaller_ones_are_read_in_blocks_that_get_smaller_before_they_get_few() {
     let file = contiguous(1_000_000_000, 256);
-    let rows_and_blocks = |pool| {
-        let pools = pools(file, pool);
-        (pools.block_rows, pools.pool_blocks)
+    let rows_and_blocks = |window| {
+        let size = window_size(file, window);
+        (size.block_rows, size.window_blocks)
     };
     // A mebibyte each, as a disk likes it, where 256 of them fit.
     assert_eq!(rows_and_blocks(GIB), (4096, 1022));
@@ -67,25 +69,25 @@ fn smaller_ones_are_read_in_blocks_that_get_smaller_before_they_get_few() {
 
     assert_eq!(
         choice(file, 96 * MIB).reason,
-        "rows lie one after the other and are small (256 B), so blocks of 1536 rows are read; 256 \
-         random blocks of 1536 rows (384.0 KiB) are mixed at a time"
+        "rows are contiguous and small (256 B), so they are read in blocks of 1536; a window holds 256 \
+         random blocks of 1536 rows (384.0 KiB)"
     );
     assert_eq!(choice(file, 96 * MIB).warning, None);
     assert_eq!(
         choice(file, 110_000).warning.as_deref(),
         Some(
-            "only 1.5 KiB are read at a time, of which a disk gives a quarter of its speed at best; a \
-             budget of 16.0 MiB (16777216 bytes) reads 64.0 KiB at a time"
+            "reads of only 1.5 KiB get a quarter of a disk's bandwidth at best; with a memory budget of \
+             16.0 MiB (16777216 bytes), reads have 64.0 KiB"
         )
     );
 }
 
 #[test]
 fn small_chunks_are_joined_only_where_enough_of_them_fit() {
-    // Chunks of 1 KiB: 64 KiB of them at a time would be two blocks in a pool of 128 KiB.
+    // Chunks of 1 KiB: 64 KiB of them at a time would be two blocks in a window of 128 KiB.
     let file = chunked(100_000, 32, 32, 100_000 * 32);
-    let chosen = pools(file, 128 << 10);
-    assert_eq!((chosen.block_rows, chosen.pool_blocks), (32, 125));
+    let chosen = window_size(file, 128 << 10);
+    assert_eq!((chosen.block_rows, chosen.window_blocks), (32, 125));
 }
 
 #[test]
@@ -93,14 +95,14 @@ fn chunks_are_mixed_whole() {
     let layout = chunked(10_000_000, 256, 1024, GIB);
     assert_eq!(
         choice(layout, 24 * MIB),
-        Choice {
-            engine: Engine::ChunkPool(Pools {
+        EngineChoice {
+            engine: Engine::ChunkWindows(WindowSize {
                 block_rows: 1024,
-                pool_blocks: 96,
+                window_blocks: 96,
             }),
             reason:
-                "rows lie in chunks, which can only be read whole; 96 random blocks of 1024 rows \
-                     (256.0 KiB) are mixed at a time"
+                "rows are stored in chunks, which can only be read as a whole; a window holds 96 random \
+                     blocks of 1024 rows (256.0 KiB)"
                     .into(),
             warning: None,
         }
@@ -113,17 +115,17 @@ fn few_blocks_are_warned_of_with_their_number() {
     assert_eq!(
         choice(layout, 96 * MIB).warning.as_deref(),
         Some(
-            "only 6 blocks are mixed at a time, of 64 that an even shuffle of a sorted file needs; a \
-             budget of 4.8 GiB (5167382528 bytes) is enough, or smaller chunks are"
+            "a window holds only 6 blocks, but an even shuffle of a sorted file needs 64; a memory budget \
+             of 4.8 GiB (5167382528 bytes) is enough, and so are smaller chunks"
         )
     );
-    // A pool that holds the whole file mixes all of it, however few its blocks are.
+    // A window that holds the whole file mixes all of it, however few its blocks are.
     let layout = chunked(200_000, 256, 65_536, 40 * MIB);
     let choice = choice(layout, 96 * MIB);
     assert_eq!(choice.warning, None);
     assert_eq!(
         choice.reason,
-        "rows lie in chunks, which can only be read whole; the budget holds all 200000 rows at once"
+        "rows are stored in chunks, which can only be read as a whole; one window holds all 200000 rows"
     );
 }
 
@@ -134,42 +136,42 @@ proptest! {
         row_bytes in 1_u64..100_000,
         band_rows in prop::option::of(1_u64..1_000_000),
         ratio in 1_u64..10,
-        pool in 1_u64..(8 * GIB),
+        window in 1_u64..(8 * GIB),
     ) {
         let storage = match band_rows {
             None => Storage::Contiguous,
             Some(band_rows) => Storage::Chunked { band_rows },
         };
         let layout = Layout { rows, row_bytes, stored_bytes: rows * row_bytes / ratio, storage };
-        prop_assume!(layout.band_bytes() <= pool);
-        let chosen = choice(layout, pool);
-        let Some(pools) = chosen.engine.pools() else {
+        prop_assume!(layout.band_bytes() <= window);
+        let chosen = choice(layout, window);
+        let Some(size) = chosen.engine.window_size() else {
             prop_assert_eq!(storage, Storage::Contiguous);
             prop_assert!(row_bytes >= 16 << 10);
             return Ok(());
         };
-        let held = (pools.block_rows * pools.pool_blocks).min(rows) * row_bytes;
-        prop_assert!(held <= pool);
-        prop_assert!(pools.pool_blocks > 0);
-        prop_assert_eq!(pools.block_rows % layout.band_rows(), 0);
-        let whole = pools.block_rows * pools.pool_blocks >= rows;
-        if whole || pools.pool_blocks >= MIN_BLOCKS_PER_POOL {
+        let held = (size.block_rows * size.window_blocks).min(rows) * row_bytes;
+        prop_assert!(held <= window);
+        prop_assert!(size.window_blocks > 0);
+        prop_assert_eq!(size.block_rows % layout.band_rows(), 0);
+        let whole = size.block_rows * size.window_blocks >= rows;
+        if whole || size.window_blocks >= MIN_BLOCKS_PER_WINDOW {
             // What is left to warn of is small reads.
-            prop_assert!(chosen.warning.is_none_or(|it| it.contains("read at a time")));
+            prop_assert!(chosen.warning.is_none_or(|it| it.starts_with("reads of only")));
             return Ok(());
         }
         // Too few only where not even single bands are enough.
-        prop_assert_eq!(pools.block_rows, layout.band_rows());
+        prop_assert_eq!(size.block_rows, layout.band_rows());
         let warning = chosen.warning.expect("few blocks are warned of");
-        let few = format!("only {} blocks are mixed", pools.pool_blocks);
+        let few = format!("a window holds only {} blocks", size.window_blocks);
         prop_assert!(warning.starts_with(&few));
         // The budget that it names is enough, and one byte less is not.
         let bytes = warning.split_once('(').unwrap().1.split(' ').next().unwrap();
         let enough: u64 = bytes.parse::<u64>().unwrap() / 4;
-        prop_assert!(enough > pool);
-        let is_even = |pool| {
-            let pools = choice(layout, pool).engine.pools().unwrap();
-            pools.pool_blocks >= MIN_BLOCKS_PER_POOL || pools.block_rows * pools.pool_blocks >= rows
+        prop_assert!(enough > window);
+        let is_even = |window| {
+            let size = choice(layout, window).engine.window_size().unwrap();
+            size.window_blocks >= MIN_BLOCKS_PER_WINDOW || size.block_rows * size.window_blocks >= rows
         };
         prop_assert!(is_even(enough));
         prop_assert!(!is_even(enough - 1));

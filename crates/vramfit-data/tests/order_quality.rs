@@ -2,10 +2,10 @@
 //!
 //! All seeds are fixed, so nothing here passes or fails by chance.
 
-use vramfit_data::order::{Engine, Order, Part, Pools};
+use vramfit_data::order::{Engine, Order, RowSubset, WindowSize};
 
 fn epoch(rows: u64, seed: u64, engine: Engine, epoch: u64) -> Vec<u64> {
-    let order = Order::new(rows, seed, engine, Part::All).expect("these can be");
+    let order = Order::new(rows, seed, engine, RowSubset::All).expect("these can be");
     let mut out = Vec::new();
     order.epoch(epoch).append_rows(0..rows, &mut out);
     out
@@ -38,7 +38,7 @@ fn all_permutations_of_a_few_rows_come_equally_often() {
     for (rows, possible) in [(2, 2), (3, 6), (4, 24), (5, 120), (6, 720)] {
         let mut counts = vec![0; possible];
         for seed in 0..200 * possible as u64 {
-            counts[number(&epoch(rows, seed, Engine::Gather, 0))] += 1;
+            counts[number(&epoch(rows, seed, Engine::GlobalShuffle, 0))] += 1;
         }
         let deviation = deviation(&counts);
         assert!(deviation.abs() < 3.0, "{rows} rows: {deviation:.1}");
@@ -50,10 +50,10 @@ fn every_row_comes_equally_often_at_every_position() {
     // More than 256, up to which short orders are shuffled in another way.
     let rows = 300;
     for engine in [
-        Engine::Gather,
-        Engine::BlockPool(Pools {
+        Engine::GlobalShuffle,
+        Engine::BlockWindows(WindowSize {
             block_rows: 30,
-            pool_blocks: 9,
+            window_blocks: 9,
         }),
     ] {
         let mut counts = vec![0; (rows * rows) as usize];
@@ -72,7 +72,7 @@ fn every_row_comes_equally_often_at_every_position() {
 #[test]
 fn neighbours_are_torn_apart_in_large_files() {
     let rows = 1_000_000;
-    let order = epoch(rows, 3, Engine::Gather, 0);
+    let order = epoch(rows, 3, Engine::GlobalShuffle, 0);
     let mut steps = vec![0; 1000];
     for pair in order.windows(2) {
         steps[((pair[1] + rows - pair[0]) % rows / 1000) as usize] += 1;
@@ -87,12 +87,14 @@ fn no_epoch_is_like_another_and_no_seed_is_an_epoch_of_another() {
     let mut seen = std::collections::HashSet::new();
     for seed in 0..40 {
         for number in 0..40 {
-            assert!(seen.insert(epoch(rows, seed, Engine::Gather, number)));
+            assert!(seen.insert(epoch(rows, seed, Engine::GlobalShuffle, number)));
         }
     }
     // Rows at the same place in two epochs: one in a random pair of permutations. Over 39 pairs the
     // mean has a standard deviation of 0.16.
-    let epochs: Vec<Vec<u64>> = (0..40).map(|n| epoch(rows, 0, Engine::Gather, n)).collect();
+    let epochs: Vec<Vec<u64>> = (0..40)
+        .map(|n| epoch(rows, 0, Engine::GlobalShuffle, n))
+        .collect();
     let fixed: usize = epochs
         .windows(2)
         .map(|pair| pair[0].iter().zip(&pair[1]).filter(|(a, b)| a == b).count())
@@ -105,7 +107,7 @@ fn permutations_have_as_many_cycles_as_random_ones() {
     // A random permutation of 1000 has 7.49 cycles in the mean, with a standard deviation of 2.42.
     let mut cycles = 0;
     for number in 0..400 {
-        let order = epoch(1000, 11, Engine::Gather, number);
+        let order = epoch(1000, 11, Engine::GlobalShuffle, number);
         let mut seen = vec![false; order.len()];
         for start in 0..order.len() {
             let mut at = start;
@@ -141,21 +143,21 @@ fn label_entropy(engine: Engine) -> f64 {
 
 #[test]
 fn batches_of_a_sorted_file_are_even_when_a_pool_has_enough_blocks() {
-    let pool = |block_rows, pool_blocks| {
-        label_entropy(Engine::BlockPool(Pools {
+    let window = |block_rows, window_blocks| {
+        label_entropy(Engine::BlockWindows(WindowSize {
             block_rows,
-            pool_blocks,
+            window_blocks,
         }))
     };
     let table = [
         ("sequential", label_entropy(Engine::Sequential)),
-        ("5 blocks of 1000", pool(1000, 5)),
-        ("20 blocks of 1000", pool(1000, 20)),
-        ("10 blocks of 100", pool(100, 10)),
-        ("64 blocks of 100", pool(100, 64)),
-        ("100 blocks of 100", pool(100, 100)),
-        ("250 blocks of 20", pool(20, 250)),
-        ("gather", label_entropy(Engine::Gather)),
+        ("5 blocks of 1000", window(1000, 5)),
+        ("20 blocks of 1000", window(1000, 20)),
+        ("10 blocks of 100", window(100, 10)),
+        ("64 blocks of 100", window(100, 64)),
+        ("100 blocks of 100", window(100, 100)),
+        ("250 blocks of 20", window(20, 250)),
+        ("gather", label_entropy(Engine::GlobalShuffle)),
     ];
     let shown: Vec<String> = table
         .iter()

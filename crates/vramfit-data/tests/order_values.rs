@@ -1,9 +1,9 @@
 //! The order of rows as the first release made it. It never changes: a run that was begun with one
 //! version goes on with the next.
 
-use vramfit_data::order::{Engine, Manner, Order, Part, Pools, Split};
+use vramfit_data::order::{Engine, Order, RowSubset, Split, SplitMode, WindowSize};
 
-fn first(rows: u64, seed: u64, engine: Engine, part: Part, epoch: u64) -> Vec<u64> {
+fn first(rows: u64, seed: u64, engine: Engine, part: RowSubset, epoch: u64) -> Vec<u64> {
     let order = Order::new(rows, seed, engine, part).expect("these can be");
     let mut out = Vec::new();
     order.epoch(epoch).append_rows(0..8, &mut out);
@@ -12,26 +12,38 @@ fn first(rows: u64, seed: u64, engine: Engine, part: Part, epoch: u64) -> Vec<u6
 
 #[test]
 fn rows_come_as_in_the_first_release() {
-    let pools = Pools {
+    let size = WindowSize {
         block_rows: 7,
-        pool_blocks: 5,
+        window_blocks: 5,
     };
-    let large = Pools {
+    let large = WindowSize {
         block_rows: 1024,
-        pool_blocks: 64,
+        window_blocks: 64,
     };
-    let split = Split::new(1000, 0.1, Manner::Spread, 42).unwrap();
+    let split = Split::new(1000, 0.1, SplitMode::Spread, 42).unwrap();
     let cases = [
-        first(10, 0, Engine::Gather, Part::All, 0),
-        first(1000, 0, Engine::Gather, Part::All, 0),
-        first(1000, 0, Engine::Gather, Part::All, 1),
-        first(1000, 1, Engine::Gather, Part::All, 0),
-        first(100_000_000, 42, Engine::Gather, Part::All, 3),
-        first(1000, 0, Engine::BlockPool(pools), Part::All, 0),
-        first(100_000_000, 42, Engine::ChunkPool(large), Part::All, 3),
-        first(1000, 0, Engine::Gather, Part::Train(split), 0),
-        first(1000, 0, Engine::BlockPool(pools), Part::Train(split), 0),
-        first(1000, 0, Engine::Sequential, Part::Validation(split), 0),
+        first(10, 0, Engine::GlobalShuffle, RowSubset::All, 0),
+        first(1000, 0, Engine::GlobalShuffle, RowSubset::All, 0),
+        first(1000, 0, Engine::GlobalShuffle, RowSubset::All, 1),
+        first(1000, 1, Engine::GlobalShuffle, RowSubset::All, 0),
+        first(100_000_000, 42, Engine::GlobalShuffle, RowSubset::All, 3),
+        first(1000, 0, Engine::BlockWindows(size), RowSubset::All, 0),
+        first(
+            100_000_000,
+            42,
+            Engine::ChunkWindows(large),
+            RowSubset::All,
+            3,
+        ),
+        first(1000, 0, Engine::GlobalShuffle, RowSubset::Train(split), 0),
+        first(
+            1000,
+            0,
+            Engine::BlockWindows(size),
+            RowSubset::Train(split),
+            0,
+        ),
+        first(1000, 0, Engine::Sequential, RowSubset::Validation(split), 0),
     ];
     assert_eq!(
         cases,

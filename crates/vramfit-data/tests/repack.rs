@@ -4,7 +4,9 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
 use vramfit_core::{Bytes, Error, ErrorKind};
-use vramfit_data::repack::{Chunk, Manner, Phase, Plan, Progress, Request, Shuffle, plan, repack};
+use vramfit_data::repack::{
+    Chunk, OutputOptions, Phase, Plan, Progress, Request, Shuffle, plan, repack,
+};
 use vramfit_data::write::{Compression, Content, Dataset, Job, Number, Storage, estimate, write};
 
 const ROWS: u64 = 100_000;
@@ -31,7 +33,7 @@ fn file(folder: &Path) -> PathBuf {
         path: &path,
         content,
         purpose: "a test",
-        manner: vramfit_data::write::Manner::default(),
+        options: vramfit_data::write::WriteOptions::default(),
         threads: 1,
         expected,
     };
@@ -51,7 +53,7 @@ fn planned(path: &Path) -> Plan {
     plan(path, &request).expect("a file that can be repacked")
 }
 
-const NEW: Manner = Manner {
+const NEW: OutputOptions = OutputOptions {
     force: false,
     in_place: false,
 };

@@ -6,7 +6,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyTuple};
 use vramfit_core::{Error, ErrorKind};
 use vramfit_data::hdf5::Scalar;
-use vramfit_data::read::{Dataset, RowOptions, Rows};
+use vramfit_data::read::{Dataset, RowOptions, RowReader};
 
 use crate::error::raise;
 
@@ -33,10 +33,7 @@ pub(crate) fn read_hdf5_rows<'py>(
     let open = || {
         let to = dtype.map(|name| {
             Scalar::from_name(name).ok_or_else(|| {
-                Error::new(
-                    ErrorKind::InvalidArgument,
-                    format!("there is no type `{name}`"),
-                )
+                Error::new(ErrorKind::InvalidArgument, format!("unknown type `{name}`"))
             })
         });
         let options = RowOptions {
@@ -44,7 +41,7 @@ pub(crate) fn read_hdf5_rows<'py>(
             to: to.transpose()?,
             threads,
         };
-        Rows::new(Dataset::open(&path, dataset)?, &options)
+        RowReader::new(Dataset::open(&path, dataset)?, &options)
     };
     let reader = py.detach(open).map_err(|error| raise(py, &error))?;
     let stop = stop.unwrap_or(reader.len()).max(start);

@@ -1,4 +1,4 @@
-//! `vramfit.data.Loader`, the Rust half: batches whose memory Python looks into and gives back.
+//! The native part of `vramfit.data.Loader`: batches whose memory Python borrows by the buffer protocol.
 
 use std::ffi::c_int;
 use std::path::PathBuf;
@@ -12,45 +12,45 @@ use pyo3::prelude::*;
 use vramfit_core::{Bytes, Error, ErrorKind, Result};
 use vramfit_data::hdf5::Scalar;
 use vramfit_data::load::{
-    Column, ColumnRequest, Lease, Loader, PartRequest, Request, Set, Stats, Turn,
+    BatchBuffer, BatchPoll, Column, ColumnOptions, Loader, LoaderOptions, SplitOptions, SplitSet,
+    Stats,
 };
-use vramfit_data::order::{Last, Manner, State, World};
+use vramfit_data::order::{LoaderState, RemainderPolicy, ShardOptions, SplitMode};
 
 use crate::error::raise;
 
-/// How long Python waits in one piece: afterwards Ctrl-C is looked for.
-const TURN: Duration = Duration::from_millis(100);
+/// Longest wait without checking for signals such as Ctrl-C.
+const WAIT_SLICE: Duration = Duration::from_millis(100);
 
-/// How long it waits for a batch to be dropped, at first; twice as long each time.
-const FIRST_WAIT: Duration = Duration::from_millis(1);
+/// How long it waits at first for a batch to be dropped; this doubles each time.
+const FIRST_STARVED_TIMEOUT: Duration = Duration::from_millis(1);
 
-/// For so long JAX may still hold what its computations and transfers have read, when all that the program can see
-/// of them is done.
+/// How long JAX may still hold what its computations and transfers have read after they are done.
 const SETTLE_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// After so long without memory for a batch a program whose other threads may drop one is told that it has all of it.
-const TELL_AFTER: Duration = Duration::from_secs(5);
+/// After so long without a free buffer, a program with other threads that may drop a batch is warned.
+const WARN_AFTER: Duration = Duration::from_secs(5);
 
 /// And after so long it is an error.
-const GIVE_UP_AFTER: Duration = Duration::from_secs(300);
+const ABORT_AFTER: Duration = Duration::from_secs(300);
 
-/// The memory of one column of a batch, to be looked into by the buffer protocol. It goes back to the loader
-/// when nothing in Python, and nothing in JAX, looks into it any more.
+/// The memory of one column of a batch, for the buffer protocol. It returns to the loader
+/// when nothing in Python and nothing in JAX refers to it any more.
 #[pyclass(frozen, module = "vramfit._native")]
 pub(crate) struct BatchMemory {
     length: usize,
-    /// Where the memory of the lease is; it stays there as long as the lease lives.
+    /// The address of the buffer, which stays the same as long as it lives.
     address: AtomicPtr<u8>,
-    _lease: Lease,
+    _buffer: BatchBuffer,
 }
 
 impl BatchMemory {
-    fn new(mut lease: Lease) -> Self {
-        let bytes = lease.bytes_mut();
+    fn new(mut buffer: BatchBuffer) -> Self {
+        let bytes = buffer.bytes_mut();
         BatchMemory {
             length: bytes.len(),
             address: AtomicPtr::new(bytes.as_mut_ptr()),
-            _lease: lease,
+            _buffer: buffer,
         }
     }
 }
@@ -61,8 +61,11 @@ impl BatchMemory {
         self.length
     }
 
-    #[allow(unsafe_code, reason = "the buffer protocol is spoken in C")]
-    #[allow(clippy::needless_pass_by_value, reason = "as PyO3 hands it")]
+    #[allow(unsafe_code, reason = "the buffer protocol is a C interface")]
+    #[allow(
+        clippy::needless_pass_by_value,
+        reason = "the signature that PyO3 expects"
+    )]
     unsafe fn __getbuffer__(
         slf: Bound<'_, Self>,
         view: *mut ffi::Py_buffer,
@@ -70,8 +73,8 @@ impl BatchMemory {
     ) -> PyResult<()> {
         let this = slf.get();
         let (address, length) = (this.address.load(Ordering::Relaxed), this.length as isize);
-        // SAFETY: the memory belongs to the lease in this object, which the view keeps alive and which
-        // Rust does not look into any more. `view` is the caller's, as the protocol has it.
+        // SAFETY: the memory belongs to the buffer in this object, which the view keeps alive and which
+        // Rust does not access any more. `view` is the caller's, as the protocol requires.
         let filled =
             unsafe { ffi::PyBuffer_FillInfo(view, slf.as_ptr(), address.cast(), length, 0, flags) };
         match filled {
@@ -100,13 +103,13 @@ struct PyLoaderOptions {
     poison: bool,
 }
 
-impl TryFrom<PyLoaderOptions> for Request {
+impl TryFrom<PyLoaderOptions> for LoaderOptions {
     type Error = Error;
 
     fn try_from(options: PyLoaderOptions) -> Result<Self> {
-        let (rank, processes) = options.shard;
-        let columns = options.columns.into_iter().map(column);
-        Ok(Request {
+        let (index, count) = options.shard;
+        let columns = options.columns.into_iter().map(parse_column);
+        Ok(LoaderOptions {
             file: options.path,
             columns: columns.collect::<Result<_>>()?,
             batch_size: options.batch_size,
@@ -114,15 +117,15 @@ impl TryFrom<PyLoaderOptions> for Request {
             budget: options.memory.parse::<Bytes>()?,
             seed: options.seed,
             shuffle: options.shuffle,
-            last: if options.drop_last {
-                Last::Drop
+            remainder: if options.drop_last {
+                RemainderPolicy::Drop
             } else {
-                Last::Pad
+                RemainderPolicy::Pad
             },
-            part: options.split.map(part).transpose()?,
-            world: World { rank, processes },
+            split: options.split.map(parse_split).transpose()?,
+            shard: ShardOptions { index, count },
             threads: options.threads,
-            floats: options.floats.as_deref().map(scalar).transpose()?,
+            float_type: options.floats.as_deref().map(parse_scalar).transpose()?,
             narrow: options.narrow,
             poison: options.poison,
         })
@@ -140,7 +143,7 @@ impl BatchLoader {
         self.loader.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Does something with the loader without the interpreter.
+    /// Calls `work` with the loader, detached from the interpreter.
     fn with<T: Send>(
         &self,
         py: Python<'_>,
@@ -151,14 +154,14 @@ impl BatchLoader {
     }
 }
 
-/// What Python gets of a batch: the memory of each column, rows that are real, the position behind it.
+/// The memory of each column of a batch, its real rows, and the position after it.
 type NextBatch = (Vec<BatchMemory>, Vec<u64>, (u64, u64));
 
-/// A dataset as Python asks for it: path (with a field), type.
+/// The path of a dataset (with a field), and the type to convert it to.
 pub(crate) type ColumnArgument = (String, Option<String>);
 
-/// What a row of a column is: the column's name, the type, the shape.
-pub(crate) type RowForm = (String, &'static str, Vec<u64>);
+/// The name of a column, and the type and shape of its rows.
+pub(crate) type ColumnInfo = (String, &'static str, Vec<u64>);
 
 #[pymethods]
 impl BatchLoader {
@@ -173,8 +176,8 @@ impl BatchLoader {
 
     /// The name, type and shape of a row of each column.
     #[getter]
-    fn columns(&self, py: Python<'_>) -> Vec<RowForm> {
-        py.detach(|| forms(self.lock().columns()))
+    fn columns(&self, py: Python<'_>) -> Vec<ColumnInfo> {
+        py.detach(|| column_infos(self.lock().columns()))
     }
 
     #[getter]
@@ -212,18 +215,18 @@ impl BatchLoader {
         py.detach(|| self.lock().plan().threads)
     }
 
-    /// Batches that the budget has room for, where the program keeps them.
+    /// Batches that the budget allows if the program keeps them.
     #[getter]
     fn max_batches(&self, py: Python<'_>) -> usize {
-        py.detach(|| self.lock().plan().max_sets)
+        py.detach(|| self.lock().plan().max_buffers)
     }
 
     #[getter]
     fn buffer_count(&self, py: Python<'_>) -> usize {
-        py.detach(|| self.lock().plan().sets)
+        py.detach(|| self.lock().plan().buffers)
     }
 
-    /// Batches, rows, bytes; seconds of reading, filling, idleness and waiting; bytes held and made.
+    /// Batches, rows, bytes; seconds of reading, filling, idling and waiting; bytes held and allocated.
     fn stats(&self, py: Python<'_>) -> PyResult<(u64, u64, u64, [f64; 4], u64, u64)> {
         let stats: Stats = self.with(py, |loader| loader.stats())?;
         let times = [stats.reading, stats.filling, stats.idle, stats.waiting];
@@ -243,47 +246,52 @@ impl BatchLoader {
         self.with(py, |loader| loader.start(epoch, position))
     }
 
-    /// The memory of each column of the next batch, how many rows of each batch in it are real, and the position
-    /// behind it; None at the end of the epoch.
+    /// The next batch; None at the end of the epoch.
     fn next(&self, py: Python<'_>) -> PyResult<Option<NextBatch>> {
         let mut starved_since: Option<Instant> = None;
-        let mut is_told = false;
-        let mut patience = Duration::ZERO;
+        let mut has_warned = false;
+        let mut starved_timeout = Duration::ZERO;
         loop {
-            let wait = |loader: &mut Loader| Ok((loader.wait(TURN, patience)?, loader.position()));
-            let (turn, position) = self.with(py, wait)?;
-            match turn {
-                Turn::Batch(filled) => {
-                    let columns = filled.columns.into_iter().map(BatchMemory::new);
-                    return Ok(Some((columns.collect(), filled.valid, position)));
+            let wait = |loader: &mut Loader| {
+                Ok((
+                    loader.poll_batch(WAIT_SLICE, starved_timeout)?,
+                    loader.position(),
+                ))
+            };
+            let (poll, position) = self.with(py, wait)?;
+            match poll {
+                BatchPoll::Ready(batch) => {
+                    let columns = batch.columns.into_iter().map(BatchMemory::new);
+                    return Ok(Some((columns.collect(), batch.valid, position)));
                 }
-                Turn::End => return Ok(None),
-                Turn::Waiting { starved: false } => starved_since = None,
-                Turn::Waiting { starved: true } => {
+                BatchPoll::Finished => return Ok(None),
+                BatchPoll::Pending { is_starved: false } => starved_since = None,
+                BatchPoll::Pending { is_starved: true } => {
                     let since = match starved_since {
                         Some(since) => since.elapsed(),
                         None => {
                             wait_for_jax(py)?;
                             starved_since = Some(Instant::now());
-                            patience = Duration::ZERO;
-                            drop_what_jax_is_done_with(py)?;
+                            starved_timeout = Duration::ZERO;
+                            collect_unreferenced_buffers(py)?;
                             continue;
                         }
                     };
-                    drop_what_jax_is_done_with(py)?;
-                    patience = (patience * 2).clamp(FIRST_WAIT, TURN);
+                    collect_unreferenced_buffers(py)?;
+                    starved_timeout =
+                        (starved_timeout * 2).clamp(FIRST_STARVED_TIMEOUT, WAIT_SLICE);
                     let limit = match (has_other_threads(py)?, is_jax_running(py)) {
-                        (true, _) => GIVE_UP_AFTER,
+                        (true, _) => ABORT_AFTER,
                         // Nobody else can drop a batch.
                         (false, true) => SETTLE_TIMEOUT,
                         (false, false) => Duration::ZERO,
                     };
                     if since >= limit {
-                        return Err(raise(py, &self.starved(py)?));
+                        return Err(raise(py, &self.starved_error(py)?));
                     }
-                    if since >= TELL_AFTER && !is_told {
-                        is_told = true;
-                        let text = self.starved(py)?.message().to_owned();
+                    if since >= WARN_AFTER && !has_warned {
+                        has_warned = true;
+                        let text = self.starved_error(py)?.message().to_owned();
                         let text = std::ffi::CString::new(text)?;
                         PyErr::warn(py, &py.get_type::<PyRuntimeWarning>(), &text, 2)?;
                     }
@@ -293,7 +301,7 @@ impl BatchLoader {
         }
     }
 
-    /// The rows of the file that an epoch has at the positions from `start` to `end`.
+    /// The rows of the file at the positions `start` to `end` of an epoch.
     fn file_rows(&self, py: Python<'_>, epoch: u64, start: u64, end: u64) -> Vec<u64> {
         py.detach(|| self.lock().file_rows(epoch, start..end))
     }
@@ -302,7 +310,7 @@ impl BatchLoader {
         py.detach(|| self.lock().stop());
     }
 
-    /// What has to be kept to go on behind the last batch, or from another position.
+    /// What to save to resume after the last batch, or from another position.
     #[pyo3(signature = (position=None))]
     fn state(&self, py: Python<'_>, position: Option<(u64, u64)>) -> String {
         py.detach(|| {
@@ -315,82 +323,77 @@ impl BatchLoader {
         })
     }
 
-    /// Goes on from a state, and returns what is worth a word about the file.
+    /// Restores a state, and returns a note about the file if there is one.
     fn restore(&self, py: Python<'_>, state: &str, force: bool) -> PyResult<Option<String>> {
         self.with(py, |loader| {
-            loader.restore(&State::parse_json(state)?, force)
+            loader.restore(&LoaderState::parse_json(state)?, force)
         })
     }
 }
 
 impl BatchLoader {
-    fn starved(&self, py: Python<'_>) -> PyResult<Error> {
-        let (sets, memory, all) = self.with(py, |loader| {
-            let plan = loader.plan();
-            let kept = loader.stats()?.held_bytes;
-            Ok((
-                (plan.max_sets, Bytes(kept)),
-                plan.budget,
-                loader.budget_to_keep_all()?,
-            ))
+    fn starved_error(&self, py: Python<'_>) -> PyResult<Error> {
+        let (batches, held, budget, required) = self.with(py, |loader| {
+            let (plan, held) = (loader.plan(), Bytes(loader.stats()?.held_bytes));
+            let required = loader.budget_to_keep_all()?;
+            Ok((plan.max_buffers, held, plan.budget, required))
         })?;
-        let (sets, kept) = sets;
         Ok(Error::new(
             ErrorKind::InvalidArgument,
             format!(
-                "the program keeps all {sets} batches ({kept}) that the memory of {memory} has room for, and no other can be made \
-                 before it drops one"
+                "the program holds all {batches} batches ({held}) that a memory budget of {budget} allows; no other can be \
+                 made until it drops one"
             ),
         )
         .hint(format!(
-            "drop batches you are done with, or keep copies (`np.array(batch[\"x\"])`); to keep all of an epoch: \
-             `memory=\"{}MiB\"`",
-            all.0 >> 20
+            "drop batches you are done with, or keep copies (`np.array(batch[\"x\"])`); to keep all batches of an epoch, \
+             use `memory=\"{}MiB\"`",
+            required.0 >> 20
         )))
     }
 }
 
-/// Whether JAX has been started, so that it may hold batches that no Python object refers to.
+/// Whether JAX is initialized, so that it may hold batches that no Python object refers to.
 fn is_jax_running(py: Python<'_>) -> bool {
     let backends = || {
         let modules = py.import("sys")?.getattr("modules")?;
         let bridge = modules.get_item("jax._src.xla_bridge")?;
         bridge.getattr("_backends")?.is_truthy()
     };
-    // It is not imported, or is of a release that keeps them elsewhere.
+    // JAX is not imported, or keeps its backends elsewhere in this release.
     backends().unwrap_or(false)
 }
 
-/// Waits until what JAX computes and transfers is done, because that reads from batches.
+/// Waits for JAX's computations and transfers, which read from batches.
 fn wait_for_jax(py: Python<'_>) -> PyResult<()> {
     if !is_jax_running(py) {
         return Ok(());
     }
     let jax = py.import("jax")?;
     for array in jax.call_method0("live_arrays")?.try_iter()? {
-        // A computation that failed is no business of the loader's, nor is an array that was deleted.
+        // Failed computations and deleted arrays are no concern of the loader.
         let _ = array?.call_method0("block_until_ready");
     }
     Ok(())
 }
 
-/// Whether the program has threads beside this one, which may drop batches.
+/// Whether the program has other threads, which may drop batches.
 fn has_other_threads(py: Python<'_>) -> PyResult<bool> {
     let count = py.import("threading")?.call_method0("active_count")?;
     Ok(count.extract::<usize>()? > 1)
 }
 
-/// Asks for memory that JAX has finished with but not let go of.
+/// Makes JAX release buffers that it no longer uses.
 ///
-/// What a computation or a transfer has read from is put on a list when it is done, and the list is
-/// gone through by JAX's next call or by Python's garbage collector. While the program waits for a batch
-/// it makes no call, so without this it could wait for ever.
-fn drop_what_jax_is_done_with(py: Python<'_>) -> PyResult<()> {
-    // The youngest generation is the least work; JAX hears of any.
+/// JAX puts the inputs of a finished computation or transfer on a list, which its next call or Python's
+/// garbage collector processes. While the program waits for a batch it makes no such call, so without this it could
+/// wait forever.
+fn collect_unreferenced_buffers(py: Python<'_>) -> PyResult<()> {
+    // The youngest generation is the cheapest, and JAX's callback runs for any.
     py.import("gc")?.call_method1("collect", (0,)).map(drop)
 }
 
-pub(crate) fn forms(columns: &[Column]) -> Vec<RowForm> {
+pub(crate) fn column_infos(columns: &[Column]) -> Vec<ColumnInfo> {
     let form = |column: &Column| {
         let rows = column.rows();
         let shape = rows.row_shape().to_vec();
@@ -399,47 +402,49 @@ pub(crate) fn forms(columns: &[Column]) -> Vec<RowForm> {
     columns.iter().map(form).collect()
 }
 
-pub(crate) fn column((name, to): ColumnArgument) -> Result<ColumnRequest> {
-    Ok(ColumnRequest {
+pub(crate) fn parse_column((name, to): ColumnArgument) -> Result<ColumnOptions> {
+    Ok(ColumnOptions {
         name,
-        to: to.as_deref().map(scalar).transpose()?,
+        to: to.as_deref().map(parse_scalar).transpose()?,
     })
 }
 
-pub(crate) fn scalar(name: &str) -> Result<Scalar> {
+pub(crate) fn parse_scalar(name: &str) -> Result<Scalar> {
     Scalar::from_name(name).ok_or_else(|| {
         let names: Vec<_> = Scalar::ALL
             .iter()
             .map(|it| format!("`{}`", it.name()))
             .collect();
-        refused(format!("there is no type `{name}`"))
-            .hint(format!("the types are {}", names.join(", ")))
+        invalid(format!("unknown type `{name}`"))
+            .hint(format!("supported types: {}", names.join(", ")))
     })
 }
 
-fn part((set, share, manner, seed): (String, f64, String, u64)) -> Result<PartRequest> {
-    Ok(PartRequest {
+fn parse_split((set, fraction, mode, seed): (String, f64, String, u64)) -> Result<SplitOptions> {
+    Ok(SplitOptions {
         set: match set.as_str() {
-            "train" => Set::Train,
-            "validation" => Set::Validation,
+            "train" => SplitSet::Train,
+            "validation" => SplitSet::Validation,
             other => {
-                return Err(refused(format!("there is no set `{other}` of a split"))
-                    .hint("the sets are `train` and `validation`"));
+                return Err(
+                    invalid(format!("unknown split `{other}`")).hint("use `train` or `validation`")
+                );
             }
         },
-        share,
-        manner: match manner.as_str() {
-            "spread" => Manner::Spread,
-            "tail" => Manner::Tail,
+        fraction,
+        mode: match mode.as_str() {
+            "spread" => SplitMode::Spread,
+            "tail" => SplitMode::Tail,
             other => {
-                return Err(refused(format!("rows are not chosen by `{other}`"))
-                    .hint("they are chosen by `spread` or `tail`"));
+                return Err(
+                    invalid(format!("unknown split mode `{other}`")).hint("use `spread` or `tail`")
+                );
             }
         },
         seed,
     })
 }
 
-fn refused(what: String) -> Error {
+fn invalid(what: String) -> Error {
     Error::new(ErrorKind::InvalidArgument, what)
 }

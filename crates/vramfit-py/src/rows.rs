@@ -1,4 +1,4 @@
-//! `vramfit.data.HDF5Source`, the Rust half: rows by their numbers.
+//! The native part of `vramfit.data.HDF5Source`: rows by their numbers.
 
 use std::path::PathBuf;
 
@@ -6,15 +6,15 @@ use pyo3::exceptions::PyIndexError;
 use pyo3::prelude::*;
 use pyo3::types::PyByteArray;
 use vramfit_core::{Bytes, Result};
-use vramfit_data::load::Lookup;
+use vramfit_data::load::RandomAccessReader;
 
 use crate::error::raise;
-use crate::loader::{ColumnArgument, RowForm, column, forms, scalar};
+use crate::loader::{ColumnArgument, ColumnInfo, column_infos, parse_column, parse_scalar};
 
-/// Reads rows of datasets that belong together.
+/// Reads rows of datasets with the same number of rows.
 #[pyclass(frozen, module = "vramfit._native")]
 pub(crate) struct RowReader {
-    lookup: Lookup,
+    reader: RandomAccessReader,
 }
 
 #[pymethods]
@@ -29,38 +29,41 @@ impl RowReader {
         floats: Option<&str>,
     ) -> PyResult<Self> {
         let open = || {
-            let columns = columns.into_iter().map(column).collect::<Result<_>>()?;
-            let floats = floats.map(scalar).transpose()?;
-            Lookup::open(path, columns, floats, cache.parse::<Bytes>()?)
+            let columns = columns
+                .into_iter()
+                .map(parse_column)
+                .collect::<Result<_>>()?;
+            let floats = floats.map(parse_scalar).transpose()?;
+            RandomAccessReader::open(path, columns, floats, cache.parse::<Bytes>()?)
         };
-        let lookup = py.detach(open).map_err(|error| raise(py, &error))?;
-        Ok(RowReader { lookup })
+        let reader = py.detach(open).map_err(|error| raise(py, &error))?;
+        Ok(RowReader { reader })
     }
 
     /// The name, type and shape of a row of each column.
     #[getter]
-    fn columns(&self) -> Vec<RowForm> {
-        forms(self.lookup.columns())
+    fn columns(&self) -> Vec<ColumnInfo> {
+        column_infos(self.reader.columns())
     }
 
     #[getter]
     fn rows(&self) -> u64 {
-        self.lookup.row_count()
+        self.reader.row_count()
     }
 
-    /// The bytes of rows, of each column one after the other in the order of `rows`.
-    #[allow(clippy::needless_pass_by_value, reason = "as PyO3 makes it")]
+    /// The bytes of `rows` of each column, in that order.
+    #[allow(clippy::needless_pass_by_value, reason = "the type that PyO3 extracts")]
     fn read<'py>(&self, py: Python<'py>, rows: Vec<u64>) -> PyResult<Vec<Bound<'py, PyByteArray>>> {
-        let count = self.lookup.row_count();
+        let count = self.reader.row_count();
         if let Some(row) = rows.iter().find(|row| **row >= count) {
-            let text = format!("row {row} of {count}, counted from 0");
+            let text = format!("row {row} is out of range for {count} rows");
             return Err(PyIndexError::new_err(text));
         }
-        let columns = self.lookup.columns().iter().enumerate();
+        let columns = self.reader.columns().iter().enumerate();
         let read = columns.map(|(number, column)| {
             let length = rows.len().saturating_mul(column.rows().row_bytes());
             PyByteArray::new_with(py, length, |out| {
-                let gather = || self.lookup.gather(number, &rows, out);
+                let gather = || self.reader.gather(number, &rows, out);
                 py.detach(gather).map_err(|error| raise(py, &error))
             })
         });

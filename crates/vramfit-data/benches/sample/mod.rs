@@ -9,7 +9,7 @@ use criterion::measurement::WallTime;
 use libdeflater::Decompressor;
 use vramfit_core::Bytes;
 use vramfit_data::hdf5::Container;
-use vramfit_data::read::{Dataset, RowOptions, Rows, Storage};
+use vramfit_data::read::{Dataset, RowOptions, RowReader, Storage};
 use vramfit_data::source::{Access, Source};
 use vramfit_data::write;
 
@@ -48,7 +48,7 @@ pub(crate) fn make(path: &Path, storage: write::Storage) {
         path,
         content,
         purpose: "benchmark",
-        manner: write::Manner::default(),
+        options: write::WriteOptions::default(),
         threads: 2,
         expected: Bytes(ALL_BYTES as u64),
     };
@@ -61,14 +61,14 @@ pub(crate) fn make(path: &Path, storage: write::Storage) {
     write::write(job, &rows, &mut |_| {}).expect("a file for the benchmark");
 }
 
-pub(crate) fn open(path: &Path, access: Access, threads: usize) -> Rows {
+pub(crate) fn open(path: &Path, access: Access, threads: usize) -> RowReader {
     let source = Source::open(path, access).expect("the file was just made");
     let container = Container::open(Arc::new(source)).expect("it is sound");
     let options = RowOptions {
         threads,
         ..RowOptions::default()
     };
-    Rows::new(
+    RowReader::new(
         Dataset::open_in(&container, "x").expect("it is there"),
         &options,
     )

@@ -4,7 +4,7 @@
 //! last digits differ from system to system: numbers near the normal distribution are sums of uniform
 //! ones, in units of 1/1024.
 
-use crate::mix::{Key, below};
+use crate::splitmix::{MixKey, below};
 
 /// What 1.0 is in the units of [`Draws::normal`].
 pub(super) const ONE: i64 = 1024;
@@ -12,7 +12,7 @@ pub(super) const ONE: i64 = 1024;
 /// The numbers of one row, one after the other.
 #[derive(Debug)]
 pub(super) struct Draws {
-    key: Key,
+    key: MixKey,
     counter: u64,
 }
 
@@ -20,7 +20,7 @@ impl Draws {
     /// Returns the numbers of a row; `kind` keeps those of two kinds of data apart.
     pub(super) fn new(seed: u64, kind: u64, row: u64) -> Self {
         Draws {
-            key: Key::new(&[seed, kind, row]),
+            key: MixKey::new(&[seed, kind, row]),
             counter: 0,
         }
     }

@@ -16,7 +16,7 @@ use vramfit_core::{Bytes, Result};
 pub use request::{CLASSES, Kind, Request};
 
 use crate::write::{
-    self, Content, Dataset, Job, Manner, Number, Progress, Storage, Value, estimate,
+    self, Content, Dataset, Job, Number, Progress, Storage, Value, WriteOptions, estimate,
 };
 
 /// What was made.
@@ -40,7 +40,7 @@ pub struct Summary {
 pub fn generate(
     path: &Path,
     request: &Request,
-    manner: Manner,
+    options: WriteOptions,
     threads: usize,
     progress: &mut dyn FnMut(Progress),
 ) -> Result<Summary> {
@@ -56,7 +56,7 @@ pub fn generate(
         path,
         content: content.clone(),
         purpose: &format!("generate, rules {}: {request:?}", rows::RULES),
-        manner,
+        options,
         threads,
         expected: estimate(&content, &source)?,
     };

@@ -55,7 +55,7 @@ pub struct Request {
 }
 
 /// Decoded bytes of a chunk, where nothing was said. Large enough that a disk reads chunks in any order
-/// at half its speed or more, small enough that a pool of a shuffle holds many.
+/// at half its speed or more, small enough that a window of a shuffle holds many.
 const CHUNK_BYTES: u64 = 256 << 10;
 
 /// Labels of the kinds that have some.

@@ -1,4 +1,4 @@
-//! Whether labels are in an order that a weak shuffle would show: looked at in a few places.
+//! Whether labels are in an order that a weak shuffle would expose: a few places are read.
 
 use std::collections::BTreeMap;
 
@@ -7,19 +7,19 @@ use vramfit_core::Result;
 use super::Finding;
 use super::sample::{Value, value};
 use crate::hdf5::Scalar;
-use crate::read::Rows;
+use crate::read::RowReader;
 
-/// Pairs of neighbours that are looked at, evenly over the file.
+/// Pairs of adjacent rows that are read, evenly over the file.
 const PAIRS: u64 = 64;
-/// Rows that cost more than this to decode are not looked at.
+/// Labels that cost more than this to decode are not read.
 const MAX_BYTES: u64 = 16 << 20;
 
-/// Looks at a dataset, if it has one integer a row.
+/// Checks a dataset, if it has one integer per row.
 ///
 /// # Errors
 ///
-/// As [`Rows::gather`].
-pub(super) fn find_order(rows: &Rows, path: &str) -> Result<Option<Finding>> {
+/// As [`RowReader::gather`].
+pub(super) fn find_order(rows: &RowReader, path: &str) -> Result<Option<Finding>> {
     let is_label = !matches!(
         rows.scalar(),
         Scalar::Float16 | Scalar::Bfloat16 | Scalar::Float32 | Scalar::Float64
@@ -46,32 +46,32 @@ pub(super) fn find_order(rows: &Rows, path: &str) -> Result<Option<Finding>> {
             Value::Real(_) => None,
         })
         .collect();
-    Ok(order(&values).map(|(id, message)| Finding {
+    Ok(classify(&values).map(|(id, message)| Finding {
         id,
         dataset: path.to_owned(),
         message,
-        cure: "shuffle, with at least 64 blocks in a pool; a small shuffle buffer will not do"
+        fix: "shuffle with windows of at least 64 blocks; a small shuffle buffer is not enough"
             .to_owned(),
         command: None,
     }))
 }
 
-/// Judges pairs of neighbours, in the order of the file.
-fn order(values: &[i128]) -> Option<(&'static str, String)> {
+/// Classifies pairs of adjacent rows, in file order.
+fn classify(values: &[i128]) -> Option<(&'static str, String)> {
     let mut counts: BTreeMap<i128, usize> = BTreeMap::new();
     for value in values {
         *counts.entry(*value).or_default() += 1;
     }
-    let looked = values.len();
+    let count = values.len();
     if counts.len() < 2 {
         return None;
     }
     let sorted = values.is_sorted() || values.iter().rev().is_sorted();
-    if sorted && counts.len() == looked {
+    if sorted && counts.len() == count {
         return Some((
             "ordered-rows",
             format!(
-                "it only rises or falls in the {looked} rows looked at: rows are in the order of time or of an index"
+                "strictly increasing or decreasing in the {count} rows sampled: rows are ordered by time or by an index"
             ),
         ));
     }
@@ -79,20 +79,20 @@ fn order(values: &[i128]) -> Option<(&'static str, String)> {
         return Some((
             "sorted-labels",
             format!(
-                "sorted, as far as the {looked} rows looked at say: without a shuffle a batch has one label"
+                "sorted in the {count} rows sampled: without a shuffle, a batch has a single label"
             ),
         ));
     }
     let pairs: Vec<&[i128]> = values.chunks_exact(2).collect();
     let equal = pairs.iter().filter(|pair| pair[0] == pair[1]).count();
     let by_chance: f64 = (counts.values())
-        .map(|&count| (count as f64 / looked as f64).powi(2))
+        .map(|&rows| (rows as f64 / count as f64).powi(2))
         .sum();
     (equal * 10 >= pairs.len() * 9 && by_chance < 0.5).then(|| {
         (
             "labels-in-runs",
             format!(
-                "{equal} of {} pairs of neighbours have the same label, by chance it would be {:.0}",
+                "{equal} of {} pairs of adjacent rows have the same label ({:.0} would be expected by chance)",
                 pairs.len(),
                 by_chance * pairs.len() as f64
             ),
@@ -102,11 +102,11 @@ fn order(values: &[i128]) -> Option<(&'static str, String)> {
 
 #[cfg(test)]
 mod tests {
-    use super::order;
+    use super::classify;
 
     #[test]
     fn orders_are_told_apart() {
-        let id = |values: Vec<i128>| order(&values).map(|(id, _)| id);
+        let id = |values: Vec<i128>| classify(&values).map(|(id, _)| id);
         let pairs =
             |label: fn(i128) -> i128| (0..64).flat_map(|at| [label(at); 2]).collect::<Vec<_>>();
         assert_eq!(id((0..128).collect()), Some("ordered-rows"));
@@ -115,7 +115,7 @@ mod tests {
         assert_eq!(id(pairs(|at| at * 7 % 10)), Some("labels-in-runs"));
         assert_eq!(id((0..128).map(|at| at * 7 % 10).collect()), None);
         assert_eq!(id(vec![3; 128]), None);
-        // Nine in ten are of one class: equal neighbours are what is to be expected.
+        // Nine in ten are of one class: equal pairs are expected.
         assert_eq!(id(pairs(|at| i128::from(at % 10 == 3))), None);
     }
 }

@@ -1,13 +1,13 @@
-//! Looking at a file: what is in it, how it is stored, what it costs to load or to stream, what will be
-//! slow. The structure is read, and of the rows only those that are asked for and a few labels.
+//! Inspecting a file: what is in it, how it is stored, what it costs to load or to stream, and what will be
+//! slow. Only the structure is read, the requested rows, and a few labels.
 
-mod advice;
-mod facts;
-mod foreign;
+mod dataset_info;
+mod detect_format;
+mod findings;
 mod labels;
-mod measure;
 mod plan;
 mod preview;
+mod read_speed;
 mod sample;
 
 use std::path::Path;
@@ -16,48 +16,48 @@ use serde::Serialize;
 use vramfit_core::{Bytes, Error, ErrorKind, Result};
 
 use crate::hdf5::{Container, Content, Node, tree};
-use crate::read::Rows;
+use crate::read::RowReader;
 
-pub use advice::Finding;
-pub use facts::{Facts, Problem};
-pub use foreign::open;
-pub use measure::Speed;
-pub use plan::Plan;
+pub use dataset_info::{DatasetInfo, Problem};
+pub use detect_format::open;
+pub use findings::Finding;
+pub use plan::StreamingPlan;
 pub use preview::Preview;
-pub use sample::{Count, Statistics, Value};
+pub use read_speed::ReadSpeed;
+pub use sample::{LabelCount, Statistics, Value};
 
-/// What is wanted of a file.
+/// What to inspect.
 #[derive(Clone, Debug)]
-pub struct Request {
-    /// Only these datasets or groups; everything where there are none.
+pub struct InspectOptions {
+    /// Only these datasets or groups; everything if empty.
     pub paths: Vec<String>,
-    /// Of how many rows of each dataset statistics are made; none without.
+    /// How many rows of each dataset to compute statistics of.
     pub sample: Option<u64>,
-    /// How many of the first rows of each dataset are shown; none without.
+    /// How many of the first rows of each dataset to return.
     pub rows: Option<u64>,
-    /// Decides which rows are sampled.
+    /// Seed of the sample.
     pub seed: u64,
-    /// The memory that streaming may use.
+    /// Memory budget for streaming.
     pub budget: Bytes,
-    /// Whether to read rows for a moment, to see how quickly they come.
+    /// Whether to measure briefly how fast rows are read.
     pub measure: bool,
 }
 
-/// What a file is.
+/// What is in a file.
 #[derive(Clone, Debug, Serialize)]
-pub struct Survey {
+pub struct FileReport {
     /// The size of the file.
     pub file_bytes: Bytes,
     /// Everything in it: each group before its members, those by name.
     pub entries: Vec<Entry>,
-    /// What the arrays take that can be read, all of them in memory.
+    /// Size in memory of all arrays that can be read.
     pub memory_bytes: Bytes,
-    /// How the largest datasets that have equally many rows would be streamed; none where no
+    /// How the largest datasets with the same number of rows would be streamed; none if no
     /// dataset can be.
-    pub streaming: Option<Plan>,
-    /// How quickly the rows of those datasets come; empty unless it was measured.
-    pub measured: Vec<Speed>,
-    /// What will be slow, and what should be known.
+    pub streaming: Option<StreamingPlan>,
+    /// How fast the rows of those datasets are read; empty unless measured.
+    pub measured: Vec<ReadSpeed>,
+    /// What will be slow, and what else to know.
     pub findings: Vec<Finding>,
 }
 
@@ -66,84 +66,84 @@ pub struct Survey {
 pub struct Entry {
     /// The path, such as `/train/x`; `/` for the root.
     pub path: String,
-    /// What it is: `group`, `dataset`, `link`, `other` or `unreadable`.
+    /// The kind: `group`, `dataset`, `link`, `other` or `unreadable`.
     pub kind: &'static str,
     /// Names of its attributes.
     pub attributes: Vec<String>,
-    /// Where a link leads, as the file has it.
-    pub leads_to: Option<String>,
-    /// What is known of a dataset.
-    pub dataset: Option<Facts>,
-    /// Why its values cannot be read here.
+    /// The target of a link, as stored in the file.
+    pub target: Option<String>,
+    /// If it is a dataset, what it is like.
+    pub dataset: Option<DatasetInfo>,
+    /// Why its values cannot be read.
     pub problem: Option<Problem>,
 }
 
 /// A dataset whose rows can be read, and which entry it is.
-struct Open {
+struct OpenDataset {
     entry: usize,
-    rows: Rows,
+    rows: RowReader,
 }
 
-/// Looks at a file.
+/// Inspects a file.
 ///
-/// A dataset that cannot be read, or of which one row that is looked at cannot be, is an [`Entry`] with a
+/// A dataset that cannot be read, even if it is only one of the requested rows, is an [`Entry`] with a
 /// [`Problem`], and no error.
 ///
 /// # Errors
 ///
-/// `invalid-argument` when a path is not in the file; `unsupported-feature` when the file is of another
-/// kind than HDF5; `invalid-file` when not even its root can be read; `io`.
-pub fn survey(path: &Path, request: &Request) -> Result<Survey> {
+/// `invalid-argument` when a path is not in the file; `unsupported-feature` when the file is not HDF5
+/// but another known format; `invalid-file` when not even its root can be read; `io`.
+pub fn inspect_file(path: &Path, options: &InspectOptions) -> Result<FileReport> {
     let container = open(path)?;
-    let nodes = chosen(path, tree(&container)?, &request.paths)?;
+    let nodes = select(path, tree(&container)?, &options.paths)?;
     let mut readable = Vec::new();
     let mut entries = Vec::new();
     for node in nodes {
         let (entry, rows) = entry(&container, node);
-        readable.extend(rows.map(|rows| Open {
+        readable.extend(rows.map(|rows| OpenDataset {
             entry: entries.len(),
             rows,
         }));
         entries.push(entry);
     }
-    let streaming = plan::plan(path, &entries, &readable, request.budget);
-    let mut findings = advice::findings(&entries, &readable);
+    let streaming = plan::plan(path, &entries, &readable, options.budget);
+    let mut findings = findings::find_all(&entries, &readable);
     for open in &readable {
         let entry = &mut entries[open.entry];
         let found = labels::find_order(&open.rows, &entry.path);
         findings.extend(keep_problem(entry, found)?.flatten());
     }
     for finding in &mut findings {
-        finding.command = advice::command(path, finding.id);
+        finding.command = findings::command(path, finding.id);
     }
-    if let Some(rows) = request.sample {
+    if let Some(rows) = options.sample {
         for open in &readable {
             let entry = &mut entries[open.entry];
-            let statistics = sample::statistics(&open.rows, rows, request.seed);
+            let statistics = sample::statistics(&open.rows, rows, options.seed);
             let statistics = keep_problem(entry, statistics)?.flatten();
-            if let Some(facts) = &mut entry.dataset {
-                facts.sample = statistics;
+            if let Some(info) = &mut entry.dataset {
+                info.sample = statistics;
             }
         }
     }
-    if let Some(wanted) = request.rows {
+    if let Some(wanted) = options.rows {
         for open in &readable {
             let entry = &mut entries[open.entry];
             let rows = keep_problem(entry, preview::preview(&open.rows, wanted))?.flatten();
-            if let Some(facts) = &mut entry.dataset {
-                facts.rows = rows;
+            if let Some(info) = &mut entry.dataset {
+                info.rows = rows;
             }
         }
     }
-    let measured = match (request.measure, plan::groups(&readable).first()) {
+    let measured = match (options.measure, plan::groups(&readable).first()) {
         (true, Some(group)) => {
             let block_rows = streaming.as_ref().and_then(|plan| plan.block_rows);
-            let measured = measure::measure(group, block_rows);
+            let measured = read_speed::measure(group, block_rows);
             keep_problem(&mut entries[group[0].entry], measured)?.unwrap_or_default()
         }
         _ => Vec::new(),
     };
-    Ok(Survey {
+    Ok(FileReport {
         measured,
         file_bytes: Bytes(container.source().length()),
         memory_bytes: Bytes(
@@ -158,11 +158,11 @@ pub fn survey(path: &Path, request: &Request) -> Result<Survey> {
     })
 }
 
-/// Makes a failure to read a dataset's rows a problem of that dataset, and goes on without them.
+/// Records a failure to read a dataset's rows as a problem of that dataset.
 ///
 /// # Errors
 ///
-/// What is no matter of the dataset: `io`.
+/// Those that do not concern the dataset: `io`.
 fn keep_problem<T>(entry: &mut Entry, found: Result<T>) -> Result<Option<T>> {
     match found {
         Ok(found) => Ok(Some(found)),
@@ -175,8 +175,8 @@ fn keep_problem<T>(entry: &mut Entry, found: Result<T>) -> Result<Option<T>> {
     }
 }
 
-/// Keeps what is at or below one of the paths, and the groups on the way there.
-fn chosen(file: &Path, nodes: Vec<Node>, paths: &[String]) -> Result<Vec<Node>> {
+/// Keeps what is at or below one of the paths, and the groups above it.
+fn select(file: &Path, nodes: Vec<Node>, paths: &[String]) -> Result<Vec<Node>> {
     if paths.is_empty() {
         return Ok(nodes);
     }
@@ -190,7 +190,7 @@ fn chosen(file: &Path, nodes: Vec<Node>, paths: &[String]) -> Result<Vec<Node>> 
     {
         let error = Error::new(
             ErrorKind::InvalidArgument,
-            format!("`{}` has no `{missing}`", file.display()),
+            format!("`{}` contains no `{missing}`", file.display()),
         );
         let names: Vec<String> = nodes
             .iter()
@@ -198,9 +198,10 @@ fn chosen(file: &Path, nodes: Vec<Node>, paths: &[String]) -> Result<Vec<Node>> 
             .take(8)
             .map(|node| format!("`{}`", node.path.escape_debug()))
             .collect();
-        return Err(match names.is_empty() {
-            true => error,
-            false => error.hint(format!("there is {}", names.join(", "))),
+        return Err(if names.is_empty() {
+            error
+        } else {
+            error.hint(format!("it contains {}", names.join(", ")))
         });
     }
     let below = |inner: &str, outer: &str| {
@@ -210,21 +211,18 @@ fn chosen(file: &Path, nodes: Vec<Node>, paths: &[String]) -> Result<Vec<Node>> 
                 .strip_prefix(outer)
                 .is_some_and(|rest| rest.starts_with('/'))
     };
-    let nodes = nodes.into_iter();
-    Ok(nodes
-        .filter(|node| {
-            let mut wanted = wanted.iter();
-            wanted.any(|path| below(&node.path, path) || below(path, &node.path))
-        })
-        .collect())
+    let is_selected = |node: &Node| {
+        (wanted.iter()).any(|path| below(&node.path, path) || below(path, &node.path))
+    };
+    Ok(nodes.into_iter().filter(is_selected).collect())
 }
 
-fn entry(container: &Container, node: Node) -> (Entry, Option<Rows>) {
+fn entry(container: &Container, node: Node) -> (Entry, Option<RowReader>) {
     let mut entry = Entry {
         path: node.path,
         kind: "other",
         attributes: node.attributes,
-        leads_to: None,
+        target: None,
         dataset: None,
         problem: None,
     };
@@ -233,15 +231,15 @@ fn entry(container: &Container, node: Node) -> (Entry, Option<Rows>) {
         Content::Other => {}
         Content::SoftLink(to) => {
             entry.kind = "link";
-            entry.leads_to = Some(to);
+            entry.target = Some(to);
         }
         Content::ExternalLink { file, path } => {
             entry.kind = "link";
-            entry.leads_to = Some(format!("{file}:{path}"));
+            entry.target = Some(format!("{file}:{path}"));
         }
         Content::Again => {
             entry.kind = "link";
-            entry.leads_to = Some("a group that is listed above".to_owned());
+            entry.target = Some("a group listed above".to_owned());
         }
         Content::Unreadable { why, hint } => {
             entry.kind = "unreadable";
@@ -249,8 +247,8 @@ fn entry(container: &Container, node: Node) -> (Entry, Option<Rows>) {
         }
         Content::Dataset(summary) => {
             entry.kind = "dataset";
-            let (facts, problem, rows) = facts::facts(container, &entry.path, summary);
-            entry.dataset = Some(facts);
+            let (info, problem, rows) = dataset_info::read(container, &entry.path, summary);
+            entry.dataset = Some(info);
             entry.problem = problem;
             return (entry, rows);
         }

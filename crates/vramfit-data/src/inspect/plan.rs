@@ -6,48 +6,47 @@ use std::path::Path;
 use serde::Serialize;
 use vramfit_core::Bytes;
 
-use super::{Entry, Open};
-use crate::load::{Loader, Request};
+use super::{Entry, OpenDataset};
+use crate::load::{Loader, LoaderOptions};
 use crate::order::Engine;
 use crate::read::{Dataset, Storage};
 
 /// The datasets that are read together, and how.
 #[derive(Clone, Debug, Serialize)]
-pub struct Plan {
-    /// Their paths: those with equally many rows that take most memory together.
+pub struct StreamingPlan {
+    /// Their paths: those with the same number of rows that take the most memory together.
     pub datasets: Vec<String>,
     /// Rows of each.
     pub rows: u64,
-    /// What they take in memory, loaded as a whole.
+    /// Their size in memory, loaded as a whole.
     pub memory_bytes: Bytes,
-    /// What streaming them may take.
+    /// Memory budget for streaming them.
     pub budget_bytes: Bytes,
-    /// The order of a shuffled epoch: `gather`, `block_pool` or `chunk_pool`; none where the budget is
+    /// The order of a shuffled epoch: `global_shuffle`, `block_windows` or `chunk_windows`; none if the budget is
     /// too small.
     pub engine: Option<&'static str>,
-    /// Rows that are read together, where the order is one of blocks.
+    /// Rows of a block, if the order is one of windows.
     pub block_rows: Option<u64>,
-    /// Why that one, or why none.
+    /// Why that engine, or why none.
     pub reason: String,
-    /// What is lost by it, and what would help.
+    /// Its drawback, and what would help.
     pub warning: Option<String>,
 }
 
-/// Returns how many rows have to be read together, or `None` where each can be read alone.
+/// Returns how many rows must be read together, or `None` if each can be read by itself.
 pub(super) fn band_rows(dataset: &Dataset) -> Option<u64> {
     match dataset.storage() {
         Storage::Compact(_) | Storage::Contiguous(_) => None,
         Storage::Chunked { grid, .. } => grid.chunk().first().copied(),
-        Storage::Virtual(pieces) => {
-            let bands = pieces.iter().filter_map(|piece| band_rows(&piece.dataset));
-            bands.max()
-        }
+        Storage::Virtual(pieces) => (pieces.iter())
+            .filter_map(|piece| band_rows(&piece.dataset))
+            .max(),
     }
 }
 
-/// Returns the datasets that have equally many rows, those first that take most memory together.
-pub(super) fn groups(readable: &[Open]) -> Vec<Vec<&Open>> {
-    let mut groups: BTreeMap<u64, Vec<&Open>> = BTreeMap::new();
+/// Groups datasets by their number of rows; the group that takes the most memory comes first.
+pub(super) fn groups(readable: &[OpenDataset]) -> Vec<Vec<&OpenDataset>> {
+    let mut groups: BTreeMap<u64, Vec<&OpenDataset>> = BTreeMap::new();
     for open in readable.iter().filter(|open| !open.rows.is_empty()) {
         groups.entry(open.rows.len()).or_default().push(open);
     }
@@ -56,7 +55,7 @@ pub(super) fn groups(readable: &[Open]) -> Vec<Vec<&Open>> {
     groups
 }
 
-fn bytes(group: &[&Open]) -> u64 {
+fn bytes(group: &[&OpenDataset]) -> u64 {
     group.iter().map(|open| open.rows.dataset().bytes()).sum()
 }
 
@@ -64,13 +63,13 @@ fn bytes(group: &[&Open]) -> u64 {
 pub(super) fn plan(
     path: &Path,
     entries: &[Entry],
-    readable: &[Open],
+    readable: &[OpenDataset],
     budget: Bytes,
-) -> Option<Plan> {
+) -> Option<StreamingPlan> {
     let groups = groups(readable);
     let group = groups.first()?;
     let rows = group.first()?.rows.len();
-    let mut plan = Plan {
+    let mut plan = StreamingPlan {
         datasets: group
             .iter()
             .map(|open| entries[open.entry].path.clone())
@@ -83,20 +82,20 @@ pub(super) fn plan(
         reason: String::new(),
         warning: None,
     };
-    let wanted = Request {
+    let options = LoaderOptions {
         budget,
-        ..Request::of(path, plan.datasets.iter().map(String::as_str))
+        ..LoaderOptions::new(path, plan.datasets.iter().map(String::as_str))
     };
-    match Loader::open(wanted) {
+    match Loader::open(options) {
         Ok(loader) => {
             let choice = &loader.plan().choice;
             plan.engine = Some(match choice.engine {
                 Engine::Sequential => "sequential",
-                Engine::Gather => "gather",
-                Engine::BlockPool(_) => "block_pool",
-                Engine::ChunkPool(_) => "chunk_pool",
+                Engine::GlobalShuffle => "global_shuffle",
+                Engine::BlockWindows(_) => "block_windows",
+                Engine::ChunkWindows(_) => "chunk_windows",
             });
-            plan.block_rows = choice.engine.pools().map(|pools| pools.block_rows);
+            plan.block_rows = choice.engine.window_size().map(|size| size.block_rows);
             plan.reason.clone_from(&choice.reason);
             plan.warning.clone_from(&choice.warning);
         }

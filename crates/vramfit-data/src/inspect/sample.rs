@@ -1,5 +1,4 @@
-//! Statistics of some rows: one of each stretch of the file, so that they are spread evenly, chosen by a
-//! seed, so that they are the same again.
+//! Statistics of a stratified sample of rows: one row of each stretch of the file, chosen by a seed.
 
 use std::collections::BTreeMap;
 
@@ -8,18 +7,18 @@ use serde::{Serialize, Serializer};
 use vramfit_core::Result;
 
 use crate::hdf5::Scalar;
-use crate::mix::{Key, below};
-use crate::read::Rows;
+use crate::read::RowReader;
+use crate::splitmix::{MixKey, below};
 
-/// Rows are read in pieces of about this size.
-const PIECE: usize = 8 << 20;
-/// Different values that are counted; with more, a column is no label.
-const MAX_VALUES: usize = 64;
+/// Read size.
+const READ_BYTES: usize = 8 << 20;
+/// Distinct values of a label; a column with more is not one.
+const MAX_LABELS: usize = 64;
 
-/// One number, without loss. In JSON what is not finite is a text: `"NaN"`, `"Infinity"`, `"-Infinity"`.
+/// One number, without loss. In JSON non-finite numbers are strings: `"NaN"`, `"Infinity"`, `"-Infinity"`.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Value {
-    /// An integer or a truth value.
+    /// An integer or a boolean.
     Integer(i128),
     /// A floating-point number.
     Real(f64),
@@ -37,93 +36,92 @@ impl Serialize for Value {
     }
 }
 
-/// How often a value was there.
+/// A value and its frequency.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-pub struct Count {
+pub struct LabelCount {
     /// The value.
     pub value: i128,
-    /// In how many of the sampled rows.
+    /// How many of the sampled rows have it.
     pub rows: u64,
 }
 
-/// What the numbers of the sampled rows are like.
+/// Statistics of the sampled rows.
 #[derive(Clone, Debug, Serialize)]
 pub struct Statistics {
-    /// Rows that were read; all where there are no more.
+    /// Rows that were read.
     pub rows: u64,
     /// Numbers in them.
     pub values: u64,
-    /// The least number, as it is; none where there is none that is finite.
+    /// The smallest finite number; none if there is none.
     pub min: Option<f64>,
-    /// The largest number.
+    /// The largest finite number.
     pub max: Option<f64>,
     /// The mean of the finite numbers.
     pub mean: Option<f64>,
-    /// How many are not a number.
+    /// How many are NaN.
     pub nan: u64,
     /// How many are infinite.
     pub infinite: u64,
-    /// How often each value is there, where a row is one integer and there are not too many; by value.
-    pub labels: Option<Vec<Count>>,
+    /// The frequency of each value, in order of value, if a row is one integer and there are few values.
+    pub labels: Option<Vec<LabelCount>>,
 }
 
-/// Reads about `wanted` rows.
+/// Reads `count` rows, or all if there are fewer.
 ///
 /// # Errors
 ///
-/// As [`Rows::gather`].
-pub(super) fn statistics(rows: &Rows, wanted: u64, seed: u64) -> Result<Option<Statistics>> {
+/// As [`RowReader::gather`].
+pub(super) fn statistics(rows: &RowReader, count: u64, seed: u64) -> Result<Option<Statistics>> {
     let (total, row_bytes) = (rows.len(), rows.row_bytes());
-    if total == 0 || row_bytes == 0 || wanted == 0 || row_bytes > 1 << 30 {
+    if total == 0 || row_bytes == 0 || count == 0 || row_bytes > 1 << 30 {
         return Ok(None);
     }
-    let wanted = wanted.min(total);
-    let key = Key::new(&[seed, total, wanted]);
-    let start =
-        |stretch: u64| (u128::from(total) * u128::from(stretch) / u128::from(wanted)) as u64;
+    let count = count.min(total);
+    let key = MixKey::new(&[seed, total, count]);
+    let start = |stretch: u64| (u128::from(total) * u128::from(stretch) / u128::from(count)) as u64;
     let row = |stretch: u64| {
         let (first, end) = (start(stretch), start(stretch + 1));
         first + below(key.at(stretch), end - first)
     };
-    let mut collected = Collected::default();
-    let together = (PIECE / row_bytes).max(1) as u64;
+    let mut accumulator = Accumulator::default();
+    let rows_per_read = (READ_BYTES / row_bytes).max(1) as u64;
     let mut buffer = Vec::new();
     let mut next = 0;
-    while next < wanted {
-        let end = (next + together).min(wanted);
+    while next < count {
+        let end = (next + rows_per_read).min(count);
         let chosen: Vec<u64> = (next..end).map(row).collect();
         buffer.resize(chosen.len() * row_bytes, 0);
         rows.gather(&chosen, &mut buffer)?;
         for number in buffer.chunks_exact(rows.scalar().size()) {
-            collected.add(value(rows.scalar(), number));
+            accumulator.add(value(rows.scalar(), number));
         }
         next = end;
     }
     let is_label = row_bytes == rows.scalar().size();
-    Ok(Some(collected.statistics(wanted, is_label)))
+    Ok(Some(accumulator.statistics(count, is_label)))
 }
 
 #[derive(Default)]
-struct Collected {
+struct Accumulator {
     values: u64,
     finite: u64,
     sum: f64,
-    least: Option<f64>,
-    most: Option<f64>,
+    min: Option<f64>,
+    max: Option<f64>,
     nan: u64,
     infinite: u64,
     counts: BTreeMap<i128, u64>,
-    many: bool,
+    has_many_values: bool,
 }
 
-impl Collected {
+impl Accumulator {
     fn add(&mut self, value: Value) {
         self.values += 1;
         let number = match value {
             Value::Integer(integer) => {
-                if !self.many {
+                if !self.has_many_values {
                     *self.counts.entry(integer).or_default() += 1;
-                    self.many = self.counts.len() > MAX_VALUES;
+                    self.has_many_values = self.counts.len() > MAX_LABELS;
                 }
                 integer as f64
             }
@@ -133,29 +131,31 @@ impl Collected {
         };
         self.finite += 1;
         self.sum += number;
-        self.least = Some(self.least.map_or(number, |least| least.min(number)));
-        self.most = Some(self.most.map_or(number, |most| most.max(number)));
+        self.min = Some(self.min.map_or(number, |min| min.min(number)));
+        self.max = Some(self.max.map_or(number, |max| max.max(number)));
     }
 
     fn statistics(self, rows: u64, is_label: bool) -> Statistics {
-        let labels = is_label && !self.many && !self.counts.is_empty();
+        let labels = is_label && !self.has_many_values && !self.counts.is_empty();
         Statistics {
             rows,
             values: self.values,
-            min: self.least,
-            max: self.most,
+            min: self.min,
+            max: self.max,
             mean: (self.finite > 0).then(|| self.sum / self.finite as f64),
             nan: self.nan,
             infinite: self.infinite,
             labels: labels.then(|| {
                 let counts = self.counts.into_iter();
-                counts.map(|(value, rows)| Count { value, rows }).collect()
+                counts
+                    .map(|(value, rows)| LabelCount { value, rows })
+                    .collect()
             }),
         }
     }
 }
 
-/// Returns the number of these bytes, which are in little-endian order.
+/// Decodes a little-endian number.
 pub(super) fn value(scalar: Scalar, bytes: &[u8]) -> Value {
     let mut wide = [0; 8];
     let size = scalar.size().min(bytes.len());

@@ -5,12 +5,12 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use vramfit_core::Result;
 
-/// Which block: the number of its column, and its own in that.
+/// The number of a column, and the number of a block in it.
 type Key = (usize, u64);
 
-/// Threads share it. A block is decoded by the first that wants it, while others that want it wait.
+/// Threads share it. A block is decoded by the first thread that needs it, while others that need it wait.
 #[derive(Debug)]
-pub(super) struct Cache {
+pub(super) struct BlockCache {
     capacity: usize,
     entries: Mutex<Entries>,
 }
@@ -18,7 +18,7 @@ pub(super) struct Cache {
 #[derive(Debug, Default)]
 struct Entries {
     blocks: HashMap<Key, Entry>,
-    /// Which block was used when.
+    /// Blocks in the order of their last use.
     by_use: BTreeMap<u64, Key>,
     uses: u64,
     bytes: usize,
@@ -32,21 +32,21 @@ struct Entry {
     last_use: u64,
 }
 
-impl Cache {
-    /// Makes a cache of so many bytes.
+impl BlockCache {
+    /// Makes a cache of `capacity` bytes.
     pub(super) fn new(capacity: usize) -> Self {
-        Cache {
+        BlockCache {
             capacity,
             entries: Mutex::default(),
         }
     }
 
-    /// Whether a block of so many bytes can be kept.
-    pub(super) fn has_room_for(&self, length: usize) -> bool {
+    /// Whether a block of `length` bytes can be kept.
+    pub(super) fn can_hold(&self, length: usize) -> bool {
         length <= self.capacity
     }
 
-    /// Does something with a block of `length` bytes; `decode` fills it where it is not there.
+    /// Calls `work` with a block of `length` bytes, which `decode` fills if it is not cached.
     ///
     /// # Errors
     ///
@@ -58,7 +58,7 @@ impl Cache {
         decode: impl FnOnce(&mut [u8]) -> Result<()>,
         work: impl FnOnce(&[u8]),
     ) -> Result<()> {
-        let block = self.lock().take(key, length, self.capacity);
+        let block = self.lock().get_or_insert(key, length, self.capacity);
         let mut bytes = block.lock().unwrap_or_else(PoisonError::into_inner);
         if bytes.is_empty() {
             let mut decoded = vec![0; length];
@@ -75,8 +75,8 @@ impl Cache {
 }
 
 impl Entries {
-    /// Returns a block, and makes room for it where it is new.
-    fn take(&mut self, key: Key, length: usize, capacity: usize) -> Arc<Mutex<Vec<u8>>> {
+    /// Returns a block; a new one evicts others until it fits.
+    fn get_or_insert(&mut self, key: Key, length: usize, capacity: usize) -> Arc<Mutex<Vec<u8>>> {
         self.uses += 1;
         if let Some(entry) = self.blocks.get_mut(&key) {
             self.by_use.remove(&entry.last_use);
@@ -109,8 +109,8 @@ mod tests {
 
     use super::*;
 
-    /// Reads a block, and says whether it was decoded for that.
-    fn is_decoded(cache: &Cache, number: u64, length: usize) -> bool {
+    /// Reads a block, and returns whether it was decoded for that.
+    fn is_decoded(cache: &BlockCache, number: u64, length: usize) -> bool {
         let mut decoded = false;
         let fill = |out: &mut [u8]| {
             decoded = true;
@@ -124,7 +124,7 @@ mod tests {
 
     #[test]
     fn the_least_recently_used_block_makes_room() {
-        let cache = Cache::new(30);
+        let cache = BlockCache::new(30);
         let wanted = [(1, true), (2, true), (1, false), (3, true), (4, true)];
         for (number, decoded) in wanted {
             assert_eq!(is_decoded(&cache, number, 10), decoded, "{number}");
@@ -141,7 +141,7 @@ mod tests {
 
     #[test]
     fn a_block_that_failed_is_tried_again() {
-        let cache = Cache::new(30);
+        let cache = BlockCache::new(30);
         let fail = |_: &mut [u8]| Err(Error::new(ErrorKind::Io, "it is gone"));
         let never = |_: &[u8]| unreachable!("there is no block");
         assert!(cache.with_block((0, 7), 10, fail, never).is_err());

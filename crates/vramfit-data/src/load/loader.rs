@@ -1,4 +1,4 @@
-//! The loader: what a consumer sees of all this.
+//! The loader: what a consumer sees.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -7,117 +7,113 @@ use std::time::{Duration, Instant};
 
 use vramfit_core::{Bytes, Error, ErrorKind, Result};
 
-use super::buffer::{Lease, Stock};
-use super::checks::{must_fill_one, must_go_on};
+use super::batch::{Batch, BatchBuffer};
+use super::batching::BatchPlan;
+use super::buffer_pool::BufferPool;
 use super::columns::{Column, Columns};
-use super::course::{Course, OPEN_ROOMS};
-use super::desk::Desk;
-use super::plan::Plan;
-use super::reader::Reader;
-use super::request::{Request, Set};
-use super::room::Rooms;
+use super::options::{LoaderOptions, SplitSet};
+use super::plan::LoaderPlan;
+use super::reader_thread::TaskRunner;
+use super::scheduler::{EpochScheduler, OPEN_WINDOWS, PendingBatch};
+use super::shared_state::SharedState;
 use super::slab::Slab;
 use super::stats::Stats;
-use super::unit::Cut;
-use crate::order::{self, Engine, Order, Part, Split, State};
+use super::validate::{ensure_one_batch, ensure_resumable};
+use super::window::WindowPlan;
+use crate::order::{self, Engine, Epoch, LoaderState, Order, RowSubset, Split};
 use crate::source::MAX_SAMPLED_BYTES;
 
-/// More than this is not read in one piece of work by the consumer's thread.
-const HELPED_BYTES: u64 = 4 << 20;
+/// The consumer's thread reads no more than this in one task: it would keep it from a batch that is ready.
+const MAX_INLINE_READ_BYTES: u64 = 4 << 20;
 
-/// A batch, or several stacked.
+/// What [`Loader::poll_batch`] returns.
 #[derive(Debug)]
-pub struct Filled {
-    /// The rows of each column, one after the other, repeated rows last.
-    pub columns: Vec<Lease>,
-    /// How many rows of each batch in it are real.
-    pub valid: Vec<u64>,
-}
-
-/// What came of waiting.
-#[derive(Debug)]
-pub enum Turn {
+pub enum BatchPoll {
     /// The next batch.
-    Batch(Filled),
+    Ready(Batch),
     /// None was ready in time.
-    Waiting {
-        /// Whether none will be, before the consumer drops one: it has all that the budget has room for.
-        starved: bool,
+    Pending {
+        /// Whether none will be before the consumer drops one: it holds all that the budget allows.
+        is_starved: bool,
     },
     /// The epoch is over.
-    End,
+    Finished,
 }
 
 /// Reads batches ahead of a consumer.
 #[derive(Debug)]
 pub struct Loader {
-    desk: Arc<Desk>,
+    shared: Arc<SharedState>,
     columns: Arc<Columns>,
-    request: Request,
+    options: LoaderOptions,
     order: Order,
-    plan: Plan,
+    plan: LoaderPlan,
     /// Where the next batch is.
     epoch: u64,
     position: u64,
     threads: Vec<JoinHandle<()>>,
-    /// What the consumer's thread works with while it waits.
-    helper: Option<Reader>,
-    /// Memory of the pools of the epoch before.
-    spare: Vec<Slab>,
+    /// Runs tasks on the consumer's thread while it waits.
+    inline_runner: Option<TaskRunner>,
+    /// Memory of the windows of the previous epoch.
+    free_slabs: Vec<Slab>,
 }
 
 impl Loader {
-    /// Opens a file. Nothing is read of its data, and no thread is started.
+    /// Opens a file. None of its data is read, and no thread is started.
     ///
     /// # Errors
-    /// `invalid-argument` when the request cannot be met, all that opening a file can fail with.
-    pub fn open(request: Request) -> Result<Loader> {
-        let columns = Columns::open(&request)?;
+    /// `invalid-argument` when the options cannot be met; all that opening a file can fail with.
+    pub fn open(options: LoaderOptions) -> Result<Loader> {
+        let columns = Columns::open(&options)?;
         let rows = columns.len();
-        let part = match request.part {
-            None => Part::All,
-            Some(part) => {
-                let split = Split::new(rows, part.share, part.manner, part.seed)?;
-                match part.set {
-                    Set::Train => Part::Train(split),
-                    Set::Validation => Part::Validation(split),
+        let subset = match options.split {
+            None => RowSubset::All,
+            Some(it) => {
+                let split = Split::new(rows, it.fraction, it.mode, it.seed)?;
+                match it.set {
+                    SplitSet::Train => RowSubset::Train(split),
+                    SplitSet::Validation => RowSubset::Validation(split),
                 }
             }
         };
-        let order = |engine| Order::new(rows, request.seed, engine, part);
+        let order = |engine| Order::new(rows, options.seed, engine, subset);
         // Before the memory: a batch that the rows do not fill needs no other budget.
-        must_fill_one(&request, order(Engine::Sequential)?.len())?;
-        let plan = Plan::new(&request, &columns)?;
+        ensure_one_batch(&options, order(Engine::Sequential)?.len())?;
+        let plan = LoaderPlan::new(&options, &columns)?;
         let order = order(plan.choice.engine)?;
-        let lengths = columns.lengths(&request);
-        let stock = Stock::new(lengths, plan.sets, plan.max_sets, request.poison);
+        let buffers = BufferPool::new(
+            columns.batch_lengths(&options),
+            plan.buffers,
+            plan.max_buffers,
+            options.poison,
+        );
         Ok(Loader {
-            desk: Arc::new(Desk::new(stock)),
+            shared: Arc::new(SharedState::new(buffers)),
             columns: Arc::new(columns),
-            request,
+            options,
             order,
             plan,
             epoch: 0,
             position: 0,
             threads: Vec::new(),
-            helper: None,
-            spare: Vec::new(),
+            inline_runner: None,
+            free_slabs: Vec::new(),
         })
     }
 
-    /// Returns the plan that was made.
-    pub fn plan(&self) -> &Plan {
+    /// Returns how the file is read, and what the budget is spent on.
+    pub fn plan(&self) -> &LoaderPlan {
         &self.plan
     }
 
-    /// Returns the datasets, in the order of the request.
+    /// Returns the datasets, in the order of the options.
     pub fn columns(&self) -> &[Column] {
         &self.columns.columns
     }
 
-    /// Returns what was asked for.
-    pub fn request(&self) -> &Request {
-        &self.request
+    /// Returns the options.
+    pub fn options(&self) -> &LoaderOptions {
+        &self.options
     }
 
     /// Returns how many rows an epoch has, all processes together.
@@ -130,17 +126,16 @@ impl Loader {
     /// # Errors
     /// None that opening did not have.
     pub fn batches(&self) -> Result<u64> {
-        Ok(self.cut(0)?.count())
+        Ok(self.batch_plan(0)?.count())
     }
 
-    /// Returns the rows of the file that an epoch has at positions; those behind its end are left out.
+    /// Returns the rows of the file at positions of an epoch; positions after its end are left out.
     pub fn file_rows(&self, epoch: u64, positions: Range<u64>) -> Vec<u64> {
         let end = positions.end.min(self.order.len());
         let mut rows = Vec::new();
         if positions.start < end {
-            self.order
-                .epoch(epoch)
-                .append_rows(positions.start..end, &mut rows);
+            let epoch = self.order.epoch(epoch);
+            epoch.append_rows(positions.start..end, &mut rows);
         }
         rows
     }
@@ -155,61 +150,55 @@ impl Loader {
     /// # Errors
     /// `invalid-argument` in a forked copy of the process.
     pub fn stats(&self) -> Result<Stats> {
-        self.must_be_here()?;
-        let state = self.desk.lock();
+        self.ensure_not_forked()?;
+        let state = self.shared.lock();
         let mut stats = state.stats;
-        (stats.buffer_bytes, stats.held_bytes) = state.stock.bytes();
+        (stats.buffer_bytes, stats.held_bytes) = state.buffers.bytes();
         Ok(stats)
     }
 
-    /// Begins an epoch at a position, or goes on from there. What went on before is stopped.
+    /// Starts reading an epoch at a position, and stops what was read before.
     ///
     /// # Errors
-    /// `file-changed`; `invalid-argument` in a forked copy of the process; `io` when the system gives no
-    /// threads.
+    /// `file-changed`; `invalid-argument` in a forked copy of the process; `io` when the system cannot start
+    /// threads or has not enough memory.
     pub fn start(&mut self, epoch: u64, position: u64) -> Result<()> {
-        self.must_be_here()?;
+        self.ensure_not_forked()?;
         self.stop();
-        self.columns.must_be_unchanged()?;
-        let cut = self.cut(position)?;
+        self.columns.ensure_unchanged()?;
+        let batch_plan = self.batch_plan(position)?;
         (self.epoch, self.position) = (epoch, position);
         let order = self.order.epoch(epoch);
-        let rooms = match (self.order.engine(), self.plan.in_order) {
-            (Engine::BlockPool(pools) | Engine::ChunkPool(pools), _) => {
-                let row_bytes = self.columns.row_bytes();
-                Some(Rooms::of_pools(order.clone(), pools, row_bytes))
-            }
-            (_, Some((blocks, rows))) => Some(Rooms::in_order(order.clone(), blocks, rows)),
-            (_, None) => None,
+        let windows = self.window_plan(&order);
+        let task_bytes = match &windows {
+            Some(windows) => windows.task_bytes(self.columns.row_bytes()),
+            None => self.plan.batch_bytes,
         };
-        // Work that takes long would keep the consumer from a batch that is ready.
-        let is_short = match &rooms {
-            Some(rooms) => rooms.task_bytes(self.columns.row_bytes()) <= HELPED_BYTES,
-            None => self.plan.batch_bytes <= HELPED_BYTES,
-        };
-        let mut spare = std::mem::take(&mut self.spare);
-        if let Some(rooms) = &rooms
-            && spare.is_empty()
+        let mut slabs = std::mem::take(&mut self.free_slabs);
+        if let Some(windows) = &windows
+            && slabs.is_empty()
         {
-            spare = rooms.memory(OPEN_ROOMS as u64, &self.columns)?;
+            slabs = windows.allocate_windows(OPEN_WINDOWS as u64, &self.columns)?;
         }
-        let rooms = rooms.map(Arc::new);
-        self.desk.lock().course = Some(Course::new(cut, rooms.clone(), spare));
-        let reader = Reader {
-            desk: Arc::clone(&self.desk),
+        let windows = windows.map(Arc::new);
+        let scheduler = EpochScheduler::new(batch_plan, windows.clone(), slabs);
+        self.shared.lock().scheduler = Some(scheduler);
+        let runner = TaskRunner {
+            shared: Arc::clone(&self.shared),
             columns: Arc::clone(&self.columns),
             epoch: Arc::new(order),
-            rooms,
+            windows,
         };
-        self.helper = (self.plan.helps && is_short).then(|| reader.clone());
+        self.inline_runner =
+            (self.plan.reads_inline && task_bytes <= MAX_INLINE_READ_BYTES).then(|| runner.clone());
         for number in 0..self.plan.threads {
-            let reader = reader.clone();
+            let runner = runner.clone();
             let thread = std::thread::Builder::new().name(format!("vramfit-read-{number}"));
-            match thread.spawn(move || reader.run()) {
+            match thread.spawn(move || runner.run_until_finished()) {
                 Ok(thread) => self.threads.push(thread),
                 Err(error) => {
                     self.stop();
-                    let what = "the system gave no thread to read with";
+                    let what = "cannot start a reader thread";
                     return Err(Error::new(ErrorKind::Io, what).cause(error));
                 }
             }
@@ -217,69 +206,70 @@ impl Loader {
         Ok(())
     }
 
-    /// Waits for the next batch, or helps to make it, but no longer than `limit`, and no longer than `patience` while the consumer
-    /// has all memory for batches: it may have to do something before any comes back.
+    /// Waits for the next batch, or helps to make it, but no longer than `timeout`, and no longer than
+    /// `starved_timeout` while the consumer holds all buffers: it may have to do something before one is returned.
     ///
     /// # Errors
     /// What a reader thread failed with; `invalid-argument` in a forked copy of the process.
-    pub fn wait(&mut self, limit: Duration, patience: Duration) -> Result<Turn> {
-        self.must_be_here()?;
-        let begin = Instant::now();
-        let mut state = self.desk.lock();
+    pub fn poll_batch(
+        &mut self,
+        timeout: Duration,
+        starved_timeout: Duration,
+    ) -> Result<BatchPoll> {
+        self.ensure_not_forked()?;
+        let start = Instant::now();
+        let mut guard = self.shared.lock();
         loop {
-            let now = &mut *state;
-            let Some(course) = &mut now.course else {
-                return Ok(Turn::End);
+            let state = &mut *guard;
+            let Some(scheduler) = &mut state.scheduler else {
+                return Ok(BatchPoll::Finished);
             };
-            if let Some(open) = course.take_ready() {
-                self.position = open.unit.end;
-                if course.is_over() {
+            if let Some(batch) = scheduler.take_ready() {
+                self.position = batch.spec.end;
+                if scheduler.is_finished() {
                     (self.epoch, self.position) = (self.epoch + 1, 0);
                 }
-                let filled = Filled {
-                    columns: open.leases,
-                    valid: open.unit.valid,
-                };
-                now.stats.batches += 1;
-                now.stats.rows += filled.valid.iter().sum::<u64>();
-                let bytes = filled.columns.iter().map(|c| c.bytes().len() as u64);
-                now.stats.bytes += bytes.sum::<u64>();
-                now.stats.waiting += begin.elapsed();
-                self.desk.wake_readers(now);
-                return Ok(Turn::Batch(filled));
+                state.stats.record_batch(&batch, start.elapsed());
+                self.shared.wake_readers(state);
+                drop(guard);
+                return Ok(BatchPoll::Ready(self.hand_out(batch)));
             }
-            if let Some(error) = course.failure() {
+            if let Some(error) = scheduler.failure() {
                 return Err(error.clone());
             }
-            if course.is_over() {
+            if scheduler.is_finished() {
                 if self.position > 0 {
-                    // What was left of the epoch fills no batch.
+                    // The rows that are left of the epoch do not fill a batch.
                     (self.epoch, self.position) = (self.epoch + 1, 0);
                 }
-                drop(state);
+                drop(guard);
                 self.stop();
-                return Ok(Turn::End);
+                return Ok(BatchPoll::Finished);
             }
-            let elapsed = begin.elapsed();
-            let mut starved = course.is_starved(&now.stock);
-            if starved && now.stock.grow() {
-                // The consumer keeps what it got: the rest of the budget is for that.
-                self.desk.wake_readers(now);
-                starved = false;
+            let mut is_starved = scheduler.is_out_of_buffers(&state.buffers);
+            if is_starved && state.buffers.grow() {
+                // The consumer keeps its batches: the rest of the budget is for that.
+                self.shared.wake_readers(state);
+                is_starved = false;
             }
-            let limit = if starved { limit.min(patience) } else { limit };
+            let limit = if is_starved {
+                timeout.min(starved_timeout)
+            } else {
+                timeout
+            };
+            let elapsed = start.elapsed();
             if elapsed >= limit {
-                now.stats.waiting += elapsed;
-                return Ok(Turn::Waiting { starved });
+                state.stats.waiting += elapsed;
+                return Ok(BatchPoll::Pending { is_starved });
             }
-            if let Some(helper) = &self.helper {
-                let helped;
-                (state, helped) = helper.help(state);
-                if helped {
+            if let Some(runner) = &self.inline_runner {
+                let has_run;
+                (guard, has_run) = runner.run_one(guard);
+                if has_run {
                     continue;
                 }
             }
-            state = self.desk.wait_for_batch(state, limit - elapsed);
+            guard = self.shared.wait_for_batch(guard, limit - elapsed);
         }
     }
 
@@ -295,91 +285,114 @@ impl Loader {
 
     /// Stops reading and waits for the threads. Batches that were handed out stay as they are.
     pub fn stop(&mut self) {
-        if !self.desk.is_here() {
-            // The threads of a forked copy are elsewhere; there is nobody to wait for.
+        if !self.shared.is_current_process() {
+            // The threads of a forked copy do not exist; there is nothing to wait for.
             std::mem::forget(std::mem::take(&mut self.threads));
             return;
         }
-        self.helper = None;
-        if let Some(course) = &mut self.desk.lock().course {
-            course.stop();
+        self.inline_runner = None;
+        if let Some(scheduler) = &mut self.shared.lock().scheduler {
+            scheduler.stop();
         }
-        self.desk.wake_all();
+        self.shared.wake_all_readers();
         for thread in self.threads.drain(..) {
             // It catches its own panics.
             let _ = thread.join();
         }
-        // Dropped without the lock, which the memory of its batches needs on its way back.
-        let course = self.desk.lock().course.take();
-        if let Some(course) = course {
-            self.spare = course.into_spare();
+        let mut state = self.shared.lock();
+        if let Some(scheduler) = state.scheduler.take() {
+            self.free_slabs = scheduler.finish(&mut state.buffers);
         }
     }
 
-    /// Returns what has to be kept to go on behind the last batch that was handed out.
-    pub fn state(&self) -> State {
+    /// Returns what to save to resume after the last batch that was handed out.
+    pub fn state(&self) -> LoaderState {
         self.state_at(self.epoch, self.position)
     }
 
-    /// Returns what has to be kept to go on from a position of an epoch.
-    pub fn state_at(&self, epoch: u64, position: u64) -> State {
-        let file = order::Fingerprint {
+    /// Returns what to save to resume from a position of an epoch.
+    pub fn state_at(&self, epoch: u64, position: u64) -> LoaderState {
+        let file = order::DataFingerprint {
             contents: self.columns.contents(),
             ..self.columns.fingerprint()
         };
-        State::new(self.order, epoch, position, file)
+        LoaderState::new(self.order, epoch, position, file)
     }
 
-    /// Goes on from a state: the next [`start`](Self::start) is the caller's.
+    /// Restores a state; the caller then [`start`](Self::start)s from there.
     ///
-    /// Returns what is worth a word: what differs in the file, where `force` makes no error of it, or that only
+    /// Returns a note about the file: what differs, where `force` accepts it, or that only
     /// parts of a large file were compared.
     ///
     /// # Errors
-    /// `file-changed`; `invalid-argument` when the state is of another seed or part of the rows, or its pools
-    /// do not fit into the budget.
-    pub fn restore(&mut self, state: &State, force: bool) -> Result<Option<String>> {
-        self.must_be_here()?;
+    /// `file-changed`; `invalid-argument` when the state has another seed or subset of the rows, or its windows
+    /// exceed the budget.
+    pub fn restore(&mut self, state: &LoaderState, force: bool) -> Result<Option<String>> {
+        self.ensure_not_forked()?;
         let (path, file) = (self.columns.path(), self.columns.fingerprint());
-        let note = match state.must_be_of(&path, &file, || self.columns.contents()) {
+        let note = match state.ensure_matches(&path, &file, || self.columns.contents()) {
             Err(error) if force => Some(error.message().to_owned()),
             Err(error) => return Err(error),
             Ok(()) if state.file.modified_ns == file.modified_ns || !self.columns.is_sampled() => {
                 None
             }
             Ok(()) => Some(format!(
-                "`{path}` was copied or written to since; its structure and the {} of it that were compared are the same",
+                "`{path}` was copied or written to since; its structure is the same, and so are the {} of it that were compared",
                 Bytes(MAX_SAMPLED_BYTES)
             )),
         };
-        let theirs = state.order;
-        must_go_on(theirs, self.order)?;
-        let plan = self.plan.with_engine(theirs.engine(), &self.columns)?;
+        ensure_resumable(state.order, self.order)?;
+        let plan = self.plan.with_engine(state.order.engine(), &self.columns)?;
         self.stop();
-        self.desk.lock().stock.set_most(plan.sets, plan.max_sets);
+        let mut shared = self.shared.lock();
+        shared.buffers.set_capacity(plan.buffers, plan.max_buffers);
+        drop(shared);
         if plan.choice.engine != self.plan.choice.engine {
-            // Of another size.
-            self.spare = Vec::new();
+            // They have another size.
+            self.free_slabs = Vec::new();
         }
         self.plan = plan;
-        self.order = theirs;
+        self.order = state.order;
         (self.epoch, self.position) = (state.epoch, state.position);
         Ok(note)
     }
 
-    fn cut(&self, start: u64) -> Result<Cut> {
-        Cut::of(&self.request, self.order.len(), start)
+    fn batch_plan(&self, start: u64) -> Result<BatchPlan> {
+        BatchPlan::new(&self.options, self.order.len(), start)
     }
 
-    fn must_be_here(&self) -> Result<()> {
-        if self.desk.is_here() {
+    fn window_plan(&self, epoch: &Epoch) -> Option<WindowPlan> {
+        match self.order.engine() {
+            Engine::BlockWindows(size) | Engine::ChunkWindows(size) => {
+                let row_bytes = self.columns.row_bytes();
+                Some(WindowPlan::shuffled(epoch.clone(), size, row_bytes))
+            }
+            Engine::Sequential | Engine::GlobalShuffle => {
+                let windows = self.plan.sequential_windows?;
+                Some(WindowPlan::sequential(epoch.clone(), windows))
+            }
+        }
+    }
+
+    fn hand_out(&self, batch: PendingBatch) -> Batch {
+        let buffers = batch.buffers.into_iter().enumerate();
+        Batch {
+            columns: buffers
+                .map(|(column, buffer)| BatchBuffer::new(buffer, column, &self.shared))
+                .collect(),
+            valid: batch.spec.valid,
+        }
+    }
+
+    fn ensure_not_forked(&self) -> Result<()> {
+        if self.shared.is_current_process() {
             return Ok(());
         }
         Err(Error::new(
             ErrorKind::InvalidArgument,
-            "this loader was made by another process, and its reader threads are not in a forked copy",
+            "this loader was created before `fork()`, and its reader threads do not exist in the child process",
         )
-        .hint("make the loader in the process that uses it; start processes with `spawn`"))
+        .hint("create the loader in the process that uses it, or start processes with `spawn`"))
     }
 }
 

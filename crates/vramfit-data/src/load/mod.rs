@@ -1,48 +1,51 @@
 //! From a file to batches, in bounded memory: reader threads ahead of a consumer.
 //!
-//! [`Loader::open`] reads the structure of the file, decides how it is gone through and divides the
-//! budget ([`Plan`]); [`Loader::start`] begins an epoch, or goes on in one; [`Loader::wait`] hands out
-//! batches in order. What a batch is made of comes back when it is dropped, and not before: whoever
-//! looks into its memory, it does not change.
+//! [`Loader::open`] reads the structure of the file, and decides how to read it and what to spend the
+//! budget on ([`LoaderPlan`]); [`Loader::start`] starts or resumes an epoch; [`Loader::poll_batch`] hands out
+//! batches in order. The memory of a batch is recycled when it is dropped, and not before: it does not change
+//! while anyone looks at it.
 //!
 //! | file | answers |
 //! | --- | --- |
-//! | `request` | what is wanted? |
-//! | `checks` | can it be had at all? |
+//! | `options` | what is read? |
+//! | `validate` | can it be read at all? |
 //! | `columns` | which datasets, of which types, and is the file still the same? |
 //! | `plan` | which engine, how many threads, and what is the budget spent on? |
-//! | `unit` | which positions of the epoch are in which batch? |
-//! | `room` | which rows are in memory together? |
-//! | `slab` | which memory are they in? |
+//! | `batching` | which positions of the epoch are in which batch? |
+//! | `window` | which rows are in memory together? |
+//! | `slab` | in which memory? |
 //! | `copy` | how do rows get from there into a batch? |
-//! | `buffer` | where is a batch, and when can its memory be used again? |
-//! | `desk` | where do threads and consumer meet, and who is woken? |
-//! | `course` | what is to be done next? |
-//! | `reader` | doing it |
+//! | `buffer_pool` | where is a batch, and when can its memory be used again? |
+//! | `scheduler` | which task is next? |
+//! | `shared_state` | what do the threads and the consumer share, and who is woken? |
+//! | `reader_thread` | running tasks |
+//! | `batch` | what the consumer gets |
 //! | `loader` | all of it together |
-//! | `lookup`, `cache` | which numbers have these rows, when others choose them? |
+//! | `random_access`, `cache` | rows by number, in an order that others choose |
 
-mod buffer;
+mod batch;
+mod batching;
+mod buffer_pool;
 mod cache;
-mod checks;
 mod columns;
 mod copy;
-mod course;
-mod desk;
 mod loader;
-mod lookup;
+mod options;
 mod plan;
-mod reader;
-mod request;
-mod room;
+mod random_access;
+mod reader_thread;
+mod scheduler;
+mod shared_state;
 mod slab;
 mod stats;
-mod unit;
+mod validate;
+mod window;
 
-pub use buffer::Lease;
+pub use batch::{Batch, BatchBuffer};
 pub use columns::Column;
-pub use loader::{Filled, Loader, Turn};
-pub use lookup::Lookup;
-pub use plan::Plan;
-pub use request::{ColumnRequest, PartRequest, Request, Set};
+pub use loader::{BatchPoll, Loader};
+pub use options::{ColumnOptions, LoaderOptions, SplitOptions, SplitSet};
+pub use plan::LoaderPlan;
+pub use random_access::RandomAccessReader;
 pub use stats::Stats;
+pub use window::SequentialWindows;

@@ -1,78 +1,79 @@
-//! Which engine goes through a file, and what the budget is spent on.
+//! How a file is read, and what the budget is spent on.
 //!
-//! What decides the order depends on the file and the request alone: not on the machine's memory or
+//! The order depends on the file and the options alone: not on the machine's memory or
 //! processors, nor on the number of processes. Otherwise two hosts would read two orders.
 
 use vramfit_core::{Bytes, Error, ErrorKind, Result};
 
-use super::buffer::Stock;
+use super::batch::BatchBuffer;
+use super::buffer_pool::BufferPool;
 use super::columns::{Column, Columns};
-use super::request::Request;
-use crate::order::{Choice, Engine, Layout, Storage, choose};
+use super::options::LoaderOptions;
+use super::window::SequentialWindows;
+use crate::order::{Engine, EngineChoice, Layout, Storage, choose};
 use crate::read;
 
-/// What is read at once where rows lie one after the other, which is the scratch of a thread.
+/// Contiguous rows are read in pieces of this size, which is the scratch memory of a thread.
 const CONTIGUOUS_SCRATCH: u64 = 1 << 20;
 
-/// Memory that a row of a batch takes besides its bytes while the batch is filled.
+/// Memory of a row of a batch besides its bytes while the batch is filled.
 const ROW_OVERHEAD: u64 = 64;
 
-/// So many small batches are ready at most, as long as they have few bytes together.
+/// So many small batches are kept ready at most, as long as they have few bytes together.
 const MAX_SMALL_BATCHES: u64 = 32;
 const MAX_SMALL_BATCH_BYTES: u64 = 4 << 20;
 
 /// Memory of an entry in the index of chunks.
 const CHUNK_OVERHEAD: u64 = 32;
 
-/// More chunks than this many rows are not aligned with those of other datasets.
+/// Chunks of different datasets are aligned up to this many rows.
 const MAX_COMMON_BAND: u64 = 1 << 20;
 
-/// How a file is gone through, and in what memory.
+/// How a file is read, and with how much memory.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Plan {
-    /// The engine, with its reason and what is lost by it.
-    pub choice: Choice,
-    /// Blocks of a room and rows of a block, where chunks are read in the order of the file.
-    pub in_order: Option<(u64, u64)>,
+pub struct LoaderPlan {
+    /// The engine, the reason, and its drawback if any.
+    pub choice: EngineChoice,
+    /// The windows of reading chunks in file order.
+    pub sequential_windows: Option<SequentialWindows>,
     /// Reader threads.
     pub threads: usize,
-    /// Whether the consumer's own thread reads while it waits: where nobody said how many threads shall.
-    pub helps: bool,
-    /// Batches that are in memory as long as the consumer drops what it is done with: with it, waiting, or being
-    /// filled.
-    pub sets: usize,
-    /// Batches that the budget has room for, where the consumer keeps them.
-    pub max_sets: usize,
+    /// Whether the consumer's own thread reads while it waits: if the options set no number of threads.
+    pub reads_inline: bool,
+    /// Batches in memory while the consumer drops those it is done with: held by it, ready, or being filled.
+    pub buffers: usize,
+    /// Batches that the budget allows if the consumer keeps them.
+    pub max_buffers: usize,
     /// Bytes of one batch as it is handed out to this process.
     pub batch_bytes: u64,
-    /// The same with what it takes to fill it.
-    unit_bytes: u64,
-    /// Bytes of the memory of a batch that the consumer keeps.
-    kept_bytes: u64,
-    /// Bytes of the two pools together.
-    pub pool_bytes: u64,
-    /// Bytes that decoding takes, on all threads together.
+    /// The same while it is filled.
+    pending_batch_bytes: u64,
+    /// The same while the consumer holds it.
+    held_batch_bytes: u64,
+    /// Bytes of the two windows together.
+    pub window_bytes: u64,
+    /// Bytes for decoding, on all threads together.
     pub scratch_bytes: u64,
     /// Bytes of the index of chunks.
     pub index_bytes: u64,
     /// The budget.
     pub budget: Bytes,
-    /// What the numbers of which dataset become, where they are not what the file has.
+    /// Type conversions of datasets.
     pub conversions: Vec<String>,
 }
 
-impl Plan {
-    /// Makes the plan for a request.
+impl LoaderPlan {
+    /// Makes the plan.
     ///
     /// # Errors
-    /// `invalid-argument` when the budget is too small; the hint has the one that would do.
-    pub(super) fn new(request: &Request, columns: &Columns) -> Result<Plan> {
-        let budget = request.budget.0;
+    /// `invalid-argument` when the budget is too small; the hint has the required one.
+    pub(super) fn new(options: &LoaderOptions, columns: &Columns) -> Result<LoaderPlan> {
+        let budget = options.budget.0;
         let row_bytes = columns.row_bytes();
-        let rows_in_all = rows_of(request, request.batch_size)?;
-        let rows_here = rows_of(request, request.batch_size / request.world.processes.max(1))?;
+        let all_rows = stack_rows(options, options.batch_size)?;
+        let own_rows = stack_rows(options, options.batch_size / options.shard.count.max(1))?;
         let each = |rows: u64| rows.saturating_mul(row_bytes.saturating_add(ROW_OVERHEAD));
-        let (unit, unit_here) = (each(rows_in_all), each(rows_here).max(1));
+        let (batch, own_batch) = (each(all_rows), each(own_rows).max(1));
 
         let layout = Layout {
             rows: columns.len(),
@@ -80,130 +81,134 @@ impl Plan {
             stored_bytes: stored_bytes(columns),
             storage: storage(columns),
         };
-        let is_pooled = match layout.storage {
+        let uses_windows = match layout.storage {
             Storage::Chunked { .. } => true,
-            Storage::Contiguous => request.shuffle && layout.is_pooled(),
+            Storage::Contiguous => options.shuffle && layout.uses_windows(),
         };
-        let scratch = columns.columns.iter();
-        let scratch: u64 = scratch.map(|column| scratch_of(column, is_pooled)).sum();
+        let scratch = scratch_bytes(columns, uses_windows);
         let index_bytes = columns.fingerprint().chunks.saturating_mul(CHUNK_OVERHEAD);
         let fixed = scratch.saturating_add(index_bytes);
-        let band = match is_pooled {
-            true => layout.band_bytes(),
-            false => 0,
-        };
-        let least = needed(fixed, unit, band);
-        if budget < least {
-            return Err(too_small(request.budget, least, unit, band, fixed));
+        let band = if uses_windows { layout.band_bytes() } else { 0 };
+        let required = required_budget(fixed, batch, band);
+        if budget < required {
+            return Err(too_small(options.budget, required, batch, band, fixed));
         }
 
-        // One quarter for batches, one eighth for what more threads than one decode in, the rest for pools.
-        let more = budget / 8;
-        let for_batches = match is_pooled {
-            true => (budget / 4).max(2 * unit),
-            false => budget - more - fixed,
+        // One quarter for batches, one eighth for decoding on more than one thread, the rest for windows.
+        let for_threads = budget / 8;
+        let for_batches = if uses_windows {
+            (budget / 4).max(2 * batch)
+        } else {
+            budget - for_threads - fixed
         };
-        let pool = (budget - more - fixed - for_batches) / 2;
-        let wanted = request.threads.unwrap_or_else(default_threads).max(1);
-        let threads = 1 + (wanted - 1).min((more / scratch.max(1)) as usize);
-        // It decodes, too, and in memory of its own.
-        let helps = request.threads.is_none() && threads as u64 * scratch <= more;
-        let sets = (for_batches / unit_here).min(most_sets(threads, unit_here)) as usize;
+        let window = (budget - for_threads - fixed - for_batches) / 2;
+        let wanted = options.threads.unwrap_or_else(default_threads).max(1);
+        let threads = 1 + (wanted - 1).min((for_threads / scratch.max(1)) as usize);
+        // It decodes as well, in memory of its own.
+        let reads_inline = options.threads.is_none() && threads as u64 * scratch <= for_threads;
+        let buffers = (for_batches / own_batch).min(useful_buffers(threads, own_batch)) as usize;
 
-        let (choice, in_order) = match (request.shuffle, is_pooled) {
-            (false, false) => (told(Engine::Sequential, "in the order of the file"), None),
+        let (choice, sequential_windows) = match (options.shuffle, uses_windows) {
+            (false, false) => (
+                choice_of(Engine::Sequential, "rows are read in file order"),
+                None,
+            ),
             (false, true) => {
-                let blocks = (pool / band).clamp(1, 2 * threads as u64);
-                let reason = "in the order of the file, whose chunks are read whole";
-                let rooms = (blocks, layout.band_rows());
-                (told(Engine::Sequential, reason), Some(rooms))
+                let blocks = (window / band).clamp(1, 2 * threads as u64);
+                let reason = "rows are read in file order, and chunks as a whole";
+                let block_rows = layout.band_rows();
+                let windows = SequentialWindows { blocks, block_rows };
+                (choice_of(Engine::Sequential, reason), Some(windows))
             }
             (true, _) => {
-                let budget_for = |pool| needed(fixed, unit, pool);
-                (choose(layout, Bytes(pool), budget_for), None)
+                let budget_for = |window| required_budget(fixed, batch, window);
+                (choose(layout, Bytes(window), budget_for), None)
             }
         };
-        let pool_bytes = pool_bytes(choice.engine, in_order, columns);
-        let mut plan = Plan {
+        let window_bytes = window_bytes(choice.engine, sequential_windows, columns);
+        let mut plan = LoaderPlan {
             choice,
-            in_order,
+            sequential_windows,
             threads,
-            helps,
-            sets,
-            max_sets: sets,
-            batch_bytes: rows_here.saturating_mul(row_bytes),
-            unit_bytes: unit_here,
-            kept_bytes: Stock::bytes_of_set(&columns.lengths(request)).max(1),
-            pool_bytes,
-            scratch_bytes: scratch * (threads as u64 + u64::from(helps)),
+            reads_inline,
+            buffers,
+            max_buffers: buffers,
+            batch_bytes: own_rows.saturating_mul(row_bytes),
+            pending_batch_bytes: own_batch,
+            held_batch_bytes: held_batch_bytes(&columns.batch_lengths(options)),
+            window_bytes,
+            scratch_bytes: scratch * (threads as u64 + u64::from(reads_inline)),
             index_bytes,
-            budget: request.budget,
+            budget: options.budget,
             conversions: columns.columns.iter().filter_map(conversion).collect(),
         };
-        plan.max_sets = plan.count_max_sets();
+        plan.max_buffers = plan.count_max_buffers();
         Ok(plan)
     }
 
-    /// Returns how many batches the budget has room for beside all else, of which `sets` may be on their way.
-    fn count_max_sets(&self) -> usize {
-        let fixed = self.pool_bytes + self.scratch_bytes + self.index_bytes;
-        let on_their_way = self.sets as u64 * self.unit_bytes;
-        let left = self.budget.0.saturating_sub(fixed + on_their_way);
-        self.sets + (left / self.kept_bytes) as usize
+    /// Returns how many batches the budget allows, of which `buffers` may be pending.
+    fn count_max_buffers(&self) -> usize {
+        let fixed = self.window_bytes + self.scratch_bytes + self.index_bytes;
+        let pending = self.buffers as u64 * self.pending_batch_bytes;
+        let left = self.budget.0.saturating_sub(fixed + pending);
+        self.buffers + (left / self.held_batch_bytes) as usize
     }
 
-    /// Returns a budget that has room for so many batches that a program keeps, whatever pools it makes.
+    /// Returns a budget that allows a program to keep so many batches, whatever the windows are.
     pub fn budget_to_keep(&self, batches: u64, dataset_bytes: u64) -> Bytes {
-        let kept = batches.saturating_mul(self.kept_bytes);
-        let on_their_way = (self.sets as u64).saturating_mul(self.unit_bytes);
-        let fixed = kept
-            .saturating_add(on_their_way)
+        let held = batches.saturating_mul(self.held_batch_bytes);
+        let pending = (self.buffers as u64).saturating_mul(self.pending_batch_bytes);
+        let fixed = held
+            .saturating_add(pending)
             .saturating_add(self.index_bytes)
             .saturating_add(self.scratch_bytes);
-        // Pools are never larger than twice the datasets, nor than five eighths of the budget; an eighth is for
+        // Windows are never larger than twice the datasets, nor than five eighths of the budget; an eighth is for
         // more threads than one.
-        let beside_pools = fixed.saturating_add(dataset_bytes.saturating_mul(2));
-        let least = (beside_pools.saturating_mul(8) / 7).min(fixed.saturating_mul(8) / 3);
-        Bytes(least.max(self.budget.0).next_multiple_of(1 << 20))
+        let with_windows = fixed.saturating_add(dataset_bytes.saturating_mul(2));
+        let required = (with_windows.saturating_mul(8) / 7).min(fixed.saturating_mul(8) / 3);
+        Bytes(required.max(self.budget.0).next_multiple_of(1 << 20))
     }
 
-    /// Returns the plan for an order that was begun elsewhere, with another budget perhaps.
+    /// Returns the plan for an order that was started elsewhere, perhaps with another budget.
     ///
     /// # Errors
-    /// `invalid-argument` when its pools do not fit into this budget.
-    pub(super) fn with_engine(&self, engine: Engine, columns: &Columns) -> Result<Plan> {
+    /// `invalid-argument` when its windows exceed this budget.
+    pub(super) fn with_engine(&self, engine: Engine, columns: &Columns) -> Result<LoaderPlan> {
         let mut plan = self.clone();
         if engine == self.choice.engine {
             return Ok(plan);
         }
-        plan.choice = told(engine, "it continues an order that was begun so");
-        plan.pool_bytes = pool_bytes(engine, self.in_order, columns);
-        plan.in_order = self.in_order.filter(|_| engine == Engine::Sequential);
-        let is_pooled = plan.pool_bytes > 0;
-        let scratch = columns.columns.iter();
-        let scratch: u64 = scratch.map(|column| scratch_of(column, is_pooled)).sum();
-        plan.scratch_bytes = scratch * (plan.threads as u64 + u64::from(plan.helps));
-        let fixed = plan.pool_bytes + plan.scratch_bytes + self.index_bytes;
-        let unit = self.unit_bytes;
-        let sets = self.budget.0.saturating_sub(fixed) / unit;
-        if sets < 2 {
-            let needed = fixed + 2 * unit;
+        plan.choice = choice_of(engine, "it continues a saved order");
+        plan.window_bytes = window_bytes(engine, self.sequential_windows, columns);
+        plan.sequential_windows =
+            (self.sequential_windows).filter(|_| engine == Engine::Sequential);
+        let uses_windows = plan.window_bytes > 0;
+        let scratch = scratch_bytes(columns, uses_windows);
+        plan.scratch_bytes = scratch * (plan.threads as u64 + u64::from(plan.reads_inline));
+        let fixed = plan.window_bytes + plan.scratch_bytes + self.index_bytes;
+        let batch = self.pending_batch_bytes;
+        let buffers = self.budget.0.saturating_sub(fixed) / batch;
+        if buffers < 2 {
+            let required = fixed + 2 * batch;
             return Err(Error::new(
                 ErrorKind::InvalidArgument,
                 format!(
-                    "the order that was begun mixes {} at a time, for which a budget of {} has no room",
-                    Bytes(plan.pool_bytes / 2),
+                    "the saved order shuffles windows of {}, which exceed the memory budget of {}",
+                    Bytes(plan.window_bytes / 2),
                     self.budget
                 ),
             )
-            .hint(format!("give at least {} ({needed} bytes)", Bytes(needed))));
+            .hint(format!(
+                "increase it to at least {} ({required} bytes)",
+                Bytes(required)
+            )));
         }
-        plan.sets = sets.min(most_sets(plan.threads, unit)) as usize;
-        plan.max_sets = plan.count_max_sets();
+        plan.buffers = buffers.min(useful_buffers(plan.threads, batch)) as usize;
+        plan.max_buffers = plan.count_max_buffers();
         Ok(plan)
     }
 
-    /// Returns the plan in words, line by line.
+    /// Describes the plan, line by line.
     pub fn to_text(&self) -> String {
         let mut lines = vec![format!(
             "engine: {}: {}",
@@ -216,25 +221,27 @@ impl Plan {
                 .iter()
                 .map(|it| format!("warning: {it}")),
         );
-        match self.conversions.is_empty() {
-            true => lines.push("types: as in the file".into()),
-            false => lines.push(format!("types: {}", self.conversions.join(", "))),
-        }
+        lines.push(if self.conversions.is_empty() {
+            "types: as in the file".into()
+        } else {
+            format!("types: {}", self.conversions.join(", "))
+        });
         let threads = match self.threads {
             1 => "1 reader thread".to_owned(),
             many => format!("{many} reader threads"),
         };
-        let own = match self.helps {
-            true => ", and the program's own while it waits for a batch",
-            false => "",
+        let own = if self.reads_inline {
+            ", plus the program's own while it waits for a batch"
+        } else {
+            ""
         };
         lines.push(format!("threads: {threads}{own}"));
-        let buffers = self.batch_bytes.saturating_mul(self.sets as u64);
+        let buffers = self.batch_bytes.saturating_mul(self.buffers as u64);
         lines.push(format!(
-            "memory: at most {} = pools {} + {} batches {} + decoding {} + index {}, of a budget of {}",
-            Bytes(self.pool_bytes + buffers + self.scratch_bytes + self.index_bytes),
-            Bytes(self.pool_bytes),
-            self.sets,
+            "memory: at most {} (windows {}, {} batches {}, decoding {}, chunk index {}) of a budget of {}",
+            Bytes(self.window_bytes + buffers + self.scratch_bytes + self.index_bytes),
+            Bytes(self.window_bytes),
+            self.buffers,
             Bytes(buffers),
             Bytes(self.scratch_bytes),
             Bytes(self.index_bytes),
@@ -244,80 +251,90 @@ impl Plan {
     }
 }
 
-/// Returns how many batches are of any use: each thread fills one while another waits, and the consumer
-/// has some. Of small ones there are more, so that threads are not woken for each.
-fn most_sets(threads: usize, unit: u64) -> u64 {
-    (2 * threads as u64 + 4).max((MAX_SMALL_BATCH_BYTES / unit).min(MAX_SMALL_BATCHES))
+/// Returns how many batches are useful: each thread fills one while another waits, and the consumer
+/// holds some. Of small ones there are more, so that threads are not woken for each.
+fn useful_buffers(threads: usize, batch: u64) -> u64 {
+    (2 * threads as u64 + 4).max((MAX_SMALL_BATCH_BYTES / batch).min(MAX_SMALL_BATCHES))
 }
 
-/// Returns the bytes of the two pools of an engine.
-fn pool_bytes(engine: Engine, in_order: Option<(u64, u64)>, columns: &Columns) -> u64 {
-    let rows = match (engine.pools(), in_order) {
-        (Some(pools), _) => pools.block_rows.saturating_mul(pools.pool_blocks),
-        (None, Some((blocks, rows))) => blocks * rows,
+/// Returns the bytes of the two windows of an engine.
+fn window_bytes(
+    engine: Engine,
+    sequential_windows: Option<SequentialWindows>,
+    columns: &Columns,
+) -> u64 {
+    let rows = match (engine.window_size(), sequential_windows) {
+        (Some(size), _) => size.block_rows.saturating_mul(size.window_blocks),
+        (None, Some(windows)) => windows.rows(),
         (None, None) => 0,
     };
     rows.min(columns.len())
         .saturating_mul(2 * columns.row_bytes())
 }
 
-/// Returns half of the processors: the other half is for what is done with the rows.
+/// Returns half of the processors: the other half is for the program.
 fn default_threads() -> usize {
     std::thread::available_parallelism().map_or(1, |all| (all.get() / 2).max(1))
 }
 
-fn rows_of(request: &Request, batch: u64) -> Result<u64> {
-    let steps = request.super_batch.unwrap_or(1);
-    let refuse = |what: &str| {
+fn stack_rows(options: &LoaderOptions, batch: u64) -> Result<u64> {
+    let steps = options.super_batch.unwrap_or(1);
+    let invalid = |what: &str| {
         let error = Error::new(ErrorKind::InvalidArgument, what);
-        Err(error.hint("take smaller batches, stacked 1 to 2^20 at a time"))
+        Err(error.hint("use smaller batches, in stacks of 1 to 2^20"))
     };
     if steps == 0 {
-        return refuse("a stack of 0 batches holds nothing");
+        return invalid("the number of batches in a stack is 0");
     }
     match batch.checked_mul(steps) {
         Some(rows) if rows <= 1 << 40 => Ok(rows),
-        _ => refuse("a batch of more than 2^40 rows is not made"),
+        _ => invalid("the batch has more than 2^40 rows"),
     }
 }
 
-fn told(engine: Engine, reason: &str) -> Choice {
-    Choice {
+/// Returns the bytes of a batch that the consumer holds.
+fn held_batch_bytes(lengths: &[usize]) -> u64 {
+    let handles = lengths.len() * size_of::<BatchBuffer>();
+    (BufferPool::set_bytes(lengths) + handles as u64).max(1)
+}
+
+fn choice_of(engine: Engine, reason: &str) -> EngineChoice {
+    EngineChoice {
         engine,
         reason: reason.into(),
         warning: None,
     }
 }
 
-/// Returns the smallest budget for so many fixed bytes, a batch, and two pools of so many bytes.
-fn needed(fixed: u64, unit: u64, pool: u64) -> u64 {
-    let small = fixed.saturating_add(pool.saturating_mul(2));
-    let with_batches = small.saturating_add(unit.saturating_mul(2));
+/// Returns the smallest budget for so many fixed bytes, a batch, and two windows of so many bytes.
+fn required_budget(fixed: u64, batch: u64, window: u64) -> u64 {
+    let small = fixed.saturating_add(window.saturating_mul(2));
+    let with_batches = small.saturating_add(batch.saturating_mul(2));
     (with_batches.saturating_mul(8).div_ceil(7))
-        .max(match pool {
+        .max(match window {
             0 => 0,
             _ => small.saturating_mul(8).div_ceil(5),
         })
         .saturating_add(64)
 }
 
-fn too_small(budget: Bytes, needed: u64, unit: u64, band: u64, fixed: u64) -> Error {
-    let pools = match band {
+fn too_small(budget: Bytes, required: u64, batch: u64, band: u64, fixed: u64) -> Error {
+    let windows = match band {
         0 => String::new(),
-        _ => format!(", two times {} of rows that are read together", Bytes(band)),
+        _ => format!(", two windows of {}", Bytes(band)),
     };
     Error::new(
         ErrorKind::InvalidArgument,
         format!(
-            "a budget of {budget} has no room for two batches of {}{pools} and {} for decoding",
-            Bytes(unit),
+            "the memory budget of {budget} is too small for two batches of {}{windows}, and {} for decoding",
+            Bytes(batch),
             Bytes(fixed)
         ),
     )
-    .hint(format!("give at least {} ({needed} bytes)", Bytes(needed)))
+    .hint(format!("increase it to at least {} ({required} bytes)", Bytes(required)))
 }
 
-/// Returns how the rows of all columns lie.
+/// Returns how the rows of all columns are stored.
 fn storage(columns: &Columns) -> Storage {
     let mut common: Option<u64> = None;
     for column in &columns.columns {
@@ -340,7 +357,7 @@ fn storage(columns: &Columns) -> Storage {
     })
 }
 
-/// Returns how many rows of a dataset have to be read together.
+/// Returns how many rows of a dataset must be read together.
 fn band(dataset: &read::Dataset) -> Option<u64> {
     match dataset.storage() {
         read::Storage::Compact(_) | read::Storage::Contiguous(_) => None,
@@ -358,10 +375,18 @@ fn greatest_common_divisor(mut one: u64, mut other: u64) -> u64 {
     one
 }
 
-/// Returns the bytes that a thread needs to decode a column, whose rows are read into blocks of pools or
+/// Returns the bytes that a thread needs to decode a row of all columns.
+fn scratch_bytes(columns: &Columns, uses_windows: bool) -> u64 {
+    let columns = columns.columns.iter();
+    columns
+        .map(|column| column_scratch_bytes(column, uses_windows))
+        .sum()
+}
+
+/// Returns the bytes that a thread needs to decode a column, whose rows are read into blocks of windows or
 /// one by one.
-fn scratch_of(column: &Column, is_pooled: bool) -> u64 {
-    fn of(dataset: &read::Dataset, is_in_place: bool) -> u64 {
+fn column_scratch_bytes(column: &Column, uses_windows: bool) -> u64 {
+    fn dataset_scratch_bytes(dataset: &read::Dataset, is_in_place: bool) -> u64 {
         match dataset.storage() {
             read::Storage::Compact(_) => 0,
             read::Storage::Contiguous(_) if is_in_place => 0,
@@ -377,12 +402,14 @@ fn scratch_of(column: &Column, is_pooled: bool) -> u64 {
             read::Storage::Virtual(pieces) => {
                 // Each piece has a reader of its own.
                 let pieces = pieces.iter();
-                pieces.map(|piece| of(&piece.dataset, is_in_place)).sum()
+                pieces
+                    .map(|piece| dataset_scratch_bytes(&piece.dataset, is_in_place))
+                    .sum()
             }
         }
     }
     let rows = column.rows();
-    of(rows.dataset(), is_pooled && rows.is_unchanged())
+    dataset_scratch_bytes(rows.dataset(), uses_windows && rows.is_unchanged())
 }
 
 fn stored_bytes(columns: &Columns) -> u64 {

@@ -1,6 +1,6 @@
-//! Memory of the pools: one stretch of it in large pages, cut into slabs that threads have for themselves.
+//! Memory of windows: one mapping with huge pages, divided into slabs that each belong to one thread at a time.
 //!
-//! Rows are taken from all over a pool. With pages of 4 KiB the processor has to look up most of them in tables
+//! Rows are taken from all over a window. With pages of 4 KiB the processor has to look up most of them in tables
 //! that it does not remember, which takes longer than copying a small row; on a virtual machine more so.
 
 use std::ptr::NonNull;
@@ -9,17 +9,17 @@ use std::sync::Arc;
 use memmap2::{Advice, MmapMut};
 use vramfit_core::{Bytes, Error, ErrorKind, Result};
 
-use super::copy::LINE;
+use super::copy::CACHE_LINE;
 
-/// A large page, on all processors that we know of.
-const PAGE: usize = 2 << 20;
+/// Bytes of a huge page on all processors supported.
+const HUGE_PAGE_BYTES: usize = 2 << 20;
 
-/// Memory that nobody else looks into, with zeros at first.
+/// Exclusive memory, initially zero.
 #[derive(Debug)]
 pub(super) struct Slab {
     start: NonNull<u8>,
     length: usize,
-    _whole: Arc<MmapMut>,
+    _mapping: Arc<MmapMut>,
 }
 
 #[allow(unsafe_code, reason = "a pointer says nothing of who uses it")]
@@ -31,39 +31,39 @@ unsafe impl Send for Slab {}
 unsafe impl Sync for Slab {}
 
 impl Slab {
-    /// Makes slabs of `length` bytes each. None of their memory is taken before it is written to.
+    /// Allocates slabs of `length` bytes each. The system provides the memory when it is first written to.
     ///
     /// # Errors
-    /// `io` when the system gives no memory.
-    pub(super) fn several(count: usize, length: usize) -> Result<Vec<Slab>> {
-        let each = length.next_multiple_of(LINE).max(LINE);
+    /// `io` when the system has not enough memory.
+    pub(super) fn allocate_many(count: usize, length: usize) -> Result<Vec<Slab>> {
+        let each = length.next_multiple_of(CACHE_LINE).max(CACHE_LINE);
         let all = each.saturating_mul(count);
-        let refused = |error| {
-            let what = format!(
-                "the system gave no memory for pools of {}",
-                Bytes(all as u64)
-            );
+        let failed = |error| {
+            let what = format!("cannot allocate {} for shuffle windows", Bytes(all as u64));
             Error::new(ErrorKind::Io, what).cause(error)
         };
-        // More, so that large pages can begin with the first slab.
-        let mut map = MmapMut::map_anon(all.saturating_add(PAGE)).map_err(refused)?;
-        let begin = map.as_ptr().align_offset(PAGE).min(PAGE);
-        let large = all / PAGE * PAGE;
+        // One more page, so that huge pages can start with the first slab.
+        let mut map = MmapMut::map_anon(all.saturating_add(HUGE_PAGE_BYTES)).map_err(failed)?;
+        let begin = map
+            .as_ptr()
+            .align_offset(HUGE_PAGE_BYTES)
+            .min(HUGE_PAGE_BYTES);
+        let large = all / HUGE_PAGE_BYTES * HUGE_PAGE_BYTES;
         if large > 0 {
-            // Where there are none, small ones do.
+            // Without huge pages, small ones do.
             let _ = map.advise_range(Advice::HugePage, begin, large);
         }
         let first = map.as_mut_ptr();
-        let whole = Arc::new(map);
+        let mapping = Arc::new(map);
         let slabs = (0..count).map(|number| {
             #[allow(unsafe_code, reason = "memory is cut into slabs by their addresses")]
-            // SAFETY: `begin` is at most `PAGE`, so all slabs lie in the mapping; they lie one behind the
+            // SAFETY: `begin` is at most `HUGE_PAGE_BYTES`, so all slabs lie in the mapping; they lie one behind the
             // other; and nobody reaches the mapping itself from here on but to drop it.
             let start = unsafe { NonNull::new_unchecked(first.add(begin + number * each)) };
             Slab {
                 start,
                 length,
-                _whole: Arc::clone(&whole),
+                _mapping: Arc::clone(&mapping),
             }
         });
         Ok(slabs.collect())
@@ -95,11 +95,11 @@ mod tests {
     #[test]
     fn slabs_are_apart_aligned_and_outlive_each_other() {
         for (count, length) in [(1, 0), (1, 1), (3, 100), (7, 1 << 20), (2, (5 << 20) + 1)] {
-            let mut slabs = Slab::several(count, length).unwrap();
+            let mut slabs = Slab::allocate_many(count, length).unwrap();
             assert_eq!(slabs.len(), count);
             for (number, slab) in slabs.iter_mut().enumerate() {
                 assert_eq!(slab.bytes().len(), length);
-                assert_eq!(slab.bytes().as_ptr() as usize % LINE, 0);
+                assert_eq!(slab.bytes().as_ptr() as usize % CACHE_LINE, 0);
                 assert!(slab.bytes().iter().all(|byte| *byte == 0));
                 slab.bytes_mut().fill(number as u8 + 1);
             }
@@ -114,8 +114,8 @@ mod tests {
 
     #[test]
     fn more_than_there_is_address_space_for_is_an_error() {
-        let error = Slab::several(1 << 20, 1 << 44).unwrap_err();
+        let error = Slab::allocate_many(1 << 20, 1 << 44).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Io);
-        assert!(error.message().contains("no memory for pools"), "{error}");
+        assert!(error.message().contains("for shuffle windows"), "{error}");
     }
 }

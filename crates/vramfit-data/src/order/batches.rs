@@ -1,4 +1,4 @@
-//! An epoch cut into batches, and each batch into the equal shares of several processes.
+//! An epoch cut into batches, and each batch into equal shards, one per process.
 //!
 //! A batch is a range of positions of the one global order, whoever takes part. So the order does not
 //! change with the number of processes, nor when that number changes in the middle of an epoch; and as a
@@ -8,39 +8,36 @@ use std::ops::Range;
 
 use vramfit_core::{Error, ErrorKind, Result};
 
-/// What becomes of the rows that do not fill the last batch.
+/// What happens to the rows that do not fill the last batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Last {
-    /// They are left out, which are others in each epoch of a shuffled order.
+pub enum RemainderPolicy {
+    /// They are dropped; a shuffled order drops other rows in each epoch.
     Drop,
-    /// The batch is filled up by repeating its last row, and says how many rows are real. Every batch
+    /// The batch is padded by repeating its last row, and says how many rows are real. Every batch
     /// has the same shape, so nothing is compiled twice.
     Pad,
 }
 
-/// Which of how many processes this is.
+/// Which shard of each batch this process reads, as Grain's `ShardOptions`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct World {
+pub struct ShardOptions {
     /// This process, from 0.
-    pub rank: u64,
+    pub index: u64,
     /// All processes.
-    pub processes: u64,
+    pub count: u64,
 }
 
-impl World {
+impl ShardOptions {
     /// A single process.
-    pub const ALONE: World = World {
-        rank: 0,
-        processes: 1,
-    };
+    pub const SINGLE: ShardOptions = ShardOptions { index: 0, count: 1 };
 }
 
-/// How an epoch is cut.
+/// The batches of an epoch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Batches {
     rows: u64,
     size: u64,
-    last: Last,
+    remainder: RemainderPolicy,
 }
 
 /// One batch of all processes together.
@@ -48,54 +45,57 @@ pub struct Batches {
 pub struct Batch {
     /// The positions of the epoch that it holds: real rows only.
     pub positions: Range<u64>,
-    /// Its size with repeated rows.
+    /// Its size, padding included.
     pub size: u64,
 }
 
-/// What one process takes of a batch.
+/// The rows of a batch that one process reads.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Share {
-    /// The positions of the epoch that it takes: real rows only, perhaps none.
+pub struct ShardSlice {
+    /// The positions of the epoch that it holds: real rows only, perhaps none.
     pub positions: Range<u64>,
-    /// How many times [`repeated`](Self::repeated) follows, so that all shares have one size.
+    /// How many times [`repeated`](Self::repeated) follows, so that all shards have one size.
     pub padding: u64,
-    /// The position that fills the share up: the last real one of the whole batch.
+    /// The position that pads the shard: the last real one of the whole batch.
     pub repeated: u64,
 }
 
 impl Batches {
-    /// Returns the cut of an epoch of `rows` rows into batches of `size`, all processes together.
+    /// Divides an epoch of `rows` rows into batches of `size`, all processes together.
     ///
     /// # Errors
     /// `invalid-argument` when the size is 0, or when not one batch would be left.
-    pub fn new(rows: u64, size: u64, last: Last) -> Result<Self> {
-        let refuse = |message: String| Error::new(ErrorKind::InvalidArgument, message);
+    pub fn new(rows: u64, size: u64, remainder: RemainderPolicy) -> Result<Self> {
+        let invalid = |message: String| Error::new(ErrorKind::InvalidArgument, message);
         if size == 0 {
-            return Err(refuse("a batch of 0 rows holds nothing".into())
-                .hint("take batches of 1 row or more"));
+            return Err(invalid("the batch size is 0".into()).hint("use a batch size of 1 or more"));
         }
-        if last == Last::Drop && size > rows {
-            return Err(refuse(format!(
-                "a batch of {size} rows is larger than the {rows} rows there are, and the last one is dropped"
+        if remainder == RemainderPolicy::Drop && size > rows {
+            return Err(invalid(format!(
+                "a batch size of {size} exceeds the {rows} rows available, and incomplete batches are dropped"
             ))
-            .hint(format!("take batches of {rows} rows at most")));
+            .hint(format!("use a batch size of at most {rows}")));
         }
-        Ok(Batches { rows, size, last })
+        Ok(Batches {
+            rows,
+            size,
+            remainder,
+        })
     }
 
     /// Returns how many batches an epoch has.
     pub fn count(&self) -> u64 {
-        match self.last {
-            Last::Drop => self.rows / self.size,
-            Last::Pad => self.rows.div_ceil(self.size),
+        match self.remainder {
+            RemainderPolicy::Drop => self.rows / self.size,
+            RemainderPolicy::Pad => self.rows.div_ceil(self.size),
         }
     }
 
-    /// Returns the batch that begins at a position, or `None` when the epoch has ended there.
+    /// Returns the batch that starts at a position, or `None` at the end of the epoch.
     pub fn at(&self, position: u64) -> Option<Batch> {
         let left = self.rows.checked_sub(position)?;
-        let valid = match self.last {
-            Last::Drop if left < self.size => 0,
+        let valid = match self.remainder {
+            RemainderPolicy::Drop if left < self.size => 0,
             _ => left.min(self.size),
         };
         (valid > 0).then(|| Batch {
@@ -111,39 +111,39 @@ impl Batches {
 }
 
 impl Batch {
-    /// Returns the share of one process: the shares of all, in the order of ranks, are the batch.
+    /// Returns the slice of one process: the slices of all, in the order of their index, are the batch.
     ///
     /// # Errors
     /// `invalid-argument` when the batch cannot be divided equally, or there is no such process.
-    pub fn share(&self, world: World) -> Result<Share> {
-        let World { rank, processes } = world;
-        if rank >= processes {
+    pub fn shard(&self, shard: ShardOptions) -> Result<ShardSlice> {
+        let ShardOptions { index, count } = shard;
+        if index >= count {
             return Err(Error::new(
                 ErrorKind::InvalidArgument,
-                format!("there is no process {rank} among {processes}, counted from 0"),
+                format!("process number {index} is out of range for {count} processes"),
             )
-            .hint("number the processes from 0, each with a number of its own"));
+            .hint("number the processes from 0, each with its own number"));
         }
-        if !self.size.is_multiple_of(processes) {
+        if !self.size.is_multiple_of(count) {
             return Err(Error::new(
                 ErrorKind::InvalidArgument,
                 format!(
-                    "a batch of {} rows cannot be divided equally among {processes} processes",
+                    "a batch of {} rows cannot be divided equally among {count} processes",
                     self.size
                 ),
             )
             .hint(format!(
-                "take a batch of {} rows",
-                self.size.next_multiple_of(processes)
+                "use a batch size of {}",
+                self.size.next_multiple_of(count)
             )));
         }
-        let part = self.size / processes;
+        let shard_size = self.size / count;
         let Range { start, end } = self.positions;
-        let from = (start + rank * part).min(end);
-        let to = (from + part).min(end);
-        Ok(Share {
+        let from = (start + index * shard_size).min(end);
+        let to = (from + shard_size).min(end);
+        Ok(ShardSlice {
             positions: from..to,
-            padding: part - (to - from),
+            padding: shard_size - (to - from),
             repeated: end - 1,
         })
     }

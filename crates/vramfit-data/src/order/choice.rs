@@ -1,57 +1,57 @@
-//! Which engine suits a file: decided by how its rows are stored and how large a pool may be, and told in
-//! words. Neither the machine's memory nor its processors have a say, so every host chooses the same.
+//! Which engine suits a file: decided by how its rows are stored and how large a window may be. The memory and
+//! processors of the machine do not matter, so every host chooses the same.
 
 use vramfit_core::Bytes;
 
-use super::{Engine, Pools};
+use super::{Engine, WindowSize};
 
-/// With fewer blocks in a pool, batches of a file that is sorted by label are visibly uneven; the
+/// With fewer blocks in a window, batches of a file that is sorted by label are visibly uneven; the
 /// figures are in `docs/concepts/row-order.md`.
-pub const MIN_BLOCKS_PER_POOL: u64 = 64;
+pub const MIN_BLOCKS_PER_WINDOW: u64 = 64;
 
-/// With so many, batches are nearly as even as a fair draw: blocks grow rather than become more.
+/// With so many blocks, batches are nearly as even as a uniform shuffle: from here on blocks grow instead.
 const TARGET_BLOCKS: u64 = 256;
 
-/// A disk gives most of its bandwidth when as much is read at once; more only makes pools coarser.
+/// Reads of this size get most of a disk's bandwidth; larger ones only make windows coarser.
 const LARGE_READ: u64 = 1 << 20;
 
-/// A disk gives half of its bandwidth when as much is read at once. Smaller blocks only where there would be too few.
+/// Reads of this size get half of a disk's bandwidth. Blocks are smaller only where there would be too few.
 const SMALL_READ: u64 = 64 << 10;
 
-/// A disk gives a quarter of its bandwidth, which is worth a warning.
+/// Reads of this size get a quarter of a disk's bandwidth, which is worth a warning.
 const TINY_READ: u64 = 16 << 10;
 
-/// Rows from this size on are read one by one about as quickly as together.
-const LONE_READ: u64 = TINY_READ;
+/// Rows of at least this size are read one by one about as fast as together.
+const SINGLE_ROW_READ: u64 = TINY_READ;
 
-/// How the rows of the datasets that are read together are stored.
+/// How the rows of datasets that are read together are stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Layout {
     /// Rows in the file.
     pub rows: u64,
     /// Bytes of one row of all datasets together, as they are handed out.
     pub row_bytes: u64,
-    /// Bytes that the datasets take on disk.
+    /// Size of the datasets on disk.
     pub stored_bytes: u64,
-    /// How the rows lie.
+    /// Contiguous or chunked.
     pub storage: Storage,
 }
 
-/// How rows lie in a file.
+/// How rows are stored in a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Storage {
-    /// One after the other, without chunks: any row can be read alone.
+    /// Without chunks: any row can be read by itself.
     Contiguous,
-    /// In chunks, so that so many rows have to be read together. With several datasets this is a number
-    /// of rows that is whole chunks of each, or of the largest.
+    /// In chunks, so that several rows must be read together. With several datasets this is a number
+    /// of rows that is a multiple of the chunks of each, or of the largest.
     Chunked {
-        /// Rows that have to be read together.
+        /// Rows that must be read together.
         band_rows: u64,
     },
 }
 
 impl Layout {
-    /// Returns how many rows have to be read together, which is 1 where none have.
+    /// Returns how many rows must be read together, which is 1 for contiguous rows.
     pub fn band_rows(&self) -> u64 {
         match self.storage {
             Storage::Contiguous => 1,
@@ -59,141 +59,146 @@ impl Layout {
         }
     }
 
-    /// Returns the bytes in memory of what has to be read together.
+    /// Returns the bytes in memory of rows that must be read together.
     pub fn band_bytes(&self) -> u64 {
         self.band_rows().saturating_mul(self.row_bytes).max(1)
     }
 
-    /// Whether shuffling it takes pools: otherwise each row is read from where it lies.
-    pub fn is_pooled(&self) -> bool {
-        self.storage != Storage::Contiguous || self.row_bytes < LONE_READ
+    /// Whether it is shuffled in windows; otherwise each row is read by itself.
+    pub fn uses_windows(&self) -> bool {
+        self.storage != Storage::Contiguous || self.row_bytes < SINGLE_ROW_READ
     }
 }
 
-/// An engine, and why it.
+/// The engine for a file, and why.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Choice {
+pub struct EngineChoice {
     /// The engine.
     pub engine: Engine,
     /// The reason, as one clause.
     pub reason: String,
-    /// What is lost by it, with the number, and what would help.
+    /// Its drawback, with numbers, and what would help.
     pub warning: Option<String>,
 }
 
-/// Chooses the engine for shuffled reading in pools of at most `pool` bytes, which has to be enough for
-/// [`Layout::band_bytes`]. `budget_for` says which budget has pools of so many bytes; it is told where a
-/// larger one would help.
-pub fn choose(layout: Layout, pool: Bytes, budget_for: impl Fn(u64) -> u64) -> Choice {
-    if !layout.is_pooled() {
-        return Choice {
-            engine: Engine::Gather,
+/// Chooses the engine for shuffled reading in windows of at most `window` bytes, which has to be enough for
+/// [`Layout::band_bytes`]. `budget_for` returns the budget for windows of so many bytes, for the warning.
+pub fn choose(layout: Layout, window: Bytes, budget_for: impl Fn(u64) -> u64) -> EngineChoice {
+    if !layout.uses_windows() {
+        return EngineChoice {
+            engine: Engine::GlobalShuffle,
             reason: format!(
-                "rows lie one after the other, and each is large enough ({}) to be read alone",
+                "rows are contiguous and large enough ({}) to be read individually",
                 Bytes(layout.row_bytes)
             ),
             warning: None,
         };
     }
     let bands = layout.rows.div_ceil(layout.band_rows()).max(1);
-    let room = (pool.0 / layout.band_bytes()).clamp(1, bands);
+    let max_bands = (window.0 / layout.band_bytes()).clamp(1, bands);
     let stored = (layout.stored_bytes / bands).clamp(1, layout.band_bytes());
-    let joined = match room == bands {
+    let holds_file = max_bands == bands;
+    let bands_per_block = if holds_file {
         // All rows are mixed with each other, however large the blocks are.
-        true => (LARGE_READ / stored).clamp(1, bands),
-        false => read_together(stored, bands, room),
+        (LARGE_READ / stored).clamp(1, bands)
+    } else {
+        bands_per_block(stored, bands, max_bands)
     };
-    let pools = Pools {
-        block_rows: layout.band_rows() * joined,
-        pool_blocks: match room == bands {
-            true => bands.div_ceil(joined),
-            false => pool_blocks(bands, room, joined),
+    let size = WindowSize {
+        block_rows: layout.band_rows() * bands_per_block,
+        window_blocks: if holds_file {
+            bands.div_ceil(bands_per_block)
+        } else {
+            window_blocks(bands, max_bands, bands_per_block)
         },
     };
-    Choice {
+    EngineChoice {
         engine: match layout.storage {
-            Storage::Contiguous => Engine::BlockPool(pools),
-            Storage::Chunked { .. } => Engine::ChunkPool(pools),
+            Storage::Contiguous => Engine::BlockWindows(size),
+            Storage::Chunked { .. } => Engine::ChunkWindows(size),
         },
-        reason: reason(layout, pools, room == bands),
-        warning: match room == bands {
-            true => None,
-            false => warning(layout, pools, stored * joined, budget_for),
+        reason: reason(layout, size, holds_file),
+        warning: if holds_file {
+            None
+        } else {
+            warning(layout, size, stored * bands_per_block, budget_for)
         },
     }
 }
 
-/// Returns how many neighbouring bands of `stored` bytes make a block: enough for large reads as long as
-/// a pool has plenty of blocks, and for reads of any use as long as it has enough.
-fn read_together(stored: u64, bands: u64, room: u64) -> u64 {
-    let large = (LARGE_READ / stored).min(room / TARGET_BLOCKS);
-    let small = (SMALL_READ / stored).min(room / MIN_BLOCKS_PER_POOL);
-    let mut joined = large.max(small).max(1);
-    // Pools are divided evenly, and may have less than there is room for.
-    while joined > 1 && pool_blocks(bands, room, joined) < MIN_BLOCKS_PER_POOL {
-        joined -= 1;
+/// Returns how many consecutive bands of `stored` bytes make a block: enough for large reads as long as
+/// a window has plenty of blocks, and for small reads as long as it has enough.
+fn bands_per_block(stored: u64, bands: u64, max_bands: u64) -> u64 {
+    let large = (LARGE_READ / stored).min(max_bands / TARGET_BLOCKS);
+    let small = (SMALL_READ / stored).min(max_bands / MIN_BLOCKS_PER_WINDOW);
+    let mut count = large.max(small).max(1);
+    // Windows have equal sizes, and may be smaller than the limit.
+    while count > 1 && window_blocks(bands, max_bands, count) < MIN_BLOCKS_PER_WINDOW {
+        count -= 1;
     }
-    joined
+    count
 }
 
-/// Returns the blocks of a pool when an epoch is divided evenly into as few pools as `room` allows.
-fn pool_blocks(bands: u64, room: u64, joined: u64) -> u64 {
-    let blocks = bands.div_ceil(joined);
-    let pools = blocks.div_ceil((room / joined).max(1));
-    blocks.div_ceil(pools)
+/// Returns the blocks of a window when an epoch is divided evenly into as few windows as `max_bands` allows.
+fn window_blocks(bands: u64, max_bands: u64, bands_per_block: u64) -> u64 {
+    let blocks = bands.div_ceil(bands_per_block);
+    let windows = blocks.div_ceil((max_bands / bands_per_block).max(1));
+    blocks.div_ceil(windows)
 }
 
-fn reason(layout: Layout, pools: Pools, is_whole: bool) -> String {
-    let lie = match layout.storage {
+fn reason(layout: Layout, size: WindowSize, holds_file: bool) -> String {
+    let stored = match layout.storage {
         Storage::Contiguous => format!(
-            "rows lie one after the other and are small ({}), so blocks of {} rows are read",
+            "rows are contiguous and small ({}), so they are read in blocks of {}",
             Bytes(layout.row_bytes),
-            pools.block_rows
+            size.block_rows
         ),
-        Storage::Chunked { .. } => "rows lie in chunks, which can only be read whole".to_owned(),
+        Storage::Chunked { .. } => {
+            "rows are stored in chunks, which can only be read as a whole".to_owned()
+        }
     };
-    match is_whole {
-        true => format!("{lie}; the budget holds all {} rows at once", layout.rows),
-        false => format!(
-            "{lie}; {} random blocks of {} rows ({}) are mixed at a time",
-            pools.pool_blocks,
-            pools.block_rows,
-            Bytes(pools.block_rows * layout.row_bytes)
-        ),
+    if holds_file {
+        format!("{stored}; one window holds all {} rows", layout.rows)
+    } else {
+        format!(
+            "{stored}; a window holds {} random blocks of {} rows ({})",
+            size.window_blocks,
+            size.block_rows,
+            Bytes(size.block_rows * layout.row_bytes)
+        )
     }
 }
 
-/// Says what is lost: an even mixture, or the speed of a disk.
+/// Returns the drawback of a window size: an uneven shuffle, or slow reads.
 fn warning(
     layout: Layout,
-    pools: Pools,
+    size: WindowSize,
     read: u64,
     budget_for: impl Fn(u64) -> u64,
 ) -> Option<String> {
-    // Pools are divided evenly, so a pool has so many blocks when an epoch has few enough pools.
+    // Windows have equal sizes, so a window has so many blocks when an epoch has few enough windows.
     let budget = |block_rows: u64| {
         let blocks = layout.rows.div_ceil(block_rows);
-        let pools = ((blocks - 1) / (MIN_BLOCKS_PER_POOL - 1)).max(1);
+        let windows = ((blocks - 1) / (MIN_BLOCKS_PER_WINDOW - 1)).max(1);
         let bytes = blocks
-            .div_ceil(pools)
+            .div_ceil(windows)
             .saturating_mul(block_rows)
             .saturating_mul(layout.row_bytes);
         let budget = Bytes(budget_for(bytes));
-        format!("a budget of {budget} ({} bytes)", budget.0)
+        format!("a memory budget of {budget} ({} bytes)", budget.0)
     };
-    if pools.pool_blocks < MIN_BLOCKS_PER_POOL {
+    if size.window_blocks < MIN_BLOCKS_PER_WINDOW {
         return Some(format!(
-            "only {} blocks are mixed at a time, of {MIN_BLOCKS_PER_POOL} that an even shuffle of a \
-             sorted file needs; {} is enough, or smaller chunks are",
-            pools.pool_blocks,
+            "a window holds only {} blocks, but an even shuffle of a sorted file needs \
+             {MIN_BLOCKS_PER_WINDOW}; {} is enough, and so are smaller chunks",
+            size.window_blocks,
             budget(layout.band_rows())
         ));
     }
     if read < TINY_READ {
-        let bands = SMALL_READ.div_ceil((read * layout.band_rows() / pools.block_rows).max(1));
+        let bands = SMALL_READ.div_ceil((read * layout.band_rows() / size.block_rows).max(1));
         return Some(format!(
-            "only {} are read at a time, of which a disk gives a quarter of its speed at best; {} reads \
-             {} at a time",
+            "reads of only {} get a quarter of a disk's bandwidth at best; with {}, reads have {}",
             Bytes(read),
             budget(layout.band_rows().saturating_mul(bands)),
             Bytes(SMALL_READ)

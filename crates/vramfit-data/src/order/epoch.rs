@@ -3,37 +3,37 @@
 use std::ops::Range;
 
 use super::permutation::Permutation;
-use super::pool::{Pool, PoolTable};
 use super::split::Selection;
+use super::window::{Window, WindowTable};
 use super::{Engine, Order, Purpose};
-use crate::mix::Key;
+use crate::splitmix::MixKey;
 
 /// The order of the rows in one epoch.
 #[derive(Clone, Debug)]
 pub struct Epoch {
     selection: Selection,
-    walk: Walk,
+    walk: RowOrder,
 }
 
 #[derive(Clone, Debug)]
-enum Walk {
+enum RowOrder {
     Sequential,
-    Gather(Permutation),
-    Pools(PoolTable),
+    Global(Permutation),
+    Windows(WindowTable),
 }
 
 impl Epoch {
     pub(super) fn new(order: Order, epoch: u64) -> Self {
         let selection = order.selection();
         let walk = match order.engine {
-            Engine::Sequential => Walk::Sequential,
-            Engine::Gather => {
-                let key = Key::new(&[order.seed, epoch, Purpose::Rows as u64]);
-                Walk::Gather(Permutation::new(key, selection.len()))
+            Engine::Sequential => RowOrder::Sequential,
+            Engine::GlobalShuffle => {
+                let key = MixKey::new(&[order.seed, epoch, Purpose::Rows as u64]);
+                RowOrder::Global(Permutation::new(key, selection.len()))
             }
-            Engine::BlockPool(pools) | Engine::ChunkPool(pools) => Walk::Pools(PoolTable::new(
-                pools, order.rows, selection, order.seed, epoch,
-            )),
+            Engine::BlockWindows(size) | Engine::ChunkWindows(size) => RowOrder::Windows(
+                WindowTable::new(size, order.rows, selection, order.seed, epoch),
+            ),
         };
         Epoch { selection, walk }
     }
@@ -50,46 +50,46 @@ impl Epoch {
 
     /// Appends the rows at `positions`, which end at or before [`len`](Self::len).
     ///
-    /// No row before them is looked at. With pools, each pool that is touched is laid out once, which
-    /// costs as much as it has blocks; a reader that keeps a pool in memory asks [`pool`](Self::pool).
+    /// No row before them is looked at. With windows, each window that is touched is laid out once, which
+    /// costs as much as it has blocks; a reader that keeps a window in memory asks [`window`](Self::window).
     pub fn append_rows(&self, positions: Range<u64>, rows: &mut Vec<u64>) {
         match &self.walk {
-            Walk::Sequential => rows.extend(positions.map(|at| self.selection.select(at))),
-            Walk::Gather(permutation) => {
+            RowOrder::Sequential => rows.extend(positions.map(|at| self.selection.select(at))),
+            RowOrder::Global(permutation) => {
                 rows.extend(positions.map(|at| self.selection.select(permutation.get(at))));
             }
-            Walk::Pools(table) => {
+            RowOrder::Windows(table) => {
                 let mut at = positions.start;
                 while at < positions.end {
-                    let pool = table.pool(table.serving(at));
-                    let end = positions.end.min(pool.positions().end);
-                    rows.extend((at..end).map(|at| pool.get(at).1));
+                    let window = table.window(table.window_at(at));
+                    let end = positions.end.min(window.positions().end);
+                    rows.extend((at..end).map(|at| window.get(at).1));
                     at = end;
                 }
             }
         }
     }
 
-    /// Returns how many pools the epoch has, or `None` where it is not made of pools.
-    pub fn pools(&self) -> Option<usize> {
+    /// Returns how many windows the epoch has, or `None` where it is not made of windows.
+    pub fn window_count(&self) -> Option<usize> {
         match &self.walk {
-            Walk::Pools(table) => Some(table.count()),
+            RowOrder::Windows(table) => Some(table.count()),
             _ => None,
         }
     }
 
-    /// Returns a pool, counted from 0 in the order of positions, or `None` where there is none.
-    pub fn pool(&self, pool: usize) -> Option<Pool> {
+    /// Returns a window, counted from 0 in the order of positions, or `None` where there is none.
+    pub fn window(&self, window: usize) -> Option<Window> {
         match &self.walk {
-            Walk::Pools(table) if pool < table.count() => Some(table.pool(pool)),
+            RowOrder::Windows(table) if window < table.count() => Some(table.window(window)),
             _ => None,
         }
     }
 
-    /// Returns which pool serves a position, or `None` where none does.
-    pub fn pool_at(&self, position: u64) -> Option<usize> {
+    /// Returns which window serves a position, or `None` where none does.
+    pub fn window_at(&self, position: u64) -> Option<usize> {
         match &self.walk {
-            Walk::Pools(table) if position < self.len() => Some(table.serving(position)),
+            RowOrder::Windows(table) if position < self.len() => Some(table.window_at(position)),
             _ => None,
         }
     }

@@ -1,7 +1,7 @@
 //! Which row comes when: a pure function of the file's layout, a seed and a position.
 //!
 //! Nothing is remembered between batches, so any batch of any epoch can be asked for at once, by any
-//! process, and a run is continued from a few numbers ([`State`]). The order is promised to be the same
+//! process, and a run resumes from a few numbers ([`LoaderState`]). The order is promised to be the same
 //! on every machine and in every later version (`docs/concepts/row-order.md`); the tests hold its values.
 //!
 //! [`choose`] finds the engine for a file and a budget, [`Order`] fixes everything that decides the
@@ -12,19 +12,19 @@ mod batches;
 mod choice;
 mod epoch;
 mod permutation;
-mod pool;
 mod split;
 mod state;
+mod window;
 
 use serde::{Deserialize, Serialize};
 use vramfit_core::{Error, ErrorKind, Result};
 
-pub use batches::{Batch, Batches, Last, Share, World};
-pub use choice::{Choice, Layout, MIN_BLOCKS_PER_POOL, Storage, choose};
+pub use batches::{Batch, Batches, RemainderPolicy, ShardOptions, ShardSlice};
+pub use choice::{EngineChoice, Layout, MIN_BLOCKS_PER_WINDOW, Storage, choose};
 pub use epoch::Epoch;
-pub use pool::{Block, Pool};
-pub use split::{Manner, Part, Split};
-pub use state::{Fingerprint, STATE_SCHEMA, State};
+pub use split::{RowSubset, Split, SplitMode};
+pub use state::{DataFingerprint, LoaderState, STATE_SCHEMA};
+pub use window::{Block, Window};
 
 /// What random numbers are drawn for, so that no two uses share them. The numbers are part of the
 /// promise and never change.
@@ -32,7 +32,7 @@ pub use state::{Fingerprint, STATE_SCHEMA, State};
 enum Purpose {
     Rows = 1,
     Blocks = 2,
-    Pool = 3,
+    Window = 3,
     Split = 4,
 }
 
@@ -42,29 +42,29 @@ enum Purpose {
 pub enum Engine {
     /// As they are in the file.
     Sequential,
-    /// One permutation of all rows; each is fetched from where it lies.
-    Gather,
-    /// Blocks of consecutive rows in random order, then the rows of each pool of blocks.
-    BlockPool(Pools),
+    /// One permutation of all rows, each of which is read by itself.
+    GlobalShuffle,
+    /// Blocks of consecutive rows in random order, then the rows of each window of blocks.
+    BlockWindows(WindowSize),
     /// The same where a block is a band of chunks that share their rows.
-    ChunkPool(Pools),
+    ChunkWindows(WindowSize),
 }
 
 /// The sizes of a shuffle on two levels.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Pools {
+pub struct WindowSize {
     /// Rows in a block; the last block of the file may have fewer.
     pub block_rows: u64,
-    /// Blocks whose rows are mixed with each other, at most; pools share the blocks of an epoch evenly.
-    pub pool_blocks: u64,
+    /// Blocks whose rows are mixed with each other, at most; windows share the blocks of an epoch evenly.
+    pub window_blocks: u64,
 }
 
 impl Engine {
     /// Returns the sizes of a shuffle on two levels, if it is one.
-    pub fn pools(&self) -> Option<Pools> {
+    pub fn window_size(&self) -> Option<WindowSize> {
         match self {
-            Engine::BlockPool(pools) | Engine::ChunkPool(pools) => Some(*pools),
-            Engine::Sequential | Engine::Gather => None,
+            Engine::BlockWindows(size) | Engine::ChunkWindows(size) => Some(*size),
+            Engine::Sequential | Engine::GlobalShuffle => None,
         }
     }
 
@@ -72,9 +72,9 @@ impl Engine {
     pub fn name(&self) -> &'static str {
         match self {
             Engine::Sequential => "sequential",
-            Engine::Gather => "global gather",
-            Engine::BlockPool(_) => "block pool",
-            Engine::ChunkPool(_) => "chunk pool",
+            Engine::GlobalShuffle => "global shuffle",
+            Engine::BlockWindows(_) => "block windows",
+            Engine::ChunkWindows(_) => "chunk windows",
         }
     }
 }
@@ -85,38 +85,36 @@ pub struct Order {
     rows: u64,
     seed: u64,
     engine: Engine,
-    part: Part,
+    subset: RowSubset,
 }
 
 impl Order {
     /// Returns the order of a file with `rows` rows, or of a part of them.
     ///
     /// # Errors
-    /// `invalid-argument` when there are no rows or too many, or when a block or a pool has no size.
-    pub fn new(rows: u64, seed: u64, engine: Engine, part: Part) -> Result<Self> {
-        let refuse = |message: String| Err(Error::new(ErrorKind::InvalidArgument, message));
+    /// `invalid-argument` when there are no rows or too many, or when a block or a window has no size.
+    pub fn new(rows: u64, seed: u64, engine: Engine, subset: RowSubset) -> Result<Self> {
+        let invalid = |message: String| Err(Error::new(ErrorKind::InvalidArgument, message));
         if rows == 0 {
-            return refuse("there are no rows to put in an order".into());
+            return invalid("there are no rows to order".into());
         }
         if rows > permutation::MAX_ELEMENTS {
-            return refuse(format!(
-                "{rows} rows are more than the 2^63 that can be ordered"
-            ));
+            return invalid(format!("{rows} rows exceed the limit of 2^63"));
         }
         if engine
-            .pools()
-            .is_some_and(|pools| pools.block_rows == 0 || pools.pool_blocks == 0)
+            .window_size()
+            .is_some_and(|size| size.block_rows == 0 || size.window_blocks == 0)
         {
-            return refuse("blocks and pools of a shuffle need a size above 0".into());
+            return invalid("the blocks and windows of a shuffle must not be empty".into());
         }
-        if let Part::Train(split) | Part::Validation(split) = part {
-            split.must_be_of(rows)?;
+        if let RowSubset::Train(split) | RowSubset::Validation(split) = subset {
+            split.ensure_matches(rows)?;
         }
         Ok(Order {
             rows,
             seed,
             engine,
-            part,
+            subset,
         })
     }
 
@@ -130,17 +128,17 @@ impl Order {
         self.seed
     }
 
-    /// Returns the part of the rows that is gone through.
-    pub fn part(&self) -> Part {
-        self.part
+    /// Returns which rows of the file an epoch has.
+    pub fn subset(&self) -> RowSubset {
+        self.subset
     }
 
-    /// Returns the rows of the file, in whatever part they are.
+    /// Returns the number of rows of the file.
     pub fn rows(&self) -> u64 {
         self.rows
     }
 
-    /// Returns how many rows one epoch has: those of the part.
+    /// Returns how many rows one epoch has: those of the subset.
     pub fn len(&self) -> u64 {
         self.selection().len()
     }
@@ -152,13 +150,13 @@ impl Order {
 
     /// Returns one pass over the rows. Epochs are counted from 0 and all differ.
     ///
-    /// Takes no time for [`Engine::Sequential`], and less than a millisecond for [`Engine::Gather`]. For pools it
-    /// counts the blocks once, about 30 ns each, because blocks can hold different numbers of rows of a part.
+    /// Takes no time for [`Engine::Sequential`], and less than a millisecond for [`Engine::GlobalShuffle`]. For windows it
+    /// counts the blocks once, about 30 ns each, because blocks can hold different numbers of rows of a subset.
     pub fn epoch(&self, epoch: u64) -> Epoch {
         Epoch::new(*self, epoch)
     }
 
     fn selection(&self) -> split::Selection {
-        split::Selection::new(self.rows, self.part)
+        split::Selection::new(self.rows, self.subset)
     }
 }

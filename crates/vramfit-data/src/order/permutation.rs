@@ -7,7 +7,7 @@
 //!
 //! Nothing in this file may change the result: people continue runs with it after an update.
 
-use crate::mix::{Key, below};
+use crate::splitmix::{MixKey, below};
 
 /// The most elements a permutation can have, so that the grid's area fits 64 bits.
 pub(super) const MAX_ELEMENTS: u64 = 1 << 63;
@@ -41,7 +41,7 @@ enum Form {
     Network {
         width: u64,
         height: u64,
-        rounds: [Key; ROUNDS],
+        rounds: [MixKey; ROUNDS],
     },
     /// The same network, with what each round adds written down for every row or column.
     LookedUp {
@@ -55,7 +55,7 @@ enum Form {
 
 impl Permutation {
     /// Returns the permutation of `0..len` that the key chooses; `len` is at most 2^63.
-    pub(super) fn new(key: Key, len: u64) -> Self {
+    pub(super) fn new(key: MixKey, len: u64) -> Self {
         debug_assert!(len <= MAX_ELEMENTS, "more rows than a file can have");
         let form = if len <= TABLE_ELEMENTS {
             Form::Table(shuffled(key, len))
@@ -119,12 +119,12 @@ impl Permutation {
     }
 }
 
-fn network(key: Key, len: u64) -> Form {
+fn network(key: MixKey, len: u64) -> Form {
     let width = len.isqrt();
     Form::Network {
         width,
         height: len.div_ceil(width),
-        rounds: std::array::from_fn(|round| Key::new(&[key.at(round as u64)])),
+        rounds: std::array::from_fn(|round| MixKey::new(&[key.at(round as u64)])),
     }
 }
 
@@ -158,7 +158,7 @@ fn looked_up(network: Form) -> Form {
 }
 
 /// Shuffles `0..len`, which is at most 256, by Fisher and Yates.
-fn shuffled(key: Key, len: u64) -> Vec<u8> {
+fn shuffled(key: MixKey, len: u64) -> Vec<u8> {
     let mut table: Vec<u8> = (0..len).map(|element| element as u8).collect();
     for last in (1..len).rev() {
         table.swap(last as usize, below(key.at(last), last + 1) as usize);
@@ -173,7 +173,7 @@ fn through<const N: usize>(
     cells: [u64; N],
     width: u64,
     height: u64,
-    rounds: &[Key; ROUNDS],
+    rounds: &[MixKey; ROUNDS],
 ) -> [u64; N] {
     let mut rows = cells.map(|cell| cell / width);
     let mut columns = cells.map(|cell| cell % width);
@@ -230,7 +230,7 @@ mod tests {
     #[test]
     fn every_length_is_permuted() {
         for len in (0..700).chain([65_535, 65_536, 65_537]) {
-            let permutation = Permutation::new(Key::new(&[len]), len);
+            let permutation = Permutation::new(MixKey::new(&[len]), len);
             let mut seen = vec![false; len as usize];
             for place in 0..len {
                 let element = permutation.get(place);
@@ -252,9 +252,9 @@ mod tests {
         ] {
             let plain = Permutation {
                 len,
-                form: network(Key::new(&[len]), len),
+                form: network(MixKey::new(&[len]), len),
             };
-            let quick = Permutation::new(Key::new(&[len]), len);
+            let quick = Permutation::new(MixKey::new(&[len]), len);
             assert!(matches!(quick.form, Form::LookedUp { .. }));
             for place in (0..len).step_by((len / 5000).max(1) as usize) {
                 assert_eq!(quick.get(place), plain.get(place), "{place} of {len}");
@@ -265,7 +265,7 @@ mod tests {
     #[test]
     fn the_largest_lengths_stay_inside() {
         for len in [MAX_ELEMENTS, MAX_ELEMENTS - 1, (1 << 62) + 12_345] {
-            let permutation = Permutation::new(Key::new(&[1]), len);
+            let permutation = Permutation::new(MixKey::new(&[1]), len);
             let places = [0, 1, len / 2, len - 2, len - 1];
             let mut elements = places.map(|place| permutation.get(place));
             elements.sort_unstable();

@@ -1,19 +1,19 @@
-//! What has to be kept to go on from where a run stopped: a few numbers, below a kilobyte of JSON.
+//! What a run saves to resume where it stopped: a few numbers, less than a kilobyte of JSON.
 //!
 //! The order itself is in it, so a machine with more memory, whose choice of engine would be another,
-//! continues the order that was begun.
+//! continues the order that was started.
 
 use serde::{Deserialize, Serialize};
 use vramfit_core::{Bytes, Error, ErrorKind, Result};
 
 use super::Order;
 
-/// The form of a state. A state of another form is refused.
+/// The version of the format of a state. Other versions are rejected.
 pub const STATE_SCHEMA: u32 = 1;
 
-/// What tells whether a file, or a copy of it, still has the rows that a run began with.
+/// Identifies the data that a run started with, in the file itself or a copy of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Fingerprint {
+pub struct DataFingerprint {
     /// Its size.
     pub bytes: u64,
     /// When it was last written, in nanoseconds since 1970; a hash of several times, where rows come from several
@@ -23,29 +23,29 @@ pub struct Fingerprint {
     pub chunks: u64,
     /// A hash of where those chunks are, their sizes and filters.
     pub index_hash: u64,
-    /// A hash of the content, whole or sampled; none where it could not be read, or in states of old.
+    /// A hash of the content, whole or sampled; none where it could not be read.
     #[serde(default)]
     pub contents: Option<u64>,
 }
 
-/// Where a run is in its data.
+/// The position of a run in its data.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct State {
+pub struct LoaderState {
     schema: u32,
     /// What decides the order.
     pub order: Order,
     /// The epoch, from 0.
     pub epoch: u64,
-    /// How many rows of the epoch were given out, to all processes together.
+    /// How many rows of the epoch were handed out, to all processes together.
     pub position: u64,
-    /// The file that the order is of.
-    pub file: Fingerprint,
+    /// The file that the rows are in.
+    pub file: DataFingerprint,
 }
 
-impl State {
+impl LoaderState {
     /// Returns the state at a position of an epoch.
-    pub fn new(order: Order, epoch: u64, position: u64, file: Fingerprint) -> Self {
-        State {
+    pub fn new(order: Order, epoch: u64, position: u64, file: DataFingerprint) -> Self {
+        LoaderState {
             schema: STATE_SCHEMA,
             order,
             epoch,
@@ -64,36 +64,36 @@ impl State {
     /// # Errors
     /// `invalid-file` when the text is no state, is of another version, or contradicts itself.
     pub fn parse_json(text: &str) -> Result<Self> {
-        let refuse = |what: &str| {
+        let invalid = |what: &str| {
             Error::new(
                 ErrorKind::InvalidFile,
-                format!("this is no state of a loader: {what}"),
+                format!("this is not a loader state: {what}"),
             )
         };
         let value: serde_json::Value = serde_json::from_str(text)
-            .map_err(|error| refuse("it cannot be read as JSON").cause(error))?;
+            .map_err(|error| invalid("it is not valid JSON").cause(error))?;
         match value.get("schema").and_then(serde_json::Value::as_u64) {
             Some(schema) if schema == u64::from(STATE_SCHEMA) => {}
             Some(schema) => {
-                return Err(refuse(&format!(
-                    "its form is number {schema}, and this version knows number {STATE_SCHEMA}"
+                return Err(invalid(&format!(
+                    "its format version is {schema}, and this vramfit reads version {STATE_SCHEMA}"
                 )));
             }
-            None => return Err(refuse("it has no `schema`")),
+            None => return Err(invalid("the field `schema` is missing")),
         }
-        let state: State = serde_json::from_value(value)
-            .map_err(|error| refuse("a field is missing or wrong").cause(error))?;
+        let state: LoaderState = serde_json::from_value(value)
+            .map_err(|error| invalid("a field is missing or invalid").cause(error))?;
         let Order {
             rows,
             seed,
             engine,
-            part,
+            subset,
         } = state.order;
-        let order = Order::new(rows, seed, engine, part)
-            .map_err(|error| refuse("its order cannot be").cause(error))?;
+        let order = Order::new(rows, seed, engine, subset)
+            .map_err(|error| invalid("its order is not valid").cause(error))?;
         if state.position > order.len() {
-            return Err(refuse(&format!(
-                "it is at row {} of an epoch of {}",
+            return Err(invalid(&format!(
+                "its position {} is beyond the {} rows of the epoch",
                 state.position,
                 order.len()
             )));
@@ -101,32 +101,32 @@ impl State {
         Ok(state)
     }
 
-    /// Refuses to go on when the file is not the one that the state was made with, nor a copy of it.
+    /// Checks that the file is the one that the state was made with, or a copy of it.
     ///
     /// # Arguments
-    /// `contents` returns the hash of the content of the file now; asked only when its time is another.
+    /// `contents` returns the hash of the current content; called only when the modification time differs.
     ///
     /// # Errors
     /// `file-changed`, naming what differs.
-    pub fn must_be_of(
+    pub fn ensure_matches(
         &self,
         path: &str,
-        file: &Fingerprint,
+        file: &DataFingerprint,
         contents: impl FnOnce() -> Option<u64>,
     ) -> Result<()> {
         let was = &self.file;
         let difference = if was.bytes != file.bytes {
             format!(
-                "it had {} ({} bytes) and has {} ({} bytes)",
+                "its size was {} ({} bytes) and is now {} ({} bytes)",
                 Bytes(was.bytes),
                 was.bytes,
                 Bytes(file.bytes),
                 file.bytes
             )
         } else if was.chunks != file.chunks {
-            format!("it had {} chunks and has {}", was.chunks, file.chunks)
+            format!("it had {} chunks and now has {}", was.chunks, file.chunks)
         } else if was.index_hash != file.index_hash {
-            "its chunks lie elsewhere".into()
+            "its chunks are at other offsets".into()
         } else if was.modified_ns == file.modified_ns {
             return Ok(());
         } else {
@@ -134,15 +134,17 @@ impl State {
             match (was.contents, contents()) {
                 (Some(was), Some(now)) if was == now => return Ok(()),
                 (Some(_), Some(_)) => {
-                    "values in it are others, though its size and its chunks are the same".into()
+                    "its values differ, although its size and chunks are the same".into()
                 }
-                _ => "it was written to or copied since, and its content cannot be compared".into(),
+                _ => {
+                    "it was written to or copied since, and its contents cannot be compared".into()
+                }
             }
         };
         Err(Error::new(
             ErrorKind::FileChanged,
-            format!("`{path}` is not the file that this run began with: {difference}"),
+            format!("`{path}` is not the file that this run started with: {difference}"),
         )
-        .hint("bring the old file or a copy of it back, or begin anew"))
+        .hint("restore the original file or a copy of it, or start over"))
     }
 }

@@ -91,7 +91,7 @@ impl Convert {
     }
 
     /// Copies elements of so many bytes as they are, whatever they are.
-    pub(crate) fn as_it_is(size: usize) -> Convert {
+    pub(crate) fn identity(size: usize) -> Convert {
         let byte = Number {
             scalar: Scalar::Uint8,
             big_endian: false,
@@ -260,8 +260,8 @@ trait Store {
 }
 
 /// A conversion that may fail.
-trait Into2<T> {
-    fn into2(self) -> std::result::Result<T, Overflow>;
+trait CastInto<T> {
+    fn cast_into(self) -> std::result::Result<T, Overflow>;
 }
 
 macro_rules! number {
@@ -284,8 +284,8 @@ number!(i8, i16, i32, i64, u8, u16, u32, u64, f16, bf16, f32, f64);
 
 macro_rules! integers_to_integers {
     ($($from:ty => $($to:ty),*;)*) => {$($(
-        impl Into2<$to> for $from {
-            fn into2(self) -> std::result::Result<$to, Overflow> {
+        impl CastInto<$to> for $from {
+            fn cast_into(self) -> std::result::Result<$to, Overflow> {
                 <$to>::try_from(self).map_err(|_| Overflow(self.to_string()))
             }
         }
@@ -304,8 +304,8 @@ integers_to_integers! {
 
 macro_rules! cast {
     ($($from:ty => $($to:ty: $how:expr),*;)*) => {$($(
-        impl Into2<$to> for $from {
-            fn into2(self) -> std::result::Result<$to, Overflow> {
+        impl CastInto<$to> for $from {
+            fn cast_into(self) -> std::result::Result<$to, Overflow> {
                 let how: fn($from) -> $to = $how;
                 Ok(how(self))
             }
@@ -327,7 +327,7 @@ cast! {
     u64 => f32: |x| x as f32, f64: |x| x as f64;
 }
 
-fn each<F: Load + Into2<T>, T: Store>(
+fn each<F: Load + CastInto<T>, T: Store>(
     spacing: Spacing,
     input: &[u8],
     out: &mut [u8],
@@ -336,7 +336,9 @@ fn each<F: Load + Into2<T>, T: Store>(
     let numbers = out.chunks_exact_mut(size_of::<T>());
     for (element, number) in elements.zip(numbers) {
         let bytes = &element[spacing.offset..spacing.offset + size_of::<F>()];
-        F::load(bytes, spacing.big_endian).into2()?.store(number);
+        F::load(bytes, spacing.big_endian)
+            .cast_into()?
+            .store(number);
     }
     Ok(())
 }

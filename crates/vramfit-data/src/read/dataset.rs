@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use vramfit_core::{Error, ErrorKind, Result};
 
-use super::pieces::{self, Piece};
+use super::virtual_source::{self, VirtualSource};
 use crate::filter::Pipeline;
 use crate::hdf5::description::Description;
 use crate::hdf5::layout::Layout;
@@ -45,7 +45,7 @@ pub enum Storage {
         plain_edges: bool,
     },
     /// In other datasets; rows that are in none of them hold the fill value.
-    Virtual(Arc<[Piece]>),
+    Virtual(Arc<[VirtualSource]>),
 }
 
 impl Dataset {
@@ -179,7 +179,7 @@ impl Dataset {
             }
             Layout::Virtual { collection, object } => {
                 let mappings = virtual_map::read(&container, collection, object)?;
-                let pieces = pieces::open(&container, &shape, &element, &mappings)?;
+                let pieces = virtual_source::open(&container, &shape, &element, &mappings)?;
                 (Pipeline::default(), Storage::Virtual(pieces.into()))
             }
         };

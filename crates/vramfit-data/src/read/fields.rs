@@ -3,7 +3,7 @@
 use vramfit_core::Result;
 
 use super::dataset::unsupported;
-use super::rows::invalid;
+use super::row_reader::invalid;
 use crate::hdf5::{Element, Field, Numbers};
 
 /// How many fields are listed in a hint.

@@ -1,19 +1,19 @@
 //! Reading rows: the elements of a dataset along its first axis, decoded, converted, in the order
 //! that is asked for.
 //!
-//! A [`Dataset`] says what is in the file; [`Rows`] reads it. The unit of work is the *band*: all
+//! A [`Dataset`] says what is in the file; [`RowReader`] reads it. The unit of work is the *band*: all
 //! chunks that share the same rows. Bands never share a row, so threads that decode different bands
 //! write to different memory, also where a row is spread over many chunks.
 
-mod band;
+mod chunk_rows;
 mod convert;
 mod dataset;
 mod fields;
 mod overflow;
-mod pieces;
-mod rows;
+mod row_reader;
 mod runs;
+mod virtual_source;
 
 pub use dataset::{Dataset, MAX_CHUNK_BYTES, Storage};
-pub use pieces::Piece;
-pub use rows::{RowOptions, Rows};
+pub use row_reader::{RowOptions, RowReader};
+pub use virtual_source::VirtualSource;

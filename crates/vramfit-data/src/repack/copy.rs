@@ -7,14 +7,14 @@ use std::sync::{LazyLock, Mutex, PoisonError};
 
 use vramfit_core::{Bytes, Error, ErrorKind, Result};
 
-use super::Manner;
+use super::OutputOptions;
 use super::pass;
 use super::picture::Picture;
 use super::plan::Plan;
 use crate::digest::digest;
 use crate::hdf5::Container;
-use crate::read::{Dataset as Open, Rows};
-use crate::source::{Access, Fingerprint, Source};
+use crate::read::{Dataset as Open, RowReader};
+use crate::source::{Access, FileFingerprint, Source};
 use crate::write::{self, Content, Dataset, Job, Piece, Sections, Storage, write_sections};
 
 /// What is being done.
@@ -44,11 +44,11 @@ const SYNC_INTERVAL: Bytes = Bytes(256 << 20);
 pub(super) fn copy(
     plan: &Plan,
     target: &Path,
-    manner: Manner,
+    options: OutputOptions,
     progress: &mut (dyn FnMut(Progress) + Send),
 ) -> Result<Bytes> {
-    let open = |path: &String| Rows::as_they_are(Open::open_in(&plan.container, path)?);
-    let sources: Vec<Rows> = plan.from.iter().map(open).collect::<Result<_>>()?;
+    let open = |path: &String| RowReader::raw(Open::open_in(&plan.container, path)?);
+    let sources: Vec<RowReader> = plan.from.iter().map(open).collect::<Result<_>>()?;
     let total = plan.content.datasets.iter().map(Dataset::bytes).sum();
     // They are counted when it is known that the disk has room for them all.
     let pieces = LazyLock::new(|| Pieces::of(plan));
@@ -66,7 +66,7 @@ pub(super) fn copy(
         }
         Ok(())
     };
-    let like = match manner.in_place {
+    let like = match options.in_place {
         true => Some(
             std::fs::metadata(&plan.source).map_err(|error| cannot_read(&plan.source, &error))?,
         ),
@@ -76,8 +76,8 @@ pub(super) fn copy(
         path: target,
         content: plan.content.clone(),
         purpose: "repack",
-        manner: write::Manner {
-            force: manner.force || manner.in_place,
+        options: write::WriteOptions {
+            force: options.force || options.in_place,
             resume: false,
             sync_every: SYNC_INTERVAL,
             once: true,
@@ -166,8 +166,8 @@ fn compare(plan: &Plan, path: &Path, pieces: &Pieces, show: &(dyn Fn(u64) + Sync
     let source = Source::open(path, Access::Read)?;
     let container = Container::open_own(Arc::new(source)).map_err(|error| differs(plan, &error))?;
     compare_structure(plan, &container)?;
-    let open = |dataset: &Dataset| Rows::as_they_are(Open::open_in(&container, &dataset.path)?);
-    let rows: Vec<Rows> = (plan.content.datasets.iter().map(open))
+    let open = |dataset: &Dataset| RowReader::raw(Open::open_in(&container, &dataset.path)?);
+    let rows: Vec<RowReader> = (plan.content.datasets.iter().map(open))
         .collect::<Result<_>>()
         .map_err(|error| differs(plan, &error))?;
     let (next, done) = (AtomicU64::new(0), AtomicU64::new(0));
@@ -245,7 +245,7 @@ fn compare_structure(plan: &Plan, new: &Container) -> Result<()> {
 
 /// Refuses to go on with a file that was written to, cut short or exchanged.
 fn must_be_unchanged(plan: &Plan) -> Result<()> {
-    if Fingerprint::of(&plan.source)? == plan.fingerprint {
+    if FileFingerprint::of(&plan.source)? == plan.fingerprint {
         return Ok(());
     }
     Err(Error::new(

@@ -11,7 +11,7 @@ use crate::read::{Dataset as Open, MAX_CHUNK_BYTES, Storage as Stored};
 use crate::write::{Compression, Dataset, Storage};
 
 /// A chunk has no more bytes than this where nothing was said, and at least half of it where rows are small.
-/// A disk reads such pieces in any order at half its speed or more, and a pool of a shuffle holds many.
+/// A disk reads such pieces in any order at half its speed or more, and a window of a shuffle holds many.
 const CHUNK_BYTES: u64 = 512 << 10;
 /// Where a row count has to divide another, chunks of these sizes are taken, too.
 const FITTING_BYTES: std::ops::RangeInclusive<u64> = 256 << 10..=1 << 20;

@@ -74,7 +74,7 @@ pub struct Loss {
 
 /// How the new file comes to its place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Manner {
+pub struct OutputOptions {
     /// Replace a file of that name.
     pub force: bool,
     /// The new file takes the place of the old one, and is read by the same people.
@@ -89,8 +89,8 @@ pub struct Manner {
 pub fn repack(
     plan: &Plan,
     target: &Path,
-    manner: Manner,
+    options: OutputOptions,
     progress: &mut (dyn FnMut(Progress) + Send),
 ) -> Result<Bytes> {
-    copy::copy(plan, target, manner, progress)
+    copy::copy(plan, target, options, progress)
 }

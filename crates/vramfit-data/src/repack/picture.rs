@@ -12,7 +12,7 @@ use crate::hdf5::group::{self, Target as Leads};
 use crate::hdf5::header::{Header, kind};
 use crate::hdf5::reach::{Reach, TypeBytes};
 use crate::hdf5::{Container, FilterStep, attribute};
-use crate::read::{Dataset as Open, Rows};
+use crate::read::{Dataset as Open, RowReader};
 use crate::write::{Attribute, Copied, Data, Dataset, Group, Known, Link, Storage, Target, What};
 
 /// Groups in groups, no deeper than this.
@@ -213,7 +213,7 @@ impl Walk<'_> {
             return Ok(());
         }
         // Whatever keeps its rows from being read is to be told now.
-        Rows::as_they_are(Open::open_in(self.container, path)?)?;
+        RowReader::raw(Open::open_in(self.container, path)?)?;
         self.picture.large.push(Large {
             dataset: Dataset {
                 path: path.to_owned(),
@@ -301,7 +301,7 @@ fn elements(container: &Container, path: &str) -> Result<Vec<u8>> {
         );
     }
     let mut elements = vec![0; dataset.bytes() as usize];
-    let rows = Rows::as_they_are(dataset)?;
+    let rows = RowReader::raw(dataset)?;
     rows.read(0..rows.len(), &mut elements)?;
     Ok(elements)
 }

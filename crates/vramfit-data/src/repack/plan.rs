@@ -11,8 +11,8 @@ use super::{Loss, Request, layout, select};
 use crate::filter;
 use crate::hdf5::Container;
 use crate::inspect;
-use crate::read::{Dataset as Open, Rows, Storage as Stored};
-use crate::source::Fingerprint;
+use crate::read::{Dataset as Open, RowReader, Storage as Stored};
+use crate::source::FileFingerprint;
 use crate::write::{self, Compression, Content, Dataset, Section, Storage};
 
 /// How a file will be rewritten.
@@ -20,7 +20,7 @@ pub struct Plan {
     pub(super) source: PathBuf,
     pub(super) container: Container,
     /// The file as it was when the plan was made.
-    pub(super) fingerprint: Fingerprint,
+    pub(super) fingerprint: FileFingerprint,
     pub(super) content: Content,
     /// By which path each dataset of the content is opened.
     pub(super) from: Vec<String>,
@@ -96,7 +96,7 @@ impl std::fmt::Debug for Plan {
 /// `unsupported-feature` when a dataset cannot be copied, naming all of those; `invalid-argument` when
 /// a path is not in the file or the memory too small; `invalid-file` or `io` when it cannot be read.
 pub fn plan(path: &Path, request: &Request) -> Result<Plan> {
-    let fingerprint = Fingerprint::of(path)?;
+    let fingerprint = FileFingerprint::of(path)?;
     let container = inspect::open(path)?;
     let mut picture = Picture::of(&container)?;
     select::select(path, &container, &mut picture, &request.datasets)?;
@@ -270,7 +270,7 @@ fn estimated(source: &Open, dataset: &Dataset) -> Result<Bytes> {
     if compression == Compression::None || chunks == 0 || chunk_bytes == 0 {
         return Ok(Bytes(chunks * chunk_bytes));
     }
-    let reader = Rows::as_they_are(source.clone())?;
+    let reader = RowReader::raw(source.clone())?;
     // A chunk at the end that is not full says little about the others.
     let full = (dataset.rows() / rows).max(1);
     let mut looked_at = vec![0, full / 2, full - 1];

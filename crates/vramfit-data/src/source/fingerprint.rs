@@ -10,7 +10,7 @@ use vramfit_core::{Error, ErrorKind, Result};
 ///
 /// The device is no part of it: it changes when the same disk is mounted again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Fingerprint {
+pub struct FileFingerprint {
     /// Length in bytes.
     pub length: u64,
     /// Time of the last change of content, in nanoseconds since 1970.
@@ -19,13 +19,13 @@ pub struct Fingerprint {
     pub inode: u64,
 }
 
-impl Fingerprint {
+impl FileFingerprint {
     /// Takes the fingerprint of the file that a path names now.
     ///
     /// # Errors
     ///
     /// `io` when it cannot be asked for.
-    pub fn of(path: &Path) -> Result<Fingerprint> {
+    pub fn of(path: &Path) -> Result<FileFingerprint> {
         let metadata = std::fs::metadata(path).map_err(|error| {
             Error::new(
                 ErrorKind::Io,
@@ -33,7 +33,7 @@ impl Fingerprint {
             )
             .cause(error)
         })?;
-        Ok(Fingerprint {
+        Ok(FileFingerprint {
             length: metadata.len(),
             modified_ns: i128::from(metadata.mtime()) * 1_000_000_000
                 + i128::from(metadata.mtime_nsec()),

@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 
 use vramfit_core::{Error, ErrorKind, Result};
 
-pub use fingerprint::Fingerprint;
+pub use fingerprint::FileFingerprint;
 pub use lock::Writer;
 use mapping::Mapping;
 pub use sample::{MAX_SAMPLED_BYTES, sample_digest};

@@ -6,7 +6,7 @@ use vramfit_core::Result;
 
 use super::{Access, Source};
 use crate::digest::digest;
-use crate::mix::Key;
+use crate::splitmix::MixKey;
 
 /// How much of a file is read: a shorter file is read whole.
 pub const MAX_SAMPLED_BYTES: u64 = 16 << 20;
@@ -32,7 +32,7 @@ pub fn sample_digest(path: &Path) -> Result<u64> {
         };
         bytes.resize(BLOCK_BYTES.min(length - start) as usize, 0);
         source.read_at(start, &mut bytes)?;
-        all = Key::new(&[all, digest(&bytes)]).at(0);
+        all = MixKey::new(&[all, digest(&bytes)]).at(0);
     }
     Ok(all)
 }

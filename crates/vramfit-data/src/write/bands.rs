@@ -14,7 +14,7 @@ use super::content::{Compression, Content, Dataset, Storage};
 use super::pipeline::{Pipeline, Stored};
 use super::queue::{Queue, StopOnDrop, StopOnPanic};
 use super::section::{Course, Piece, Section};
-use super::writer::{Manner, Writer};
+use super::writer::{WriteOptions, Writer};
 
 /// Makes the rows of a piece: for each dataset, in its order, the bytes of the rows, appended to an
 /// empty buffer. Called from several threads.
@@ -33,7 +33,7 @@ pub struct Job<'a> {
     /// Says what is written, so that an attempt with other settings is not gone on with.
     pub purpose: &'a str,
     /// How it is begun.
-    pub manner: Manner,
+    pub options: WriteOptions,
     /// Threads that make and compress.
     pub threads: usize,
     /// At most how large the file can become; as much must be free.
@@ -123,7 +123,7 @@ pub fn write_sections(
         job.content,
         &course,
         job.purpose,
-        job.manner,
+        job.options,
         job.expected,
     )?;
     if let Some(other) = &sections.like {

@@ -34,4 +34,4 @@ pub use datatype::Datatype;
 pub use number::Number;
 pub use section::{Piece, Section};
 pub use value::{Attribute, Copied, Data, Known, Value, Varying, What};
-pub use writer::Manner;
+pub use writer::WriteOptions;

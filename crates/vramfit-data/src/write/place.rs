@@ -11,7 +11,7 @@ use rustix::fs::{AtFlags, CWD, FlockOperation, Mode, OFlags, RenameFlags};
 use rustix::io::Errno;
 use vramfit_core::{Bytes, Error, ErrorKind, Result};
 
-use super::writer::Manner;
+use super::writer::WriteOptions;
 
 /// A file that is not in its place yet.
 #[derive(Debug)]
@@ -25,7 +25,7 @@ pub(super) struct Place {
     pub(super) journal: PathBuf,
     /// Whether an earlier attempt had begun it.
     pub(super) is_known: bool,
-    manner: Manner,
+    options: WriteOptions,
     is_placed: bool,
 }
 
@@ -34,10 +34,10 @@ impl Place {
     ///
     /// # Errors
     /// `io` when the final name is taken, when another process is writing to it, or the disk refuses.
-    pub(super) fn open(path: &Path, manner: Manner) -> Result<Self> {
+    pub(super) fn open(path: &Path, options: WriteOptions) -> Result<Self> {
         let target = std::path::absolute(path).map_err(|error| cannot("write", path, &error))?;
         let folder = folder(&target)?;
-        if target.exists() && !manner.force {
+        if target.exists() && !options.force {
             return Err(Error::new(
                 ErrorKind::Io,
                 format!("`{}` exists and will not be overwritten", path.display()),
@@ -45,10 +45,10 @@ impl Place {
             .hint("add `--force`, or name another file"));
         }
         // What can be gone on with has another name than what cannot, so that neither destroys the other.
-        let name = hidden(&target, if manner.once { "new" } else { "part" });
-        let unnamed = manner.once.then(|| unnamed(folder)).flatten();
-        let is_known = !manner.once && name.exists();
-        if is_known && !manner.force && !manner.resume {
+        let name = hidden(&target, if options.once { "new" } else { "part" });
+        let unnamed = options.once.then(|| unnamed(folder)).flatten();
+        let is_known = !options.once && name.exists();
+        if is_known && !options.force && !options.resume {
             return Err(Error::new(
                 ErrorKind::Io,
                 format!(
@@ -68,7 +68,7 @@ impl Place {
             file,
             name,
             is_known,
-            manner,
+            options,
             is_placed: false,
         })
     }
@@ -114,7 +114,7 @@ impl Place {
                 available.0
             ),
         );
-        Err(error.hint(match self.manner.once {
+        Err(error.hint(match self.options.once {
             true => "name a place with more room",
             false => "take fewer samples, or a place with more room",
         }))
@@ -126,7 +126,7 @@ impl Place {
     /// `io` when the name was taken meanwhile, or the disk refuses.
     pub(super) fn put_in_place(&mut self) -> Result<()> {
         let moved = match &self.name {
-            None if self.manner.force => {
+            None if self.options.force => {
                 // A file without a name cannot take the place of another; with one it can.
                 let name = hidden(&self.target, "new");
                 match std::fs::remove_file(&name) {
@@ -145,7 +145,7 @@ impl Place {
                 })
             }
             None => give_name(&self.file, &self.target).map_err(std::io::Error::from),
-            Some(name) if self.manner.force => std::fs::rename(name, &self.target),
+            Some(name) if self.options.force => std::fs::rename(name, &self.target),
             Some(name) => rename_to_free(name, &self.target),
         };
         moved.map_err(|error| match error.kind() {
@@ -155,7 +155,7 @@ impl Place {
                     ErrorKind::Io,
                     format!("`{shown}` came into being meanwhile and will not be overwritten"),
                 );
-                failure.hint(match self.manner.once {
+                failure.hint(match self.options.once {
                     true => "move it away, or add `--force`",
                     false => "move it away and add `--resume`",
                 })
@@ -167,7 +167,7 @@ impl Place {
         let synced = self.target.parent().map_or(Ok(()), |parent| {
             File::open(parent).and_then(|folder| folder.sync_all())
         });
-        let removed = match self.manner.once {
+        let removed = match self.options.once {
             true => Ok(()),
             false => std::fs::remove_file(&self.journal),
         };
@@ -181,7 +181,7 @@ impl Place {
         if let Some(name) = &self.name {
             let _ = std::fs::remove_file(name);
         }
-        if !self.manner.once {
+        if !self.options.once {
             let _ = std::fs::remove_file(&self.journal);
         }
     }
@@ -191,7 +191,7 @@ impl Place {
         let failure = cannot("write", &self.target, error);
         match error.kind() {
             std::io::ErrorKind::StorageFull | std::io::ErrorKind::QuotaExceeded => {
-                failure.hint(match self.manner.once {
+                failure.hint(match self.options.once {
                     true => "make room, or name another place: nothing is left of what was written",
                     false => "make room and add `--resume`: what was written so far is kept",
                 })
@@ -203,7 +203,7 @@ impl Place {
 
 impl Drop for Place {
     fn drop(&mut self) {
-        if self.manner.once && !self.is_placed {
+        if self.options.once && !self.is_placed {
             self.discard();
         }
     }
@@ -305,10 +305,10 @@ mod tests {
             target: target.to_owned(),
             journal: hidden(target, "journal"),
             is_known: false,
-            manner: Manner {
+            options: WriteOptions {
                 force,
                 once: true,
-                ..Manner::default()
+                ..WriteOptions::default()
             },
             is_placed: false,
         }
@@ -354,10 +354,10 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let target = folder.path().join("x.h5");
         std::fs::write(&target, "old").unwrap();
-        let once = |force| Manner {
+        let once = |force| WriteOptions {
             force,
             once: true,
-            ..Manner::default()
+            ..WriteOptions::default()
         };
         assert!(Place::open(&target, once(false)).is_err());
         let mut place = Place::open(&target, once(true)).unwrap();

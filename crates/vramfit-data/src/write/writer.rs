@@ -20,7 +20,7 @@ use super::section::Course;
 
 /// How a file is begun.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Manner {
+pub struct WriteOptions {
     /// Replace the file if it exists, and what an earlier attempt left.
     pub force: bool,
     /// Go on with what an earlier attempt left, if it left anything.
@@ -33,9 +33,9 @@ pub struct Manner {
     pub once: bool,
 }
 
-impl Default for Manner {
+impl Default for WriteOptions {
     fn default() -> Self {
-        Manner {
+        WriteOptions {
             force: false,
             resume: false,
             sync_every: Bytes(64 << 20),
@@ -73,16 +73,16 @@ impl Writer {
         content: Content,
         course: &Course,
         purpose: &str,
-        manner: Manner,
+        options: WriteOptions,
         expected: Bytes,
     ) -> Result<Self> {
-        let place = Place::open(path, manner)?;
+        let place = Place::open(path, options)?;
         let places = front::places(&content);
-        let found = match place.is_known && manner.resume {
+        let found = match place.is_known && options.resume {
             true => Journal::open(&place.journal, purpose)?,
             false => None,
         };
-        if found.is_none() && place.is_known && manner.resume && !manner.force {
+        if found.is_none() && place.is_known && options.resume && !options.force {
             return Err(Error::new(
                 ErrorKind::Io,
                 format!(
@@ -95,7 +95,7 @@ impl Writer {
         let (journal, mut done) = match found {
             Some((journal, done)) => (Some(journal), done),
             // Nobody goes on with it.
-            None if manner.once => (None, Entry::default()),
+            None if options.once => (None, Entry::default()),
             None => {
                 let journal = Journal::create(&place.journal, purpose)?;
                 (Some(journal), Entry::default())
@@ -110,7 +110,7 @@ impl Writer {
             chunks: content.datasets.iter().map(|_| Vec::new()).collect(),
             place,
             places,
-            sync_every: manner.sync_every,
+            sync_every: options.sync_every,
             unsafe_bytes: 0,
             unsafe_chunks: Vec::new(),
             done,

@@ -4,8 +4,10 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use vramfit_core::{Bytes, Result};
-use vramfit_data::load::{Filled, Loader, Request, Turn};
-use vramfit_data::write::{Compression, Content, Dataset, Job, Manner, Number, Storage, write};
+use vramfit_data::load::{Batch, BatchPoll, Loader, LoaderOptions};
+use vramfit_data::write::{
+    Compression, Content, Dataset, Job, Number, Storage, WriteOptions, write,
+};
 
 pub(crate) const ROWS: u64 = 1003;
 /// Numbers of a row of `x`.
@@ -49,7 +51,7 @@ pub(crate) fn file_of(directory: &Path, rows: u64, width: u64, x: Storage, y: St
         path: &path,
         content,
         purpose: "a test",
-        manner: Manner {
+        options: WriteOptions {
             force: true,
             resume: false,
             sync_every: Bytes(1 << 20),
@@ -71,27 +73,27 @@ pub(crate) fn file_of(directory: &Path, rows: u64, width: u64, x: Storage, y: St
     path
 }
 
-pub(crate) fn request(file: &Path) -> Request {
-    Request {
+pub(crate) fn request(file: &Path) -> LoaderOptions {
+    LoaderOptions {
         batch_size: 32,
         budget: Bytes(400_000),
         seed: 7,
         threads: Some(3),
         poison: true,
-        ..Request::of(file, ["x", "group/y"])
+        ..LoaderOptions::new(file, ["x", "group/y"])
     }
 }
 
-pub(crate) fn next(loader: &mut Loader) -> Result<Option<Filled>> {
-    match loader.wait(LONG, LONG)? {
-        Turn::Batch(filled) => Ok(Some(filled)),
-        Turn::End => Ok(None),
-        Turn::Waiting { starved } => panic!("no batch in {LONG:?}; starved: {starved}"),
+pub(crate) fn next(loader: &mut Loader) -> Result<Option<Batch>> {
+    match loader.poll_batch(LONG, LONG)? {
+        BatchPoll::Ready(filled) => Ok(Some(filled)),
+        BatchPoll::Finished => Ok(None),
+        BatchPoll::Pending { is_starved } => panic!("no batch in {LONG:?}; starved: {is_starved}"),
     }
 }
 
 /// Returns the rows of `y` in a batch, and checks that `x` has the same.
-pub(crate) fn rows_of(filled: &Filled) -> Vec<u64> {
+pub(crate) fn rows_of(filled: &Batch) -> Vec<u64> {
     let (y, _) = filled.columns[1].bytes().as_chunks::<8>();
     let (x, _) = filled.columns[0].bytes().as_chunks::<4>();
     let rows: Vec<u64> = y.iter().map(|it| u64::from_le_bytes(*it)).collect();
@@ -107,7 +109,7 @@ pub(crate) fn rows_of(filled: &Filled) -> Vec<u64> {
 
 /// Returns the real rows of every batch from where the loader is to the end of the epoch.
 pub(crate) fn rest(loader: &mut Loader) -> Vec<Vec<u64>> {
-    let steps = loader.request().super_batch.unwrap_or(1) as usize;
+    let steps = loader.options().super_batch.unwrap_or(1) as usize;
     let mut batches = Vec::new();
     while let Some(filled) = next(loader).expect("the file is sound") {
         let rows = rows_of(&filled);
@@ -120,15 +122,15 @@ pub(crate) fn rest(loader: &mut Loader) -> Vec<Vec<u64>> {
     batches
 }
 
-pub(crate) fn epoch(request: Request, epoch: u64) -> Vec<Vec<u64>> {
+pub(crate) fn epoch(request: LoaderOptions, epoch: u64) -> Vec<Vec<u64>> {
     let mut loader = Loader::open(request).expect("the request can be met");
     loader.start(epoch, 0).expect("an epoch begins");
     rest(&mut loader)
 }
 
 /// Returns the least budget that a request is not refused with.
-pub(crate) fn least(request: &Request) -> Bytes {
-    let request = Request {
+pub(crate) fn least(request: &LoaderOptions) -> Bytes {
+    let request = LoaderOptions {
         budget: Bytes(0),
         ..request.clone()
     };

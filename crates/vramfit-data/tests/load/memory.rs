@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use vramfit_core::{Bytes, ErrorKind};
-use vramfit_data::load::{Loader, Request, Turn};
+use vramfit_data::load::{BatchPoll, Loader, LoaderOptions};
 
 use crate::files::*;
 
@@ -13,7 +13,7 @@ fn t2_a_budget_that_is_too_small_is_refused_with_the_one_that_does() {
     for (x, y) in storages() {
         let path = file(directory.path(), x, y);
         let with = |budget| {
-            Loader::open(Request {
+            Loader::open(LoaderOptions {
                 budget: Bytes(budget),
                 ..request(&path)
             })
@@ -28,16 +28,16 @@ fn t2_a_budget_that_is_too_small_is_refused_with_the_one_that_does() {
 
 fn epoch_rows(mut loader: Loader) -> Vec<u64> {
     let plan = loader.plan().clone();
-    let used = plan.pool_bytes
+    let used = plan.window_bytes
         + plan.scratch_bytes
         + plan.index_bytes
-        + plan.batch_bytes * plan.sets as u64;
+        + plan.batch_bytes * plan.buffers as u64;
     assert!(used <= plan.budget.0, "{plan:?}");
     loader.start(0, 0).expect("an epoch begins");
     let rows = rest(&mut loader);
     let made = loader.stats().expect("it is here").buffer_bytes;
     // Each buffer has up to 64 bytes more, to begin at a boundary.
-    assert!(made <= (plan.batch_bytes + 128) * plan.sets as u64);
+    assert!(made <= (plan.batch_bytes + 128) * plan.buffers as u64);
     sorted(&rows)
 }
 
@@ -46,7 +46,7 @@ fn t1_memory_is_not_used_again_before_it_is_dropped() {
     let directory = tempfile::tempdir().unwrap();
     let path = file(directory.path(), gzip(10), gzip(10));
     // More batches than there is memory for.
-    let mut loader = Loader::open(Request {
+    let mut loader = Loader::open(LoaderOptions {
         batch_size: 8,
         budget: Bytes(150_000),
         ..request(&path)
@@ -55,21 +55,21 @@ fn t1_memory_is_not_used_again_before_it_is_dropped() {
     loader.start(0, 0).unwrap();
     let mut held = Vec::new();
     loop {
-        match loader.wait(LONG, Duration::ZERO).unwrap() {
-            Turn::Batch(filled) => {
+        match loader.poll_batch(LONG, Duration::ZERO).unwrap() {
+            BatchPoll::Ready(filled) => {
                 let copy: Vec<Vec<u8>> =
                     filled.columns.iter().map(|c| c.bytes().to_vec()).collect();
                 held.push((filled, copy));
             }
-            Turn::Waiting { starved } if starved => break,
+            BatchPoll::Pending { is_starved } if is_starved => break,
             other => panic!("{other:?} after {} batches", held.len()),
         }
     }
     // Those that are kept are made anew, as long as the budget has room.
-    assert_eq!(held.len(), loader.plan().max_sets);
-    assert!(held.len() > loader.plan().sets);
+    assert_eq!(held.len(), loader.plan().max_buffers);
+    assert!(held.len() > loader.plan().buffers);
     let plan = loader.plan();
-    let beside = plan.pool_bytes + plan.scratch_bytes + plan.index_bytes;
+    let beside = plan.window_bytes + plan.scratch_bytes + plan.index_bytes;
     let made = loader.stats().unwrap().buffer_bytes;
     assert!(beside + made <= plan.budget.0, "{made} bytes, {plan:?}");
     // One by one they are let go, and those behind come into their memory; the others stay.

@@ -2,8 +2,8 @@
 
 use proptest::prelude::*;
 use vramfit_core::Bytes;
-use vramfit_data::load::{Loader, PartRequest, Request, Set};
-use vramfit_data::order::{Last, Manner, State, World};
+use vramfit_data::load::{Loader, LoaderOptions, SplitOptions, SplitSet};
+use vramfit_data::order::{LoaderState, RemainderPolicy, ShardOptions, SplitMode};
 
 use crate::files::*;
 
@@ -13,7 +13,7 @@ fn t1_every_row_comes_once_an_epoch_whatever_the_layout() {
     for (x, y) in storages() {
         let path = file(directory.path(), x, y);
         for shuffle in [true, false] {
-            let wanted = Request {
+            let wanted = LoaderOptions {
                 shuffle,
                 ..request(&path)
             };
@@ -32,20 +32,20 @@ fn the_order_is_the_same_where_the_consumer_helps() {
     for (x, y) in storages() {
         let path = file(directory.path(), x, y);
         for shuffle in [true, false] {
-            let with = |threads| Request {
+            let with = |threads| LoaderOptions {
                 threads,
                 shuffle,
                 ..request(&path)
             };
-            let helped = Loader::open(with(None)).unwrap().plan().helps;
-            let alone = Loader::open(with(Some(1))).unwrap().plan().helps;
+            let helped = Loader::open(with(None)).unwrap().plan().reads_inline;
+            let alone = Loader::open(with(Some(1))).unwrap().plan().reads_inline;
             assert!(helped && !alone, "{x:?} {y:?}");
             assert_eq!(epoch(with(None), 1), epoch(with(Some(1)), 1));
         }
     }
 }
 
-/// Every batch size, divided among 1, 2, 4 and 8 processes, in every engine, in as many pools as can be.
+/// Every batch size, divided among 1, 2, 4 and 8 processes, in every engine, in as many windows as can be.
 #[test]
 fn t1_every_row_comes_once_in_batches_of_every_size() {
     const ROWS: u64 = 61;
@@ -62,7 +62,7 @@ fn t1_every_row_comes_once_in_batches_of_every_size() {
     for path in &engines {
         for shuffle in [true, false] {
             for batch_size in 1..=ROWS + 3 {
-                let mut alone = Request {
+                let mut alone = LoaderOptions {
                     batch_size,
                     shuffle,
                     threads: Some(1),
@@ -85,19 +85,24 @@ fn t1_every_row_comes_once_in_batches_of_every_size() {
             }
         }
     }
-    for engine in ["global gather", "block pool", "chunk pool", "sequential"] {
+    for engine in [
+        "global shuffle",
+        "block windows",
+        "chunk windows",
+        "sequential",
+    ] {
         assert!(seen.contains(&engine), "{engine} was not tried");
     }
 }
 
 /// Returns the batches of an epoch, put together from those of so many processes.
-fn of_all_processes(alone: &Request, processes: u64) -> Vec<Vec<u64>> {
+fn of_all_processes(alone: &LoaderOptions, count: u64) -> Vec<Vec<u64>> {
     let mut together: Vec<Vec<u64>> = Vec::new();
-    for rank in 0..processes {
-        let world = World { rank, processes };
+    for index in 0..count {
+        let shard = ShardOptions { index, count };
         let share = epoch(
-            Request {
-                world,
+            LoaderOptions {
+                shard,
                 ..alone.clone()
             },
             0,
@@ -119,7 +124,7 @@ proptest! {
         shuffle: bool,
         pad: bool,
         share in 1_u64..40,
-        processes in 1_u64..5,
+        count in 1_u64..5,
         steps in proptest::option::of(1_u64..5),
         budget in 100_000_u64..500_000,
         threads in 1_usize..4,
@@ -128,12 +133,12 @@ proptest! {
         let directory = tempfile::tempdir().unwrap();
         let (x, y) = storages()[storage];
         let path = file(directory.path(), x, y);
-        let alone = Request {
-            batch_size: share * processes,
+        let alone = LoaderOptions {
+            batch_size: share * count,
             super_batch: steps,
             shuffle,
             seed,
-            last: if pad { Last::Pad } else { Last::Drop },
+            remainder: if pad { RemainderPolicy::Pad } else { RemainderPolicy::Drop },
             budget: Bytes(budget),
             threads: Some(threads),
             ..request(&path)
@@ -149,9 +154,9 @@ proptest! {
             prop_assert_eq!(handed_out, ROWS / size * size);
         }
         let mut shares = Vec::new();
-        for rank in 0..processes {
-            let world = World { rank, processes };
-            shares.push(epoch(Request { world, ..alone.clone() }, 3));
+        for index in 0..count {
+            let shard = ShardOptions { index, count };
+            shares.push(epoch(LoaderOptions { shard, ..alone.clone() }, 3));
         }
         for (number, batch) in expected.iter().enumerate() {
             let together: Vec<u64> = shares.iter().flat_map(|rank| rank[number].clone()).collect();
@@ -165,7 +170,7 @@ proptest! {
         shuffle: bool,
         at in 0.0_f64..1.0,
         share in 1_u64..9,
-        processes in prop::sample::select(vec![1_u64, 2, 4, 8]),
+        count in prop::sample::select(vec![1_u64, 2, 4, 8]),
         more in 1_u64..8,
         seed: u64,
     ) {
@@ -174,7 +179,7 @@ proptest! {
             Some((x, y)) => file(directory.path(), *x, *y),
             None => wide_file(directory.path(), 203),
         };
-        let mut wanted = Request { shuffle, seed, ..request(&path) };
+        let mut wanted = LoaderOptions { shuffle, seed, ..request(&path) };
         wanted.budget = Bytes(least(&wanted).0 * 5 / 4);
         let whole = [epoch(wanted.clone(), 0), epoch(wanted.clone(), 1)];
         let stop_after = (whole[0].len() as f64 * at) as usize;
@@ -190,8 +195,8 @@ proptest! {
 
         // Bit for bit with another budget and other threads: the order is the one that was begun, in
         // this epoch and in the next.
-        let state = State::parse_json(&state).unwrap();
-        let go_on = |other: Request| {
+        let state = LoaderState::parse_json(&state).unwrap();
+        let go_on = |other: LoaderOptions| {
             let mut loader = Loader::open(other).unwrap();
             loader.restore(&state, false).unwrap();
             loader.start(state.epoch, state.position).unwrap();
@@ -204,15 +209,15 @@ proptest! {
         };
         let expected = [&whole[0][stop_after..], &whole[1]].concat();
         let budget = Bytes(wanted.budget.0 * more + 100_000);
-        let other = Request { budget, threads: Some(1), ..wanted.clone() };
+        let other = LoaderOptions { budget, threads: Some(1), ..wanted.clone() };
         prop_assert_eq!(go_on(other), &expected[..]);
 
         // Row for row in batches of another size, divided among other processes.
         let mut shares = Vec::new();
-        for rank in 0..processes {
-            let batch_size = share * processes;
-            let world = World { rank, processes };
-            let mut other = Request { batch_size, world, ..wanted.clone() };
+        for index in 0..count {
+            let batch_size = share * count;
+            let shard = ShardOptions { index, count };
+            let mut other = LoaderOptions { batch_size, shard, ..wanted.clone() };
             other.budget = Bytes(wanted.budget.0 + least(&other).0 + (1 << 21));
             shares.push(go_on(other));
         }
@@ -228,16 +233,16 @@ fn the_two_sets_of_a_split_are_the_whole() {
     for (x, y) in storages() {
         let path = file(directory.path(), x, y);
         let mut rows = Vec::new();
-        for set in [Set::Train, Set::Validation] {
-            let part = PartRequest {
+        for set in [SplitSet::Train, SplitSet::Validation] {
+            let part = SplitOptions {
                 set,
-                share: 0.1,
-                manner: Manner::Spread,
+                fraction: 0.1,
+                mode: SplitMode::Spread,
                 seed: 1,
             };
             let batches = epoch(
-                Request {
-                    part: Some(part),
+                LoaderOptions {
+                    split: Some(part),
                     ..request(&path)
                 },
                 0,
@@ -253,7 +258,7 @@ fn the_order_is_the_same_on_machines_with_other_processors() {
     let directory = tempfile::tempdir().unwrap();
     let path = file(directory.path(), gzip(10), gzip(10));
     let with = |threads| {
-        let wanted = Request {
+        let wanted = LoaderOptions {
             threads: Some(threads),
             budget: Bytes(60_000),
             ..request(&path)

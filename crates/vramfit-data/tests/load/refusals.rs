@@ -1,9 +1,9 @@
-//! What is refused, and what is told.
+//! What is rejected, and with which message.
 
 use vramfit_core::{Bytes, ErrorKind};
 use vramfit_data::hdf5::Scalar;
-use vramfit_data::load::{Loader, Request};
-use vramfit_data::order::{Last, World};
+use vramfit_data::load::{Loader, LoaderOptions};
+use vramfit_data::order::{RemainderPolicy, ShardOptions};
 
 use crate::files::*;
 
@@ -49,7 +49,7 @@ fn a_file_that_changes_meanwhile_is_an_error_and_not_a_signal() {
 fn what_cannot_be_is_refused_in_words() {
     let directory = tempfile::tempdir().unwrap();
     let path = file(directory.path(), gzip(10), gzip(10));
-    let refused = |change: fn(&mut Request)| {
+    let refused = |change: fn(&mut LoaderOptions)| {
         let mut wanted = request(&path);
         change(&mut wanted);
         let error = Loader::open(wanted).unwrap_err();
@@ -63,27 +63,22 @@ fn what_cannot_be_is_refused_in_words() {
     assert_eq!(text, "`FILE` has no `group/z`: there is no `z` on the way");
     assert_eq!(hint, "did you mean `group/y`?");
     let (text, _) = refused(|it| it.columns = vec!["x".into(), "x".into()]);
-    assert_eq!(text, "`x` is named twice");
+    assert_eq!(text, "dataset `x` was given twice");
     let (text, _) = refused(|it| {
         it.batch_size = 2000;
         it.budget = Bytes(4 << 20);
-        it.last = Last::Drop;
+        it.remainder = RemainderPolicy::Drop;
     });
-    assert!(text.starts_with("a batch of 2000 rows is larger than the 1003"));
+    assert!(text.starts_with("a batch size of 2000 exceeds the 1003"));
     let (text, _) = refused(|it| it.batch_size = 0);
-    assert_eq!(text, "a batch of 0 rows holds nothing");
-    let (text, hint) = refused(|it| {
-        it.world = World {
-            rank: 0,
-            processes: 3,
-        }
-    });
+    assert_eq!(text, "the batch size is 0");
+    let (text, hint) = refused(|it| it.shard = ShardOptions { index: 0, count: 3 });
     assert!(text.contains("cannot be divided equally"), "{text}");
-    assert_eq!(hint, "take a batch of 33 rows");
+    assert_eq!(hint, "use a batch size of 33");
     let (text, _) = refused(|it| {
         it.super_batch = Some(40);
         it.budget = Bytes(4 << 20);
-        it.last = Last::Drop;
+        it.remainder = RemainderPolicy::Drop;
     });
     assert!(
         text.starts_with("a stack of 40 batches of 32 rows"),
@@ -95,7 +90,7 @@ fn what_cannot_be_is_refused_in_words() {
 fn numbers_of_64_bits_are_narrowed_and_told() {
     let directory = tempfile::tempdir().unwrap();
     let path = file(directory.path(), gzip(10), gzip(10));
-    let loader = Loader::open(Request {
+    let loader = Loader::open(LoaderOptions {
         narrow: true,
         ..request(&path)
     })

@@ -8,10 +8,10 @@ use std::process::{Child, Command, Stdio};
 
 use serde::{Deserialize, Serialize};
 use vramfit_core::{Bytes, Error, ErrorKind, Result};
-use vramfit_data::inspect::{self, Facts, Survey, survey};
+use vramfit_data::inspect::{DatasetInfo, FileReport, InspectOptions, inspect_file};
 
 use super::bench_text::told;
-use super::words::parse_count;
+use super::numbers::parse_count;
 use crate::context::Context;
 use crate::output::Output;
 use crate::status::Status;
@@ -145,9 +145,9 @@ impl Args {
                     .hint("leave out `--batch-size` or `--threads`, or give 1 or more"),
             );
         }
-        let survey = survey(
+        let report = inspect_file(
             &self.file,
-            &inspect::Request {
+            &InspectOptions {
                 paths: self.datasets.clone(),
                 sample: None,
                 rows: None,
@@ -156,7 +156,7 @@ impl Args {
                 measure: false,
             },
         )?;
-        let Some(plan) = &survey.streaming else {
+        let Some(plan) = &report.streaming else {
             return Err(refuse(format!(
                 "`{}` has no dataset with rows of numbers",
                 self.file.display()
@@ -166,18 +166,18 @@ impl Args {
                 self.file.display()
             )));
         };
-        let datasets: Vec<(&str, &Facts)> = (plan.datasets.iter())
-            .filter_map(|path| Some((path.as_str(), facts(&survey, path)?)))
+        let datasets: Vec<(&str, &DatasetInfo)> = (plan.datasets.iter())
+            .filter_map(|path| Some((path.as_str(), dataset_info(&report, path)?)))
             .collect();
-        self.must_all_be_read(&survey, &datasets)?;
+        self.ensure_all_are_read(&report, &datasets)?;
         let bytes: u64 = datasets
             .iter()
-            .filter_map(|(_, facts)| facts.memory_bytes)
+            .filter_map(|(_, info)| info.memory_bytes)
             .map(|bytes| bytes.0)
             .sum();
         let bands = datasets
             .iter()
-            .filter_map(|(_, facts)| facts.chunk.as_ref()?.first().copied());
+            .filter_map(|(_, info)| info.chunk.as_ref()?.first().copied());
         let file = self.file.to_str().map(str::to_owned);
         Ok(Request {
             file: file.ok_or_else(|| refuse("the path of the file is not in UTF-8".to_owned()))?,
@@ -194,10 +194,14 @@ impl Args {
     }
 
     /// Refuses to leave out a dataset that was named.
-    fn must_all_be_read(&self, survey: &Survey, read: &[(&str, &Facts)]) -> Result<()> {
+    fn ensure_all_are_read(
+        &self,
+        report: &FileReport,
+        read: &[(&str, &DatasetInfo)],
+    ) -> Result<()> {
         for path in &self.datasets {
             let path = format!("/{}", path.trim_matches('/'));
-            let Some(entry) = survey.entries.iter().find(|entry| entry.path == path) else {
+            let Some(entry) = report.entries.iter().find(|entry| entry.path == path) else {
                 continue;
             };
             if entry.kind == "group" || read.iter().any(|(other, _)| *other == path) {
@@ -214,8 +218,8 @@ impl Args {
     }
 }
 
-fn facts<'a>(survey: &'a Survey, path: &str) -> Option<&'a Facts> {
-    let entry = survey.entries.iter().find(|entry| entry.path == path)?;
+fn dataset_info<'a>(report: &'a FileReport, path: &str) -> Option<&'a DatasetInfo> {
+    let entry = report.entries.iter().find(|entry| entry.path == path)?;
     entry.dataset.as_ref()
 }
 

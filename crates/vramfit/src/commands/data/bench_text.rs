@@ -3,7 +3,7 @@
 use vramfit_core::Bytes;
 
 use super::bench::{Measured, Request, Way};
-use super::words::{grouped, shown};
+use super::numbers::{grouped, shown};
 
 /// Tells what was measured.
 pub(super) fn told(request: &Request, measured: &Measured) -> String {

@@ -6,9 +6,9 @@ use clap::ValueEnum;
 use serde::Serialize;
 use vramfit_core::{Bytes, Error, ErrorKind, Result};
 use vramfit_data::generate::{Kind, Request, Summary, generate};
-use vramfit_data::write::{Compression, Manner, Number};
+use vramfit_data::write::{Compression, Number, WriteOptions};
 
-use super::words::{grouped, parse_count};
+use super::numbers::{grouped, parse_count};
 use crate::output::Output;
 use crate::status::Status;
 
@@ -253,7 +253,7 @@ fn parse_number(text: &str) -> Result<Number> {
 pub(super) fn run(args: &Args, output: &mut Output) -> Result<Status> {
     let request = args.request()?;
     let threads = args.threads()?;
-    let manner = Manner {
+    let options = WriteOptions {
         force: args.force,
         resume: args.resume,
         sync_every: args.sync_every,
@@ -261,7 +261,7 @@ pub(super) fn run(args: &Args, output: &mut Output) -> Result<Status> {
     };
     let bar = output.progress("rows");
     let mut resumed = 0;
-    let made = generate(&args.file, &request, manner, threads, &mut |progress| {
+    let made = generate(&args.file, &request, options, threads, &mut |progress| {
         resumed = progress.resumed_rows;
         bar.show(progress.rows, resumed, progress.total);
     });

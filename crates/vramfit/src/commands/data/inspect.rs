@@ -4,10 +4,10 @@ use std::path::PathBuf;
 
 use serde::Serialize;
 use vramfit_core::{Bytes, Error, ErrorKind, Result};
-use vramfit_data::inspect::{Request, Survey, survey};
+use vramfit_data::inspect::{FileReport, InspectOptions, inspect_file};
 
-use super::inspect_text::told;
-use super::words::parse_count;
+use super::inspect_text::render_report;
+use super::numbers::parse_count;
 use crate::output::Output;
 use crate::status::Status;
 
@@ -52,7 +52,7 @@ struct InspectOutput<'a> {
     schema: u32,
     file: String,
     #[serde(flatten)]
-    survey: &'a Survey,
+    report: &'a FileReport,
 }
 
 impl Args {
@@ -73,9 +73,9 @@ pub(super) fn run(args: &Args, output: &mut Output) -> Result<Status> {
             );
         }
     }
-    let survey = survey(
+    let report = inspect_file(
         &args.file,
-        &Request {
+        &InspectOptions {
             paths: args.dataset.clone(),
             sample: args.sample,
             rows: args.rows,
@@ -88,10 +88,10 @@ pub(super) fn run(args: &Args, output: &mut Output) -> Result<Status> {
         output.json(&InspectOutput {
             schema: 1,
             file: args.file.display().to_string(),
-            survey: &survey,
+            report: &report,
         })?;
     } else {
-        output.text(&told(&args.file, &survey, args.seed))?;
+        output.text(&render_report(&args.file, &report, args.seed))?;
     }
     Ok(Status::Yes)
 }

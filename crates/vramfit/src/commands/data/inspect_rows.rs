@@ -2,7 +2,7 @@
 
 use vramfit_data::inspect::{Entry, Preview, Value};
 
-use super::words::{grouped, shown};
+use super::numbers::{grouped, shown};
 
 /// Columns of a line of numbers.
 const WIDTH: usize = 78;

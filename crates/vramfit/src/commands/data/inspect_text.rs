@@ -1,52 +1,54 @@
-//! A survey of a file as text: the tree, what it costs, what to know.
+//! The report of `vramfit data inspect` as text: the tree, memory, findings.
 
 use std::path::Path;
 
-use vramfit_data::inspect::{Entry, Facts, Finding, Plan, Speed, Statistics, Survey};
+use vramfit_data::inspect::{
+    DatasetInfo, Entry, FileReport, Finding, ReadSpeed, Statistics, StreamingPlan,
+};
 
 use super::inspect_rows::write_rows;
-use super::words::{grouped, shown};
+use super::numbers::{grouped, shown};
 
-/// More attributes than are named of one object.
+/// Attributes that are listed per object.
 const MAX_ATTRIBUTES: usize = 6;
-/// More labels than are listed with their counts.
+/// Labels that are listed with their counts.
 const MAX_LABELS: usize = 12;
 
-/// Tells a survey.
-pub(super) fn told(file: &Path, survey: &Survey, seed: u64) -> String {
+/// Renders a report.
+pub(super) fn render_report(file: &Path, report: &FileReport, seed: u64) -> String {
     let mut text = format!(
         "{}: {} on disk, {}\n",
         shown(&file.display().to_string()),
-        survey.file_bytes,
-        match datasets(survey) {
+        report.file_bytes,
+        match datasets(report) {
             0 => "no datasets".to_owned(),
-            1 => format!("1 dataset, {} in memory", survey.memory_bytes),
-            count => format!("{count} datasets, {} in memory", survey.memory_bytes),
+            1 => format!("1 dataset, {} in memory", report.memory_bytes),
+            count => format!("{count} datasets, {} in memory", report.memory_bytes),
         }
     );
-    tree(&mut text, &survey.entries);
-    write_rows(&mut text, &survey.entries);
-    samples(&mut text, &survey.entries, seed);
-    if let Some(plan) = &survey.streaming {
-        cost(&mut text, survey, plan);
+    write_tree(&mut text, &report.entries);
+    write_rows(&mut text, &report.entries);
+    write_samples(&mut text, &report.entries, seed);
+    if let Some(plan) = &report.streaming {
+        write_cost(&mut text, report, plan);
     }
-    speeds(&mut text, &survey.measured);
-    for finding in &survey.findings {
-        tell(&mut text, finding);
+    write_speeds(&mut text, &report.measured);
+    for finding in &report.findings {
+        write_finding(&mut text, finding);
     }
     text
 }
 
-fn datasets(survey: &Survey) -> usize {
-    let entries = survey.entries.iter();
+fn datasets(report: &FileReport) -> usize {
+    let entries = report.entries.iter();
     entries.filter(|entry| entry.dataset.is_some()).count()
 }
 
-/// Draws the tree: branch and name, then a column each for type, sizes and storage.
-fn tree(text: &mut String, entries: &[Entry]) {
+/// Draws the tree: branch and name, then columns for type, size and storage.
+fn write_tree(text: &mut String, entries: &[Entry]) {
     let branches = branches(entries);
     let mut lines: Vec<[String; 4]> = Vec::new();
-    let mut below: Vec<Vec<String>> = Vec::new();
+    let mut notes_below: Vec<Vec<String>> = Vec::new();
     for (entry, (branch, indent)) in entries.iter().zip(&branches) {
         let name = entry.path.rsplit('/').next().unwrap_or_default();
         let name = match entry.kind {
@@ -67,7 +69,7 @@ fn tree(text: &mut String, entries: &[Entry]) {
         if !entry.attributes.is_empty() {
             notes.push(format!("{indent}  @ {}", attributes(&entry.attributes)));
         }
-        below.push(notes);
+        notes_below.push(notes);
     }
     // A single long name must not push the columns of all others off the screen.
     let width = |column: usize| {
@@ -76,7 +78,7 @@ fn tree(text: &mut String, entries: &[Entry]) {
         lengths.filter(|&length| length <= 48).max().unwrap_or(0)
     };
     let widths = [width(0), width(1), width(2)];
-    for (line, notes) in lines.iter().zip(below) {
+    for (line, notes) in lines.iter().zip(notes_below) {
         let row = format!(
             "{:a$}  {:b$}  {:c$}  {}",
             line[0],
@@ -96,9 +98,9 @@ fn tree(text: &mut String, entries: &[Entry]) {
     }
 }
 
-/// Returns for each entry what stands before its name, and before a line below it.
+/// Returns the prefix of each entry's name, and of the lines below it.
 ///
-/// From the end to the beginning: whether a sibling follows is known when an entry is reached.
+/// Entries are visited from the end, so that it is known whether a sibling follows.
 fn branches(entries: &[Entry]) -> Vec<(String, String)> {
     let depth = |entry: &Entry| match entry.path.as_str() {
         "/" => 0,
@@ -126,37 +128,37 @@ fn branches(entries: &[Entry]) -> Vec<(String, String)> {
 }
 
 fn columns(entry: &Entry) -> [String; 3] {
-    if let Some(to) = &entry.leads_to {
+    if let Some(to) = &entry.target {
         return [format!("-> {}", shown(to)), String::new(), String::new()];
     }
-    let Some(facts) = &entry.dataset else {
+    let Some(info) = &entry.dataset else {
         return Default::default();
     };
-    let shape: Vec<String> = facts.shape.iter().map(|&n| grouped(n)).collect();
-    let sizes = match (facts.memory_bytes, facts.stored_bytes) {
+    let shape: Vec<String> = info.shape.iter().map(|&n| grouped(n)).collect();
+    let sizes = match (info.memory_bytes, info.stored_bytes) {
         (Some(memory), Some(stored)) if memory == stored => format!("{memory}"),
         (Some(memory), Some(stored)) => format!("{memory} ({stored} on disk)"),
         (Some(memory), None) => format!("{memory}"),
         (None, _) => "size unknown".to_owned(),
     };
     let kind = match shape.is_empty() {
-        true => format!("{}, a single value", facts.dtype),
-        false => format!("{} [{}]", facts.dtype, shape.join(", ")),
+        true => format!("{}, scalar", info.dtype),
+        false => format!("{} [{}]", info.dtype, shape.join(", ")),
     };
-    [kind, sizes, storage(facts)]
+    [kind, sizes, storage(info)]
 }
 
-fn storage(facts: &Facts) -> String {
-    let Some(chunk) = &facts.chunk else {
-        return facts.layout.to_owned();
+fn storage(info: &DatasetInfo) -> String {
+    let Some(chunk) = &info.chunk else {
+        return info.layout.to_owned();
     };
-    // Chunks of whole rows are what one wants; others are told in full.
+    // Chunks of whole rows are the usual case; others are shown in full.
     let whole = chunk
         .iter()
-        .zip(&facts.shape)
+        .zip(&info.shape)
         .skip(1)
         .all(|(chunk, length)| chunk >= length);
-    let each = facts.chunk_bytes.unwrap_or_default();
+    let each = info.chunk_bytes.unwrap_or_default();
     let mut text = match (whole, chunk.first()) {
         (true, Some(rows)) => format!("chunks of {} rows, {each}", grouped(*rows)),
         _ => {
@@ -164,13 +166,13 @@ fn storage(facts: &Facts) -> String {
             format!("chunks of [{}], {each}", lengths.join(", "))
         }
     };
-    if !facts.filters.is_empty() {
-        text.push_str(&format!("; {}", facts.filters.join(" + ")));
+    if !info.filters.is_empty() {
+        text.push_str(&format!("; {}", info.filters.join(" + ")));
     }
-    if let Some(unwritten @ 1..) = facts.chunks_unwritten {
-        let all = facts.chunks.unwrap_or_default();
+    if let Some(unwritten @ 1..) = info.chunks_unwritten {
+        let all = info.chunks.unwrap_or_default();
         text.push_str(&format!(
-            "; {} of {} never written",
+            "; {} of {} not written",
             grouped(unwritten),
             grouped(all)
         ));
@@ -190,7 +192,7 @@ fn attributes(names: &[String]) -> String {
     }
 }
 
-fn samples(text: &mut String, entries: &[Entry], seed: u64) {
+fn write_samples(text: &mut String, entries: &[Entry], seed: u64) {
     let sampled: Vec<(&str, &Statistics)> = (entries.iter())
         .filter_map(|entry| {
             Some((
@@ -202,9 +204,7 @@ fn samples(text: &mut String, entries: &[Entry], seed: u64) {
     if sampled.is_empty() {
         return;
     }
-    text.push_str(&format!(
-        "\nRows that were sampled, evenly spread (seed {seed}):\n"
-    ));
+    text.push_str(&format!("\nSampled rows, evenly spread (seed {seed}):\n"));
     let width = sampled
         .iter()
         .map(|(path, _)| path.chars().count())
@@ -216,7 +216,7 @@ fn samples(text: &mut String, entries: &[Entry], seed: u64) {
             (statistics.min, statistics.max, statistics.mean)
         {
             parts.push(format!(
-                "{} to {}, mean {}",
+                "min {}, max {}, mean {}",
                 number(min),
                 number(max),
                 number(mean)
@@ -246,7 +246,7 @@ fn samples(text: &mut String, entries: &[Entry], seed: u64) {
     }
 }
 
-/// Writes a number with as many digits as say something.
+/// Formats a number with as many digits as are useful.
 fn number(value: f64) -> String {
     let size = value.abs();
     if value == value.trunc() && size < 1e15 {
@@ -258,30 +258,29 @@ fn number(value: f64) -> String {
     }
 }
 
-fn cost(text: &mut String, survey: &Survey, plan: &Plan) {
+fn write_cost(text: &mut String, report: &FileReport, plan: &StreamingPlan) {
     let paths: Vec<String> = plan.datasets.iter().map(|path| shown(path)).collect();
     text.push_str(&format!(
-        "\nLoaded as a whole, the arrays take {} of memory, before any copy is made.\n",
-        survey.memory_bytes
+        "\nLoaded as a whole, the arrays need {} of memory, not counting copies.\n",
+        report.memory_bytes
     ));
     let (paths, rows) = (paths.join(", "), grouped(plan.rows));
     let budget = plan.budget_bytes;
     match plan.engine {
         Some(engine) => {
-            let small = plan.memory_bytes <= budget;
-            let remark = if small {
-                ", which is more than they are"
+            let remark = if plan.memory_bytes <= budget {
+                ", more than their size"
             } else {
                 ""
             };
             text.push_str(&format!(
-                "Streamed, {paths} ({rows} rows) take {budget} at most{remark}.\n\
-                 Order when shuffled: {engine}; {}.\n",
+                "Streamed, {paths} ({rows} rows) need at most {budget}{remark}.\n\
+                 Shuffle engine: {engine}; {}.\n",
                 plan.reason
             ));
         }
         None => text.push_str(&format!(
-            "{paths} ({rows} rows) cannot be streamed in {budget}: {}.\n",
+            "{paths} ({rows} rows) cannot be streamed with {budget}: {}.\n",
             plan.reason
         )),
     }
@@ -290,36 +289,34 @@ fn cost(text: &mut String, survey: &Survey, plan: &Plan) {
     }
 }
 
-fn speeds(text: &mut String, measured: &[Speed]) {
+fn write_speeds(text: &mut String, measured: &[ReadSpeed]) {
     if measured.is_empty() {
         return;
     }
-    text.push_str(
-        "\nRead just now by one thread, from the disk or what the system had of it in memory:\n",
-    );
+    text.push_str("\nRead speed measured with one thread, from disk or page cache:\n");
     for speed in measured {
-        let way = match speed.way {
-            "blocks" => format!("blocks of {} rows, anywhere", grouped(speed.rows_at_once)),
-            "rows" => "single rows, anywhere".to_owned(),
-            _ => "one row after the other".to_owned(),
+        let pattern = match speed.pattern {
+            "blocks" => format!("random blocks of {} rows", grouped(speed.rows_per_read)),
+            "rows" => "random single rows".to_owned(),
+            _ => "sequential rows".to_owned(),
         };
         let rate = speed.megabytes_per_second();
         text.push_str(&format!(
-            "  {way:32}  {rate:>8.1} MB/s ({} read)\n",
+            "  {pattern:32}  {rate:>8.1} MB/s ({} read)\n",
             speed.bytes
         ));
     }
 }
 
-fn tell(text: &mut String, finding: &Finding) {
+fn write_finding(text: &mut String, finding: &Finding) {
     text.push_str(&format!(
         "\n{} [{}]: {}\n  {}",
         shown(&finding.dataset.replace(',', ", ")),
         finding.id,
         finding.message,
-        finding.cure
+        finding.fix
     ));
-    // On a line of its own, so that it is pasted and nothing else.
+    // On a line of its own, so that it can be copied.
     match &finding.command {
         Some(command) => text.push_str(&format!(":\n  {}\n", shown(command))),
         None => text.push('\n'),

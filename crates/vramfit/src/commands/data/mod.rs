@@ -6,11 +6,11 @@ mod generate;
 mod inspect;
 mod inspect_rows;
 mod inspect_text;
+mod numbers;
 mod repack;
 mod repack_text;
-mod words;
 
-pub(super) use words::grouped;
+pub(super) use numbers::grouped;
 
 use clap::Subcommand;
 use vramfit_core::Result;

@@ -7,12 +7,12 @@ use rustix::fs::{FlockOperation, flock};
 use serde::Serialize;
 use vramfit_core::{Bytes, Error, ErrorKind, Result};
 use vramfit_data::repack::{
-    Chunk, Loss, Manner, Phase, Plan, Request, Shuffle, Step, plan, repack,
+    Chunk, Loss, OutputOptions, Phase, Plan, Request, Shuffle, Step, plan, repack,
 };
 use vramfit_data::write::Compression;
 
+use super::numbers::parse_count;
 use super::repack_text;
-use super::words::parse_count;
 use crate::output::Output;
 use crate::status::Status;
 
@@ -229,14 +229,14 @@ pub(super) fn run(args: &Args, output: &mut Output) -> Result<Status> {
         output.progress("MiB written"),
         output.progress("MiB compared"),
     ];
-    let manner = Manner {
+    let options = OutputOptions {
         force: args.force,
         in_place: args.in_place,
     };
     let written = repack(
         &plan,
         &target,
-        manner,
+        options,
         &mut |progress| match progress.phase {
             Phase::Write => bars[0].show(progress.done, 0, progress.total),
             Phase::Compare => {

@@ -5,7 +5,7 @@ use std::path::Path;
 use vramfit_core::Bytes;
 use vramfit_data::repack::{Plan, Step, StorageFacts};
 
-use super::words::{grouped, shown};
+use super::numbers::{grouped, shown};
 
 /// Tells what would be done.
 pub(super) fn planned(plan: &Plan) -> String {

@@ -8,9 +8,9 @@ use vramfit_core::train::Config;
 use vramfit_core::{Error, ErrorKind, Result};
 use vramfit_data::hdf5::Scalar;
 use vramfit_data::inspect;
-use vramfit_data::load::{ColumnRequest, Loader, PartRequest, Request, Set};
-use vramfit_data::order::{Last, Manner};
-use vramfit_data::read::{Dataset, RowOptions, Rows};
+use vramfit_data::load::{ColumnOptions, Loader, LoaderOptions, SplitOptions, SplitSet};
+use vramfit_data::order::{RemainderPolicy, SplitMode};
+use vramfit_data::read::{Dataset, RowOptions, RowReader};
 
 use super::labels;
 
@@ -116,10 +116,10 @@ pub(super) fn look(config: &Config) -> Result<Look> {
     };
     let becomes = Scalar::from_name(inputs.becomes);
     let open = |set| open(config, set, becomes);
-    let train = open(Set::Train)?;
+    let train = open(SplitSet::Train)?;
     let validates = data.validation_path.is_some() || data.validation_share > 0.0;
     let validation_rows = match validates {
-        true => open(Set::Validation)?.rows(),
+        true => open(SplitSet::Validation)?.rows(),
         false => 0,
     };
     Ok(Look {
@@ -145,7 +145,7 @@ fn column(file: &Path, name: &str) -> Result<Column> {
         field,
         ..RowOptions::default()
     };
-    let rows = Rows::new(dataset, &options)?;
+    let rows = RowReader::new(dataset, &options)?;
     Ok(Column {
         dataset: name.to_owned(),
         dtype: rows.scalar().name(),
@@ -229,14 +229,14 @@ fn sequence_length(config: &Config, inputs: &Column) -> Result<Option<u64>> {
 }
 
 /// Opens the loader that the run will have; nothing is read of the rows.
-fn open(config: &Config, set: Set, becomes: Option<Scalar>) -> Result<Loader> {
+fn open(config: &Config, set: SplitSet, becomes: Option<Scalar>) -> Result<Loader> {
     let data = &config.data;
     let path = match (set, &data.validation_path) {
-        (Set::Validation, Some(path)) => path,
+        (SplitSet::Validation, Some(path)) => path,
         _ => &data.path,
     };
     let divided = data.validation_path.is_none() && data.validation_share > 0.0;
-    let inputs = ColumnRequest {
+    let inputs = ColumnOptions {
         to: becomes,
         ..data.inputs.as_str().into()
     };
@@ -244,27 +244,27 @@ fn open(config: &Config, set: Set, becomes: Option<Scalar>) -> Result<Loader> {
     if data.targets != data.inputs {
         columns.push(data.targets.as_str().into());
     }
-    Loader::open(Request {
+    Loader::open(LoaderOptions {
         columns,
         batch_size: data.batch_size,
         super_batch: match (set, config.training.steps_per_dispatch) {
-            (Set::Train, steps) if steps > 1 => Some(steps),
+            (SplitSet::Train, steps) if steps > 1 => Some(steps),
             _ => None,
         },
         budget: data.memory,
         seed: data.seed,
-        shuffle: data.shuffle && set == Set::Train,
-        last: match set {
-            Set::Train => Last::Drop,
-            Set::Validation => Last::Pad,
+        shuffle: data.shuffle && set == SplitSet::Train,
+        remainder: match set {
+            SplitSet::Train => RemainderPolicy::Drop,
+            SplitSet::Validation => RemainderPolicy::Pad,
         },
-        part: divided.then_some(PartRequest {
+        split: divided.then_some(SplitOptions {
             set,
-            share: data.validation_share,
-            manner: Manner::Spread,
+            fraction: data.validation_share,
+            mode: SplitMode::Spread,
             seed: 0,
         }),
         narrow: true,
-        ..Request::of(path, [])
+        ..LoaderOptions::new(path, [])
     })
 }

@@ -9,7 +9,7 @@ use std::path::Path;
 use vramfit_core::train::Config;
 use vramfit_core::{Error, ErrorKind, Result};
 use vramfit_data::hdf5::Scalar;
-use vramfit_data::read::{Dataset, RowOptions, Rows};
+use vramfit_data::read::{Dataset, RowOptions, RowReader};
 
 /// Bytes of labels that are read at once.
 const PIECE: usize = 2 << 20;
@@ -166,7 +166,7 @@ fn read(path: &Path, dataset: &str) -> Result<Labels> {
         to: Some(Scalar::Int64),
         ..RowOptions::default()
     };
-    let rows = Rows::new(Dataset::open(path, dataset)?, &options)?;
+    let rows = RowReader::new(Dataset::open(path, dataset)?, &options)?;
     let mut labels = Labels {
         least: Label {
             value: i64::MAX,

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use vramfit_core::{Bytes, Error, ErrorKind, Result};
-use vramfit_data::inspect::{Facts, Request, survey};
+use vramfit_data::inspect::{DatasetInfo, InspectOptions, inspect_file};
 
 /// What people call what is to be predicted.
 const TARGETS: &[&str] = &["targets", "target", "labels", "label", "y"];
@@ -14,7 +14,7 @@ const TARGETS: &[&str] = &["targets", "target", "labels", "label", "y"];
 /// `invalid-argument` when the data has no two datasets that belong together, nor one of tokens; what opening
 /// a file can fail with.
 pub(super) fn propose(config: &Path, data: &Path) -> Result<Vec<(&'static str, String)>> {
-    let request = Request {
+    let options = InspectOptions {
         paths: Vec::new(),
         sample: None,
         rows: None,
@@ -22,18 +22,18 @@ pub(super) fn propose(config: &Path, data: &Path) -> Result<Vec<(&'static str, S
         budget: Bytes(256 << 20),
         measure: false,
     };
-    let survey = survey(data, &request)?;
-    let readable = survey
+    let report = inspect_file(data, &options)?;
+    let readable = report
         .entries
         .iter()
         .filter(|entry| entry.problem.is_none());
-    let all: Vec<(&str, &Facts)> = readable
+    let all: Vec<(&str, &DatasetInfo)> = readable
         .filter_map(|entry| Some((entry.path.trim_start_matches('/'), entry.dataset.as_ref()?)))
         .filter(|(_, facts)| is_number(&facts.dtype) && !facts.shape.is_empty())
         .collect();
     let is_target = |path: &str| TARGETS.contains(&path.rsplit('/').next().unwrap_or(path));
     let targets = all.iter().find(|(path, _)| is_target(path));
-    let largest = |of: &dyn Fn(&str, &Facts) -> bool| {
+    let largest = |of: &dyn Fn(&str, &DatasetInfo) -> bool| {
         let fitting = all.iter().filter(|(path, facts)| of(path, facts));
         fitting.max_by_key(|(_, facts)| facts.memory_bytes)
     };
@@ -81,6 +81,6 @@ fn is_number(dtype: &str) -> bool {
 }
 
 /// Whether a dataset may have rows of tokens.
-fn is_tokens(facts: &Facts) -> bool {
+fn is_tokens(facts: &DatasetInfo) -> bool {
     matches!(facts.shape[..], [_, length] if length > 1) && facts.dtype.contains("int")
 }

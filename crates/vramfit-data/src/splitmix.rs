@@ -18,18 +18,20 @@ pub(crate) fn mix(x: u64) -> u64 {
 
 /// A key made of several integers, in an order that matters: `(0, 1)` and `(1, 0)` are two keys.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Key(u64);
+pub(crate) struct MixKey(u64);
 
-impl Key {
+impl MixKey {
     /// Makes a key of all parts.
     ///
     /// Each part is mixed before the next is added. Adding them up would make the second epoch of one
     /// seed the first epoch of the next seed, as some loaders do.
     pub(crate) fn new(parts: &[u64]) -> Self {
         let start = SPREAD ^ parts.len() as u64;
-        Key(parts
-            .iter()
-            .fold(start, |key, part| mix(mix(key ^ part).wrapping_add(SPREAD))))
+        MixKey(
+            parts
+                .iter()
+                .fold(start, |key, part| mix(mix(key ^ part).wrapping_add(SPREAD))),
+        )
     }
 
     /// Returns the number of this key at `counter`: SplitMix64, which can be entered anywhere.
@@ -54,8 +56,8 @@ mod tests {
         // The first numbers of SplitMix64 from seed 0, as its authors publish them.
         assert_eq!(mix(SPREAD), 0xe220_a839_7b1d_cdaf);
         assert_eq!(mix(SPREAD.wrapping_mul(2)), 0x6e78_9e6a_a1b9_65f4);
-        let key = Key::new(&[1, 2, 3]);
-        assert_eq!(key, Key(3_712_184_345_726_327_325));
+        let key = MixKey::new(&[1, 2, 3]);
+        assert_eq!(key, MixKey(3_712_184_345_726_327_325));
         assert_eq!(key.at(0), 11_597_280_850_239_811_184);
         assert_eq!(key.at(1), 12_245_338_896_081_217_056);
     }
@@ -63,11 +65,11 @@ mod tests {
     #[test]
     fn keys_tell_their_parts_and_their_order_apart() {
         let keys = [
-            Key::new(&[]),
-            Key::new(&[0]),
-            Key::new(&[0, 0]),
-            Key::new(&[0, 1]),
-            Key::new(&[1, 0]),
+            MixKey::new(&[]),
+            MixKey::new(&[0]),
+            MixKey::new(&[0, 0]),
+            MixKey::new(&[0, 1]),
+            MixKey::new(&[1, 0]),
         ];
         for (i, a) in keys.iter().enumerate() {
             assert!(keys[..i].iter().all(|b| a != b));
@@ -78,9 +80,9 @@ mod tests {
     fn a_flipped_bit_flips_half_of_the_result() {
         let mut flipped = [0_u32; 64];
         for x in 0..1000 {
-            let key = Key::new(&[x]);
+            let key = MixKey::new(&[x]);
             for (bit, count) in flipped.iter_mut().enumerate() {
-                *count += (key.at(7) ^ Key::new(&[x ^ (1 << bit)]).at(7)).count_ones();
+                *count += (key.at(7) ^ MixKey::new(&[x ^ (1 << bit)]).at(7)).count_ones();
             }
         }
         // 64 000 coins a bit: one standard deviation is 126.

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use vramfit_core::{Bytes, Error, ErrorKind, Result};
 use vramfit_data::write::{
-    Compression, Content, Dataset, Job, Manner, Number, Progress, Source, Storage, write,
+    Compression, Content, Dataset, Job, Number, Progress, Source, Storage, WriteOptions, write,
 };
 
 const ROWS: u64 = 1003;
@@ -40,7 +40,7 @@ fn rows(rows: std::ops::Range<u64>, out: &mut [Vec<u8>]) {
     }
 }
 
-const AGAIN: Manner = Manner {
+const AGAIN: WriteOptions = WriteOptions {
     force: false,
     resume: true,
     sync_every: Bytes(3000),
@@ -51,7 +51,7 @@ fn attempt(
     path: &Path,
     content: &Content,
     purpose: &str,
-    manner: Manner,
+    options: WriteOptions,
     threads: usize,
     source: &Source<'_>,
 ) -> Result<Vec<Progress>> {
@@ -60,7 +60,7 @@ fn attempt(
         path,
         content: content.clone(),
         purpose,
-        manner,
+        options,
         threads,
         expected: Bytes(0),
     };
@@ -69,7 +69,7 @@ fn attempt(
 }
 
 /// Writes a file whose source fails after so many pieces.
-fn cut_short(path: &Path, content: &Content, manner: Manner, pieces: u64) -> Error {
+fn cut_short(path: &Path, content: &Content, options: WriteOptions, pieces: u64) -> Error {
     let left = AtomicU64::new(pieces);
     let source = |range: std::ops::Range<u64>, out: &mut [Vec<u8>]| {
         let had = left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |n| n.checked_sub(1));
@@ -77,7 +77,7 @@ fn cut_short(path: &Path, content: &Content, manner: Manner, pieces: u64) -> Err
         rows(range, out);
         Ok(())
     };
-    attempt(path, content, "test", manner, 1, &source).expect_err("the source fails")
+    attempt(path, content, "test", options, 1, &source).expect_err("the source fails")
 }
 
 fn whole(range: std::ops::Range<u64>, out: &mut [Vec<u8>]) -> Result<()> {
@@ -94,7 +94,7 @@ fn attempts_add_up_to_the_file_that_one_writes() {
             folder.path().join("once.h5"),
             folder.path().join("often.h5"),
         );
-        attempt(&once, &content, "test", Manner::default(), 3, &whole).unwrap();
+        attempt(&once, &content, "test", WriteOptions::default(), 3, &whole).unwrap();
 
         for pieces in [0, 7, 40, 1, 30] {
             let error = cut_short(&often, &content, AGAIN, pieces);
@@ -118,7 +118,15 @@ fn the_file_is_the_same_for_any_number_of_threads() {
     let mut files = Vec::new();
     for threads in [1, 2, 5] {
         let path = folder.path().join(format!("{threads}.h5"));
-        attempt(&path, &content, "test", Manner::default(), threads, &whole).unwrap();
+        attempt(
+            &path,
+            &content,
+            "test",
+            WriteOptions::default(),
+            threads,
+            &whole,
+        )
+        .unwrap();
         files.push(std::fs::read(path).unwrap());
     }
     assert!(files[0] == files[1] && files[1] == files[2]);
@@ -130,9 +138,9 @@ fn an_unfinished_file_is_neither_taken_over_nor_lost_by_accident() {
     let content = content([gzip(10), gzip(10)]);
     let path = folder.path().join("rows.h5");
     cut_short(&path, &content, AGAIN, 20);
-    let with = |purpose, manner| attempt(&path, &content, purpose, manner, 1, &whole);
+    let with = |purpose, options| attempt(&path, &content, purpose, options, 1, &whole);
 
-    let error = with("test", Manner::default()).unwrap_err();
+    let error = with("test", WriteOptions::default()).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Io);
     assert!(
         error.message().starts_with("an unfinished `"),
@@ -146,9 +154,9 @@ fn an_unfinished_file_is_neither_taken_over_nor_lost_by_accident() {
         error.message()
     );
 
-    let force = Manner {
+    let force = WriteOptions {
         force: true,
-        ..Manner::default()
+        ..WriteOptions::default()
     };
     assert_eq!(with("other settings", force).unwrap()[0].resumed_rows, 0);
     let error = with("test", AGAIN).unwrap_err();
@@ -169,7 +177,7 @@ fn a_file_that_cannot_fit_is_refused_before_anything_is_written() {
         path: &path,
         content: content([gzip(10), gzip(10)]),
         purpose: "test",
-        manner: Manner::default(),
+        options: WriteOptions::default(),
         threads: 1,
         expected: Bytes(1 << 59),
     };
@@ -201,7 +209,7 @@ fn a_second_writer_is_refused() {
         }
         whole(range, out)
     };
-    attempt(&path, &content, "test", Manner::default(), 1, &inner).unwrap();
+    attempt(&path, &content, "test", WriteOptions::default(), 1, &inner).unwrap();
 }
 
 #[test]
@@ -209,7 +217,8 @@ fn content_that_cannot_be_is_refused() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("rows.h5");
     let refused = |content: Content| {
-        let error = attempt(&path, &content, "test", Manner::default(), 1, &whole).unwrap_err();
+        let error =
+            attempt(&path, &content, "test", WriteOptions::default(), 1, &whole).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::InvalidArgument);
         error.message().to_owned()
     };

@@ -1,4 +1,4 @@
-//! What is known of one dataset.
+//! Type, shape and storage of a dataset.
 
 use serde::Serialize;
 use vramfit_core::{Bytes, Error};
@@ -7,12 +7,12 @@ use super::preview::Preview;
 use super::sample::Statistics;
 use crate::filter;
 use crate::hdf5::{Container, Element, Summary};
-use crate::read::{Dataset, RowOptions, Rows, Storage};
+use crate::read::{Dataset, RowOptions, RowReader, Storage};
 
 /// A dataset, without its values.
 #[derive(Clone, Debug, Serialize)]
-pub struct Facts {
-    /// What its elements are: NumPy's name where they are numbers, else words.
+pub struct DatasetInfo {
+    /// The type of its elements: NumPy's name for numbers, otherwise a description.
     pub dtype: String,
     /// Length of each axis; none for a single value.
     pub shape: Vec<u64>,
@@ -28,19 +28,19 @@ pub struct Facts {
     pub chunks: Option<u64>,
     /// How many chunks were never written and hold the fill value.
     pub chunks_unwritten: Option<u64>,
-    /// What was done to each chunk, in that order.
+    /// The filters of each chunk, in the order of writing.
     pub filters: Vec<String>,
-    /// Size of all elements in memory; texts of variable length are not counted.
+    /// Size of all elements in memory; strings of variable length are not counted.
     pub memory_bytes: Option<Bytes>,
-    /// What the elements take in the file; unknown where the list of chunks could not be read.
+    /// Size of all elements in the file; unknown if the chunk index could not be read.
     pub stored_bytes: Option<Bytes>,
     /// Statistics of the rows that were sampled.
     pub sample: Option<Statistics>,
-    /// Its first rows, where those were asked for.
+    /// Its first rows, if requested.
     pub rows: Option<Preview>,
 }
 
-/// Why something cannot be read here, and the cure.
+/// Why something cannot be read, and what would help.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Problem {
     /// Why, in one clause.
@@ -61,12 +61,12 @@ impl Problem {
     }
 }
 
-/// Collects what is known of a dataset. Its rows come with it where they can be read.
-pub(super) fn facts(
+/// Returns information about a dataset, and a reader of its rows if they can be read.
+pub(super) fn read(
     container: &Container,
     path: &str,
     summary: Summary,
-) -> (Facts, Option<Problem>, Option<Rows>) {
+) -> (DatasetInfo, Option<Problem>, Option<RowReader>) {
     let product = |lengths: &[u64]| {
         let size = summary.element.size() as u64;
         let mut lengths = lengths.iter();
@@ -74,7 +74,7 @@ pub(super) fn facts(
             .try_fold(size, |all, &one| all.checked_mul(one))
             .map(Bytes)
     };
-    let mut facts = Facts {
+    let mut info = DatasetInfo {
         dtype: summary.element.describe(),
         memory_bytes: product(&summary.shape),
         chunk_bytes: summary.chunk.as_deref().and_then(product),
@@ -93,21 +93,21 @@ pub(super) fn facts(
     };
     let dataset = match Dataset::open_in(container, path) {
         Ok(dataset) => dataset,
-        Err(error) => return (facts, Some(Problem::new(path, &error)), None),
+        Err(error) => return (info, Some(Problem::new(path, &error)), None),
     };
-    facts.stored_bytes = Some(Bytes(dataset.stored_bytes()));
+    info.stored_bytes = Some(Bytes(dataset.stored_bytes()));
     if let Storage::Chunked { grid, table, .. } = dataset.storage() {
-        facts.chunks = Some(grid.count());
-        facts.chunks_unwritten = Some(grid.count().saturating_sub(table.len()));
+        info.chunks = Some(grid.count());
+        info.chunks_unwritten = Some(grid.count().saturating_sub(table.len()));
     }
-    // A single value, and a record whose fields can be read one by one, are nothing to complain of.
+    // A scalar, and a record whose fields can be read one by one, are not a problem.
     let is_record =
         matches!(dataset.element(), Element::Record { fields, .. } if !fields.is_empty());
     if dataset.shape().is_empty() || is_record {
-        return (facts, None, None);
+        return (info, None, None);
     }
-    match Rows::new(dataset, &RowOptions::default()) {
-        Ok(rows) => (facts, None, Some(rows)),
-        Err(error) => (facts, Some(Problem::new(path, &error)), None),
+    match RowReader::new(dataset, &RowOptions::default()) {
+        Ok(rows) => (info, None, Some(rows)),
+        Err(error) => (info, Some(Problem::new(path, &error)), None),
     }
 }

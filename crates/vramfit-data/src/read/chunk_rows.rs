@@ -5,13 +5,13 @@ use std::ops::Range;
 use vramfit_core::Result;
 
 use super::dataset::{Dataset, Storage, unsupported};
-use super::rows::Rows;
-use super::runs::{Run, find_runs, origin};
+use super::row_reader::RowReader;
+use super::runs::{Run, find_runs, run_start};
 use crate::filter::{self, Fault, Scratch};
 use crate::hdf5::{Chunk, Grid};
 
 /// Rows nearer to each other than this are read together with what is between them.
-const NEAR_BYTES: u64 = 16 << 10;
+const COALESCE_GAP_BYTES: u64 = 16 << 10;
 /// … but not more than this at once.
 const MAX_BYTES: u64 = 1 << 20;
 
@@ -32,9 +32,9 @@ struct Column<'a> {
     is_plain: bool,
 }
 
-impl Rows {
+impl RowReader {
     /// Reads rows of one band.
-    pub(super) fn read_band(
+    pub(super) fn read_chunk_rows(
         &self,
         rows: Range<u64>,
         out: &mut [u8],
@@ -88,7 +88,7 @@ impl Rows {
 
     /// Reads rows of one band, sorted, each to its own place. Where a place is shorter than a row, the row's
     /// first elements are read.
-    pub(super) fn gather_band(
+    pub(super) fn gather_chunk_rows(
         &self,
         rows: &mut [(u64, &mut [u8])],
         scratch: &mut Scratch,
@@ -162,7 +162,7 @@ impl Rows {
         while let Some(&(first, _)) = rest.first() {
             let mut last = first;
             let together = rest.iter().take_while(|(row, _)| {
-                let near = (row - last).saturating_sub(1) * row_bytes <= NEAR_BYTES;
+                let near = (row - last).saturating_sub(1) * row_bytes <= COALESCE_GAP_BYTES;
                 let small = (row - first + 1) * row_bytes <= MAX_BYTES;
                 last = *row;
                 *row == first || near && small
@@ -208,7 +208,7 @@ impl Rows {
         let is_whole = per_band == 1 && row_elements == self.row_elements;
         let mut runs = Vec::new();
         for place in 0..per_band {
-            let origin = origin(grid, place);
+            let origin = run_start(grid, place);
             runs.clear();
             if chunk[1..].iter().product::<u64>() > MAX_RUNS && !is_whole {
                 return Err(unsupported(

@@ -1,20 +1,20 @@
-//! The shuffle on two levels: blocks in random order, rows in random order inside a pool of blocks.
+//! The shuffle on two levels: blocks in random order, rows in random order inside a window of blocks.
 //!
-//! What is read together is what is mixed: a reader fills a pool with whole blocks, in any order it
+//! What is read together is what is mixed: a reader fills a window with whole blocks, in any order it
 //! likes, and then hands out their rows. Many small blocks mix better than few large ones.
 
 use std::ops::Range;
 
 use super::permutation::Permutation;
 use super::split::Selection;
-use super::{Pools, Purpose};
-use crate::mix::Key;
+use super::{Purpose, WindowSize};
+use crate::splitmix::MixKey;
 
 /// Positions whose rows are computed at a time.
-const POSITIONS_PER_ROUND: usize = 8;
+const POSITIONS_PER_BATCH: usize = 8;
 
-/// Entries of a pool's guide for each of its blocks, so that most lead to the block that is looked for.
-const GUIDES_PER_BLOCK: u64 = 4;
+/// Entries of a window's hint for each of its blocks, so that most lead to the block that is looked for.
+const HINTS_PER_BLOCK: u64 = 4;
 
 /// A stretch of consecutive rows, and how many of them are wanted.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -25,23 +25,23 @@ pub struct Block {
     pub wanted: u64,
 }
 
-/// One pool: its blocks, and the order of their rows.
+/// One window: its blocks, and the order of their rows.
 #[derive(Clone, Debug)]
-pub struct Pool {
+pub struct Window {
     positions: Range<u64>,
     blocks: Vec<Block>,
-    /// How many wanted rows of the pool come before each block, and then the total.
+    /// How many wanted rows of the window come before each block, and then the total.
     before: Vec<u64>,
-    /// What has to be added to the number of a wanted row in the pool, to have it in the file; where that is less
+    /// What has to be added to the number of a wanted row in the window, to have it in the file; where that is less
     /// than nothing it wraps.
     ranks: Vec<u64>,
     rows: Permutation,
-    guide: Guide,
+    hint: SearchHint,
     selection: Selection,
 }
 
-impl Pool {
-    /// Returns the positions of the epoch that this pool serves.
+impl Window {
+    /// Returns the positions of the epoch that this window serves.
     pub fn positions(&self) -> Range<u64> {
         self.positions.clone()
     }
@@ -60,7 +60,7 @@ impl Pool {
 
     /// Gives the block and the row of the file that stand at each of several positions to `each`.
     pub fn for_each(&self, positions: &[u64], mut each: impl FnMut(usize, u64)) {
-        let (groups, rest) = positions.as_chunks::<POSITIONS_PER_ROUND>();
+        let (groups, rest) = positions.as_chunks::<POSITIONS_PER_BATCH>();
         for group in groups {
             let places = group.map(|position| position - self.positions.start);
             for place in self.rows.get_each(places) {
@@ -74,10 +74,10 @@ impl Pool {
         }
     }
 
-    /// Returns the block and the row of one of the rows of the pool, counted from 0 in the order of the blocks.
+    /// Returns the block and the row of one of the rows of the window, counted from 0 in the order of the blocks.
     #[inline]
     fn row_at(&self, place: u64) -> (usize, u64) {
-        let block = self.guide.block_of(place, &self.before);
+        let block = self.hint.block_of(place, &self.before);
         (
             block,
             self.selection.select(place.wrapping_add(self.ranks[block])),
@@ -85,19 +85,19 @@ impl Pool {
     }
 }
 
-/// Where among the blocks of a pool to look for a row: a search by halves would take as long as copying it.
+/// Where among the blocks of a window to look for a row: a search by halves would take as long as copying it.
 #[derive(Clone, Debug)]
-struct Guide {
+struct SearchHint {
     /// The block of every row whose number ends with so many zero bits.
     blocks: Vec<u32>,
     shift: u32,
 }
 
-impl Guide {
-    /// Makes the guide for blocks with so many rows before each, and then the total.
+impl SearchHint {
+    /// Makes the hint for blocks with so many rows before each, and then the total.
     fn new(before: &[u64]) -> Self {
         let (blocks, rows) = (before.len() as u64 - 1, before[before.len() - 1]);
-        let shift = (rows / (blocks * GUIDES_PER_BLOCK).max(1)).max(1).ilog2();
+        let shift = (rows / (blocks * HINTS_PER_BLOCK).max(1)).max(1).ilog2();
         let mut block = 0;
         let entries = (0..=rows >> shift).map(|entry| {
             // The first block that ends behind the row; the last one for the total itself.
@@ -106,7 +106,7 @@ impl Guide {
             }
             block as u32
         });
-        Guide {
+        SearchHint {
             blocks: entries.collect(),
             shift,
         }
@@ -123,39 +123,39 @@ impl Guide {
     }
 }
 
-/// The pools of one epoch.
+/// The windows of one epoch.
 #[derive(Clone, Debug)]
-pub(super) struct PoolTable {
-    pools: Pools,
-    key: Key,
+pub(super) struct WindowTable {
+    size: WindowSize,
+    key: MixKey,
     blocks: Permutation,
     selection: Selection,
     rows: u64,
-    /// The position at which each pool begins, and then the end.
+    /// The position at which each window begins, and then the end.
     starts: Vec<u64>,
 }
 
-impl PoolTable {
+impl WindowTable {
     pub(super) fn new(
-        pools: Pools,
+        size: WindowSize,
         rows: u64,
         selection: Selection,
         seed: u64,
         epoch: u64,
     ) -> Self {
-        let count = rows.div_ceil(pools.block_rows);
-        let mut table = PoolTable {
-            pools,
-            key: Key::new(&[seed, epoch, Purpose::Pool as u64]),
-            blocks: Permutation::new(Key::new(&[seed, epoch, Purpose::Blocks as u64]), count),
+        let count = rows.div_ceil(size.block_rows);
+        let mut table = WindowTable {
+            size,
+            key: MixKey::new(&[seed, epoch, Purpose::Window as u64]),
+            blocks: Permutation::new(MixKey::new(&[seed, epoch, Purpose::Blocks as u64]), count),
             selection,
             rows,
             starts: vec![0],
         };
         let mut end = 0;
-        for pool in 0..count.div_ceil(pools.pool_blocks) {
+        for window in 0..count.div_ceil(size.window_blocks) {
             end += table
-                .slots(pool)
+                .slots(window)
                 .map(|slot| table.block(slot).wanted)
                 .sum::<u64>();
             table.starts.push(end);
@@ -163,20 +163,20 @@ impl PoolTable {
         table
     }
 
-    /// Returns how many pools there are.
+    /// Returns how many windows there are.
     pub(super) fn count(&self) -> usize {
         self.starts.len() - 1
     }
 
-    /// Returns the pool that serves a position.
-    pub(super) fn serving(&self, position: u64) -> usize {
+    /// Returns the window that serves a position.
+    pub(super) fn window_at(&self, position: u64) -> usize {
         self.starts.partition_point(|&start| start <= position) - 1
     }
 
-    pub(super) fn pool(&self, pool: usize) -> Pool {
-        let positions = self.starts[pool]..self.starts[pool + 1];
+    pub(super) fn window(&self, window: usize) -> Window {
+        let positions = self.starts[window]..self.starts[window + 1];
         let blocks: Vec<Block> = self
-            .slots(pool as u64)
+            .slots(window as u64)
             .map(|slot| self.block(slot))
             .collect();
         let mut before = vec![0];
@@ -185,10 +185,10 @@ impl PoolTable {
             end += block.wanted;
             before.push(end);
         }
-        let key = Key::new(&[self.key.at(pool as u64)]);
-        Pool {
+        let key = MixKey::new(&[self.key.at(window as u64)]);
+        Window {
             rows: Permutation::new(key, end),
-            guide: Guide::new(&before),
+            hint: SearchHint::new(&before),
             positions,
             ranks: (blocks.iter().zip(&before))
                 .map(|(block, before)| self.selection.rank(block.rows.start).wrapping_sub(*before))
@@ -199,18 +199,18 @@ impl PoolTable {
         }
     }
 
-    /// Returns the places in the order of blocks that a pool takes: all pools have equally many, or one
+    /// Returns the places in the order of blocks that a window takes: all windows have equally many, or one
     /// less, so that none is left at the end of the epoch that mixes a handful.
-    fn slots(&self, pool: u64) -> Range<u64> {
+    fn slots(&self, window: u64) -> Range<u64> {
         let blocks = self.blocks.len();
-        let pools = u128::from(blocks.div_ceil(self.pools.pool_blocks));
-        let bound = |pool: u64| (u128::from(pool) * u128::from(blocks) / pools) as u64;
-        bound(pool)..bound(pool + 1)
+        let windows = u128::from(blocks.div_ceil(self.size.window_blocks));
+        let bound = |window: u64| (u128::from(window) * u128::from(blocks) / windows) as u64;
+        bound(window)..bound(window + 1)
     }
 
     fn block(&self, slot: u64) -> Block {
-        let start = self.blocks.get(slot) * self.pools.block_rows;
-        let end = start.saturating_add(self.pools.block_rows).min(self.rows);
+        let start = self.blocks.get(slot) * self.size.block_rows;
+        let end = start.saturating_add(self.size.block_rows).min(self.rows);
         Block {
             rows: start..end,
             wanted: self.selection.rank(end) - self.selection.rank(start),

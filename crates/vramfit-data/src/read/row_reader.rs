@@ -9,7 +9,7 @@ use super::convert::Convert;
 use super::dataset::{Dataset, Storage, of_dataset, unsupported};
 use super::fields::find_numbers;
 use super::overflow;
-use super::pieces::Piece;
+use super::virtual_source::VirtualSource;
 use crate::filter::Scratch;
 use crate::hdf5::Scalar;
 
@@ -33,7 +33,7 @@ pub struct RowOptions {
 
 /// Reads the rows of a dataset. It can be shared between threads; each call works by itself.
 #[derive(Debug)]
-pub struct Rows {
+pub struct RowReader {
     pub(super) dataset: Dataset,
     pub(super) convert: Convert,
     scalar: Scalar,
@@ -44,38 +44,38 @@ pub struct Rows {
     band_rows: u64,
     threads: usize,
     /// Readers of the pieces of a virtual dataset.
-    pieces: Vec<Rows>,
+    pieces: Vec<RowReader>,
     /// Buffers that no call uses at the moment.
     spare: Mutex<Vec<Scratch>>,
 }
 
-impl Rows {
+impl RowReader {
     /// Prepares to read a dataset.
     ///
     /// # Errors
     ///
     /// `unsupported-feature` when its elements are no numbers; `invalid-argument` when it has no rows,
     /// when a field must be named and is not, or when there is no such conversion.
-    pub fn new(dataset: Dataset, options: &RowOptions) -> Result<Rows> {
+    pub fn new(dataset: Dataset, options: &RowOptions) -> Result<RowReader> {
         let path = dataset.path().to_owned();
-        Rows::prepare(dataset, options).map_err(|error| of_dataset(&path, &error))
+        RowReader::prepare(dataset, options).map_err(|error| of_dataset(&path, &error))
     }
 
-    /// Prepares to read elements of any type byte by byte, as the file has them. [`Rows::scalar`] says
+    /// Prepares to read elements of any type byte by byte, as the file has them. [`RowReader::scalar`] says
     /// nothing about those.
     ///
     /// # Errors
     ///
     /// `invalid-argument` when the dataset has no rows; `unsupported-feature` when a row is too large.
-    pub fn as_they_are(dataset: Dataset) -> Result<Rows> {
+    pub fn raw(dataset: Dataset) -> Result<RowReader> {
         let path = dataset.path().to_owned();
-        let convert = Convert::as_it_is(dataset.element().size());
-        let pieces = |piece: &Piece| Rows::as_they_are(Dataset::clone(&piece.dataset));
-        let rows = Rows::with(dataset, convert, Scalar::Uint8, &[], 1, &pieces);
+        let convert = Convert::identity(dataset.element().size());
+        let pieces = |piece: &VirtualSource| RowReader::raw(Dataset::clone(&piece.dataset));
+        let rows = RowReader::with(dataset, convert, Scalar::Uint8, &[], 1, &pieces);
         rows.map_err(|error| of_dataset(&path, &error))
     }
 
-    fn prepare(dataset: Dataset, options: &RowOptions) -> Result<Rows> {
+    fn prepare(dataset: Dataset, options: &RowOptions) -> Result<RowReader> {
         if dataset.shape().is_empty() {
             return Err(invalid("it is a single value and has no rows"));
         }
@@ -83,8 +83,9 @@ impl Rows {
         let scalar = options.to.unwrap_or(numbers.number.scalar);
         let convert = Convert::new(dataset.element().size(), numbers, scalar)?;
         let inner: Vec<_> = numbers.axes.iter().map(|axis| axis.length as u64).collect();
-        let pieces = |piece: &Piece| Rows::new(Dataset::clone(&piece.dataset), options);
-        Rows::with(dataset, convert, scalar, &inner, options.threads, &pieces)
+        let pieces =
+            |piece: &VirtualSource| RowReader::new(Dataset::clone(&piece.dataset), options);
+        RowReader::with(dataset, convert, scalar, &inner, options.threads, &pieces)
     }
 
     fn with(
@@ -93,8 +94,8 @@ impl Rows {
         scalar: Scalar,
         inner: &[u64],
         threads: usize,
-        of_piece: &dyn Fn(&Piece) -> Result<Rows>,
-    ) -> Result<Rows> {
+        of_piece: &dyn Fn(&VirtualSource) -> Result<RowReader>,
+    ) -> Result<RowReader> {
         let Some((_, row_shape)) = dataset.shape().split_first() else {
             return Err(invalid("it is a single value and has no rows"));
         };
@@ -131,7 +132,7 @@ impl Rows {
             Storage::Virtual(pieces) => pieces.iter().map(of_piece).collect::<Result<_>>()?,
             _ => Vec::new(),
         };
-        Ok(Rows {
+        Ok(RowReader {
             convert,
             scalar,
             row_shape,
@@ -195,10 +196,14 @@ impl Rows {
     }
 
     /// Returns how many rows are decoded together; none where rows are stored as they are.
-    pub fn decoded_together(&self) -> Option<u64> {
+    pub fn rows_per_decode(&self) -> Option<u64> {
         match self.dataset.storage() {
             Storage::Chunked { .. } if !self.dataset.filters().is_empty() => Some(self.band_rows),
-            Storage::Virtual(_) => self.pieces.iter().filter_map(Rows::decoded_together).max(),
+            Storage::Virtual(_) => self
+                .pieces
+                .iter()
+                .filter_map(RowReader::rows_per_decode)
+                .max(),
             _ => None,
         }
     }
@@ -252,7 +257,7 @@ impl Rows {
             Some((range, piece))
         });
         self.work(pieces, parallel, |(range, piece), scratch| {
-            self.read_band(range, piece, scratch)
+            self.read_chunk_rows(range, piece, scratch)
         })
     }
 
@@ -261,7 +266,7 @@ impl Rows {
     ///
     /// # Errors
     ///
-    /// As [`Rows::read`].
+    /// As [`RowReader::read`].
     pub fn gather(&self, rows: &[u64], out: &mut [u8]) -> Result<()> {
         if let Some(row) = rows.iter().find(|row| **row >= self.len()) {
             return Err(self.failed(&format!("has {} rows, not {row}", self.len())));
@@ -299,7 +304,7 @@ impl Rows {
         let bands =
             rows.chunk_by_mut(|(one, _), (next, _)| one / self.band_rows == next / self.band_rows);
         self.work(bands, parallel, |rows, scratch| {
-            self.gather_band(rows, scratch)
+            self.gather_chunk_rows(rows, scratch)
         })
     }
 
@@ -308,7 +313,7 @@ impl Rows {
     ///
     /// # Errors
     ///
-    /// As [`Rows::read`].
+    /// As [`RowReader::read`].
     pub fn read_starts(&self, rows: Range<u64>, out: &mut [u8]) -> Result<()> {
         let count = rows.end.saturating_sub(rows.start) as usize;
         let start_bytes = out.len().checked_div(count).unwrap_or(0);
@@ -330,7 +335,12 @@ impl Rows {
     }
 
     /// Reads a range of a virtual dataset from those it is made of.
-    fn read_pieces(&self, pieces: &[Piece], rows: Range<u64>, out: &mut [u8]) -> Result<()> {
+    fn read_pieces(
+        &self,
+        pieces: &[VirtualSource],
+        rows: Range<u64>,
+        out: &mut [u8],
+    ) -> Result<()> {
         let (mut next, mut rest) = (rows.start, out);
         for (piece, reader) in pieces.iter().zip(&self.pieces) {
             let start = piece.rows.start.clamp(next, rows.end);
@@ -347,7 +357,7 @@ impl Rows {
         self.fill(rest)
     }
 
-    fn gather_pieces(&self, pieces: &[Piece], rows: &mut [(u64, &mut [u8])]) -> Result<()> {
+    fn gather_pieces(&self, pieces: &[VirtualSource], rows: &mut [(u64, &mut [u8])]) -> Result<()> {
         let mut rest = rows;
         for (piece, reader) in pieces.iter().zip(&self.pieces) {
             let before = rest.partition_point(|(row, _)| *row < piece.rows.start);

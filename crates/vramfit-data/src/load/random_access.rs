@@ -1,45 +1,45 @@
-//! Rows by their numbers, in whichever order others choose: what a random-access source of a data pipeline is.
+//! Rows by their numbers, in any order: a random-access source for a data pipeline.
 
 use std::path::PathBuf;
 
 use vramfit_core::{Bytes, Result};
 
-use super::cache::Cache;
+use super::cache::BlockCache;
 use super::columns::{Column, Columns};
-use super::request::{ColumnRequest, Request};
+use super::options::{ColumnOptions, LoaderOptions};
 use crate::hdf5::Scalar;
 
-/// Reads rows of datasets that belong together. Threads share it.
+/// Reads rows of datasets with the same number of rows. Threads can share it.
 #[derive(Debug)]
-pub struct Lookup {
+pub struct RandomAccessReader {
     columns: Columns,
-    cache: Cache,
+    cache: BlockCache,
 }
 
-impl Lookup {
-    /// Opens a file. `cache` bounds the decoded rows that are kept.
+impl RandomAccessReader {
+    /// Opens a file. `cache` limits the decoded rows that are kept.
     ///
     /// # Errors
     ///
     /// As [`super::Loader::open`].
     pub fn open(
         file: PathBuf,
-        columns: Vec<ColumnRequest>,
-        floats: Option<Scalar>,
+        columns: Vec<ColumnOptions>,
+        float_type: Option<Scalar>,
         cache: Bytes,
-    ) -> Result<Lookup> {
-        let request = Request {
+    ) -> Result<RandomAccessReader> {
+        let options = LoaderOptions {
             columns,
-            floats,
-            ..Request::of(file, [])
+            float_type,
+            ..LoaderOptions::new(file, [])
         };
-        Ok(Lookup {
-            columns: Columns::open(&request)?,
-            cache: Cache::new(usize::try_from(cache.0).unwrap_or(usize::MAX)),
+        Ok(RandomAccessReader {
+            columns: Columns::open(&options)?,
+            cache: BlockCache::new(usize::try_from(cache.0).unwrap_or(usize::MAX)),
         })
     }
 
-    /// Returns the datasets, in the order of the request.
+    /// Returns the datasets, in the order of `columns`.
     pub fn columns(&self) -> &[Column] {
         &self.columns.columns
     }
@@ -53,15 +53,15 @@ impl Lookup {
     ///
     /// # Errors
     ///
-    /// As [`crate::read::Rows::gather`]; `file-changed`.
+    /// As [`crate::read::RowReader::gather`]; `file-changed`.
     pub fn gather(&self, column: usize, rows: &[u64], out: &mut [u8]) -> Result<()> {
         let reader = self.columns.columns[column].rows();
-        let is_there = rows.iter().all(|row| *row < reader.len());
-        let block_rows = reader.decoded_together().unwrap_or(0);
+        let all_exist = rows.iter().all(|row| *row < reader.len());
+        let block_rows = reader.rows_per_decode().unwrap_or(0);
         let block_bytes = (block_rows as usize).saturating_mul(reader.row_bytes());
-        if block_bytes == 0 || !is_there || !self.cache.has_room_for(block_bytes) {
+        if block_bytes == 0 || !all_exist || !self.cache.can_hold(block_bytes) {
             reader.gather(rows, out)?;
-            return self.columns.must_be_unchanged();
+            return self.columns.ensure_unchanged();
         }
         let places = out.chunks_exact_mut(reader.row_bytes());
         let mut wanted: Vec<(u64, &mut [u8])> = rows.iter().copied().zip(places).collect();
@@ -74,7 +74,7 @@ impl Lookup {
             let length = (end - first) as usize * reader.row_bytes();
             let decode = |out: &mut [u8]| {
                 reader.read(first..end, out)?;
-                self.columns.must_be_unchanged()
+                self.columns.ensure_unchanged()
             };
             let copy = |block: &[u8]| {
                 for (row, out) in rows {

@@ -3,10 +3,11 @@
 use proptest::prelude::*;
 use vramfit_core::ErrorKind;
 use vramfit_data::order::{
-    Batches, Engine, Fingerprint, Last, Manner, Order, Part, Pools, Split, State, World,
+    Batches, DataFingerprint, Engine, LoaderState, Order, RemainderPolicy, RowSubset, ShardOptions,
+    Split, SplitMode, WindowSize,
 };
 
-const FILE: Fingerprint = Fingerprint {
+const FILE: DataFingerprint = DataFingerprint {
     bytes: 1 << 30,
     modified_ns: 1_700_000_000_000_000_000,
     chunks: 4096,
@@ -15,15 +16,15 @@ const FILE: Fingerprint = Fingerprint {
 };
 
 fn engines() -> impl Strategy<Value = Engine> {
-    let pools = (1_u64..50, 1_u64..20).prop_map(|(block_rows, pool_blocks)| Pools {
+    let windows = (1_u64..50, 1_u64..20).prop_map(|(block_rows, window_blocks)| WindowSize {
         block_rows,
-        pool_blocks,
+        window_blocks,
     });
     prop_oneof![
         Just(Engine::Sequential),
-        Just(Engine::Gather),
-        pools.clone().prop_map(Engine::BlockPool),
-        pools.prop_map(Engine::ChunkPool),
+        Just(Engine::GlobalShuffle),
+        windows.clone().prop_map(Engine::BlockWindows),
+        windows.prop_map(Engine::ChunkWindows),
     ]
 }
 
@@ -32,12 +33,16 @@ fn orders() -> impl Strategy<Value = Order> {
     let part = (0_u8..3, 0.05_f64..0.95, any::<bool>(), any::<u64>());
     (1_u64..600, any::<u64>(), engines(), part).prop_map(
         |(rows, seed, engine, (side, share, tail, split_seed))| {
-            let manner = if tail { Manner::Tail } else { Manner::Spread };
-            let split = Split::new(rows, share, manner, split_seed);
+            let mode = if tail {
+                SplitMode::Tail
+            } else {
+                SplitMode::Spread
+            };
+            let split = Split::new(rows, share, mode, split_seed);
             let part = match (side, split) {
-                (1, Ok(split)) => Part::Train(split),
-                (2, Ok(split)) => Part::Validation(split),
-                _ => Part::All,
+                (1, Ok(split)) => RowSubset::Train(split),
+                (2, Ok(split)) => RowSubset::Validation(split),
+                _ => RowSubset::All,
             };
             Order::new(rows, seed, engine, part).expect("these can be")
         },
@@ -65,10 +70,10 @@ proptest! {
         order in orders(), other in engines(), share in 0.05_f64..0.95, seed: u64,
     ) {
         let rows = order.rows();
-        let Ok(split) = Split::new(rows, share, Manner::Spread, seed) else { return Ok(()) };
+        let Ok(split) = Split::new(rows, share, SplitMode::Spread, seed) else { return Ok(()) };
         // Another engine, as after a change of the budget, and another seed of the order.
-        let train = Order::new(rows, 1, order.engine(), Part::Train(split)).unwrap();
-        let validation = Order::new(rows, 2, other, Part::Validation(split)).unwrap();
+        let train = Order::new(rows, 1, order.engine(), RowSubset::Train(split)).unwrap();
+        let validation = Order::new(rows, 2, other, RowSubset::Validation(split)).unwrap();
         let mut all = whole(train, 3);
         all.extend(whole(validation, 0));
         all.sort_unstable();
@@ -93,29 +98,29 @@ proptest! {
         let rows = whole(order, epoch);
         let walk = order.epoch(epoch);
         let mut spanned = Vec::new();
-        for number in 0..walk.pools().unwrap_or(0) {
-            let pool = walk.pool(number).unwrap();
-            let mut wanted = vec![0; pool.blocks().len()];
+        for number in 0..walk.window_count().unwrap_or(0) {
+            let window = walk.window(number).unwrap();
+            let mut wanted = vec![0; window.blocks().len()];
             let (mut one_by_one, mut together) = (Vec::new(), Vec::new());
-            one_by_one.extend(pool.positions().map(|position| pool.get(position)));
-            let positions: Vec<_> = pool.positions().collect();
-            pool.for_each(&positions, |block, row| together.push((block, row)));
+            one_by_one.extend(window.positions().map(|position| window.get(position)));
+            let positions: Vec<_> = window.positions().collect();
+            window.for_each(&positions, |block, row| together.push((block, row)));
             prop_assert_eq!(one_by_one, together);
-            for position in pool.positions() {
-                let (block, row) = pool.get(position);
-                prop_assert_eq!(walk.pool_at(position), Some(number));
+            for position in window.positions() {
+                let (block, row) = window.get(position);
+                prop_assert_eq!(walk.window_at(position), Some(number));
                 prop_assert_eq!(row, rows[position as usize]);
-                prop_assert!(pool.blocks()[block].rows.contains(&row));
+                prop_assert!(window.blocks()[block].rows.contains(&row));
                 wanted[block] += 1;
             }
-            let promised: Vec<u64> = pool.blocks().iter().map(|block| block.wanted).collect();
+            let promised: Vec<u64> = window.blocks().iter().map(|block| block.wanted).collect();
             prop_assert_eq!(wanted, promised);
-            spanned.extend(pool.blocks().iter().flat_map(|block| block.rows.clone()));
+            spanned.extend(window.blocks().iter().flat_map(|block| block.rows.clone()));
             // None is left at the end that mixes less than the others.
-            let sizes = (walk.pool(0).unwrap().blocks().len(), pool.blocks().len());
+            let sizes = (walk.window(0).unwrap().blocks().len(), window.blocks().len());
             prop_assert!(sizes.0.abs_diff(sizes.1) <= 1, "{sizes:?}");
         }
-        if walk.pools().is_some() {
+        if walk.window_count().is_some() {
             spanned.sort_unstable();
             prop_assert_eq!(spanned, (0..order.rows()).collect::<Vec<_>>());
         }
@@ -123,11 +128,11 @@ proptest! {
 
     #[test]
     fn batches_are_the_order_for_any_number_of_processes(
-        order in orders(), epoch: u64, part in 1_u64..20, pad: bool, worlds in prop::collection::vec(0_u32..4, 1..9),
+        order in orders(), epoch: u64, part in 1_u64..20, pad: bool, shard_counts in prop::collection::vec(0_u32..4, 1..9),
     ) {
         let rows = whole(order, epoch);
         let size = part * 8;
-        let last = if pad { Last::Pad } else { Last::Drop };
+        let last = if pad { RemainderPolicy::Pad } else { RemainderPolicy::Drop };
         let Ok(batches) = Batches::new(order.len(), size, last) else {
             prop_assert!(!pad && size > order.len());
             return Ok(());
@@ -136,13 +141,13 @@ proptest! {
         let mut delivered = Vec::new();
         for index in 0..batches.count() {
             let batch = batches.get(index).unwrap();
-            let processes = 1 << worlds[index as usize % worlds.len()];
-            for rank in 0..processes {
-                let share = batch.share(World { rank, processes }).unwrap();
-                let taken = share.positions.end - share.positions.start;
-                prop_assert_eq!(taken + share.padding, size / processes);
-                prop_assert!(share.repeated < order.len());
-                order.epoch(epoch).append_rows(share.positions, &mut delivered);
+            let count = 1 << shard_counts[index as usize % shard_counts.len()];
+            for index in 0..count {
+                let slice = batch.shard(ShardOptions { index, count }).unwrap();
+                let taken = slice.positions.end - slice.positions.start;
+                prop_assert_eq!(taken + slice.padding, size / count);
+                prop_assert!(slice.repeated < order.len());
+                order.epoch(epoch).append_rows(slice.positions, &mut delivered);
             }
         }
         prop_assert_eq!(batches.get(batches.count()), None);
@@ -155,16 +160,16 @@ proptest! {
         order in orders(), epoch: u64, first in 1_u64..40, second in 1_u64..40, stop in 0_u64..20,
     ) {
         let rows = whole(order, epoch);
-        let before = Batches::new(order.len(), first, Last::Pad).unwrap();
+        let before = Batches::new(order.len(), first, RemainderPolicy::Pad).unwrap();
         let mut delivered = Vec::new();
         let mut position = 0;
         while let Some(batch) = before.at(position).filter(|_| position < stop * first) {
             position = batch.positions.end;
             order.epoch(epoch).append_rows(batch.positions, &mut delivered);
         }
-        let text = State::new(order, epoch, position, FILE).to_json();
-        let state = State::parse_json(&text).unwrap();
-        let after = Batches::new(state.order.len(), second, Last::Pad).unwrap();
+        let text = LoaderState::new(order, epoch, position, FILE).to_json();
+        let state = LoaderState::parse_json(&text).unwrap();
+        let after = Batches::new(state.order.len(), second, RemainderPolicy::Pad).unwrap();
         let mut position = state.position;
         while let Some(batch) = after.at(position) {
             position = batch.positions.end;
@@ -176,81 +181,89 @@ proptest! {
     #[test]
     fn a_state_is_small_and_read_again(order in orders(), epoch: u64, share in 0.0_f64..=1.0) {
         let position = (order.len() as f64 * share) as u64;
-        let state = State::new(order, epoch, position, FILE);
+        let state = LoaderState::new(order, epoch, position, FILE);
         let text = state.to_json();
         prop_assert!(text.len() <= 1000, "{} bytes", text.len());
-        prop_assert_eq!(State::parse_json(&text).unwrap(), state);
+        prop_assert_eq!(LoaderState::parse_json(&text).unwrap(), state);
     }
 }
 
 #[test]
 fn the_largest_state_is_below_a_kilobyte() {
-    let split = Split::new(u64::MAX >> 1, 0.5, Manner::Spread, u64::MAX).unwrap();
-    let pools = Engine::ChunkPool(Pools {
+    let split = Split::new(u64::MAX >> 1, 0.5, SplitMode::Spread, u64::MAX).unwrap();
+    let windows = Engine::ChunkWindows(WindowSize {
         block_rows: u64::MAX >> 1,
-        pool_blocks: u64::MAX,
+        window_blocks: u64::MAX,
     });
-    let order = Order::new(u64::MAX >> 1, u64::MAX, pools, Part::Validation(split)).unwrap();
-    let file = Fingerprint {
+    let order = Order::new(
+        u64::MAX >> 1,
+        u64::MAX,
+        windows,
+        RowSubset::Validation(split),
+    )
+    .unwrap();
+    let file = DataFingerprint {
         bytes: u64::MAX,
         modified_ns: i64::MIN,
         chunks: u64::MAX,
         index_hash: u64::MAX,
         contents: Some(u64::MAX),
     };
-    let state = State::new(order, u64::MAX, order.len(), file);
+    let state = LoaderState::new(order, u64::MAX, order.len(), file);
     assert!(state.to_json().len() <= 1000, "{}", state.to_json().len());
-    assert_eq!(State::parse_json(&state.to_json()).unwrap(), state);
+    assert_eq!(LoaderState::parse_json(&state.to_json()).unwrap(), state);
 }
 
 #[test]
 fn a_changed_file_is_refused_with_what_differs() {
-    let order = Order::new(100, 0, Engine::Gather, Part::All).unwrap();
-    let state = State::new(order, 2, 30, FILE);
-    state.must_be_of("train.h5", &FILE, || None).unwrap();
-    let copy = Fingerprint {
+    let order = Order::new(100, 0, Engine::GlobalShuffle, RowSubset::All).unwrap();
+    let state = LoaderState::new(order, 2, 30, FILE);
+    state.ensure_matches("train.h5", &FILE, || None).unwrap();
+    let copy = DataFingerprint {
         modified_ns: 0,
         ..FILE
     };
     state
-        .must_be_of("train.h5", &copy, || FILE.contents)
+        .ensure_matches("train.h5", &copy, || FILE.contents)
         .unwrap();
     let changed = [
         (
-            Fingerprint {
+            DataFingerprint {
                 bytes: (1 << 30) + 1,
                 ..FILE
             },
-            "it had 1.0 GiB (1073741824 bytes) and has 1.0 GiB (1073741825 bytes)",
+            "its size was 1.0 GiB (1073741824 bytes) and is now 1.0 GiB (1073741825 bytes)",
         ),
         (
-            Fingerprint {
+            DataFingerprint {
                 chunks: 4097,
                 ..FILE
             },
-            "it had 4096 chunks and has 4097",
+            "it had 4096 chunks and now has 4097",
         ),
         (
-            Fingerprint {
+            DataFingerprint {
                 index_hash: 0,
                 ..FILE
             },
-            "its chunks lie elsewhere",
+            "its chunks are at other offsets",
         ),
         (
-            Fingerprint {
+            DataFingerprint {
                 modified_ns: FILE.modified_ns + 1,
                 ..FILE
             },
-            "values in it are others, though its size and its chunks are the same",
+            "its values differ, although its size and chunks are the same",
         ),
     ];
     for (file, difference) in changed {
-        let error = state.must_be_of("train.h5", &file, || Some(6)).unwrap_err();
+        let error = state
+            .ensure_matches("train.h5", &file, || Some(6))
+            .unwrap_err();
         assert_eq!(error.kind(), ErrorKind::FileChanged);
         assert_eq!(
             error.message(),
-            format!("`train.h5` is not the file that this run began with: {difference}")
+            format!("`train.h5` is not the file that this run started with: {difference}")
         );
         assert!(error.hint_text().is_some());
     }
@@ -258,32 +271,30 @@ fn a_changed_file_is_refused_with_what_differs() {
 
 #[test]
 fn a_text_that_is_no_state_is_refused() {
-    let order = Order::new(100, 0, Engine::Gather, Part::All).unwrap();
-    let good = State::new(order, 2, 30, FILE).to_json();
+    let order = Order::new(100, 0, Engine::GlobalShuffle, RowSubset::All).unwrap();
+    let good = LoaderState::new(order, 2, 30, FILE).to_json();
     let refused = |text: &str| {
-        let error = State::parse_json(text).unwrap_err();
+        let error = LoaderState::parse_json(text).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::InvalidFile);
-        error
-            .message()
-            .replace("this is no state of a loader: ", "")
+        error.message().replace("this is not a loader state: ", "")
     };
-    assert_eq!(refused(&good[..50]), "it cannot be read as JSON");
-    assert_eq!(refused("{}"), "it has no `schema`");
+    assert_eq!(refused(&good[..50]), "it is not valid JSON");
+    assert_eq!(refused("{}"), "the field `schema` is missing");
     assert_eq!(
         refused(&good.replace("\"schema\":1", "\"schema\":2")),
-        "its form is number 2, and this version knows number 1"
+        "its format version is 2, and this vramfit reads version 1"
     );
     assert_eq!(
         refused(&good.replace("\"epoch\":2", "\"epoch\":-2")),
-        "a field is missing or wrong"
+        "a field is missing or invalid"
     );
     assert_eq!(
         refused(&good.replace("\"position\":30", "\"position\":101")),
-        "it is at row 101 of an epoch of 100"
+        "its position 101 is beyond the 100 rows of the epoch"
     );
     assert_eq!(
         refused(&good.replace("\"rows\":100", "\"rows\":0")),
-        "its order cannot be"
+        "its order is not valid"
     );
 }
 
@@ -296,41 +307,44 @@ fn orders_and_batches_that_cannot_be_are_refused() {
     };
     let order = |rows, engine, part| Order::new(rows, 0, engine, part).map(|_| ());
     assert_eq!(
-        refused(order(0, Engine::Gather, Part::All)),
-        "there are no rows to put in an order"
+        refused(order(0, Engine::GlobalShuffle, RowSubset::All)),
+        "there are no rows to order"
     );
-    let nothing = Engine::BlockPool(Pools {
+    let nothing = Engine::BlockWindows(WindowSize {
         block_rows: 0,
-        pool_blocks: 4,
+        window_blocks: 4,
     });
     assert_eq!(
-        refused(order(9, nothing, Part::All)),
-        "blocks and pools of a shuffle need a size above 0"
+        refused(order(9, nothing, RowSubset::All)),
+        "the blocks and windows of a shuffle must not be empty"
     );
-    let split = Split::new(100, 0.5, Manner::Tail, 0).unwrap();
+    let split = Split::new(100, 0.5, SplitMode::Tail, 0).unwrap();
     assert_eq!(
-        refused(order(9, Engine::Gather, Part::Train(split))),
-        "50 rows for validation out of 9 leave one of the two sets empty"
+        refused(order(9, Engine::GlobalShuffle, RowSubset::Train(split))),
+        "50 validation rows out of 9 leave one of the two sets empty"
     );
     let batches = |rows, size, last| Batches::new(rows, size, last).map(|_| ());
     assert_eq!(
-        refused(batches(9, 0, Last::Pad)),
-        "a batch of 0 rows holds nothing"
+        refused(batches(9, 0, RemainderPolicy::Pad)),
+        "the batch size is 0"
     );
     assert_eq!(
-        refused(batches(9, 10, Last::Drop)),
-        "a batch of 10 rows is larger than the 9 rows there are, and the last one is dropped"
+        refused(batches(9, 10, RemainderPolicy::Drop)),
+        "a batch size of 10 exceeds the 9 rows available, and incomplete batches are dropped"
     );
-    let share = |rank, processes| {
-        let batch = Batches::new(100, 10, Last::Pad).unwrap().get(0).unwrap();
-        batch.share(World { rank, processes }).map(|_| ())
+    let shard = |index, count| {
+        let batch = Batches::new(100, 10, RemainderPolicy::Pad)
+            .unwrap()
+            .get(0)
+            .unwrap();
+        batch.shard(ShardOptions { index, count }).map(|_| ())
     };
     assert_eq!(
-        refused(share(0, 4)),
+        refused(shard(0, 4)),
         "a batch of 10 rows cannot be divided equally among 4 processes"
     );
     assert_eq!(
-        refused(share(2, 2)),
-        "there is no process 2 among 2, counted from 0"
+        refused(shard(2, 2)),
+        "process number 2 is out of range for 2 processes"
     );
 }

@@ -1,5 +1,4 @@
-//! Files that people mean when they say "my data" and that are not HDF5: named, with what makes HDF5 of
-//! them.
+//! Files of other formats: recognized, with how to convert them to HDF5.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -9,15 +8,15 @@ use vramfit_core::{Error, ErrorKind, Result};
 use crate::hdf5::Container;
 use crate::source::{Access, Source};
 
-/// Opens an HDF5 file. What is another known kind of file is refused by that name.
+/// Opens an HDF5 file. Other known formats are named in the error.
 ///
 /// # Errors
 ///
-/// `unsupported-feature` when it is of another kind; else as [`Source::open`] and [`Container::open`].
+/// `unsupported-feature` when it has another known format; else as [`Source::open`] and [`Container::open`].
 pub fn open(path: &Path) -> Result<Container> {
     let zarr = ["zarr.json", ".zgroup", ".zarray"];
     if path.is_dir() && zarr.iter().any(|name| path.join(name).is_file()) {
-        return Err(other(path, "a Zarr store").hint(
+        return Err(unsupported_format(path, "a Zarr store").hint(
             "copy the arrays with `zarr` and `h5py`: `h5py.File(\"x.h5\", \"w\")[\"x\"] = zarr.open(...)[:]`",
         ));
     }
@@ -27,31 +26,31 @@ pub fn open(path: &Path) -> Result<Container> {
     source.read_at(0, &mut start[..length])?;
     let error = match &start {
         b"\x93NUMPY\x01\x00" | b"\x93NUMPY\x02\x00" | b"\x93NUMPY\x03\x00" => {
-            other(path, "an array of NumPy").hint(format!(
-                "make HDF5 of it: `python -c \"import h5py, numpy; h5py.File('{}', 'w')['x'] = numpy.load('{}', mmap_mode='r')\"`",
+            unsupported_format(path, "a NumPy array").hint(format!(
+                "convert it: `python -c \"import h5py, numpy; h5py.File('{}', 'w')['x'] = numpy.load('{}', mmap_mode='r')\"`",
                 path.with_extension("h5").display(),
                 path.display()
             ))
         }
-        [b'P', b'K', 3, 4, ..] => other(path, "a zip archive, perhaps an `.npz` of NumPy").hint(format!(
-            "make HDF5 of its arrays: `python -c \"import h5py, numpy; h5py.File('{}', 'w').update(numpy.load('{}'))\"`",
+        [b'P', b'K', 3, 4, ..] => unsupported_format(path, "a zip archive (perhaps a NumPy `.npz` file)").hint(format!(
+            "convert it: `python -c \"import h5py, numpy; h5py.File('{}', 'w').update(numpy.load('{}'))\"`",
             path.with_extension("h5").display(),
             path.display()
         )),
         [0x1f, 0x8b, ..] => {
-            other(path, "compressed as a whole with gzip").hint("unpack it first: `gunzip --keep`")
+            unsupported_format(path, "a gzip archive").hint("decompress it first: `gunzip --keep`")
         }
-        [b'C', b'D', b'F', 1 | 2 | 5, ..] => other(path, "a netCDF file of the classic format")
-            .hint("make netCDF-4 of it, which is HDF5: `nccopy -k nc4 old.nc new.nc`"),
+        [b'C', b'D', b'F', 1 | 2 | 5, ..] => unsupported_format(path, "a classic netCDF file")
+            .hint("convert it to netCDF-4, which is HDF5: `nccopy -k nc4 old.nc new.nc`"),
         _ => return Container::open(Arc::new(source)),
     };
     Err(error)
 }
 
-fn other(path: &Path, what: &str) -> Error {
+fn unsupported_format(path: &Path, what: &str) -> Error {
     Error::new(
         ErrorKind::UnsupportedFeature,
-        format!("`{}` is {what}, and only HDF5 is read", path.display()),
+        format!("`{}` is {what}, not an HDF5 file", path.display()),
     )
 }
 
@@ -60,13 +59,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn other_kinds_of_files_are_named() {
+    fn other_formats_are_named() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("x.npy");
         for (start, named) in [
-            (&b"\x93NUMPY\x01\x00v"[..], "an array of NumPy"),
+            (&b"\x93NUMPY\x01\x00v"[..], "a NumPy array"),
             (b"PK\x03\x04", "a zip archive"),
-            (b"\x1f\x8b\x08", "with gzip"),
+            (b"\x1f\x8b\x08", "a gzip archive"),
             (b"CDF\x02", "netCDF"),
         ] {
             std::fs::write(&path, start).unwrap();

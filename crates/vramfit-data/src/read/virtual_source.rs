@@ -12,7 +12,7 @@ use crate::hdf5::{Container, Element};
 
 /// Rows that are those of another dataset.
 #[derive(Clone, Debug)]
-pub struct Piece {
+pub struct VirtualSource {
     /// Which rows of the virtual dataset.
     pub rows: Range<u64>,
     /// Which row of the other is the first of them.
@@ -27,7 +27,7 @@ pub(super) fn open(
     shape: &[u64],
     element: &Element,
     mappings: &[Mapping],
-) -> Result<Vec<Piece>> {
+) -> Result<Vec<VirtualSource>> {
     let mut pieces = Vec::new();
     for mapping in mappings {
         let file = match mapping.file.as_str() {
@@ -45,7 +45,7 @@ pub(super) fn open(
         {
             return Err(unsupported("a source has other rows"));
         }
-        pieces.push(Piece {
+        pieces.push(VirtualSource {
             rows: target,
             first: source.start,
             dataset: Arc::new(dataset),

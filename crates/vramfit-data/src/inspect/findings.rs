@@ -1,0 +1,216 @@
+//! What will be slow, and why: one function per rule, each with the threshold that decides.
+
+use std::path::Path;
+
+use serde::Serialize;
+use vramfit_core::Bytes;
+
+use super::plan::{band_rows, groups};
+use super::{Entry, OpenDataset};
+use crate::read::Storage;
+
+/// A smaller read from a disk costs as much as one of this size (`docs/concepts/row-order.md`).
+const TINY_CHUNK: u64 = 16 << 10;
+/// With larger bands a window holds too few of them to shuffle well in any usual budget.
+const LARGE_BAND: u64 = 8 << 20;
+
+/// Something to know about a file before training on it.
+#[derive(Clone, Debug, Serialize)]
+pub struct Finding {
+    /// A stable name.
+    pub id: &'static str,
+    /// The dataset concerned; several are separated by commas.
+    pub dataset: String,
+    /// The problem, with numbers.
+    pub message: String,
+    /// What to do about it.
+    pub fix: String,
+    /// A shell command that does it.
+    pub command: Option<String>,
+}
+
+/// Returns the command that fixes a finding by rewriting the file, if that helps.
+pub(super) fn command(file: &Path, id: &str) -> Option<String> {
+    let options = match id {
+        "large-chunks" | "split-rows" | "tiny-chunks" | "mismatched-chunks" => "",
+        "ineffective-compression" => " --compression none",
+        _ => return None,
+    };
+    // A path that is not UTF-8 cannot be pasted.
+    let (old, new) = (file.to_str()?, file.with_extension("repacked.h5"));
+    let (old, new) = (quoted(old), quoted(new.to_str()?));
+    Some(format!("vramfit data repack {old} {new}{options}"))
+}
+
+/// Quotes a path for a shell.
+fn quoted(path: &str) -> String {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "_./-+=:,@%".contains(c);
+    let path = if path.starts_with('-') {
+        format!("./{path}")
+    } else {
+        path.to_owned()
+    };
+    if path.chars().all(plain) {
+        path
+    } else {
+        format!("'{}'", path.replace('\'', "'\\''"))
+    }
+}
+
+/// Applies the rules that need no rows.
+pub(super) fn find_all(entries: &[Entry], readable: &[OpenDataset]) -> Vec<Finding> {
+    let rules = [
+        large_band,
+        split_rows,
+        tiny_chunks,
+        ineffective_compression,
+        wide_numbers,
+    ];
+    let mut findings = Vec::new();
+    for open in readable {
+        let entry = &entries[open.entry];
+        findings.extend(rules.iter().filter_map(|rule| rule(entry, open)));
+    }
+    findings.extend(mismatched_chunks(entries, readable));
+    findings
+}
+
+/// To read one row, all chunks that hold parts of it are decoded: too much for one row.
+fn large_band(entry: &Entry, open: &OpenDataset) -> Option<Finding> {
+    let Storage::Chunked { grid, .. } = open.rows.dataset().storage() else {
+        return None;
+    };
+    let rows = grid.chunk().first().copied()?.min(open.rows.len());
+    let across: u64 = grid.lengths().iter().skip(1).product();
+    let bytes = Bytes(grid.chunk_bytes().saturating_mul(across));
+    if bytes.0 <= LARGE_BAND || rows <= 1 {
+        return None;
+    }
+    let what = match (grid.count(), across) {
+        (1, _) => format!("one chunk holds all {rows} rows, so reading any row decodes {bytes}"),
+        (_, 1) => format!("chunks hold {rows} rows ({bytes}), so reading any row decodes {bytes}"),
+        _ => format!(
+            "each row is split across {across} chunks of {rows} rows, so reading any row decodes {bytes}"
+        ),
+    };
+    Some(Finding {
+        id: "large-chunks",
+        dataset: entry.path.clone(),
+        message: what,
+        fix: "rewrite the dataset with smaller chunks of whole rows".to_owned(),
+        command: None,
+    })
+}
+
+/// A row in many chunks: a batch needs all of them, and threads cannot divide the work by rows.
+fn split_rows(entry: &Entry, open: &OpenDataset) -> Option<Finding> {
+    let Storage::Chunked { grid, .. } = open.rows.dataset().storage() else {
+        return None;
+    };
+    let across: u64 = grid.lengths().iter().skip(1).product();
+    if across < 8 || large_band(entry, open).is_some() {
+        return None;
+    }
+    Some(Finding {
+        id: "split-rows",
+        dataset: entry.path.clone(),
+        message: format!(
+            "each row is split across {across} chunks, all of which must be read for it"
+        ),
+        fix: "rewrite the dataset with chunks of whole rows".to_owned(),
+        command: None,
+    })
+}
+
+fn tiny_chunks(entry: &Entry, open: &OpenDataset) -> Option<Finding> {
+    let Storage::Chunked { grid, table, .. } = open.rows.dataset().storage() else {
+        return None;
+    };
+    if grid.chunk_bytes() >= TINY_CHUNK || table.len() <= 256 {
+        return None;
+    }
+    Some(Finding {
+        id: "tiny-chunks",
+        dataset: entry.path.clone(),
+        message: format!(
+            "{} chunks of only {} each, and each takes a read of its own",
+            table.len(),
+            Bytes(grid.chunk_bytes())
+        ),
+        fix: "rewrite the dataset with chunks of about 256 KiB".to_owned(),
+        command: None,
+    })
+}
+
+fn ineffective_compression(entry: &Entry, open: &OpenDataset) -> Option<Finding> {
+    let info = entry.dataset.as_ref()?;
+    let (memory, stored) = (open.rows.dataset().bytes(), info.stored_bytes?.0);
+    let compresses = info
+        .filters
+        .iter()
+        .any(|name| !matches!(name.as_str(), "shuffle" | "fletcher32"));
+    if !compresses
+        || info.chunks_unwritten != Some(0)
+        || memory < 1 << 20
+        || stored < memory / 20 * 19
+    {
+        return None;
+    }
+    Some(Finding {
+        id: "ineffective-compression",
+        dataset: entry.path.clone(),
+        message: format!(
+            "compression does not reduce the size ({} stored for {} of data), but costs time in every epoch",
+            Bytes(stored),
+            Bytes(memory)
+        ),
+        fix: "rewrite the dataset without compression".to_owned(),
+        command: None,
+    })
+}
+
+fn wide_numbers(entry: &Entry, open: &OpenDataset) -> Option<Finding> {
+    let name = open.rows.scalar().name();
+    if !matches!(name, "float64" | "int64" | "uint64") || open.rows.dataset().bytes() < 1 << 20 {
+        return None;
+    }
+    let half = Bytes(open.rows.dataset().bytes() / 2);
+    Some(Finding {
+        id: "wide-numbers",
+        dataset: entry.path.clone(),
+        message: format!(
+            "JAX converts {name} to 32 bits unless x64 is enabled, so {half} are read for nothing"
+        ),
+        fix: "store 32-bit types where they suffice".to_owned(),
+        command: None,
+    })
+}
+
+/// Datasets that are read together, with chunks whose boundaries do not align.
+fn mismatched_chunks(entries: &[Entry], readable: &[OpenDataset]) -> Option<Finding> {
+    let groups = groups(readable);
+    let chunked: Vec<(&OpenDataset, u64)> = (groups.first()?.iter())
+        .filter_map(|open| Some((*open, band_rows(open.rows.dataset())?.min(open.rows.len()))))
+        .collect();
+    let max_rows = chunked.iter().map(|(_, rows)| *rows).max()?;
+    if chunked.iter().all(|(_, rows)| max_rows % rows == 0) {
+        return None;
+    }
+    let label =
+        |(open, rows): &(&OpenDataset, u64)| format!("`{}` {rows}", entries[open.entry].path);
+    let list: Vec<String> = chunked.iter().map(label).collect();
+    let paths: Vec<&str> = chunked
+        .iter()
+        .map(|(open, _)| entries[open.entry].path.as_str())
+        .collect();
+    Some(Finding {
+        id: "mismatched-chunks",
+        dataset: paths.join(","),
+        message: format!(
+            "the numbers of rows per chunk do not divide each other ({}), so chunks are decoded more than once",
+            list.join(", ")
+        ),
+        fix: "rewrite the datasets with the same number of rows per chunk".to_owned(),
+        command: None,
+    })
+}
