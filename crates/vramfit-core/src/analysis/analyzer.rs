@@ -2,22 +2,22 @@
 
 use rustc_hash::FxHashMap;
 
-use super::arrays::{AllocationSite, AllocationSites, NO_ROW};
+use super::arrays::{AllocationSite, AllocationSites, NO_PROGRAM};
 use super::attribution::Arguments;
 use super::callbacks::Callbacks;
-use super::compilations::Compiled;
+use super::compilations::Compilation;
 use super::devices::Device;
-use super::failure::{Aborted, Message, RawMoment, Refused};
+use super::failure::{Abort, DeniedRequest, EventContext, OomMessage};
 use super::leaks::Leaks;
-use super::other_processes::Others;
+use super::other_processes::OtherProcesses;
 use super::programs::Programs;
-use super::repeats::{Call, PassNotes};
-use super::scratch::{Asked, Most, RawNeed};
+use super::repeats::{Call, PassRecord};
+use super::scratch::{ScratchChecks, ScratchDemand, ScratchNeed};
 use super::step_search::Search;
 use super::summary::MAX_REFUSALS_KEPT;
 use crate::allocator::AllocError;
 use crate::error::Result;
-use crate::replay::{Block, Divergence, Replay, StepEffect, VariantReplay, inconsistent};
+use crate::replay::{Block, Divergence, Replay, StepEffect, VariantReplay, corrupt_trace};
 use crate::trace::{Event, Header, Purpose, TextId};
 
 /// Executions inside executions; more than any program nests callbacks.
@@ -35,28 +35,28 @@ pub(super) struct TraceAnalyzer {
     /// The executions that are going on, the innermost last.
     pub(super) running: Vec<ActiveExecution>,
     pub(super) executions: u64,
-    /// Row of the execution begun last.
-    pub(super) last_row: Option<usize>,
-    pub(super) refusals: Vec<Refused>,
+    /// ProgramEntry of the execution begun last.
+    pub(super) last_entry: Option<usize>,
+    pub(super) refusals: Vec<DeniedRequest>,
     pub(super) refusal_count: u64,
     /// Arguments of the execution whose request was refused first.
     pub(super) arguments_at_refusal: Arguments,
-    pub(super) abort: Option<Aborted>,
+    pub(super) abort: Option<Abort>,
     /// The request with which a replay elsewhere leaves the run, by meeting it.
-    pub(super) met: Option<RawMoment>,
+    pub(super) met: Option<EventContext>,
     pub(super) reads: FxHashMap<TextId, Reads>,
     /// The line of the last of them.
     pub(super) last_read: Option<TextId>,
     /// What other processes hold of the GPUs.
-    pub(super) others: Others,
+    pub(super) others: OtherProcesses,
     pub(super) callbacks: Callbacks,
     pub(super) makers: AllocationSites,
     pub(super) leaks: Leaks,
     pub(super) search: Search,
     /// The most that library routines may take.
-    pub(super) most: Most,
+    pub(super) most: ScratchDemand,
     /// What is noted while a pass of a repeat is watched.
-    pub(super) watched: Option<Box<PassNotes>>,
+    pub(super) watched: Option<Box<PassRecord>>,
 }
 
 /// Reads of values that are not known, from one line.
@@ -70,12 +70,12 @@ pub(super) struct Reads {
 /// An execution that is going on.
 #[derive(Clone)]
 pub(super) struct ActiveExecution {
-    pub(super) row: usize,
+    pub(super) entry: usize,
     /// Where it was called.
     pub(super) site: TextId,
     pub(super) first_allocation: u64,
     /// Where the most that its library routines may take was asked for.
-    pub(super) asked: Asked,
+    pub(super) asked: ScratchChecks,
 }
 
 impl TraceAnalyzer {
@@ -88,7 +88,7 @@ impl TraceAnalyzer {
             .transpose()?;
         Ok(TraceAnalyzer {
             what_if,
-            others: Others::of(replay.devices() as usize),
+            others: OtherProcesses::new(replay.devices() as usize),
             ..TraceAnalyzer::of(header, replay)
         })
     }
@@ -106,7 +106,7 @@ impl TraceAnalyzer {
             programs: Programs::default(),
             running: Vec::new(),
             executions: 0,
-            last_row: None,
+            last_entry: None,
             refusals: Vec::new(),
             refusal_count: 0,
             arguments_at_refusal: Arguments::default(),
@@ -114,12 +114,12 @@ impl TraceAnalyzer {
             met: None,
             reads: FxHashMap::default(),
             last_read: None,
-            others: Others::default(),
+            others: OtherProcesses::default(),
             callbacks: Callbacks::default(),
             makers: AllocationSites::default(),
             leaks: Leaks::default(),
             search: Search::default(),
-            most: Most::default(),
+            most: ScratchDemand::default(),
             watched: None,
         }
     }
@@ -135,7 +135,7 @@ impl TraceAnalyzer {
         let owner = self.owner(event);
         self.ask_for_scratch(event);
         let effect = self.replay.apply(event, owner)?;
-        if self.replay.parting().is_some() && effect == StepEffect::None {
+        if self.replay.divergence().is_some() && effect == StepEffect::None {
             self.note_met(event);
             return Ok(());
         }
@@ -164,21 +164,21 @@ impl TraceAnalyzer {
             (StepEffect::Aborted(block, text), event) => {
                 self.freed(&block);
                 let message = match event {
-                    Event::FreeAborts { message, .. } => Message::Recorded(message),
-                    _ => Message::Own(text),
+                    Event::FreeAborts { message, .. } => OomMessage::Recorded(message),
+                    _ => OomMessage::Computed(text),
                 };
-                let (row, executions) = (self.last_row, self.executions);
+                let (entry, executions) = (self.last_entry, self.executions);
                 let event = self.replay.events() - 1;
-                self.abort.get_or_insert(Aborted {
+                self.abort.get_or_insert(Abort {
                     device: block.device,
-                    row,
+                    entry,
                     executions,
                     message,
                     event,
                 });
             }
             (
-                StepEffect::Refused(device, refusal),
+                StepEffect::Denied(device, refusal),
                 Event::Refuse {
                     bytes,
                     purpose,
@@ -188,10 +188,15 @@ impl TraceAnalyzer {
                 },
             ) => {
                 let moment = self.now(purpose, bytes, TextId(0));
-                self.refused(device, refusal, Message::Recorded(message), (moment, slot));
+                self.refused(
+                    device,
+                    refusal,
+                    OomMessage::Recorded(message),
+                    (moment, slot),
+                );
             }
             (
-                StepEffect::Refused(device, refusal),
+                StepEffect::Denied(device, refusal),
                 Event::Allocate {
                     bytes,
                     purpose,
@@ -202,7 +207,7 @@ impl TraceAnalyzer {
             ) => {
                 let moment = self.now(purpose, bytes, site);
                 let told = self.replay.allocator(device).out_of_memory_message(bytes);
-                self.refused(device, refusal, Message::Own(told), (moment, slot));
+                self.refused(device, refusal, OomMessage::Computed(told), (moment, slot));
             }
             (
                 _,
@@ -232,7 +237,7 @@ impl TraceAnalyzer {
                     site,
                 },
             ) => {
-                let compiled = Compiled {
+                let compiled = Compilation {
                     name,
                     site,
                     sizes,
@@ -254,7 +259,9 @@ impl TraceAnalyzer {
                     sizes,
                 },
             ) => {
-                let measured = self.programs.measure(program, name, sizes.temp_bytes);
+                let measured = self
+                    .programs
+                    .register_variant(program, name, sizes.temp_bytes);
                 return self.consistent(measured);
             }
             (
@@ -270,7 +277,7 @@ impl TraceAnalyzer {
                     phase,
                 },
             ) => {
-                let need = RawNeed {
+                let need = ScratchNeed {
                     library,
                     routine,
                     site,
@@ -287,15 +294,18 @@ impl TraceAnalyzer {
                 return self.consistent(unloaded);
             }
             (_, Event::Begin { program, site }) => {
-                let row = self.consistent(self.programs.row_of(program))?;
-                return self.begin(row, site);
+                let entry = self.consistent(self.programs.entry_for(program))?;
+                return self.begin(entry, site);
             }
             (_, Event::End) => {
-                let Some(ActiveExecution { row, .. }) = self.running.pop() else {
+                let Some(ActiveExecution { entry, .. }) = self.running.pop() else {
                     return self.wrong("an execution ends that never began");
                 };
                 let levels = self.devices.iter().map(|device| device.level.in_use_bytes);
-                let (at, ended) = (self.replay.events(), &mut self.programs.rows[row].ended);
+                let (at, ended) = (
+                    self.replay.events(),
+                    &mut self.programs.entries[entry].ended,
+                );
                 match ended {
                     Some((time, kept)) => {
                         *time = at;
@@ -350,7 +360,7 @@ impl TraceAnalyzer {
 
     /// Makes an error of what cannot have happened.
     fn consistent<T>(&self, result: std::result::Result<T, &str>) -> Result<T> {
-        result.map_err(|what| inconsistent(self.replay.events(), what))
+        result.map_err(|what| corrupt_trace(self.replay.events(), what))
     }
 
     /// Returns the number of whoever made what an event allocates; 0 where it allocates nothing.
@@ -366,15 +376,15 @@ impl TraceAnalyzer {
         else {
             return 0;
         };
-        let (row, site) = match self.running.last() {
-            Some(running) => (running.row as u32, running.site),
-            None => (NO_ROW, site),
+        let (entry, site) = match self.running.last() {
+            Some(running) => (running.entry as u32, running.site),
+            None => (NO_PROGRAM, site),
         };
         self.makers.number(AllocationSite {
             device,
             purpose,
             site,
-            row,
+            entry,
             slot,
         })
     }
@@ -382,7 +392,7 @@ impl TraceAnalyzer {
     /// Notes the request that was met although the run had refused it.
     fn note_met(&mut self, event: &Event) {
         if let Event::Refuse { bytes, purpose, .. } = *event
-            && self.replay.parting() == Some(Divergence::Met)
+            && self.replay.divergence() == Some(Divergence::Granted)
             && self.met.is_none()
         {
             self.met = Some(self.now(purpose, bytes, TextId(0)));
@@ -394,15 +404,15 @@ impl TraceAnalyzer {
         self.devices[block.device as usize].freed(block, &mut self.replay);
     }
 
-    fn now(&self, purpose: Purpose, bytes: u64, site: TextId) -> RawMoment {
-        let (row, site) = match self.running.last() {
+    fn now(&self, purpose: Purpose, bytes: u64, site: TextId) -> EventContext {
+        let (entry, site) = match self.running.last() {
             // Inside an execution the line is that of the call.
-            Some(running) => (Some(running.row), running.site),
+            Some(running) => (Some(running.entry), running.site),
             None => (None, site),
         };
-        let call = row.map_or(self.executions, |row| self.programs.rows[row].calls);
-        RawMoment {
-            row,
+        let call = entry.map_or(self.executions, |entry| self.programs.entries[entry].calls);
+        EventContext {
+            entry,
             call,
             purpose,
             bytes,
@@ -423,8 +433,9 @@ impl TraceAnalyzer {
         let Some(device) = self.replay.device_of(allocation) else {
             return self.wrong("an argument is not there");
         };
-        let here = |moment: &RawMoment| {
-            moment.row == Some(running.row) && moment.first_allocation == running.first_allocation
+        let here = |moment: &EventContext| {
+            moment.entry == Some(running.entry)
+                && moment.first_allocation == running.first_allocation
         };
         let mut has_room = true;
         let state = &mut self.devices[device as usize];
@@ -448,8 +459,8 @@ impl TraceAnalyzer {
         &mut self,
         device: u32,
         refusal: AllocError,
-        message: Message,
-        (moment, slot): (RawMoment, u32),
+        message: OomMessage,
+        (moment, slot): (EventContext, u32),
     ) {
         let state = &mut self.devices[device as usize];
         // The pool may have grown although the request was refused.
@@ -478,7 +489,7 @@ impl TraceAnalyzer {
             let next = self.replay.allocations();
             self.devices[device as usize].blocks_at_refusal.mark(next);
         }
-        self.refusals.push(Refused {
+        self.refusals.push(DeniedRequest {
             device,
             moment,
             slot,
@@ -501,48 +512,48 @@ impl TraceAnalyzer {
         });
     }
 
-    fn begin(&mut self, row: usize, site: TextId) -> Result<()> {
+    fn begin(&mut self, entry: usize, site: TextId) -> Result<()> {
         if self.running.len() == MAX_DEPTH {
             return self.wrong("too many executions inside each other");
         }
         self.executions += 1;
         let first_allocation = self.replay.allocations();
         self.running.push(ActiveExecution {
-            row,
+            entry,
             site,
             first_allocation,
-            asked: Asked::default(),
+            asked: ScratchChecks::default(),
         });
-        self.last_row = Some(row);
+        self.last_entry = Some(entry);
         let event = self.replay.events() - 1;
         let (step, clock) = (self.programs.step, self.leaks.clock());
-        let leads = self.programs.call(row, event);
+        let leads = self.programs.call(entry, event);
         if leads {
             let next = self.replay.allocations();
             for device in &mut self.devices {
                 device.blocks_at_step.mark(next);
             }
         }
-        let is_step = self.programs.is_step(row);
+        let is_step = self.programs.is_step(entry);
         if is_step {
-            let rank = |row| self.programs.rank(row);
-            self.leaks.begin(row, leads, rank);
+            let rank = |entry| self.programs.rank(entry);
+            self.leaks.begin(entry, leads, rank);
         }
         if let Some(watched) = &mut self.watched {
-            let rank = |row| self.programs.rank(row);
+            let rank = |entry| self.programs.rank(entry);
             watched.calls.push(Call {
-                row,
-                step: step.map(|row| (row, rank(row))),
+                entry,
+                step: step.map(|entry| (entry, rank(entry))),
                 // Calls of other programs are not compared with it.
-                clock: clock.filter(|_| is_step).map(|row| (row, rank(row))),
+                clock: clock.filter(|_| is_step).map(|entry| (entry, rank(entry))),
                 changes_clock: self.leaks.clock() != clock,
                 leads,
-                rank: rank(row),
+                rank: rank(entry),
             });
         }
-        let row = &mut self.programs.rows[row];
+        let entry = &mut self.programs.entries[entry];
         let devices = self.devices.iter().enumerate();
-        let held = devices.map(|(index, device)| match &row.ended {
+        let held = devices.map(|(index, device)| match &entry.ended {
             // Nothing noted since means that nothing changed since.
             Some((time, levels)) => {
                 let since = device.low_water.lowest_after(*time).unwrap_or(u64::MAX);
@@ -550,8 +561,8 @@ impl TraceAnalyzer {
             }
             None => device.level.in_use_bytes,
         });
-        row.held.clear();
-        row.held.extend(held);
+        entry.held.clear();
+        entry.held.extend(held);
         Ok(())
     }
 }

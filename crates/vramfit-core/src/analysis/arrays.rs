@@ -9,8 +9,8 @@ use super::series::ArraySummary;
 use crate::replay::Block;
 use crate::trace::{Purpose, TextId};
 
-/// Row of blocks that no program made.
-pub(super) const NO_ROW: u32 = u32::MAX;
+/// ProgramEntry of blocks that no program made.
+pub(super) const NO_PROGRAM: u32 = u32::MAX;
 
 /// What blocks of one group have in common.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -19,8 +19,8 @@ pub(super) struct AllocationSite {
     pub(super) purpose: Purpose,
     /// Line that made them, or called the program that did.
     pub(super) site: TextId,
-    /// Row of the program that made them; [`NO_ROW`] for none.
-    pub(super) row: u32,
+    /// ProgramEntry of the program that made them; [`NO_PROGRAM`] for none.
+    pub(super) entry: u32,
     /// Which output of the program.
     pub(super) slot: u32,
 }
@@ -71,7 +71,7 @@ pub(super) fn grouped<'a>(
     let mut by_name: FxHashMap<_, Sum> = FxHashMap::default();
     for (owner, sum) in by_maker {
         let maker = makers.get(owner);
-        let key = (name(maker.site), program(maker.row), maker.purpose);
+        let key = (name(maker.site), program(maker.entry), maker.purpose);
         let whole = by_name.entry(key).or_default();
         whole.add(sum.count, sum.bytes, sum.held_bytes);
     }

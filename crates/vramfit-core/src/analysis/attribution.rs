@@ -9,10 +9,10 @@
 use rustc_hash::FxHashMap;
 use serde::Serialize;
 
-use super::arrays::{AllocationSite, AllocationSites, NO_ROW};
-use super::attribution_entry::{EntryKind, Part, Parts};
-use super::failure::RawMoment;
-use super::programs::Row;
+use super::arrays::{AllocationSite, AllocationSites, NO_PROGRAM};
+use super::attribution_entry::{EntryKind, EntrySet, Part};
+use super::failure::EventContext;
+use super::programs::ProgramEntry;
 use crate::program::ProgramMemory;
 use crate::program::memory::{Buffer, Owner};
 use crate::replay::Block;
@@ -47,7 +47,7 @@ pub(super) struct Arguments {
 
 impl Arguments {
     /// Adds an argument of the execution that `moment` lies in. Says whether there was room for it.
-    pub(super) fn add(&mut self, moment: &RawMoment, parameter: u32, allocation: u64) -> bool {
+    pub(super) fn add(&mut self, moment: &EventContext, parameter: u32, allocation: u64) -> bool {
         if self.event != Some(moment.event) {
             self.event = Some(moment.event);
             self.list.clear();
@@ -57,7 +57,7 @@ impl Arguments {
     }
 
     /// Returns the arguments, if they belong to that moment: none were told of a later one.
-    fn of(&self, moment: &RawMoment) -> &[(u32, u64)] {
+    fn of(&self, moment: &EventContext) -> &[(u32, u64)] {
         match self.event == Some(moment.event) {
             true => &self.list,
             false => &[],
@@ -68,13 +68,13 @@ impl Arguments {
 /// What is to be divided.
 pub(super) struct Attributor<'a> {
     pub(super) device: u32,
-    pub(super) moment: RawMoment,
+    pub(super) moment: EventContext,
     pub(super) arguments: &'a Arguments,
     /// A request that was refused then: its slot.
     pub(super) request: Option<u32>,
     pub(super) makers: &'a AllocationSites,
-    pub(super) rows: &'a [Row],
-    /// What is known of the program of a row.
+    pub(super) entries: &'a [ProgramEntry],
+    /// What is known of the program of a entry.
     pub(super) memories: FxHashMap<u32, ProgramMemory>,
     pub(super) source: &'a dyn Events,
 }
@@ -82,19 +82,19 @@ pub(super) struct Attributor<'a> {
 impl Attributor<'_> {
     /// Divides what was allocated at the moment.
     pub(super) fn divide<'b>(&self, blocks: impl Iterator<Item = &'b Block>) -> Attribution {
-        let mut parts = Parts::default();
+        let mut parts = EntrySet::default();
         let mut by_number: FxHashMap<u64, u32> = FxHashMap::default();
         for (parameter, allocation) in self.arguments.of(&self.moment) {
             // An array that is passed twice is one array.
             by_number.entry(*allocation).or_insert(*parameter);
         }
-        let programs: FxHashMap<u32, (&ProgramMemory, Places<'_>)> = self
+        let programs: FxHashMap<u32, (&ProgramMemory, ArgumentSlots<'_>)> = self
             .memories
             .iter()
-            .map(|(row, memory)| (*row, (memory, Places::of(memory))))
+            .map(|(entry, memory)| (*entry, (memory, ArgumentSlots::of(memory))))
             .collect();
-        let row = self.moment.row.map(|row| row as u32);
-        let memory = row.and_then(|row| programs.get(&row));
+        let entry = self.moment.entry.map(|entry| entry as u32);
+        let memory = entry.and_then(|entry| programs.get(&entry));
         let mut total = 0u64;
         let mut rounding = 0u64;
         for block in blocks {
@@ -108,14 +108,14 @@ impl Attributor<'_> {
             let bytes = block.requested_bytes.min(block.held_bytes);
             let maker = self.makers.get(block.owner);
             let argument = by_number.get(&block.number);
-            let running = row == Some(maker.row) && self.is_of_call(block);
+            let running = entry == Some(maker.entry) && self.is_of_call(block);
             match (memory, argument) {
                 (Some((_, places)), Some(parameter)) => {
                     let site = self.source.text(maker.site);
                     parts.add(argument_part(places, *parameter, site), bytes);
                 }
                 (_, None) if running && maker.purpose == Purpose::Scratch => {
-                    parts.add(self.scratch_part(maker.row, maker.slot), bytes);
+                    parts.add(self.scratch_part(maker.entry, maker.slot), bytes);
                 }
                 (Some(memory), None) if running => {
                     slot(memory, maker.slot, maker.purpose, bytes, &mut parts);
@@ -128,7 +128,7 @@ impl Attributor<'_> {
             total = total.saturating_add(self.moment.bytes);
             match memory {
                 _ if self.moment.purpose == Purpose::Scratch => {
-                    let part = self.scratch_part(row.unwrap_or(NO_ROW), slot);
+                    let part = self.scratch_part(entry.unwrap_or(NO_PROGRAM), slot);
                     parts.add(part, self.moment.bytes);
                 }
                 Some(memory) => {
@@ -148,7 +148,7 @@ impl Attributor<'_> {
         Attribution {
             device: self.device,
             refused: self.request.is_some(),
-            program: self.moment.row,
+            program: self.moment.entry,
             total_bytes: total,
             parts: parts.sorted(),
         }
@@ -161,9 +161,9 @@ impl Attributor<'_> {
     }
 
     /// Names scratch memory by the routine that takes it, which the slot counts.
-    fn scratch_part(&self, row: u32, slot: u32) -> Part {
-        let row = self.rows.get(row as usize);
-        let need = row.and_then(|row| row.scratch.get(slot as usize));
+    fn scratch_part(&self, entry: u32, slot: u32) -> Part {
+        let entry = self.entries.get(entry as usize);
+        let need = entry.and_then(|entry| entry.scratch.get(slot as usize));
         let text = |id| self.source.text(id);
         Part {
             kind: EntryKind::Scratch,
@@ -179,12 +179,16 @@ impl Attributor<'_> {
     fn other(
         &self,
         maker: &AllocationSite,
-        programs: &FxHashMap<u32, (&ProgramMemory, Places<'_>)>,
+        programs: &FxHashMap<u32, (&ProgramMemory, ArgumentSlots<'_>)>,
     ) -> Part {
-        let name = |row: u32| self.source.text(self.rows[row as usize].key.0).to_owned();
-        let made = |row: u32| programs.get(&row)?.1.others(maker.slot).first();
-        let known = (maker.row != NO_ROW && maker.purpose == Purpose::Output)
-            .then(|| made(maker.row))
+        let name = |entry: u32| {
+            self.source
+                .text(self.entries[entry as usize].key.0)
+                .to_owned()
+        };
+        let made = |entry: u32| programs.get(&entry)?.1.others(maker.slot).first();
+        let known = (maker.entry != NO_PROGRAM && maker.purpose == Purpose::Output)
+            .then(|| made(maker.entry))
             .flatten();
         Part {
             kind: match self.arguments.of(&self.moment).is_empty() {
@@ -194,9 +198,9 @@ impl Attributor<'_> {
             path: known.map_or(String::new(), |buffer| buffer.path.clone()),
             site: self.source.text(maker.site).to_owned(),
             shape: known.map_or(String::new(), |buffer| buffer.shape.clone()),
-            made_by: match maker.row {
-                NO_ROW => maker.purpose.label().to_owned(),
-                row => name(row),
+            made_by: match maker.entry {
+                NO_PROGRAM => maker.purpose.label().to_owned(),
+                entry => name(entry),
             },
             ..Part::default()
         }
@@ -205,15 +209,15 @@ impl Attributor<'_> {
 
 /// The buffers of a program, by what is asked for.
 #[derive(Default)]
-struct Places<'a> {
+struct ArgumentSlots<'a> {
     arguments: FxHashMap<u32, &'a Buffer>,
     /// Those that are no arguments, by their allocation.
     others: FxHashMap<u32, Vec<&'a Buffer>>,
 }
 
-impl<'a> Places<'a> {
+impl<'a> ArgumentSlots<'a> {
     fn of(memory: &'a ProgramMemory) -> Self {
-        let mut places = Places::default();
+        let mut places = ArgumentSlots::default();
         for buffer in &memory.buffers {
             match buffer.parameter {
                 Some(parameter) => drop(places.arguments.entry(parameter).or_insert(buffer)),
@@ -233,11 +237,11 @@ impl<'a> Places<'a> {
 
 /// Adds what lies in an allocation of the program that ran.
 fn slot(
-    (memory, places): &(&ProgramMemory, Places<'_>),
+    (memory, places): &(&ProgramMemory, ArgumentSlots<'_>),
     slot: u32,
     purpose: Purpose,
     bytes: u64,
-    parts: &mut Parts,
+    parts: &mut EntrySet,
 ) {
     if purpose == Purpose::Copy {
         let what = "a copy, since the argument was not donated";
@@ -270,7 +274,7 @@ fn slot(
 }
 
 /// Names an argument; its line is the one that made the array.
-fn argument_part(places: &Places<'_>, parameter: u32, site: &str) -> Part {
+fn argument_part(places: &ArgumentSlots<'_>, parameter: u32, site: &str) -> Part {
     let buffer = places.arguments.get(&parameter);
     Part {
         kind: EntryKind::Program(buffer.map_or(Owner::Batch, |buffer| buffer.owner)),

@@ -69,11 +69,11 @@ impl EntryKind {
     }
 }
 
-/// Parts that are alike are one.
+/// EntrySet that are alike are one.
 #[derive(Default)]
-pub(super) struct Parts(FxHashMap<Part, (u64, u64)>);
+pub(super) struct EntrySet(FxHashMap<Part, (u64, u64)>);
 
-impl Parts {
+impl EntrySet {
     /// Adds bytes to the part that is like this one.
     pub(super) fn add(&mut self, part: Part, bytes: u64) {
         if bytes > 0 {

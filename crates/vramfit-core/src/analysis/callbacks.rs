@@ -24,7 +24,7 @@ pub struct CallbackSummary {
 }
 
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Row {
+pub(super) struct CallbackCounts {
     pub(super) calls: u64,
     pub(super) errors: u64,
     pub(super) error: TextId,
@@ -34,7 +34,7 @@ pub(super) struct Row {
 
 /// Counts calls of Python functions.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Callbacks(pub(super) FxHashMap<TextId, Row>);
+pub(super) struct Callbacks(pub(super) FxHashMap<TextId, CallbackCounts>);
 
 impl Callbacks {
     pub(super) fn called(&mut self, site: TextId, calls: u64, errors: u64, error: TextId) {

@@ -8,7 +8,7 @@ use super::summary::{PeakContext, RunSummary};
 use crate::allocator::Kind;
 use crate::error::Result;
 use crate::gpu::Gpu;
-use crate::replay::{Divergence, Replay, follow};
+use crate::replay::{Divergence, Replay, feed};
 use crate::settings::{self, GpuBudgets, Options, Target, Version};
 use crate::trace::{Events, Header};
 
@@ -62,14 +62,14 @@ pub fn compare(source: &mut dyn Events, settings: &Settings) -> Result<Compariso
         true => Some(TraceAnalyzer::new(source.header())?),
         false => None,
     };
-    let mut after = TraceAnalyzer::of(&header, Replay::elsewhere(&header, before.is_none())?);
+    let mut after = TraceAnalyzer::of(&header, Replay::what_if(&header, before.is_none())?);
     let mut counts: Vec<_> = before.iter_mut().chain([&mut after]).collect();
-    follow(source, &mut counts, u64::MAX)?;
+    feed(source, &mut counts, u64::MAX)?;
     if let (Some(before), Some(footer)) = (&mut before, source.footer()) {
         before.check(footer)?;
     }
     let met = after.met.map(|moment| after.named(&moment, source));
-    let ends_at_refusal = after.replay.parting() == Some(Divergence::Refused);
+    let ends_at_refusal = after.replay.divergence() == Some(Divergence::Denied);
     Ok(Comparison {
         before: before.map(|count| count.answer(source.header(), source)),
         after: after.answer(&header, source),

@@ -5,7 +5,7 @@ use crate::trace::{ProgramSizes, TextId};
 
 /// One compilation.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Compiled {
+pub(super) struct Compilation {
     pub(super) name: TextId,
     pub(super) site: TextId,
     pub(super) sizes: ProgramSizes,
@@ -17,7 +17,7 @@ pub(super) struct Compiled {
     pub(super) every: u64,
 }
 
-impl Compiled {
+impl Compilation {
     /// Returns how many of them were after an event.
     fn after(&self, event: u64) -> u64 {
         if self.event > event {
@@ -32,7 +32,7 @@ impl Compiled {
 ///
 /// `step` is the name of the step, and the event of its first call.
 pub(super) fn repeated(
-    compiled: &[Compiled],
+    compiled: &[Compilation],
     step: Option<(TextId, u64)>,
     text: impl Fn(TextId) -> String,
 ) -> Vec<CompilationSummary> {
@@ -42,7 +42,8 @@ pub(super) fn repeated(
     let mut answers: Vec<_> = functions
         .filter(|all| all.iter().map(|one| one.times).sum::<u64>() > 1)
         .map(|all| {
-            let counted = |count: &dyn Fn(&Compiled) -> u64| all.iter().map(|one| count(one)).sum();
+            let counted =
+                |count: &dyn Fn(&Compilation) -> u64| all.iter().map(|one| count(one)).sum();
             CompilationSummary {
                 name: text(all[0].name),
                 count: counted(&|one| one.times),
@@ -66,7 +67,7 @@ fn different(values: impl Iterator<Item = u64>) -> u64 {
 }
 
 /// Returns the lines that asked for them, the one that asked most often first.
-fn sites(all: &[&Compiled], text: impl Fn(TextId) -> String) -> Vec<String> {
+fn sites(all: &[&Compilation], text: impl Fn(TextId) -> String) -> Vec<String> {
     let mut sites: Vec<_> = all.iter().map(|one| (one.site, one.times)).collect();
     sites.sort_unstable();
     let lines = sites.chunk_by(|a, b| a.0 == b.0);

@@ -4,7 +4,7 @@
 use rustc_hash::FxHashMap;
 
 use super::analyzer::TraceAnalyzer;
-use super::arrays::NO_ROW;
+use super::arrays::NO_PROGRAM;
 use super::attribution::{Attribution, Attributor};
 use super::snapshot::LiveSnapshot;
 use crate::program::ProgramMemory;
@@ -13,7 +13,7 @@ use crate::trace::Events;
 
 impl TraceAnalyzer {
     /// Finds out whose the bytes are at the moment that decides; and where the memory of the program goes
-    /// that ran then, or else of the step, with its row. `tightest` is the device that decides where nothing
+    /// that ran then, or else of the step, with its entry. `tightest` is the device that decides where nothing
     /// went wrong.
     pub(super) fn attribution(
         &self,
@@ -41,26 +41,31 @@ impl TraceAnalyzer {
         });
         let blocks =
             || kept.blocks(live[at.map_or(0, |(device, _)| device.number as usize)].iter());
-        let row = at.and_then(|(_, moment)| moment.row).or(self.programs.step);
-        let mut rows: Vec<usize> = row.into_iter().collect();
+        let entry = at
+            .and_then(|(_, moment)| moment.entry)
+            .or(self.programs.step);
+        let mut entries: Vec<usize> = entry.into_iter().collect();
         if at.is_some() {
             // Outputs of other programs have their names from those.
-            let made = blocks().map(|block| self.makers.get(block.owner).row);
-            rows.extend(made.filter(|row| *row != NO_ROW).map(|row| row as usize));
+            let made = blocks().map(|block| self.makers.get(block.owner).entry);
+            entries.extend(
+                made.filter(|entry| *entry != NO_PROGRAM)
+                    .map(|entry| entry as usize),
+            );
         }
-        rows.sort_unstable();
-        rows.dedup();
-        let known = rows.into_iter().filter_map(|row| {
+        entries.sort_unstable();
+        entries.dedup();
+        let known = entries.into_iter().filter_map(|entry| {
             Some((
-                row as u32,
-                source.program_memory(self.programs.rows[row].program)?,
+                entry as u32,
+                source.program_memory(self.programs.entries[entry].program)?,
             ))
         });
         let mut memories: FxHashMap<u32, ProgramMemory> = known.collect();
         let Some((device, moment)) = at else {
             return (
                 None,
-                row.and_then(|row| Some((row, memories.remove(&(row as u32))?))),
+                entry.and_then(|entry| Some((entry, memories.remove(&(entry as u32))?))),
             );
         };
         let mut division = Attributor {
@@ -72,12 +77,13 @@ impl TraceAnalyzer {
             },
             request: refused.map(|refused| refused.slot),
             makers: &self.makers,
-            rows: &self.programs.rows,
+            entries: &self.programs.entries,
             memories,
             source,
         };
         let attribution = division.divide(blocks());
-        let memory = row.and_then(|row| Some((row, division.memories.remove(&(row as u32))?)));
+        let memory =
+            entry.and_then(|entry| Some((entry, division.memories.remove(&(entry as u32))?)));
         (Some(attribution), memory)
     }
 }

@@ -1,23 +1,23 @@
 //! What is counted on one device while events go by.
 
 use super::attribution::Arguments;
-use super::failure::RawMoment;
-use super::layout::Given;
+use super::failure::EventContext;
+use super::layout::GrantedRegion;
 use super::running_minimum::RunningMinimum;
 use super::series::TimelinePoint;
 use super::snapshot::LiveSnapshot;
 use super::timeline::Timeline;
 use crate::allocator::Region;
-use crate::replay::{Block, Level, PoolState, Replay};
+use crate::replay::{Block, PoolLevel, PoolState, Replay};
 
 /// One device of a [`super::analyzer::TraceAnalyzer`].
 pub(super) struct Device {
     pub(super) number: u32,
-    pub(super) level: Level,
+    pub(super) level: PoolLevel,
     pub(super) peak: u64,
     /// As the process counts it, which may have set it back.
     pub(super) reported_peak: u64,
-    pub(super) moment: Option<RawMoment>,
+    pub(super) moment: Option<EventContext>,
     pub(super) at_peak: PoolState,
     pub(super) blocks_at_peak: LiveSnapshot,
     pub(super) arguments_at_peak: Arguments,
@@ -31,7 +31,7 @@ pub(super) struct Device {
     pub(super) refusals: u64,
     pub(super) card_refused: bool,
     /// Regions of the pool, in the order in which the card gave them.
-    pub(super) given: Vec<Given>,
+    pub(super) given: Vec<GrantedRegion>,
     /// Every point of the timeline, while a pass of a repeat is watched.
     pub(super) watched: Option<Vec<TimelinePoint>>,
 }
@@ -40,7 +40,7 @@ impl Device {
     pub(super) fn new(number: u32, devices: usize) -> Device {
         Device {
             number,
-            level: Level::default(),
+            level: PoolLevel::default(),
             peak: 0,
             reported_peak: 0,
             moment: None,
@@ -98,9 +98,9 @@ impl Device {
     pub(super) fn note_regions(&mut self, replay: &mut Replay) {
         let event = replay.events() - 1;
         for region in replay.allocator(self.number).regions() {
-            let known = |given: &Given| given.region.address == region.address;
+            let known = |given: &GrantedRegion| given.region.address == region.address;
             if !self.given.iter().any(known) {
-                self.given.push(Given { region, event });
+                self.given.push(GrantedRegion { region, event });
             }
         }
     }

@@ -5,8 +5,8 @@ use crate::trace::{Purpose, TextId};
 
 /// A moment of a run.
 #[derive(Clone, Copy)]
-pub(super) struct RawMoment {
-    pub(super) row: Option<usize>,
+pub(super) struct EventContext {
+    pub(super) entry: Option<usize>,
     pub(super) call: u64,
     pub(super) purpose: Purpose,
     pub(super) bytes: u64,
@@ -17,12 +17,12 @@ pub(super) struct RawMoment {
 }
 
 /// A request that was refused.
-pub(super) struct Refused {
+pub(super) struct DeniedRequest {
     pub(super) device: u32,
-    pub(super) moment: RawMoment,
+    pub(super) moment: EventContext,
     /// The buffer it was for, in XLA's assignment.
     pub(super) slot: u32,
-    pub(super) message: Message,
+    pub(super) message: OomMessage,
     pub(super) pool: PoolState,
     pub(super) growth: Option<u64>,
     pub(super) card_free: Option<u64>,
@@ -32,16 +32,16 @@ pub(super) struct Refused {
 }
 
 /// Where the allocator would have aborted the process.
-pub(super) struct Aborted {
+pub(super) struct Abort {
     pub(super) device: u32,
-    pub(super) row: Option<usize>,
+    pub(super) entry: Option<usize>,
     pub(super) executions: u64,
-    pub(super) message: Message,
+    pub(super) message: OomMessage,
     pub(super) event: u64,
 }
 
 /// What the program was told: in the run, or only in this replay.
-pub(super) enum Message {
+pub(super) enum OomMessage {
     Recorded(TextId),
-    Own(String),
+    Computed(String),
 }

@@ -14,7 +14,7 @@ const MAX_PIECES: usize = 4096;
 
 /// A region of a pool, and when the card gave it.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Given {
+pub(super) struct GrantedRegion {
     pub(super) region: Region,
     pub(super) event: u64,
 }
@@ -73,7 +73,7 @@ pub(super) fn layout<'a>(
                         free_bytes: stretch.free_bytes,
                         purpose: maker.map(|maker| maker.purpose),
                         site: maker.map_or(String::new(), |maker| text(maker.site)),
-                        program: maker.and_then(|maker| program(maker.row)),
+                        program: maker.and_then(|maker| program(maker.entry)),
                     }
                 })
                 .collect(),

@@ -13,7 +13,7 @@ use super::programs::Evidence;
 use crate::replay::Block;
 use crate::trace::{Purpose, TextId};
 
-/// Steps in a row that a suspect must have grown in, up to the last one.
+/// Steps in a entry that a suspect must have grown in, up to the last one.
 const MIN_STEPS: u64 = 3;
 /// The same for what has become larger but not more: one array that is replaced by a longer one may
 /// do so a few times by chance.
@@ -33,10 +33,10 @@ pub(super) struct Leaks {
 /// A group of arrays by the same maker: now, at the last tick, and where its growth began.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct Group {
-    pub(super) now: Level,
-    pub(super) before: Level,
-    pub(super) began: Level,
-    /// Ticks in a row at which it had grown.
+    pub(super) now: SiteTotal,
+    pub(super) before: SiteTotal,
+    pub(super) began: SiteTotal,
+    /// Ticks in a entry at which it had grown.
     pub(super) steps: u64,
     /// The last of them.
     pub(super) last: u64,
@@ -44,7 +44,7 @@ pub(super) struct Group {
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub(super) struct Level {
+pub(super) struct SiteTotal {
     count: u64,
     /// Requested.
     bytes: u64,
@@ -57,9 +57,9 @@ pub(super) struct Level {
 pub(super) struct LeakCandidate {
     pub(super) device: u32,
     pub(super) site: TextId,
-    pub(super) row: u32,
+    pub(super) entry: u32,
     pub(super) purpose: Purpose,
-    /// In how many steps in a row.
+    /// In how many steps in a entry.
     pub(super) steps: u64,
     /// By how many arrays in all of them.
     pub(super) arrays: u64,
@@ -106,20 +106,20 @@ impl Leaks {
     /// to be the step, and `rank` returns the evidence for a program, and what it has needed.
     pub(super) fn begin(
         &mut self,
-        row: usize,
+        entry: usize,
         leads: bool,
         rank: impl Fn(usize) -> (Evidence, u128),
     ) {
-        let other = self.clock.filter(|clock| *clock != row);
+        let other = self.clock.filter(|clock| *clock != entry);
         let change = match other {
             Some(clock) => {
-                let (new, old) = (rank(row), rank(clock));
+                let (new, old) = (rank(entry), rank(clock));
                 leads && (new.0 > old.0 || new.1 >= old.1.saturating_mul(2))
             }
             None => self.clock.is_none(),
         };
         if change {
-            self.clock = Some(row);
+            self.clock = Some(entry);
             self.ticks = 0;
             for group in &mut self.groups {
                 group.before = group.now;
@@ -127,7 +127,7 @@ impl Leaks {
             }
             self.changed.clear();
         }
-        if self.clock == Some(row) {
+        if self.clock == Some(entry) {
             self.tick();
         }
     }
@@ -152,7 +152,7 @@ impl Leaks {
         }
     }
 
-    /// Returns the row of the program whose calls are the steps; `None` when nothing was executed.
+    /// Returns the entry of the program whose calls are the steps; `None` when nothing was executed.
     pub(super) fn clock(&self) -> Option<usize> {
         self.clock
     }
@@ -174,14 +174,14 @@ impl Leaks {
             let suspect = LeakCandidate {
                 device: maker.device,
                 site: maker.site,
-                row: maker.row,
+                entry: maker.entry,
                 purpose: maker.purpose,
                 steps: group.steps,
                 arrays,
                 bytes: now.bytes.saturating_sub(began.bytes),
                 held_bytes: now.held_bytes.saturating_sub(began.held_bytes),
             };
-            let key = (maker.device, maker.site, maker.row, maker.purpose);
+            let key = (maker.device, maker.site, maker.entry, maker.purpose);
             let whole = found.entry(key);
             whole
                 .and_modify(|whole| whole.join(&suspect))
@@ -193,7 +193,7 @@ impl Leaks {
             let maker = (
                 suspect.device,
                 suspect.site,
-                suspect.row,
+                suspect.entry,
                 suspect.purpose as u8,
             );
             (std::cmp::Reverse(a_step), maker)

@@ -6,16 +6,16 @@ use crate::trace::{Note, OtherProcess};
 
 /// What other processes were seen to hold.
 #[derive(Default)]
-pub(super) struct Others {
-    devices: Vec<Held>,
+pub(super) struct OtherProcesses {
+    devices: Vec<DeviceUsage>,
     /// What they held when a request was refused first.
-    pub(super) at_refusal: Option<Held>,
+    pub(super) at_refusal: Option<DeviceUsage>,
     pub(super) no_context: Option<NoContextSummary>,
 }
 
 /// What other processes hold of one GPU.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Held {
+pub(super) struct DeviceUsage {
     pub(super) bytes: u64,
     pub(super) max_bytes: u64,
     pub(super) processes: Vec<OtherProcess>,
@@ -45,7 +45,7 @@ pub struct OtherProcessesSummary {
     pub processes: Vec<OtherProcess>,
 }
 
-impl Others {
+impl OtherProcesses {
     /// Takes over what a note says. Prepared for no device, there is nothing to learn: a replay under other
     /// settings has its GPUs to itself.
     pub(super) fn learn(&mut self, note: &Note) {
@@ -58,7 +58,7 @@ impl Others {
                 processes,
             } => {
                 if let Some(held) = self.device(*device) {
-                    *held = Held {
+                    *held = DeviceUsage {
                         bytes: *held_bytes,
                         max_bytes: held.max_bytes.max(*max_held_bytes).max(*held_bytes),
                         processes: processes.clone(),
@@ -85,20 +85,20 @@ impl Others {
     }
 
     /// Prepares for so many devices.
-    pub(super) fn of(devices: usize) -> Others {
-        Others {
-            devices: vec![Held::default(); devices],
-            ..Others::default()
+    pub(super) fn new(devices: usize) -> OtherProcesses {
+        OtherProcesses {
+            devices: vec![DeviceUsage::default(); devices],
+            ..OtherProcesses::default()
         }
     }
 
     /// Returns what is held of a device now.
-    pub(super) fn now(&self, device: u32) -> Held {
+    pub(super) fn now(&self, device: u32) -> DeviceUsage {
         let held = self.devices.get(device as usize);
         held.cloned().unwrap_or_default()
     }
 
-    fn device(&mut self, device: u32) -> Option<&mut Held> {
+    fn device(&mut self, device: u32) -> Option<&mut DeviceUsage> {
         self.devices.get_mut(device as usize)
     }
 }

@@ -65,7 +65,7 @@ pub struct ScratchShortage {
 
 /// A need as a trace has it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct RawNeed {
+pub(super) struct ScratchNeed {
     pub(super) library: TextId,
     pub(super) routine: TextId,
     pub(super) site: TextId,
@@ -77,31 +77,31 @@ pub(super) struct RawNeed {
 
 /// The most that the routines of a program take at once: those of a phase run one after the other.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Limits {
-    pub(super) execution: Limit,
-    pub(super) plan: Limit,
-    pub(super) compilation: Limit,
+pub(super) struct ScratchLimits {
+    pub(super) execution: ScratchLimit,
+    pub(super) plan: ScratchLimit,
+    pub(super) compilation: ScratchLimit,
 }
 
 /// The most that one phase takes, and which need that is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Limit {
+pub(super) struct ScratchLimit {
     pub(super) bytes: u64,
     need: u32,
 }
 
-impl Limits {
-    pub(super) fn of(needs: &[RawNeed]) -> Limits {
+impl ScratchLimits {
+    pub(super) fn of(needs: &[ScratchNeed]) -> ScratchLimits {
         let most = |phase| {
             let of_phase = (0..).zip(needs).filter(|(_, need)| need.phase == phase);
             let known = of_phase.filter(|(_, need)| need.source != EstimateSource::Unknown);
-            let limits = known.map(|(number, need)| Limit {
+            let limits = known.map(|(number, need)| ScratchLimit {
                 bytes: need.high_bytes,
                 need: number,
             });
             limits.max_by_key(|limit| limit.bytes).unwrap_or_default()
         };
-        Limits {
+        ScratchLimits {
             execution: most(ScratchPhase::Execution),
             plan: most(ScratchPhase::Plan),
             compilation: most(ScratchPhase::Compilation),
@@ -109,13 +109,13 @@ impl Limits {
     }
 
     fn are_none(&self) -> bool {
-        *self == Limits::default()
+        *self == ScratchLimits::default()
     }
 }
 
 /// What was found so far about the most that routines may take.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Most {
+pub(super) struct ScratchDemand {
     /// The peak of each device, when every routine takes the most.
     peaks: Vec<u64>,
     shortage: Option<Shortage>,
@@ -124,15 +124,15 @@ pub(super) struct Most {
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Shortage {
     device: u32,
-    row: usize,
-    limit: Limit,
+    entry: usize,
+    limit: ScratchLimit,
     available: u64,
     call: u64,
 }
 
 /// What was asked already in an execution.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Asked {
+pub(super) struct ScratchChecks {
     /// Devices on which the temporary block was allocated.
     with_temporaries: Vec<u32>,
     /// Devices on which the execution had all it needs.
@@ -151,8 +151,8 @@ impl TraceAnalyzer {
         let Some(running) = self.running.last_mut() else {
             return;
         };
-        let row = running.row;
-        let limits = self.programs.rows[row].scratch_limits;
+        let entry = running.entry;
+        let limits = self.programs.entries[entry].scratch_limits;
         if limits.are_none() {
             return;
         }
@@ -164,7 +164,7 @@ impl TraceAnalyzer {
                 purpose: Purpose::Temporary,
                 ..
             } if limits.plan.bytes > 0 && note(&mut running.asked.with_temporaries, device) => {
-                self.ask(device, row, limits.plan, bytes);
+                self.ask(device, entry, limits.plan, bytes);
             }
             Event::Allocate {
                 device,
@@ -177,7 +177,10 @@ impl TraceAnalyzer {
                 }
             }
             Event::End => {
-                let devices = self.programs.rows[row].key.2.min(self.replay.devices());
+                let devices = self.programs.entries[entry]
+                    .key
+                    .2
+                    .min(self.replay.devices());
                 for device in 0..devices {
                     self.ask_when_complete(device);
                 }
@@ -188,13 +191,13 @@ impl TraceAnalyzer {
 
     /// Asks for what the autotuner takes, once a program.
     fn ask_for_compilation(&mut self, program: u32) {
-        let Ok(row) = self.programs.row_of(program) else {
+        let Ok(entry) = self.programs.entry_for(program) else {
             return;
         };
-        let of_row = &self.programs.rows[row];
-        let limit = of_row.scratch_limits.compilation;
-        if of_row.calls == 0 && limit.bytes > 0 && self.replay.devices() > 0 {
-            self.ask(0, row, limit, 0);
+        let of_entry = &self.programs.entries[entry];
+        let limit = of_entry.scratch_limits.compilation;
+        if of_entry.calls == 0 && limit.bytes > 0 && self.replay.devices() > 0 {
+            self.ask(0, entry, limit, 0);
         }
     }
 
@@ -206,21 +209,21 @@ impl TraceAnalyzer {
         if running.asked.failed || !note(&mut running.asked.complete, device) {
             return;
         }
-        let row = running.row;
+        let entry = running.entry;
         let has_temporaries = running.asked.with_temporaries.contains(&device);
-        let Limits {
+        let ScratchLimits {
             execution, plan, ..
-        } = self.programs.rows[row].scratch_limits;
+        } = self.programs.entries[entry].scratch_limits;
         if execution.bytes > 0 {
-            self.ask(device, row, execution, plan.bytes);
+            self.ask(device, entry, execution, plan.bytes);
         } else if plan.bytes > 0 && !has_temporaries {
             // A program without temporaries has them on a GPU.
-            self.ask(device, row, plan, 0);
+            self.ask(device, entry, plan, 0);
         }
     }
 
     /// Asks for the most of a need beside `others`, in one piece.
-    fn ask(&mut self, device: u32, row: usize, limit: Limit, others: u64) {
+    fn ask(&mut self, device: u32, entry: usize, limit: ScratchLimit, others: u64) {
         let wanted = limit.bytes.saturating_add(others);
         let in_use = self.replay.level(device).in_use_bytes;
         let at = device as usize;
@@ -237,10 +240,10 @@ impl TraceAnalyzer {
             None => true,
         };
         if is_least {
-            let calls = self.programs.rows[row].calls;
+            let calls = self.programs.entries[entry].calls;
             self.most.shortage = Some(Shortage {
                 device,
-                row,
+                entry,
                 limit,
                 available,
                 // Before its first execution a program was called never.
@@ -253,20 +256,20 @@ impl TraceAnalyzer {
     pub(super) fn scratch(&self, text: &impl Fn(TextId) -> String) -> Option<ScratchSummary> {
         let mut needs = Vec::new();
         let mut shortage = None;
-        for (number, row) in self.programs.rows.iter().enumerate() {
-            if row.calls == 0 {
+        for (number, entry) in self.programs.entries.iter().enumerate() {
+            if entry.calls == 0 {
                 continue;
             }
-            for (place, need) in (0..).zip(&row.scratch) {
+            for (place, need) in (0..).zip(&entry.scratch) {
                 if let Some(found) = &self.most.shortage
-                    && (found.row, found.limit.need) == (number, place)
+                    && (found.entry, found.limit.need) == (number, place)
                 {
                     shortage = Some(needs.len());
                 }
                 needs.push(ScratchNeedSummary {
                     library: text(need.library),
                     routine: text(need.routine),
-                    program: text(row.key.0),
+                    program: text(entry.key.0),
                     site: text(need.site),
                     low_bytes: need.low_bytes,
                     high_bytes: (need.source != EstimateSource::Unknown).then_some(need.high_bytes),

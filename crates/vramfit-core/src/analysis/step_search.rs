@@ -34,7 +34,7 @@ pub(super) struct Search {
     seen: usize,
     steps: Option<u64>,
     name: Option<String>,
-    /// Row of the program, and how often it was executed.
+    /// ProgramEntry of the program, and how often it was executed.
     cut: Option<(usize, u64)>,
 }
 
@@ -70,8 +70,8 @@ impl TraceAnalyzer {
                     self.programs.note_evidence(*program, evidence);
                 }
                 Note::Cut { program, calls } => {
-                    let row = self.programs.row_of(*program).ok();
-                    self.search.cut = row.map(|row| (row, *calls));
+                    let entry = self.programs.entry_for(*program).ok();
+                    self.search.cut = entry.map(|entry| (entry, *calls));
                 }
                 Note::Others { .. } | Note::NoContext { .. } => self.others.learn(note),
                 Note::Error(_) | Note::Exit(_) => {}
@@ -86,10 +86,10 @@ impl TraceAnalyzer {
         self.programs.is_searched.then(|| StepSearch {
             steps: search.steps,
             name: search.name.clone(),
-            cut: search.cut.map(|(row, calls)| Cut {
-                program: text(self.programs.rows[row].key.0),
+            cut: search.cut.map(|(entry, calls)| Cut {
+                program: text(self.programs.entries[entry].key.0),
                 calls,
-                site: text(self.programs.rows[row].site),
+                site: text(self.programs.entries[entry].site),
             }),
         })
     }

@@ -6,12 +6,12 @@
 use std::io::Read;
 
 use super::analyzer::TraceAnalyzer;
-use super::arrays::{NO_ROW, grouped};
+use super::arrays::{NO_PROGRAM, grouped};
 use super::compilations::repeated;
-use super::failure::{Message, RawMoment};
+use super::failure::{EventContext, OomMessage};
 use super::layout::layout;
 use super::other_processes::OtherProcessesSummary;
-use super::programs::{Row, RowKey};
+use super::programs::{ProgramEntry, ProgramKey};
 use super::series::{LayoutSummary, LeakSummary, TimelinePoint};
 use super::summary::{
     AbortInfo, AllocationFailure, AutotuneRange, DeviceSummary, PeakContext, ProgramMemorySummary,
@@ -20,7 +20,7 @@ use super::summary::{
 use super::verdict::LastExecution;
 use crate::allocator::{Fidelity, Kind};
 use crate::error::Result;
-use crate::replay::{Block, disagreement, follow};
+use crate::replay::{Block, feed, replay_mismatch};
 use crate::trace::{Events, Footer, Header, Note, Reader, TextId};
 
 /// Replays a trace and says what the run came to.
@@ -47,7 +47,7 @@ pub fn summarise_until<R: Read>(mut reader: Reader<R>, last: u64) -> Result<RunS
 /// As [`summarise`].
 pub fn summarise_events(source: &mut dyn Events, last: u64) -> Result<RunSummary> {
     let mut count = TraceAnalyzer::new(source.header())?;
-    follow(source, &mut vec![&mut count], last)?;
+    feed(source, &mut vec![&mut count], last)?;
     if let Some(footer) = source.footer() {
         count.check(footer)?;
     }
@@ -72,7 +72,7 @@ impl TraceAnalyzer {
                     theirs.len(),
                     self.devices.len()
                 );
-                return Err(disagreement(at, &text));
+                return Err(replay_mismatch(at, &text));
             }
         }
         for (device, state) in self.devices.iter().enumerate() {
@@ -88,7 +88,7 @@ impl TraceAnalyzer {
                 if ours != theirs {
                     let text =
                         format!("{what} of device {device} are {ours} here and were {theirs}");
-                    return Err(disagreement(at, &text));
+                    return Err(replay_mismatch(at, &text));
                 }
             }
         }
@@ -97,7 +97,7 @@ impl TraceAnalyzer {
                 "{} executions here and {} there",
                 self.executions, footer.executions
             );
-            return Err(disagreement(at, &text));
+            return Err(replay_mismatch(at, &text));
         }
         Ok(())
     }
@@ -106,12 +106,12 @@ impl TraceAnalyzer {
     /// settings it happened; `source` is where the events came from, read to the end.
     pub(super) fn answer(mut self, header: &Header, source: &dyn Events) -> RunSummary {
         let text = |id| source.text(id).to_owned();
-        let told = |message: &Message| match message {
-            Message::Recorded(id) => text(*id),
-            Message::Own(text) => text.clone(),
+        let told = |message: &OomMessage| match message {
+            OomMessage::Recorded(id) => text(*id),
+            OomMessage::Computed(text) => text.clone(),
         };
         let step = self.programs.step;
-        let step_key = step.map(|row| self.programs.rows[row].key);
+        let step_key = step.map(|entry| self.programs.entries[entry].key);
         let mut live = vec![Vec::new(); self.devices.len()];
         for block in self.replay.live() {
             live[block.device as usize].push(*block);
@@ -122,7 +122,7 @@ impl TraceAnalyzer {
             .collect();
         let refusals = self.refusals.iter().map(|refused| AllocationFailure {
             device: refused.device,
-            moment: named(&refused.moment, &self.programs.rows, &text),
+            moment: named(&refused.moment, &self.programs.entries, &text),
             message: told(&refused.message),
             pool: refused.pool,
             growth_bytes: refused.growth,
@@ -134,7 +134,9 @@ impl TraceAnalyzer {
         let refusals = refusals.collect();
         let abort = self.abort.as_ref().map(|abort| AbortInfo {
             device: abort.device,
-            program: abort.row.map(|row| text(self.programs.rows[row].key.0)),
+            program: abort
+                .entry
+                .map(|entry| text(self.programs.entries[entry].key.0)),
             executions: abort.executions,
             message: told(&abort.message),
             event: abort.event,
@@ -153,43 +155,53 @@ impl TraceAnalyzer {
         };
         let leaks = self.leaks(&text);
         let step_search = self.step_search(&text);
-        let step_evidence = step.map(|row| self.programs.rows[row].evidence);
+        let step_evidence = step.map(|entry| self.programs.entries[entry].evidence);
         let scratch = self.scratch(&text);
-        let last_execution = self.last_row.map(|row| LastExecution {
-            program: text(self.programs.rows[row].key.0),
-            call: self.programs.rows[row].calls,
+        let last_execution = self.last_entry.map(|entry| LastExecution {
+            program: text(self.programs.entries[entry].key.0),
+            call: self.programs.entries[entry].calls,
         });
-        let first_step = step.and_then(|row| {
-            let row = &self.programs.rows[row];
-            Some((row.key.0, row.first_call?))
+        let first_step = step.and_then(|entry| {
+            let entry = &self.programs.entries[entry];
+            Some((entry.key.0, entry.first_call?))
         });
         let compilations = repeated(&self.programs.compiled, first_step, text);
-        let keys: Vec<_> = self.programs.rows.iter().map(|row| row.key).collect();
+        let keys: Vec<_> = self
+            .programs
+            .entries
+            .iter()
+            .map(|entry| entry.key)
+            .collect();
         // A stable sort: programs that need the same stay in the order of their compilation.
         self.programs
-            .rows
-            .sort_by_key(|row| std::cmp::Reverse(row.key.1.needed_bytes()));
-        let place = |key: RowKey| self.programs.rows.iter().position(|row| row.key == key);
+            .entries
+            .sort_by_key(|entry| std::cmp::Reverse(entry.key.1.needed_bytes()));
+        let place = |key: ProgramKey| {
+            self.programs
+                .entries
+                .iter()
+                .position(|entry| entry.key == key)
+        };
         let step = step_key.and_then(place);
         if let Some(attribution) = &mut attribution {
-            attribution.program = attribution.program.and_then(|row| place(keys[row]));
+            attribution.program = attribution.program.and_then(|entry| place(keys[entry]));
         }
-        let program_memory = memory.and_then(|(row, memory)| {
-            let program = place(keys[row])?;
+        let program_memory = memory.and_then(|(entry, memory)| {
+            let program = place(keys[entry])?;
             Some(ProgramMemorySummary { program, memory })
         });
-        let programs = self.programs.rows.iter().map(|row| {
-            let (name, sizes, devices, compile_attempt) = row.key;
+        let programs = self.programs.entries.iter().map(|entry| {
+            let (name, sizes, devices, compile_attempt) = entry.key;
             ProgramSummary {
                 name: text(name),
-                calls: row.calls,
-                first_call_event: row.first_call,
-                compilations: row.compilations,
-                loaded: row.loaded,
+                calls: entry.calls,
+                first_call_event: entry.first_call,
+                compilations: entry.compilations,
+                loaded: entry.loaded,
                 devices,
                 compile_attempt: text(compile_attempt),
-                site: text(row.site),
-                variant_temp_bytes: row.variant.map(|(_, bytes)| bytes),
+                site: text(entry.site),
+                variant_temp_bytes: entry.variant.map(|(_, bytes)| bytes),
                 sizes,
             }
         });
@@ -263,8 +275,8 @@ impl TraceAnalyzer {
     }
 
     /// Looks up the names of a moment.
-    pub(super) fn named(&self, moment: &RawMoment, source: &dyn Events) -> PeakContext {
-        named(moment, &self.programs.rows, &|id| {
+    pub(super) fn named(&self, moment: &EventContext, source: &dyn Events) -> PeakContext {
+        named(moment, &self.programs.entries, &|id| {
             source.text(id).to_owned()
         })
     }
@@ -280,9 +292,9 @@ impl TraceAnalyzer {
         let stats = self.replay.allocator(device).stats();
         let at_end = self.replay.state(device);
         let state = &self.devices[number];
-        let program = |row: u32| {
-            let row = self.programs.rows.get(row as usize)?;
-            Some(text(row.key.0))
+        let program = |entry: u32| {
+            let entry = self.programs.entries.get(entry as usize)?;
+            Some(text(entry.key.0))
         };
         let group =
             |blocks: &mut dyn Iterator<Item = &Block>| grouped(blocks, &self.makers, text, program);
@@ -315,7 +327,7 @@ impl TraceAnalyzer {
             peak_bytes: state.peak,
             peak: state
                 .moment
-                .map(|moment| named(&moment, &self.programs.rows, text)),
+                .map(|moment| named(&moment, &self.programs.entries, text)),
             at_peak: state.at_peak,
             at_end,
             timeline: state.timeline.points(refused),
@@ -330,7 +342,7 @@ impl TraceAnalyzer {
             steady_state_bytes: self
                 .programs
                 .step
-                .and_then(|row| self.programs.rows[row].held.get(number))
+                .and_then(|entry| self.programs.entries[entry].held.get(number))
                 .copied()
                 .unwrap_or(0),
             outside_bytes: state.outside,
@@ -357,12 +369,16 @@ impl TraceAnalyzer {
         text: &impl Fn(TextId) -> String,
     ) -> Option<AutotuneRange> {
         let what_if = self.what_if.as_mut()?;
-        let measured = self.programs.rows.iter().filter_map(|row| row.variant);
-        let other = self.programs.rows.iter().filter(|row| {
-            let (_, _, _, compile_attempt) = row.key;
-            row.variant.is_none() && compile_attempt == TextId(0)
+        let measured = self
+            .programs
+            .entries
+            .iter()
+            .filter_map(|entry| entry.variant);
+        let other = self.programs.entries.iter().filter(|entry| {
+            let (_, _, _, compile_attempt) = entry.key;
+            entry.variant.is_none() && compile_attempt == TextId(0)
         });
-        let sizes = other.map(|row| row.key.1);
+        let sizes = other.map(|entry| entry.key.1);
         let (unmeasured, small): (Vec<_>, Vec<_>) = sizes.partition(|sizes| sizes.is_large(limit));
         let mut names = measured.clone();
         Some(AutotuneRange {
@@ -382,12 +398,12 @@ impl TraceAnalyzer {
         let Some(clock) = self.leaks.clock() else {
             return Vec::new();
         };
-        let name = |row: usize| text(self.programs.rows[row].key.0);
+        let name = |entry: usize| text(self.programs.entries[entry].key.0);
         let suspects = self.leaks.suspects(&self.makers).into_iter();
         let answers = suspects.map(|suspect| LeakSummary {
             device: suspect.device,
             site: text(suspect.site),
-            program: (suspect.row != NO_ROW).then(|| name(suspect.row as usize)),
+            program: (suspect.entry != NO_PROGRAM).then(|| name(suspect.entry as usize)),
             purpose: suspect.purpose,
             step: name(clock),
             steps: suspect.steps,
@@ -399,9 +415,13 @@ impl TraceAnalyzer {
     }
 }
 
-fn named(moment: &RawMoment, rows: &[Row], text: &impl Fn(TextId) -> String) -> PeakContext {
+fn named(
+    moment: &EventContext,
+    entries: &[ProgramEntry],
+    text: &impl Fn(TextId) -> String,
+) -> PeakContext {
     PeakContext {
-        program: moment.row.map(|row| text(rows[row].key.0)),
+        program: moment.entry.map(|entry| text(entries[entry].key.0)),
         call: moment.call,
         purpose: moment.purpose,
         requested_bytes: moment.bytes,

@@ -128,9 +128,9 @@ pub struct DeviceSummary {
     pub capacity_bytes: u64,
     /// The most that other processes held of it at once while this process used it.
     pub held_by_others_bytes: u64,
-    /// Most that was ever taken from the card; `None` where nothing is pooled.
+    /// ScratchDemand that was ever taken from the card; `None` where nothing is pooled.
     pub pool_bytes: Option<u64>,
-    /// Most that was ever given out at once, rounding included.
+    /// ScratchDemand that was ever given out at once, rounding included.
     pub peak_bytes: u64,
     /// When that was first reached; `None` when nothing was ever given out.
     pub peak: Option<PeakContext>,
@@ -153,7 +153,7 @@ pub struct DeviceSummary {
     /// The least in use between the last two executions of [`RunSummary::step`]. With a single
     /// execution: what was in use when it began. 0 when nothing was executed.
     pub steady_state_bytes: u64,
-    /// Most that was ever held outside the pool by this process, in constants and machine code of
+    /// ScratchDemand that was ever held outside the pool by this process, in constants and machine code of
     /// its programs; the context excluded.
     pub outside_bytes: u64,
     /// Requests refused here.

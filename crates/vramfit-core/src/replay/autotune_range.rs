@@ -46,7 +46,7 @@ impl VariantReplay {
     /// Builds the allocators that the header describes, each on a card that nobody shares.
     pub(crate) fn new(header: &Header) -> Result<VariantReplay> {
         Ok(VariantReplay {
-            replay: Replay::elsewhere(header, false)?,
+            replay: Replay::what_if(header, false)?,
             programs: FxHashMap::default(),
             running: Vec::new(),
             refused: false,
@@ -58,7 +58,7 @@ impl VariantReplay {
     /// # Errors
     /// Those of [`Replay::apply`], which the replay of the run has had before.
     pub(crate) fn apply(&mut self, event: &Event) -> Result<()> {
-        if self.replay.parting().is_some() {
+        if self.replay.divergence().is_some() {
             return Ok(());
         }
         let mut event = *event;
@@ -119,16 +119,16 @@ impl VariantReplay {
 
     /// Says whether every request was met; `None` when how it would have gone on is not known.
     pub(crate) fn fits(&self) -> Option<bool> {
-        match self.replay.parting() {
+        match self.replay.divergence() {
             _ if self.refused => Some(false),
-            Some(Divergence::Met) => None,
+            Some(Divergence::Granted) => None,
             _ => Some(true),
         }
     }
 
     /// Notes what did not go well. A process whose allocator cannot free something is aborted.
     fn note(&mut self, effect: &StepEffect) {
-        self.refused |= matches!(effect, StepEffect::Refused(..) | StepEffect::Aborted(..));
+        self.refused |= matches!(effect, StepEffect::Denied(..) | StepEffect::Aborted(..));
     }
 
     /// Returns how much a request asks for now. The first temporary block of an execution on a
@@ -171,7 +171,7 @@ impl VariantReplay {
         let others: Vec<_> = others.take(missing).collect();
         devices.extend(others);
         for device in devices {
-            let effect = self.replay.pass(device, bytes, ALIGNMENT)?;
+            let effect = self.replay.allocate_transient(device, bytes, ALIGNMENT)?;
             self.note(&effect);
         }
         Ok(())

@@ -4,12 +4,12 @@
 //! shared gives the same regions again. Every difference between what the trace says and what the
 //! allocators do is an error then: a figure that two ways of computing disagree on is worth nothing.
 //!
-//! [`Replay::elsewhere`] lets the same events happen under other settings, on cards of its own. There
+//! [`Replay::what_if`] lets the same events happen under other settings, on cards of its own. There
 //! a difference is what one wants to know, and where one begins the run is not known any further.
 
 use rustc_hash::FxHashMap;
 
-use super::pool::{Card, Level, Pool, PoolState, disagreement, inconsistent};
+use super::pool::{DeviceSource, PoolLevel, PoolState, ReplayPool, corrupt_trace, replay_mismatch};
 use super::recorded_device::RecordedDevice;
 use super::recorded_options::pool_options;
 use crate::allocator::{AllocError, Allocator, MAX_REGION_BYTES, PoolOptions, PoolSpace, Region};
@@ -24,39 +24,39 @@ const MAX_DEVICES: u32 = 4096;
 const MAX_LIVE_ALLOCATIONS: usize = 1 << 22;
 
 /// More answers of a GPU than any one request asks for.
-const MAX_ANSWERS_WAITING: usize = 1 << 12;
+const MAX_PENDING_RESULTS: usize = 1 << 12;
 
 /// Beyond the addresses and sizes of any card, and far enough below 64 bits for every sum.
 const MAX_ADDRESS: u64 = 1 << 60;
 
 /// The pools of all devices of a run, and what is allocated in them.
 pub struct Replay {
-    pub(super) pools: Vec<Pool>,
+    pub(super) pools: Vec<ReplayPool>,
     pub(super) live: FxHashMap<u64, Block>,
     pub(super) allocations: u64,
     pub(super) events: u64,
-    pub(super) course: Course,
-    pub(super) parting: Option<Divergence>,
+    pub(super) mode: ReplayMode,
+    pub(super) divergence: Option<Divergence>,
 }
 
-/// Which course the events take.
+/// Which mode the events take.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Course {
+pub(super) enum ReplayMode {
     /// That of the run, or it is an error.
-    Recorded,
+    Verify,
     /// Their own, up to the first request that is answered otherwise than in the run.
-    Elsewhere,
+    WhatIf,
     /// Their own to the end: who asked does not mind a refusal.
-    Regardless,
+    IgnoreFailures,
 }
 
 /// Why a replay elsewhere does not follow the run any further.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Divergence {
     /// A request was refused that the run had met.
-    Refused,
+    Denied,
     /// A request was met that the run had refused.
-    Met,
+    Granted,
 }
 
 /// Something allocated.
@@ -89,7 +89,7 @@ pub enum StepEffect {
     /// Bytes came back, and the allocator would have aborted the process with this message.
     Aborted(Block, String),
     /// A request on a device was refused.
-    Refused(u32, AllocError),
+    Denied(u32, AllocError),
 }
 
 impl Replay {
@@ -98,8 +98,8 @@ impl Replay {
     /// # Errors
     /// [`ErrorKind::InvalidFile`] when the header describes none.
     pub fn new(header: &Header) -> Result<Replay> {
-        Replay::build(header, Course::Recorded, || {
-            Card::Recorded(RecordedDevice::default())
+        Replay::build(header, ReplayMode::Verify, || {
+            DeviceSource::Recorded(RecordedDevice::default())
         })
     }
 
@@ -112,17 +112,17 @@ impl Replay {
     ///
     /// # Errors
     /// [`ErrorKind::InvalidFile`] when the header describes none.
-    pub fn elsewhere(header: &Header, regardless: bool) -> Result<Replay> {
+    pub fn what_if(header: &Header, regardless: bool) -> Result<Replay> {
         let beside = header.occupied_bytes.saturating_add(header.context_bytes);
         let free_bytes = header.total_memory_bytes.saturating_sub(beside);
-        let course = match regardless {
-            true => Course::Regardless,
-            false => Course::Elsewhere,
+        let mode = match regardless {
+            true => ReplayMode::IgnoreFailures,
+            false => ReplayMode::WhatIf,
         };
-        Replay::build(header, course, || Card::Own(free_bytes))
+        Replay::build(header, mode, || DeviceSource::Simulated(free_bytes))
     }
 
-    fn build(header: &Header, course: Course, card: impl Fn() -> Card) -> Result<Replay> {
+    fn build(header: &Header, mode: ReplayMode, card: impl Fn() -> DeviceSource) -> Result<Replay> {
         let memory = header.total_memory_bytes;
         if header.devices > MAX_DEVICES || memory > MAX_ADDRESS {
             let message = format!("the trace names {} cards of {memory} bytes", header.devices);
@@ -134,15 +134,15 @@ impl Replay {
                 ordinal,
                 ..options.clone()
             };
-            Pool::new(options, card())
+            ReplayPool::new(options, card())
         });
         Ok(Replay {
             pools: pools.collect(),
             live: FxHashMap::default(),
             allocations: 0,
             events: 0,
-            course,
-            parting: None,
+            mode,
+            divergence: None,
         })
     }
 
@@ -170,7 +170,7 @@ impl Replay {
     }
 
     /// Returns how full the pool of a device is, as it was after the last request there.
-    pub(crate) fn level(&self, device: u32) -> Level {
+    pub(crate) fn level(&self, device: u32) -> PoolLevel {
         self.pools[device as usize].level
     }
 
@@ -178,8 +178,8 @@ impl Replay {
     pub(crate) fn state(&mut self, device: u32) -> PoolState {
         let pool = &mut self.pools[device as usize];
         // Where nothing was asked for, not even the kind of pool was looked at so far.
-        pool.note_level();
-        let Level {
+        pool.update_level();
+        let PoolLevel {
             in_use_bytes,
             pool_bytes,
         } = pool.level;
@@ -222,8 +222,8 @@ impl Replay {
     }
 
     /// Returns why the run is not followed any further; from then on no event does anything.
-    pub fn parting(&self) -> Option<Divergence> {
-        self.parting
+    pub fn divergence(&self) -> Option<Divergence> {
+        self.divergence
     }
 
     /// Lets one event happen. What it allocates belongs to `owner`, a number that means something
@@ -233,13 +233,13 @@ impl Replay {
     /// [`ErrorKind::InvalidFile`] when the event makes no sense here or, where the run is to be followed,
     /// when the allocators do something else than they did in it.
     pub fn apply(&mut self, event: &Event, owner: u32) -> Result<StepEffect> {
-        if self.parting.is_some() {
+        if self.divergence.is_some() {
             return Ok(StepEffect::None);
         }
         self.events += 1;
-        if !plausible(event) {
+        if !is_valid(event) {
             let what = "an address or size is beyond any card's";
-            return Err(inconsistent(self.events, what));
+            return Err(corrupt_trace(self.events, what));
         }
         match *event {
             Event::Allocate {
@@ -256,9 +256,9 @@ impl Replay {
             Event::Free { allocation } => match self.free(allocation)? {
                 None => Ok(StepEffect::None),
                 Some((block, Ok(()))) => Ok(StepEffect::Freed(block)),
-                Some((_, Err(error))) if self.course == Course::Recorded => {
+                Some((_, Err(error))) if self.mode == ReplayMode::Verify => {
                     let what = format!("an allocation was freed in the run and cannot be: {error}");
-                    Err(disagreement(self.events, &what))
+                    Err(replay_mismatch(self.events, &what))
                 }
                 Some((block, Err(error))) => Ok(StepEffect::Aborted(block, error.to_string())),
             },
@@ -267,7 +267,7 @@ impl Replay {
                 Some((block, Err(error))) if error.kind() == ErrorKind::AllocatorAborts => {
                     Ok(StepEffect::Aborted(block, error.to_string()))
                 }
-                Some(_) if self.course == Course::Recorded => Err(disagreement(
+                Some(_) if self.mode == ReplayMode::Verify => Err(replay_mismatch(
                     self.events,
                     "freeing an allocation aborted in the run and does not here",
                 )),
@@ -288,14 +288,14 @@ impl Replay {
                 granted,
             } => {
                 let pool = self.pool(device)?;
-                if let Card::Recorded(card) = &pool.card {
+                if let DeviceSource::Recorded(recorded) = &pool.device {
                     let bytes = granted;
                     let region = (granted > 0).then_some(Region { address, bytes });
-                    if card.will_answer(asked, region) > MAX_ANSWERS_WAITING {
+                    if recorded.push_result(asked, region) > MAX_PENDING_RESULTS {
                         let what = "the GPU gave answers for which no request asked";
-                        return Err(inconsistent(self.events, what));
+                        return Err(corrupt_trace(self.events, what));
                     }
-                    pool.answers_waiting = true;
+                    pool.has_pending_results = true;
                 }
                 Ok(StepEffect::None)
             }
@@ -320,7 +320,12 @@ impl Replay {
     ///
     /// # Errors
     /// As [`Replay::apply`].
-    pub(crate) fn pass(&mut self, device: u32, bytes: u64, alignment: u64) -> Result<StepEffect> {
+    pub(crate) fn allocate_transient(
+        &mut self,
+        device: u32,
+        bytes: u64,
+        alignment: u64,
+    ) -> Result<StepEffect> {
         let pool = self.pool(device)?;
         match pool
             .allocator()
@@ -328,8 +333,8 @@ impl Replay {
         {
             Ok(address) => pool.allocator().free(address).map(|()| StepEffect::None),
             Err(refusal) => {
-                self.parting = Some(Divergence::Refused);
-                Ok(StepEffect::Refused(device, refusal))
+                self.divergence = Some(Divergence::Denied);
+                Ok(StepEffect::Denied(device, refusal))
             }
         }
     }
@@ -342,28 +347,28 @@ impl Replay {
         space: PoolSpace,
         (number, owner): (u64, u32),
     ) -> Result<StepEffect> {
-        let (at, course) = (self.events, self.course);
+        let (at, mode) = (self.events, self.mode);
         if self.live.len() == MAX_LIVE_ALLOCATIONS {
             return Err(too_many_allocations(at));
         }
         let pool = self.pool(device)?;
         let address = match pool.allocator().allocate(bytes, alignment, space) {
             Ok(address) => address,
-            Err(_) if course == Course::Recorded => {
+            Err(_) if mode == ReplayMode::Verify => {
                 let what = format!("{bytes} bytes were granted in the run and are refused here");
-                return Err(disagreement(at, &what));
+                return Err(replay_mismatch(at, &what));
             }
             Err(refusal) => {
-                pool.note_level();
-                if course == Course::Elsewhere {
-                    self.parting = Some(Divergence::Refused);
+                pool.update_level();
+                if mode == ReplayMode::WhatIf {
+                    self.divergence = Some(Divergence::Denied);
                 }
-                return Ok(StepEffect::Refused(device, refusal));
+                return Ok(StepEffect::Denied(device, refusal));
             }
         };
-        pool.settle(at)?;
+        pool.verify_driver_calls(at)?;
         let before = pool.level.in_use_bytes;
-        pool.note_level();
+        pool.update_level();
         let block = Block {
             number,
             device,
@@ -383,21 +388,21 @@ impl Replay {
         alignment: u64,
         space: PoolSpace,
     ) -> Result<StepEffect> {
-        let (at, course) = (self.events, self.course);
+        let (at, mode) = (self.events, self.mode);
         let pool = self.pool(device)?;
         match pool.allocator().allocate(bytes, alignment, space) {
             Err(refusal) => {
-                pool.settle(at)?;
+                pool.verify_driver_calls(at)?;
                 // A request that is refused may leave a larger pool behind.
-                pool.note_level();
-                Ok(StepEffect::Refused(device, refusal))
+                pool.update_level();
+                Ok(StepEffect::Denied(device, refusal))
             }
-            Ok(_) if course == Course::Recorded => {
+            Ok(_) if mode == ReplayMode::Verify => {
                 let what = format!("{bytes} bytes were refused in the run and are granted here");
-                Err(disagreement(at, &what))
+                Err(replay_mismatch(at, &what))
             }
             Ok(_) => {
-                self.parting = Some(Divergence::Met);
+                self.divergence = Some(Divergence::Granted);
                 Ok(StepEffect::None)
             }
         }
@@ -408,23 +413,26 @@ impl Replay {
     fn free(&mut self, allocation: u64) -> Result<Option<(Block, Result<()>)>> {
         let at = self.events;
         let Some(block) = self.live.remove(&allocation) else {
-            if self.course == Course::Regardless && allocation < self.allocations {
+            if self.mode == ReplayMode::IgnoreFailures && allocation < self.allocations {
                 return Ok(None);
             }
-            return Err(inconsistent(at, "an allocation is freed that is not there"));
+            return Err(corrupt_trace(
+                at,
+                "an allocation is freed that is not there",
+            ));
         };
         let pool = self.pool(block.device)?;
         let result = pool.allocator().free(block.address);
-        pool.settle(at)?;
-        pool.note_level();
+        pool.verify_driver_calls(at)?;
+        pool.update_level();
         Ok(Some((block, result)))
     }
 
-    fn pool(&mut self, device: u32) -> Result<&mut Pool> {
+    fn pool(&mut self, device: u32) -> Result<&mut ReplayPool> {
         let at = self.events;
         self.pools
             .get_mut(device as usize)
-            .ok_or_else(|| inconsistent(at, "an event is on a device that is not there"))
+            .ok_or_else(|| corrupt_trace(at, "an event is on a device that is not there"))
     }
 }
 
@@ -442,7 +450,7 @@ fn too_many_allocations(events: u64) -> Error {
 }
 
 /// Says whether the numbers of an event can be those of a card. The allocators rely on it.
-fn plausible(event: &Event) -> bool {
+fn is_valid(event: &Event) -> bool {
     match *event {
         Event::Allocate {
             bytes, alignment, ..

@@ -64,7 +64,7 @@ const MIN_PASSES: u64 = 6;
 const EVENTS_FOR_ONE_ALLOCATION: u64 = 4;
 
 /// Something that events happen to, and that can tell whether a pass of them repeats itself.
-pub(crate) trait Follower {
+pub(crate) trait EventConsumer {
     /// What it was like before a pass.
     type Snapshot;
 
@@ -91,18 +91,22 @@ pub(crate) trait Follower {
 /// Lets the events up to and with the one of index `last` happen, skipping what repeats itself.
 ///
 /// # Errors
-/// Those of [`Follower::event`] and [`Events::next_event`].
-pub(crate) fn follow<F: Follower>(
+/// Those of [`EventConsumer::event`] and [`Events::next_event`].
+pub(crate) fn feed<F: EventConsumer>(
     source: &mut dyn Events,
-    follower: &mut F,
+    consumer: &mut F,
     last: u64,
 ) -> Result<()> {
-    follow_events(source, follower, last)?;
-    follower.learn(source.notes());
+    feed_events(source, consumer, last)?;
+    consumer.learn(source.notes());
     Ok(())
 }
 
-fn follow_events<F: Follower>(source: &mut dyn Events, follower: &mut F, last: u64) -> Result<()> {
+fn feed_events<F: EventConsumer>(
+    source: &mut dyn Events,
+    consumer: &mut F,
+    last: u64,
+) -> Result<()> {
     let mut happened = 0;
     // Events until it is worth asking again whether they are repeated.
     let mut unwatched = 0;
@@ -112,7 +116,7 @@ fn follow_events<F: Follower>(source: &mut dyn Events, follower: &mut F, last: u
         if unwatched == 0 {
             let ahead = source.repetition().filter(|ahead| {
                 let left = ahead.left.min((last - happened).saturating_add(1));
-                let live = follower.live_allocations();
+                let live = consumer.live_allocations();
                 left / ahead.period >= MIN_PASSES && left / EVENTS_FOR_ONE_ALLOCATION >= live
             });
             match ahead {
@@ -123,15 +127,15 @@ fn follow_events<F: Follower>(source: &mut dyn Events, follower: &mut F, last: u
                 // The pass before the first snapshot must be one of this repeat, too.
                 Some(ahead) if ahead.done < ahead.period => unwatched = ahead.period - ahead.done,
                 Some(ahead) => {
-                    let before = follower.watch();
+                    let before = consumer.watch();
                     for _ in 0..ahead.period {
-                        if !step(source, follower)? {
+                        if !step(source, consumer)? {
                             return Ok(());
                         }
                     }
                     happened += ahead.period;
                     let left = (ahead.left - ahead.period).min((last - happened).saturating_add(1));
-                    let passes = follower.skip(before, left / ahead.period);
+                    let passes = consumer.skip(before, left / ahead.period);
                     if passes > 0 {
                         source.skip_passes(passes)?;
                         happened += passes * ahead.period;
@@ -143,7 +147,7 @@ fn follow_events<F: Follower>(source: &mut dyn Events, follower: &mut F, last: u
             }
             continue;
         }
-        if !step(source, follower)? {
+        if !step(source, consumer)? {
             return Ok(());
         }
         happened += 1;
@@ -152,10 +156,10 @@ fn follow_events<F: Follower>(source: &mut dyn Events, follower: &mut F, last: u
     Ok(())
 }
 
-fn step<F: Follower>(source: &mut dyn Events, follower: &mut F) -> Result<bool> {
+fn step<F: EventConsumer>(source: &mut dyn Events, consumer: &mut F) -> Result<bool> {
     let Some(event) = source.next_event()? else {
         return Ok(false);
     };
-    follower.learn(source.notes());
-    follower.event(&event)
+    consumer.learn(source.notes());
+    consumer.event(&event)
 }

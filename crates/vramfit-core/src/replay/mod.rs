@@ -22,8 +22,8 @@ mod total_range;
 
 pub(crate) use autotune_range::VariantReplay;
 pub use engine::{Block, Divergence, Replay, StepEffect};
-pub(crate) use fast_forward::{Follower, Period, follow};
+pub(crate) use fast_forward::{EventConsumer, Period, feed};
 pub use pool::PoolState;
-pub(crate) use pool::{Level, disagreement, inconsistent};
-pub(crate) use snapshot::{ReplaySnapshot, WhatIfSnapshot};
+pub(crate) use pool::{PoolLevel, corrupt_trace, replay_mismatch};
+pub(crate) use snapshot::{ReplaySnapshot, VariantSnapshot};
 pub use total_range::{TotalRangeSummary, is_met_alone, replay_at_max_total};

@@ -1,4 +1,4 @@
-//! The pool of one device during a replay: its allocator, made when it is first needed, and its card.
+//! The pool of one device during a replay: its allocator, made when it is first needed, and its device.
 
 use serde::Serialize;
 
@@ -6,16 +6,16 @@ use super::recorded_device::RecordedDevice;
 use crate::allocator::{self, Allocator, DeviceMemory, PoolOptions, SimulatedDeviceMemory};
 use crate::error::{Error, ErrorKind, Result};
 
-/// The allocator of one device, and the card behind it.
-pub(super) struct Pool {
-    /// Made at the first request. Some kinds ask the card while they are made; what it said is
+/// The allocator of one device, and the device behind it.
+pub(super) struct ReplayPool {
+    /// Made at the first request. Some kinds ask the device while they are made; what it said is
     /// in the trace right before that request.
     pub(super) allocator: Option<Box<dyn Allocator>>,
     pub(super) options: PoolOptions,
-    pub(super) card: Card,
-    /// Answers of the card that the next request will ask for.
-    pub(super) answers_waiting: bool,
-    pub(super) level: Level,
+    pub(super) device: DeviceSource,
+    /// Answers of the device that the next request will ask for.
+    pub(super) has_pending_results: bool,
+    pub(super) level: PoolLevel,
 }
 
 /// How full a pool is.
@@ -23,7 +23,7 @@ pub(super) struct Pool {
 pub struct PoolState {
     /// Given out, rounding included.
     pub in_use_bytes: u64,
-    /// Taken from the card and not given out; `None` where nothing is pooled.
+    /// Taken from the device and not given out; `None` where nothing is pooled.
     pub free_bytes: Option<u64>,
     /// Largest free piece of it.
     pub largest_free_block_bytes: Option<u64>,
@@ -43,37 +43,39 @@ impl PoolState {
 
 /// How much of a pool is given out, and how large it is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Level {
+pub(crate) struct PoolLevel {
     pub(crate) in_use_bytes: u64,
     /// `None` where nothing is pooled.
     pub(crate) pool_bytes: Option<u64>,
 }
 
 /// Where a pool has its memory from.
-pub(super) enum Card {
-    /// The card of the run, with the answers that it gave then.
+pub(super) enum DeviceSource {
+    /// The device of the run, with the answers that it gave then.
     Recorded(RecordedDevice),
-    /// A card that nobody shares, with so many bytes free.
-    Own(u64),
+    /// A device that nobody shares, with so many bytes free.
+    Simulated(u64),
 }
 
-impl Pool {
-    pub(super) fn new(options: PoolOptions, card: Card) -> Pool {
-        Pool {
+impl ReplayPool {
+    pub(super) fn new(options: PoolOptions, device: DeviceSource) -> ReplayPool {
+        ReplayPool {
             allocator: None,
             options,
-            card,
-            answers_waiting: false,
-            level: Level::default(),
+            device,
+            has_pending_results: false,
+            level: PoolLevel::default(),
         }
     }
 
     /// Returns the allocator, which is made now if nothing was asked of it so far.
     pub(super) fn allocator(&mut self) -> &mut Box<dyn Allocator> {
         self.allocator.get_or_insert_with(|| {
-            let memory: Box<dyn DeviceMemory> = match &self.card {
-                Card::Recorded(card) => Box::new(card.clone()),
-                Card::Own(free_bytes) => Box::new(SimulatedDeviceMemory::new(*free_bytes)),
+            let memory: Box<dyn DeviceMemory> = match &self.device {
+                DeviceSource::Recorded(device) => Box::new(device.clone()),
+                DeviceSource::Simulated(free_bytes) => {
+                    Box::new(SimulatedDeviceMemory::new(*free_bytes))
+                }
             };
             allocator::build(&self.options, memory)
         })
@@ -86,27 +88,27 @@ impl Pool {
     }
 
     /// Takes over how full it is.
-    pub(super) fn note_level(&mut self) {
+    pub(super) fn update_level(&mut self) {
         let stats = self.allocator().stats();
-        self.level = Level {
+        self.level = PoolLevel {
             in_use_bytes: stats.bytes_in_use,
             pool_bytes: stats.pool_bytes,
         };
     }
 
-    /// Checks that a request asked the card exactly what it asked in the run.
-    pub(super) fn settle(&mut self, at: u64) -> Result<()> {
-        let Card::Recorded(card) = &self.card else {
+    /// Checks that a request asked the device exactly what it asked in the run.
+    pub(super) fn verify_driver_calls(&mut self, at: u64) -> Result<()> {
+        let DeviceSource::Recorded(device) = &self.device else {
             return Ok(());
         };
-        let mut differs = card.differs();
-        if self.answers_waiting {
-            differs |= card.has_answers_left();
-            self.answers_waiting = false;
+        let mut differs = device.differs();
+        if self.has_pending_results {
+            differs |= device.has_results_left();
+            self.has_pending_results = false;
         }
         if differs {
-            let what = "the card was asked for other amounts of memory than in the run";
-            return Err(disagreement(at, what));
+            let what = "the device was asked for other amounts of memory than in the run";
+            return Err(replay_mismatch(at, what));
         }
         Ok(())
     }
@@ -114,7 +116,7 @@ impl Pool {
 
 /// Says that replay and run differ at an event: the trace is damaged, made up, or of a vramfit whose
 /// allocators were others. Who has just recorded it knows that it is neither.
-pub(crate) fn disagreement(events: u64, what: &str) -> Error {
+pub(crate) fn replay_mismatch(events: u64, what: &str) -> Error {
     let at = events.saturating_sub(1);
     Error::new(
         ErrorKind::InvalidFile,
@@ -124,7 +126,7 @@ pub(crate) fn disagreement(events: u64, what: &str) -> Error {
 }
 
 /// Says that an event of the trace cannot have happened.
-pub(crate) fn inconsistent(events: u64, what: &str) -> Error {
+pub(crate) fn corrupt_trace(events: u64, what: &str) -> Error {
     let at = events.saturating_sub(1);
     Error::new(
         ErrorKind::InvalidFile,

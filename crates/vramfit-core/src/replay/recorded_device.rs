@@ -1,4 +1,4 @@
-//! The card of a traced run: it gives the answers that it gave then.
+//! The card of a traced run: it gives the results that it gave then.
 
 use std::collections::VecDeque;
 use std::sync::atomic::AtomicBool;
@@ -7,24 +7,24 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::allocator::{DeviceMemory, Region, State};
 
-/// A card that gives the answers it gave in the run. Clones are the same card.
+/// A card that gives the results it gave in the run. Clones are the same card.
 #[derive(Clone, Default)]
-pub(super) struct RecordedDevice(Arc<Script>);
+pub(super) struct RecordedDevice(Arc<DriverScript>);
 
 #[derive(Default)]
-struct Script {
-    answers: Mutex<VecDeque<(u64, Option<Region>)>>,
+struct DriverScript {
+    results: Mutex<VecDeque<(u64, Option<Region>)>>,
     /// Something was asked that is not in the trace.
     differs: AtomicBool,
 }
 
 impl RecordedDevice {
     /// Adds the answer to the question that comes after those not asked yet, and returns how many
-    /// answers wait now.
-    pub(super) fn will_answer(&self, asked: u64, region: Option<Region>) -> usize {
-        let mut answers = self.answers();
-        answers.push_back((asked, region));
-        answers.len()
+    /// results wait now.
+    pub(super) fn push_result(&self, asked: u64, region: Option<Region>) -> usize {
+        let mut results = self.results();
+        results.push_back((asked, region));
+        results.len()
     }
 
     /// Says whether something was asked that was not asked in the run.
@@ -32,30 +32,30 @@ impl RecordedDevice {
         self.0.differs.load(Relaxed)
     }
 
-    /// Says whether answers are left for which nobody asked.
-    pub(super) fn has_answers_left(&self) -> bool {
-        !self.answers().is_empty()
+    /// Says whether results are left for which nobody asked.
+    pub(super) fn has_results_left(&self) -> bool {
+        !self.results().is_empty()
     }
 
-    /// Adds the answers for which nobody asked yet, and whether something else was asked.
-    pub(super) fn write_answers(&self, state: &mut State) {
-        let answers = self.answers();
-        state.add_all([u64::from(self.differs()), answers.len() as u64]);
-        for (asked, region) in answers.iter() {
+    /// Adds the results for which nobody asked yet, and whether something else was asked.
+    pub(super) fn write_results(&self, state: &mut State) {
+        let results = self.results();
+        state.add_all([u64::from(self.differs()), results.len() as u64]);
+        for (asked, region) in results.iter() {
             let (address, bytes) = region.map_or((0, 0), |region| (region.address, region.bytes));
             state.add_all([*asked, address, bytes]);
         }
     }
 
-    fn answers(&self) -> MutexGuard<'_, VecDeque<(u64, Option<Region>)>> {
-        let answers = self.0.answers.lock();
-        answers.unwrap_or_else(PoisonError::into_inner)
+    fn results(&self) -> MutexGuard<'_, VecDeque<(u64, Option<Region>)>> {
+        let results = self.0.results.lock();
+        results.unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl DeviceMemory for RecordedDevice {
     fn allocate(&mut self, _alignment: u64, bytes: u64) -> Option<Region> {
-        match self.answers().pop_front() {
+        match self.results().pop_front() {
             Some((asked, region)) if asked == bytes => region,
             _ => {
                 self.0.differs.store(true, Relaxed);
@@ -72,6 +72,6 @@ impl DeviceMemory for RecordedDevice {
     }
 
     fn write_state(&self, state: &mut State) {
-        self.write_answers(state);
+        self.write_results(state);
     }
 }

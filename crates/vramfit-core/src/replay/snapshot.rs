@@ -3,7 +3,7 @@
 use super::autotune_range::{Execution, Program, VariantReplay};
 use super::engine::{Block, Divergence, Replay};
 use super::fast_forward::Period;
-use super::pool::{Card, Level, Pool};
+use super::pool::{DeviceSource, PoolLevel, ReplayPool};
 use crate::allocator::State;
 
 use rustc_hash::FxHashMap;
@@ -12,7 +12,7 @@ use rustc_hash::FxHashMap;
 pub(crate) struct ReplaySnapshot {
     events: u64,
     allocations: u64,
-    parting: Option<Divergence>,
+    divergence: Option<Divergence>,
     /// In the order of their numbers.
     live: Vec<Block>,
     pools: Vec<PoolSnapshot>,
@@ -22,14 +22,14 @@ struct PoolSnapshot {
     /// `None` where the allocator was not made yet.
     state: Option<State>,
     num_allocs: u64,
-    level: Level,
-    answers_waiting: bool,
-    /// What the card says to questions that were not asked yet.
-    card: Option<State>,
+    level: PoolLevel,
+    has_pending_results: bool,
+    /// What the device says to questions that were not asked yet.
+    device: Option<State>,
 }
 
 /// The run with other kernels at one moment.
-pub(crate) struct WhatIfSnapshot {
+pub(crate) struct VariantSnapshot {
     replay: ReplaySnapshot,
     programs: FxHashMap<u32, Program>,
     running: Vec<Execution>,
@@ -44,17 +44,17 @@ impl Replay {
             live,
             allocations,
             events,
-            course: _,
-            parting,
+            mode: _,
+            divergence,
         } = self;
         let mut live: Vec<_> = live.values().copied().collect();
         live.sort_unstable_by_key(|block| block.number);
         ReplaySnapshot {
             events: *events,
             allocations: *allocations,
-            parting: *parting,
+            divergence: *divergence,
             live,
-            pools: pools.iter().map(Pool::snapshot).collect(),
+            pools: pools.iter().map(ReplayPool::snapshot).collect(),
         }
     }
 
@@ -75,7 +75,7 @@ impl Replay {
             };
             same == *after && period.repeats_allocation(before.number, after.number)
         };
-        let repeats = before.parting == after.parting
+        let repeats = before.divergence == after.divergence
             && before.live.len() == after.live.len()
             && before.live.iter().zip(&after.live).all(repeats_block)
             && before.pools.len() == after.pools.len()
@@ -106,13 +106,13 @@ impl Replay {
     }
 }
 
-impl Pool {
+impl ReplayPool {
     fn snapshot(&self) -> PoolSnapshot {
-        let Pool {
+        let ReplayPool {
             allocator,
             options: _,
-            card,
-            answers_waiting,
+            device,
+            has_pending_results,
             level,
         } = self;
         PoolSnapshot {
@@ -125,15 +125,15 @@ impl Pool {
                 .as_ref()
                 .map_or(0, |allocator| allocator.stats().num_allocs),
             level: *level,
-            answers_waiting: *answers_waiting,
-            card: match card {
-                Card::Recorded(card) => {
+            has_pending_results: *has_pending_results,
+            device: match device {
+                DeviceSource::Recorded(device) => {
                     let mut state = State::default();
-                    card.write_answers(&mut state);
+                    device.write_results(&mut state);
                     Some(state)
                 }
                 // What it has left is in the state of the allocator.
-                Card::Own(_) => None,
+                DeviceSource::Simulated(_) => None,
             },
         }
     }
@@ -154,22 +154,22 @@ impl PoolSnapshot {
             _ => false,
         };
         same(&self.state, &after.state)
-            && same(&self.card, &after.card)
+            && same(&self.device, &after.device)
             && self.level == after.level
-            && self.answers_waiting == after.answers_waiting
+            && self.has_pending_results == after.has_pending_results
     }
 }
 
 impl VariantReplay {
     /// Returns what later events depend on.
-    pub(crate) fn snapshot(&self) -> WhatIfSnapshot {
+    pub(crate) fn snapshot(&self) -> VariantSnapshot {
         let VariantReplay {
             replay,
             programs,
             running,
             refused,
         } = self;
-        WhatIfSnapshot {
+        VariantSnapshot {
             replay: replay.snapshot(),
             programs: programs.clone(),
             running: running.clone(),
@@ -178,7 +178,11 @@ impl VariantReplay {
     }
 
     /// Returns the pass since a snapshot if every further pass does the same.
-    pub(crate) fn period_since(&self, before: &WhatIfSnapshot, first_named: u64) -> Option<Period> {
+    pub(crate) fn period_since(
+        &self,
+        before: &VariantSnapshot,
+        first_named: u64,
+    ) -> Option<Period> {
         let same = self.programs == before.programs
             && self.running == before.running
             && self.refused == before.refused;
@@ -186,7 +190,7 @@ impl VariantReplay {
     }
 
     /// Lets so many more passes be over.
-    pub(crate) fn skip(&mut self, period: &Period, before: &WhatIfSnapshot, passes: u64) {
+    pub(crate) fn skip(&mut self, period: &Period, before: &VariantSnapshot, passes: u64) {
         self.replay.skip(period, &before.replay, passes);
     }
 }

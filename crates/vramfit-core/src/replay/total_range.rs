@@ -3,7 +3,7 @@
 use serde::Serialize;
 
 use super::engine::{Divergence, Replay, StepEffect};
-use super::fast_forward::{Follower, follow};
+use super::fast_forward::{EventConsumer, feed};
 use super::snapshot::ReplaySnapshot;
 use crate::error::Result;
 use crate::trace::{Event, Events, Header, Note};
@@ -79,16 +79,16 @@ impl Search {
     /// Lets the events happen under that header until the request that decides.
     fn of(source: &mut dyn Events, header: &Header) -> Result<Search> {
         let mut search = Search {
-            replay: Replay::elsewhere(header, false)?,
+            replay: Replay::what_if(header, false)?,
             is_met: None,
             first_named: None,
         };
-        follow(source, &mut search, u64::MAX)?;
+        feed(source, &mut search, u64::MAX)?;
         Ok(search)
     }
 }
 
-impl Follower for Search {
+impl EventConsumer for Search {
     type Snapshot = ReplaySnapshot;
 
     fn live_allocations(&self) -> u64 {
@@ -103,8 +103,8 @@ impl Follower for Search {
             *first = named.min(*first);
         }
         self.is_met = match self.replay.apply(event, 0)? {
-            StepEffect::Refused(..) | StepEffect::Aborted(..) => Some(false),
-            _ if self.replay.parting() == Some(Divergence::Met) => Some(true),
+            StepEffect::Denied(..) | StepEffect::Aborted(..) => Some(false),
+            _ if self.replay.divergence() == Some(Divergence::Granted) => Some(true),
             _ => None,
         };
         Ok(self.is_met.is_none())

@@ -4,25 +4,25 @@ use rustc_hash::FxHashMap;
 
 use super::Call;
 use super::devices::DeviceSnapshot;
-use super::programs::{NEVER, ProgramsSnapshot};
+use super::programs::{ProgramsSnapshot, UNLIMITED};
 use crate::analysis::analyzer::{ActiveExecution, Reads, TraceAnalyzer};
 use crate::analysis::attribution::Arguments;
-use crate::analysis::callbacks::{Callbacks, Row};
+use crate::analysis::callbacks::{CallbackCounts, Callbacks};
 use crate::analysis::leaks::Leaks;
-use crate::analysis::scratch::Most;
+use crate::analysis::scratch::ScratchDemand;
 use crate::analysis::series::TimelinePoint;
-use crate::replay::{Period, ReplaySnapshot, WhatIfSnapshot};
+use crate::replay::{Period, ReplaySnapshot, VariantSnapshot};
 use crate::trace::TextId;
 
 /// A count at one moment.
 pub(in crate::analysis) struct Snapshot {
     replay: ReplaySnapshot,
-    what_if: Option<WhatIfSnapshot>,
+    what_if: Option<VariantSnapshot>,
     devices: Vec<DeviceSnapshot>,
     programs: ProgramsSnapshot,
     running: Vec<ActiveExecution>,
     executions: u64,
-    last_row: Option<usize>,
+    last_entry: Option<usize>,
     refusals: usize,
     refusal_count: u64,
     arguments_at_refusal: Arguments,
@@ -33,12 +33,12 @@ pub(in crate::analysis) struct Snapshot {
     makers: usize,
     leaks: Leaks,
     notes: usize,
-    most: Most,
+    most: ScratchDemand,
 }
 
 /// What is noted while a pass is watched.
 #[derive(Debug, Default)]
-pub(in crate::analysis) struct PassNotes {
+pub(in crate::analysis) struct PassRecord {
     /// The earliest allocation that an event names; `None` where none does.
     pub(in crate::analysis) first_named: Option<u64>,
     pub(in crate::analysis) calls: Vec<Call>,
@@ -46,7 +46,7 @@ pub(in crate::analysis) struct PassNotes {
     pub(in crate::analysis) points: Vec<Vec<TimelinePoint>>,
 }
 
-impl PassNotes {
+impl PassRecord {
     /// Says whether the step, as far as one can know in the pass, was called in it.
     fn led(&self) -> bool {
         self.calls.iter().any(|call| call.leads)
@@ -69,11 +69,11 @@ impl TraceAnalyzer {
     }
 
     /// Returns what was noted, and notes no more.
-    pub(super) fn unwatch(&mut self) -> PassNotes {
+    pub(super) fn unwatch(&mut self) -> PassRecord {
         let mut notes = self
             .watched
             .take()
-            .map_or_else(PassNotes::default, |notes| *notes);
+            .map_or_else(PassRecord::default, |notes| *notes);
         let points = self
             .devices
             .iter_mut()
@@ -91,7 +91,7 @@ impl TraceAnalyzer {
             programs,
             running,
             executions,
-            last_row,
+            last_entry,
             refusals,
             refusal_count,
             arguments_at_refusal,
@@ -116,7 +116,7 @@ impl TraceAnalyzer {
             programs: programs.snapshot(),
             running: running.clone(),
             executions: *executions,
-            last_row: *last_row,
+            last_entry: *last_entry,
             // Once the list is full, refusals are only counted.
             refusals: refusals.len(),
             refusal_count: *refusal_count,
@@ -137,13 +137,13 @@ impl TraceAnalyzer {
     pub(super) fn period_since(
         &self,
         before: &Snapshot,
-        notes: &PassNotes,
+        notes: &PassRecord,
     ) -> Option<(Period, u64)> {
         let first_named = notes.first_named.unwrap_or(u64::MAX);
         let period = self.replay.period_since(&before.replay, first_named)?;
         let repeats_running = |(before, after): (&ActiveExecution, &ActiveExecution)| {
             let moved = before.first_allocation + period.allocations;
-            before.row == after.row
+            before.entry == after.entry
                 && before.site == after.site
                 && before.asked == after.asked
                 && [before.first_allocation, moved].contains(&after.first_allocation)
@@ -164,7 +164,7 @@ impl TraceAnalyzer {
                 .iter()
                 .zip(&self.running)
                 .all(repeats_running)
-            && self.last_row == before.last_row
+            && self.last_entry == before.last_entry
             && self.refusals.len() == before.refusals
             && self.arguments_at_refusal == before.arguments_at_refusal
             && self.abort.is_some() == before.is_aborted
@@ -176,7 +176,10 @@ impl TraceAnalyzer {
             && self.search.seen() == before.notes
             && self.most == before.most
             && !notes.calls.iter().any(|call| call.changes_clock);
-        let passes = || self.programs.passes_alike(&before.programs, &notes.calls);
+        let passes = || {
+            self.programs
+                .passes_until_change(&before.programs, &notes.calls)
+        };
         repeats
             .then(|| (period, passes()))
             .filter(|(_, passes)| *passes > 0)
@@ -187,10 +190,10 @@ impl TraceAnalyzer {
         &mut self,
         period: &Period,
         before: &Snapshot,
-        notes: &PassNotes,
+        notes: &PassRecord,
         passes: u64,
     ) {
-        debug_assert!(passes < NEVER, "a trace has fewer passes");
+        debug_assert!(passes < UNLIMITED, "a trace has fewer passes");
         let first_named = notes.first_named.unwrap_or(u64::MAX);
         if let (Some(what_if), Some(before)) = (&mut self.what_if, &before.what_if)
             // Its own pass: it may have left the run.
@@ -235,15 +238,15 @@ impl Callbacks {
 
     /// Lets so many more passes be over.
     fn skip(&mut self, before: &Callbacks, passes: u64) {
-        for (site, row) in &mut self.0 {
-            let Row {
+        for (site, entry) in &mut self.0 {
+            let CallbackCounts {
                 calls,
                 errors,
                 // After each pass these are the last ones of the pass.
                 error: _,
                 skipped,
                 reason: _,
-            } = row;
+            } = entry;
             let before = before.0.get(site).copied().unwrap_or_default();
             let add = |count: &mut u64, before: u64| {
                 *count = count.saturating_add(passes.saturating_mul(*count - before));

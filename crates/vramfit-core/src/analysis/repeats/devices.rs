@@ -6,11 +6,11 @@ use crate::analysis::running_minimum::RunningMinimum;
 use crate::analysis::series::TimelinePoint;
 use crate::analysis::snapshot::LiveSnapshot;
 use crate::analysis::timeline::Timeline;
-use crate::replay::{Block, Level, Period};
+use crate::replay::{Block, Period, PoolLevel};
 
 /// One device at one moment.
 pub(super) struct DeviceSnapshot {
-    level: Level,
+    level: PoolLevel,
     peak: u64,
     reported_peak: u64,
     blocks_at_peak: LiveSnapshot,

@@ -1,5 +1,5 @@
 //! What is counted before and after a pass of repeated events, so that passes that do the same can be skipped
-//! ([`crate::replay::Follower`]).
+//! ([`crate::replay::EventConsumer`]).
 //!
 //! Every snapshot takes its structure apart field by field without `..`: whoever adds a field to what is
 //! counted is told by the compiler to decide here what the field does from pass to pass.
@@ -14,16 +14,16 @@ mod analyzer;
 mod devices;
 mod programs;
 
-pub(super) use analyzer::{PassNotes, Snapshot};
+pub(super) use analyzer::{PassRecord, Snapshot};
 pub(super) use programs::Call;
 
 use super::analyzer::TraceAnalyzer;
 use crate::error::Result;
-use crate::replay::Follower;
+use crate::replay::EventConsumer;
 use crate::trace::{Event, Note};
 
 /// Counts that go through the same events.
-impl Follower for Vec<&mut TraceAnalyzer> {
+impl EventConsumer for Vec<&mut TraceAnalyzer> {
     type Snapshot = Vec<Snapshot>;
 
     fn live_allocations(&self) -> u64 {

@@ -5,24 +5,24 @@
 
 use rustc_hash::FxHashMap;
 
-use crate::analysis::compilations::Compiled;
+use crate::analysis::compilations::Compilation;
 use crate::analysis::leaks::{Group, Leaks};
-use crate::analysis::programs::{Evidence, Programs, Row};
+use crate::analysis::programs::{Evidence, ProgramEntry, Programs};
 use crate::replay::Period;
 
 /// A number of passes that no trace has.
-pub(in crate::analysis) const NEVER: u64 = u64::MAX;
+pub(in crate::analysis) const UNLIMITED: u64 = u64::MAX;
 
 /// The programs at one moment.
 pub(super) struct ProgramsSnapshot {
-    rows: Vec<RowSnapshot>,
+    entries: Vec<EntrySnapshot>,
     compiled: usize,
     is_searched: bool,
     step: Option<usize>,
     loaded: FxHashMap<u32, (usize, u64)>,
 }
 
-struct RowSnapshot {
+struct EntrySnapshot {
     variant: Option<(crate::trace::TextId, u64)>,
     scratch: usize,
     compilations: u64,
@@ -37,7 +37,7 @@ struct RowSnapshot {
 /// A call in a pass that is watched: how it compared with the programs that led then.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::analysis) struct Call {
-    pub(in crate::analysis) row: usize,
+    pub(in crate::analysis) entry: usize,
     /// What the program is compared by, this call included.
     pub(in crate::analysis) rank: Rank,
     /// The step right before the call.
@@ -57,15 +57,15 @@ impl Programs {
     /// Returns what later events depend on.
     pub(super) fn snapshot(&self) -> ProgramsSnapshot {
         let Programs {
-            rows,
+            entries,
             compiled,
             is_searched,
             step,
-            row_of: _,
+            by_key: _,
             loaded,
         } = self;
         ProgramsSnapshot {
-            rows: rows.iter().map(Row::snapshot).collect(),
+            entries: entries.iter().map(ProgramEntry::snapshot).collect(),
             compiled: compiled.len(),
             is_searched: *is_searched,
             step: *step,
@@ -78,40 +78,40 @@ impl Programs {
         self.step == before.step
             && self.is_searched == before.is_searched
             && self.loaded == before.loaded
-            && self.rows.len() == before.rows.len()
+            && self.entries.len() == before.entries.len()
             && before
-                .rows
+                .entries
                 .iter()
-                .zip(&self.rows)
+                .zip(&self.entries)
                 .all(|(before, after)| before.repeats(after, period))
     }
 
     /// Returns for how many more passes all calls compare as they did in this one.
-    pub(super) fn passes_alike(&self, before: &ProgramsSnapshot, calls: &[Call]) -> u64 {
-        let growth = |row: usize| -> i128 {
-            let calls = self.rows[row].calls - before.rows[row].calls;
-            i128::from(calls) * i128::from(self.rows[row].key.1.needed_bytes().max(1))
+    pub(super) fn passes_until_change(&self, before: &ProgramsSnapshot, calls: &[Call]) -> u64 {
+        let growth = |entry: usize| -> i128 {
+            let calls = self.entries[entry].calls - before.entries[entry].calls;
+            i128::from(calls) * i128::from(self.entries[entry].key.1.needed_bytes().max(1))
         };
-        let mut passes = NEVER;
+        let mut passes = UNLIMITED;
         for call in calls {
             let (evidence, needed) = call.rank;
             // Of programs with other evidence always the same one leads.
             if let Some((step, (_, step_needed))) = call
                 .step
-                .filter(|(step, rank)| *step != call.row && rank.0 == evidence)
+                .filter(|(step, rank)| *step != call.entry && rank.0 == evidence)
             {
                 // It leads from a difference of 0 on if it was compiled first, else from 1 on.
-                let threshold = i128::from(step < call.row);
+                let threshold = i128::from(step < call.entry);
                 let difference = needed as i128 - step_needed as i128;
-                let rate = growth(call.row) - growth(step);
+                let rate = growth(call.entry) - growth(step);
                 passes = passes.min(passes_on_one_side(difference, rate, threshold));
             }
             if let Some((clock, (_, clock_needed))) =
-                call.clock.filter(|(clock, _)| *clock != call.row)
+                call.clock.filter(|(clock, _)| *clock != call.entry)
                 && call.leads
             {
                 let difference = needed as i128 - 2 * clock_needed as i128;
-                let rate = growth(call.row) - 2 * growth(clock);
+                let rate = growth(call.entry) - 2 * growth(clock);
                 passes = passes.min(passes_on_one_side(difference, rate, 0));
             }
         }
@@ -120,17 +120,17 @@ impl Programs {
 
     /// Lets so many more passes be over.
     pub(super) fn skip(&mut self, before: &ProgramsSnapshot, period: &Period, passes: u64) {
-        for (row, before) in self.rows.iter_mut().zip(&before.rows) {
-            row.compilations += passes * (row.compilations - before.compilations);
-            row.loaded += passes * (row.loaded - before.loaded);
-            row.calls += passes * (row.calls - before.calls);
-            if let Some((time, _)) = &mut row.ended {
+        for (entry, before) in self.entries.iter_mut().zip(&before.entries) {
+            entry.compilations += passes * (entry.compilations - before.compilations);
+            entry.loaded += passes * (entry.loaded - before.loaded);
+            entry.calls += passes * (entry.calls - before.calls);
+            if let Some((time, _)) = &mut entry.ended {
                 period.move_time(time, passes);
             }
         }
         for index in before.compiled..self.compiled.len() {
             let one = self.compiled[index];
-            self.compiled.push(Compiled {
+            self.compiled.push(Compilation {
                 event: one.event + period.events,
                 times: passes,
                 every: period.events,
@@ -146,14 +146,14 @@ fn passes_on_one_side(difference: i128, rate: i128, threshold: i128) -> u64 {
     let passes = match difference >= threshold {
         true if rate < 0 => (difference - threshold) / -rate,
         false if rate > 0 => (threshold - 1 - difference) / rate,
-        _ => return NEVER,
+        _ => return UNLIMITED,
     };
-    u64::try_from(passes).unwrap_or(NEVER)
+    u64::try_from(passes).unwrap_or(UNLIMITED)
 }
 
-impl Row {
-    fn snapshot(&self) -> RowSnapshot {
-        let Row {
+impl ProgramEntry {
+    fn snapshot(&self) -> EntrySnapshot {
+        let ProgramEntry {
             key: _,
             program: _,
             site: _,
@@ -169,7 +169,7 @@ impl Row {
             ended,
             held,
         } = self;
-        RowSnapshot {
+        EntrySnapshot {
             variant: *variant,
             // Needs are added, never taken away.
             scratch: scratch.len(),
@@ -184,8 +184,8 @@ impl Row {
     }
 }
 
-impl RowSnapshot {
-    fn repeats(&self, after: &Row, period: &Period) -> bool {
+impl EntrySnapshot {
+    fn repeats(&self, after: &ProgramEntry, period: &Period) -> bool {
         self.variant == after.variant
             && self.scratch == after.scratch.len()
             && self.evidence == after.evidence
