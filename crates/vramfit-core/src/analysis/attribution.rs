@@ -65,35 +65,35 @@ impl Arguments {
     }
 }
 
-/// What is to be divided.
+/// Attributes the bytes of one device at one point.
 pub(super) struct Attributor<'a> {
     pub(super) device: u32,
-    pub(super) moment: EventContext,
+    pub(super) context: EventContext,
     pub(super) arguments: &'a Arguments,
     /// A request that was refused then: its slot.
     pub(super) request: Option<u32>,
-    pub(super) makers: &'a AllocationSites,
+    pub(super) sites: &'a AllocationSites,
     pub(super) entries: &'a [ProgramEntry],
-    /// What is known of the program of a entry.
+    /// What is known of the program of an entry.
     pub(super) memories: FxHashMap<u32, ProgramMemory>,
     pub(super) source: &'a dyn Events,
 }
 
 impl Attributor<'_> {
-    /// Divides what was allocated at the moment.
-    pub(super) fn divide<'b>(&self, blocks: impl Iterator<Item = &'b Block>) -> Attribution {
+    /// Attributes what was allocated then.
+    pub(super) fn attribute<'b>(&self, blocks: impl Iterator<Item = &'b Block>) -> Attribution {
         let mut parts = EntrySet::default();
         let mut by_number: FxHashMap<u64, u32> = FxHashMap::default();
-        for (parameter, allocation) in self.arguments.of(&self.moment) {
+        for (parameter, allocation) in self.arguments.of(&self.context) {
             // An array that is passed twice is one array.
             by_number.entry(*allocation).or_insert(*parameter);
         }
         let programs: FxHashMap<u32, (&ProgramMemory, ArgumentSlots<'_>)> = self
             .memories
             .iter()
-            .map(|(entry, memory)| (*entry, (memory, ArgumentSlots::of(memory))))
+            .map(|(entry, memory)| (*entry, (memory, ArgumentSlots::new(memory))))
             .collect();
-        let entry = self.moment.entry.map(|entry| entry as u32);
+        let entry = self.context.entry.map(|entry| entry as u32);
         let memory = entry.and_then(|entry| programs.get(&entry));
         let mut total = 0u64;
         let mut rounding = 0u64;
@@ -106,36 +106,36 @@ impl Attributor<'_> {
             rounding =
                 rounding.saturating_add(block.held_bytes.saturating_sub(block.requested_bytes));
             let bytes = block.requested_bytes.min(block.held_bytes);
-            let maker = self.makers.get(block.owner);
+            let origin = self.sites.get(block.owner);
             let argument = by_number.get(&block.number);
-            let running = entry == Some(maker.entry) && self.is_of_call(block);
+            let running = entry == Some(origin.entry) && self.is_of_call(block);
             match (memory, argument) {
                 (Some((_, places)), Some(parameter)) => {
-                    let site = self.source.text(maker.site);
+                    let site = self.source.text(origin.site);
                     parts.add(argument_part(places, *parameter, site), bytes);
                 }
-                (_, None) if running && maker.purpose == Purpose::Scratch => {
-                    parts.add(self.scratch_part(maker.entry, maker.slot), bytes);
+                (_, None) if running && origin.purpose == Purpose::Scratch => {
+                    parts.add(self.scratch_part(origin.entry, origin.slot), bytes);
                 }
                 (Some(memory), None) if running => {
-                    slot(memory, maker.slot, maker.purpose, bytes, &mut parts);
+                    slot(memory, origin.slot, origin.purpose, bytes, &mut parts);
                 }
-                (None, _) if running => parts.add(plain(maker.purpose), bytes),
-                _ => parts.add(self.other(maker, &programs), bytes),
+                (None, _) if running => parts.add(unattributed(origin.purpose), bytes),
+                _ => parts.add(self.remainder(origin, &programs), bytes),
             }
         }
         if let Some(slot) = self.request {
-            total = total.saturating_add(self.moment.bytes);
+            total = total.saturating_add(self.context.bytes);
             match memory {
-                _ if self.moment.purpose == Purpose::Scratch => {
+                _ if self.context.purpose == Purpose::Scratch => {
                     let part = self.scratch_part(entry.unwrap_or(NO_PROGRAM), slot);
-                    parts.add(part, self.moment.bytes);
+                    parts.add(part, self.context.bytes);
                 }
                 Some(memory) => {
-                    let (purpose, bytes) = (self.moment.purpose, self.moment.bytes);
+                    let (purpose, bytes) = (self.context.purpose, self.context.bytes);
                     self::slot(memory, slot, purpose, bytes, &mut parts);
                 }
-                None => parts.add(plain(self.moment.purpose), self.moment.bytes),
+                None => parts.add(unattributed(self.context.purpose), self.context.bytes),
             }
         }
         parts.add(
@@ -148,7 +148,7 @@ impl Attributor<'_> {
         Attribution {
             device: self.device,
             refused: self.request.is_some(),
-            program: self.moment.entry,
+            program: self.context.entry,
             total_bytes: total,
             parts: parts.sorted(),
         }
@@ -157,7 +157,7 @@ impl Attributor<'_> {
     /// Says whether a block was allocated by the call that the moment lies in, and not by an earlier
     /// one of the same program.
     fn is_of_call(&self, block: &Block) -> bool {
-        block.number >= self.moment.first_allocation
+        block.number >= self.context.first_allocation
     }
 
     /// Names scratch memory by the routine that takes it, which the slot counts.
@@ -176,30 +176,30 @@ impl Attributor<'_> {
     }
 
     /// Names arrays that the program has nothing to do with.
-    fn other(
+    fn remainder(
         &self,
-        maker: &AllocationSite,
+        origin: &AllocationSite,
         programs: &FxHashMap<u32, (&ProgramMemory, ArgumentSlots<'_>)>,
     ) -> Part {
         let name = |entry: u32| {
             self.source
-                .text(self.entries[entry as usize].key.0)
+                .text(self.entries[entry as usize].key.name)
                 .to_owned()
         };
-        let made = |entry: u32| programs.get(&entry)?.1.others(maker.slot).first();
-        let known = (maker.entry != NO_PROGRAM && maker.purpose == Purpose::Output)
-            .then(|| made(maker.entry))
+        let made = |entry: u32| programs.get(&entry)?.1.others(origin.slot).first();
+        let known = (origin.entry != NO_PROGRAM && origin.purpose == Purpose::Output)
+            .then(|| made(origin.entry))
             .flatten();
         Part {
-            kind: match self.arguments.of(&self.moment).is_empty() {
+            kind: match self.arguments.of(&self.context).is_empty() {
                 true => EntryKind::Arrays,
                 false => EntryKind::OtherArrays,
             },
             path: known.map_or(String::new(), |buffer| buffer.path.clone()),
-            site: self.source.text(maker.site).to_owned(),
+            site: self.source.text(origin.site).to_owned(),
             shape: known.map_or(String::new(), |buffer| buffer.shape.clone()),
-            made_by: match maker.entry {
-                NO_PROGRAM => maker.purpose.label().to_owned(),
+            made_by: match origin.entry {
+                NO_PROGRAM => origin.purpose.label().to_owned(),
                 entry => name(entry),
             },
             ..Part::default()
@@ -216,7 +216,7 @@ struct ArgumentSlots<'a> {
 }
 
 impl<'a> ArgumentSlots<'a> {
-    fn of(memory: &'a ProgramMemory) -> Self {
+    fn new(memory: &'a ProgramMemory) -> Self {
         let mut places = ArgumentSlots::default();
         for buffer in &memory.buffers {
             match buffer.parameter {
@@ -248,7 +248,7 @@ fn slot(
         parts.add(
             Part {
                 made_by: what.to_owned(),
-                ..plain(purpose)
+                ..unattributed(purpose)
             },
             bytes,
         );
@@ -262,7 +262,7 @@ fn slot(
     }
     let rest = match purpose {
         Purpose::Temporary => EntryKind::Program(Owner::Padding),
-        _ => plain(purpose).kind,
+        _ => unattributed(purpose).kind,
     };
     parts.add(
         Part {
@@ -310,7 +310,7 @@ fn buffer_part(memory: &ProgramMemory, buffer: &Buffer) -> Part {
 
 /// Names what a program of unknown buffers took, or an upload, of which only the program that is given
 /// it knows what it is.
-fn plain(purpose: Purpose) -> Part {
+fn unattributed(purpose: Purpose) -> Part {
     let kind = match purpose {
         Purpose::Temporary | Purpose::Scratch => EntryKind::Program(Owner::Temporaries),
         Purpose::Constant => EntryKind::Program(Owner::Constants),

@@ -24,20 +24,20 @@ pub struct CallbackSummary {
 }
 
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct CallbackCounts {
-    pub(super) calls: u64,
-    pub(super) errors: u64,
-    pub(super) error: TextId,
-    pub(super) skipped: u64,
-    pub(super) reason: Option<CallbackSkip>,
+struct CallbackCounts {
+    calls: u64,
+    errors: u64,
+    error: TextId,
+    skipped: u64,
+    reason: Option<CallbackSkip>,
 }
 
 /// Counts calls of Python functions.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Callbacks(pub(super) FxHashMap<TextId, CallbackCounts>);
+pub(super) struct Callbacks(FxHashMap<TextId, CallbackCounts>);
 
 impl Callbacks {
-    pub(super) fn called(&mut self, site: TextId, calls: u64, errors: u64, error: TextId) {
+    pub(super) fn on_called(&mut self, site: TextId, calls: u64, errors: u64, error: TextId) {
         let row = self.0.entry(site).or_default();
         row.calls = row.calls.saturating_add(calls);
         row.errors = row.errors.saturating_add(errors);
@@ -46,14 +46,14 @@ impl Callbacks {
         }
     }
 
-    pub(super) fn skipped(&mut self, site: TextId, calls: u64, reason: CallbackSkip) {
+    pub(super) fn on_skipped(&mut self, site: TextId, calls: u64, reason: CallbackSkip) {
         let row = self.0.entry(site).or_default();
         row.skipped = row.skipped.saturating_add(calls);
         row.reason = Some(reason);
     }
 
     /// Returns them by line, the most often called or skipped first.
-    pub(super) fn answers(&self, text: &impl Fn(TextId) -> String) -> Vec<CallbackSummary> {
+    pub(super) fn summary(&self, text: &impl Fn(TextId) -> String) -> Vec<CallbackSummary> {
         let rows = self.0.iter().map(|(site, row)| CallbackSummary {
             site: text(*site),
             calls: row.calls,
@@ -68,5 +68,31 @@ impl Callbacks {
             (often(b), &a.site).cmp(&(often(a), &b.site))
         });
         rows
+    }
+
+    /// Says whether each further pass calls functions as this one did.
+    pub(super) fn repeats(&self, before: &Callbacks) -> bool {
+        self.0.len() == before.0.len()
+    }
+
+    /// Lets so many more passes be over.
+    pub(super) fn skip_passes(&mut self, before: &Callbacks, passes: u64) {
+        for (site, entry) in &mut self.0 {
+            let CallbackCounts {
+                calls,
+                errors,
+                // After each pass these are the last ones of the pass.
+                error: _,
+                skipped,
+                reason: _,
+            } = entry;
+            let before = before.0.get(site).copied().unwrap_or_default();
+            let add = |count: &mut u64, before: u64| {
+                *count = count.saturating_add(passes.saturating_mul(*count - before));
+            };
+            add(calls, before.calls);
+            add(errors, before.errors);
+            add(skipped, before.skipped);
+        }
     }
 }

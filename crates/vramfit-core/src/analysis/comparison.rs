@@ -62,17 +62,17 @@ pub fn compare(source: &mut dyn Events, settings: &Settings) -> Result<Compariso
         true => Some(TraceAnalyzer::new(source.header())?),
         false => None,
     };
-    let mut after = TraceAnalyzer::of(&header, Replay::what_if(&header, before.is_none())?);
-    let mut counts: Vec<_> = before.iter_mut().chain([&mut after]).collect();
-    feed(source, &mut counts, u64::MAX)?;
+    let mut after = TraceAnalyzer::for_replay(&header, Replay::what_if(&header, before.is_none())?);
+    let mut analyzers: Vec<_> = before.iter_mut().chain([&mut after]).collect();
+    feed(source, &mut analyzers, u64::MAX)?;
     if let (Some(before), Some(footer)) = (&mut before, source.footer()) {
-        before.check(footer)?;
+        before.verify_footer(footer)?;
     }
-    let met = after.met.map(|moment| after.named(&moment, source));
-    let ends_at_refusal = after.replay.divergence() == Some(Divergence::Denied);
+    let met = after.newly_granted(source);
+    let ends_at_refusal = after.divergence() == Some(Divergence::Denied);
     Ok(Comparison {
-        before: before.map(|count| count.answer(source.header(), source)),
-        after: after.answer(&header, source),
+        before: before.map(|analyzer| analyzer.into_summary(source.header(), source)),
+        after: after.into_summary(&header, source),
         met,
         ends_at_refusal,
         notes,

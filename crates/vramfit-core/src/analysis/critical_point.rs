@@ -1,89 +1,96 @@
-//! The moment that decides: the first request that was refused, or else the peak of the device with the
-//! highest; and what is to be divided then.
+//! The point that decides: the first request that was denied, or else the peak of the device with the
+//! highest; and what memory belongs to then.
 
 use rustc_hash::FxHashMap;
 
-use super::analyzer::TraceAnalyzer;
-use super::arrays::NO_PROGRAM;
-use super::attribution::{Attribution, Attributor};
+use super::arrays::{AllocationSites, NO_PROGRAM};
+use super::attribution::{Arguments, Attribution, Attributor};
+use super::devices::DeviceAnalysis;
+use super::failure::DeniedRequest;
+use super::programs::Programs;
 use super::snapshot::LiveSnapshot;
 use crate::program::ProgramMemory;
 use crate::replay::Block;
 use crate::trace::Events;
 
-impl TraceAnalyzer {
-    /// Finds out whose the bytes are at the moment that decides; and where the memory of the program goes
-    /// that ran then, or else of the step, with its entry. `tightest` is the device that decides where nothing
-    /// went wrong.
-    pub(super) fn attribution(
+/// The point that decides.
+pub(super) struct CriticalPoint<'a> {
+    /// The request that was denied; `None` for a peak.
+    pub(super) denied: Option<&'a DeniedRequest>,
+    pub(super) arguments_at_denial: &'a Arguments,
+    pub(super) device: Option<&'a DeviceAnalysis>,
+}
+
+impl CriticalPoint<'_> {
+    /// Attributes the bytes; and says where the memory of the program goes that ran then, or else of the step, with
+    /// its entry. `live` is what is allocated now on each device.
+    pub(super) fn attribute(
         &self,
         live: &[Vec<Block>],
-        tightest: usize,
+        sites: &AllocationSites,
+        programs: &Programs,
         source: &dyn Events,
     ) -> (Option<Attribution>, Option<(usize, ProgramMemory)>) {
-        let none = LiveSnapshot::default();
-        let refused = self
-            .refusals
-            .first()
-            .filter(|refused| refused.fatal.is_none());
-        let device = match (refused, &self.abort) {
-            (Some(refused), _) => self.devices.get(refused.device as usize),
-            (None, Some(abort)) => self.devices.get(abort.device as usize),
-            (None, None) => self.devices.get(tightest),
-        };
-        let at = device.and_then(|device| match refused {
-            Some(refused) => Some((device, refused.moment)),
-            None => Some((device, device.moment?)),
+        let at = self.device.and_then(|device| match self.denied {
+            Some(denied) => Some((device, denied.context)),
+            None => Some((device, device.peak_context()?)),
         });
-        let kept = device.map_or(&none, |device| match refused {
-            Some(_) => &device.blocks_at_refusal,
-            None => &device.blocks_at_peak,
-        });
-        let blocks =
-            || kept.blocks(live[at.map_or(0, |(device, _)| device.number as usize)].iter());
         let entry = at
-            .and_then(|(_, moment)| moment.entry)
-            .or(self.programs.step);
-        let mut entries: Vec<usize> = entry.into_iter().collect();
-        if at.is_some() {
-            // Outputs of other programs have their names from those.
-            let made = blocks().map(|block| self.makers.get(block.owner).entry);
-            entries.extend(
-                made.filter(|entry| *entry != NO_PROGRAM)
-                    .map(|entry| entry as usize),
-            );
-        }
-        entries.sort_unstable();
-        entries.dedup();
-        let known = entries.into_iter().filter_map(|entry| {
-            Some((
-                entry as u32,
-                source.program_memory(self.programs.entries[entry].program)?,
-            ))
-        });
-        let mut memories: FxHashMap<u32, ProgramMemory> = known.collect();
-        let Some((device, moment)) = at else {
-            return (
-                None,
-                entry.and_then(|entry| Some((entry, memories.remove(&(entry as u32))?))),
-            );
+            .and_then(|(_, context)| context.entry)
+            .or(programs.step());
+        let take = |memories: &mut FxHashMap<u32, ProgramMemory>| {
+            entry.and_then(|entry| Some((entry, memories.remove(&(entry as u32))?)))
         };
-        let mut division = Attributor {
-            device: device.number,
-            moment,
-            arguments: match refused {
-                Some(_) => &self.arguments_at_refusal,
-                None => &device.arguments_at_peak,
+        let Some((device, context)) = at else {
+            let entries = entry.into_iter().collect();
+            return (None, take(&mut memories(entries, programs, source)));
+        };
+        let snapshot: &LiveSnapshot = match self.denied {
+            Some(_) => device.live_at_denial(),
+            None => device.live_at_peak(),
+        };
+        let blocks = || snapshot.blocks(live[device.number() as usize].iter());
+        // Outputs of other programs have their names from those.
+        let entries = entry
+            .into_iter()
+            .chain(
+                blocks()
+                    .map(|block| sites.get(block.owner).entry)
+                    .filter(|entry| *entry != NO_PROGRAM)
+                    .map(|entry| entry as usize),
+            )
+            .collect();
+        let mut attributor = Attributor {
+            device: device.number(),
+            context,
+            arguments: match self.denied {
+                Some(_) => self.arguments_at_denial,
+                None => device.arguments_at_peak(),
             },
-            request: refused.map(|refused| refused.slot),
-            makers: &self.makers,
-            entries: &self.programs.entries,
-            memories,
+            request: self.denied.map(|denied| denied.slot),
+            sites,
+            entries: programs.entries(),
+            memories: memories(entries, programs, source),
             source,
         };
-        let attribution = division.divide(blocks());
-        let memory =
-            entry.and_then(|entry| Some((entry, division.memories.remove(&(entry as u32))?)));
-        (Some(attribution), memory)
+        let attribution = attributor.attribute(blocks());
+        (Some(attribution), take(&mut attributor.memories))
     }
+}
+
+/// Returns what is known of the buffers of programs, by their entries.
+fn memories(
+    mut entries: Vec<usize>,
+    programs: &Programs,
+    source: &dyn Events,
+) -> FxHashMap<u32, ProgramMemory> {
+    entries.sort_unstable();
+    entries.dedup();
+    entries
+        .into_iter()
+        .filter_map(|entry| {
+            let program = programs.entries()[entry].program;
+            Some((entry as u32, source.program_memory(program)?))
+        })
+        .collect()
 }

@@ -1,114 +1,353 @@
-//! What is counted on one device while events go by.
+//! What is added up on one device.
 
+use super::arrays::{AllocationSites, grouped};
 use super::attribution::Arguments;
 use super::failure::EventContext;
-use super::layout::GrantedRegion;
+use super::layout::{GrantedRegion, layout};
 use super::running_minimum::RunningMinimum;
-use super::series::TimelinePoint;
+use super::series::{LayoutSummary, TimelinePoint};
 use super::snapshot::LiveSnapshot;
+use super::summary::DeviceSummary;
 use super::timeline::Timeline;
 use crate::allocator::Region;
-use crate::replay::{Block, PoolLevel, PoolState, Replay};
+use crate::replay::{Block, Period, PoolLevel, PoolState, Replay};
+use crate::trace::TextId;
 
 /// One device of a [`super::analyzer::TraceAnalyzer`].
-pub(super) struct Device {
-    pub(super) number: u32,
-    pub(super) level: PoolLevel,
-    pub(super) peak: u64,
-    /// As the process counts it, which may have set it back.
-    pub(super) reported_peak: u64,
-    pub(super) moment: Option<EventContext>,
-    pub(super) at_peak: PoolState,
-    pub(super) blocks_at_peak: LiveSnapshot,
-    pub(super) arguments_at_peak: Arguments,
-    /// What was allocated when the first request of the run was refused, if that was here.
-    pub(super) blocks_at_refusal: LiveSnapshot,
-    /// What was allocated when the last execution of the step began.
-    pub(super) blocks_at_step: LiveSnapshot,
-    pub(super) low_water: RunningMinimum,
-    pub(super) timeline: Timeline,
-    pub(super) outside: u64,
-    pub(super) refusals: u64,
-    pub(super) card_refused: bool,
-    /// Regions of the pool, in the order in which the card gave them.
-    pub(super) given: Vec<GrantedRegion>,
-    /// Every point of the timeline, while a pass of a repeat is watched.
-    pub(super) watched: Option<Vec<TimelinePoint>>,
+pub(super) struct DeviceAnalysis {
+    number: u32,
+    level: PoolLevel,
+    peak_bytes: u64,
+    /// As the process counts it, which may have cleared it.
+    reported_peak_bytes: u64,
+    peak_context: Option<EventContext>,
+    state_at_peak: PoolState,
+    live_at_peak: LiveSnapshot,
+    arguments_at_peak: Arguments,
+    /// When the first request of the run was denied, if that was here.
+    live_at_denial: LiveSnapshot,
+    /// When the last execution of the step began.
+    live_at_step: LiveSnapshot,
+    running_minimum: RunningMinimum,
+    timeline: Timeline,
+    non_pool_bytes: u64,
+    denials: u64,
+    driver_denied: bool,
+    /// Regions of the pool, in the order in which the driver granted them.
+    regions: Vec<GrantedRegion>,
+    /// Every point of the timeline, while a pass of a repeat is observed.
+    pass_points: Option<Vec<TimelinePoint>>,
 }
 
-impl Device {
-    pub(super) fn new(number: u32, devices: usize) -> Device {
-        Device {
+impl DeviceAnalysis {
+    pub(super) fn new(number: u32, devices: usize) -> DeviceAnalysis {
+        DeviceAnalysis {
             number,
             level: PoolLevel::default(),
-            peak: 0,
-            reported_peak: 0,
-            moment: None,
-            at_peak: PoolState::default(),
-            blocks_at_peak: LiveSnapshot::default(),
+            peak_bytes: 0,
+            reported_peak_bytes: 0,
+            peak_context: None,
+            state_at_peak: PoolState::default(),
+            live_at_peak: LiveSnapshot::default(),
             arguments_at_peak: Arguments::default(),
-            blocks_at_refusal: LiveSnapshot::default(),
-            blocks_at_step: LiveSnapshot::default(),
-            low_water: RunningMinimum::default(),
+            live_at_denial: LiveSnapshot::default(),
+            live_at_step: LiveSnapshot::default(),
+            running_minimum: RunningMinimum::default(),
             timeline: Timeline::new(devices),
-            outside: 0,
-            refusals: 0,
-            card_refused: false,
-            given: Vec::new(),
-            watched: None,
+            non_pool_bytes: 0,
+            denials: 0,
+            driver_denied: false,
+            regions: Vec::new(),
+            pass_points: None,
         }
+    }
+
+    pub(super) fn number(&self) -> u32 {
+        self.number
+    }
+
+    pub(super) fn in_use_bytes(&self) -> u64 {
+        self.level.in_use_bytes
+    }
+
+    pub(super) fn peak_bytes(&self) -> u64 {
+        self.peak_bytes
+    }
+
+    pub(super) fn reported_peak_bytes(&self) -> u64 {
+        self.reported_peak_bytes
+    }
+
+    pub(super) fn peak_context(&self) -> Option<EventContext> {
+        self.peak_context
+    }
+
+    pub(super) fn arguments_at_peak(&self) -> &Arguments {
+        &self.arguments_at_peak
+    }
+
+    pub(super) fn live_at_peak(&self) -> &LiveSnapshot {
+        &self.live_at_peak
+    }
+
+    pub(super) fn live_at_denial(&self) -> &LiveSnapshot {
+        &self.live_at_denial
+    }
+
+    /// Returns the lowest bytes in use after a time; `None` where nothing happened here since.
+    pub(super) fn lowest_since(&self, time: u64) -> Option<u64> {
+        self.running_minimum.lowest_after(time)
+    }
+
+    /// Takes in an allocation. Says whether it reached a new peak.
+    #[inline]
+    pub(super) fn on_allocated(&mut self, replay: &mut Replay) -> bool {
+        self.driver_denied = false;
+        self.update_level(replay)
+    }
+
+    pub(super) fn set_peak_context(&mut self, context: EventContext) {
+        self.peak_context = Some(context);
+    }
+
+    pub(super) fn on_freed(&mut self, block: &Block, replay: &mut Replay) {
+        self.live_at_peak.on_freed(block);
+        self.live_at_denial.on_freed(block);
+        self.live_at_step.on_freed(block);
+        self.update_level(replay);
+    }
+
+    /// Takes in a request that was denied. Says whether the driver had denied memory for it.
+    pub(super) fn on_denied(&mut self, replay: &mut Replay) -> bool {
+        // The pool may have grown although the request was denied.
+        self.update_level(replay);
+        self.denials += 1;
+        std::mem::take(&mut self.driver_denied)
+    }
+
+    pub(super) fn on_driver_call(&mut self, granted_bytes: u64) {
+        self.driver_denied |= granted_bytes == 0;
+    }
+
+    pub(super) fn on_non_pool_memory(&mut self, bytes: u64) {
+        self.non_pool_bytes = self.non_pool_bytes.max(bytes);
+    }
+
+    pub(super) fn on_clear_peak(&mut self) {
+        self.reported_peak_bytes = self.level.in_use_bytes;
+    }
+
+    /// Takes in an argument of the active execution, if that reached the peak. Says whether there was room for it.
+    pub(super) fn on_argument(
+        &mut self,
+        is_active: impl Fn(&EventContext) -> bool,
+        parameter: u32,
+        allocation: u64,
+    ) -> bool {
+        self.peak_context
+            .filter(is_active)
+            .is_none_or(|context| self.arguments_at_peak.add(&context, parameter, allocation))
+    }
+
+    /// Captures what is live when the first request of the run is denied.
+    pub(super) fn capture_denial(&mut self, next_allocation: u64) {
+        self.live_at_denial.capture(next_allocation);
+    }
+
+    /// Captures what is live when an execution of the step begins.
+    pub(super) fn capture_step(&mut self, next_allocation: u64) {
+        self.live_at_step.capture(next_allocation);
     }
 
     /// Takes over the level after the event applied last. Says whether the peak rose.
     #[inline]
-    pub(super) fn note(&mut self, replay: &mut Replay) -> bool {
+    fn update_level(&mut self, replay: &mut Replay) -> bool {
         let level = replay.level(self.number);
         if level.pool_bytes != self.level.pool_bytes {
-            self.note_regions(replay);
+            self.add_regions(replay);
         }
         self.level = level;
         let in_use = level.in_use_bytes;
-        self.low_water.note(replay.events(), in_use);
+        self.running_minimum.push(replay.events(), in_use);
         let event = replay.events() - 1;
-        if let Some(points) = &mut self.watched {
-            let state = replay.state(self.number);
+        if let Some(points) = &mut self.pass_points {
+            let state = replay.device_state(self.number);
             points.push(TimelinePoint { event, state });
         }
-        let state = || replay.state(self.number);
-        self.timeline.note(event, in_use, state);
-        self.reported_peak = self.reported_peak.max(in_use);
-        let rose = in_use > self.peak;
+        let state = || replay.device_state(self.number);
+        self.timeline.add(event, in_use, state);
+        self.reported_peak_bytes = self.reported_peak_bytes.max(in_use);
+        let rose = in_use > self.peak_bytes;
         if rose {
-            self.peak = in_use;
-            self.at_peak = replay.state(self.number);
-            self.blocks_at_peak.mark(replay.allocations());
+            self.peak_bytes = in_use;
+            self.state_at_peak = replay.device_state(self.number);
+            self.live_at_peak.capture(replay.allocations());
         }
         rose
     }
 
-    /// Takes over that a block of this device was freed.
-    pub(super) fn freed(&mut self, block: &Block, replay: &mut Replay) {
-        self.blocks_at_peak.freed(block);
-        self.blocks_at_refusal.freed(block);
-        self.blocks_at_step.freed(block);
-        self.note(replay);
-    }
-
-    /// Takes over the regions that are new. A pool gives none back.
-    pub(super) fn note_regions(&mut self, replay: &mut Replay) {
+    /// Takes over the regions that are new. A pool returns none.
+    fn add_regions(&mut self, replay: &mut Replay) {
         let event = replay.events() - 1;
         for region in replay.allocator(self.number).regions() {
-            let known = |given: &GrantedRegion| given.region.address == region.address;
-            if !self.given.iter().any(known) {
-                self.given.push(GrantedRegion { region, event });
+            let is_known = |known: &GrantedRegion| known.region.address == region.address;
+            if !self.regions.iter().any(is_known) {
+                self.regions.push(GrantedRegion { region, event });
             }
         }
     }
 
     /// Returns the regions that the pool had after an event; all of them for `None`.
-    pub(super) fn regions_at(&self, event: Option<u64>) -> impl Iterator<Item = Region> {
-        let until = event.unwrap_or(u64::MAX);
-        let then = self.given.iter().filter(move |given| given.event <= until);
-        then.map(|given| given.region)
+    fn regions_at(&self, event: Option<u64>) -> impl Iterator<Item = Region> {
+        let last = event.unwrap_or(u64::MAX);
+        self.regions
+            .iter()
+            .filter(move |granted| granted.event <= last)
+            .map(|granted| granted.region)
+    }
+
+    /// Returns what was added up here; figures that others know are left at 0. `live` is what is allocated now,
+    /// `denied` the points at which requests were denied.
+    pub(super) fn summary(
+        &self,
+        live: &[Block],
+        denied: impl Iterator<Item = TimelinePoint>,
+        sites: &AllocationSites,
+        text: impl Fn(TextId) -> String,
+        program: impl Fn(u32) -> Option<String>,
+    ) -> DeviceSummary {
+        let arrays =
+            |blocks: &mut dyn Iterator<Item = &Block>| grouped(blocks, sites, &text, &program);
+        let layout_at = |event, blocks: &mut dyn Iterator<Item = &Block>| {
+            layout(self.regions_at(event), blocks, sites, &text, &program)
+        };
+        let at_peak = || self.live_at_peak.blocks(live.iter());
+        DeviceSummary {
+            device: self.number,
+            peak_bytes: self.peak_bytes,
+            at_peak: self.state_at_peak,
+            timeline: self.timeline.points(denied),
+            arrays_at_peak: arrays(&mut at_peak()),
+            arrays_between_steps: arrays(&mut self.live_at_step.blocks(live.iter())),
+            arrays_at_end: arrays(&mut live.iter()),
+            layout_at_peak: match self.peak_context {
+                Some(context) => layout_at(Some(context.event), &mut at_peak()),
+                None => LayoutSummary::default(),
+            },
+            layout_at_end: layout_at(None, &mut live.iter()),
+            outside_bytes: self.non_pool_bytes,
+            refusals: self.denials,
+            ..DeviceSummary::default()
+        }
+    }
+}
+
+/// One device before a pass of a repeat.
+pub(super) struct DeviceSnapshot {
+    level: PoolLevel,
+    peak_bytes: u64,
+    reported_peak_bytes: u64,
+    live_at_peak: LiveSnapshot,
+    arguments_at_peak: Arguments,
+    live_at_denial: LiveSnapshot,
+    live_at_step: LiveSnapshot,
+    running_minimum: RunningMinimum,
+    non_pool_bytes: u64,
+    denials: u64,
+    driver_denied: bool,
+    regions: usize,
+}
+
+impl DeviceAnalysis {
+    /// Begins to record the points of a pass.
+    pub(super) fn start_pass(&mut self) {
+        self.pass_points = Some(Vec::new());
+    }
+
+    /// Returns the points of the pass.
+    pub(super) fn end_pass(&mut self) -> Vec<TimelinePoint> {
+        self.pass_points.take().unwrap_or_default()
+    }
+
+    /// Returns what later events depend on.
+    pub(super) fn snapshot(&self) -> DeviceSnapshot {
+        let DeviceAnalysis {
+            number: _,
+            level,
+            peak_bytes,
+            reported_peak_bytes,
+            // Both belong to the peak.
+            peak_context: _,
+            state_at_peak: _,
+            live_at_peak,
+            arguments_at_peak,
+            live_at_denial,
+            live_at_step,
+            running_minimum,
+            // Points are recorded during a pass, and added again for those that are skipped.
+            timeline: _,
+            pass_points: _,
+            non_pool_bytes,
+            denials,
+            driver_denied,
+            regions,
+        } = self;
+        DeviceSnapshot {
+            level: *level,
+            peak_bytes: *peak_bytes,
+            reported_peak_bytes: *reported_peak_bytes,
+            live_at_peak: live_at_peak.clone(),
+            arguments_at_peak: arguments_at_peak.clone(),
+            live_at_denial: live_at_denial.clone(),
+            live_at_step: live_at_step.clone(),
+            running_minimum: running_minimum.clone(),
+            non_pool_bytes: *non_pool_bytes,
+            denials: *denials,
+            driver_denied: *driver_denied,
+            regions: regions.len(),
+        }
+    }
+
+    /// Says whether each further pass does the same. `runs_step` says whether the step was called in it.
+    pub(super) fn repeats(
+        &self,
+        before: &DeviceSnapshot,
+        period: &Period,
+        runs_step: bool,
+    ) -> bool {
+        self.level == before.level
+            && self.peak_bytes == before.peak_bytes
+            && self.reported_peak_bytes == before.reported_peak_bytes
+            && self.live_at_peak == before.live_at_peak
+            && self.arguments_at_peak == before.arguments_at_peak
+            && self.live_at_denial == before.live_at_denial
+            && if runs_step {
+                before.live_at_step.repeats(&self.live_at_step, period)
+            } else {
+                self.live_at_step == before.live_at_step
+            }
+            && before
+                .running_minimum
+                .repeats(&self.running_minimum, period)
+            && self.non_pool_bytes == before.non_pool_bytes
+            && self.driver_denied == before.driver_denied
+            && self.regions.len() == before.regions
+    }
+
+    /// Lets so many more passes be over.
+    pub(super) fn skip_passes(
+        &mut self,
+        before: &DeviceSnapshot,
+        period: &Period,
+        points: &[TimelinePoint],
+        runs_step: bool,
+        passes: u64,
+    ) {
+        self.denials += passes * (self.denials - before.denials);
+        self.running_minimum.skip_passes(period, passes);
+        if runs_step {
+            self.live_at_step.skip_passes(period, passes);
+        }
+        self.timeline.repeat(points, period.events, passes);
     }
 }

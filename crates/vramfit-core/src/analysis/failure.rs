@@ -1,9 +1,11 @@
-//! What went wrong in a run and when, before names are looked up.
+//! What was going on at an event, and what failed, before names are looked up.
 
+use super::programs::Programs;
+use super::summary::PeakContext;
 use crate::replay::PoolState;
 use crate::trace::{Purpose, TextId};
 
-/// A moment of a run.
+/// What was going on at an event.
 #[derive(Clone, Copy)]
 pub(super) struct EventContext {
     pub(super) entry: Option<usize>,
@@ -16,16 +18,44 @@ pub(super) struct EventContext {
     pub(super) first_allocation: u64,
 }
 
-/// A request that was refused.
+impl EventContext {
+    /// Looks up the names.
+    pub(super) fn named(
+        &self,
+        programs: &Programs,
+        text: &impl Fn(TextId) -> String,
+    ) -> PeakContext {
+        PeakContext {
+            program: self.entry.map(|entry| text(programs.name(entry))),
+            call: self.call,
+            purpose: self.purpose,
+            requested_bytes: self.bytes,
+            site: text(self.site),
+            event: self.event,
+        }
+    }
+}
+
+impl OomMessage {
+    /// Returns the text.
+    pub(super) fn text(&self, text: &impl Fn(TextId) -> String) -> String {
+        match self {
+            OomMessage::Recorded(id) => text(*id),
+            OomMessage::Computed(message) => message.clone(),
+        }
+    }
+}
+
+/// A request that was denied.
 pub(super) struct DeniedRequest {
     pub(super) device: u32,
-    pub(super) moment: EventContext,
+    pub(super) context: EventContext,
     /// The buffer it was for, in XLA's assignment.
     pub(super) slot: u32,
     pub(super) message: OomMessage,
     pub(super) pool: PoolState,
     pub(super) growth: Option<u64>,
-    pub(super) card_free: Option<u64>,
+    pub(super) gpu_free: Option<u64>,
     pub(super) held_by_others: u64,
     pub(super) fatal: Option<String>,
     pub(super) executions_before: u64,
@@ -40,7 +70,7 @@ pub(super) struct Abort {
     pub(super) event: u64,
 }
 
-/// What the program was told: in the run, or only in this replay.
+/// The message of a failure: that of the run, or of this replay only.
 pub(super) enum OomMessage {
     Recorded(TextId),
     Computed(String),

@@ -1,7 +1,7 @@
 //! What grows from step to step and never shrinks.
 //!
 //! The state right before a call of the step is compared with that before the call before. Which
-//! program is the step is only known at the end, so a clock goes along: the program with the
+//! program is the step is only known at the end, so a provisional one goes along: the program with the
 //! strongest evidence for being the step, and of equals the one that has needed most so far. Of equals
 //! it is changed only for one that needs twice as much, or two programs that need the same would take
 //! turns and no step would ever end. Without a step there is nothing to leak in.
@@ -13,7 +13,7 @@ use super::programs::Evidence;
 use crate::replay::Block;
 use crate::trace::{Purpose, TextId};
 
-/// Steps in a entry that a suspect must have grown in, up to the last one.
+/// Steps in a row that a candidate must have grown in, up to the last one.
 const MIN_STEPS: u64 = 3;
 /// The same for what has become larger but not more: one array that is replaced by a longer one may
 /// do so a few times by chance.
@@ -22,29 +22,29 @@ const MIN_STEPS_OF_ONE_ARRAY: u64 = 8;
 /// Follows every group of arrays from step to step.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Leaks {
-    pub(super) clock: Option<usize>,
-    /// Calls of the clock seen so far.
-    pub(super) ticks: u64,
-    pub(super) groups: Vec<Group>,
-    /// Groups that changed since the last tick.
-    pub(super) changed: Vec<u32>,
+    step_program: Option<usize>,
+    /// Calls of it so far.
+    steps: u64,
+    sites: Vec<SiteGrowth>,
+    /// Groups that changed since the last step.
+    changed: Vec<u32>,
 }
 
-/// A group of arrays by the same maker: now, at the last tick, and where its growth began.
+/// A group of arrays of one allocation site: now, at the last step, and where its growth began.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub(super) struct Group {
-    pub(super) now: SiteTotal,
-    pub(super) before: SiteTotal,
-    pub(super) began: SiteTotal,
-    /// Ticks in a entry at which it had grown.
-    pub(super) steps: u64,
+struct SiteGrowth {
+    now: SiteTotal,
+    before: SiteTotal,
+    began: SiteTotal,
+    /// Steps in a row in which it had grown.
+    steps: u64,
     /// The last of them.
-    pub(super) last: u64,
-    pub(super) is_changed: bool,
+    last: u64,
+    is_changed: bool,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub(super) struct SiteTotal {
+struct SiteTotal {
     count: u64,
     /// Requested.
     bytes: u64,
@@ -59,7 +59,7 @@ pub(super) struct LeakCandidate {
     pub(super) site: TextId,
     pub(super) entry: u32,
     pub(super) purpose: Purpose,
-    /// In how many steps in a entry.
+    /// In how many steps in a row.
     pub(super) steps: u64,
     /// By how many arrays in all of them.
     pub(super) arrays: u64,
@@ -70,18 +70,18 @@ pub(super) struct LeakCandidate {
 }
 
 impl Leaks {
-    /// Notes that a block came.
+    /// Takes in that a block was allocated.
     #[inline]
-    pub(super) fn allocated(&mut self, block: &Block) {
+    pub(super) fn on_allocated(&mut self, block: &Block) {
         let group = self.changed(block.owner);
         group.now.count += 1;
         group.now.bytes = group.now.bytes.saturating_add(block.requested_bytes);
         group.now.held_bytes = group.now.held_bytes.saturating_add(block.held_bytes);
     }
 
-    /// Notes that a block went.
+    /// Takes in that a block was freed.
     #[inline]
-    pub(super) fn freed(&mut self, block: &Block) {
+    pub(super) fn on_freed(&mut self, block: &Block) {
         let group = self.changed(block.owner);
         group.now.count = group.now.count.saturating_sub(1);
         group.now.bytes = group.now.bytes.saturating_sub(block.requested_bytes);
@@ -89,12 +89,12 @@ impl Leaks {
     }
 
     #[inline]
-    fn changed(&mut self, owner: u32) -> &mut Group {
+    fn changed(&mut self, owner: u32) -> &mut SiteGrowth {
         let index = owner as usize;
-        if index >= self.groups.len() {
-            self.groups.resize(index + 1, Group::default());
+        if index >= self.sites.len() {
+            self.sites.resize(index + 1, SiteGrowth::default());
         }
-        let group = &mut self.groups[index];
+        let group = &mut self.sites[index];
         if !group.is_changed {
             group.is_changed = true;
             self.changed.push(owner);
@@ -102,109 +102,144 @@ impl Leaks {
         group
     }
 
-    /// Notes that a step is about to be executed. `leads` says that no other program is more likely
+    /// Notes that a step is about to be executed. `is_likeliest` says that no other program is more likely
     /// to be the step, and `rank` returns the evidence for a program, and what it has needed.
-    pub(super) fn begin(
+    pub(super) fn on_execution(
         &mut self,
         entry: usize,
-        leads: bool,
+        is_likeliest: bool,
         rank: impl Fn(usize) -> (Evidence, u128),
     ) {
-        let other = self.clock.filter(|clock| *clock != entry);
+        let other = self.step_program.filter(|known| *known != entry);
         let change = match other {
-            Some(clock) => {
-                let (new, old) = (rank(entry), rank(clock));
-                leads && (new.0 > old.0 || new.1 >= old.1.saturating_mul(2))
+            Some(step_program) => {
+                let (new, old) = (rank(entry), rank(step_program));
+                is_likeliest && (new.0 > old.0 || new.1 >= old.1.saturating_mul(2))
             }
-            None => self.clock.is_none(),
+            None => self.step_program.is_none(),
         };
         if change {
-            self.clock = Some(entry);
-            self.ticks = 0;
-            for group in &mut self.groups {
+            self.step_program = Some(entry);
+            self.steps = 0;
+            for group in &mut self.sites {
                 group.before = group.now;
                 (group.steps, group.is_changed) = (0, false);
             }
             self.changed.clear();
         }
-        if self.clock == Some(entry) {
-            self.tick();
+        if self.step_program == Some(entry) {
+            self.on_step();
         }
     }
 
-    fn tick(&mut self) {
-        self.ticks += 1;
+    fn on_step(&mut self) {
+        self.steps += 1;
         for owner in self.changed.drain(..) {
-            let group = &mut self.groups[owner as usize];
+            let group = &mut self.sites[owner as usize];
             let (now, before) = (group.now, group.before);
-            // Before the first tick there was no step to grow in.
-            let grew = self.ticks > 1 && now.bytes > before.bytes && now.count >= before.count;
+            // Before the first step there was no step to grow in.
+            let grew = self.steps > 1 && now.bytes > before.bytes && now.count >= before.count;
             if !grew {
                 group.steps = 0;
-            } else if group.steps > 0 && group.last + 1 == self.ticks {
+            } else if group.steps > 0 && group.last + 1 == self.steps {
                 group.steps += 1;
             } else {
                 (group.steps, group.began) = (1, before);
             }
-            group.last = self.ticks;
+            group.last = self.steps;
             group.before = now;
             group.is_changed = false;
         }
     }
 
     /// Returns the entry of the program whose calls are the steps; `None` when nothing was executed.
-    pub(super) fn clock(&self) -> Option<usize> {
-        self.clock
+    pub(super) fn step_program(&self) -> Option<usize> {
+        self.step_program
     }
 
     /// Returns what grew in each of the last steps, the most bytes a step first.
-    pub(super) fn suspects(&self, makers: &AllocationSites) -> Vec<LeakCandidate> {
+    pub(super) fn candidates(&self, sites: &AllocationSites) -> Vec<LeakCandidate> {
         let mut found: FxHashMap<_, LeakCandidate> = FxHashMap::default();
-        for (group, owner) in self.groups.iter().zip(0..) {
+        for (group, owner) in self.sites.iter().zip(0..) {
             let arrays = group.before.count.saturating_sub(group.began.count);
             let grows = match arrays >= group.steps {
                 true => group.steps >= MIN_STEPS,
                 false => group.steps >= MIN_STEPS_OF_ONE_ARRAY,
             };
-            if !grows || group.last != self.ticks {
+            if !grows || group.last != self.steps {
                 continue;
             }
-            let maker = makers.get(owner);
+            let site = sites.get(owner);
             let (now, began) = (group.before, group.began);
-            let suspect = LeakCandidate {
-                device: maker.device,
-                site: maker.site,
-                entry: maker.entry,
-                purpose: maker.purpose,
+            let candidate = LeakCandidate {
+                device: site.device,
+                site: site.site,
+                entry: site.entry,
+                purpose: site.purpose,
                 steps: group.steps,
                 arrays,
                 bytes: now.bytes.saturating_sub(began.bytes),
                 held_bytes: now.held_bytes.saturating_sub(began.held_bytes),
             };
-            let key = (maker.device, maker.site, maker.entry, maker.purpose);
+            let key = (site.device, site.site, site.entry, site.purpose);
             let whole = found.entry(key);
             whole
-                .and_modify(|whole| whole.join(&suspect))
-                .or_insert(suspect);
+                .and_modify(|whole| whole.merge(&candidate))
+                .or_insert(candidate);
         }
         let mut found: Vec<_> = found.into_values().collect();
-        found.sort_by_key(|suspect| {
-            let a_step = suspect.bytes / suspect.steps.max(1);
-            let maker = (
-                suspect.device,
-                suspect.site,
-                suspect.entry,
-                suspect.purpose as u8,
+        found.sort_by_key(|candidate| {
+            let a_step = candidate.bytes / candidate.steps.max(1);
+            let site = (
+                candidate.device,
+                candidate.site,
+                candidate.entry,
+                candidate.purpose as u8,
             );
-            (std::cmp::Reverse(a_step), maker)
+            (std::cmp::Reverse(a_step), site)
         });
         found
+    }
+
+    /// Says whether each further pass does the same, given what it was before this one.
+    pub(super) fn repeats(&self, before: &Leaks) -> bool {
+        let Leaks {
+            step_program,
+            steps,
+            sites,
+            changed,
+        } = before;
+        let Some(added) = self.steps.checked_sub(*steps) else {
+            return false;
+        };
+        self.step_program == *step_program
+            && self.changed == *changed
+            && self.sites.len() == sites.len()
+            && sites.iter().zip(&self.sites).all(|(before, after)| {
+                let same = SiteGrowth {
+                    last: after.last,
+                    ..*before
+                };
+                // Whatever changed in the pass has a later step.
+                same == *after && [before.last, before.last + added].contains(&after.last)
+            })
+    }
+
+    /// Lets so many more passes be over.
+    pub(super) fn skip_passes(&mut self, before: &Leaks, passes: u64) {
+        let by = passes * (self.steps - before.steps);
+        for (site, before) in self.sites.iter_mut().zip(&before.sites) {
+            if site.last != before.last {
+                site.last += by;
+            }
+        }
+        self.steps += by;
     }
 }
 
 impl LeakCandidate {
     /// Takes another output of the same call in. The shorter growth is what is sure of both.
-    fn join(&mut self, other: &LeakCandidate) {
+    fn merge(&mut self, other: &LeakCandidate) {
         let steps = self.steps.min(other.steps);
         let of = |all: u64, in_steps: u64| {
             (u128::from(all) * u128::from(steps) / u128::from(in_steps.max(1))) as u64

@@ -6,13 +6,13 @@
 //! | file | content |
 //! | --- | --- |
 //! | `summary.rs`, `series.rs`, `verdict.rs` | the results |
-//! | `summarize.rs`, `comparison.rs` | from a trace to its results |
-//! | `analyzer.rs`, `devices.rs`, `programs.rs`, `failure.rs` | what is counted while events are replayed |
-//! | `repeats/` | which passes of a repeat count the same |
-//! | `running_minimum.rs`, `snapshot.rs`, `timeline.rs` | a run's past in bounded memory |
+//! | `analyzer/` | adds up the events of a replay, and makes the results of it |
+//! | `comparison.rs` | the same under other settings |
+//! | `devices.rs`, `programs/`, `failure.rs` | what is added up for devices, programs, failures |
+//! | `running_minimum.rs`, `snapshot.rs`, `timeline/` | a run's past in bounded memory |
 //! | `arrays.rs`, `leaks.rs`, `layout.rs`, `compilations.rs` | arrays by allocation site, leaks, addresses, recompilations |
 //! | `critical_point.rs`, `attribution.rs`, `attribution_entry.rs` | memory attribution at the peak or the first denied request |
-//! | `callbacks.rs` | Python functions that programs call |
+//! | `callbacks.rs`, `unknown_reads.rs` | Python functions that programs call, values that are not known |
 //! | `scratch.rs` | scratch memory of library routines |
 //! | `other_processes.rs` | what other processes hold of the GPUs |
 //! | `step_search.rs` | which program is the training step |
@@ -31,17 +31,17 @@ mod layout;
 mod leaks;
 mod other_processes;
 mod programs;
-mod repeats;
 mod running_minimum;
 mod scratch;
 mod series;
 mod snapshot;
 mod step_search;
-mod summarize;
 mod summary;
 mod timeline;
+mod unknown_reads;
 mod verdict;
 
+pub use analyzer::{summarise, summarise_events, summarise_until};
 pub use attribution::Attribution;
 pub use attribution_entry::{EntryKind, Part};
 pub use callbacks::CallbackSummary;
@@ -54,7 +54,6 @@ pub use series::{
     TimelinePoint,
 };
 pub use step_search::{Cut, StepSearch};
-pub use summarize::{summarise, summarise_events, summarise_until};
 pub use summary::{
     AbortInfo, AllocationFailure, AutotuneRange, DeviceSummary, MAX_REFUSALS_KEPT, PeakContext,
     ProcessDevice, ProcessSummary, ProgramMemorySummary, ProgramSummary, RunSummary, UnknownReads,

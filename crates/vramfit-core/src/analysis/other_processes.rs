@@ -8,8 +8,8 @@ use crate::trace::{Note, OtherProcess};
 #[derive(Default)]
 pub(super) struct OtherProcesses {
     devices: Vec<DeviceUsage>,
-    /// What they held when a request was refused first.
-    pub(super) at_refusal: Option<DeviceUsage>,
+    /// What they held when a request was denied first.
+    pub(super) at_denial: Option<DeviceUsage>,
     pub(super) no_context: Option<NoContextSummary>,
 }
 
@@ -21,7 +21,7 @@ pub(super) struct DeviceUsage {
     pub(super) processes: Vec<OtherProcess>,
 }
 
-/// A process that found no room for its CUDA context.
+/// A process that had no room for its CUDA context.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct NoContextSummary {
     /// The device that it could not use.
@@ -46,9 +46,9 @@ pub struct OtherProcessesSummary {
 }
 
 impl OtherProcesses {
-    /// Takes over what a note says. Prepared for no device, there is nothing to learn: a replay under other
+    /// Takes in a note. Prepared for no device, there is nothing to learn: a replay under other
     /// settings has its GPUs to itself.
-    pub(super) fn learn(&mut self, note: &Note) {
+    pub(super) fn on_note(&mut self, note: &Note) {
         match note {
             _ if self.devices.is_empty() => {}
             Note::Others {
@@ -70,14 +70,14 @@ impl OtherProcesses {
                 context_bytes,
                 free_bytes,
             } => {
-                let held = self.now(*device);
+                let held = self.usage(*device);
                 let no_context = NoContextSummary {
                     device: *device,
                     context_bytes: *context_bytes,
                     free_bytes: *free_bytes,
                     held_by_others_bytes: held.bytes,
                 };
-                self.at_refusal.get_or_insert(held);
+                self.at_denial.get_or_insert(held);
                 self.no_context.get_or_insert(no_context);
             }
             _ => {}
@@ -93,7 +93,7 @@ impl OtherProcesses {
     }
 
     /// Returns what is held of a device now.
-    pub(super) fn now(&self, device: u32) -> DeviceUsage {
+    pub(super) fn usage(&self, device: u32) -> DeviceUsage {
         let held = self.devices.get(device as usize);
         held.cloned().unwrap_or_default()
     }

@@ -1,5 +1,7 @@
 //! The least that a level was since any earlier moment.
 
+use crate::replay::Period;
+
 /// Remembers just enough of a level's past to tell its minimum since a given time.
 ///
 /// What is kept is the rising staircase of levels that were never undercut since; there are no more
@@ -7,12 +9,12 @@
 #[derive(Clone, Debug, Default)]
 pub(super) struct RunningMinimum {
     /// Times and levels, both strictly rising.
-    pub(super) stairs: Vec<(u64, u64)>,
+    stairs: Vec<(u64, u64)>,
 }
 
 impl RunningMinimum {
     /// Notes that the level is `level` from `time` on. Times must not fall.
-    pub(super) fn note(&mut self, time: u64, level: u64) {
+    pub(super) fn push(&mut self, time: u64, level: u64) {
         while self.stairs.last().is_some_and(|(_, last)| *last >= level) {
             self.stairs.pop();
         }
@@ -23,6 +25,25 @@ impl RunningMinimum {
     pub(super) fn lowest_after(&self, time: u64) -> Option<u64> {
         let first = self.stairs.partition_point(|(noted, _)| *noted <= time);
         self.stairs.get(first).map(|(_, level)| *level)
+    }
+
+    /// Says whether each further pass of a repeat does the same.
+    pub(super) fn repeats(&self, after: &RunningMinimum, period: &Period) -> bool {
+        self.stairs.len() == after.stairs.len()
+            && self
+                .stairs
+                .iter()
+                .zip(&after.stairs)
+                .all(|(before, after)| {
+                    before.1 == after.1 && period.repeats_time(before.0, after.0)
+                })
+    }
+
+    /// Lets so many more passes be over.
+    pub(super) fn skip_passes(&mut self, period: &Period, passes: u64) {
+        for (time, _) in &mut self.stairs {
+            period.move_time(time, passes);
+        }
     }
 }
 
@@ -35,17 +56,17 @@ mod tests {
         // A linear congruential generator: any sequence does, and a fixed one can be debugged.
         let mut state = 1u64;
         let mut levels = Vec::new();
-        let mut water = RunningMinimum::default();
+        let mut minimum = RunningMinimum::default();
         for time in 0..500u64 {
             state = state
                 .wrapping_mul(6364136223846793005)
                 .wrapping_add(1442695040888963407);
             let level = state >> 56;
             levels.push(level);
-            water.note(time, level);
+            minimum.push(time, level);
             for since in 0..=time {
                 let plain = levels[since as usize + 1..].iter().min().copied();
-                assert_eq!(water.lowest_after(since), plain, "{since}..{time}");
+                assert_eq!(minimum.lowest_after(since), plain, "{since}..{time}");
             }
         }
     }

@@ -10,8 +10,10 @@
 
 use serde::Serialize;
 
-use super::analyzer::TraceAnalyzer;
+use super::devices::DeviceAnalysis;
+use super::programs::Programs;
 use crate::program::{EstimateSource, ScratchPhase};
+use crate::replay::Replay;
 use crate::trace::{Event, Purpose, TextId};
 
 /// What the library routines of a run take beside the plans of its programs.
@@ -78,20 +80,20 @@ pub(super) struct ScratchNeed {
 /// The most that the routines of a program take at once: those of a phase run one after the other.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct ScratchLimits {
-    pub(super) execution: ScratchLimit,
-    pub(super) plan: ScratchLimit,
-    pub(super) compilation: ScratchLimit,
+    execution: ScratchLimit,
+    plan: ScratchLimit,
+    compilation: ScratchLimit,
 }
 
 /// The most that one phase takes, and which need that is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct ScratchLimit {
-    pub(super) bytes: u64,
+struct ScratchLimit {
+    bytes: u64,
     need: u32,
 }
 
 impl ScratchLimits {
-    pub(super) fn of(needs: &[ScratchNeed]) -> ScratchLimits {
+    pub(super) fn new(needs: &[ScratchNeed]) -> ScratchLimits {
         let most = |phase| {
             let of_phase = (0..).zip(needs).filter(|(_, need)| need.phase == phase);
             let known = of_phase.filter(|(_, need)| need.source != EstimateSource::Unknown);
@@ -108,7 +110,7 @@ impl ScratchLimits {
         }
     }
 
-    fn are_none(&self) -> bool {
+    fn is_empty(&self) -> bool {
         *self == ScratchLimits::default()
     }
 }
@@ -130,138 +132,161 @@ struct Shortage {
     call: u64,
 }
 
-/// What was asked already in an execution.
+/// What was checked already in an execution.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct ScratchChecks {
     /// Devices on which the temporary block was allocated.
     with_temporaries: Vec<u32>,
     /// Devices on which the execution had all it needs.
     complete: Vec<u32>,
-    /// A request was refused, so that nothing was executed.
+    /// A request was denied, so that nothing was executed.
     failed: bool,
 }
 
-impl TraceAnalyzer {
-    /// Asks whether the most that routines may take could be had now, where `event`, which has not
-    /// happened yet, says that this is the moment.
-    pub(super) fn ask_for_scratch(&mut self, event: &Event) {
+/// Checks at one event whether the most that routines may take is available.
+struct Check<'a> {
+    demand: &'a mut ScratchDemand,
+    programs: &'a Programs,
+    replay: &'a mut Replay,
+    gpu_bytes: u64,
+}
+
+impl ScratchDemand {
+    /// Checks whether the most that routines may take is available now, where `event`, which has not
+    /// happened yet, says that this is the point. `active` is the execution that it belongs to, by its entry.
+    pub(super) fn on_event(
+        &mut self,
+        event: &Event,
+        active: Option<(usize, &mut ScratchChecks)>,
+        programs: &Programs,
+        replay: &mut Replay,
+        gpu_bytes: u64,
+    ) {
+        let mut check = Check {
+            demand: self,
+            programs,
+            replay,
+            gpu_bytes,
+        };
         if let Event::Begin { program, .. } = *event {
-            return self.ask_for_compilation(program);
+            return check.on_begin(program);
         }
-        let Some(running) = self.running.last_mut() else {
+        let Some((entry, checks)) = active else {
             return;
         };
-        let entry = running.entry;
-        let limits = self.programs.entries[entry].scratch_limits;
-        if limits.are_none() {
+        let limits = programs.entries()[entry].scratch_limits;
+        if limits.is_empty() {
             return;
         }
         match *event {
-            Event::Refuse { .. } => running.asked.failed = true,
+            Event::Refuse { .. } => checks.failed = true,
             Event::Allocate {
                 device,
                 bytes,
                 purpose: Purpose::Temporary,
                 ..
-            } if limits.plan.bytes > 0 && note(&mut running.asked.with_temporaries, device) => {
-                self.ask(device, entry, limits.plan, bytes);
+            } if limits.plan.bytes > 0 && insert(&mut checks.with_temporaries, device) => {
+                check.check(device, entry, limits.plan, bytes);
             }
             Event::Allocate {
                 device,
                 purpose: Purpose::Scratch,
                 ..
-            } => self.ask_when_complete(device),
+            } => check.on_complete(device, entry, limits, checks),
             Event::Free { allocation } | Event::FreeAborts { allocation, .. } => {
-                if let Some(device) = self.replay.device_of(allocation) {
-                    self.ask_when_complete(device);
+                if let Some(device) = check.replay.device_of(allocation) {
+                    check.on_complete(device, entry, limits, checks);
                 }
             }
             Event::End => {
-                let devices = self.programs.entries[entry]
-                    .key
-                    .2
-                    .min(self.replay.devices());
-                for device in 0..devices {
-                    self.ask_when_complete(device);
+                let devices = programs.entries()[entry].key.devices;
+                for device in 0..devices.min(check.replay.devices()) {
+                    check.on_complete(device, entry, limits, checks);
                 }
             }
             _ => {}
         }
     }
+}
 
-    /// Asks for what the autotuner takes, once a program.
-    fn ask_for_compilation(&mut self, program: u32) {
+impl Check<'_> {
+    /// Checks what the autotuner takes, before the first execution of a program.
+    fn on_begin(&mut self, program: u32) {
         let Ok(entry) = self.programs.entry_for(program) else {
             return;
         };
-        let of_entry = &self.programs.entries[entry];
-        let limit = of_entry.scratch_limits.compilation;
-        if of_entry.calls == 0 && limit.bytes > 0 && self.replay.devices() > 0 {
-            self.ask(0, entry, limit, 0);
+        let limit = self.programs.entries()[entry].scratch_limits.compilation;
+        let is_first = self.programs.calls(entry) == 0;
+        if is_first && limit.bytes > 0 && self.replay.devices() > 0 {
+            self.check(0, entry, limit, 0);
         }
     }
 
-    /// Asks for what the routines of the running program take beside all else, once a device.
-    fn ask_when_complete(&mut self, device: u32) {
-        let Some(running) = self.running.last_mut() else {
-            return;
-        };
-        if running.asked.failed || !note(&mut running.asked.complete, device) {
+    /// Checks what the routines of an execution take beside all else, once a device.
+    fn on_complete(
+        &mut self,
+        device: u32,
+        entry: usize,
+        limits: ScratchLimits,
+        checks: &mut ScratchChecks,
+    ) {
+        if checks.failed || !insert(&mut checks.complete, device) {
             return;
         }
-        let entry = running.entry;
-        let has_temporaries = running.asked.with_temporaries.contains(&device);
-        let ScratchLimits {
-            execution, plan, ..
-        } = self.programs.entries[entry].scratch_limits;
-        if execution.bytes > 0 {
-            self.ask(device, entry, execution, plan.bytes);
-        } else if plan.bytes > 0 && !has_temporaries {
+        if limits.execution.bytes > 0 {
+            self.check(device, entry, limits.execution, limits.plan.bytes);
+        } else if limits.plan.bytes > 0 && !checks.with_temporaries.contains(&device) {
             // A program without temporaries has them on a GPU.
-            self.ask(device, entry, plan, 0);
+            self.check(device, entry, limits.plan, 0);
         }
     }
 
-    /// Asks for the most of a need beside `others`, in one piece.
-    fn ask(&mut self, device: u32, entry: usize, limit: ScratchLimit, others: u64) {
+    /// Checks whether the most of a need is available beside `others`, in one piece.
+    fn check(&mut self, device: u32, entry: usize, limit: ScratchLimit, others: u64) {
         let wanted = limit.bytes.saturating_add(others);
         let in_use = self.replay.level(device).in_use_bytes;
-        let at = device as usize;
-        let peaks = &mut self.most.peaks;
-        peaks.resize(peaks.len().max(at + 1), 0);
-        peaks[at] = peaks[at].max(in_use.saturating_add(wanted));
-        let available = self.replay.available_bytes(device, self.card_bytes);
+        let index = device as usize;
+        let peaks = &mut self.demand.peaks;
+        peaks.resize(peaks.len().max(index + 1), 0);
+        peaks[index] = peaks[index].max(in_use.saturating_add(wanted));
+        let available = self.replay.available_bytes(device, self.gpu_bytes);
         if available >= wanted {
             return;
         }
         let available = available.saturating_sub(others);
-        let is_least = match &self.most.shortage {
-            Some(shortage) => available < shortage.available,
-            None => true,
-        };
-        if is_least {
-            let calls = self.programs.entries[entry].calls;
-            self.most.shortage = Some(Shortage {
+        let shortage = &mut self.demand.shortage;
+        if shortage
+            .as_ref()
+            .is_none_or(|known| available < known.available)
+        {
+            *shortage = Some(Shortage {
                 device,
                 entry,
                 limit,
                 available,
-                // Before its first execution a program was called never.
-                call: calls.max(1),
+                // Before its first execution a program was never called.
+                call: self.programs.calls(entry).max(1),
             });
         }
     }
+}
 
+impl ScratchDemand {
     /// Says what was found; `None` where no program that was executed has such routines.
-    pub(super) fn scratch(&self, text: &impl Fn(TextId) -> String) -> Option<ScratchSummary> {
+    pub(super) fn summary(
+        &self,
+        programs: &Programs,
+        devices: &[DeviceAnalysis],
+        text: &impl Fn(TextId) -> String,
+    ) -> Option<ScratchSummary> {
         let mut needs = Vec::new();
         let mut shortage = None;
-        for (number, entry) in self.programs.entries.iter().enumerate() {
+        for (number, entry) in programs.entries().iter().enumerate() {
             if entry.calls == 0 {
                 continue;
             }
             for (place, need) in (0..).zip(&entry.scratch) {
-                if let Some(found) = &self.most.shortage
+                if let Some(found) = &self.shortage
                     && (found.entry, found.limit.need) == (number, place)
                 {
                     shortage = Some(needs.len());
@@ -269,7 +294,7 @@ impl TraceAnalyzer {
                 needs.push(ScratchNeedSummary {
                     library: text(need.library),
                     routine: text(need.routine),
-                    program: text(entry.key.0),
+                    program: text(entry.key.name),
                     site: text(need.site),
                     low_bytes: need.low_bytes,
                     high_bytes: (need.source != EstimateSource::Unknown).then_some(need.high_bytes),
@@ -284,7 +309,7 @@ impl TraceAnalyzer {
         let mut order: Vec<usize> = (0..needs.len()).collect();
         // What has no bound comes first: it may take more than any other.
         order.sort_by_key(|&at| std::cmp::Reverse(needs[at].high_bytes.unwrap_or(u64::MAX)));
-        let shortage = shortage.zip(self.most.shortage.as_ref());
+        let shortage = shortage.zip(self.shortage.as_ref());
         let shortage = shortage.map(|(need, found)| ScratchShortage {
             device: found.device,
             need: order.iter().position(|&at| at == need).unwrap_or(0),
@@ -292,10 +317,9 @@ impl TraceAnalyzer {
             available_bytes: found.available,
             call: found.call,
         });
-        let peaks = self.devices.iter().enumerate();
-        let peaks = peaks.map(|(number, device)| {
-            let most = self.most.peaks.get(number).copied().unwrap_or(0);
-            device.peak.max(most)
+        let peaks = devices.iter().enumerate().map(|(number, device)| {
+            let most = self.peaks.get(number).copied().unwrap_or(0);
+            device.peak_bytes().max(most)
         });
         Some(ScratchSummary {
             peak_bytes: peaks.collect(),
@@ -306,7 +330,7 @@ impl TraceAnalyzer {
 }
 
 /// Adds a device to a short list; says whether it was not in it.
-fn note(devices: &mut Vec<u32>, device: u32) -> bool {
+fn insert(devices: &mut Vec<u32>, device: u32) -> bool {
     let is_new = !devices.contains(&device);
     if is_new {
         devices.push(device);

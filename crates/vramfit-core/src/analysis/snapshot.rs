@@ -1,27 +1,27 @@
 //! What was allocated at an earlier moment, told from what is allocated now.
 
-use crate::replay::Block;
+use crate::replay::{Block, Period};
 
 /// Remembers one moment. It costs a comparison for each block freed after it, and memory for those
 /// blocks that were there then and are not now: never more than there were.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct LiveSnapshot {
     /// Number of the first allocation after the moment.
-    pub(super) next: u64,
+    next: u64,
     /// Blocks of before that were freed since.
-    pub(super) gone: Vec<Block>,
+    gone: Vec<Block>,
 }
 
 impl LiveSnapshot {
     /// Makes now the moment; `next` is the number of the next allocation.
-    pub(super) fn mark(&mut self, next: u64) {
+    pub(super) fn capture(&mut self, next: u64) {
         self.next = next;
         self.gone.clear();
     }
 
     /// Notes that a block was freed.
     #[inline]
-    pub(super) fn freed(&mut self, block: &Block) {
+    pub(super) fn on_freed(&mut self, block: &Block) {
         if block.number < self.next {
             self.gone.push(*block);
         }
@@ -34,5 +34,26 @@ impl LiveSnapshot {
     ) -> impl Iterator<Item = &'a Block> {
         let still = live.filter(|block| block.number < self.next);
         still.chain(&self.gone)
+    }
+
+    /// Says whether a moment that every pass makes anew is the same after the pass, moved along.
+    pub(super) fn repeats(&self, after: &LiveSnapshot, period: &Period) -> bool {
+        after.next == self.next + period.allocations
+            && self.gone.len() == after.gone.len()
+            && self.gone.iter().zip(&after.gone).all(|(before, after)| {
+                let same = Block {
+                    number: after.number,
+                    ..*before
+                };
+                // They were freed in the pass, so they are other ones in each.
+                same == *after && after.number == before.number + period.allocations
+            })
+    }
+
+    /// Lets so many more passes be over.
+    pub(super) fn skip_passes(&mut self, period: &Period, passes: u64) {
+        let by = passes * period.allocations;
+        self.next += by;
+        self.gone.iter_mut().for_each(|block| block.number += by);
     }
 }

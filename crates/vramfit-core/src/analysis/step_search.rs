@@ -2,8 +2,8 @@
 
 use serde::Serialize;
 
-use super::analyzer::TraceAnalyzer;
-use super::programs::Evidence;
+use super::other_processes::OtherProcesses;
+use super::programs::{Evidence, Programs};
 use crate::trace::{Note, TextId};
 
 /// The search for the training step of a run.
@@ -28,32 +28,34 @@ pub struct Cut {
     pub site: String,
 }
 
-/// The same while events go by.
+/// What the notes say of the step while events go by.
 #[derive(Debug, Default)]
-pub(super) struct Search {
-    seen: usize,
+pub(super) struct StepNotes {
+    /// How many notes were taken in.
+    count: usize,
     steps: Option<u64>,
     name: Option<String>,
-    /// ProgramEntry of the program, and how often it was executed.
+    /// Entry of the program, and how often it was executed.
     cut: Option<(usize, u64)>,
 }
 
-impl Search {
-    /// Returns how many notes were taken in.
-    pub(super) fn seen(&self) -> usize {
-        self.seen
+impl StepNotes {
+    pub(super) fn count(&self) -> usize {
+        self.count
     }
-}
 
-impl TraceAnalyzer {
-    /// Takes in the notes that were read since the last time. They stand before the events that they
-    /// are about.
-    pub(super) fn learn(&mut self, notes: &[Note]) {
-        for note in notes.get(self.search.seen..).unwrap_or_default() {
+    /// Takes in the notes that were read since the last time.
+    pub(super) fn on_notes(
+        &mut self,
+        notes: &[Note],
+        programs: &mut Programs,
+        others: &mut OtherProcesses,
+    ) {
+        for note in notes.get(self.count..).unwrap_or_default() {
             match note {
                 Note::Search { steps, name } => {
-                    self.programs.is_searched = true;
-                    (self.search.steps, self.search.name) = (*steps, name.clone());
+                    programs.on_search();
+                    (self.steps, self.name) = (*steps, name.clone());
                 }
                 Note::Program {
                     program,
@@ -67,29 +69,32 @@ impl TraceAnalyzer {
                         (_, _, true) => Evidence::BackwardPass,
                         _ => continue,
                     };
-                    self.programs.note_evidence(*program, evidence);
+                    programs.add_evidence(*program, evidence);
                 }
                 Note::Cut { program, calls } => {
-                    let entry = self.programs.entry_for(*program).ok();
-                    self.search.cut = entry.map(|entry| (entry, *calls));
+                    let entry = programs.entry_for(*program).ok();
+                    self.cut = entry.map(|entry| (entry, *calls));
                 }
-                Note::Others { .. } | Note::NoContext { .. } => self.others.learn(note),
+                Note::Others { .. } | Note::NoContext { .. } => others.on_note(note),
                 Note::Error(_) | Note::Exit(_) => {}
             }
         }
-        self.search.seen = notes.len();
+        self.count = notes.len();
     }
 
     /// Returns what is known of the search; `None` for a trace whose run did not search.
-    pub(super) fn step_search(&self, text: &impl Fn(TextId) -> String) -> Option<StepSearch> {
-        let search = &self.search;
-        self.programs.is_searched.then(|| StepSearch {
-            steps: search.steps,
-            name: search.name.clone(),
-            cut: search.cut.map(|(entry, calls)| Cut {
-                program: text(self.programs.entries[entry].key.0),
+    pub(super) fn summary(
+        &self,
+        programs: &Programs,
+        text: &impl Fn(TextId) -> String,
+    ) -> Option<StepSearch> {
+        programs.is_searched().then(|| StepSearch {
+            steps: self.steps,
+            name: self.name.clone(),
+            cut: self.cut.map(|(entry, calls)| Cut {
+                program: text(programs.name(entry)),
                 calls,
-                site: text(self.programs.entries[entry].site),
+                site: text(programs.entries()[entry].site),
             }),
         })
     }

@@ -175,7 +175,7 @@ impl Replay {
     }
 
     /// Returns how full the pool of a device is, and its largest free block.
-    pub(crate) fn state(&mut self, device: u32) -> PoolState {
+    pub(crate) fn device_state(&mut self, device: u32) -> PoolState {
         let pool = &mut self.pools[device as usize];
         // Where nothing was asked for, not even the kind of pool was looked at so far.
         pool.update_level();
@@ -200,7 +200,7 @@ impl Replay {
             // Making it here could ask the driver for memory before the run did.
             return card_bytes;
         }
-        let largest = self.state(device).largest_free_block_bytes;
+        let largest = self.device_state(device).largest_free_block_bytes;
         let stats = self.allocator(device).stats();
         match (largest, stats.bytes_limit.zip(stats.pool_bytes)) {
             (None, None) => card_bytes.saturating_sub(stats.bytes_in_use),

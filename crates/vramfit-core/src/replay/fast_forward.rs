@@ -72,33 +72,33 @@ pub(crate) trait EventConsumer {
     fn live_allocations(&self) -> u64;
 
     /// Takes in the notes that were read so far. They stand before the events that they are about.
-    fn learn(&mut self, notes: &[Note]);
+    fn on_notes(&mut self, notes: &[Note]);
 
     /// Lets one event happen, and says whether it wants further ones.
     ///
     /// # Errors
     /// [`crate::ErrorKind::InvalidFile`] for an event that cannot have happened.
-    fn event(&mut self, event: &Event) -> Result<bool>;
+    fn on_event(&mut self, event: &Event) -> Result<bool>;
 
     /// Takes a snapshot and begins to note what a pass does.
-    fn watch(&mut self) -> Self::Snapshot;
+    fn start_pass(&mut self) -> Self::Snapshot;
 
     /// Lets as many more passes be over as do the same as the one since the snapshot, at most so many,
     /// and returns how many. Notes no more.
-    fn skip(&mut self, before: Self::Snapshot, most: u64) -> u64;
+    fn skip_passes(&mut self, before: Self::Snapshot, max_passes: u64) -> u64;
 }
 
 /// Lets the events up to and with the one of index `last` happen, skipping what repeats itself.
 ///
 /// # Errors
-/// Those of [`EventConsumer::event`] and [`Events::next_event`].
+/// Those of [`EventConsumer::on_event`] and [`Events::next_event`].
 pub(crate) fn feed<F: EventConsumer>(
     source: &mut dyn Events,
     consumer: &mut F,
     last: u64,
 ) -> Result<()> {
     feed_events(source, consumer, last)?;
-    consumer.learn(source.notes());
+    consumer.on_notes(source.notes());
     Ok(())
 }
 
@@ -109,11 +109,11 @@ fn feed_events<F: EventConsumer>(
 ) -> Result<()> {
     let mut happened = 0;
     // Events until it is worth asking again whether they are repeated.
-    let mut unwatched = 0;
+    let mut until_check = 0;
     // Passes to wait after an attempt that failed: what grows at first may settle later.
-    let mut patience = 1;
+    let mut backoff = 1;
     while happened <= last {
-        if unwatched == 0 {
+        if until_check == 0 {
             let ahead = source.repetition().filter(|ahead| {
                 let left = ahead.left.min((last - happened).saturating_add(1));
                 let live = consumer.live_allocations();
@@ -121,13 +121,13 @@ fn feed_events<F: EventConsumer>(
             });
             match ahead {
                 None => {
-                    patience = 1;
-                    unwatched = 1;
+                    backoff = 1;
+                    until_check = 1;
                 }
                 // The pass before the first snapshot must be one of this repeat, too.
-                Some(ahead) if ahead.done < ahead.period => unwatched = ahead.period - ahead.done,
+                Some(ahead) if ahead.done < ahead.period => until_check = ahead.period - ahead.done,
                 Some(ahead) => {
-                    let before = consumer.watch();
+                    let before = consumer.start_pass();
                     for _ in 0..ahead.period {
                         if !step(source, consumer)? {
                             return Ok(());
@@ -135,14 +135,14 @@ fn feed_events<F: EventConsumer>(
                     }
                     happened += ahead.period;
                     let left = (ahead.left - ahead.period).min((last - happened).saturating_add(1));
-                    let passes = consumer.skip(before, left / ahead.period);
+                    let passes = consumer.skip_passes(before, left / ahead.period);
                     if passes > 0 {
                         source.skip_passes(passes)?;
                         happened += passes * ahead.period;
                     }
                     // Where skipping ended early, a program takes the lead in one of the next passes.
-                    patience = if passes > 0 { 1 } else { patience * 2 };
-                    unwatched = ahead.period.saturating_mul(patience);
+                    backoff = if passes > 0 { 1 } else { backoff * 2 };
+                    until_check = ahead.period.saturating_mul(backoff);
                 }
             }
             continue;
@@ -151,7 +151,7 @@ fn feed_events<F: EventConsumer>(
             return Ok(());
         }
         happened += 1;
-        unwatched -= 1;
+        until_check -= 1;
     }
     Ok(())
 }
@@ -160,6 +160,6 @@ fn step<F: EventConsumer>(source: &mut dyn Events, consumer: &mut F) -> Result<b
     let Some(event) = source.next_event()? else {
         return Ok(false);
     };
-    consumer.learn(source.notes());
-    consumer.event(&event)
+    consumer.on_notes(source.notes());
+    consumer.on_event(&event)
 }

@@ -88,11 +88,11 @@ impl Replay {
     }
 
     /// Lets so many more passes be over.
-    pub(crate) fn skip(&mut self, period: &Period, before: &ReplaySnapshot, passes: u64) {
+    pub(crate) fn skip_passes(&mut self, period: &Period, before: &ReplaySnapshot, passes: u64) {
         self.events += passes * period.events;
         self.allocations += passes * period.allocations;
         for (pool, before) in self.pools.iter_mut().zip(&before.pools) {
-            pool.skip(before, passes);
+            pool.skip_passes(before, passes);
         }
         if period.allocations == 0 {
             return;
@@ -138,7 +138,7 @@ impl ReplayPool {
         }
     }
 
-    fn skip(&mut self, before: &PoolSnapshot, passes: u64) {
+    fn skip_passes(&mut self, before: &PoolSnapshot, passes: u64) {
         if let Some(allocator) = &mut self.allocator {
             let count = allocator.stats().num_allocs - before.num_allocs;
             allocator.add_allocations(count * passes);
@@ -190,7 +190,7 @@ impl VariantReplay {
     }
 
     /// Lets so many more passes be over.
-    pub(crate) fn skip(&mut self, period: &Period, before: &VariantSnapshot, passes: u64) {
-        self.replay.skip(period, &before.replay, passes);
+    pub(crate) fn skip_passes(&mut self, period: &Period, before: &VariantSnapshot, passes: u64) {
+        self.replay.skip_passes(period, &before.replay, passes);
     }
 }

@@ -31,7 +31,7 @@ pub struct TotalRangeSummary {
 /// sense.
 pub fn is_met_alone(source: &mut dyn Events) -> Result<bool> {
     let header = source.header().clone();
-    let search = Search::of(source, &header)?;
+    let search = DecisiveRequest::find(source, &header)?;
     // Where no request was refused it is the context, for which an empty GPU has room.
     Ok(search.is_met.unwrap_or(true))
 }
@@ -53,9 +53,9 @@ pub fn replay_at_max_total(source: &mut dyn Events) -> Result<Option<TotalRangeS
         total_memory_bytes: max_total_memory_bytes,
         ..header.clone()
     };
-    let Search {
+    let DecisiveRequest {
         mut replay, is_met, ..
-    } = Search::of(source, &header)?;
+    } = DecisiveRequest::find(source, &header)?;
     Ok(is_met.map(|is_met| TotalRangeSummary {
         max_total_memory_bytes,
         limit_bytes: match replay.devices() {
@@ -67,7 +67,7 @@ pub fn replay_at_max_total(source: &mut dyn Events) -> Result<Option<TotalRangeS
 }
 
 /// The search for the request that decides.
-struct Search {
+struct DecisiveRequest {
     replay: Replay,
     /// Whether it was met; `None` before it.
     is_met: Option<bool>,
@@ -75,10 +75,10 @@ struct Search {
     first_named: Option<u64>,
 }
 
-impl Search {
+impl DecisiveRequest {
     /// Lets the events happen under that header until the request that decides.
-    fn of(source: &mut dyn Events, header: &Header) -> Result<Search> {
-        let mut search = Search {
+    fn find(source: &mut dyn Events, header: &Header) -> Result<DecisiveRequest> {
+        let mut search = DecisiveRequest {
             replay: Replay::what_if(header, false)?,
             is_met: None,
             first_named: None,
@@ -88,16 +88,16 @@ impl Search {
     }
 }
 
-impl EventConsumer for Search {
+impl EventConsumer for DecisiveRequest {
     type Snapshot = ReplaySnapshot;
 
     fn live_allocations(&self) -> u64 {
         self.replay.live().count() as u64
     }
 
-    fn learn(&mut self, _: &[Note]) {}
+    fn on_notes(&mut self, _: &[Note]) {}
 
-    fn event(&mut self, event: &Event) -> Result<bool> {
+    fn on_event(&mut self, event: &Event) -> Result<bool> {
         if let Some(named) = event.named_allocation() {
             let first = self.first_named.get_or_insert(named);
             *first = named.min(*first);
@@ -110,17 +110,17 @@ impl EventConsumer for Search {
         Ok(self.is_met.is_none())
     }
 
-    fn watch(&mut self) -> ReplaySnapshot {
+    fn start_pass(&mut self) -> ReplaySnapshot {
         self.first_named = None;
         self.replay.snapshot()
     }
 
-    fn skip(&mut self, before: ReplaySnapshot, most: u64) -> u64 {
+    fn skip_passes(&mut self, before: ReplaySnapshot, max_passes: u64) -> u64 {
         let first_named = self.first_named.unwrap_or(u64::MAX);
         match self.replay.period_since(&before, first_named) {
-            Some(period) if most > 0 => {
-                self.replay.skip(&period, &before, most);
-                most
+            Some(period) if max_passes > 0 => {
+                self.replay.skip_passes(&period, &before, max_passes);
+                max_passes
             }
             _ => 0,
         }

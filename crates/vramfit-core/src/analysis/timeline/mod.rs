@@ -1,8 +1,10 @@
 //! How full each pool was over the run, in a bounded number of points.
 //!
-//! The run is divided into stretches of equally many events. Each keeps the lowest and the highest
-//! state in it; when there are too many stretches, each two become one. So one pass and a fixed
+//! The run is divided into intervals of equally many events. Each keeps the lowest and the highest
+//! state in it; when there are too many intervals, each two become one. So one pass and a fixed
 //! amount of memory do for a run of any length, and the highest state of all is never lost.
+
+mod repeat;
 
 use super::series::TimelinePoint;
 use crate::replay::PoolState;
@@ -17,17 +19,17 @@ const MIN_POINTS: usize = 64;
 /// The timeline of one device, as it grows.
 #[derive(Clone, Debug)]
 pub(super) struct Timeline {
-    /// A stretch has two to the power of this many events.
-    pub(super) shift: u32,
-    pub(super) stretches: Vec<Interval>,
-    most: usize,
+    /// An interval has two to the power of this many events.
+    shift: u32,
+    intervals: Vec<Interval>,
+    max_intervals: usize,
 }
 
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Interval {
-    pub(super) number: u64,
-    pub(super) low: TimelinePoint,
-    pub(super) high: TimelinePoint,
+struct Interval {
+    number: u64,
+    low: TimelinePoint,
+    high: TimelinePoint,
 }
 
 impl Timeline {
@@ -36,17 +38,17 @@ impl Timeline {
         let share = MAX_POINTS_IN_ALL / devices.max(1);
         Timeline {
             shift: 0,
-            stretches: Vec::new(),
-            most: share.clamp(MIN_POINTS, MAX_POINTS) / 2,
+            intervals: Vec::new(),
+            max_intervals: share.clamp(MIN_POINTS, MAX_POINTS) / 2,
         }
     }
 
     /// Notes the level after an event; `state` is asked for the rest where it is wanted. Events must
     /// not fall.
     #[inline]
-    pub(super) fn note(&mut self, event: u64, in_use: u64, state: impl FnOnce() -> PoolState) {
+    pub(super) fn add(&mut self, event: u64, in_use: u64, state: impl FnOnce() -> PoolState) {
         let number = event >> self.shift;
-        match self.stretches.last_mut() {
+        match self.intervals.last_mut() {
             Some(last) if last.number == number => {
                 let lower = in_use < last.low.state.in_use_bytes;
                 if lower || in_use > last.high.state.in_use_bytes {
@@ -57,51 +59,51 @@ impl Timeline {
             }
             _ => {
                 let state = state();
-                self.begin(TimelinePoint { event, state });
+                self.push(TimelinePoint { event, state });
             }
         }
     }
 
-    pub(super) fn begin(&mut self, point: TimelinePoint) {
-        while self.stretches.len() == self.most {
+    fn push(&mut self, point: TimelinePoint) {
+        while self.intervals.len() == self.max_intervals {
             self.shift += 1;
-            self.halve();
+            self.downsample();
         }
         let number = point.event >> self.shift;
-        let stretch = Interval {
+        let interval = Interval {
             number,
             low: point,
             high: point,
         };
-        match self.stretches.last_mut() {
-            Some(last) if last.number == number => *last = last.joined(&stretch),
-            _ => self.stretches.push(stretch),
+        match self.intervals.last_mut() {
+            Some(last) if last.number == number => *last = last.merge(&interval),
+            _ => self.intervals.push(interval),
         }
     }
 
-    /// Joins stretches that have the same number now.
-    fn halve(&mut self) {
+    /// Joins intervals that have the same number now.
+    fn downsample(&mut self) {
         let mut kept: usize = 0;
-        for index in 0..self.stretches.len() {
-            let mut stretch = self.stretches[index];
-            stretch.number >>= 1;
+        for index in 0..self.intervals.len() {
+            let mut interval = self.intervals[index];
+            interval.number >>= 1;
             match kept.checked_sub(1) {
-                Some(last) if self.stretches[last].number == stretch.number => {
-                    self.stretches[last] = self.stretches[last].joined(&stretch);
+                Some(last) if self.intervals[last].number == interval.number => {
+                    self.intervals[last] = self.intervals[last].merge(&interval);
                 }
                 _ => {
-                    self.stretches[kept] = stretch;
+                    self.intervals[kept] = interval;
                     kept += 1;
                 }
             }
         }
-        self.stretches.truncate(kept);
+        self.intervals.truncate(kept);
     }
 
     /// Returns the points in the order of the run; `more` are added to them.
     pub(super) fn points(&self, more: impl Iterator<Item = TimelinePoint>) -> Vec<TimelinePoint> {
-        let ends = self.stretches.iter();
-        let ends = ends.flat_map(|stretch| [stretch.low, stretch.high]);
+        let ends = self.intervals.iter();
+        let ends = ends.flat_map(|interval| [interval.low, interval.high]);
         let mut points: Vec<_> = ends.chain(more).collect();
         // A stable sort: where a request was refused, its state is the later one.
         points.sort_by_key(|point| point.event);
@@ -112,7 +114,7 @@ impl Timeline {
 
 impl Interval {
     /// Returns both as one; of equal ends the earlier stays.
-    fn joined(&self, later: &Interval) -> Interval {
+    fn merge(&self, later: &Interval) -> Interval {
         let low = later.low.state.in_use_bytes < self.low.state.in_use_bytes;
         let high = later.high.state.in_use_bytes > self.high.state.in_use_bytes;
         Interval {
@@ -148,7 +150,7 @@ mod tests {
     fn timeline(count: u64) -> Timeline {
         let mut timeline = Timeline::new(1);
         for (event, level) in (0..).zip(levels(count)) {
-            timeline.note(event, level, || state(level));
+            timeline.add(event, level, || state(level));
         }
         timeline
     }
@@ -164,16 +166,16 @@ mod tests {
     }
 
     #[test]
-    fn a_long_run_keeps_the_ends_of_every_stretch() {
+    fn a_long_run_keeps_the_ends_of_every_interval() {
         for count in [1025, 5_000, 100_000] {
             let timeline = timeline(count);
             let all: Vec<_> = levels(count).collect();
             let points = timeline.points(std::iter::empty());
             assert!(points.len() <= MAX_POINTS, "{}", points.len());
             assert!(points.len() > MAX_POINTS / 4, "{}", points.len());
-            for stretch in all.chunks(1 << timeline.shift) {
-                for end in [stretch.iter().min(), stretch.iter().max()] {
-                    let end = end.copied().expect("no stretch is empty");
+            for interval in all.chunks(1 << timeline.shift) {
+                for end in [interval.iter().min(), interval.iter().max()] {
+                    let end = end.copied().expect("no interval is empty");
                     assert!(
                         points.iter().any(|point| point.state == state(end)),
                         "{end}"
@@ -188,10 +190,10 @@ mod tests {
 
     #[test]
     fn many_devices_share_the_room() {
-        let most = |devices| Timeline::new(devices).most * 2;
-        assert_eq!(most(0), MAX_POINTS);
-        assert_eq!(most(32), MAX_POINTS);
-        assert_eq!(most(128), 512);
-        assert_eq!(most(1 << 20), MIN_POINTS);
+        let max_intervals = |devices| Timeline::new(devices).max_intervals * 2;
+        assert_eq!(max_intervals(0), MAX_POINTS);
+        assert_eq!(max_intervals(32), MAX_POINTS);
+        assert_eq!(max_intervals(128), 512);
+        assert_eq!(max_intervals(1 << 20), MIN_POINTS);
     }
 }

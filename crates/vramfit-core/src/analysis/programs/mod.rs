@@ -3,7 +3,12 @@
 use rustc_hash::FxHashMap;
 use serde::Serialize;
 
+mod fast_forward;
+
+pub(super) use fast_forward::{ProgramsSnapshot, RecordedCall, UNLIMITED};
+
 use super::compilations::Compilation;
+use super::devices::DeviceAnalysis;
 use super::scratch::{ScratchLimits, ScratchNeed};
 use crate::trace::{ProgramSizes, TextId};
 
@@ -23,8 +28,14 @@ pub enum Evidence {
     Named,
 }
 
-/// Name, sizes, devices and compile_attempt: what makes programs the same to a reader.
-pub(super) type ProgramKey = (TextId, ProgramSizes, u32, TextId);
+/// What makes programs the same to a reader.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) struct ProgramKey {
+    pub(super) name: TextId,
+    pub(super) sizes: ProgramSizes,
+    pub(super) devices: u32,
+    pub(super) compile_attempt: TextId,
+}
 
 /// Programs of the same key.
 pub(super) struct ProgramEntry {
@@ -47,51 +58,53 @@ pub(super) struct ProgramEntry {
     /// When its last execution ended, and what was in use on each device then.
     pub(super) ended: Option<(u64, Vec<u64>)>,
     /// What was held before its last execution, on each device.
-    pub(super) held: Vec<u64>,
+    pub(super) steady_state: Vec<u64>,
 }
 
 /// Every program so far.
 #[derive(Default)]
 pub(super) struct Programs {
-    pub(super) entries: Vec<ProgramEntry>,
-    pub(super) compiled: Vec<Compilation>,
+    entries: Vec<ProgramEntry>,
+    compilations: Vec<Compilation>,
     /// Whether the run searched for its step and noted what it found.
-    pub(super) is_searched: bool,
+    is_searched: bool,
     /// The entry with the strongest evidence; of equals the one that has needed most so far, all its calls
     /// together; of equals the one compiled first.
-    pub(super) step: Option<usize>,
-    pub(super) by_key: FxHashMap<ProgramKey, usize>,
-    /// Rows of the programs that are loaded, and how often each is: the same program may be
+    step: Option<usize>,
+    by_key: FxHashMap<ProgramKey, usize>,
+    /// Entries of the programs that are loaded, and how often each is: the same program may be
     /// loaded again before it is dropped.
-    pub(super) loaded: FxHashMap<u32, (usize, u64)>,
+    loaded: FxHashMap<u32, (usize, u64)>,
 }
 
 /// More compilations than any run has; a limit for damaged traces.
 const MAX_COMPILATIONS: usize = 1 << 20;
 
 /// Why an event about a program cannot have happened.
-type ErrorText = &'static str;
+pub(super) type ErrorText = &'static str;
 
 impl Programs {
-    /// Notes that a program was compiled or loaded.
-    pub(super) fn add(
+    /// Takes in that a program was compiled or loaded.
+    pub(super) fn on_compiled(
         &mut self,
         program: u32,
-        compiled: Compilation,
+        compilation: Compilation,
         devices: u32,
         compile_attempt: TextId,
     ) -> Result<(), ErrorText> {
-        let entry = self.entry(
-            (compiled.name, compiled.sizes, devices, compile_attempt),
-            compiled.site,
-            program,
-        );
-        if self.compiled.len() == MAX_COMPILATIONS {
+        let key = ProgramKey {
+            name: compilation.name,
+            sizes: compilation.sizes,
+            devices,
+            compile_attempt,
+        };
+        let entry = self.entry(key, compilation.site, program);
+        if self.compilations.len() == MAX_COMPILATIONS {
             return Err("more programs are compiled than any run compiles");
         }
-        self.compiled.push(compiled);
+        self.compilations.push(compilation);
         self.entries[entry].compilations += 1;
-        self.entries[entry].loaded += u64::from(compiled.loaded);
+        self.entries[entry].loaded += u64::from(compilation.loaded);
         let loaded = self.loaded.entry(program).or_insert((entry, 0));
         if loaded.0 != entry {
             return Err("two programs have the same number");
@@ -100,7 +113,7 @@ impl Programs {
         Ok(())
     }
 
-    /// Notes what a program needs when it is compiled another way.
+    /// Takes in what a program needs when it is compiled another way.
     pub(super) fn register_variant(
         &mut self,
         program: u32,
@@ -114,7 +127,7 @@ impl Programs {
         Ok(())
     }
 
-    /// Notes what library routines of a program take beside the plan.
+    /// Takes in what library routines of a program take outside its plan.
     pub(super) fn add_scratch(&mut self, program: u32, need: ScratchNeed) -> Result<(), ErrorText> {
         const MAX_NEEDS: usize = 100_000;
         let Some((entry, _)) = self.loaded.get(&program) else {
@@ -127,13 +140,13 @@ impl Programs {
                 return Err("too many routines of one program take scratch memory");
             }
             entry.scratch.push(need);
-            entry.scratch_limits = ScratchLimits::of(&entry.scratch);
+            entry.scratch_limits = ScratchLimits::new(&entry.scratch);
         }
         Ok(())
     }
 
-    /// Notes that a program was dropped.
-    pub(super) fn unload(&mut self, program: u32) -> Result<(), ErrorText> {
+    /// Takes in that a program was dropped.
+    pub(super) fn on_unloaded(&mut self, program: u32) -> Result<(), ErrorText> {
         let Some((_, times)) = self.loaded.get_mut(&program) else {
             return Err("a program is dropped that is not there");
         };
@@ -150,22 +163,62 @@ impl Programs {
         loaded.ok_or("a program is executed that is not there")
     }
 
-    /// Notes a call, and says whether the program is the step as far as one can know now. Only its own
+    /// Takes in a call, and says whether the program is the step as far as one can know now. Only its own
     /// figure has changed, so after the last call the step is that of the whole run.
-    pub(super) fn call(&mut self, entry: usize, event: u64) -> bool {
+    pub(super) fn on_call(&mut self, entry: usize, event: u64) -> bool {
         self.entries[entry].calls += 1;
         self.entries[entry].first_call.get_or_insert(event);
-        let leads = self.step.is_none_or(|step| {
+        let is_step = self.step.is_none_or(|step| {
             entry == step || (self.rank(entry), step) > (self.rank(step), entry)
         });
-        if leads {
+        if is_step {
             self.step = Some(entry);
         }
-        leads
+        is_step
     }
 
-    /// Notes why a program that is loaded may be the step.
-    pub(super) fn note_evidence(&mut self, program: u32, evidence: Evidence) {
+    /// Takes in the end of an execution: when it was, and what was in use on each device then.
+    pub(super) fn on_end(&mut self, entry: usize, time: u64, levels: impl Iterator<Item = u64>) {
+        match &mut self.entries[entry].ended {
+            Some((last_time, last_levels)) => {
+                *last_time = time;
+                last_levels.clear();
+                last_levels.extend(levels);
+            }
+            ended => *ended = Some((time, levels.collect())),
+        }
+    }
+
+    /// Takes over what stayed allocated on each device since the last execution of a program, at the next one.
+    pub(super) fn set_steady_state(&mut self, entry: usize, devices: &[DeviceAnalysis]) {
+        let ProgramEntry {
+            ended,
+            steady_state,
+            ..
+        } = &mut self.entries[entry];
+        steady_state.clear();
+        steady_state.extend(
+            devices
+                .iter()
+                .enumerate()
+                .map(|(index, device)| match ended {
+                    // Where nothing was recorded since, nothing changed since.
+                    Some((time, levels)) => {
+                        let lowest = device.lowest_since(*time).unwrap_or(u64::MAX);
+                        lowest.min(levels[index])
+                    }
+                    None => device.in_use_bytes(),
+                }),
+        );
+    }
+
+    /// Takes in that the run searched for its step.
+    pub(super) fn on_search(&mut self) {
+        self.is_searched = true;
+    }
+
+    /// Takes in why a program that is loaded may be the step.
+    pub(super) fn add_evidence(&mut self, program: u32, evidence: Evidence) {
         if let Ok(entry) = self.entry_for(program) {
             let entry = &mut self.entries[entry];
             entry.evidence = entry.evidence.max(evidence);
@@ -174,7 +227,7 @@ impl Programs {
 
     /// Says whether calls of a program are steps of a training. Where the run did not search for them,
     /// any may be.
-    pub(super) fn is_step(&self, entry: usize) -> bool {
+    pub(super) fn may_be_step(&self, entry: usize) -> bool {
         !self.is_searched || self.entries[entry].evidence >= Evidence::StateReturned
     }
 
@@ -184,9 +237,34 @@ impl Programs {
     }
 
     /// Returns what a program has needed so far: its calls times its bytes.
-    pub(super) fn needed(&self, entry: usize) -> u128 {
+    fn needed(&self, entry: usize) -> u128 {
         let entry = &self.entries[entry];
-        u128::from(entry.calls) * u128::from(entry.key.1.needed_bytes().max(1))
+        u128::from(entry.calls) * u128::from(entry.key.sizes.needed_bytes().max(1))
+    }
+
+    pub(super) fn is_searched(&self) -> bool {
+        self.is_searched
+    }
+
+    /// Returns the entry of the step, as far as one can know now.
+    pub(super) fn step(&self) -> Option<usize> {
+        self.step
+    }
+
+    pub(super) fn entries(&self) -> &[ProgramEntry] {
+        &self.entries
+    }
+
+    pub(super) fn compilations(&self) -> &[Compilation] {
+        &self.compilations
+    }
+
+    pub(super) fn name(&self, entry: usize) -> TextId {
+        self.entries[entry].key.name
+    }
+
+    pub(super) fn calls(&self, entry: usize) -> u64 {
+        self.entries[entry].calls
     }
 
     /// Returns the entry of a key, making it if it is the first of its kind.
@@ -207,7 +285,7 @@ impl Programs {
                 evidence: Evidence::default(),
                 first_call: None,
                 ended: None,
-                held: Vec::new(),
+                steady_state: Vec::new(),
             });
         }
         entry

@@ -1,149 +1,11 @@
-//! What is counted on one device before and after a pass.
+//! The points of one pass of a repeat, added for many passes at once.
 
-use crate::analysis::attribution::Arguments;
-use crate::analysis::devices::Device;
-use crate::analysis::running_minimum::RunningMinimum;
+use super::Timeline;
 use crate::analysis::series::TimelinePoint;
-use crate::analysis::snapshot::LiveSnapshot;
-use crate::analysis::timeline::Timeline;
-use crate::replay::{Block, Period, PoolLevel};
-
-/// One device at one moment.
-pub(super) struct DeviceSnapshot {
-    level: PoolLevel,
-    peak: u64,
-    reported_peak: u64,
-    blocks_at_peak: LiveSnapshot,
-    arguments_at_peak: Arguments,
-    blocks_at_refusal: LiveSnapshot,
-    blocks_at_step: LiveSnapshot,
-    low_water: RunningMinimum,
-    outside: u64,
-    refusals: u64,
-    card_refused: bool,
-    regions: usize,
-}
-
-impl Device {
-    /// Returns what later events depend on.
-    pub(super) fn snapshot(&self) -> DeviceSnapshot {
-        let Device {
-            number: _,
-            level,
-            peak,
-            reported_peak,
-            // Both belong to the peak.
-            moment: _,
-            at_peak: _,
-            blocks_at_peak,
-            arguments_at_peak,
-            blocks_at_refusal,
-            blocks_at_step,
-            low_water,
-            // Points are noted while a pass is watched, and noted again for those that are skipped.
-            timeline: _,
-            watched: _,
-            outside,
-            refusals,
-            card_refused,
-            given,
-        } = self;
-        DeviceSnapshot {
-            level: *level,
-            peak: *peak,
-            reported_peak: *reported_peak,
-            blocks_at_peak: blocks_at_peak.clone(),
-            arguments_at_peak: arguments_at_peak.clone(),
-            blocks_at_refusal: blocks_at_refusal.clone(),
-            blocks_at_step: blocks_at_step.clone(),
-            low_water: low_water.clone(),
-            outside: *outside,
-            refusals: *refusals,
-            card_refused: *card_refused,
-            regions: given.len(),
-        }
-    }
-
-    /// Says whether each further pass does the same. `led` says whether the step was called in it.
-    pub(super) fn repeats(&self, before: &DeviceSnapshot, period: &Period, led: bool) -> bool {
-        self.level == before.level
-            && self.peak == before.peak
-            && self.reported_peak == before.reported_peak
-            && self.blocks_at_peak == before.blocks_at_peak
-            && self.arguments_at_peak == before.arguments_at_peak
-            && self.blocks_at_refusal == before.blocks_at_refusal
-            && match led {
-                true => before.blocks_at_step.repeats(&self.blocks_at_step, period),
-                false => self.blocks_at_step == before.blocks_at_step,
-            }
-            && before.low_water.repeats(&self.low_water, period)
-            && self.outside == before.outside
-            && self.card_refused == before.card_refused
-            && self.given.len() == before.regions
-    }
-
-    /// Lets so many more passes be over.
-    pub(super) fn skip(
-        &mut self,
-        before: &DeviceSnapshot,
-        period: &Period,
-        points: &[TimelinePoint],
-        led: bool,
-        passes: u64,
-    ) {
-        self.refusals += passes * (self.refusals - before.refusals);
-        self.low_water.skip(period, passes);
-        if led {
-            self.blocks_at_step.skip(period, passes);
-        }
-        self.timeline.repeat(points, period.events, passes);
-    }
-}
-
-impl LiveSnapshot {
-    /// Says whether a moment that every pass makes anew is the same after the pass, moved along.
-    fn repeats(&self, after: &LiveSnapshot, period: &Period) -> bool {
-        after.next == self.next + period.allocations
-            && self.gone.len() == after.gone.len()
-            && self.gone.iter().zip(&after.gone).all(|(before, after)| {
-                let same = Block {
-                    number: after.number,
-                    ..*before
-                };
-                // They were freed in the pass, so they are other ones in each.
-                same == *after && after.number == before.number + period.allocations
-            })
-    }
-
-    fn skip(&mut self, period: &Period, passes: u64) {
-        let by = passes * period.allocations;
-        self.next += by;
-        self.gone.iter_mut().for_each(|block| block.number += by);
-    }
-}
-
-impl RunningMinimum {
-    fn repeats(&self, after: &RunningMinimum, period: &Period) -> bool {
-        self.stairs.len() == after.stairs.len()
-            && self
-                .stairs
-                .iter()
-                .zip(&after.stairs)
-                .all(|(before, after)| {
-                    before.1 == after.1 && period.repeats_time(before.0, after.0)
-                })
-    }
-
-    fn skip(&mut self, period: &Period, passes: u64) {
-        for (time, _) in &mut self.stairs {
-            period.move_time(time, passes);
-        }
-    }
-}
 
 impl Timeline {
     /// Notes the points of one pass again for so many passes after it, each `period` events later than
-    /// the one before, as [`Timeline::note`] would. Costs little, however many passes there are.
+    /// the one before, as [`Timeline::add`] would. Costs little, however many passes there are.
     pub(in crate::analysis) fn repeat(&mut self, pass: &[TimelinePoint], period: u64, passes: u64) {
         let Some(first) = pass.first() else { return };
         let extremes = Extremes::of(pass);
@@ -158,18 +20,18 @@ impl Timeline {
         let mut next = count;
         while next < end {
             let point = at(next);
-            let stretch = point.event >> self.shift;
+            let number = point.event >> self.shift;
             let Some(last) = self
-                .stretches
+                .intervals
                 .last_mut()
-                .filter(|last| last.number == stretch)
+                .filter(|last| last.number == number)
             else {
-                self.begin(point);
+                self.push(point);
                 next += 1;
                 continue;
             };
-            // The points that fall into the stretch, too.
-            let behind = (stretch + 1) << self.shift;
+            // The points that fall into the interval, too.
+            let behind = (number + 1) << self.shift;
             let whole = (behind - 1 - first.event) / period;
             let rest = pass.partition_point(|point| point.event + whole * period < behind);
             let until = (whole * count + rest as u64).min(end);
@@ -293,17 +155,17 @@ mod tests {
             let mut quick = Timeline::new(devices);
             for event in 0..begin {
                 let level = random(9);
-                quick.note(event, level, || point(event, level).state);
+                quick.add(event, level, || point(event, level).state);
             }
             let mut slow = quick.clone();
             for point in &pass {
-                quick.note(point.event, point.state.in_use_bytes, || point.state);
+                quick.add(point.event, point.state.in_use_bytes, || point.state);
             }
             quick.repeat(&pass, period, passes);
             for number in 0..=passes {
                 for point in &pass {
                     let event = point.event + number * period;
-                    slow.note(event, point.state.in_use_bytes, || point.state);
+                    slow.add(event, point.state.in_use_bytes, || point.state);
                 }
             }
             assert_eq!(

@@ -5,25 +5,25 @@
 
 use rustc_hash::FxHashMap;
 
+use super::{Evidence, ProgramEntry, Programs};
 use crate::analysis::compilations::Compilation;
-use crate::analysis::leaks::{Group, Leaks};
-use crate::analysis::programs::{Evidence, ProgramEntry, Programs};
 use crate::replay::Period;
+use crate::trace::TextId;
 
 /// A number of passes that no trace has.
 pub(in crate::analysis) const UNLIMITED: u64 = u64::MAX;
 
 /// The programs at one moment.
-pub(super) struct ProgramsSnapshot {
+pub(in crate::analysis) struct ProgramsSnapshot {
     entries: Vec<EntrySnapshot>,
-    compiled: usize,
+    compilations: usize,
     is_searched: bool,
     step: Option<usize>,
     loaded: FxHashMap<u32, (usize, u64)>,
 }
 
 struct EntrySnapshot {
-    variant: Option<(crate::trace::TextId, u64)>,
+    variant: Option<(TextId, u64)>,
     scratch: usize,
     compilations: u64,
     loaded: u64,
@@ -31,12 +31,12 @@ struct EntrySnapshot {
     evidence: Evidence,
     first_call: Option<u64>,
     ended: Option<(u64, Vec<u64>)>,
-    held: Vec<u64>,
+    steady_state: Vec<u64>,
 }
 
 /// A call in a pass that is watched: how it compared with the programs that led then.
 #[derive(Clone, Copy, Debug)]
-pub(in crate::analysis) struct Call {
+pub(in crate::analysis) struct RecordedCall {
     pub(in crate::analysis) entry: usize,
     /// What the program is compared by, this call included.
     pub(in crate::analysis) rank: Rank,
@@ -44,10 +44,10 @@ pub(in crate::analysis) struct Call {
     pub(in crate::analysis) step: Option<(usize, Rank)>,
     /// The program whose calls were the steps of the search for leaks right before the call; `None`
     /// where it was not compared with it.
-    pub(in crate::analysis) clock: Option<(usize, Rank)>,
-    /// Whether the clock was changed by it.
-    pub(in crate::analysis) changes_clock: bool,
-    pub(in crate::analysis) leads: bool,
+    pub(in crate::analysis) step_program: Option<(usize, Rank)>,
+    /// Whether the step_program was changed by it.
+    pub(in crate::analysis) changes_step_program: bool,
+    pub(in crate::analysis) is_step: bool,
 }
 
 /// The evidence for being the step, which no pass changes, and what a program has needed.
@@ -55,10 +55,10 @@ type Rank = (Evidence, u128);
 
 impl Programs {
     /// Returns what later events depend on.
-    pub(super) fn snapshot(&self) -> ProgramsSnapshot {
+    pub(in crate::analysis) fn snapshot(&self) -> ProgramsSnapshot {
         let Programs {
             entries,
-            compiled,
+            compilations,
             is_searched,
             step,
             by_key: _,
@@ -66,7 +66,7 @@ impl Programs {
         } = self;
         ProgramsSnapshot {
             entries: entries.iter().map(ProgramEntry::snapshot).collect(),
-            compiled: compiled.len(),
+            compilations: compilations.len(),
             is_searched: *is_searched,
             step: *step,
             loaded: loaded.clone(),
@@ -74,7 +74,7 @@ impl Programs {
     }
 
     /// Says whether each further pass does the same.
-    pub(super) fn repeats(&self, before: &ProgramsSnapshot, period: &Period) -> bool {
+    pub(in crate::analysis) fn repeats(&self, before: &ProgramsSnapshot, period: &Period) -> bool {
         self.step == before.step
             && self.is_searched == before.is_searched
             && self.loaded == before.loaded
@@ -87,31 +87,36 @@ impl Programs {
     }
 
     /// Returns for how many more passes all calls compare as they did in this one.
-    pub(super) fn passes_until_change(&self, before: &ProgramsSnapshot, calls: &[Call]) -> u64 {
+    pub(in crate::analysis) fn passes_until_change(
+        &self,
+        before: &ProgramsSnapshot,
+        calls: &[RecordedCall],
+    ) -> u64 {
         let growth = |entry: usize| -> i128 {
             let calls = self.entries[entry].calls - before.entries[entry].calls;
-            i128::from(calls) * i128::from(self.entries[entry].key.1.needed_bytes().max(1))
+            i128::from(calls) * i128::from(self.entries[entry].key.sizes.needed_bytes().max(1))
         };
         let mut passes = UNLIMITED;
         for call in calls {
             let (evidence, needed) = call.rank;
-            // Of programs with other evidence always the same one leads.
+            // Of programs with other evidence always the same one is_step.
             if let Some((step, (_, step_needed))) = call
                 .step
                 .filter(|(step, rank)| *step != call.entry && rank.0 == evidence)
             {
-                // It leads from a difference of 0 on if it was compiled first, else from 1 on.
+                // It is_step from a difference of 0 on if it was compiled first, else from 1 on.
                 let threshold = i128::from(step < call.entry);
                 let difference = needed as i128 - step_needed as i128;
                 let rate = growth(call.entry) - growth(step);
                 passes = passes.min(passes_on_one_side(difference, rate, threshold));
             }
-            if let Some((clock, (_, clock_needed))) =
-                call.clock.filter(|(clock, _)| *clock != call.entry)
-                && call.leads
+            if let Some((step_program, (_, step_program_needed))) = call
+                .step_program
+                .filter(|(step_program, _)| *step_program != call.entry)
+                && call.is_step
             {
-                let difference = needed as i128 - 2 * clock_needed as i128;
-                let rate = growth(call.entry) - 2 * growth(clock);
+                let difference = needed as i128 - 2 * step_program_needed as i128;
+                let rate = growth(call.entry) - 2 * growth(step_program);
                 passes = passes.min(passes_on_one_side(difference, rate, 0));
             }
         }
@@ -119,7 +124,12 @@ impl Programs {
     }
 
     /// Lets so many more passes be over.
-    pub(super) fn skip(&mut self, before: &ProgramsSnapshot, period: &Period, passes: u64) {
+    pub(in crate::analysis) fn skip_passes(
+        &mut self,
+        before: &ProgramsSnapshot,
+        period: &Period,
+        passes: u64,
+    ) {
         for (entry, before) in self.entries.iter_mut().zip(&before.entries) {
             entry.compilations += passes * (entry.compilations - before.compilations);
             entry.loaded += passes * (entry.loaded - before.loaded);
@@ -128,9 +138,9 @@ impl Programs {
                 period.move_time(time, passes);
             }
         }
-        for index in before.compiled..self.compiled.len() {
-            let one = self.compiled[index];
-            self.compiled.push(Compilation {
+        for index in before.compilations..self.compilations.len() {
+            let one = self.compilations[index];
+            self.compilations.push(Compilation {
                 event: one.event + period.events,
                 times: passes,
                 every: period.events,
@@ -167,7 +177,7 @@ impl ProgramEntry {
             evidence,
             first_call,
             ended,
-            held,
+            steady_state,
         } = self;
         EntrySnapshot {
             variant: *variant,
@@ -179,7 +189,7 @@ impl ProgramEntry {
             evidence: *evidence,
             first_call: *first_call,
             ended: ended.clone(),
-            held: held.clone(),
+            steady_state: steady_state.clone(),
         }
     }
 }
@@ -190,7 +200,7 @@ impl EntrySnapshot {
             && self.scratch == after.scratch.len()
             && self.evidence == after.evidence
             && self.first_call == after.first_call
-            && self.held == after.held
+            && self.steady_state == after.steady_state
             && match (&self.ended, &after.ended) {
                 (Some((before, levels)), Some((after, now))) => {
                     levels == now && period.repeats_time(*before, *after)
@@ -198,43 +208,6 @@ impl EntrySnapshot {
                 (None, None) => true,
                 _ => false,
             }
-    }
-}
-
-impl Leaks {
-    /// Says whether each further pass does the same, given what it was before this one.
-    pub(super) fn repeats(&self, before: &Leaks) -> bool {
-        let Leaks {
-            clock,
-            ticks,
-            groups,
-            changed,
-        } = before;
-        let Some(ticked) = self.ticks.checked_sub(*ticks) else {
-            return false;
-        };
-        self.clock == *clock
-            && self.changed == *changed
-            && self.groups.len() == groups.len()
-            && groups.iter().zip(&self.groups).all(|(before, after)| {
-                let same = Group {
-                    last: after.last,
-                    ..*before
-                };
-                // Whatever changed in the pass has a later tick.
-                same == *after && [before.last, before.last + ticked].contains(&after.last)
-            })
-    }
-
-    /// Lets so many more passes be over.
-    pub(super) fn skip(&mut self, before: &Leaks, passes: u64) {
-        let by = passes * (self.ticks - before.ticks);
-        for (group, before) in self.groups.iter_mut().zip(&before.groups) {
-            if group.last != before.last {
-                group.last += by;
-            }
-        }
-        self.ticks += by;
     }
 }
 

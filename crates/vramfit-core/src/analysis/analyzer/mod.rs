@@ -1,0 +1,523 @@
+//! What a run adds up to while its events are replayed one by one.
+//!
+//! | file | content |
+//! | --- | --- |
+//! | `fast_forward.rs` | which passes of a repeat add up to the same |
+//! | `summarize.rs` | from what was added up to a [`super::RunSummary`] |
+
+mod fast_forward;
+mod summarize;
+
+pub use summarize::{summarise, summarise_events, summarise_until};
+
+use fast_forward::PassRecord;
+
+use super::arrays::{AllocationSite, AllocationSites, NO_PROGRAM};
+use super::attribution::Arguments;
+use super::callbacks::Callbacks;
+use super::compilations::Compilation;
+use super::devices::DeviceAnalysis;
+use super::failure::{Abort, DeniedRequest, EventContext, OomMessage};
+use super::leaks::Leaks;
+use super::other_processes::OtherProcesses;
+use super::programs::{ErrorText, Programs, RecordedCall};
+use super::scratch::{ScratchChecks, ScratchDemand, ScratchNeed};
+use super::step_search::StepNotes;
+use super::summary::{MAX_REFUSALS_KEPT, PeakContext};
+use super::unknown_reads::UnknownReadCounts;
+use crate::allocator::AllocError;
+use crate::error::Result;
+use crate::replay::{Block, Divergence, Replay, StepEffect, VariantReplay, corrupt_trace};
+use crate::trace::{Event, Events, Header, Note, Purpose, TextId};
+
+/// Executions inside executions; more than any program nests callbacks.
+const MAX_DEPTH: usize = 1024;
+
+/// Adds up a run while its events are replayed.
+pub(super) struct TraceAnalyzer {
+    replay: Replay,
+    /// The same run with other kernels, where that was asked for.
+    variant: Option<VariantReplay>,
+    /// What a GPU has for this process and those that share it, going by the header alone.
+    gpu_bytes: u64,
+    devices: Vec<DeviceAnalysis>,
+    programs: Programs,
+    /// The innermost last.
+    active: Vec<ActiveExecution>,
+    executions: u64,
+    /// Entry of the execution started last.
+    last_entry: Option<usize>,
+    denials: Vec<DeniedRequest>,
+    denial_count: u64,
+    /// Arguments of the execution whose request was denied first.
+    arguments_at_denial: Arguments,
+    abort: Option<Abort>,
+    /// The request that was denied in the run and is granted here, at which the replay diverges.
+    newly_granted: Option<EventContext>,
+    unknown_reads: UnknownReadCounts,
+    others: OtherProcesses,
+    callbacks: Callbacks,
+    sites: AllocationSites,
+    leaks: Leaks,
+    step_notes: StepNotes,
+    scratch: ScratchDemand,
+    /// What happens in a pass of a repeat, while one is observed.
+    pass: Option<Box<PassRecord>>,
+}
+
+/// An execution that has not ended yet.
+#[derive(Clone)]
+struct ActiveExecution {
+    entry: usize,
+    /// Where it was called.
+    site: TextId,
+    first_allocation: u64,
+    checks: ScratchChecks,
+}
+
+impl TraceAnalyzer {
+    /// Prepares for a run as it was.
+    pub(super) fn new(header: &Header) -> Result<TraceAnalyzer> {
+        let replay = Replay::new(header)?;
+        let variant = header
+            .autotune_range
+            .then(|| VariantReplay::new(header))
+            .transpose()?;
+        Ok(TraceAnalyzer {
+            variant,
+            others: OtherProcesses::new(replay.devices() as usize),
+            ..TraceAnalyzer::for_replay(header, replay)
+        })
+    }
+
+    /// Prepares for a replay under the settings in `header`.
+    pub(super) fn for_replay(header: &Header, replay: Replay) -> TraceAnalyzer {
+        let count = replay.devices();
+        let not_available = header.occupied_bytes.saturating_add(header.context_bytes);
+        TraceAnalyzer {
+            variant: None,
+            gpu_bytes: header.total_memory_bytes.saturating_sub(not_available),
+            devices: (0..count)
+                .map(|number| DeviceAnalysis::new(number, count as usize))
+                .collect(),
+            replay,
+            programs: Programs::default(),
+            active: Vec::new(),
+            executions: 0,
+            last_entry: None,
+            denials: Vec::new(),
+            denial_count: 0,
+            arguments_at_denial: Arguments::default(),
+            abort: None,
+            newly_granted: None,
+            unknown_reads: UnknownReadCounts::default(),
+            others: OtherProcesses::default(),
+            callbacks: Callbacks::default(),
+            sites: AllocationSites::default(),
+            leaks: Leaks::default(),
+            step_notes: StepNotes::default(),
+            scratch: ScratchDemand::default(),
+            pass: None,
+        }
+    }
+
+    /// Returns why the replay diverges from the run, if it does.
+    pub(super) fn divergence(&self) -> Option<Divergence> {
+        self.replay.divergence()
+    }
+
+    /// Returns the request at which it diverges by granting it.
+    pub(super) fn newly_granted(&self, source: &dyn Events) -> Option<PeakContext> {
+        let context = self.newly_granted?;
+        Some(context.named(&self.programs, &|id| source.text(id).to_owned()))
+    }
+
+    /// Takes in the notes that were read since the last time. They stand before the events that they are about.
+    fn on_notes(&mut self, notes: &[Note]) {
+        self.step_notes
+            .on_notes(notes, &mut self.programs, &mut self.others);
+    }
+
+    /// Replays one event and adds it up.
+    fn on_event(&mut self, event: &Event) -> Result<()> {
+        if let Some(pass) = &mut self.pass {
+            pass.on_event(event);
+        }
+        let owner = self.allocation_site(event);
+        let active = self.active.last_mut();
+        let active = active.map(|execution| (execution.entry, &mut execution.checks));
+        self.scratch.on_event(
+            event,
+            active,
+            &self.programs,
+            &mut self.replay,
+            self.gpu_bytes,
+        );
+        let effect = self.replay.apply(event, owner)?;
+        if self.replay.divergence().is_some() && effect == StepEffect::None {
+            self.on_divergence(event);
+            return Ok(());
+        }
+        if let Some(variant) = &mut self.variant {
+            variant.apply(event)?;
+        }
+        match effect {
+            StepEffect::None => self.on_other_event(event),
+            StepEffect::Allocated(block) => {
+                self.on_allocated(&block, event);
+                Ok(())
+            }
+            StepEffect::Freed(block) => {
+                self.on_freed(&block);
+                Ok(())
+            }
+            StepEffect::Aborted(block, message) => {
+                self.on_aborted(&block, message, event);
+                Ok(())
+            }
+            StepEffect::Denied(device, error) => {
+                self.on_denied(device, error, event);
+                Ok(())
+            }
+        }
+    }
+
+    /// Takes in an event that leaves the pools as they are.
+    fn on_other_event(&mut self, event: &Event) -> Result<()> {
+        match *event {
+            Event::Begin { program, site } => return self.on_begin(program, site),
+            Event::End => return self.on_end(),
+            Event::Argument {
+                parameter,
+                allocation,
+            } => return self.on_argument(parameter, allocation),
+            Event::Driver {
+                device, granted, ..
+            } => self.devices[device as usize].on_driver_call(granted),
+            Event::Outside { device, bytes } => {
+                self.devices[device as usize].on_non_pool_memory(bytes);
+            }
+            Event::ClearPeak { device } => self.devices[device as usize].on_clear_peak(),
+            Event::UnknownRead { site, bytes } => self.unknown_reads.on_read(site, bytes, false),
+            Event::ShapeRead { site, bytes } => self.unknown_reads.on_read(site, bytes, true),
+            Event::Callback {
+                site,
+                calls,
+                errors,
+                error,
+            } => self.callbacks.on_called(site, calls, errors, error),
+            Event::CallbackSkipped {
+                site,
+                calls,
+                reason,
+            } => self.callbacks.on_skipped(site, calls, reason),
+            _ => {
+                let added = self.on_program_event(event);
+                return self.check_consistent(added);
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes in an event about a program.
+    fn on_program_event(&mut self, event: &Event) -> std::result::Result<(), ErrorText> {
+        match *event {
+            Event::Program {
+                program,
+                name,
+                sizes,
+                devices,
+                loaded,
+                compile_attempt,
+                site,
+            } => {
+                let compilation = Compilation {
+                    name,
+                    site,
+                    sizes,
+                    loaded,
+                    event: self.replay.events() - 1,
+                    times: 1,
+                    every: 0,
+                };
+                self.programs
+                    .on_compiled(program, compilation, devices, compile_attempt)
+            }
+            Event::Variant {
+                program,
+                name,
+                sizes,
+            } => self
+                .programs
+                .register_variant(program, name, sizes.temp_bytes),
+            Event::Scratch {
+                program,
+                library,
+                routine,
+                site,
+                low_bytes,
+                high_bytes,
+                source,
+                phase,
+            } => {
+                let need = ScratchNeed {
+                    library,
+                    routine,
+                    site,
+                    low_bytes,
+                    high_bytes,
+                    source,
+                    phase,
+                };
+                self.programs.add_scratch(program, need)
+            }
+            Event::Unload { program } => self.programs.on_unloaded(program),
+            _ => Ok(()),
+        }
+    }
+
+    fn on_allocated(&mut self, block: &Block, event: &Event) {
+        self.leaks.on_allocated(block);
+        let device = &mut self.devices[block.device as usize];
+        if device.on_allocated(&mut self.replay)
+            && let Event::Allocate {
+                bytes,
+                purpose,
+                site,
+                ..
+            } = *event
+        {
+            let context = self.context(purpose, bytes, site);
+            self.devices[block.device as usize].set_peak_context(context);
+        }
+    }
+
+    fn on_freed(&mut self, block: &Block) {
+        self.leaks.on_freed(block);
+        self.devices[block.device as usize].on_freed(block, &mut self.replay);
+    }
+
+    /// Takes in a free at which the allocator would have aborted the process.
+    fn on_aborted(&mut self, block: &Block, message: String, event: &Event) {
+        self.on_freed(block);
+        let message = match *event {
+            Event::FreeAborts { message, .. } => OomMessage::Recorded(message),
+            _ => OomMessage::Computed(message),
+        };
+        self.abort.get_or_insert(Abort {
+            device: block.device,
+            entry: self.last_entry,
+            executions: self.executions,
+            message,
+            event: self.replay.events() - 1,
+        });
+    }
+
+    /// Takes in a request that was denied: in the run, or only under these settings.
+    fn on_denied(&mut self, device: u32, error: AllocError, event: &Event) {
+        let (context, slot, message) = match *event {
+            Event::Refuse {
+                bytes,
+                purpose,
+                slot,
+                message,
+                ..
+            } => {
+                let context = self.context(purpose, bytes, TextId(0));
+                (context, slot, OomMessage::Recorded(message))
+            }
+            Event::Allocate {
+                bytes,
+                purpose,
+                slot,
+                site,
+                ..
+            } => {
+                let message = self.replay.allocator(device).out_of_memory_message(bytes);
+                let context = self.context(purpose, bytes, site);
+                (context, slot, OomMessage::Computed(message))
+            }
+            _ => return,
+        };
+        let driver_denied = self.devices[device as usize].on_denied(&mut self.replay);
+        self.denial_count += 1;
+        if self.denials.len() == MAX_REFUSALS_KEPT {
+            return;
+        }
+        let usage = self.others.usage(device);
+        let held_by_others = usage.bytes;
+        if self.denials.is_empty() {
+            self.others.at_denial.get_or_insert(usage);
+            let next = self.replay.allocations();
+            self.devices[device as usize].capture_denial(next);
+        }
+        let stats = self.replay.allocator(device).stats();
+        let growth = stats.bytes_limit.zip(stats.pool_bytes);
+        self.denials.push(DeniedRequest {
+            device,
+            context,
+            slot,
+            message,
+            pool: self.replay.device_state(device),
+            growth: growth.map(|(limit, pool)| {
+                if driver_denied {
+                    0
+                } else {
+                    limit.saturating_sub(pool)
+                }
+            }),
+            gpu_free: match stats.pool_bytes {
+                Some(_) => None,
+                None => {
+                    let used = stats.bytes_in_use.saturating_add(held_by_others);
+                    Some(self.gpu_bytes.saturating_sub(used))
+                }
+            },
+            held_by_others,
+            fatal: match error {
+                AllocError::OutOfMemory => None,
+                AllocError::Fatal(text) => Some(text),
+            },
+            executions_before: self.executions,
+        });
+    }
+
+    /// Notes the request that is granted although the run was denied it.
+    fn on_divergence(&mut self, event: &Event) {
+        if let Event::Refuse { bytes, purpose, .. } = *event
+            && self.replay.divergence() == Some(Divergence::Granted)
+            && self.newly_granted.is_none()
+        {
+            self.newly_granted = Some(self.context(purpose, bytes, TextId(0)));
+        }
+    }
+
+    fn on_begin(&mut self, program: u32, site: TextId) -> Result<()> {
+        let entry = self.check_consistent(self.programs.entry_for(program))?;
+        if self.active.len() == MAX_DEPTH {
+            return self.invalid_event("too many executions inside each other");
+        }
+        self.executions += 1;
+        let next_allocation = self.replay.allocations();
+        self.active.push(ActiveExecution {
+            entry,
+            site,
+            first_allocation: next_allocation,
+            checks: ScratchChecks::default(),
+        });
+        self.last_entry = Some(entry);
+        let (step, step_program) = (self.programs.step(), self.leaks.step_program());
+        let is_step = self.programs.on_call(entry, self.replay.events() - 1);
+        if is_step {
+            for device in &mut self.devices {
+                device.capture_step(next_allocation);
+            }
+        }
+        let may_be_step = self.programs.may_be_step(entry);
+        if may_be_step {
+            let rank = |entry| self.programs.rank(entry);
+            self.leaks.on_execution(entry, is_step, rank);
+        }
+        if let Some(pass) = &mut self.pass {
+            let ranked = |entry| (entry, self.programs.rank(entry));
+            pass.calls.push(RecordedCall {
+                entry,
+                rank: self.programs.rank(entry),
+                step: step.map(ranked),
+                // Calls of other programs are not compared with it.
+                step_program: step_program.filter(|_| may_be_step).map(ranked),
+                changes_step_program: self.leaks.step_program() != step_program,
+                is_step,
+            });
+        }
+        self.programs.set_steady_state(entry, &self.devices);
+        Ok(())
+    }
+
+    fn on_end(&mut self) -> Result<()> {
+        let Some(execution) = self.active.pop() else {
+            return self.invalid_event("an execution ends that never began");
+        };
+        let levels = self.devices.iter().map(DeviceAnalysis::in_use_bytes);
+        self.programs
+            .on_end(execution.entry, self.replay.events(), levels);
+        Ok(())
+    }
+
+    /// Takes in an argument of the active execution, where that reached a peak or was denied a request.
+    fn on_argument(&mut self, parameter: u32, allocation: u64) -> Result<()> {
+        let Some(execution) = self.active.last() else {
+            return self.invalid_event("an argument of no execution");
+        };
+        let Some(device) = self.replay.device_of(allocation) else {
+            return self.invalid_event("an argument is in no allocation");
+        };
+        let is_active = |context: &EventContext| {
+            context.entry == Some(execution.entry)
+                && context.first_allocation == execution.first_allocation
+        };
+        let state = &mut self.devices[device as usize];
+        let mut has_room = state.on_argument(is_active, parameter, allocation);
+        if let Some(denied) = self.denials.first()
+            && denied.device == device
+            && is_active(&denied.context)
+        {
+            let arguments = &mut self.arguments_at_denial;
+            has_room &= arguments.add(&denied.context, parameter, allocation);
+        }
+        if !has_room {
+            return self.invalid_event("an execution has more arguments than any program");
+        }
+        Ok(())
+    }
+
+    /// Returns what is going on at the event applied last.
+    fn context(&self, purpose: Purpose, bytes: u64, site: TextId) -> EventContext {
+        let execution = self.active.last();
+        let entry = execution.map(|execution| execution.entry);
+        EventContext {
+            entry,
+            call: entry.map_or(self.executions, |entry| self.programs.calls(entry)),
+            purpose,
+            bytes,
+            // Inside an execution the line is that of the call.
+            site: execution.map_or(site, |execution| execution.site),
+            event: self.replay.events() - 1,
+            first_allocation: execution.map_or(0, |execution| execution.first_allocation),
+        }
+    }
+
+    /// Returns the number of the site that allocates in this event; 0 where nothing is allocated.
+    #[inline]
+    fn allocation_site(&mut self, event: &Event) -> u32 {
+        let Event::Allocate {
+            device,
+            purpose,
+            slot,
+            site,
+            ..
+        } = *event
+        else {
+            return 0;
+        };
+        let (entry, site) = match self.active.last() {
+            Some(execution) => (execution.entry as u32, execution.site),
+            None => (NO_PROGRAM, site),
+        };
+        self.sites.number(AllocationSite {
+            device,
+            purpose,
+            site,
+            entry,
+            slot,
+        })
+    }
+
+    fn invalid_event(&self, what: ErrorText) -> Result<()> {
+        self.check_consistent(Err(what))
+    }
+
+    fn check_consistent<T>(&self, result: std::result::Result<T, ErrorText>) -> Result<T> {
+        result.map_err(|what| corrupt_trace(self.replay.events(), what))
+    }
+}

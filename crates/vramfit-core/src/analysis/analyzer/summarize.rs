@@ -1,0 +1,386 @@
+//! From a trace to a [`RunSummary`]: everything is replayed through the same allocators and added up.
+//!
+//! There is only a summary when replay and run agree: on every request whether it was granted, on every driver
+//! call, and on the final statistics of every device to the byte.
+
+use std::cmp::Reverse;
+use std::io::Read;
+
+use super::TraceAnalyzer;
+use crate::allocator::{Fidelity, Kind};
+use crate::analysis::arrays::NO_PROGRAM;
+use crate::analysis::compilations::repeated;
+use crate::analysis::critical_point::CriticalPoint;
+use crate::analysis::other_processes::OtherProcessesSummary;
+use crate::analysis::series::{LeakSummary, TimelinePoint};
+use crate::analysis::summary::{
+    AbortInfo, AllocationFailure, AutotuneRange, DeviceSummary, ProgramMemorySummary,
+    ProgramSummary, RunSummary, tightest,
+};
+use crate::analysis::verdict::LastExecution;
+use crate::error::Result;
+use crate::replay::{Block, feed, replay_mismatch};
+use crate::trace::{Events, Footer, Header, Note, ProgramExit, Reader, TextId, UncaughtError};
+
+/// Replays a trace and says what the run came to.
+///
+/// # Errors
+/// [`crate::ErrorKind::Io`] for a trace that cannot be read, and [`crate::ErrorKind::InvalidFile`] for one
+/// that is damaged, or with which its own replay disagrees on anything.
+pub fn summarise<R: Read>(reader: Reader<R>) -> Result<RunSummary> {
+    summarise_until(reader, u64::MAX)
+}
+
+/// Replays a trace as if the run had been cut off after the event of that index: what it had come to
+/// by then, and what lay where.
+///
+/// # Errors
+/// As [`summarise`].
+pub fn summarise_until<R: Read>(mut reader: Reader<R>, last: u64) -> Result<RunSummary> {
+    summarise_events(&mut reader, last)
+}
+
+/// Does the same with events from anywhere.
+///
+/// # Errors
+/// As [`summarise`].
+pub fn summarise_events(source: &mut dyn Events, last: u64) -> Result<RunSummary> {
+    let mut analyzer = TraceAnalyzer::new(source.header())?;
+    feed(source, &mut vec![&mut analyzer], last)?;
+    if let Some(footer) = source.footer() {
+        analyzer.verify_footer(footer)?;
+    }
+    let header = source.header().clone();
+    Ok(analyzer.into_summary(&header, source))
+}
+
+impl TraceAnalyzer {
+    /// Compares the final statistics with those of the process.
+    pub(in crate::analysis) fn verify_footer(&mut self, footer: &Footer) -> Result<()> {
+        let lists = [
+            ("bytes in use", &footer.bytes_in_use),
+            ("peak bytes in use", &footer.peak_bytes_in_use),
+            ("pool bytes", &footer.pool_bytes),
+            ("allocations", &footer.num_allocs),
+        ];
+        let at = self.replay.events();
+        for (what, theirs) in lists {
+            if theirs.len() != self.devices.len() {
+                let text = format!(
+                    "{what} of {} devices instead of {}",
+                    theirs.len(),
+                    self.devices.len()
+                );
+                return Err(replay_mismatch(at, &text));
+            }
+        }
+        for (device, state) in self.devices.iter().enumerate() {
+            let stats = self.replay.allocator(device as u32).stats();
+            let ours = [
+                stats.bytes_in_use,
+                state.reported_peak_bytes(),
+                stats.pool_bytes.unwrap_or(0),
+                stats.num_allocs,
+            ];
+            for ((what, theirs), ours) in lists.iter().zip(ours) {
+                let theirs = theirs[device];
+                if ours != theirs {
+                    let text =
+                        format!("{what} of device {device} are {ours} here and were {theirs}");
+                    return Err(replay_mismatch(at, &text));
+                }
+            }
+        }
+        if self.executions != footer.executions {
+            let text = format!(
+                "{} executions here and {} there",
+                self.executions, footer.executions
+            );
+            return Err(replay_mismatch(at, &text));
+        }
+        Ok(())
+    }
+
+    /// Looks names up and puts everything where a [`RunSummary`] has it. `header` says under which
+    /// settings it happened; `source` is where the events came from, read to the end.
+    pub(in crate::analysis) fn into_summary(
+        mut self,
+        header: &Header,
+        source: &dyn Events,
+    ) -> RunSummary {
+        let text = |id| source.text(id).to_owned();
+        let mut live = vec![Vec::new(); self.devices.len()];
+        for block in self.replay.live() {
+            live[block.device as usize].push(*block);
+        }
+        let devices: Vec<_> = (0..)
+            .zip(&live)
+            .map(|(device, live)| self.device_summary(device, live, header, &text))
+            .collect();
+        let limit = devices.first().and_then(DeviceSummary::limit);
+        let limit = limit.unwrap_or(header.total_memory_bytes);
+        let autotune_range = self.autotune_range(limit, &text);
+        let allocator_model = self.allocator_model();
+        let tightest = tightest(&devices).map_or(0, |device| device.device as usize);
+        let (mut attribution, memory) =
+            self.critical_point(tightest)
+                .attribute(&live, &self.sites, &self.programs, source);
+        let step = self.programs.step();
+        let step_entry = step.map(|entry| &self.programs.entries()[entry]);
+        // A stable sort: programs that need the same stay in the order of their compilation.
+        let entries = self.programs.entries();
+        let mut order: Vec<usize> = (0..entries.len()).collect();
+        order.sort_by_key(|entry| Reverse(entries[*entry].key.sizes.needed_bytes()));
+        let index_of = |entry: usize| order.iter().position(|other| *other == entry);
+        if let Some(attribution) = &mut attribution {
+            attribution.program = attribution.program.and_then(index_of);
+        }
+        let (program_exit, uncaught_error) = ending(source.notes());
+        RunSummary {
+            header: header.clone(),
+            complete: source.footer().is_some(),
+            programs: self.program_summaries(&order, &text),
+            step: step.and_then(index_of),
+            step_evidence: step_entry.map(|entry| entry.evidence),
+            step_search: self.step_notes.summary(&self.programs, &text),
+            refusals: self.failures(&text),
+            refusal_count: self.denial_count,
+            abort: self.abort_info(&text),
+            unknown_reads: self.unknown_reads.summary(&text),
+            total_range: None,
+            no_context: self.others.no_context.clone(),
+            others_at_refusal: self.others_at_denial(),
+            fits_alone: None,
+            processes: Vec::new(),
+            last_unknown_read: self.unknown_reads.last().map(text),
+            callbacks: self.callbacks.summary(&text),
+            not_computed: source.not_computed().to_vec(),
+            autotune_range,
+            scratch: self.scratch.summary(&self.programs, &self.devices, &text),
+            leaks: self.leak_summaries(&text),
+            compilations: repeated(
+                self.programs.compilations(),
+                step_entry.and_then(|entry| Some((entry.key.name, entry.first_call?))),
+                text,
+            ),
+            attribution,
+            program_memory: memory.and_then(|(entry, memory)| {
+                let program = index_of(entry)?;
+                Some(ProgramMemorySummary { program, memory })
+            }),
+            compiler_warnings: source.compiler_warnings().to_vec(),
+            environment: source.settings().cloned(),
+            executions: self.executions,
+            evaluated: source.footer().map(|footer| footer.evaluated),
+            program_exit,
+            uncaught_error,
+            last_execution: self.last_entry.map(|entry| LastExecution {
+                program: text(self.programs.name(entry)),
+                call: self.programs.calls(entry),
+            }),
+            events: self.replay.events(),
+            allocator_model,
+            devices,
+        }
+    }
+
+    /// Returns the point that decides; `tightest` is the device where nothing failed.
+    fn critical_point(&self, tightest: usize) -> CriticalPoint<'_> {
+        let denied = self.denials.first().filter(|denied| denied.fatal.is_none());
+        let device = match (denied, &self.abort) {
+            (Some(denied), _) => denied.device as usize,
+            (None, Some(abort)) => abort.device as usize,
+            (None, None) => tightest,
+        };
+        CriticalPoint {
+            denied,
+            arguments_at_denial: &self.arguments_at_denial,
+            device: self.devices.get(device),
+        }
+    }
+
+    fn program_summaries(
+        &self,
+        order: &[usize],
+        text: &impl Fn(TextId) -> String,
+    ) -> Vec<ProgramSummary> {
+        let entries = order.iter().map(|entry| &self.programs.entries()[*entry]);
+        entries
+            .map(|entry| ProgramSummary {
+                name: text(entry.key.name),
+                calls: entry.calls,
+                first_call_event: entry.first_call,
+                compilations: entry.compilations,
+                loaded: entry.loaded,
+                devices: entry.key.devices,
+                compile_attempt: text(entry.key.compile_attempt),
+                site: text(entry.site),
+                variant_temp_bytes: entry.variant.map(|(_, bytes)| bytes),
+                sizes: entry.key.sizes,
+            })
+            .collect()
+    }
+
+    fn failures(&self, text: &impl Fn(TextId) -> String) -> Vec<AllocationFailure> {
+        self.denials
+            .iter()
+            .map(|denied| AllocationFailure {
+                device: denied.device,
+                moment: denied.context.named(&self.programs, text),
+                message: denied.message.text(text),
+                pool: denied.pool,
+                growth_bytes: denied.growth,
+                card_free_bytes: denied.gpu_free,
+                held_by_others_bytes: denied.held_by_others,
+                fatal: denied.fatal.clone(),
+                recovered: self.executions > denied.executions_before,
+            })
+            .collect()
+    }
+
+    fn abort_info(&self, text: &impl Fn(TextId) -> String) -> Option<AbortInfo> {
+        self.abort.as_ref().map(|abort| AbortInfo {
+            device: abort.device,
+            program: abort.entry.map(|entry| text(self.programs.name(entry))),
+            executions: abort.executions,
+            message: abort.message.text(text),
+            event: abort.event,
+        })
+    }
+
+    fn device_summary(
+        &mut self,
+        device: u32,
+        live: &[Block],
+        header: &Header,
+        text: &impl Fn(TextId) -> String,
+    ) -> DeviceSummary {
+        let stats = self.replay.allocator(device).stats();
+        let at_end = self.replay.device_state(device);
+        let state = &self.devices[device as usize];
+        let denials = self.denials.iter();
+        let denied = denials
+            .filter(|denied| denied.device == device)
+            .map(|denied| TimelinePoint {
+                event: denied.context.event,
+                state: denied.pool,
+            });
+        let program = |entry: u32| {
+            let entry = self.programs.entries().get(entry as usize)?;
+            Some(text(entry.key.name))
+        };
+        let held_by_others_bytes = self.others.usage(device).max_bytes;
+        let gpu_bytes = self.gpu_bytes.saturating_sub(held_by_others_bytes);
+        let step = self.programs.step();
+        let steady_state = step.map(|entry| &self.programs.entries()[entry].steady_state);
+        let peak = state.peak_context();
+        DeviceSummary {
+            limit_bytes: stats.bytes_limit,
+            // What `cuda_async` reports as its limit is what it keeps, not what it may take.
+            capacity_bytes: match stats.bytes_limit {
+                Some(limit) if header.allocator != Kind::CudaAsync.name() => {
+                    limit.min(gpu_bytes.max(stats.peak_pool_bytes.unwrap_or(0)))
+                }
+                _ => gpu_bytes,
+            },
+            held_by_others_bytes,
+            pool_bytes: stats.peak_pool_bytes,
+            peak: peak.map(|context| context.named(&self.programs, text)),
+            at_end,
+            steady_state_bytes: steady_state
+                .and_then(|bytes| bytes.get(device as usize).copied())
+                .unwrap_or(0),
+            ..state.summary(live, denied, &self.sites, text, program)
+        }
+    }
+
+    /// Returns who else held memory of the GPU on which a request was denied first.
+    fn others_at_denial(&self) -> Option<OtherProcessesSummary> {
+        let usage = self.others.at_denial.clone()?;
+        let no_context = self.others.no_context.as_ref();
+        let first = self.denials.first().map(|denied| denied.device);
+        Some(OtherProcessesSummary {
+            device: first.or(no_context.map(|no_context| no_context.device))?,
+            held_bytes: usage.bytes,
+            processes: usage.processes,
+        })
+        .filter(|others| others.held_bytes > 0)
+    }
+
+    fn allocator_model(&mut self) -> Option<&'static str> {
+        if self.devices.is_empty() {
+            return None;
+        }
+        match self.replay.allocator(0).fidelity() {
+            Fidelity::Exact => None,
+            Fidelity::Model(what) => Some(what),
+        }
+    }
+
+    fn autotune_range(
+        &mut self,
+        limit: u64,
+        text: &impl Fn(TextId) -> String,
+    ) -> Option<AutotuneRange> {
+        let variant = self.variant.as_mut()?;
+        let entries = self.programs.entries();
+        let measured: Vec<_> = entries.iter().filter_map(|entry| entry.variant).collect();
+        let (unmeasured, small): (Vec<_>, Vec<_>) = entries
+            .iter()
+            .filter(|entry| entry.variant.is_none() && entry.key.compile_attempt == TextId(0))
+            .map(|entry| entry.key.sizes)
+            .partition(|sizes| sizes.is_large(limit));
+        Some(AutotuneRange {
+            variant: measured
+                .first()
+                .map_or(String::new(), |(name, _)| text(*name)),
+            peak_bytes: variant.peak_bytes(),
+            fits: variant.fits(),
+            measured: measured.len() as u64,
+            unmeasured: unmeasured.len() as u64,
+            small: small.len() as u64,
+            small_temp_bytes: small
+                .iter()
+                .fold(0, |sum: u64, sizes| sum.saturating_add(sizes.temp_bytes)),
+        })
+    }
+
+    fn leak_summaries(&self, text: &impl Fn(TextId) -> String) -> Vec<LeakSummary> {
+        let Some(step_program) = self.leaks.step_program() else {
+            return Vec::new();
+        };
+        let name = |entry: usize| text(self.programs.name(entry));
+        self.leaks
+            .candidates(&self.sites)
+            .into_iter()
+            .map(|candidate| LeakSummary {
+                device: candidate.device,
+                site: text(candidate.site),
+                program: (candidate.entry != NO_PROGRAM).then(|| name(candidate.entry as usize)),
+                purpose: candidate.purpose,
+                step: name(step_program),
+                steps: candidate.steps,
+                arrays: candidate.arrays,
+                bytes: candidate.bytes,
+                held_bytes: candidate.held_bytes,
+            })
+            .collect()
+    }
+}
+
+/// Returns how the process ended, and the exception that it did not catch.
+fn ending(notes: &[Note]) -> (Option<ProgramExit>, Option<UncaughtError>) {
+    let (mut program_exit, mut uncaught_error) = (None, None);
+    for note in notes {
+        match note {
+            Note::Exit(exit) => program_exit = Some(*exit),
+            Note::Error(error) => uncaught_error = Some(error.clone()),
+            Note::Search { .. }
+            | Note::Program { .. }
+            | Note::Cut { .. }
+            | Note::Others { .. }
+            | Note::NoContext { .. } => {}
+        }
+    }
+    (program_exit, uncaught_error)
+}

@@ -1,0 +1,75 @@
+//! Reads of values that a dry run does not know, by line.
+
+use rustc_hash::FxHashMap;
+
+use super::summary::UnknownReads;
+use crate::trace::TextId;
+
+/// Counts reads of unknown values.
+#[derive(Clone, Default)]
+pub(super) struct UnknownReadCounts {
+    by_site: FxHashMap<TextId, Counts>,
+    /// The line of the last of them.
+    last: Option<TextId>,
+}
+
+#[derive(Clone, Default)]
+struct Counts {
+    reads: u64,
+    bytes: u64,
+    /// Of how many of them JAX made a shape.
+    shapes: u64,
+}
+
+impl UnknownReadCounts {
+    /// Takes in a read; `is_shape` says that JAX makes a shape of the value.
+    pub(super) fn on_read(&mut self, site: TextId, bytes: u64, is_shape: bool) {
+        self.last = Some(site);
+        let counts = self.by_site.entry(site).or_default();
+        counts.reads += 1;
+        counts.bytes = counts.bytes.saturating_add(bytes);
+        counts.shapes += u64::from(is_shape);
+    }
+
+    /// Returns the line of the last read.
+    pub(super) fn last(&self) -> Option<TextId> {
+        self.last
+    }
+
+    /// Returns them by line: first where most shapes were made of them, then where most reads were.
+    pub(super) fn summary(&self, text: &impl Fn(TextId) -> String) -> Vec<UnknownReads> {
+        let mut reads: Vec<_> = self
+            .by_site
+            .iter()
+            .map(|(site, counts)| UnknownReads {
+                site: text(*site),
+                reads: counts.reads,
+                bytes: counts.bytes,
+                shapes: counts.shapes,
+            })
+            .collect();
+        reads.sort_by(|a, b| {
+            (b.shapes, b.reads)
+                .cmp(&(a.shapes, a.reads))
+                .then_with(|| a.site.cmp(&b.site))
+        });
+        reads
+    }
+
+    /// Says whether each further pass of a repeat reads at the same lines.
+    pub(super) fn repeats(&self, before: &UnknownReadCounts) -> bool {
+        // Nothing depends on the last one, and after each pass it is the last one of the pass.
+        self.by_site.len() == before.by_site.len()
+    }
+
+    /// Lets so many more passes be over.
+    pub(super) fn skip_passes(&mut self, before: &UnknownReadCounts, passes: u64) {
+        for (site, counts) in &mut self.by_site {
+            let before = before.by_site.get(site).cloned().unwrap_or_default();
+            counts.reads += passes * (counts.reads - before.reads);
+            let bytes = passes.saturating_mul(counts.bytes - before.bytes);
+            counts.bytes = counts.bytes.saturating_add(bytes);
+            counts.shapes += passes * (counts.shapes - before.shapes);
+        }
+    }
+}
