@@ -45,7 +45,9 @@ def gpu(index, used, processes, **more):
     }
 
 
-def page(pid, command, sample, liveness="fresh", *, jax="0.11.0", virtual=None, who=None, **asked):
+def published(
+    pid, command, sample, liveness="fresh", *, jax="0.11.0", virtual=None, who=None, **settings
+):
     device = {
         "id": 0,
         "local_hardware_id": 0,
@@ -64,13 +66,13 @@ def page(pid, command, sample, liveness="fresh", *, jax="0.11.0", virtual=None, 
             "jax": jax,
             "plugin_api": "0.112",
             "interval_ms": 100,
-            "asked": {
+            "client_settings": {
                 "allocator": "default",
                 "fraction": None,
                 "preallocate": None,
                 "visible_devices": None,
                 "policy": None,
-                **asked,
+                **settings,
             },
             "virtual_gpu": virtual,
             "devices": [device],
@@ -78,8 +80,8 @@ def page(pid, command, sample, liveness="fresh", *, jax="0.11.0", virtual=None, 
         "live": {
             "heartbeat_ns": 90_000_000_000,
             "samples": 861,
-            "spent_ns": 4_305_000,
-            "devices": [{"answer": "figures", **empty, **sample}],
+            "sampling_ns": 4_305_000,
+            "devices": [{"status": "available", **empty, **sample}],
         },
         "liveness": liveness,
         "same_namespace": True,
@@ -111,13 +113,13 @@ def main():
         3.4, 9.1, 10.9, 10.9, largest_free_bytes=6 * GIB, allocations=912,
         driver_bytes=int(11.1 * GIB),
     )  # fmt: skip
-    pages = [
-        page(3310, serve["command"], serving, {"silent": {"for_ms": 3400}}, jax="0.10.2",
+    processes_stats = [
+        published(3310, serve["command"], serving, {"silent": {"for_ms": 3400}}, jax="0.10.2",
              who=serve, fraction=0.3, policy="--limit 23.7GiB"),
-        page(4121, train["command"], training, who=train),
-        page(5170, virtual["command"], dry, jax="0.10.2", virtual="t4", who=virtual),
+        published(4121, train["command"], training, who=train),
+        published(5170, virtual["command"], dry, jax="0.10.2", virtual="t4", who=virtual),
     ]  # fmt: skip
-    machine = {
+    host = {
         "driver": "580.82.07",
         "cuda": "13.0",
         "gpus": [
@@ -128,14 +130,14 @@ def main():
         "unknown": [],
     }  # fmt: skip
     at = {"schema": 1, "at_unix_ms": 1_795_000_000_000}
-    gone = page(5171, "python sweep.py", dry, {"gone": {"for_ms": 12_000}}, virtual="t4")
-    absence = {
+    gone = published(5171, "python sweep.py", dry, {"gone": {"for_ms": 12_000}}, virtual="t4")
+    unavailable = {
         "message": "`libnvidia-ml.so.1` cannot be opened",
         "hint": "install NVIDIA's driver",
     }
     samples = [
-        {**at, "machine": machine, "no_driver": None, "pages": pages},
-        {**at, "machine": None, "no_driver": absence, "pages": [pages[2], gone]},
+        {**at, "host": host, "no_driver": None, "published": processes_stats},
+        {**at, "host": None, "no_driver": unavailable, "published": [processes_stats[2], gone]},
     ]
     TARGET.write_text("".join(json.dumps(sample) + "\n" for sample in samples))
 

@@ -1,6 +1,6 @@
-"""`vramfit doctor`: here without a GPU, on virtual cards, and with every sort of thing broken.
+"""`vramfit doctor`: here without a GPU, on virtual GPUs, and with every sort of thing broken.
 
-Rows S15, S19, S21 and T9. What the checks make of drivers, cards and versions that are not here is
+Rows S15, S19, S21 and T9. What the checks make of drivers, GPUs and versions that are not here is
 in `crates/vramfit-core/tests/doctor.rs`, and in `crates/vramfit/tests/doctor.rs` with a stand-in
 for the driver.
 """
@@ -54,8 +54,8 @@ def doctor(*options, **environment):
     return Told(start([*VRAMFIT, "doctor", "--json", *options], **environment))
 
 
-def on_card(*options, gpu="t4", dryrun=(), **environment):
-    """Run the doctor on a virtual card; `environment` is set inside the dry run only."""
+def on_gpu(*options, gpu="t4", dryrun=(), **environment):
+    """Run the doctor on a virtual GPU; `environment` is set inside the dry run only."""
     settings = [f"{name}={value}" for name, value in environment.items()]
     command = [*VRAMFIT, "dryrun", "--quiet", "--gpu", gpu, *dryrun, "--"]
     command += ["env", *settings, *VRAMFIT, "doctor", "--json", *options]
@@ -66,43 +66,43 @@ def is_here(name):
     return os.path.exists(f"/dev/{name}")
 
 
-without_card = pytest.mark.skipif(is_here("nvidiactl"), reason="there is a card here")
+without_gpu = pytest.mark.skipif(is_here("nvidiactl"), reason="there is a GPU here")
 
 
-@without_card
-def test_row_s19_a_machine_without_a_card_is_all_right():
+@without_gpu
+def test_row_s19_a_host_without_a_gpu_passes():
     told = doctor()
     assert told.code == 0, told.out + told.err
-    assert told.record["all_right"] is True
+    assert told.record["passed"] is True
     assert told.one("driver")["status"] == "skip"
     assert told.one("jax")["status"] == "pass"
     assert told.one("dry-run")["status"] == "pass"
-    assert told.one("backend")["sentence"] == "JAX computes on the CPU; there is no GPU here"
+    assert told.one("backend")["message"] == "JAX uses the CPU; there is no GPU"
     assert told.one("computation")["status"] == "pass"
     assert told.one("jit")["status"] == "pass"
 
 
-@without_card
+@without_gpu
 def test_row_s19_a_required_gpu_that_is_not_there_fails():
     told = doctor("--require", "gpu")
     assert told.code == 1
     assert told.one("required-gpu")["status"] == "fail"
     loud = doctor(JAX_PLATFORMS="cuda")
     assert loud.code == 1
-    assert "demands a GPU, and there is none here" in loud.one("backend")["sentence"]
+    assert "demands a GPU, but there is none" in loud.one("backend")["message"]
 
 
-@without_card
+@without_gpu
 def test_row_t9_training_is_told_in_five_checks():
     told = doctor("--train")
     assert told.code == 0, told.out + told.err
     assert [check["id"] for check in told.record["checks"]] == TRAINING
     readiness = told.one("readiness")
     assert readiness["status"] == "pass"
-    assert readiness["sentence"].startswith("ready to train on the CPU: loss ")
+    assert readiness["message"].startswith("ready to train on the CPU: loss ")
 
 
-@without_card
+@without_gpu
 def test_people_get_one_line_a_check_and_a_verdict():
     done = start([*VRAMFIT, "doctor"])
     lines = done.stdout.splitlines()
@@ -114,51 +114,51 @@ def test_people_get_one_line_a_check_and_a_verdict():
     assert "PASS" not in quiet.stdout
 
 
-def test_row_s15_the_pool_of_a_virtual_card_is_what_was_asked_for():
-    told = on_card()
+def test_row_s15_the_pool_of_a_virtual_gpu_is_what_was_asked_for():
+    told = on_gpu()
     assert told.code == 0, told.out + told.err
     assert told.record["virtual_gpu"] == "t4"
-    assert told.one("backend")["sentence"].endswith("has a virtual GPU (Tesla T4)")
+    assert told.one("backend")["message"].endswith("has a virtual GPU (Tesla T4)")
     pool = told.one("pool")
     assert pool["status"] == "pass"
-    assert "taken at once, 75.0 % of the card's 14.6 GiB" in pool["sentence"]
+    assert "preallocated, 75.0 % of the GPU's 14.6 GiB" in pool["message"]
     assert told.one("computation")["status"] == "skip"
     assert told.one("jit")["status"] == "pass"
     assert told.one("transfers")["status"] == "skip"
     assert told.one("outside-pool")["status"] == "skip"
 
 
-def test_row_t9_on_a_virtual_card_nothing_is_claimed():
-    told = on_card("--train")
+def test_row_t9_on_a_virtual_gpu_nothing_is_claimed():
+    told = on_gpu("--train")
     assert told.code == 0, told.out + told.err
     assert [check["id"] for check in told.record["checks"]] == TRAINING
     assert told.one("readiness")["status"] == "skip"
-    assert "20 training steps were compiled and placed" in told.one("readiness")["sentence"]
+    assert "20 training steps were compiled" in told.one("readiness")["message"]
 
 
 def test_a_slice_has_the_memory_of_the_slice():
-    told = on_card(gpu="a100-40g-mig-1g.5gb")
-    assert "75.0 % of the card's 4.8 GiB" in told.one("pool")["sentence"]
+    told = on_gpu(gpu="a100-40g-mig-1g.5gb")
+    assert "75.0 % of the GPU's 4.8 GiB" in told.one("pool")["message"]
 
 
 def test_row_s15_a_pool_that_cannot_be_had_fails():
-    told = on_card(dryrun=["--occupied", "8GiB"])
+    told = on_gpu(dryrun=["--occupied", "8GiB"])
     # Of the dry run: `doctor` ended with 1, so whether it fits cannot be told.
     assert told.code == 2
     pool = told.one("pool")
     assert pool["status"] == "fail"
-    assert "10.9 GiB were asked for" in pool["sentence"]
-    assert "JAX goes on and does not say so" in pool["sentence"]
+    assert "10.9 GiB requested" in pool["message"]
+    assert "JAX does not report this" in pool["message"]
     assert "--occupied" in pool["fix"]
     # The rules knew it before.
-    assert any("hold" in check["sentence"] for check in told.all("settings"))
-    growing = on_card("--no-preallocate", dryrun=["--occupied", "8GiB"])
+    assert any("hold" in check["message"] for check in told.all("settings"))
+    growing = on_gpu("--no-preallocate", dryrun=["--occupied", "8GiB"])
     assert growing.one("pool")["status"] == "pass"
-    assert "grows up to" in growing.one("pool")["sentence"]
+    assert "grows up to" in growing.one("pool")["message"]
 
 
 def test_row_s15_the_cpu_by_choice_is_a_warning():
-    told = on_card(JAX_PLATFORMS="cpu")
+    told = on_gpu(JAX_PLATFORMS="cpu")
     assert told.one("backend")["status"] == "warn"
     assert told.one("backend")["fix"] == "unset JAX_PLATFORMS"
 
@@ -175,13 +175,13 @@ def test_row_s15_the_cpu_by_choice_is_a_warning():
     ids=["no-number", "both-names"],
 )
 def test_row_s15_the_cpu_without_a_word_fails_with_the_reason(settings, reason):
-    # Without JAX_PLATFORMS, which a dry run sets, JAX goes on with the CPU.
-    told = on_card(JAX_PLATFORMS="", **settings)
+    # Without JAX_PLATFORMS, which a dry run sets, JAX falls back to the CPU.
+    told = on_gpu(JAX_PLATFORMS="", **settings)
     # The exit code is that of the dry run, which has no answer: no GPU was used.
-    assert told.record["all_right"] is False
+    assert told.record["passed"] is False
     backend = told.one("backend")
     assert backend["status"] == "fail"
-    assert "JAX goes on with the CPU" in backend["sentence"]
+    assert "JAX falls back to the CPU" in backend["message"]
     assert any(reason in line for line in backend["evidence"])
     wrong = [check for check in told.all("settings") if check["status"] == "fail"]
     assert wrong
@@ -200,7 +200,7 @@ def test_a_plugin_of_another_release_is_named(tmp_path):
     assert told.code == 1
     jax = told.one("jax")
     assert jax["status"] == "fail"
-    assert "0.9.2 does not fit jaxlib" in jax["sentence"]
+    assert "0.9.2 is incompatible with jaxlib" in jax["message"]
     assert "jax-cuda13-plugin==" in jax["fix"]
 
 
@@ -218,7 +218,7 @@ def test_a_jax_that_hangs_is_ended_and_told(tmp_path):
     assert told.code == 1
     backend = told.one("backend")
     assert backend["status"] == "fail"
-    assert "hung while it imported JAX: no word for 2 s" in backend["sentence"]
+    assert "hung while it imported JAX: no progress for 2 s" in backend["message"]
     assert told.one("pool")["status"] == "skip"
 
 
@@ -235,7 +235,7 @@ def test_a_jax_that_crashes_is_told_with_its_last_words(tmp_path):
     told = doctor(PYTHONPATH=path)
     assert told.code == 1
     backend = told.one("backend")
-    assert "was killed by SIGABRT while it imported JAX" in backend["sentence"]
+    assert "was killed by SIGABRT while it imported JAX" in backend["message"]
     assert "logged before the end" in backend["evidence"]
 
 
@@ -243,7 +243,7 @@ def test_a_jax_that_cannot_be_imported_is_told(tmp_path):
     path = with_jax(tmp_path, "raise ImportError('libfoo.so: no such file')\n")
     told = doctor(PYTHONPATH=path)
     assert told.code == 1
-    assert "ImportError: libfoo.so: no such file" in told.one("backend")["sentence"]
+    assert "ImportError: libfoo.so: no such file" in told.one("backend")["message"]
 
 
 def test_the_environment_is_held_against_the_rules():
@@ -251,7 +251,7 @@ def test_the_environment_is_held_against_the_rules():
     assert told.code == 0, told.out
     settings = told.one("settings")
     assert settings["status"] == "warn"
-    assert "JAX_PREALLOCATION_SIZE_LIMIT_BYTES" in settings["sentence"]
+    assert "JAX_PREALLOCATION_SIZE_LIMIT_BYTES" in settings["message"]
     assert settings["fix"]
 
 
@@ -286,35 +286,35 @@ def test_row_s21_the_pages_name_the_checks_that_there_are():
     assert set(re.findall(r"^\| `([a-z-]+)` \|", table, re.M)) == every
     steps = (ROOT / "docs/guides/debugging.md").read_text()
     assert re.findall(r"^## (\d)\. ", steps, re.M) == ["1", "2", "3", "4", "5"]
-    named = {"backend", "card", "pool", "settings", "cuda-packages", "library-path"}
+    named = {"backend", "gpu", "pool", "settings", "cuda-packages", "library-path"}
     assert named <= every
     assert all(f"`{name}`" in steps or f" {name}`" in steps for name in named)
 
 
 @pytest.mark.gpu
-def test_row_s15_a_real_card_computes_and_its_pool_is_there():
+def test_row_s15_a_real_gpu_computes_and_its_pool_is_there():
     told = doctor("--require", "gpu")
     assert told.code == 0, told.out + told.err
     assert told.one("driver")["status"] == "pass"
-    assert all(check["status"] == "pass" for check in told.all("card"))
+    assert all(check["status"] == "pass" for check in told.all("gpu"))
     assert told.one("computation")["status"] == "pass"
-    assert all("taken at once" in check["sentence"] for check in told.all("pool"))
-    assert "to the device" in told.one("transfers")["sentence"]
+    assert all("preallocated" in check["message"] for check in told.all("pool"))
+    assert "to the device" in told.one("transfers")["message"]
     assert told.one("required-gpu")["status"] == "pass"
 
 
 @pytest.mark.gpu
-def test_row_t9_a_real_card_is_ready_to_train():
+def test_row_t9_a_real_gpu_is_ready_to_train():
     told = doctor("--train", "--require", "gpu")
     assert told.code == 0, told.out + told.err
     assert [check["status"] for check in told.record["checks"]] == ["pass"] * 5
-    assert "ready to train on the GPU" in told.one("readiness")["sentence"]
+    assert "ready to train on the GPU" in told.one("readiness")["message"]
 
 
 @pytest.mark.gpu
 def test_what_lies_outside_the_pool_is_measured():
     told = doctor()
     outside = told.one("outside-pool")
-    # In a container the driver may count processes by numbers that mean nothing here.
+    # In a container the driver may count processes by PIDs of another namespace here.
     assert outside["status"] in ("pass", "skip")
-    assert outside["status"] == "pass" or "numbers that mean nothing" in outside["sentence"]
+    assert outside["status"] == "pass" or "PIDs of another namespace" in outside["message"]

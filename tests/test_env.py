@@ -307,7 +307,7 @@ def test_an_amount_needs_a_card():
 def test_a_wrong_name_is_told():
     command = [sys.executable, "-m", "vramfit", "env", "shell", "--set=XLA_FLAG=--xla_dump_to=x"]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
-    assert "misspelt-name" in done.stderr
+    assert "misspelled-name" in done.stderr
     assert "XLA_FLAGS" in done.stderr
 
 

@@ -9,7 +9,7 @@ import textwrap
 
 import pytest
 from on_gpu import environment, finish, start
-from pages import await_page, folder, pages, read
+from stats_files import await_stats_file, folder, read, stats_files
 
 WAIT = "import sys; print('ready', flush=True); sys.stdin.readline()\n"
 
@@ -45,7 +45,7 @@ def until_ready(process):
 def next_look(path):
     """Return what is on a page after a whole further look."""
     now = read(path)[1]["samples"]
-    return read(await_page(path.parent.parent, samples=now + 2))
+    return read(await_stats_file(path.parent.parent, samples=now + 2))
 
 
 @pytest.mark.parametrize("allocator", ["default", "cuda_async"])
@@ -58,9 +58,9 @@ def test_v7_what_is_published_is_what_the_allocator_says(runtime, publishing, al
     )
     told = json.loads(process.stdout.readline().removeprefix("TOLD "))["stats"]
     until_ready(process)
-    header, live = next_look(await_page(runtime))
+    header, live = next_look(await_stats_file(runtime))
     (device,) = live["devices"]
-    assert device["answer"] == "figures"
+    assert device["status"] == "available"
     assert device["in_use"] == told["bytes_in_use"]
     assert device["peak"] == told["peak_bytes_in_use"]
     assert device["limit"] == told["bytes_limit"]
@@ -70,7 +70,7 @@ def test_v7_what_is_published_is_what_the_allocator_says(runtime, publishing, al
     assert device["driver"] > (device.get("pool") or device["in_use"])
     assert header["pid"] == process.pid
     assert header["virtual_gpu"] == "h100-80g"
-    assert header["asked"] | {"visible_devices": None} == {
+    assert header["client_settings"] | {"visible_devices": None} == {
         "allocator": allocator,
         "fraction": 0.5,
         "preallocate": None,
@@ -78,7 +78,7 @@ def test_v7_what_is_published_is_what_the_allocator_says(runtime, publishing, al
         "policy": None,
     }
     assert process.communicate("\n") == ("", "")
-    assert pages(runtime) == []
+    assert stats_files(runtime) == []
 
 
 def test_v7_an_allocator_without_statistics_says_so(runtime, publishing):
@@ -86,9 +86,9 @@ def test_v7_an_allocator_without_statistics_says_so(runtime, publishing):
         "jnp.ones(8).block_until_ready()\n" + WAIT, XLA_PYTHON_CLIENT_ALLOCATOR="platform"
     )
     until_ready(process)
-    _, live = next_look(await_page(runtime))
+    _, live = next_look(await_stats_file(runtime))
     (device,) = live["devices"]
-    assert device["answer"] == "no statistics"
+    assert device["status"] == "unsupported"
     assert "in_use" not in device
     process.communicate("\n")
 
@@ -97,7 +97,7 @@ def test_v7_every_device_has_its_own_record(runtime, publishing):
     lines = "x = jax.device_put(jnp.ones(1 << 20), jax.devices()[1])\n" + WAIT
     process = publishing(lines, count=3)
     until_ready(process)
-    header, live = next_look(await_page(runtime))
+    header, live = next_look(await_stats_file(runtime))
     assert [device["id"] for device in header["devices"]] == [0, 1, 2]
     in_use = [device["in_use"] for device in live["devices"]]
     assert in_use[1] == 4 << 20
@@ -129,7 +129,7 @@ def test_the_page_goes_with_the_process_however_it_ends(runtime, publishing, end
     """
     told, _, err, code = finish(publishing(lines))
     assert len(told["pages"]) == 1
-    assert pages(runtime) == []
+    assert stats_files(runtime) == []
     assert code == {"sys.exit(3)": 3, "os._exit(4)": 4, "raise ValueError": 1}.get(ending, 0)
     assert ("Traceback" in err) == ("ValueError" in ending), err
 
@@ -138,14 +138,14 @@ def test_a_killed_process_leaves_its_page_and_the_next_one_removes_it(runtime, p
     lines = "jnp.ones(8).block_until_ready()\n" + WAIT
     process = publishing(lines)
     until_ready(process)
-    left = await_page(runtime)
+    left = await_stats_file(runtime)
     process.send_signal(signal.SIGKILL)
     process.communicate()
     assert left.exists()
     process = publishing(lines)
     until_ready(process)
     assert not left.exists()
-    assert len(pages(runtime)) == 1
+    assert len(stats_files(runtime)) == 1
     process.communicate("\n")
 
 
@@ -162,11 +162,11 @@ def test_a_forked_copy_leaves_the_page_alone(runtime, publishing):
         """
     process = publishing(lines)
     until_ready(process)
-    header, _ = next_look(await_page(runtime))
+    header, _ = next_look(await_stats_file(runtime))
     assert header["pid"] == process.pid
     _, err = process.communicate("\n")
     assert process.returncode == 0, err
-    assert pages(runtime) == []
+    assert stats_files(runtime) == []
 
 
 def test_a_folder_that_cannot_be_used_is_passed_over_in_silence(runtime, publishing):
@@ -207,7 +207,7 @@ def test_the_real_plugins_answer_passes_through_unchanged(runtime):
     for settings in ({"VRAMFIT_PUBLISH": "1"}, {"VRAMFIT_PUBLISH": "0"}, {}):
         looked_on = on_real_plugin(True, XDG_RUNTIME_DIR=runtime, **settings)
         assert looked_on[:2] == alone[:2], looked_on
-    assert pages(runtime) == []
+    assert stats_files(runtime) == []
 
 
 @pytest.mark.gpu
@@ -227,11 +227,11 @@ def test_v7_on_a_card_what_is_published_is_what_the_allocator_says(runtime):
         text=True,
     )
     told = json.loads(process.stdout.readline())
-    header, live = next_look(await_page(runtime))
+    header, live = next_look(await_stats_file(runtime))
     assert header["virtual_gpu"] is None
     assert live["devices"][0]["in_use"] == told["bytes_in_use"]
     assert live["devices"][0].get("pool") == told.get("pool_bytes")
     assert "driver" not in live["devices"][0]
     process.communicate("\n")
     assert process.returncode == 0
-    assert pages(runtime) == []
+    assert stats_files(runtime) == []

@@ -121,21 +121,21 @@ def test_a_recipe_of_eight_variables_gets_a_word_for_each(dry):
     assert "about CPU devices" in rows["XLA_FLAGS"]["effect"]
     assert "deprecated" in rows["JAX_PLATFORM_NAME"]["effect"]
     ids = {finding["id"] for finding in answer["settings"]["findings"]}
-    assert {"ignored-by-allocator", "read-by-nobody", "flag-about-cpu-only"} <= ids
+    assert {"ignored-by-allocator", "unread-variable", "flag-cpu-only"} <= ids
     assert "settings of this run" in page.read_text()
     # Before the program starts, too, and without `--verbose`.
     before = joined(done.stderr[: done.stderr.index("settings of this run")])
-    assert "note[flag-about-cpu-only]" in before
+    assert "note[flag-cpu-only]" in before
     assert "warning[ignored-by-allocator]" in before
 
 
 def test_what_a_fraction_leaves_is_judged_in_bytes_of_the_gpu(dry):
     tight, answer, _ = dry(USE, XLA_PYTHON_CLIENT_MEM_FRACTION="0.99", gpu="h100-80g")
-    assert "warning[too-little-left]" in tight.stderr
+    assert "warning[insufficient-headroom]" in tight.stderr
     (row,) = [r for r in answer["settings"]["variables"] if "FRACTION" in r["name"]]
     assert row["effect"].startswith("the pool may take 78.")
     roomy, answer, _ = dry(USE, XLA_PYTHON_CLIENT_MEM_FRACTION="0.95", gpu="h100-80g")
-    assert "too-little-left" not in roomy.stderr
+    assert "insufficient-headroom" not in roomy.stderr
     assert answer["settings"]["findings"] == []
     assert "settings of this run" in roomy.stderr
 
@@ -287,7 +287,7 @@ def test_run_refuses_a_limit_that_the_allocator_cannot_keep():
     chosen = run("--allocator", "platform")
     assert chosen.stdout == "RAN\n"
     assert "made true" not in chosen.stderr
-    assert "note[flag-about-cpu-only]" in chosen.stderr
+    assert "note[flag-cpu-only]" in chosen.stderr
     held = run("--allocator", "bfc")
     assert held.stdout == "RAN\n"
     assert "8.0 GiB of the card's" in held.stderr

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 from conftest import clean_environment
 from on_gpu import start
-from pages import await_page, read
+from stats_files import await_stats_file, read
 
 DEMO = Path(__file__).resolve().parent.parent / "fixtures" / "top" / "demo.jsonl"
 VRAMFIT = [sys.executable, "-m", "vramfit", "top"]
@@ -34,8 +34,8 @@ def holding(runtime):
     process = start(textwrap.dedent(HOLD), XDG_RUNTIME_DIR=runtime, VRAMFIT_PUBLISH="1")
     assert process.stdout.readline() == "ready\n", process.stderr.read()
     # What is on the page may be from before; the second look from now is not.
-    looks = read(await_page(runtime))[1]["samples"]
-    await_page(runtime, samples=looks + 2)
+    looks = read(await_stats_file(runtime))[1]["samples"]
+    await_stats_file(runtime, samples=looks + 2)
     yield process
     process.kill()
     process.communicate()
@@ -75,7 +75,7 @@ def test_v7_a_virtual_process_is_shown_with_its_three_memories(runtime, holding)
     assert row["in_use"] == {"bytes": 4 << 20}
     assert row["driver"]["bytes"] > row["reserved"]["bytes"] > row["in_use"]["bytes"]
     assert row["liveness"] == "fresh"
-    assert row["pool"]["asked"]["allocator"] == "default"
+    assert row["pool"]["client_settings"]["allocator"] == "default"
     assert "/nowhere/libnvidia-ml.so" in board["no_driver"]
 
 

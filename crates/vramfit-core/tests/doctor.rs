@@ -3,7 +3,8 @@
 use std::collections::BTreeMap;
 
 use vramfit_core::doctor::{
-    Check, Driver, Ended, Examination, Facts, Inventory, Status, Trial, VirtualCard, lines, summary,
+    Check, DoctorReport, Driver, Inventory, JaxProbe, ProbeExit, Status, SystemInfo, VirtualGpu,
+    lines, summary,
 };
 use vramfit_core::host::{
     ComputeMode, GpuMemory, Host, HostEnvironment, HostGpu, HostMemoryLimit, Mig, Process,
@@ -28,8 +29,8 @@ fn gpu(index: u32) -> HostGpu {
     }
 }
 
-fn machine(gpus: Vec<HostGpu>) -> Driver {
-    Driver::Machine(Host {
+fn host(gpus: Vec<HostGpu>) -> Driver {
+    Driver::Available(Host {
         driver: Some("580.82.07".to_owned()),
         cuda: Some("13.0".to_owned()),
         gpus,
@@ -68,13 +69,13 @@ fn inventory() -> Inventory {
 }
 
 /// A trial in which these lines were told.
-fn told(lines: &[&str]) -> Trial {
-    let mut trial = Trial::default();
-    trial.ended = Ended::Finished;
+fn result(lines: &[&str]) -> JaxProbe {
+    let mut probe = JaxProbe::default();
+    probe.exit = ProbeExit::Finished;
     for line in lines {
-        trial.hear(line);
+        probe.on_line(line);
     }
-    trial
+    probe
 }
 
 const IMPORT: &str = r#"{"step":"import","state":"done","version":"0.10.2"}"#;
@@ -95,36 +96,36 @@ const HOLD: &str = r#"{"step":"hold","state":"done","pid":4711}"#;
 const TRAINING: &str = r#"{"step":"training","state":"done","steps":20,"first_loss":2.5,
     "last_loss":0.5,"platforms":["gpu"],"step_seconds":0.001}"#;
 
-/// A machine with a GPU on which all is well.
-fn healthy() -> Facts {
+/// A host with a GPU on which all is well.
+fn healthy() -> SystemInfo {
     let mut during = gpu(0);
     during.processes = vec![Process {
         pid: 4711,
         used_bytes: Some(61 * GIB),
         ..Process::default()
     }];
-    Facts {
-        driver: machine(vec![gpu(0)]),
+    SystemInfo {
+        driver: host(vec![gpu(0)]),
         inventory: inventory(),
         dry_run: Some(Ok(())),
-        trial: told(&[IMPORT, GPU, POOL, RIGHT, JIT, TRANSFERS, HOLD, TRAINING]),
-        machine_during_trial: Some(Host {
+        probe: result(&[IMPORT, GPU, POOL, RIGHT, JIT, TRANSFERS, HOLD, TRAINING]),
+        host_during_probe: Some(Host {
             gpus: vec![during],
             ..Host::default()
         }),
-        ..Facts::default()
+        ..SystemInfo::default()
     }
 }
 
-fn with(edit: impl FnOnce(&mut Facts)) -> Facts {
-    let mut facts = healthy();
-    edit(&mut facts);
-    facts
+fn with(edit: impl FnOnce(&mut SystemInfo)) -> SystemInfo {
+    let mut info = healthy();
+    edit(&mut info);
+    info
 }
 
 /// Returns what a check found.
-fn found(facts: &Facts, id: &str) -> Vec<Check> {
-    let checks = Examination::of(facts).checks;
+fn found(info: &SystemInfo, id: &str) -> Vec<Check> {
+    let checks = DoctorReport::new(info).checks;
     for check in &checks {
         let is_wrong = matches!(check.status, Status::Warn | Status::Fail);
         assert_eq!(
@@ -132,52 +133,49 @@ fn found(facts: &Facts, id: &str) -> Vec<Check> {
             check.fix.is_some(),
             "one act for all that is wrong: {check:?}"
         );
-        assert!(!check.sentence.ends_with('.'), "{check:?}");
+        assert!(!check.message.ends_with('.'), "{check:?}");
     }
     let found: Vec<Check> = checks.into_iter().filter(|check| check.id == id).collect();
     assert!(!found.is_empty(), "there is no check `{id}`");
     found
 }
 
-fn one(facts: &Facts, id: &str) -> Check {
-    let mut found = found(facts, id);
+fn one(info: &SystemInfo, id: &str) -> Check {
+    let mut found = found(info, id);
     assert_eq!(found.len(), 1, "{found:?}");
     found.remove(0)
 }
 
 /// Asserts that a check ends so, and says so.
-fn expect(facts: &Facts, id: &str, status: Status, words: &[&str]) {
-    let check = one(facts, id);
+fn expect(info: &SystemInfo, id: &str, status: Status, words: &[&str]) {
+    let check = one(info, id);
     assert_eq!(check.status, status, "{check:?}");
     for word in words {
-        let all = format!(
-            "{} | {:?} | {:?}",
-            check.sentence, check.fix, check.evidence
-        );
+        let all = format!("{} | {:?} | {:?}", check.message, check.fix, check.evidence);
         assert!(all.contains(word), "{all} lacks {word}");
     }
 }
 
 #[test]
 fn a_sound_machine_passes_everything() {
-    let examination = Examination::of(&healthy());
-    for check in &examination.checks {
+    let report = DoctorReport::new(&healthy());
+    for check in &report.checks {
         assert_eq!(check.status, Status::Pass, "{check:?}");
     }
-    assert!(examination.is_all_right());
-    let count = examination.checks.len();
-    assert_eq!(summary(&examination), format!("all right: {count} passed"));
+    assert!(report.passed());
+    let count = report.checks.len();
+    assert_eq!(summary(&report), format!("no check failed: {count} passed"));
     expect(
         &healthy(),
         "pool",
         Status::Pass,
-        &["60.0 GiB taken at once", "75.0 %"],
+        &["60.0 GiB preallocated", "75.0 %"],
     );
     expect(
         &healthy(),
         "outside-pool",
         Status::Pass,
-        &["1.0 GiB beside the pool"],
+        &["1.0 GiB outside the pool"],
     );
     expect(
         &healthy(),
@@ -189,43 +187,50 @@ fn a_sound_machine_passes_everything() {
 
 #[test]
 fn quiet_lines_leave_out_what_is_as_it_should_be() {
-    let facts = with(|facts| facts.dry_run = None);
-    let told = lines(&Examination::of(&facts), true, false);
-    assert_eq!(told.len(), 1);
-    assert_eq!(told[0].status, Some(Status::Skip));
+    let info = with(|info| info.dry_run = None);
+    let result = lines(&DoctorReport::new(&info), true, false);
+    assert_eq!(result.len(), 1);
+    assert_eq!(result[0].status, Some(Status::Skip));
     assert!(
-        told[0].text.starts_with("  dry-run       this Python"),
-        "{told:?}"
+        result[0]
+            .text
+            .starts_with("  dry-run       the packages of this Python"),
+        "{result:?}"
     );
 }
 
 #[test]
 fn a_driver_that_does_not_work_is_told_apart_from_none() {
-    let absent = with(|facts| {
-        facts.driver = Driver::NotInstalled {
+    let absent = with(|info| {
+        info.driver = Driver::NotInstalled {
             cause: "no such file".to_owned(),
         };
     });
-    expect(&absent, "driver", Status::Skip, &["no NVIDIA driver here"]);
-    let files_only = with(|facts| {
-        facts.driver = absent.driver.clone();
-        facts.surroundings.device_files = vec!["nvidiactl".to_owned()];
+    expect(
+        &absent,
+        "driver",
+        Status::Skip,
+        &["no NVIDIA driver installed"],
+    );
+    let files_only = with(|info| {
+        info.driver = absent.driver.clone();
+        info.host_environment.device_files = vec!["nvidiactl".to_owned()];
     });
     expect(&files_only, "driver", Status::Fail, &["device files"]);
-    let asked_for = with(|facts| {
-        facts.driver = absent.driver.clone();
-        facts.surroundings.container = Some("docker 3f4e5a6b7c8d".to_owned());
-        facts.surroundings.nvidia_visible_devices = Some("all".to_owned());
+    let asked_for = with(|info| {
+        info.driver = absent.driver.clone();
+        info.host_environment.container = Some("docker 3f4e5a6b7c8d".to_owned());
+        info.host_environment.nvidia_visible_devices = Some("all".to_owned());
     });
     expect(&asked_for, "driver", Status::Warn, &["--gpus all"]);
-    let broken = with(|facts| {
-        facts.driver = Driver::Broken {
+    let broken = with(|info| {
+        info.driver = Driver::Broken {
             message: "NVIDIA's driver in memory and its libraries are of different versions"
                 .to_owned(),
             cause: None,
             fix: "restart the machine".to_owned(),
         };
-        facts.trial = told(&[IMPORT, CPU]);
+        info.probe = result(&[IMPORT, CPU]);
     });
     expect(&broken, "driver", Status::Fail, &["different versions"]);
     expect(
@@ -234,7 +239,7 @@ fn a_driver_that_does_not_work_is_told_apart_from_none() {
         Status::Fail,
         &["the driver does not work"],
     );
-    let silent = with(|facts| facts.driver = Driver::Silent(60));
+    let silent = with(|info| info.driver = Driver::TimedOut(60));
     expect(&silent, "driver", Status::Fail, &["within 60 s"]);
 }
 
@@ -256,51 +261,51 @@ fn each_gpu_is_told_with_its_holders() {
         user: Some("ada".to_owned()),
         container: None,
     }];
-    let facts = with(|facts| facts.driver = machine(vec![gpu(0), shared]));
-    let gpus = found(&facts, "card");
+    let info = with(|info| info.driver = host(vec![gpu(0), shared]));
+    let gpus = found(&info, "gpu");
     assert_eq!(gpus.len(), 2);
-    let told = &gpus[1].sentence;
+    let result = &gpus[1].message;
     for words in [
         "80.0 GiB",
         "50.0 GiB free",
         "1 process",
         "30.0 GiB",
-        "a display runs",
+        "drives a display",
     ] {
-        assert!(told.contains(words), "{told} lacks {words}");
+        assert!(result.contains(words), "{result} lacks {words}");
     }
-    let holder = &gpus[1].evidence[0];
+    let describe_process = &gpus[1].evidence[0];
     assert_eq!(
-        holder,
-        "process 42 holds 29.0 GiB, drawing, ada: python serve.py"
+        describe_process,
+        "process 42 uses 29.0 GiB, graphics, ada: python serve.py"
     );
 }
 
 #[test]
 fn modes_that_keep_programs_out_fail() {
     let mode = |mode, processes: usize| {
-        with(|facts| {
+        with(|info| {
             let mut only = gpu(0);
             only.compute_mode = Some(mode);
             only.processes = vec![Process::default(); processes];
-            facts.driver = machine(vec![only]);
+            info.driver = host(vec![only]);
         })
     };
     expect(
         &mode(ComputeMode::Prohibited, 0),
-        "card",
+        "gpu",
         Status::Fail,
-        &["no process"],
+        &["prohibits all processes"],
     );
     expect(
         &mode(ComputeMode::ExclusiveProcess, 1),
-        "card",
+        "gpu",
         Status::Fail,
-        &["that one is there", "--compute-mode=DEFAULT"],
+        &["which already uses it", "--compute-mode=DEFAULT"],
     );
     expect(
         &mode(ComputeMode::ExclusiveProcess, 0),
-        "card",
+        "gpu",
         Status::Pass,
         &["one process"],
     );
@@ -308,19 +313,19 @@ fn modes_that_keep_programs_out_fail() {
 
 #[test]
 fn a_lost_gpu_fails_and_a_divided_one_is_used_by_its_slices() {
-    let lost = with(|facts| {
-        facts.driver = machine(vec![HostGpu {
+    let lost = with(|info| {
+        info.driver = host(vec![HostGpu {
             unknown: vec!["everything: the GPU has fallen off the bus".to_owned()],
             ..HostGpu::default()
         }]);
     });
     expect(
         &lost,
-        "card",
+        "gpu",
         Status::Fail,
-        &["fell off the bus", "restart"],
+        &["fallen off the bus", "reboot"],
     );
-    let divided = with(|facts| {
+    let divided = with(|info| {
         let mut parent = gpu(0);
         parent.mig = Mig::Parent;
         let mut slice = gpu(0);
@@ -335,15 +340,18 @@ fn a_lost_gpu_fails_and_a_divided_one_is_used_by_its_slices() {
             used_bytes: 0,
             free_bytes: 20 * GIB,
         });
-        facts.driver = machine(vec![parent, slice]);
+        info.driver = host(vec![parent, slice]);
         // 75 % of the slice, not of the GPU.
         let pool = POOL.replace("64424509440", &(15 * GIB).to_string());
-        facts.trial.hear(&pool);
+        info.probe.on_line(&pool);
     });
-    let gpus = found(&divided, "card");
-    assert!(gpus[0].sentence.contains("divided (MIG)"), "{gpus:?}");
+    let gpus = found(&divided, "gpu");
     assert!(
-        gpus[1].sentence.contains("20.0 GiB, a MIG slice"),
+        gpus[0].message.contains("partitioned into MIG slices"),
+        "{gpus:?}"
+    );
+    assert!(
+        gpus[1].message.contains("20.0 GiB, a MIG slice"),
         "{gpus:?}"
     );
     expect(
@@ -357,7 +365,7 @@ fn a_lost_gpu_fails_and_a_divided_one_is_used_by_its_slices() {
 #[test]
 fn versions_that_do_not_fit_are_named_with_what_mends_them() {
     let versions =
-        |edit: &[(&str, &str)]| with(|facts| facts.inventory.packages.extend(packages(edit)));
+        |edit: &[(&str, &str)]| with(|info| info.inventory.packages.extend(packages(edit)));
     type Packages<'a> = &'a [(&'a str, &'a str)];
     let cases: [(Packages<'_>, &str, &str); 5] = [
         (
@@ -367,17 +375,17 @@ fn versions_that_do_not_fit_are_named_with_what_mends_them() {
         ),
         (
             &[("jaxlib", "0.9.2")],
-            "older than 0.10.1",
+            "requires 0.10.1 or later",
             "jaxlib==0.10.2",
         ),
         (
             &[("jax-cuda13-plugin", "0.9.2")],
-            "does not fit jaxlib 0.10.2",
+            "is incompatible with jaxlib 0.10.2",
             "jax-cuda13-plugin==0.10.2",
         ),
         (
             &[("jax-cuda13-pjrt", "0.9.2")],
-            "does not fit jaxlib 0.10.2",
+            "is incompatible with jaxlib 0.10.2",
             "jax-cuda13-pjrt==0.10.2",
         ),
         (
@@ -386,11 +394,11 @@ fn versions_that_do_not_fit_are_named_with_what_mends_them() {
             "jax-cuda12-pjrt==0.10.2",
         ),
     ];
-    for (edit, sentence, fix) in cases {
+    for (edit, message, fix) in cases {
         let found = found(&versions(edit), "jax");
         let check = &found[0];
         assert_eq!(check.status, Status::Fail, "{check:?}");
-        assert!(check.sentence.contains(sentence), "{check:?}");
+        assert!(check.message.contains(message), "{check:?}");
         assert!(
             check.fix.as_ref().is_some_and(|text| text.contains(fix)),
             "{check:?}"
@@ -404,49 +412,48 @@ fn versions_that_do_not_fit_are_named_with_what_mends_them() {
         &both,
         "jax",
         Status::Warn,
-        &["CUDA 13 and 12", "uninstall jax-cuda12-plugin"],
+        &["CUDA 13 and CUDA 12", "uninstall jax-cuda12-plugin"],
     );
     let metal = versions(&[("jax-metal", "0.1.1")]);
     expect(&metal, "jax", Status::Warn, &["experimental"]);
-    let none = with(|facts| {
-        facts.inventory.packages.clear();
-        facts.trial = Trial::default();
+    let none = with(|info| {
+        info.inventory.packages.clear();
+        info.probe = JaxProbe::default();
     });
     expect(&none, "jax", Status::Fail, &["no `jax`"]);
-    expect(&none, "backend", Status::Skip, &["was not tried"]);
+    expect(&none, "backend", Status::Skip, &["was not probed"]);
 }
 
 #[test]
 fn drivers_and_gpus_too_old_for_the_plugin_fail() {
-    let old = with(|facts| {
-        if let Driver::Machine(machine) = &mut facts.driver {
-            machine.driver = Some("550.54.14".to_owned());
+    let old = with(|info| {
+        if let Driver::Available(host) = &mut info.driver {
+            host.driver = Some("550.54.14".to_owned());
         }
     });
     expect(
         &old,
         "cuda",
         Status::Fail,
-        &["from 580 on; this one is 550.54.14", "jax[cuda12]"],
+        &["driver 580 or later; this is 550.54.14", "jax[cuda12]"],
     );
-    let volta = with(|facts| {
+    let volta = with(|info| {
         let mut volta = gpu(0);
         volta.compute_capability = Some((7, 0));
-        facts.driver = machine(vec![volta]);
+        info.driver = host(vec![volta]);
     });
     let checks = found(&volta, "cuda");
     assert_eq!(checks[1].status, Status::Fail);
     assert!(
-        checks[1].sentence.contains("7.0; CUDA 13 needs 7.5"),
+        checks[1].message.contains("7.0; CUDA 13 requires 7.5"),
         "{checks:?}"
     );
 }
 
 #[test]
 fn nvidias_packages_are_compared_with_what_the_plugin_asks() {
-    let old = with(|facts| {
-        facts
-            .inventory
+    let old = with(|info| {
+        info.inventory
             .packages
             .extend(packages(&[("nvidia-cublas", "12.9.1")]));
     });
@@ -454,31 +461,31 @@ fn nvidias_packages_are_compared_with_what_the_plugin_asks() {
         &old,
         "cuda-packages",
         Status::Fail,
-        &["nvidia-cublas is 12.9.1, wanted: >=13.0.0.19"],
+        &["nvidia-cublas is 12.9.1, required: >=13.0.0.19"],
     );
-    let missing = |trial: Trial, driver: Driver| {
-        with(|facts| {
-            facts.inventory.packages.remove("nvidia-cublas");
-            facts.trial = trial;
-            facts.driver = driver;
+    let missing = |probe: JaxProbe, driver: Driver| {
+        with(|info| {
+            info.inventory.packages.remove("nvidia-cublas");
+            info.probe = probe;
+            info.driver = driver;
         })
     };
-    let here = || machine(vec![gpu(0)]);
-    let absent = missing(told(&[IMPORT, CPU]), Driver::default());
+    let here = || host(vec![gpu(0)]);
+    let absent = missing(result(&[IMPORT, CPU]), Driver::default());
     expect(
         &absent,
         "cuda-packages",
         Status::Skip,
-        &["only a real GPU needs"],
+        &["only a real GPU requires"],
     );
-    let system = missing(told(&[IMPORT, GPU]), here());
+    let system = missing(result(&[IMPORT, GPU]), here());
     expect(
         &system,
         "cuda-packages",
         Status::Pass,
-        &["CUDA is the system's"],
+        &["the system's CUDA is used"],
     );
-    let fallen = missing(told(&[IMPORT, CPU]), here());
+    let fallen = missing(result(&[IMPORT, CPU]), here());
     expect(
         &fallen,
         "cuda-packages",
@@ -489,8 +496,8 @@ fn nvidias_packages_are_compared_with_what_the_plugin_asks() {
 
 #[test]
 fn libraries_that_shadow_the_packages_are_a_warning() {
-    let shadowed = with(|facts| {
-        facts.shadowing_libraries = vec!["/usr/lib/cuda/libcudnn.so.9".to_owned()];
+    let shadowed = with(|info| {
+        info.shadowing_libraries = vec!["/usr/lib/cuda/libcudnn.so.9".to_owned()];
     });
     expect(
         &shadowed,
@@ -498,9 +505,9 @@ fn libraries_that_shadow_the_packages_are_a_warning() {
         Status::Warn,
         &["unset LD_LIBRARY_PATH", "libcudnn.so.9"],
     );
-    let local = with(|facts| {
-        facts.shadowing_libraries = vec!["/usr/lib/cuda/libcudnn.so.9".to_owned()];
-        facts.inventory.library_folders.clear();
+    let local = with(|info| {
+        info.shadowing_libraries = vec!["/usr/lib/cuda/libcudnn.so.9".to_owned()];
+        info.inventory.library_folders.clear();
     });
     expect(
         &local,
@@ -510,27 +517,27 @@ fn libraries_that_shadow_the_packages_are_a_warning() {
     );
 }
 
-fn set(name: &str, value: &str) -> impl FnOnce(&mut Facts) {
+fn set(name: &str, value: &str) -> impl FnOnce(&mut SystemInfo) {
     let (name, value) = (name.to_owned(), value.to_owned());
-    move |facts| {
-        facts.environment.insert(name, value);
+    move |info| {
+        info.environment.insert(name, value);
     }
 }
 
 #[test]
 fn containers_are_told_what_they_lack() {
     let contained = |edit: fn(&mut HostEnvironment)| {
-        with(|facts| {
-            facts.surroundings.container = Some("docker 3f4e5a6b7c8d".to_owned());
-            facts.surroundings.device_files = vec!["nvidia0".to_owned(), "nvidiactl".to_owned()];
-            edit(&mut facts.surroundings);
+        with(|info| {
+            info.host_environment.container = Some("docker 3f4e5a6b7c8d".to_owned());
+            info.host_environment.device_files = vec!["nvidia0".to_owned(), "nvidiactl".to_owned()];
+            edit(&mut info.host_environment);
         })
     };
     expect(
         &contained(|_| {}),
         "container",
         Status::Pass,
-        &["let through"],
+        &["with GPU access"],
     );
     let hidden = contained(|around| around.nvidia_visible_devices = Some("void".to_owned()));
     expect(
@@ -558,16 +565,13 @@ fn containers_are_told_what_they_lack() {
             "XLA_PJRT_GPU_HOST_MEMORY_LIMIT_GB=8",
         ],
     );
-    let shared = with(|facts| {
-        facts.driver = machine(vec![gpu(0), gpu(1)]);
-        facts.shared_memory_bytes = Some(64 << 20);
+    let shared = with(|info| {
+        info.driver = host(vec![gpu(0), gpu(1)]);
+        info.shared_memory_bytes = Some(64 << 20);
     });
     let checks = found(&shared, "host-memory");
     assert_eq!(checks[0].status, Status::Warn);
-    assert!(
-        checks[0].sentence.contains("NCCL between 2 GPUs"),
-        "{checks:?}"
-    );
+    assert!(checks[0].message.contains("NCCL with 2 GPUs"), "{checks:?}");
 }
 
 #[test]
@@ -576,23 +580,23 @@ fn the_cpu_in_place_of_a_gpu_fails_with_the_logged_reason() {
         r#""logged":[]"#,
         r#""logged":["Jax plugin configuration error\nValueError: could not convert string to float: '.XX'","An NVIDIA GPU may be present"]"#,
     );
-    let mut facts = with(set("XLA_PYTHON_CLIENT_MEM_FRACTION", ".XX"));
-    facts.trial = told(&[IMPORT, &cpu, RIGHT]);
+    let mut info = with(set("XLA_PYTHON_CLIENT_MEM_FRACTION", ".XX"));
+    info.probe = result(&[IMPORT, &cpu, RIGHT]);
     expect(
-        &facts,
+        &info,
         "backend",
         Status::Fail,
-        &["goes on with the CPU", "could not convert"],
+        &["falls back to the CPU", "could not convert"],
     );
-    let settings = found(&facts, "settings");
+    let settings = found(&info, "settings");
     assert_eq!(settings[0].status, Status::Fail);
     // What mends the setting mends the backend.
-    assert_eq!(one(&facts, "backend").fix, settings[0].fix);
-    expect(&facts, "computation", Status::Skip, &["not on the GPU"]);
-    assert!(!Examination::of(&facts).is_all_right());
+    assert_eq!(one(&info, "backend").fix, settings[0].fix);
+    expect(&info, "computation", Status::Skip, &["not use the GPU"]);
+    assert!(!DoctorReport::new(&info).passed());
 
     let mut chosen = with(set("JAX_PLATFORMS", "cpu"));
-    chosen.trial = told(&[IMPORT, CPU]);
+    chosen.probe = result(&[IMPORT, CPU]);
     expect(
         &chosen,
         "backend",
@@ -600,14 +604,14 @@ fn the_cpu_in_place_of_a_gpu_fails_with_the_logged_reason() {
         &["JAX_PLATFORMS=cpu", "unset JAX_PLATFORMS"],
     );
 
-    let plain = with(|facts| {
-        facts.driver = Driver::default();
-        facts.trial = told(&[IMPORT, CPU, RIGHT, JIT]);
+    let plain = with(|info| {
+        info.driver = Driver::default();
+        info.probe = result(&[IMPORT, CPU, RIGHT, JIT]);
     });
-    expect(&plain, "backend", Status::Pass, &["there is no GPU here"]);
+    expect(&plain, "backend", Status::Pass, &["there is no GPU"]);
     expect(&plain, "pool", Status::Skip, &[]);
-    assert!(Examination::of(&plain).is_all_right());
-    let named = Facts {
+    assert!(DoctorReport::new(&plain).passed());
+    let named = SystemInfo {
         environment: BTreeMap::from([("JAX_PLATFORMS".to_owned(), "cuda,cpu".to_owned())]),
         ..plain
     };
@@ -615,18 +619,18 @@ fn the_cpu_in_place_of_a_gpu_fails_with_the_logged_reason() {
         &named,
         "backend",
         Status::Warn,
-        &["names a GPU; there is none"],
+        &["includes a GPU, but there is none"],
     );
 }
 
 #[test]
 fn both_names_of_the_fraction_fail() {
-    let facts = with(|facts| {
+    let info = with(|info| {
         for name in ["XLA_CLIENT_MEM_FRACTION", "XLA_PYTHON_CLIENT_MEM_FRACTION"] {
-            facts.environment.insert(name.to_owned(), "0.9".to_owned());
+            info.environment.insert(name.to_owned(), "0.9".to_owned());
         }
     });
-    let checks = found(&facts, "settings");
+    let checks = found(&info, "settings");
     assert!(
         checks.iter().any(|check| check.status == Status::Fail
             && check.evidence.iter().any(|line| line.contains("fraction"))),
@@ -646,98 +650,115 @@ fn a_pool_that_was_rounded_down_to_whole_units_is_healthy() {
             "\"bytes_limit\":64424509440",
             &format!("\"bytes_limit\":{limit}"),
         );
-        let mut facts = healthy();
-        facts.trial.hear(&rounded);
-        expect(&facts, "pool", status, &["60.0 GiB"]);
+        let mut info = healthy();
+        info.probe.on_line(&rounded);
+        expect(&info, "pool", status, &["60.0 GiB"]);
     }
 }
 
 #[test]
 fn a_pool_that_could_not_be_had_fails() {
     let short = POOL.replace("\"pool_bytes\":64424509440", "\"pool_bytes\":32212254720");
-    let mut facts = healthy();
-    facts.trial.hear(&short);
-    facts.trial.log = vec![
+    let mut info = healthy();
+    info.probe.on_line(&short);
+    info.probe.log = vec![
         "W0 CUDA_ERROR_OUT_OF_MEMORY: failed".to_owned(),
         "other".to_owned(),
     ];
     expect(
-        &facts,
+        &info,
         "pool",
         Status::Fail,
         &[
-            "60.0 GiB were asked for",
-            "30.0 GiB could be had",
+            "60.0 GiB requested",
+            "30.0 GiB allocated",
             "--fraction 0.37",
             "CUDA_ERROR",
         ],
     );
     let other_share = POOL.replace("{}", r#"{"memory_fraction":0.9}"#);
-    let mut facts = healthy();
-    facts.trial.hear(&other_share);
+    let mut info = healthy();
+    info.probe.on_line(&other_share);
     expect(
-        &facts,
+        &info,
         "pool",
         Status::Fail,
-        &["90.0 % of the GPU was asked for"],
+        &["90.0 % of the GPU was requested"],
     );
     let growing = short.replace("{}", r#"{"preallocate":false}"#);
-    let mut facts = healthy();
-    facts.trial.hear(&growing);
-    expect(&facts, "pool", Status::Pass, &["grows up to 60.0 GiB"]);
+    let mut info = healthy();
+    info.probe.on_line(&growing);
+    expect(&info, "pool", Status::Pass, &["grows up to 60.0 GiB"]);
 }
 
 #[test]
 fn wrong_numbers_and_wrong_places_fail() {
     let mut wrong = healthy();
-    wrong.trial.hear(&RIGHT.replace("true", "false"));
-    expect(&wrong, "computation", Status::Fail, &["computes wrongly"]);
+    wrong.probe.on_line(&RIGHT.replace("true", "false"));
+    expect(
+        &wrong,
+        "computation",
+        Status::Fail,
+        &["computes wrong results"],
+    );
     let mut elsewhere = healthy();
-    elsewhere.trial.hear(&RIGHT.replace("\"gpu\"", "\"cpu\""));
-    expect(&elsewhere, "computation", Status::Fail, &["not on the GPU"]);
+    elsewhere
+        .probe
+        .on_line(&RIGHT.replace("\"gpu\"", "\"cpu\""));
+    expect(
+        &elsewhere,
+        "computation",
+        Status::Fail,
+        &["instead of the GPU"],
+    );
     let mut again = healthy();
-    again.trial.hear(&JIT.replace("[1,0]", "[1,1]"));
+    again.probe.on_line(&JIT.replace("[1,0]", "[1,1]"));
     expect(&again, "jit", Status::Fail, &["second: traced 1"]);
     let mut off = healthy();
-    off.trial
-        .hear(&JIT.replace("\"disabled\":false", "\"disabled\":true"));
+    off.probe
+        .on_line(&JIT.replace("\"disabled\":false", "\"disabled\":true"));
     expect(&off, "jit", Status::Warn, &["unset JAX_DISABLE_JIT"]);
     let mut changed = healthy();
-    changed.trial.hear(&TRANSFERS.replace("true", "false"));
-    expect(&changed, "transfers", Status::Fail, &["came back changed"]);
+    changed.probe.on_line(&TRANSFERS.replace("true", "false"));
+    expect(
+        &changed,
+        "transfers",
+        Status::Fail,
+        &["came back corrupted"],
+    );
 }
 
 #[test]
 fn a_trial_that_dies_is_told_where() {
-    let mut facts = with(|facts| facts.trial = told(&[IMPORT, GPU]));
-    facts.trial.hear(r#"{"step":"pool","state":"begin"}"#);
-    facts.trial.ended = Ended::Died("was killed by SIGSEGV".to_owned());
+    let mut info = with(|info| info.probe = result(&[IMPORT, GPU]));
+    info.probe.on_line(r#"{"step":"pool","state":"begin"}"#);
+    info.probe.exit = ProbeExit::Died("was killed by SIGSEGV".to_owned());
     expect(
-        &facts,
+        &info,
         "pool",
         Status::Fail,
-        &["was killed by SIGSEGV while it made its first array"],
+        &["was killed by SIGSEGV while it created its first array"],
     );
-    expect(&facts, "jit", Status::Skip, &["it ended in `pool`"]);
-    facts.trial.ended = Ended::Hung(60);
-    expect(&facts, "pool", Status::Fail, &["hung", "60 s"]);
-    facts.trial.ended = Ended::Finished;
-    expect(&facts, "pool", Status::Fail, &["ended without a word"]);
+    expect(&info, "jit", Status::Skip, &["the probe ended in `pool`"]);
+    info.probe.exit = ProbeExit::Hung(60);
+    expect(&info, "pool", Status::Fail, &["hung", "60 s"]);
+    info.probe.exit = ProbeExit::Finished;
+    expect(&info, "pool", Status::Fail, &["exited unexpectedly"]);
 }
 
 #[test]
 fn a_required_gpu_must_compute() {
-    let required = |facts: Facts| Facts {
+    let required = |info: SystemInfo| SystemInfo {
         require_gpu: true,
-        ..facts
+        ..info
     };
     expect(&required(healthy()), "required-gpu", Status::Pass, &[]);
-    let none = required(with(|facts| {
-        facts.driver = Driver::default();
-        facts.trial = told(&[IMPORT, CPU, &RIGHT.replace("gpu", "cpu")]);
+    let none = required(with(|info| {
+        info.driver = Driver::default();
+        info.probe = result(&[IMPORT, CPU, &RIGHT.replace("gpu", "cpu")]);
     }));
     expect(&none, "required-gpu", Status::Fail, &["none computes"]);
-    let checks = Examination::from_training(&none).checks;
+    let checks = DoctorReport::for_training(&none).checks;
     let last = checks.last().expect("five checks");
     assert_eq!((last.id, last.status), ("readiness", Status::Fail));
 }
@@ -745,7 +766,7 @@ fn a_required_gpu_must_compute() {
 #[test]
 fn row_t9_training_has_five_checks_by_name() {
     let names = ["backend", "computation", "transfers", "jit", "readiness"];
-    let of = |facts: &Facts| Examination::from_training(facts).checks;
+    let of = |info: &SystemInfo| DoctorReport::for_training(info).checks;
     let checks = of(&healthy());
     assert_eq!(
         checks.iter().map(|check| check.id).collect::<Vec<_>>(),
@@ -754,53 +775,53 @@ fn row_t9_training_has_five_checks_by_name() {
     let last = &checks[4];
     assert_eq!(last.status, Status::Pass, "{last:?}");
     assert!(
-        last.sentence
+        last.message
             .contains("loss 2.5000 before, 0.5000 after 20 steps"),
         "{last:?}"
     );
 
     let mut rising = healthy();
-    rising.trial.hear(&TRAINING.replace("0.5", "2.5"));
+    rising.probe.on_line(&TRAINING.replace("0.5", "2.5"));
     assert_eq!(of(&rising)[4].status, Status::Fail);
     let mut nan = healthy();
-    nan.trial.hear(&TRAINING.replace("0.5", "null"));
-    assert!(of(&nan)[4].sentence.contains("not a number"));
+    nan.probe.on_line(&TRAINING.replace("0.5", "null"));
+    assert!(of(&nan)[4].message.contains("NaN"));
     let mut wrong = healthy();
-    wrong.trial.hear(&RIGHT.replace("true", "false"));
+    wrong.probe.on_line(&RIGHT.replace("true", "false"));
     let last = &of(&wrong)[4];
-    assert_eq!(last.sentence, "not ready to train: computation");
+    assert_eq!(last.message, "not ready to train: computation");
 }
 
 #[test]
 fn a_virtual_gpu_is_told_to_be_one() {
-    let facts = with(|facts| {
-        facts.virtual_gpu = Some(VirtualCard {
+    let info = with(|info| {
+        info.virtual_gpu = Some(VirtualGpu {
             name: "a100-80g".to_owned(),
             description: "NVIDIA A100-SXM4-80GB".to_owned(),
             count: 1,
             total_bytes: 80 * GIB,
-            held_bytes: 8 * GIB,
+            occupied_bytes: 8 * GIB,
             context_bytes: 400 << 20,
         });
-        facts.driver = Driver::default();
+        info.driver = Driver::default();
         let backend = GPU.replace("\"is_virtual\":false", "\"is_virtual\":true");
-        facts.trial.hear(&backend);
-        facts.require_gpu = true;
+        info.probe.on_line(&backend);
+        info.require_gpu = true;
     });
-    expect(&facts, "driver", Status::Skip, &["virtual"]);
+    expect(&info, "driver", Status::Skip, &["virtual"]);
     expect(
-        &facts,
-        "card",
+        &info,
+        "gpu",
         Status::Pass,
-        &["something else holds 8.0 GiB", "nothing computes"],
+        &["8.0 GiB used by others", "does not compute"],
     );
-    expect(&facts, "backend", Status::Pass, &["a virtual GPU"]);
-    expect(&facts, "computation", Status::Skip, &["no arithmetic"]);
+    expect(&info, "backend", Status::Pass, &["a virtual GPU"]);
+    expect(&info, "computation", Status::Skip, &["does not compute"]);
     expect(
-        &facts,
+        &info,
         "outside-pool",
         Status::Skip,
         &["400.0 MiB (estimate)"],
     );
-    expect(&facts, "required-gpu", Status::Fail, &["virtual"]);
+    expect(&info, "required-gpu", Status::Fail, &["virtual"]);
 }

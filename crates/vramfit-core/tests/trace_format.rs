@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex};
 use proptest::prelude::*;
 use vramfit_core::ErrorKind;
 use vramfit_core::allocator::PoolSpace;
-use vramfit_core::lint::{LateChange, Stage};
+use vramfit_core::lint::{LateChange, ProcessStage};
 use vramfit_core::program::{EstimateSource, ProgramMemory, ScratchPhase};
 use vramfit_core::trace::{
     CallbackSkip, Event, Footer, Header, ProgramSizes, Purpose, Reader, RunEnvironment, TextId,
@@ -805,7 +805,7 @@ fn the_settings_that_were_written_last_count() {
         name: name.to_owned(),
         new: Some("1".to_owned()),
         site: "train.py:7 (main)".to_owned(),
-        stage: Stage::Started,
+        stage: ProcessStage::Started,
         ..LateChange::default()
     };
     // What concerns nobody is no part of a trace.

@@ -8,7 +8,7 @@ use std::path::PathBuf;
 
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyList};
-use vramfit_core::lint::{self, LateChange, Stage, Surroundings};
+use vramfit_core::lint::{self, LateChange, LintInput, ProcessStage};
 use vramfit_core::program::memory::Names;
 use vramfit_core::trace::{CallbackSkip, RunEnvironment, UncaughtError};
 use vramfit_vgpu::{
@@ -87,11 +87,11 @@ pub(crate) fn settings_too_late(
     late: Vec<Change>,
     jax: Option<&str>,
 ) -> Vec<String> {
-    let findings = lint::lint(&Surroundings {
+    let findings = lint::lint(&LintInput {
         environment: environment.into_iter().collect(),
         jax: jax.and_then(|text| text.parse().ok()),
         late: late_changes(late),
-        ..Surroundings::default()
+        ..LintInput::default()
     });
     let late = findings
         .iter()
@@ -102,10 +102,10 @@ pub(crate) fn settings_too_late(
 
 fn late_changes(changes: Vec<Change>) -> Vec<LateChange> {
     let stage = |word: &str| match word {
-        "imported" => Stage::Imported,
-        "discovered" => Stage::Discovered,
-        "started" => Stage::Started,
-        _ => Stage::Before,
+        "imported" => ProcessStage::Imported,
+        "discovered" => ProcessStage::Discovered,
+        "started" => ProcessStage::Started,
+        _ => ProcessStage::Before,
     };
     let changes = changes.into_iter();
     changes

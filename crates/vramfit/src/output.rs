@@ -197,7 +197,7 @@ impl Output {
                     doctor::Status::Fail => RED,
                     doctor::Status::Skip => DIM,
                 };
-                text.push_str(&styled(self.color_of_data, style, status.word()));
+                text.push_str(&styled(self.color_of_data, style, status.label()));
             }
             text.push_str(&line.text);
             text.push('\n');

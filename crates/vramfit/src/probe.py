@@ -12,7 +12,7 @@ from importlib import metadata, util  # noqa: E402
 sys.path[:] = searched
 
 
-def places(name):
+def package_dirs(name):
     """Directories of a package, without importing it (only its parent, if it has one)."""
     try:
         spec = util.find_spec(name)
@@ -27,7 +27,7 @@ def version(package, distribution=None):
     except Exception:
         pass
     # A source tree on the path has no metadata.
-    for folder in places(package):
+    for folder in package_dirs(package):
         try:
             with open(os.path.join(folder, "version.py"), encoding="utf-8") as file:
                 return re.search(r"^_version\s*=\s*['\"](.+?)['\"]", file.read(), re.M)[1]
@@ -40,10 +40,10 @@ def first_file(candidates):
     return next((path for path in candidates if os.path.isfile(path)), None)
 
 
-standin = os.environ.get("PYTHONPATH", "").split(os.pathsep)[0]
+shim = os.environ.get("PYTHONPATH", "").split(os.pathsep)[0]
 plugins = []
-for root in places("jax_plugins"):
-    if standin and os.path.realpath(root).startswith(os.path.realpath(standin) + os.sep):
+for root in package_dirs("jax_plugins"):
+    if shim and os.path.realpath(root).startswith(os.path.realpath(shim) + os.sep):
         continue
     for cuda in (13, 12):
         folder = os.path.join(root, f"xla_cuda{cuda}")
@@ -58,7 +58,7 @@ for root in places("jax_plugins"):
 
 # The order in which jax and XLA look for the CUDA tools: the wheels, then the usual directories.
 roots = [os.environ["CUDA_ROOT"]] if os.environ.get("CUDA_ROOT") else []
-roots += places("nvidia.cu13") + places("nvidia.cuda_nvcc")
+roots += package_dirs("nvidia.cu13") + package_dirs("nvidia.cuda_nvcc")
 roots += ["/usr/local/cuda", "/opt/cuda"]
 tools = [os.path.join(root, "bin") for root in roots]
 tools += os.environ.get("PATH", "").split(os.pathsep)
@@ -66,8 +66,8 @@ tools += os.environ.get("PATH", "").split(os.pathsep)
 answer = {
     "python": sys.version.split()[0],
     "python_version": sys.version_info[:2],
-    "package": next(iter(places("vramfit")), None),
-    "reads_pythonpath": not standin or standin in sys.path,
+    "package": next(iter(package_dirs("vramfit")), None),
+    "reads_pythonpath": not shim or shim in sys.path,
     "jax": version("jax"),
     "jaxlib": version("jaxlib"),
     "plugins": plugins,
@@ -76,4 +76,4 @@ answer = {
         os.path.join(root, "nvvm", "libdevice", "libdevice.10.bc") for root in roots
     ),
 }
-print("\nvramfit-answer:" + json.dumps(answer), flush=True)
+print("\n" + json.dumps(answer), flush=True)

@@ -7,19 +7,16 @@ use std::ffi::{OsStr, OsString};
 use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::sync::mpsc;
 use std::time::Duration;
 
 use serde::Deserialize;
 use vramfit_core::settings::Version;
 
 use crate::child;
+use crate::python_child::PythonChild;
 
 /// The script that prints what is installed; see its own first lines.
 const PROBE: &str = include_str!("probe.py");
-
-/// Before the result, since start-up files of a site may print too.
-pub(crate) const MARKER: &str = "vramfit-answer:";
 
 /// A healthy interpreter answers within a tenth of a second; a wrapper that waits for something
 /// must not delay the user's program, which is then started without knowing.
@@ -123,7 +120,7 @@ pub(crate) fn find_interpreter(program: &Path, arguments: &[OsString]) -> Option
     })
 }
 
-/// Asks an interpreter what it has installed.
+/// Queries what an interpreter has installed.
 ///
 /// `adjust` sets the environment that the program will get. Returns `None` when no answer came; the
 /// program is then started without knowing.
@@ -136,26 +133,14 @@ pub(crate) fn query(
     command
         .args(&interpreter.options)
         .args(["-c", PROBE])
-        .stdin(Stdio::null())
-        .stdout(Stdio::piped())
         .stderr(Stdio::null());
-    let mut child = command.spawn().ok()?;
-    let mut pipe = child.stdout.take().expect("standard output was piped");
-    let (sender, receiver) = mpsc::channel();
-    std::thread::spawn(move || {
-        let mut text = Vec::new();
-        // A half-read answer does not parse, which says the same as an error here.
-        let _ = pipe.read_to_end(&mut text);
-        let _ = sender.send(text);
-    });
-    let text = receiver.recv_timeout(PROBE_TIMEOUT);
-    if text.is_err() {
-        // It may have ended meanwhile; either way it is reaped in the next line.
-        let _ = child.kill();
+    let mut child = PythonChild::spawn(&mut command).ok()?;
+    child.close_stdin();
+    let installed = child.receive_message(Some(PROBE_TIMEOUT));
+    if installed.is_none() {
+        child.kill();
     }
-    let _ = child.wait();
-    let text = String::from_utf8_lossy(&text.ok()?).into_owned();
-    serde_json::from_str(text.lines().find_map(|line| line.strip_prefix(MARKER))?).ok()
+    installed
 }
 
 fn is_python(program: &Path) -> bool {

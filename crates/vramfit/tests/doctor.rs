@@ -28,7 +28,7 @@ fn gpu(index: u32) -> HostGpu {
     }
 }
 
-fn machine(gpus: Vec<HostGpu>) -> Description {
+fn host(gpus: Vec<HostGpu>) -> Description {
     Description {
         host: Host {
             driver: Some("580.82.07".to_owned()),
@@ -64,7 +64,7 @@ impl Told {
             .filter(|check| check["id"] == id)
             .map(|check| {
                 let text = |key: &str| check[key].as_str().unwrap_or_default();
-                (text("status"), text("sentence"))
+                (text("status"), text("message"))
             })
             .collect()
     }
@@ -102,18 +102,18 @@ fn two_gpus_one_of_them_exclusive_and_held() {
         kind: ProcessKind::Both,
         ..Process::default()
     }];
-    let told = doctor(&machine(vec![gpu(0), held]), &[]);
+    let told = doctor(&host(vec![gpu(0), held]), &[]);
     assert_eq!(told.code, Some(1));
     assert_eq!(told.of("driver")[0].0, "pass");
-    let gpus = told.of("card");
+    let gpus = told.of("gpu");
     assert_eq!((gpus[0].0, gpus[1].0), ("pass", "fail"));
-    for words in ["80.0 GiB", "a display runs on it", "one process use it"] {
+    for words in ["80.0 GiB", "drives a display", "allows one process"] {
         assert!(gpus[1].1.contains(words), "{gpus:?} lacks {words}");
     }
     assert_eq!(told.of("jax")[0], ("fail", "`/bare/python` has no `jax`"));
     assert_eq!(told.of("backend")[0].0, "skip");
     assert_eq!(
-        told.record["machine"]["gpus"].as_array().map(Vec::len),
+        told.record["host"]["gpus"].as_array().map(Vec::len),
         Some(2)
     );
 }
@@ -135,15 +135,18 @@ fn a_divided_gpu_is_told_by_its_slices() {
         gpu_instance: Some(2),
         parent_total_bytes: Some(81 * GIB),
     };
-    let told = doctor(&machine(vec![parent, slice]), &[]);
-    let gpus = told.of("card");
-    assert!(gpus[0].1.contains("divided (MIG)"), "{gpus:?}");
+    let told = doctor(&host(vec![parent, slice]), &[]);
+    let gpus = told.of("gpu");
+    assert!(
+        gpus[0].1.contains("partitioned into MIG slices"),
+        "{gpus:?}"
+    );
     assert!(gpus[1].1.contains("20.0 GiB, a MIG slice"), "{gpus:?}");
 }
 
 #[test]
 fn a_driver_that_was_updated_while_it_ran_fails_with_its_cure() {
-    let mut mismatched = machine(vec![gpu(0)]);
+    let mut mismatched = host(vec![gpu(0)]);
     // NVML_ERROR_LIB_RM_VERSION_MISMATCH
     mismatched.errors.insert("nvmlInit_v2".to_owned(), 18);
     let told = doctor(&mismatched, &[]);
@@ -154,7 +157,7 @@ fn a_driver_that_was_updated_while_it_ran_fails_with_its_cure() {
 
 #[test]
 fn training_is_told_in_five_checks() {
-    let told = doctor(&machine(vec![gpu(0)]), &["--train", "--require", "gpu"]);
+    let told = doctor(&host(vec![gpu(0)]), &["--train", "--require", "gpu"]);
     let checks = told.record["checks"].as_array().expect("a list");
     let names: Vec<_> = checks.iter().map(|check| check["id"].as_str()).collect();
     let expected = ["backend", "computation", "transfers", "jit", "readiness"];

@@ -88,14 +88,14 @@ fn exactly_so_much_is_held_in_steps_and_given_back() {
     assert_eq!(
         text(&done.stdout),
         "GPU 0: Tesla T4, the GPU has 14.0 GiB free of 15.0 GiB\n\
-         \x20     held        free\n\
+         \x20allocated        free\n\
          \x20  2.0 GiB    12.0 GiB\n\
          \x20  4.0 GiB    10.0 GiB\n\
          \x20  5.0 GiB     9.0 GiB\n"
     );
     assert_eq!(
         text(&done.stderr),
-        "holding 5.0 GiB for 0s\ngave back 5.0 GiB: the time was over\n"
+        "holding 5.0 GiB for 0s\nreleased 5.0 GiB (duration elapsed)\n"
     );
     assert_eq!(done.status.code(), Some(0));
     // The context first and last, between them three pieces.
@@ -113,10 +113,10 @@ fn a_part_is_one_of_all_that_programs_can_use() {
     let events: Vec<_> = lines.iter().map(|line| line["event"].as_str()).collect();
     assert_eq!(
         events,
-        [Some("begin"), Some("step"), Some("holding"), Some("done")]
+        [Some("start"), Some("step"), Some("holding"), Some("done")]
     );
-    assert_eq!(lines[0]["asked_bytes"], 12 * GIB);
-    assert_eq!(lines[1]["held_bytes"], 12 * GIB);
+    assert_eq!(lines[0]["requested_bytes"], 12 * GIB);
+    assert_eq!(lines[1]["allocated_bytes"], 12 * GIB);
     assert_eq!(lines[1]["free_bytes"], 2 * GIB);
     assert!(lines.iter().all(|line| line["schema"] == 1));
 }
@@ -137,7 +137,7 @@ fn more_than_is_free_is_refused_with_who_holds_it() {
     let told = text(&done.stdout);
     assert!(
         told.starts_with(
-            "cannot hold 13.5 GiB: the GPU has 8.0 GiB free of 15.0 GiB that programs can use\n"
+            "cannot allocate 13.5 GiB: the GPU has 8.0 GiB free of 15.0 GiB usable memory\n"
         ),
         "{told}"
     );
@@ -156,8 +156,8 @@ fn at_the_limit_it_stops_with_what_it_got() {
     let told = text(&done.stdout);
     assert!(
         told.ends_with(
-            "   8.0 GiB     6.0 GiB\nstopped at 8.0 GiB of 12.0 GiB: the GPU had no 4.0 GiB more \
-             in one piece\n"
+            "   8.0 GiB     6.0 GiB\nstopped at 8.0 GiB of 12.0 GiB: the GPU has no free block of \
+             4.0 GiB\n"
         ),
         "{told}"
     );
@@ -173,7 +173,7 @@ fn verify_reads_back_what_it_wrote() {
     let told = text(&done.stdout);
     assert!(
         told.ends_with(
-            "verified: what was written everywhere was read back\n  2.0 GiB less free than before\n"
+            "verified: all data was written and read back\n  free memory decreased by 2.0 GiB\n"
         ),
         "{told}"
     );
@@ -184,7 +184,7 @@ fn verify_reads_back_what_it_wrote() {
     let done = bench.run(&["2GiB", "--for", "0s", "--verify"]);
     let told = text(&done.stdout);
     assert!(
-        told.contains("not read back; byte 0 reads as 0x00000000 after 0x9e3779b1 was written"),
+        told.contains("differs; read 0x00000000 at byte 0, where 0x9e3779b1 was written"),
         "{told}"
     );
     assert_eq!(done.status.code(), Some(1));
@@ -211,7 +211,7 @@ fn signals_give_the_memory_back() {
 
         kill_process(Pid::from_child(&running), signal).expect("it runs");
         let last = lines.last().expect("a last line").expect("text");
-        assert!(last.contains("it was asked to end"), "{last}");
+        assert!(last.contains("interrupted"), "{last}");
         assert_eq!(running.wait().expect("it ends").code(), Some(0));
         assert_eq!(bench.ledger(), [1, 3, -3, -1]);
     }

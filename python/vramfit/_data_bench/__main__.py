@@ -5,30 +5,25 @@ from __future__ import annotations
 import json
 import signal
 import sys
-from typing import Any
 
+from vramfit import _child
 from vramfit._data_bench.request import Request
 from vramfit._data_bench.runs import compare
 from vramfit._errors import VramfitError
 
 
 def main() -> int:
-    """Measure what is asked for in the first argument."""
-    # Ctrl-C reaches us, too; it ends us without a word.
+    """Run the benchmark that the first argument requests."""
+    # Ctrl-C reaches this process, too, and ends it without a traceback.
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     request = Request(**json.loads(sys.argv[1]))
-    # What libraries print is no answer of ours.
-    answers, sys.stdout = sys.stdout, sys.stderr
-
-    def tell(**words: Any) -> None:
-        print(json.dumps(words), file=answers, flush=True)
-
+    messages = _child.claim_stdout()
     try:
-        answer = compare(request, lambda done, total: tell(done=done, total=total))
+        answer = compare(request, lambda done, total: _child.send(messages, done=done, total=total))
     except VramfitError as error:
-        tell(error=[error.id, error.message, error.cause, error.hint])
+        _child.send(messages, error=_child.failure(error))
         return 0
-    tell(answer=answer)
+    _child.send(messages, answer=answer)
     return 0
 
 

@@ -1,24 +1,24 @@
-//! What one check found.
+//! The result of a check.
 
 use serde::Serialize;
 
-/// How a check ended.
+/// The status of a check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Status {
-    /// It is as it should be.
+    /// No problem.
     Pass,
-    /// It works, and not as whoever set it up will have meant.
+    /// It works, but probably not as intended.
     Warn,
     /// It does not work.
     Fail,
-    /// It was not examined, for a reason that is told.
+    /// Not checked; the message gives the reason.
     Skip,
 }
 
 impl Status {
-    /// Returns the word for it, four letters long.
-    pub fn word(self) -> &'static str {
+    /// Returns its label of four letters.
+    pub fn label(self) -> &'static str {
         match self {
             Status::Pass => "PASS",
             Status::Warn => "WARN",
@@ -28,46 +28,46 @@ impl Status {
     }
 }
 
-/// What one check found.
+/// The result of a check.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Check {
-    /// Its lasting name, such as `pool`. Of several findings of one check each is a `Check`.
+    /// Its stable ID, such as `pool`. A check with several results has several `Check`s.
     pub id: &'static str,
-    /// How it ended.
+    /// Its status.
     pub status: Status,
-    /// What was found, in one sentence without a full stop.
-    pub sentence: String,
-    /// What the sentence rests on: figures, files, lines of a log.
+    /// The result, in one message without a full stop.
+    pub message: String,
+    /// What the result is based on: numbers, files, log lines.
     pub evidence: Vec<String>,
-    /// One thing to do, a command or a setting; always there where the status is a warning or worse.
+    /// The fix, a command or a setting; always set for warnings and failures.
     pub fix: Option<String>,
 }
 
 impl Check {
-    fn new(id: &'static str, status: Status, sentence: impl Into<String>) -> Check {
+    fn new(id: &'static str, status: Status, message: impl Into<String>) -> Check {
         Check {
             id,
             status,
-            sentence: sentence.into(),
+            message: message.into(),
             evidence: Vec::new(),
             fix: None,
         }
     }
 
-    pub(super) fn pass(id: &'static str, sentence: impl Into<String>) -> Check {
-        Check::new(id, Status::Pass, sentence)
+    pub(super) fn pass(id: &'static str, message: impl Into<String>) -> Check {
+        Check::new(id, Status::Pass, message)
     }
 
-    pub(super) fn skip(id: &'static str, sentence: impl Into<String>) -> Check {
-        Check::new(id, Status::Skip, sentence)
+    pub(super) fn skip(id: &'static str, message: impl Into<String>) -> Check {
+        Check::new(id, Status::Skip, message)
     }
 
     pub(super) fn warn(
         id: &'static str,
-        sentence: impl Into<String>,
+        message: impl Into<String>,
         fix: impl Into<String>,
     ) -> Check {
-        let check = Check::new(id, Status::Warn, sentence);
+        let check = Check::new(id, Status::Warn, message);
         Check {
             fix: Some(fix.into()),
             ..check
@@ -76,23 +76,23 @@ impl Check {
 
     pub(super) fn fail(
         id: &'static str,
-        sentence: impl Into<String>,
+        message: impl Into<String>,
         fix: impl Into<String>,
     ) -> Check {
         Check {
             status: Status::Fail,
-            ..Check::warn(id, sentence, fix)
+            ..Check::warn(id, message, fix)
         }
     }
 
     /// Adds a line of evidence.
-    pub(super) fn because(mut self, line: impl Into<String>) -> Check {
+    pub(super) fn evidence_line(mut self, line: impl Into<String>) -> Check {
         self.evidence.push(line.into());
         self
     }
 
     /// Adds lines of evidence.
-    pub(super) fn because_of(
+    pub(super) fn evidence_lines(
         mut self,
         lines: impl IntoIterator<Item = impl Into<String>>,
     ) -> Check {

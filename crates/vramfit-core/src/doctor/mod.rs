@@ -1,63 +1,64 @@
-//! Is this machine, this environment, this JAX all right?
+//! Checks driver, environment and JAX installation.
 //!
 //! | file | what it is |
 //! | --- | --- |
-//! | `facts.rs` | what was found out about machine and environment: plain values |
-//! | `trial.rs` | what JAX did when it was tried, step by step |
-//! | `checks/` | one check a file: facts in, findings out |
-//! | `check.rs` | what a check found: status, sentence, evidence, one thing to do |
-//! | `requirement.rs` | which versions one package asks of another |
-//! | `record.rs`, `text.rs` | the examination as JSON, and for a person |
+//! | `system_info.rs` | host and environment: plain values |
+//! | `probe.rs` | what JAX did when it was probed, step by step |
+//! | `checks/` | one check per file: system information in, results out |
+//! | `check.rs` | the result of a check: status, message, evidence, fix |
+//! | `requirement.rs` | version requirements of Python packages |
+//! | `json.rs`, `text.rs` | the report as JSON, and for people |
 //!
-//! Nothing here looks at a machine; `vramfit doctor` gathers the facts.
+//! Nothing here reads the host; `vramfit doctor` gathers the information.
 
 mod check;
 mod checks;
-mod facts;
-mod record;
+mod json;
+mod probe;
 mod requirement;
+mod system_info;
 mod text;
-mod trial;
 
 pub use check::{Check, Status};
-pub use facts::{Driver, Facts, Inventory, Missing, VirtualCard};
-pub use record::Record;
-pub use text::{Line, lines, summary};
-pub use trial::{
-    Backend, Computed, Device, Ended, Failure, Held, Imported, Jitted, Outcome, Pool, PoolOptions,
-    Pools, Step, Trained, Transferred, Trial,
+pub use json::DoctorOutput;
+pub use probe::{
+    BackendResult, ComputeResult, Device, ImportResult, JaxProbe, JitResult, Pool, PoolOptions,
+    PoolResult, ProbeExit, ProbeProcess, ProbeStep, StepFailure, StepOutcome, TrainingResult,
+    TransferResult,
 };
+pub use system_info::{Driver, Inventory, MissingReason, SystemInfo, VirtualGpu};
+pub use text::{Line, lines, summary};
 
-/// What an examination found.
+/// The results of all checks.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Examination {
-    /// The checks, in the order in which they are told.
+pub struct DoctorReport {
+    /// The checks, in the order in which they are printed.
     pub checks: Vec<Check>,
 }
 
-impl Examination {
-    /// Examines machine, environment and JAX.
-    pub fn of(facts: &Facts) -> Examination {
-        Examination {
-            checks: checks::all(facts),
+impl DoctorReport {
+    /// Checks host, environment and JAX.
+    pub fn new(info: &SystemInfo) -> DoctorReport {
+        DoctorReport {
+            checks: checks::all(info),
         }
     }
 
-    /// Examines what training needs, in five checks: backend, computation, transfers, jit, readiness.
-    pub fn from_training(facts: &Facts) -> Examination {
-        Examination {
-            checks: checks::training(facts),
+    /// Runs the five training checks: backend, computation, transfers, jit, readiness.
+    pub fn for_training(info: &SystemInfo) -> DoctorReport {
+        DoctorReport {
+            checks: checks::training(info),
         }
     }
 
-    /// Returns how many checks ended so.
+    /// Returns how many checks have that status.
     pub fn count(&self, status: Status) -> usize {
         let same = |check: &&Check| check.status == status;
         self.checks.iter().filter(same).count()
     }
 
-    /// Says whether nothing fails; warnings are allowed.
-    pub fn is_all_right(&self) -> bool {
+    /// Returns whether no check failed; warnings are allowed.
+    pub fn passed(&self) -> bool {
         self.count(Status::Fail) == 0
     }
 }

@@ -1,37 +1,37 @@
-//! The examination for a person: one line a check, more where something is wrong.
+//! The report as text: one line per check, more for problems.
 
-use super::{Check, Examination, Status};
+use super::{Check, DoctorReport, Status};
 use crate::report::wrap;
 
-/// A line of output: the status where it begins a check, so that it can be coloured, and the rest.
+/// A line of output.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Line {
-    /// The status with which the line begins.
+    /// The status, which is colored, if the line begins a check.
     pub status: Option<Status>,
-    /// What follows it.
+    /// The rest of the line.
     pub text: String,
 }
 
 const COLUMNS: usize = 100;
 
-/// Where the sentences begin: behind the status and the name.
+/// The column of the messages, after status and ID.
 const INDENT: usize = 20;
 
-/// Returns the lines of an examination. With `detail` the evidence of every check is told, else only
-/// where something is wrong; `quiet` leaves out what is as it should be.
-pub fn lines(examination: &Examination, quiet: bool, detail: bool) -> Vec<Line> {
+/// Returns the lines of a report. With `detail` the evidence of every check is included, else only that of
+/// problems; `quiet` omits checks that passed.
+pub fn lines(report: &DoctorReport, quiet: bool, detail: bool) -> Vec<Line> {
     let shown = |check: &&Check| !(quiet && check.status == Status::Pass);
     let mut all = Vec::new();
-    for check in examination.checks.iter().filter(shown) {
+    for check in report.checks.iter().filter(shown) {
         let head = format!("  {:<14}", check.id);
-        let mut sentences = wrap(&check.sentence, COLUMNS - INDENT, 0).into_iter();
+        let mut message_lines = wrap(&check.message, COLUMNS - INDENT, 0).into_iter();
         all.push(Line {
             status: Some(check.status),
-            text: format!("{head}{}", sentences.next().unwrap_or_default()),
+            text: format!("{head}{}", message_lines.next().unwrap_or_default()),
         });
-        all.extend(sentences.map(indented));
-        let is_wrong = matches!(check.status, Status::Warn | Status::Fail);
-        if detail || is_wrong {
+        all.extend(message_lines.map(indented));
+        let is_problem = matches!(check.status, Status::Warn | Status::Fail);
+        if detail || is_problem {
             let evidence = check.evidence.iter().flat_map(|entry| entry.lines());
             for line in evidence {
                 let wrapped = wrap(line.trim_end(), COLUMNS - INDENT - 2, 2);
@@ -42,7 +42,7 @@ pub fn lines(examination: &Examination, quiet: bool, detail: bool) -> Vec<Line> 
                 );
             }
         }
-        // A command is not broken: it is there to be copied.
+        // Commands are not wrapped, so that they can be copied.
         let fix = check.fix.as_ref();
         all.extend(fix.map(|fix| indented(format!("fix: {fix}"))));
     }
@@ -56,26 +56,24 @@ fn indented(text: impl AsRef<str>) -> Line {
     }
 }
 
-/// Returns the verdict in one line.
-pub fn summary(examination: &Examination) -> String {
-    let of = |status, one: &str, many: &str| {
-        let count = examination.count(status);
-        let word = if count == 1 { one } else { many };
-        (count > 0).then(|| format!("{count} {word}"))
+/// Returns the summary line, such as `1 check failed, 2 warnings, 13 passed`.
+pub fn summary(report: &DoctorReport) -> String {
+    let count_of = |status, one: &str, many: &str| {
+        let count = report.count(status);
+        let label = if count == 1 { one } else { many };
+        (count > 0).then(|| format!("{count} {label}"))
     };
-    let counts: Vec<String> = [
-        of(Status::Fail, "fails", "fail"),
-        of(Status::Warn, "warning", "warnings"),
-        of(Status::Pass, "passed", "passed"),
-        of(Status::Skip, "skipped", "skipped"),
-    ]
-    .into_iter()
-    .flatten()
-    .collect();
-    let verdict = match (examination.is_all_right(), examination.count(Status::Warn)) {
-        (false, _) => "not all right",
-        (true, 0) => "all right",
-        (true, _) => "all right, with warnings",
-    };
-    format!("{verdict}: {}", counts.join(", "))
+    let counts = [
+        count_of(Status::Fail, "check failed", "checks failed"),
+        count_of(Status::Warn, "warning", "warnings"),
+        count_of(Status::Pass, "passed", "passed"),
+        count_of(Status::Skip, "skipped", "skipped"),
+    ];
+    let counts: Vec<String> = counts.into_iter().flatten().collect();
+    let counts = counts.join(", ");
+    if report.passed() {
+        format!("no check failed: {counts}")
+    } else {
+        counts
+    }
 }

@@ -1,24 +1,24 @@
-//! What a rule has to say, as a value.
+//! The result of a rule.
 
 use std::collections::BTreeMap;
 
 use serde::Serialize;
 
-/// How bad it is.
+/// Severity of a finding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Severity {
-    /// The program dies, goes on without the GPU, or does the opposite of what is written.
+    /// The program fails, runs without the GPU, or does the opposite of what the setting says.
     Error,
-    /// The program runs, and not as whoever wrote the setting will have meant.
+    /// The program runs, but not as the setting intends.
     Warning,
-    /// Worth knowing; nothing is wrong.
+    /// Good to know; nothing is wrong.
     Note,
 }
 
 impl Severity {
-    /// Returns the word for it.
-    pub fn word(self) -> &'static str {
+    /// Returns its name in lower case.
+    pub fn label(self) -> &'static str {
         match self {
             Severity::Error => "error",
             Severity::Warning => "warning",
@@ -52,27 +52,27 @@ impl Change {
     }
 }
 
-/// One thing that is wrong, or worth knowing.
+/// A problem with the settings, or something good to know.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Finding {
-    /// The rule's lasting name, such as `two-fractions`.
+    /// The rule's stable ID, such as `conflicting-fractions`.
     pub id: &'static str,
     /// How bad it is.
     pub severity: Severity,
-    /// The variable it is about, or what else: a GPU, a package.
+    /// The variable it is about, or a GPU or package.
     pub subject: String,
     /// What is wrong, in one sentence without a full stop.
     pub message: String,
     /// What to do, in one sentence without a full stop.
     pub fix: String,
-    /// What it costs on each GPU, in bytes, where that can be said.
+    /// What it costs on each GPU, in bytes, if known.
     pub cost_bytes: Option<u64>,
-    /// The fix as a program can apply it; empty where it takes a person.
+    /// The fix as a program can apply it; empty if it must be applied by hand.
     pub changes: Vec<Change>,
 }
 
-/// A finding of one rule, before the rule's name and severity are put to it.
-pub(super) struct Found {
+/// A finding without the ID and severity of its rule.
+pub(super) struct RawFinding {
     pub(super) subject: String,
     pub(super) message: String,
     pub(super) fix: String,
@@ -80,13 +80,13 @@ pub(super) struct Found {
     pub(super) changes: Vec<Change>,
 }
 
-impl Found {
+impl RawFinding {
     pub(super) fn new(
         subject: impl Into<String>,
         message: impl Into<String>,
         fix: impl Into<String>,
-    ) -> Found {
-        Found {
+    ) -> RawFinding {
+        RawFinding {
             subject: subject.into(),
             message: message.into(),
             fix: fix.into(),
@@ -95,21 +95,21 @@ impl Found {
         }
     }
 
-    pub(super) fn cost(self, bytes: u64) -> Found {
-        Found {
+    pub(super) fn cost(self, bytes: u64) -> RawFinding {
+        RawFinding {
             cost_bytes: Some(bytes),
             ..self
         }
     }
 
-    pub(super) fn change(mut self, change: Change) -> Found {
+    pub(super) fn change(mut self, change: Change) -> RawFinding {
         self.changes.push(change);
         self
     }
 }
 
-/// Applies the fixes that a program can apply. Of two that touch the same variable the first counts:
-/// look again afterwards, or call [`super::mend`].
+/// Applies the fixes that a program can apply. Of two that change the same variable the first wins:
+/// lint again afterwards, or call [`super::autofix`].
 pub fn apply(
     environment: &BTreeMap<String, String>,
     findings: &[Finding],

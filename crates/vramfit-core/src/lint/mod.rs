@@ -1,86 +1,85 @@
-//! What is wrong with the settings a JAX program is started with, and what mends it.
+//! Checks the settings that a JAX program is started with, and fixes them.
 //!
 //! | file | what it is |
 //! | --- | --- |
-//! | `surroundings.rs` | all that the rules may know: plain values |
-//! | `scene.rs` | the same as JAX would read it |
-//! | `rules/` | one function a rule, one file a theme |
+//! | `input.rs` | the input of the rules: plain values |
+//! | `context.rs` | the input as JAX interprets it |
+//! | `rules/` | one function per rule, one file per group |
 //! | `names.rs`, `names/` | the names that each release of JAX reads, as recorded from its sources |
-//! | `finding.rs` | what a rule says, and its fix as changes of variables |
-//! | `page.rs` | the page `docs/reference/lint-rules.md`, made from the rules |
+//! | `finding.rs` | the result of a rule, with its fix as changes of variables |
+//! | `page.rs` | the page `docs/reference/lint-rules.md`, generated from the rules |
 //!
-//! What each variable does is in [`crate::settings`]; the rules ask it and keep no second table.
-//! Nothing here looks at this process, its machine or its files.
+//! What each variable does is in [`crate::settings`]; the rules keep no second table.
+//! Nothing here reads this process, its host or its files.
 
+mod context;
 mod finding;
+mod input;
 mod names;
 mod page;
 mod rules;
-mod scene;
-mod surroundings;
 
 use std::collections::BTreeMap;
 
 pub use finding::{Change, Finding, Severity, apply};
-pub use names::is_ours as concerns_jax;
+pub use input::{LateChange, LintInput, Packages, ProcessStage};
+pub use names::is_jax_related as concerns_jax;
 pub use page::markdown;
-pub use surroundings::{LateChange, Packages, Stage, Surroundings};
 
-use finding::Found;
-use scene::Scene;
+use context::LintContext;
+use finding::RawFinding;
 
-/// A rule: what it is called and what it means. What it does is its own business.
+/// A rule about settings.
 #[derive(Clone, Copy, Debug)]
 pub struct Rule {
-    /// Its lasting name: words in lower case with dashes.
+    /// Its stable ID: lower-case words with dashes.
     pub id: &'static str,
-    /// How bad it is when it finds something.
+    /// Severity of its findings.
     pub severity: Severity,
     /// What it finds and why that is wrong, in a sentence or two.
     pub meaning: &'static str,
     /// What to do, in a sentence or two.
-    pub cure: &'static str,
-    check: fn(&Scene<'_>) -> Vec<Found>,
+    pub fix: &'static str,
+    check: fn(&LintContext<'_>) -> Vec<RawFinding>,
 }
 
 /// Returns every rule, in the order of the page.
 pub fn rules() -> impl Iterator<Item = &'static Rule> {
-    rules::THEMES.iter().flat_map(|theme| theme.rules)
+    rules::RULE_GROUPS.iter().flat_map(|group| group.rules)
 }
 
-/// Rules that find what keeps JAX off every GPU or ends the process: by a refused value JAX goes on with
-/// the CPU only, by a bad option of its own `import jax` fails, at a bad flag XLA aborts. A fraction out
-/// of range is among them, because its pool is what nobody can have meant.
-const NO_GPU: [&str; 13] = [
+/// Rules that find what prevents JAX from using any GPU, or ends the process: after a rejected value JAX falls
+/// back to the CPU, with an invalid option `import jax` fails, on an invalid flag XLA aborts. A fraction out
+/// of range is among them, because its pool is never intended.
+const GPU_BLOCKING_RULES: [&str; 13] = [
     "fraction-not-a-number",
     "fraction-out-of-range",
     "allocator-unknown",
-    "two-fractions",
-    "not-a-truth-value",
+    "conflicting-fractions",
+    "not-a-boolean",
     "not-a-number",
     "platform-unknown",
     "create-options-malformed",
     "flag-without-dashes",
     "flag-of-another-program",
-    "flag-misspelt",
+    "flag-misspelled",
     "flag-not-in-this-release",
     "flag-value",
 ];
 
 impl Finding {
-    /// Says whether a program in these surroundings uses no GPU, or not the one that can be meant: it
-    /// makes no sense to ask what it would do there.
-    pub fn leaves_no_gpu(&self) -> bool {
-        self.severity == Severity::Error && NO_GPU.contains(&self.id)
+    /// Returns whether the program cannot use the GPU as intended, so that a dry run would be meaningless.
+    pub fn prevents_gpu_use(&self) -> bool {
+        self.severity == Severity::Error && GPU_BLOCKING_RULES.contains(&self.id)
     }
 }
 
-/// Looks for everything that is wrong, worst first.
-pub fn lint(surroundings: &Surroundings) -> Vec<Finding> {
-    let scene = Scene { surroundings };
+/// Applies all rules; returns the findings, errors first.
+pub fn lint(input: &LintInput) -> Vec<Finding> {
+    let context = LintContext { input };
     let mut findings: Vec<Finding> = rules()
         .flat_map(|rule| {
-            (rule.check)(&scene).into_iter().map(|found| Finding {
+            (rule.check)(&context).into_iter().map(|found| Finding {
                 id: rule.id,
                 severity: rule.severity,
                 subject: found.subject,
@@ -95,19 +94,19 @@ pub fn lint(surroundings: &Surroundings) -> Vec<Finding> {
     findings
 }
 
-/// Rounds of [`mend`]. A fix can bring to light what it hid: a name that was misspelt gets a reader,
-/// and only then its value counts.
-const ROUNDS: usize = 8;
+/// Passes of [`autofix`]. A fix can reveal another problem: once a misspelled name is corrected, its value
+/// is checked.
+const MAX_FIX_PASSES: usize = 8;
 
-/// Applies fixes until nothing is left that a program could mend, and returns the environment.
-pub fn mend(surroundings: &Surroundings) -> BTreeMap<String, String> {
-    let mut mended = surroundings.clone();
-    for _ in 0..ROUNDS {
-        let environment = apply(&mended.environment, &lint(&mended));
-        if environment == mended.environment {
+/// Applies fixes until none is left that a program could apply, and returns the environment.
+pub fn autofix(input: &LintInput) -> BTreeMap<String, String> {
+    let mut fixed = input.clone();
+    for _ in 0..MAX_FIX_PASSES {
+        let environment = apply(&fixed.environment, &lint(&fixed));
+        if environment == fixed.environment {
             break;
         }
-        mended.environment = environment;
+        fixed.environment = environment;
     }
-    mended.environment
+    fixed.environment
 }

@@ -1,4 +1,4 @@
-//! The names that JAX, its plugin and their neighbours look up.
+//! The names that JAX, its plugin and related programs read.
 //!
 //! `names/jax.tsv` is recorded from the sources of every release since 0.4.26 by
 //! `scripts/record_names.py`; `names/others.txt` holds names of the same families that somebody else
@@ -8,9 +8,9 @@ use std::sync::LazyLock;
 
 use crate::settings::{self, Reader, Version};
 
-/// How a name is looked up.
+/// How the value of a name is parsed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(super) enum ValueKind {
     /// In the environment, as a truth value.
     Bool,
     /// In the environment, as a whole number.
@@ -23,25 +23,25 @@ pub(super) enum Kind {
     Option,
 }
 
-/// A name that JAX's own code knows.
+/// A name that JAX's code contains.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Known {
+pub(super) struct JaxName {
     pub(super) name: &'static str,
-    pub(super) kind: Kind,
+    pub(super) kind: ValueKind,
     /// The first release that has it; `None`: every release recorded.
     pub(super) since: Option<Version>,
     /// The last one.
     pub(super) until: Option<Version>,
 }
 
-impl Known {
+impl JaxName {
     fn is_in(&self, version: Version) -> bool {
         self.since.is_none_or(|since| since <= version)
             && self.until.is_none_or(|until| version <= until)
     }
 }
 
-static JAX: LazyLock<Vec<Known>> = LazyLock::new(|| {
+static JAX: LazyLock<Vec<JaxName>> = LazyLock::new(|| {
     include_str!("names/jax.tsv")
         .lines()
         .filter(|line| !line.starts_with('#'))
@@ -49,22 +49,22 @@ static JAX: LazyLock<Vec<Known>> = LazyLock::new(|| {
         .collect()
 });
 
-fn parse(line: &'static str) -> Option<Known> {
+fn parse(line: &'static str) -> Option<JaxName> {
     let mut cells = line.split('\t');
     let name = cells.next()?;
     let kind = match cells.next()? {
-        "bool" => Kind::Bool,
-        "int" => Kind::Int,
-        "float" => Kind::Float,
-        "text" => Kind::Text,
-        "option" => Kind::Option,
+        "bool" => ValueKind::Bool,
+        "int" => ValueKind::Int,
+        "float" => ValueKind::Float,
+        "text" => ValueKind::Text,
+        "option" => ValueKind::Option,
         _ => return None,
     };
     let mut version = || match cells.next() {
         None | Some("") => Some(None),
         Some(text) => text.parse().ok().map(Some),
     };
-    Some(Known {
+    Some(JaxName {
         name,
         kind,
         since: version()?,
@@ -72,15 +72,15 @@ fn parse(line: &'static str) -> Option<Known> {
     })
 }
 
-/// Names of our families that have another reader.
-fn others() -> impl Iterator<Item = &'static str> {
+/// Returns names with the same prefixes that other programs read.
+fn names_of_other_readers() -> impl Iterator<Item = &'static str> {
     include_str!("names/others.txt")
         .lines()
         .filter(|line| !line.is_empty() && !line.starts_with('#'))
 }
 
 /// Returns what is recorded of a name in that release, or else in the nearest one.
-pub(super) fn of_jax(name: &str, version: Version) -> Option<Known> {
+pub(super) fn find_jax_name(name: &str, version: Version) -> Option<JaxName> {
     let all = || JAX.iter().filter(|known| known.name == name);
     all()
         .find(|known| known.is_in(version))
@@ -88,21 +88,21 @@ pub(super) fn of_jax(name: &str, version: Version) -> Option<Known> {
         .copied()
 }
 
-/// Says whether a release has a name in any form; `true` for names that are not recorded.
-pub(super) fn has(name: &str, version: Version) -> bool {
+/// Returns whether a release has a name in any form; true for names that are not recorded.
+pub(super) fn exists_in(name: &str, version: Version) -> bool {
     let mut all = JAX.iter().filter(|known| known.name == name).peekable();
     all.peek().is_none() || all.any(|known| known.is_in(version))
 }
 
-/// Says whether anybody is known to know the name, as a variable or otherwise.
+/// Returns whether any known program reads the name.
 pub(super) fn is_known(name: &str) -> bool {
     settings::find(name).is_some_and(|setting| !setting.is_flag())
         || JAX.iter().any(|known| known.name == name)
-        || others().any(|other| other == name)
+        || names_of_other_readers().any(|other| other == name)
 }
 
-/// Returns every name that is looked up in the environment by that release or a neighbour of JAX.
-pub(super) fn looked_up(version: Version) -> impl Iterator<Item = &'static str> {
+/// Returns every environment variable that this JAX release or a related program reads.
+pub(super) fn names_read_by_jax(version: Version) -> impl Iterator<Item = &'static str> {
     let table = settings::all()
         .iter()
         .filter(move |setting| !setting.is_flag() && setting.reader != Reader::Nobody)
@@ -110,14 +110,13 @@ pub(super) fn looked_up(version: Version) -> impl Iterator<Item = &'static str> 
         .map(|setting| setting.name.as_str());
     let jax = JAX
         .iter()
-        .filter(move |known| known.kind != Kind::Option && known.is_in(version))
+        .filter(move |known| known.kind != ValueKind::Option && known.is_in(version))
         .map(|known| known.name);
-    table.chain(jax).chain(others())
+    table.chain(jax).chain(names_of_other_readers())
 }
 
-/// Says whether a name belongs to one of the families that are looked at. Others are none of our
-/// business: every machine is full of them.
-pub fn is_ours(name: &str) -> bool {
+/// Returns whether a name has one of the prefixes that are checked.
+pub fn is_jax_related(name: &str) -> bool {
     let starts = |prefixes: &[&str]| prefixes.iter().any(|prefix| name.starts_with(prefix));
     let holds = |parts: &[&str]| parts.iter().any(|part| name.contains(part));
     starts(&[
@@ -148,16 +147,19 @@ mod tests {
     #[test]
     fn kinds_are_those_of_the_sources() {
         for (name, kind) in [
-            ("JAX_ENABLE_X64", Kind::Bool),
-            ("JAX_COMPILATION_CACHE_MAX_SIZE", Kind::Int),
-            ("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", Kind::Float),
-            ("JAX_PLATFORMS", Kind::Text),
-            ("JAX_COORDINATOR_ADDRESS", Kind::Text),
-            ("JAX_CUDA_VISIBLE_DEVICES", Kind::Option),
-            ("PJRT_NAMES_AND_LIBRARY_PATHS", Kind::Text),
+            ("JAX_ENABLE_X64", ValueKind::Bool),
+            ("JAX_COMPILATION_CACHE_MAX_SIZE", ValueKind::Int),
+            (
+                "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS",
+                ValueKind::Float,
+            ),
+            ("JAX_PLATFORMS", ValueKind::Text),
+            ("JAX_COORDINATOR_ADDRESS", ValueKind::Text),
+            ("JAX_CUDA_VISIBLE_DEVICES", ValueKind::Option),
+            ("PJRT_NAMES_AND_LIBRARY_PATHS", ValueKind::Text),
         ] {
             assert_eq!(
-                of_jax(name, RELEASE).map(|known| known.kind),
+                find_jax_name(name, RELEASE).map(|known| known.kind),
                 Some(kind),
                 "{name}"
             );
@@ -167,11 +169,11 @@ mod tests {
     #[test]
     fn the_table_of_settings_and_the_record_agree() {
         for setting in settings::all() {
-            let Some(known) = of_jax(&setting.name, RELEASE) else {
+            let Some(known) = find_jax_name(&setting.name, RELEASE) else {
                 continue;
             };
             assert_eq!(
-                known.kind == Kind::Option,
+                known.kind == ValueKind::Option,
                 setting.reader == Reader::Nobody,
                 "{}",
                 setting.name
@@ -180,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_none_of_our_business_is_left_alone() {
+    fn unrelated_names_are_ignored() {
         for name in [
             "PATH",
             "TF_CONFIG",
@@ -189,7 +191,7 @@ mod tests {
             "MY_XLA_FLAGS",
             "TORCH_HOME",
         ] {
-            assert!(!is_ours(name), "{name}");
+            assert!(!is_jax_related(name), "{name}");
         }
         for name in [
             "XLA_FLAG",
@@ -198,7 +200,7 @@ mod tests {
             "CUDA_VISIBLE_DIVICES",
             "NCCL_BUFSIZE",
         ] {
-            assert!(is_ours(name), "{name}");
+            assert!(is_jax_related(name), "{name}");
         }
     }
 }

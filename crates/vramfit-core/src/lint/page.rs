@@ -2,38 +2,38 @@
 
 use std::fmt::Write as _;
 
-use super::rules::THEMES;
+use super::rules::RULE_GROUPS;
 
 const NEVER_FAILS: &str = "writing to a string does not fail";
 
 const INTRODUCTION: &str = "\
-# What vramfit finds wrong with settings
+# Lint rules
 
-These rules look at the environment variables of a JAX program, at the installed release, at the GPUs
-and who holds them. This page is made from the rules themselves
+These rules check the environment variables of a JAX program against the installed release, the GPUs and
+the processes that use them. This page is generated from the rules
 (`crates/vramfit-core/src/lint/rules/`). What each variable does is in [settings.md](settings.md).
 
-An **error** ends the program, leaves it without the GPU, or does the opposite of what is written. A
-**warning** is a setting that will not do what it was meant to. A **note** is worth knowing.
+An **error** makes the program fail or run without the GPU, or does the opposite of what the setting
+says. A **warning** is a setting that does not have the intended effect. A **note** is good to know.
 
-A rule speaks only of what it knows. Without a driver nothing is said about the room on a GPU; where
-the release of JAX is not known, the newest that vramfit knows (0.11.0) is assumed, and no name is
-said to be missing from it.
+A rule only reports what is certain. Without a driver there are no findings about the memory of a GPU; if
+the JAX release is unknown, the latest one that vramfit knows (0.11.0) is assumed, and no name is reported
+as missing from it.
 ";
 
 /// Writes the page.
 pub fn markdown() -> String {
     let mut page = String::from(INTRODUCTION);
-    for theme in THEMES {
-        write!(page, "\n## {}\n", theme.title).expect(NEVER_FAILS);
-        for rule in theme.rules {
+    for group in RULE_GROUPS {
+        write!(page, "\n## {}\n", group.title).expect(NEVER_FAILS);
+        for rule in group.rules {
             write!(
                 page,
                 "\n### {}\n\n*{}*. {}\n\n- *fix*: {}\n",
                 rule.id,
-                rule.severity.word(),
+                rule.severity.label(),
                 rule.meaning,
-                rule.cure
+                rule.fix
             )
             .expect(NEVER_FAILS);
         }

@@ -1,4 +1,4 @@
-//! How a page lies in its file.
+//! How a file lies in its file.
 //!
 //! | bytes | what |
 //! | --- | --- |
@@ -14,18 +14,18 @@
 //! name, and never changes. The live part is a seqlock: the sequence is odd while it is written, and
 //! has changed when it was written meanwhile. A record may grow at its end; its length is told.
 
-use crate::published::{Header, Live, Sample, StatsStatus};
+use crate::published::{DeviceSample, LiveStats, StatsHeader, StatsStatus};
 use crate::{Error, ErrorKind, Result};
 
 const MAGIC: &[u8; 8] = b"VRAMFIT\x01";
 const HEAD_BYTES: usize = 24;
 const LIVE_WORDS: usize = 4;
 const RECORD_WORDS: usize = 10;
-/// More than any machine has; what is beyond is not a page of ours.
+/// More than any machine has; what is beyond is not a file of ours.
 const MAX_DEVICES: usize = 1024;
 const MAX_BYTES: usize = 1 << 20;
 
-/// Where the parts of one page lie.
+/// Where the parts of one file lie.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Layout {
     /// Where the live part begins.
@@ -37,11 +37,11 @@ pub struct Layout {
 }
 
 impl Layout {
-    /// Lays out a new page and returns its first contents: nothing was sampled yet.
+    /// Lays out a new file and returns its first contents: nothing was sampled yet.
     ///
     /// # Errors
-    /// [`ErrorKind::InvalidArgument`] for more than a page can hold.
-    pub fn first_page(header: &Header) -> Result<(Layout, Vec<u8>)> {
+    /// [`ErrorKind::InvalidArgument`] for more than a file can hold.
+    pub fn new_file(header: &StatsHeader) -> Result<(Layout, Vec<u8>)> {
         let text = serde_json::to_vec(header).map_err(|error| {
             Error::new(ErrorKind::Internal, "cannot write the header").cause(error)
         })?;
@@ -54,31 +54,39 @@ impl Layout {
         if layout.devices > MAX_DEVICES || layout.total_bytes() > MAX_BYTES {
             return Err(Error::new(
                 ErrorKind::InvalidArgument,
-                format!("{} devices do not fit onto a page", layout.devices),
+                format!(
+                    "{} devices are too many for a statistics file",
+                    layout.devices
+                ),
             ));
         }
-        let mut page = Vec::with_capacity(layout.total_bytes());
-        page.extend_from_slice(MAGIC);
+        let mut file = Vec::with_capacity(layout.total_bytes());
+        file.extend_from_slice(MAGIC);
         for number in [text.len(), live_offset, RECORD_WORDS, layout.devices] {
-            page.extend_from_slice(&(number as u32).to_le_bytes());
+            file.extend_from_slice(&(number as u32).to_le_bytes());
         }
-        page.extend_from_slice(&text);
-        page.resize(layout.total_bytes(), 0);
-        Ok((layout, page))
+        file.extend_from_slice(&text);
+        file.resize(layout.total_bytes(), 0);
+        Ok((layout, file))
     }
 
-    /// Reads everything of a page but its live part.
+    /// Reads everything of a file but its live part.
     ///
     /// # Errors
-    /// [`ErrorKind::InvalidFile`] for what is no page, or one of another version.
-    pub fn parse(page: &[u8]) -> Result<(Header, Layout)> {
-        let invalid = |what: &str| Error::new(ErrorKind::InvalidFile, format!("no page: {what}"));
-        let head = page.get(..HEAD_BYTES).ok_or_else(|| invalid("too short"))?;
+    /// [`ErrorKind::InvalidFile`] for what is no file, or one of another version.
+    pub fn parse(file: &[u8]) -> Result<(StatsHeader, Layout)> {
+        let invalid = |what: &str| {
+            Error::new(
+                ErrorKind::InvalidFile,
+                format!("not a statistics file: {what}"),
+            )
+        };
+        let head = file.get(..HEAD_BYTES).ok_or_else(|| invalid("too short"))?;
         if head[..7] != MAGIC[..7] {
-            return Err(invalid("it begins with something else"));
+            return Err(invalid("wrong magic number"));
         }
         if head[7] != MAGIC[7] {
-            return Err(invalid(&format!("layout {} is not known here", head[7])));
+            return Err(invalid(&format!("unsupported version {}", head[7])));
         }
         let number = |at: usize| {
             let bytes = [head[at], head[at + 1], head[at + 2], head[at + 3]];
@@ -95,18 +103,18 @@ impl Layout {
             && (RECORD_WORDS..=64).contains(&layout.record_words)
             && layout.devices <= MAX_DEVICES
             && layout.live_offset <= MAX_BYTES;
-        if !sane || layout.total_bytes() > page.len() {
-            return Err(invalid("its parts do not fit together"));
+        if !sane || layout.total_bytes() > file.len() {
+            return Err(invalid("inconsistent offsets"));
         }
-        let header: Header = serde_json::from_slice(&page[HEAD_BYTES..header_end])
-            .map_err(|error| invalid("its header cannot be read").cause(error))?;
+        let header: StatsHeader = serde_json::from_slice(&file[HEAD_BYTES..header_end])
+            .map_err(|error| invalid("invalid header").cause(error))?;
         if header.devices.len() != layout.devices {
-            return Err(invalid("it has not one record a device"));
+            return Err(invalid("wrong number of records"));
         }
         Ok((header, layout))
     }
 
-    /// Returns how long the page is.
+    /// Returns how long the file is.
     pub fn total_bytes(&self) -> usize {
         self.live_offset + self.live_words() * size_of::<u64>()
     }
@@ -117,22 +125,22 @@ impl Layout {
     }
 
     /// Writes a look into the words of the live part, except for the first, which is the sequence.
-    pub fn encode(&self, live: &Live, words: &mut Vec<u64>) {
+    pub fn encode(&self, live: &LiveStats, words: &mut Vec<u64>) {
         words.clear();
-        words.extend([0, live.heartbeat_ns, live.samples, live.spent_ns]);
+        words.extend([0, live.heartbeat_ns, live.samples, live.sampling_ns]);
         for sample in &live.devices {
             let values = values(sample);
             let mask = (0..)
                 .zip(values)
                 .map(|(bit, value)| u64::from(value.is_some()) << bit);
-            words.extend([answer_word(sample.answer), mask.sum()]);
+            words.extend([encode_status(sample.status), mask.sum()]);
             words.extend(values.map(Option::unwrap_or_default));
         }
         words.resize(self.live_words(), 0);
     }
 
     /// Reads the live part; its bytes were copied while the sequence did not change.
-    pub fn decode(&self, bytes: &[u8]) -> Live {
+    pub fn decode(&self, bytes: &[u8]) -> LiveStats {
         let (words, _) = bytes.as_chunks::<8>();
         let word = |at: usize| words.get(at).copied().map_or(0, u64::from_le_bytes);
         let devices = (0..self.devices).map(|device| {
@@ -141,8 +149,8 @@ impl Layout {
                 let is_there = word(first + 1) >> slot & 1 == 1;
                 is_there.then(|| word(first + 2 + slot))
             };
-            Sample {
-                answer: answer_of(word(first)),
+            DeviceSample {
+                status: decode_status(word(first)),
                 in_use_bytes: value(0),
                 peak_bytes: value(1),
                 pool_bytes: value(2),
@@ -153,16 +161,16 @@ impl Layout {
                 driver_bytes: value(7),
             }
         });
-        Live {
+        LiveStats {
             heartbeat_ns: word(1),
             samples: word(2),
-            spent_ns: word(3),
+            sampling_ns: word(3),
             devices: devices.collect(),
         }
     }
 }
 
-fn values(sample: &Sample) -> [Option<u64>; 8] {
+fn values(sample: &DeviceSample) -> [Option<u64>; 8] {
     [
         sample.in_use_bytes,
         sample.peak_bytes,
@@ -175,19 +183,19 @@ fn values(sample: &Sample) -> [Option<u64>; 8] {
     ]
 }
 
-fn answer_word(answer: StatsStatus) -> u64 {
-    match answer {
+fn encode_status(status: StatsStatus) -> u64 {
+    match status {
         StatsStatus::Pending => 0,
-        StatsStatus::Figures => 1,
-        StatsStatus::NoStatistics => 2,
+        StatsStatus::Available => 1,
+        StatsStatus::Unsupported => 2,
         StatsStatus::Failed(code) => 3 | u64::from(code) << 32,
     }
 }
 
-fn answer_of(word: u64) -> StatsStatus {
+fn decode_status(word: u64) -> StatsStatus {
     match word & 0xffff_ffff {
-        1 => StatsStatus::Figures,
-        2 => StatsStatus::NoStatistics,
+        1 => StatsStatus::Available,
+        2 => StatsStatus::Unsupported,
         3 => StatsStatus::Failed((word >> 32) as u32),
         _ => StatsStatus::Pending,
     }
@@ -196,17 +204,17 @@ fn answer_of(word: u64) -> StatsStatus {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::published::Device;
+    use crate::published::PublishedDevice;
 
-    fn header(devices: usize) -> Header {
-        Header {
+    fn header(devices: usize) -> StatsHeader {
+        StatsHeader {
             pid: 41,
             started_ticks: 900,
             command: "python train.py --name \"a b\"".to_owned(),
             jax: Some("0.10.2".to_owned()),
             interval_ms: 100,
-            devices: vec![Device::default(); devices],
-            ..Header::default()
+            devices: vec![PublishedDevice::default(); devices],
+            ..StatsHeader::default()
         }
     }
 
@@ -217,25 +225,25 @@ mod tests {
     #[test]
     fn what_is_written_is_read() {
         let header = header(2);
-        let (layout, page) = Layout::first_page(&header).expect("two devices");
-        assert_eq!(page.len(), layout.total_bytes());
-        assert_eq!(Layout::parse(&page).expect("just made"), (header, layout));
+        let (layout, file) = Layout::new_file(&header).expect("two devices");
+        assert_eq!(file.len(), layout.total_bytes());
+        assert_eq!(Layout::parse(&file).expect("just made"), (header, layout));
 
-        let first = Sample {
-            answer: StatsStatus::Figures,
+        let first = DeviceSample {
+            status: StatsStatus::Available,
             in_use_bytes: Some(12),
             largest_free_bytes: Some(0),
             driver_bytes: Some(u64::MAX),
-            ..Sample::default()
+            ..DeviceSample::default()
         };
-        let second = Sample {
-            answer: StatsStatus::Failed(13),
-            ..Sample::default()
+        let second = DeviceSample {
+            status: StatsStatus::Failed(13),
+            ..DeviceSample::default()
         };
-        let live = Live {
+        let live = LiveStats {
             heartbeat_ns: 7,
             samples: 2,
-            spent_ns: 9,
+            sampling_ns: 9,
             devices: vec![first, second],
         };
         let mut words = Vec::new();
@@ -245,21 +253,21 @@ mod tests {
 
     #[test]
     fn a_page_without_a_sample_says_so() {
-        let (layout, page) = Layout::first_page(&header(1)).expect("one device");
-        let live = layout.decode(&page[layout.live_offset..]);
+        let (layout, file) = Layout::new_file(&header(1)).expect("one device");
+        let live = layout.decode(&file[layout.live_offset..]);
         assert_eq!(live.samples, 0);
-        assert_eq!(live.devices, [Sample::default()]);
+        assert_eq!(live.devices, [DeviceSample::default()]);
     }
 
     #[test]
     fn no_file_that_is_cut_or_changed_makes_it_fall_over() {
-        let (_, page) = Layout::first_page(&header(3)).expect("three devices");
-        for length in 0..page.len() {
-            assert!(Layout::parse(&page[..length]).is_err(), "{length} bytes");
+        let (_, file) = Layout::new_file(&header(3)).expect("three devices");
+        for length in 0..file.len() {
+            assert!(Layout::parse(&file[..length]).is_err(), "{length} bytes");
         }
         for at in 0..HEAD_BYTES {
             for value in [0, 1, 0x7f, 0xff] {
-                let mut changed = page.clone();
+                let mut changed = file.clone();
                 changed[at] = value;
                 if let Ok((header, layout)) = Layout::parse(&changed) {
                     assert_eq!(header.devices.len(), layout.devices);
@@ -267,14 +275,17 @@ mod tests {
                 }
             }
         }
-        let mut newer = page;
+        let mut newer = file;
         newer[7] = 2;
         let error = Layout::parse(&newer).unwrap_err();
-        assert_eq!(error.message(), "no page: layout 2 is not known here");
+        assert_eq!(
+            error.message(),
+            "not a statistics file: unsupported version 2"
+        );
     }
 
     #[test]
     fn too_many_devices_are_refused() {
-        assert!(Layout::first_page(&header(MAX_DEVICES + 1)).is_err());
+        assert!(Layout::new_file(&header(MAX_DEVICES + 1)).is_err());
     }
 }

@@ -1,10 +1,10 @@
-//! Is somebody still writing this page?
+//! Is somebody still writing this file?
 
 use serde::{Deserialize, Serialize};
 
-use super::{Header, Live};
+use super::{LiveStats, StatsHeader};
 
-/// What is known where the page is read, at the moment it is.
+/// What is known where the file is read, at the moment it is.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Observed<'a> {
     /// The kernel's name for the time since the machine was started.
@@ -13,11 +13,11 @@ pub struct Observed<'a> {
     pub monotonic_ns: u64,
     /// The namespace that process numbers are told in here; 0 where that is not known.
     pub pid_namespace: u64,
-    /// When the process with the page's number was started, in clock ticks; `None` if there is none.
+    /// When the process with the file's number was started, in clock ticks; `None` if there is none.
     pub started_ticks: Option<u64>,
 }
 
-/// Whether a page's figures are of now.
+/// Whether a file's figures are of now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Liveness {
@@ -28,12 +28,12 @@ pub enum Liveness {
         /// Since when.
         for_ms: u64,
     },
-    /// The process is gone and has left its page behind.
+    /// The process is gone and has left its file behind.
     Gone {
         /// How long ago it looked for the last time.
         for_ms: u64,
     },
-    /// The page is from before the machine was started anew.
+    /// The file is from before the machine was started anew.
     OtherBoot,
 }
 
@@ -44,11 +44,11 @@ impl Liveness {
     }
 }
 
-/// Judges whether a page's figures are of now.
+/// Judges whether a file's figures are of now.
 ///
 /// A process in another namespace (a container that shares its folder) has another number here, so
-/// that only the age of its page can tell.
-pub fn judge(header: &Header, live: &Live, observed: &Observed<'_>) -> Liveness {
+/// that only the age of its file can tell.
+pub fn assess(header: &StatsHeader, live: &LiveStats, observed: &Observed<'_>) -> Liveness {
     if header.boot_id != observed.boot_id {
         return Liveness::OtherBoot;
     }
@@ -70,18 +70,18 @@ mod tests {
 
     const SECOND: u64 = 1_000_000_000;
 
-    fn judged(change: impl FnOnce(&mut Observed<'_>)) -> Liveness {
-        let header = Header {
+    fn assessed(change: impl FnOnce(&mut Observed<'_>)) -> Liveness {
+        let header = StatsHeader {
             pid: 7,
             started_ticks: 70,
             pid_namespace: 5,
             boot_id: "this".to_owned(),
             interval_ms: 100,
-            ..Header::default()
+            ..StatsHeader::default()
         };
-        let live = Live {
+        let live = LiveStats {
             heartbeat_ns: 100 * SECOND,
-            ..Live::default()
+            ..LiveStats::default()
         };
         let mut observed = Observed {
             boot_id: "this",
@@ -90,18 +90,18 @@ mod tests {
             started_ticks: Some(70),
         };
         change(&mut observed);
-        judge(&header, &live, &observed)
+        assess(&header, &live, &observed)
     }
 
     #[test]
     fn a_page_is_fresh_for_two_intervals() {
-        assert_eq!(judged(|_| {}), Liveness::Fresh);
+        assert_eq!(assessed(|_| {}), Liveness::Fresh);
         assert_eq!(
-            judged(|seen| seen.monotonic_ns += 200_000_000),
+            assessed(|seen| seen.monotonic_ns += 200_000_000),
             Liveness::Fresh
         );
         assert_eq!(
-            judged(|seen| seen.monotonic_ns += 200_000_001),
+            assessed(|seen| seen.monotonic_ns += 200_000_001),
             Liveness::Silent { for_ms: 200 }
         );
     }
@@ -110,7 +110,7 @@ mod tests {
     fn a_process_that_is_gone_is_told_at_once_also_when_its_number_is_used_again() {
         for started in [None, Some(71)] {
             assert_eq!(
-                judged(|seen| seen.started_ticks = started),
+                assessed(|seen| seen.started_ticks = started),
                 Liveness::Gone { for_ms: 0 }
             );
         }
@@ -122,16 +122,16 @@ mod tests {
             seen.pid_namespace = 6;
             seen.started_ticks = None;
         };
-        assert_eq!(judged(elsewhere), Liveness::Fresh);
+        assert_eq!(assessed(elsewhere), Liveness::Fresh);
         let late = |seen: &mut Observed<'_>| {
             elsewhere(seen);
             seen.monotonic_ns += SECOND;
         };
-        assert_eq!(judged(late), Liveness::Silent { for_ms: 1000 });
+        assert_eq!(assessed(late), Liveness::Silent { for_ms: 1000 });
     }
 
     #[test]
     fn a_page_of_an_earlier_boot_is_nobodys() {
-        assert_eq!(judged(|seen| seen.boot_id = "other"), Liveness::OtherBoot);
+        assert_eq!(assessed(|seen| seen.boot_id = "other"), Liveness::OtherBoot);
     }
 }

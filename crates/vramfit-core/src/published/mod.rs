@@ -2,10 +2,10 @@
 //!
 //! The driver knows how much a process holds. What is in use *inside* of JAX's pool only the process
 //! itself knows. So a process that was started with `VRAMFIT_PUBLISH` writes it into a small file, its
-//! *page*, a few times a second, and whoever wants to know maps or reads the page.
+//! *file*, a few times a second, and whoever wants to know maps or reads the file.
 //!
-//! Here is what a page says ([`Header`], [`Live`]), how it lies in the file ([`Layout`]), and how to
-//! tell a page that is alive from one that was left behind ([`Liveness`]). Writing is at home in
+//! Here is what a file says ([`StatsHeader`], [`LiveStats`]), how it lies in the file ([`Layout`]), and how to
+//! tell a file that is alive from one that was left behind ([`Liveness`]). Writing is at home in
 //! `vramfit-vgpu`, reading in the command line.
 
 mod layout;
@@ -17,14 +17,14 @@ use std::path::PathBuf;
 use serde::{Deserialize, Serialize};
 
 pub use layout::Layout;
-pub use liveness::{Liveness, Observed, judge};
+pub use liveness::{Liveness, Observed, assess};
 
-/// Ends the name of a page: `PID-STARTED-CLIENT.page`.
-pub const SUFFIX: &str = ".page";
+/// Ends the name of a file: `PID-STARTED-CLIENT.stats`.
+pub const FILE_SUFFIX: &str = ".stats";
 
-/// What does not change while a page is there: who writes it, and what was asked for.
+/// What does not change while a file is there: who writes it, and what was asked for.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct Header {
+pub struct StatsHeader {
     /// The process, by the number it knows itself by.
     pub pid: u32,
     /// When it was started, in clock ticks since the machine was: process numbers are used again.
@@ -33,7 +33,7 @@ pub struct Header {
     pub client: u32,
     /// The namespace that `pid` is a number in; 0 where that is not known.
     pub pid_namespace: u64,
-    /// The kernel's name for the time since the machine was started: [`Live::heartbeat_ns`] counts in it.
+    /// The kernel's name for the time since the machine was started: [`LiveStats::heartbeat_ns`] counts in it.
     pub boot_id: String,
     /// The command line, joined by spaces, cut after some hundred bytes.
     pub command: String,
@@ -44,16 +44,16 @@ pub struct Header {
     /// Time between two samples.
     pub interval_ms: u32,
     /// What the client was made with.
-    pub asked: Asked,
+    pub client_settings: ClientSettings,
     /// The name of the catalogue's card where the GPU is a virtual one; `None` for a real GPU.
     pub virtual_gpu: Option<String>,
-    /// The devices of this process, in the order of [`Live::devices`].
-    pub devices: Vec<Device>,
+    /// The devices of this process, in the order of [`LiveStats::devices`].
+    pub devices: Vec<PublishedDevice>,
 }
 
 /// The settings that JAX made its client with.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct Asked {
+pub struct ClientSettings {
     /// The allocator, by JAX's name for it: `default`, `bfc`, `platform`, `cuda_async`, …
     pub allocator: Option<String>,
     /// The part of the card's memory that the pool may take.
@@ -68,7 +68,7 @@ pub struct Asked {
 
 /// One device of a process.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Device {
+pub struct PublishedDevice {
     /// JAX's number for it: that of `jax.devices()`.
     pub id: i32,
     /// CUDA's number for it in this process, after `CUDA_VISIBLE_DEVICES`.
@@ -81,22 +81,22 @@ pub struct Device {
 
 /// What changes: one look into the pools.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Live {
+pub struct LiveStats {
     /// When the process looked, in nanoseconds of the monotonic clock; 0 before the first time.
     pub heartbeat_ns: u64,
     /// How often it has looked.
     pub samples: u64,
     /// Nanoseconds that all of that took together.
-    pub spent_ns: u64,
+    pub sampling_ns: u64,
     /// What it saw, device by device.
-    pub devices: Vec<Sample>,
+    pub devices: Vec<DeviceSample>,
 }
 
 /// What one device's allocator answered. Bytes, except for the counts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Sample {
+pub struct DeviceSample {
     /// How it answered.
-    pub answer: StatsStatus,
+    pub status: StatsStatus,
     /// Given out to arrays and running programs.
     pub in_use_bytes: Option<u64>,
     /// The most that was, since the process began.
@@ -123,18 +123,18 @@ pub enum StatsStatus {
     #[default]
     Pending,
     /// With figures.
-    Figures,
+    Available,
     /// That it keeps none, as `platform` and `vmm` do.
-    NoStatistics,
+    Unsupported,
     /// With another error, by its code in the plugin's interface.
     Failed(u32),
 }
 
-impl Header {
-    /// Returns the name of the page's file.
+impl StatsHeader {
+    /// Returns the name of the file's file.
     pub fn file_name(&self) -> String {
         format!(
-            "{}-{}-{}{SUFFIX}",
+            "{}-{}-{}{FILE_SUFFIX}",
             self.pid, self.started_ticks, self.client
         )
     }
@@ -149,11 +149,11 @@ impl Header {
     }
 }
 
-/// Returns the folders that pages may lie in, the preferred one first: `$XDG_RUNTIME_DIR/vramfit`, which
+/// Returns the folders that files may lie in, the preferred one first: `$XDG_RUNTIME_DIR/vramfit`, which
 /// only its user can reach, else `/tmp/vramfit-UID`.
 ///
 /// Not `$TMPDIR`: batch systems set one for each job, where nobody else would look.
-pub fn folders(runtime_dir: Option<&OsStr>, user: u32) -> Vec<PathBuf> {
+pub fn stats_directories(runtime_dir: Option<&OsStr>, user: u32) -> Vec<PathBuf> {
     let runtime = runtime_dir
         .map(PathBuf::from)
         .filter(|path| path.is_absolute());
@@ -179,7 +179,7 @@ mod tests {
 
     #[test]
     fn the_users_own_folder_comes_first() {
-        let folders = |runtime: Option<&str>| folders(runtime.map(OsStr::new), 1000);
+        let folders = |runtime: Option<&str>| stats_directories(runtime.map(OsStr::new), 1000);
         let shared = PathBuf::from("/tmp/vramfit-1000");
         assert_eq!(
             folders(Some("/run/user/1000")),

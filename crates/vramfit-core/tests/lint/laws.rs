@@ -2,7 +2,9 @@
 
 use proptest::prelude::*;
 use vramfit_core::host::{GpuMemory, Host, HostGpu, Mig, Process};
-use vramfit_core::lint::{LateChange, Packages, Severity, Stage, Surroundings, apply, lint, mend};
+use vramfit_core::lint::{
+    LateChange, LintInput, Packages, ProcessStage, Severity, apply, autofix, lint,
+};
 use vramfit_core::settings::{self, Version};
 
 use crate::*;
@@ -116,7 +118,7 @@ fn any_gpu() -> impl Strategy<Value = HostGpu> {
         })
 }
 
-fn any_surroundings() -> impl Strategy<Value = Surroundings> {
+fn any_surroundings() -> impl Strategy<Value = LintInput> {
     let versions: Vec<Option<Version>> =
         ["0.4.26", "0.4.31", "0.4.33", "0.6.2", "0.10.2", "0.11.0"]
             .iter()
@@ -129,10 +131,10 @@ fn any_surroundings() -> impl Strategy<Value = Surroundings> {
         prop::collection::vec(any_gpu(), 0..3),
         prop::option::of((any::<bool>(), any::<bool>())),
     )
-        .prop_map(|(environment, jax, gpus, packages)| Surroundings {
+        .prop_map(|(environment, jax, gpus, packages)| LintInput {
             environment,
             jax,
-            machine: Host {
+            host: Host {
                 gpus,
                 ..Host::default()
             },
@@ -141,7 +143,7 @@ fn any_surroundings() -> impl Strategy<Value = Surroundings> {
                 cuda_plugin,
                 ..Packages::default()
             }),
-            ..Surroundings::default()
+            ..LintInput::default()
         })
 }
 
@@ -149,37 +151,37 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(500))]
 
     #[test]
-    fn every_error_can_be_mended(surroundings in any_surroundings()) {
-        let mended = Surroundings {
-            environment: mend(&surroundings),
-            ..surroundings.clone()
+    fn every_error_can_be_mended(input in any_surroundings()) {
+        let fixed = LintInput {
+            environment: autofix(&input),
+            ..input.clone()
         };
-        let left = lint(&mended);
+        let left = lint(&fixed);
         let errors: Vec<_> = left
             .iter()
             .filter(|finding| finding.severity == Severity::Error)
             .collect();
         prop_assert!(errors.is_empty(), "{errors:#?}");
         // And nothing that a program could still do is left undone.
-        prop_assert_eq!(apply(&mended.environment, &left), mended.environment);
+        prop_assert_eq!(apply(&fixed.environment, &left), fixed.environment);
     }
 
     #[test]
     fn late_settings_are_the_only_errors_that_no_program_can_mend(
-        surroundings in any_surroundings(),
+        input in any_surroundings(),
         after_backend: bool,
     ) {
-        let stage = if after_backend { Stage::Started } else { Stage::Imported };
-        let changed = surroundings.environment.iter().map(|(name, value)| LateChange {
+        let stage = if after_backend { ProcessStage::Started } else { ProcessStage::Imported };
+        let changed = input.environment.iter().map(|(name, value)| LateChange {
             name: name.clone(),
             old: Some(value.clone()),
             new: Some(format!("{value}1")),
             site: "model.py:3".to_owned(),
             stage,
         });
-        let late = Surroundings {
+        let late = LintInput {
             late: changed.collect(),
-            ..surroundings
+            ..input
         };
         for finding in lint(&late) {
             prop_assert!(

@@ -10,7 +10,7 @@ mod wild;
 use std::collections::BTreeMap;
 
 use vramfit_core::host::{GpuMemory, Host, HostGpu};
-use vramfit_core::lint::{Finding, Surroundings, lint, mend};
+use vramfit_core::lint::{Finding, LintInput, autofix, lint};
 use vramfit_core::settings::Version;
 
 pub(crate) const GIB: u64 = 1 << 30;
@@ -27,17 +27,17 @@ pub(crate) fn environment(variables: &[(&str, &str)]) -> BTreeMap<String, String
         .collect()
 }
 
-pub(crate) fn with(variables: &[(&str, &str)]) -> Surroundings {
-    Surroundings {
+pub(crate) fn with(variables: &[(&str, &str)]) -> LintInput {
+    LintInput {
         environment: environment(variables),
         jax: Some(Version::new(0, 10, 2)),
-        ..Surroundings::default()
+        ..LintInput::default()
     }
 }
 
-pub(crate) fn on(gpu: HostGpu, variables: &[(&str, &str)]) -> Surroundings {
-    Surroundings {
-        machine: Host {
+pub(crate) fn on(gpu: HostGpu, variables: &[(&str, &str)]) -> LintInput {
+    LintInput {
+        host: Host {
             gpus: vec![gpu],
             ..Host::default()
         },
@@ -62,16 +62,16 @@ pub(crate) fn gpu(name: &str, total_bytes: u64) -> HostGpu {
     }
 }
 
-pub(crate) fn ids(surroundings: &Surroundings) -> Vec<&'static str> {
-    lint(surroundings).iter().map(|found| found.id).collect()
+pub(crate) fn ids(input: &LintInput) -> Vec<&'static str> {
+    lint(input).iter().map(|found| found.id).collect()
 }
 
-pub(crate) fn only(surroundings: &Surroundings) -> Finding {
-    let mut findings = lint(surroundings);
+pub(crate) fn only(input: &LintInput) -> Finding {
+    let mut findings = lint(input);
     assert_eq!(findings.len(), 1, "{findings:#?}");
     findings.remove(0)
 }
 
-pub(crate) fn mended(surroundings: &Surroundings, name: &str) -> Option<String> {
-    mend(surroundings).remove(name)
+pub(crate) fn fixed(input: &LintInput, name: &str) -> Option<String> {
+    autofix(input).remove(name)
 }

@@ -21,7 +21,7 @@ fn rules_have_lasting_names_and_every_one_is_on_the_page_and_finds_something_in_
             rule.id
         );
         assert!(
-            rule.meaning.ends_with('.') && rule.cure.ends_with('.'),
+            rule.meaning.ends_with('.') && rule.fix.ends_with('.'),
             "{}",
             rule.id
         );
@@ -49,7 +49,7 @@ fn the_committed_page_is_made_from_the_rules() {
 fn findings_are_plain_json() {
     let finding = only(&with(&[(NEW, "0.5"), (OLD, "0.8")]));
     let json = serde_json::to_value(&finding).unwrap();
-    assert_eq!(json["id"], "two-fractions");
+    assert_eq!(json["id"], "conflicting-fractions");
     assert_eq!(json["severity"], "error");
     assert_eq!(json["changes"][0]["name"], OLD);
     assert!(json["changes"][0]["value"].is_null());

@@ -1,14 +1,14 @@
 //! The other rules, one by one.
 
 use vramfit_core::host::{ComputeMode, GpuMemory, HostGpu, Process, ProcessKind};
-use vramfit_core::lint::{Packages, Surroundings, lint, mend};
+use vramfit_core::lint::{LintInput, Packages, autofix, lint};
 use vramfit_core::settings::{Options, Target, Version, resolve};
 
 use crate::*;
 
 #[test]
 fn allocators_are_judged_by_release() {
-    let ask = |word: &str, version: &str| Surroundings {
+    let ask = |word: &str, version: &str| LintInput {
         jax: Some(version.parse().unwrap()),
         ..with(&[(ALLOCATOR, word)])
     };
@@ -20,13 +20,9 @@ fn allocators_are_judged_by_release() {
         ("platfrom", "0.10.2", Some("platform")),
         ("jemalloc", "0.10.2", None),
     ] {
-        let surroundings = ask(word, version);
-        assert_eq!(only(&surroundings).id, "allocator-unknown", "{word}");
-        assert_eq!(
-            mended(&surroundings, ALLOCATOR).as_deref(),
-            instead,
-            "{word}"
-        );
+        let input = ask(word, version);
+        assert_eq!(only(&input).id, "allocator-unknown", "{word}");
+        assert_eq!(fixed(&input, ALLOCATOR).as_deref(), instead, "{word}");
     }
     for (word, version) in [("vmm", "0.10.0"), ("address", "0.11.0"), ("BFC", "0.4.26")] {
         assert_eq!(ids(&ask(word, version)), [""; 0], "{word} {version}");
@@ -36,9 +32,9 @@ fn allocators_are_judged_by_release() {
 #[test]
 fn switches_and_numbers_are_read_as_their_reader_reads_them() {
     for (name, value, id) in [
-        ("JAX_ENABLE_X64", "maybe", "not-a-truth-value"),
-        ("JAX_ENABLE_X64", "", "not-a-truth-value"),
-        ("JAX_DEBUG_NANS", "2", "not-a-truth-value"),
+        ("JAX_ENABLE_X64", "maybe", "not-a-boolean"),
+        ("JAX_ENABLE_X64", "", "not-a-boolean"),
+        ("JAX_DEBUG_NANS", "2", "not-a-boolean"),
         ("JAX_NUM_CPU_DEVICES", "two", "not-a-number"),
         ("JAX_COMPILATION_CACHE_MAX_SIZE", "10GiB", "not-a-number"),
         (
@@ -56,7 +52,7 @@ fn switches_and_numbers_are_read_as_their_reader_reads_them() {
             "true",
             "not-a-number",
         ),
-        (UNIFIED, "yes", "switch-is-ignored"),
+        (UNIFIED, "yes", "xla-boolean-ignored"),
         ("JAX_PLATFORMS", "nvidia", "platform-unknown"),
         ("JAX_PLATFORMS", "CUDA,cpu", "platform-unknown"),
         ("JAX_PLATFORM_NAME", "gpu", "platform-name-deprecated"),
@@ -75,16 +71,16 @@ fn switches_and_numbers_are_read_as_their_reader_reads_them() {
     }
     let aborts = "XLA_PYTHON_CLIENT_ABORT_COLLECTIVES_ON_FAILURE";
     assert_eq!(
-        mended(&with(&[(aborts, "true")]), aborts).as_deref(),
+        fixed(&with(&[(aborts, "true")]), aborts).as_deref(),
         Some("1")
     );
     let platform = with(&[("JAX_PLATFORM_NAME", "gpu")]);
     // Both together are what vramfit itself sets, so that a missing GPU is an error that says why.
     let both = [("JAX_PLATFORMS", "cuda,cpu"), ("JAX_PLATFORM_NAME", "gpu")];
-    assert_eq!(mend(&platform), environment(&both));
+    assert_eq!(autofix(&platform), environment(&both));
     assert_eq!(lint(&with(&both)), []);
     let cpu = with(&[("JAX_PLATFORM_NAME", "cpu")]);
-    assert_eq!(mend(&cpu), environment(&[("JAX_PLATFORMS", "cpu")]));
+    assert_eq!(autofix(&cpu), environment(&[("JAX_PLATFORMS", "cpu")]));
     let contradiction = with(&[("JAX_PLATFORMS", "cpu"), ("JAX_PLATFORM_NAME", "cuda")]);
     assert!(
         only(&contradiction)
@@ -92,7 +88,7 @@ fn switches_and_numbers_are_read_as_their_reader_reads_them() {
             .contains("first use of JAX fails")
     );
     assert_eq!(
-        mend(&contradiction),
+        autofix(&contradiction),
         environment(&[("JAX_PLATFORMS", "cpu")])
     );
 }
@@ -101,15 +97,15 @@ fn switches_and_numbers_are_read_as_their_reader_reads_them() {
 /// finds fault with.
 #[test]
 fn what_vramfit_sets_itself_is_never_told_to_be_removed() {
-    let held = [
+    let preset = [
         &[][..],
         &[("JAX_PLATFORM_NAME", "gpu")],
         &[("JAX_PLATFORMS", "cpu,cuda")],
         &[("JAX_PLATFORMS", "cuda"), ("JAX_PLATFORM_NAME", "CUDA")],
     ];
-    for (version, held) in ["0.4.31", "0.6.2", "0.10.2", "0.11.0"]
+    for (version, preset) in ["0.4.31", "0.6.2", "0.10.2", "0.11.0"]
         .into_iter()
-        .flat_map(|version| held.map(|held| (version, held)))
+        .flat_map(|version| preset.map(|preset| (version, preset)))
     {
         let jax: Version = version.parse().expect("a release");
         let options = Options {
@@ -120,7 +116,7 @@ fn what_vramfit_sets_itself_is_never_told_to_be_removed() {
             jit: Some(true),
             ..Options::default()
         };
-        let mut environment = environment(held);
+        let mut environment = environment(preset);
         let target = Target {
             jax: Some(jax),
             variable: &|name| environment.get(name).cloned(),
@@ -130,19 +126,19 @@ fn what_vramfit_sets_itself_is_never_told_to_be_removed() {
         for set in resolve(&options, &target).expect("no conflict").set {
             environment.insert(set.name.to_owned(), set.value);
         }
-        let surroundings = Surroundings {
+        let input = LintInput {
             environment,
             jax: Some(jax),
             ..on(h100(), &[])
         };
-        assert_eq!(lint(&surroundings), [], "{version}, {held:?}");
+        assert_eq!(lint(&input), [], "{version}, {preset:?}");
     }
 }
 
 #[test]
 fn flags_that_xla_would_abort_at_are_told() {
     for (flags, id) in [
-        ("--xla_gpu_autotune_levl=0", "flag-misspelt"),
+        ("--xla_gpu_autotune_levl=0", "flag-misspelled"),
         ("--xla_tpu_enable_x=true", "flag-of-another-program"),
         ("--tf_xla_auto_jit=2", "flag-of-another-program"),
         (
@@ -158,21 +154,18 @@ fn flags_that_xla_would_abort_at_are_told() {
             "--xla_gpu_enable_while_loop_double_buffering=no",
             "flag-value",
         ),
-        (
-            "--xla_force_host_platform_device_count=1",
-            "flag-about-cpu-only",
-        ),
+        ("--xla_force_host_platform_device_count=1", "flag-cpu-only"),
     ] {
-        let surroundings = with(&[("XLA_FLAGS", flags)]);
-        assert_eq!(only(&surroundings).id, id, "{flags}");
+        let input = with(&[("XLA_FLAGS", flags)]);
+        assert_eq!(only(&input).id, id, "{flags}");
     }
     let trap = with(&[
         ("XLA_FLAGS", "--xla_disable_hlo_passes=dce"),
         ("JAX_COMPILER_ENABLE_REMAT_PASS", "false"),
     ]);
-    assert_eq!(only(&trap).id, "remat-switch-drops-passes");
+    assert_eq!(only(&trap).id, "remat-option-overrides-passes");
     assert_eq!(
-        mend(&trap),
+        autofix(&trap),
         environment(&[(
             "XLA_FLAGS",
             "--xla_disable_hlo_passes=dce,rematerialization"
@@ -240,9 +233,9 @@ fn who_holds_the_gpu_is_named_and_the_share_computed_from_what_is_free() {
         ],
         ..gpu("NVIDIA GeForce RTX 3090", 24 * GIB)
     };
-    let surroundings = on(busy, &[]);
-    let finding = only(&surroundings);
-    assert_eq!(finding.id, "held-by-others");
+    let input = on(busy, &[]);
+    let finding = only(&input);
+    assert_eq!(finding.id, "used-by-others");
     for part in [
         "10.0 GiB",
         "`python serve.py` (42, 9.0 GiB)",
@@ -250,7 +243,7 @@ fn who_holds_the_gpu_is_named_and_the_share_computed_from_what_is_free() {
     ] {
         assert!(finding.message.contains(part), "{}", finding.message);
     }
-    let part: f64 = mended(&surroundings, NEW).unwrap().parse().unwrap();
+    let part: f64 = fixed(&input, NEW).unwrap().parse().unwrap();
     assert!(part * 24.0 < 14.0 && part > 0.5, "{part}");
     let full = HostGpu {
         memory: Some(GpuMemory {
@@ -266,7 +259,7 @@ fn who_holds_the_gpu_is_named_and_the_share_computed_from_what_is_free() {
 
 #[test]
 fn tensorflow_is_told_of_unless_it_is_held_back() {
-    let installed = |version: &str, variables: &[(&str, &str)]| Surroundings {
+    let installed = |version: &str, variables: &[(&str, &str)]| LintInput {
         packages: Some(Packages {
             tensorflow: Some(version.to_owned()),
             cuda_plugin: true,
@@ -275,7 +268,7 @@ fn tensorflow_is_told_of_unless_it_is_held_back() {
         ..on(h100(), variables)
     };
     let second = only(&installed("2.19.0", &[]));
-    assert_eq!(second.id, "tensorflow-beside-jax");
+    assert_eq!(second.id, "tensorflow-with-jax");
     assert_eq!(second.cost_bytes, Some(84_942_979_072));
     assert!(second.fix.contains("set_visible_devices"), "{}", second.fix);
     let first = only(&installed("1.15.5", &[]));
@@ -291,7 +284,7 @@ fn tensorflow_is_told_of_unless_it_is_held_back() {
         ids(&installed("2.19.0", &[("JAX_PLATFORMS", "cpu")])),
         [""; 0]
     );
-    let without_gpu = Surroundings {
+    let without_gpu = LintInput {
         packages: Some(Packages {
             tensorflow_cpu: Some("2.19.0".to_owned()),
             cuda_plugin: true,
@@ -304,12 +297,12 @@ fn tensorflow_is_told_of_unless_it_is_held_back() {
 
 #[test]
 fn the_rest_of_the_machine() {
-    let no_plugin = Surroundings {
+    let no_plugin = LintInput {
         packages: Some(Packages::default()),
         ..on(h100(), &[])
     };
     assert_eq!(only(&no_plugin).id, "no-cuda-plugin");
-    let torch = Surroundings {
+    let torch = LintInput {
         packages: Some(Packages {
             torch: Some("2.8.0".to_owned()),
             cuda_plugin: true,
@@ -317,11 +310,11 @@ fn the_rest_of_the_machine() {
         }),
         ..on(h100(), &[("PYTORCH_CUDA_ALLOC_CONF", "x")])
     };
-    assert_eq!(only(&torch).id, "torch-beside-jax");
+    assert_eq!(only(&torch).id, "torch-with-jax");
     let finding = only(&on(h100(), &[("CUDA_VISIBLE_DEVICES", "0,3,1")]));
-    assert_eq!(finding.id, "visible-list-ends-early");
+    assert_eq!(finding.id, "visible-devices-truncated");
     assert!(finding.message.contains("`3`"), "{}", finding.message);
-    let exclusive = HostGpu {
+    let exclusive_mode = HostGpu {
         compute_mode: Some(ComputeMode::ExclusiveProcess),
         processes: vec![Process {
             pid: 9,
@@ -329,22 +322,22 @@ fn the_rest_of_the_machine() {
         }],
         ..h100()
     };
-    assert_eq!(only(&on(exclusive, &[])).id, "card-is-exclusive");
+    assert_eq!(only(&on(exclusive_mode, &[])).id, "gpu-is-exclusive");
 }
 
 #[test]
 fn other_releases_are_told_only_where_the_release_is_known() {
-    let old = Surroundings {
+    let old = LintInput {
         jax: Some(Version::new(0, 4, 31)),
         ..with(&[(NEW, "0.9")])
     };
     assert_eq!(only(&old).id, "not-in-this-release");
-    assert_eq!(mend(&old), environment(&[(OLD, "0.9")]));
-    let gone = Surroundings {
+    assert_eq!(autofix(&old), environment(&[(OLD, "0.9")]));
+    let gone = LintInput {
         jax: Some(Version::new(0, 10, 2)),
         ..with(&[("JAX_PMAP_SHMAP_MERGE", "true")])
     };
     assert_eq!(only(&gone).id, "not-in-this-release");
-    let unknown = Surroundings { jax: None, ..gone };
+    let unknown = LintInput { jax: None, ..gone };
     assert_eq!(ids(&unknown), [""; 0]);
 }

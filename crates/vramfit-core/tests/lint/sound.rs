@@ -1,18 +1,18 @@
-//! Sound surroundings, about which there is nothing to say.
+//! Sound input, about which there is nothing to say.
 
-use vramfit_core::lint::{Surroundings, lint};
+use vramfit_core::lint::{LintInput, lint};
 
 use crate::*;
 
 #[test]
 fn a_clean_environment_gives_no_finding() {
-    for surroundings in [
-        Surroundings::default(),
+    for input in [
+        LintInput::default(),
         with(&[]),
         on(h100(), &[]),
         with(&[("PATH", "/usr/bin"), ("HOME", "/root"), ("LANG", "C.UTF-8")]),
     ] {
-        assert_eq!(lint(&surroundings), []);
+        assert_eq!(lint(&input), []);
     }
 }
 
@@ -67,10 +67,10 @@ fn every_name_that_jax_has_is_known_to_the_lint() {
     let names = include_str!("../../src/lint/names/jax.tsv");
     for line in names.lines().filter(|line| !line.starts_with('#')) {
         let name = line.split('\t').next().unwrap();
-        let surroundings = with(&[(name, "1")]);
-        let wrong = ids(&surroundings)
+        let input = with(&[(name, "1")]);
+        let wrong = ids(&input)
             .into_iter()
-            .any(|id| matches!(id, "unknown-name" | "misspelt-name"));
-        assert!(!wrong, "{name}: {:#?}", lint(&surroundings));
+            .any(|id| matches!(id, "unknown-name" | "misspelled-name"));
+        assert!(!wrong, "{name}: {:#?}", lint(&input));
     }
 }

@@ -21,8 +21,8 @@ const DESTROY: &str = "PJRT_Client_Destroy";
 
 /// The settings of a client, as far as they are published.
 #[derive(Clone, Debug, Default)]
-pub(super) struct ClientSettings {
-    pub(super) settings: vramfit_core::published::Asked,
+pub(super) struct ClientInfo {
+    pub(super) settings: vramfit_core::published::ClientSettings,
     pub(super) virtual_gpu: Option<&'static VirtualGpu>,
 }
 
@@ -129,16 +129,11 @@ unsafe fn publish(wrapper: &'static ApiWrapper, args: *mut c_void) {
     if args.client.is_null() {
         return;
     }
-    let client_settings = ClientSettings {
+    let client_info = ClientInfo {
         settings: read_settings(&args),
         virtual_gpu: (wrapper.virtual_gpu)(),
     };
-    start(
-        &wrapper.plugin,
-        args.client,
-        client_settings,
-        &wrapper.config,
-    );
+    start(&wrapper.plugin, args.client, client_info, &wrapper.config);
 }
 
 unsafe extern "C" fn stop_and_destroy(args: *mut c_void) -> *mut Error {
@@ -152,27 +147,27 @@ unsafe extern "C" fn stop_and_destroy(args: *mut c_void) -> *mut Error {
 }
 
 /// Reads the options to show. The client validates them.
-unsafe fn read_settings(args: &ClientCreateArgs) -> vramfit_core::published::Asked {
-    let mut client_settings = vramfit_core::published::Asked {
+unsafe fn read_settings(args: &ClientCreateArgs) -> vramfit_core::published::ClientSettings {
+    let mut client_info = vramfit_core::published::ClientSettings {
         visible_devices: std::env::var("CUDA_VISIBLE_DEVICES").ok(),
         ..Default::default()
     };
     if args.num_options == 0 || args.create_options.is_null() {
-        return client_settings;
+        return client_info;
     }
     for option in slice::from_raw_parts(args.create_options, args.num_options) {
         match named_value(option) {
             (name, Value::String(kind)) if name == "allocator" => {
-                client_settings.allocator = Some(kind);
+                client_info.allocator = Some(kind);
             }
             (name, Value::Bool(on)) if name == "preallocate" => {
-                client_settings.preallocate = Some(on);
+                client_info.preallocate = Some(on);
             }
             (name, Value::Float(fraction)) if name == "memory_fraction" => {
-                client_settings.fraction = Some(f64::from(fraction));
+                client_info.fraction = Some(f64::from(fraction));
             }
             _ => {}
         }
     }
-    client_settings
+    client_info
 }

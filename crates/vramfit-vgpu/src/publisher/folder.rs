@@ -6,7 +6,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
-use vramfit_core::published::{self, SUFFIX};
+use vramfit_core::published::{self, FILE_SUFFIX};
 
 use crate::process::start_ticks;
 
@@ -15,7 +15,7 @@ use crate::process::start_ticks;
 pub(super) fn prepare_folder() -> Result<PathBuf> {
     let runtime = std::env::var_os("XDG_RUNTIME_DIR");
     let mut last_error = Error::other("there is no folder for the statistics");
-    for folder in published::folders(runtime.as_deref(), user()) {
+    for folder in published::stats_directories(runtime.as_deref(), user()) {
         match ensure_private(&folder) {
             Ok(()) => {
                 remove_stale(&folder);
@@ -61,11 +61,14 @@ fn remove_stale(folder: &Path) {
     };
     let here = pid_namespace();
     for path in entries.flatten().map(|entry| entry.path()) {
-        let is_page = path.as_os_str().as_bytes().ends_with(SUFFIX.as_bytes());
+        let is_stats_file = path
+            .as_os_str()
+            .as_bytes()
+            .ends_with(FILE_SUFFIX.as_bytes());
         // Statistics files are small; a large file is another one.
         let small = fs::metadata(&path)
             .is_ok_and(|metadata| metadata.is_file() && metadata.len() < 1 << 20);
-        if !is_page || !small {
+        if !is_stats_file || !small {
             continue;
         }
         let Ok((header, _)) = fs::read(&path).map_or(Err(()), |stats_file| {
@@ -131,8 +134,8 @@ mod tests {
     #[test]
     fn files_of_ended_processes_are_removed_and_others_stay() {
         let root = tempfile::tempdir().expect("a folder");
-        let write = |change: &dyn Fn(&mut published::Header)| {
-            let mut header = published::Header {
+        let write = |change: &dyn Fn(&mut published::StatsHeader)| {
+            let mut header = published::StatsHeader {
                 pid: std::process::id(),
                 started_ticks: start_ticks(std::process::id()).expect("this process"),
                 pid_namespace: pid_namespace(),
@@ -141,7 +144,7 @@ mod tests {
             };
             change(&mut header);
             let path = root.path().join(header.file_name());
-            let (_, stats_file) = published::Layout::first_page(&header).expect("small");
+            let (_, stats_file) = published::Layout::new_file(&header).expect("small");
             fs::write(&path, stats_file).expect("written");
             path
         };
@@ -155,7 +158,7 @@ mod tests {
             header.pid_namespace += 1;
             header.started_ticks += 2;
         });
-        let other = root.path().join("notes.page");
+        let other = root.path().join("notes.stats");
         fs::write(&other, "mine").expect("written");
         remove_stale(root.path());
         let there = [&alive, &gone, &rebooted, &elsewhere, &other].map(|path| path.exists());

@@ -2,9 +2,9 @@
 
 use std::slice;
 
-use vramfit_core::published::{Device, Header};
+use vramfit_core::published::{PublishedDevice, StatsHeader};
 
-use super::api_wrapper::ClientSettings;
+use super::api_wrapper::ClientInfo;
 use super::config::PublishConfig;
 use super::{JAX_VERSION, folder};
 use crate::pjrt::abi;
@@ -43,19 +43,19 @@ pub(super) unsafe fn devices(
 pub(super) unsafe fn header(
     plugin: &CudaPlugin,
     devices: &[*mut abi::Device],
-    client_settings: ClientSettings,
+    client_info: ClientInfo,
     client: u32,
     config: &PublishConfig,
-) -> Header {
+) -> StatsHeader {
     let pid = std::process::id();
-    let total = client_settings
+    let total = client_info
         .virtual_gpu
         .map(|virtual_gpu| virtual_gpu.total_bytes);
     let head = plugin.header();
-    let mut settings = client_settings.settings;
+    let mut settings = client_info.settings;
     settings.policy.clone_from(&config.policy);
     let jax_version = std::env::var("VRAMFIT_JAX_VERSION").ok();
-    Header {
+    StatsHeader {
         pid,
         started_ticks: crate::process::start_ticks(pid).unwrap_or(0),
         client,
@@ -65,8 +65,8 @@ pub(super) unsafe fn header(
         jax: JAX_VERSION.get().cloned().or(jax_version),
         plugin_api: format!("{}.{}", head.major, head.minor),
         interval_ms: config.interval.as_millis() as u32,
-        asked: settings,
-        virtual_gpu: client_settings
+        client_settings: settings,
+        virtual_gpu: client_info
             .virtual_gpu
             .map(|virtual_gpu| virtual_gpu.gpu.clone()),
         devices: devices
@@ -77,11 +77,15 @@ pub(super) unsafe fn header(
 }
 
 /// Returns the description of a device. What cannot be read stays empty; the device is published anyway.
-unsafe fn describe(plugin: &CudaPlugin, device: *mut abi::Device, total: Option<u64>) -> Device {
+unsafe fn describe(
+    plugin: &CudaPlugin,
+    device: *mut abi::Device,
+    total: Option<u64>,
+) -> PublishedDevice {
     let mut hardware: DeviceLocalHardwareIdArgs = zeroed_struct();
     hardware.device = device;
     let local = plugin.call("PJRT_Device_LocalHardwareId", &mut hardware);
-    let mut found = Device {
+    let mut found = PublishedDevice {
         id: -1,
         local_hardware_id: local.map_or(-1, |()| hardware.local_hardware_id),
         kind: String::new(),

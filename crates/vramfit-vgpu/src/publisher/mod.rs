@@ -74,7 +74,7 @@ fn log_verbose(config: &PublishConfig, what: &str) {
 unsafe fn start(
     plugin: &'static CudaPlugin,
     client: *mut abi::Client,
-    client_settings: api_wrapper::ClientSettings,
+    client_info: api_wrapper::ClientInfo,
     config: &PublishConfig,
 ) {
     let this = std::process::id();
@@ -86,7 +86,7 @@ unsafe fn start(
         );
     }
     let number = CLIENT_NUMBER.fetch_add(1, Ordering::Relaxed);
-    match Sampler::start(plugin, client, client_settings, number, config) {
+    match Sampler::start(plugin, client, client_info, number, config) {
         Ok((sampler, path)) => {
             log_verbose(config, &format!("publishing to `{}`", path.display()));
             let published = PublishedClient {

@@ -6,9 +6,9 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use vramfit_core::published::{Live, Sample, StatsStatus};
+use vramfit_core::published::{DeviceSample, LiveStats, StatsStatus};
 
-use super::api_wrapper::ClientSettings;
+use super::api_wrapper::ClientInfo;
 use super::config::PublishConfig;
 use super::stats_file::StatsFile;
 use super::{VirtualGpu, folder, header};
@@ -37,13 +37,13 @@ impl Sampler {
     pub(super) unsafe fn start(
         plugin: &'static CudaPlugin,
         client: *mut abi::Client,
-        client_settings: ClientSettings,
+        client_info: ClientInfo,
         number: u32,
         config: &PublishConfig,
     ) -> Result<(Self, PathBuf)> {
         let devices = header::devices(plugin, client).map_err(|e| Error::other(e.to_string()))?;
-        let virtual_gpu = client_settings.virtual_gpu;
-        let header = header::header(plugin, &devices, client_settings, number, config);
+        let virtual_gpu = client_info.virtual_gpu;
+        let header = header::header(plugin, &devices, client_info, number, config);
         let fills_largest_free = header.reports_largest_free();
         let stats_file = StatsFile::create(&folder::prepare_folder()?, &header)?;
         let path = stats_file.path().to_owned();
@@ -99,14 +99,14 @@ fn run(
     interval: Duration,
 ) {
     let (state, changed) = shared;
-    let mut live = Live::default();
+    let mut live = LiveStats::default();
     let mut next = Instant::now();
     loop {
         let start_ns = monotonic_ns();
         poller.poll(&mut live.devices);
         live.heartbeat_ns = monotonic_ns();
         live.samples += 1;
-        live.spent_ns += live.heartbeat_ns.saturating_sub(start_ns);
+        live.sampling_ns += live.heartbeat_ns.saturating_sub(start_ns);
         stats_file.write(&live);
 
         // At a steady rate; polls that a slow one has delayed are skipped.
@@ -135,7 +135,7 @@ struct Poller {
 unsafe impl Send for Poller {}
 
 impl Poller {
-    fn poll(&self, samples: &mut Vec<Sample>) {
+    fn poll(&self, samples: &mut Vec<DeviceSample>) {
         samples.clear();
         for (ordinal, &device) in self.devices.iter().enumerate() {
             // SAFETY: the devices are live, see above.
@@ -151,22 +151,22 @@ impl Poller {
         }
     }
 
-    unsafe fn sample(&self, device: *mut abi::Device) -> Sample {
+    unsafe fn sample(&self, device: *mut abi::Device) -> DeviceSample {
         let mut args: DeviceMemoryStatsArgs = zeroed_struct();
         args.device = device;
         if let Err(status) = self.plugin.call("PJRT_Device_MemoryStats", &mut args) {
-            let answer = match status.code() {
-                code if code == StatusCode::Unimplemented as i32 => StatsStatus::NoStatistics,
+            let stats_status = match status.code() {
+                code if code == StatusCode::Unimplemented as i32 => StatsStatus::Unsupported,
                 code => StatsStatus::Failed(code.unsigned_abs()),
             };
-            return Sample {
-                answer,
-                ..Sample::default()
+            return DeviceSample {
+                status: stats_status,
+                ..DeviceSample::default()
             };
         }
         let reported = |value: i64, is_set: bool| is_set.then_some(value.max(0) as u64);
-        Sample {
-            answer: StatsStatus::Figures,
+        DeviceSample {
+            status: StatsStatus::Available,
             in_use_bytes: reported(args.bytes_in_use, true),
             peak_bytes: reported(args.peak_bytes_in_use, args.peak_bytes_in_use_is_set),
             pool_bytes: reported(args.pool_bytes, args.pool_bytes_is_set),

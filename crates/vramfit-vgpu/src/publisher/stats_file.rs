@@ -9,7 +9,7 @@ use std::ptr::{self, NonNull};
 use std::slice;
 use std::sync::atomic::{AtomicU64, Ordering, fence};
 
-use vramfit_core::published::{Header, Layout, Live};
+use vramfit_core::published::{Layout, LiveStats, StatsHeader};
 
 /// A statistics file that this process writes; it is removed on drop.
 pub(super) struct StatsFile {
@@ -26,8 +26,8 @@ unsafe impl Send for StatsFile {}
 
 impl StatsFile {
     /// Creates a file in a folder that only this user can write.
-    pub(super) fn create(folder: &Path, header: &Header) -> Result<Self> {
-        let (layout, first) = Layout::first_page(header).map_err(Error::other)?;
+    pub(super) fn create(folder: &Path, header: &StatsHeader) -> Result<Self> {
+        let (layout, first) = Layout::new_file(header).map_err(Error::other)?;
         let path = folder.join(header.file_name());
         // Readers look for the extension; the file gets it once its header is complete.
         let temporary = path.with_extension("new");
@@ -75,7 +75,7 @@ impl StatsFile {
     }
 
     /// Writes a sample. Readers see all of it or nothing.
-    pub(super) fn write(&mut self, live: &Live) {
+    pub(super) fn write(&mut self, live: &LiveStats) {
         self.layout.encode(live, &mut self.words);
         // SAFETY: the live part begins at a multiple of 64 of the mapped file and is as long as the
         // layout says; other processes read it, through the file.
@@ -131,29 +131,29 @@ mod tests {
     use std::os::unix::fs::FileExt;
     use std::sync::atomic::AtomicBool;
 
-    use vramfit_core::published::{Device, Sample, StatsStatus};
+    use vramfit_core::published::{DeviceSample, PublishedDevice, StatsStatus};
 
     use super::*;
 
-    fn header(devices: usize) -> Header {
-        Header {
+    fn header(devices: usize) -> StatsHeader {
+        StatsHeader {
             pid: 9,
-            devices: vec![Device::default(); devices],
-            ..Header::default()
+            devices: vec![PublishedDevice::default(); devices],
+            ..StatsHeader::default()
         }
     }
 
-    fn live(value: u64, devices: usize) -> Live {
-        let sample = Sample {
-            answer: StatsStatus::Figures,
+    fn live(value: u64, devices: usize) -> LiveStats {
+        let sample = DeviceSample {
+            status: StatsStatus::Available,
             in_use_bytes: Some(value),
             peak_bytes: Some(value),
-            ..Sample::default()
+            ..DeviceSample::default()
         };
-        Live {
+        LiveStats {
             heartbeat_ns: value,
             samples: value,
-            spent_ns: value,
+            sampling_ns: value,
             devices: vec![sample; devices],
         }
     }

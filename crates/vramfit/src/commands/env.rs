@@ -7,7 +7,7 @@ use std::str::FromStr;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use vramfit_core::env::{self, File, Format, Launch, Variable};
 use vramfit_core::gpu::GpuSelection;
-use vramfit_core::lint::{Surroundings, lint};
+use vramfit_core::lint::{LintInput, lint};
 use vramfit_core::report::render_findings;
 use vramfit_core::settings::{NAME_GPU_HINT, Options, Target, Version, resolve};
 use vramfit_core::{Error, ErrorKind, Result};
@@ -192,12 +192,12 @@ fn report_findings(
     output: &mut Output,
 ) {
     let all = launch.variables.iter();
-    let surroundings = Surroundings {
+    let surroundings = LintInput {
         environment: all
             .map(|variable| (variable.name.clone(), variable.value.clone()))
             .collect(),
         jax: Some(jax),
-        ..Surroundings::default()
+        ..LintInput::default()
     };
     let mut findings = lint(&surroundings);
     findings.retain(|finding| custom.contains_key(&finding.subject));

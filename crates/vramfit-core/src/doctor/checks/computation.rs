@@ -1,57 +1,58 @@
 //! Does the GPU compute, and rightly?
 
 use super::super::check::Check;
-use super::super::facts::Facts;
-use super::super::trial::Outcome;
-use super::{fell_back, is_virtual, unfinished, uses_gpu};
+use super::super::probe::StepOutcome;
+use super::super::system_info::SystemInfo;
+use super::{cpu_fallback, incomplete, is_virtual, uses_gpu};
 
 pub(super) const ID: &str = "computation";
 
-pub(super) fn check(facts: &Facts) -> Vec<Check> {
-    let told = match facts.trial.computation() {
-        Outcome::Done(told) => told,
-        other => return vec![unfinished(ID, facts, other).because_of(facts.trial.log.last())],
+pub(super) fn check(info: &SystemInfo) -> Vec<Check> {
+    let result = match info.probe.computation() {
+        StepOutcome::Done(result) => result,
+        other => return vec![incomplete(ID, info, other).evidence_lines(info.probe.log.last())],
     };
-    let place = told.devices.join(", ");
-    if is_virtual(facts) {
+    let place = result.devices.join(", ");
+    if is_virtual(info) {
         return vec![
             Check::skip(
                 ID,
-                "a virtual GPU does no arithmetic, so there is no result to compare",
+                "a virtual GPU does not compute, so there is no result to compare",
             )
-            .because(format!("the programs were compiled and placed on {place}")),
+            .evidence_line(format!("the programs were compiled and placed on {place}")),
         ];
     }
-    if fell_back(facts) {
-        return vec![Check::skip(ID, "JAX is not on the GPU; see `backend`")];
+    if cpu_fallback(info) {
+        return vec![Check::skip(ID, "JAX does not use the GPU; see `backend`")];
     }
-    let on_gpu = uses_gpu(facts);
+    let on_gpu = uses_gpu(info);
     let strays = on_gpu
-        && told
+        && result
             .platforms
             .iter()
             .any(|name| name != "gpu" && name != "cuda");
-    vec![if !told.right {
+    vec![if !result.right {
         Check::fail(
             ID,
             format!(
-                "{place} computes wrongly: of {} numbers some differ",
-                told.compared
+                "{place} computes wrong results: some of {} numbers differ",
+                result.compared
             ),
-            "run `nvidia-smi -q -d ECC,ROW_REMAPPER`, and do not trust this GPU until it is clean",
+            "run `nvidia-smi -q -d ECC,ROW_REMAPPER`, and do not trust this GPU until it reports \
+             no errors",
         )
-    } else if strays || told.platforms.is_empty() {
+    } else if strays || result.platforms.is_empty() {
         Check::fail(
             ID,
-            format!("the result is right, but it lies on {place} and not on the GPU"),
-            "unset JAX_DEFAULT_DEVICE, or see what sets `jax_default_device`",
+            format!("the result is correct, but was computed on {place} instead of the GPU"),
+            "unset JAX_DEFAULT_DEVICE, or find what sets `jax_default_device`",
         )
     } else {
         Check::pass(
             ID,
             format!(
-                "{place} computes rightly ({} numbers compared)",
-                told.compared
+                "{place} computes correctly ({} numbers compared)",
+                result.compared
             ),
         )
     }]

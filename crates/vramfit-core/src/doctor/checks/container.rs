@@ -1,55 +1,55 @@
 //! Does the container let the GPU through?
 
 use super::super::check::Check;
-use super::super::facts::{Driver, Facts};
+use super::super::system_info::{Driver, SystemInfo};
 
 const ID: &str = "container";
 
-pub(super) fn check(facts: &Facts) -> Vec<Check> {
-    let around = &facts.surroundings;
+pub(super) fn check(info: &SystemInfo) -> Vec<Check> {
+    let around = &info.host_environment;
     let Some(container) = &around.container else {
         return vec![match around.wsl {
-            true => Check::pass(ID, "no container; Windows Subsystem for Linux")
-                .because("the driver is that of Windows, and pinned host memory is scarce"),
+            true => Check::pass(ID, "not in a container; Windows Subsystem for Linux")
+                .evidence_line("uses the Windows driver; pinned host memory is limited"),
             false => Check::pass(ID, "not in a container"),
         }];
     };
     let files = match around.device_files.is_empty() {
-        true => "no device files of a GPU in /dev".to_owned(),
+        true => "no GPU device files in /dev".to_owned(),
         false => format!("in /dev: {}", around.device_files.join(", ")),
     };
-    let answers = matches!(facts.driver, Driver::Machine(_));
+    let answers = matches!(info.driver, Driver::Available(_));
     let controlled = around
         .device_files
         .iter()
         .any(|name| name == "nvidiactl" || name == "dxg");
     let hidden = around.nvidia_visible_devices.as_deref();
     let check = match hidden {
-        _ if facts.virtual_gpu.is_some() => Check::pass(
+        _ if info.virtual_gpu.is_some() => Check::pass(
             ID,
             format!("in a container ({container}); the GPU is virtual"),
         ),
         Some(list @ ("none" | "void")) if answers || controlled => Check::warn(
             ID,
             format!(
-                "`NVIDIA_VISIBLE_DEVICES={list}` asks for no GPU in this container ({container})"
+                "`NVIDIA_VISIBLE_DEVICES={list}` requests no GPU for this container ({container})"
             ),
-            "start the container with `--gpus all`, or `NVIDIA_VISIBLE_DEVICES=all`",
+            "start the container with `--gpus all`, or with `NVIDIA_VISIBLE_DEVICES=all`",
         ),
         _ if answers && !controlled => Check::warn(
             ID,
-            format!("the driver answers in this container ({container}) without its device files"),
-            "start the container with `--gpus all`, which brings `/dev/nvidiactl` along; JAX looks \
-             for these files",
+            format!(
+                "the driver works in this container ({container}), but its device files are \
+                     missing"
+            ),
+            "start the container with `--gpus all`, which adds `/dev/nvidiactl`; JAX requires \
+             these files",
         ),
         _ if !answers && !controlled => Check::skip(
             ID,
-            format!("in a container ({container}) that was given no GPU"),
+            format!("in a container ({container}) without GPU access"),
         ),
-        _ => Check::pass(
-            ID,
-            format!("in a container ({container}), and the GPU is let through"),
-        ),
+        _ => Check::pass(ID, format!("in a container ({container}) with GPU access")),
     };
-    vec![check.because(files)]
+    vec![check.evidence_line(files)]
 }

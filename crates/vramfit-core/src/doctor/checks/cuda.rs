@@ -1,8 +1,8 @@
 //! Is the driver new enough for the plugin's CUDA, and the GPU not too old?
 
 use super::super::check::Check;
-use super::super::facts::{Driver, Facts};
 use super::super::requirement::numbers;
+use super::super::system_info::{Driver, SystemInfo};
 
 const ID: &str = "cuda";
 
@@ -11,30 +11,30 @@ const ID: &str = "cuda";
 const MIN_SUPPORTED: [(u32, u64, (u32, u32)); 3] =
     [(11, 450, (3, 5)), (12, 525, (5, 0)), (13, 580, (7, 5))];
 
-pub(super) fn check(facts: &Facts) -> Vec<Check> {
-    let Some(cuda) = facts.inventory.cuda_plugins().first().copied() else {
-        return vec![Check::skip(ID, "JAX has no plugin for CUDA")];
+pub(super) fn check(info: &SystemInfo) -> Vec<Check> {
+    let Some(cuda) = info.inventory.cuda_plugins().first().copied() else {
+        return vec![Check::skip(ID, "JAX has no CUDA plugin")];
     };
-    let Driver::Machine(machine) = &facts.driver else {
+    let Driver::Available(host) = &info.driver else {
         return vec![Check::skip(
             ID,
-            "no driver to compare the plugin's CUDA with",
+            "there is no driver to compare with the plugin's CUDA version",
         )];
     };
-    if facts.virtual_gpu.is_some() {
-        return vec![Check::skip(ID, "the GPU is virtual and needs no driver")];
+    if info.virtual_gpu.is_some() {
+        return vec![Check::skip(ID, "a virtual GPU needs no driver")];
     }
     let Some((_, oldest, capability)) = MIN_SUPPORTED.iter().find(|(major, ..)| *major == cuda)
     else {
         return vec![Check::skip(
             ID,
-            format!("which drivers do for CUDA {cuda} is not known here"),
+            format!("the driver version that CUDA {cuda} requires is unknown"),
         )];
     };
     let mut checks = Vec::new();
-    let version = machine.driver.as_deref().unwrap_or_default();
+    let version = host.driver.as_deref().unwrap_or_default();
     match numbers(version).and_then(|all| all.first().copied()) {
-        None => checks.push(Check::skip(ID, "the driver does not tell its version")),
+        None => checks.push(Check::skip(ID, "the driver does not report its version")),
         Some(major) if major < *oldest => {
             let other = MIN_SUPPORTED
                 .iter()
@@ -42,24 +42,24 @@ pub(super) fn check(facts: &Facts) -> Vec<Check> {
                 .find(|(other, needs, _)| *other >= 12 && *needs <= major);
             let fix = match other {
                 Some((other, ..)) => format!(
-                    "update the driver to {oldest} or newer, or install the plugin that it does \
-                     for: `{} -m pip install \"jax[cuda{other}]\"`",
-                    facts.inventory.executable
+                    "update the driver to {oldest} or later, or install a plugin that it \
+                     supports: `{} -m pip install \"jax[cuda{other}]\"`",
+                    info.inventory.executable
                 ),
-                None => format!("update the driver to {oldest} or newer"),
+                None => format!("update the driver to {oldest} or later"),
             };
             checks.push(Check::fail(
                 ID,
-                format!("CUDA {cuda} needs a driver from {oldest} on; this one is {version}"),
+                format!("CUDA {cuda} requires driver {oldest} or later; this is {version}"),
                 fix,
             ));
         }
         Some(_) => checks.push(Check::pass(
             ID,
-            format!("driver {version} does for CUDA {cuda}, which needs {oldest} or newer"),
+            format!("driver {version} supports CUDA {cuda}, which requires {oldest} or later"),
         )),
     }
-    for gpu in machine.gpus.iter().filter(|gpu| gpu.is_usable()) {
+    for gpu in host.gpus.iter().filter(|gpu| gpu.is_usable()) {
         let (Some(has), (major, minor)) = (gpu.compute_capability, *capability) else {
             continue;
         };
@@ -67,12 +67,13 @@ pub(super) fn check(facts: &Facts) -> Vec<Check> {
             checks.push(Check::fail(
                 ID,
                 format!(
-                    "GPU {} ({}) has compute capability {}.{}; CUDA {cuda} needs {major}.{minor}",
+                    "GPU {} ({}) has compute capability {}.{}; CUDA {cuda} requires \
+                     {major}.{minor}",
                     gpu.index, gpu.name, has.0, has.1
                 ),
                 format!(
-                    "`{} -m pip install \"jax[cuda12]\"`, without the plugin of CUDA {cuda}",
-                    facts.inventory.executable
+                    "`{} -m pip install \"jax[cuda12]\"`, and uninstall the CUDA {cuda} plugin",
+                    info.inventory.executable
                 ),
             ));
         }

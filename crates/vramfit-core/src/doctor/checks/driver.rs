@@ -1,63 +1,60 @@
 //! Does NVIDIA's driver answer?
 
 use super::super::check::Check;
-use super::super::facts::{Driver, Facts};
+use super::super::system_info::{Driver, SystemInfo};
 
 const ID: &str = "driver";
 
-pub(super) fn check(facts: &Facts) -> Vec<Check> {
-    vec![match &facts.driver {
-        Driver::Machine(machine) => {
-            let version = machine.driver.as_deref().unwrap_or("of unknown version");
-            let cuda = machine.cuda.as_deref().map_or_else(
-                || "which CUDA it supports is not known".to_owned(),
+pub(super) fn check(info: &SystemInfo) -> Vec<Check> {
+    vec![match &info.driver {
+        Driver::Available(host) => {
+            let version = host.driver.as_deref().unwrap_or("of unknown version");
+            let cuda = host.cuda.as_deref().map_or_else(
+                || "(supported CUDA version unknown)".to_owned(),
                 |cuda| format!("supports CUDA up to {cuda}"),
             );
-            let gpus = match machine.gpus.len() {
+            let gpus = match host.gpus.len() {
                 1 => "1 GPU".to_owned(),
                 count => format!("{count} GPUs"),
             };
-            let evidence = machine
-                .unknown
-                .iter()
-                .map(|one| format!("not known: {one}"));
-            let sentence = format!("NVIDIA's driver {version} {cuda}: {gpus}");
-            match machine.gpus.is_empty() {
+            let evidence = host.unknown.iter().map(|one| format!("unknown: {one}"));
+            let message = format!("NVIDIA driver {version} {cuda}; {gpus}");
+            match host.gpus.is_empty() {
                 true => Check::warn(
                     ID,
-                    sentence,
-                    "`nvidia-smi -L` lists the GPUs; without any, a container was given none or \
-                     the machine has none",
+                    message,
+                    "check `nvidia-smi -L`; if it lists none, the machine has no GPU, or the \
+                     container was given none",
                 ),
-                false => Check::pass(ID, sentence),
+                false => Check::pass(ID, message),
             }
-            .because_of(evidence)
+            .evidence_lines(evidence)
         }
-        Driver::NotInstalled { cause } => not_installed(facts, cause),
-        Driver::Broken { message, .. } if facts.virtual_gpu.is_some() => Check::skip(
+        Driver::NotInstalled { cause } => not_installed(info, cause),
+        Driver::Broken { message, .. } if info.virtual_gpu.is_some() => Check::skip(
             ID,
-            format!("the GPU is virtual and needs no driver; of the machine's: {message}"),
+            format!("a virtual GPU needs no driver; on this machine: {message}"),
         ),
         Driver::Broken {
             message,
             cause,
             fix,
-        } => Check::fail(ID, message, fix).because_of(cause.clone()),
-        Driver::Silent(seconds) => Check::fail(
+        } => Check::fail(ID, message, fix).evidence_lines(cause.clone()),
+        Driver::TimedOut(seconds) => Check::fail(
             ID,
-            format!("NVIDIA's driver gave no answer within {seconds} s"),
-            "see whether `nvidia-smi` hangs, too; then restart the machine, and read `sudo dmesg | \
-             grep -i nvrm`",
+            format!("the NVIDIA driver did not respond within {seconds} s"),
+            "check whether `nvidia-smi` hangs, too; if so, see `sudo dmesg | grep -i nvrm` and \
+             reboot",
         ),
     }]
 }
 
 /// Without the library there may simply be no GPU; what speaks for one is told.
-fn not_installed(facts: &Facts, cause: &str) -> Check {
-    if facts.virtual_gpu.is_some() {
-        return Check::skip(ID, "the GPU is virtual and needs no driver").because(cause);
+fn not_installed(info: &SystemInfo, cause: &str) -> Check {
+    if info.virtual_gpu.is_some() {
+        return Check::skip(ID, "a virtual GPU needs no driver").evidence_line(cause);
     }
-    let around = &facts.surroundings;
+    let around = &info.host_environment;
     let asked_for = around
         .nvidia_visible_devices
         .as_deref()
@@ -65,25 +62,25 @@ fn not_installed(facts: &Facts, cause: &str) -> Check {
     if !around.device_files.is_empty() {
         return Check::fail(
             ID,
-            "there are device files of a GPU, and no library of NVIDIA's driver",
+            "GPU device files exist, but the NVIDIA driver library is missing",
             if around.container.is_some() {
-                "start the container with `--gpus all` and NVIDIA's container toolkit, which bring \
-                 the library along"
+                "start the container with `--gpus all` and the NVIDIA Container Toolkit, which \
+                 adds the library"
             } else {
-                "install NVIDIA's driver with its libraries: `libnvidia-ml.so.1`, `libcuda.so.1`"
+                "install the NVIDIA driver with its libraries: `libnvidia-ml.so.1`, `libcuda.so.1`"
             },
         )
-        .because(format!("in /dev: {}", around.device_files.join(", ")))
-        .because(cause);
+        .evidence_line(format!("in /dev: {}", around.device_files.join(", ")))
+        .evidence_line(cause);
     }
     if let (Some(list), true) = (asked_for, around.container.is_some()) {
         return Check::warn(
             ID,
-            format!("the image asks for GPUs (`NVIDIA_VISIBLE_DEVICES={list}`) and has none"),
-            "start the container with `--gpus all`, on a machine with a GPU and NVIDIA's \
-             container toolkit",
+            format!("the image requests GPUs (`NVIDIA_VISIBLE_DEVICES={list}`), but has none"),
+            "start the container with `--gpus all`, on a machine with a GPU and the NVIDIA \
+             Container Toolkit",
         )
-        .because(cause);
+        .evidence_line(cause);
     }
-    Check::skip(ID, "no NVIDIA driver here: without one there is no GPU").because(cause)
+    Check::skip(ID, "no NVIDIA driver installed, so there is no GPU").evidence_line(cause)
 }

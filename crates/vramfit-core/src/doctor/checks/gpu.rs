@@ -1,22 +1,22 @@
 //! What is each GPU, and who holds it?
 
 use super::super::check::Check;
-use super::super::facts::Facts;
+use super::super::system_info::SystemInfo;
 use crate::Bytes;
 use crate::host::{ComputeMode, HostGpu, Mig, Process, ProcessKind};
 
-const ID: &str = "card";
+const ID: &str = "gpu";
 
-pub(super) fn check(facts: &Facts) -> Vec<Check> {
-    if let Some(gpu) = &facts.virtual_gpu {
-        let held = match gpu.held_bytes {
+pub(super) fn check(info: &SystemInfo) -> Vec<Check> {
+    if let Some(gpu) = &info.virtual_gpu {
+        let held = match gpu.occupied_bytes {
             0 => String::new(),
-            held => format!(", of which something else holds {}", Bytes(held)),
+            held => format!(", {} used by others", Bytes(held)),
         };
         return vec![Check::pass(
             ID,
             format!(
-                "virtual: {} x {} ({}), {} each{held}; nothing computes on it",
+                "virtual: {} x {} ({}), {} each{held}; it does not compute",
                 gpu.count,
                 gpu.name,
                 gpu.description,
@@ -24,68 +24,68 @@ pub(super) fn check(facts: &Facts) -> Vec<Check> {
             ),
         )];
     }
-    let machine = facts.machine();
-    if machine.gpus.is_empty() {
-        return vec![Check::skip(ID, "there is no GPU to look at")];
+    let host = info.host();
+    if host.gpus.is_empty() {
+        return vec![Check::skip(ID, "no GPU found")];
     }
-    machine.gpus.iter().map(one).collect()
+    host.gpus.iter().map(check_gpu).collect()
 }
 
-fn one(gpu: &HostGpu) -> Check {
-    let name = called(gpu);
-    let unknown = gpu.unknown.iter().map(|one| format!("not known: {one}"));
-    let holders = gpu.processes.iter().map(holder);
+fn check_gpu(gpu: &HostGpu) -> Check {
+    let name = display_name(gpu);
+    let unknown = gpu.unknown.iter().map(|one| format!("unknown: {one}"));
+    let holders = gpu.processes.iter().map(describe_process);
     let with_evidence = |check: Check| {
         check
-            .because_of(holders.clone())
-            .because_of(unknown.clone())
+            .evidence_lines(holders.clone())
+            .evidence_lines(unknown.clone())
     };
     let Some(memory) = gpu.memory else {
         let lost = gpu.unknown.iter().any(|one| one.contains("fallen off"));
         return with_evidence(match (lost, &gpu.mig) {
             (true, _) => Check::fail(
                 ID,
-                format!("{name} fell off the bus"),
-                "restart the machine; if it happens again, suspect power, heat or the slot",
+                format!("{name} has fallen off the bus"),
+                "reboot; if it happens again, check power supply, temperature and PCIe slot",
             ),
             (false, Mig::Parent) => parent(&name),
             (false, _) => Check::warn(
                 ID,
-                format!("{name} does not tell its memory"),
-                "`nvidia-smi` asks the same driver: see what it says of this GPU",
+                format!("{name} does not report its memory"),
+                "check what `nvidia-smi`, which uses the same driver, reports about this GPU",
             ),
         });
     };
     let usable = memory.total_bytes - memory.reserved_bytes.unwrap_or(0).min(memory.total_bytes);
-    let mut sentence = format!("{name}: {}", Bytes(usable));
+    let mut message = format!("{name}: {}", Bytes(usable));
     match &gpu.mig {
         Mig::Parent => return with_evidence(parent(&name)),
         Mig::Slice {
             parent_total_bytes, ..
         } => {
-            sentence += ", a MIG slice with memory of its own";
+            message += ", a MIG slice";
             if let Some(parent) = parent_total_bytes {
-                sentence += &format!(" (the whole card: {})", Bytes(*parent));
+                message += &format!(" (whole GPU: {})", Bytes(*parent));
             }
         }
         Mig::Off => {}
     }
-    sentence += &match memory.used_bytes.min(usable) {
+    message += &match memory.used_bytes.min(usable) {
         _ if gpu.processes.is_empty() => format!(", {} free", Bytes(memory.free_bytes)),
         used => format!(
-            ", {} free; {} hold {}",
+            ", {} free; {} use {}",
             Bytes(memory.free_bytes),
-            counted(gpu.processes.len()),
+            process_count(gpu.processes.len()),
             Bytes(used)
         ),
     };
     if gpu.display == Some(true) {
-        sentence += "; a display runs on it";
+        message += "; drives a display";
     }
     with_evidence(match (gpu.compute_mode, gpu.processes.len()) {
         (Some(ComputeMode::Prohibited), _) => Check::fail(
             ID,
-            format!("{sentence}; its mode lets no process use it"),
+            format!("{message}; its compute mode prohibits all processes"),
             format!(
                 "`sudo nvidia-smi --id={} --compute-mode=DEFAULT`, or use another GPU",
                 gpu.index
@@ -93,16 +93,17 @@ fn one(gpu: &HostGpu) -> Check {
         ),
         (Some(ComputeMode::ExclusiveProcess), held) if held > 0 => Check::fail(
             ID,
-            format!("{sentence}; its mode lets one process use it, and that one is there"),
+            format!("{message}; its compute mode allows one process, which already uses it"),
             format!(
-                "end that process, or `sudo nvidia-smi --id={} --compute-mode=DEFAULT`",
+                "stop that process, or `sudo nvidia-smi --id={} --compute-mode=DEFAULT`",
                 gpu.index
             ),
         ),
-        (Some(ComputeMode::ExclusiveProcess), _) => {
-            Check::pass(ID, format!("{sentence}; its mode lets one process use it"))
-        }
-        _ => Check::pass(ID, sentence),
+        (Some(ComputeMode::ExclusiveProcess), _) => Check::pass(
+            ID,
+            format!("{message}; its compute mode allows one process"),
+        ),
+        _ => Check::pass(ID, message),
     })
 }
 
@@ -110,11 +111,11 @@ fn one(gpu: &HostGpu) -> Check {
 fn parent(name: &str) -> Check {
     Check::pass(
         ID,
-        format!("{name} is divided (MIG): its slices are used in its place"),
+        format!("{name} is partitioned into MIG slices, which are used instead"),
     )
 }
 
-fn called(gpu: &HostGpu) -> String {
+fn display_name(gpu: &HostGpu) -> String {
     let name = match gpu.name.is_empty() {
         true => "of unknown name",
         false => &gpu.name,
@@ -125,7 +126,7 @@ fn called(gpu: &HostGpu) -> String {
     }
 }
 
-fn counted(processes: usize) -> String {
+fn process_count(processes: usize) -> String {
     match processes {
         1 => "1 process and the driver".to_owned(),
         count => format!("{count} processes and the driver"),
@@ -133,8 +134,8 @@ fn counted(processes: usize) -> String {
 }
 
 /// Says who a process is and what it holds.
-fn holder(process: &Process) -> String {
-    let command = process.command.as_deref().unwrap_or("of unknown command");
+fn describe_process(process: &Process) -> String {
+    let command = process.command.as_deref().unwrap_or("(unknown command)");
     let command: String = command.chars().take(80).collect();
     let held = process.used_bytes.map_or_else(
         || "an unknown amount".to_owned(),
@@ -142,12 +143,12 @@ fn holder(process: &Process) -> String {
     );
     let kind = match process.kind {
         ProcessKind::Compute => "",
-        ProcessKind::Graphics | ProcessKind::Both => ", drawing",
+        ProcessKind::Graphics | ProcessKind::Both => ", graphics",
     };
     let user = process.user.as_deref().map(|user| format!(", {user}"));
     let container = process.container.as_deref().map(|name| format!(", {name}"));
     format!(
-        "process {} holds {held}{kind}{}{}: {command}",
+        "process {} uses {held}{kind}{}{}: {command}",
         process.pid,
         user.unwrap_or_default(),
         container.unwrap_or_default()

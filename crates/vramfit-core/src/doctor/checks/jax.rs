@@ -1,37 +1,37 @@
 //! Do jax, jaxlib and the plugin fit together?
 
 use super::super::check::Check;
-use super::super::facts::Facts;
 use super::super::requirement::{compare, numbers};
+use super::super::system_info::SystemInfo;
 
 const ID: &str = "jax";
 
 /// Distributions that bring JAX a GPU that is not NVIDIA's.
 const OTHER_PLUGINS: [(&str, &str); 3] = [
-    ("jax-metal", "Apple's GPU, which is experimental"),
-    ("jax-rocm7-plugin", "AMD's GPUs"),
-    ("jax-rocm60-plugin", "AMD's GPUs"),
+    ("jax-metal", "Apple GPUs (experimental)"),
+    ("jax-rocm7-plugin", "AMD GPUs"),
+    ("jax-rocm60-plugin", "AMD GPUs"),
 ];
 
-pub(super) fn check(facts: &Facts) -> Vec<Check> {
-    let inventory = &facts.inventory;
+pub(super) fn check(info: &SystemInfo) -> Vec<Check> {
+    let inventory = &info.inventory;
     let Some(jax) = inventory.version("jax") else {
         return vec![Check::fail(
             ID,
             format!("`{}` has no `jax`", inventory.executable),
             format!(
-                "name the Python that has it with `--python`, or install it: `{} -m pip install \
+                "select the Python that has it with `--python`, or install it: `{} -m pip install \
                  \"jax[cuda13]\"`",
                 inventory.executable
             ),
         )];
     };
-    let mut checks = others(facts);
+    let mut checks = others(info);
     let pip = |what: &str| format!("`{} -m pip install {what}`", inventory.executable);
     let Some(jaxlib) = inventory.version("jaxlib") else {
         checks.push(Check::fail(
             ID,
-            format!("jax {jax} is there, and no jaxlib"),
+            format!("jax {jax} is installed without jaxlib"),
             pip(&format!("\"jax=={jax}\"")),
         ));
         return checks;
@@ -39,7 +39,7 @@ pub(super) fn check(facts: &Facts) -> Vec<Check> {
     let (Some(own), Some(lib)) = (numbers(jax), numbers(jaxlib)) else {
         checks.push(Check::warn(
             ID,
-            format!("jax {jax} and jaxlib {jaxlib} have versions that cannot be compared"),
+            format!("the versions of jax {jax} and jaxlib {jaxlib} cannot be compared"),
             pip("--upgrade jax"),
         ));
         return checks;
@@ -48,7 +48,7 @@ pub(super) fn check(facts: &Facts) -> Vec<Check> {
     if compare(&lib, &own).is_gt() {
         checks.push(Check::fail(
             ID,
-            format!("jaxlib {jaxlib} is newer than jax {jax}, which refuses it"),
+            format!("jaxlib {jaxlib} is newer than jax {jax}, which rejects it"),
             pip(&format!("\"jax=={jaxlib}\"")),
         ));
         return checks;
@@ -58,19 +58,22 @@ pub(super) fn check(facts: &Facts) -> Vec<Check> {
     {
         checks.push(Check::fail(
             ID,
-            format!("jaxlib {jaxlib} is older than {oldest}, the oldest that jax {jax} takes"),
+            format!("jaxlib {jaxlib} is too old: jax {jax} requires {oldest} or later"),
             pip(&format!("\"jaxlib=={jax}\"")),
         ));
         return checks;
     }
     let plugins = inventory.cuda_plugins();
     for cuda in &plugins {
-        checks.extend(plugin(facts, *cuda, jax, jaxlib));
+        checks.extend(plugin(info, *cuda, jax, jaxlib));
     }
     if let [newer, .., older] = plugins[..] {
         checks.push(Check::warn(
             ID,
-            format!("the plugins of CUDA {newer} and {older} are both installed; JAX uses one"),
+            format!(
+                "the CUDA {newer} and CUDA {older} plugins are both installed; JAX uses only \
+                     one"
+            ),
             format!(
                 "keep one: `{} -m pip uninstall jax-cuda{older}-plugin jax-cuda{older}-pjrt`",
                 inventory.executable
@@ -78,18 +81,23 @@ pub(super) fn check(facts: &Facts) -> Vec<Check> {
         ));
     }
     if checks.is_empty() {
-        let told = match plugins.first() {
-            Some(cuda) => format!("jax {jax}, jaxlib {jaxlib} and the plugin of CUDA {cuda} fit"),
-            None => format!("jax {jax} and jaxlib {jaxlib} fit; there is no plugin for CUDA"),
+        let result = match plugins.first() {
+            Some(cuda) => format!(
+                "jax {jax}, jaxlib {jaxlib} and the CUDA {cuda} plugin are \
+                                   compatible"
+            ),
+            None => {
+                format!("jax {jax} and jaxlib {jaxlib} are compatible; there is no CUDA plugin")
+            }
         };
-        checks.push(Check::pass(ID, told));
+        checks.push(Check::pass(ID, result));
     }
     checks
 }
 
 /// JAX takes a plugin only when its numbers are those of jaxlib.
-fn plugin(facts: &Facts, cuda: u32, jax: &str, jaxlib: &str) -> Option<Check> {
-    let inventory = &facts.inventory;
+fn plugin(info: &SystemInfo, cuda: u32, jax: &str, jaxlib: &str) -> Option<Check> {
+    let inventory = &info.inventory;
     let pip = |name: &str| {
         format!(
             "`{} -m pip install \"{name}=={jaxlib}\"`",
@@ -101,7 +109,7 @@ fn plugin(facts: &Facts, cuda: u32, jax: &str, jaxlib: &str) -> Option<Check> {
         let Some(version) = inventory.version(name) else {
             return Some(Check::fail(
                 ID,
-                format!("`{plugin}` is installed without `{name}`, its other half"),
+                format!("`{plugin}` is installed without `{name}`, which it requires"),
                 pip(name),
             ));
         };
@@ -109,11 +117,14 @@ fn plugin(facts: &Facts, cuda: u32, jax: &str, jaxlib: &str) -> Option<Check> {
             return Some(
                 Check::fail(
                     ID,
-                    format!("`{name}` {version} does not fit jaxlib {jaxlib}: JAX will not use it"),
+                    format!(
+                        "`{name}` {version} is incompatible with jaxlib {jaxlib}: JAX will \
+                             not use it"
+                    ),
                     pip(name),
                 )
-                .because(format!(
-                    "jax {jax}; the plugin must have the number of jaxlib"
+                .evidence_line(format!(
+                    "jax {jax}; the plugin must have the version of jaxlib"
                 )),
             );
         }
@@ -122,19 +133,21 @@ fn plugin(facts: &Facts, cuda: u32, jax: &str, jaxlib: &str) -> Option<Check> {
 }
 
 /// Plugins for other hardware are recognised, not examined.
-fn others(facts: &Facts) -> Vec<Check> {
-    let known = |name: &str| facts.inventory.version(name);
+fn others(info: &SystemInfo) -> Vec<Check> {
+    let known = |name: &str| info.inventory.version(name);
     OTHER_PLUGINS
         .iter()
         .filter_map(|(name, what)| Some((name, what, known(name)?)))
         .map(|(name, what, version)| {
             Check::warn(
                 ID,
-                format!("`{name}` {version} is installed, for {what}; vramfit knows NVIDIA's only"),
                 format!(
-                    "for an NVIDIA card: `{} -m pip uninstall {name}`, then install \
-                     \"jax[cuda13]\"",
-                    facts.inventory.executable
+                    "`{name}` {version} is installed, for {what}; vramfit only supports \
+                         NVIDIA GPUs"
+                ),
+                format!(
+                    "for an NVIDIA GPU: `{} -m pip uninstall {name}`, then install \"jax[cuda13]\"",
+                    info.inventory.executable
                 ),
             )
         })

@@ -1,48 +1,48 @@
 //! Is a function compiled once, and not again?
 
 use super::super::check::Check;
-use super::super::facts::Facts;
-use super::super::trial::Outcome;
-use super::{fell_back, unfinished};
+use super::super::probe::StepOutcome;
+use super::super::system_info::SystemInfo;
+use super::{cpu_fallback, incomplete};
 
 pub(super) const ID: &str = "jit";
 
-pub(super) fn check(facts: &Facts) -> Vec<Check> {
-    let told = match facts.trial.jit() {
-        Outcome::Done(told) => told,
-        other => return vec![unfinished(ID, facts, other).because_of(facts.trial.log.last())],
+pub(super) fn check(info: &SystemInfo) -> Vec<Check> {
+    let result = match info.probe.jit() {
+        StepOutcome::Done(result) => result,
+        other => return vec![incomplete(ID, info, other).evidence_lines(info.probe.log.last())],
     };
-    if fell_back(facts) {
-        return vec![Check::skip(ID, "JAX is not on the GPU; see `backend`")];
+    if cpu_fallback(info) {
+        return vec![Check::skip(ID, "JAX does not use the GPU; see `backend`")];
     }
     let evidence = format!(
         "first call: traced {}, compiled {}; second: traced {}, compiled {}",
-        told.traced[0], told.compiled[0], told.traced[1], told.compiled[1]
+        result.traced[0], result.compiled[0], result.traced[1], result.compiled[1]
     );
     vec![
-        if told.disabled {
+        if result.disabled {
             Check::warn(
                 ID,
-                "compiling is switched off: every operation runs by itself, slowly and with other \
-                 needs of memory",
+                "compilation is disabled: every operation runs on its own, slowly and with \
+                 different memory use",
                 "unset JAX_DISABLE_JIT",
             )
-        } else if told.traced != [1, 0] || told.compiled[1] != 0 {
+        } else if result.traced != [1, 0] || result.compiled[1] != 0 {
             Check::fail(
                 ID,
-                "a function that was called twice with the same shapes was not compiled just once",
-                "export JAX_EXPLAIN_CACHE_MISSES=1 to learn why, and start again",
+                "a function called twice with the same shapes was compiled more than once",
+                "set `JAX_EXPLAIN_CACHE_MISSES=1` to find out why, and run again",
             )
         } else {
             Check::pass(
                 ID,
                 format!(
-                    "compiled in {:.2} s, called again without compiling in {:.2} ms",
-                    told.seconds[0],
-                    told.seconds[1] * 1e3
+                    "compiled in {:.2} s, called again without compilation in {:.2} ms",
+                    result.seconds[0],
+                    result.seconds[1] * 1e3
                 ),
             )
         }
-        .because(evidence),
+        .evidence_line(evidence),
     ]
 }

@@ -11,29 +11,29 @@ mod host_memory;
 mod jax;
 mod jit;
 mod library_path;
-mod outside;
+mod outside_pool;
 mod pool;
 mod python;
 mod readiness;
-mod required;
+mod required_gpu;
 mod settings;
 mod transfers;
 mod wheels;
 
 use super::check::Check;
-use super::facts::Facts;
-use super::trial::{Ended, Failure, Outcome};
+use super::probe::{ProbeExit, StepFailure, StepOutcome};
+use super::system_info::SystemInfo;
 
-type Examine = fn(&Facts) -> Vec<Check>;
+type CheckFn = fn(&SystemInfo) -> Vec<Check>;
 
-const OF_THE_MACHINE: [Examine; 4] = [
+const HOST_CHECKS: [CheckFn; 4] = [
     driver::check,
     gpu::check,
     container::check,
     host_memory::check,
 ];
 
-const OF_THE_ENVIRONMENT: [Examine; 7] = [
+const ENVIRONMENT_CHECKS: [CheckFn; 7] = [
     python::check,
     jax::check,
     cuda::check,
@@ -43,17 +43,17 @@ const OF_THE_ENVIRONMENT: [Examine; 7] = [
     dry_run::check,
 ];
 
-const OF_JAX: [Examine; 6] = [
+const JAX_CHECKS: [CheckFn; 6] = [
     backend::check,
     pool::check,
     computation::check,
     jit::check,
     transfers::check,
-    outside::check,
+    outside_pool::check,
 ];
 
 /// Of training: backend, computation, transfers, compiling; readiness follows.
-const OF_TRAINING: [Examine; 4] = [
+const TRAINING_CHECKS: [CheckFn; 4] = [
     backend::check,
     computation::check,
     transfers::check,
@@ -61,97 +61,97 @@ const OF_TRAINING: [Examine; 4] = [
 ];
 
 /// Examines everything.
-pub(super) fn all(facts: &Facts) -> Vec<Check> {
-    let every = OF_THE_MACHINE
+pub(super) fn all(info: &SystemInfo) -> Vec<Check> {
+    let every = HOST_CHECKS
         .iter()
-        .chain(&OF_THE_ENVIRONMENT)
-        .chain(&OF_JAX);
-    let mut checks: Vec<Check> = every.flat_map(|examine| examine(facts)).collect();
-    checks.extend(required::check(facts, &checks));
+        .chain(&ENVIRONMENT_CHECKS)
+        .chain(&JAX_CHECKS);
+    let mut checks: Vec<Check> = every.flat_map(|examine| examine(info)).collect();
+    checks.extend(required_gpu::check(info, &checks));
     checks
 }
 
 /// Examines what training needs: five checks, the last of which judges the others.
-pub(super) fn training(facts: &Facts) -> Vec<Check> {
-    let mut checks: Vec<Check> = OF_TRAINING
+pub(super) fn training(info: &SystemInfo) -> Vec<Check> {
+    let mut checks: Vec<Check> = TRAINING_CHECKS
         .iter()
-        .flat_map(|examine| examine(facts))
+        .flat_map(|examine| examine(info))
         .collect();
-    let required = required::check(facts, &checks);
+    let required = required_gpu::check(info, &checks);
     let lacking = required.filter(|check| check.status == super::Status::Fail);
     // There are five checks, whatever is required: what lacks is told in the last.
     let readiness = match lacking {
         Some(lacking) => Check {
             id: "readiness",
-            sentence: format!("not ready to train: {}", lacking.sentence),
+            message: format!("not ready to train: {}", lacking.message),
             ..lacking
         },
-        None => readiness::check(facts, &checks),
+        None => readiness::check(info, &checks),
     };
     checks.push(readiness);
     checks
 }
 
 /// Says that JAX has a GPU, a real or a virtual one.
-fn uses_gpu(facts: &Facts) -> bool {
-    matches!(facts.trial.backend(), Outcome::Done(told)
-        if matches!(told.platform.as_str(), "gpu" | "cuda"))
+fn uses_gpu(info: &SystemInfo) -> bool {
+    matches!(info.probe.backend(), StepOutcome::Done(result)
+        if matches!(result.platform.as_str(), "gpu" | "cuda"))
 }
 
 /// Says that JAX's GPU is the virtual one.
-fn is_virtual(facts: &Facts) -> bool {
-    uses_gpu(facts) && matches!(facts.trial.backend(), Outcome::Done(told) if told.is_virtual)
+fn is_virtual(info: &SystemInfo) -> bool {
+    uses_gpu(info) && matches!(info.probe.backend(), StepOutcome::Done(result) if result.is_virtual)
 }
 
 /// Says that there is a GPU, and JAX does not use it: what it computes then proves nothing.
-fn fell_back(facts: &Facts) -> bool {
-    !facts.gpus().is_empty() && !uses_gpu(facts)
+fn cpu_fallback(info: &SystemInfo) -> bool {
+    !info.gpus().is_empty() && !uses_gpu(info)
 }
 
 /// Tells a step of the trial that did not come to its end.
-fn unfinished<T>(id: &'static str, facts: &Facts, outcome: Outcome<T>) -> Check {
+fn incomplete<T>(id: &'static str, info: &SystemInfo, outcome: StepOutcome<T>) -> Check {
     match outcome {
-        Outcome::Failed(Failure { error, logged }) => Check::fail(
+        StepOutcome::Failed(StepFailure { error, logged }) => Check::fail(
             id,
             format!("JAX raised {error}"),
-            "read the lines above, which are JAX's own; docs/guides/debugging.md sorts those about memory",
+            "see the lines above from JAX; docs/guides/debugging.md explains those about memory",
         )
-        .because_of(logged),
-        Outcome::Stopped(how) => {
-            let fix = match facts.trial.ended {
-                Ended::Hung(_) => {
-                    "start it again with `--timeout 300`; if it hangs again, see whether \
-                     `nvidia-smi` does, too"
+        .evidence_lines(logged),
+        StepOutcome::Stopped(how) => {
+            let fix = match info.probe.exit {
+                ProbeExit::Hung(_) => {
+                    "retry with `--timeout 300`; if it hangs again, check whether `nvidia-smi` \
+                     does, too"
                 }
                 _ => {
-                    "see the log with `--verbose`; most often a driver or a library of CUDA does \
-                     not fit: the checks `cuda` and `cuda-packages`"
+                    "see the log with `--verbose`; the usual cause is an incompatible driver or \
+                     CUDA library: see the checks `cuda` and `cuda-packages`"
                 }
             };
-            Check::fail(id, format!("the trial {how}"), fix)
+            Check::fail(id, format!("the probe {how}"), fix)
         }
-        Outcome::NotReached | Outcome::Done(_) => Check::skip(id, not_reached(facts)),
+        StepOutcome::NotReached | StepOutcome::Done(_) => Check::skip(id, not_reached(info)),
     }
 }
 
-fn not_reached(facts: &Facts) -> String {
-    match (facts.trial.last_step(), &facts.trial.ended) {
-        (_, Ended::NotStarted) => "JAX was not tried; see `jax`".to_owned(),
-        (Some(step), _) => format!("the trial did not come so far: it ended in {}", told(step)),
-        (None, _) => "the trial did not come so far".to_owned(),
+fn not_reached(info: &SystemInfo) -> String {
+    match (info.probe.last_step(), &info.probe.exit) {
+        (_, ProbeExit::NotStarted) => "JAX was not probed; see `jax`".to_owned(),
+        (Some(step), _) => format!("not reached: the probe ended in {}", result(step)),
+        (None, _) => "not reached by the probe".to_owned(),
     }
 }
 
 /// Returns the check under which a step is told.
-fn told(step: super::trial::Step) -> &'static str {
-    use super::trial::Step;
+fn result(step: super::probe::ProbeStep) -> &'static str {
+    use super::probe::ProbeStep;
     match step {
-        Step::Import | Step::Backend => "`backend`",
-        Step::Pool => "`pool`",
-        Step::Computation => "`computation`",
-        Step::Jit => "`jit`",
-        Step::Transfers => "`transfers`",
-        Step::Hold => "`outside-pool`",
-        Step::Training => "`readiness`",
+        ProbeStep::Import | ProbeStep::Backend => "`backend`",
+        ProbeStep::Pool => "`pool`",
+        ProbeStep::Computation => "`computation`",
+        ProbeStep::Jit => "`jit`",
+        ProbeStep::Transfers => "`transfers`",
+        ProbeStep::Hold => "`outside-pool`",
+        ProbeStep::Training => "`readiness`",
     }
 }

@@ -1,9 +1,9 @@
 //! Is JAX's pool what was asked for?
 
 use super::super::check::Check;
-use super::super::facts::Facts;
-use super::super::trial::{Outcome, Pool, PoolOptions};
-use super::{unfinished, uses_gpu};
+use super::super::probe::{Pool, PoolOptions, StepOutcome};
+use super::super::system_info::SystemInfo;
+use super::{incomplete, uses_gpu};
 use crate::Bytes;
 use crate::allocator::is_fully_preallocated;
 use crate::settings::JAX_DEFAULT_FRACTION;
@@ -12,34 +12,37 @@ const ID: &str = "pool";
 
 /// One part in a hundred of the GPU: CUDA, which JAX asks, and NVML, which we ask, do not count a
 /// GPU's memory alike.
-const COUNTED_APART: f64 = 0.01;
+const MAX_COUNTING_DIFFERENCE: f64 = 0.01;
 
-pub(super) fn check(facts: &Facts) -> Vec<Check> {
-    let pools = match facts.trial.pool() {
-        Outcome::Done(pools) => pools,
-        Outcome::Failed(failure) => {
+pub(super) fn check(info: &SystemInfo) -> Vec<Check> {
+    let pools = match info.probe.pool() {
+        StepOutcome::Done(pools) => pools,
+        StepOutcome::Failed(failure) => {
             return vec![
                 Check::fail(
                     ID,
-                    format!("the first array cannot be made: {}", failure.error),
-                    "see who holds the GPU (check `card`), or lower the pool: `vramfit run \
-                     --fraction 0.5 -- COMMAND`",
+                    format!("the first array could not be created: {}", failure.error),
+                    "see which processes use the GPU (check `gpu`), or reduce the pool: `vramfit \
+                     run --fraction 0.5 -- COMMAND`",
                 )
-                .because_of(failure.logged)
-                .because_of(back_off(facts)),
+                .evidence_lines(failure.logged)
+                .evidence_lines(allocation_errors(info)),
             ];
         }
-        other => return vec![unfinished(ID, facts, other)],
+        other => return vec![incomplete(ID, info, other)],
     };
-    if !uses_gpu(facts) {
-        return vec![Check::skip(ID, "JAX is not on a GPU, so it has no pool")];
+    if !uses_gpu(info) {
+        return vec![Check::skip(ID, "JAX does not use a GPU, so it has no pool")];
     }
     let options = pools.options.unwrap_or_default();
-    let checks = pools.pools.iter().map(|pool| judge(facts, &options, pool));
+    let checks = pools
+        .pools
+        .iter()
+        .map(|pool| evaluate(info, &options, pool));
     checks.collect()
 }
 
-fn judge(facts: &Facts, options: &PoolOptions, pool: &Pool) -> Check {
+fn evaluate(info: &SystemInfo, options: &PoolOptions, pool: &Pool) -> Check {
     let device = &pool.device;
     let allocator = options.allocator.as_deref().unwrap_or("default");
     let preallocates =
@@ -47,10 +50,10 @@ fn judge(facts: &Facts, options: &PoolOptions, pool: &Pool) -> Check {
     let Some(limit) = pool.bytes_limit.filter(|limit| *limit > 0) else {
         return Check::skip(
             ID,
-            format!("{device}: the allocator `{allocator}` has no pool, or does not tell it"),
+            format!("{device}: the allocator `{allocator}` has no pool, or does not report it"),
         );
     };
-    let total = facts.gpu_bytes();
+    let total = info.gpu_bytes();
     let part = total.map(|total| limit as f64 / total as f64);
     let of_gpu = match (part, total) {
         (Some(part), Some(total)) => {
@@ -59,7 +62,7 @@ fn judge(facts: &Facts, options: &PoolOptions, pool: &Pool) -> Check {
         _ => String::new(),
     };
     // The client's options are merged into these by JAX itself, where we do not see it.
-    let known = !facts
+    let known = !info
         .environment
         .contains_key("JAX_PJRT_CLIENT_CREATE_OPTIONS")
         && !matches!(allocator, "platform" | "vmm" | "address");
@@ -70,35 +73,34 @@ fn judge(facts: &Facts, options: &PoolOptions, pool: &Pool) -> Check {
         .and_then(|text| text.parse().ok())
         .or(options.memory_fraction)
         .unwrap_or(JAX_DEFAULT_FRACTION);
-    let differs = |part: f64| known && wanted <= 1.0 && (part - wanted).abs() > COUNTED_APART;
+    let differs =
+        |part: f64| known && wanted <= 1.0 && (part - wanted).abs() > MAX_COUNTING_DIFFERENCE;
     if part.is_some_and(differs) {
         return Check::fail(
             ID,
             format!(
-                "{device}: {:.1} % of the GPU was asked for, and the pool's limit is {}{of_gpu}",
+                "{device}: {:.1} % of the GPU was requested, but the pool limit is {}{of_gpu}",
                 wanted * 100.0,
                 Bytes(limit)
             ),
-            "see the check `settings`: a setting does not reach JAX as it is written",
+            "see the check `settings`: a setting does not take effect as intended",
         );
     }
     match pool.pool_bytes {
         Some(had) if preallocates && !is_fully_preallocated(limit, had) => Check::fail(
             ID,
             format!(
-                "{device}: {} were asked for{of_gpu}, and {} could be had; JAX goes on and does \
-                 not say so",
+                "{device}: {} requested{of_gpu}, but only {} allocated; JAX does not report this",
                 Bytes(limit),
                 Bytes(had)
             ),
-            fix(facts, total, had),
+            fix(info, total, had),
         )
-        .because(format!("bytes_limit {limit}, pool_bytes {had}"))
-        .because_of(back_off(facts)),
-        Some(had) if preallocates => Check::pass(
-            ID,
-            format!("{device}: {} taken at once{of_gpu}", Bytes(had)),
-        ),
+        .evidence_line(format!("bytes_limit {limit}, pool_bytes {had}"))
+        .evidence_lines(allocation_errors(info)),
+        Some(had) if preallocates => {
+            Check::pass(ID, format!("{device}: {} preallocated{of_gpu}", Bytes(had)))
+        }
         Some(had) => Check::pass(
             ID,
             format!(
@@ -110,7 +112,7 @@ fn judge(facts: &Facts, options: &PoolOptions, pool: &Pool) -> Check {
         None => Check::pass(
             ID,
             format!(
-                "{device}: up to {}{of_gpu}; this allocator does not tell what it has taken",
+                "{device}: up to {}{of_gpu}; this allocator does not report its current size",
                 Bytes(limit)
             ),
         ),
@@ -118,10 +120,10 @@ fn judge(facts: &Facts, options: &PoolOptions, pool: &Pool) -> Check {
 }
 
 /// Returns the share that was had, in hundredths, as a setting.
-fn fix(facts: &Facts, total: Option<u64>, had: u64) -> String {
-    let holders = match facts.virtual_gpu {
-        Some(_) => "give the dry run less `--occupied`",
-        None => "end what holds the GPU (check `card`)",
+fn fix(info: &SystemInfo, total: Option<u64>, had: u64) -> String {
+    let holders = match info.virtual_gpu {
+        Some(_) => "reduce `--occupied` of the dry run",
+        None => "stop the processes that use the GPU (check `gpu`)",
     };
     let part = total.map(|total| (had as f64 / total as f64 * 100.0).floor() / 100.0);
     match part.filter(|part| *part > 0.0) {
@@ -131,7 +133,7 @@ fn fix(facts: &Facts, total: Option<u64>, had: u64) -> String {
 }
 
 /// Returns the lines in which the allocator says that it could not have what it wanted.
-fn back_off(facts: &Facts) -> Vec<String> {
+fn allocation_errors(info: &SystemInfo) -> Vec<String> {
     let speaks = |line: &&String| {
         [
             "OUT_OF_MEMORY",
@@ -142,8 +144,7 @@ fn back_off(facts: &Facts) -> Vec<String> {
         .iter()
         .any(|words| line.contains(words))
     };
-    facts
-        .trial
+    info.probe
         .log
         .iter()
         .filter(speaks)

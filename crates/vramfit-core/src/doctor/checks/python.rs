@@ -1,25 +1,25 @@
 //! Which Python is it?
 
 use super::super::check::Check;
-use super::super::facts::Facts;
+use super::super::system_info::SystemInfo;
 
 const ID: &str = "python";
 
-pub(super) fn check(facts: &Facts) -> Vec<Check> {
-    let inventory = &facts.inventory;
+pub(super) fn check(info: &SystemInfo) -> Vec<Check> {
+    let inventory = &info.inventory;
     let home = match &inventory.environment {
-        Some(folder) => format!("of the environment `{folder}`"),
-        None => "of no virtual environment".to_owned(),
+        Some(folder) => format!("in the environment `{folder}`"),
+        None => "outside a virtual environment".to_owned(),
     };
-    let sentence = format!("Python {} {home}", inventory.python);
+    let message = format!("Python {} {home}", inventory.python);
     let executable = format!("`{}`", inventory.executable);
-    let check = match &facts.other_environment {
+    let check = match &info.other_active_environment {
         Some(active) => Check::warn(
             ID,
-            format!("{sentence} is examined, but `{active}` is active"),
+            format!("{message} is checked, but `{active}` is active"),
             format!("vramfit doctor --python {active}/bin/python"),
         ),
-        None => Check::pass(ID, sentence),
+        None => Check::pass(ID, message),
     };
-    vec![check.because(executable)]
+    vec![check.evidence_line(executable)]
 }

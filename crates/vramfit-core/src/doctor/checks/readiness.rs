@@ -1,14 +1,14 @@
 //! Can one train here? A verdict on the other four, and on a few steps of training.
 
 use super::super::check::{Check, Status};
-use super::super::facts::Facts;
-use super::super::trial::Outcome;
-use super::{is_virtual, unfinished, uses_gpu};
+use super::super::probe::StepOutcome;
+use super::super::system_info::SystemInfo;
+use super::{incomplete, is_virtual, uses_gpu};
 
 const ID: &str = "readiness";
 
 /// Judges the checks that came before, and the training steps.
-pub(super) fn check(facts: &Facts, others: &[Check]) -> Check {
+pub(super) fn check(info: &SystemInfo, others: &[Check]) -> Check {
     let failing: Vec<&str> = others
         .iter()
         .filter(|check| check.status == Status::Fail)
@@ -18,43 +18,42 @@ pub(super) fn check(facts: &Facts, others: &[Check]) -> Check {
         return Check::fail(
             ID,
             format!("not ready to train: {}", failing.join(", ")),
-            format!("mend `{}` first", failing[0]),
+            format!("fix `{}` first", failing[0]),
         );
     }
-    let told = match facts.trial.training() {
-        Outcome::Done(told) => told,
-        other => return unfinished(ID, facts, other).because_of(facts.trial.log.last()),
+    let result = match info.probe.training() {
+        StepOutcome::Done(result) => result,
+        other => return incomplete(ID, info, other).evidence_lines(info.probe.log.last()),
     };
-    if is_virtual(facts) {
+    if is_virtual(info) {
         return Check::skip(
             ID,
             format!(
-                "{} training steps were compiled and placed; only a real GPU can show that the loss \
-                 falls",
-                told.steps
+                "{} training steps were compiled; only a real GPU can show that the loss decreases",
+                result.steps
             ),
         );
     }
-    let (Some(first), Some(last)) = (told.first_loss, told.last_loss) else {
+    let (Some(first), Some(last)) = (result.first_loss, result.last_loss) else {
         return Check::fail(
             ID,
-            "not ready to train: the loss is not a number",
-            "unset XLA_FLAGS and see again; then suspect the card: `nvidia-smi -q -d ECC`",
+            "not ready to train: the loss is NaN",
+            "unset XLA_FLAGS and retry; then check the GPU: `nvidia-smi -q -d ECC`",
         );
     };
-    let course = format!(
+    let losses = format!(
         "loss {first:.4} before, {last:.4} after {} steps",
-        told.steps
+        result.steps
     );
     if last >= first {
         return Check::fail(
             ID,
-            format!("not ready to train: the loss does not fall ({course})"),
-            "unset XLA_FLAGS and see again; then suspect the card: `nvidia-smi -q -d ECC`",
+            format!("not ready to train: the loss does not decrease ({losses})"),
+            "unset XLA_FLAGS and retry; then check the GPU: `nvidia-smi -q -d ECC`",
         );
     }
-    let on_gpu = uses_gpu(facts);
-    let strays = told
+    let on_gpu = uses_gpu(info);
+    let strays = result
         .platforms
         .iter()
         .any(|name| name != "gpu" && name != "cuda");
@@ -62,23 +61,23 @@ pub(super) fn check(facts: &Facts, others: &[Check]) -> Check {
         return Check::fail(
             ID,
             "not ready to train: the parameters are not on the GPU",
-            "unset JAX_DEFAULT_DEVICE, or see what sets `jax_default_device`",
+            "unset JAX_DEFAULT_DEVICE, or find what sets `jax_default_device`",
         );
     }
     let place = if on_gpu { "the GPU" } else { "the CPU" };
-    let sentence = format!("ready to train on {place}: {course}");
+    let message = format!("ready to train on {place}: {losses}");
     let doubtful: Vec<&str> = others
         .iter()
         .filter(|check| check.status == Status::Warn)
         .map(|check| check.id)
         .collect();
     let check = match doubtful.first() {
-        None => Check::pass(ID, sentence),
+        None => Check::pass(ID, message),
         Some(first) => Check::warn(
             ID,
-            format!("{sentence}, with warnings: {}", doubtful.join(", ")),
+            format!("{message}, with warnings: {}", doubtful.join(", ")),
             format!("see `{first}`"),
         ),
     };
-    check.because(format!("{:.2} ms a step", told.step_seconds * 1e3))
+    check.evidence_line(format!("{:.2} ms per step", result.step_seconds * 1e3))
 }

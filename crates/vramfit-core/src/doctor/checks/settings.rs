@@ -1,13 +1,13 @@
 //! What do the rules about settings find in the environment?
 
 use super::super::check::Check;
-use super::super::facts::Facts;
-use crate::lint::{self, Finding, Severity, Surroundings};
+use super::super::system_info::SystemInfo;
+use crate::lint::{self, Finding, LintInput, Severity};
 
 const ID: &str = "settings";
 
-pub(super) fn check(facts: &Facts) -> Vec<Check> {
-    let findings = findings(facts);
+pub(super) fn check(info: &SystemInfo) -> Vec<Check> {
+    let findings = findings(info);
     let (notes, wrong): (Vec<_>, Vec<_>) = findings
         .into_iter()
         .partition(|finding| finding.severity == Severity::Note);
@@ -16,30 +16,32 @@ pub(super) fn check(facts: &Facts) -> Vec<Check> {
         let Finding {
             subject, message, ..
         } = note;
-        Check::pass(ID, format!("note: `{subject}`: {message}; {}", note.fix)).because(format!(
-            "rule `{}`, explained in docs/reference/lint-rules.md",
-            note.id
-        ))
+        Check::pass(ID, format!("note: `{subject}`: {message}; {}", note.fix)).evidence_line(
+            format!(
+                "rule `{}`, explained in docs/reference/lint-rules.md",
+                note.id
+            ),
+        )
     };
     let notes = notes.iter().map(note);
     if wrong.is_empty() {
-        let sentence = "the environment says nothing that JAX would not understand";
-        return std::iter::once(Check::pass(ID, sentence))
+        let message = "no problems found in the environment variables";
+        return std::iter::once(Check::pass(ID, message))
             .chain(notes)
             .collect();
     }
     let check = |finding: &Finding| {
         let (subject, message) = (&finding.subject, &finding.message);
-        let sentence = match message.contains(subject) {
+        let message = match message.contains(subject) {
             true => message.clone(),
             false => format!("`{subject}`: {message}"),
         };
         let fix = finding.fix.clone();
         let check = match finding.severity {
-            Severity::Error => Check::fail(ID, sentence, fix),
-            Severity::Warning | Severity::Note => Check::warn(ID, sentence, fix),
+            Severity::Error => Check::fail(ID, message, fix),
+            Severity::Warning | Severity::Note => Check::warn(ID, message, fix),
         };
-        check.because(format!(
+        check.evidence_line(format!(
             "rule `{}`, explained in docs/reference/lint-rules.md",
             finding.id
         ))
@@ -48,13 +50,13 @@ pub(super) fn check(facts: &Facts) -> Vec<Check> {
 }
 
 /// Applies the rules to what a program started here would get.
-pub(super) fn findings(facts: &Facts) -> Vec<Finding> {
-    let has_jax = facts.inventory.jax().is_some();
-    lint::lint(&Surroundings {
-        environment: facts.environment.clone(),
-        jax: facts.inventory.jax(),
-        machine: facts.machine(),
-        packages: has_jax.then(|| facts.inventory.for_rules()),
-        ..Surroundings::default()
+pub(super) fn findings(info: &SystemInfo) -> Vec<Finding> {
+    let has_jax = info.inventory.jax().is_some();
+    lint::lint(&LintInput {
+        environment: info.environment.clone(),
+        jax: info.inventory.jax(),
+        host: info.host(),
+        packages: has_jax.then(|| info.inventory.for_rules()),
+        ..LintInput::default()
     })
 }

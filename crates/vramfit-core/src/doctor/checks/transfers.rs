@@ -1,60 +1,60 @@
 //! Do bytes arrive as they went, and how fast?
 
 use super::super::check::Check;
-use super::super::facts::Facts;
-use super::super::trial::Outcome;
-use super::{fell_back, is_virtual, unfinished, uses_gpu};
+use super::super::probe::StepOutcome;
+use super::super::system_info::SystemInfo;
+use super::{cpu_fallback, incomplete, is_virtual, uses_gpu};
 use crate::Bytes;
 
 pub(super) const ID: &str = "transfers";
 
-pub(super) fn check(facts: &Facts) -> Vec<Check> {
-    let told = match facts.trial.transfers() {
-        Outcome::Done(told) => told,
-        other => return vec![unfinished(ID, facts, other).because_of(facts.trial.log.last())],
+pub(super) fn check(info: &SystemInfo) -> Vec<Check> {
+    let result = match info.probe.transfers() {
+        StepOutcome::Done(result) => result,
+        other => return vec![incomplete(ID, info, other).evidence_lines(info.probe.log.last())],
     };
-    if fell_back(facts) {
-        return vec![Check::skip(ID, "JAX is not on the GPU; see `backend`")];
+    if cpu_fallback(info) {
+        return vec![Check::skip(ID, "JAX does not use the GPU; see `backend`")];
     }
-    if !told.right {
+    if !result.right {
         return vec![Check::fail(
             ID,
-            format!("{} came back changed", Bytes(told.bytes)),
-            "run `nvidia-smi -q -d ECC,PCIE`, and do not trust this GPU until it is clean",
+            format!("{} came back corrupted", Bytes(result.bytes)),
+            "run `nvidia-smi -q -d ECC,PCIE`, and do not trust this GPU until it reports no errors",
         )];
     }
-    if is_virtual(facts) {
+    if is_virtual(info) {
         return vec![
             Check::skip(
                 ID,
-                "a virtual GPU moves nothing over a bus, so there is no speed to tell",
+                "a virtual GPU transfers nothing over a bus, so there is no bandwidth to measure",
             )
-            .because(format!("{} came back as they went", Bytes(told.bytes))),
+            .evidence_line(format!("{} came back unchanged", Bytes(result.bytes))),
         ];
     }
-    if !uses_gpu(facts) {
+    if !uses_gpu(info) {
         return vec![
-            Check::skip(ID, "the CPU's memory is the device's: nothing is moved")
-                .because(format!("{} came back as they went", Bytes(told.bytes))),
+            Check::skip(ID, "on the CPU nothing is transferred")
+                .evidence_line(format!("{} came back unchanged", Bytes(result.bytes))),
         ];
     }
     let speed = |seconds: f64| {
-        let per_second = told.bytes as f64 / seconds.max(f64::MIN_POSITIVE);
+        let per_second = result.bytes as f64 / seconds.max(f64::MIN_POSITIVE);
         format!("{:.1} GB/s", per_second / 1e9)
     };
     vec![
         Check::pass(
             ID,
             format!(
-                "{} to the device, {} back; all bytes as they went",
-                speed(told.to_device_seconds),
-                speed(told.to_host_seconds)
+                "{} to the device, {} back; data unchanged",
+                speed(result.to_device_seconds),
+                speed(result.to_host_seconds)
             ),
         )
-        .because(format!(
-            "{} of ordinary host memory, the best of {} times",
-            Bytes(told.bytes),
-            told.times
+        .evidence_line(format!(
+            "{} of pageable host memory, best of {}",
+            Bytes(result.bytes),
+            result.times
         )),
     ]
 }

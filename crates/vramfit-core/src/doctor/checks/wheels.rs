@@ -1,16 +1,16 @@
 //! Are NVIDIA's packages there, in versions that the plugin takes?
 
 use super::super::check::Check;
-use super::super::facts::Facts;
+use super::super::probe::StepOutcome;
 use super::super::requirement::Requirement;
-use super::super::trial::Outcome;
+use super::super::system_info::SystemInfo;
 
 const ID: &str = "cuda-packages";
 
-pub(super) fn check(facts: &Facts) -> Vec<Check> {
-    let inventory = &facts.inventory;
+pub(super) fn check(info: &SystemInfo) -> Vec<Check> {
+    let inventory = &info.inventory;
     let Some(cuda) = inventory.cuda_plugins().first().copied() else {
-        return vec![Check::skip(ID, "JAX has no plugin for CUDA")];
+        return vec![Check::skip(ID, "JAX has no CUDA plugin")];
     };
     let asked = inventory
         .requirements
@@ -24,7 +24,7 @@ pub(super) fn check(facts: &Facts) -> Vec<Check> {
     if wanted.is_empty() {
         return vec![Check::skip(
             ID,
-            "the plugin does not say which of NVIDIA's packages it needs",
+            "the plugin does not declare which NVIDIA packages it requires",
         )];
     }
     let mut wrong = Vec::new();
@@ -33,50 +33,55 @@ pub(super) fn check(facts: &Facts) -> Vec<Check> {
         match inventory.version(&requirement.name) {
             None => missing.push(format!("{}{}", requirement.name, requirement.versions)),
             Some(version) if !requirement.accepts(version) => wrong.push(format!(
-                "{} is {version}, wanted: {}",
+                "{} is {version}, required: {}",
                 requirement.name, requirement.versions
             )),
             Some(_) => {}
         }
     }
-    let on_gpu = matches!(facts.trial.backend(), Outcome::Done(ref told)
-        if told.platform == "gpu" && !told.is_virtual);
-    let has_gpu = facts.virtual_gpu.is_none() && !facts.gpus().is_empty();
+    let on_gpu = matches!(info.probe.backend(), StepOutcome::Done(ref result)
+        if result.platform == "gpu" && !result.is_virtual);
+    let has_gpu = info.virtual_gpu.is_none() && !info.gpus().is_empty();
     let install = format!(
         "`{} -m pip install --upgrade \"jax[cuda{cuda}]\"`",
         inventory.executable
     );
     let (count, all) = (missing.len(), wanted.len());
     let check = if !wrong.is_empty() {
-        let sentence = format!("{} of NVIDIA's packages do not fit the plugin", wrong.len());
+        let message = format!(
+            "{} NVIDIA packages are incompatible with the plugin",
+            wrong.len()
+        );
         match has_gpu {
-            true => Check::fail(ID, sentence, install),
-            false => Check::warn(ID, sentence, install),
+            true => Check::fail(ID, message, install),
+            false => Check::warn(ID, message, install),
         }
     } else if missing.is_empty() {
-        Check::pass(ID, format!("all {all} of NVIDIA's packages fit the plugin"))
+        Check::pass(
+            ID,
+            format!("all {all} NVIDIA packages are compatible with the plugin"),
+        )
     } else if on_gpu {
         Check::pass(
             ID,
             format!(
-                "{count} of {all} of NVIDIA's packages are not installed: CUDA is the system's"
+                "{count} of {all} NVIDIA packages are not installed: the system's CUDA is used"
             ),
         )
     } else if has_gpu {
         Check::fail(
             ID,
-            format!("{count} of {all} of NVIDIA's packages are missing, and JAX is not on the GPU"),
+            format!("{count} of {all} NVIDIA packages are missing, and JAX does not use the GPU"),
             install,
         )
     } else {
         Check::skip(
             ID,
             format!(
-                "{count} of {all} of NVIDIA's packages are not installed; only a real GPU needs \
-                 them"
+                "{count} of {all} NVIDIA packages are not installed; only a real GPU requires them"
             ),
         )
     };
     let missing = missing.into_iter().map(|one| format!("missing: {one}"));
-    vec![check.because_of(wrong).because_of(missing)]
+    vec![check.evidence_lines(wrong).evidence_lines(missing)]
 }

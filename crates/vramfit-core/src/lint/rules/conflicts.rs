@@ -1,9 +1,9 @@
-//! Settings that are right by themselves and wrong together.
+//! Settings that are valid on their own but conflict with each other.
 
-use super::super::finding::{Change, Found};
-use super::super::scene::{
-    ALLOCATOR, FRACTION, OLD_FRACTION, PREALLOCATE, Scene, UNIFIED, XLA_FLAGS,
+use super::super::context::{
+    ALLOCATOR, FRACTION, LintContext, OLD_FRACTION, PREALLOCATE, UNIFIED, XLA_FLAGS,
 };
+use super::super::finding::{Change, RawFinding};
 use super::super::{Rule, Severity};
 use super::flags;
 use crate::allocator::Kind;
@@ -11,69 +11,74 @@ use crate::settings::{Version, XlaFlags};
 
 pub(super) const RULES: &[Rule] = &[
     Rule {
-        id: "two-fractions",
+        id: "conflicting-fractions",
         severity: Severity::Error,
-        meaning: "From JAX 0.4.33 on, both names of the fraction together are refused: JAX logs an \
-                  error and goes on with the CPU only.",
-        cure: "Keep `XLA_CLIENT_MEM_FRACTION`.",
+        meaning: "Since JAX 0.4.33, setting both names of the fraction is rejected: JAX logs an \
+                  error and falls back to the CPU.",
+        fix: "Keep `XLA_CLIENT_MEM_FRACTION`.",
         check: two_fractions,
     },
     Rule {
         id: "ignored-by-allocator",
         severity: Severity::Warning,
-        meaning: "The chosen allocator does not look at the setting. `platform` and `address` have no \
-                  pool, so neither a fraction nor preallocation means anything to them; `vmm` never \
-                  preallocates; `TF_CUDA_MALLOC_ASYNC_SUPPORTED_PREALLOC` counts only with \
-                  `cuda_async` and without preallocation.",
-        cure: "Remove either the setting or the allocator.",
-        check: ignored,
+        meaning: "The selected allocator ignores the setting. `platform` and `address` have no \
+                  pool, so neither a fraction nor preallocation applies; `vmm` never \
+                  preallocates; `TF_CUDA_MALLOC_ASYNC_SUPPORTED_PREALLOC` only applies to \
+                  `cuda_async` without preallocation.",
+        fix: "Remove either the setting or the allocator.",
+        check: ignored_by_allocator,
     },
     Rule {
         id: "unified-fraction-below-one",
         severity: Severity::Warning,
-        meaning: "With `TF_FORCE_UNIFIED_MEMORY` a fraction below 1 counts as 1.",
-        cure: "Remove the fraction, or write how many times the GPU the pool may be.",
+        meaning: "With `TF_FORCE_UNIFIED_MEMORY`, a fraction below 1 counts as 1.",
+        fix: "Remove the fraction, or set it to the multiple of the GPU's memory that the pool \
+              may use.",
         check: unified,
     },
     Rule {
         id: "create-options-malformed",
         severity: Severity::Error,
-        meaning: "`JAX_PJRT_CLIENT_CREATE_OPTIONS` is `name:value;name:value`, and every value stays a \
-                  text. A fraction, a switch or a number in it is refused at the first use of JAX.",
-        cure: "Use the variable of the same purpose, or `jax.config.update` with a dict.",
+        meaning: "`JAX_PJRT_CLIENT_CREATE_OPTIONS` has the form `name:value;name:value`, and \
+                  every value is passed as a string. A fraction, boolean or number is rejected \
+                  at the first use of JAX.",
+        fix: "Use the corresponding variable, or `jax.config.update` with a dict.",
         check: malformed_options,
     },
     Rule {
         id: "create-options-override",
         severity: Severity::Warning,
-        meaning: "`JAX_PJRT_CLIENT_CREATE_OPTIONS` is merged last: what it names wins over the \
-                  variable.",
-        cure: "Say it in one place.",
+        meaning: "`JAX_PJRT_CLIENT_CREATE_OPTIONS` is merged last: its values override the \
+                  corresponding variables.",
+        fix: "Set each option in one place only.",
         check: overriding_options,
     },
     Rule {
-        id: "remat-switch-drops-passes",
+        id: "remat-option-overrides-passes",
         severity: Severity::Warning,
-        meaning: "Up to JAX 0.11.0, `JAX_COMPILER_ENABLE_REMAT_PASS=false` overwrites the passes that \
-                  `--xla_disable_hlo_passes` names.",
-        cure: "Add `rematerialization` to `--xla_disable_hlo_passes` and remove the variable.",
+        meaning: "Up to JAX 0.11.0, `JAX_COMPILER_ENABLE_REMAT_PASS=false` overwrites the list \
+                  in `--xla_disable_hlo_passes`.",
+        fix: "Add `rematerialization` to `--xla_disable_hlo_passes` and remove the variable.",
         check: remat,
     },
 ];
 
-fn two_fractions(scene: &Scene<'_>) -> Vec<Found> {
-    if scene.fraction_name() != FRACTION {
+fn two_fractions(context: &LintContext<'_>) -> Vec<RawFinding> {
+    if context.fraction_name() != FRACTION {
         return Vec::new();
     }
-    let (Some(new), Some(old)) = (scene.held(FRACTION), scene.held(OLD_FRACTION)) else {
+    let (Some(new), Some(old)) = (
+        context.non_empty_var(FRACTION),
+        context.non_empty_var(OLD_FRACTION),
+    ) else {
         return Vec::new();
     };
     vec![
-        Found::new(
+        RawFinding::new(
             OLD_FRACTION,
             format!(
-                "`{FRACTION}={new}` and `{OLD_FRACTION}={old}` are both set: JAX logs an error and \
-                 goes on with the CPU only"
+                "`{FRACTION}={new}` and `{OLD_FRACTION}={old}` are both set: JAX logs an error \
+                 and falls back to the CPU"
             ),
             format!("remove `{OLD_FRACTION}`, the older name"),
         )
@@ -81,8 +86,8 @@ fn two_fractions(scene: &Scene<'_>) -> Vec<Found> {
     ]
 }
 
-fn ignored(scene: &Scene<'_>) -> Vec<Found> {
-    let Some(kind) = scene.allocator() else {
+fn ignored_by_allocator(context: &LintContext<'_>) -> Vec<RawFinding> {
+    let Some(kind) = context.allocator() else {
         return Vec::new();
     };
     let prealloc = "TF_CUDA_MALLOC_ASYNC_SUPPORTED_PREALLOC";
@@ -91,52 +96,55 @@ fn ignored(scene: &Scene<'_>) -> Vec<Found> {
     let why = match kind {
         Kind::Platform | Kind::Address => {
             names.extend([FRACTION, OLD_FRACTION, PREALLOCATE, collective]);
-            "asks the driver for every buffer and has no pool"
+            "allocates every buffer from the driver and has no pool"
         }
         Kind::Vmm => {
             names.push(PREALLOCATE);
-            "takes memory as it is needed"
+            "allocates memory on demand"
         }
         Kind::CudaAsync | Kind::Bfc => "",
     };
-    let mut all: Vec<Found> = names
+    let mut all: Vec<RawFinding> = names
         .into_iter()
         .filter_map(|name| {
-            let value = scene.held(name)?;
-            // Off is what these allocators do anyway; but someone who writes it believes in a pool.
+            let value = context.non_empty_var(name)?;
+            // `vmm` never preallocates, so `false` is harmless.
             if name == PREALLOCATE && kind == Kind::Vmm && matches!(value, "false" | "False" | "0")
             {
                 return None;
             }
             Some(
-                Found::new(
+                RawFinding::new(
                     name,
                     format!(
-                        "`{name}={value}` means nothing beside `{ALLOCATOR}={}`, which {why}",
+                        "`{name}={value}` has no effect with `{ALLOCATOR}={}`, which {why}",
                         kind.name()
                     ),
-                    format!("remove `{name}`, or remove `{ALLOCATOR}` if a pool is wanted"),
+                    format!("remove `{name}`, or remove `{ALLOCATOR}` to use a pool"),
                 )
                 .change(Change::unset(name)),
             )
         })
         .collect();
-    if let Some(value) = scene.held(prealloc).filter(|value| *value != "0") {
+    if let Some(value) = context
+        .non_empty_var(prealloc)
+        .filter(|value| *value != "0")
+    {
         let found = match kind {
-            Kind::CudaAsync if scene.preallocates() => Some(
-                Found::new(
+            Kind::CudaAsync if context.preallocates() => Some(
+                RawFinding::new(
                     prealloc,
-                    format!("`{prealloc}={value}` counts only where preallocation is off"),
-                    format!("write `{PREALLOCATE}=false`, or remove `{prealloc}`"),
+                    format!("`{prealloc}={value}` only takes effect without preallocation"),
+                    format!("set `{PREALLOCATE}=false`, or remove `{prealloc}`"),
                 )
                 .change(Change::set(PREALLOCATE, "false")),
             ),
             Kind::CudaAsync => None,
             _ => Some(
-                Found::new(
+                RawFinding::new(
                     prealloc,
-                    format!("`{prealloc}={value}` counts only with `{ALLOCATOR}=cuda_async`"),
-                    format!("write `{ALLOCATOR}=cuda_async`, or remove `{prealloc}`"),
+                    format!("`{prealloc}={value}` only takes effect with `{ALLOCATOR}=cuda_async`"),
+                    format!("set `{ALLOCATOR}=cuda_async`, or remove `{prealloc}`"),
                 )
                 .change(Change::unset(prealloc)),
             ),
@@ -146,20 +154,20 @@ fn ignored(scene: &Scene<'_>) -> Vec<Found> {
     all
 }
 
-fn unified(scene: &Scene<'_>) -> Vec<Found> {
-    let pooled = scene.allocator() == Some(Kind::Bfc);
-    let fraction = scene
+fn unified(context: &LintContext<'_>) -> Vec<RawFinding> {
+    let pooled = context.allocator() == Some(Kind::Bfc);
+    let fraction = context
         .fraction()
         .filter(|fraction| fraction.value.is_some_and(|part| part > 0.0 && part < 1.0));
-    let Some(fraction) = fraction.filter(|_| pooled && scene.unified()) else {
+    let Some(fraction) = fraction.filter(|_| pooled && context.unified()) else {
         return Vec::new();
     };
     let (name, text) = (fraction.name, fraction.text);
     vec![
-        Found::new(
+        RawFinding::new(
             name,
-            format!("`{name}={text}` counts as 1, because `{UNIFIED}` is on"),
-            format!("remove `{name}`, or remove `{UNIFIED}` if {text} is meant"),
+            format!("`{name}={text}` counts as 1, because `{UNIFIED}` is set"),
+            format!("remove `{name}`, or remove `{UNIFIED}` if {text} is intended"),
         )
         .change(Change::unset(name)),
     ]
@@ -167,7 +175,7 @@ fn unified(scene: &Scene<'_>) -> Vec<Found> {
 
 const CREATE_OPTIONS: &str = "JAX_PJRT_CLIENT_CREATE_OPTIONS";
 
-/// Options of the client that are texts; all others want another type.
+/// Client options that are strings; all others require another type.
 const TEXT_OPTIONS: [&str; 4] = [
     "allocator",
     "platform_name",
@@ -176,8 +184,8 @@ const TEXT_OPTIONS: [&str; 4] = [
     "memory_fraction_policy",
 ];
 
-fn malformed_options(scene: &Scene<'_>) -> Vec<Found> {
-    let Some(options) = scene.held(CREATE_OPTIONS) else {
+fn malformed_options(context: &LintContext<'_>) -> Vec<RawFinding> {
+    let Some(options) = context.non_empty_var(CREATE_OPTIONS) else {
         return Vec::new();
     };
     let good = |item: &&str| {
@@ -189,16 +197,19 @@ fn malformed_options(scene: &Scene<'_>) -> Vec<Found> {
     };
     let (message, fix) = match bad.split_once(':') {
         Some((name, value)) if !value.contains(':') => (
-            format!("the option `{name}` is no text, and a variable can hold only texts: refused"),
+            format!(
+                "the option `{name}` is not a string, and the variable can only pass strings: \
+                     JAX rejects it"
+            ),
             match name {
-                "memory_fraction" => format!("write `{}={value}` instead", scene.fraction_name()),
-                "preallocate" => format!("write `{PREALLOCATE}={}` instead", value.to_lowercase()),
-                _ => "hand the options to `jax.config.update` as a dict".to_owned(),
+                "memory_fraction" => format!("set `{}={value}` instead", context.fraction_name()),
+                "preallocate" => format!("set `{PREALLOCATE}={}` instead", value.to_lowercase()),
+                _ => "pass the options to `jax.config.update` as a dict".to_owned(),
             },
         ),
         _ => (
-            format!("`{bad}` is not of the form `name:value`: refused"),
-            "write `name:value;name:value`".to_owned(),
+            format!("`{bad}` does not have the form `name:value`: JAX rejects it"),
+            "use the form `name:value;name:value`".to_owned(),
         ),
     };
     let rest: Vec<_> = options.split(';').filter(good).collect();
@@ -206,28 +217,28 @@ fn malformed_options(scene: &Scene<'_>) -> Vec<Found> {
         true => Change::unset(CREATE_OPTIONS),
         false => Change::set(CREATE_OPTIONS, rest.join(";")),
     };
-    vec![Found::new(CREATE_OPTIONS, message, fix).change(change)]
+    vec![RawFinding::new(CREATE_OPTIONS, message, fix).change(change)]
 }
 
-fn overriding_options(scene: &Scene<'_>) -> Vec<Found> {
-    let options = scene.held(CREATE_OPTIONS).unwrap_or_default();
+fn overriding_options(context: &LintContext<'_>) -> Vec<RawFinding> {
+    let options = context.non_empty_var(CREATE_OPTIONS).unwrap_or_default();
     let named = options.split(';').filter_map(|item| item.split_once(':'));
     let mut all = Vec::new();
     for (option, value) in named {
         let variable = match option {
             "allocator" => ALLOCATOR,
             "preallocate" => PREALLOCATE,
-            "memory_fraction" => scene.fraction_name(),
+            "memory_fraction" => context.fraction_name(),
             _ => continue,
         };
-        let Some(text) = scene.held(variable) else {
+        let Some(text) = context.non_empty_var(variable) else {
             continue;
         };
         if text != value {
-            all.push(Found::new(
+            all.push(RawFinding::new(
                 variable,
                 format!(
-                    "`{variable}={text}` loses against `{option}:{value}` in `{CREATE_OPTIONS}`"
+                    "`{variable}={text}` is overridden by `{option}:{value}` in `{CREATE_OPTIONS}`"
                 ),
                 "remove one of the two",
             ));
@@ -236,18 +247,18 @@ fn overriding_options(scene: &Scene<'_>) -> Vec<Found> {
     all
 }
 
-fn remat(scene: &Scene<'_>) -> Vec<Found> {
-    let switch = "JAX_COMPILER_ENABLE_REMAT_PASS";
+fn remat(context: &LintContext<'_>) -> Vec<RawFinding> {
+    let variable = "JAX_COMPILER_ENABLE_REMAT_PASS";
     let passes = "xla_disable_hlo_passes";
-    let last_with_trap = Version::new(0, 11, 0);
-    let off = scene.held(switch).is_some_and(|text| {
+    let last_affected = Version::new(0, 11, 0);
+    let off = context.non_empty_var(variable).is_some_and(|text| {
         let text = text.to_lowercase();
         matches!(text.as_str(), "n" | "no" | "f" | "false" | "off" | "0")
     });
-    let text = scene.held(XLA_FLAGS).unwrap_or_default();
+    let text = context.non_empty_var(XLA_FLAGS).unwrap_or_default();
     let flags = XlaFlags::parse(text);
     let list = flags.value(passes).filter(|list| !list.is_empty());
-    let Some(list) = list.filter(|_| off && scene.version() <= last_with_trap) else {
+    let Some(list) = list.filter(|_| off && context.version() <= last_affected) else {
         return Vec::new();
     };
     let words = flags::words(text)
@@ -259,12 +270,12 @@ fn remat(scene: &Scene<'_>) -> Vec<Found> {
             _ => word,
         });
     vec![
-        Found::new(
-            switch,
-            format!("`{switch}` off overwrites `--{passes}={list}`: those passes run again"),
-            format!("write `--{passes}={list},rematerialization` and remove `{switch}`"),
+        RawFinding::new(
+            variable,
+            format!("`{variable}` overwrites `--{passes}={list}`, so those passes run again"),
+            format!("set `--{passes}={list},rematerialization` and remove `{variable}`"),
         )
         .change(Change::set(XLA_FLAGS, flags::join(words)))
-        .change(Change::unset(switch)),
+        .change(Change::unset(variable)),
     ]
 }

@@ -1,7 +1,7 @@
-//! The flags inside `XLA_FLAGS`. XLA ends the process at most mistakes, and is silent about the rest.
+//! The flags in `XLA_FLAGS`. XLA aborts the process on most mistakes, and silently ignores the rest.
 
-use super::super::finding::{Change, Found};
-use super::super::scene::{Scene, XLA_FLAGS};
+use super::super::context::{LintContext, XLA_FLAGS};
+use super::super::finding::{Change, RawFinding};
 use super::super::{Rule, Severity};
 use crate::nearest;
 use crate::settings::{self, Reader, Setting, Version, split_flags};
@@ -10,52 +10,52 @@ pub(super) const RULES: &[Rule] = &[
     Rule {
         id: "flag-without-dashes",
         severity: Severity::Error,
-        meaning: "Every flag begins with two dashes. A first word without them is taken as the name \
-                  of a file; a later one ends the reading, and the flags behind it are ignored \
-                  without a word.",
-        cure: "Write two dashes before every flag, and remove what is no flag of XLA.",
+        meaning: "Every flag starts with two dashes. If the first word does not, it is taken as \
+                  a file name; any later one ends parsing, and all flags after it are silently \
+                  ignored.",
+        fix: "Start every flag with two dashes, and remove what is not an XLA flag.",
         check: without_dashes,
     },
     Rule {
         id: "flag-of-another-program",
         severity: Severity::Error,
-        meaning: "XLA's flags begin with `--xla_`; those for TPUs belong to another variable. At a flag \
-                  that it does not know, XLA aborts the process.",
-        cure: "Remove the flag. Flags for TPUs go into `LIBTPU_INIT_ARGS`, those of TensorFlow into \
-               `TF_XLA_FLAGS`.",
-        check: foreign,
+        meaning: "XLA's flags start with `--xla_`; TPU flags belong in another variable. XLA \
+                  aborts the process if it does not know a flag.",
+        fix: "Remove the flag. TPU flags go into `LIBTPU_INIT_ARGS`, TensorFlow's into \
+              `TF_XLA_FLAGS`.",
+        check: other_backend,
     },
     Rule {
-        id: "flag-misspelt",
+        id: "flag-misspelled",
         severity: Severity::Error,
-        meaning: "The flag is none of XLA's, and differs by little from one that is. XLA aborts the \
-                  process.",
-        cure: "Write the flag that is meant.",
-        check: misspelt,
+        meaning: "XLA does not know the flag, but it resembles one that XLA knows. XLA aborts \
+                  the process.",
+        fix: "Use the intended flag.",
+        check: misspelled,
     },
     Rule {
         id: "flag-not-in-this-release",
         severity: Severity::Error,
-        meaning: "The flag belongs to other releases. XLA aborts the process at a flag that it does \
-                  not know.",
-        cure: "Remove the flag, or use a release that has it.",
+        meaning: "The flag belongs to other releases. XLA aborts the process if it does not know \
+                  a flag.",
+        fix: "Remove the flag, or use a release that supports it.",
         check: other_release,
     },
     Rule {
         id: "flag-value",
         severity: Severity::Error,
-        meaning: "The flag wants `true` or `false`, or a whole number. XLA aborts the process at \
-                  anything else.",
-        cure: "Write such a value.",
-        check: value,
+        meaning: "The flag requires `true` or `false`, or an integer. With anything else, XLA \
+                  aborts the process.",
+        fix: "Use a valid value.",
+        check: flag_value,
     },
     Rule {
-        id: "flag-about-cpu-only",
+        id: "flag-cpu-only",
         severity: Severity::Note,
-        meaning: "`--xla_force_host_platform_device_count=1` is often given as advice on GPU memory. It \
-                  says how many CPU devices there are, and 1 is what there is anyway.",
-        cure: "Remove it.",
-        check: cpu_only,
+        meaning: "`--xla_force_host_platform_device_count=1` is often recommended for GPU memory \
+                  problems. It sets the number of CPU devices, and 1 is the default.",
+        fix: "Remove it.",
+        check: cpu_only_flag,
     },
 ];
 
@@ -87,8 +87,8 @@ pub(super) fn join(words: impl IntoIterator<Item = String>) -> String {
     quoted.collect::<Vec<_>>().join(" ")
 }
 
-/// Returns the change that leaves these words of the flags.
-fn leave(words: impl IntoIterator<Item = String>) -> Change {
+/// Returns the change that sets `XLA_FLAGS` to these words.
+fn flags_change(words: impl IntoIterator<Item = String>) -> Change {
     let text = join(words);
     if text.is_empty() {
         Change::unset(XLA_FLAGS)
@@ -97,8 +97,8 @@ fn leave(words: impl IntoIterator<Item = String>) -> Change {
     }
 }
 
-fn without_dashes(scene: &Scene<'_>) -> Vec<Found> {
-    let words = words(scene.held(XLA_FLAGS).unwrap_or_default());
+fn without_dashes(context: &LintContext<'_>) -> Vec<RawFinding> {
+    let words = words(context.non_empty_var(XLA_FLAGS).unwrap_or_default());
     let Some(at) = words.iter().position(|word| !word.starts_with("--")) else {
         return Vec::new();
     };
@@ -106,34 +106,40 @@ fn without_dashes(scene: &Scene<'_>) -> Vec<Found> {
     let bare = wrong.trim_start_matches(['-', '\u{2013}', '\u{2014}']);
     let is_flag = bare.starts_with("xla_");
     if at == 0 && !is_flag && !wrong.contains('=') && !wrong.starts_with('-') {
-        // The name of a file, as far as anyone can see who does not look.
+        // It looks like a file name, which is valid.
         return Vec::new();
     }
-    let behind = words.len() - at - 1;
-    let message = match (at, behind) {
+    let following = words.len() - at - 1;
+    let message = match (at, following) {
         (0, _) => {
-            format!("XLA takes `{wrong}` for the name of a file, and aborts when there is none")
+            format!("XLA takes `{wrong}` as a file name, and aborts if the file does not exist")
         }
-        (_, 0) => format!("`{wrong}` has no two dashes, and is ignored"),
-        (_, 1) => format!("`{wrong}` has no two dashes: it and the flag behind it are ignored"),
+        (_, 0) => format!("`{wrong}` does not start with two dashes, and is ignored"),
+        (_, 1) => format!(
+            "`{wrong}` does not start with two dashes: it and the flag after it are \
+                           ignored"
+        ),
         _ => {
-            format!("`{wrong}` has no two dashes: it and the {behind} flags behind it are ignored")
+            format!(
+                "`{wrong}` does not start with two dashes: it and the {following} flags after it \
+                     are ignored"
+            )
         }
     };
-    let mut mended = words;
+    let mut fixed = words;
     let fix = if is_flag {
-        mended[at] = format!("--{bare}");
-        format!("write `--{bare}`")
+        fixed[at] = format!("--{bare}");
+        format!("use `--{bare}`")
     } else {
-        mended.remove(at);
-        format!("remove `{wrong}`, which is no flag of XLA")
+        fixed.remove(at);
+        format!("remove `{wrong}`, which is not an XLA flag")
     };
-    vec![Found::new(XLA_FLAGS, message, fix).change(leave(mended))]
+    vec![RawFinding::new(XLA_FLAGS, message, fix).change(flags_change(fixed))]
 }
 
-/// The flags that XLA reads, without dashes, each with its value.
-fn read(scene: &Scene<'_>) -> Vec<(String, Option<String>)> {
-    words(scene.held(XLA_FLAGS).unwrap_or_default())
+/// Returns the flags that XLA reads, without dashes, with their values.
+fn parse_flags(context: &LintContext<'_>) -> Vec<(String, Option<String>)> {
+    words(context.non_empty_var(XLA_FLAGS).unwrap_or_default())
         .into_iter()
         .map_while(|word| {
             let flag = word.strip_prefix("--")?;
@@ -146,9 +152,9 @@ fn read(scene: &Scene<'_>) -> Vec<(String, Option<String>)> {
 }
 
 /// Returns the change that removes a flag, or gives it another name.
-fn replace(scene: &Scene<'_>, name: &str, other: Option<&str>) -> Change {
-    let words = words(scene.held(XLA_FLAGS).unwrap_or_default());
-    leave(words.into_iter().filter_map(|word| {
+fn replace(context: &LintContext<'_>, name: &str, other: Option<&str>) -> Change {
+    let words = words(context.non_empty_var(XLA_FLAGS).unwrap_or_default());
+    flags_change(words.into_iter().filter_map(|word| {
         let flag = word.strip_prefix("--").unwrap_or(&word);
         let (found, rest) = match flag.split_once('=') {
             Some((found, value)) => (found, format!("={value}")),
@@ -161,33 +167,33 @@ fn replace(scene: &Scene<'_>, name: &str, other: Option<&str>) -> Change {
     }))
 }
 
-fn foreign(scene: &Scene<'_>) -> Vec<Found> {
-    read(scene)
+fn other_backend(context: &LintContext<'_>) -> Vec<RawFinding> {
+    parse_flags(context)
         .into_iter()
-        .filter(|(name, _)| !is_ours(name))
+        .filter(|(name, _)| !is_xla_flag(name))
         .map(|(name, _)| {
             let place = if name.starts_with("xla_tpu_") {
-                ": flags for TPUs go into `LIBTPU_INIT_ARGS`"
+                ": TPU flags go into `LIBTPU_INIT_ARGS`"
             } else if name.starts_with("tf_xla_") {
                 ": it goes into `TF_XLA_FLAGS`"
             } else {
                 ""
             };
-            Found::new(
+            RawFinding::new(
                 XLA_FLAGS,
-                format!("`--{name}` is no flag of XLA for a GPU: the process is aborted"),
+                format!("`--{name}` is not an XLA flag for GPUs: the process aborts"),
                 format!("remove it{place}"),
             )
-            .change(replace(scene, &name, None))
+            .change(replace(context, &name, None))
         })
         .collect()
 }
 
-/// The release whose flags are recorded, every one of them.
-const RECORDED: Version = Version::new(0, 10, 2);
+/// The release whose flags are recorded completely.
+const RECORDED_RELEASE: Version = Version::new(0, 10, 2);
 
-/// Every flag that XLA knows in that release.
-fn recorded() -> impl Iterator<Item = &'static str> {
+/// Returns every flag that XLA knows in that release.
+fn recorded_flags() -> impl Iterator<Item = &'static str> {
     include_str!("../names/flags.txt")
         .lines()
         .filter(|line| !line.starts_with('#'))
@@ -197,69 +203,74 @@ fn table_flag(name: &str) -> Option<&'static Setting> {
     settings::find(name).filter(|setting| setting.is_flag() && setting.name == name)
 }
 
-/// Says whether a flag is one of XLA's by its name.
-fn is_ours(name: &str) -> bool {
+/// Returns whether the name is that of an XLA flag.
+fn is_xla_flag(name: &str) -> bool {
     name.starts_with("xla_") && !name.starts_with("xla_tpu_")
 }
 
-/// Says whether a flag is in no record, and no other is near it.
-fn is_stranger(name: &str) -> bool {
-    is_ours(name)
-        && recorded().all(|flag| flag != name)
-        && nearest::slip_of(name, recorded()).is_none()
+/// Returns whether a flag is not recorded, nor close to one that is.
+fn is_unknown_flag(name: &str) -> bool {
+    is_xla_flag(name)
+        && recorded_flags().all(|flag| flag != name)
+        && nearest::slip_of(name, recorded_flags()).is_none()
 }
 
-fn misspelt(scene: &Scene<'_>) -> Vec<Found> {
+fn misspelled(context: &LintContext<'_>) -> Vec<RawFinding> {
     let mut all = Vec::new();
-    for (name, _) in read(scene) {
-        if !is_ours(&name) || recorded().any(|flag| flag == name) || table_flag(&name).is_some() {
+    for (name, _) in parse_flags(context) {
+        if !is_xla_flag(&name)
+            || recorded_flags().any(|flag| flag == name)
+            || table_flag(&name).is_some()
+        {
             continue;
         }
-        if let Some(right) = nearest::slip_of(&name, recorded()) {
+        if let Some(right) = nearest::slip_of(&name, recorded_flags()) {
             all.push(
-                Found::new(
+                RawFinding::new(
                     XLA_FLAGS,
-                    format!("XLA has no flag `--{name}`: the process is aborted"),
-                    format!("write `--{right}`, if that is meant"),
+                    format!("XLA has no flag `--{name}`: the process aborts"),
+                    format!("did you mean `--{right}`?"),
                 )
-                .change(replace(scene, &name, Some(right))),
+                .change(replace(context, &name, Some(right))),
             );
         }
     }
     all
 }
 
-fn other_release(scene: &Scene<'_>) -> Vec<Found> {
-    let Some(version) = scene.surroundings.jax else {
+fn other_release(context: &LintContext<'_>) -> Vec<RawFinding> {
+    let Some(version) = context.input.jax else {
         return Vec::new();
     };
     let mut all = Vec::new();
-    for (name, _) in read(scene) {
+    for (name, _) in parse_flags(context) {
         let range = match table_flag(&name) {
             Some(setting) if setting.is_read_by(version) => continue,
             Some(setting) => match (setting.since, setting.until) {
-                (Some(since), _) if version < since => format!("it came with {since}"),
-                (_, Some(until)) => format!("the last release that did is {until}"),
+                (Some(since), _) if version < since => format!("it requires {since}"),
+                (_, Some(until)) => format!("the last release to support it is {until}"),
                 _ => "other releases do".to_owned(),
             },
-            None if version == RECORDED && is_stranger(&name) => "other releases may".to_owned(),
+            None if version == RECORDED_RELEASE && is_unknown_flag(&name) => {
+                "other releases may".to_owned()
+            }
             None => continue,
         };
         all.push(
-            Found::new(
+            RawFinding::new(
                 XLA_FLAGS,
-                format!("JAX {version} does not know `--{name}` ({range}): the process is aborted"),
+                format!("JAX {version} does not know `--{name}` ({range}): the process aborts"),
                 format!("remove `--{name}`"),
             )
-            .change(replace(scene, &name, None)),
+            .change(replace(context, &name, None)),
         );
     }
     all
 }
 
-fn value(scene: &Scene<'_>) -> Vec<Found> {
+fn flag_value(context: &LintContext<'_>) -> Vec<RawFinding> {
     let mut all = Vec::new();
-    for (name, value) in read(scene) {
+    for (name, value) in parse_flags(context) {
         let Some(setting) = table_flag(&name).filter(|setting| setting.reader == Reader::Xla)
         else {
             continue;
@@ -276,42 +287,43 @@ fn value(scene: &Scene<'_>) -> Vec<Found> {
             (!good).then_some("`true` or `false`")
         } else if accepts.starts_with("a whole number") || accepts.starts_with("0 to ") {
             let good = text.is_some_and(|text| text.parse::<i64>().is_ok());
-            (!good).then_some("a whole number")
+            (!good).then_some("an integer")
         } else {
             None
         };
         if let Some(wanted) = wanted {
             let shown = text.map_or("nothing".to_owned(), |text| format!("`{text}`"));
             all.push(
-                Found::new(
+                RawFinding::new(
                     XLA_FLAGS,
-                    format!("`--{name}` wants {wanted} and gets {shown}: the process is aborted"),
-                    format!("write {wanted} behind `--{name}=`, or remove it"),
+                    format!("`--{name}` expects {wanted}, not {shown}: the process aborts"),
+                    format!("set `--{name}=` to {wanted}, or remove it"),
                 )
-                .change(replace(scene, &name, None)),
+                .change(replace(context, &name, None)),
             );
         }
     }
     all
 }
 
-fn cpu_only(scene: &Scene<'_>) -> Vec<Found> {
+fn cpu_only_flag(context: &LintContext<'_>) -> Vec<RawFinding> {
     let name = "xla_force_host_platform_device_count";
-    let one = read(scene)
+    let one = parse_flags(context)
         .into_iter()
         .any(|(flag, value)| flag == name && value.as_deref() == Some("1"));
     if !one {
         return Vec::new();
     }
     vec![
-        Found::new(
+        RawFinding::new(
             XLA_FLAGS,
             format!(
-                "`--{name}=1` is about CPU devices, and what holds anyway; no GPU is concerned"
+                "`--{name}=1` sets the number of CPU devices to the default; it does not affect \
+                 GPUs"
             ),
             "remove it",
         )
-        .change(replace(scene, name, None)),
+        .change(replace(context, name, None)),
     ]
 }
 
@@ -337,7 +349,7 @@ mod tests {
         for setting in settings::all().iter().filter(|setting| setting.is_flag()) {
             let newer = setting.since.is_some();
             assert!(
-                newer || recorded().any(|flag| flag == setting.name),
+                newer || recorded_flags().any(|flag| flag == setting.name),
                 "{}",
                 setting.name
             );

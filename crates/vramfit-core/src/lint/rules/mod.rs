@@ -1,58 +1,58 @@
-//! The rules, by theme. The order here is the order of the page.
+//! The rules, by group, in the order of the page.
 
+mod booleans;
 mod conflicts;
 mod flags;
-mod moment;
+mod headroom;
+mod launchers;
 mod names;
-mod neighbours;
-mod outside;
-mod room;
-mod switches;
+mod other_frameworks;
+mod timing;
 mod values;
 
 use super::Rule;
 
 /// Rules that belong together on the page.
-pub(super) struct Theme {
+pub(super) struct RuleGroup {
     pub(super) title: &'static str,
     pub(super) rules: &'static [Rule],
 }
 
-pub(super) const THEMES: &[Theme] = &[
-    Theme {
+pub(super) const RULE_GROUPS: &[RuleGroup] = &[
+    RuleGroup {
         title: "Names",
         rules: names::RULES,
     },
-    Theme {
+    RuleGroup {
         title: "The pool: fraction and allocator",
         rules: values::RULES,
     },
-    Theme {
-        title: "Switches and numbers",
-        rules: switches::RULES,
+    RuleGroup {
+        title: "Booleans and numbers",
+        rules: booleans::RULES,
     },
-    Theme {
-        title: "Settings that contradict each other",
+    RuleGroup {
+        title: "Conflicting settings",
         rules: conflicts::RULES,
     },
-    Theme {
+    RuleGroup {
         title: "XLA_FLAGS",
         rules: flags::RULES,
     },
-    Theme {
-        title: "Room on the GPU",
-        rules: room::RULES,
+    RuleGroup {
+        title: "Memory headroom",
+        rules: headroom::RULES,
     },
-    Theme {
-        title: "What else is there",
-        rules: neighbours::RULES,
+    RuleGroup {
+        title: "Other frameworks and devices",
+        rules: other_frameworks::RULES,
     },
-    Theme {
-        title: "Settings that do not arrive",
-        rules: outside::RULES,
+    RuleGroup {
+        title: "Containers and job launchers",
+        rules: launchers::RULES,
     },
-    Theme {
-        title: "The moment",
-        rules: moment::RULES,
+    RuleGroup {
+        title: "Timing",
+        rules: timing::RULES,
     },
 ];

@@ -1,10 +1,10 @@
-//! Names: misspelt, invented, of another program, of another release.
+//! Names: misspelled, made up, of another program or release.
 
-use super::super::finding::{Change, Found};
-use super::super::names::{self, Kind as LookUp};
-use super::super::scene::{
-    ALLOCATOR, FRACTION, OLD_FRACTION, PREALLOCATE, Scene, VISIBLE, python_int,
+use super::super::context::{
+    ALLOCATOR, FRACTION, LintContext, OLD_FRACTION, PREALLOCATE, VISIBLE, python_int,
 };
+use super::super::finding::{Change, RawFinding};
+use super::super::names::{self, ValueKind};
 use super::super::{Rule, Severity};
 use crate::Bytes;
 use crate::allocator::Kind;
@@ -16,59 +16,60 @@ use crate::settings::{
 
 pub(super) const RULES: &[Rule] = &[
     Rule {
-        id: "misspelt-name",
+        id: "misspelled-name",
         severity: Severity::Warning,
-        meaning: "The name differs by a letter or two from one that is read. Nobody reads it, and \
-                  nobody says so.",
-        cure: "Write the name that is meant.",
-        check: misspelt,
+        meaning: "The name differs by a letter or two from a variable that is read. It is \
+                  silently ignored.",
+        fix: "Use the intended name.",
+        check: misspelled,
     },
     Rule {
         id: "unknown-name",
         severity: Severity::Note,
-        meaning: "The name looks like one of JAX's, but no release of JAX from 0.4.26 to 0.11.0 looks \
-                  it up. Perhaps your own program does; then all is well.",
-        cure: "Remove it if nothing of yours reads it.",
+        meaning: "The name looks like a JAX variable, but no JAX release from 0.4.26 to 0.11.0 \
+                  reads it. Your own program may.",
+        fix: "Remove it unless your program reads it.",
         check: unknown,
     },
     Rule {
-        id: "read-by-nobody",
+        id: "unread-variable",
         severity: Severity::Warning,
-        meaning: "The name is found in many recipes, or is an option of `jax.config` that has no \
-                  variable. Setting it changes nothing.",
-        cure: "Say the same in a way that is read; `docs/reference/settings.md` names it for each.",
-        check: nobody,
+        meaning: "The name appears in many recipes, or is a `jax.config` option without an \
+                  environment variable. Setting it has no effect.",
+        fix: "Use a setting that is read; `docs/reference/settings.md` lists one for each.",
+        check: read_by_nobody,
     },
     Rule {
-        id: "tensorflow-name",
+        id: "tensorflow-variable",
         severity: Severity::Warning,
-        meaning: "Only TensorFlow reads the name. XLA's own message after a failed allocation \
-                  suggests `TF_GPU_ALLOCATOR`, and JAX's plugin does not read it.",
-        cure: "Use the variable that JAX reads for the same purpose.",
+        meaning: "Only TensorFlow reads the variable. XLA's message after a failed allocation \
+                  suggests `TF_GPU_ALLOCATOR`, but JAX's plugin does not read it.",
+        fix: "Use the corresponding JAX variable.",
         check: tensorflow,
     },
     Rule {
         id: "not-in-this-release",
         severity: Severity::Warning,
-        meaning: "The name is read by other releases of JAX, and not by the installed one.",
-        cure: "Use the name of the installed release, or another release.",
+        meaning: "Other JAX releases read the variable, but the installed one does not.",
+        fix: "Use the name of the installed release, or install another release.",
         check: other_release,
     },
     Rule {
         id: "platform-name-deprecated",
         severity: Severity::Warning,
-        meaning: "`JAX_PLATFORM_NAME` only chooses the default. `cpu` in it still takes memory on the \
-                  GPU. `cuda` or `gpu` makes a GPU that cannot be had an error, but hides why; \
-                  beside `JAX_PLATFORMS=cuda,cpu` it is right, and nothing is found: these are the \
-                  two variables that `vramfit run --require-gpu` and `vramfit.jax_memory_fix` set.",
-        cure: "Where a GPU is meant, set `JAX_PLATFORMS=cuda,cpu` beside it; where the CPU is, set \
-               `JAX_PLATFORMS=cpu` instead.",
+        meaning: "`JAX_PLATFORM_NAME` only selects the default platform. With `cpu`, JAX still \
+                  allocates memory on the GPU. With `cuda` or `gpu`, a missing GPU is an error, \
+                  but the reason is hidden; together with `JAX_PLATFORMS=cuda,cpu` it is correct \
+                  and not reported: `vramfit run --require-gpu` and `vramfit.jax_memory_fix` set \
+                  these two variables.",
+        fix: "To require a GPU, also set `JAX_PLATFORMS=cuda,cpu`; to use the CPU, set \
+              `JAX_PLATFORMS=cpu` instead.",
         check: platform_name,
     },
 ];
 
-/// What a name that was taken for another one is called in full, where letters alone do not tell.
-const MEANT: &[(&str, &str)] = &[
+/// Names that are confused with others, but differ by more than a letter or two.
+const KNOWN_CONFUSIONS: &[(&str, &str)] = &[
     ("XLA_CLIENT_PREALLOCATE", PREALLOCATE),
     ("XLA_CLIENT_ALLOCATOR", ALLOCATOR),
     ("XLA_PREALLOCATE", PREALLOCATE),
@@ -80,91 +81,89 @@ const MEANT: &[(&str, &str)] = &[
     ("JAX_X64", "JAX_ENABLE_X64"),
 ];
 
-/// Returns the name that was meant.
-fn meant(scene: &Scene<'_>, name: &str) -> Option<&'static str> {
-    let full = MEANT.iter().find(|(wrong, _)| *wrong == name);
+/// Returns the name that was probably intended.
+fn intended_name(context: &LintContext<'_>, name: &str) -> Option<&'static str> {
+    let full = KNOWN_CONFUSIONS.iter().find(|(wrong, _)| *wrong == name);
     match full {
-        Some((_, FRACTION)) => Some(scene.fraction_name()),
+        Some((_, FRACTION)) => Some(context.fraction_name()),
         Some((_, right)) => Some(right),
-        None => nearest::slip_of(name, names::looked_up(scene.version())),
+        None => nearest::slip_of(name, names::names_read_by_jax(context.version())),
     }
 }
 
-fn strangers<'a>(scene: &Scene<'a>) -> impl Iterator<Item = (&'a str, &'a str)> {
-    let environment = &scene.surroundings.environment;
+fn unknown_names<'a>(context: &LintContext<'a>) -> impl Iterator<Item = (&'a str, &'a str)> {
+    let environment = &context.input.environment;
     environment
         .iter()
         .map(|(name, value)| (name.as_str(), value.as_str()))
-        .filter(|(name, _)| names::is_ours(name) && !names::is_known(name))
+        .filter(|(name, _)| names::is_jax_related(name) && !names::is_known(name))
 }
 
-fn misspelt(scene: &Scene<'_>) -> Vec<Found> {
+fn misspelled(context: &LintContext<'_>) -> Vec<RawFinding> {
     let found = |(name, value): (&str, &str)| {
-        let right = meant(scene, name)?;
-        let change = if scene.raw(right).is_none() {
-            Found::new(
+        let right = intended_name(context, name)?;
+        let change = if context.var(right).is_none() {
+            RawFinding::new(
                 name,
-                format!("`{name}` is read by nobody; `{right}` is, and it is not set"),
-                format!("write `{right}={value}` instead"),
+                format!("nothing reads `{name}`; `{right}` is read, but not set"),
+                format!("set `{right}={value}` instead"),
             )
             .change(Change::set(right, value))
         } else {
-            Found::new(
+            RawFinding::new(
                 name,
-                format!("`{name}` is read by nobody; `{right}`, which is read, is set as well"),
+                format!("nothing reads `{name}`; `{right}`, which is read, is also set"),
                 format!("remove `{name}`"),
             )
         };
         Some(change.change(Change::unset(name)))
     };
-    strangers(scene).filter_map(found).collect()
+    unknown_names(context).filter_map(found).collect()
 }
 
-fn unknown(scene: &Scene<'_>) -> Vec<Found> {
+fn unknown(context: &LintContext<'_>) -> Vec<RawFinding> {
     // Other names of these families may well have a reader of their own: NCCL's plugins, TensorFlow.
     let families = ["JAX_", "XLA_PYTHON_CLIENT_", "XLA_CLIENT_", "XLA_PJRT_"];
-    strangers(scene)
+    unknown_names(context)
         .filter(|(name, _)| families.iter().any(|family| name.starts_with(family)))
-        .filter(|(name, _)| meant(scene, name).is_none())
+        .filter(|(name, _)| intended_name(context, name).is_none())
         .map(|(name, _)| {
-            Found::new(
+            RawFinding::new(
                 name,
-                format!("`{name}` is looked up by no release of JAX from 0.4.26 to 0.11.0"),
-                format!("remove `{name}`, unless a program of yours reads it"),
+                format!("no JAX release from 0.4.26 to 0.11.0 reads `{name}`"),
+                format!("remove `{name}`, unless your program reads it"),
             )
         })
         .collect()
 }
 
-fn nobody(scene: &Scene<'_>) -> Vec<Found> {
-    let environment = &scene.surroundings.environment;
+fn read_by_nobody(context: &LintContext<'_>) -> Vec<RawFinding> {
+    let environment = &context.input.environment;
     let mut all = Vec::new();
     for (name, value) in environment {
         let invented = settings::find(name).is_some_and(|setting| setting.reader == Reader::Nobody);
-        let option =
-            names::of_jax(name, scene.version()).is_some_and(|known| known.kind == LookUp::Option);
+        let option = names::find_jax_name(name, context.version())
+            .is_some_and(|known| known.kind == ValueKind::Option);
         if !invented && !option {
             continue;
         }
         let (message, fix, changes) = match name.as_str() {
-            "JAX_PREALLOCATION_SIZE_LIMIT_BYTES" => limit(scene, value),
+            "JAX_PREALLOCATION_SIZE_LIMIT_BYTES" => nonexistent_limit(context, value),
             "JAX_CUDA_VISIBLE_DEVICES" => (
-                "the variable does nothing: only `jax.config` has an option of this name"
-                    .to_owned(),
-                format!("write `{VISIBLE}={value}` instead"),
-                replacement(scene, VISIBLE, value),
+                "the variable has no effect: the name is only a `jax.config` option".to_owned(),
+                format!("set `{VISIBLE}={value}` instead"),
+                replacement(context, VISIBLE, value),
             ),
             "JAX_ENABLE_REMAT_OPT_PASS" => {
                 let right = "JAX_COMPILER_ENABLE_REMAT_PASS";
                 (
-                    format!("no release of JAX reads it; the name that is read is `{right}`"),
-                    format!("write `{right}={value}` instead"),
-                    replacement(scene, right, value),
+                    format!("no JAX release reads it; the correct name is `{right}`"),
+                    format!("set `{right}={value}` instead"),
+                    replacement(context, right, value),
                 )
             }
             _ => (
-                "the variable does nothing: only `jax.config` has an option of this name"
-                    .to_owned(),
+                "the variable has no effect: the name is only a `jax.config` option".to_owned(),
                 format!(
                     "call `jax.config.update(\"{}\", …)` in the program",
                     name.to_lowercase()
@@ -172,43 +171,43 @@ fn nobody(scene: &Scene<'_>) -> Vec<Found> {
                 Vec::new(),
             ),
         };
-        let found = Found::new(name, message, fix);
-        let found = changes.into_iter().fold(found, Found::change);
+        let found = RawFinding::new(name, message, fix);
+        let found = changes.into_iter().fold(found, RawFinding::change);
         all.push(found.change(Change::unset(name)));
     }
     all
 }
 
-/// Says a variable under its right name, where that does not hold another value.
-fn replacement(scene: &Scene<'_>, right: &str, value: &str) -> Vec<Change> {
-    match scene.raw(right) {
+/// Returns the change that sets a variable under its correct name, unless that is already set.
+fn replacement(context: &LintContext<'_>, right: &str, value: &str) -> Vec<Change> {
+    match context.var(right) {
         None => vec![Change::set(right, value)],
         Some(_) => Vec::new(),
     }
 }
 
-/// The limit in bytes that JAX does not have: on a known GPU it is a fraction, unless the allocator
-/// keeps to none.
-fn limit(scene: &Scene<'_>, value: &str) -> (String, String, Vec<Change>) {
-    let message = "no release of JAX reads it, so nothing limits the pool".to_owned();
+/// Checks a limit in bytes, which JAX does not have: on a known GPU it corresponds to a fraction.
+fn nonexistent_limit(context: &LintContext<'_>, value: &str) -> (String, String, Vec<Change>) {
+    let message = "no JAX release reads it, so the pool is not limited".to_owned();
     let bytes = python_int(value).and_then(|bytes| u64::try_from(bytes).ok());
     let amount = bytes.map_or("8GiB".to_owned(), |bytes| Bytes(bytes).exact());
-    if let Some(kind @ (Kind::Platform | Kind::Address | Kind::CudaAsync)) = scene.allocator() {
+    if let Some(kind @ (Kind::Platform | Kind::Address | Kind::CudaAsync)) = context.allocator() {
         let name = kind.name();
         return (
+            format!("no JAX release reads it, and `{ALLOCATOR}={name}` has no limit"),
             format!(
-                "no release of JAX reads it, and `{ALLOCATOR}={name}` keeps to no limit at all"
-            ),
-            format!(
-                "choose: for the limit remove `{ALLOCATOR}` and start the program with \
-                 `vramfit run --limit {amount} -- …`; for `{name}` remove this"
+                "choose one: for the limit, remove `{ALLOCATOR}` and start the program with \
+                 `vramfit run --limit {amount} -- …`; for `{name}`, remove this"
             ),
             Vec::new(),
         );
     }
-    let rooms = scene.rooms();
-    let smallest = rooms.iter().map(|(_, room)| room.total_bytes).min();
-    let (Some(limit_bytes), Some(total_bytes), None) = (bytes, smallest, scene.fraction()) else {
+    let memory_budgets = context.memory_budgets();
+    let smallest = memory_budgets
+        .iter()
+        .map(|(_, room)| room.total_bytes)
+        .min();
+    let (Some(limit_bytes), Some(total_bytes), None) = (bytes, smallest, context.fraction()) else {
         let fix = format!("start the program with `vramfit run --limit {amount} -- …`");
         return (message, fix, Vec::new());
     };
@@ -217,8 +216,8 @@ fn limit(scene: &Scene<'_>, value: &str) -> (String, String, Vec<Change>) {
         ..Options::default()
     };
     let target = Target {
-        jax: Some(scene.version()),
-        variable: &|name| scene.raw(name).map(str::to_owned),
+        jax: Some(context.version()),
+        variable: &|name| context.var(name).map(str::to_owned),
         gpu_budgets: &|| Ok(GpuBudgets::TotalOnly(total_bytes)),
         ..Target::default()
     };
@@ -229,13 +228,13 @@ fn limit(scene: &Scene<'_>, value: &str) -> (String, String, Vec<Change>) {
                 .into_iter()
                 .map(|assignment| Change::set(assignment.name, assignment.value))
                 .collect();
-            let told: Vec<_> = changes
+            let assignments: Vec<_> = changes
                 .iter()
                 .filter_map(|change| Some(format!("{}={}", change.name, change.value.as_ref()?)))
                 .collect();
             let fix = format!(
-                "write `{}`: {} of the GPU's {}",
-                told.join(" "),
+                "set `{}`: {} of the GPU's {}",
+                assignments.join(" "),
                 Bytes(limit_bytes),
                 Bytes(total_bytes)
             );
@@ -252,61 +251,61 @@ fn limit(scene: &Scene<'_>, value: &str) -> (String, String, Vec<Change>) {
     }
 }
 
-fn tensorflow(scene: &Scene<'_>) -> Vec<Found> {
-    let has_tensorflow = scene
+fn tensorflow(context: &LintContext<'_>) -> Vec<RawFinding> {
+    let has_tensorflow = context
         .packages()
         .is_some_and(|packages| packages.tensorflow.is_some());
-    let environment = &scene.surroundings.environment;
+    let environment = &context.input.environment;
     let mut all = Vec::new();
     for (name, value) in environment {
         let reader = settings::find(name).map(|setting| setting.reader);
         if reader != Some(Reader::Tensorflow) || has_tensorflow {
             continue;
         }
-        let message = "only TensorFlow reads it; nothing changes in JAX".to_owned();
+        let message = "only TensorFlow reads it; it does not affect JAX".to_owned();
         let lowered = value.to_lowercase();
         let on = matches!(lowered.as_str(), "true" | "1");
         let found = match name.as_str() {
             "TF_GPU_ALLOCATOR" if lowered == "cuda_malloc_async" => {
-                let found = Found::new(
+                let found = RawFinding::new(
                     name,
                     message,
-                    format!("write `{ALLOCATOR}=cuda_async` instead, or remove it"),
+                    format!("set `{ALLOCATOR}=cuda_async` instead, or remove it"),
                 );
-                let changes = replacement(scene, ALLOCATOR, "cuda_async");
-                changes.into_iter().fold(found, Found::change)
+                let changes = replacement(context, ALLOCATOR, "cuda_async");
+                changes.into_iter().fold(found, RawFinding::change)
             }
             "TF_FORCE_GPU_ALLOW_GROWTH" if on => {
-                let found = Found::new(
+                let found = RawFinding::new(
                     name,
                     message,
-                    format!("write `{PREALLOCATE}=false` instead, or remove it"),
+                    format!("set `{PREALLOCATE}=false` instead, or remove it"),
                 );
-                let changes = replacement(scene, PREALLOCATE, "false");
-                changes.into_iter().fold(found, Found::change)
+                let changes = replacement(context, PREALLOCATE, "false");
+                changes.into_iter().fold(found, RawFinding::change)
             }
-            _ => Found::new(name, message, format!("remove `{name}`")),
+            _ => RawFinding::new(name, message, format!("remove `{name}`")),
         };
         all.push(found.change(Change::unset(name)));
     }
     all
 }
 
-fn other_release(scene: &Scene<'_>) -> Vec<Found> {
-    let Some(version) = scene.surroundings.jax else {
+fn other_release(context: &LintContext<'_>) -> Vec<RawFinding> {
+    let Some(version) = context.input.jax else {
         return Vec::new();
     };
-    let environment = &scene.surroundings.environment;
+    let environment = &context.input.environment;
     let mut all = Vec::new();
     for (name, value) in environment {
-        // The table knows the releases of the settings it holds; the record those of all others.
+        // The table of settings knows their releases, the recorded names those of all others.
         let setting = settings::find(name).filter(|setting| !setting.is_flag());
         let unread = match setting {
             Some(setting) => {
                 !matches!(setting.reader, Reader::Tensorflow | Reader::Nobody)
                     && !setting.is_read_by(version)
             }
-            None => !names::has(name, version),
+            None => !names::exists_in(name, version),
         };
         if !unread {
             continue;
@@ -317,15 +316,15 @@ fn other_release(scene: &Scene<'_>) -> Vec<Found> {
         };
         let message = format!("JAX {version} does not read it; {range}");
         let found = if name == FRACTION {
-            let found = Found::new(
+            let found = RawFinding::new(
                 name,
                 message,
-                format!("write `{OLD_FRACTION}={value}` instead"),
+                format!("set `{OLD_FRACTION}={value}` instead"),
             );
-            let changes = replacement(scene, OLD_FRACTION, value);
-            changes.into_iter().fold(found, Found::change)
+            let changes = replacement(context, OLD_FRACTION, value);
+            changes.into_iter().fold(found, RawFinding::change)
         } else {
-            Found::new(name, message, format!("remove `{name}`"))
+            RawFinding::new(name, message, format!("remove `{name}`"))
         };
         all.push(found.change(Change::unset(name)));
     }
@@ -335,61 +334,62 @@ fn other_release(scene: &Scene<'_>) -> Vec<Found> {
 fn releases(since: Option<settings::Version>, until: Option<settings::Version>) -> String {
     match (since, until) {
         (Some(since), Some(until)) => format!("{since} to {until} do"),
-        (Some(since), None) => format!("it came with {since}"),
-        (None, Some(until)) => format!("the last release that did is {until}"),
+        (Some(since), None) => format!("it requires {since}"),
+        (None, Some(until)) => format!("the last release to support it is {until}"),
         (None, None) => "other releases do".to_owned(),
     }
 }
 
-fn platform_name(scene: &Scene<'_>) -> Vec<Found> {
-    let Some(value) = scene.held(PLATFORM_NAME) else {
+fn platform_name(context: &LintContext<'_>) -> Vec<RawFinding> {
+    let Some(value) = context.non_empty_var(PLATFORM_NAME) else {
         return Vec::new();
     };
-    let list = scene.held(PLATFORMS);
+    let list = context.non_empty_var(PLATFORMS);
     let found = if prefers_gpu(&value.trim().to_lowercase()) {
         let (name, required) = GPU_REQUIRED[0];
         let (message, fix) = match list {
             Some(list) if prefers_gpu(list) => return Vec::new(),
             None => (
-                "it is deprecated, and alone it hides why a GPU cannot be had".to_owned(),
-                format!("write `{name}={required}` beside it, which says why"),
+                "it is deprecated, and on its own it hides why no GPU is available".to_owned(),
+                format!("also set `{name}={required}`, which reports the reason"),
             ),
             Some(list) if allows_gpu(list) => (
-                format!("it is deprecated, and says something else than `{PLATFORMS}={list}`"),
-                format!("write `{name}={required}`"),
+                format!("it is deprecated, and contradicts `{PLATFORMS}={list}`"),
+                format!("set `{name}={required}`"),
             ),
             Some(list) => {
                 let message = format!(
-                    "`{PLATFORMS}={list}` leaves JAX no GPU, and `{PLATFORM_NAME}={value}` asks for \
+                    "`{PLATFORMS}={list}` excludes GPUs, but `{PLATFORM_NAME}={value}` requires \
                      one: the first use of JAX fails"
                 );
                 let fix =
-                    format!("remove `{PLATFORM_NAME}`, or write `{name}={required}` for a GPU");
+                    format!("remove `{PLATFORM_NAME}`, or set `{name}={required}` to use a GPU");
                 return vec![
-                    Found::new(PLATFORM_NAME, message, fix).change(Change::unset(PLATFORM_NAME)),
+                    RawFinding::new(PLATFORM_NAME, message, fix)
+                        .change(Change::unset(PLATFORM_NAME)),
                 ];
             }
         };
-        Found::new(PLATFORM_NAME, message, fix).change(Change::set(name, required))
+        RawFinding::new(PLATFORM_NAME, message, fix).change(Change::set(name, required))
     } else {
         let message = match value {
             "cpu" => {
-                "it only chooses the default device: the GPU is opened all the same, and its \
-                 context takes memory there"
+                "it only selects the default device: JAX still opens the GPU, and its context \
+                 uses memory there"
             }
-            _ => "it only chooses the default device, and is deprecated",
+            _ => "it only selects the default device, and is deprecated",
         };
         let found = match list {
-            None => Found::new(
+            None => RawFinding::new(
                 PLATFORM_NAME,
                 message,
-                format!("write `{PLATFORMS}={value}` instead"),
+                format!("set `{PLATFORMS}={value}` instead"),
             )
             .change(Change::set(PLATFORMS, value)),
-            Some(_) => Found::new(
+            Some(_) => RawFinding::new(
                 PLATFORM_NAME,
                 message,
-                format!("remove it: `{PLATFORMS}` is set and says the same and more"),
+                format!("remove it: `{PLATFORMS}` is set and replaces it"),
             ),
         };
         found.change(Change::unset(PLATFORM_NAME))

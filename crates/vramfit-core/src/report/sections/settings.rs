@@ -6,7 +6,7 @@ use crate::analysis::RunSummary;
 use crate::bytes::Bytes;
 use crate::gpu;
 use crate::host::{GpuMemory, Host, HostGpu};
-use crate::lint::{self, Finding, Surroundings};
+use crate::lint::{self, Finding, LintInput};
 use crate::report::Section;
 use crate::settings;
 use crate::trace::RunEnvironment;
@@ -45,12 +45,12 @@ pub(in crate::report) fn findings(summary: &RunSummary) -> Vec<Finding> {
     })
 }
 
-fn lint_input(summary: &RunSummary, environment: &RunEnvironment) -> Surroundings {
+fn lint_input(summary: &RunSummary, environment: &RunEnvironment) -> LintInput {
     let header = &summary.header;
     let machine = match gpu::find(&header.gpu) {
         // A catalogue that has changed since must not change the findings.
         Ok(gpu) if gpu.total_memory_bytes == header.total_memory_bytes => {
-            Surroundings::machine_of(&gpu, header.devices)
+            LintInput::host_with(&gpu, header.devices)
         }
         _ => Host {
             gpus: (0..header.devices)
@@ -69,12 +69,12 @@ fn lint_input(summary: &RunSummary, environment: &RunEnvironment) -> Surrounding
             ..Host::default()
         },
     };
-    Surroundings {
+    LintInput {
         environment: user_variables(environment),
         jax: header.jax.parse().ok(),
-        machine,
+        host: machine,
         late: environment.late.clone(),
-        ..Surroundings::default()
+        ..LintInput::default()
     }
 }
 
@@ -105,7 +105,7 @@ pub(in crate::report) fn section(summary: &RunSummary) -> Option<Section> {
 const SET_TOO_LATE: &str = "set-too-late";
 
 fn describe(finding: &Finding) -> String {
-    let (severity, id) = (finding.severity.word(), finding.id);
+    let (severity, id) = (finding.severity.label(), finding.id);
     format!("{severity} ({id}): {}; {}", finding.message, finding.fix)
 }
 

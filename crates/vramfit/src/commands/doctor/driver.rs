@@ -1,4 +1,4 @@
-//! NVIDIA's driver, asked with a limit: one that hangs must not hang us.
+//! Queries the NVIDIA driver with a timeout, since it may hang.
 
 use std::sync::mpsc;
 use std::time::Duration;
@@ -8,33 +8,33 @@ use vramfit_core::host::Host;
 use vramfit_core::{Error, ErrorKind};
 use vramfit_gpu::{DriverUnavailable, Sampler};
 
-/// Asks the driver.
-pub(super) fn ask(limit: Duration) -> Driver {
+/// Queries the driver.
+pub(super) fn query(timeout: Duration) -> Driver {
     let (sender, receiver) = mpsc::channel();
-    // A thread that hangs in the driver cannot be ended; it is left behind, and ends with us.
+    // A thread that hangs in the driver cannot be stopped; it ends with the process.
     std::thread::spawn(move || {
-        let answer = Sampler::open().map(|mut sampler| sampler.scan());
-        // Whoever does not wait any longer does not want it.
-        let _ = sender.send(answer);
+        let host = Sampler::open().map(|mut sampler| sampler.scan());
+        // The receiver may have timed out.
+        let _ = sender.send(host);
     });
-    match receiver.recv_timeout(limit) {
-        Ok(Ok(machine)) => Driver::Machine(machine),
+    match receiver.recv_timeout(timeout) {
+        Ok(Ok(host)) => Driver::Available(host),
         Ok(Err(DriverUnavailable::LibraryMissing { library, cause })) => Driver::NotInstalled {
             cause: format!("`{library}`: {cause}"),
         },
-        Ok(Err(absence)) => broken(&Error::from(absence)),
-        Err(mpsc::RecvTimeoutError::Timeout) => Driver::Silent(limit.as_secs()),
+        Ok(Err(unavailable)) => broken(&Error::from(unavailable)),
+        Err(mpsc::RecvTimeoutError::Timeout) => Driver::TimedOut(timeout.as_secs()),
         Err(mpsc::RecvTimeoutError::Disconnected) => broken(
-            &Error::new(ErrorKind::NoDriver, "NVIDIA's driver cannot be asked")
-                .hint("`nvidia-smi` asks the same driver: make that work first"),
+            &Error::new(ErrorKind::NoDriver, "the NVIDIA driver query failed")
+                .hint("check `nvidia-smi`, which uses the same driver, first"),
         ),
     }
 }
 
-/// Asks for the machine once more; `None` where the driver does not answer this time.
-pub(super) fn ask_again(limit: Duration) -> Option<Host> {
-    match ask(limit) {
-        Driver::Machine(machine) => Some(machine),
+/// Queries the driver once more; `None` if it does not respond this time.
+pub(super) fn query_again(timeout: Duration) -> Option<Host> {
+    match query(timeout) {
+        Driver::Available(host) => Some(host),
         _ => None,
     }
 }

@@ -1,98 +1,99 @@
-//! Gathers the facts that the checks rest on.
+//! Gathers the information that the checks are based on.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use vramfit_core::doctor::{Driver, Facts, Inventory, VirtualCard};
+use vramfit_core::doctor::{Driver, Inventory, SystemInfo, VirtualGpu};
 use vramfit_core::host::Host;
 use vramfit_core::{Result, gpu};
 use vramfit_gpu::GpuOverrides;
 
-use super::{ask, driver, trial};
+use super::{driver, probe, query_python};
 use crate::context::Context;
 use crate::environment::variable;
 
-/// What is to be examined.
-pub(super) struct Wish {
-    /// Whether the trial ends with a few steps of training.
+/// What to check.
+pub(super) struct GatherOptions {
+    /// Whether the probe runs a few training steps.
     pub(super) training: bool,
-    /// Whether the trial takes the pool that is asked for.
+    /// Whether the probe preallocates its pool.
     pub(super) preallocate: bool,
     /// Whether a GPU must compute.
     pub(super) require_gpu: bool,
-    /// The most that the driver, and each step of the trial, may take.
-    pub(super) limit: Duration,
-    /// Whether the user said which Python it is.
+    /// For the driver, and for each step of the probe.
+    pub(super) timeout: Duration,
+    /// Whether the user selected the Python.
     pub(super) python_is_named: bool,
 }
 
-/// Looks at everything. The driver and the Python are asked at the same time, then JAX is tried.
+/// Gathers everything: queries the driver and Python at the same time, then probes JAX.
 ///
 /// # Errors
-/// `command-not-found` for a Python that cannot be asked, `unknown-gpu` for a virtual GPU that does
-/// not exist.
-pub(super) fn facts(wish: &Wish, context: &Context) -> Result<Facts> {
+/// `command-not-found` if Python does not respond, `unknown-gpu` for a virtual GPU that does not exist.
+pub(super) fn gather(options: &GatherOptions, context: &Context) -> Result<SystemInfo> {
     let python = context.python.clone().unwrap_or_else(|| "python3".into());
     let virtual_gpu = virtual_gpu()?;
     let (driver, inventory) = std::thread::scope(|scope| {
-        let driver = scope.spawn(|| driver::ask(wish.limit));
-        let inventory = ask::inventory(&python, wish.limit);
-        let silent = |_| Driver::Silent(wish.limit.as_secs());
-        (driver.join().unwrap_or_else(silent), inventory)
+        let driver = scope.spawn(|| driver::query(options.timeout));
+        let inventory = query_python::inventory(&python, options.timeout);
+        let timed_out = |_| Driver::TimedOut(options.timeout.as_secs());
+        (driver.join().unwrap_or_else(timed_out), inventory)
     });
     let inventory = inventory?;
     let mut environment: BTreeMap<String, String> = std::env::vars_os()
         .map(|(name, value)| {
-            let text = |word: std::ffi::OsString| word.to_string_lossy().into_owned();
-            (text(name), text(value))
+            let lossy = |word: std::ffi::OsString| word.to_string_lossy().into_owned();
+            (lossy(name), lossy(value))
         })
         .collect();
-    if !wish.preallocate {
+    if !options.preallocate {
         environment.insert(
             "XLA_PYTHON_CLIENT_PREALLOCATE".to_owned(),
             "false".to_owned(),
         );
     }
-    let answers = matches!(driver, Driver::Machine(_)) && virtual_gpu.is_none();
-    let mut machine_during_trial: Option<Host> = None;
-    let trial = match inventory.version("jax") {
-        None => vramfit_core::doctor::Trial::default(),
-        Some(_) => trial::run(&python, wish, || {
-            machine_during_trial = answers.then(|| driver::ask_again(wish.limit)).flatten();
+    let has_driver = matches!(driver, Driver::Available(_)) && virtual_gpu.is_none();
+    let mut host_during_probe: Option<Host> = None;
+    let probe = match inventory.version("jax") {
+        None => vramfit_core::doctor::JaxProbe::default(),
+        Some(_) => probe::run(&python, options, || {
+            host_during_probe = has_driver
+                .then(|| driver::query_again(options.timeout))
+                .flatten();
         }),
     };
-    Ok(Facts {
+    Ok(SystemInfo {
         driver,
-        surroundings: vramfit_gpu::host_environment(),
+        host_environment: vramfit_gpu::host_environment(),
         shared_memory_bytes: shared_memory(),
-        shadowing_libraries: shadowing(&environment),
+        shadowing_libraries: find_shadowing_libraries(&environment),
         dry_run: match virtual_gpu {
             Some(_) => None,
-            None => ask::dry_run(&python, context),
+            None => query_python::dry_run(&python, context),
         },
-        other_environment: other_environment(wish, &inventory, &environment),
+        other_active_environment: other_active_environment(options, &inventory, &environment),
         environment,
         inventory,
-        trial,
-        machine_during_trial,
-        require_gpu: wish.require_gpu,
+        probe,
+        host_during_probe,
+        require_gpu: options.require_gpu,
         virtual_gpu,
     })
 }
 
-/// Returns the virtual GPU of the dry run that we are in.
-fn virtual_gpu() -> Result<Option<VirtualCard>> {
+/// Returns the virtual GPU of the dry run that this process runs in.
+fn virtual_gpu() -> Result<Option<VirtualGpu>> {
     let Some(name) = variable("VRAMFIT_GPU").filter(|name| !name.is_empty()) else {
         return Ok(None);
     };
     let gpu = gpu::find(&name)?;
     let budgets = GpuOverrides::default().budgets(variable)?;
     let context = variable("VRAMFIT_CONTEXT").and_then(|text| text.parse().ok());
-    Ok(Some(VirtualCard {
+    Ok(Some(VirtualGpu {
         count: u32::try_from(budgets.len()).unwrap_or(u32::MAX),
         total_bytes: gpu.total_memory_bytes,
-        held_bytes: budgets
+        occupied_bytes: budgets
             .iter()
             .map(|budget| budget.occupied_bytes)
             .max()
@@ -109,8 +110,8 @@ fn shared_memory() -> Option<u64> {
     found.f_blocks.checked_mul(found.f_frsize)
 }
 
-/// What the libraries are called that JAX loads from NVIDIA's packages.
-const LIBRARIES: [&str; 10] = [
+/// The libraries that JAX loads from NVIDIA's packages.
+const CUDA_LIBRARIES: [&str; 10] = [
     "libcublas.so",
     "libcublasLt.so",
     "libcudart.so",
@@ -123,9 +124,9 @@ const LIBRARIES: [&str; 10] = [
     "libnvrtc.so",
 ];
 
-/// Lists the files in the directories of `LD_LIBRARY_PATH` that could be loaded in place of those of
-/// the packages, one a library and directory.
-fn shadowing(environment: &BTreeMap<String, String>) -> Vec<String> {
+/// Lists the files in `LD_LIBRARY_PATH` that could be loaded instead of those of NVIDIA's packages, one
+/// per library and directory.
+fn find_shadowing_libraries(environment: &BTreeMap<String, String>) -> Vec<String> {
     let path = environment
         .get("LD_LIBRARY_PATH")
         .map_or("", String::as_str);
@@ -136,7 +137,7 @@ fn shadowing(environment: &BTreeMap<String, String>) -> Vec<String> {
             .map(|entry| entry.file_name().to_string_lossy().into_owned())
             .collect();
         names.sort();
-        for library in LIBRARIES {
+        for library in CUDA_LIBRARIES {
             let name = names.iter().find(|name| name.starts_with(library));
             found.extend(name.map(|name| Path::new(folder).join(name).display().to_string()));
         }
@@ -144,14 +145,14 @@ fn shadowing(environment: &BTreeMap<String, String>) -> Vec<String> {
     found
 }
 
-/// Returns the virtual environment that is active, where it is not that of the Python.
-fn other_environment(
-    wish: &Wish,
+/// Returns the active virtual environment, if it is not that of the Python.
+fn other_active_environment(
+    options: &GatherOptions,
     inventory: &Inventory,
     environment: &BTreeMap<String, String>,
 ) -> Option<String> {
     let active = environment.get("VIRTUAL_ENV")?;
-    if wish.python_is_named || active.is_empty() {
+    if options.python_is_named || active.is_empty() {
         return None;
     }
     // The same folder may be reached by several names.
@@ -178,12 +179,12 @@ mod tests {
         let path = folder.path().display();
         let environment = |value: String| BTreeMap::from([("LD_LIBRARY_PATH".to_owned(), value)]);
         assert_eq!(
-            shadowing(&environment(format!("/nowhere::{path}"))),
+            find_shadowing_libraries(&environment(format!("/nowhere::{path}"))),
             [
                 format!("{path}/libcudnn.so.9"),
                 format!("{path}/libnccl.so")
             ]
         );
-        assert!(shadowing(&BTreeMap::new()).is_empty());
+        assert!(find_shadowing_libraries(&BTreeMap::new()).is_empty());
     }
 }

@@ -67,4 +67,4 @@ answer = {
     "requirements": requirements,
     "library_folders": sorted(folders),
 }
-print("\nvramfit-answer:" + json.dumps(answer), flush=True)
+print("\n" + json.dumps(answer), flush=True)

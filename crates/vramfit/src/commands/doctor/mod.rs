@@ -1,29 +1,29 @@
-//! `vramfit doctor`: is this machine, this environment, this JAX all right?
+//! `vramfit doctor`: check driver, environment and JAX installation.
 //!
-//! Gathers what there is to know, tries JAX in a process of its own, and tells what the checks of
-//! `vramfit_core::doctor` make of it.
+//! Gathers system information, probes JAX in a child process, and prints the results of the checks in
+//! `vramfit_core::doctor`.
 
-mod ask;
 mod driver;
 mod gather;
-mod trial;
+mod probe;
+mod query_python;
 
 use std::time::Duration;
 
 use clap::ValueEnum;
 use vramfit_core::Result;
-use vramfit_core::doctor::{self, Examination, Record};
+use vramfit_core::doctor::{self, DoctorOutput, DoctorReport};
 
-use self::gather::Wish;
+use self::gather::GatherOptions;
 use crate::context::Context;
 use crate::output::Output;
 use crate::status::Status;
 
-/// Examine this machine, this environment and this JAX
+/// Check driver, environment and JAX installation
 ///
-/// Looks at driver, GPUs, container, Python and settings; then tries JAX in a process of its own:
-/// which devices it has, whether its pool is what was asked for, whether the GPU computes. What is
-/// not as it should be comes with one thing to do.
+/// Checks driver, GPUs, container, Python packages and settings; then probes JAX in a child process: which
+/// devices it has, whether its pool has the requested size, whether the GPU computes. Every problem comes
+/// with a fix.
 #[derive(clap::Args, Debug)]
 #[command(after_help = "\
 Examples:
@@ -33,33 +33,33 @@ Examples:
   vramfit dryrun --gpu t4 -- vramfit doctor
 
 Exit codes:
-  0  all right; there may be warnings
-  1  something fails, or the GPU that is required does not compute
-  2  could not examine
+  0  no check failed; there may be warnings
+  1  a check failed, or the required GPU does not compute
+  2  the checks could not be run
 ")]
 pub(crate) struct Args {
     /// Print one JSON object
     #[arg(long)]
     json: bool,
-    /// Examine only whether one can train here, in five checks
+    /// Run only the five training checks
     #[arg(long)]
     train: bool,
-    /// Fail unless this computes
-    #[arg(long, value_name = "WHAT")]
+    /// Fail unless this backend works
+    #[arg(long, value_name = "BACKEND")]
     require: Option<Required>,
-    /// Let the trial take only the memory it needs, beside a program that is running
+    /// Limit the probe's memory so that it can run next to other programs
     #[arg(long)]
     no_preallocate: bool,
-    /// The most that the driver, and each step of the trial, may take
+    /// Timeout for the driver and for each step of the probe
     #[arg(long, value_name = "SECONDS", default_value = "60")]
     #[arg(value_parser = clap::value_parser!(u64).range(1..=3600))]
     timeout: u64,
 }
 
-/// What must compute.
+/// A backend that must work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Required {
-    /// A GPU, and not a virtual one
+    /// A GPU that is not virtual
     Gpu,
 }
 
@@ -76,30 +76,32 @@ pub(crate) fn run(
     context: &Context,
     output: &mut Output,
 ) -> Result<Status> {
-    let wish = Wish {
+    let options = GatherOptions {
         training: args.train,
         preallocate: !args.no_preallocate,
         require_gpu: args.require == Some(Required::Gpu),
-        limit: Duration::from_secs(args.timeout),
+        timeout: Duration::from_secs(args.timeout),
         python_is_named,
     };
-    let facts = gather::facts(&wish, context)?;
-    for line in &facts.trial.log {
+    let info = gather::gather(&options, context)?;
+    for line in &info.probe.log {
         output.verbose(&format!("log: {line}"));
     }
-    let examination = match args.train {
-        true => Examination::from_training(&facts),
-        false => Examination::of(&facts),
+    let report = if args.train {
+        DoctorReport::for_training(&info)
+    } else {
+        DoctorReport::new(&info)
     };
     if args.json {
-        output.json(&Record::of(&examination, &facts))?;
+        output.json(&DoctorOutput::new(&report, &info))?;
     } else {
-        let lines = doctor::lines(&examination, output.is_quiet(), output.is_verbose());
+        let lines = doctor::lines(&report, output.is_quiet(), output.is_verbose());
         output.doctor_report(&lines)?;
-        output.text(&format!("{}\n", doctor::summary(&examination)))?;
+        output.text(&format!("{}\n", doctor::summary(&report)))?;
     }
-    Ok(match examination.is_all_right() {
-        true => Status::Yes,
-        false => Status::No,
+    Ok(if report.passed() {
+        Status::Yes
+    } else {
+        Status::No
     })
 }

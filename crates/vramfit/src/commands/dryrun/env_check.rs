@@ -5,7 +5,7 @@ use std::ffi::{OsStr, OsString};
 use std::path::Path;
 
 use vramfit_core::gpu::GpuSelection;
-use vramfit_core::lint::{Finding, Severity, Surroundings, lint};
+use vramfit_core::lint::{Finding, LintInput, Severity, lint};
 use vramfit_core::report::render_findings;
 use vramfit_core::settings::Version;
 use vramfit_core::{Error, ErrorKind, Result};
@@ -35,7 +35,7 @@ pub(super) fn check(
     let mut findings = lint_environment(environment, gpus, jax);
     let fatal = findings
         .iter()
-        .position(|finding| finding.leaves_no_gpu() && !is_vramfit)
+        .position(|finding| finding.prevents_gpu_use() && !is_vramfit)
         .map(|index| findings.remove(index));
     findings.retain(|finding| finding.severity != Severity::Note || is_about_gpu(finding));
     if report_findings && !findings.is_empty() {
@@ -50,11 +50,11 @@ fn lint_environment(
     gpus: &GpuSelection,
     jax: Option<Version>,
 ) -> Vec<Finding> {
-    lint(&Surroundings {
+    lint(&LintInput {
         environment,
         jax,
-        machine: Surroundings::machine_of(&gpus.gpu, gpus.count),
-        ..Surroundings::default()
+        host: LintInput::host_with(&gpus.gpu, gpus.count),
+        ..LintInput::default()
     })
 }
 
@@ -83,7 +83,7 @@ pub(super) fn rejected(folder: &Path, gpus: &GpuSelection, jax: Option<Version>)
     let text = std::fs::read_to_string(folder.join(REJECTED)).ok()?;
     let environment = serde_json::from_str(&text).ok()?;
     let findings = lint_environment(environment, gpus, jax);
-    let finding = findings.iter().find(|finding| finding.leaves_no_gpu())?;
+    let finding = findings.iter().find(|finding| finding.prevents_gpu_use())?;
     Some(finding_error(finding))
 }
 
@@ -111,7 +111,7 @@ mod tests {
     fn a_fraction_that_cannot_be_intended_is_rejected() {
         for value in ["100", ".XX", "75%", "0", "-1"] {
             let found = found(&[("XLA_PYTHON_CLIENT_MEM_FRACTION", value)]);
-            let fatal = found.iter().find(|finding| finding.leaves_no_gpu());
+            let fatal = found.iter().find(|finding| finding.prevents_gpu_use());
             let error = finding_error(fatal.expect("it leaves no GPU"));
             assert_eq!(error.kind(), ErrorKind::InvalidArgument, "{value}");
             assert!(error.message().contains("MEM_FRACTION"), "{error}");
@@ -126,8 +126,8 @@ mod tests {
             ("XLA_CLIENT_MEM_FRACTION", "0.99"),
         ]);
         let ids: Vec<_> = found.iter().map(|finding| finding.id).collect();
-        assert_eq!(ids, ["preallocate-not-a-boolean", "too-little-left"]);
-        assert!(!found.iter().any(Finding::leaves_no_gpu));
+        assert_eq!(ids, ["preallocate-not-a-boolean", "insufficient-headroom"]);
+        assert!(!found.iter().any(Finding::prevents_gpu_use));
     }
 
     #[test]

@@ -1,18 +1,17 @@
-//! How much and how long, as people write it.
+//! Amounts of memory and durations, as written on the command line.
 
 use std::str::FromStr;
 use std::time::Duration;
 
 use vramfit_core::{Bytes, Error, ErrorKind, Result};
 
-use super::holder::Room;
+use super::backend::MemoryStatus;
 
-/// An amount of memory, or a part of what there is.
+/// An amount of memory, absolute or relative.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Amount {
-    /// So many bytes.
     Bytes(u64),
-    /// So many percent of all that can be used, above 0 and to 100.
+    /// Percentage of the usable memory, above 0 and at most 100.
     Percent(f64),
 }
 
@@ -21,61 +20,64 @@ impl FromStr for Amount {
 
     /// Parses `8GiB` or `90%`.
     fn from_str(text: &str) -> Result<Self> {
-        let refuse = |why: String| {
-            Error::new(ErrorKind::InvalidArgument, why)
-                .hint("write bytes, such as `8GiB`, or a part of the GPU, such as `90%`")
+        let invalid = |why: String| {
+            Error::new(ErrorKind::InvalidArgument, why).hint(
+                "use bytes, such as `8GiB`, or a percentage of the GPU's memory, such as `90%`",
+            )
         };
         let Some(number) = text.trim().strip_suffix('%') else {
             let bytes = text
                 .parse::<Bytes>()
-                .map_err(|_| refuse(format!("`{text}` is not an amount of memory")))?;
+                .map_err(|_| invalid(format!("`{text}` is not an amount of memory")))?;
             return match bytes.0 {
-                0 => Err(refuse(format!("`{text}` is nothing to hold"))),
+                0 => Err(invalid(format!("the amount must be greater than 0"))),
                 bytes => Ok(Amount::Bytes(bytes)),
             };
         };
         match number.trim().parse::<f64>() {
             Ok(percent) if percent > 0.0 && percent <= 100.0 => Ok(Amount::Percent(percent)),
-            _ => Err(refuse(format!("`{text}` is not a part of a GPU"))),
+            _ => Err(invalid(format!(
+                "`{text}` is out of range; expected more than 0% and at most 100%"
+            ))),
         }
     }
 }
 
 impl Amount {
-    /// Returns the bytes that it comes to where there is `room`.
+    /// Converts the amount to bytes.
     ///
     /// # Errors
-    /// `invalid-argument` for a part of something whose size is not known.
-    pub(super) fn of(self, room: &Room) -> Result<u64> {
-        match (self, room.total_bytes) {
+    /// `invalid-argument` for a percentage of memory whose size is unknown.
+    pub(super) fn in_bytes(self, memory: &MemoryStatus) -> Result<u64> {
+        match (self, memory.total_bytes) {
             (Amount::Bytes(bytes), _) => Ok(bytes),
-            // Rounded down to whole bytes, and a share of 100 is exact.
+            // Rounded down to whole bytes; 100 percent is exact.
             (Amount::Percent(percent), Some(total)) => {
                 Ok((total as f64 * (percent / 100.0)).max(1.0) as u64)
             }
             (Amount::Percent(percent), None) => Err(Error::new(
                 ErrorKind::InvalidArgument,
                 format!(
-                    "{percent}% of {} is not known: it tells no size",
-                    room.whose
+                    "{percent}% of {} is unknown, because its size is",
+                    memory.source
                 ),
             )
-            .hint("write bytes, such as `8GiB`")),
+            .hint("use bytes, such as `8GiB`")),
         }
     }
 }
 
-/// Parses a length of time: `90s`, `5m`, `1.5h`, or plain seconds.
+/// Parses a duration: `90s`, `5m`, `1.5h`, or plain seconds.
 ///
 /// # Errors
 /// `invalid-argument` when the number or the unit is not understood.
-pub(super) fn duration(text: &str) -> Result<Duration> {
-    let refuse = || {
+pub(super) fn parse_duration(text: &str) -> Result<Duration> {
+    let invalid = || {
         Error::new(
             ErrorKind::InvalidArgument,
-            format!("`{text}` is not a length of time"),
+            format!("`{text}` is not a duration"),
         )
-        .hint("write a number and a unit: `60s`, `5m`, `1h`")
+        .hint("use a number and a unit: `60s`, `5m`, `1h`")
     };
     let trimmed = text.trim();
     let split = trimmed
@@ -88,47 +90,52 @@ pub(super) fn duration(text: &str) -> Result<Duration> {
         "m" | "min" => 60.0,
         "h" => 3600.0,
         "d" => 86_400.0,
-        _ => return Err(refuse()),
+        _ => return Err(invalid()),
     };
-    let number: f64 = number.parse().map_err(|_| refuse())?;
-    Duration::try_from_secs_f64(number * factor).map_err(|_| refuse())
+    let number: f64 = number.parse().map_err(|_| invalid())?;
+    Duration::try_from_secs_f64(number * factor).map_err(|_| invalid())
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn room(total_bytes: Option<u64>) -> Room {
-        Room {
+    fn memory(total_bytes: Option<u64>) -> MemoryStatus {
+        MemoryStatus {
             total_bytes,
-            ..Room::default()
+            ..MemoryStatus::default()
         }
     }
 
     #[test]
-    fn amounts_are_bytes_or_parts() {
-        let of = |text: &str| text.parse::<Amount>().and_then(|a| a.of(&room(Some(1000))));
+    fn amounts_are_bytes_or_percentages() {
+        let of = |text: &str| {
+            text.parse::<Amount>()
+                .and_then(|a| a.in_bytes(&memory(Some(1000))))
+        };
         assert_eq!(of("8GiB").expect("bytes"), 8 << 30);
         assert_eq!(of("90%").expect("a part"), 900);
         assert_eq!(of("33.35 %").expect("a part"), 333);
         assert_eq!(of("100%").expect("all"), 1000);
-        let exact = Amount::Percent(100.0).of(&room(Some(15_828_320_256)));
+        let exact = Amount::Percent(100.0).in_bytes(&memory(Some(15_828_320_256)));
         assert_eq!(exact.expect("all"), 15_828_320_256);
     }
 
     #[test]
-    fn what_is_no_amount_is_refused() {
+    fn invalid_amounts_are_rejected() {
         for text in ["", "0", "0GiB", "0%", "101%", "-5%", "x%", "8 gigs", "%"] {
             let error = text.parse::<Amount>().expect_err(text);
             assert_eq!(error.kind(), ErrorKind::InvalidArgument);
             assert!(error.hint_text().is_some());
         }
-        let error = Amount::Percent(50.0).of(&room(None)).expect_err("no size");
-        assert!(error.message().contains("tells no size"), "{error}");
+        let error = Amount::Percent(50.0)
+            .in_bytes(&memory(None))
+            .expect_err("no size");
+        assert!(error.message().contains("is unknown"), "{error}");
     }
 
     #[test]
-    fn times_have_units() {
+    fn durations_have_units() {
         for (text, milliseconds) in [
             ("60s", 60_000),
             ("60", 60_000),
@@ -137,7 +144,7 @@ mod tests {
             ("0s", 0),
             ("250ms", 250),
         ] {
-            let parsed = duration(text).expect(text);
+            let parsed = parse_duration(text).expect(text);
             assert_eq!(parsed, Duration::from_millis(milliseconds), "{text}");
         }
         for text in [
@@ -149,7 +156,7 @@ mod tests {
             "99999999999999999999h",
             "1.2.3s",
         ] {
-            assert!(duration(text).is_err(), "{text}");
+            assert!(parse_duration(text).is_err(), "{text}");
         }
     }
 }

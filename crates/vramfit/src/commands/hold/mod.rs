@@ -1,31 +1,31 @@
-//! `vramfit hold`: occupy a GPU's memory, so that something else can be tried on a full GPU.
+//! `vramfit hold`: occupy GPU memory, to test other programs on a GPU that is nearly full.
 //!
-//! The memory is taken in steps, each of which is told, and given back however the command ends.
+//! The memory is allocated in steps, each of which is reported, and freed however the command ends.
 
 mod amount;
-mod by_driver;
-mod by_jax;
-mod ending;
-mod holder;
-mod tell;
+mod backend;
+mod driver_backend;
+mod jax_backend;
+mod progress;
+mod stop;
 
 use std::time::Duration;
 
 use clap::ValueEnum;
 use vramfit_core::{Bytes, Error, ErrorKind, Result};
 
-use self::amount::{Amount, duration};
-use self::ending::{Ending, Endings};
-use self::holder::Holder;
-use self::tell::{Shortage, Told};
+use self::amount::{Amount, parse_duration};
+use self::backend::Backend;
+use self::progress::{HoldReporter, InsufficientMemory};
+use self::stop::{StopReason, StopSignals};
 use crate::context::Context;
 use crate::output::Output;
 use crate::status::Status;
 
-/// Occupy memory of a GPU, to see what other programs do without it
+/// Occupy GPU memory, to test how other programs behave without it
 ///
-/// Takes the memory in steps, says what is left after each, and gives it back on Ctrl-C, at the end
-/// of the time or when it is killed.
+/// Allocates the memory in steps, reports the free memory after each, and releases it on Ctrl-C, after the
+/// duration, or when killed.
 #[derive(clap::Args, Debug)]
 #[command(after_help = "\
 Examples:
@@ -34,9 +34,9 @@ Examples:
   vramfit dryrun --gpu t4 -- vramfit hold 8GiB --for 0s
 
 Exit codes:
-  0  all of it was held
-  1  not all of it could be held, or --verify found that it was not there
-  2  could not be tried
+  0  the full amount was allocated
+  1  not enough memory, or --verify failed
+  2  invalid arguments, or no GPU or driver
 ")]
 pub(crate) struct Args {
     /// Amount: bytes such as `8GiB`, or a percentage of the memory that programs can use, such as `90%`
@@ -46,13 +46,13 @@ pub(crate) struct Args {
     #[arg(long, value_name = "N", default_value = "0")]
     gpu: String,
     /// How long to hold it: `60s`, `5m`, `1h` [default: until interrupted]
-    #[arg(long = "for", value_name = "TIME", value_parser = duration)]
-    time: Option<Duration>,
+    #[arg(long = "for", value_name = "TIME", value_parser = parse_duration)]
+    duration: Option<Duration>,
     /// Step size [default: 1/8 of the amount]
     #[arg(long, value_name = "BYTES")]
     step: Option<Bytes>,
     /// Allocate through the CUDA driver or JAX's pool [default: jax on a virtual GPU, else driver]
-    #[arg(long, value_name = "WAY")]
+    #[arg(long, value_name = "BACKEND")]
     backend: Option<HoldBackend>,
     /// Write and read back the memory, and compare with what the driver reports
     #[arg(long)]
@@ -82,79 +82,79 @@ pub(crate) fn run(args: &Args, context: &Context, output: &mut Output) -> Result
     if args.step.is_some_and(|step| step.0 == 0) {
         return Err(Error::new(
             ErrorKind::InvalidArgument,
-            "a step of 0 bytes never arrives",
+            "`--step` must be greater than 0",
         )
-        .hint("write how much to take at a time, such as `--step 1GiB`"));
+        .hint("example: `--step 1GiB`"));
     }
-    // Before anything is held, so that no signal can end us without giving it back.
-    let endings = Endings::watch()?;
+    // Before anything is allocated, so that no signal can end this process without freeing it.
+    let stop_signals = StopSignals::listen()?;
     let virtual_gpu = std::env::var_os("VRAMFIT_GPU").is_some_and(|name| !name.is_empty());
-    let mut holder: Box<dyn Holder> = match args.backend {
-        Some(HoldBackend::Jax) | None if virtual_gpu => by_jax::start(&args.gpu, context)?,
+    let mut backend: Box<dyn Backend> = match args.backend {
+        Some(HoldBackend::Jax) | None if virtual_gpu => jax_backend::start(&args.gpu, context)?,
         Some(HoldBackend::Jax) => {
-            // JAX would print a page about a missing driver, and go on without a GPU.
-            by_driver::check()?;
-            by_jax::start(&args.gpu, context)?
+            // Without a driver JAX would print a long message, and fall back to the CPU.
+            driver_backend::ensure_available()?;
+            jax_backend::start(&args.gpu, context)?
         }
-        Some(HoldBackend::Driver) | None => by_driver::start(&args.gpu)?,
+        Some(HoldBackend::Driver) | None => driver_backend::start(&args.gpu)?,
     };
-    let told = &mut Told::new(output, args.json);
-    let status = hold(args, holder.as_mut(), virtual_gpu, &endings, told);
-    // Dropped in every case, also after a failure: that gives the memory back.
-    drop(holder);
+    let reporter = &mut HoldReporter::new(output, args.json);
+    let status = hold(args, backend.as_mut(), virtual_gpu, &stop_signals, reporter);
+    // This frees the memory, also after a failure.
+    drop(backend);
     status
 }
 
 fn hold(
     args: &Args,
-    holder: &mut dyn Holder,
+    backend: &mut dyn Backend,
     virtual_gpu: bool,
-    endings: &Endings,
-    told: &mut Told<'_>,
+    stop_signals: &StopSignals,
+    reporter: &mut HoldReporter<'_>,
 ) -> Result<Status> {
-    let room = holder.room().clone();
-    let wanted = args.amount.of(&room)?;
-    if wanted > room.free_bytes {
+    let memory = backend.status().clone();
+    let requested = args.amount.in_bytes(&memory)?;
+    if requested > memory.free_bytes {
         if virtual_gpu {
-            // Asked for all the same: the dry run around us answers what is asked of its GPU.
-            holder.take(wanted)?;
+            // Requested all the same, so that the dry run around this process reports it.
+            backend.allocate(requested)?;
         }
-        told.refused(&Shortage::new(wanted, &room, holder.others()))?;
+        let processes = backend.other_processes();
+        reporter.on_insufficient(&InsufficientMemory::new(requested, &memory, processes))?;
         return Ok(Status::No);
     }
-    told.begin(wanted, &room)?;
-    let step = args.step.map_or_else(|| wanted.div_ceil(8), |step| step.0);
-    let mut held = 0;
-    while held < wanted {
-        if let Some(ending) = endings.so_far() {
-            told.stopped(held, wanted, ending.words())?;
+    reporter.on_start(requested, &memory)?;
+    let step = args
+        .step
+        .map_or_else(|| requested.div_ceil(8), |step| step.0);
+    let mut allocated = 0;
+    while allocated < requested {
+        if let Some(reason) = stop_signals.poll() {
+            reporter.on_stop(allocated, requested, reason.describe())?;
             return Ok(Status::No);
         }
-        let next = step.min(wanted - held);
-        if !holder.take(next)? {
-            let reason = format!("{} had no {} more in one piece", room.whose, Bytes(next));
-            told.stopped(held, wanted, &reason)?;
+        let next = step.min(requested - allocated);
+        if !backend.allocate(next)? {
+            let reason = format!("{} has no free block of {}", memory.source, Bytes(next));
+            reporter.on_stop(allocated, requested, &reason)?;
             return Ok(Status::No);
         }
-        held += next;
-        told.step(held, holder.free_bytes()?)?;
+        allocated += next;
+        reporter.on_step(allocated, backend.free_bytes()?)?;
     }
     if args.verify {
-        let verdict = holder.verify()?;
-        told.verified(&verdict)?;
-        if !verdict.is_right() {
+        let verification = backend.verify()?;
+        reporter.on_verified(&verification)?;
+        if !verification.matches() {
             return Ok(Status::No);
         }
     }
-    told.holding(held, args.time)?;
-    match endings.wait(args.time) {
-        Ending::Lost => {
-            told.stopped(held, wanted, Ending::Lost.words())?;
-            Ok(Status::No)
-        }
-        ending => {
-            told.done(held, ending.words())?;
-            Ok(Status::Yes)
-        }
+    reporter.on_holding(allocated, args.duration)?;
+    let reason = stop_signals.wait(args.duration);
+    if reason == StopReason::SignalsLost {
+        reporter.on_stop(allocated, requested, reason.describe())?;
+        return Ok(Status::No);
     }
+    reporter.on_released(allocated, reason.describe())?;
+    Ok(Status::Yes)
 }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use vramfit_core::lint::{Finding, Surroundings, lint};
+use vramfit_core::lint::{Finding, LintInput, lint};
 use vramfit_core::settings::{ResolvedSettings, Version};
 
 /// Applies the rules that need no GPU to the environment as the program will get it.
@@ -18,10 +18,10 @@ pub(super) fn findings(
         .collect();
     let set = settings.set.iter();
     environment.extend(set.map(|set| (set.name.to_owned(), set.value.clone())));
-    let mut findings = lint(&Surroundings {
+    let mut findings = lint(&LintInput {
         environment,
         jax,
-        ..Surroundings::default()
+        ..LintInput::default()
     });
     findings.retain(|finding| {
         let quoted = format!("`{}`", finding.subject);

@@ -3,26 +3,23 @@
 use ratatui::text::Line;
 use vramfit_core::Bytes;
 
-use super::board::{Figure, Pool, ProcessRow};
+use super::snapshot::{PoolRow, ProcessRow, Reading};
 use super::state::State;
 use super::table;
 
 /// Returns the lines about the selected process; `None` where none is.
 pub(super) fn lines(state: &State) -> Option<Vec<Line<'static>>> {
     let (gpu, row) = state.selected()?;
-    let gpu = &state.board.gpus[gpu];
+    let gpu = &state.snapshot.gpus[gpu];
     let mut lines = vec![
         format!("process {} on {} {}", row.pid, gpu.label, gpu.name),
-        format!(
-            "command    {}",
-            row.command.as_deref().unwrap_or("not known")
-        ),
+        format!("command    {}", row.command.as_deref().unwrap_or("unknown")),
         format!(
             "user       {}   container {}",
-            row.user.as_deref().unwrap_or("not known"),
+            row.user.as_deref().unwrap_or("unknown"),
             row.container.as_deref().unwrap_or("none")
         ),
-        figures(row),
+        readings(row),
     ];
     match &row.pool {
         None => lines
@@ -32,10 +29,10 @@ pub(super) fn lines(state: &State) -> Option<Vec<Line<'static>>> {
     Some(lines.into_iter().map(Line::from).collect())
 }
 
-fn figures(row: &ProcessRow) -> String {
-    let shown = |figure: &Figure| match figure {
-        Figure::Bytes(bytes) => Bytes(*bytes).to_string(),
-        Figure::Unknown(_) => "n/a".to_owned(),
+fn readings(row: &ProcessRow) -> String {
+    let shown = |reading: &Reading| match reading {
+        Reading::Bytes(bytes) => Bytes(*bytes).to_string(),
+        Reading::Unknown(_) => "n/a".to_owned(),
     };
     format!(
         "memory     driver {}, reserved {}, in use {}, peak {}, largest free {}, limit {}",
@@ -48,23 +45,23 @@ fn figures(row: &ProcessRow) -> String {
     )
 }
 
-fn published(row: &ProcessRow, pool: &Pool) -> Vec<String> {
-    let asked = &pool.asked;
+fn published(row: &ProcessRow, pool: &PoolRow) -> Vec<String> {
+    let client_settings = &pool.client_settings;
     let default = || "JAX's default".to_owned();
     let mut lines = vec![
         format!(
-            "asked      allocator {}, fraction {}, preallocate {}",
-            asked.allocator.clone().unwrap_or_else(default),
-            asked
+            "settings   allocator {}, fraction {}, preallocate {}",
+            client_settings.allocator.clone().unwrap_or_else(default),
+            client_settings
                 .fraction
                 .map_or_else(default, |fraction| format!("{fraction:.4}")),
-            asked
+            client_settings
                 .preallocate
                 .map_or_else(default, |on| if on { "yes" } else { "no" }.to_owned()),
         ),
         format!(
             "JAX        {} (plugin {}), device {} {}, {} allocations",
-            pool.jax.as_deref().unwrap_or("version not told"),
+            pool.jax.as_deref().unwrap_or("unknown version"),
             pool.plugin_api,
             pool.device_id,
             pool.device_kind,
@@ -72,18 +69,18 @@ fn published(row: &ProcessRow, pool: &Pool) -> Vec<String> {
                 .map_or_else(|| "n/a".to_owned(), |count| count.to_string()),
         ),
         format!(
-            "publisher  {}, every {} ms, {} looks, {} a look",
+            "publisher  {}, every {} ms, {} samples, {} per sample",
             table::liveness(row.liveness),
             pool.interval_ms,
             pool.samples,
-            pool.microseconds_a_sample
+            pool.sampling_us
                 .map_or_else(|| "n/a".to_owned(), |cost| format!("{cost:.1} µs")),
         ),
     ];
-    if let Some(policy) = &asked.policy {
+    if let Some(policy) = &client_settings.policy {
         lines.push(format!("options    {policy}"));
     }
-    if let Some(visible) = &asked.visible_devices {
+    if let Some(visible) = &client_settings.visible_devices {
         lines.push(format!("visible    CUDA_VISIBLE_DEVICES={visible}"));
     }
     lines

@@ -31,9 +31,9 @@ pub(super) fn action(key: &KeyEvent, is_editing: bool) -> Option<Action> {
         KeyCode::Home => Action::First,
         KeyCode::End => Action::Last,
         KeyCode::Enter => Action::Details,
-        KeyCode::Char('t') => Action::ByCard,
+        KeyCode::Char('t') => Action::GroupByGpu,
         KeyCode::Char('a') => Action::OnlyJax,
-        KeyCode::Char('/') => Action::BeginFilter,
+        KeyCode::Char('/') => Action::StartFilter,
         KeyCode::Esc => Action::Back,
         _ => return None,
     })

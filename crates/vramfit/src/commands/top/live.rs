@@ -18,7 +18,7 @@ use ratatui::crossterm::terminal::{
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use vramfit_core::{Error, ErrorKind, Result};
 
-use super::board::Board;
+use super::snapshot::Snapshot;
 use super::state::State;
 use super::{Event, keys, view};
 use crate::ascii::in_ascii_columns;
@@ -104,7 +104,7 @@ pub(super) fn run(
     for signal in [SIGTERM, SIGINT, SIGHUP] {
         let registered = signal_hook::flag::register(signal, Arc::clone(&ended));
         registered.map_err(|error| {
-            Error::new(ErrorKind::Internal, "cannot wait for signals").cause(error)
+            Error::new(ErrorKind::Internal, "cannot handle signals").cause(error)
         })?;
     }
     let mut screen = Screen::take(ascii)?;
@@ -126,7 +126,7 @@ fn until_quit(
     screen.draw(state)?;
     while !ended.load(Ordering::Relaxed) {
         match events.recv_timeout(EVENT_TIMEOUT) {
-            Ok(Event::Moment(moment)) => state.update(Board::of(&moment)),
+            Ok(Event::Sample(sample)) => state.update(Snapshot::of(&sample)),
             Ok(Event::End) => state.has_ended = true,
             Ok(Event::Failed(error)) => return Err(error),
             Ok(Event::Terminal(event::Event::Key(key))) => {

@@ -1,28 +1,28 @@
-//! `vramfit top`: what is inside the pools now.
+//! `vramfit top`: monitor GPUs and the pools of JAX processes.
 //!
 //! | file | subject |
 //! | --- | --- |
-//! | `sources`, `pages` | looking: at the driver, at what JAX processes publish |
-//! | `moment`, `record` | what was seen at one moment; recordings of it |
-//! | `board`, `place` | the two put together: GPUs, processes, three memories side by side |
-//! | `state`, `keys` | what the person has chosen |
-//! | `view`, `gpu`, `table`, `details`, `live` | the screen |
-//! | `plain`, `prometheus`, `server` | a table, CSV, metrics, and who gets them |
+//! | `collector`, `stats_files` | sampling the driver and the statistics that JAX processes publish |
+//! | `sample`, `recording` | one sample; recordings |
+//! | `snapshot`, `device_mapping` | driver and published statistics combined: GPUs and processes |
+//! | `state`, `keys` | what the user has selected |
+//! | `view`, `gpu_lines`, `table`, `details`, `live` | the screen |
+//! | `plain`, `prometheus`, `server` | table, CSV, metrics, and the HTTP server |
 
-mod board;
+mod collector;
 mod details;
-mod gpu;
+mod device_mapping;
+mod gpu_lines;
 mod keys;
 mod live;
-mod moment;
-mod pages;
-mod place;
 mod plain;
 mod prometheus;
-mod record;
+mod recording;
+mod sample;
 mod server;
-mod sources;
+mod snapshot;
 mod state;
+mod stats_files;
 mod table;
 #[cfg(test)]
 mod tests;
@@ -39,17 +39,17 @@ use vramfit_core::{Error, Result};
 
 use crate::output::Output;
 use crate::status::Status;
-use board::Board;
-use moment::Moment;
-use record::Recorder;
+use collector::{Collector, LiveHost, Source};
+use recording::Recorder;
+use sample::Sample;
 use server::Server;
-use sources::{Collector, Machine, Source};
+use snapshot::Snapshot;
 use state::State;
 
-/// Watch every GPU, and what is inside the pools of JAX processes
+/// Monitor GPUs and the memory pools of JAX processes
 ///
-/// A process that was started with `vramfit run` publishes what its pool holds; of all others only what
-/// the driver says is shown. Nothing is changed: top only looks.
+/// Processes started with `vramfit run` publish the statistics of their pools; for all others only what the
+/// driver reports is shown. Monitoring changes nothing.
 #[derive(clap::Args, Debug)]
 #[command(after_help = "\
 Examples:
@@ -61,22 +61,22 @@ Examples:
   vramfit top --replay run.jsonl
 ")]
 pub(crate) struct Args {
-    /// Print one table (or one JSON object, or CSV) and end
+    /// Print one table (or one JSON object, or CSV) and exit
     #[arg(long)]
     once: bool,
-    /// Print a line of JSON for every look
+    /// Print one line of JSON per sample
     #[arg(long, conflicts_with = "csv")]
     json: bool,
-    /// Print a line of CSV for every process and look
+    /// Print one line of CSV per process and sample
     #[arg(long)]
     csv: bool,
-    /// Time between two looks, such as `2`, `0.5` or `200ms`
-    #[arg(long, value_name = "TIME", default_value = "1", value_parser = interval)]
+    /// Sampling interval, such as `2`, `0.5` or `200ms`
+    #[arg(long, value_name = "TIME", default_value = "1", value_parser = parse_interval)]
     interval: Duration,
-    /// Serve metrics at http://ADDR:PORT/metrics instead of drawing; 0 chooses a free port
+    /// Serve Prometheus metrics at http://ADDR:PORT/metrics; 0 selects a free port
     #[arg(long, value_name = "PORT", conflicts_with_all = ["once", "json", "csv"])]
     prometheus: Option<u16>,
-    /// The address to serve at; other machines reach it only if it is not the loopback
+    /// Address to listen on; other machines can only connect if it is not the loopback
     #[arg(
         long,
         value_name = "ADDR",
@@ -84,10 +84,10 @@ pub(crate) struct Args {
         requires = "prometheus"
     )]
     listen: IpAddr,
-    /// Write every look to a file, for `--replay`
+    /// Record every sample to a file, for `--replay`
     #[arg(long, value_name = "FILE", conflicts_with = "replay")]
     record: Option<PathBuf>,
-    /// Show a recording instead of this machine; no GPU is needed
+    /// Show a recording instead of this machine (requires no GPU)
     #[arg(long, value_name = "FILE")]
     replay: Option<PathBuf>,
 }
@@ -98,19 +98,18 @@ impl Args {
     }
 }
 
-/// What the main thread waits for.
+/// An event for the main thread.
 enum Event {
-    /// Somebody looked.
-    Moment(Box<Moment>),
-    /// The recording is over.
+    Sample(Box<Sample>),
+    /// The recording has ended.
     End,
-    /// A look could not be recorded.
+    /// A sample could not be recorded.
     Failed(Error),
-    /// A key, or another size.
+    /// A key press, or a resize.
     Terminal(crossterm::event::Event),
 }
 
-/// Columns of a table that goes to no terminal.
+/// Width of a table that is not printed to a terminal.
 const PLAIN_COLUMNS: usize = 100;
 const MIN_INTERVAL: Duration = Duration::from_millis(50);
 const MAX_INTERVAL: Duration = Duration::from_secs(3600);
@@ -118,18 +117,18 @@ const MAX_INTERVAL: Duration = Duration::from_secs(3600);
 /// Runs `vramfit top`.
 pub(crate) fn run(args: &Args, output: &mut Output) -> Result<Status> {
     let mut source = match &args.replay {
-        Some(path) => Source::Recording(record::read(path)?.into_iter()),
-        None => Source::Machine(Box::new(Machine::open())),
+        Some(path) => Source::Recording(recording::read(path)?.into_iter()),
+        None => Source::Host(Box::new(LiveHost::open())),
     };
     let mut recorder = args.record.as_deref().map(Recorder::create).transpose()?;
     let is_screen = std::io::stdout().is_terminal() && std::io::stdin().is_terminal();
     let streams = args.json || args.csv || args.prometheus.is_some();
     if args.once || !(streams || is_screen) {
-        let moment = source.last().unwrap_or_default();
+        let sample = source.last().unwrap_or_default();
         if let Some(recorder) = &mut recorder {
-            recorder.write(&moment)?;
+            recorder.write(&sample)?;
         }
-        return print_once(args, &Board::of(&moment), output);
+        return print_once(args, &Snapshot::of(&sample), output);
     }
     let (sender, events) = channel();
     let collector = Collector::start(source, recorder, args.interval, sender.clone());
@@ -157,21 +156,21 @@ fn new_state(args: &Args, color: bool) -> State {
     State::new(source, format!("{:?}", args.interval), color)
 }
 
-fn print_once(args: &Args, board: &Board, output: &mut Output) -> Result<Status> {
+fn print_once(args: &Args, snapshot: &Snapshot, output: &mut Output) -> Result<Status> {
     if args.json {
-        output.json(board)?;
+        output.json(snapshot)?;
     } else if args.csv {
-        output.data(&format!("{}{}", plain::CSV_HEADER, plain::csv(board)))?;
+        output.data(&format!("{}{}", plain::CSV_HEADER, plain::csv(snapshot)))?;
     } else {
         let mut state = new_state(args, output.colors_screen());
-        state.update(board.clone());
+        state.update(snapshot.clone());
         state.has_ended = true;
         output.table(&plain::table(&state, columns()))?;
     }
     Ok(Status::Yes)
 }
 
-/// Returns how wide a table may be: `COLUMNS`, else the terminal, else a hundred.
+/// Returns the width of a table: `COLUMNS`, else that of the terminal, else a hundred.
 fn columns() -> usize {
     let set = std::env::var("COLUMNS")
         .ok()
@@ -188,7 +187,7 @@ fn columns() -> usize {
         .clamp(20, 400)
 }
 
-/// Says what is seen, look by look, until the recording or the process ends.
+/// Prints or serves every sample until the recording ends.
 fn stream(args: &Args, events: &Receiver<Event>, output: &mut Output) -> Result<()> {
     let server = args
         .prometheus
@@ -205,12 +204,12 @@ fn stream(args: &Args, events: &Receiver<Event>, output: &mut Output) -> Result<
     }
     for event in events {
         match event {
-            Event::Moment(moment) => {
-                let board = Board::of(&moment);
+            Event::Sample(sample) => {
+                let snapshot = Snapshot::of(&sample);
                 match &server {
-                    Some(server) => server.update(&board),
-                    None if args.csv => output.data(&plain::csv(&board))?,
-                    None => output.json(&board)?,
+                    Some(server) => server.update(&snapshot),
+                    None if args.csv => output.data(&plain::csv(&snapshot))?,
+                    None => output.json(&snapshot)?,
                 }
             }
             Event::Failed(error) => return Err(error),
@@ -220,8 +219,8 @@ fn stream(args: &Args, events: &Receiver<Event>, output: &mut Output) -> Result<
     Ok(())
 }
 
-/// Reads a time: seconds, or a number with `ms` or `s`.
-fn interval(text: &str) -> std::result::Result<Duration, String> {
+/// Parses an interval: seconds, or a number with `ms` or `s`.
+fn parse_interval(text: &str) -> std::result::Result<Duration, String> {
     let (number, scale) = match text.strip_suffix("ms") {
         Some(number) => (number, 0.001),
         None => (text.strip_suffix('s').unwrap_or(text), 1.0),
@@ -229,13 +228,13 @@ fn interval(text: &str) -> std::result::Result<Duration, String> {
     let seconds: f64 = number
         .trim()
         .parse()
-        .map_err(|_| format!("`{text}` is no time; write `2`, `0.5` or `200ms`"))?;
+        .map_err(|_| format!("`{text}` is not a valid interval; examples: `2`, `0.5`, `200ms`"))?;
     let time = Duration::try_from_secs_f64(seconds * scale).map_err(|error| error.to_string())?;
     if (MIN_INTERVAL..=MAX_INTERVAL).contains(&time) {
         Ok(time)
     } else {
         Err(format!(
-            "`{text}` is not between {MIN_INTERVAL:?} and an hour"
+            "`{text}` is out of range; the interval must be between {MIN_INTERVAL:?} and 1 hour"
         ))
     }
 }

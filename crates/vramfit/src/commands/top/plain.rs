@@ -4,14 +4,18 @@ use anstyle::{AnsiColor, Effects};
 use ratatui::style::{Color, Modifier, Style};
 use ratatui::text::Line;
 
-use super::board::{Board, Figure};
+use super::snapshot::{Reading, Snapshot};
 use super::state::State;
 use super::{table, view};
 
 /// Writes the table that `--once` prints, with colors where the state has them.
 pub(super) fn table(state: &State, width: usize) -> String {
-    let sheet = view::sheet(state, width, false);
-    let lines = sheet.head.into_iter().chain(sheet.body).chain(sheet.notes);
+    let layout = view::layout(state, width, false);
+    let lines = layout
+        .head
+        .into_iter()
+        .chain(layout.body)
+        .chain(layout.notes);
     lines.map(|line| line_text(&line, state.color)).collect()
 }
 
@@ -55,16 +59,16 @@ limit_bytes,command\n";
 
 /// Writes a line for each process on each GPU, and one for a GPU without processes. What is not
 /// known is empty.
-pub(super) fn csv(board: &Board) -> String {
-    let bytes = |figure: &Figure| {
-        figure
+pub(super) fn csv(snapshot: &Snapshot) -> String {
+    let bytes = |reading: &Reading| {
+        reading
             .bytes()
             .map_or_else(String::new, |bytes| bytes.to_string())
     };
     let mut text = String::new();
-    for gpu in &board.gpus {
+    for gpu in &snapshot.gpus {
         let of_gpu = [
-            board.at_unix_ms.to_string(),
+            snapshot.at_unix_ms.to_string(),
             field(&gpu.label),
             gpu.uuid.clone().unwrap_or_default(),
             u8::from(gpu.is_virtual).to_string(),
@@ -107,7 +111,7 @@ fn field(text: &str) -> String {
 mod tests {
     use ratatui::text::Span;
 
-    use super::super::board::{CardRow, ProcessRow};
+    use super::super::snapshot::{GpuRow, ProcessRow};
     use super::*;
 
     #[test]
@@ -122,17 +126,17 @@ mod tests {
 
     #[test]
     fn every_line_has_as_many_fields_as_the_header() {
-        let gpu = |processes| CardRow {
+        let gpu = |processes| GpuRow {
             label: "GPU 0".to_owned(),
             processes,
-            ..CardRow::default()
+            ..GpuRow::default()
         };
-        let board = Board {
+        let snapshot = Snapshot {
             gpus: vec![gpu(Vec::new()), gpu(vec![ProcessRow::default()])],
-            ..Board::default()
+            ..Snapshot::default()
         };
         let fields = CSV_HEADER.matches(',').count();
-        for line in csv(&board).lines() {
+        for line in csv(&snapshot).lines() {
             assert_eq!(line.matches(',').count(), fields, "{line}");
         }
         assert_eq!(field("a, \"b\""), "\"a, \"\"b\"\"\"");

@@ -2,30 +2,30 @@
 
 use std::fmt::Write as _;
 
-use super::board::{Board, CardRow, Figure, ProcessRow};
+use super::snapshot::{GpuRow, ProcessRow, Reading, Snapshot};
 
-type OfCard = (&'static str, &'static str, fn(&CardRow) -> Option<f64>);
-type OfProcess = (
+type GpuMetric = (&'static str, &'static str, fn(&GpuRow) -> Option<f64>);
+type ProcessMetric = (
     &'static str,
     &'static str,
     &'static str,
     fn(&ProcessRow) -> Option<f64>,
 );
 
-const CARD_FAMILIES: &[OfCard] = &[
+const GPU_METRICS: &[GpuMetric] = &[
     (
         "vramfit_gpu_memory_total_bytes",
-        "All memory of the GPU.",
+        "Total memory of the GPU.",
         |gpu| number(&gpu.total),
     ),
     (
         "vramfit_gpu_memory_used_bytes",
-        "What processes hold of it, as the driver counts.",
+        "Memory used by processes, as reported by the driver.",
         |gpu| number(&gpu.used),
     ),
     (
         "vramfit_gpu_utilization_ratio",
-        "Part of the time in which a kernel ran.",
+        "Fraction of time during which a kernel was running.",
         |gpu| {
             gpu.utilization_percent
                 .map(|percent| f64::from(percent) / 100.0)
@@ -36,63 +36,59 @@ const CARD_FAMILIES: &[OfCard] = &[
         "Temperature of the GPU.",
         |gpu| gpu.temperature_c.map(f64::from),
     ),
-    (
-        "vramfit_gpu_power_watts",
-        "Power that the GPU draws.",
-        |gpu| {
-            gpu.power_mw
-                .map(|milliwatts| f64::from(milliwatts) / 1000.0)
-        },
-    ),
+    ("vramfit_gpu_power_watts", "Power draw of the GPU.", |gpu| {
+        gpu.power_mw
+            .map(|milliwatts| f64::from(milliwatts) / 1000.0)
+    }),
 ];
 
-const PROCESS_FAMILIES: &[OfProcess] = &[
+const PROCESS_METRICS: &[ProcessMetric] = &[
     (
         "vramfit_process_driver_bytes",
         "gauge",
-        "What the process holds on the GPU, as the driver counts.",
+        "GPU memory used by the process, as reported by the driver.",
         |row| number(&row.driver),
     ),
     (
         "vramfit_pool_reserved_bytes",
         "gauge",
-        "What JAX's pool has taken from the driver.",
+        "Memory that JAX's pool has reserved from the driver.",
         |row| number(&row.reserved),
     ),
     (
         "vramfit_pool_in_use_bytes",
         "gauge",
-        "What the pool has given out.",
+        "Memory of the pool that is in use.",
         |row| number(&row.in_use),
     ),
     (
         "vramfit_pool_peak_bytes",
         "gauge",
-        "The most that was given out since the process began.",
+        "Peak memory in use since the process started.",
         |row| number(&row.peak),
     ),
     (
         "vramfit_pool_largest_free_bytes",
         "gauge",
-        "The largest free piece of the pool.",
+        "Largest free block of the pool.",
         |row| number(&row.largest_free),
     ),
     (
         "vramfit_pool_limit_bytes",
         "gauge",
-        "What the pool may take.",
+        "Maximum size of the pool.",
         |row| number(&row.limit),
     ),
     (
         "vramfit_pool_allocations_total",
         "counter",
-        "Requests that the pool has served.",
+        "Allocations that the pool has served.",
         |row| row.pool.as_ref()?.allocations.map(|count| count as f64),
     ),
     (
         "vramfit_pool_stale",
         "gauge",
-        "1 where the figures of the pool are older than two intervals.",
+        "1 if the statistics of the pool are older than two intervals.",
         |row| {
             row.liveness
                 .map(|liveness| f64::from(u8::from(liveness.is_stale())))
@@ -100,32 +96,32 @@ const PROCESS_FAMILIES: &[OfProcess] = &[
     ),
 ];
 
-fn number(figure: &Figure) -> Option<f64> {
-    figure.bytes().map(|bytes| bytes as f64)
+fn number(reading: &Reading) -> Option<f64> {
+    reading.bytes().map(|bytes| bytes as f64)
 }
 
 /// Writes all families; a figure that is not known has no line.
-pub(super) fn text(board: &Board) -> String {
+pub(super) fn text(snapshot: &Snapshot) -> String {
     let mut out = String::new();
-    let has_driver = u8::from(board.no_driver.is_none());
+    let has_driver = u8::from(snapshot.no_driver.is_none());
     family(
         &mut out,
         "vramfit_driver_up",
         "gauge",
-        "1 where NVIDIA's driver answers.",
+        "1 if the NVIDIA driver is available.",
     );
     let _ = writeln!(out, "vramfit_driver_up {has_driver}");
-    for (name, help, value) in CARD_FAMILIES {
+    for (name, help, value) in GPU_METRICS {
         family(&mut out, name, "gauge", help);
-        for (position, gpu) in board.gpus.iter().enumerate() {
+        for (position, gpu) in snapshot.gpus.iter().enumerate() {
             if let Some(value) = value(gpu) {
                 let _ = writeln!(out, "{name}{{{}}} {value}", gpu_labels(position, gpu));
             }
         }
     }
-    for (name, kind, help, value) in PROCESS_FAMILIES {
+    for (name, kind, help, value) in PROCESS_METRICS {
         family(&mut out, name, kind, help);
-        for (position, gpu) in board.gpus.iter().enumerate() {
+        for (position, gpu) in snapshot.gpus.iter().enumerate() {
             for row in &gpu.processes {
                 if let Some(value) = value(row) {
                     let labels = gpu_labels(position, gpu);
@@ -141,7 +137,7 @@ fn family(out: &mut String, name: &str, kind: &str, help: &str) {
     let _ = writeln!(out, "# HELP {name} {help}\n# TYPE {name} {kind}");
 }
 
-fn gpu_labels(position: usize, gpu: &CardRow) -> String {
+fn gpu_labels(position: usize, gpu: &GpuRow) -> String {
     format!(
         "gpu=\"{position}\",label=\"{}\",name=\"{}\",uuid=\"{}\",virtual=\"{}\"",
         escape(&gpu.label),
@@ -177,21 +173,21 @@ mod tests {
 
     #[test]
     fn what_is_not_known_has_no_line_and_labels_are_escaped() {
-        let board = Board {
-            gpus: vec![CardRow {
+        let snapshot = Snapshot {
+            gpus: vec![GpuRow {
                 label: "GPU 0".to_owned(),
                 name: "a \"GPU\"\\".to_owned(),
-                total: Figure::Bytes(16 << 30),
+                total: Reading::Bytes(16 << 30),
                 processes: vec![ProcessRow {
                     pid: 7,
-                    in_use: Figure::Bytes(3),
+                    in_use: Reading::Bytes(3),
                     ..ProcessRow::default()
                 }],
-                ..CardRow::default()
+                ..GpuRow::default()
             }],
-            ..Board::default()
+            ..Snapshot::default()
         };
-        let text = text(&board);
+        let text = text(&snapshot);
         let lines = |start: &str| text.lines().filter(|line| line.starts_with(start)).count();
         assert_eq!(lines("vramfit_gpu_memory_total_bytes{"), 1);
         assert_eq!(lines("vramfit_gpu_memory_used_bytes{"), 0);

@@ -14,8 +14,8 @@ use std::time::{Duration, Instant};
 
 use vramfit_core::{Error, ErrorKind, Result};
 
-use super::board::Board;
 use super::prometheus::text;
+use super::snapshot::Snapshot;
 
 /// The type of the answer.
 const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
@@ -44,7 +44,7 @@ impl Server {
             let in_use = error.kind() == IoErrorKind::AddrInUse;
             let refused = refused.cause(error);
             if in_use {
-                refused.hint("another program has the port; choose another one")
+                refused.hint("another program uses the port; choose another one")
             } else {
                 refused
             }
@@ -58,8 +58,8 @@ impl Server {
     }
 
     /// Answers with these metrics from now on.
-    pub(super) fn update(&self, board: &Board) {
-        *self.metrics.lock().unwrap_or_else(PoisonError::into_inner) = text(board);
+    pub(super) fn update(&self, snapshot: &Snapshot) {
+        *self.metrics.lock().unwrap_or_else(PoisonError::into_inner) = text(snapshot);
     }
 }
 
@@ -128,16 +128,19 @@ fn answer(
     let (status, body) = match (method, path) {
         _ if !is_addressed => (
             "403 Forbidden",
-            "this is asked for under a name that is not this machine's\n".to_owned(),
+            "the Host header does not name this machine\n".to_owned(),
         ),
         ("GET" | "HEAD", "/metrics") => {
             let metrics = metrics.lock().unwrap_or_else(PoisonError::into_inner);
             ("200 OK", metrics.clone())
         }
-        ("GET" | "HEAD", _) => ("404 Not Found", "the metrics are at /metrics\n".to_owned()),
+        ("GET" | "HEAD", _) => (
+            "404 Not Found",
+            "not found; the metrics are at /metrics\n".to_owned(),
+        ),
         _ => (
             "405 Method Not Allowed",
-            "only GET is answered\n".to_owned(),
+            "only GET and HEAD are supported\n".to_owned(),
         ),
     };
     let head = format!(
@@ -265,7 +268,7 @@ mod tests {
             stream
         });
         let slow: Vec<_> = slow.collect();
-        let asked = Instant::now();
+        let client_settings = Instant::now();
         let answer = ask(
             &server,
             &format!("GET /metrics HTTP/1.1\r\nHost: {}\r\n\r\n", server.address),
@@ -273,9 +276,9 @@ mod tests {
         assert!(answer.starts_with("HTTP/1.1 200 OK"), "{answer}");
         // One after the other they would take two minutes.
         assert!(
-            asked.elapsed() < REQUEST_TIMEOUT * 10,
+            client_settings.elapsed() < REQUEST_TIMEOUT * 10,
             "{:?}",
-            asked.elapsed()
+            client_settings.elapsed()
         );
         drop(slow);
     }

@@ -1,6 +1,6 @@
 //! What is on the screen: the last board, and what the person has chosen. Pure: events in, state out.
 
-use super::board::{Board, ProcessRow};
+use super::snapshot::{ProcessRow, Snapshot};
 
 /// What a key asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -14,9 +14,9 @@ pub(super) enum Action {
     First,
     Last,
     Details,
-    ByCard,
+    GroupByGpu,
     OnlyJax,
-    BeginFilter,
+    StartFilter,
     /// A letter of the filter.
     Letter(char),
     Erase,
@@ -32,14 +32,14 @@ const PAGE: usize = 10;
 /// The state of the screen.
 #[derive(Clone, Debug)]
 pub(super) struct State {
-    pub(super) board: Board,
+    pub(super) snapshot: Snapshot,
     /// What is watched, where it is not this machine.
     pub(super) source: Option<String>,
     pub(super) interval_text: String,
     pub(super) filter: String,
     pub(super) is_editing: bool,
     pub(super) only_jax: bool,
-    pub(super) by_gpu: bool,
+    pub(super) group_by_gpu: bool,
     pub(super) shows_details: bool,
     pub(super) shows_help: bool,
     pub(super) has_ended: bool,
@@ -50,13 +50,13 @@ pub(super) struct State {
 impl State {
     pub(super) fn new(source: Option<String>, interval_text: String, color: bool) -> Self {
         State {
-            board: Board::default(),
+            snapshot: Snapshot::default(),
             source,
             interval_text,
             filter: String::new(),
             is_editing: false,
             only_jax: false,
-            by_gpu: true,
+            group_by_gpu: true,
             shows_details: false,
             shows_help: false,
             has_ended: false,
@@ -66,18 +66,18 @@ impl State {
     }
 
     /// Takes a new board; the same process stays selected.
-    pub(super) fn update(&mut self, board: Board) {
+    pub(super) fn update(&mut self, snapshot: Snapshot) {
         let identity = |state: &State| {
             let rows = state.rows();
             rows.get(state.selected)
-                .map(|(gpu, row)| (state.board.gpus[*gpu].label.clone(), row.pid))
+                .map(|(gpu, row)| (state.snapshot.gpus[*gpu].label.clone(), row.pid))
         };
         let before = identity(self);
-        self.board = board;
+        self.snapshot = snapshot;
         let rows = self.rows();
         let same = before.and_then(|(label, pid)| {
             rows.iter()
-                .position(|(gpu, row)| row.pid == pid && self.board.gpus[*gpu].label == label)
+                .position(|(gpu, row)| row.pid == pid && self.snapshot.gpus[*gpu].label == label)
         });
         self.selected = same
             .unwrap_or(self.selected)
@@ -97,9 +97,9 @@ impl State {
             Action::First => self.selected = 0,
             Action::Last => self.selected = last,
             Action::Details => self.shows_details = !self.shows_details,
-            Action::ByCard => self.by_gpu = !self.by_gpu,
+            Action::GroupByGpu => self.group_by_gpu = !self.group_by_gpu,
             Action::OnlyJax => self.only_jax = !self.only_jax,
-            Action::BeginFilter => self.is_editing = true,
+            Action::StartFilter => self.is_editing = true,
             Action::Letter(letter) => self.filter.push(letter),
             Action::Erase => drop(self.filter.pop()),
             Action::Accept => self.is_editing = false,
@@ -116,13 +116,13 @@ impl State {
 
     /// Returns the processes that are shown, in order, each with the position of its GPU.
     pub(super) fn rows(&self) -> Vec<(usize, &ProcessRow)> {
-        let gpus = self.board.gpus.iter().enumerate();
+        let gpus = self.snapshot.gpus.iter().enumerate();
         let mut rows: Vec<(usize, &ProcessRow)> = gpus
             .flat_map(|(at, gpu)| gpu.processes.iter().map(move |row| (at, row)))
             .filter(|(_, row)| !self.only_jax || row.pool.is_some())
-            .filter(|(_, row)| self.passes(row))
+            .filter(|(_, row)| self.matches_filter(row))
             .collect();
-        if !self.by_gpu {
+        if !self.group_by_gpu {
             rows.sort_by_key(|(_, row)| {
                 std::cmp::Reverse(row.driver.bytes().or(row.reserved.bytes()))
             });
@@ -139,7 +139,7 @@ impl State {
         self.selected
     }
 
-    fn passes(&self, row: &ProcessRow) -> bool {
+    fn matches_filter(&self, row: &ProcessRow) -> bool {
         let wanted = self.filter.to_lowercase();
         let texts = [&row.command, &row.user, &row.container];
         wanted.is_empty()
@@ -153,27 +153,27 @@ impl State {
 
 #[cfg(test)]
 mod tests {
-    use super::super::board::{CardRow, Figure, Pool};
+    use super::super::snapshot::{GpuRow, PoolRow, Reading};
     use super::*;
 
     fn process(pid: u32, command: &str, gib: u64, published: bool) -> ProcessRow {
         ProcessRow {
             pid,
             command: Some(command.to_owned()),
-            driver: Figure::Bytes(gib << 30),
-            pool: published.then(Pool::default),
+            driver: Reading::Bytes(gib << 30),
+            pool: published.then(PoolRow::default),
             ..ProcessRow::default()
         }
     }
 
     fn state() -> State {
-        let gpu = |label: &str, processes| CardRow {
+        let gpu = |label: &str, processes| GpuRow {
             label: label.to_owned(),
             processes,
-            ..CardRow::default()
+            ..GpuRow::default()
         };
         let mut state = State::new(None, "1 s".to_owned(), false);
-        state.update(Board {
+        state.update(Snapshot {
             gpus: vec![
                 gpu(
                     "GPU 0",
@@ -184,7 +184,7 @@ mod tests {
                 ),
                 gpu("GPU 1", vec![process(3, "serve.py", 30, true)]),
             ],
-            ..Board::default()
+            ..Snapshot::default()
         });
         state
     }
@@ -197,7 +197,7 @@ mod tests {
     fn rows_are_by_gpu_or_by_size_and_all_or_only_jax() {
         let mut state = state();
         assert_eq!(pids(&state), [1, 2, 3]);
-        state.act(Action::ByCard);
+        state.act(Action::GroupByGpu);
         assert_eq!(pids(&state), [3, 2, 1]);
         state.act(Action::OnlyJax);
         assert_eq!(pids(&state), [3, 2]);
@@ -206,7 +206,7 @@ mod tests {
     #[test]
     fn the_filter_looks_into_every_text_and_the_number() {
         let mut state = state();
-        state.act(Action::BeginFilter);
+        state.act(Action::StartFilter);
         for letter in "TRAIN".chars() {
             state.act(Action::Letter(letter));
         }
@@ -226,11 +226,11 @@ mod tests {
         assert_eq!(state.selected().map(|(_, row)| row.pid), Some(1));
         state.act(Action::PageDown);
         assert_eq!(state.selected().map(|(_, row)| row.pid), Some(3));
-        let mut board = state.board.clone();
-        board.gpus[0].processes.remove(0);
-        state.update(board);
+        let mut snapshot = state.snapshot.clone();
+        snapshot.gpus[0].processes.remove(0);
+        state.update(snapshot);
         assert_eq!(state.selected().map(|(_, row)| row.pid), Some(3));
-        state.update(Board::default());
+        state.update(Snapshot::default());
         assert_eq!(state.selected(), None);
     }
 

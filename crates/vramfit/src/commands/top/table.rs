@@ -5,14 +5,14 @@ use ratatui::text::{Line, Span};
 use vramfit_core::Bytes;
 use vramfit_core::published::Liveness;
 
-use super::board::{Figure, ProcessRow};
+use super::snapshot::{ProcessRow, Reading};
 
 /// Narrower than this, a table would have no room for the command.
-pub(super) const TABLE_FROM: usize = 60;
-const NUMBER: usize = 10;
+pub(super) const MIN_TABLE_COLUMNS: usize = 60;
+const NUMBER_COLUMNS: usize = 10;
 
 /// The letter of a reason why something is not known.
-pub(super) fn letter(number: usize) -> char {
+pub(super) fn footnote_letter(number: usize) -> char {
     char::from(b'a' + (number % 26) as u8)
 }
 
@@ -36,12 +36,12 @@ impl Columns {
     }
 
     pub(super) fn is_table(self) -> bool {
-        self.width >= TABLE_FROM
+        self.width >= MIN_TABLE_COLUMNS
     }
 
     /// What is left for the command.
     fn command(self) -> usize {
-        let taken = 2 + 8 + self.user + self.container + self.numbers * NUMBER + 11;
+        let taken = 2 + 8 + self.user + self.container + self.numbers * NUMBER_COLUMNS + 11;
         self.width.saturating_sub(taken).max(4)
     }
 
@@ -50,7 +50,7 @@ impl Columns {
         let mut text = format!("  {:>7} ", "PID");
         text.push_str(&self.texts("USER", "CONTAINER", "COMMAND"));
         for name in names.iter().take(self.numbers) {
-            text.push_str(&format!("{name:>NUMBER$}"));
+            text.push_str(&format!("{name:>NUMBER_COLUMNS$}"));
         }
         text.push_str("  STATE");
         Line::from(Span::styled(
@@ -81,7 +81,7 @@ impl Columns {
         is_selected: bool,
         color: bool,
     ) -> Vec<Line<'static>> {
-        let figures = [
+        let readings = [
             &row.driver,
             &row.reserved,
             &row.in_use,
@@ -89,25 +89,25 @@ impl Columns {
             &row.largest_free,
         ];
         let mut cells: Vec<String> = Vec::new();
-        for figure in figures
+        for reading in readings
             .into_iter()
             .take(if self.is_table() { self.numbers } else { 3 })
         {
-            cells.push(match figure {
-                Figure::Bytes(bytes) => Bytes(*bytes).to_string(),
-                Figure::Unknown(why) => {
+            cells.push(match reading {
+                Reading::Bytes(bytes) => Bytes(*bytes).to_string(),
+                Reading::Unknown(why) => {
                     let known = reasons.iter().position(|reason| reason == why);
                     let number = known.unwrap_or_else(|| {
                         reasons.push(why.clone());
                         reasons.len() - 1
                     });
-                    format!("n/a [{}]", letter(number))
+                    format!("n/a [{}]", footnote_letter(number))
                 }
             });
         }
         let state = liveness(row.liveness);
         let marker = if is_selected { "> " } else { "  " };
-        let command = program(row.command.as_deref().unwrap_or("(not known)"));
+        let command = program(row.command.as_deref().unwrap_or("(unknown)"));
         let style = style(row, is_selected, color);
         if !self.is_table() {
             let name = cut(&format!("{marker}{} {command}", row.pid), self.width);
@@ -122,7 +122,7 @@ impl Columns {
         let mut text = format!("{marker}{:>7} ", row.pid);
         text.push_str(&self.texts(user, container, &command));
         for cell in cells {
-            text.push_str(&format!("{cell:>NUMBER$}"));
+            text.push_str(&format!("{cell:>NUMBER_COLUMNS$}"));
         }
         text.push_str(&format!("  {state}"));
         vec![Line::from(Span::styled(text, style))]

@@ -7,18 +7,18 @@ use std::path::{Path, PathBuf};
 use ratatui::Terminal;
 use ratatui::backend::TestBackend;
 
-use super::board::Board;
+use super::snapshot::Snapshot;
 use super::state::{Action, State};
-use super::{record, view};
+use super::{recording, view};
 
 fn fixtures() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fixtures/top")
 }
 
 fn demo(at: usize) -> State {
-    let moments = record::read(&fixtures().join("demo.jsonl")).expect("a recording");
+    let samples = recording::read(&fixtures().join("demo.jsonl")).expect("a recording");
     let mut state = State::new(None, "1s".to_owned(), true);
-    state.update(Board::of(&moments[at]));
+    state.update(Snapshot::of(&samples[at]));
     state
 }
 
@@ -63,7 +63,7 @@ fn s17_details_and_help_and_a_filter() {
     state.act(Action::Help);
     expect_screen("help", &state, 80, 24);
     state.act(Action::Back);
-    state.act(Action::BeginFilter);
+    state.act(Action::StartFilter);
     for letter in "serve".chars() {
         state.act(Action::Letter(letter));
     }

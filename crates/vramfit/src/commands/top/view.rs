@@ -7,24 +7,24 @@ use ratatui::text::{Line, Span};
 use ratatui::widgets::{Block, Clear, Paragraph};
 
 use super::state::State;
-use super::table::{Columns, letter};
-use super::{details, gpu};
+use super::table::{Columns, footnote_letter};
+use super::{details, gpu_lines};
 
 const KEYS: &[(&str, &str)] = &[
     ("q", "quit"),
-    ("h ?", "this help"),
+    ("h ?", "show this help"),
     ("↑ ↓ j k", "select a process"),
-    ("Enter", "details of it"),
+    ("Enter", "show its details"),
     (
         "/",
-        "filter by command, user, container or number; Esc ends it",
+        "filter by command, user, container or PID; Esc clears it",
     ),
-    ("t", "by GPU, or all in one list by size"),
-    ("a", "all processes, or only those that JAX published"),
+    ("t", "group by GPU, or sort by memory"),
+    ("a", "show all processes, or only JAX"),
 ];
 
 /// Lines of the screen's parts.
-pub(super) struct Sheet {
+pub(super) struct ScreenText {
     pub(super) head: Vec<Line<'static>>,
     pub(super) body: Vec<Line<'static>>,
     /// Where in the body the selected process is.
@@ -35,29 +35,29 @@ pub(super) struct Sheet {
 /// Draws the whole screen.
 pub(super) fn draw(frame: &mut Frame<'_>, state: &State) {
     let area = frame.area();
-    let sheet = sheet(state, usize::from(area.width), true);
+    let layout = layout(state, usize::from(area.width), true);
     let details = state.shows_details.then(|| details::lines(state)).flatten();
     // The table comes first: notes and details get what it can spare, and lose their ends.
     let rows = usize::from(area.height);
-    let room = rows.saturating_sub(sheet.head.len() + 1);
-    let notes = sheet.notes.len().min(room / 3);
+    let room = rows.saturating_sub(layout.head.len() + 1);
+    let notes = layout.notes.len().min(room / 3);
     let detail_rows = details
         .as_ref()
         .map_or(0, |lines| (lines.len() + 2).min(room / 2));
     let [head, body, middle, low, keys] = Layout::vertical([
-        Constraint::Length(sheet.head.len() as u16),
+        Constraint::Length(layout.head.len() as u16),
         Constraint::Min(1),
         Constraint::Length(detail_rows as u16),
         Constraint::Length(notes as u16),
         Constraint::Length(1),
     ])
     .areas(area);
-    frame.render_widget(Paragraph::new(sheet.head), head);
+    frame.render_widget(Paragraph::new(layout.head), head);
     let height = usize::from(body.height);
-    let first = sheet
+    let first = layout
         .selected
         .map_or(0, |at| (at + 2).saturating_sub(height));
-    let shown: Vec<Line<'_>> = sheet.body.into_iter().skip(first).take(height).collect();
+    let shown: Vec<Line<'_>> = layout.body.into_iter().skip(first).take(height).collect();
     frame.render_widget(Paragraph::new(shown), body);
     if let Some(lines) = details {
         frame.render_widget(
@@ -65,7 +65,7 @@ pub(super) fn draw(frame: &mut Frame<'_>, state: &State) {
             middle,
         );
     }
-    frame.render_widget(Paragraph::new(sheet.notes), low);
+    frame.render_widget(Paragraph::new(layout.notes), low);
     frame.render_widget(Paragraph::new(key_line(state)), keys);
     if state.shows_help {
         help(frame, area);
@@ -73,19 +73,19 @@ pub(super) fn draw(frame: &mut Frame<'_>, state: &State) {
 }
 
 /// Lays everything out for so many columns; `live` marks the selected process.
-pub(super) fn sheet(state: &State, width: usize, live: bool) -> Sheet {
+pub(super) fn layout(state: &State, width: usize, live: bool) -> ScreenText {
     let mut reasons = Vec::new();
     let mut body = Vec::new();
     let mut selected = None;
     let columns = Columns::of(width);
-    let board = &state.board;
+    let snapshot = &state.snapshot;
     let rows = state.rows();
     if columns.is_table() && !rows.is_empty() {
         body.push(columns.heading());
     }
     let mut gpu_before = None;
     for (position, (gpu, row)) in rows.iter().enumerate() {
-        if state.by_gpu && gpu_before != Some(*gpu) {
+        if state.group_by_gpu && gpu_before != Some(*gpu) {
             let first = gpu_before.map_or(0, |before| before + 1);
             push_gpus(&mut body, state, first..*gpu + 1, width);
             gpu_before = Some(*gpu);
@@ -97,9 +97,9 @@ pub(super) fn sheet(state: &State, width: usize, live: bool) -> Sheet {
         let lines = columns.row(row, &mut reasons, is_selected, state.color);
         body.extend(lines);
     }
-    if state.by_gpu {
+    if state.group_by_gpu {
         let first = gpu_before.map_or(0, |before| before + 1);
-        push_gpus(&mut body, state, first..board.gpus.len(), width);
+        push_gpus(&mut body, state, first..snapshot.gpus.len(), width);
     }
     if rows.is_empty() {
         body.push(Line::default());
@@ -107,14 +107,14 @@ pub(super) fn sheet(state: &State, width: usize, live: bool) -> Sheet {
     }
     let mut notes: Vec<Line<'static>> = (0..)
         .zip(&reasons)
-        .map(|(number, why)| Line::from(format!("[{}] {why}", letter(number))))
+        .map(|(number, why)| Line::from(format!("[{}] {why}", footnote_letter(number))))
         .collect();
-    let unknown = board.gpus.iter().flat_map(|gpu| {
-        let named = |what: &String| format!("{}: not known: {what}", gpu.label);
+    let unknown = snapshot.gpus.iter().flat_map(|gpu| {
+        let named = |what: &String| format!("{}: unknown: {what}", gpu.label);
         gpu.unknown.iter().map(named)
     });
     notes.extend(unknown.map(Line::from));
-    Sheet {
+    ScreenText {
         head: head(state),
         body,
         selected,
@@ -123,16 +123,16 @@ pub(super) fn sheet(state: &State, width: usize, live: bool) -> Sheet {
 }
 
 fn head(state: &State) -> Vec<Line<'static>> {
-    let board = &state.board;
+    let snapshot = &state.snapshot;
     let count = |number: usize, what: &str| {
         format!("{number} {what}{}", if number == 1 { "" } else { "s" })
     };
-    let driver = match (&board.driver, &board.cuda) {
+    let driver = match (&snapshot.driver, &snapshot.cuda) {
         (Some(driver), Some(cuda)) => format!("driver {driver} (CUDA {cuda})"),
         (Some(driver), None) => format!("driver {driver}"),
         _ => "no driver".to_owned(),
     };
-    let mut pids: Vec<u32> = board
+    let mut pids: Vec<u32> = snapshot
         .gpus
         .iter()
         .flat_map(|gpu| gpu.processes.iter().map(|row| row.pid))
@@ -140,13 +140,13 @@ fn head(state: &State) -> Vec<Line<'static>> {
     pids.sort_unstable();
     pids.dedup();
     let source = match (&state.source, state.has_ended) {
-        (Some(source), true) => format!("{source}, at its end"),
+        (Some(source), true) => format!("{source} (finished)"),
         (Some(source), false) => source.clone(),
         (None, _) => format!("every {}", state.interval_text),
     };
     let facts = [
         driver,
-        count(board.gpus.len(), "card"),
+        count(snapshot.gpus.len(), "GPU"),
         count_processes(pids.len()),
         source,
     ];
@@ -155,8 +155,8 @@ fn head(state: &State) -> Vec<Line<'static>> {
         title,
         Span::raw(format!("  {}", facts.join("  "))),
     ])];
-    if let Some(why) = &board.no_driver {
-        let hint = board
+    if let Some(why) = &snapshot.no_driver {
+        let hint = snapshot
             .no_driver_hint
             .as_ref()
             .map_or_else(String::new, |hint| format!(" ({hint})"));
@@ -171,13 +171,13 @@ fn count_processes(number: usize) -> String {
 
 fn nothing(state: &State) -> &'static str {
     if !state.filter.is_empty() {
-        "No process passes the filter; Esc ends it."
+        "No process matches the filter; Esc clears it."
     } else if state.only_jax {
         "No JAX process publishes its pool: start one with `vramfit run -- …`."
-    } else if state.board.gpus.is_empty() {
-        "Nothing to show: no driver, and no JAX process that was started with `vramfit run`."
+    } else if state.snapshot.gpus.is_empty() {
+        "Nothing to show: no driver, and no JAX process started with `vramfit run`."
     } else {
-        "No process holds memory here."
+        "No process uses GPU memory."
     }
 }
 
@@ -187,15 +187,15 @@ fn push_gpus(
     range: std::ops::Range<usize>,
     width: usize,
 ) {
-    for one in &state.board.gpus[range] {
-        body.extend(gpu::lines(one, width, state.color));
+    for one in &state.snapshot.gpus[range] {
+        body.extend(gpu_lines::lines(one, width, state.color));
     }
 }
 
 fn key_line(state: &State) -> Line<'static> {
     if state.is_editing {
         return Line::from(format!(
-            "filter: {}▏ Enter keeps it, Esc ends it",
+            "filter: {}▏ Enter applies it, Esc clears it",
             state.filter
         ));
     }
@@ -219,13 +219,13 @@ fn help(frame: &mut Frame<'_>, area: Rect) {
     lines.extend(
         [
             "",
-            " DRIVER    held, as nvidia-smi shows it: pool, CUDA context, libraries",
-            " RESERVED  of that, taken by JAX's pool",
-            " IN USE    of the pool, given out to arrays and running programs",
-            " PEAK      the most that was in use since the process began",
-            " LRG FREE  the largest free piece of the pool",
+            " DRIVER    used, as in nvidia-smi: pool, CUDA context, libraries",
+            " RESERVED  reserved by JAX's pool",
+            " IN USE    in use by arrays and running programs",
+            " PEAK      peak of IN USE since the process started",
+            " LRG FREE  largest free block of the pool",
             "",
-            " █ in use  ▓ reserved by a pool  ▒ held otherwise  · free",
+            " █ in use  ▓ reserved by a pool  ▒ other use  · free",
         ]
         .map(Line::from),
     );

@@ -11,7 +11,7 @@ use vramfit_core::{Error, ErrorKind, Result};
 use super::ProgressMode;
 use super::datasets::Look;
 use super::processes::Processes;
-use crate::failure::Failure;
+use crate::python_child::PythonFailure;
 use crate::scratch::ScratchFolder;
 
 /// What to do.
@@ -50,7 +50,7 @@ pub(super) struct Outcome {
     pub(super) ended: Ended,
     /// What could not be done.
     #[serde(default)]
-    pub(super) error: Option<Failure>,
+    pub(super) error: Option<PythonFailure>,
     /// The final report, for programs; people have read it.
     #[serde(default)]
     pub(super) result: Json,

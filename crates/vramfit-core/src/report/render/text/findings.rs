@@ -16,7 +16,7 @@ pub(in crate::report) fn render(findings: &[Finding]) -> String {
         } else {
             format!("`{}`: ", finding.subject)
         };
-        let head = format!("{}[{id}]: {subject}{}", severity.word(), finding.message);
+        let head = format!("{}[{id}]: {subject}{}", severity.label(), finding.message);
         lines.extend(wrap(&head, WIDTH, 2));
         if let Some(cost) = finding.cost_bytes.filter(|_| *severity != Severity::Note) {
             lines.push(format!("  cost: {} per GPU", Bytes(cost)));
@@ -34,7 +34,7 @@ mod tests {
     #[test]
     fn each_finding_has_its_sentence_and_its_fix_in_eighty_columns() {
         let finding = Finding {
-            id: "too-little-left",
+            id: "insufficient-headroom",
             severity: Severity::Warning,
             subject: "XLA_CLIENT_MEM_FRACTION".to_owned(),
             message:
@@ -47,7 +47,7 @@ mod tests {
         };
         let text = render(&[finding.clone(), finding]);
         let expected = "\
-warning[too-little-left]: `XLA_CLIENT_MEM_FRACTION`: 0.95 of GPU 0 (NVIDIA
+warning[insufficient-headroom]: `XLA_CLIENT_MEM_FRACTION`: 0.95 of GPU 0 (NVIDIA
   GeForce RTX 3060 Ti)'s 8.0 GiB leaves 409.6 MiB for the CUDA context and
   libraries, which need about 640.0 MiB
   cost: 230.4 MiB per GPU

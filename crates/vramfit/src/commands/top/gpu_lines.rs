@@ -4,17 +4,17 @@ use ratatui::style::{Color, Modifier, Style};
 use ratatui::text::{Line, Span};
 use vramfit_core::Bytes;
 
-use super::board::{CardRow, Figure};
-use super::table::TABLE_FROM;
+use super::snapshot::{GpuRow, Reading};
+use super::table::MIN_TABLE_COLUMNS;
 
 /// The line of a GPU, and the sentence that explains it.
-pub(super) fn lines(gpu: &CardRow, width: usize, color: bool) -> Vec<Line<'static>> {
+pub(super) fn lines(gpu: &GpuRow, width: usize, color: bool) -> Vec<Line<'static>> {
     let amount = match (&gpu.used, &gpu.total) {
-        (Figure::Bytes(used), Figure::Bytes(total)) => {
+        (Reading::Bytes(used), Reading::Bytes(total)) => {
             format!("{} of {}", Bytes(*used), Bytes(*total))
         }
-        (Figure::Bytes(used), _) => Bytes(*used).to_string(),
-        _ => "memory not known".to_owned(),
+        (Reading::Bytes(used), _) => Bytes(*used).to_string(),
+        _ => "memory unknown".to_owned(),
     };
     let load = gpu
         .utilization_percent
@@ -25,7 +25,7 @@ pub(super) fn lines(gpu: &CardRow, width: usize, color: bool) -> Vec<Line<'stati
         .map(|milliwatts| format!("{} W", milliwatts / 1000));
     let facts: Vec<String> = [load, heat, power].into_iter().flatten().collect();
     let facts = facts.join("  ");
-    let is_narrow = width < TABLE_FROM;
+    let is_narrow = width < MIN_TABLE_COLUMNS;
     let name = if is_narrow {
         gpu.label.clone()
     } else {
@@ -52,7 +52,7 @@ pub(super) fn lines(gpu: &CardRow, width: usize, color: bool) -> Vec<Line<'stati
 }
 
 /// A GPU's memory as a bar: in use, reserved by pools, held otherwise, free.
-fn bar(gpu: &CardRow, width: usize, color: bool) -> Vec<Span<'static>> {
+fn bar(gpu: &GpuRow, width: usize, color: bool) -> Vec<Span<'static>> {
     let Some(total) = gpu.total.bytes().filter(|total| *total > 0) else {
         return vec![Span::raw(" ".repeat(width))];
     };

@@ -1,4 +1,4 @@
-//! Where the figures come from: the driver and the pages, or a recording.
+//! Samples the driver and the published statistics, or replays a recording.
 
 use std::sync::mpsc::Sender;
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
@@ -8,69 +8,69 @@ use std::time::{Duration, Instant, SystemTime};
 use vramfit_core::{Error, Result};
 use vramfit_gpu::{DriverUnavailable, Sampler};
 
-use super::moment::{Moment, NoDriver, SCHEMA};
-use super::record::Recorder;
-use super::{Event, pages};
+use super::recording::Recorder;
+use super::sample::{NoDriver, SCHEMA, Sample};
+use super::{Event, stats_files};
 
-/// What is looked at.
+/// A source of samples.
 pub(super) enum Source {
     /// This machine.
-    Machine(Box<Machine>),
-    /// What was recorded, and which of it comes next.
-    Recording(std::vec::IntoIter<Moment>),
+    Host(Box<LiveHost>),
+    /// A recording.
+    Recording(std::vec::IntoIter<Sample>),
 }
 
-/// The driver of this machine, if there is one.
-pub(super) struct Machine {
+/// The driver of this machine, if it is available.
+pub(super) struct LiveHost {
     driver: std::result::Result<Box<Sampler>, NoDriver>,
 }
 
-impl Machine {
+impl LiveHost {
     pub(super) fn open() -> Self {
-        let explained = |absence: DriverUnavailable| {
-            let error = Error::from(absence);
+        let to_no_driver = |unavailable: DriverUnavailable| {
+            let error = Error::from(unavailable);
             NoDriver {
                 message: error.message().to_owned(),
                 hint: error.hint_text().map(str::to_owned),
             }
         };
-        Machine {
-            driver: Sampler::open().map(Box::new).map_err(explained),
+        LiveHost {
+            driver: Sampler::open().map(Box::new).map_err(to_no_driver),
         }
     }
 
-    fn look(&mut self) -> Moment {
-        let machine = self.driver.as_mut().ok();
+    fn poll(&mut self) -> Sample {
+        let sampler = self.driver.as_mut().ok();
         let since_1970 = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
-        Moment {
+        Sample {
             schema: SCHEMA,
             at_unix_ms: since_1970.map_or(0, |time| time.as_millis() as u64),
-            machine: machine.map(|driver| driver.sample(Instant::now())),
+            host: sampler.map(|driver| driver.sample(Instant::now())),
             no_driver: self.driver.as_ref().err().cloned(),
-            pages: pages::read(),
+            published: stats_files::read(),
         }
     }
 }
 
 impl Source {
-    /// Looks once; `None` at the end of a recording.
-    pub(super) fn look(&mut self) -> Option<Moment> {
+    /// Returns the next sample; `None` at the end of a recording.
+    pub(super) fn poll(&mut self) -> Option<Sample> {
         match self {
-            Source::Machine(machine) => Some(machine.look()),
-            Source::Recording(moments) => moments.next(),
+            Source::Host(host) => Some(host.poll()),
+            Source::Recording(samples) => samples.next(),
         }
     }
 
-    /// Looks once and for all: at a recording, how it ended.
-    pub(super) fn last(&mut self) -> Option<Moment> {
+    /// Returns a single sample: the last one of a recording.
+    pub(super) fn last(&mut self) -> Option<Sample> {
         match self {
-            Source::Machine(machine) => Some(machine.look()),
-            Source::Recording(moments) => moments.last(),
+            Source::Host(host) => Some(host.poll()),
+            Source::Recording(samples) => samples.last(),
         }
     }
 }
 
-/// A thread that looks every so often and sends what it sees.
+/// A thread that sends samples at an interval.
 pub(super) struct Collector {
     stop: Arc<(Mutex<bool>, Condvar)>,
     thread: Option<JoinHandle<()>>,
@@ -84,22 +84,22 @@ impl Collector {
         events: Sender<Event>,
     ) -> Self {
         let stop = Arc::new((Mutex::new(false), Condvar::new()));
-        let told = Arc::clone(&stop);
+        let stop_signal = Arc::clone(&stop);
         let thread = thread::spawn(move || {
             let mut next = Instant::now();
             loop {
-                let Some(moment) = source.look() else {
+                let Some(sample) = source.poll() else {
                     let _ = events.send(Event::End);
                     return;
                 };
-                let written: Result<()> = recorder.as_mut().map_or(Ok(()), |to| to.write(&moment));
+                let written: Result<()> = recorder.as_mut().map_or(Ok(()), |to| to.write(&sample));
                 let sent = events.send(match written {
-                    Ok(()) => Event::Moment(Box::new(moment)),
+                    Ok(()) => Event::Sample(Box::new(sample)),
                     Err(error) => Event::Failed(error),
                 });
                 next = (next + interval).max(Instant::now());
                 let rest = next.saturating_duration_since(Instant::now());
-                let (stop, changed) = &*told;
+                let (stop, changed) = &*stop_signal;
                 let stop = stop.lock().unwrap_or_else(PoisonError::into_inner);
                 let waited = changed.wait_timeout_while(stop, rest, |stop| !*stop);
                 if sent.is_err() || waited.map_or(true, |(stop, _)| *stop) {

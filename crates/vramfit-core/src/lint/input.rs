@@ -1,4 +1,4 @@
-//! All that the rules are allowed to know: plain values, gathered by whoever asks.
+//! The input of the rules: plain values.
 
 use std::collections::BTreeMap;
 
@@ -8,19 +8,19 @@ use crate::gpu::Gpu;
 use crate::host::{GpuMemory, Host, HostGpu};
 use crate::settings::Version;
 
-/// What a program is started with, or runs with.
+/// The environment of a program that starts or runs.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Surroundings {
+pub struct LintInput {
     /// The environment variables.
     pub environment: BTreeMap<String, String>,
-    /// The installed release of JAX; `None`: not known. The rules then assume the newest they know.
+    /// The installed JAX release; if `None`, the rules assume the latest they know.
     pub jax: Option<Version>,
-    /// What the driver says of the GPUs; without GPUs, nothing is known of them.
-    pub machine: Host,
-    /// Changes that the running program made to its environment once JAX had begun to read it, in their
-    /// order. `environment` holds what JAX has read, without them.
+    /// The GPUs that the driver reports; none if they are unknown.
+    pub host: Host,
+    /// Changes that the running program made to its environment after JAX began to read it, in order.
+    /// `environment` is what JAX has read, without them.
     pub late: Vec<LateChange>,
-    /// What is installed beside JAX; `None`: nobody looked.
+    /// Packages installed next to JAX; `None` if unknown.
     pub packages: Option<Packages>,
 }
 
@@ -30,49 +30,49 @@ pub struct Surroundings {
 pub struct LateChange {
     /// The variable.
     pub name: String,
-    /// Its value before; `None` where it was not set.
+    /// Its value before; `None` if it was not set.
     pub old: Option<String>,
-    /// Its value from then on; `None` where it is removed.
+    /// Its value from then on; `None` if it is removed.
     pub new: Option<String>,
-    /// The line that changes it, such as `train.py:7 (main)`; empty where that is not known.
+    /// The line that changes it, such as `train.py:7 (main)`; empty if unknown.
     pub site: String,
-    /// How far JAX had come.
-    pub stage: Stage,
+    /// The stage of JAX at that time.
+    pub stage: ProcessStage,
 }
 
-/// How far the JAX of a process has come.
+/// How far JAX has been initialized in a process.
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
 )]
 #[serde(rename_all = "snake_case")]
-pub enum Stage {
-    /// It was not imported: every variable still counts.
+pub enum ProcessStage {
+    /// Not imported: every variable still takes effect.
     #[default]
     Before,
     /// `import jax` has read its own options.
     Imported,
-    /// The plugins were found, and what JAX hands to their clients was read.
+    /// The plugins were discovered, and the options of their clients were read.
     Discovered,
-    /// There is a backend: the plugin has read its own variables, too.
+    /// A backend exists: the plugin has read its own variables, too.
     Started,
 }
 
-/// Installed packages that matter to the memory of a GPU, with their versions.
+/// Installed packages that affect GPU memory, with their versions.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Packages {
-    /// TensorFlow as it is installed by default: with its code for GPUs.
+    /// TensorFlow with GPU support, as installed by default.
     pub tensorflow: Option<String>,
-    /// TensorFlow without its code for GPUs.
+    /// TensorFlow without GPU support.
     pub tensorflow_cpu: Option<String>,
     /// PyTorch.
     pub torch: Option<String>,
-    /// Whether JAX has a plugin for CUDA.
+    /// Whether JAX has a CUDA plugin.
     pub cuda_plugin: bool,
 }
 
-impl Surroundings {
-    /// Returns the machine of a program that has `count` GPUs of that kind to itself.
-    pub fn machine_of(gpu: &Gpu, count: u32) -> Host {
+impl LintInput {
+    /// Returns a host with `count` idle GPUs of that kind.
+    pub fn host_with(gpu: &Gpu, count: u32) -> Host {
         let gpu = |index| HostGpu {
             index,
             name: gpu.description.clone(),

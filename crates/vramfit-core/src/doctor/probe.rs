@@ -12,7 +12,7 @@ use serde_json::Value;
 /// A step of the trial, in this order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Step {
+pub enum ProbeStep {
     /// `import jax`.
     Import,
     /// The first use of a backend: which devices are there.
@@ -31,25 +31,25 @@ pub enum Step {
     Training,
 }
 
-impl Step {
+impl ProbeStep {
     /// Returns what is done in it, for "while it …".
     fn words(self) -> &'static str {
         match self {
-            Step::Import => "imported JAX",
-            Step::Backend => "looked for devices",
-            Step::Pool => "made its first array",
-            Step::Computation => "computed",
-            Step::Jit => "compiled a function",
-            Step::Transfers => "moved bytes",
-            Step::Hold => "waited to be looked at",
-            Step::Training => "trained",
+            ProbeStep::Import => "imported JAX",
+            ProbeStep::Backend => "looked for devices",
+            ProbeStep::Pool => "created its first array",
+            ProbeStep::Computation => "ran the computation",
+            ProbeStep::Jit => "compiled a function",
+            ProbeStep::Transfers => "transferred data",
+            ProbeStep::Hold => "waited for the memory measurement",
+            ProbeStep::Training => "trained",
         }
     }
 }
 
 /// How the child ended.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub enum Ended {
+pub enum ProbeExit {
     /// There was no trial, for this reason.
     #[default]
     NotStarted,
@@ -63,12 +63,12 @@ pub enum Ended {
 
 /// What the child told.
 #[derive(Clone, Debug, Default)]
-pub struct Trial {
-    began: Option<Step>,
-    done: BTreeMap<Step, Value>,
-    failed: BTreeMap<Step, Failure>,
+pub struct JaxProbe {
+    began: Option<ProbeStep>,
+    done: BTreeMap<ProbeStep, Value>,
+    failed: BTreeMap<ProbeStep, StepFailure>,
     /// How the child ended.
-    pub ended: Ended,
+    pub exit: ProbeExit,
     /// Its standard error, the last lines of it.
     pub log: Vec<String>,
 }
@@ -76,7 +76,7 @@ pub struct Trial {
 /// An exception of Python that ended a step.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(default)]
-pub struct Failure {
+pub struct StepFailure {
     /// Class and text, such as `RuntimeError: Unable to initialize backend`.
     pub error: String,
     /// What JAX logged meanwhile, one line an entry.
@@ -85,11 +85,11 @@ pub struct Failure {
 
 /// What is known of a step.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Outcome<T> {
+pub enum StepOutcome<T> {
     /// It came to its end.
     Done(T),
     /// Python raised an exception in it.
-    Failed(Failure),
+    Failed(StepFailure),
     /// The child ended in it; how, in words that fit after "the trial".
     Stopped(String),
     /// The child had ended before.
@@ -98,7 +98,7 @@ pub enum Outcome<T> {
 
 #[derive(Deserialize)]
 struct Line {
-    step: Step,
+    step: ProbeStep,
     state: State,
     #[serde(flatten)]
     rest: Value,
@@ -112,9 +112,9 @@ enum State {
     Failed,
 }
 
-impl Trial {
+impl JaxProbe {
     /// Takes in one line that the child told. Returns the step it has begun, if it has.
-    pub fn hear(&mut self, line: &str) -> Option<Step> {
+    pub fn on_line(&mut self, line: &str) -> Option<ProbeStep> {
         let line: Line = serde_json::from_str(line).ok()?;
         match line.state {
             State::Begin => {
@@ -132,86 +132,88 @@ impl Trial {
         None
     }
 
-    fn outcome<T: DeserializeOwned>(&self, step: Step) -> Outcome<T> {
-        if let Some(told) = self.done.get(&step) {
-            return match serde_json::from_value(told.clone()) {
-                Ok(told) => Outcome::Done(told),
-                Err(error) => Outcome::Failed(Failure {
-                    error: format!("the trial told what is not understood: {error}"),
+    fn outcome<T: DeserializeOwned>(&self, step: ProbeStep) -> StepOutcome<T> {
+        if let Some(result) = self.done.get(&step) {
+            return match serde_json::from_value(result.clone()) {
+                Ok(result) => StepOutcome::Done(result),
+                Err(error) => StepOutcome::Failed(StepFailure {
+                    error: format!("invalid message from the probe: {error}"),
                     logged: Vec::new(),
                 }),
             };
         }
         if let Some(failure) = self.failed.get(&step) {
-            return Outcome::Failed(failure.clone());
+            return StepOutcome::Failed(failure.clone());
         }
         if self.began != Some(step) {
-            return Outcome::NotReached;
+            return StepOutcome::NotReached;
         }
-        match &self.ended {
-            Ended::Hung(seconds) => Outcome::Stopped(format!(
-                "hung while it {}: no word for {seconds} s, so it was ended",
+        match &self.exit {
+            ProbeExit::Hung(seconds) => StepOutcome::Stopped(format!(
+                "hung while it {}: no progress for {seconds} s, so it was killed",
                 step.words()
             )),
-            Ended::Died(how) => Outcome::Stopped(format!("{how} while it {}", step.words())),
-            Ended::Finished => {
-                Outcome::Stopped(format!("ended without a word while it {}", step.words()))
+            ProbeExit::Died(how) => {
+                StepOutcome::Stopped(format!("{how} while it {}", step.words()))
             }
-            Ended::NotStarted => Outcome::NotReached,
+            ProbeExit::Finished => {
+                StepOutcome::Stopped(format!("exited unexpectedly while it {}", step.words()))
+            }
+            ProbeExit::NotStarted => StepOutcome::NotReached,
         }
     }
 
     /// Returns the step that the child did not survive, or that failed: nothing after it was done.
-    pub(super) fn last_step(&self) -> Option<Step> {
+    pub(super) fn last_step(&self) -> Option<ProbeStep> {
         let failed = self.failed.keys().next().copied();
         failed.or(self.began.filter(|step| !self.done.contains_key(step)))
     }
 
     /// Returns what came of `import jax`.
-    pub fn import(&self) -> Outcome<Imported> {
-        self.outcome(Step::Import)
+    pub fn import(&self) -> StepOutcome<ImportResult> {
+        self.outcome(ProbeStep::Import)
     }
 
     /// Returns what came of looking for devices.
-    pub fn backend(&self) -> Outcome<Backend> {
-        self.outcome(Step::Backend)
+    pub fn backend(&self) -> StepOutcome<BackendResult> {
+        self.outcome(ProbeStep::Backend)
     }
 
     /// Returns what came of the first arrays.
-    pub fn pool(&self) -> Outcome<Pools> {
-        self.outcome(Step::Pool)
+    pub fn pool(&self) -> StepOutcome<PoolResult> {
+        self.outcome(ProbeStep::Pool)
     }
 
     /// Returns what came of the computation.
-    pub fn computation(&self) -> Outcome<Computed> {
-        self.outcome(Step::Computation)
+    pub fn computation(&self) -> StepOutcome<ComputeResult> {
+        self.outcome(ProbeStep::Computation)
     }
 
     /// Returns what came of compiling.
-    pub fn jit(&self) -> Outcome<Jitted> {
-        self.outcome(Step::Jit)
+    pub fn jit(&self) -> StepOutcome<JitResult> {
+        self.outcome(ProbeStep::Jit)
     }
 
     /// Returns what came of the transfers.
-    pub fn transfers(&self) -> Outcome<Transferred> {
-        self.outcome(Step::Transfers)
+    pub fn transfers(&self) -> StepOutcome<TransferResult> {
+        self.outcome(ProbeStep::Transfers)
     }
 
     /// Returns what the child said of itself before it waited.
-    pub fn hold(&self) -> Outcome<Held> {
-        self.outcome(Step::Hold)
+    pub fn hold(&self) -> StepOutcome<ProbeProcess> {
+        self.outcome(ProbeStep::Hold)
     }
 
     /// Returns what came of the training steps.
-    pub fn training(&self) -> Outcome<Trained> {
-        self.outcome(Step::Training)
+    pub fn training(&self) -> StepOutcome<TrainingResult> {
+        self.outcome(ProbeStep::Training)
     }
 }
 
 /// What `import jax` brought.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(default)]
-pub struct Imported {
+pub struct ImportResult {
     /// `jax.__version__`.
     pub version: String,
     /// The file that was imported.
@@ -223,7 +225,7 @@ pub struct Imported {
 /// Which devices JAX has.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(default)]
-pub struct Backend {
+pub struct BackendResult {
     /// `jax.default_backend()`: `gpu`, `cpu`, `tpu`, `METAL`.
     pub platform: String,
     /// The local devices.
@@ -251,7 +253,7 @@ pub struct Device {
 /// JAX's pools after the first array on each device.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(default)]
-pub struct Pools {
+pub struct PoolResult {
     /// The options that JAX makes of the environment for its client; those it does not set are XLA's
     /// defaults. `None` where this JAX does not tell.
     pub options: Option<PoolOptions>,
@@ -290,7 +292,7 @@ pub struct Pool {
 /// A computation with a known result.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(default)]
-pub struct Computed {
+pub struct ComputeResult {
     /// Whether every number was right.
     pub right: bool,
     /// How many numbers were compared.
@@ -304,7 +306,7 @@ pub struct Computed {
 /// What jit did.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(default)]
-pub struct Jitted {
+pub struct JitResult {
     /// Whether `JAX_DISABLE_JIT` is in force.
     pub disabled: bool,
     /// How often Python ran the function in the first call, and in the second.
@@ -318,7 +320,7 @@ pub struct Jitted {
 /// Bytes to the device and back.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(default)]
-pub struct Transferred {
+pub struct TransferResult {
     /// Size of the array.
     pub bytes: u64,
     /// The shortest of several times to the device.
@@ -334,7 +336,7 @@ pub struct Transferred {
 /// The child, while it waits.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(default)]
-pub struct Held {
+pub struct ProbeProcess {
     /// Its number.
     pub pid: u32,
 }
@@ -342,7 +344,7 @@ pub struct Held {
 /// A few training steps.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(default)]
-pub struct Trained {
+pub struct TrainingResult {
     /// How many.
     pub steps: u64,
     /// The loss before the first; `None` where it is not a number.
@@ -361,42 +363,42 @@ mod tests {
 
     #[test]
     fn what_was_learnt_before_a_crash_counts() {
-        let mut trial = Trial::default();
+        let mut probe = JaxProbe::default();
         assert_eq!(
-            trial.hear(r#"{"step":"import","state":"begin"}"#),
-            Some(Step::Import)
+            probe.on_line(r#"{"step":"import","state":"begin"}"#),
+            Some(ProbeStep::Import)
         );
-        let told = r#"{"step":"import","state":"done","version":"0.10.2","seconds":0.5}"#;
-        assert_eq!(trial.hear(told), None);
-        trial.hear("not ours");
-        trial.hear(r#"{"step":"backend","state":"begin"}"#);
-        trial.ended = Ended::Died("was killed by SIGSEGV".to_owned());
-        let Outcome::Done(imported) = trial.import() else {
-            panic!("{:?}", trial.import());
+        let result = r#"{"step":"import","state":"done","version":"0.10.2","seconds":0.5}"#;
+        assert_eq!(probe.on_line(result), None);
+        probe.on_line("not ours");
+        probe.on_line(r#"{"step":"backend","state":"begin"}"#);
+        probe.exit = ProbeExit::Died("was killed by SIGSEGV".to_owned());
+        let StepOutcome::Done(imported) = probe.import() else {
+            panic!("{:?}", probe.import());
         };
         assert_eq!((&*imported.version, imported.seconds), ("0.10.2", 0.5));
         assert_eq!(
-            trial.backend(),
-            Outcome::Stopped("was killed by SIGSEGV while it looked for devices".to_owned())
+            probe.backend(),
+            StepOutcome::Stopped("was killed by SIGSEGV while it looked for devices".to_owned())
         );
-        assert_eq!(trial.pool(), Outcome::NotReached);
-        assert_eq!(trial.last_step(), Some(Step::Backend));
+        assert_eq!(probe.pool(), StepOutcome::NotReached);
+        assert_eq!(probe.last_step(), Some(ProbeStep::Backend));
     }
 
     #[test]
     fn a_hanging_child_and_a_failing_step_are_told_apart() {
-        let mut trial = Trial::default();
-        trial.hear(r#"{"step":"jit","state":"begin"}"#);
-        trial.ended = Ended::Hung(60);
-        let Outcome::Stopped(how) = trial.jit() else {
-            panic!("{:?}", trial.jit());
+        let mut probe = JaxProbe::default();
+        probe.on_line(r#"{"step":"jit","state":"begin"}"#);
+        probe.exit = ProbeExit::Hung(60);
+        let StepOutcome::Stopped(how) = probe.jit() else {
+            panic!("{:?}", probe.jit());
         };
         assert!(how.starts_with("hung while it compiled"), "{how}");
-        trial.hear(r#"{"step":"jit","state":"failed","error":"ValueError: no","logged":["a"]}"#);
-        let failure = Failure {
+        probe.on_line(r#"{"step":"jit","state":"failed","error":"ValueError: no","logged":["a"]}"#);
+        let failure = StepFailure {
             error: "ValueError: no".to_owned(),
             logged: vec!["a".to_owned()],
         };
-        assert_eq!(trial.jit(), Outcome::Failed(failure));
+        assert_eq!(probe.jit(), StepOutcome::Failed(failure));
     }
 }

@@ -4,20 +4,20 @@ use std::collections::BTreeMap;
 
 use serde::Deserialize;
 
-use super::trial::Trial;
+use super::probe::JaxProbe;
 use crate::host::{GpuMemory, Host, HostEnvironment, HostGpu};
 use crate::lint::Packages;
 use crate::settings::{self, Version};
 
-/// All that was found out about a machine, an environment and a JAX.
+/// All that was found out about a host, an environment and a JAX.
 #[derive(Clone, Debug, Default)]
-pub struct Facts {
+pub struct SystemInfo {
     /// What NVIDIA's driver answered.
     pub driver: Driver,
     /// The virtual GPU, inside a dry run.
-    pub virtual_gpu: Option<VirtualCard>,
+    pub virtual_gpu: Option<VirtualGpu>,
     /// The container around us.
-    pub surroundings: HostEnvironment,
+    pub host_environment: HostEnvironment,
     /// Size of `/dev/shm`, where there is one.
     pub shared_memory_bytes: Option<u64>,
     /// The environment that the trial ran in.
@@ -27,13 +27,13 @@ pub struct Facts {
     /// What the Python has installed.
     pub inventory: Inventory,
     /// The virtual environment that is active, where it is not that of the Python.
-    pub other_environment: Option<String>,
+    pub other_active_environment: Option<String>,
     /// What is missing for a dry run with this Python; `Ok` when nothing is.
-    pub dry_run: Option<std::result::Result<(), Missing>>,
+    pub dry_run: Option<std::result::Result<(), MissingReason>>,
     /// What JAX did when it was tried.
-    pub trial: Trial,
-    /// The machine while the trial held its memory.
-    pub machine_during_trial: Option<Host>,
+    pub probe: JaxProbe,
+    /// The host while the trial held its memory.
+    pub host_during_probe: Option<Host>,
     /// Whether a GPU must compute for all to be right.
     pub require_gpu: bool,
 }
@@ -42,7 +42,7 @@ pub struct Facts {
 #[derive(Clone, Debug, PartialEq)]
 pub enum Driver {
     /// The GPUs and who uses them.
-    Machine(Host),
+    Available(Host),
     /// Its library is not installed.
     NotInstalled {
         /// The loader's own words.
@@ -58,7 +58,7 @@ pub enum Driver {
         fix: String,
     },
     /// It did not answer within so many seconds.
-    Silent(u64),
+    TimedOut(u64),
 }
 
 impl Default for Driver {
@@ -71,7 +71,7 @@ impl Default for Driver {
 
 /// The virtual GPU of a dry run.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct VirtualCard {
+pub struct VirtualGpu {
     /// Its name in the catalogue.
     pub name: String,
     /// What a driver would call it.
@@ -81,14 +81,14 @@ pub struct VirtualCard {
     /// Memory of each, as CUDA would report it to JAX.
     pub total_bytes: u64,
     /// What something else holds on each.
-    pub held_bytes: u64,
+    pub occupied_bytes: u64,
     /// What a CUDA context would take: an estimate.
     pub context_bytes: u64,
 }
 
 /// What is missing for a dry run.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Missing {
+pub struct MissingReason {
     /// What is missing, in one sentence.
     pub message: String,
     /// What brings it.
@@ -153,35 +153,31 @@ impl Inventory {
     }
 }
 
-impl Facts {
-    /// Returns the GPUs that there are for programs: the virtual ones, else those of the machine,
+impl SystemInfo {
+    /// Returns the GPUs that there are for programs: the virtual ones, else those of the host,
     /// hidden ones included.
     pub(super) fn gpus(&self) -> Vec<HostGpu> {
-        let machine = self.machine();
-        machine
-            .gpus
-            .into_iter()
-            .filter(HostGpu::is_usable)
-            .collect()
+        let host = self.host();
+        host.gpus.into_iter().filter(HostGpu::is_usable).collect()
     }
 
     /// Returns the GPUs that a program started here sees.
     fn visible_gpus(&self) -> Vec<HostGpu> {
         let variable = |name: &str| self.environment.get(name).map(String::as_str);
-        let machine = self.machine();
+        let host = self.host();
         let seen = settings::visible(
-            &machine.gpus,
+            &host.gpus,
             variable("CUDA_VISIBLE_DEVICES"),
             variable("CUDA_DEVICE_ORDER"),
         );
         seen.into_iter().cloned().collect()
     }
 
-    /// Returns the machine that a program sees: a virtual GPU stands before real ones.
-    pub(super) fn machine(&self) -> Host {
+    /// Returns the host that a program sees: a virtual GPU stands before real ones.
+    pub(super) fn host(&self) -> Host {
         match (&self.virtual_gpu, &self.driver) {
-            (Some(gpu), _) => gpu.machine(),
-            (None, Driver::Machine(machine)) => machine.clone(),
+            (Some(gpu), _) => gpu.host(),
+            (None, Driver::Available(host)) => host.clone(),
             (None, _) => Host::default(),
         }
     }
@@ -207,17 +203,17 @@ impl Facts {
     }
 }
 
-impl VirtualCard {
-    /// Returns the machine that it pretends to be.
-    fn machine(&self) -> Host {
+impl VirtualGpu {
+    /// Returns the host that it pretends to be.
+    fn host(&self) -> Host {
         let gpu = |index| HostGpu {
             index,
             name: self.description.clone(),
             memory: Some(GpuMemory {
                 total_bytes: self.total_bytes,
                 reserved_bytes: Some(0),
-                used_bytes: self.held_bytes,
-                free_bytes: self.total_bytes.saturating_sub(self.held_bytes),
+                used_bytes: self.occupied_bytes,
+                free_bytes: self.total_bytes.saturating_sub(self.occupied_bytes),
             }),
             ..HostGpu::default()
         };

@@ -6,7 +6,7 @@ use std::path::Path;
 
 use vramfit_core::{Error, ErrorKind, Result};
 
-use super::moment::{Moment, SCHEMA};
+use super::sample::{SCHEMA, Sample};
 
 /// A recording that is being made.
 pub(super) struct Recorder {
@@ -29,9 +29,10 @@ impl Recorder {
     ///
     /// # Errors
     /// `io` when it cannot be written.
-    pub(super) fn write(&mut self, moment: &Moment) -> Result<()> {
-        let mut line = serde_json::to_vec(moment)
-            .map_err(|error| Error::new(ErrorKind::Internal, "cannot write a look").cause(error))?;
+    pub(super) fn write(&mut self, sample: &Sample) -> Result<()> {
+        let mut line = serde_json::to_vec(sample).map_err(|error| {
+            Error::new(ErrorKind::Internal, "cannot serialize a sample").cause(error)
+        })?;
         line.push(b'\n');
         let written = self.file.write_all(&line);
         written.map_err(|error| cannot_write(&self.shown, error))
@@ -46,32 +47,32 @@ fn cannot_write(shown: &str, error: std::io::Error) -> Error {
 ///
 /// # Errors
 /// `io` when it cannot be read, `invalid-file` when it is no recording; the line is named.
-pub(super) fn read(path: &Path) -> Result<Vec<Moment>> {
+pub(super) fn read(path: &Path) -> Result<Vec<Sample>> {
     let shown = path.display();
     let io = |error| Error::new(ErrorKind::Io, format!("cannot read `{shown}`")).cause(error);
     let lines = BufReader::new(File::open(path).map_err(io)?).lines();
-    let mut moments = Vec::new();
+    let mut samples = Vec::new();
     for (number, line) in (1..).zip(lines) {
         let line = line.map_err(io)?;
         let invalid = |cause: String| {
-            let message = format!("`{shown}` is no recording of `vramfit top`, see line {number}");
+            let message = format!(
+                "`{shown}` is not a recording of `vramfit top`: line {number} \
+                                   is invalid"
+            );
             Error::new(ErrorKind::InvalidFile, message).cause(cause)
         };
-        let moment: Moment = match serde_json::from_str(&line) {
-            Ok(moment) => moment,
+        let sample: Sample = match serde_json::from_str(&line) {
+            Ok(sample) => sample,
             Err(error) => return Err(invalid(error.to_string())),
         };
-        if moment.schema != SCHEMA {
-            return Err(invalid(format!(
-                "version {} is not known here",
-                moment.schema
-            )));
+        if sample.schema != SCHEMA {
+            return Err(invalid(format!("unsupported version {}", sample.schema)));
         }
-        moments.push(moment);
+        samples.push(sample);
     }
-    if moments.is_empty() {
+    if samples.is_empty() {
         let message = format!("`{shown}` is empty: there is nothing to replay");
         return Err(Error::new(ErrorKind::InvalidFile, message));
     }
-    Ok(moments)
+    Ok(samples)
 }

@@ -1,6 +1,6 @@
-//! What JAX would make of the surroundings: the questions that several rules ask.
+//! How JAX interprets the input: queries that several rules share.
 
-use super::surroundings::{Packages, Surroundings};
+use super::input::{LintInput, Packages};
 use crate::allocator::Kind;
 use crate::host::HostGpu;
 pub(super) use crate::settings::{
@@ -14,38 +14,36 @@ use crate::settings::{
 pub(super) const VISIBLE: &str = "CUDA_VISIBLE_DEVICES";
 pub(super) const XLA_FLAGS: &str = "XLA_FLAGS";
 
-/// The release whose behaviour is assumed where none is known: the newest that was examined.
+/// The release that is assumed if none is known: the latest that was examined.
 const LATEST_EXAMINED_JAX: Version = Version::new(0, 12, 0);
 
-/// The surroundings, read as JAX reads them.
-pub(super) struct Scene<'a> {
-    pub(super) surroundings: &'a Surroundings,
+/// The input as JAX reads it.
+pub(super) struct LintContext<'a> {
+    pub(super) input: &'a LintInput,
 }
 
-/// The share that the environment asks for.
+/// The fraction that the environment sets.
 pub(super) struct Fraction<'a> {
-    /// The variable that JAX takes it from.
     pub(super) name: &'static str,
-    /// Its text.
     pub(super) text: &'a str,
-    /// The number; `None` where Python would not read one.
+    /// `None` if Python cannot parse the text.
     pub(super) value: Option<f64>,
 }
 
-impl<'a> Scene<'a> {
-    /// Returns the release, or the newest known.
+impl<'a> LintContext<'a> {
+    /// Returns the JAX release, or the latest known.
     pub(super) fn version(&self) -> Version {
-        self.surroundings.jax.unwrap_or(LATEST_EXAMINED_JAX)
+        self.input.jax.unwrap_or(LATEST_EXAMINED_JAX)
     }
 
-    /// Returns a variable's value as it is.
-    pub(super) fn raw(&self, name: &str) -> Option<&'a str> {
-        self.surroundings.environment.get(name).map(String::as_str)
+    /// Returns a variable's value, which may be empty.
+    pub(super) fn var(&self, name: &str) -> Option<&'a str> {
+        self.input.environment.get(name).map(String::as_str)
     }
 
-    /// Returns a variable's value; most readers take an empty one as unset.
-    pub(super) fn held(&self, name: &str) -> Option<&'a str> {
-        self.raw(name).filter(|value| !value.is_empty())
+    /// Returns a variable's value unless it is empty, which most readers treat as unset.
+    pub(super) fn non_empty_var(&self, name: &str) -> Option<&'a str> {
+        self.var(name).filter(|value| !value.is_empty())
     }
 
     /// Returns the name under which this release reads the fraction.
@@ -54,13 +52,12 @@ impl<'a> Scene<'a> {
         if new { FRACTION } else { OLD_FRACTION }
     }
 
-    /// Returns the fraction that the environment asks for. With both names set JAX refuses; the newer
-    /// is told.
+    /// Returns the fraction that the environment sets; the newer name if both are set, which JAX rejects.
     pub(super) fn fraction(&self) -> Option<Fraction<'a>> {
         [self.fraction_name(), OLD_FRACTION]
             .into_iter()
             .find_map(|name| {
-                let text = self.held(name)?;
+                let text = self.non_empty_var(name)?;
                 Some(Fraction {
                     name,
                     text,
@@ -69,8 +66,8 @@ impl<'a> Scene<'a> {
             })
     }
 
-    /// Returns the share that JAX's pool will have, where it is one that can be reckoned with.
-    pub(super) fn share(&self) -> Option<f64> {
+    /// Returns the fraction of JAX's pool, if it is a valid one.
+    pub(super) fn fraction_value(&self) -> Option<f64> {
         match self.fraction() {
             None => Some(JAX_DEFAULT_FRACTION),
             Some(fraction) => fraction
@@ -79,47 +76,47 @@ impl<'a> Scene<'a> {
         }
     }
 
-    /// Returns the allocator; `None` where JAX would refuse the word.
+    /// Returns the allocator; `None` if JAX would reject the name.
     pub(super) fn allocator(&self) -> Option<Kind> {
-        self.raw(ALLOCATOR).map_or(Some(Kind::Bfc), |word| {
+        self.var(ALLOCATOR).map_or(Some(Kind::Bfc), |word| {
             word.parse()
                 .ok()
                 .filter(|kind| allocator_since(*kind) <= self.version())
         })
     }
 
-    /// Says whether the pool takes its limit at the first operation.
+    /// Returns whether the pool is preallocated.
     pub(super) fn preallocates(&self) -> bool {
         matches!(self.allocator(), Some(Kind::Bfc | Kind::CudaAsync))
-            && !self.raw(PREALLOCATE).is_some_and(turns_preallocation_off)
+            && !self.var(PREALLOCATE).is_some_and(turns_preallocation_off)
     }
 
-    /// Says whether the pool is made of managed memory, which may lie in host RAM.
+    /// Returns whether the pool uses managed memory, which may lie in host RAM.
     pub(super) fn unified(&self) -> bool {
-        let one = |name: &str| (name == UNIFIED).then(|| self.raw(UNIFIED)).flatten();
-        PluginSettings::read(|name| one(name).map(str::to_owned))
+        let only_unified = |name: &str| (name == UNIFIED).then(|| self.var(UNIFIED)).flatten();
+        PluginSettings::read(|name| only_unified(name).map(str::to_owned))
             .is_ok_and(|plugin| plugin.unified_memory)
     }
 
-    /// Says whether JAX may use a GPU at all.
-    pub(super) fn wants_gpu(&self) -> bool {
-        self.held("JAX_PLATFORMS").is_none_or(|list| {
+    /// Returns whether JAX may use a GPU at all.
+    pub(super) fn may_use_gpu(&self) -> bool {
+        self.non_empty_var("JAX_PLATFORMS").is_none_or(|list| {
             list.split(',')
                 .any(|name| matches!(name.trim(), "cuda" | "gpu"))
         })
     }
 
-    /// Returns the GPUs that a program can be given, in the driver's order.
+    /// Returns the GPUs that programs can use, in the driver's order.
     pub(super) fn usable_gpus(&self) -> Vec<&'a HostGpu> {
-        let gpus = self.surroundings.machine.gpus.iter();
+        let gpus = self.input.host.gpus.iter();
         gpus.filter(|gpu| gpu.is_usable()).collect()
     }
 
     /// Returns the GPUs that the program sees, in the driver's order. Without a list it sees all but
-    /// those that are divided; a list ends at the first name that is no GPU.
+    /// those partitioned by MIG; a list ends at the first invalid entry.
     pub(super) fn gpus(&self) -> Vec<&'a HostGpu> {
         let usable = self.usable_gpus();
-        match self.raw(VISIBLE) {
+        match self.var(VISIBLE) {
             None => usable,
             Some(list) => list
                 .split(',')
@@ -130,8 +127,8 @@ impl<'a> Scene<'a> {
         }
     }
 
-    /// Returns what there is on each GPU that the program sees, where the driver tells.
-    pub(super) fn rooms(&self) -> Vec<(&'a HostGpu, GpuMemoryBudget)> {
+    /// Returns the memory budget of each GPU that the program sees, if the driver reports it.
+    pub(super) fn memory_budgets(&self) -> Vec<(&'a HostGpu, GpuMemoryBudget)> {
         let gpus = self.gpus();
         let count = u32::try_from(gpus.len()).unwrap_or(u32::MAX);
         gpus.into_iter()
@@ -139,13 +136,12 @@ impl<'a> Scene<'a> {
             .collect()
     }
 
-    /// Returns what is installed; nothing where nobody looked.
     pub(super) fn packages(&self) -> Option<&'a Packages> {
-        self.surroundings.packages.as_ref()
+        self.input.packages.as_ref()
     }
 }
 
-/// Returns the GPU that a word of CUDA's list means: a number, or the beginning of a lasting name.
+/// Returns the GPU that an entry of CUDA's list names: an index, or the beginning of a UUID.
 pub(super) fn find_gpu<'a>(gpus: &[&'a HostGpu], word: &str) -> Option<&'a HostGpu> {
     match word.parse::<u32>() {
         Ok(number) => gpus.iter().find(|gpu| gpu.index == number).copied(),
@@ -156,12 +152,12 @@ pub(super) fn find_gpu<'a>(gpus: &[&'a HostGpu], word: &str) -> Option<&'a HostG
     }
 }
 
-/// Reads a number as Python's `float()` does.
+/// Parses a number as Python's `float()` does.
 pub(super) fn python_float(text: &str) -> Option<f64> {
     without_underscores(text)?.parse().ok()
 }
 
-/// Reads a number as Python's `int()` does; one beyond all reason counts as read.
+/// Parses a number as Python's `int()` does; huge ones saturate.
 pub(super) fn python_int(text: &str) -> Option<i128> {
     let digits = without_underscores(text)?;
     let bare = digits.strip_prefix(['+', '-']).unwrap_or(&digits);
@@ -171,7 +167,7 @@ pub(super) fn python_int(text: &str) -> Option<i128> {
     Some(digits.parse().unwrap_or(i128::MAX))
 }
 
-/// Takes off white space, and the underscores that Python allows between two digits.
+/// Strips white space, and the underscores that Python allows between two digits.
 fn without_underscores(text: &str) -> Option<String> {
     let text = text.trim();
     let bytes = text.as_bytes();
@@ -194,7 +190,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn numbers_are_what_python_takes_for_one() {
+    fn numbers_are_parsed_as_in_python() {
         for (text, value) in [
             ("0.9", Some(0.9)),
             (" .5\n", Some(0.5)),

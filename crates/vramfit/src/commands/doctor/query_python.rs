@@ -1,0 +1,73 @@
+//! What the Python that is checked has installed.
+
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use vramfit_core::doctor::{Inventory, MissingReason};
+use vramfit_core::gpu;
+use vramfit_core::{Error, ErrorKind, Result};
+
+use crate::commands::dryrun::check_compiler;
+use crate::context::Context;
+use crate::python::{self, Interpreter};
+use crate::python_child::PythonChild;
+
+/// The script, see its own first lines.
+const INVENTORY: &str = include_str!("inventory.py");
+
+/// How long an interpreter that has closed its output may take to exit.
+const EXIT_TIMEOUT: Duration = Duration::from_secs(1);
+
+/// Queries the inventory of a Python interpreter.
+///
+/// # Errors
+/// `command-not-found` if it cannot be started or does not respond.
+pub(super) fn inventory(python: &Path, timeout: Duration) -> Result<Inventory> {
+    let shown = python.display();
+    let not_found = |message: String| {
+        Error::new(ErrorKind::CommandNotFound, message)
+            .hint("select the Python that runs your programs with `--python`")
+    };
+    let mut command = Command::new(python);
+    command.args(["-c", INVENTORY]).stderr(Stdio::null());
+    let mut child = PythonChild::spawn(&mut command)
+        .map_err(|error| not_found(format!("`{shown}` cannot be started")).cause(error))?;
+    child.close_stdin();
+    child.receive_message(Some(timeout)).ok_or_else(|| {
+        not_found(if child.wait(EXIT_TIMEOUT).is_some() {
+            format!("`{shown}` is not a working Python interpreter")
+        } else {
+            format!("`{shown}` did not respond within {} s", timeout.as_secs())
+        })
+    })
+}
+
+/// Returns what is missing for a dry run with that Python; `None` if that cannot be determined.
+pub(super) fn dry_run(
+    python: &Path,
+    context: &Context,
+) -> Option<std::result::Result<(), MissingReason>> {
+    let interpreter = Interpreter {
+        program: python.to_owned(),
+        options: Vec::new(),
+    };
+    let installed = python::query(&interpreter, |command| {
+        // The script takes the first directory for that of vramfit's stand-in modules.
+        if let Some(package) = &context.package {
+            let mut path = package.join("_standin").into_os_string();
+            if let Some(users) = std::env::var_os("PYTHONPATH").filter(|path| !path.is_empty()) {
+                path.push(":");
+                path.push(users);
+            }
+            command.env("PYTHONPATH", path);
+        }
+    })?;
+    // A GPU that the compilers of both CUDA 12 and 13 support.
+    let gpu = gpu::find("h100-80g").ok()?;
+    let checked = check_compiler(&interpreter, &installed, &gpu);
+    Some(checked.map_err(|error| MissingReason {
+        message: error.message().to_owned(),
+        fix: error.hint_text().unwrap_or_default().to_owned(),
+    }))
+}

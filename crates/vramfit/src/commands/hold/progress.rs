@@ -1,0 +1,282 @@
+//! Reports what happens: lines for people, or one JSON object per event.
+
+use std::time::Duration;
+
+use serde::Serialize;
+use vramfit_core::{Bytes, Result};
+
+use super::backend::{MemoryStatus, OtherProcess, Verification};
+use crate::output::Output;
+
+/// Less memory is free than was requested.
+#[derive(Clone, Debug, Serialize)]
+pub(super) struct InsufficientMemory {
+    gpu: u32,
+    #[serde(skip)]
+    source: &'static str,
+    requested_bytes: u64,
+    free_bytes: u64,
+    total_bytes: Option<u64>,
+    other_processes: Vec<OtherProcess>,
+}
+
+impl InsufficientMemory {
+    pub(super) fn new(
+        requested_bytes: u64,
+        memory: &MemoryStatus,
+        other_processes: Vec<OtherProcess>,
+    ) -> Self {
+        InsufficientMemory {
+            gpu: memory.gpu,
+            source: memory.source,
+            requested_bytes,
+            free_bytes: memory.free_bytes,
+            total_bytes: memory.total_bytes,
+            other_processes,
+        }
+    }
+
+    fn render(&self) -> String {
+        let total = self.total_bytes.map_or(String::new(), |total| {
+            format!(" of {} usable memory", Bytes(total))
+        });
+        let mut text = format!(
+            "cannot allocate {}: {} has {} free{total}",
+            Bytes(self.requested_bytes),
+            self.source,
+            Bytes(self.free_bytes),
+        );
+        for process in &self.other_processes {
+            text.push_str(&format!("\n  {}", process_line(process)));
+        }
+        text
+    }
+}
+
+/// Describes a process in one line.
+fn process_line(process: &OtherProcess) -> String {
+    let used = bytes_or_unknown(process.used_bytes);
+    let command = process.command.as_deref().unwrap_or("(unknown command)");
+    let mut line = format!("{used:>10}  pid {}  {command}", process.pid);
+    for detail in [&process.user, &process.container].into_iter().flatten() {
+        line.push_str(&format!(", {detail}"));
+    }
+    line
+}
+
+fn bytes_or_unknown(bytes: Option<u64>) -> String {
+    bytes.map_or_else(|| "unknown".to_owned(), |bytes| Bytes(bytes).to_string())
+}
+
+/// One event in JSON.
+#[derive(Serialize)]
+struct Event<'a, T: Serialize> {
+    schema: u32,
+    event: &'a str,
+    #[serde(flatten)]
+    details: T,
+}
+
+#[derive(Serialize)]
+struct Start<'a> {
+    gpu: u32,
+    gpu_name: &'a str,
+    requested_bytes: u64,
+    free_bytes: Option<u64>,
+    total_bytes: Option<u64>,
+}
+
+#[derive(Serialize)]
+struct Step {
+    allocated_bytes: u64,
+    free_bytes: Option<u64>,
+}
+
+#[derive(Serialize)]
+struct End<'a> {
+    allocated_bytes: u64,
+    requested_bytes: u64,
+    reason: &'a str,
+}
+
+/// Reports events as text or JSON.
+#[derive(Debug)]
+pub(super) struct HoldReporter<'a> {
+    output: &'a mut Output,
+    json: bool,
+}
+
+impl<'a> HoldReporter<'a> {
+    pub(super) fn new(output: &'a mut Output, json: bool) -> Self {
+        HoldReporter { output, json }
+    }
+
+    pub(super) fn on_insufficient(&mut self, error: &InsufficientMemory) -> Result<()> {
+        if self.json {
+            return self.write_event("insufficient_memory", error);
+        }
+        self.output.text(&format!("{}\n", error.render()))
+    }
+
+    /// Reports the memory before the first step.
+    pub(super) fn on_start(&mut self, requested_bytes: u64, memory: &MemoryStatus) -> Result<()> {
+        if self.json {
+            let is_known = memory.total_bytes.is_some();
+            let start = Start {
+                gpu: memory.gpu,
+                gpu_name: &memory.gpu_name,
+                requested_bytes,
+                free_bytes: is_known.then_some(memory.free_bytes),
+                total_bytes: memory.total_bytes,
+            };
+            return self.write_event("start", start);
+        }
+        let size = memory.total_bytes.map_or(String::new(), |total| {
+            format!(
+                ", {} has {} free of {}",
+                memory.source,
+                Bytes(memory.free_bytes),
+                Bytes(total)
+            )
+        });
+        let head = format!("GPU {}: {}{size}\n", memory.gpu, memory.gpu_name);
+        self.output
+            .data(&format!("{head}{:>10}  {:>10}\n", "allocated", "free"))
+    }
+
+    pub(super) fn on_step(&mut self, allocated_bytes: u64, free_bytes: Option<u64>) -> Result<()> {
+        if self.json {
+            let step = Step {
+                allocated_bytes,
+                free_bytes,
+            };
+            return self.write_event("step", step);
+        }
+        let allocated = Bytes(allocated_bytes).to_string();
+        let free = bytes_or_unknown(free_bytes);
+        self.output.data(&format!("{allocated:>10}  {free:>10}\n"))
+    }
+
+    /// Reports the result of `--verify`.
+    pub(super) fn on_verified(&mut self, verification: &Verification) -> Result<()> {
+        if self.json {
+            return self.write_event("verified", verification);
+        }
+        let mut text = match verification.read_back {
+            Some(true) => "verified: all data was written and read back".to_owned(),
+            Some(false) => "verification failed: the data that was read back differs".to_owned(),
+            None => "verified by memory statistics only".to_owned(),
+        };
+        if let Some(note) = &verification.note {
+            text.push_str(&format!("; {note}"));
+        }
+        let counted = Bytes(verification.counted_bytes);
+        text.push_str(&format!("\n  free memory decreased by {counted}"));
+        if verification.counted_bytes < verification.allocated_bytes {
+            text.push_str(&format!(
+                ", less than the {} that are allocated: not all of it is on the GPU, or another \
+                 process freed memory",
+                Bytes(verification.allocated_bytes)
+            ));
+        }
+        self.output.text(&format!("{text}\n"))
+    }
+
+    /// Reports that all of the memory is allocated.
+    pub(super) fn on_holding(
+        &mut self,
+        allocated_bytes: u64,
+        duration: Option<Duration>,
+    ) -> Result<()> {
+        if self.json {
+            let step = Step {
+                allocated_bytes,
+                free_bytes: None,
+            };
+            return self.write_event("holding", step);
+        }
+        let until = match duration {
+            Some(duration) => format!("for {}s", duration.as_secs_f64()),
+            None => "until Ctrl-C".to_owned(),
+        };
+        self.output
+            .info(&format!("holding {} {until}", Bytes(allocated_bytes)));
+        Ok(())
+    }
+
+    /// Reports that it stopped before all of the memory was allocated, or early.
+    pub(super) fn on_stop(&mut self, allocated: u64, requested: u64, reason: &str) -> Result<()> {
+        if self.json {
+            return self.write_end("stopped", allocated, requested, reason);
+        }
+        self.output.data(&format!(
+            "stopped at {} of {}: {reason}\n",
+            Bytes(allocated),
+            Bytes(requested)
+        ))
+    }
+
+    /// Reports that all of the memory was allocated and is released as planned.
+    pub(super) fn on_released(&mut self, allocated: u64, reason: &str) -> Result<()> {
+        if self.json {
+            return self.write_end("released", allocated, allocated, reason);
+        }
+        self.output
+            .info(&format!("released {} ({reason})", Bytes(allocated)));
+        Ok(())
+    }
+
+    fn write_end(
+        &mut self,
+        event: &str,
+        allocated_bytes: u64,
+        requested_bytes: u64,
+        reason: &str,
+    ) -> Result<()> {
+        let end = End {
+            allocated_bytes,
+            requested_bytes,
+            reason,
+        };
+        self.write_event(event, end)
+    }
+
+    fn write_event(&mut self, event: &str, details: impl Serialize) -> Result<()> {
+        self.output.json(&Event {
+            schema: 1,
+            event,
+            details,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn processes_are_described_as_far_as_they_are_known() {
+        let mut process = OtherProcess {
+            pid: 4242,
+            used_bytes: Some(4 << 30),
+            command: Some("python train.py".to_owned()),
+            user: Some("ada".to_owned()),
+            container: Some("docker 3f4e5a6b7c8d".to_owned()),
+        };
+        assert_eq!(
+            process_line(&process),
+            "   4.0 GiB  pid 4242  python train.py, ada, docker 3f4e5a6b7c8d"
+        );
+        process = OtherProcess {
+            used_bytes: None,
+            command: None,
+            user: None,
+            container: None,
+            ..process
+        };
+        assert_eq!(
+            process_line(&process),
+            "   unknown  pid 4242  (unknown command)"
+        );
+    }
+}

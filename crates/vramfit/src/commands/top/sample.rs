@@ -1,0 +1,42 @@
+//! A sample: what `top` shows, records and replays. Plain values.
+
+use serde::{Deserialize, Serialize};
+use vramfit_core::host::{Host, Process};
+use vramfit_core::published::{LiveStats, Liveness, StatsHeader};
+
+/// The GPUs and processes at one time.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub(super) struct Sample {
+    /// Version of the format.
+    pub(super) schema: u32,
+    /// Milliseconds since 1970.
+    pub(super) at_unix_ms: u64,
+    /// What the driver reports; `None` without a driver.
+    pub(super) host: Option<Host>,
+    /// Why no driver is available.
+    pub(super) no_driver: Option<NoDriver>,
+    /// Statistics that JAX processes publish.
+    pub(super) published: Vec<PublishedStats>,
+}
+
+/// Why no driver is available, and what to do about it.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct NoDriver {
+    pub(super) message: String,
+    pub(super) hint: Option<String>,
+}
+
+/// The statistics of one JAX process.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(super) struct PublishedStats {
+    pub(super) header: StatsHeader,
+    pub(super) live: LiveStats,
+    pub(super) liveness: Liveness,
+    /// Whether its PID is valid in this namespace.
+    pub(super) same_namespace: bool,
+    /// What `/proc` knows of the process; `None` if it does not exist here.
+    pub(super) process: Option<Process>,
+}
+
+/// The version of [`Sample`] that is written.
+pub(super) const SCHEMA: u32 = 1;
