@@ -9,8 +9,10 @@ import numpy as np
 import pytest
 from training import bits
 
-from vramfit.train import Checkpoints, arrays, checkpoint, fit
-from vramfit.train.background import Background
+from vramfit.train import Checkpoints, fit
+from vramfit.train.checkpoint.arrays import copy_arrays
+from vramfit.train.checkpoint.background import BackgroundThread
+from vramfit.train.checkpoint.manager import CheckpointManager
 
 
 def count(state, batch):
@@ -20,11 +22,11 @@ def count(state, batch):
 
 def test_t7_training_goes_on_while_a_checkpoint_is_written(tmp_path, monkeypatch):
     later = threading.Event()
-    store = checkpoint.Keeper._store
+    save = CheckpointManager._save
 
-    def slow(keeper, *what):
+    def slow(manager, *what):
         assert later.wait(60), "training waited for the checkpoint"
-        store(keeper, *what)
+        save(manager, *what)
 
     class Batches:
         def __iter__(self):
@@ -36,7 +38,7 @@ def test_t7_training_goes_on_while_a_checkpoint_is_written(tmp_path, monkeypatch
     run = tmp_path / "run"
     options = {"directory": run, "progress": "none", "prefetch": 1}
     with monkeypatch.context() as patch:
-        patch.setattr(checkpoint.Keeper, "_store", slow)
+        patch.setattr(CheckpointManager, "_save", slow)
         policy = Checkpoints(every_steps=2, every_seconds=None, keep_last=9)
         result = fit(count, {"w": jnp.zeros(1000)}, Batches(), checkpoints=policy, **options)
     assert result.notes == ()
@@ -55,7 +57,7 @@ def test_a_copy_has_memory_of_its_own():
         "key": jax.random.key(7),
         "count": jnp.zeros((), jnp.int32),
     }
-    copies = arrays.copied(state)
+    copies = copy_arrays(state)
     for name, leaf in state.items():
         assert copies[name].dtype == leaf.dtype
         one, other = bits(leaf), bits(copies[name])
@@ -69,15 +71,15 @@ def test_the_first_who_waits_gets_the_error_and_work_goes_on_behind_it():
     def fail():
         raise OSError("no space")
 
-    background = Background("test")
-    background.begin(fail)
+    background = BackgroundThread("test")
+    background.start(fail)
     with pytest.raises(OSError, match="no space"):
         background.wait()
     background.wait()
-    background.begin(lambda: done.append(threading.current_thread().name))
+    background.start(lambda: done.append(threading.current_thread().name))
     background.wait()
-    assert not background.busy()
-    background.begin(lambda: done.append(threading.current_thread().name))
+    assert not background.is_busy()
+    background.start(lambda: done.append(threading.current_thread().name))
     background.close()
     assert len(done) == 2
     assert len(set(done)) == 1, "orbax counts the threads that it has told of an error"

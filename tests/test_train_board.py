@@ -9,7 +9,8 @@ from tensorboardX.proto.event_pb2 import Event
 from training import evaluate, load, start, step, write
 
 from vramfit._errors import InvalidArgumentError, PackageMissingError
-from vramfit.train import board, fit
+from vramfit.train import fit
+from vramfit.train.output import tensorboard
 
 
 def events(file):
@@ -98,23 +99,23 @@ def test_curves_are_the_lines_of_the_journal(train, tmp_path):
 
 
 def test_steps_that_are_done_again_are_taken_back(tmp_path):
-    before = board.Board(tmp_path / "tensorboard", 0)
+    before = tensorboard.TensorBoardWriter(tmp_path / "tensorboard", 0)
     for number in (5, 10):
         before.write("steps", {"step": number, "epoch": 1, "loss": float(number)})
     before.close()
     # Files are read in the order of their names, which begin with the second.
     for file in (tmp_path / "tensorboard").iterdir():
         file.rename(file.with_name("events.out.tfevents.1.first"))
-    after = board.Board(tmp_path / "tensorboard", 5)
+    after = tensorboard.TensorBoardWriter(tmp_path / "tensorboard", 5)
     after.write("steps", {"step": 10, "epoch": 1, "loss": 11.0})
     after.close()
     assert scalars(tmp_path)["train/loss"] == [(5, 5.0), (10, 11.0)]
 
 
 def test_without_the_package_nothing_begins(train, tmp_path, monkeypatch):
-    find = board.importlib.util.find_spec
+    find = tensorboard.importlib.util.find_spec
     monkeypatch.setattr(
-        board.importlib.util,
+        tensorboard.importlib.util,
         "find_spec",
         lambda name, *more: None if name == "tensorboardX" else find(name, *more),
     )
@@ -125,5 +126,5 @@ def test_without_the_package_nothing_begins(train, tmp_path, monkeypatch):
 
 
 def test_without_a_directory_there_is_no_place_for_curves(train):
-    with pytest.raises(InvalidArgumentError, match="no place to write curves"):
+    with pytest.raises(InvalidArgumentError, match="needs a directory for its event files"):
         fit(step, start(), load(train), tensorboard=True)

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from test_train_command import events, vramfit, write
 
-from vramfit.train.task import build
+from vramfit.train.cli.task import build
 
 MODELS = {
     "mlp": {"hidden_sizes": [32, 16]},
@@ -50,10 +50,10 @@ def test_parameters_and_optimizer_are_those_of_the_task(rows, kind, targets):
         found = check(rows, f"--set=data.targets={targets}", *length, *words)
         memory = found["memory"]
         task = build(found["config"], found["data"])
-        state = jax.eval_shape(task.start)
+        state = jax.eval_shape(task.init)
         kept = [leaf for leaf in jax.tree.leaves(state["optimizer"]) if leaf.ndim]
-        assert memory["parameters"] == task.parameters
-        assert memory["parameter_bytes"] == 4 * task.parameters == memory["gradient_bytes"]
+        assert memory["parameters"] == task.parameter_count
+        assert memory["parameter_bytes"] == 4 * task.parameter_count == memory["gradient_bytes"]
         assert memory["optimizer_bytes"] == sum(4 * leaf.size for leaf in kept)
     row = (8 if length else 12) * 5 + {"targets": 3, "labels": 1, "input_sequences": 60}[targets]
     assert memory["batch_bytes"] == 3 * 64 * 4 * row
@@ -104,7 +104,7 @@ def test_a_model_learns_its_own_inputs(rows, more):
     assert losses[-1] < 0.9 * losses[0]
     again = vramfit("train", "train.toml", "--epochs", "13", *more, cwd=rows)
     assert again.returncode == 0, again.stderr
-    assert "resuming after step" in again.stderr
+    assert "resuming from step" in again.stderr
 
 
 def test_bytes_are_rebuilt_and_are_no_labels(rows):
@@ -124,5 +124,5 @@ def test_the_vectors_of_tokens_count(rows, kind):
         rows, data={"inputs": "tokens", "targets": "tokens"}, model={"kind": kind, **MODELS[kind]}
     )
     found = check(rows)
-    assert found["memory"]["parameters"] == build(found["config"], found["data"]).parameters
+    assert found["memory"]["parameters"] == build(found["config"], found["data"]).parameter_count
     assert found["memory"]["batch_bytes"] == 3 * 64 * 4 * (9 + 9)

@@ -109,7 +109,7 @@ def test_each_model_learns_a_generated_task(sequences, kind, model, epochs, reac
     done = vramfit("train", "train.toml", "--json", cwd=sequences)
     assert done.returncode == 0, done.stderr
     answer = json.loads(done.stdout)
-    assert answer["ended"] == "finished"
+    assert answer["outcome"] == "finished"
     best = answer["result"]["best"]["validation"]["loss"]
     assert 0.0156 < best < reached
     page = (sequences / "run/report.html").read_text()
@@ -168,14 +168,14 @@ def test_a_signal_saves_and_the_same_command_goes_on(sequences):
     write(sequences, training={"epochs": 400})
     said, code = until(sequences, "Epoch 2/", lambda running: running.send_signal(signal.SIGTERM))
     assert code == 128 + signal.SIGTERM, "".join(said)
-    assert said[-1] == "stopped; `vramfit train train.toml` goes on from here\n"
+    assert said[-1] == "stopped; run `vramfit train train.toml` to resume\n"
     [end] = events(sequences, "end")
-    assert end["stopped"] == "signal"
+    assert end["stop_reason"] == "signal"
 
     epochs = end["step"] // 84 + 2
     done = vramfit("train", "train.toml", "--resume", "--epochs", epochs, cwd=sequences)
     assert done.returncode == 0, done.stderr
-    assert f"resuming after step {end['step']}" in done.stderr
+    assert f"resuming from step {end['step']}" in done.stderr
     assert [line["epoch"] for line in events(sequences, "epoch")] == list(range(1, epochs + 1))
     answer = json.loads(vramfit("report", "run", "--json", "-", cwd=sequences).stdout)
     assert answer["sessions"] == 2
@@ -186,7 +186,7 @@ def test_what_does_not_belong_to_the_checkpoint_is_refused(sequences):
     write(sequences, training={"epochs": 1})
     nothing = vramfit("train", "train.toml", "--resume", cwd=sequences)
     assert nothing.returncode == 2
-    assert "error[invalid-argument]: there is no checkpoint to go on from in" in nothing.stderr
+    assert "error[invalid-argument]: there is no checkpoint to resume from in" in nothing.stderr
     assert not (sequences / "run").exists(), "nothing is made for a run that is refused"
     assert vramfit("train", "train.toml", cwd=sequences).returncode == 0
     other = ("--epochs", 2, "--set", "optimizer.learning_rate=0.1")
@@ -202,12 +202,14 @@ def test_a_loss_that_is_no_number_fails_with_words(sequences):
     done = vramfit("train", "train.toml", cwd=sequences)
     assert done.returncode == 1
     assert "error[verification-failed]: the loss is NaN or infinite" in done.stderr
-    assert "  cause: the data of that step is finite, so it is the computation" in done.stderr
+    assert (
+        "  cause: the data of that step is finite, so the cause is the computation" in done.stderr
+    )
     assert "hint: try a lower `optimizer.learning_rate`" in done.stderr
     assert "there is no checkpoint" in done.stderr, "none was made before the loss was NaN"
     report = vramfit("report", "run", cwd=sequences)
     assert report.returncode == 1
-    assert report.stdout.startswith("the loss was not a number at step")
+    assert report.stdout.startswith("the loss was not finite at step")
 
 
 def test_stacks_of_steps_learn_the_same(sequences):
@@ -320,7 +322,7 @@ def test_v9_two_processes_train_one_model_and_one_of_them_tells(sequences):
     assert (code, other_code) == (0, 0), err + other_err
     answer = json.loads(out.splitlines()[-1])
     assert "Gloo" in other_out
-    assert "ended" not in other_out
+    assert "outcome" not in other_out
     together = [line["loss"] for line in events(sequences, "steps")]
     (sequences / "run").rename(sequences / "together")
     assert vramfit("train", "train.toml", cwd=sequences).returncode == 0
@@ -351,16 +353,16 @@ def test_hints_name_what_the_command_has(sequences):
     other = vramfit("train", "train.toml", "--set", "optimizer.learning_rate=0.1", cwd=sequences)
     assert other.returncode == 2
     assert "`optimizer.learning_rate` was 0.001 and is 0.1" in other.stderr
-    assert "take another one as `training.directory`" in other.stderr
+    assert "choose another `training.directory`" in other.stderr
     assert "`--force-resume`" in other.stderr
     assert "force_resume=" not in other.stderr
-    assert "begin anew with `--fresh`" in other.stderr
-    for facts in (sequences / "run/checkpoints").glob("*/facts/metadata"):
-        facts.write_bytes(b"{")
+    assert "start over with `--fresh`" in other.stderr
+    for metadata in (sequences / "run/checkpoints").glob("*/run_metadata/metadata"):
+        metadata.write_bytes(b"{")
     unreadable = vramfit("train", "train.toml", cwd=sequences)
     assert unreadable.returncode == 2
     assert "error[invalid-file]: no checkpoint in `" in unreadable.stderr
-    assert "`--fresh` begins anew" in unreadable.stderr
+    assert "`--fresh` starts over" in unreadable.stderr
     fresh = vramfit("train", "train.toml", "--epochs", "1", "--fresh", cwd=sequences)
     assert fresh.returncode == 0, fresh.stderr
     assert "run/previous-1`" in fresh.stderr
@@ -376,7 +378,7 @@ def test_hints_name_what_the_command_has(sequences):
         XLA_FLAGS="--xla_force_host_platform_device_count=3",
     )
     assert three.returncode == 2
-    assert "64 rows, which cannot be divided equally among 3 devices" in three.stderr
+    assert "64 rows, which cannot be split equally among 3 devices" in three.stderr
     assert "hint: `--set data.batch_size=66`" in three.stderr
 
 
@@ -385,7 +387,7 @@ def test_t8_a_machine_with_the_cuda_plugin_and_no_gpu_prints_no_traceback(sequen
     done = vramfit("train", "train.toml", cwd=sequences)
     assert done.returncode == 0, done.stderr
     assert "Traceback" not in done.stderr
-    assert "note: no GPU is available, so it runs on the CPU: Unable to load CUDA" in done.stderr
+    assert "note: no GPU is available, using the CPU instead: Unable to load CUDA" in done.stderr
 
 
 def test_t8_where_a_gpu_is_required_the_cause_is_that_of_the_plugin(sequences):
@@ -466,7 +468,7 @@ def test_a_directory_that_is_the_data_file_is_refused(sequences):
         done = vramfit("train", "train.toml", *words, cwd=sequences)
         assert done.returncode == 2
         assert "train.h5` is the data file of `data.path`" in done.stderr
-        assert "hint: name a directory for checkpoints and metrics" in done.stderr
+        assert "hint: choose a directory for checkpoints and metrics" in done.stderr
     inside = vramfit(
         "train", "train.toml", "--set", "training.directory=train.toml/run", cwd=sequences
     )
@@ -492,4 +494,4 @@ def test_ctrl_c_twice_prints_no_traceback_and_ends_at_once(sequences, when):
     text = "".join(said)
     assert "Traceback" not in text
     assert "KeyboardInterrupt" not in text
-    assert text.count("stopped at once, without saving;") == 1
+    assert text.count("stopped immediately, without saving;") == 1

@@ -50,7 +50,7 @@ def test_t8_a_device_that_is_not_there_is_an_error_that_says_what_is(train):
     for wish in ("cuda", "gpu", "metal"):
         with pytest.raises(VerificationFailedError) as caught:
             fit(step, start(), load(train), device=wish)
-        assert f"`device='{wish}'` was asked for, and JAX has only: cpu" in str(caught.value)
+        assert f"`device='{wish}'` is required, but JAX has only: cpu" in str(caught.value)
 
 
 def test_t8_a_device_that_is_preferred_only_is_done_without_and_told(train):
@@ -65,7 +65,7 @@ def test_t8_the_device_is_named(train):
     assert "CPU" in result.device
     assert result.peak_host_bytes > 1 << 20
     assert result.peak_device_bytes is None
-    assert "JAX counts no memory on cpu" in result.peak_device_unknown
+    assert "JAX does not count memory on cpu" in result.peak_device_unknown
 
 
 DIVIDED = """
@@ -114,7 +114,7 @@ def test_v9_a_batch_that_cannot_be_divided_is_refused(train):
     """
     out = run(code, train, devices=4)
     assert "the batches of `data` have 30 rows" in out
-    assert "hint: take batches of 32 rows" in out
+    assert "hint: use batches of 32 rows" in out
 
 
 PROCESSES = """
@@ -130,27 +130,27 @@ def make(epochs, **more):
                eval_data=at(sys.argv[1], split=("validation", 0.1), mask=True), epochs=epochs,
                log_every=4, progress="plain", directory=run, **more)
 if mode == "signal":
-    from vramfit.train import sitting
-    before = sitting.Sitting.take
-    def take(self, chunks):
+    from vramfit.train.loop.train_loop import TrainLoop
+    before = TrainLoop.consume_metrics
+    def consume(self, chunks):
         # One process of the two is asked to stop, at some moment of the second epoch.
-        if self.standing.epoch == 1 and jax.process_index() == 1:
+        if self.progress.epoch == 1 and jax.process_index() == 1:
             self.signals.received = int(signal.SIGTERM)
         return before(self, chunks)
-    sitting.Sitting.take = take
+    TrainLoop.consume_metrics = consume
 if mode == "blind":
-    from vramfit.train import checkpoint
-    read = checkpoint.Keeper.read_facts
+    from vramfit.train.checkpoint.manager import CheckpointManager
+    read = CheckpointManager.read_metadata
     def fails(method, at, rank):
         def either(self, step, *more):
             if step == at and jax.process_index() == rank:
                 raise OSError("this process cannot read it")
             return method(self, step, *more)
         return either
-    checkpoint.Keeper.read_facts = fails(read, 87, 1)
+    CheckpointManager.read_metadata = fails(read, 87, 1)
 result = make(3)
 numbers = np.asarray(result.state["w"].addressable_data(0))
-print(json.dumps({"stopped": result.stopped, "steps": result.steps, "w": numbers.tolist(),
+print(json.dumps({"stopped": result.stop_reason, "steps": result.steps, "w": numbers.tolist(),
                   "at": result.resumed_at,
                   "losses": [[e.train["loss"], e.validation["loss"]] for e in result.epochs]}))
 """.replace("import signal\n", "import json, signal\n", 1)
@@ -233,7 +233,7 @@ def test_v1_training_runs_on_a_virtual_gpu_and_believes_no_value(train, tmp_path
         result = fit(step, start(), load({str(train)!r}, split=("train", 0.1)),
                      eval_step=evaluate, eval_data=load({str(train)!r}, split=("validation", 0.1)),
                      epochs=3, stop_after=1, device="cuda", directory={str(run)!r})
-        print(result.stopped, result.steps, result.epochs[0].train, result.peak_device_bytes)
+        print(result.stop_reason, result.steps, result.epochs[0].train, result.peak_device_bytes)
         """,
     )
     assert done.returncode == 0, done.stderr
@@ -263,4 +263,4 @@ def test_t14_a_step_that_finds_no_memory_says_what_it_needs(train, tmp_path):
     told = "InsufficientMemoryError: out of memory: step 1 on cuda:0 with a batch of 32 rows"
     assert told in text
     assert "the step needs" in text
-    assert "hint: take a smaller batch" in text
+    assert "hint: use a smaller batch" in text

@@ -14,7 +14,7 @@ from training import write as write_points
 
 from vramfit._errors import DirectoryInUseError, InvalidArgumentError, IoError
 from vramfit.train import fit
-from vramfit.train.run_lock import NAME, RunLock
+from vramfit.train.output.run_lock import LOCK_NAME, RunLock
 
 
 @pytest.fixture
@@ -31,7 +31,7 @@ def test_t7_a_second_run_in_a_directory_is_refused_with_the_name_of_the_first(tr
         fit(step, start(), load(train), directory=run, progress="none")
     assert caught.value.id == "directory-in-use"
     assert f"`{run}` is in use by process {os.getpid()}, a run started at 20" in str(caught.value)
-    assert sorted(path.name for path in run.iterdir()) == [NAME], "nothing was touched"
+    assert sorted(path.name for path in run.iterdir()) == [LOCK_NAME], "nothing was touched"
     lock.release()
     assert fit(step, start(), load(train), directory=run, progress="none").steps == 32
 
@@ -40,7 +40,7 @@ def test_t7_the_lock_ends_with_a_killed_process(train, tmp_path):
     code = """
 import sys, time
 from pathlib import Path
-from vramfit.train.run_lock import RunLock
+from vramfit.train.output.run_lock import RunLock
 lock = RunLock(Path(sys.argv[1]))
 lock.acquire()
 print("locked", flush=True)
@@ -62,13 +62,13 @@ time.sleep(100)
 def test_a_lock_with_foreign_content_still_says_that_there_is_another_run(tmp_path):
     lock = RunLock(tmp_path)
     lock.acquire()
-    (tmp_path / NAME).write_bytes(b"\xff\x00")
+    (tmp_path / LOCK_NAME).write_bytes(b"\xff\x00")
     with pytest.raises(DirectoryInUseError, match="in use by another run"):
         RunLock(tmp_path).acquire()
 
 
 def test_a_directory_that_cannot_be_written_is_refused_before_training(train, tmp_path):
-    (tmp_path / NAME).mkdir()
+    (tmp_path / LOCK_NAME).mkdir()
     with pytest.raises(IoError, match="cannot write to the directory"):
         fit(step, start(), load(train), directory=tmp_path, progress="none")
 
@@ -78,19 +78,19 @@ def test_a_directory_that_is_a_file_is_refused_by_name(train, tmp_path):
     for directory in (train, train / "run"):
         with pytest.raises(InvalidArgumentError) as caught:
             fit(step, start(), load(train), directory=directory, progress="none")
-        assert f"`{directory}`, and `{train}` is a file" in caught.value.message
-        assert "as `directory`" in caught.value.hint
+        assert f"`{directory}`, but `{train}` is a file" in caught.value.message
+        assert "with `directory`" in caught.value.hint
     assert train.read_bytes() == before
 
 
 def test_nothing_is_left_of_a_run_that_was_refused(train, tmp_path):
     run = tmp_path / "made" / "for" / "it"
-    with pytest.raises(InvalidArgumentError, match="no checkpoint to go on from"):
+    with pytest.raises(InvalidArgumentError, match="no checkpoint to resume from"):
         fit(step, start(), load(train), directory=run, resume=True, progress="none")
     assert sorted(path.name for path in tmp_path.iterdir()) == ["train.h5"]
     kept = tmp_path / "kept"
     kept.mkdir()
-    with pytest.raises(InvalidArgumentError, match="no checkpoint to go on from"):
+    with pytest.raises(InvalidArgumentError, match="no checkpoint to resume from"):
         fit(step, start(), load(train), directory=kept, resume=True, progress="none")
     assert list(kept.iterdir()) == []
 
@@ -113,7 +113,7 @@ def test_t10_a_killed_command_takes_its_training_along_and_keeps_the_state(tmp_p
         # The training writes to the same pipe, which ends here because it has ended, too.
     assert running.returncode == -signal.SIGKILL
     ended = events(tmp_path, "end")
-    assert [event["stopped"] for event in ended] == ["signal"]
+    assert [event["stop_reason"] for event in ended] == ["signal"]
     assert (tmp_path / "run/checkpoints" / str(ended[0]["step"])).is_dir()
     # The folder of the request stays until a later command finds that nobody uses it.
     left = list(Path(scratch).iterdir())

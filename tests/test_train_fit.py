@@ -34,7 +34,7 @@ def test_t3_every_loss_is_that_of_a_loop_by_hand(train, tmp_path):
     assert [line["step"] for line in events(run, "steps")] == list(range(1, 65))
     assert [epoch.steps for epoch in result.epochs] == [32, 32]
     assert result.epochs[1].train["loss"] == pytest.approx(np.mean(losses[32:]), rel=1e-12)
-    assert (result.stopped, result.steps) == ("finished", 64)
+    assert (result.stop_reason, result.steps) == ("finished", 64)
 
 
 @pytest.mark.parametrize("stacked", [2, 5])
@@ -122,24 +122,24 @@ def test_t6_nothing_is_said_when_that_is_wanted(train, capfd, progress):
         ({"epochs": 0}, "`epochs` is 0"),
         ({"log_every": 0}, "`log_every` is 0"),
         ({"steps_per_dispatch": 4}, "super_batch=4"),
-        ({"progress": "loud"}, "say `auto`, `plain`, `compact` or `none`"),
-        ({"device": "tpu"}, "say one of `cpu`"),
+        ({"progress": "loud"}, "use `auto`, `plain`, `compact` or `none`"),
+        ({"device": "tpu"}, "use one of `cpu`"),
         ({"resume": True}, "needs a directory"),
         ({"resume": "perhaps"}, "`resume='perhaps'`"),
-        ({"stop_after": 3}, "there is none"),
+        ({"stop_after": 3}, "there is no evaluation"),
         ({"eval_step": step}, "go together"),
         ({"step": lambda state, batch: (state, {"cost": jnp.zeros(())})}, "without a `loss`"),
-        ({"step": lambda state, batch: (state, {"loss": batch["y"]})}, "has to be a scalar"),
+        ({"step": lambda state, batch: (state, {"loss": batch["y"]})}, "must be a scalar"),
         ({"step": lambda state, batch: ({"w": state["w"]}, 0.0)}, "without `state['momentum']`"),
         (
             {"step": lambda s, b: (s | {"w": s["w"].astype("bfloat16")}, jnp.zeros(()))},
-            "makes `state['w']` bfloat16[4], and it was float32[4]",
+            "changes `state['w']` from float32[4] to bfloat16[4]",
         ),
         ({"state": {"act": print}}, "`state['act']` is a builtin_function_or_method"),
-        ({"data": 5}, "no batches can be taken"),
-        ({"data": []}, "has no batch"),
-        ({"step": lambda state, batch: state}, "returns a dict, and has to return two things"),
-        ({"step": 3}, "has to be a function, and not a int"),
+        ({"data": 5}, "which has no batches"),
+        ({"data": []}, "has no batches"),
+        ({"step": lambda state, batch: state}, "returns a dict, but must return two values"),
+        ({"step": 3}, "must be a function, not a int"),
     ],
     ids=str,
 )
@@ -151,7 +151,7 @@ def test_what_cannot_be_met_is_refused_in_words(train, arguments, message):
 
 
 def test_a_directory_that_cannot_be_made_is_refused_in_words(train, tmp_path):
-    with pytest.raises(IoError, match="cannot make the directory"):
+    with pytest.raises(IoError, match="cannot create the directory"):
         fit(step, start(), load(train), directory=tmp_path / ("x" * 300) / "run")
 
 

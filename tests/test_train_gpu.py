@@ -59,13 +59,13 @@ def test_t3_nothing_comes_back_from_the_gpu_between_log_points(train):
         except jax.errors.JaxRuntimeError as error:
             print("guarded", str(error)[:60])
         jax.config.update("jax_transfer_guard_device_to_host", "allow")
-        from vramfit.train.metrics import Meter
-        turn, reads = Meter.turn, []
+        from vramfit.train.loop.metrics import MetricsBuffer
+        rotate, reads = MetricsBuffer.rotate, []
         def allowed(self):
             with jax.transfer_guard_device_to_host("allow"):
                 reads.append(1)
-                return turn(self)
-        Meter.turn = allowed
+                return rotate(self)
+        MetricsBuffer.rotate = allowed
         jax.config.update("jax_transfer_guard_device_to_host", "disallow")
         fit(step, start(), load(sys.argv[1]), log_every=8)
         print(len(reads))
@@ -75,7 +75,7 @@ def test_t3_nothing_comes_back_from_the_gpu_between_log_points(train):
     assert done.returncode == 0, done.stderr
     guarded, reads = done.stdout.splitlines()
     assert guarded.startswith("guarded"), "the guard sees the reading of losses"
-    # Four chunks of 32 steps, and two turns at the end.
+    # Four chunks of 32 steps, and two rotations at the end.
     assert reads == "6"
 
 

@@ -126,7 +126,7 @@ def test_t7_what_changed_is_refused(train, tmp_path):
     write(train, rows=1004)
     with pytest.raises(FileChangedError, match="is not the file that this run began with"):
         again(config=config)
-    with pytest.raises(InvalidArgumentError, match="there is no checkpoint to go on from"):
+    with pytest.raises(InvalidArgumentError, match="there is no checkpoint to resume from"):
         fit(step, start(), load(train), directory=tmp_path / "other", resume=True)
 
 
@@ -152,7 +152,7 @@ def test_a_run_goes_on_with_a_copy_of_its_data_and_not_with_other_values(train, 
     result = again(3, force_resume=True)
     assert (result.resumed_at, result.steps) == (64, whole.steps)
     (note,) = result.notes
-    assert note.endswith("though its size and its chunks are the same; the run goes on with it")
+    assert note.endswith("though its size and its chunks are the same; the run continues with it")
     # From there on it is the data of the run.
     assert again(3).notes == ()
     write(train, rows=1004)

@@ -61,7 +61,7 @@ class Batches(list):
 
 result = fit(step, jnp.zeros(()), Batches([np.ones(4)] * 300), directory=sys.argv[1],
              {more}progress="none")
-print(result.stopped, result.signal, result.steps, int(result.state), flush=True)
+print(result.stop_reason, result.signal, result.steps, int(result.state), flush=True)
 """
 
 
@@ -88,7 +88,7 @@ def test_t7_a_signal_ends_behind_a_step_with_a_checkpoint(tmp_path, number):
     assert steps == state
     assert 0 < int(steps) < 300
     assert [path.name for path in (run / "checkpoints").glob("[0-9]*")] == [steps]
-    assert events(run, "end")[0]["stopped"] == "signal"
+    assert events(run, "end")[0]["stop_reason"] == "signal"
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT], ids=lambda s: s.name)
@@ -129,8 +129,8 @@ def test_t7_a_signal_in_an_evaluation_does_not_wait_for_its_end(tmp_path):
     child.send_signal(signal.SIGTERM)
     out, err = child.communicate(timeout=60)
     assert out.split() == ["signal", "15", "300", "300"], err
-    facts = json.loads((run / "checkpoints" / "300" / "facts" / "metadata").read_text())
-    assert facts["facts"]["standing"]["epochs"] == [], "the epoch ends with an evaluation"
+    saved = json.loads((run / "checkpoints" / "300" / "run_metadata" / "metadata").read_text())
+    assert saved["metadata"]["progress"]["epochs"] == [], "the epoch ends with an evaluation"
 
 
 def test_signals_are_left_alone_outside_of_the_main_thread(train):
@@ -141,7 +141,7 @@ def test_signals_are_left_alone_outside_of_the_main_thread(train):
     )
     thread.start()
     thread.join()
-    assert results[0].stopped == "finished"
+    assert results[0].stop_reason == "finished"
     assert signal.getsignal(signal.SIGTERM) is before
 
 
@@ -171,7 +171,7 @@ def test_t14_a_loss_that_is_nan_stops(train, tmp_path, every):
         checkpoints=Checkpoints(every_steps=6, keep_last=9),
         progress="none",
     )
-    assert result.stopped == "nan"
+    assert result.stop_reason == "nan"
     (found,) = events(run, "nan")
     assert found.pop("cause") == result.nan.text
     assert result.nan.in_data is False
@@ -197,13 +197,13 @@ def test_t14_batches_of_ones_own_are_looked_at_again(tmp_path):
     batches = [{"x": np.zeros((8, 4), "f4"), "y": np.zeros(8, "f4")} for _ in range(5)]
     batches[3]["x"][6, 1] = np.nan
     result = fit(step, start(), batches, progress="none")
-    assert (result.stopped, result.steps >= 4) == ("nan", True)
+    assert (result.stop_reason, result.steps >= 4) == ("nan", True)
     assert result.nan.text.endswith("`x` is NaN or infinite in row 6 of the batch")
 
 
 def test_t14_a_nan_goes_on_when_that_is_wanted(train):
     result = fit(nan_at(20), start(), load(train), stop_on_nan=False, progress="none")
-    assert (result.stopped, result.steps) == ("finished", 32)
+    assert (result.stop_reason, result.steps) == ("finished", 32)
     assert np.isnan(result.epochs[0].train["loss"])
 
 
@@ -220,11 +220,11 @@ def test_training_ends_early_without_a_better_loss_also_behind_a_checkpoint(trai
         "progress": "none",
     }
     first = fit(step, start(), load(train), epochs=3, **options)
-    assert (first.stopped, len(first.epochs)) == ("finished", 3)
+    assert (first.stop_reason, len(first.epochs)) == ("finished", 3)
     second = fit(step, start(), load(train), epochs=50, **options)
-    assert (second.stopped, len(second.epochs)) == ("early", 4)
+    assert (second.stop_reason, len(second.epochs)) == ("early", 4)
     assert second.best.number == 1
     assert "early stopping" in str(second)
     third = fit(step, start(), load(train), epochs=50, **options)
-    assert (third.stopped, third.steps) == ("early", second.steps)
+    assert (third.stop_reason, third.steps) == ("early", second.steps)
     assert same(third.state, second.state)

@@ -5,9 +5,9 @@ import sys
 
 import pytest
 
-from vramfit.train.progress import Progress
+from vramfit.train.output.progress_bar import ProgressBar
+from vramfit.train.output.summary import WIDTH, epoch_line, epoch_summary
 from vramfit.train.result import Epoch, Result, Timing
-from vramfit.train.summary import WIDTH, epoch_line, epoch_summary
 
 EPOCH = Epoch(
     number=1,
@@ -48,7 +48,7 @@ def result(**changes):
         "state": None,
         "epochs": [EPOCH],
         "best": EPOCH,
-        "stopped": "finished",
+        "stop_reason": "finished",
         "steps": 28,
         "timing": Timing(wall=150.0, compile=10.0, step=120.0, eval=5.0, checkpoint=2.5),
         "device": "CPU (cpu:0)",
@@ -81,9 +81,9 @@ def test_t5_the_final_report_has_the_described_parts():
 @pytest.mark.parametrize(
     ("changes", "title", "reason"),
     [
-        ({"stopped": "early"}, "TRAINING COMPLETE!", "early stopping"),
-        ({"stopped": "nan"}, "TRAINING FAILED", "the loss is not finite"),
-        ({"stopped": "signal", "signal": 15}, "TRAINING STOPPED", "signal 15"),
+        ({"stop_reason": "early"}, "TRAINING COMPLETE!", "early stopping"),
+        ({"stop_reason": "nan"}, "TRAINING FAILED", "the loss is not finite"),
+        ({"stop_reason": "signal", "signal": 15}, "TRAINING STOPPED", "signal 15"),
     ],
 )
 def test_t5_the_heading_says_how_it_ended(changes, title, reason):
@@ -93,12 +93,12 @@ def test_t5_the_heading_says_how_it_ended(changes, title, reason):
 
 
 def test_t5_a_state_that_is_not_on_disk_is_said_to_be():
-    text = str(result(unsaved="No space left on device"))
-    assert "  THE FINAL STATE IS NOT ON DISK: No space left on device" in text
+    text = str(result(save_error="No space left on device"))
+    assert "  THE FINAL STATE WAS NOT SAVED: No space left on device" in text
 
 
 def test_t5_no_line_is_longer_than_80_columns_or_broken_in_a_word():
-    note = "the checkpoint of step 84 could not be written: " + "a-rather-long-word " * 12
+    note = "the checkpoint of step 84 could not be saved: " + "a-rather-long-word " * 12
     text = str(result(notes=(note,), device="8 x NVIDIA H100 80GB HBM3 " * 5))
     assert max(map(len, text.splitlines())) <= WIDTH
     assert text.split().count("a-rather-long-word") == 12
@@ -121,13 +121,13 @@ def bar(monkeypatch, columns, *, encoding="utf-8", epoch_seconds=None):
     """Return what is shown in the first of three epochs, 40 of 100 steps and 20 seconds in."""
     out, clock = Terminal(encoding), [1000.0]
     monkeypatch.setattr(sys, "stderr", out)
-    monkeypatch.setattr("vramfit.train.progress.time.monotonic", lambda: clock[0])
+    monkeypatch.setattr("vramfit.train.output.progress_bar.time.monotonic", lambda: clock[0])
     monkeypatch.setenv("COLUMNS", str(columns))
-    progress = Progress("auto", 3)
+    progress = ProgressBar("auto", 3)
     progress.loss = 0.25
-    progress.begin(1, 0)
+    progress.start_epoch(1, 0)
     clock[0] += 20
-    progress.step(40, 100, 5.0)
+    progress.update(40, 100, 5.0)
     return out.getvalue().removeprefix("\r\x1b[K")
 
 
@@ -135,7 +135,9 @@ def test_t6_a_bar_tells_the_time_left_of_the_epoch_and_of_the_run(monkeypatch):
     # Two steps a second: 30 s for the other 60, and 50 s for each of two more epochs.
     line = bar(monkeypatch, 120)
     assert line.startswith("epoch 1/3   40%  ██████")
-    assert "40/100  loss 0.250000  left 30.0 s  run left 2 min 10 s  2.0 steps/s  data 25%" in line
+    assert (
+        "40/100  loss 0.250000  ETA 30.0 s  run ETA 2 min 10 s  2.0 steps/s  data wait 25%" in line
+    )
 
 
 @pytest.mark.parametrize("columns", [20, 40, 60, 80, 100, 120])
@@ -143,8 +145,8 @@ def test_t6_a_bar_fits_the_terminal_in_whole_parts(monkeypatch, columns):
     line = bar(monkeypatch, columns)
     assert len(line) < columns
     parts = [part.strip() for part in line.split("  ") if part.strip(" █░")]
-    whole = ["epoch 1/3", "40%", "40/100", "loss 0.250000", "left 30.0 s", "run left 2 min 10 s"]
-    assert parts == [*whole, "2.0 steps/s", "data 25%"][: len(parts)]
+    whole = ["epoch 1/3", "40%", "40/100", "loss 0.250000", "ETA 30.0 s", "run ETA 2 min 10 s"]
+    assert parts == [*whole, "2.0 steps/s", "data wait 25%"][: len(parts)]
 
 
 def test_t6_a_terminal_without_unicode_gets_a_bar_of_ascii(monkeypatch):

@@ -11,8 +11,8 @@ from jax._src.array import ArrayImpl
 from training import by_hand, evaluate, load, same, start, step, write
 
 from vramfit.train import fit
-from vramfit.train.feed import feed
-from vramfit.train.steps import _strides
+from vramfit.train.data.batch_source import open_source
+from vramfit.train.loop.in_flight import _wait_schedule
 
 
 @pytest.fixture
@@ -168,7 +168,7 @@ def test_t4_what_lies_on_the_device_is_not_sent_again():
     batch = {"x": jnp.ones((4, 2)), "y": jnp.ones(4)}
 
     def first_of(batch):
-        return next(feed([batch], depth=1, stacked=1, sharding=device, role="data").begin(0))
+        return next(open_source([batch], depth=1, stacked=1, target=device, role="data").start(0))
 
     assert first_of(batch) is batch
     sent = first_of({**batch, "y": np.ones(4, "f4")})
@@ -177,7 +177,7 @@ def test_t4_what_lies_on_the_device_is_not_sent_again():
 
 @pytest.mark.parametrize("ahead", range(1, 17))
 def test_t3_no_more_steps_are_under_way_than_may_be(ahead):
-    stride, most = _strides(ahead)
+    stride, most = _wait_schedule(ahead)
     under_way, marks, peak = 0, [], 0
     for number in range(1, 200):
         under_way += 1
@@ -192,7 +192,7 @@ def test_t3_no_more_steps_are_under_way_than_may_be(ahead):
 
 def test_t4_a_batch_on_one_cpu_stays_where_the_step_can_take_it(train):
     def first_of(loader):
-        return next(feed(loader, depth=1, stacked=1, sharding=device, role="data").begin(0))
+        return next(open_source(loader, depth=1, stacked=1, target=device, role="data").start(0))
 
     device = jax.devices()[0]
     plenty, little = load(train), load(train, memory="100kB")
@@ -264,6 +264,6 @@ def test_t4_an_epoch_that_is_not_begun_is_not_read_on(train):
         stop_after=1,
         progress="none",
     )
-    assert result.stopped == "early"
+    assert result.stop_reason == "early"
     assert reader_threads() == []
     assert sum(1 for _ in loader) == len(loader)

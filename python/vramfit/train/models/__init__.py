@@ -1,8 +1,8 @@
-"""The built-in models: a row of numbers, or a sequence of them, to what is to be predicted.
+"""The built-in models: from a row of numbers, or a sequence of them, to a prediction.
 
-They are written to be read, and to be copied into a program of your own when they are not enough.
-Each is a module of flax whose call takes a batch of inputs, and random numbers for dropout where
-there is to be any: without them, nothing is left out.
+They are written to be read, and to be copied into your own program when they are not enough. Each
+is a flax module that is called with a batch of inputs, and with `rngs` for dropout: without them
+there is no dropout.
 """
 
 from __future__ import annotations
@@ -36,10 +36,10 @@ def build(
         config: The table, with a value for each key.
         row: The shape of one row of inputs; for sequences ``(steps, features)``, for tokens
             ``(steps,)``.
-        outputs: How many numbers to predict for each row.
-        seed: Decides the first parameters.
-        vocabulary: How many different tokens there are; None where inputs are numbers.
-        each_step: Whether to predict at each step, from it and those before it.
+        outputs: Number of values to predict for each row.
+        seed: Seed of the initial parameters.
+        vocabulary: Number of different tokens; None if inputs are numbers.
+        each_step: Whether to predict at each step, from this and earlier steps.
     """
     rngs = nnx.Rngs(seed)
     kind, widths = config["kind"], config["hidden_sizes"]

@@ -1,4 +1,4 @@
-"""Layers, one after the other, that see all numbers of a row at once."""
+"""A multilayer perceptron: dense layers, one after the other."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ class Mlp(nnx.Module):
     """A multilayer perceptron.
 
     Args:
-        features: Numbers of a row; rows of another shape are flattened.
+        features: Number of values in a row; rows of another shape are flattened.
         widths: The width of each layer.
-        outputs: How many numbers to predict.
-        dropout: The part of each layer's outputs that is left out in training.
-        dtype: What layers compute in; parameters are float32.
-        rngs: Where the first parameters come from.
+        outputs: Number of values to predict.
+        dropout: Dropout probability after each layer.
+        dtype: Data type of computation; parameters are float32.
+        rngs: Random numbers for the initial parameters.
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""Layers that go through a sequence step by step, and carry what they remember."""
+"""Recurrent networks: layers that process a sequence step by step and carry a hidden state."""
 
 from __future__ import annotations
 
@@ -10,20 +10,20 @@ from flax import nnx
 
 
 class Recurrent(nnx.Module):
-    """GRU or LSTM: each layer sees what the one below says at each step.
+    """Stacked GRU or LSTM layers.
 
-    The last step predicts, or each of them.
+    The prediction is made at the last step, or at each step.
 
     Args:
         kind: ``gru`` or ``lstm``.
-        features: Numbers of a step.
+        features: Number of values in a step.
         widths: The width of each layer.
-        outputs: How many numbers to predict.
-        dropout: The part of each layer's outputs that is left out in training.
-        dtype: What layers compute in; parameters are float32.
-        rngs: Where the first parameters come from.
-        embedding: Makes vectors of tokens; None where inputs are numbers.
-        each_step: Whether each step predicts.
+        outputs: Number of values to predict.
+        dropout: Dropout probability after each layer.
+        dtype: Data type of computation; parameters are float32.
+        rngs: Random numbers for the initial parameters.
+        embedding: The embedding of tokens; None if inputs are numbers.
+        each_step: Whether to predict at each step.
     """
 
     def __init__(

@@ -1,0 +1,1 @@
+"""Checkpoints: saved in the background, verified when they are restored."""

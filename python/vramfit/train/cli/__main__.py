@@ -1,0 +1,94 @@
+"""The program behind ``vramfit train``: builds what a configuration describes, and fits it.
+
+It is given a request, complete and checked, as a JSON file, and writes the outcome beside it. What
+people read comes from ``fit`` while it runs, and from the command line when it has ended.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import json
+import math
+import os
+import signal
+import sys
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+from vramfit import _plugin_errors
+from vramfit._errors import InsufficientMemoryError, VramfitError, first_line
+from vramfit.train.cli.run import run_request
+from vramfit.train.loop.memory import is_out_of_memory
+from vramfit.train.messages import for_cli
+
+_PR_SET_PDEATHSIG = 1  # of <sys/prctl.h>
+_PARENT_DEATH_SIGNAL = signal.SIGUSR1
+
+
+def main(path: Path) -> int:
+    """Run the request in a file, and return the exit code."""
+    # Before and after `fit`, which handles signals itself, they end the process: there is nothing
+    # to save, and a traceback from the middle of an import would help nobody.
+    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
+    request = json.loads(path.read_text())
+    if request["parent_pid"] is not None:
+        _stop_with_parent(request["parent_pid"])
+    try:
+        with for_cli(), _plugin_errors.captured():
+            outcome = run_request(request)
+    except VramfitError as error:
+        fields = {name: getattr(error, name) for name in ("id", "message", "cause", "hint")}
+        reason = "out-of-memory" if isinstance(error, InsufficientMemoryError) else "rejected"
+        outcome = {"outcome": reason, "error": fields}
+    except Exception as error:
+        # Outside of the step: in the first state, or an evaluation.
+        if not is_out_of_memory(error):
+            raise
+        fields = {
+            "id": InsufficientMemoryError.id,
+            "message": "out of memory",
+            "cause": first_line(error),
+            "hint": None,
+        }
+        outcome = {"outcome": "out-of-memory", "error": fields}
+    with contextlib.suppress(FileNotFoundError):  # the command is gone, and with it the folder
+        path.with_name("outcome.json").write_text(json.dumps(_as_json(outcome)))
+    return 0 if outcome["outcome"] in ("finished", "early", "signal") else 1
+
+
+def _stop_with_parent(parent_pid: int) -> None:
+    """Have the system send a signal, which saves the state and stops, when the parent dies.
+
+    A `vramfit train` that is killed would otherwise leave a run behind that nobody sees.
+    """
+    prctl = getattr(ctypes.CDLL(None), "prctl", None)
+    if prctl is None:  # not Linux
+        return
+    signal.signal(_PARENT_DEATH_SIGNAL, _on_parent_death)
+    prctl(_PR_SET_PDEATHSIG, int(_PARENT_DEATH_SIGNAL), 0, 0, 0)
+    if os.getppid() != parent_pid:  # it has died already
+        signal.raise_signal(signal.SIGTERM)
+
+
+def _on_parent_death(number: int, _frame: FrameType | None) -> None:
+    """Ask the run to stop, once: the signal arrives for each thread of the parent that dies."""
+    signal.signal(number, signal.SIG_IGN)
+    signal.raise_signal(signal.SIGTERM)
+
+
+def _as_json(value: Any) -> Any:
+    """Return a value that JSON has: NaN and infinities become null."""
+    if isinstance(value, dict):
+        return {name: _as_json(part) for name, part in value.items()}
+    if isinstance(value, list):
+        return [_as_json(part) for part in value]
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    return value
+
+
+if __name__ == "__main__":
+    sys.exit(main(Path(sys.argv[1])))

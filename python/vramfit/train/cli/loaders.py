@@ -1,0 +1,104 @@
+"""The loaders that a configuration describes: training and validation data, both streamed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from vramfit.data import Loader
+
+Batch = dict[str, Any]
+
+
+def open_loaders(
+    config: Mapping[str, Any], data: Mapping[str, Any]
+) -> tuple[Loader, Loader | None]:
+    """Return the loaders of training and validation data; no validation without its data.
+
+    Args:
+        config: A whole configuration.
+        data: What is known of the data: shapes, types, classes.
+    """
+    from vramfit.data import Loader
+    from vramfit.train.devices import batch_sharding
+
+    own = config["data"]
+    stacked = config["training"]["steps_per_dispatch"]
+    columns = {"inputs": own["inputs"], "targets": own["targets"]}
+    if own["inputs"] == own["targets"]:
+        del columns["targets"]
+    device = config["training"]["device"]
+    validation_share, validation_path = own["validation_share"], own["validation_path"]
+    splits_file = validation_path is None and validation_share > 0
+
+    def open_loader(
+        path: str, part: str, *, super_batch: int | None = None, **options: Any
+    ) -> Loader:
+        return Loader(
+            path,
+            columns,
+            batch_size=own["batch_size"],
+            seed=own["seed"],
+            memory=own["memory"],
+            dtype={name: data[name]["becomes"] for name in columns},
+            transform=_sequence_transform(
+                own["sequence_length"],
+                # Sequences are [rows, steps, ...], and in a stack [batches, rows, steps, ...].
+                axis=2 if super_batch else 1,
+                has_targets="targets" in columns,
+                predicts_next=data["predicts_next"],
+            ),
+            split=(part, validation_share) if splits_file else None,
+            super_batch=super_batch,
+            **options,
+        )
+
+    train = open_loader(
+        own["path"],
+        "train",
+        shuffle=own["shuffle"],
+        drop_last=True,
+        super_batch=stacked if stacked > 1 else None,
+        sharding=batch_sharding(device, stacked=stacked > 1),
+    )
+    if not splits_file and validation_path is None:
+        return train, None
+    validation = open_loader(
+        validation_path or own["path"],
+        "validation",
+        shuffle=False,
+        mask=True,
+        sharding=batch_sharding(device),
+    )
+    return train, validation
+
+
+def _sequence_transform(
+    length: int | None, *, axis: int, has_targets: bool, predicts_next: bool
+) -> Callable[[Batch], Batch] | None:
+    """Return what makes inputs and targets of a batch of the loader; None if it has them already.
+
+    Args:
+        length: How many of the last steps are kept; None for all.
+        axis: The axis of the steps.
+        has_targets: Whether targets are a dataset of their own.
+        predicts_next: Whether the target of each step is the next step.
+    """
+    if length is None and has_targets:
+        return None
+
+    def steps(values: Any, first: int | None, end: int | None = None) -> Any:
+        return values[(slice(None),) * axis + (slice(first, end),)]
+
+    def transform(batch: Batch) -> Batch:
+        inputs = batch["inputs"]
+        targets = batch["targets"] if has_targets else inputs
+        if predicts_next:
+            inputs, targets = steps(inputs, None, -1), steps(targets, 1)
+        if length is not None:
+            inputs = steps(inputs, -length)
+            targets = steps(targets, -length) if predicts_next else targets
+        return {**batch, "inputs": inputs, "targets": targets}
+
+    return transform

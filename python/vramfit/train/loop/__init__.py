@@ -1,0 +1,1 @@
+"""The training loop: compiled steps, metrics, evaluation and reasons to stop."""

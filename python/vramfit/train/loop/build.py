@@ -1,0 +1,136 @@
+"""Building a training loop from the arguments of `fit`: what is checked, opened and compiled."""
+
+from __future__ import annotations
+
+import sys
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+from vramfit.train import devices
+from vramfit.train.checkpoint.manager import CheckpointManager
+from vramfit.train.checkpoint.metadata import as_json
+from vramfit.train.data.batch_source import open_source
+from vramfit.train.loop.compiled_step import CompiledStep, eval_function, train_function
+from vramfit.train.loop.evaluator import Evaluator
+from vramfit.train.loop.train_loop import TrainLoop
+from vramfit.train.options import FitOptions
+from vramfit.train.output import tensorboard
+from vramfit.train.output.run_directory import CHECKPOINTS, RunDirectory
+from vramfit.train.output.telemetry import Telemetry
+from vramfit.train.output.timers import Stopwatch
+from vramfit.train.process_group import ProcessGroup
+
+
+def build_loop(
+    step: Any,
+    state: Any,
+    data: Any,
+    eval_step: Any,
+    eval_data: Any,
+    options: FitOptions,
+    cleanup: ExitStack,
+) -> TrainLoop:
+    """Return the loop; everything that it opens is closed with `cleanup`.
+
+    Args:
+        step: The user's step.
+        state: The user's state.
+        data: The user's batches.
+        eval_step: The user's evaluation, or None.
+        eval_data: Its batches, or None.
+        options: The options of the run.
+        cleanup: Is to be closed after the run.
+    """
+    if options.tensorboard:
+        tensorboard.ensure_installed()
+    config = as_json(options.config)
+    timers = Stopwatch()
+    placement = devices.select_devices(options.device)
+    directory = None
+    if options.directory is not None and not placement.is_virtual:
+        directory = RunDirectory(Path(options.directory))
+        cleanup.callback(directory.close)
+    telemetry = _open_telemetry(options, directory, timers, placement, cleanup)
+    placement = devices.adopt_sharding(placement, state, data)
+    processes = ProcessGroup(placement.mesh)
+    stacked = options.steps_per_dispatch
+    source = open_source(
+        data,
+        depth=options.prefetch,
+        stacked=stacked,
+        target=placement.batch_target(stacked=stacked > 1),
+        role="data",
+    )
+    state = devices.place_state(state, placement)
+    compiled = CompiledStep(
+        train_function(step, stacked),
+        donate=options.donate,
+        out_shardings=devices.result_shardings(state, placement),
+        returns_state=True,
+    )
+    evaluator = None
+    if eval_step is not None:
+        evaluator = Evaluator(
+            CompiledStep(eval_function(eval_step)),
+            open_source(
+                eval_data,
+                depth=options.prefetch,
+                stacked=1,
+                target=placement.batch_target(),
+                role="eval_data",
+            ),
+            timers,
+            values_known=not placement.is_virtual,
+        )
+    checkpoints = None
+    if directory is not None:
+        # Locked before orbax opens it, which removes checkpoints that are being saved.
+        directory.open(processes, telemetry.note, start_over=options.resume is False)
+        if options.checkpoints is not None:
+            on_cpu = placement.devices[0].platform == "cpu"
+            checkpoints = CheckpointManager(
+                directory.path / CHECKPOINTS,
+                options.checkpoints,
+                telemetry.print_note,
+                in_background=on_cpu and not processes.is_distributed,
+            )
+            cleanup.callback(_close_checkpoints, checkpoints)
+    return TrainLoop(
+        options=options,
+        config=config,
+        state=state,
+        step=compiled,
+        source=source,
+        evaluator=evaluator,
+        placement=placement,
+        processes=processes,
+        telemetry=telemetry,
+        directory=directory,
+        checkpoints=checkpoints,
+    )
+
+
+def _open_telemetry(
+    options: FitOptions,
+    directory: RunDirectory | None,
+    timers: Stopwatch,
+    placement: devices.Placement,
+    cleanup: ExitStack,
+) -> Telemetry:
+    import jax
+
+    path = None if directory is None else directory.path
+    telemetry = Telemetry(options, path, timers, is_primary=jax.process_index() == 0)
+    cleanup.callback(telemetry.close)
+    for note in placement.notes:
+        telemetry.note(note)
+    if options.directory is not None and directory is None:
+        telemetry.note("on a virtual GPU nothing is written: values are unknown")
+    return telemetry
+
+
+def _close_checkpoints(checkpoints: CheckpointManager) -> None:
+    # A checkpoint being saved is waited for, or it would be lost; but not after a second Ctrl-C.
+    if not isinstance(sys.exception(), KeyboardInterrupt):
+        checkpoints.close()
