@@ -112,7 +112,7 @@ def test_bytes_are_rebuilt_and_are_no_labels(rows):
         f["bytes"] = np.arange(300, dtype="u1").reshape(300, 1) % 9
     write(rows, data={"inputs": "bytes", "targets": "bytes"})
     found = check(rows)["data"]
-    assert (found["classes"], found["targets"]["becomes"]) == (None, "float32")
+    assert (found["classes"], found["targets"]["batch_dtype"]) == (None, "float32")
     assert vramfit("train", "train.toml", cwd=rows).returncode == 0
 
 

@@ -268,10 +268,10 @@ def test_dry_runs_find_the_largest_batch_without_reading_data(wide):
     done = vramfit("train", "train.toml", "--dry-run", "t4", "--json", cwd=wide)
     answer = json.loads(done.stdout)
     assert done.returncode == (0 if answer["fits"] else 1)
-    largest, fails = answer["largest_batch"], answer["smallest_that_fails"]
+    largest, fails = answer["largest_batch"], answer["smallest_too_large"]
     assert 16 <= largest < fails <= largest + largest // 32 + 16
     assert answer["largest_peak_bytes"] <= answer["limit_bytes"]
-    assert answer["tries"] <= 10
+    assert answer["trials"] <= 10
     assert not (wide / "run").exists()
 
 

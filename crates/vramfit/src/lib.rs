@@ -19,7 +19,7 @@ mod commands;
 mod context;
 mod environment;
 mod files;
-mod journals;
+mod metrics_logs;
 mod output;
 mod python;
 mod python_child;

@@ -29,7 +29,7 @@ use crate::analysis::{Comparison, RunSummary};
 use crate::bytes::Bytes;
 use crate::diff::Difference;
 use crate::lint::Finding;
-use crate::train::Journal;
+use crate::train::MetricsLog;
 
 /// What a run came to, ready to be rendered.
 #[derive(Clone, Debug, PartialEq)]
@@ -228,8 +228,8 @@ impl Report {
     }
 
     /// Makes the report of a training run.
-    pub fn from_training(journal: &Journal) -> Report {
-        training::report(journal)
+    pub fn from_training(log: &MetricsLog) -> Report {
+        training::report(log)
     }
 
     /// Returns the report for a terminal of 80 columns, without colors, without details and without

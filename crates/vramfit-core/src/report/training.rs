@@ -1,42 +1,42 @@
 //! The report of a training run: losses, where the time went, memory, epoch by epoch.
 
 use super::{Content, Curve, Curves, Metric, Report, Section, Share, Table, Value, json};
-use crate::train::{End, Journal, Point};
+use crate::train::{MetricsLog, Point, SessionEnd};
 
 /// Points of a curve that are drawn; more are averaged to as many.
 const MAX_POINTS: usize = 4000;
 
-pub(super) fn report(journal: &Journal) -> Report {
-    let mut sections = vec![Section::new("", Content::Metrics(metrics(journal)))];
-    sections.extend(curves(journal));
-    sections.extend(time_breakdown(journal));
-    if !journal.epochs.is_empty() {
-        sections.push(Section::new("epochs", Content::Table(epochs(journal))));
+pub(super) fn report(log: &MetricsLog) -> Report {
+    let mut sections = vec![Section::new("", Content::Metrics(metrics(log)))];
+    sections.extend(curves(log));
+    sections.extend(time_breakdown(log));
+    if !log.epochs.is_empty() {
+        sections.push(Section::new("epochs", Content::Table(epochs(log))));
     }
     Report {
         title: "vramfit train".to_owned(),
-        success: Some(matches!(journal.stopped(), Some("finished" | "early"))),
-        headline: headline(journal),
+        success: Some(matches!(log.stop_reason(), Some("finished" | "early"))),
+        headline: headline(log),
         sections,
-        metadata: metadata(journal),
-        json: json::training(journal),
+        metadata: metadata(log),
+        json: json::training(log),
     }
 }
 
-fn headline(journal: &Journal) -> String {
-    let how = match journal.stopped() {
+fn headline(log: &MetricsLog) -> String {
+    let how = match log.stop_reason() {
         Some("finished") => "finished".to_owned(),
         Some("early") => "stopped early: the validation loss stopped improving".to_owned(),
-        Some("nan") => format!("the loss became NaN at step {}", journal.nan.unwrap_or(0)),
+        Some("nan") => format!("the loss became NaN at step {}", log.nan.unwrap_or(0)),
         Some(other) => format!("stopped by a {other}"),
-        None => format!("not finished: last recorded step {}", journal.step),
+        None => format!("not finished: last recorded step {}", log.step),
     };
     let loss = |metrics: &[(String, f64)]| value_of(metrics, "loss").map(format_metric);
-    let best = journal.best();
+    let best = log.best();
     if let Some((loss, epoch)) = best.and_then(|it| Some((loss(&it.validation)?, it.number))) {
         return format!("{how}; best validation loss {loss} in epoch {epoch}");
     }
-    match journal.epochs.last().and_then(|epoch| loss(&epoch.train)) {
+    match log.epochs.last().and_then(|epoch| loss(&epoch.train)) {
         Some(loss) => format!("{how}; training loss {loss}"),
         None => how,
     }
@@ -47,18 +47,18 @@ fn value_of(metrics: &[(String, f64)], name: &str) -> Option<f64> {
     found.map(|(_, value)| *value)
 }
 
-fn metrics(journal: &Journal) -> Vec<Metric> {
-    let epochs = journal.epochs.len();
-    let steps = Value::Count(journal.step);
+fn metrics(log: &MetricsLog) -> Vec<Metric> {
+    let epochs = log.epochs.len();
+    let steps = Value::Count(log.step);
     let mut metrics = vec![Metric::new(
         "steps",
         steps,
         format!("{epochs} epochs completed"),
     )];
-    let elapsed = journal.ends.last().map(|end| end.elapsed);
-    let elapsed = elapsed.or(journal.epochs.last().map(|epoch| epoch.elapsed));
+    let elapsed = log.ends.last().map(|end| end.elapsed);
+    let elapsed = elapsed.or(log.epochs.last().map(|epoch| epoch.elapsed));
     if let Some(seconds) = elapsed {
-        let note = match journal.sittings {
+        let note = match log.sessions {
             0 | 1 => String::new(),
             count => format!("in {count} sessions"),
         };
@@ -66,11 +66,11 @@ fn metrics(journal: &Journal) -> Vec<Metric> {
         metrics.push(Metric::new("total time", total, note));
     }
     if epochs > 0 {
-        let sum: f64 = journal.epochs.iter().map(|epoch| epoch.seconds).sum();
+        let sum: f64 = log.epochs.iter().map(|epoch| epoch.seconds).sum();
         let mean = Value::Text(format_duration(sum / epochs as f64));
         metrics.push(Metric::new("average epoch", mean, "including validation"));
     }
-    let max = |of: fn(&End) -> Option<u64>| journal.ends.iter().filter_map(of).max();
+    let max = |of: fn(&SessionEnd) -> Option<u64>| log.ends.iter().filter_map(of).max();
     let host = max(|end| end.peak_host_bytes);
     let device = max(|end| end.peak_device_bytes);
     let value = |bytes: Option<u64>| bytes.map_or(Value::Missing("unknown"), Value::Bytes);
@@ -88,19 +88,19 @@ fn metrics(journal: &Journal) -> Vec<Metric> {
 }
 
 /// Returns a chart for each metric, the loss first.
-fn curves(journal: &Journal) -> Vec<Section> {
+fn curves(log: &MetricsLog) -> Vec<Section> {
     let mut names: Vec<&str> = vec!["loss"];
-    let train = journal.train.iter().map(|(name, _)| name.as_str());
-    let validation = journal.epochs.iter().flat_map(|epoch| &epoch.validation);
+    let train = log.train.iter().map(|(name, _)| name.as_str());
+    let validation = log.epochs.iter().flat_map(|epoch| &epoch.validation);
     for name in train.chain(validation.map(|(name, _)| name.as_str())) {
         if !names.contains(&name) {
             names.push(name);
         }
     }
     let charts = names.into_iter().filter_map(|name| {
-        let train = journal.train.iter().find(|(known, _)| known == name);
+        let train = log.train.iter().find(|(known, _)| known == name);
         let train = train.map(|(_, points)| points.clone()).unwrap_or_default();
-        let validation = journal
+        let validation = log
             .epochs
             .iter()
             .filter_map(|epoch| value_of(&epoch.validation, name).map(|value| (epoch.step, value)));
@@ -135,8 +135,8 @@ fn downsample(points: Vec<Point>) -> Vec<Point> {
 }
 
 /// Returns where the time went, in the sessions that recorded it.
-fn time_breakdown(journal: &Journal) -> Option<Section> {
-    let timing = journal.timing();
+fn time_breakdown(log: &MetricsLog) -> Option<Section> {
+    let timing = log.timing();
     let seconds = |name: &str| value_of(&timing, name).unwrap_or(0.0);
     let wall = seconds("wall");
     if wall <= 0.0 {
@@ -161,7 +161,7 @@ fn time_breakdown(journal: &Journal) -> Option<Section> {
             amount: format_duration(seconds),
         })
         .collect();
-    let killed = journal.sittings.saturating_sub(journal.ends.len() as u64);
+    let killed = log.sessions.saturating_sub(log.ends.len() as u64);
     let without = match killed {
         0 => String::new(),
         1 => ", without 1 session that was killed".to_owned(),
@@ -171,9 +171,9 @@ fn time_breakdown(journal: &Journal) -> Option<Section> {
     Some(Section::new(title, Content::Breakdown(shares)))
 }
 
-fn epochs(journal: &Journal) -> Table {
+fn epochs(log: &MetricsLog) -> Table {
     let mut names: Vec<(&str, bool)> = Vec::new();
-    for epoch in &journal.epochs {
+    for epoch in &log.epochs {
         let train = epoch.train.iter().map(|(name, _)| (name.as_str(), false));
         let validation = epoch.validation.iter();
         let validation = validation.map(|(name, _)| (name.as_str(), true));
@@ -195,8 +195,8 @@ fn epochs(journal: &Journal) -> Table {
     let mut columns = vec!["epoch".to_owned()];
     columns.extend(headings);
     columns.extend(["time", "elapsed"].map(str::to_owned));
-    let best = journal.best().map(|epoch| epoch.number);
-    let rows = journal.epochs.iter().map(|epoch| {
+    let best = log.best().map(|epoch| epoch.number);
+    let rows = log.epochs.iter().map(|epoch| {
         let mark = if best == Some(epoch.number) {
             " (best)"
         } else {
@@ -225,7 +225,7 @@ fn epochs(journal: &Journal) -> Table {
     }
 }
 
-fn metadata(journal: &Journal) -> Vec<Metric> {
+fn metadata(log: &MetricsLog) -> Vec<Metric> {
     let list = |table: &serde_json::Map<String, serde_json::Value>| {
         let known = table.iter().filter(|(_, value)| !value.is_null());
         let pairs = known.map(|(name, value)| match value.as_str() {
@@ -234,11 +234,8 @@ fn metadata(journal: &Journal) -> Vec<Metric> {
         });
         pairs.collect::<Vec<_>>().join(", ")
     };
-    let mut metadata = vec![Metric::text("device", journal.device.clone())];
-    for (label, table) in [
-        ("configuration", &journal.config),
-        ("versions", &journal.versions),
-    ] {
+    let mut metadata = vec![Metric::text("device", log.device.clone())];
+    for (label, table) in [("configuration", &log.config), ("versions", &log.versions)] {
         if !table.is_empty() {
             metadata.push(Metric::text(label, list(table)));
         }

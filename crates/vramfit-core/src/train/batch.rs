@@ -1,124 +1,124 @@
-//! The largest batch that fits, in few tries: each costs a compilation.
+//! Search for the largest batch that fits, in few trials: each costs a compilation.
 //!
-//! What a step needs grows nearly in a straight line with the batch, so two tries tell where the limit
-//! will be met, and a third says whether that is so. Where the line bends, halving goes on.
+//! The memory of a step grows almost linearly with the batch, so two trials predict where the limit is
+//! reached, and a third confirms it. Where it is not linear, bisection continues.
 
 use crate::error::Result;
 
-/// What one try found.
+/// The result of one trial.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Tried {
+pub struct Trial {
     /// Rows of the batch.
     pub batch: u64,
     /// Whether it fits.
     pub fits: bool,
-    /// The most bytes that were in use at once; of one that does not fit, before it failed.
+    /// Peak bytes in use; if it does not fit, before the failure.
     pub peak_bytes: u64,
-    /// What could have been in use.
+    /// The limit.
     pub limit_bytes: u64,
 }
 
-/// What a search found.
+/// The result of a search.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Largest {
-    /// The largest batch that was tried and fits; none where no batch did.
-    pub fits: Option<Tried>,
-    /// The smallest batch that was tried and does not fit; none where all rows did.
-    pub fails: Option<Tried>,
-    /// How many were tried.
-    pub tries: u32,
+pub struct BatchSearch {
+    /// The largest batch tried that fits; none if no batch did.
+    pub largest: Option<Trial>,
+    /// The smallest batch tried that does not fit; none if all rows did.
+    pub too_large: Option<Trial>,
+    /// Number of trials.
+    pub trials: u32,
 }
 
-/// Two batches that are this near to each other are as good as one.
-const NEAR: u64 = 32;
-/// How far a search goes beyond what it knows in one step.
+/// The search ends when the bounds differ by less than this part of the batch.
+const RESOLUTION: u64 = 32;
+/// Factor by which a candidate may exceed the largest batch known to fit.
 const MAX_GROWTH: u64 = 16;
 
-/// Searches, from a batch that people want, up to `most` rows and in `tries` tries.
+/// Searches, starting from the batch `wanted`, up to `max` rows and in at most `max_trials` trials.
 ///
 /// # Errors
-/// What a try failed with.
+/// The error of a trial.
 pub fn largest_batch(
     wanted: u64,
-    most: u64,
-    tries: u32,
-    mut attempt: impl FnMut(u64) -> Result<Tried>,
-) -> Result<Largest> {
-    let mut found = Largest {
-        fits: None,
-        fails: None,
-        tries: 0,
+    max: u64,
+    max_trials: u32,
+    mut run_trial: impl FnMut(u64) -> Result<Trial>,
+) -> Result<BatchSearch> {
+    let mut search = BatchSearch {
+        largest: None,
+        too_large: None,
+        trials: 0,
     };
-    let mut below = None;
-    let mut next = Some(wanted.clamp(1, most));
-    while let Some(batch) = next.filter(|_| found.tries < tries) {
-        let tried = attempt(batch)?;
-        found.tries += 1;
-        if tried.fits {
-            below = found.fits.replace(tried);
+    let mut previous = None;
+    let mut next = Some(wanted.clamp(1, max));
+    while let Some(batch) = next.filter(|_| search.trials < max_trials) {
+        let trial = run_trial(batch)?;
+        search.trials += 1;
+        if trial.fits {
+            previous = search.largest.replace(trial);
         } else {
-            found.fails = Some(tried);
+            search.too_large = Some(trial);
         }
-        next = following(&found, below, most);
+        next = next_candidate(&search, previous, max);
     }
-    Ok(found)
+    Ok(search)
 }
 
-/// Returns the batch to try next; none where the answer is near enough.
-fn following(found: &Largest, below: Option<Tried>, most: u64) -> Option<u64> {
-    let (low, high) = match (found.fits, found.fails) {
+/// Returns the batch to try next; none once the result is precise enough.
+fn next_candidate(search: &BatchSearch, previous: Option<Trial>, max: u64) -> Option<u64> {
+    let (low, high) = match (search.largest, search.too_large) {
         (None, None) => return None,
         (None, Some(fails)) => {
-            return (fails.batch > 1).then(|| rounded((fails.batch / 4).max(1), 0));
+            return (fails.batch > 1).then(|| round_batch((fails.batch / 4).max(1), 0));
         }
-        (Some(fits), None) if fits.batch == most => return None,
-        (Some(fits), None) => (fits, most + 1),
+        (Some(fits), None) if fits.batch == max => return None,
+        (Some(fits), None) => (fits, max + 1),
         (Some(fits), Some(fails)) => (fits, fails.batch),
     };
-    if high - low.batch <= (low.batch / NEAR).max(1) {
+    if high - low.batch <= (low.batch / RESOLUTION).max(1) {
         return None;
     }
-    // Far apart, half way is that of their ratio: 64 between 8 and 512.
+    // Bounds that are far apart are bisected by ratio: 64 between 8 and 512.
     let middle = match high / low.batch {
         0..4 => low.batch + (high - low.batch) / 2,
         _ => ((low.batch as f64) * (high as f64)).sqrt() as u64,
     };
-    let guess = match below {
-        Some(other) => along(other, low),
-        // One point says only that twice the batch needs no more than twice the memory.
+    let guess = match previous {
+        Some(other) => interpolate(other, low),
+        // One point tells only that twice the batch needs at most twice the memory.
         None => low.limit_bytes.saturating_mul(low.batch) / low.peak_bytes.max(1),
     };
     let guess = guess.min(low.batch.saturating_mul(MAX_GROWTH));
-    // Where the limit is said to be reached, the next one that would matter has to be seen to fail.
-    let guess = guess.max(low.batch + (low.batch / NEAR).max(1));
+    // At the predicted limit, the next larger candidate must be tried, too.
+    let guess = guess.max(low.batch + (low.batch / RESOLUTION).max(1));
     let is_between = |batch: &u64| (low.batch + 1..high).contains(batch);
-    let furthest = Some(most).filter(|most| guess >= *most).filter(is_between);
-    let guess = Some(rounded(guess, low.batch)).filter(is_between);
-    Some(furthest.or(guess).unwrap_or(match found.fails {
-        Some(_) => rounded(middle, low.batch),
-        None => low.batch.saturating_mul(2).min(most),
+    let all_rows = Some(max).filter(|max| guess >= *max).filter(is_between);
+    let guess = Some(round_batch(guess, low.batch)).filter(is_between);
+    Some(all_rows.or(guess).unwrap_or(match search.too_large {
+        Some(_) => round_batch(middle, low.batch),
+        None => low.batch.saturating_mul(2).min(max),
     }))
 }
 
-/// Returns where a line through two points meets the limit, a little before it.
-fn along(one: Tried, other: Tried) -> u64 {
+/// Returns the batch at which the line through two trials reaches the limit, or slightly less.
+fn interpolate(one: Trial, other: Trial) -> u64 {
     let (low, high) = match one.batch < other.batch {
         true => (one, other),
         false => (other, one),
     };
     let rows = (high.batch - low.batch) as f64;
     let rise = high.peak_bytes.saturating_sub(low.peak_bytes) as f64;
-    let room = high.limit_bytes.saturating_sub(high.peak_bytes) as f64;
+    let headroom = high.limit_bytes.saturating_sub(high.peak_bytes) as f64;
     if rise <= 0.0 {
-        // Nothing grows with the batch yet, so there is no line.
+        // Nothing grows with the batch yet.
         return high.batch.saturating_mul(MAX_GROWTH);
     }
     high.batch
-        .saturating_add((room / rise * rows * 0.995) as u64)
+        .saturating_add((headroom / rise * rows * 0.995) as u64)
 }
 
-/// Rounds down to a number that people would choose, where that is still above `low`.
-fn rounded(batch: u64, low: u64) -> u64 {
+/// Rounds down to a multiple, unless that is not above `low`.
+fn round_batch(batch: u64, low: u64) -> u64 {
     let round = match batch {
         0 => 1,
         1..32 => return batch,
@@ -133,18 +133,18 @@ mod tests {
     use super::*;
     use crate::{Error, ErrorKind};
 
-    /// Searches on a card of a size, with a step that needs so much for a batch.
+    /// Searches with a memory limit, and a step whose memory is a function of the batch.
     fn search(
         wanted: u64,
-        most: u64,
+        max: u64,
         limit: u64,
         needs: impl Fn(u64) -> u64,
-    ) -> (Largest, Vec<u64>) {
+    ) -> (BatchSearch, Vec<u64>) {
         let mut asked = Vec::new();
-        let found = largest_batch(wanted, most, 10, |batch| {
+        let found = largest_batch(wanted, max, 10, |batch| {
             asked.push(batch);
             let peak = needs(batch);
-            Ok(Tried {
+            Ok(Trial {
                 batch,
                 fits: peak <= limit,
                 peak_bytes: peak.min(limit),
@@ -154,9 +154,9 @@ mod tests {
         (found.expect("no try fails"), asked)
     }
 
-    /// The batch that a whole search of every number would find.
-    fn truth(most: u64, limit: u64, needs: impl Fn(u64) -> u64) -> u64 {
-        (1..=most)
+    /// The result of trying every batch.
+    fn exhaustive(max: u64, limit: u64, needs: impl Fn(u64) -> u64) -> u64 {
+        (1..=max)
             .take_while(|batch| needs(*batch) <= limit)
             .last()
             .unwrap_or(0)
@@ -167,9 +167,12 @@ mod tests {
         let needs = |batch| 500_000 + 1_234 * batch;
         for wanted in [1, 64, 256, 4_000] {
             let (found, asked) = search(wanted, 1_000_000, 10_000_000, needs);
-            let best = truth(1_000_000, 10_000_000, needs);
-            let batch = found.fits.expect("something fits").batch;
-            assert!(batch <= best && batch >= best - best / NEAR, "{asked:?}");
+            let best = exhaustive(1_000_000, 10_000_000, needs);
+            let batch = found.largest.expect("something fits").batch;
+            assert!(
+                batch <= best && batch >= best - best / RESOLUTION,
+                "{asked:?}"
+            );
             assert!(asked.len() <= 6, "{asked:?}");
         }
     }
@@ -192,8 +195,8 @@ mod tests {
         for (at, needs) in curves.into_iter().enumerate() {
             for wanted in [1, 256, 100_000] {
                 let (found, asked) = search(wanted, 200_000, 8_000_000, needs);
-                let best = truth(200_000, 8_000_000, needs);
-                let batch = found.fits.map_or(0, |tried| tried.batch);
+                let best = exhaustive(200_000, 8_000_000, needs);
+                let batch = found.largest.map_or(0, |tried| tried.batch);
                 assert!(batch <= best, "{at} {asked:?}");
                 assert!(batch >= best - best / 8, "{at}, best {best}: {asked:?}");
                 assert!(asked.len() <= 10);
@@ -204,13 +207,13 @@ mod tests {
     #[test]
     fn it_ends_at_the_rows_there_are_and_at_one() {
         let (found, asked) = search(64, 1_000, u64::MAX / 2, |batch| 10 * batch);
-        assert_eq!(found.fits.expect("all fit").batch, 1_000);
-        assert_eq!(found.fails, None);
+        assert_eq!(found.largest.expect("all fit").batch, 1_000);
+        assert_eq!(found.too_large, None);
         assert_eq!(asked, [64, 1_000]);
 
         let (found, asked) = search(8, 1_000, 100, |_| 101);
-        assert_eq!(found.fits, None);
-        assert_eq!(found.fails.expect("none fits").batch, 1);
+        assert_eq!(found.largest, None);
+        assert_eq!(found.too_large.expect("none fits").batch, 1);
         assert_eq!(asked, [8, 2, 1]);
     }
 

@@ -6,23 +6,23 @@ use serde::{Deserialize, Serialize};
 
 use crate::bytes::Bytes;
 
-/// What a run shall be; see `docs/reference/training-config.md` for each field. What is not set is `None`.
+/// The configuration of a run; `docs/reference/training-config.md` describes each field.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Config {
-    /// Which rows are learnt from.
+    /// The data.
     pub data: Data,
-    /// What learns.
+    /// The model.
     pub model: Model,
-    /// How it learns.
+    /// The optimizer.
     pub optimizer: Optimizer,
-    /// How long, where, and what is told.
+    /// The training loop.
     pub training: Training,
-    /// When the state is saved.
+    /// The checkpoints.
     pub checkpoint: Checkpoint,
 }
 
-/// Which rows are learnt from, and how they are read.
+/// The data, and how it is read.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 #[allow(missing_docs, reason = "each field is explained in `keys.rs`")]
@@ -42,13 +42,13 @@ pub struct Data {
     pub seed: u64,
 }
 
-/// What learns.
+/// The model.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 #[allow(missing_docs, reason = "each field is explained in `keys.rs`")]
 pub struct Model {
     pub kind: String,
-    /// One width for each layer, whatever the file had.
+    /// One width for each layer.
     pub hidden_sizes: Vec<u64>,
     pub layers: Option<u64>,
     pub heads: u64,
@@ -56,7 +56,7 @@ pub struct Model {
     pub dtype: String,
 }
 
-/// How it learns.
+/// The optimizer.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 #[allow(missing_docs, reason = "each field is explained in `keys.rs`")]
@@ -71,7 +71,7 @@ pub struct Optimizer {
     pub accumulate: u64,
 }
 
-/// How long, where, and what is told.
+/// The training loop.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 #[allow(missing_docs, reason = "each field is explained in `keys.rs`")]
@@ -87,7 +87,7 @@ pub struct Training {
     pub tensorboard: bool,
 }
 
-/// When the state is saved.
+/// The checkpoints.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 #[allow(missing_docs, reason = "each field is explained in `keys.rs`")]

@@ -1,47 +1,47 @@
-//! One key of the file: what may be written there, what holds unless it is, and what it means.
+//! One key of the configuration: its type, its default and its description.
 
 use serde_json::{Value as Json, json};
 use toml::de::DeValue;
 
 use crate::bytes::Bytes;
 
-/// A key of the file.
+/// A key of the configuration.
 #[derive(Clone, Copy, Debug)]
 pub struct Key {
     /// The table it is in, such as `data`.
     pub section: &'static str,
     /// Its name, such as `batch_size`.
     pub name: &'static str,
-    /// What may be written.
-    pub form: Form,
-    /// What holds where it is not there.
-    pub unless: Unless,
-    /// What it does.
-    pub meaning: &'static str,
-    /// Other words for it, for those who know another tool.
-    pub also: &'static [&'static str],
-    /// Whether a new file has it as a line of its own, and not as a comment.
-    pub starts: bool,
-    /// Whether a run may go on from its checkpoint after a change of it: the state stays what it was.
-    pub may_change: bool,
+    /// The type of its values.
+    pub value_type: ValueType,
+    /// Its value where it is not set.
+    pub default: DefaultValue,
+    /// Its description, as one or more sentences.
+    pub description: &'static str,
+    /// Its names in other tools, for suggestions.
+    pub aliases: &'static [&'static str],
+    /// Whether the template sets it, instead of showing it in a comment.
+    pub in_template: bool,
+    /// Whether a run may resume from its checkpoint after it has changed.
+    pub resumable: bool,
 }
 
-/// What may be written for a key.
+/// The type of the values of a key.
 #[derive(Clone, Copy, Debug)]
-pub enum Form {
-    /// Any text, named by what it is.
-    Text(&'static str),
-    /// A path; in the file it is relative to the file.
+pub enum ValueType {
+    /// Any text that is not empty, with its description.
+    String(&'static str),
+    /// A path; in the configuration file it is relative to that file.
     Path,
     /// One of these words.
-    OneOf(&'static [&'static str]),
+    Choice(&'static [&'static str]),
     /// `true` or `false`.
-    Flag,
-    /// A whole number, and the least one.
-    Count(u64),
-    /// Whole numbers from 1, at least one of them.
-    Counts,
-    /// A number: the range in words, and whether one is in it.
+    Bool,
+    /// An integer of at least this value.
+    Integer(u64),
+    /// Positive integers, at least one of them.
+    Integers,
+    /// A number: the description of its range, and whether a number is in it.
     Number(&'static str, fn(f64) -> bool),
     /// A number other than 0, or a text with a fraction.
     Factor,
@@ -49,75 +49,76 @@ pub enum Form {
     Bytes,
 }
 
-/// What holds where a key is not there.
+/// The value of a key that is not set.
 #[derive(Clone, Copy, Debug)]
-pub enum Unless {
-    /// It has to be there; this is an example, as the file has it.
+pub enum DefaultValue {
+    /// None: the key must be set. With an example in TOML.
     Required(&'static str),
-    /// A value, as the file has it.
+    /// This value in TOML.
     Value(&'static str),
-    /// No value, which means this; and an example of one.
-    Nothing(&'static str, &'static str),
+    /// None, which has this meaning; and an example in TOML.
+    Unset(&'static str, &'static str),
 }
 
 impl Key {
     pub(super) const fn new(
         section: &'static str,
         name: &'static str,
-        form: Form,
-        unless: Unless,
-        meaning: &'static str,
+        value_type: ValueType,
+        default: DefaultValue,
+        description: &'static str,
     ) -> Key {
         Key {
             section,
             name,
-            form,
-            unless,
-            meaning,
-            also: &[],
-            starts: false,
-            may_change: false,
+            value_type,
+            default,
+            description,
+            aliases: &[],
+            in_template: false,
+            resumable: false,
         }
     }
 
-    pub(super) const fn also(self, also: &'static [&'static str]) -> Key {
-        Key { also, ..self }
+    pub(super) const fn aliases(self, aliases: &'static [&'static str]) -> Key {
+        Key { aliases, ..self }
     }
 
-    pub(super) const fn starts(self) -> Key {
+    pub(super) const fn in_template(self) -> Key {
         Key {
-            starts: true,
+            in_template: true,
             ..self
         }
     }
 
-    pub(super) const fn may_change(self) -> Key {
+    pub(super) const fn resumable(self) -> Key {
         Key {
-            may_change: true,
+            resumable: true,
             ..self
         }
     }
 
-    /// Returns it as `--set` has it, such as `data.batch_size`.
+    /// Returns its full name, such as `data.batch_size`.
     pub fn dotted(&self) -> String {
         format!("{}.{}", self.section, self.name)
     }
 
-    /// Returns a line of the file: what holds unless it is there, or an example.
+    /// Returns a line of TOML with its default, or an example.
     pub fn line(&self) -> String {
-        let (Unless::Required(value) | Unless::Value(value) | Unless::Nothing(_, value)) =
-            self.unless;
+        let (DefaultValue::Required(value)
+        | DefaultValue::Value(value)
+        | DefaultValue::Unset(_, value)) = self.default;
         format!("{} = {value}", self.name)
     }
 }
 
-impl Form {
-    /// Says what has to be written, in words that follow "has to be".
-    pub fn words(self) -> String {
+impl ValueType {
+    /// Describes the values, in words that follow "must be".
+    pub fn describe(self) -> String {
         match self {
-            Form::Text(what) => format!("a text: {what}"),
-            Form::Path => "a text: a path".to_owned(),
-            Form::OneOf(words) => {
+            ValueType::String(what) => what.to_owned(),
+            ValueType::Path => "a path".to_owned(),
+            ValueType::Choice(words) => {
                 let quoted: Vec<String> = words.iter().map(|word| format!("`{word}`")).collect();
                 match quoted.split_last() {
                     Some((last, rest)) if !rest.is_empty() => {
@@ -126,60 +127,66 @@ impl Form {
                     _ => quoted.join(""),
                 }
             }
-            Form::Flag => "`true` or `false`".to_owned(),
-            Form::Count(least) => format!("a whole number from {least}"),
-            Form::Counts => "whole numbers from 1 in brackets, such as `[128, 64]`".to_owned(),
-            Form::Number(range, _) => format!("a number {range}"),
-            Form::Factor => "a number other than 0, or a fraction such as `\"1/255\"`".to_owned(),
-            Form::Bytes => "an amount of memory, such as `\"256MiB\"`".to_owned(),
+            ValueType::Bool => "`true` or `false`".to_owned(),
+            ValueType::Integer(min) => format!("an integer of at least {min}"),
+            ValueType::Integers => "a list of positive integers, such as `[128, 64]`".to_owned(),
+            ValueType::Number(range, _) => format!("a number {range}"),
+            ValueType::Factor => "a non-zero number, or a fraction such as `\"1/255\"`".to_owned(),
+            ValueType::Bytes => "a size, such as `\"256MiB\"`".to_owned(),
         }
     }
 
-    /// Says whether what it holds is written in quotation marks.
+    /// Returns whether its values are strings in TOML.
     pub(super) fn is_text(self) -> bool {
         matches!(
             self,
-            Form::Text(_) | Form::Path | Form::OneOf(_) | Form::Factor | Form::Bytes
+            ValueType::String(_)
+                | ValueType::Path
+                | ValueType::Choice(_)
+                | ValueType::Factor
+                | ValueType::Bytes
         )
     }
 
-    /// Returns the value if it may be written here.
-    pub(super) fn accept(self, value: &DeValue<'_>) -> Option<Json> {
+    /// Returns a value as JSON if it is of this type.
+    pub(super) fn parse(self, value: &DeValue<'_>) -> Option<Json> {
         match self {
-            Form::Text(_) | Form::Path => {
+            ValueType::String(_) | ValueType::Path => {
                 let text = value.as_str().filter(|text| !text.is_empty());
                 text.map(Json::from)
             }
-            Form::OneOf(words) => {
+            ValueType::Choice(words) => {
                 let text = value.as_str()?;
                 words.contains(&text).then(|| text.into())
             }
-            Form::Flag => value.as_bool().map(Json::from),
-            Form::Count(least) => whole(value).filter(|count| *count >= least).map(Json::from),
-            Form::Counts => {
+            ValueType::Bool => value.as_bool().map(Json::from),
+            ValueType::Integer(min) => unsigned(value)
+                .filter(|count| *count >= min)
+                .map(Json::from),
+            ValueType::Integers => {
                 let items = value.as_array()?.iter();
                 let counts: Option<Vec<u64>> = items
-                    .map(|item| whole(item.get_ref()).filter(|count| *count > 0))
+                    .map(|item| unsigned(item.get_ref()).filter(|count| *count > 0))
                     .collect();
                 counts
                     .filter(|counts| !counts.is_empty())
                     .map(|counts| json!(counts))
             }
-            Form::Number(_, holds) => {
+            ValueType::Number(_, holds) => {
                 let number = number(value)?;
                 (number.is_finite() && holds(number)).then(|| json!(number))
             }
-            Form::Factor => {
+            ValueType::Factor => {
                 let factor = match value.as_str() {
                     Some(text) => fraction(text)?,
                     None => number(value)?,
                 };
                 (factor.is_finite() && factor != 0.0).then(|| json!(factor))
             }
-            Form::Bytes => {
+            ValueType::Bytes => {
                 let bytes = match value.as_str() {
                     Some(text) => text.parse::<Bytes>().ok()?.0,
-                    None => whole(value)?,
+                    None => unsigned(value)?,
                 };
                 (bytes > 0).then(|| bytes.into())
             }
@@ -187,7 +194,7 @@ impl Form {
     }
 }
 
-/// The largest whole number that Python, JSON and TOML all have.
+/// The largest integer that Python, JSON and TOML all have.
 const MAX_INTEGER: i64 = i64::MAX;
 
 fn signed(value: &DeValue<'_>) -> Option<i64> {
@@ -206,12 +213,12 @@ fn number(value: &DeValue<'_>) -> Option<f64> {
 fn fraction(text: &str) -> Option<f64> {
     let number = |text: &str| text.trim().parse::<f64>().ok();
     match text.split_once('/') {
-        Some((above, below)) => Some(number(above)? / number(below)?),
+        Some((numerator, denominator)) => Some(number(numerator)? / number(denominator)?),
         None => number(text),
     }
 }
 
-fn whole(value: &DeValue<'_>) -> Option<u64> {
+fn unsigned(value: &DeValue<'_>) -> Option<u64> {
     signed(value)
         .filter(|number| (0..=MAX_INTEGER).contains(number))
         .map(i64::unsigned_abs)

@@ -1,41 +1,41 @@
-//! Every key that there is. A new one is a line here and a field in `config.rs`.
+//! All keys. A new one is an entry here and a field in `config.rs`.
 
-use super::key::{Form, Key, Unless};
+use super::key::{DefaultValue, Key, ValueType};
 
-/// A table of the file.
+/// A table of the configuration.
 #[derive(Clone, Copy, Debug)]
 pub struct Section {
-    /// Its name, as it stands in brackets.
+    /// Its name.
     pub name: &'static str,
-    /// What it is about.
-    pub meaning: &'static str,
+    /// Its description.
+    pub description: &'static str,
 }
 
-/// The tables, in the order in which they are told.
+/// The tables, in the order of the template.
 pub const SECTIONS: &[Section] = &[
     Section {
         name: "data",
-        meaning: "Which rows are learnt from, and how they are read.",
+        description: "Training data.",
     },
     Section {
         name: "model",
-        meaning: "What learns. The models are a few lines each, in `python/vramfit/train/models/`.",
+        description: "Model. The source of each is short: `python/vramfit/train/models/`.",
     },
     Section {
         name: "optimizer",
-        meaning: "How it learns; all of it is optax.",
+        description: "Optimizer, from optax.",
     },
     Section {
         name: "training",
-        meaning: "How long, where, and what is told.",
+        description: "Training loop.",
     },
     Section {
         name: "checkpoint",
-        meaning: "When the state is saved, so that a run can go on after a kill.",
+        description: "Checkpoints, from which a run resumes.",
     },
 ];
 
-/// Returns every key, in the order in which they are told.
+/// Returns all keys, in the order of the template.
 pub fn keys() -> impl Iterator<Item = &'static Key> {
     [DATA, MODEL, OPTIMIZER, TRAINING, CHECKPOINT]
         .into_iter()
@@ -46,114 +46,113 @@ const DATA: &[Key] = &[
     Key::new(
         "data",
         "path",
-        Form::Path,
-        Unless::Required("\"train.h5\""),
-        "The HDF5 file.",
+        ValueType::Path,
+        DefaultValue::Required("\"train.h5\""),
+        "HDF5 file.",
     )
-    .also(&["file", "train", "filename"])
-    .starts()
-    .may_change(),
+    .aliases(&["file", "train", "filename"])
+    .in_template()
+    .resumable(),
     Key::new(
         "data",
         "inputs",
-        Form::Text("the path of a dataset"),
-        Unless::Value("\"input_sequences\""),
-        "The dataset that the model sees: rows of features, of sequences of them, or of tokens.",
+        ValueType::String("the path of a dataset"),
+        DefaultValue::Value("\"input_sequences\""),
+        "Dataset of the inputs: rows of features, sequences of features, or tokens.",
     )
-    .also(&["x", "features", "input"])
-    .starts(),
+    .aliases(&["x", "features", "input"])
+    .in_template(),
     Key::new(
         "data",
         "targets",
-        Form::Text("the path of a dataset"),
-        Unless::Value("\"targets\""),
-        "The dataset to predict. Floats are predicted with the mean squared error, integers are \
-         labels, one a row, and are predicted with the cross-entropy. Where it is the dataset of the inputs, and that has \
-         rows of integers, these are tokens, and the next one of each step is predicted.",
+        ValueType::String("the path of a dataset"),
+        DefaultValue::Value("\"targets\""),
+        "Dataset of the targets. The loss is the mean squared error for floats, and the cross-entropy for \
+         integers, which are labels, one per row. If it is the dataset of the inputs, and has rows of integers, \
+         these are tokens, and the next token is predicted at each step.",
     )
-    .also(&["y", "labels", "target"])
-    .starts(),
+    .aliases(&["y", "labels", "target"])
+    .in_template(),
     Key::new(
         "data",
         "validation_share",
-        Form::Number("from 0, below 1", |share| (0.0..1.0).contains(&share)),
-        Unless::Value("0.1"),
-        "The part of the rows that is kept for validation, spread over the file; 0 for none.",
+        ValueType::Number("of at least 0 and below 1", |share| (0.0..1.0).contains(&share)),
+        DefaultValue::Value("0.1"),
+        "Fraction of the rows used for validation, spread over the file; 0 for none.",
     )
-    .also(&["validation_split", "val_split", "validation"]),
+    .aliases(&["validation_split", "val_split", "validation"]),
     Key::new(
         "data",
         "validation_path",
-        Form::Path,
-        Unless::Nothing("a part of the rows validates", "\"validation.h5\""),
-        "Another file, with datasets of the same names, all of whose rows validate.",
+        ValueType::Path,
+        DefaultValue::Unset("a fraction of the rows of `path`", "\"validation.h5\""),
+        "Separate validation file, with datasets of the same names.",
     )
-    .also(&["val", "validation_file"])
-    .may_change(),
+    .aliases(&["val", "validation_file"])
+    .resumable(),
     Key::new(
         "data",
         "memory",
-        Form::Bytes,
-        Unless::Value("\"256MiB\""),
-        "What reading may take, in all; validation takes as much again while it runs.",
+        ValueType::Bytes,
+        DefaultValue::Value("\"256MiB\""),
+        "Memory limit of the data loader; during validation there are two.",
     )
-    .also(&["memory_limit", "budget"]),
+    .aliases(&["memory_limit", "budget"]),
     Key::new(
         "data",
         "batch_size",
-        Form::Count(1),
-        Unless::Value("256"),
-        "Rows of a batch, all devices together.",
+        ValueType::Integer(1),
+        DefaultValue::Value("256"),
+        "Rows per batch, on all devices together.",
     )
-    .starts(),
+    .in_template(),
     Key::new(
         "data",
         "sequence_length",
-        Form::Count(1),
-        Unless::Nothing("whole sequences", "32"),
-        "Only the last so many steps of each sequence; more than the file has is refused.",
+        ValueType::Integer(1),
+        DefaultValue::Unset("whole sequences", "32"),
+        "Number of steps to use of each sequence, from its end.",
     )
-    .also(&["seq_len", "length", "window"]),
+    .aliases(&["seq_len", "length", "window"]),
     Key::new(
         "data",
         "classes",
-        Form::Count(2),
-        Unless::Nothing("the largest label and one more", "10"),
-        "How many classes integer targets have. All labels, those that validate too, are checked against it \
-         before the run starts.",
+        ValueType::Integer(2),
+        DefaultValue::Unset("one more than the largest label", "10"),
+        "Number of classes of integer targets. All labels are checked against it before training starts.",
     )
-    .also(&["num_classes", "n_classes"]),
+    .aliases(&["num_classes", "n_classes"]),
     Key::new(
         "data",
         "scale",
-        Form::Factor,
-        Unless::Nothing("inputs are taken as they are", "\"1/255\""),
-        "What inputs are multiplied by, in float32 and on the device. Integers of up to 16 bits, such as the \
-         pixels of images, travel there as they are, which is a half or a quarter of the bytes.",
+        ValueType::Factor,
+        DefaultValue::Unset("no scaling", "\"1/255\""),
+        "Factor for the inputs, applied on the device in float32. Integers of up to 16 bits, such as \
+         pixels, are transferred without conversion, which saves half or three quarters of the bytes.",
     )
-    .also(&["rescale", "normalize"]),
+    .aliases(&["rescale", "normalize"]),
     Key::new(
         "data",
         "vocabulary",
-        Form::Count(2),
-        Unless::Nothing("integer inputs are numbers, unless `targets` is the same dataset", "1000"),
-        "How many different tokens integer inputs have, counted from 0: each becomes a vector that is learnt. All tokens \
-         are checked against it before the run starts. Where `targets` is the same dataset, the next token of each step is predicted.",
+        ValueType::Integer(2),
+        DefaultValue::Unset("integer inputs are numbers, unless `targets` is the same dataset", "1000"),
+        "Number of different tokens of integer inputs, numbered from 0; each has a trained embedding. All tokens \
+         are checked against it before training starts.",
     )
-    .also(&["vocab_size", "num_tokens", "vocab"]),
+    .aliases(&["vocab_size", "num_tokens", "vocab"]),
     Key::new(
         "data",
         "shuffle",
-        Form::Flag,
-        Unless::Value("true"),
-        "Whether rows come in a random order, another in each epoch.",
+        ValueType::Bool,
+        DefaultValue::Value("true"),
+        "Shuffle the rows, in a different order in each epoch.",
     ),
     Key::new(
         "data",
         "seed",
-        Form::Count(0),
-        Unless::Value("0"),
-        "Decides the order.",
+        ValueType::Integer(0),
+        DefaultValue::Value("0"),
+        "Seed of the row order.",
     ),
 ];
 
@@ -161,240 +160,240 @@ const MODEL: &[Key] = &[
     Key::new(
         "model",
         "kind",
-        Form::OneOf(&["mlp", "gru", "lstm", "transformer"]),
-        Unless::Value("\"gru\""),
-        "`mlp` sees a row as one list of numbers, of whatever shape; the others see a sequence of \
-         steps.",
+        ValueType::Choice(&["mlp", "gru", "lstm", "transformer"]),
+        DefaultValue::Value("\"gru\""),
+        "Model architecture. `mlp` takes rows of any shape, flattened; the others take sequences.",
     )
-    .also(&["name", "type", "model", "architecture"])
-    .starts(),
+    .aliases(&["name", "type", "model", "architecture"])
+    .in_template(),
     Key::new(
         "model",
         "hidden_sizes",
-        Form::Counts,
-        Unless::Value("[128]"),
-        "The width of each layer, or one width for all.",
+        ValueType::Integers,
+        DefaultValue::Value("[128]"),
+        "Width of each layer, or one width for all layers.",
     )
-    .also(&["hidden_dim", "units", "width", "d_model"])
-    .starts(),
+    .aliases(&["hidden_dim", "units", "width", "d_model"])
+    .in_template(),
     Key::new(
         "model",
         "layers",
-        Form::Count(1),
-        Unless::Nothing("2, or as many as `hidden_sizes` has", "2"),
-        "How many layers, where `hidden_sizes` has one width.",
+        ValueType::Integer(1),
+        DefaultValue::Unset("2, or the length of `hidden_sizes`", "2"),
+        "Number of layers, if `hidden_sizes` has one width.",
     )
-    .also(&["num_layers", "depth", "n_layers"]),
+    .aliases(&["num_layers", "depth", "n_layers"]),
     Key::new(
         "model",
         "heads",
-        Form::Count(1),
-        Unless::Value("4"),
-        "Attention heads of a transformer; they divide its width.",
+        ValueType::Integer(1),
+        DefaultValue::Value("4"),
+        "Number of attention heads of a transformer; its width must be divisible by it.",
     )
-    .also(&["num_heads", "n_heads"]),
+    .aliases(&["num_heads", "n_heads"]),
     Key::new(
         "model",
         "dropout",
-        Form::Number("from 0, below 1", |share| (0.0..1.0).contains(&share)),
-        Unless::Value("0.0"),
-        "The part of each layer's outputs that is set to 0 in training.",
+        ValueType::Number("of at least 0 and below 1", |share| {
+            (0.0..1.0).contains(&share)
+        }),
+        DefaultValue::Value("0.0"),
+        "Dropout probability.",
     ),
     Key::new(
         "model",
         "dtype",
-        Form::OneOf(&["float32", "bfloat16"]),
-        Unless::Value("\"float32\""),
-        "What the layers compute in. Parameters, optimiser and loss stay float32.",
+        ValueType::Choice(&["float32", "bfloat16"]),
+        DefaultValue::Value("\"float32\""),
+        "Data type of computation. Parameters, optimizer state and loss are always float32.",
     )
-    .also(&["precision"]),
+    .aliases(&["precision"]),
 ];
 
 const OPTIMIZER: &[Key] = &[
     Key::new(
         "optimizer",
         "name",
-        Form::OneOf(&["adamw", "adam", "lion", "sgd"]),
-        Unless::Value("\"adamw\""),
-        "The rule by which parameters change.",
+        ValueType::Choice(&["adamw", "adam", "lion", "sgd"]),
+        DefaultValue::Value("\"adamw\""),
+        "Optimizer.",
     )
-    .also(&["kind", "type", "optimizer"]),
+    .aliases(&["kind", "type", "optimizer"]),
     Key::new(
         "optimizer",
         "learning_rate",
-        Form::Number("above 0", |rate| rate > 0.0),
-        Unless::Value("0.001"),
-        "How far a step goes; the highest rate, where there is a schedule.",
+        ValueType::Number("above 0", |rate| rate > 0.0),
+        DefaultValue::Value("0.001"),
+        "Learning rate; the peak rate if a schedule is set.",
     )
-    .also(&["lr"])
-    .starts(),
+    .aliases(&["lr"])
+    .in_template(),
     Key::new(
         "optimizer",
         "schedule",
-        Form::OneOf(&["constant", "cosine", "warmup_cosine"]),
-        Unless::Value("\"constant\""),
-        "How the rate changes: not at all, down to 0 at the last step, or up from 0 first. The last \
-         step is that of `training.epochs`.",
+        ValueType::Choice(&["constant", "cosine", "warmup_cosine"]),
+        DefaultValue::Value("\"constant\""),
+        "Learning rate schedule: constant, cosine decay to 0 at the end of `training.epochs`, or the same \
+         after a linear warmup.",
     )
-    .also(&["lr_schedule", "scheduler"]),
+    .aliases(&["lr_schedule", "scheduler"]),
     Key::new(
         "optimizer",
         "warmup_steps",
-        Form::Count(1),
-        Unless::Nothing("for `warmup_cosine` it has to be there", "100"),
-        "Steps until the rate is reached, with `warmup_cosine`.",
+        ValueType::Integer(1),
+        DefaultValue::Unset("no warmup; required for `warmup_cosine`", "100"),
+        "Number of warmup steps, with `warmup_cosine`.",
     )
-    .also(&["warmup"]),
+    .aliases(&["warmup"]),
     Key::new(
         "optimizer",
         "weight_decay",
-        Form::Number("from 0", |decay| decay >= 0.0),
-        Unless::Value("0.0"),
-        "How much parameters shrink by themselves, with `adamw` and `lion`.",
+        ValueType::Number("of at least 0", |decay| decay >= 0.0),
+        DefaultValue::Value("0.0"),
+        "Decoupled weight decay, with `adamw` and `lion`.",
     )
-    .also(&["decay", "wd"]),
+    .aliases(&["decay", "wd"]),
     Key::new(
         "optimizer",
         "momentum",
-        Form::Number("from 0, below 1", |part| (0.0..1.0).contains(&part)),
-        Unless::Value("0.9"),
-        "How much of the last step goes into the next, with `sgd`.",
+        ValueType::Number("of at least 0 and below 1", |part| (0.0..1.0).contains(&part)),
+        DefaultValue::Value("0.9"),
+        "Momentum, with `sgd`.",
     ),
     Key::new(
         "optimizer",
         "clip",
-        Form::Number("above 0", |norm| norm > 0.0),
-        Unless::Nothing("gradients are taken as they are", "1.0"),
-        "The largest norm of all gradients together; larger ones are scaled down to it.",
+        ValueType::Number("above 0", |norm| norm > 0.0),
+        DefaultValue::Unset("no clipping", "1.0"),
+        "Maximum global gradient norm; larger gradients are scaled down to it.",
     )
-    .also(&["grad_clip", "gradient_clip", "max_grad_norm"]),
+    .aliases(&["grad_clip", "gradient_clip", "max_grad_norm"]),
     Key::new(
         "optimizer",
         "accumulate",
-        Form::Count(1),
-        Unless::Value("1"),
-        "Batches whose gradients are averaged before the parameters change once.",
+        ValueType::Integer(1),
+        DefaultValue::Value("1"),
+        "Number of batches whose gradients are averaged for one update.",
     )
-    .also(&["accumulation_steps", "grad_accum"]),
+    .aliases(&["accumulation_steps", "grad_accum"]),
 ];
 
 const TRAINING: &[Key] = &[
     Key::new(
         "training",
         "epochs",
-        Form::Count(1),
-        Unless::Value("10"),
-        "How often all rows are gone through.",
+        ValueType::Integer(1),
+        DefaultValue::Value("10"),
+        "Number of epochs.",
     )
-    .also(&["num_epochs", "n_epochs"])
-    .starts()
-    .may_change(),
+    .aliases(&["num_epochs", "n_epochs"])
+    .in_template()
+    .resumable(),
     Key::new(
         "training",
         "seed",
-        Form::Count(0),
-        Unless::Value("0"),
-        "Decides the first parameters, and what dropout leaves out.",
+        ValueType::Integer(0),
+        DefaultValue::Value("0"),
+        "Seed of the initial parameters and of dropout.",
     ),
     Key::new(
         "training",
         "device",
-        Form::OneOf(&["cpu", "gpu", "cuda", "cuda?", "metal"]),
-        Unless::Nothing("what JAX takes", "\"cuda\""),
-        "Where to compute. `cuda` (or `gpu`) is required, `cuda?` is taken if it is there, `metal` is \
-         an experiment.",
+        ValueType::Choice(&["cpu", "gpu", "cuda", "cuda?", "metal"]),
+        DefaultValue::Unset("the default of JAX", "\"cuda\""),
+        "Device. `cuda` (or `gpu`) requires a GPU, `cuda?` uses the CPU if there is none, `metal` is \
+         experimental.",
     )
-    .also(&["platform", "backend"])
-    .may_change(),
+    .aliases(&["platform", "backend"])
+    .resumable(),
     Key::new(
         "training",
         "directory",
-        Form::Path,
-        Unless::Nothing("`runs/` and the name of this file", "\"runs/first\""),
-        "Where checkpoints, `metrics.jsonl` and `report.html` go.",
+        ValueType::Path,
+        DefaultValue::Unset("`runs/` and the name of this file", "\"runs/first\""),
+        "Output directory for checkpoints, `metrics.jsonl` and `report.html`.",
     )
-    .also(&["output", "run_dir", "log_dir", "out"])
-    .may_change(),
+    .aliases(&["output", "run_dir", "log_dir", "out"])
+    .resumable(),
     Key::new(
         "training",
         "steps_per_dispatch",
-        Form::Count(1),
-        Unless::Value("1"),
-        "Steps that are handed to the device at once, in one `lax.scan`: quicker where a step takes \
-         less than a millisecond, and a loss is known only once for all of them.",
+        ValueType::Integer(1),
+        DefaultValue::Value("1"),
+        "Number of steps per call into XLA, by `jax.lax.scan`; faster if a step takes less than a millisecond.",
     )
-    .also(&["steps_per_execution", "scan_steps"]),
+    .aliases(&["steps_per_execution", "scan_steps"]),
     Key::new(
         "training",
         "log_every",
-        Form::Count(1),
-        Unless::Value("50"),
-        "Steps between two lines in `metrics.jsonl`.",
+        ValueType::Integer(1),
+        DefaultValue::Value("50"),
+        "Number of steps between two lines in `metrics.jsonl`.",
     )
-    .also(&["log_steps", "log_interval"])
-    .may_change(),
+    .aliases(&["log_steps", "log_interval"])
+    .resumable(),
     Key::new(
         "training",
         "stop_after",
-        Form::Count(1),
-        Unless::Nothing("all epochs are run", "5"),
-        "Stop early, after so many epochs without a better validation loss.",
+        ValueType::Integer(1),
+        DefaultValue::Unset("no early stopping", "5"),
+        "Early stopping: number of epochs without a better validation loss.",
     )
-    .also(&["patience", "early_stopping", "early_stop"])
-    .may_change(),
+    .aliases(&["patience", "early_stopping", "early_stop"])
+    .resumable(),
     Key::new(
         "training",
         "stop_on_nan",
-        Form::Flag,
-        Unless::Value("true"),
-        "Whether a loss that is not a number ends the run.",
+        ValueType::Bool,
+        DefaultValue::Value("true"),
+        "Stop when the loss is NaN or infinite.",
     )
-    .may_change(),
+    .resumable(),
     Key::new(
         "training",
         "tensorboard",
-        Form::Flag,
-        Unless::Value("false"),
-        "Whether curves for TensorBoard go into `tensorboard/` of the directory; needs the extra \
+        ValueType::Bool,
+        DefaultValue::Value("false"),
+        "Write TensorBoard files to `tensorboard/` in the directory; needs the extra \
          `vramfit[tensorboard]`.",
     )
-    .also(&["tb"])
-    .may_change(),
+    .aliases(&["tb"])
+    .resumable(),
 ];
 
 const CHECKPOINT: &[Key] = &[
     Key::new(
         "checkpoint",
         "every_steps",
-        Form::Count(1),
-        Unless::Nothing("by time only", "1000"),
-        "Steps between two checkpoints.",
+        ValueType::Integer(1),
+        DefaultValue::Unset("by time only", "1000"),
+        "Number of steps between two checkpoints.",
     )
-    .may_change(),
+    .resumable(),
     Key::new(
         "checkpoint",
         "every_seconds",
-        Form::Number("above 0", |seconds| seconds > 0.0),
-        Unless::Value("600"),
-        "Seconds between two checkpoints. There is one at the end of each run in any case.",
+        ValueType::Number("above 0", |seconds| seconds > 0.0),
+        DefaultValue::Value("600"),
+        "Seconds between two checkpoints. One is always saved at the end of a run.",
     )
-    .also(&["every_minutes", "interval"])
-    .may_change(),
+    .aliases(&["every_minutes", "interval"])
+    .resumable(),
     Key::new(
         "checkpoint",
         "keep_last",
-        Form::Count(1),
-        Unless::Value("2"),
-        "How many of the last ones are kept.",
+        ValueType::Integer(1),
+        DefaultValue::Value("2"),
+        "Number of most recent checkpoints to keep.",
     )
-    .also(&["max_to_keep", "keep"])
-    .may_change(),
+    .aliases(&["max_to_keep", "keep"])
+    .resumable(),
     Key::new(
         "checkpoint",
         "keep_best",
-        Form::Count(0),
-        Unless::Value("1"),
-        "How many of those with the lowest validation loss are kept.",
+        ValueType::Integer(0),
+        DefaultValue::Value("1"),
+        "Number of checkpoints with the lowest validation loss to keep.",
     )
-    .may_change(),
+    .resumable(),
 ];

@@ -1,4 +1,4 @@
-//! From the text of the file and the options to a whole configuration.
+//! Reading a configuration: from the text of the file and overrides to a value for every key.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -8,91 +8,97 @@ use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
 use super::config::Config;
-use super::key::{Form, Key, Unless};
+use super::key::{DefaultValue, Key, ValueType};
 use super::keys::{SECTIONS, keys};
-use super::place::Place;
-use super::{rules, setting};
+use super::location::SourceLocation;
+use super::{overrides, rules};
 use crate::error::{Error, ErrorKind, Result};
 use crate::nearest::nearest;
 
-/// What was written for the keys that were written.
-pub(super) struct Given(BTreeMap<String, (Json, Place)>);
+/// The values of the keys that were set, and where.
+pub(super) struct RawConfig(BTreeMap<String, (Json, SourceLocation)>);
 
-impl Given {
-    /// Returns where a key was written, if it was.
-    pub(super) fn place(&self, dotted: &str) -> Option<&Place> {
-        self.0.get(dotted).map(|(_, place)| place)
+impl RawConfig {
+    /// Returns where a key was set, if it was.
+    pub(super) fn location(&self, dotted: &str) -> Option<&SourceLocation> {
+        self.0.get(dotted).map(|(_, location)| location)
     }
 
-    fn take(&mut self, key: &Key, value: &DeValue<'_>, shown: &str, place: Place) -> Result<()> {
-        let Some(value) = key.form.accept(value) else {
-            let words = key.form.words();
-            let what = format!("`{}` is `{shown}`, and has to be {words}", key.name);
-            let error = place.refuse(&what);
-            return Err(match nearest_word(key.form, value) {
+    fn insert(
+        &mut self,
+        key: &Key,
+        value: &DeValue<'_>,
+        shown: &str,
+        location: SourceLocation,
+    ) -> Result<()> {
+        let Some(value) = key.value_type.parse(value) else {
+            let expected = key.value_type.describe();
+            let what = format!("`{}` is `{shown}`, but must be {expected}", key.name);
+            let error = location.error(&what);
+            return Err(match nearest_choice(key.value_type, value) {
                 Some(word) => error.hint(format!("did you mean `{word}`?")),
-                None => error.hint(format!("such as `{}`", key.line())),
+                None => error.hint(format!("for example `{}`", key.line())),
             });
         };
-        self.0.insert(key.dotted(), (value, place));
+        self.0.insert(key.dotted(), (value, location));
         Ok(())
     }
 }
 
 impl Config {
-    /// Reads the text of a file, then `--set` options, the last of which wins.
+    /// Reads the text of a file, then overrides (`--set`), the last of which wins.
     ///
-    /// Paths in the file are relative to the file, those in options to the current directory.
+    /// Paths in the file are relative to the file, those in overrides to the current directory.
     ///
     /// # Errors
-    /// `invalid-file` when it is no TOML; `invalid-argument` for a key that there is not, a value that
-    /// cannot be, keys that contradict each other, or one that is missing.
-    pub fn read(file: &Path, text: &str, options: &[String]) -> Result<Config> {
-        let mut given = Given(BTreeMap::new());
-        read_file(file, text, &mut given)?;
-        for option in options {
-            let (key, value) = setting::divide(option)?;
-            let place = Place::Option(option.clone());
-            // What is no value of TOML is a word, and refused as such.
+    /// `invalid-file` when it is not TOML; `invalid-argument` for an unknown key, an invalid value, keys that
+    /// contradict each other, or a missing one.
+    pub fn read(file: &Path, text: &str, overrides: &[String]) -> Result<Config> {
+        let mut raw = RawConfig(BTreeMap::new());
+        read_file(file, text, &mut raw)?;
+        for text in overrides {
+            let (key, value) = overrides::parse_override(text)?;
+            let location = SourceLocation::Option(text.clone());
+            // What is not a TOML value is taken as a string.
             let parsed = DeValue::parse(&value).map(toml::Spanned::into_inner);
             let parsed = parsed.unwrap_or_else(|_| DeValue::String(value.as_str().into()));
-            given.take(key, &parsed, &value, place)?;
+            raw.insert(key, &parsed, &value, location)?;
         }
-        let mut config = complete(file, &given)?;
-        rules::check(&mut config, &given)?;
+        let mut config = with_defaults(file, &raw)?;
+        rules::validate(&mut config, &raw)?;
         Ok(config)
     }
 
-    /// Returns what has to stay as it is for a run to go on from its checkpoint, as a flat list of keys
-    /// with their values.
-    pub fn fixed(&self) -> Map<String, Json> {
+    /// Returns the values that are saved with each checkpoint and must be the same to resume, by full name.
+    pub fn checkpoint_config(&self) -> Map<String, Json> {
         let all = serde_json::to_value(self).unwrap_or_default();
-        let fixed = keys().filter(|key| !key.may_change);
+        let fixed = keys().filter(|key| !key.resumable);
         fixed
             .map(|key| (key.dotted(), all[key.section][key.name].clone()))
             .collect()
     }
 }
 
-fn read_file(file: &Path, text: &str, given: &mut Given) -> Result<()> {
+fn read_file(file: &Path, text: &str, raw: &mut RawConfig) -> Result<()> {
     let table = DeTable::parse(text).map_err(|error| {
-        let place = Place::of(file, text, error.span().map_or(0, |span| span.start));
-        let message = format!("{place} is no TOML");
+        let location =
+            SourceLocation::in_file(file, text, error.span().map_or(0, |span| span.start));
+        let message = format!("{location} is not valid TOML");
         Error::new(ErrorKind::InvalidFile, message)
             .cause(error.message())
-            .hint("`vramfit train --init` writes a file to begin with")
+            .hint("`vramfit train --init` writes a template")
     })?;
-    // In the order of the file, so that the first mistake is the first that is told.
+    // In the order of the file, so that the first mistake is reported first.
     let mut tables: Vec<_> = table.get_ref().iter().collect();
     tables.sort_by_key(|(name, _)| name.span().start);
     for (name, value) in tables {
-        let place = Place::of(file, text, name.span().start);
+        let location = SourceLocation::in_file(file, text, name.span().start);
         let Some(section) = SECTIONS.iter().find(|s| s.name == name.get_ref().as_ref()) else {
-            return Err(unknown_section(name.get_ref(), value.get_ref(), &place));
+            return Err(unknown_section(name.get_ref(), value.get_ref(), &location));
         };
         let Some(table) = value.get_ref().as_table() else {
-            let what = format!("`{}` is no table", section.name);
-            return Err(place.refuse(&what).hint(format!(
+            let what = format!("`{}` is not a table", section.name);
+            return Err(location.error(&what).hint(format!(
                 "write `[{}]` on a line of its own, and its keys below",
                 section.name
             )));
@@ -100,7 +106,7 @@ fn read_file(file: &Path, text: &str, given: &mut Given) -> Result<()> {
         let mut entries: Vec<_> = table.iter().collect();
         entries.sort_by_key(|(name, _)| name.span().start);
         for (name, value) in entries {
-            read_key(file, text, section.name, (name, value), given)?;
+            read_key(file, text, section.name, (name, value), raw)?;
         }
     }
     Ok(())
@@ -111,40 +117,40 @@ fn read_key(
     text: &str,
     section: &'static str,
     (name, value): (&Spanned<std::borrow::Cow<'_, str>>, &Spanned<DeValue<'_>>),
-    given: &mut Given,
+    raw: &mut RawConfig,
 ) -> Result<()> {
-    let place = Place::of(file, text, name.span().start);
+    let location = SourceLocation::in_file(file, text, name.span().start);
     let found = keys().find(|key| key.section == section && key.name == name.get_ref().as_ref());
     let Some(key) = found else {
-        let what = format!("there is no key `{}` in `[{section}]`", name.get_ref());
-        return Err(place
-            .refuse(&what)
-            .hint(meant(Some(section), name.get_ref())));
+        let what = format!("unknown key `{}` in `[{section}]`", name.get_ref());
+        return Err(location
+            .error(&what)
+            .hint(suggest_key(Some(section), name.get_ref())));
     };
     let shown = text.get(value.span()).unwrap_or_default();
-    given.take(key, value.get_ref(), &shortened(shown), place)
+    raw.insert(key, value.get_ref(), &truncated(shown), location)
 }
 
-fn unknown_section(name: &str, value: &DeValue<'_>, place: &Place) -> Error {
+fn unknown_section(name: &str, value: &DeValue<'_>, location: &SourceLocation) -> Error {
     if !value.is_table() {
-        let what = format!("`{name}` stands in no table");
-        return place.refuse(&what).hint(meant(None, name));
+        let what = format!("`{name}` is outside of any table");
+        return location.error(&what).hint(suggest_key(None, name));
     }
-    let what = format!("there is no table `[{name}]`");
+    let what = format!("unknown table `[{name}]`");
     let names: Vec<&str> = SECTIONS.iter().map(|section| section.name).collect();
-    place
-        .refuse(&what)
+    location
+        .error(&what)
         .hint(match nearest(name, names.iter().copied()).first() {
             Some(near) => format!("did you mean `[{near}]`?"),
-            None => format!("there are `[{}]`", names.join("]`, `[")),
+            None => format!("the tables are `[{}]`", names.join("]`, `[")),
         })
 }
 
-/// Says which key may be meant by a name that is not in a table, or stands in none.
-fn meant(section: Option<&str>, name: &str) -> String {
+/// Returns a hint for a name that is not a key of a table, or is outside of any.
+fn suggest_key(section: Option<&str>, name: &str) -> String {
     let here = |key: &&Key| section.is_none_or(|section| key.section == section);
-    let same = |key: &&Key| key.name == name || key.also.contains(&name);
-    let told = |key: &Key| match section == Some(key.section) {
+    let same = |key: &&Key| key.name == name || key.aliases.contains(&name);
+    let hint = |key: &Key| match section == Some(key.section) {
         true => format!("did you mean `{}`?", key.name),
         false => format!("did you mean `{}` in `[{}]`?", key.name, key.section),
     };
@@ -160,29 +166,29 @@ fn meant(section: Option<&str>, name: &str) -> String {
         .or_else(|| keys().find(same))
         .or_else(|| near(keys().collect()));
     match (found, section) {
-        (Some(key), _) => told(key),
+        (Some(key), _) => hint(key),
         (None, Some(section)) => {
             let names: Vec<&str> = keys()
                 .filter(|key| key.section == section)
                 .map(|key| key.name)
                 .collect();
-            format!("there are `{}`", names.join("`, `"))
+            format!("the keys are `{}`", names.join("`, `"))
         }
         (None, None) => "`vramfit train --init` lists all keys".to_owned(),
     }
 }
 
-/// Returns the word that may be meant, where one of several is asked for.
-fn nearest_word(form: Form, value: &DeValue<'_>) -> Option<&'static str> {
-    let Form::OneOf(words) = form else {
+/// Returns the choice that is probably meant.
+fn nearest_choice(value_type: ValueType, value: &DeValue<'_>) -> Option<&'static str> {
+    let ValueType::Choice(words) = value_type else {
         return None;
     };
     let text = value.as_str()?.to_ascii_lowercase();
     nearest(&text, words.iter().copied()).first().copied()
 }
 
-/// Cuts what was written to what fits into a sentence.
-fn shortened(text: &str) -> String {
+/// Truncates a value to what fits into a sentence.
+fn truncated(text: &str) -> String {
     const MAX_CHARS: usize = 40;
     let line = text.lines().next().unwrap_or_default();
     match line.char_indices().nth(MAX_CHARS) {
@@ -191,24 +197,24 @@ fn shortened(text: &str) -> String {
     }
 }
 
-/// Fills in what was not written.
-fn complete(file: &Path, given: &Given) -> Result<Config> {
+/// Returns a value for every key.
+fn with_defaults(file: &Path, raw: &RawConfig) -> Result<Config> {
     let mut all = Map::new();
     for key in keys() {
-        let value = match (given.0.get(&key.dotted()), key.unless) {
-            (Some((value, place)), _) => based(file, key, value, place),
-            (None, Unless::Value(text)) => {
+        let value = match (raw.0.get(&key.dotted()), key.default) {
+            (Some((value, location)), _) => resolve_path(file, key, value, location),
+            (None, DefaultValue::Value(text)) => {
                 let value = DeValue::parse(text).ok();
-                let value = value.and_then(|value| key.form.accept(value.get_ref()));
+                let value = value.and_then(|value| key.value_type.parse(value.get_ref()));
                 value.expect("a test reads every value of the table")
             }
-            (None, Unless::Nothing(..)) => Json::Null,
-            (None, Unless::Required(_)) => {
+            (None, DefaultValue::Unset(..)) => Json::Null,
+            (None, DefaultValue::Required(_)) => {
                 let shown = file.display();
                 let message = format!("`{shown}` has no `{}` in `[{}]`", key.name, key.section);
-                let meaning = key.meaning.trim_end_matches('.');
+                let description = key.description.trim_end_matches('.');
                 return Err(Error::new(ErrorKind::InvalidArgument, message)
-                    .hint(format!("add `{}`: {meaning}", key.line())));
+                    .hint(format!("add `{}`: {description}", key.line())));
             }
         };
         let section = all
@@ -219,28 +225,28 @@ fn complete(file: &Path, given: &Given) -> Result<Config> {
     let mut config: Config = serde_json::from_value(Json::Object(all)).map_err(|error| {
         Error::new(
             ErrorKind::Internal,
-            "the configuration has another form than its keys",
+            "the configuration does not match its keys",
         )
         .cause(error)
     })?;
     if config.training.directory.is_none() {
         let name = file.file_stem().unwrap_or(file.as_os_str());
-        config.training.directory = Some(beside(file, &PathBuf::from("runs").join(name)));
+        config.training.directory = Some(sibling_path(file, &PathBuf::from("runs").join(name)));
     }
     Ok(config)
 }
 
-/// Returns a value with a path in it as seen from the current directory.
-fn based(file: &Path, key: &Key, value: &Json, place: &Place) -> Json {
-    match (key.form, value, place) {
-        (Form::Path, Json::String(path), Place::Line(..)) => {
-            beside(file, Path::new(path)).to_string_lossy().into()
+/// Returns a value; a path relative to the current directory.
+fn resolve_path(file: &Path, key: &Key, value: &Json, location: &SourceLocation) -> Json {
+    match (key.value_type, value, location) {
+        (ValueType::Path, Json::String(path), SourceLocation::Line(..)) => {
+            sibling_path(file, Path::new(path)).to_string_lossy().into()
         }
         _ => value.clone(),
     }
 }
 
-fn beside(file: &Path, path: &Path) -> PathBuf {
+fn sibling_path(file: &Path, path: &Path) -> PathBuf {
     file.parent().unwrap_or(Path::new("")).join(path)
 }
 

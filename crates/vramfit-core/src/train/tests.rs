@@ -1,10 +1,10 @@
-//! What is read, what is refused and in which words, and that page and table agree.
+//! Reading and validation with their messages, and the documents generated from the table of keys.
 
 use std::path::Path;
 
 use toml::de::DeValue;
 
-use super::super::{Config, Unless, keys, markdown, starting_file};
+use super::super::{Config, DefaultValue, keys, reference_page, template};
 use crate::error::ErrorKind;
 
 const MINIMAL_CONFIG: &str = "[data]\npath = \"a.h5\"\n";
@@ -14,7 +14,7 @@ fn read(text: &str, options: &[&str]) -> Result<Config, crate::Error> {
     Config::read(Path::new("some/train.toml"), text, &options)
 }
 
-fn refused(text: &str, options: &[&str]) -> (String, String) {
+fn rejected(text: &str, options: &[&str]) -> (String, String) {
     let error = read(text, options).expect_err(text);
     let hint = error.hint_text().expect("a hint").to_owned();
     assert_eq!(error.kind(), ErrorKind::InvalidArgument, "{error}");
@@ -22,7 +22,7 @@ fn refused(text: &str, options: &[&str]) -> (String, String) {
 }
 
 #[test]
-fn what_is_not_written_has_its_usual_value() {
+fn keys_that_are_not_set_have_defaults() {
     let config = read(MINIMAL_CONFIG, &[]).expect("enough");
     assert_eq!(config.data.path, Path::new("some/a.h5"));
     assert_eq!(config.data.memory.0, 256 << 20);
@@ -63,131 +63,127 @@ fn options_win_over_the_file_and_need_no_quotation_marks() {
 }
 
 #[test]
-fn what_is_not_known_is_told_with_its_line_and_the_nearest() {
+fn unknown_keys_are_errors_with_line_and_suggestion() {
     for (text, message, hint) in [
         (
             "[data]\npath = 'a'\nbatchsize = 3\n",
-            "`some/train.toml:3`: there is no key `batchsize` in `[data]`",
+            "`some/train.toml:3`: unknown key `batchsize` in `[data]`",
             "did you mean `batch_size`?",
         ),
         (
             "[optimizer]\nlr = 3\n",
-            "`some/train.toml:2`: there is no key `lr` in `[optimizer]`",
+            "`some/train.toml:2`: unknown key `lr` in `[optimizer]`",
             "did you mean `learning_rate`?",
         ),
         (
             "[model]\nbatch_size = 3\n",
-            "`some/train.toml:2`: there is no key `batch_size` in `[model]`",
+            "`some/train.toml:2`: unknown key `batch_size` in `[model]`",
             "did you mean `batch_size` in `[data]`?",
         ),
         (
             "[model]\nxyzzy = 3\n",
-            "`some/train.toml:2`: there is no key `xyzzy` in `[model]`",
-            "there are `kind`, `hidden_sizes`, `layers`, `heads`, `dropout`, `dtype`",
+            "`some/train.toml:2`: unknown key `xyzzy` in `[model]`",
+            "the keys are `kind`, `hidden_sizes`, `layers`, `heads`, `dropout`, `dtype`",
         ),
         (
             "# first\n\n[optimiser]\nname = 'sgd'\n",
-            "`some/train.toml:3`: there is no table `[optimiser]`",
+            "`some/train.toml:3`: unknown table `[optimiser]`",
             "did you mean `[optimizer]`?",
         ),
         (
             "epochs = 3\n",
-            "`some/train.toml:1`: `epochs` stands in no table",
+            "`some/train.toml:1`: `epochs` is outside of any table",
             "did you mean `epochs` in `[training]`?",
         ),
         (
             "data = 3\n",
-            "`some/train.toml:1`: `data` is no table",
+            "`some/train.toml:1`: `data` is not a table",
             "write `[data]` on a line of its own, and its keys below",
         ),
         (
             "[training]\nepochs = 3\n",
             "`some/train.toml` has no `path` in `[data]`",
-            "add `path = \"train.h5\"`: The HDF5 file",
+            "add `path = \"train.h5\"`: HDF5 file",
         ),
     ] {
-        assert_eq!(refused(text, &[]), (message.to_owned(), hint.to_owned()));
+        assert_eq!(rejected(text, &[]), (message.to_owned(), hint.to_owned()));
     }
 }
 
 #[test]
-fn values_that_cannot_be_are_told_with_those_that_can() {
+fn invalid_values_are_errors_with_the_valid_ones() {
     for (key, value, message) in [
         (
             "batch_size",
             "0",
-            "`0`, and has to be a whole number from 1",
+            "`0`, but must be an integer of at least 1",
         ),
         (
             "batch_size",
             "8.0",
-            "`8.0`, and has to be a whole number from 1",
+            "`8.0`, but must be an integer of at least 1",
         ),
         (
             "batch_size",
             "'many'",
-            "`'many'`, and has to be a whole number from 1",
+            "`'many'`, but must be an integer of at least 1",
         ),
         (
             "validation_share",
             "1",
-            "`1`, and has to be a number from 0, below 1",
+            "`1`, but must be a number of at least 0 and below 1",
         ),
         (
             "validation_share",
             "nan",
-            "`nan`, and has to be a number from 0, below 1",
+            "`nan`, but must be a number of at least 0 and below 1",
         ),
-        ("shuffle", "1", "`1`, and has to be `true` or `false`"),
+        ("shuffle", "1", "`1`, but must be `true` or `false`"),
         (
             "memory",
             "'lots'",
-            "`'lots'`, and has to be an amount of memory, such as `\"256MiB\"`",
+            "`'lots'`, but must be a size, such as `\"256MiB\"`",
         ),
-        (
-            "inputs",
-            "''",
-            "`''`, and has to be a text: the path of a dataset",
-        ),
+        ("inputs", "''", "`''`, but must be the path of a dataset"),
     ] {
-        let (found, _) = refused(&format!("{MINIMAL_CONFIG}{key} = {value}\n"), &[]);
+        let (found, _) = rejected(&format!("{MINIMAL_CONFIG}{key} = {value}\n"), &[]);
         assert_eq!(found, format!("`some/train.toml:3`: `{key}` is {message}"));
     }
-    let (message, hint) = refused(MINIMAL_CONFIG, &["model.kind=GRUU"]);
+    let (message, hint) = rejected(MINIMAL_CONFIG, &["model.kind=GRUU"]);
     assert_eq!(
         message,
-        "`--set model.kind=GRUU`: `kind` is `\"GRUU\"`, and has to be `mlp`, `gru`, `lstm` or \
+        "`--set model.kind=GRUU`: `kind` is `\"GRUU\"`, but must be `mlp`, `gru`, `lstm` or \
          `transformer`"
     );
     assert_eq!(hint, "did you mean `gru`?");
     assert!(
-        refused(MINIMAL_CONFIG, &["model.hidden_sizes=[]"])
+        rejected(MINIMAL_CONFIG, &["model.hidden_sizes=[]"])
             .0
-            .contains("whole numbers from 1")
+            .contains("a list of positive integers")
     );
     assert!(
-        refused(MINIMAL_CONFIG, &["model.hidden_sizes=[8, 0]"])
+        rejected(MINIMAL_CONFIG, &["model.hidden_sizes=[8, 0]"])
             .0
-            .contains("whole numbers from 1")
+            .contains("a list of positive integers")
     );
 }
 
 #[test]
-fn options_that_cannot_be_read_say_what_they_should_be() {
+fn invalid_overrides_are_errors_with_a_hint() {
     for (option, message, hint) in [
         (
             "batch_size=3",
-            "`--set batch_size=3`: there is no key `batch_size`",
+            "`--set batch_size=3`: unknown key `batch_size`",
             "did you mean `data.batch_size`?",
         ),
         (
             "seed=3",
-            "`--set seed=3`: there is no key `seed`",
+            "`--set seed=3`: unknown key `seed`",
             "did you mean `data.seed` or `training.seed`?",
         ),
         (
             "data.batch_siz=3",
-            "`--set data.batch_siz=3`: there is no key `data.batch_siz`",
+            "`--set data.batch_siz=3`: unknown key `data.batch_siz`",
             "did you mean `data.batch_size`?",
         ),
         (
@@ -197,32 +193,32 @@ fn options_that_cannot_be_read_say_what_they_should_be() {
         ),
         (
             "model.hidden_sizes=[8",
-            "`--set model.hidden_sizes=[8`: `hidden_sizes` is `[8`, and has to be whole numbers from 1 \
-             in brackets, such as `[128, 64]`",
-            "such as `hidden_sizes = [128]`",
+            "`--set model.hidden_sizes=[8`: `hidden_sizes` is `[8`, but must be a list of positive integers, \
+             such as `[128, 64]`",
+            "for example `hidden_sizes = [128]`",
         ),
     ] {
         assert_eq!(
-            refused(MINIMAL_CONFIG, &[option]),
+            rejected(MINIMAL_CONFIG, &[option]),
             (message.to_owned(), hint.to_owned())
         );
     }
 }
 
 #[test]
-fn keys_without_effect_are_refused() {
+fn keys_without_effect_are_errors() {
     for (options, message) in [
         (
             &["data.validation_path=b.h5", "data.validation_share=0.2"][..],
-            "`validation_share` has no effect beside `validation_path`",
+            "`validation_share` has no effect with `validation_path`",
         ),
         (
             &["data.validation_share=0", "training.stop_after=3"],
-            "`stop_after` looks at the validation loss, and no rows validate",
+            "`stop_after` needs a validation loss, but there is no validation data",
         ),
         (
             &["model.hidden_sizes=[8, 8]", "model.layers=3"],
-            "`layers` is 3, and `hidden_sizes` has the widths of 2",
+            "`layers` is 3, but `hidden_sizes` has 2 widths",
         ),
         (
             &["model.heads=2"],
@@ -230,11 +226,11 @@ fn keys_without_effect_are_refused() {
         ),
         (
             &["model.kind=transformer", "model.hidden_sizes=[8, 16]"],
-            "a transformer has one width, and `hidden_sizes` has several",
+            "a transformer has a single width, but `hidden_sizes` has several",
         ),
         (
             &["model.kind=transformer", "model.hidden_sizes=[30]"],
-            "4 heads do not divide a width of 30",
+            "a width of 30 is not divisible by 4 heads",
         ),
         (
             &["optimizer.schedule=warmup_cosine"],
@@ -253,34 +249,36 @@ fn keys_without_effect_are_refused() {
             "`momentum` has no effect on `adamw`",
         ),
     ] {
-        let (found, _) = refused(MINIMAL_CONFIG, options);
+        let (found, _) = rejected(MINIMAL_CONFIG, options);
         assert!(found.ends_with(message), "{found}");
     }
 }
 
 #[test]
-fn what_is_no_toml_is_told_with_its_line() {
+fn invalid_toml_is_an_error_with_its_line() {
     let error = read("[data]\npath = \n", &[]).expect_err("no value");
     assert_eq!(error.kind(), ErrorKind::InvalidFile);
-    assert_eq!(error.message(), "`some/train.toml:2` is no TOML");
+    assert_eq!(error.message(), "`some/train.toml:2` is not valid TOML");
     assert!(error.cause_text().is_some());
 }
 
 #[test]
-fn every_key_has_a_field_and_every_value_of_the_table_can_be() {
+fn every_key_has_a_field_and_every_default_is_valid() {
     let config = read(MINIMAL_CONFIG, &[]).expect("enough");
     let all = serde_json::to_value(&config).expect("a configuration is data");
     let mut fields = 0;
     for key in keys() {
         assert!(all[key.section].get(key.name).is_some(), "{}", key.dotted());
-        let (Unless::Required(text) | Unless::Value(text) | Unless::Nothing(_, text)) = key.unless;
+        let (DefaultValue::Required(text)
+        | DefaultValue::Value(text)
+        | DefaultValue::Unset(_, text)) = key.default;
         let value = DeValue::parse(text).expect(text);
         assert!(
-            key.form.accept(value.get_ref()).is_some(),
+            key.value_type.parse(value.get_ref()).is_some(),
             "{}",
             key.dotted()
         );
-        assert!(key.meaning.ends_with('.'), "{}", key.dotted());
+        assert!(key.description.ends_with('.'), "{}", key.dotted());
         fields += 1;
     }
     let sections = all.as_object().expect("tables").values();
@@ -291,18 +289,18 @@ fn every_key_has_a_field_and_every_value_of_the_table_can_be() {
 }
 
 #[test]
-fn what_may_change_is_not_what_decides_the_state() {
+fn resumable_keys_are_not_saved_with_checkpoints() {
     let one = read(MINIMAL_CONFIG, &[]).expect("enough");
     let changed = ["training.epochs=3", "data.path=c.h5", "training.device=cpu"];
     let other = read(MINIMAL_CONFIG, &changed).expect("enough");
-    assert_eq!(one.fixed(), other.fixed());
+    assert_eq!(one.checkpoint_config(), other.checkpoint_config());
     let other = read(MINIMAL_CONFIG, &["model.dropout=0.5"]).expect("enough");
-    assert_ne!(one.fixed(), other.fixed());
+    assert_ne!(one.checkpoint_config(), other.checkpoint_config());
 }
 
 #[test]
-fn the_starting_file_can_be_read_and_its_comments_too() {
-    let file = starting_file(&[]);
+fn the_template_can_be_read_and_its_comments_too() {
+    let file = template(&[]);
     read(&file, &[]).expect("it is a file to begin with");
     for line in file
         .lines()
@@ -321,9 +319,9 @@ fn the_starting_file_can_be_read_and_its_comments_too() {
 }
 
 #[test]
-fn proposed_values_are_lines_of_the_starting_file() {
+fn proposed_values_are_in_the_template() {
     let proposed = [("data.path", "\"a.h5\""), ("data.scale", "\"1/255\"")];
-    let file = starting_file(&proposed.map(|(name, value)| (name, value.to_owned())));
+    let file = template(&proposed.map(|(name, value)| (name, value.to_owned())));
     let config = read(&file, &[]).expect("it is a file to begin with");
     assert_eq!(config.data.path, Path::new("some/a.h5"));
     assert_eq!(config.data.scale, Some(1.0 / 255.0));
@@ -346,27 +344,27 @@ fn a_factor_is_a_number_or_a_fraction() {
         "data.scale=a",
         "data.scale=1/",
     ] {
-        let (message, hint) = refused(MINIMAL_CONFIG, &[option]);
-        assert!(message.contains("has to be a number other than 0, or a fraction"));
-        assert_eq!(hint, "such as `scale = \"1/255\"`");
+        let (message, hint) = rejected(MINIMAL_CONFIG, &[option]);
+        assert!(message.contains("must be a non-zero number, or a fraction"));
+        assert_eq!(hint, "for example `scale = \"1/255\"`");
     }
-    let (message, _) = refused(MINIMAL_CONFIG, &["data.scale=2", "data.vocabulary=10"]);
-    assert!(message.contains("`scale` has no effect on tokens"));
+    let (message, _) = rejected(MINIMAL_CONFIG, &["data.scale=2", "data.vocabulary=10"]);
+    assert!(message.contains("`scale` has no effect with `vocabulary`"));
 }
 
-/// `UPDATE_DOCS=1 cargo test -p vramfit-core train` writes the page anew.
+/// `UPDATE_DOCS=1 cargo test -p vramfit-core train` rewrites the page.
 #[test]
-fn the_committed_page_is_made_from_the_table() {
+fn the_committed_page_is_generated_from_the_table() {
     let path = concat!(
         env!("CARGO_MANIFEST_DIR"),
         "/../../docs/reference/training-config.md"
     );
     if std::env::var_os("UPDATE_DOCS").is_some() {
-        std::fs::write(path, markdown()).unwrap();
+        std::fs::write(path, reference_page()).unwrap();
     }
     let committed = std::fs::read_to_string(path).unwrap_or_default();
     assert!(
-        committed == markdown(),
-        "docs/reference/training-config.md is not what the table says; write it with UPDATE_DOCS=1"
+        committed == reference_page(),
+        "docs/reference/training-config.md is outdated; rewrite it with UPDATE_DOCS=1"
     );
 }

@@ -1,4 +1,4 @@
-//! `vramfit report`: the report of a run again, from its trace or its journal, in any form.
+//! `vramfit report`: the report of a run again, from its trace or its metrics log, in any form.
 
 use std::path::PathBuf;
 
@@ -6,7 +6,7 @@ use vramfit_core::report::Report;
 use vramfit_core::{Error, ErrorKind, Result};
 
 use crate::files::{is_standard_output, writable, write};
-use crate::journals;
+use crate::metrics_logs;
 use crate::output::Output;
 use crate::status::Status;
 use crate::traces::answer_until;
@@ -71,13 +71,13 @@ pub(crate) fn run(args: &Args, output: &mut Output) -> Result<Status> {
     let (html, csv, svg) = (free(&args.html)?, free(&args.csv)?, free(&args.svg)?);
 
     let last = args.until.unwrap_or(u64::MAX);
-    let report = match journals::journal(&args.trace) {
+    let report = match metrics_logs::find(&args.trace) {
         None => Report::from_dryrun(&answer_until(&args.trace, last, Some(output))?),
         Some(_) if args.until.is_some() => {
             let message = "`--until` is for traces, and a training run has none";
             return Err(Error::new(ErrorKind::InvalidArgument, message).hint("leave it out"));
         }
-        Some(journal) => Report::from_training(&journals::read(&journal)?),
+        Some(log) => Report::from_training(&metrics_logs::read(&log)?),
     };
     let nothing = |what: &str| {
         let message = format!("`{}` holds no {what}", args.trace.display());

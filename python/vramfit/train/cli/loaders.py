@@ -41,7 +41,7 @@ def open_loaders(
             batch_size=own["batch_size"],
             seed=own["seed"],
             memory=own["memory"],
-            dtype={name: data[name]["becomes"] for name in columns},
+            dtype={name: data[name]["batch_dtype"] for name in columns},
             transform=_sequence_transform(
                 own["sequence_length"],
                 # Sequences are [rows, steps, ...], and in a stack [batches, rows, steps, ...].

@@ -38,7 +38,7 @@ def synthetic_batches(
 
     def zeros(*leading: int) -> dict[str, Any]:
         return {
-            name: np.zeros((*leading, *shape), data[name]["becomes"])
+            name: np.zeros((*leading, *shape), data[name]["batch_dtype"])
             for name, shape in shapes.items()
         }
 

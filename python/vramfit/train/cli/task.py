@@ -48,7 +48,9 @@ def build(config: Mapping[str, Any], data: Mapping[str, Any]) -> Task:
 
     row = row_shape(data)
     seed = config["training"]["seed"]
-    update_rule = optimizer.build(config["optimizer"], data["steps"] * config["training"]["epochs"])
+    update_rule = optimizer.build(
+        config["optimizer"], data["steps_per_epoch"] * config["training"]["epochs"]
+    )
     has_dropout = config["model"]["dropout"] > 0
     row_metrics = _classification_metrics if data["classes"] else _regression_metrics
     scale = config["data"]["scale"]

@@ -2,13 +2,13 @@
 
 use serde_json::{Value, json};
 
-use crate::train::Journal;
+use crate::train::MetricsLog;
 
 /// Version of the object; it changes when a key changes its meaning or goes away.
 const SCHEMA: u32 = 1;
 
-pub(in crate::report) fn training(journal: &Journal) -> Value {
-    let epochs = journal.epochs.iter().map(|epoch| {
+pub(in crate::report) fn training(log: &MetricsLog) -> Value {
+    let epochs = log.epochs.iter().map(|epoch| {
         json!({
             "number": epoch.number,
             "step": epoch.step,
@@ -21,12 +21,12 @@ pub(in crate::report) fn training(journal: &Journal) -> Value {
     });
     json!({
         "schema": SCHEMA,
-        "stopped": journal.stopped(),
-        "steps": journal.step,
-        "sessions": journal.sittings,
-        "device": journal.device,
-        "best_epoch": journal.best().map(|epoch| epoch.number),
-        "timing_s": object(&journal.timing()),
+        "stop_reason": log.stop_reason(),
+        "steps": log.step,
+        "sessions": log.sessions,
+        "device": log.device,
+        "best_epoch": log.best().map(|epoch| epoch.number),
+        "timing_s": object(&log.timing()),
         "epochs": epochs.collect::<Vec<_>>(),
     })
 }

@@ -1,4 +1,4 @@
-//! `vramfit train --check`: what will be done, and nothing of it.
+//! `vramfit train --check`: the plan of a run.
 
 use std::path::Path;
 
@@ -6,8 +6,8 @@ use serde::Serialize;
 use vramfit_core::Result;
 use vramfit_core::train::Config;
 
-use super::datasets::{Column, Look};
-use super::memory::Memory;
+use super::datasets::{Column, DatasetInfo};
+use super::memory::MemoryEstimate;
 use crate::commands::data::grouped;
 use crate::output::Output;
 use crate::status::Status;
@@ -16,17 +16,17 @@ use crate::status::Status;
 struct CheckOutput<'a> {
     schema: u32,
     config: &'a Config,
-    data: &'a Look,
-    memory: Option<&'a Memory>,
+    data: &'a DatasetInfo,
+    memory: Option<&'a MemoryEstimate>,
     warnings: &'a [String],
 }
 
-/// Tells what a run will be.
-pub(super) fn tell(
+/// Reports the plan.
+pub(super) fn report(
     file: &Path,
     config: &Config,
-    look: &Look,
-    memory: Option<&Memory>,
+    info: &DatasetInfo,
+    memory: Option<&MemoryEstimate>,
     warnings: &[String],
     json: bool,
     output: &mut Output,
@@ -35,16 +35,16 @@ pub(super) fn tell(
         output.json(&CheckOutput {
             schema: 1,
             config,
-            data: look,
+            data: info,
             memory,
             warnings,
         })?;
     } else {
-        let mut all = lines(config, look);
-        all.extend(memory.map_or_else(Vec::new, Memory::lines));
+        let mut all = lines(config, info);
+        all.extend(memory.map_or_else(Vec::new, MemoryEstimate::lines));
         all.extend(warnings.iter().map(|text| format!("warning      {text}")));
         output.text(&format!(
-            "{}\n\nnothing was started; `vramfit train {}` does\n",
+            "{}\n\nto start training, run `vramfit train {}`\n",
             all.join("\n"),
             file.display()
         ))?;
@@ -52,36 +52,32 @@ pub(super) fn tell(
     Ok(Status::Yes)
 }
 
-/// Returns what is told when a run begins: what learns what, from which rows.
-pub(super) fn summary(config: &Config, look: &Look) -> Vec<String> {
+/// Returns the first lines, which are also shown when a run starts: model and data.
+pub(super) fn summary(config: &Config, info: &DatasetInfo) -> Vec<String> {
     vec![
         format!("model        {}", model(config)),
-        format!("inputs       {}", inputs(config, look)),
-        format!("targets      {}", targets(look)),
-        format!("rows         {}", rows(config, look)),
-        format!("steps        {}", steps(config, look)),
+        format!("inputs       {}", inputs(config, info)),
+        format!("targets      {}", targets(info)),
+        format!("rows         {}", rows(config, info)),
+        format!("steps        {}", steps(config, info)),
     ]
 }
 
-/// Returns the plan of a run, a line for each thing.
-fn lines(config: &Config, look: &Look) -> Vec<String> {
-    let mut all = summary(config, look);
+/// Returns the whole plan.
+fn lines(config: &Config, info: &DatasetInfo) -> Vec<String> {
+    let mut all = summary(config, info);
     all.extend([
         format!("optimizer    {}", optimizer(config)),
         format!("checkpoints  {}", checkpoints(config)),
         format!(
             "device       {}",
-            config
-                .training
-                .device
-                .as_deref()
-                .unwrap_or("what JAX takes")
+            config.training.device.as_deref().unwrap_or("JAX's default")
         ),
     ]);
-    // How many threads there are, and what they take, is the business of the machine that trains.
-    let machine = ["threads:", "memory:"];
-    let plan = look.plan.lines();
-    let plan = plan.filter(|line| !machine.iter().any(|word| line.starts_with(word)));
+    // The number of threads and their memory depend on the machine that trains.
+    let host_dependent = ["threads:", "memory:"];
+    let plan = info.plan.lines();
+    let plan = plan.filter(|line| !host_dependent.iter().any(|word| line.starts_with(word)));
     for (at, line) in plan.enumerate() {
         let name = if at == 0 { "reading" } else { "" };
         all.push(format!("{name:12} {line}"));
@@ -93,7 +89,7 @@ fn model(config: &Config) -> String {
     let model = &config.model;
     let widths: Vec<String> = model.hidden_sizes.iter().map(u64::to_string).collect();
     let mut text = format!(
-        "{} of {} with the width {}",
+        "{}, {}, width {}",
         model.kind,
         counted(widths.len() as u64, "layer"),
         match widths.iter().all(|width| *width == widths[0]) {
@@ -102,12 +98,12 @@ fn model(config: &Config) -> String {
         }
     );
     if model.kind == "transformer" {
-        text += &format!(" and {}", counted(model.heads, "head"));
+        text += &format!(", {}", counted(model.heads, "head"));
     }
     if model.dropout > 0.0 {
         text += &format!(", dropout {}", model.dropout);
     }
-    text + &format!(", computed in {}", model.dtype)
+    text + &format!(", {}", model.dtype)
 }
 
 fn column(column: &Column) -> String {
@@ -118,29 +114,29 @@ fn column(column: &Column) -> String {
         column.dtype,
         shape.join(", ")
     );
-    if column.dtype != column.becomes {
-        text += &format!(", read as {}", column.becomes);
+    if column.dtype != column.batch_dtype {
+        text += &format!(", converted to {}", column.batch_dtype);
     }
     text
 }
 
-fn inputs(config: &Config, look: &Look) -> String {
-    let mut text = column(&look.inputs);
+fn inputs(config: &Config, info: &DatasetInfo) -> String {
+    let mut text = column(&info.inputs);
     if let Some(scale) = config.data.scale {
-        text += &format!(", multiplied by {} on the device", factor(scale));
+        text += &format!(", scaled by {} on the device", factor(scale));
     }
-    if let Some(tokens) = look.vocabulary {
-        text += &format!(", {} tokens, each a vector that is learnt", grouped(tokens));
+    if let Some(tokens) = info.vocabulary {
+        text += &format!(", embedding of {} tokens", grouped(tokens));
     }
-    match (look.sequence_length, look.inputs.row()) {
+    match (info.sequence_length, info.inputs.row()) {
         (Some(seen), [length, ..]) if seen < *length => {
-            format!("{text}, the last {seen} steps of each")
+            format!("{text}, the last {seen} steps of each row")
         }
         _ => text,
     }
 }
 
-/// Writes a factor as the fraction that it is, if it is one of 1.
+/// Formats a factor, as a fraction if it is one of 1.
 fn factor(scale: f64) -> String {
     let parts = (1.0 / scale).round();
     match parts > 1.0 && 1.0 / parts == scale {
@@ -149,55 +145,55 @@ fn factor(scale: f64) -> String {
     }
 }
 
-fn targets(look: &Look) -> String {
-    let text = column(&look.targets);
-    match look.classes {
+fn targets(info: &DatasetInfo) -> String {
+    let text = column(&info.targets);
+    match info.classes {
         None => format!("{text}: mean squared error"),
-        Some(classes) if look.predicts_next => format!(
-            "{text}: the next token of each step, cross-entropy of {} tokens",
+        Some(classes) if info.predicts_next => format!(
+            "{text}: next-token prediction, cross-entropy over {} tokens",
             grouped(classes)
         ),
         Some(classes) => {
-            let found = match look.classes_found {
-                true => ", found by reading all labels",
+            let found = match info.classes_inferred {
+                true => " (inferred from the labels)",
                 false => "",
             };
-            format!("{text}: cross-entropy of {classes} classes{found}")
+            format!("{text}: cross-entropy over {classes} classes{found}")
         }
     }
 }
 
-fn rows(config: &Config, look: &Look) -> String {
-    let train = grouped(look.train_rows);
-    let validate = grouped(look.validation_rows);
-    match (&config.data.validation_path, look.validation_rows) {
-        (_, 0) => format!("{train} to learn from; none validate"),
+fn rows(config: &Config, info: &DatasetInfo) -> String {
+    let train = grouped(info.train_rows);
+    let validate = grouped(info.validation_rows);
+    match (&config.data.validation_path, info.validation_rows) {
+        (_, 0) => format!("{train} for training, none for validation"),
         (Some(path), _) => format!(
-            "{train} to learn from; {validate} of `{}` validate",
+            "{train} for training, {validate} of `{}` for validation",
             path.display()
         ),
         (None, _) => {
-            format!("{train} to learn from; {validate}, spread over the file, validate")
+            format!("{train} for training, {validate} for validation, spread over the file")
         }
     }
 }
 
-fn steps(config: &Config, look: &Look) -> String {
+fn steps(config: &Config, info: &DatasetInfo) -> String {
     let epochs = config.training.epochs;
-    let at_once = match config.training.steps_per_dispatch {
+    let dispatch = match config.training.steps_per_dispatch {
         1 => String::new(),
-        steps => format!(", {steps} at once"),
+        steps => format!(", {steps} per dispatch"),
     };
-    let left = look.train_rows - look.steps * config.data.batch_size;
+    let left = info.train_rows - info.steps_per_epoch * config.data.batch_size;
     let left = match left {
         0 => String::new(),
-        rows => format!("; {} of each epoch left out", counted(rows, "row")),
+        rows => format!("; {} of each epoch dropped", counted(rows, "row")),
     };
     format!(
-        "{} of {} rows in an epoch, {} in {}{at_once}{left}",
-        grouped(look.steps),
+        "{} of {} rows per epoch, {} in {}{dispatch}{left}",
+        grouped(info.steps_per_epoch),
         grouped(config.data.batch_size),
-        grouped(look.steps * epochs),
+        grouped(info.steps_per_epoch * epochs),
         counted(epochs, "epoch"),
     )
 }
@@ -211,15 +207,15 @@ fn optimizer(config: &Config) -> String {
     match (optimizer.schedule.as_str(), optimizer.warmup_steps) {
         ("constant", _) => {}
         (_, Some(steps)) => {
-            text += &format!(", up to it in {steps} steps, then down to 0 as a cosine");
+            text += &format!(", linear warmup over {steps} steps, then cosine decay to 0");
         }
-        (_, None) => text += ", down to 0 as a cosine",
+        (_, None) => text += ", cosine decay to 0",
     }
     if let Some(norm) = optimizer.clip {
-        text += &format!(", gradients clipped to {norm}");
+        text += &format!(", gradients clipped to norm {norm}");
     }
     if optimizer.accumulate > 1 {
-        text += &format!(", one change for {} batches", optimizer.accumulate);
+        text += &format!(", one update per {} batches", optimizer.accumulate);
     }
     text
 }
@@ -236,13 +232,13 @@ fn checkpoints(config: &Config) -> String {
     };
     let directory = config.training.directory.clone().unwrap_or_default();
     format!(
-        "{when}; the last {}{best} stay, in `{}`",
+        "{when}; the latest {}{best} are kept, in `{}`",
         checkpoint.keep_last,
         directory.join("checkpoints").display()
     )
 }
 
-/// Returns a number and what is counted.
+/// Returns a number with its noun.
 fn counted(number: u64, one: &str) -> String {
     match number {
         1 => format!("1 {one}"),

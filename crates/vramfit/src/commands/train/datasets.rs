@@ -1,5 +1,4 @@
-//! What the data of a run is: looked at before anything starts, so that a run does not die of a shape
-//! after Python and JAX have been loaded.
+//! The datasets of a run, checked before Python and JAX are loaded.
 
 use std::path::Path;
 
@@ -14,31 +13,31 @@ use vramfit_data::read::{Dataset, RowOptions, RowReader};
 
 use super::labels;
 
-/// The rows of a run.
+/// The data of a run.
 #[derive(Clone, Debug, Serialize)]
-pub(super) struct Look {
-    /// What the model sees, as the file has it.
+pub(super) struct DatasetInfo {
+    /// The inputs of the model, as stored.
     pub(super) inputs: Column,
-    /// What it predicts, as the file has it.
+    /// Its targets, as stored.
     pub(super) targets: Column,
-    /// Steps of a sequence that the model sees; none where rows are no sequences to it.
+    /// Steps of a sequence that the model gets; none if rows are not sequences.
     pub(super) sequence_length: Option<u64>,
-    /// How many different tokens the inputs have; none where they are numbers.
+    /// Number of different tokens of the inputs; none if they are numbers.
     pub(super) vocabulary: Option<u64>,
-    /// Whether the next token of each step is predicted.
+    /// Whether the target of each step is the next token.
     pub(super) predicts_next: bool,
-    /// How many classes the labels have; none where the targets are floats.
+    /// Number of classes of the labels; none if the targets are floats.
     pub(super) classes: Option<u64>,
-    /// Whether that was found out from the labels, and not written in the file.
+    /// Whether that was inferred from the labels, and not configured.
     #[serde(skip)]
-    pub(super) classes_found: bool,
-    /// Rows that are learnt from.
+    pub(super) classes_inferred: bool,
+    /// Rows for training.
     pub(super) train_rows: u64,
-    /// Rows that validate.
+    /// Rows for validation.
     pub(super) validation_rows: u64,
-    /// Batches that each epoch has, and steps.
-    pub(super) steps: u64,
-    /// How the file is gone through.
+    /// Steps of an epoch, one for each batch.
+    pub(super) steps_per_epoch: u64,
+    /// How the file is read.
     #[serde(skip)]
     pub(super) plan: String,
 }
@@ -49,8 +48,8 @@ pub(super) struct Column {
     pub(super) dataset: String,
     pub(super) dtype: &'static str,
     pub(super) shape: Vec<u64>,
-    /// What it becomes on its way to the model.
-    pub(super) becomes: &'static str,
+    /// What it batch_dtype on its way to the model.
+    pub(super) batch_dtype: &'static str,
 }
 
 impl Column {
@@ -60,48 +59,48 @@ impl Column {
     }
 }
 
-/// Looks at the datasets of a run.
+/// Inspects the datasets of a run.
 ///
 /// # Errors
-/// `invalid-argument` when they do not fit the model, each other or the memory; what opening a file can fail
-/// with.
-pub(super) fn look(config: &Config) -> Result<Look> {
+/// `invalid-argument` when they do not fit the model, each other or the memory; the errors of opening a file.
+pub(super) fn inspect(config: &Config) -> Result<DatasetInfo> {
     let data = &config.data;
     let mut inputs = column(&data.path, &data.inputs)?;
     let mut targets = column(&data.path, &data.targets)?;
     let integers = !targets.dtype.contains("float");
-    let rebuilds = data.targets == data.inputs;
+    let is_autoencoder = data.targets == data.inputs;
     // A row of one number has no next one.
-    let predicts_next = integers && rebuilds && matches!(inputs.row(), [length] if *length > 1);
-    // What a model makes of its own inputs is no class, whatever their type.
-    let labels = integers && (predicts_next || !rebuilds);
+    let predicts_next =
+        integers && is_autoencoder && matches!(inputs.row(), [length] if *length > 1);
+    // An autoencoder predicts values, not classes, whatever their type.
+    let labels = integers && (predicts_next || !is_autoencoder);
     if labels {
-        targets.becomes = "int32";
+        targets.batch_dtype = "int32";
     }
     let vocabulary = match predicts_next || data.vocabulary.is_some() {
         true => Some(vocabulary(config, &inputs)?),
         false => None,
     };
     if vocabulary.is_some() {
-        inputs.becomes = "int32";
+        inputs.batch_dtype = "int32";
     } else if data.scale.is_some() && matches!(inputs.dtype, "uint8" | "int8" | "uint16" | "int16")
     {
-        // It is scaled on the device, and travels there as it is.
-        inputs.becomes = inputs.dtype;
+        // It is converted and scaled on the device.
+        inputs.batch_dtype = inputs.dtype;
     }
     if let Some(path) = &data.validation_path {
         for (own, name) in [(&inputs, &data.inputs), (&targets, &data.targets)] {
             let other = column(path, name)?;
             if other.row() != own.row() {
                 let message = format!(
-                    "rows of `{name}` have the shape {:?} in `{}`, and {:?} in `{}`",
+                    "rows of `{name}` have the shape {:?} in `{}`, but {:?} in `{}`",
                     own.row(),
                     data.path.display(),
                     other.row(),
                     path.display()
                 );
                 return Err(Error::new(ErrorKind::InvalidArgument, message)
-                    .hint("validate with rows of the same shape"));
+                    .hint("use a validation file with rows of the same shape"));
             }
         }
     }
@@ -114,31 +113,31 @@ pub(super) fn look(config: &Config) -> Result<Look> {
         true => Some(labels::count_classes(config, targets.row())?),
         false => None,
     };
-    let becomes = Scalar::from_name(inputs.becomes);
-    let open = |set| open(config, set, becomes);
+    let batch_dtype = Scalar::from_name(inputs.batch_dtype);
+    let open = |set| open(config, set, batch_dtype);
     let train = open(SplitSet::Train)?;
     let validates = data.validation_path.is_some() || data.validation_share > 0.0;
     let validation_rows = match validates {
         true => open(SplitSet::Validation)?.rows(),
         false => 0,
     };
-    Ok(Look {
+    Ok(DatasetInfo {
         inputs,
         targets,
         sequence_length,
         vocabulary,
         predicts_next,
         classes,
-        classes_found: labels && data.classes.is_none() && !predicts_next,
+        classes_inferred: labels && data.classes.is_none() && !predicts_next,
         train_rows: train.rows(),
         validation_rows,
-        steps: train.batches()? * config.training.steps_per_dispatch,
+        steps_per_epoch: train.batches()? * config.training.steps_per_dispatch,
         plan: train.plan().to_text(),
     })
 }
 
 fn column(file: &Path, name: &str) -> Result<Column> {
-    // Says so when the file is no HDF5 but something else that people have.
+    // Its error names the format of a file that is not HDF5.
     let container = inspect::open(file)?;
     let (dataset, field) = Dataset::open_named(&container, name)?;
     let options = RowOptions {
@@ -150,94 +149,94 @@ fn column(file: &Path, name: &str) -> Result<Column> {
         dataset: name.to_owned(),
         dtype: rows.scalar().name(),
         shape: [&[rows.len()], rows.row_shape()].concat(),
-        becomes: "float32",
+        batch_dtype: "float32",
     })
 }
 
-/// Returns how many different tokens the inputs have, which must be sequences of integers.
+/// Returns the number of different tokens of the inputs, which must be sequences of integers.
 fn vocabulary(config: &Config, inputs: &Column) -> Result<u64> {
     let name = &config.data.inputs;
-    let refuse = |what: String| Error::new(ErrorKind::InvalidArgument, what);
+    let invalid = |message: String| Error::new(ErrorKind::InvalidArgument, message);
     if inputs.dtype.contains("float") || inputs.row().len() != 1 {
         let message = format!(
-            "tokens are rows of integers, and rows of `{name}` are {} of the shape {:?}",
+            "tokens must be rows of integers, but rows of `{name}` are {} with the shape {:?}",
             inputs.dtype,
             inputs.row()
         );
-        return Err(refuse(message).hint("leave `vocabulary` out, or name another dataset"));
+        return Err(invalid(message).hint("remove `vocabulary`, or choose another dataset"));
     }
     if config.model.kind == "mlp" {
         let message =
-            format!("`{name}` has tokens, and a model of kind `mlp` has no vectors for them");
-        return Err(refuse(message).hint("take `kind = \"gru\"`, `\"lstm\"` or `\"transformer\"`"));
+            format!("`{name}` has tokens, but a model of kind `mlp` has no embedding for them");
+        return Err(invalid(message).hint("use `kind = \"gru\"`, `\"lstm\"` or `\"transformer\"`"));
     }
     if config.data.scale.is_some() {
         return Err(
-            refuse(format!("`scale` has no effect on the tokens of `{name}`"))
-                .hint("leave `scale` out"),
+            invalid(format!("`scale` has no effect on the tokens of `{name}`"))
+                .hint("remove `scale`"),
         );
     }
     labels::count_tokens(config)
 }
 
-/// Returns how many tokens of a row the model sees. The last one has no next one to be predicted.
+/// Returns how many tokens of a row the model gets: all but the last one, if the next token is predicted.
 fn token_steps(config: &Config, inputs: &Column, predicts_next: bool) -> Result<u64> {
     let steps = inputs.row()[0] - u64::from(predicts_next);
     match config.data.sequence_length {
         Some(wanted) if wanted > steps => {
             let message = format!(
-                "`sequence_length` is {wanted}, and rows of `{}` have {steps} tokens to learn from",
+                "`sequence_length` is {wanted}, but rows of `{}` have {steps} tokens for training",
                 config.data.inputs
             );
             Err(Error::new(ErrorKind::InvalidArgument, message)
-                .hint("leave it out for whole rows, or take fewer steps"))
+                .hint("remove it to use whole rows, or use fewer steps"))
         }
         wanted => Ok(wanted.unwrap_or(steps)),
     }
 }
 
-/// Returns how many steps of a sequence the model sees.
+/// Returns how many steps of a sequence the model gets.
 fn sequence_length(config: &Config, inputs: &Column) -> Result<Option<u64>> {
     let row = inputs.row();
     let shown = format!("rows of `{}` have the shape {row:?}", config.data.inputs);
     if config.model.kind != "mlp" && row.len() != 2 {
         let message = format!(
-            "a model of kind `{}` needs rows of [steps, features], and {shown}",
+            "a model of kind `{}` needs rows of [steps, features], but {shown}",
             config.model.kind
         );
         return Err(Error::new(ErrorKind::InvalidArgument, message).hint(
-            "take `kind = \"mlp\"`, which sees a row of any shape, or store the rows as sequences",
+            "use `kind = \"mlp\"`, which takes rows of any shape, or store the rows as sequences",
         ));
     }
     match (config.data.sequence_length, row) {
         (Some(wanted), [length, _, ..]) if wanted <= *length => Ok(Some(wanted)),
         (Some(wanted), [length, _, ..]) => {
             let message = format!(
-                "`sequence_length` is {wanted}, and sequences of `{}` have {length} steps",
+                "`sequence_length` is {wanted}, but sequences of `{}` have {length} steps",
                 config.data.inputs
             );
             Err(Error::new(ErrorKind::InvalidArgument, message)
-                .hint("leave it out for whole sequences, or take fewer steps"))
+                .hint("remove it to use whole sequences, or use fewer steps"))
         }
         (Some(_), _) => {
-            let message = format!("`sequence_length` is for sequences, and {shown}");
-            Err(Error::new(ErrorKind::InvalidArgument, message).hint("leave it out"))
+            let message = format!("`sequence_length` needs sequences, but {shown}");
+            Err(Error::new(ErrorKind::InvalidArgument, message).hint("remove it"))
         }
         (None, [length, _, ..]) if config.model.kind != "mlp" => Ok(Some(*length)),
         (None, _) => Ok(None),
     }
 }
 
-/// Opens the loader that the run will have; nothing is read of the rows.
-fn open(config: &Config, set: SplitSet, becomes: Option<Scalar>) -> Result<Loader> {
+/// Opens a loader like that of the run; no rows are read.
+fn open(config: &Config, set: SplitSet, batch_dtype: Option<Scalar>) -> Result<Loader> {
     let data = &config.data;
     let path = match (set, &data.validation_path) {
         (SplitSet::Validation, Some(path)) => path,
         _ => &data.path,
     };
-    let divided = data.validation_path.is_none() && data.validation_share > 0.0;
+    let splits_file = data.validation_path.is_none() && data.validation_share > 0.0;
     let inputs = ColumnOptions {
-        to: becomes,
+        to: batch_dtype,
         ..data.inputs.as_str().into()
     };
     let mut columns = vec![inputs];
@@ -258,7 +257,7 @@ fn open(config: &Config, set: SplitSet, becomes: Option<Scalar>) -> Result<Loade
             SplitSet::Train => RemainderPolicy::Drop,
             SplitSet::Validation => RemainderPolicy::Pad,
         },
-        split: divided.then_some(SplitOptions {
+        split: splits_file.then_some(SplitOptions {
             set,
             fraction: data.validation_share,
             mode: SplitMode::Spread,

@@ -1,7 +1,7 @@
-//! Labels and tokens: how many different ones there are, and whether each is one of them.
+//! Labels and tokens: how many different ones there are, and whether all of them are in range.
 //!
-//! All of them are read before the training starts. A label that is no class makes the loss NaN at some
-//! step, hours later perhaps, without a word about labels.
+//! All of them are read before training starts. A label that is out of range would make the loss NaN at some
+//! step, perhaps hours later.
 
 use std::collections::HashSet;
 use std::path::Path;
@@ -12,78 +12,77 @@ use vramfit_data::hdf5::Scalar;
 use vramfit_data::read::{Dataset, RowOptions, RowReader};
 
 /// Bytes of labels that are read at once.
-const PIECE: usize = 2 << 20;
-/// Different labels that are counted; more are not told apart.
+const READ_BYTES: usize = 2 << 20;
+/// Different labels that are counted; more are not.
 const MAX_DISTINCT: usize = 1 << 16;
-/// Below so many classes, labels that do not occur cost nothing worth a question.
+/// Up to this number, classes without a label cost next to nothing.
 const CLASSES_THRESHOLD: u64 = 1000;
-/// With so many more classes than labels that occur, the largest label is rather a mistake.
+/// With this many times more classes than different labels, the largest label is probably a mistake.
 const SPARSE_FACTOR: u64 = 10;
 
-/// What integers of a dataset are called.
-struct Words {
+/// The terms for the integers of a dataset in messages.
+struct Terms {
     one: &'static str,
-    /// All that there may be.
-    all: &'static str,
-    /// The key that says how many.
+    plural: &'static str,
+    /// The key with their number.
     key: &'static str,
 }
 
-const LABELS: Words = Words {
+const LABELS: Terms = Terms {
     one: "label",
-    all: "classes",
+    plural: "classes",
     key: "data.classes",
 };
 
-const TOKENS: Words = Words {
+const TOKENS: Terms = Terms {
     one: "token",
-    all: "tokens",
+    plural: "tokens",
     key: "data.vocabulary",
 };
 
-/// What the labels, or the tokens, of a dataset are.
+/// The range of the labels, or tokens, of a dataset.
 #[derive(Clone, Copy, Debug)]
 struct Labels {
-    least: Label,
-    most: Label,
-    /// How many different ones there are, up to [`MAX_DISTINCT`].
+    min: Label,
+    max: Label,
+    /// Number of different ones, up to [`MAX_DISTINCT`].
     distinct: u64,
 }
 
-/// A label, and the first row that has it.
+/// A label, and the first row with it.
 #[derive(Clone, Copy, Debug)]
 struct Label {
     value: i64,
     row: u64,
 }
 
-/// Returns how many classes the labels of a run have: as many as its file says, or the largest label and one.
+/// Returns the number of classes of a run: as configured, or one more than the largest label.
 ///
 /// # Errors
-/// `invalid-argument` when rows have several labels, when a label is no class, or when the largest one is so
-/// far from all others that it has to be asked about.
+/// `invalid-argument` when rows have several labels, when a label is out of range, or when the largest one is
+/// probably a mistake.
 pub(super) fn count_classes(config: &Config, row_shape: &[u64]) -> Result<u64> {
     let data = &config.data;
     if !matches!(row_shape, [] | [1]) {
         let message = format!(
-            "labels are one whole number a row, and rows of `{}` have the shape {row_shape:?}",
+            "labels must be one integer per row, but rows of `{}` have the shape {row_shape:?}",
             data.targets
         );
         return Err(Error::new(ErrorKind::InvalidArgument, message)
-            .hint("store what is to be predicted as floats, or one label a row"));
+            .hint("store the targets as floats, or one label per row"));
     }
     count(config, &data.targets, data.classes, &LABELS)
 }
 
-/// Returns how many different tokens the inputs of a run have: as many as its file says, or the largest and one.
+/// Returns the number of tokens of a run: as configured, or one more than the largest token.
 ///
 /// # Errors
-/// `invalid-argument` when a token is none of them, or when the largest one has to be asked about.
+/// `invalid-argument` when a token is out of range, or when the largest one is probably a mistake.
 pub(super) fn count_tokens(config: &Config) -> Result<u64> {
     count(config, &config.data.inputs, config.data.vocabulary, &TOKENS)
 }
 
-fn count(config: &Config, dataset: &str, given: Option<u64>, words: &Words) -> Result<u64> {
+fn count(config: &Config, dataset: &str, given: Option<u64>, terms: &Terms) -> Result<u64> {
     let data = &config.data;
     let train = read(&data.path, dataset)?;
     let validation = match &data.validation_path {
@@ -94,68 +93,68 @@ fn count(config: &Config, dataset: &str, given: Option<u64>, words: &Words) -> R
     let count = match given {
         Some(count) => count,
         None => {
-            ensure_dense(&data.path, dataset, train, words)?;
-            // A label below 0 is refused below.
-            u64::try_from(train.most.value).unwrap_or(0) + 1
+            ensure_dense(&data.path, dataset, train, terms)?;
+            // A negative label is an error below.
+            u64::try_from(train.max.value).unwrap_or(0) + 1
         }
     };
     for (path, labels) in all.into_iter().flatten() {
-        for label in [labels.least, labels.most] {
-            ensure_counted(path, dataset, label, count, words)?;
+        for label in [labels.min, labels.max] {
+            ensure_in_range(path, dataset, label, count, terms)?;
         }
     }
     Ok(count)
 }
 
-/// Refuses a label that is not one of so many, counted from 0.
-fn ensure_counted(
+/// Ensures that a label is below a count, and not negative.
+fn ensure_in_range(
     path: &Path,
     dataset: &str,
     label: Label,
     count: u64,
-    words: &Words,
+    terms: &Terms,
 ) -> Result<()> {
-    let most = i64::from(i32::MAX);
-    if (0..=most).contains(&label.value) && label.value.unsigned_abs() < count {
+    let max = i64::from(i32::MAX);
+    if (0..=max).contains(&label.value) && label.value.unsigned_abs() < count {
         return Ok(());
     }
     let Label { value, row } = label;
-    let Words { one, all, key } = words;
+    let Terms { one, plural, key } = terms;
     let message = format!(
-        "`{dataset}` of `{}` has the {one} {value} in row {row}, and the {count} {all} are counted from 0",
+        "`{dataset}` of `{}` has the {one} {value} in row {row}, but the {count} {plural} are numbered from 0",
         path.display()
     );
     let error = Error::new(ErrorKind::InvalidArgument, message);
-    Err(if value < 0 || value > most {
+    Err(if value < 0 || value > max {
         error.hint(format!(
-            "store {one}s counted from 0, or as floats if they are quantities"
+            "store {one}s numbered from 0, or as floats if they are quantities"
         ))
     } else {
         error.hint(format!(
-            "correct that row, or set `{key}` to {} at least",
+            "correct that row, or set `{key}` to at least {}",
             value + 1
         ))
     })
 }
 
-/// Asks about a largest label that would make a model of far more outputs than labels occur.
-fn ensure_dense(path: &Path, dataset: &str, labels: Labels, words: &Words) -> Result<()> {
-    let classes = u64::try_from(labels.most.value).unwrap_or(0) + 1;
-    let is_counted = labels.distinct < MAX_DISTINCT as u64;
-    if classes <= CLASSES_THRESHOLD || !is_counted || classes <= SPARSE_FACTOR * labels.distinct {
+/// Ensures that the model does not get far more outputs than there are different labels.
+fn ensure_dense(path: &Path, dataset: &str, labels: Labels, terms: &Terms) -> Result<()> {
+    let classes = u64::try_from(labels.max.value).unwrap_or(0) + 1;
+    let is_exact = labels.distinct < MAX_DISTINCT as u64;
+    if classes <= CLASSES_THRESHOLD || !is_exact || classes <= SPARSE_FACTOR * labels.distinct {
         return Ok(());
     }
-    let Label { value, row } = labels.most;
-    let Words { one, all, key } = words;
+    let Label { value, row } = labels.max;
+    let Terms { one, plural, key } = terms;
     let message = format!(
-        "`{dataset}` of `{}` has the {one} {value} in row {row}, and only {} different {one}s: a model of \
-         {classes} {all} may not be meant",
+        "`{dataset}` of `{}` has the {one} {value} in row {row}, but only {} different {one}s: a model of \
+         {classes} {plural} is probably not intended",
         path.display(),
         labels.distinct
     );
     Err(
         Error::new(ErrorKind::InvalidArgument, message).hint(format!(
-            "correct that row; or, if it is right, say so with `{key} = {classes}`"
+            "correct that row; or, if it is right, confirm it with `{key} = {classes}`"
         )),
     )
 }
@@ -168,11 +167,11 @@ fn read(path: &Path, dataset: &str) -> Result<Labels> {
     };
     let rows = RowReader::new(Dataset::open(path, dataset)?, &options)?;
     let mut labels = Labels {
-        least: Label {
+        min: Label {
             value: i64::MAX,
             row: 0,
         },
-        most: Label {
+        max: Label {
             value: i64::MIN,
             row: 0,
         },
@@ -180,20 +179,20 @@ fn read(path: &Path, dataset: &str) -> Result<Labels> {
     };
     let mut seen = HashSet::new();
     let row_bytes = rows.row_bytes().max(8);
-    let together = (PIECE / row_bytes).max(1) as u64;
+    let rows_at_once = (READ_BYTES / row_bytes).max(1) as u64;
     let mut start = 0;
     while start < rows.len() {
-        let end = rows.len().min(start + together);
+        let end = rows.len().min(start + rows_at_once);
         let mut bytes = vec![0; (end - start) as usize * rows.row_bytes()];
         rows.read(start..end, &mut bytes)?;
-        for (place, label) in bytes.as_chunks::<8>().0.iter().enumerate() {
+        for (index, label) in bytes.as_chunks::<8>().0.iter().enumerate() {
             let value = i64::from_ne_bytes(*label);
-            let row = start + (place * 8 / row_bytes) as u64;
-            if value < labels.least.value {
-                labels.least = Label { value, row };
+            let row = start + (index * 8 / row_bytes) as u64;
+            if value < labels.min.value {
+                labels.min = Label { value, row };
             }
-            if value > labels.most.value {
-                labels.most = Label { value, row };
+            if value > labels.max.value {
+                labels.max = Label { value, row };
             }
             if seen.len() < MAX_DISTINCT {
                 seen.insert(value);

@@ -1,71 +1,70 @@
-//! What a run takes in memory, as far as it can be added up before anything is compiled.
+//! An estimate of the memory of a run, before anything is compiled.
 
 use serde::Serialize;
 use vramfit_core::Bytes;
-use vramfit_core::train::{Config, optimizer_bytes, parameter_bytes, parameters};
+use vramfit_core::train::{Config, optimizer_bytes, parameter_bytes, parameter_count};
 use vramfit_gpu::{Sampler, host_environment};
 
-use super::datasets::Look;
+use super::datasets::DatasetInfo;
 use crate::commands::data::grouped;
 
-/// Batches on the device: one with the step, two on their way.
-const BATCHES: u64 = 3;
+/// Batches on the device: that of the step, and two in transfer.
+const BATCHES_ON_DEVICE: u64 = 3;
 
-/// The parts of a run's memory, in bytes.
+/// The memory of a run, in bytes.
 #[derive(Clone, Debug, Serialize)]
-pub(super) struct Memory {
+pub(super) struct MemoryEstimate {
     pub(super) parameters: u64,
     parameter_bytes: u64,
     optimizer_bytes: u64,
     gradient_bytes: u64,
-    /// Of all batches that are on the device at once.
+    /// All batches that are on the device at once.
     batch_bytes: u64,
     /// The sum of the four.
     device_bytes: u64,
-    /// What reading may take, with what validating takes.
+    /// The memory limit of all loaders together.
     loader_bytes: u64,
     #[serde(skip)]
-    readers: u64,
-    /// The memory of the smallest GPU; none where there is none, or none is used.
+    loader_count: u64,
+    /// The memory of the smallest GPU; none if no GPU is used.
     gpu_memory_bytes: Option<u64>,
-    /// The memory that this process may have.
+    /// The memory available to this process.
     host_memory_bytes: Option<u64>,
 }
 
-impl Memory {
-    /// Adds up what a run takes; none for a model of unknown size.
-    pub(super) fn add_up(config: &Config, look: &Look) -> Option<Memory> {
-        let inputs = look.inputs.row();
-        let mut seen = inputs.to_vec();
-        if let (Some(length), Some(steps)) = (look.sequence_length, seen.first_mut()) {
+impl MemoryEstimate {
+    /// Estimates the memory of a run; none for a model of unknown size.
+    pub(super) fn new(config: &Config, info: &DatasetInfo) -> Option<MemoryEstimate> {
+        let mut row = info.inputs.row().to_vec();
+        if let (Some(length), Some(steps)) = (info.sequence_length, row.first_mut()) {
             *steps = length;
         }
-        let targets: u64 = match look.predicts_next {
-            true => seen.iter().product(),
-            false => look.targets.row().iter().product(),
+        let targets: u64 = match info.predicts_next {
+            true => row.iter().product(),
+            false => info.targets.row().iter().product(),
         };
-        let outputs = look.classes.unwrap_or(targets);
-        let parameters = parameters(&config.model, &seen, outputs, look.vocabulary)?;
-        let width = match look.inputs.becomes {
+        let outputs = info.classes.unwrap_or(targets);
+        let parameters = parameter_count(&config.model, &row, outputs, info.vocabulary)?;
+        let width = match info.inputs.batch_dtype {
             "uint8" | "int8" => 1,
             "uint16" | "int16" => 2,
             _ => 4,
         };
-        let row = width * seen.iter().product::<u64>() + 4 * targets;
+        let row_bytes = width * row.iter().product::<u64>() + 4 * targets;
         let stack = config.data.batch_size * config.training.steps_per_dispatch;
         let own = parameter_bytes(parameters);
         let optimizer = optimizer_bytes(&config.optimizer, parameters);
-        let batches = BATCHES * stack * row;
-        let readers = 1 + u64::from(look.validation_rows > 0);
-        Some(Memory {
+        let batches = BATCHES_ON_DEVICE * stack * row_bytes;
+        let loader_count = 1 + u64::from(info.validation_rows > 0);
+        Some(MemoryEstimate {
             parameters,
             parameter_bytes: own,
             optimizer_bytes: optimizer,
             gradient_bytes: own,
             batch_bytes: batches,
             device_bytes: own + optimizer + own + batches,
-            loader_bytes: readers * config.data.memory.0,
-            readers,
+            loader_bytes: loader_count * config.data.memory.0,
+            loader_count,
             gpu_memory_bytes: match config.training.device.as_deref() {
                 Some("cpu" | "metal") => None,
                 _ => smallest_gpu(),
@@ -74,27 +73,27 @@ impl Memory {
         })
     }
 
-    /// Returns what is told of it, a line each.
+    /// Returns the estimate as lines.
     pub(super) fn lines(&self) -> Vec<String> {
-        let validation = match self.readers {
+        let validation = match self.loader_count {
             1 => "",
-            _ => ", half of it while it validates",
+            _ => " (half of it for validation)",
         };
         let mut all = vec![
             format!(
-                "parameters   {}: {}, as much again for gradients, {} for the optimizer",
+                "parameters   {}: {}, the same again for gradients, {} for the optimizer",
                 grouped(self.parameters),
                 Bytes(self.parameter_bytes),
                 Bytes(self.optimizer_bytes)
             ),
             format!(
-                "memory       at least {} for steps: all this and {BATCHES} batches ({}); values of layers come on \
-                 top, which `--dry-run GPU` measures",
+                "memory       at least {} on the device: the above and {BATCHES_ON_DEVICE} batches ({}); activations come on \
+                 top, use `--dry-run GPU` to measure them",
                 Bytes(self.device_bytes),
                 Bytes(self.batch_bytes)
             ),
             format!(
-                "{:12} at most {} for reading{validation}",
+                "{:12} at most {} on the host for reading{validation}",
                 "",
                 Bytes(self.loader_bytes)
             ),
@@ -108,7 +107,7 @@ impl Memory {
             (None, Some(host)) => {
                 let sum = Bytes(self.device_bytes + self.loader_bytes);
                 Some(format!(
-                    "{:12} {sum} together; the host has {}",
+                    "{:12} {sum} in total; the host has {}",
                     "",
                     Bytes(host)
                 ))
@@ -118,19 +117,19 @@ impl Memory {
         all
     }
 
-    /// Returns what there is not enough of.
+    /// Returns a warning if the memory is not enough.
     pub(super) fn warning(&self) -> Option<String> {
-        let (needed, there, place) = match (self.gpu_memory_bytes, self.host_memory_bytes) {
-            (Some(there), _) if self.device_bytes > there => (self.device_bytes, there, "the GPU"),
-            (Some(_), Some(there)) => (self.loader_bytes, there, "the host"),
-            (None, Some(there)) => (self.device_bytes + self.loader_bytes, there, "the host"),
+        let (needed, available, location) = match (self.gpu_memory_bytes, self.host_memory_bytes) {
+            (Some(gpu), _) if self.device_bytes > gpu => (self.device_bytes, gpu, "the GPU"),
+            (Some(_), Some(host)) => (self.loader_bytes, host, "the host"),
+            (None, Some(host)) => (self.device_bytes + self.loader_bytes, host, "the host"),
             _ => return None,
         };
-        (needed > there).then(|| {
+        (needed > available).then(|| {
             format!(
-                "the run takes {} by this count, and {place} has {}: take a smaller model, batch or `data.memory`",
+                "the run needs an estimated {}, but {location} has {}: use a smaller model, batch or `data.memory`",
                 Bytes(needed),
-                Bytes(there)
+                Bytes(available)
             )
         })
     }
@@ -143,7 +142,7 @@ fn smallest_gpu() -> Option<u64> {
     memories.map(|memory| memory.total_bytes).min()
 }
 
-/// Returns the memory that this process may have: all of the machine's, or what its control group may.
+/// Returns the memory available to this process: that of the host, or the limit of its control group.
 fn host_memory() -> Option<u64> {
     let text = std::fs::read_to_string("/proc/meminfo").ok()?;
     let line = text

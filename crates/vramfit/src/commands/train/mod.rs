@@ -1,18 +1,18 @@
 //! `vramfit train`: a training run from one file, from HDF5 to checkpoints and a report.
 //!
-//! Everything that can be refused is refused here, before Python is started: the file, the datasets,
-//! what the Python lacks. The loop itself is `vramfit.train.fit`.
+//! The file and the datasets are checked here, before Python is started. The loop itself is
+//! `vramfit.train.fit`.
 
+mod batch_search;
 mod check;
 mod datasets;
-mod effects;
-mod ending;
+mod ineffective_keys;
 mod init;
 mod labels;
 mod memory;
+mod outcome;
 mod processes;
 mod proposal;
-mod rehearsal;
 mod request;
 mod start;
 
@@ -25,10 +25,10 @@ use crate::context::Context;
 use crate::output::Output;
 use crate::status::Status;
 
-/// Train a model on an HDF5 file, as one configuration file says
+/// Train a model on an HDF5 file, as described by a configuration file
 ///
-/// Rows are streamed in bounded memory. The state is saved as the run goes on, and the same command goes
-/// on after a kill where it was.
+/// Rows are streamed in bounded memory. Checkpoints are saved during the run, and the same command resumes
+/// from the latest one.
 #[derive(clap::Args, Debug)]
 #[command(after_help = "\
 Examples:
@@ -39,21 +39,21 @@ Examples:
   vramfit train train.toml --set optimizer.learning_rate=3e-4 --epochs 20
 
 Exit codes:
-  0      the run is finished, or stopped early as it was told to
-  1      it failed, or --dry-run says that it does not fit: out of memory, a loss that is not a number, an error of the program,
-         a final state that could not be saved
-  2      it could not be started
-  128+N  it was ended by signal N, and its state is saved
+  0      finished, or stopped early as configured
+  1      failed: out of memory, a loss that is NaN or infinite, an error in the program, a final state that could not be saved;
+         or --dry-run found that it does not fit
+  2      could not be started
+  128+N  stopped by signal N, with its state saved
 ")]
 pub(crate) struct Args {
-    /// The file that describes the run
+    /// Configuration file of the run
     #[arg(
         value_name = "CONFIG",
         required_unless_present = "init",
         conflicts_with = "init"
     )]
     config: Option<PathBuf>,
-    /// Write a file to begin with, all keys explained; `-` is standard output
+    /// Write a configuration template in which all keys are explained; `-` is standard output
     #[arg(
         long,
         value_name = "FILE",
@@ -62,16 +62,16 @@ pub(crate) struct Args {
         conflicts_with_all = ["check", "dry_run", "set", "epochs", "device", "resume", "fresh"]
     )]
     init: Option<PathBuf>,
-    /// Propose what fits this HDF5 file in the file that `--init` writes
+    /// Fill in the template for this HDF5 file (with `--init`)
     #[arg(long, value_name = "FILE", requires = "init")]
     data: Option<PathBuf>,
-    /// Say what will be done with which data, and start nothing
+    /// Check configuration and data, show the plan, and exit
     #[arg(long)]
     check: bool,
-    /// Try it on a GPU that is not there, and find the largest batch that fits; start nothing
+    /// Dry-run on a virtual GPU and report the largest batch size that fits
     #[arg(long, value_name = "GPU", conflicts_with = "check")]
     dry_run: Option<String>,
-    /// Another value for a key of the file, such as `data.batch_size=64`; can be given several times
+    /// Override a key of the configuration, such as `data.batch_size=64`; may be repeated
     #[arg(long, value_name = "KEY=VALUE")]
     set: Vec<String>,
     /// Short for `--set training.epochs=N`
@@ -80,16 +80,16 @@ pub(crate) struct Args {
     /// Short for `--set training.device=D`
     #[arg(long, value_name = "D")]
     device: Option<String>,
-    /// Refuse to begin: there has to be a checkpoint to go on from
+    /// Require an existing checkpoint
     #[arg(long, conflicts_with = "fresh")]
     resume: bool,
-    /// Begin anew: what an earlier run has left in the directory is moved to `previous-1` in it
+    /// Start over: move the files of an earlier run to `previous-1` in the directory
     #[arg(long)]
     fresh: bool,
-    /// Go on from a checkpoint even though the configuration or the data has changed since
+    /// Resume even though the configuration or the data has changed since the checkpoint
     #[arg(long, conflicts_with = "fresh")]
     force_resume: bool,
-    /// How progress is shown: a bar on a terminal, only lines, one line per epoch, or nothing
+    /// How progress is shown
     #[arg(long, value_name = "MODE", value_enum, default_value_t = ProgressMode::Auto)]
     progress: ProgressMode,
     /// Print one JSON object at the end
@@ -101,11 +101,11 @@ pub(crate) struct Args {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum, serde::Serialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum ProgressMode {
-    /// A bar on a terminal, lines elsewhere, a summary of each epoch
+    /// A bar on a terminal, lines elsewhere, and a summary of each epoch
     Auto,
-    /// As `auto`, without a bar
+    /// Like `auto`, without a bar
     Plain,
-    /// As `auto`, with one line for each epoch
+    /// Like `auto`, with one line per epoch
     Compact,
     /// Nothing
     None,
@@ -116,14 +116,14 @@ impl Args {
         self.json
     }
 
-    /// Returns the options that stand for a key of the file, in their order of precedence.
-    fn settings(&self) -> Vec<String> {
-        let mut settings = self.set.clone();
+    /// Returns the options that override keys of the file, the last of which wins.
+    fn overrides(&self) -> Vec<String> {
+        let mut overrides = self.set.clone();
         let short = [("epochs", &self.epochs), ("device", &self.device)];
         for (name, value) in short {
-            settings.extend(value.iter().map(|value| format!("training.{name}={value}")));
+            overrides.extend(value.iter().map(|value| format!("training.{name}={value}")));
         }
-        settings
+        overrides
     }
 }
 
@@ -133,17 +133,17 @@ pub(crate) fn run(args: &Args, context: &Context, output: &mut Output) -> Result
         return init::run(path, args.data.as_deref(), output);
     }
     let file = args.config.as_deref().expect("clap requires it");
-    let config = read(file, &args.settings())?;
+    let config = read(file, &args.overrides())?;
     ensure_no_file(&config)?;
-    let rows = datasets::look(&config)?;
-    let mut warnings = effects::check(&config, &rows)?;
+    let info = datasets::inspect(&config)?;
+    let mut warnings = ineffective_keys::check(&config, &info)?;
     if args.check {
-        let memory = memory::Memory::add_up(&config, &rows);
-        warnings.extend(memory.as_ref().and_then(memory::Memory::warning));
-        return check::tell(
+        let memory = memory::MemoryEstimate::new(&config, &info);
+        warnings.extend(memory.as_ref().and_then(memory::MemoryEstimate::warning));
+        return check::report(
             file,
             &config,
-            &rows,
+            &info,
             memory.as_ref(),
             &warnings,
             args.json,
@@ -151,17 +151,17 @@ pub(crate) fn run(args: &Args, context: &Context, output: &mut Output) -> Result
         );
     }
     if let Some(gpu) = &args.dry_run {
-        return rehearsal::run(gpu, file, &config, &rows, args.json, context, output);
+        return batch_search::run(gpu, file, &config, &info, args.json, context, output);
     }
     if !args.json {
         for warning in &warnings {
             output.info(&format!("warning: {warning}"));
         }
     }
-    start::run(args, file, &config, &rows, context, output)
+    start::run(args, file, &config, &info, context, output)
 }
 
-/// Refuses a directory of the run that is a file, such as that of the data, or in one.
+/// Ensures that the directory of the run is not a file, such as that of the data, nor in one.
 fn ensure_no_file(config: &Config) -> Result<()> {
     let directory = config.training.directory.clone().unwrap_or_default();
     let there = directory.ancestors().find(|path| path.exists());
@@ -179,22 +179,22 @@ fn ensure_no_file(config: &Config) -> Result<()> {
         _ => "a file",
     };
     let message = format!(
-        "the directory of the run is `{}`, and `{}` is {what}",
+        "the directory of the run is `{}`, but `{}` is {what}",
         directory.display(),
         file.display()
     );
     Err(Error::new(ErrorKind::InvalidArgument, message).hint(
-        "name a directory for checkpoints and metrics, such as `--set training.directory=runs/train`",
+        "choose a directory for checkpoints and metrics, such as `--set training.directory=runs/train`",
     ))
 }
 
-/// Reads the file of a run.
-fn read(file: &Path, settings: &[String]) -> Result<Config> {
+/// Reads the configuration file.
+fn read(file: &Path, overrides: &[String]) -> Result<Config> {
     let text = std::fs::read_to_string(file).map_err(|error| {
         let message = format!("cannot read `{}`", file.display());
         Error::new(ErrorKind::Io, message)
             .cause(error)
-            .hint("`vramfit train --init train.toml` writes a file to begin with")
+            .hint("`vramfit train --init train.toml` writes a template")
     })?;
-    Config::read(file, &text, settings)
+    Config::read(file, &text, overrides)
 }

@@ -1,16 +1,16 @@
-//! The processes of a run, as the environment of each of them tells.
+//! The processes of a distributed run, described by the environment of each.
 //!
-//! Whoever starts several says so by variables. Without joining them each would train by itself, and all
-//! write into one directory, so what is half said is refused.
+//! Without joining them each process would train by itself, and all would write into one directory, so an
+//! incomplete description is an error.
 
 use serde::Serialize;
 use vramfit_core::{Error, ErrorKind, Result};
 
 const COORDINATOR: &str = "JAX_COORDINATOR_ADDRESS";
-const COUNT: &str = "JAX_NUM_PROCESSES";
-const INDEX: &str = "JAX_PROCESS_ID";
+const PROCESS_COUNT: &str = "JAX_NUM_PROCESSES";
+const PROCESS_INDEX: &str = "JAX_PROCESS_ID";
 
-/// Launchers that tell each process how many there are and which it is. JAX finds the rest by itself.
+/// Variables of launchers: the number of processes, and the index of this one. JAX finds the rest by itself.
 const LAUNCHERS: [(&str, &str); 2] = [
     ("SLURM_STEP_NUM_TASKS", "SLURM_PROCID"),
     ("OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_RANK"),
@@ -18,34 +18,34 @@ const LAUNCHERS: [(&str, &str); 2] = [
 
 /// One of several processes of a run.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub(super) struct Processes {
-    /// Where the first one listens; none where JAX finds that out.
+pub(super) struct ProcessInfo {
+    /// The address of the first process; none where JAX finds it by itself.
     pub(super) coordinator: Option<String>,
     pub(super) count: u32,
-    /// Which this one is, from 0.
+    /// The index of this process, from 0.
     pub(super) index: u32,
 }
 
-impl Processes {
-    /// Reads the environment; none where this process is alone.
+impl ProcessInfo {
+    /// Reads the environment; none for a single process.
     ///
     /// # Errors
-    /// `invalid-argument` when only some of the variables are there, or do not fit each other.
-    pub(super) fn read(variable: impl Fn(&str) -> Option<String>) -> Result<Option<Processes>> {
+    /// `invalid-argument` when variables are missing or inconsistent.
+    pub(super) fn read(variable: impl Fn(&str) -> Option<String>) -> Result<Option<ProcessInfo>> {
         let variable = |name: &str| variable(name).filter(|value| !value.is_empty());
         let coordinator = variable(COORDINATOR);
         let launcher = LAUNCHERS
             .into_iter()
             .find(|(count, index)| variable(count).is_some() && variable(index).is_some());
-        let (count, index) = match (launcher, variable(COUNT), variable(INDEX)) {
+        let (count, index) = match (launcher, variable(PROCESS_COUNT), variable(PROCESS_INDEX)) {
             (Some((count, index)), None, None) => (count, index),
             (None, None, None) if coordinator.is_none() => return Ok(None),
-            _ => (COUNT, INDEX),
+            _ => (PROCESS_COUNT, PROCESS_INDEX),
         };
-        let of_jax = count == COUNT;
-        for name in [COUNT, INDEX] {
+        let of_jax = count == PROCESS_COUNT;
+        for name in [PROCESS_COUNT, PROCESS_INDEX] {
             if of_jax && variable(name).is_none() {
-                return Err(half(name));
+                return Err(incomplete_config(name));
             }
         }
         let (count, index) = (
@@ -53,42 +53,45 @@ impl Processes {
             number(index, variable(index))?,
         );
         if index >= count {
-            let message = format!("this is process {index}, counted from 0, of {count}");
-            return Err(Error::new(ErrorKind::InvalidArgument, message)
-                .hint(format!("`{INDEX}` is below `{COUNT}` in each process")));
+            let message = format!("process index {index} is out of range for {count} processes");
+            return Err(
+                Error::new(ErrorKind::InvalidArgument, message).hint(format!(
+                    "`{PROCESS_INDEX}` counts from 0 and must be below `{PROCESS_COUNT}`"
+                )),
+            );
         }
         if count == 1 {
             return Ok(None);
         }
         if of_jax && coordinator.is_none() {
-            return Err(half(COORDINATOR));
+            return Err(incomplete_config(COORDINATOR));
         }
-        Ok(Some(Processes {
+        Ok(Some(ProcessInfo {
             coordinator,
             count,
             index,
         }))
     }
 
-    /// Says whether a process tells what there is to tell: one of several does.
-    pub(super) fn speaks(processes: Option<&Processes>) -> bool {
+    /// Returns whether this process reports; one of several does.
+    pub(super) fn is_primary(processes: Option<&ProcessInfo>) -> bool {
         processes.is_none_or(|processes| processes.index == 0)
     }
 }
 
-fn half(missing: &str) -> Error {
-    let message = format!("`{missing}` is not set, beside other variables of several processes");
+fn incomplete_config(missing: &str) -> Error {
+    let message = format!("`{missing}` is not set, but other variables of a distributed run are");
     Error::new(ErrorKind::InvalidArgument, message).hint(format!(
-        "set `{COORDINATOR}`, such as `host:1234`, `{COUNT}` and `{INDEX}` in each process, or none of them"
+        "set `{COORDINATOR}`, such as `host:1234`, `{PROCESS_COUNT}` and `{PROCESS_INDEX}` in each process, or none of them"
     ))
 }
 
 fn number(name: &str, value: Option<String>) -> Result<u32> {
     let value = value.unwrap_or_default();
     value.trim().parse().map_err(|_| {
-        let message = format!("`{name}` is `{value}`, and has to be a whole number from 0");
+        let message = format!("`{name}` is `{value}`, but must be a non-negative integer");
         Error::new(ErrorKind::InvalidArgument, message)
-            .hint("whoever starts the processes sets it for each")
+            .hint("the launcher of the processes sets it")
     })
 }
 
@@ -96,8 +99,8 @@ fn number(name: &str, value: Option<String>) -> Result<u32> {
 mod tests {
     use super::*;
 
-    fn read(variables: &[(&str, &str)]) -> Result<Option<Processes>> {
-        Processes::read(|name| {
+    fn read(variables: &[(&str, &str)]) -> Result<Option<ProcessInfo>> {
+        ProcessInfo::read(|name| {
             let found = variables.iter().find(|(other, _)| *other == name);
             found.map(|(_, value)| (*value).to_owned())
         })
@@ -105,11 +108,15 @@ mod tests {
 
     #[test]
     fn three_variables_name_a_process() {
-        let set = [(COORDINATOR, "host:1234"), (COUNT, "4"), (INDEX, "3")];
+        let set = [
+            (COORDINATOR, "host:1234"),
+            (PROCESS_COUNT, "4"),
+            (PROCESS_INDEX, "3"),
+        ];
         let found = read(&set).unwrap().unwrap();
         assert_eq!(found.coordinator.as_deref(), Some("host:1234"));
         assert_eq!((found.count, found.index), (4, 3));
-        assert!(!Processes::speaks(Some(&found)));
+        assert!(!ProcessInfo::is_primary(Some(&found)));
     }
 
     #[test]
@@ -118,7 +125,7 @@ mod tests {
             let found = read(&[(count, "2"), (index, "0")]).unwrap().unwrap();
             assert_eq!(found.coordinator, None);
             assert_eq!((found.count, found.index), (2, 0));
-            assert!(Processes::speaks(Some(&found)));
+            assert!(ProcessInfo::is_primary(Some(&found)));
         }
     }
 
@@ -128,8 +135,8 @@ mod tests {
             ("SLURM_STEP_NUM_TASKS", "8"),
             ("SLURM_PROCID", "7"),
             (COORDINATOR, "host:1234"),
-            (COUNT, "2"),
-            (INDEX, "1"),
+            (PROCESS_COUNT, "2"),
+            (PROCESS_INDEX, "1"),
         ];
         assert_eq!(read(&set).unwrap().unwrap().count, 2);
     }
@@ -140,7 +147,7 @@ mod tests {
             &[][..],
             &[("SLURM_STEP_NUM_TASKS", "1"), ("SLURM_PROCID", "0")],
             &[("SLURM_PROCID", "0")],
-            &[(COUNT, "1"), (INDEX, "0")],
+            &[(PROCESS_COUNT, "1"), (PROCESS_INDEX, "0")],
             &[(COORDINATOR, "")],
         ] {
             assert_eq!(read(set).unwrap(), None, "{set:?}");
@@ -148,12 +155,15 @@ mod tests {
     }
 
     #[test]
-    fn what_is_half_said_is_refused_by_name() {
+    fn missing_variables_are_named() {
         for (set, named) in [
-            (&[(COORDINATOR, "host:1234")][..], COUNT),
-            (&[(COORDINATOR, "host:1234"), (COUNT, "2")], INDEX),
-            (&[(COUNT, "2"), (INDEX, "1")], COORDINATOR),
-            (&[(INDEX, "1")], COUNT),
+            (&[(COORDINATOR, "host:1234")][..], PROCESS_COUNT),
+            (
+                &[(COORDINATOR, "host:1234"), (PROCESS_COUNT, "2")],
+                PROCESS_INDEX,
+            ),
+            (&[(PROCESS_COUNT, "2"), (PROCESS_INDEX, "1")], COORDINATOR),
+            (&[(PROCESS_INDEX, "1")], PROCESS_COUNT),
         ] {
             let error = read(set).unwrap_err();
             assert!(
@@ -161,9 +171,18 @@ mod tests {
                 "{set:?}"
             );
         }
-        let error = read(&[(COUNT, "two"), (INDEX, "0")]).unwrap_err();
+        let error = read(&[(PROCESS_COUNT, "two"), (PROCESS_INDEX, "0")]).unwrap_err();
         assert!(error.message().contains("is `two`"));
-        let error = read(&[(COORDINATOR, "h:1"), (COUNT, "2"), (INDEX, "2")]).unwrap_err();
-        assert!(error.message().contains("process 2, counted from 0, of 2"));
+        let error = read(&[
+            (COORDINATOR, "h:1"),
+            (PROCESS_COUNT, "2"),
+            (PROCESS_INDEX, "2"),
+        ])
+        .unwrap_err();
+        assert!(
+            error
+                .message()
+                .contains("process index 2 is out of range for 2 processes")
+        );
     }
 }

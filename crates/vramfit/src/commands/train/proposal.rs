@@ -1,18 +1,17 @@
-//! `vramfit train --init --data FILE`: what a file to begin with says of this data.
+//! `vramfit train --init --data FILE`: values of the template for this data.
 
 use std::path::Path;
 
 use vramfit_core::{Bytes, Error, ErrorKind, Result};
 use vramfit_data::inspect::{DatasetInfo, InspectOptions, inspect_file};
 
-/// What people call what is to be predicted.
-const TARGETS: &[&str] = &["targets", "target", "labels", "label", "y"];
+/// Common names of datasets of targets.
+const TARGET_NAMES: &[&str] = &["targets", "target", "labels", "label", "y"];
 
 /// Returns values for keys of the file at `config`, as TOML.
 ///
 /// # Errors
-/// `invalid-argument` when the data has no two datasets that belong together, nor one of tokens; what opening
-/// a file can fail with.
+/// `invalid-argument` when the data has neither inputs with targets nor tokens; the errors of opening a file.
 pub(super) fn propose(config: &Path, data: &Path) -> Result<Vec<(&'static str, String)>> {
     let options = InspectOptions {
         paths: Vec::new(),
@@ -31,7 +30,7 @@ pub(super) fn propose(config: &Path, data: &Path) -> Result<Vec<(&'static str, S
         .filter_map(|entry| Some((entry.path.trim_start_matches('/'), entry.dataset.as_ref()?)))
         .filter(|(_, facts)| is_number(&facts.dtype) && !facts.shape.is_empty())
         .collect();
-    let is_target = |path: &str| TARGETS.contains(&path.rsplit('/').next().unwrap_or(path));
+    let is_target = |path: &str| TARGET_NAMES.contains(&path.rsplit('/').next().unwrap_or(path));
     let targets = all.iter().find(|(path, _)| is_target(path));
     let largest = |of: &dyn Fn(&str, &DatasetInfo) -> bool| {
         let fitting = all.iter().filter(|(path, facts)| of(path, facts));
@@ -45,14 +44,14 @@ pub(super) fn propose(config: &Path, data: &Path) -> Result<Vec<(&'static str, S
     };
     let Some((path, facts)) = inputs else {
         let message = format!(
-            "`{}` has no dataset of inputs beside one called `{}`, and none of tokens",
+            "`{}` has neither inputs with a dataset named `{}`, nor tokens",
             data.display(),
-            TARGETS.join("`, `")
+            TARGET_NAMES.join("`, `")
         );
         return Err(Error::new(ErrorKind::InvalidArgument, message)
-            .hint("leave `--data` out, and name the datasets in the file"));
+            .hint("omit `--data`, and enter the datasets in the file"));
     };
-    // Texts of JSON are texts of TOML.
+    // JSON strings are TOML strings.
     let text = |text: &str| serde_json::Value::from(text).to_string();
     // In the file a path is relative to the file.
     let shown = match config.parent() {

@@ -1,4 +1,4 @@
-//! What `vramfit.train._run` is handed, and what it hands back: two files of JSON beside each other.
+//! The request for `vramfit.train.cli`, and its outcome: two JSON files in one temporary directory.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -9,130 +9,129 @@ use vramfit_core::train::Config;
 use vramfit_core::{Error, ErrorKind, Result};
 
 use super::ProgressMode;
-use super::datasets::Look;
-use super::processes::Processes;
+use super::datasets::DatasetInfo;
+use super::processes::ProcessInfo;
 use crate::python_child::PythonFailure;
 use crate::scratch::ScratchFolder;
 
-/// What to do.
+/// A run to start.
 #[derive(Serialize)]
 pub(super) struct Request<'a> {
     pub(super) config: &'a Config,
-    pub(super) data: &'a Look,
-    /// What must not change between checkpoints: `--force-resume` goes on all the same.
-    pub(super) fixed: Map<String, Json>,
+    pub(super) data: &'a DatasetInfo,
+    /// The values saved with each checkpoint, which must be the same to resume.
+    pub(super) checkpoint_config: Map<String, Json>,
     pub(super) resume: Resume,
     pub(super) force_resume: bool,
     pub(super) progress: ProgressMode,
-    /// The processes that train together, where there are several.
-    pub(super) processes: Option<Processes>,
-    /// Only a few steps on made-up batches, and nothing is kept.
-    pub(super) rehearsal: bool,
-    /// The process with whose end the run saves its state and ends, too.
-    pub(super) parent: Option<u32>,
+    /// This process among several that train together.
+    pub(super) processes: Option<ProcessInfo>,
+    /// Whether to run only a few steps on synthetic batches, and write nothing.
+    pub(super) dry_run: bool,
+    /// The process on whose death the run saves its state and stops.
+    pub(super) parent_pid: Option<u32>,
 }
 
-/// Whether to go on from a checkpoint.
+/// Whether to resume from a checkpoint.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub(super) enum Resume {
     /// If there is one.
     Auto,
-    /// There has to be one.
-    Must,
-    /// Anew; what there is of an earlier run is moved aside.
+    /// There must be one.
+    Require,
+    /// Start over; the files of an earlier run are moved away.
     Never,
 }
 
-/// What became of it.
+/// The outcome of a run.
 #[derive(Debug, Deserialize)]
 pub(super) struct Outcome {
-    pub(super) ended: Ended,
-    /// What could not be done.
+    #[serde(rename = "outcome")]
+    pub(super) kind: OutcomeKind,
     #[serde(default)]
     pub(super) error: Option<PythonFailure>,
-    /// The final report, for programs; people have read it.
+    /// The result as JSON.
     #[serde(default)]
     pub(super) result: Json,
-    /// The number of the signal that ended it.
+    /// The number of the signal that stopped it.
     #[serde(default)]
     pub(super) signal: Option<u8>,
-    /// Steps that were done in all.
+    /// Number of steps in all sessions.
     #[serde(default)]
     pub(super) step: u64,
-    /// Why the checkpoint of the final state is not on disk; none if it is.
+    /// Why the checkpoint of the final state could not be saved.
     #[serde(default)]
-    pub(super) unsaved: Option<String>,
-    /// What the data says of a loss that is not finite.
+    pub(super) save_error: Option<String>,
+    /// The likely cause of a loss that is not finite.
     #[serde(default)]
     pub(super) nan: Option<NanCause>,
 }
 
-/// What the data of a step says of its loss, which is not finite.
+/// The likely cause of a loss that is not finite.
 #[derive(Debug, Deserialize)]
 pub(super) struct NanCause {
-    /// Whether values of the data are not finite; none if it could not be read again.
+    /// Whether the data has values that are not finite; none if it could not be read again.
     pub(super) in_data: Option<bool>,
-    /// One clause about it.
+    /// The cause as one clause.
     pub(super) text: String,
 }
 
-/// How a run ended.
+/// Why a run ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub(super) enum Ended {
-    /// All epochs are done.
+pub(super) enum OutcomeKind {
+    /// All epochs are finished.
     Finished,
-    /// The validation loss did not get better any more.
+    /// The validation loss stopped improving.
     Early,
-    /// A loss was not a number.
+    /// A loss was NaN or infinite.
     Nan,
-    /// It was asked to end.
+    /// A signal stopped it.
     Signal,
-    /// The device, or the host, had not the memory.
+    /// Memory of the device or the host was not enough.
     OutOfMemory,
-    /// It could not begin, or not go on.
-    Refused,
+    /// It could not start or resume.
+    Rejected,
 }
 
-/// A request on disk, with room for the outcome; both are gone when it is dropped.
-pub(super) struct Written {
+/// A temporary directory with a request and, later, its outcome; removed when dropped.
+pub(super) struct RequestDir {
     folder: ScratchFolder,
 }
 
-impl Written {
+impl RequestDir {
     /// Writes a request.
     ///
     /// # Errors
-    /// `io` when there is no room for temporary files.
-    pub(super) fn new(request: &Request<'_>) -> Result<Written> {
+    /// `io` when temporary files cannot be written.
+    pub(super) fn new(request: &Request<'_>) -> Result<RequestDir> {
         let failed = |error: std::io::Error| {
             Error::new(ErrorKind::Io, "cannot write a temporary file")
                 .cause(error)
-                .hint("name a folder that can be written with `TMPDIR=…`")
+                .hint("set `TMPDIR` to a writable directory")
         };
         let folder = ScratchFolder::create().map_err(failed)?;
         let text = serde_json::to_string(request).expect("a request has text keys");
         std::fs::write(folder.path().join("request.json"), text).map_err(failed)?;
-        Ok(Written { folder })
+        Ok(RequestDir { folder })
     }
 
-    /// Returns the arguments that make a Python do it.
+    /// Returns the arguments of the Python interpreter.
     pub(super) fn arguments(&self) -> Vec<OsString> {
-        // `-P`: a file of the user's called flax.py must not be taken for the package.
-        let mut arguments: Vec<OsString> =
-            ["-P", "-m", "vramfit.train._run"].map(Into::into).into();
+        // `-P`: a file `flax.py` in the current directory must not be imported as the package.
+        let mut arguments: Vec<OsString> = ["-P", "-m", "vramfit.train.cli"].map(Into::into).into();
         arguments.push(self.file("request.json").into());
         arguments
     }
 
-    /// Returns what became of it; none where it ended without a word.
+    /// Returns the outcome; none if the process ended without writing one.
     pub(super) fn outcome(&self) -> Option<Outcome> {
         let text = std::fs::read_to_string(self.file("outcome.json")).ok()?;
         serde_json::from_str(&text).ok()
     }
 
-    /// Returns where something can be kept as long as the request.
+    /// Returns the path of a file in the directory.
     pub(super) fn file(&self, name: &str) -> PathBuf {
         let folder: &Path = self.folder.path();
         folder.join(name)

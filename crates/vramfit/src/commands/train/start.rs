@@ -1,40 +1,40 @@
-//! Starts the run in a Python of its own, and waits for it.
+//! Runs the training in a Python process of its own.
 
 use std::path::{Path, PathBuf};
 
 use vramfit_core::train::Config;
 use vramfit_core::{Error, Result};
 
-use super::datasets::Look;
-use super::processes::Processes;
-use super::request::{Request, Resume, Written};
+use super::datasets::DatasetInfo;
+use super::processes::ProcessInfo;
+use super::request::{Request, RequestDir, Resume};
 use super::{Args, ProgressMode};
-use super::{check, ending};
+use super::{check, outcome};
 use crate::child;
 use crate::context::Context;
 use crate::output::Output;
 use crate::status::Status;
 
-/// Trains, and tells what became of it.
+/// Trains, and reports the outcome.
 pub(super) fn run(
     args: &Args,
     file: &Path,
     config: &Config,
-    look: &Look,
+    info: &DatasetInfo,
     context: &Context,
     output: &mut Output,
 ) -> Result<Status> {
-    let processes = Processes::read(|name| std::env::var(name).ok())?;
-    let speaks = Processes::speaks(processes.as_ref());
+    let processes = ProcessInfo::read(|name| std::env::var(name).ok())?;
+    let is_primary = ProcessInfo::is_primary(processes.as_ref());
     let python = python(context)?;
-    // Made by the run, once there is nothing that it could be refused for.
+    // Created by the run, once everything has been checked.
     let directory = config.training.directory.clone().unwrap_or_default();
-    let written = Written::new(&Request {
+    let request = RequestDir::new(&Request {
         config,
-        data: look,
-        fixed: config.fixed(),
+        data: info,
+        checkpoint_config: config.checkpoint_config(),
         resume: match (args.resume, args.fresh) {
-            (true, _) => Resume::Must,
+            (true, _) => Resume::Require,
             (_, true) => Resume::Never,
             _ => Resume::Auto,
         },
@@ -44,25 +44,25 @@ pub(super) fn run(
             false => args.progress,
         },
         processes,
-        rehearsal: false,
-        parent: Some(std::process::id()),
+        dry_run: false,
+        parent_pid: Some(std::process::id()),
     })?;
-    if !args.json && speaks {
-        for line in check::summary(config, look) {
+    if !args.json && is_primary {
+        for line in check::summary(config, info) {
             output.info(&line);
         }
     }
     output.verbose(&format!("starts: {}", python.display()));
-    let ended = child::run(&python, &written.arguments(), |_| {})?;
-    let run = ending::Run {
+    let ended = child::run(&python, &request.arguments(), |_| {})?;
+    let run = outcome::FinishedRun {
         file,
         directory: &directory,
         json: args.json,
-        speaks,
+        is_primary,
         ended,
-        outcome: written.outcome(),
+        outcome: request.outcome(),
     };
-    ending::tell(run, output)
+    outcome::report(run, output)
 }
 
 /// Finds the Python that trains.
@@ -70,6 +70,6 @@ pub(super) fn python(context: &Context) -> Result<PathBuf> {
     let python = context.python.clone().unwrap_or_default();
     child::resolve_command(python.as_os_str()).map_err(|error| {
         Error::new(error.kind(), error.message())
-            .hint("name a Python that has JAX and vramfit with `--python`")
+            .hint("choose a Python that has JAX and vramfit with `--python`")
     })
 }

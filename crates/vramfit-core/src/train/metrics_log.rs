@@ -1,89 +1,89 @@
-//! What happened in a run, from its `metrics.jsonl`: one JSON object a line, written as it goes on.
+//! What happened in a run, from its `metrics.jsonl`: one JSON object per line.
 //!
-//! A line that was cut off by a kill, or that a later version has, is passed over: what is known is told.
+//! A line that is truncated, or of an unknown kind, is skipped.
 
 use serde_json::{Map, Value as Json};
 
 /// A value at a step.
 pub type Point = (u64, f64);
 
-/// A run, all its sittings together.
+/// A run with all its sessions.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Journal {
-    /// Where it ran, in words.
+pub struct MetricsLog {
+    /// Description of the devices.
     pub device: String,
-    /// The configuration, as far as it must not change.
+    /// The values saved with each checkpoint.
     pub config: Map<String, Json>,
-    /// Versions of what it ran with.
+    /// Versions of the packages.
     pub versions: Map<String, Json>,
-    /// Means of each metric over the steps behind the last point, by name.
+    /// Means of each metric over the steps since the previous point, by name.
     pub train: Vec<(String, Vec<Point>)>,
-    /// Epochs that are done.
+    /// The finished epochs.
     pub epochs: Vec<EpochLine>,
-    /// How often it was begun or gone on with.
-    pub sittings: u64,
-    /// How each sitting ended that ended by itself.
-    pub ends: Vec<End>,
-    /// The step and the loss at which it was not a number any more.
+    /// Number of sessions: starts and resumes.
+    pub sessions: u64,
+    /// The ends of sessions that were not killed.
+    pub ends: Vec<SessionEnd>,
+    /// The first step whose loss was NaN or infinite.
     pub nan: Option<u64>,
-    /// The last step that a line is about.
+    /// The last step in the file.
     pub step: u64,
 }
 
-/// An epoch that is done.
+/// A finished epoch.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct EpochLine {
-    /// Which, from 1.
+    /// Its number, from 1.
     pub number: u64,
-    /// The step at its end.
+    /// Its last step.
     pub step: u64,
-    /// Means over it, by name.
+    /// Means of the training metrics, by name.
     pub train: Vec<(String, f64)>,
-    /// The same over what validates.
+    /// Means of the validation metrics, by name.
     pub validation: Vec<(String, f64)>,
-    /// Whether no epoch before was better.
+    /// Whether it is the best so far.
     pub best: bool,
-    /// How long it took.
+    /// Its duration.
     pub seconds: f64,
-    /// How long all took until then.
+    /// Seconds of all sessions until then.
     pub elapsed: f64,
 }
 
-/// The end of a sitting.
+/// The end of a session.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct End {
-    /// Why: `finished`, `early`, `signal` or `nan`.
-    pub stopped: String,
-    /// Seconds of all sittings until then.
+pub struct SessionEnd {
+    /// `finished`, `early`, `signal` or `nan`.
+    pub stop_reason: String,
+    /// Seconds of all sessions until then.
     pub elapsed: f64,
-    /// Seconds of this sitting by what they went to.
+    /// Seconds of this session by activity.
     pub timing: Vec<(String, f64)>,
-    /// The most memory of the process.
+    /// Peak memory of the process.
     pub peak_host_bytes: Option<u64>,
-    /// The most memory of a device.
+    /// Peak memory of a device.
     pub peak_device_bytes: Option<u64>,
 }
 
-impl Journal {
+impl MetricsLog {
     /// Reads the lines of a file.
-    pub fn read(text: &str) -> Journal {
-        let mut journal = Journal::default();
+    pub fn read(text: &str) -> MetricsLog {
+        let mut log = MetricsLog::default();
         for line in text.lines() {
             if let Ok(Json::Object(line)) =
                 serde_json::from_str(line.trim_matches(['\0', ' ', '\t']))
             {
-                journal.take(&line);
+                log.apply_line(&line);
             }
         }
-        journal
+        log
     }
 
-    fn take(&mut self, line: &Map<String, Json>) {
+    fn apply_line(&mut self, line: &Map<String, Json>) {
         let step = count(line.get("step")).unwrap_or(self.step);
         self.step = self.step.max(step);
         match line.get("event").and_then(Json::as_str) {
             Some("start") => {
-                self.sittings += 1;
+                self.sessions += 1;
                 self.device = text(line.get("device"));
                 self.config = table(line.get("config"));
                 self.versions = table(line.get("versions"));
@@ -92,7 +92,7 @@ impl Journal {
             Some("steps") => {
                 for (name, value) in numbers(Some(&Json::Object(line.clone()))) {
                     if !["step", "epoch"].contains(&name.as_str()) {
-                        curve(&mut self.train, name).push((step, value));
+                        curve_mut(&mut self.train, name).push((step, value));
                     }
                 }
             }
@@ -106,8 +106,8 @@ impl Journal {
                 elapsed: number(line.get("elapsed")).unwrap_or(0.0),
             }),
             Some("nan") => self.nan = Some(step),
-            Some("end") => self.ends.push(End {
-                stopped: text(line.get("stopped")),
+            Some("end") => self.ends.push(SessionEnd {
+                stop_reason: text(line.get("stop_reason")),
                 elapsed: number(line.get("elapsed")).unwrap_or(0.0),
                 timing: numbers(line.get("timing")),
                 peak_host_bytes: count(line.get("peak_host_bytes")),
@@ -122,13 +122,13 @@ impl Journal {
         self.epochs.iter().rev().find(|epoch| epoch.best)
     }
 
-    /// Returns why the run ended; none where it goes on, or was killed.
-    pub fn stopped(&self) -> Option<&str> {
+    /// Returns why the run ended; none if it is running or was killed.
+    pub fn stop_reason(&self) -> Option<&str> {
         let end = self.ends.last()?;
-        (self.ends.len() as u64 >= self.sittings).then_some(end.stopped.as_str())
+        (self.ends.len() as u64 >= self.sessions).then_some(end.stop_reason.as_str())
     }
 
-    /// Returns seconds by what they went to, of all sittings that tell.
+    /// Returns seconds by activity, of all sessions that were not killed.
     pub fn timing(&self) -> Vec<(String, f64)> {
         let mut all: Vec<(String, f64)> = Vec::new();
         for (name, seconds) in self.ends.iter().flat_map(|end| &end.timing) {
@@ -142,7 +142,7 @@ impl Journal {
 }
 
 /// Returns the points of a metric.
-fn curve(curves: &mut Vec<(String, Vec<Point>)>, name: String) -> &mut Vec<Point> {
+fn curve_mut(curves: &mut Vec<(String, Vec<Point>)>, name: String) -> &mut Vec<Point> {
     let at = curves.iter().position(|(known, _)| *known == name);
     let at = at.unwrap_or_else(|| {
         curves.push((name, Vec::new()));
@@ -151,7 +151,7 @@ fn curve(curves: &mut Vec<(String, Vec<Point>)>, name: String) -> &mut Vec<Point
     &mut curves[at].1
 }
 
-/// Reads a number; what JSON has no number for is written as its name.
+/// Reads a number; NaN and infinities are written as strings.
 fn number(value: Option<&Json>) -> Option<f64> {
     match value? {
         Json::Number(number) => number.as_f64(),
@@ -186,33 +186,33 @@ mod tests {
     const RUN: &str = r#"{"event":"start","step":0,"device":"CPU","config":{"data.seed":0},"versions":{"jax":"1"}}
 {"event":"steps","step":2,"epoch":1,"loss":1.5,"accuracy":0.25}
 {"event":"epoch","step":4,"epoch":1,"train":{"loss":1.0},"validation":{"loss":0.5},"best":true,"seconds":2.0,"elapsed":3.0}
-{"event":"end","step":4,"stopped":"signal","elapsed":3.0,"timing":{"step":1.0,"compile":0.5},"peak_host_bytes":7}
+{"event":"end","step":4,"stop_reason":"signal","elapsed":3.0,"timing":{"step":1.0,"compile":0.5},"peak_host_bytes":7}
 {"event":"start","step":4,"device":"CPU"}
 {"event":"steps","step":6,"epoch":2,"loss":"nan"}
 {"event":"later","step":6,"what":[1]}
 {"event":"epoch","step":8,"epoch":2,"train":{"loss":0.9},"validation":{"loss":0.6},"best":false,"seconds":1.0,"elapsed":4.0}
-{"event":"end","step":8,"stopped":"finished","elapsed":4.0,"timing":{"step":0.5}}
+{"event":"end","step":8,"stop_reason":"finished","elapsed":4.0,"timing":{"step":0.5}}
 {"event":"steps","st"#;
 
     #[test]
-    fn sittings_are_put_together() {
-        let journal = Journal::read(RUN);
-        assert_eq!(journal.sittings, 2);
-        assert_eq!(journal.step, 8);
-        assert_eq!(journal.stopped(), Some("finished"));
-        assert_eq!(journal.best().map(|epoch| epoch.number), Some(1));
-        assert_eq!(journal.train[0].0, "loss");
-        assert_eq!(journal.train[0].1[0], (2, 1.5));
-        assert!(journal.train[0].1[1].1.is_nan());
-        assert_eq!(journal.train[1], ("accuracy".to_owned(), vec![(2, 0.25)]));
+    fn sessions_are_combined() {
+        let log = MetricsLog::read(RUN);
+        assert_eq!(log.sessions, 2);
+        assert_eq!(log.step, 8);
+        assert_eq!(log.stop_reason(), Some("finished"));
+        assert_eq!(log.best().map(|epoch| epoch.number), Some(1));
+        assert_eq!(log.train[0].0, "loss");
+        assert_eq!(log.train[0].1[0], (2, 1.5));
+        assert!(log.train[0].1[1].1.is_nan());
+        assert_eq!(log.train[1], ("accuracy".to_owned(), vec![(2, 0.25)]));
         let timing = vec![("step".to_owned(), 1.5), ("compile".to_owned(), 0.5)];
-        assert_eq!(journal.timing(), timing);
+        assert_eq!(log.timing(), timing);
     }
 
     #[test]
     fn a_run_that_was_killed_has_no_end() {
         let lines: Vec<&str> = RUN.lines().take(6).collect();
-        assert_eq!(Journal::read(&lines.join("\n")).stopped(), None);
-        assert_eq!(Journal::read(""), Journal::default());
+        assert_eq!(MetricsLog::read(&lines.join("\n")).stop_reason(), None);
+        assert_eq!(MetricsLog::read(""), MetricsLog::default());
     }
 }
