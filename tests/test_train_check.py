@@ -65,7 +65,7 @@ def test_parameters_and_optimizer_are_those_of_the_task(rows, kind, targets):
 def test_what_does_not_fit_is_told_with_both_figures(rows):
     write(rows, model={"kind": "mlp", "hidden_sizes": [1_000_000, 1_000_000]})
     (warning,) = check(rows)["warnings"]
-    assert warning.startswith("the run takes 14.6 TiB by this count, and the host has ")
+    assert warning.startswith("the run needs an estimated 14.6 TiB, but the host has ")
     text = vramfit("train", "train.toml", "--check", cwd=rows).stdout
     assert f"warning      {warning}" in text
     assert "parameters   1 000 065 000 003: 3.6 TiB" in text
@@ -76,14 +76,14 @@ def test_keys_without_effect_on_a_run_are_told(rows):
     write(rows)
     done = vramfit("train", "train.toml", "--set", "optimizer.accumulate=9", cwd=rows)
     assert done.returncode == 2
-    assert "`accumulate` is 9, and the run has 8 batches: the parameters would" in done.stderr
-    assert "hint: `--set optimizer.accumulate=8` at most, or more epochs" in done.stderr
+    assert "`accumulate` is 9, but the run has 8 batches: the parameters would" in done.stderr
+    assert "hint: use at most `--set optimizer.accumulate=8`, or more epochs" in done.stderr
     assert not (rows / "run").exists()
     (warning,) = check(rows, "--set=optimizer.accumulate=5")["warnings"]
-    assert warning.startswith("`accumulate` is 5, and an epoch has 4 batches")
+    assert warning.startswith("`accumulate` is 5, but an epoch has 4 batches")
     warmup = ["--set=optimizer.schedule=warmup_cosine", "--set=optimizer.warmup_steps=8"]
     (warning,) = check(rows, *warmup)["warnings"]
-    assert warning.startswith("`warmup_steps` is 8, and the parameters change 8 times in the run")
+    assert warning.startswith("`warmup_steps` is 8, but the parameters are updated 8 times")
     rest = ["--set=checkpoint.every_steps=9", "--set=training.stop_after=2"]
     assert [warning[:12] for warning in check(rows, *rest)["warnings"]] == [
         "`every_steps",
@@ -92,7 +92,7 @@ def test_keys_without_effect_on_a_run_are_told(rows):
     assert check(rows)["warnings"] == []
     done = vramfit("train", "train.toml", *rest, cwd=rows)
     assert done.returncode == 0, done.stderr
-    assert "warning: `stop_after` is 2, and the run has 2 epochs: it never stops" in done.stderr
+    assert "warning: `stop_after` is 2, but the run has 2 epochs: it never stops" in done.stderr
 
 
 @pytest.mark.parametrize("more", [[], ["--set=training.steps_per_dispatch=2"]])

@@ -300,7 +300,7 @@ const TRAINING: &[Key] = &[
         "training",
         "device",
         ValueType::Choice(&["cpu", "gpu", "cuda", "cuda?", "metal"]),
-        DefaultValue::Unset("the default of JAX", "\"cuda\""),
+        DefaultValue::Unset("chosen by JAX", "\"cuda\""),
         "Device. `cuda` (or `gpu`) requires a GPU, `cuda?` uses the CPU if there is none, `metal` is \
          experimental.",
     )

@@ -111,6 +111,7 @@ fn try_batch(
     command.extend(request.arguments());
     let (trace, log) = (request.file("run.trace"), request.file("output.log"));
     let spec = DryrunSpec {
+        log: Some(log.clone()),
         results: ResultFiles {
             trace: Some(trace.clone()),
             ..ResultFiles::default()
