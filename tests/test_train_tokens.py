@@ -128,7 +128,7 @@ def test_tokens_out_of_range_are_named(tokens):
     [
         (["model.kind=mlp"], "a model of kind `mlp` has no vectors for them"),
         (["data.scale=0.5"], "`scale` has no effect on the tokens of `tokens`"),
-        (["data.sequence_length=12"], "rows of `tokens` have 11 tokens to learn from"),
+        (["data.sequence_length=12"], "rows of `tokens` have 11 tokens for training"),
         (["data.inputs=other", "data.vocabulary=9"], "rows of `other` are float32 of the shape"),
     ],
 )
