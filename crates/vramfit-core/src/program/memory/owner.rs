@@ -75,7 +75,7 @@ impl Owner {
     pub fn label(self) -> &'static str {
         match self {
             Owner::Parameters => "parameters",
-            Owner::OptimizerState => "optimiser state",
+            Owner::OptimizerState => "optimizer state",
             Owner::OtherState => "other state",
             Owner::Batch => "batch and other inputs",
             Owner::Outputs => "outputs",

@@ -10,7 +10,7 @@ const MAX_PRINTED_ROWS = 60;
 function tableColumns(content) {
   return content.columns.map((column) => ({
     name: textAt(column.name),
-    format: column.formatat,
+    format: column.format,
     values: Array.isArray(column.values) ? Float64Array.from(column.values) : unpack(column.values),
   }));
 }

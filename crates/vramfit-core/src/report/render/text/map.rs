@@ -12,11 +12,14 @@ pub(super) fn render(map: &AddressMap, columns: usize) -> Vec<String> {
     for region in &map.regions {
         let segments = region.segments.iter();
         let free = segments.filter(|segment| segment.kind == "free").count();
+        let count = match region.segments.len() {
+            1 => "1 segment".to_owned(),
+            count => format!("{count} segments"),
+        };
         let heading = format!(
-            "{} at {:#x}: {} segments, {free} free (* used, _ free, + both)",
+            "{} at {:#x}: {count}, {free} free (* used, _ free, + both)",
             Bytes(region.bytes),
-            region.address,
-            region.segments.len()
+            region.address
         );
         lines.extend(wrap(&heading, columns, 2));
         lines.push(format!("[{}]", strip(region, columns - 2)));
