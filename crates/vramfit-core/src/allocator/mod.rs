@@ -111,6 +111,11 @@ pub enum PoolSpace {
     Collective,
 }
 
+impl PoolSpace {
+    /// All of them, in the order of XLA's numbers.
+    pub const ALL: [PoolSpace; 2] = [PoolSpace::Default, PoolSpace::Collective];
+}
+
 /// The GPU's memory as the driver hands it out, in large pieces.
 ///
 /// XLA calls this the sub-allocator.

@@ -12,15 +12,15 @@ use crate::program::{EstimateSource, ScratchPhase};
 
 /// Why reading stopped inside a record.
 #[derive(Debug)]
-pub(super) enum Stop {
+pub(super) enum ReadStop {
     /// The file ends here: the writer died, or is still writing.
     Truncated,
     /// The file is wrong, or could not be read.
     Failed(Error),
 }
 
-/// Shorthand for results of [`Source`].
-pub(super) type Taken<T> = Result<T, Stop>;
+/// Shorthand for results of [`Decoder`].
+pub(super) type ReadResult<T> = Result<T, ReadStop>;
 
 /// Says that the file is not a trace that this code can read.
 pub(super) fn invalid(message: impl Into<String>) -> Error {
@@ -29,7 +29,7 @@ pub(super) fn invalid(message: impl Into<String>) -> Error {
 
 /// A buffered reader that keeps the checksum of what it has handed out.
 #[derive(Debug)]
-pub(super) struct Source<R> {
+pub(super) struct Decoder<R> {
     inner: R,
     buffer: Vec<u8>,
     next: usize,
@@ -38,9 +38,9 @@ pub(super) struct Source<R> {
     offset: u64,
 }
 
-impl<R: Read> Source<R> {
+impl<R: Read> Decoder<R> {
     pub(super) fn new(inner: R) -> Self {
-        Source {
+        Decoder {
             inner,
             buffer: Vec::new(),
             next: 0,
@@ -68,14 +68,14 @@ impl<R: Read> Source<R> {
     }
 
     /// Says that something at this place of the file is wrong.
-    pub(super) fn wrong(&self, what: &str) -> Stop {
-        Stop::Failed(invalid(format!(
+    pub(super) fn corrupt(&self, what: &str) -> ReadStop {
+        ReadStop::Failed(invalid(format!(
             "the trace is corrupt at byte {}: {what}",
             self.offset()
         )))
     }
 
-    fn refill(&mut self) -> Taken<()> {
+    fn fill_buffer(&mut self) -> ReadResult<()> {
         self.checksum();
         self.offset += self.next as u64;
         (self.next, self.summed) = (0, 0);
@@ -85,7 +85,7 @@ impl<R: Read> Source<R> {
                 Ok(count) => {
                     self.buffer.truncate(count);
                     return if count == 0 {
-                        Err(Stop::Truncated)
+                        Err(ReadStop::Truncated)
                     } else {
                         Ok(())
                     };
@@ -94,16 +94,16 @@ impl<R: Read> Source<R> {
                 Err(error) => {
                     self.buffer.clear();
                     let what = Error::new(ErrorKind::Io, "the trace could not be read");
-                    return Err(Stop::Failed(what.cause(error)));
+                    return Err(ReadStop::Failed(what.cause(error)));
                 }
             }
         }
     }
 
     /// Takes one byte.
-    pub(super) fn byte(&mut self) -> Taken<u8> {
+    pub(super) fn read_byte(&mut self) -> ReadResult<u8> {
         if self.next == self.buffer.len() {
-            self.refill()?;
+            self.fill_buffer()?;
         }
         let byte = self.buffer[self.next];
         self.next += 1;
@@ -111,10 +111,10 @@ impl<R: Read> Source<R> {
     }
 
     /// Takes one LEB128 integer.
-    pub(super) fn number(&mut self) -> Taken<u64> {
+    pub(super) fn read_uint(&mut self) -> ReadResult<u64> {
         let mut value = 0u64;
         for shift in (0..64).step_by(7) {
-            let byte = self.byte()?;
+            let byte = self.read_byte()?;
             let bits = u64::from(byte & 0x7f);
             if shift == 63 && bits > 1 {
                 break;
@@ -124,19 +124,19 @@ impl<R: Read> Source<R> {
                 return Ok(value);
             }
         }
-        Err(self.wrong("a number is longer than 64 bits"))
+        Err(self.corrupt("a number is longer than 64 bits"))
     }
 
     /// Takes `length` bytes. Memory grows with what the file really holds, not with `length`.
-    pub(super) fn bytes(&mut self, length: u64, limit: usize) -> Taken<Vec<u8>> {
+    pub(super) fn read_bytes(&mut self, length: u64, limit: usize) -> ReadResult<Vec<u8>> {
         if length > limit as u64 {
-            return Err(self.wrong("a text is longer than allowed"));
+            return Err(self.corrupt("a text is longer than allowed"));
         }
         let mut left = length as usize;
         let mut taken = Vec::new();
         while left > 0 {
             if self.next == self.buffer.len() {
-                self.refill()?;
+                self.fill_buffer()?;
             }
             let count = left.min(self.buffer.len() - self.next);
             taken.extend_from_slice(&self.buffer[self.next..self.next + count]);
@@ -147,24 +147,24 @@ impl<R: Read> Source<R> {
     }
 
     /// Takes bytes up to and without the next line feed.
-    pub(super) fn line(&mut self, limit: usize) -> Taken<Vec<u8>> {
+    pub(super) fn read_line(&mut self, limit: usize) -> ReadResult<Vec<u8>> {
         let mut line = Vec::new();
         loop {
-            match self.byte()? {
+            match self.read_byte()? {
                 b'\n' => return Ok(line),
                 byte => line.push(byte),
             }
             if line.len() > limit {
-                return Err(self.wrong("a line is longer than allowed"));
+                return Err(self.corrupt("a line is longer than allowed"));
             }
         }
     }
 
     /// Passes over `length` bytes.
-    pub(super) fn skip(&mut self, mut length: u64) -> Taken<()> {
+    pub(super) fn skip(&mut self, mut length: u64) -> ReadResult<()> {
         while length > 0 {
             if self.next == self.buffer.len() {
-                self.refill()?;
+                self.fill_buffer()?;
             }
             let count = length.min((self.buffer.len() - self.next) as u64);
             self.next += count as usize;
@@ -173,178 +173,151 @@ impl<R: Read> Source<R> {
         Ok(())
     }
 
-    fn small(&mut self) -> Taken<u32> {
-        let value = self.number()?;
-        u32::try_from(value).map_err(|_| self.wrong("a number is longer than 32 bits"))
+    fn read_small_uint(&mut self) -> ReadResult<u32> {
+        let value = self.read_uint()?;
+        u32::try_from(value).map_err(|_| self.corrupt("a number is longer than 32 bits"))
     }
 
-    fn text(&mut self, texts: usize) -> Taken<TextId> {
-        let id = self.small()?;
+    fn read_text_id(&mut self, texts: usize) -> ReadResult<TextId> {
+        let id = self.read_small_uint()?;
         if id as usize > texts {
-            return Err(self.wrong("a text is used before it is defined"));
+            return Err(self.corrupt("a text is used before it is defined"));
         }
         Ok(TextId(id))
     }
 
-    fn flag(&mut self) -> Taken<bool> {
-        match self.number()? {
+    fn read_flag(&mut self) -> ReadResult<bool> {
+        match self.read_uint()? {
             0 => Ok(false),
             1 => Ok(true),
-            _ => Err(self.wrong("a flag is neither 0 nor 1")),
+            _ => Err(self.corrupt("a flag is neither 0 nor 1")),
         }
     }
 
-    fn space(&mut self) -> Taken<PoolSpace> {
-        match self.number()? {
-            0 => Ok(PoolSpace::Default),
-            1 => Ok(PoolSpace::Collective),
-            _ => Err(self.wrong("an unknown memory space")),
+    /// Takes one of the values of an enumeration; its number is its place in `all`.
+    fn read_variant<T: Copy>(&mut self, all: &[T], unknown: &'static str) -> ReadResult<T> {
+        let number = self.read_uint()?;
+        usize::try_from(number)
+            .ok()
+            .and_then(|number| all.get(number).copied())
+            .ok_or_else(|| self.corrupt(unknown))
+    }
+
+    fn read_space(&mut self) -> ReadResult<PoolSpace> {
+        self.read_variant(&PoolSpace::ALL, "an unknown memory space")
+    }
+
+    fn read_purpose(&mut self) -> ReadResult<Purpose> {
+        self.read_variant(&Purpose::ALL, "an unknown purpose")
+    }
+
+    fn read_sizes(&mut self) -> ReadResult<ProgramSizes> {
+        let mut fields = [0; 6];
+        for field in &mut fields {
+            *field = self.read_uint()?;
         }
-    }
-
-    fn purpose(&mut self) -> Taken<Purpose> {
-        Ok(match self.number()? {
-            0 => Purpose::Upload,
-            1 => Purpose::Output,
-            2 => Purpose::Temporary,
-            3 => Purpose::Tuple,
-            4 => Purpose::Copy,
-            5 => Purpose::Constant,
-            6 => Purpose::Scratch,
-            _ => return Err(self.wrong("an unknown purpose")),
-        })
-    }
-
-    fn skip_reason(&mut self) -> Taken<CallbackSkip> {
-        let number = self.small()? as usize;
-        let reason = CallbackSkip::ALL.get(number).copied();
-        reason.ok_or_else(|| self.wrong("an unknown reason"))
-    }
-
-    fn estimate_source(&mut self) -> Taken<EstimateSource> {
-        let number = self.number()?;
-        usize::try_from(number)
-            .ok()
-            .and_then(|number| EstimateSource::ALL.get(number).copied())
-            .ok_or_else(|| self.wrong("an unknown source of an estimate"))
-    }
-
-    fn scratch_phase(&mut self) -> Taken<ScratchPhase> {
-        let number = self.number()?;
-        usize::try_from(number)
-            .ok()
-            .and_then(|number| ScratchPhase::ALL.get(number).copied())
-            .ok_or_else(|| self.wrong("an unknown phase of scratch memory"))
-    }
-
-    fn sizes(&mut self) -> Taken<ProgramSizes> {
-        Ok(ProgramSizes {
-            argument_bytes: self.number()?,
-            output_bytes: self.number()?,
-            alias_bytes: self.number()?,
-            temp_bytes: self.number()?,
-            constant_bytes: self.number()?,
-            code_bytes: self.number()?,
-        })
+        Ok(ProgramSizes::from_fields(fields))
     }
 
     /// Takes the fields of the event that begins with `tag`, in relative form, where `texts` texts
     /// are defined so far. Returns `None` when the tag is not that of an event.
-    pub(super) fn event(&mut self, tag: u8, texts: usize) -> Taken<Option<Event>> {
+    pub(super) fn read_event(&mut self, tag: u8, texts: usize) -> ReadResult<Option<Event>> {
         // Struct expressions evaluate their fields in the order written: that of the file.
         Ok(Some(match tag {
             tag::PROGRAM => Event::Program {
-                program: self.small()?,
-                name: self.text(texts)?,
-                sizes: self.sizes()?,
-                devices: self.small()?,
-                loaded: self.flag()?,
-                compile_attempt: self.text(texts)?,
-                site: self.text(texts)?,
+                program: self.read_small_uint()?,
+                name: self.read_text_id(texts)?,
+                sizes: self.read_sizes()?,
+                devices: self.read_small_uint()?,
+                loaded: self.read_flag()?,
+                compile_attempt: self.read_text_id(texts)?,
+                site: self.read_text_id(texts)?,
             },
             tag::VARIANT => Event::Variant {
-                program: self.small()?,
-                name: self.text(texts)?,
-                sizes: self.sizes()?,
+                program: self.read_small_uint()?,
+                name: self.read_text_id(texts)?,
+                sizes: self.read_sizes()?,
             },
             tag::SCRATCH => Event::Scratch {
-                program: self.small()?,
-                library: self.text(texts)?,
-                routine: self.text(texts)?,
-                site: self.text(texts)?,
-                low_bytes: self.number()?,
-                high_bytes: self.number()?,
-                source: self.estimate_source()?,
-                phase: self.scratch_phase()?,
+                program: self.read_small_uint()?,
+                library: self.read_text_id(texts)?,
+                routine: self.read_text_id(texts)?,
+                site: self.read_text_id(texts)?,
+                low_bytes: self.read_uint()?,
+                high_bytes: self.read_uint()?,
+                source: self
+                    .read_variant(&EstimateSource::ALL, "an unknown source of an estimate")?,
+                phase: self
+                    .read_variant(&ScratchPhase::ALL, "an unknown phase of scratch memory")?,
             },
             tag::UNLOAD => Event::Unload {
-                program: self.small()?,
+                program: self.read_small_uint()?,
             },
             tag::BEGIN => Event::Begin {
-                program: self.small()?,
-                site: self.text(texts)?,
+                program: self.read_small_uint()?,
+                site: self.read_text_id(texts)?,
             },
             tag::ARGUMENT => Event::Argument {
-                parameter: self.small()?,
-                allocation: self.number()?,
+                parameter: self.read_small_uint()?,
+                allocation: self.read_uint()?,
             },
             tag::END => Event::End,
             tag::ALLOCATE => Event::Allocate {
-                device: self.small()?,
-                bytes: self.number()?,
-                alignment: self.number()?,
-                space: self.space()?,
-                purpose: self.purpose()?,
-                slot: self.small()?,
-                site: self.text(texts)?,
+                device: self.read_small_uint()?,
+                bytes: self.read_uint()?,
+                alignment: self.read_uint()?,
+                space: self.read_space()?,
+                purpose: self.read_purpose()?,
+                slot: self.read_small_uint()?,
+                site: self.read_text_id(texts)?,
             },
             tag::FREE => Event::Free {
-                allocation: self.number()?,
+                allocation: self.read_uint()?,
             },
             tag::REFUSE => Event::Refuse {
-                device: self.small()?,
-                bytes: self.number()?,
-                alignment: self.number()?,
-                space: self.space()?,
-                purpose: self.purpose()?,
-                slot: self.small()?,
-                message: self.text(texts)?,
+                device: self.read_small_uint()?,
+                bytes: self.read_uint()?,
+                alignment: self.read_uint()?,
+                space: self.read_space()?,
+                purpose: self.read_purpose()?,
+                slot: self.read_small_uint()?,
+                message: self.read_text_id(texts)?,
             },
             tag::DRIVER => Event::Driver {
-                device: self.small()?,
-                asked: self.number()?,
-                address: self.number()?,
-                granted: self.number()?,
+                device: self.read_small_uint()?,
+                asked: self.read_uint()?,
+                address: self.read_uint()?,
+                granted: self.read_uint()?,
             },
-            tag::OUTSIDE => Event::Outside {
-                device: self.small()?,
-                bytes: self.number()?,
+            tag::NON_POOL => Event::Outside {
+                device: self.read_small_uint()?,
+                bytes: self.read_uint()?,
             },
             tag::FREE_ABORTS => Event::FreeAborts {
-                allocation: self.number()?,
-                message: self.text(texts)?,
+                allocation: self.read_uint()?,
+                message: self.read_text_id(texts)?,
             },
             tag::CLEAR_PEAK => Event::ClearPeak {
-                device: self.small()?,
+                device: self.read_small_uint()?,
             },
             tag::UNKNOWN_READ => Event::UnknownRead {
-                site: self.text(texts)?,
-                bytes: self.number()?,
+                site: self.read_text_id(texts)?,
+                bytes: self.read_uint()?,
             },
             tag::SHAPE_READ => Event::ShapeRead {
-                site: self.text(texts)?,
-                bytes: self.number()?,
+                site: self.read_text_id(texts)?,
+                bytes: self.read_uint()?,
             },
             tag::CALLBACK => Event::Callback {
-                site: self.text(texts)?,
-                calls: self.number()?,
-                errors: self.number()?,
-                error: self.text(texts)?,
+                site: self.read_text_id(texts)?,
+                calls: self.read_uint()?,
+                errors: self.read_uint()?,
+                error: self.read_text_id(texts)?,
             },
             tag::CALLBACK_SKIPPED => Event::CallbackSkipped {
-                site: self.text(texts)?,
-                calls: self.number()?,
-                reason: self.skip_reason()?,
+                site: self.read_text_id(texts)?,
+                calls: self.read_uint()?,
+                reason: self.read_variant(&CallbackSkip::ALL, "an unknown reason")?,
             },
             _ => return Ok(None),
         }))
@@ -363,7 +336,9 @@ mod tests {
                 let mut out = Vec::new();
                 put(&mut out, value);
                 assert_eq!(
-                    Source::new(&out[..]).number().expect("it was just written"),
+                    Decoder::new(&out[..])
+                        .read_uint()
+                        .expect("it was just written"),
                     value
                 );
             }
@@ -376,8 +351,8 @@ mod tests {
             &[0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x02][..],
             &[0x80; 11][..],
         ] {
-            let stop = Source::new(bytes).number().expect_err("too long");
-            assert!(matches!(stop, Stop::Failed(_)), "{stop:?}");
+            let stop = Decoder::new(bytes).read_uint().expect_err("too long");
+            assert!(matches!(stop, ReadStop::Failed(_)), "{stop:?}");
         }
     }
 }

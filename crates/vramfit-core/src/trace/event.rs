@@ -1,4 +1,4 @@
-//! The vocabulary of a trace: one header, events in order, one footer.
+//! The events of a trace.
 
 use serde::{Deserialize, Serialize};
 
@@ -8,87 +8,6 @@ use crate::program::{EstimateSource, ScratchPhase};
 /// An interned text (a name, a source line); 0 is the empty text.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct TextId(pub u32);
-
-/// What a trace begins with: enough to build the same allocators again.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(default)]
-pub struct Header {
-    /// Version of `jax` in the traced process, such as `0.10.2`.
-    pub jax: String,
-    /// What the CUDA plugin says of itself (its PJRT API version).
-    pub plugin: String,
-    /// Catalogue name of the card.
-    pub gpu: String,
-    /// What the driver would call it.
-    pub gpu_description: String,
-    /// Total memory of one card in bytes.
-    pub total_memory_bytes: u64,
-    /// The highest total that drivers report for a GPU of this kind; 0 where it is not known or the
-    /// total was given.
-    pub max_total_memory_bytes: u64,
-    /// Number of cards.
-    pub devices: u32,
-    /// The numbers of these GPUs in their machine, in the order of the devices. Empty in traces of older
-    /// releases: then device and GPU have the same number.
-    pub gpus: Vec<u32>,
-    /// Number of GPUs of the machine, of which the process may see fewer; 0 where it is not known.
-    pub machine_gpus: u32,
-    /// Number of the process; 0 where it is not known.
-    pub pid: u32,
-    /// With which processes the memory of the GPUs is shared.
-    pub sharing: Sharing,
-    /// `default`, `bfc`, `platform`, `address`, `cuda_async` or `vmm`, as JAX passed it.
-    pub allocator: String,
-    /// The share of the card the pool may take, as JAX read it (0.75 unless set).
-    pub memory_fraction: f64,
-    /// The bytes that `--limit` asked for, of which the fraction above is what JAX can be told.
-    pub asked_limit_bytes: Option<u64>,
-    /// Whether the pool is taken at the first allocation.
-    pub preallocate: bool,
-    /// Whether the pool is spatially partitioned (the default from JAX 0.11 on).
-    pub spatial_partitioning: bool,
-    /// Bytes that something else holds on each card (`--occupied`).
-    pub occupied_bytes: u64,
-    /// Estimate of what the CUDA context holds on each card, outside every pool.
-    pub context_bytes: u64,
-    /// Whether `TF_FORCE_UNIFIED_MEMORY` lets the pool be larger than the card.
-    pub unified_memory: bool,
-    /// `TF_CUDA_MALLOC_ASYNC_SUPPORTED_PREALLOC`, 0 unless set.
-    pub cuda_async_prealloc: i64,
-    /// Size of the preallocated pool for collective memory, where one was asked for.
-    pub collective_memory_bytes: Option<u64>,
-    /// Whether large programs were compiled a second way, too ([`Event::Variant`]).
-    pub autotune_range: bool,
-    /// Whether the compiler was given autotuning results that were recorded on a card.
-    pub autotune_results: bool,
-    /// The command line, for people.
-    pub command: Vec<String>,
-}
-
-impl Header {
-    /// Returns the number in the machine of the GPU that a device is.
-    pub fn gpu_of(&self, device: u32) -> u32 {
-        self.gpus.get(device as usize).copied().unwrap_or(device)
-    }
-
-    /// Returns the number of GPUs of the machine.
-    pub fn machine_gpu_count(&self) -> u32 {
-        self.machine_gpus.max(self.devices)
-    }
-}
-
-/// Which processes draw on the memory of the same virtual GPUs.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Sharing {
-    /// Each process has the GPUs to itself.
-    #[default]
-    Private,
-    /// The processes that one dry run starts.
-    Run,
-    /// The processes of all dry runs that name the GPUs alike (`--shared`).
-    Named,
-}
 
 /// Why bytes were allocated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -111,6 +30,17 @@ pub enum Purpose {
 }
 
 impl Purpose {
+    /// All of them, in the order of their numbers in a trace.
+    pub const ALL: [Purpose; 7] = [
+        Purpose::Upload,
+        Purpose::Output,
+        Purpose::Temporary,
+        Purpose::Tuple,
+        Purpose::Copy,
+        Purpose::Constant,
+        Purpose::Scratch,
+    ];
+
     /// Returns what such bytes are called in every output for people.
     pub fn label(self) -> &'static str {
         match self {
@@ -390,24 +320,4 @@ impl Event {
         }
         Some(self)
     }
-}
-
-/// What a trace ends with. Missing when the process died.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(default)]
-pub struct Footer {
-    /// `bytes_in_use` of each device at the end.
-    pub bytes_in_use: Vec<u64>,
-    /// `peak_bytes_in_use` of each device, since its last [`Event::ClearPeak`].
-    pub peak_bytes_in_use: Vec<u64>,
-    /// `pool_bytes` of each device, 0 where the allocator has no pool.
-    pub pool_bytes: Vec<u64>,
-    /// Successful allocations of each device.
-    pub num_allocs: Vec<u64>,
-    /// Executions so far: the number of [`Event::Begin`].
-    pub executions: u64,
-    /// Small programs whose values were computed.
-    pub evaluated: u64,
-    /// Executions whose results are not known.
-    pub not_evaluated: u64,
 }

@@ -3,7 +3,8 @@
 use std::io::Read;
 
 use super::compiler_warning::CompilerWarning;
-use super::event::{Event, Footer, Header, TextId};
+use super::event::{Event, TextId};
+use super::header::{Footer, Header};
 use super::not_computed::NotComputed;
 use super::note::Note;
 use super::reader::Reader;

@@ -34,13 +34,13 @@ impl History {
     }
 
     /// Returns the first position that is still there.
-    pub(super) fn first(&self) -> u64 {
+    pub(super) fn oldest(&self) -> u64 {
         self.len.saturating_sub(SLOTS)
     }
 
-    /// Returns the event at a position from [`History::first`] to below [`History::len`].
+    /// Returns the event at a position from [`History::oldest`] to below [`History::len`].
     #[inline]
-    pub(super) fn at(&self, position: u64) -> &Event {
+    pub(super) fn event_at(&self, position: u64) -> &Event {
         &self.ring[(position % SLOTS) as usize]
     }
 
@@ -54,14 +54,14 @@ impl History {
         self.len += 1;
     }
 
-    /// Takes the last `count` events back. The caller has just pushed them.
-    pub(super) fn take_back(&mut self, count: u64) {
+    /// Removes the last `count` events, which the caller has just pushed.
+    pub(super) fn truncate_by(&mut self, count: u64) {
         self.len -= count;
     }
 
     /// Returns the position that event number `index` of a repeat at `distance` is copied from.
     #[inline]
-    pub(super) fn source(&self, distance: u64, index: u64) -> u64 {
+    pub(super) fn copy_source(&self, distance: u64, index: u64) -> u64 {
         self.len - distance + index % distance
     }
 
@@ -70,7 +70,7 @@ impl History {
         let kept = count.min(KEPT_OF_REPEAT);
         let start = self.len;
         for index in count - kept..count {
-            let event = *self.at(start - distance + index % distance);
+            let event = *self.event_at(start - distance + index % distance);
             self.push(event);
         }
         kept

@@ -6,10 +6,11 @@
 //!
 //! | file | content |
 //! | --- | --- |
-//! | `event.rs`, `note.rs` | header, events, footer, notes |
+//! | `header.rs`, `event.rs`, `note.rs` | header and footer, events, notes |
 //! | `run_environment.rs`, `compiler_warning.rs`, `not_computed.rs` | other records |
 //! | `event_source.rs` | the trait of everything that yields events |
-//! | `writer.rs`, `reader.rs`, `history.rs` | the file, and how repeats are folded and unfolded |
+//! | `writer.rs`, `reader.rs`, `records.rs` | the file |
+//! | `history.rs`, `sequence_index.rs` | how repeats are folded and unfolded |
 //! | `wire.rs`, `decoder.rs` | bytes: tags, integers, checksums |
 //! | `request_list.rs` | lists of requests as plain text |
 
@@ -17,21 +18,26 @@ mod compiler_warning;
 mod decoder;
 mod event;
 mod event_source;
+mod header;
 mod history;
 mod not_computed;
 mod note;
 mod reader;
+mod records;
 mod request_list;
 mod run_environment;
+mod sequence_index;
 mod wire;
 mod writer;
 
 pub use compiler_warning::CompilerWarning;
-pub use event::{CallbackSkip, Event, Footer, Header, ProgramSizes, Purpose, Sharing, TextId};
+pub use event::{CallbackSkip, Event, ProgramSizes, Purpose, TextId};
 pub use event_source::{Events, Repetition};
+pub use header::{Footer, Header, Sharing};
 pub use not_computed::NotComputed;
 pub use note::{Note, OtherProcess, ProgramExit, UncaughtError, is_program_named};
 pub use reader::{Reader, TraceEnd};
+pub use records::end_with_note;
 pub use request_list::TextTrace;
 pub use run_environment::RunEnvironment;
-pub use writer::{Writer, end_with_note};
+pub use writer::Writer;

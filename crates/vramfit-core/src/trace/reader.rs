@@ -9,9 +9,10 @@ use std::io::Read;
 use rustc_hash::FxHashMap;
 
 use super::compiler_warning::{CompilerWarning, Warnings};
-use super::decoder::{Source, Stop, invalid};
-use super::event::{Event, Footer, Header, TextId};
+use super::decoder::{Decoder, ReadResult, ReadStop, invalid};
+use super::event::{Event, TextId};
 use super::event_source::Repetition;
+use super::header::{Footer, Header};
 use super::history::{History, WINDOW};
 use super::not_computed::{self, NotComputed};
 use super::note::{self, MAX_NOTE_BYTES, MAX_NOTES, Note};
@@ -29,7 +30,7 @@ use crate::program::ProgramMemory;
 /// known when the iteration has ended.
 #[derive(Debug)]
 pub struct Reader<R> {
-    source: Source<R>,
+    decoder: Decoder<R>,
     header: Header,
     texts: Vec<Box<str>>,
     history: History,
@@ -71,18 +72,18 @@ impl<R: Read> Reader<R> {
     /// [`crate::ErrorKind::InvalidFile`] when this is no trace, of another version, or cut off
     /// inside its header, and [`crate::ErrorKind::Io`] when it cannot be read.
     pub fn new(source: R) -> Result<Reader<R>> {
-        let mut source = Source::new(source);
-        let header = match read_header(&mut source) {
+        let mut decoder = Decoder::new(source);
+        let header = match read_header(&mut decoder) {
             Ok(header) => header,
-            Err(Stop::Failed(error)) => return Err(error),
-            Err(Stop::Truncated) => return Err(invalid("the trace ends inside its header")),
+            Err(ReadStop::Failed(error)) => return Err(error),
+            Err(ReadStop::Truncated) => return Err(invalid("the trace ends inside its header")),
         };
         let end = TraceEnd {
-            offset: source.offset(),
-            crc: source.sum(),
+            offset: decoder.offset(),
+            crc: decoder.sum(),
         };
         Ok(Reader {
-            source,
+            decoder,
             header,
             texts: Vec::new(),
             history: History::default(),
@@ -172,11 +173,11 @@ impl<R: Read> Reader<R> {
         }
         match self.advance() {
             Ok(Some(event)) => Ok(Some(event)),
-            Ok(None) | Err(Stop::Truncated) => {
+            Ok(None) | Err(ReadStop::Truncated) => {
                 self.ended = true;
                 Ok(None)
             }
-            Err(Stop::Failed(error)) => {
+            Err(ReadStop::Failed(error)) => {
                 self.ended = true;
                 Err(error)
             }
@@ -204,27 +205,27 @@ impl<R: Read> Reader<R> {
         };
         let passes = passes.min(repeat.left / repeat.distance);
         let events = passes * repeat.distance;
-        let first = self.history.source(repeat.distance, 0);
-        let pass = (first..self.history.len()).map(|position| self.history.at(position));
+        let first = self.history.copy_source(repeat.distance, 0);
+        let pass = (first..self.history.len()).map(|position| self.history.event_at(position));
         let allocations = pass.filter(|event| matches!(event, Event::Allocate { .. }));
         repeat.left -= events;
         self.events += events;
         self.allocations += passes * allocations.count() as u64;
         if self.events > MAX_EVENTS {
             self.ended = true;
-            return Err(match self.source.wrong("more events than any run has") {
-                Stop::Failed(error) => error,
-                Stop::Truncated => invalid("more events than any run has"),
+            return Err(match self.decoder.corrupt("more events than any run has") {
+                ReadStop::Failed(error) => error,
+                ReadStop::Truncated => invalid("more events than any run has"),
             });
         }
         Ok(())
     }
 
-    fn advance(&mut self) -> std::result::Result<Option<Event>, Stop> {
+    fn advance(&mut self) -> ReadResult<Option<Event>> {
         loop {
             if let Some(repeat) = &mut self.repeat {
                 if repeat.left > 0 {
-                    let event = *self.history.at(repeat.cursor);
+                    let event = *self.history.event_at(repeat.cursor);
                     repeat.left -= 1;
                     repeat.cursor += 1;
                     if repeat.cursor == self.history.len() {
@@ -236,139 +237,152 @@ impl<R: Read> Reader<R> {
                 self.repeat = None;
             }
             self.end = TraceEnd {
-                offset: self.source.offset(),
-                crc: self.source.sum(),
+                offset: self.decoder.offset(),
+                crc: self.decoder.sum(),
             };
-            match self.source.byte()? {
-                tag::TEXT => {
-                    let length = self.source.number()?;
-                    let bytes = self.source.bytes(length, MAX_TEXT_BYTES)?;
-                    let text = String::from_utf8(bytes)
-                        .map_err(|_| self.source.wrong("a text is not UTF-8"))?;
-                    if self.texts.len() == u32::MAX as usize {
-                        return Err(self.source.wrong("too many texts"));
-                    }
-                    self.texts.push(text.into_boxed_str());
-                }
-                tag::REPEAT => {
-                    let (distance, count) = (self.source.number()?, self.source.number()?);
-                    if distance == 0 || distance > WINDOW.min(self.history.len()) {
-                        return Err(self.source.wrong("a repeat reaches back too far"));
-                    }
-                    if count == 0 || count > MAX_EVENTS {
-                        return Err(self.source.wrong("a repeat of no or too many events"));
-                    }
-                    let cursor = self.history.source(distance, 0);
-                    self.repeat = Some(Repeat {
-                        distance,
-                        count,
-                        left: count,
-                        cursor,
-                    });
-                }
-                tag::CHECKSUM => self.check()?,
-                tag::FOOTER => return self.finish().map(|()| None),
-                tag::MEMORY => {
-                    let length = self.source.number()?;
-                    let body = self.source.bytes(length, MAX_MEMORY_BYTES)?;
-                    let mut rest = Source::new(&body[..]);
-                    let program = match rest.number() {
-                        Ok(program) if program <= u64::from(u32::MAX) => program as u32,
-                        _ => return Err(self.source.wrong("buffers of no program")),
-                    };
-                    let stored = body[rest.offset() as usize..].to_vec();
-                    self.memories.insert(program, stored);
-                }
-                tag::WARNING => {
-                    let length = self.source.number()?;
-                    let body = self.source.bytes(length, MAX_WARNING_BYTES)?;
-                    self.warnings.add(&String::from_utf8_lossy(&body));
-                }
-                tag::STEP_NOTE | tag::PROCESS_NOTE => {
-                    let length = self.source.number()?;
-                    if length > MAX_NOTE_BYTES as u64 {
-                        self.source.skip(length)?;
-                        continue;
-                    }
-                    let body = self.source.bytes(length, MAX_NOTE_BYTES)?;
-                    if self.notes.len() < MAX_NOTES {
-                        self.notes.extend(note::parse(&body));
-                    }
-                }
-                tag::SETTINGS => {
-                    let length = self.source.number()?;
-                    let body = self.source.bytes(length, MAX_SETTINGS_BYTES)?;
-                    let settings = serde_json::from_slice(&body)
-                        .map_err(|_| self.source.wrong("the settings are not understood"))?;
-                    self.settings = Some(settings);
-                }
-                tag::NOT_COMPUTED => {
-                    let length = self.source.number()?;
-                    let body = self.source.bytes(length, MAX_NOT_COMPUTED_BYTES)?;
-                    not_computed::add(&mut self.not_computed, &String::from_utf8_lossy(&body));
-                }
-                tag if tag >= tag::SKIPPABLE => {
-                    let length = self.source.number()?;
-                    self.source.skip(length)?;
-                }
-                tag => match self.source.event(tag, self.texts.len())? {
+            match self.decoder.read_byte()? {
+                tag::TEXT => self.read_text()?,
+                tag::REPEAT => self.start_repeat()?,
+                tag::CHECKSUM => self.verify_checksum()?,
+                tag::FOOTER => return self.read_footer().map(|()| None),
+                tag if tag >= tag::SKIPPABLE => self.read_skippable(tag)?,
+                tag => match self.decoder.read_event(tag, self.texts.len())? {
                     Some(event) => {
                         self.history.push(event);
                         return self.absolute(event).map(Some);
                     }
-                    None => return Err(self.source.wrong("an unknown record")),
+                    None => return Err(self.decoder.corrupt("an unknown record")),
                 },
             }
         }
     }
 
+    fn read_text(&mut self) -> ReadResult<()> {
+        let bytes = self.read_body(MAX_TEXT_BYTES)?;
+        let text =
+            String::from_utf8(bytes).map_err(|_| self.decoder.corrupt("a text is not UTF-8"))?;
+        if self.texts.len() == u32::MAX as usize {
+            return Err(self.decoder.corrupt("too many texts"));
+        }
+        self.texts.push(text.into_boxed_str());
+        Ok(())
+    }
+
+    fn start_repeat(&mut self) -> ReadResult<()> {
+        let (distance, count) = (self.decoder.read_uint()?, self.decoder.read_uint()?);
+        if distance == 0 || distance > WINDOW.min(self.history.len()) {
+            return Err(self.decoder.corrupt("a repeat reaches back too far"));
+        }
+        if count == 0 || count > MAX_EVENTS {
+            return Err(self.decoder.corrupt("a repeat of no or too many events"));
+        }
+        self.repeat = Some(Repeat {
+            distance,
+            count,
+            left: count,
+            cursor: self.history.copy_source(distance, 0),
+        });
+        Ok(())
+    }
+
+    /// Reads a record that begins with its length. One of an unknown kind is skipped.
+    fn read_skippable(&mut self, tag: u8) -> ReadResult<()> {
+        match tag {
+            tag::MEMORY => {
+                let body = self.read_body(MAX_MEMORY_BYTES)?;
+                let mut rest = Decoder::new(&body[..]);
+                let program = match rest.read_uint() {
+                    Ok(program) if program <= u64::from(u32::MAX) => program as u32,
+                    _ => return Err(self.decoder.corrupt("buffers of no program")),
+                };
+                let stored = body[rest.offset() as usize..].to_vec();
+                self.memories.insert(program, stored);
+            }
+            tag::WARNING => {
+                let body = self.read_body(MAX_WARNING_BYTES)?;
+                self.warnings.add(&String::from_utf8_lossy(&body));
+            }
+            tag::STEP_NOTE | tag::PROCESS_NOTE => {
+                let length = self.decoder.read_uint()?;
+                if length > MAX_NOTE_BYTES as u64 {
+                    return self.decoder.skip(length);
+                }
+                let body = self.decoder.read_bytes(length, MAX_NOTE_BYTES)?;
+                if self.notes.len() < MAX_NOTES {
+                    self.notes.extend(note::parse(&body));
+                }
+            }
+            tag::SETTINGS => {
+                let body = self.read_body(MAX_SETTINGS_BYTES)?;
+                let settings = serde_json::from_slice(&body)
+                    .map_err(|_| self.decoder.corrupt("the settings are not understood"))?;
+                self.settings = Some(settings);
+            }
+            tag::NOT_COMPUTED => {
+                let body = self.read_body(MAX_NOT_COMPUTED_BYTES)?;
+                not_computed::add(&mut self.not_computed, &String::from_utf8_lossy(&body));
+            }
+            _ => {
+                let length = self.decoder.read_uint()?;
+                self.decoder.skip(length)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn read_body(&mut self, max_bytes: usize) -> ReadResult<Vec<u8>> {
+        let length = self.decoder.read_uint()?;
+        self.decoder.read_bytes(length, max_bytes)
+    }
+
     /// Counts an event and turns it from relative into absolute form.
     #[inline]
-    fn absolute(&mut self, event: Event) -> std::result::Result<Event, Stop> {
+    fn absolute(&mut self, event: Event) -> ReadResult<Event> {
         self.events += 1;
         if self.events > MAX_EVENTS {
-            return Err(self.source.wrong("more events than any run has"));
+            return Err(self.decoder.corrupt("more events than any run has"));
         }
         let before = self.allocations;
         self.allocations += u64::from(matches!(event, Event::Allocate { .. }));
         event
             .renumbered(|back| before.checked_sub(back).filter(|_| back > 0))
             .ok_or_else(|| {
-                self.source
-                    .wrong("an allocation is freed that was never made")
+                self.decoder
+                    .corrupt("an allocation is freed that was never made")
             })
     }
 
     /// Compares the checksum at this place with that of everything before it.
-    fn check(&mut self) -> std::result::Result<(), Stop> {
-        let counted = self.source.checksum();
+    fn verify_checksum(&mut self) -> ReadResult<()> {
+        let counted = self.decoder.checksum();
         let mut written = [0; 4];
         for byte in &mut written {
-            *byte = self.source.byte()?;
+            *byte = self.decoder.read_byte()?;
         }
         if u32::from_le_bytes(written) != counted {
-            return Err(self.source.wrong("the checksum does not match"));
+            return Err(self.decoder.corrupt("the checksum does not match"));
         }
         Ok(())
     }
 
     /// Reads the footer, which counts only with its checksum behind it and nothing after.
-    fn finish(&mut self) -> std::result::Result<(), Stop> {
-        let length = self.source.number()?;
-        let text = self.source.bytes(length, MAX_JSON_BYTES)?;
-        if self.source.byte()? != tag::CHECKSUM {
-            return Err(self.source.wrong("the footer has no checksum"));
+    fn read_footer(&mut self) -> ReadResult<()> {
+        let length = self.decoder.read_uint()?;
+        let text = self.decoder.read_bytes(length, MAX_JSON_BYTES)?;
+        if self.decoder.read_byte()? != tag::CHECKSUM {
+            return Err(self.decoder.corrupt("the footer has no checksum"));
         }
-        self.check()?;
-        let footer = serde_json::from_slice(&text)
-            .map_err(|error| Stop::Failed(invalid("the footer is not understood").cause(error)))?;
-        match self.source.byte() {
-            Err(Stop::Truncated) => {
+        self.verify_checksum()?;
+        let footer = serde_json::from_slice(&text).map_err(|error| {
+            ReadStop::Failed(invalid("the footer is not understood").cause(error))
+        })?;
+        match self.decoder.read_byte() {
+            Err(ReadStop::Truncated) => {
                 self.footer = Some(footer);
                 Ok(())
             }
             Err(stop) => Err(stop),
-            Ok(_) => Err(self.source.wrong("something follows the footer")),
+            Ok(_) => Err(self.decoder.corrupt("something follows the footer")),
         }
     }
 }
@@ -381,17 +395,17 @@ impl<R: Read> Iterator for Reader<R> {
     }
 }
 
-fn read_header<R: Read>(source: &mut Source<R>) -> std::result::Result<Header, Stop> {
-    let foreign = || Stop::Failed(invalid("this is not a vramfit trace"));
+fn read_header<R: Read>(decoder: &mut Decoder<R>) -> ReadResult<Header> {
+    let foreign = || ReadStop::Failed(invalid("this is not a vramfit trace"));
     for expected in MAGIC {
-        match source.byte() {
+        match decoder.read_byte() {
             Ok(byte) if byte == *expected => {}
-            Ok(_) | Err(Stop::Truncated) => return Err(foreign()),
+            Ok(_) | Err(ReadStop::Truncated) => return Err(foreign()),
             Err(stop) => return Err(stop),
         }
     }
-    let version = source.line(32).map_err(|stop| match stop {
-        Stop::Failed(error) if error.kind() == crate::ErrorKind::InvalidFile => foreign(),
+    let version = decoder.read_line(32).map_err(|stop| match stop {
+        ReadStop::Failed(error) if error.kind() == crate::ErrorKind::InvalidFile => foreign(),
         stop => stop,
     })?;
     if version != VERSION {
@@ -402,11 +416,11 @@ fn read_header<R: Read>(source: &mut Source<R>) -> std::result::Result<Header, S
         let error = invalid(format!(
             "the trace has format version `{theirs}`, not `{ours}`"
         ));
-        return Err(Stop::Failed(
+        return Err(ReadStop::Failed(
             error.hint("read it with the vramfit that wrote it"),
         ));
     }
-    let header = source.line(MAX_JSON_BYTES)?;
+    let header = decoder.read_line(MAX_JSON_BYTES)?;
     serde_json::from_slice(&header)
-        .map_err(|error| Stop::Failed(invalid("the header is not understood").cause(error)))
+        .map_err(|error| ReadStop::Failed(invalid("the header is not understood").cause(error)))
 }

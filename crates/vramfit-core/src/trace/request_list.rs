@@ -9,8 +9,9 @@ use std::io::{BufRead, BufReader, Read};
 use rustc_hash::FxHashMap;
 
 use super::decoder::invalid;
-use super::event::{Event, Footer, Header, Purpose, TextId};
+use super::event::{Event, Purpose, TextId};
 use super::event_source::Events;
+use super::header::{Footer, Header};
 use crate::allocator::PoolSpace;
 use crate::error::{Error, ErrorKind, Result};
 

@@ -2,8 +2,7 @@
 //! taken apart in [`super::source`]. What the records mean together (history, repeats) is for
 //! [`super::writer`] and [`super::reader`]; `docs/reference/trace-format.md` has it all.
 
-use super::event::{CallbackSkip, Event, Purpose};
-use crate::allocator::PoolSpace;
+use super::event::{Event, ProgramSizes};
 
 /// What every trace begins with; the version and a line feed follow.
 pub(super) const MAGIC: &[u8] = b"vramfit trace ";
@@ -36,7 +35,7 @@ pub(super) mod tag {
     pub(crate) const FREE: u8 = 7;
     pub(crate) const REFUSE: u8 = 8;
     pub(crate) const DRIVER: u8 = 9;
-    pub(crate) const OUTSIDE: u8 = 10;
+    pub(crate) const NON_POOL: u8 = 10;
     pub(crate) const UNKNOWN_READ: u8 = 11;
     pub(crate) const REPEAT: u8 = 12;
     pub(crate) const CHECKSUM: u8 = 13;
@@ -59,33 +58,6 @@ pub(super) mod tag {
     pub(crate) const SETTINGS: u8 = 134;
 }
 
-/// Returns the number of a memory space in the file.
-fn space_number(space: PoolSpace) -> u64 {
-    match space {
-        PoolSpace::Default => 0,
-        PoolSpace::Collective => 1,
-    }
-}
-
-/// Returns the number of a purpose in the file.
-fn purpose_number(purpose: Purpose) -> u64 {
-    match purpose {
-        Purpose::Upload => 0,
-        Purpose::Output => 1,
-        Purpose::Temporary => 2,
-        Purpose::Tuple => 3,
-        Purpose::Copy => 4,
-        Purpose::Constant => 5,
-        Purpose::Scratch => 6,
-    }
-}
-
-/// Returns the number in the file of why a Python function was not called.
-fn skip_number(reason: CallbackSkip) -> u64 {
-    let place = CallbackSkip::ALL.iter().position(|one| *one == reason);
-    place.unwrap_or_default() as u64
-}
-
 /// Appends a LEB128 integer: seven bits a byte, lowest first, high bit set on all but the last.
 pub(super) fn put(out: &mut Vec<u8>, mut value: u64) {
     while value >= 0x80 {
@@ -97,7 +69,43 @@ pub(super) fn put(out: &mut Vec<u8>, mut value: u64) {
 
 /// Appends the record of one event in relative form: a freed allocation is how many back.
 pub(super) fn put_event(out: &mut Vec<u8>, event: &Event) {
-    let (tag, fields): (u8, &[u64]) = match *event {
+    match event {
+        Event::Program { .. }
+        | Event::Variant { .. }
+        | Event::Scratch { .. }
+        | Event::Unload { .. }
+        | Event::Begin { .. }
+        | Event::Argument { .. }
+        | Event::End => put_program_event(out, event),
+        Event::Allocate { .. }
+        | Event::Free { .. }
+        | Event::FreeAborts { .. }
+        | Event::Refuse { .. }
+        | Event::Driver { .. }
+        | Event::Outside { .. }
+        | Event::ClearPeak { .. } => put_memory_event(out, event),
+        Event::UnknownRead { .. }
+        | Event::ShapeRead { .. }
+        | Event::Callback { .. }
+        | Event::CallbackSkipped { .. } => put_host_event(out, event),
+    }
+}
+
+/// Appends a record: its tag and its fields.
+fn put_record(out: &mut Vec<u8>, tag: u8, fields: &[u64]) {
+    out.push(tag);
+    put_all(out, fields);
+}
+
+fn put_all(out: &mut Vec<u8>, fields: &[u64]) {
+    for field in fields {
+        put(out, *field);
+    }
+}
+
+/// Appends an event about a program and its executions.
+fn put_program_event(out: &mut Vec<u8>, event: &Event) {
+    match *event {
         Event::Program {
             program,
             name,
@@ -106,40 +114,20 @@ pub(super) fn put_event(out: &mut Vec<u8>, event: &Event) {
             loaded,
             compile_attempt,
             site,
-        } => (
-            tag::PROGRAM,
-            &[
-                program.into(),
-                name.0.into(),
-                sizes.argument_bytes,
-                sizes.output_bytes,
-                sizes.alias_bytes,
-                sizes.temp_bytes,
-                sizes.constant_bytes,
-                sizes.code_bytes,
-                devices.into(),
-                loaded.into(),
-                compile_attempt.0.into(),
-                site.0.into(),
-            ],
-        ),
+        } => {
+            put_record(out, tag::PROGRAM, &[program.into(), name.0.into()]);
+            put_all(out, &sizes.to_fields());
+            let rest = [devices, loaded.into(), compile_attempt.0, site.0];
+            put_all(out, &rest.map(u64::from));
+        }
         Event::Variant {
             program,
             name,
             sizes,
-        } => (
-            tag::VARIANT,
-            &[
-                program.into(),
-                name.0.into(),
-                sizes.argument_bytes,
-                sizes.output_bytes,
-                sizes.alias_bytes,
-                sizes.temp_bytes,
-                sizes.constant_bytes,
-                sizes.code_bytes,
-            ],
-        ),
+        } => {
+            put_record(out, tag::VARIANT, &[program.into(), name.0.into()]);
+            put_all(out, &sizes.to_fields());
+        }
         Event::Scratch {
             program,
             library,
@@ -149,26 +137,27 @@ pub(super) fn put_event(out: &mut Vec<u8>, event: &Event) {
             high_bytes,
             source,
             phase,
-        } => (
-            tag::SCRATCH,
-            &[
-                program.into(),
-                library.0.into(),
-                routine.0.into(),
-                site.0.into(),
-                low_bytes,
-                high_bytes,
-                source as u64,
-                phase as u64,
-            ],
-        ),
-        Event::Unload { program } => (tag::UNLOAD, &[program.into()]),
-        Event::Begin { program, site } => (tag::BEGIN, &[program.into(), site.0.into()]),
+        } => {
+            let names = [program, library.0, routine.0, site.0].map(u64::from);
+            put_record(out, tag::SCRATCH, &names);
+            put_all(out, &[low_bytes, high_bytes, source as u64, phase as u64]);
+        }
+        Event::Unload { program } => put_record(out, tag::UNLOAD, &[program.into()]),
+        Event::Begin { program, site } => {
+            put_record(out, tag::BEGIN, &[program.into(), site.0.into()]);
+        }
         Event::Argument {
             parameter,
-            allocation,
-        } => (tag::ARGUMENT, &[parameter.into(), allocation]),
-        Event::End => (tag::END, &[]),
+            allocation: back,
+        } => put_record(out, tag::ARGUMENT, &[parameter.into(), back]),
+        Event::End => put_record(out, tag::END, &[]),
+        _ => {}
+    }
+}
+
+/// Appends an event about memory.
+fn put_memory_event(out: &mut Vec<u8>, event: &Event) {
+    match *event {
         Event::Allocate {
             device,
             bytes,
@@ -176,24 +165,12 @@ pub(super) fn put_event(out: &mut Vec<u8>, event: &Event) {
             space,
             purpose,
             slot,
-            site,
-        } => (
-            tag::ALLOCATE,
-            &[
-                device.into(),
-                bytes,
-                alignment,
-                space_number(space),
-                purpose_number(purpose),
-                slot.into(),
-                site.0.into(),
-            ],
-        ),
-        Event::FreeAborts {
-            allocation: back,
-            message,
-        } => (tag::FREE_ABORTS, &[back, message.0.into()]),
-        Event::Free { allocation: back } => (tag::FREE, &[back]),
+            site: text,
+        } => {
+            put_record(out, tag::ALLOCATE, &[device.into(), bytes, alignment]);
+            let rest = [space as u64, purpose as u64, slot.into(), text.0.into()];
+            put_all(out, &rest);
+        }
         Event::Refuse {
             device,
             bytes,
@@ -201,50 +178,92 @@ pub(super) fn put_event(out: &mut Vec<u8>, event: &Event) {
             space,
             purpose,
             slot,
+            message: text,
+        } => {
+            put_record(out, tag::REFUSE, &[device.into(), bytes, alignment]);
+            let rest = [space as u64, purpose as u64, slot.into(), text.0.into()];
+            put_all(out, &rest);
+        }
+        Event::Free { allocation: back } => put_record(out, tag::FREE, &[back]),
+        Event::FreeAborts {
+            allocation: back,
             message,
-        } => (
-            tag::REFUSE,
-            &[
-                device.into(),
-                bytes,
-                alignment,
-                space_number(space),
-                purpose_number(purpose),
-                slot.into(),
-                message.0.into(),
-            ],
-        ),
+        } => put_record(out, tag::FREE_ABORTS, &[back, message.0.into()]),
         Event::Driver {
             device,
             asked,
             address,
             granted,
-        } => (tag::DRIVER, &[device.into(), asked, address, granted]),
-        Event::Outside { device, bytes } => (tag::OUTSIDE, &[device.into(), bytes]),
-        Event::ClearPeak { device } => (tag::CLEAR_PEAK, &[device.into()]),
-        Event::UnknownRead { site, bytes } => (tag::UNKNOWN_READ, &[site.0.into(), bytes]),
-        Event::ShapeRead { site, bytes } => (tag::SHAPE_READ, &[site.0.into(), bytes]),
+        } => put_record(out, tag::DRIVER, &[device.into(), asked, address, granted]),
+        Event::Outside { device, bytes } => {
+            put_record(out, tag::NON_POOL, &[device.into(), bytes]);
+        }
+        Event::ClearPeak { device } => put_record(out, tag::CLEAR_PEAK, &[device.into()]),
+        _ => {}
+    }
+}
+
+/// Appends an event about what the host reads and calls.
+fn put_host_event(out: &mut Vec<u8>, event: &Event) {
+    match *event {
+        Event::UnknownRead { site, bytes } => {
+            put_record(out, tag::UNKNOWN_READ, &[site.0.into(), bytes]);
+        }
+        Event::ShapeRead { site, bytes } => {
+            put_record(out, tag::SHAPE_READ, &[site.0.into(), bytes]);
+        }
         Event::Callback {
             site,
             calls,
             errors,
             error,
-        } => (
-            tag::CALLBACK,
-            &[site.0.into(), calls, errors, error.0.into()],
-        ),
+        } => {
+            let fields = [site.0.into(), calls, errors, error.0.into()];
+            put_record(out, tag::CALLBACK, &fields);
+        }
         Event::CallbackSkipped {
             site,
             calls,
             reason,
-        } => (
-            tag::CALLBACK_SKIPPED,
-            &[site.0.into(), calls, skip_number(reason)],
-        ),
-    };
-    out.push(tag);
-    for field in fields {
-        put(out, *field);
+        } => {
+            let fields = [site.0.into(), calls, reason as u64];
+            put_record(out, tag::CALLBACK_SKIPPED, &fields);
+        }
+        _ => {}
+    }
+}
+
+impl ProgramSizes {
+    /// Returns the sizes in the order of the file.
+    fn to_fields(self) -> [u64; 6] {
+        [
+            self.argument_bytes,
+            self.output_bytes,
+            self.alias_bytes,
+            self.temp_bytes,
+            self.constant_bytes,
+            self.code_bytes,
+        ]
+    }
+
+    /// Makes sizes of what [`ProgramSizes::to_fields`] returns.
+    pub(super) fn from_fields(fields: [u64; 6]) -> ProgramSizes {
+        let [
+            argument_bytes,
+            output_bytes,
+            alias_bytes,
+            temp_bytes,
+            constant_bytes,
+            code_bytes,
+        ] = fields;
+        ProgramSizes {
+            argument_bytes,
+            output_bytes,
+            alias_bytes,
+            temp_bytes,
+            constant_bytes,
+            code_bytes,
+        }
     }
 }
 

@@ -4,29 +4,24 @@
 //! those some distance back and from then on only counts; a `repeat` record is written when the
 //! match ends. In that state an event costs one comparison, and the file does not grow.
 
-use std::hash::{Hash, Hasher};
 use std::io::{self, Write};
 
-use rustc_hash::{FxHashMap, FxHasher};
+use rustc_hash::FxHashMap;
 
-use super::event::{Event, Footer, Header, TextId};
-use super::history::{History, KEPT_OF_REPEAT, WINDOW};
-use super::note::{self, MAX_NOTE_BYTES, Note};
-use super::reader::TraceEnd;
+use super::event::{Event, TextId};
+use super::header::{Footer, Header};
+use super::history::{History, KEPT_OF_REPEAT};
+use super::note::Note;
+use super::records::{put_footer, put_note, to_json, truncate};
 use super::run_environment::RunEnvironment;
+use super::sequence_index::{SEQUENCE_LENGTH, SequenceIndex};
 use super::wire::{
-    self, Crc, MAX_JSON_BYTES, MAX_MEMORY_BYTES, MAX_NOT_COMPUTED_BYTES, MAX_SETTINGS_BYTES,
-    MAX_TEXT_BYTES, MAX_WARNING_BYTES, tag,
+    self, Crc, MAX_MEMORY_BYTES, MAX_NOT_COMPUTED_BYTES, MAX_SETTINGS_BYTES, MAX_WARNING_BYTES, tag,
 };
 use super::{compiler_warning, not_computed};
 
-/// How many events in a row must be found again before a match begins. Fewer would start
-/// matches by accident, each of which costs a record; more would make every epoch longer.
-const ROW: usize = 4;
 /// Matches of fewer events than this are written out, which is as short.
 const MIN_REPEAT: u64 = 2;
-/// Entries of the table from rows to positions; a lost entry costs bytes, never correctness.
-const TABLE: usize = 1 << 16;
 /// Bytes gathered before they are handed to the sink.
 const CHUNK: usize = 64 << 10;
 
@@ -59,12 +54,9 @@ pub struct Writer {
     crc: Crc,
     texts: FxHashMap<Box<str>, TextId>,
     history: History,
-    /// From the hash of the last [`ROW`] events to the position behind them; 0 is empty.
-    rows: Box<[u64]>,
-    /// Hashes of the last events of the history, newest last.
-    recent: [u64; ROW],
+    sequences: SequenceIndex,
     open: Option<Match>,
-    /// Events at the end of the history that are not in `out` yet; fewer than [`ROW`].
+    /// Events at the end of the history that are not in `out` yet; fewer than [`SEQUENCE_LENGTH`].
     pending: u64,
     allocations: u64,
     /// Something was written since the last checksum.
@@ -91,8 +83,7 @@ impl Writer {
             crc: Crc::new(),
             texts: FxHashMap::default(),
             history: History::default(),
-            rows: vec![0; TABLE].into_boxed_slice(),
-            recent: [0; ROW],
+            sequences: SequenceIndex::new(),
             open: None,
             pending: 0,
             allocations: 0,
@@ -102,7 +93,7 @@ impl Writer {
         writer.out.extend_from_slice(wire::MAGIC);
         writer.out.extend_from_slice(wire::VERSION);
         writer.out.push(b'\n');
-        writer.out.extend_from_slice(&json(header)?);
+        writer.out.extend_from_slice(&to_json(header)?);
         writer.out.push(b'\n');
         writer.flush()?;
         Ok(writer)
@@ -115,7 +106,7 @@ impl Writer {
         if text.is_empty() {
             return TextId(0);
         }
-        let text = cut(text);
+        let text = truncate(text);
         if let Some(id) = self.texts.get(text) {
             return *id;
         }
@@ -139,7 +130,7 @@ impl Writer {
     #[inline]
     pub fn event(&mut self, event: &Event) -> io::Result<()> {
         if let Some(open) = &mut self.open {
-            if repeats(event, self.history.at(open.cursor), self.allocations) {
+            if repeats(event, self.history.event_at(open.cursor), self.allocations) {
                 open.count += 1;
                 open.cursor += 1;
                 if open.cursor == self.history.len() {
@@ -148,9 +139,9 @@ impl Writer {
                 self.allocations += u64::from(matches!(event, Event::Allocate { .. }));
                 return Ok(());
             }
-            self.close();
+            self.finish_repeat();
         }
-        self.unmatched(event)
+        self.push_unmatched(event)
     }
 
     /// Adds where the memory of a program goes, as [`crate::program::ProgramMemory::to_stored`] keeps
@@ -159,7 +150,7 @@ impl Writer {
     /// # Errors
     /// What the sink says, and [`io::ErrorKind::InvalidInput`] for more than 64 MiB.
     pub fn program_memory(&mut self, program: u32, stored: &[u8]) -> io::Result<()> {
-        self.check()?;
+        self.ensure_open()?;
         let mut body = Vec::with_capacity(stored.len() + 5);
         wire::put(&mut body, u64::from(program));
         body.extend_from_slice(stored);
@@ -167,12 +158,7 @@ impl Writer {
             let what = "the buffers of a program take more than a trace can hold";
             return Err(io::Error::new(io::ErrorKind::InvalidInput, what));
         }
-        // No event, so it may stand anywhere between events, as a text does.
-        self.out.push(tag::MEMORY);
-        wire::put(&mut self.out, body.len() as u64);
-        self.out.extend_from_slice(&body);
-        self.dirty = true;
-        self.hand_over()
+        self.put_skippable(tag::MEMORY, &body)
     }
 
     /// Adds what the compiler warned of while it compiled a program: the source file that speaks, and
@@ -181,14 +167,12 @@ impl Writer {
     /// # Errors
     /// What the sink says.
     pub fn compiler_warning(&mut self, program: &str, source: &str, text: &str) -> io::Result<()> {
-        self.check()?;
+        self.ensure_open()?;
         let body = compiler_warning::body(program, source, text);
-        let body = &body.as_bytes()[..body.len().min(MAX_WARNING_BYTES)];
-        self.out.push(tag::WARNING);
-        wire::put(&mut self.out, body.len() as u64);
-        self.out.extend_from_slice(body);
-        self.dirty = true;
-        self.hand_over()
+        self.put_skippable(
+            tag::WARNING,
+            &body.as_bytes()[..body.len().min(MAX_WARNING_BYTES)],
+        )
     }
 
     /// Adds a note. It stands behind the events that were added before it.
@@ -199,7 +183,7 @@ impl Writer {
         self.flush()?;
         put_note(&mut self.out, note)?;
         self.dirty = true;
-        self.hand_over()
+        self.flush_chunk()
     }
 
     /// Adds the settings of the run, in place of those that an earlier record holds.
@@ -207,17 +191,13 @@ impl Writer {
     /// # Errors
     /// What the sink says, and [`io::ErrorKind::InvalidInput`] for more than 4 MiB.
     pub fn settings(&mut self, settings: &RunEnvironment) -> io::Result<()> {
-        self.check()?;
-        let body = json(settings)?;
+        self.ensure_open()?;
+        let body = to_json(settings)?;
         if body.len() > MAX_SETTINGS_BYTES {
             let what = "the settings of the run take more than a trace can hold";
             return Err(io::Error::new(io::ErrorKind::InvalidInput, what));
         }
-        self.out.push(tag::SETTINGS);
-        wire::put(&mut self.out, body.len() as u64);
-        self.out.extend_from_slice(&body);
-        self.dirty = true;
-        self.hand_over()
+        self.put_skippable(tag::SETTINGS, &body)
     }
 
     /// Adds that the values of a program are not computed from here on, and why; see
@@ -226,14 +206,12 @@ impl Writer {
     /// # Errors
     /// What the sink says.
     pub fn not_computed(&mut self, program: &str, reason: &str, spent_ms: u64) -> io::Result<()> {
-        self.check()?;
+        self.ensure_open()?;
         let body = not_computed::body(program, reason, spent_ms);
-        let body = &body.as_bytes()[..body.len().min(MAX_NOT_COMPUTED_BYTES)];
-        self.out.push(tag::NOT_COMPUTED);
-        wire::put(&mut self.out, body.len() as u64);
-        self.out.extend_from_slice(body);
-        self.dirty = true;
-        self.hand_over()
+        self.put_skippable(
+            tag::NOT_COMPUTED,
+            &body.as_bytes()[..body.len().min(MAX_NOT_COMPUTED_BYTES)],
+        )
     }
 
     /// Hands everything over to the sink, an open match and a checksum included, and flushes it.
@@ -244,8 +222,8 @@ impl Writer {
     /// # Errors
     /// What the sink says.
     pub fn flush(&mut self) -> io::Result<()> {
-        self.check()?;
-        if let Some(open) = self.close() {
+        self.ensure_open()?;
+        if let Some(open) = self.finish_repeat() {
             // The same source, unless the history was cut between it and here.
             if open.distance <= open.count.min(KEPT_OF_REPEAT) || open.count <= KEPT_OF_REPEAT {
                 let cursor = self.history.len() - open.distance;
@@ -261,10 +239,10 @@ impl Writer {
         }
         if self.dirty {
             self.put_checksum();
-            self.hand_over()?;
+            self.flush_chunk()?;
         }
         let flushed = self.sink.flush();
-        self.note(flushed)
+        self.track(flushed)
     }
 
     /// Ends the trace. Nothing can be added afterwards.
@@ -275,17 +253,17 @@ impl Writer {
         self.flush()?;
         put_footer(&mut self.out, footer)?;
         self.put_checksum();
-        self.hand_over()?;
+        self.flush_chunk()?;
         let flushed = self.sink.flush();
-        self.note(flushed)?;
+        self.track(flushed)?;
         self.state = State::Finished;
         self.open = None;
         Ok(())
     }
 
     /// Adds an event that does not continue a match.
-    fn unmatched(&mut self, event: &Event) -> io::Result<()> {
-        self.check()?;
+    fn push_unmatched(&mut self, event: &Event) -> io::Result<()> {
+        self.ensure_open()?;
         let Some(event) = relative(event, self.allocations) else {
             return Err(io::Error::new(
                 io::ErrorKind::InvalidInput,
@@ -295,58 +273,29 @@ impl Writer {
         self.allocations += u64::from(matches!(event, Event::Allocate { .. }));
         self.history.push(event);
         self.pending += 1;
-        if let Some(found) = self.register(self.history.len()) {
+        if let Some(found) = self.sequences.register(&self.history, self.history.len()) {
             // The pending events are the beginning of the match.
             let distance = self.history.len() - found;
             let count = self.pending;
-            self.history.take_back(count);
+            self.history.truncate_by(count);
             self.pending = 0;
-            let cursor = self.history.source(distance, count);
+            let cursor = self.history.copy_source(distance, count);
             self.open = Some(Match {
                 distance,
                 count,
                 cursor,
             });
-        } else if self.pending == ROW as u64 {
+        } else if self.pending == SEQUENCE_LENGTH as u64 {
             self.put_oldest_pending();
             if self.out.len() >= CHUNK {
-                return self.hand_over();
+                return self.flush_chunk();
             }
         }
         Ok(())
     }
 
-    /// Enters the row of events that ends before `end` into the table, and returns the position
-    /// behind an equal row that is near enough to copy from.
-    ///
-    /// Must be called for each position in turn, since it keeps the hashes of the row.
-    fn register(&mut self, end: u64) -> Option<u64> {
-        self.remember(end);
-        if end < ROW as u64 {
-            return None;
-        }
-        let mut row = FxHasher::default();
-        self.recent.hash(&mut row);
-        // The upper bits are the well-mixed ones of this hash.
-        let entry = &mut self.rows[(row.finish() >> 48) as usize % TABLE];
-        let found = std::mem::replace(entry, end);
-        let near = found >= ROW as u64 && found < end && end - found < WINDOW;
-        // The table may hold positions whose events were taken back, or of another row.
-        let equal = near && {
-            (1..=ROW as u64)
-                .all(|back| self.history.at(found - back) == self.history.at(end - back))
-        };
-        equal.then_some(found)
-    }
-
-    /// Shifts the hash of the event before `end` into the row.
-    fn remember(&mut self, end: u64) {
-        self.recent.rotate_left(1);
-        self.recent[ROW - 1] = hash(self.history.at(end - 1));
-    }
-
     /// Ends the open match, if there is one, and returns it.
-    fn close(&mut self) -> Option<Match> {
+    fn finish_repeat(&mut self) -> Option<Match> {
         let open = self.open.take()?;
         if open.count == 0 {
             return Some(open);
@@ -354,7 +303,9 @@ impl Writer {
         let start = self.history.len();
         if open.count < MIN_REPEAT {
             for index in 0..open.count {
-                let event = *self.history.at(self.history.source(open.distance, index));
+                let event = *self
+                    .history
+                    .event_at(self.history.copy_source(open.distance, index));
                 wire::put_event(&mut self.out, &event);
             }
         } else {
@@ -367,23 +318,28 @@ impl Writer {
         // Rows further than one distance before the end are in the table or will be replaced by
         // their next occurrence; the first ones behind the start are new.
         let end = start + kept;
-        let tail = start.max(end.saturating_sub(open.distance + ROW as u64));
-        let head = tail.min(start + ROW as u64);
+        let tail = start.max(end.saturating_sub(open.distance + SEQUENCE_LENGTH as u64));
+        let head = tail.min(start + SEQUENCE_LENGTH as u64);
         // The row still holds the hashes of events that were taken back when the match began.
-        for position in self.history.first().max(start.saturating_sub(ROW as u64)) + 1..=start {
-            self.remember(position);
+        for position in self
+            .history
+            .oldest()
+            .max(start.saturating_sub(SEQUENCE_LENGTH as u64))
+            + 1..=start
+        {
+            self.sequences.index_event(&self.history, position);
         }
         for position in start + 1..=head {
-            self.register(position);
+            self.sequences.register(&self.history, position);
         }
         for position in tail.max(head) + 1..=end {
-            self.register(position);
+            self.sequences.register(&self.history, position);
         }
         Some(open)
     }
 
     fn put_oldest_pending(&mut self) {
-        let event = *self.history.at(self.history.len() - self.pending);
+        let event = *self.history.event_at(self.history.len() - self.pending);
         wire::put_event(&mut self.out, &event);
         self.pending -= 1;
         self.dirty = true;
@@ -398,14 +354,23 @@ impl Writer {
         self.dirty = false;
     }
 
-    fn hand_over(&mut self) -> io::Result<()> {
+    /// Appends a record that is no event, which may stand anywhere between events, as a text does.
+    fn put_skippable(&mut self, tag: u8, body: &[u8]) -> io::Result<()> {
+        self.out.push(tag);
+        wire::put(&mut self.out, body.len() as u64);
+        self.out.extend_from_slice(body);
+        self.dirty = true;
+        self.flush_chunk()
+    }
+
+    fn flush_chunk(&mut self) -> io::Result<()> {
         self.crc.add(&self.out);
         let written = self.sink.write_all(&self.out);
         self.out.clear();
-        self.note(written)
+        self.track(written)
     }
 
-    fn check(&self) -> io::Result<()> {
+    fn ensure_open(&self) -> io::Result<()> {
         match self.state {
             State::Open => Ok(()),
             State::Finished => Err(io::Error::other("the trace is finished")),
@@ -413,7 +378,7 @@ impl Writer {
         }
     }
 
-    fn note(&mut self, result: io::Result<()>) -> io::Result<()> {
+    fn track(&mut self, result: io::Result<()>) -> io::Result<()> {
         if let Err(error) = &result {
             self.state = State::Broken(error.kind());
             self.open = None;
@@ -429,44 +394,6 @@ impl Drop for Writer {
             let _ = self.flush();
         }
     }
-}
-
-/// Returns what to put in the place of everything behind the records of a trace, so that it holds
-/// another note: the note, the footer where the trace has one, and a checksum.
-///
-/// # Errors
-/// [`io::ErrorKind::InvalidInput`] for a note of more than 64 KiB.
-pub fn end_with_note(end: TraceEnd, note: &Note, footer: Option<&Footer>) -> io::Result<Vec<u8>> {
-    let mut out = Vec::new();
-    put_note(&mut out, note)?;
-    if let Some(footer) = footer {
-        put_footer(&mut out, footer)?;
-    }
-    out.push(tag::CHECKSUM);
-    let mut crc = end.crc;
-    crc.add(&out);
-    out.extend_from_slice(&crc.value().to_le_bytes());
-    Ok(out)
-}
-
-fn put_note(out: &mut Vec<u8>, note: &Note) -> io::Result<()> {
-    let body = note::body(note);
-    if body.len() > MAX_NOTE_BYTES {
-        let what = "a note is longer than a trace can hold";
-        return Err(io::Error::new(io::ErrorKind::InvalidInput, what));
-    }
-    out.push(note.tag());
-    wire::put(out, body.len() as u64);
-    out.extend_from_slice(&body);
-    Ok(())
-}
-
-fn put_footer(out: &mut Vec<u8>, footer: &Footer) -> io::Result<()> {
-    let footer = json(footer)?;
-    out.push(tag::FOOTER);
-    wire::put(out, footer.len() as u64);
-    out.extend_from_slice(&footer);
-    Ok(())
 }
 
 /// Returns the event in relative form, or `None` when it frees what was never allocated.
@@ -486,30 +413,4 @@ fn repeats(event: &Event, earlier: &Event, allocations: u64) -> bool {
         }
         (event, earlier) => event == earlier,
     }
-}
-
-fn hash(event: &Event) -> u64 {
-    let mut hasher = FxHasher::default();
-    event.hash(&mut hasher);
-    hasher.finish()
-}
-
-/// Returns the beginning of a text, as much of it as a trace may hold.
-fn cut(text: &str) -> &str {
-    let mut end = text.len().min(MAX_TEXT_BYTES);
-    while !text.is_char_boundary(end) {
-        end -= 1;
-    }
-    &text[..end]
-}
-
-fn json(value: &impl serde::Serialize) -> io::Result<Vec<u8>> {
-    let text = serde_json::to_vec(value)?;
-    if text.len() > MAX_JSON_BYTES {
-        return Err(io::Error::new(
-            io::ErrorKind::InvalidInput,
-            "the header is too large",
-        ));
-    }
-    Ok(text)
 }
