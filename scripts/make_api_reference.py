@@ -50,8 +50,8 @@ MODULES = [
 INTRODUCTION = """\
 # Python API
 
-All public functions and classes, from their docstrings. `import vramfit` loads neither JAX nor NumPy.
-Errors are subclasses of `vramfit.VramfitError` with the ids of [Errors](errors.md).
+All public functions and classes, from their docstrings. `import vramfit` loads neither JAX nor
+NumPy. Errors are subclasses of `vramfit.VramfitError` with the ids of [Errors](errors.md).
 [Reports in Python](../guides/python-reports.md) has examples for notebooks.
 """
 
