@@ -113,7 +113,9 @@ def anchors(page):
 
 
 @pytest.mark.parametrize(
-    "page", sorted(ROOT.glob("*.md")) + sorted(ROOT.glob("docs/**/*.md")), ids=lambda p: p.name
+    "page",
+    sorted(ROOT.glob("*.md")) + sorted(ROOT.glob("docs/**/*.md")) + [ROOT / "examples/README.md"],
+    ids=lambda p: p.name,
 )
 def test_links_lead_somewhere(page):
     for link in re.findall(r"\]\(([^)\s]+)\)", page.read_text()):

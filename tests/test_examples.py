@@ -461,3 +461,34 @@ def test_a_growing_pool_fragments_and_a_preallocated_one_does_not(preallocate, d
         assert free > requested + 10 * 1024 * MIB
         assert answer["largest_free_block_bytes"] < requested
         assert answer["pool_bytes"] == pool.pool
+
+
+# --- the page of the examples --------------------------------------------------------------
+
+
+def shown_on_the_page():
+    """Return each dry run of `examples/README.md`: settings, arguments, the headline."""
+    page = (ROOT / "examples/README.md").read_text()
+    for line, headline in re.findall(r"^\$ (.*vramfit dryrun .*)\n([^$].*)$", page, re.M):
+        words = shlex.split(line)
+        start = words.index("vramfit")
+        yield dict(word.split("=", 1) for word in words[:start]), words[start + 1 :], headline
+
+
+@pytest.mark.parametrize(
+    ("settings", "arguments", "headline"),
+    list(shown_on_the_page()),
+    ids=[f"{arguments[-1]}-{i}" for i, (_, arguments, _) in enumerate(shown_on_the_page())],
+)
+def test_the_page_of_the_examples_shows_what_a_dry_run_says(settings, arguments, headline):
+    words = [sys.executable if word == "python" else word for word in arguments]
+    done = subprocess.run(
+        [sys.executable, "-m", "vramfit", *words],
+        cwd=ROOT / "examples",
+        env=clean_environment(**settings),
+        capture_output=True,
+        check=False,
+        text=True,
+    )
+    assert headline in done.stderr.splitlines(), done.stderr[-4000:]
+    assert done.returncode == (0 if headline.startswith("fits") else 1)
