@@ -20,8 +20,16 @@ MODULES = [
     (
         "vramfit",
         "Reports of dry runs, and memory of a block of code.",
-        ["dryrun_report", "DryrunReport", "report.Part", "watch", "VramfitError", "VramfitWarning"],
+        [
+            "dryrun_report",
+            "DryrunReport",
+            "report.AttributionEntry",
+            "watch",
+            "VramfitError",
+            "VramfitWarning",
+        ],
     ),
+    ("vramfit.gpus", "The catalogue of `vramfit gpus`. Sizes in bytes.", ["all", "find", "Gpu"]),
     (
         "vramfit.jax_memory_fix",
         "Settings from inside a program; importing it applies the defaults "
@@ -63,7 +71,8 @@ def find_definition(module, name):
     """Return the syntax tree of a public `name`, which `module` may import from another."""
     path = ROOT / "python" / module.replace(".", "/")
     path = path / "__init__.py" if path.is_dir() else path.with_suffix(".py")
-    tree = ast.parse(path.read_text())
+    # The extension module is described by its stub.
+    tree = ast.parse((path if path.exists() else path.with_suffix(".pyi")).read_text())
     for node in tree.body:
         if isinstance(node, ast.FunctionDef | ast.ClassDef) and node.name == name:
             return node
@@ -141,13 +150,13 @@ def describe(name, node):
             kind = ast.unparse(field.annotation)
             fields.append(f"- `{ast.unparse(field.target)}: {kind}{value}`: {text}")
     for method in methods:
-        if method.name.startswith("_") or not ast.get_docstring(method):
+        if method.name.startswith("_"):
             continue
         decorators = [ast.unparse(d) for d in method.decorator_list]
-        text = format_docstring(ast.get_docstring(method))
+        text = format_docstring(ast.get_docstring(method) or "")
         if any(d.endswith("property") for d in decorators):
             kind = f": {ast.unparse(method.returns)}" if method.returns else ""
-            fields.append(f"- `{method.name}{kind}`: " + text.replace("\n", "\n  "))
+            fields.append(f"- `{method.name}{kind}`: {text}".replace("\n", "\n  ").rstrip(": "))
         elif not any("setter" in d for d in decorators):
             signature = format_signature(f"{name}.{method.name}", method)
             functions += ["", "```python", signature, "```", "", text]
