@@ -115,8 +115,8 @@ def test_an_edited_program_in_another_folder_on_another_card(train):
 
     told = compared(before, train(8, edited, "b", gpu="a100-40g"))
     differences = {row["what"]: (row["a"], row["b"]) for row in told["other_differences"]}
-    assert differences["card"] == ("h100-80g", "a100-40g")
-    assert differences["limit of the pool"] == ("59.3 GiB", "29.5 GiB")
+    assert differences["GPU"] == ("h100-80g", "a100-40g")
+    assert differences["pool limit"] == ("59.3 GiB", "29.5 GiB")
     # Four arrays of half the size.
     assert owner(told, "parameters") == (4 * 256 * 256 * 4, 4 * 256 * 256 * 2)
     paths = {

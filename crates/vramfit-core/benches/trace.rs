@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 use vramfit_core::allocator::{Allocator, DeviceMemory, PoolOptions, PoolSpace, Region, build};
-use vramfit_core::analysis::{Settings, compare, summarise};
+use vramfit_core::analysis::{Settings, compare, summarize};
 use vramfit_core::settings::Options;
 use vramfit_core::trace::{Event, Footer, Header, ProgramSizes, Purpose, Reader, TextId, Writer};
 
@@ -248,10 +248,10 @@ fn answering(criterion: &mut Criterion) {
         let steps = 10_000;
         let bytes = run(steps, parameters);
         group.throughput(Throughput::Elements(steps * STEP));
-        group.bench_function(format!("summarise, {name}"), |bencher| {
+        group.bench_function(format!("summarize, {name}"), |bencher| {
             bencher.iter(|| {
                 let reader = Reader::new(&bytes[..]).expect("it was just written");
-                summarise(reader).expect("it was just written")
+                summarize(reader).expect("it was just written")
             });
         });
     }

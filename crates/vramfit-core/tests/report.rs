@@ -9,12 +9,12 @@ mod recorder;
 use recorder::{MIB, Recorder, header};
 use serde_json::{Value, json};
 use vramfit_core::allocator::PoolSpace;
-use vramfit_core::analysis::{RunSummary, summarise};
+use vramfit_core::analysis::{RunSummary, summarize};
 use vramfit_core::report::{self, Content};
 use vramfit_core::trace::{Event, Header, ProgramSizes, Purpose, Reader, TextId};
 
 fn answer(trace: &[u8]) -> RunSummary {
-    summarise(Reader::new(trace).unwrap()).unwrap()
+    summarize(Reader::new(trace).unwrap()).unwrap()
 }
 
 /// Compares a text with its file, and checks what holds for every text.

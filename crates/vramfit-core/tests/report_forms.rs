@@ -11,7 +11,7 @@ mod samples;
 use recorder::{MIB, Recorder, header};
 use samples::{HOSTILE, hostile, nothing, sample};
 use serde_json::Value;
-use vramfit_core::analysis::summarise;
+use vramfit_core::analysis::summarize;
 use vramfit_core::report::{
     BufferLifetime, BufferLifetimes, Content, Node, Report, Section, Series, Timeline, Tree,
 };
@@ -55,7 +55,7 @@ fn dryrun() -> Report {
     let mut run = Recorder::new(&header());
     run.upload(100 * MIB);
     assert!(run.allocate(0, 999 * MIB, Purpose::Upload).is_none());
-    Report::from_dryrun(&summarise(Reader::new(&run.finish()[..]).unwrap()).unwrap())
+    Report::from_dryrun(&summarize(Reader::new(&run.finish()[..]).unwrap()).unwrap())
 }
 
 #[test]

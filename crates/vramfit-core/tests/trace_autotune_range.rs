@@ -5,7 +5,7 @@
 mod recorder;
 
 use recorder::{MIB, Recorder, header};
-use vramfit_core::analysis::{AutotuneRange, RunSummary, summarise};
+use vramfit_core::analysis::{AutotuneRange, RunSummary, summarize};
 use vramfit_core::report;
 use vramfit_core::trace::{Event, Header, ProgramSizes, Purpose, Reader};
 
@@ -19,7 +19,7 @@ fn asked() -> Header {
 }
 
 fn answer(run: Recorder) -> RunSummary {
-    summarise(Reader::new(&run.finish()[..]).unwrap()).unwrap()
+    summarize(Reader::new(&run.finish()[..]).unwrap()).unwrap()
 }
 
 fn autotune_range(run: Recorder) -> AutotuneRange {

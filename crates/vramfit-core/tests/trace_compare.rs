@@ -9,18 +9,18 @@ use proptest::prelude::*;
 use recorder::{Block, MIB, Recorder, header};
 use vramfit_core::ErrorKind;
 use vramfit_core::allocator::{Kind, PoolSpace};
-use vramfit_core::analysis::{Comparison, RunSummary, Settings, compare, summarise};
+use vramfit_core::analysis::{Comparison, RunSummary, Settings, compare, summarize};
 use vramfit_core::gpu;
 use vramfit_core::report::Report;
 use vramfit_core::settings::Options;
-use vramfit_core::trace::{Event, Header, ProgramSizes, Purpose, Reader, TextTrace};
+use vramfit_core::trace::{Event, Header, ProgramSizes, Purpose, Reader, RequestList};
 
 fn replay(trace: &[u8], settings: &Settings) -> Comparison {
     compare(&mut Reader::new(trace).unwrap(), settings).unwrap()
 }
 
 fn answer(trace: &[u8]) -> RunSummary {
-    summarise(Reader::new(trace).unwrap()).unwrap()
+    summarize(Reader::new(trace).unwrap()).unwrap()
 }
 
 fn share(fraction: f64) -> Settings {
@@ -412,7 +412,7 @@ fn recorded_lists_come_to_the_recorded_figures() {
             occupied_bytes: None,
         };
         let text = scenario.read("trace.txt");
-        let ours = compare(&mut TextTrace::new(text.as_bytes()), &settings).unwrap();
+        let ours = compare(&mut RequestList::new(text.as_bytes()), &settings).unwrap();
         assert!(ours.before.is_none() && ours.met.is_none() && !ours.ends_at_refusal);
         let name = &scenario.name;
         assert_eq!(

@@ -8,14 +8,14 @@ use proptest::prelude::*;
 use recorder::{Block, MIB, Recorder, header};
 use vramfit_core::allocator::PoolSpace;
 use vramfit_core::analysis::{
-    ArraySummary, DeviceSummary, LayoutSummary, RunSummary, summarise, summarise_until,
+    ArraySummary, DeviceSummary, LayoutSummary, RunSummary, summarize, summarize_until,
 };
 use vramfit_core::replay::PoolState;
 use vramfit_core::report;
 use vramfit_core::trace::{Event, Header, ProgramSizes, Purpose, Reader, TextId};
 
 fn answer(run: Recorder) -> RunSummary {
-    summarise(Reader::new(&run.finish()[..]).unwrap()).unwrap()
+    summarize(Reader::new(&run.finish()[..]).unwrap()).unwrap()
 }
 
 fn sizes(argument_bytes: u64, temp_bytes: u64) -> ProgramSizes {
@@ -394,7 +394,7 @@ fn a_run_can_be_told_up_to_any_of_its_events() {
     run.free(first);
     run.upload(10 * MIB);
     let trace = run.finish();
-    let until = |last| summarise_until(Reader::new(&trace[..]).unwrap(), last).unwrap();
+    let until = |last| summarize_until(Reader::new(&trace[..]).unwrap(), last).unwrap();
     // The card is asked first, so the requests are events 1 to 4.
     let in_use: Vec<_> = (0..6)
         .map(|last| until(last).devices[0].at_end.in_use_bytes / MIB)
@@ -623,10 +623,10 @@ proptest! {
             random(&mut run, &mut alive, choice);
         }
         let trace = run.finish();
-        let answer = summarise(Reader::new(&trace[..]).unwrap()).unwrap();
+        let answer = summarize(Reader::new(&trace[..]).unwrap()).unwrap();
         for device in &answer.devices {
             check(device, allocator)?;
         }
-        prop_assert_eq!(summarise(Reader::new(&trace[..]).unwrap()).unwrap(), answer);
+        prop_assert_eq!(summarize(Reader::new(&trace[..]).unwrap()).unwrap(), answer);
     }
 }

@@ -6,8 +6,8 @@ mod recorder;
 
 use proptest::prelude::*;
 use recorder::{MIB, Recorder, header};
-use vramfit_core::analysis::{Attribution, EntryKind, Part, RunSummary, summarise};
-use vramfit_core::diff::{Change, Need, difference};
+use vramfit_core::analysis::{Attribution, AttributionEntry, EntryKind, RunSummary, summarize};
+use vramfit_core::diff::{EntryDelta, PeakRequirement, diff_runs};
 use vramfit_core::program::memory::Owner;
 use vramfit_core::trace::{Header, Purpose, Reader};
 
@@ -20,11 +20,11 @@ const PADDING: EntryKind = EntryKind::Program(Owner::Padding);
 fn plain(header: &Header) -> RunSummary {
     let mut run = Recorder::new(header);
     run.upload(MIB);
-    summarise(Reader::new(&run.finish()[..]).unwrap()).unwrap()
+    summarize(Reader::new(&run.finish()[..]).unwrap()).unwrap()
 }
 
 /// Returns the answer of a run that holds these parts at its peak.
-fn answer(parts: Vec<Part>) -> RunSummary {
+fn answer(parts: Vec<AttributionEntry>) -> RunSummary {
     RunSummary {
         attribution: Some(Attribution {
             total_bytes: parts.iter().map(|part| part.bytes).sum(),
@@ -35,41 +35,41 @@ fn answer(parts: Vec<Part>) -> RunSummary {
     }
 }
 
-fn argument(path: &str, site: &str, shape: &str, bytes: u64) -> Part {
-    Part {
+fn argument(path: &str, site: &str, shape: &str, bytes: u64) -> AttributionEntry {
+    AttributionEntry {
         kind: PARAMETERS,
         path: path.into(),
         site: site.into(),
         shape: shape.into(),
         count: 1,
         bytes,
-        ..Part::default()
+        ..AttributionEntry::default()
     }
 }
 
-fn buffer(kind: EntryKind, site: &str, made_by: &str, shape: &str, bytes: u64) -> Part {
-    Part {
+fn buffer(kind: EntryKind, site: &str, made_by: &str, shape: &str, bytes: u64) -> AttributionEntry {
+    AttributionEntry {
         kind,
         site: site.into(),
         made_by: made_by.into(),
         shape: shape.into(),
         count: 1,
         bytes,
-        ..Part::default()
+        ..AttributionEntry::default()
     }
 }
 
 /// Compares two lists of parts: what changed, each as the site or path in A, that in B, and bytes.
-fn changed(a: &[Part], b: &[Part]) -> Vec<(String, String, i128)> {
-    let name = |part: &Part| match part.path.is_empty() {
+fn changed(a: &[AttributionEntry], b: &[AttributionEntry]) -> Vec<(String, String, i128)> {
+    let name = |part: &AttributionEntry| match part.path.is_empty() {
         true => part.site.clone(),
         false => part.path.clone(),
     };
-    let side = |group: &Option<vramfit_core::diff::Group>| {
+    let side = |group: &Option<vramfit_core::diff::EntryGroup>| {
         let part = group.as_ref().map(|group| name(&group.largest));
         part.unwrap_or_else(|| "nothing".into())
     };
-    let difference = difference(&answer(a.to_vec()), &answer(b.to_vec()));
+    let difference = diff_runs(&answer(a.to_vec()), &answer(b.to_vec()));
     let changes = difference.changes.iter();
     changes
         .map(|change| (side(&change.a), side(&change.b), change.bytes()))
@@ -103,7 +103,7 @@ fn a_larger_batch_is_told_line_by_line() {
         ]
     };
     let (a, b) = (answer(run(8)), answer(run(16)));
-    let difference = difference(&a, &b);
+    let difference = diff_runs(&a, &b);
     assert_eq!(difference.gap_bytes(), 8 * 260);
     assert_eq!(difference.explained_bytes(), (8 * 260, 8 * 260));
     let owners: Vec<_> = difference
@@ -123,7 +123,7 @@ fn a_larger_batch_is_told_line_by_line() {
         .changes
         .iter()
         .map(|change| {
-            let shape = |side: &Option<vramfit_core::diff::Group>| {
+            let shape = |side: &Option<vramfit_core::diff::EntryGroup>| {
                 side.as_ref().unwrap().largest.shape.clone()
             };
             (shape(&change.a), shape(&change.b))
@@ -161,7 +161,7 @@ fn lines_that_moved_are_the_same_lines() {
 
 #[test]
 fn in_a_function_too_long_to_weigh_equal_numbers_are_the_same_line() {
-    let run = |more: u64| -> Vec<Part> {
+    let run = |more: u64| -> Vec<AttributionEntry> {
         let line = |line: u64| {
             let site = format!("t.py:{line} (unrolled)");
             buffer(ACTIVATIONS, &site, "jit(f)/mul", "f32[8]", line + more)
@@ -258,7 +258,7 @@ fn what_changed_hands_is_one_thing_with_two_owners() {
     let a = [buffer(ACTIVATIONS, "t.py:9 (net)", made_by, "f32[8]", 32)];
     let b = [buffer(TEMPORARIES, "t.py:9 (net)", made_by, "f32[8]", 32)];
     assert!(changed(&a, &b).is_empty());
-    let difference = difference(&answer(a.to_vec()), &answer(b.to_vec()));
+    let difference = diff_runs(&answer(a.to_vec()), &answer(b.to_vec()));
     let owners: Vec<_> = difference
         .owners
         .iter()
@@ -281,7 +281,7 @@ fn bytes_without_path_and_line_do_not_count_as_explained() {
             ),
         ]
     };
-    let difference = difference(&answer(run(100, 1000)), &answer(run(40, 1300)));
+    let difference = diff_runs(&answer(run(100, 1000)), &answer(run(40, 1300)));
     assert_eq!(difference.gap_bytes(), 240);
     assert_eq!(difference.explained_bytes(), (360, 300));
 }
@@ -294,7 +294,7 @@ fn what_else_differs_is_told_and_nothing_else() {
     other.memory_fraction = 0.9;
     other.command = vec!["python".into(), "other.py".into()];
     let b = plain(&other);
-    let contrasts = difference(&a, &b).contrasts;
+    let contrasts = diff_runs(&a, &b).contrasts;
     let told: Vec<_> = contrasts
         .iter()
         .map(|one| (one.what, one.a.as_str(), one.b.as_str()))
@@ -303,12 +303,12 @@ fn what_else_differs_is_told_and_nothing_else() {
         told,
         [
             ("command", "python train.py", "python other.py"),
-            ("limit of the pool", "768.0 MiB", "921.6 MiB"),
+            ("pool limit", "768.0 MiB", "921.6 MiB"),
             ("JAX", "0.10.2", "0.10.1"),
-            ("share of the card", "0.75", "0.9"),
+            ("memory fraction", "0.75", "0.9"),
         ]
     );
-    assert!(difference(&a, &a).contrasts.is_empty());
+    assert!(diff_runs(&a, &a).contrasts.is_empty());
 }
 
 /// A run that asks for more than the pool has, once it holds `held`.
@@ -316,31 +316,34 @@ fn refused(held: u64) -> RunSummary {
     let mut run = Recorder::new(&header());
     run.upload(held);
     assert!(run.allocate(0, 1000 * MIB, Purpose::Upload).is_none());
-    summarise(Reader::new(&run.finish()[..]).unwrap()).unwrap()
+    summarize(Reader::new(&run.finish()[..]).unwrap()).unwrap()
 }
 
 #[test]
 fn a_refused_request_counts_and_leaves_open_what_would_have_come_after_it() {
     let (fits, refused) = (plain(&header()), refused(MIB));
-    let forth = difference(&fits, &refused);
-    assert_eq!((forth.a.need, forth.b.need), (Need::Peak, Need::Refused));
+    let forth = diff_runs(&fits, &refused);
+    assert_eq!(
+        (forth.a.need, forth.b.need),
+        (PeakRequirement::Peak, PeakRequirement::Refused)
+    );
     assert_eq!(forth.gap_bytes(), i128::from(1000 * MIB));
     // B needs that much more at least.
     assert_eq!(forth.is_above(10 * MIB), Some(true));
     assert_eq!(forth.is_above(2000 * MIB), None);
     // And A less than nobody knows how much.
-    let back = difference(&refused, &fits);
+    let back = diff_runs(&refused, &fits);
     assert_eq!(back.is_above(0), Some(false));
-    let known = difference(&fits, &fits);
+    let known = diff_runs(&fits, &fits);
     assert_eq!(known.is_above(0), Some(false));
-    assert_eq!(difference(&refused, &refused).is_above(0), None);
+    assert_eq!(diff_runs(&refused, &refused).is_above(0), None);
 }
 
 #[test]
 fn the_totals_are_those_of_the_answers() {
     let answer = plain(&header());
     let held = answer.attribution.as_ref().unwrap().total_bytes;
-    let run = difference(&answer, &answer).a;
+    let run = diff_runs(&answer, &answer).a;
     assert_eq!(
         (run.total_bytes, answer.devices[0].peak_bytes),
         (held, held)
@@ -348,7 +351,7 @@ fn the_totals_are_those_of_the_answers() {
 }
 
 /// Any parts at all: few names, so that many of them meet.
-fn parts() -> impl Strategy<Value = Vec<Part>> {
+fn parts() -> impl Strategy<Value = Vec<AttributionEntry>> {
     let kinds = vec![
         ACTIVATIONS,
         PARAMETERS,
@@ -372,16 +375,18 @@ fn parts() -> impl Strategy<Value = Vec<Part>> {
         texts(&["", "jit(f)/mul", "jit(g)/mul", "fusion.1", "fusion.22"]),
         1..1000_u64,
     );
-    let part = part.prop_map(|(kind, path, site, shape, made_by, bytes)| Part {
-        kind,
-        path: path.into(),
-        site: site.into(),
-        shape: shape.into(),
-        made_by: made_by.into(),
-        count: 1,
-        bytes,
-        ..Part::default()
-    });
+    let part = part.prop_map(
+        |(kind, path, site, shape, made_by, bytes)| AttributionEntry {
+            kind,
+            path: path.into(),
+            site: site.into(),
+            shape: shape.into(),
+            made_by: made_by.into(),
+            count: 1,
+            bytes,
+            ..AttributionEntry::default()
+        },
+    );
     proptest::collection::vec(part, 0..24)
 }
 
@@ -391,10 +396,10 @@ proptest! {
     #[test]
     fn all_changes_add_up_to_the_gap(a in parts(), b in parts()) {
         let (a, b) = (answer(a), answer(b));
-        let difference = difference(&a, &b);
+        let difference = diff_runs(&a, &b);
         let held = |answer: &RunSummary| i128::from(answer.attribution.as_ref().unwrap().total_bytes);
         prop_assert_eq!(difference.gap_bytes(), held(&b) - held(&a));
-        let changes: i128 = difference.changes.iter().map(Change::bytes).sum();
+        let changes: i128 = difference.changes.iter().map(EntryDelta::bytes).sum();
         prop_assert_eq!(changes, difference.gap_bytes());
         let owners: i128 = difference.owners.iter().map(|owner| owner.bytes()).sum();
         prop_assert_eq!(owners, difference.gap_bytes());
@@ -405,7 +410,7 @@ proptest! {
     #[test]
     fn a_run_does_not_differ_from_itself(parts in parts()) {
         let run = answer(parts);
-        let difference = difference(&run, &run);
+        let difference = diff_runs(&run, &run);
         prop_assert_eq!(difference.gap_bytes(), 0);
         prop_assert_eq!(difference.changes, vec![]);
         prop_assert_eq!(difference.contrasts, vec![]);
@@ -414,14 +419,14 @@ proptest! {
     #[test]
     fn the_other_way_round_everything_has_the_other_sign(a in parts(), b in parts()) {
         let (a, b) = (answer(a), answer(b));
-        let content = |change: &Change| {
-            let side = |group: &Option<vramfit_core::diff::Group>| {
+        let content = |change: &EntryDelta| {
+            let side = |group: &Option<vramfit_core::diff::EntryGroup>| {
                 group.as_ref().map(|group| (group.bytes, group.parts, format!("{:?}", group.largest)))
             };
             (side(&change.a), side(&change.b))
         };
-        let mut forth: Vec<_> = difference(&a, &b).changes.iter().map(content).collect();
-        let mut back: Vec<_> = difference(&b, &a)
+        let mut forth: Vec<_> = diff_runs(&a, &b).changes.iter().map(content).collect();
+        let mut back: Vec<_> = diff_runs(&b, &a)
             .changes
             .iter()
             .map(|change| {

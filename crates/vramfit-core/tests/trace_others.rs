@@ -3,7 +3,7 @@
 mod recorder;
 
 use recorder::{MIB, Recorder, header};
-use vramfit_core::analysis::{Condition, RunSummary, Settings, compare, summarise};
+use vramfit_core::analysis::{Condition, RunSummary, Settings, compare, summarize};
 use vramfit_core::replay::is_met_alone;
 use vramfit_core::report::Report;
 use vramfit_core::trace::{Header, Note, OtherProcess, Purpose, Reader, Sharing, UncaughtError};
@@ -47,7 +47,7 @@ fn run(asked: u64) -> Vec<u8> {
 }
 
 fn answer(trace: &[u8]) -> RunSummary {
-    let mut answer = summarise(reader(trace)).expect("a whole trace");
+    let mut answer = summarize(reader(trace)).expect("a whole trace");
     if answer.others_at_refusal.is_some() {
         answer.fits_alone = Some(is_met_alone(&mut reader(trace)).expect("a whole trace"));
     }

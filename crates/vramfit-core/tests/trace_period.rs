@@ -12,13 +12,13 @@ use proptest::prelude::*;
 use proptest::strategy::ValueTree;
 use recorder::{MIB, Recorder, header};
 use vramfit_core::allocator::{Kind, PoolSpace};
-use vramfit_core::analysis::{RunSummary, Settings, compare, summarise, summarise_events};
+use vramfit_core::analysis::{RunSummary, Settings, compare, summarize, summarize_events};
 use vramfit_core::program::{EstimateSource, ProgramMemory, ScratchPhase};
 use vramfit_core::replay::replay_at_max_total;
 use vramfit_core::settings::Options;
 use vramfit_core::trace::{
-    CallbackSkip, CompilerWarning, Event, Events, Footer, Header, NotComputed, Note, ProgramSizes,
-    Purpose, Reader, Repetition, RunEnvironment, TextId,
+    CallbackSkip, CompilerWarning, Event, EventSource, Footer, Header, NotComputed, Note,
+    ProgramSizes, Purpose, Reader, Repetition, RunEnvironment, TextId,
 };
 use vramfit_core::{ErrorKind, Result};
 
@@ -39,7 +39,7 @@ impl<'a> Counted<'a> {
     }
 }
 
-impl Events for Counted<'_> {
+impl EventSource for Counted<'_> {
     fn header(&self) -> &Header {
         self.reader.header()
     }
@@ -89,7 +89,7 @@ impl Events for Counted<'_> {
 /// Returns the answer and how many events were taken for it.
 fn answer(trace: &[u8], skips: bool, last: u64) -> (RunSummary, u64) {
     let mut source = Counted::new(trace, skips);
-    let answer = summarise_events(&mut source, last).unwrap();
+    let answer = summarize_events(&mut source, last).unwrap();
     (answer, source.taken.get())
 }
 
@@ -274,7 +274,7 @@ fn what_only_grows_is_refused_before_it_takes_the_machine() {
         (arguments, "more arguments than"),
     ] {
         let trace = repeated(run.kill(), 1, 1 << 39);
-        let error = summarise(Reader::new(&trace[..]).unwrap()).unwrap_err();
+        let error = summarize(Reader::new(&trace[..]).unwrap()).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::InvalidFile);
         assert!(error.message().contains(words), "{error}");
     }
@@ -286,7 +286,7 @@ fn more_events_than_any_run_has_are_refused_although_they_are_skipped() {
     let block = run.upload(MIB);
     run.free(block);
     let once = repeated(run.kill(), 2, 1 << 40);
-    let error = summarise(Reader::new(&once[..]).unwrap()).unwrap_err();
+    let error = summarize(Reader::new(&once[..]).unwrap()).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::InvalidFile);
     assert!(error.message().contains("more events than"), "{error}");
 }
@@ -556,8 +556,8 @@ proptest! {
         loops in any_loops(),
     ) {
         let trace = recorded(&header, is_searched, &sizes, &loops);
-        let whole = summarise_events(&mut Counted::new(&trace, false), u64::MAX);
-        let quick = summarise_events(&mut Counted::new(&trace, true), u64::MAX);
+        let whole = summarize_events(&mut Counted::new(&trace, false), u64::MAX);
+        let quick = summarize_events(&mut Counted::new(&trace, true), u64::MAX);
         prop_assert!(whole.is_ok(), "{:?}", whole);
         prop_assert_eq!(quick.unwrap(), whole.unwrap());
         let whole = replay_at_max_total(&mut Counted::new(&trace, false));

@@ -7,7 +7,7 @@ mod recorder;
 
 use recorder::{MIB, Recorder, header};
 use vramfit_core::analysis::{
-    Condition, EntryKind, RunSummary, ScratchShortage, ScratchSummary, summarise,
+    Condition, EntryKind, RunSummary, ScratchShortage, ScratchSummary, summarize,
 };
 use vramfit_core::program::{EstimateSource, ScratchPhase};
 use vramfit_core::report;
@@ -16,7 +16,7 @@ use vramfit_core::trace::{Event, Header, ProgramSizes, Purpose, Reader};
 const SITE: &str = "fft.py:12 (main)";
 
 fn answer(run: Recorder) -> RunSummary {
-    summarise(Reader::new(&run.finish()[..]).unwrap()).unwrap()
+    summarize(Reader::new(&run.finish()[..]).unwrap()).unwrap()
 }
 
 /// The report as text, its lines put together.

@@ -9,14 +9,14 @@ use proptest::prelude::*;
 use recorder::{MIB, Recorder, header};
 use vramfit_core::ErrorKind;
 use vramfit_core::allocator::PoolSpace;
-use vramfit_core::analysis::{RunSummary, summarise};
+use vramfit_core::analysis::{RunSummary, summarize};
 use vramfit_core::replay::PoolState;
 use vramfit_core::trace::{
     CallbackSkip, Event, Header, ProgramExit, ProgramSizes, Purpose, Reader, TextId,
 };
 
 fn answer(trace: &[u8]) -> RunSummary {
-    summarise(Reader::new(trace).unwrap()).unwrap()
+    summarize(Reader::new(trace).unwrap()).unwrap()
 }
 
 fn sizes(temp_bytes: u64) -> ProgramSizes {
@@ -114,7 +114,7 @@ fn a_training_run_comes_to_what_one_counts_by_hand() {
         .collect();
     assert_eq!(rows, [("jit_step", 3), ("jit_init", 1)]);
     assert_eq!(answer.step().unwrap().name, "jit_step");
-    assert_eq!(answer.worst_device().unwrap().device, 0);
+    assert_eq!(answer.critical_device().unwrap().device, 0);
 }
 
 #[test]
@@ -223,7 +223,7 @@ fn a_refusal_beyond_all_that_is_free_is_not_fragmentation() {
         (None, 0)
     );
     assert!(refusal.recovered);
-    assert_eq!(answer.worst_device().unwrap().refusals, 1);
+    assert_eq!(answer.critical_device().unwrap().refusals, 1);
 }
 
 #[test]
@@ -294,7 +294,7 @@ fn the_worst_device_decides() {
         run.allocate(device, mib * MIB, Purpose::Upload).unwrap();
     }
     let fitting = answer(&run.finish());
-    assert_eq!(fitting.worst_device().unwrap().device, 1);
+    assert_eq!(fitting.critical_device().unwrap().device, 1);
 
     let mut run = Recorder::new(&Header {
         devices: 2,
@@ -303,7 +303,7 @@ fn the_worst_device_decides() {
     run.allocate(0, 300 * MIB, Purpose::Upload).unwrap();
     assert!(run.allocate(1, 800 * MIB, Purpose::Upload).is_none());
     let failing = answer(&run.finish());
-    assert_eq!(failing.worst_device().unwrap().device, 1);
+    assert_eq!(failing.critical_device().unwrap().device, 1);
     assert_eq!(failing.devices[1].peak, None);
 }
 
@@ -477,7 +477,7 @@ fn an_allocator_that_would_abort_is_no_fit() {
         (Some("jit_step"), 1)
     );
     assert!(abort.message.contains("would abort"), "{}", abort.message);
-    assert_eq!(answer.worst_device().unwrap().device, 0);
+    assert_eq!(answer.critical_device().unwrap().device, 0);
 }
 
 #[test]
@@ -499,7 +499,7 @@ fn any_closing_figure_that_differs_refuses_the_answer() {
         run.close();
         change(&mut run.footer);
         let trace = run.finish_as_is();
-        let error = summarise(Reader::new(&trace[..]).unwrap()).unwrap_err();
+        let error = summarize(Reader::new(&trace[..]).unwrap()).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::InvalidFile);
         assert!(error.message().contains(words), "{error}");
     }
@@ -605,7 +605,7 @@ fn events_that_cannot_have_happened_refuse_the_answer() {
             run.event(*event);
         }
         let trace = run.finish_as_is();
-        let error = summarise(Reader::new(&trace[..]).unwrap()).unwrap_err();
+        let error = summarize(Reader::new(&trace[..]).unwrap()).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::InvalidFile, "{error}");
         assert!(error.message().contains(words), "{error}");
     }
@@ -615,7 +615,7 @@ fn events_that_cannot_have_happened_refuse_the_answer() {
     let mut run = Recorder::new(&header());
     nested.for_each(|event| run.event(event));
     let trace = run.finish_as_is();
-    let error = summarise(Reader::new(&trace[..]).unwrap()).unwrap_err();
+    let error = summarize(Reader::new(&trace[..]).unwrap()).unwrap_err();
     assert!(error.message().contains("inside each other"), "{error}");
 }
 
@@ -637,7 +637,7 @@ fn headers_that_describe_no_machine_are_refused() {
     ] {
         let file = recorder::File::default();
         drop(vramfit_core::trace::Writer::new(file.clone(), &header).unwrap());
-        let error = summarise(Reader::new(&file.bytes()[..]).unwrap()).unwrap_err();
+        let error = summarize(Reader::new(&file.bytes()[..]).unwrap()).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::InvalidFile);
     }
 }
@@ -730,7 +730,7 @@ proptest! {
             let _ = run.writer.event(&event);
         }
         let trace = if footer { run.finish_as_is() } else { run.kill() };
-        if let Ok(answer) = summarise(Reader::new(&trace[..]).unwrap()) {
+        if let Ok(answer) = summarize(Reader::new(&trace[..]).unwrap()) {
             vramfit_core::report::text(&answer);
             vramfit_core::report::json(&answer);
         }
@@ -759,7 +759,7 @@ fn a_region_larger_than_a_chunk_can_be_is_not_believed() {
     ] {
         run.writer.event(&event).unwrap();
     }
-    let error = summarise(Reader::new(&run.kill()[..]).unwrap()).unwrap_err();
+    let error = summarize(Reader::new(&run.kill()[..]).unwrap()).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::InvalidFile);
 }
 

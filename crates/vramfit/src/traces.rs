@@ -6,12 +6,12 @@ use std::io::{Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use vramfit_core::analysis::{RunSummary, summarise_events};
+use vramfit_core::analysis::{RunSummary, summarize_events};
 use vramfit_core::program::ProgramMemory;
 use vramfit_core::replay::{is_met_alone, replay_at_max_total};
 use vramfit_core::trace;
 use vramfit_core::trace::{
-    CompilerWarning, Event, Events, Footer, Header, NotComputed, Note, ProgramExit, Reader,
+    CompilerWarning, Event, EventSource, Footer, Header, NotComputed, Note, ProgramExit, Reader,
     Repetition, RunEnvironment, TextId,
 };
 use vramfit_core::{Error, ErrorKind, Result};
@@ -97,7 +97,7 @@ pub(crate) fn read_own(path: &Path, output: &Output) -> Result<RunSummary> {
 
 /// Reads a trace as if it had been cut off after an event.
 fn read_until(path: &Path, last: u64, output: Option<&Output>) -> Result<RunSummary> {
-    let mut answer = summarise_events(&mut *open(path, output)?, last)?;
+    let mut answer = summarize_events(&mut *open(path, output)?, last)?;
     if answer.others_at_refusal.is_some() {
         answer.fits_alone = Some(is_met_alone(&mut *open(path, output)?)?);
     } else if answer.out_of_memory().is_some() {
@@ -108,7 +108,7 @@ fn read_until(path: &Path, last: u64, output: Option<&Output>) -> Result<RunSumm
 }
 
 /// Opens a trace; reading it shows how far it is, where there is an output to show it on.
-fn open<'a>(path: &Path, output: Option<&'a Output>) -> Result<Box<dyn Events + 'a>> {
+fn open<'a>(path: &Path, output: Option<&'a Output>) -> Result<Box<dyn EventSource + 'a>> {
     let file = File::open(path).map_err(|error| {
         Error::new(
             ErrorKind::Io,
@@ -125,12 +125,12 @@ fn open<'a>(path: &Path, output: Option<&'a Output>) -> Result<Box<dyn Events + 
 
 /// Reading that takes longer than this is shown.
 const PROGRESS_AFTER: Duration = Duration::from_secs(2);
-/// Events between two looks at the clock.
+/// EventSource between two looks at the clock.
 const EVENTS_BETWEEN_LOOKS: u64 = 1 << 16;
 
-/// Events that show how many of them were read, once that takes long.
+/// EventSource that show how many of them were read, once that takes long.
 pub(crate) struct Observed<'a> {
-    inner: Box<dyn Events + 'a>,
+    inner: Box<dyn EventSource + 'a>,
     output: &'a Output,
     begin: Instant,
     progress: Option<Progress>,
@@ -138,7 +138,7 @@ pub(crate) struct Observed<'a> {
 }
 
 impl<'a> Observed<'a> {
-    pub(crate) fn new(inner: Box<dyn Events + 'a>, output: &'a Output) -> Self {
+    pub(crate) fn new(inner: Box<dyn EventSource + 'a>, output: &'a Output) -> Self {
         Observed {
             inner,
             output,
@@ -167,7 +167,7 @@ impl Drop for Observed<'_> {
     }
 }
 
-impl Events for Observed<'_> {
+impl EventSource for Observed<'_> {
     fn header(&self) -> &Header {
         self.inner.header()
     }
@@ -218,8 +218,8 @@ impl Events for Observed<'_> {
         self.inner.not_computed()
     }
 
-    fn has_answers(&self) -> bool {
-        self.inner.has_answers()
+    fn has_recorded_results(&self) -> bool {
+        self.inner.has_recorded_results()
     }
 }
 

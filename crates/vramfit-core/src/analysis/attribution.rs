@@ -10,13 +10,13 @@ use rustc_hash::FxHashMap;
 use serde::Serialize;
 
 use super::arrays::{AllocationSite, AllocationSites, NO_PROGRAM};
-use super::attribution_entry::{EntryKind, EntrySet, Part};
+use super::attribution_entry::{AttributionEntry, EntryKind, EntrySet};
 use super::failure::EventContext;
 use super::programs::ProgramEntry;
 use crate::program::ProgramMemory;
 use crate::program::memory::{Buffer, Owner};
 use crate::replay::Block;
-use crate::trace::{Events, Purpose};
+use crate::trace::{EventSource, Purpose};
 
 /// Whose the bytes of one device are at one moment.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
@@ -30,7 +30,7 @@ pub struct Attribution {
     /// What all parts add up to: the bytes in use, and the request where it was refused.
     pub total_bytes: u64,
     /// The parts, the largest first.
-    pub parts: Vec<Part>,
+    pub parts: Vec<AttributionEntry>,
 }
 
 /// More arguments than any program has; a limit for damaged traces.
@@ -76,7 +76,7 @@ pub(super) struct Attributor<'a> {
     pub(super) entries: &'a [ProgramEntry],
     /// What is known of the program of an entry.
     pub(super) memories: FxHashMap<u32, ProgramMemory>,
-    pub(super) source: &'a dyn Events,
+    pub(super) source: &'a dyn EventSource,
 }
 
 impl Attributor<'_> {
@@ -139,9 +139,9 @@ impl Attributor<'_> {
             }
         }
         parts.add(
-            Part {
+            AttributionEntry {
                 kind: EntryKind::Rounding,
-                ..Part::default()
+                ..AttributionEntry::default()
             },
             rounding,
         );
@@ -161,17 +161,17 @@ impl Attributor<'_> {
     }
 
     /// Names scratch memory by the routine that takes it, which the slot counts.
-    fn scratch_part(&self, entry: u32, slot: u32) -> Part {
+    fn scratch_part(&self, entry: u32, slot: u32) -> AttributionEntry {
         let entry = self.entries.get(entry as usize);
         let need = entry.and_then(|entry| entry.scratch.get(slot as usize));
         let text = |id| self.source.text(id);
-        Part {
+        AttributionEntry {
             kind: EntryKind::Scratch,
             site: need.map_or(String::new(), |need| text(need.site).to_owned()),
             made_by: need.map_or(String::new(), |need| {
                 format!("{} {}", text(need.library), text(need.routine))
             }),
-            ..Part::default()
+            ..AttributionEntry::default()
         }
     }
 
@@ -180,7 +180,7 @@ impl Attributor<'_> {
         &self,
         origin: &AllocationSite,
         programs: &FxHashMap<u32, (&ProgramMemory, ArgumentSlots<'_>)>,
-    ) -> Part {
+    ) -> AttributionEntry {
         let name = |entry: u32| {
             self.source
                 .text(self.entries[entry as usize].key.name)
@@ -190,7 +190,7 @@ impl Attributor<'_> {
         let known = (origin.entry != NO_PROGRAM && origin.purpose == Purpose::Output)
             .then(|| made(origin.entry))
             .flatten();
-        Part {
+        AttributionEntry {
             kind: match self.arguments.of(&self.context).is_empty() {
                 true => EntryKind::Arrays,
                 false => EntryKind::OtherArrays,
@@ -202,7 +202,7 @@ impl Attributor<'_> {
                 NO_PROGRAM => origin.purpose.label().to_owned(),
                 entry => name(entry),
             },
-            ..Part::default()
+            ..AttributionEntry::default()
         }
     }
 }
@@ -246,7 +246,7 @@ fn slot(
     if purpose == Purpose::Copy {
         let what = "a copy, since the argument was not donated";
         parts.add(
-            Part {
+            AttributionEntry {
                 made_by: what.to_owned(),
                 ..unattributed(purpose)
             },
@@ -265,18 +265,18 @@ fn slot(
         _ => unattributed(purpose).kind,
     };
     parts.add(
-        Part {
+        AttributionEntry {
             kind: rest,
-            ..Part::default()
+            ..AttributionEntry::default()
         },
         left,
     );
 }
 
 /// Names an argument; its line is the one that made the array.
-fn argument_part(places: &ArgumentSlots<'_>, parameter: u32, site: &str) -> Part {
+fn argument_part(places: &ArgumentSlots<'_>, parameter: u32, site: &str) -> AttributionEntry {
     let buffer = places.arguments.get(&parameter);
-    Part {
+    AttributionEntry {
         kind: EntryKind::Program(buffer.map_or(Owner::Batch, |buffer| buffer.owner)),
         path: buffer.map_or_else(
             || format!("argument {parameter}"),
@@ -284,13 +284,13 @@ fn argument_part(places: &ArgumentSlots<'_>, parameter: u32, site: &str) -> Part
         ),
         site: site.to_owned(),
         shape: buffer.map_or(String::new(), |buffer| buffer.shape.clone()),
-        ..Part::default()
+        ..AttributionEntry::default()
     }
 }
 
 /// Names a buffer of a program by the user's line that led to it.
-fn buffer_part(memory: &ProgramMemory, buffer: &Buffer) -> Part {
-    Part {
+fn buffer_part(memory: &ProgramMemory, buffer: &Buffer) -> AttributionEntry {
+    AttributionEntry {
         kind: EntryKind::Program(buffer.owner),
         path: buffer.path.clone(),
         site: memory
@@ -304,21 +304,21 @@ fn buffer_part(memory: &ProgramMemory, buffer: &Buffer) -> Part {
         },
         stacked: buffer.stacked,
         rematerialized: buffer.rematerialized,
-        ..Part::default()
+        ..AttributionEntry::default()
     }
 }
 
 /// Names what a program of unknown buffers took, or an upload, of which only the program that is given
 /// it knows what it is.
-fn unattributed(purpose: Purpose) -> Part {
+fn unattributed(purpose: Purpose) -> AttributionEntry {
     let kind = match purpose {
         Purpose::Temporary | Purpose::Scratch => EntryKind::Program(Owner::Temporaries),
         Purpose::Constant => EntryKind::Program(Owner::Constants),
         Purpose::Upload => EntryKind::Arrays,
         Purpose::Output | Purpose::Tuple | Purpose::Copy => EntryKind::Program(Owner::Outputs),
     };
-    Part {
+    AttributionEntry {
         kind,
-        ..Part::default()
+        ..AttributionEntry::default()
     }
 }

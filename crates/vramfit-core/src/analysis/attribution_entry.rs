@@ -7,7 +7,7 @@ use crate::program::memory::Owner;
 
 /// Bytes that have one owner, one name and one line.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize)]
-pub struct Part {
+pub struct AttributionEntry {
     /// What kind of owner it has.
     pub kind: EntryKind,
     /// Pytree path of an argument or output; empty for what has none.
@@ -71,11 +71,11 @@ impl EntryKind {
 
 /// EntrySet that are alike are one.
 #[derive(Default)]
-pub(super) struct EntrySet(FxHashMap<Part, (u64, u64)>);
+pub(super) struct EntrySet(FxHashMap<AttributionEntry, (u64, u64)>);
 
 impl EntrySet {
     /// Adds bytes to the part that is like this one.
-    pub(super) fn add(&mut self, part: Part, bytes: u64) {
+    pub(super) fn add(&mut self, part: AttributionEntry, bytes: u64) {
         if bytes > 0 {
             let sum = self.0.entry(part).or_default();
             sum.0 += 1;
@@ -84,25 +84,25 @@ impl EntrySet {
     }
 
     /// Returns the parts, the largest first.
-    pub(super) fn sorted(self) -> Vec<Part> {
+    pub(super) fn sorted(self) -> Vec<AttributionEntry> {
         let parts = self.0.into_iter();
-        let mut parts: Vec<Part> = parts
-            .map(|(part, (count, bytes))| Part {
+        let mut parts: Vec<AttributionEntry> = parts
+            .map(|(part, (count, bytes))| AttributionEntry {
                 count,
                 bytes,
                 ..part
             })
             .collect();
         parts.sort_by(|a, b| {
-            let marks = |part: &Part| (part.kind, part.stacked, part.rematerialized);
+            let marks = |part: &AttributionEntry| (part.kind, part.stacked, part.rematerialized);
             let name = |part| -> [&str; 4] {
-                let Part {
+                let AttributionEntry {
                     path,
                     site,
                     made_by,
                     shape,
                     ..
-                }: &Part = part;
+                }: &AttributionEntry = part;
                 [path, site, made_by, shape]
             };
             b.bytes

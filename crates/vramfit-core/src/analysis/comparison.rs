@@ -10,7 +10,7 @@ use crate::error::Result;
 use crate::gpu::Gpu;
 use crate::replay::{Divergence, Replay, feed};
 use crate::settings::{self, GpuBudgets, Options, Target, Version};
-use crate::trace::{Events, Header};
+use crate::trace::{EventSource, Header};
 
 /// What is to be different.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -54,11 +54,11 @@ impl Comparison {
 /// Lets the events happen under other settings and says what they come to there and here.
 ///
 /// # Errors
-/// Those of [`super::summarise`] for the run as it was, and
+/// Those of [`super::summarize`] for the run as it was, and
 /// [`crate::ErrorKind::InvalidArgument`] for settings that cannot be.
-pub fn compare(source: &mut dyn Events, settings: &Settings) -> Result<Comparison> {
+pub fn compare(source: &mut dyn EventSource, settings: &Settings) -> Result<Comparison> {
     let (header, notes) = settings.applied(source.header())?;
-    let mut before = match source.has_answers() {
+    let mut before = match source.has_recorded_results() {
         true => Some(TraceAnalyzer::new(source.header())?),
         false => None,
     };

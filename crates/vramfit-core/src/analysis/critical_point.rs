@@ -11,7 +11,7 @@ use super::programs::Programs;
 use super::snapshot::LiveSnapshot;
 use crate::program::ProgramMemory;
 use crate::replay::Block;
-use crate::trace::Events;
+use crate::trace::EventSource;
 
 /// The point that decides.
 pub(super) struct CriticalPoint<'a> {
@@ -29,7 +29,7 @@ impl CriticalPoint<'_> {
         live: &[Vec<Block>],
         sites: &AllocationSites,
         programs: &Programs,
-        source: &dyn Events,
+        source: &dyn EventSource,
     ) -> (Option<Attribution>, Option<(usize, ProgramMemory)>) {
         let at = self.device.and_then(|device| match self.denied {
             Some(denied) => Some((device, denied.context)),
@@ -82,7 +82,7 @@ impl CriticalPoint<'_> {
 fn memories(
     mut entries: Vec<usize>,
     programs: &Programs,
-    source: &dyn Events,
+    source: &dyn EventSource,
 ) -> FxHashMap<u32, ProgramMemory> {
     entries.sort_unstable();
     entries.dedup();

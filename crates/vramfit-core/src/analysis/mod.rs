@@ -1,6 +1,6 @@
 //! What a run came to: whether it fits, what it needed and when, what the bytes belong to.
 //!
-//! [`summarise`] replays a trace through the same allocators and makes a [`RunSummary`] of it; [`compare`] does the
+//! [`summarize`] replays a trace through the same allocators and makes a [`RunSummary`] of it; [`compare`] does the
 //! same under other settings beside it.
 //!
 //! | file | content |
@@ -41,9 +41,9 @@ mod timeline;
 mod unknown_reads;
 mod verdict;
 
-pub use analyzer::{summarise, summarise_events, summarise_until};
+pub use analyzer::{summarize, summarize_events, summarize_until};
 pub use attribution::Attribution;
-pub use attribution_entry::{EntryKind, Part};
+pub use attribution_entry::{AttributionEntry, EntryKind};
 pub use callbacks::CallbackSummary;
 pub use comparison::{Comparison, Settings, compare};
 pub use other_processes::{NoContextSummary, OtherProcessesSummary};
@@ -55,7 +55,7 @@ pub use series::{
 };
 pub use step_search::{Cut, StepSearch};
 pub use summary::{
-    AbortInfo, AllocationFailure, AutotuneRange, DeviceSummary, MAX_REFUSALS_KEPT, PeakContext,
+    AbortInfo, AllocationFailure, AutotuneRange, DeviceSummary, MAX_FAILURES_KEPT, PeakContext,
     ProcessDevice, ProcessSummary, ProgramMemorySummary, ProgramSummary, RunSummary, UnknownReads,
 };
 pub use verdict::{Condition, LastExecution, Plan, Verdict};

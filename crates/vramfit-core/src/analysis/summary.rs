@@ -39,7 +39,7 @@ pub struct RunSummary {
     pub step_evidence: Option<Evidence>,
     /// How the step was searched for while the program ran; `None` where it was not.
     pub step_search: Option<StepSearch>,
-    /// Every request that was refused, in order; at most [`MAX_REFUSALS_KEPT`] of them.
+    /// Every request that was refused, in order; at most [`MAX_FAILURES_KEPT`] of them.
     pub refusals: Vec<AllocationFailure>,
     /// How many requests were refused.
     pub refusal_count: u64,
@@ -114,7 +114,7 @@ pub struct ProgramMemorySummary {
 }
 
 /// How many refused requests an [`RunSummary`] keeps. A loop that tries until it fits makes many.
-pub const MAX_REFUSALS_KEPT: usize = 100;
+pub const MAX_FAILURES_KEPT: usize = 100;
 
 /// What one device came to.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
@@ -384,7 +384,7 @@ impl RunSummary {
     /// Returns the device that decides the answer: that of [`RunSummary::out_of_memory`], that of the
     /// abort or of the context, or else the one with least to spare, of equals the one with the highest
     /// peak.
-    pub fn worst_device(&self) -> Option<&DeviceSummary> {
+    pub fn critical_device(&self) -> Option<&DeviceSummary> {
         if let Some(refusal) = self.out_of_memory() {
             return self.devices.get(refusal.device as usize);
         }

@@ -217,7 +217,7 @@ impl RunSummary {
         let largest = compiled
             .filter(|program| !ran(&program.name))
             .max_by_key(|program| in_pool(program))?;
-        let device = self.worst_device()?;
+        let device = self.critical_device()?;
         let plan = Plan {
             program: largest.name.clone(),
             needed_bytes: in_pool(largest),

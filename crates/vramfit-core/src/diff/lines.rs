@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use rustc_hash::FxHashMap;
 
 use super::pairs::operation;
-use crate::analysis::Part;
+use crate::analysis::AttributionEntry;
 
 /// A line, the same number in both runs where it is the same line.
 pub(super) type Line = u32;
@@ -24,19 +24,19 @@ pub(super) struct Lines<'a> {
 }
 
 /// Lines of one function by number: the site as it is written, and what is made there.
-type Function<'a> = BTreeMap<u64, (&'a str, BTreeSet<&'a str>)>;
+type FunctionLines<'a> = BTreeMap<u64, (&'a str, BTreeSet<&'a str>)>;
 
 impl<'a> Lines<'a> {
     /// Finds out which lines are the same.
-    pub(super) fn of(a: &'a [Part], b: &'a [Part]) -> Self {
-        let files = |parts: &'a [Part]| -> BTreeSet<&'a str> {
+    pub(super) fn of(a: &'a [AttributionEntry], b: &'a [AttributionEntry]) -> Self {
+        let files = |parts: &'a [AttributionEntry]| -> BTreeSet<&'a str> {
             parts
                 .iter()
                 .map(|part| Site::read(&part.site).file)
                 .collect()
         };
         let (files_a, files_b) = (files(a), files(b));
-        let mut functions: BTreeMap<(&str, &str), [Function<'a>; 2]> = BTreeMap::new();
+        let mut functions: BTreeMap<(&str, &str), [FunctionLines<'a>; 2]> = BTreeMap::new();
         for (side, parts) in [a, b].into_iter().enumerate() {
             for part in parts.iter().filter(|part| !part.site.is_empty()) {
                 let site = Site::read(&part.site);
@@ -73,12 +73,12 @@ impl<'a> Lines<'a> {
     }
 
     /// Returns the line of a part of A, if it has one.
-    pub(super) fn in_a(&self, part: &Part) -> Option<Line> {
+    pub(super) fn in_a(&self, part: &AttributionEntry) -> Option<Line> {
         self.a.get(part.site.as_str()).copied()
     }
 
     /// Returns the line of a part of B, if it has one.
-    pub(super) fn in_b(&self, part: &Part) -> Option<Line> {
+    pub(super) fn in_b(&self, part: &AttributionEntry) -> Option<Line> {
         self.b.get(part.site.as_str()).copied()
     }
 }
@@ -117,15 +117,15 @@ impl<'a> Site<'a> {
 }
 
 /// Lines that are the same, or one that only one run has.
-type Couple<'a> = (Option<&'a str>, Option<&'a str>);
+type LinePair<'a> = (Option<&'a str>, Option<&'a str>);
 
 /// Puts the lines of a function side by side; each is there once.
-fn aligned<'a>(a: &Function<'a>, b: &Function<'a>) -> Vec<Couple<'a>> {
+fn aligned<'a>(a: &FunctionLines<'a>, b: &FunctionLines<'a>) -> Vec<LinePair<'a>> {
     if a.len().saturating_mul(b.len()) > MAX_ALIGNMENT_CELLS {
         return by_number(a, b);
     }
     // Of two ways that are as good the first is taken, so the order of the runs must not decide.
-    let content = |function: &Function<'a>| -> Vec<_> {
+    let content = |function: &FunctionLines<'a>| -> Vec<_> {
         let lines = function.iter();
         lines
             .map(|(line, (_, made))| (*line, made.clone()))
@@ -138,15 +138,15 @@ fn aligned<'a>(a: &Function<'a>, b: &Function<'a>) -> Vec<Couple<'a>> {
     by_content(a, b)
 }
 
-fn by_number<'a>(a: &Function<'a>, b: &Function<'a>) -> Vec<Couple<'a>> {
-    let site = |function: &Function<'a>, line| function.get(line).map(|(site, _)| *site);
+fn by_number<'a>(a: &FunctionLines<'a>, b: &FunctionLines<'a>) -> Vec<LinePair<'a>> {
+    let site = |function: &FunctionLines<'a>, line| function.get(line).map(|(site, _)| *site);
     let lines: BTreeSet<&u64> = a.keys().chain(b.keys()).collect();
-    let couples = lines.into_iter();
-    couples.map(|line| (site(a, line), site(b, line))).collect()
+    let pairs = lines.into_iter();
+    pairs.map(|line| (site(a, line), site(b, line))).collect()
 }
 
 /// Finds the way to put lines side by side, in their order, in which most operations agree.
-fn by_content<'a>(a: &Function<'a>, b: &Function<'a>) -> Vec<Couple<'a>> {
+fn by_content<'a>(a: &FunctionLines<'a>, b: &FunctionLines<'a>) -> Vec<LinePair<'a>> {
     let a: Vec<_> = a.iter().collect();
     let b: Vec<_> = b.iter().collect();
     let weight = |at: usize, other: usize| {
@@ -169,23 +169,23 @@ fn by_content<'a>(a: &Function<'a>, b: &Function<'a>) -> Vec<Couple<'a>> {
     }
     let of_a = |at: usize| Some(a[at].1.0);
     let of_b = |other: usize| Some(b[other].1.0);
-    let mut couples = Vec::new();
+    let mut pairs = Vec::new();
     let (mut at, mut other) = (0, 0);
     while at < a.len() && other < b.len() {
         let here = best[at * width + other];
         let weight = weight(at, other);
         if weight > 0 && here == weight + best[(at + 1) * width + other + 1] {
-            couples.push((of_a(at), of_b(other)));
+            pairs.push((of_a(at), of_b(other)));
             (at, other) = (at + 1, other + 1);
         } else if here == best[(at + 1) * width + other] {
-            couples.push((of_a(at), None));
+            pairs.push((of_a(at), None));
             at += 1;
         } else {
-            couples.push((None, of_b(other)));
+            pairs.push((None, of_b(other)));
             other += 1;
         }
     }
-    couples.extend((at..a.len()).map(|at| (of_a(at), None)));
-    couples.extend((other..b.len()).map(|other| (None, of_b(other))));
-    couples
+    pairs.extend((at..a.len()).map(|at| (of_a(at), None)));
+    pairs.extend((other..b.len()).map(|other| (None, of_b(other))));
+    pairs
 }

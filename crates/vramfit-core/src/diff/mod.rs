@@ -2,7 +2,7 @@
 //!
 //! Compared are the [`Attribution`] of both: whose the bytes are at the moment that decides. Their parts
 //! are put in pairs ([`pairs`]); the lines of the programs may have moved in between ([`lines`]).
-//! Every part of either run is in exactly one [`Change`], so all changes add up to the gap.
+//! Every part of either run is in exactly one [`EntryDelta`], so all changes add up to the gap.
 //!
 //! | file | content |
 //! | --- | --- |
@@ -18,23 +18,23 @@ use std::collections::BTreeSet;
 
 use serde::Serialize;
 
-use crate::analysis::{Attribution, EntryKind, Part, RunSummary};
+use crate::analysis::{Attribution, AttributionEntry, EntryKind, RunSummary};
 
-pub use settings_diff::{Contrast, Need, Run};
+pub use settings_diff::{PeakRequirement, RunInfo, SettingDiff};
 
 /// What makes run B need more or less memory than run A.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Difference {
+pub struct RunDiff {
     /// The run that is compared with.
-    pub a: Run,
+    pub a: RunInfo,
     /// The run that is compared.
-    pub b: Run,
+    pub b: RunInfo,
     /// The gap by owner, the largest change first.
-    pub owners: Vec<OwnerChange>,
+    pub owners: Vec<OwnerDelta>,
     /// What takes other bytes than before, the largest change first.
-    pub changes: Vec<Change>,
+    pub changes: Vec<EntryDelta>,
     /// What else is different about the runs.
-    pub contrasts: Vec<Contrast>,
+    pub contrasts: Vec<SettingDiff>,
     /// Names of the programs that only A compiled, in alphabetical order.
     pub programs_only_in_a: Vec<String>,
     /// Names of the programs that only B compiled.
@@ -43,7 +43,7 @@ pub struct Difference {
 
 /// What one kind of owner has in both runs.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct OwnerChange {
+pub struct OwnerDelta {
     /// The kind of owner.
     pub kind: EntryKind,
     /// Its bytes in A.
@@ -54,18 +54,18 @@ pub struct OwnerChange {
 
 /// The same thing in both runs, or what only one of them has.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Change {
+pub struct EntryDelta {
     /// What it is in A; `None` for what only B has.
-    pub a: Option<Group>,
+    pub a: Option<EntryGroup>,
     /// What it is in B; `None` for what only A has. At least one of them is there.
-    pub b: Option<Group>,
+    pub b: Option<EntryGroup>,
 }
 
 /// Parts of one run that belong together.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Group {
+pub struct EntryGroup {
     /// The largest of them; it lends its names to all.
-    pub largest: Part,
+    pub largest: AttributionEntry,
     /// How many parts.
     pub parts: u64,
     /// How many buffers and arrays.
@@ -75,16 +75,16 @@ pub struct Group {
 }
 
 /// Compares two runs.
-pub fn difference(a: &RunSummary, b: &RunSummary) -> Difference {
+pub fn diff_runs(a: &RunSummary, b: &RunSummary) -> RunDiff {
     let parts = |answer: &RunSummary| answer.attribution.clone().unwrap_or_default();
     let (held_a, held_b) = (parts(a), parts(b));
-    let (a_run, b_run) = (Run::of(a), Run::of(b));
+    let (a_run, b_run) = (RunInfo::of(a), RunInfo::of(b));
     let names = |answer: &RunSummary| -> BTreeSet<String> {
         let programs = answer.programs.iter();
         programs.map(|program| program.name.clone()).collect()
     };
     let (in_a, in_b) = (names(a), names(b));
-    Difference {
+    RunDiff {
         contrasts: settings_diff::contrasts(&a_run, &b_run),
         a: a_run,
         b: b_run,
@@ -95,7 +95,7 @@ pub fn difference(a: &RunSummary, b: &RunSummary) -> Difference {
     }
 }
 
-impl Difference {
+impl RunDiff {
     /// Returns how many bytes B needs more than A, at the moments that decide.
     pub fn gap_bytes(&self) -> i128 {
         change(self.a.total_bytes, self.b.total_bytes)
@@ -104,7 +104,7 @@ impl Difference {
     /// Returns the bytes that changed hands, whatever their sign: those of all changes, and those of
     /// changes with a path or a line.
     pub fn explained_bytes(&self) -> (u128, u128) {
-        let size = |change: &Change| change.bytes().unsigned_abs();
+        let size = |change: &EntryDelta| change.bytes().unsigned_abs();
         let named = self.changes.iter().filter(|change| change.is_named());
         (self.changes.iter().map(size).sum(), named.map(size).sum())
     }
@@ -115,35 +115,35 @@ impl Difference {
         let above = self.gap_bytes() > i128::from(bytes);
         let known = match above {
             // What was not seen of A can only make the gap smaller; of B, larger.
-            true => self.a.need == Need::Peak,
-            false => self.b.need == Need::Peak,
+            true => self.a.need == PeakRequirement::Peak,
+            false => self.b.need == PeakRequirement::Peak,
         };
         known.then_some(above)
     }
 }
 
-impl OwnerChange {
+impl OwnerDelta {
     /// Returns how many bytes B has more.
     pub fn bytes(&self) -> i128 {
         change(self.a_bytes, self.b_bytes)
     }
 }
 
-impl Change {
+impl EntryDelta {
     /// Returns how many bytes B has more.
     pub fn bytes(&self) -> i128 {
-        let bytes = |side: &Option<Group>| side.as_ref().map_or(0, |group| group.bytes);
+        let bytes = |side: &Option<EntryGroup>| side.as_ref().map_or(0, |group| group.bytes);
         change(bytes(&self.a), bytes(&self.b))
     }
 
     /// Returns its newer side: that of B where there is one.
-    pub fn newer(&self) -> Option<&Group> {
+    pub fn newer(&self) -> Option<&EntryGroup> {
         self.b.as_ref().or(self.a.as_ref())
     }
 
     /// Says whether a path or a line tells what it is.
     pub fn is_named(&self) -> bool {
-        let named = |group: &Group| {
+        let named = |group: &EntryGroup| {
             let part = &group.largest;
             !part.path.is_empty() || !part.site.is_empty()
         };
@@ -161,7 +161,7 @@ fn change(a: u64, b: u64) -> i128 {
 }
 
 /// Adds up what each kind of owner has.
-fn owners(a: &Attribution, b: &Attribution) -> Vec<OwnerChange> {
+fn owners(a: &Attribution, b: &Attribution) -> Vec<OwnerDelta> {
     let kinds: BTreeSet<EntryKind> = a
         .parts
         .iter()
@@ -172,9 +172,9 @@ fn owners(a: &Attribution, b: &Attribution) -> Vec<OwnerChange> {
         let parts = held.parts.iter().filter(|part| part.kind == kind);
         sum(parts.map(|part| part.bytes))
     };
-    let mut owners: Vec<OwnerChange> = kinds
+    let mut owners: Vec<OwnerDelta> = kinds
         .into_iter()
-        .map(|kind| OwnerChange {
+        .map(|kind| OwnerDelta {
             kind,
             a_bytes: of(a, kind),
             b_bytes: of(b, kind),
@@ -189,11 +189,11 @@ fn owners(a: &Attribution, b: &Attribution) -> Vec<OwnerChange> {
 }
 
 /// Puts the parts in pairs and keeps what is not the same.
-fn changes(a: &[Part], b: &[Part]) -> Vec<Change> {
+fn changes(a: &[AttributionEntry], b: &[AttributionEntry]) -> Vec<EntryDelta> {
     let mut changes = pairs::pairs(a, b);
     changes.retain(|change| change.bytes() != 0);
     changes.sort_by(|x, y| {
-        let name = |change: &Change| {
+        let name = |change: &EntryDelta| {
             let part = change.newer().map(|group| &group.largest);
             part.map(|part| (part.kind, part.path.clone(), part.site.clone()))
         };

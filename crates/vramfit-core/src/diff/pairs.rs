@@ -1,14 +1,14 @@
 //! Which parts of two runs are the same thing.
 //!
 //! Rules are tried in order, from the one that asks for most to the one that asks for least. What a rule
-//! takes for the same on both sides becomes one [`Change`] and is out of the game. So every part is in
+//! takes for the same on both sides becomes one [`EntryDelta`] and is out of the game. So every part is in
 //! exactly one change, whatever the rules are worth.
 
 use std::collections::BTreeMap;
 
 use super::lines::{Line, Lines};
-use super::{Change, Group, sum};
-use crate::analysis::{EntryKind, Part};
+use super::{EntryDelta, EntryGroup, sum};
+use crate::analysis::{AttributionEntry, EntryKind};
 
 /// What a rule compares; parts of which it is equal are the same thing.
 type Key<'a> = (
@@ -20,42 +20,68 @@ type Key<'a> = (
 );
 
 /// Returns what is compared of a part on a line; `None` when the rule says nothing about it.
-type Rule = for<'a> fn(&'a Part, Option<Line>) -> Option<Key<'a>>;
+type Rule = for<'a> fn(&'a AttributionEntry, Option<Line>) -> Option<Key<'a>>;
 
 /// The rules, the strictest first.
 const RULES: [Rule; 14] = [
     // A path names an array of the user's own; the program that made it tells equal paths apart.
-    |part, _| key(part).path()?.made_by().done(),
-    |part, _| key(part).path()?.done(),
+    |part, _| match_key(part).path()?.same_producer().finish(),
+    |part, _| match_key(part).path()?.finish(),
     // Its path is new: the line that made it and its shape.
-    |part, line| key(part).with_path()?.line(line)?.shape()?.done(),
+    |part, line| match_key(part).with_path()?.line(line)?.shape()?.finish(),
     // A buffer inside a program is told by its line and its operation. Shapes change with the batch.
-    |part, line| key(part).without_path()?.line(line)?.made_by().done(),
-    |part, line| key(part).without_path()?.line(line)?.operation().done(),
-    |part, line| key(part).line(line)?.done(),
+    |part, line| {
+        match_key(part)
+            .without_path()?
+            .line(line)?
+            .same_producer()
+            .finish()
+    },
+    |part, line| {
+        match_key(part)
+            .without_path()?
+            .line(line)?
+            .operation()
+            .finish()
+    },
+    |part, line| match_key(part).line(line)?.finish(),
     // The line is gone, or never was known.
-    |part, _| key(part).made_by_something()?.shape()?.done(),
-    |part, _| key(part).made_by_something()?.done(),
-    |part, _| key(part).made_by_something()?.operation().shape()?.done(),
+    |part, _| match_key(part).same_known_producer()?.shape()?.finish(),
+    |part, _| match_key(part).same_known_producer()?.finish(),
+    |part, _| {
+        match_key(part)
+            .same_known_producer()?
+            .operation()
+            .shape()?
+            .finish()
+    },
     // What has no name at all: padding, rounding, programs that could not be looked into.
-    |part, _| key(part).nameless()?.shape()?.done(),
-    |part, _| key(part).nameless()?.done(),
+    |part, _| match_key(part).anonymous()?.shape()?.finish(),
+    |part, _| match_key(part).anonymous()?.finish(),
     // It has another owner now, or the other run has its peak in another program.
-    |part, _| key(part).anyone().path()?.shape()?.done(),
-    |part, line| key(part).anyone().line(line)?.operation().shape()?.done(),
-    |part, line| key(part).anyone().line(line)?.shape()?.done(),
+    |part, _| match_key(part).any_owner().path()?.shape()?.finish(),
+    |part, line| {
+        match_key(part)
+            .any_owner()
+            .line(line)?
+            .operation()
+            .shape()?
+            .finish()
+    },
+    |part, line| match_key(part).any_owner().line(line)?.shape()?.finish(),
 ];
 
 /// Puts all parts in pairs; what has no partner stands alone.
-pub(super) fn pairs(a: &[Part], b: &[Part]) -> Vec<Change> {
+pub(super) fn pairs(a: &[AttributionEntry], b: &[AttributionEntry]) -> Vec<EntryDelta> {
     let lines = Lines::of(a, b);
-    let mut left_a: Vec<(&Part, Option<Line>)> =
+    let mut left_a: Vec<(&AttributionEntry, Option<Line>)> =
         a.iter().map(|part| (part, lines.in_a(part))).collect();
-    let mut left_b: Vec<(&Part, Option<Line>)> =
+    let mut left_b: Vec<(&AttributionEntry, Option<Line>)> =
         b.iter().map(|part| (part, lines.in_b(part))).collect();
     let mut changes = Vec::new();
     for rule in RULES {
-        let mut same: BTreeMap<Key<'_>, (Vec<&Part>, Vec<&Part>)> = BTreeMap::new();
+        let mut same: BTreeMap<Key<'_>, (Vec<&AttributionEntry>, Vec<&AttributionEntry>)> =
+            BTreeMap::new();
         for (part, line) in &left_a {
             if let Some(key) = rule(part, *line) {
                 same.entry(key).or_default().0.push(part);
@@ -67,25 +93,25 @@ pub(super) fn pairs(a: &[Part], b: &[Part]) -> Vec<Change> {
             }
         }
         same.retain(|_, (in_a, in_b)| !in_a.is_empty() && !in_b.is_empty());
-        let open = |(part, line): &(&Part, Option<Line>)| {
+        let open = |(part, line): &(&AttributionEntry, Option<Line>)| {
             rule(part, *line).is_none_or(|key| !same.contains_key(&key))
         };
         left_a.retain(open);
         left_b.retain(open);
         changes.extend(same.values().flat_map(|(in_a, in_b)| matched(in_a, in_b)));
     }
-    changes.extend(alone(&left_a).map(|a| Change { a, b: None }));
-    changes.extend(alone(&left_b).map(|b| Change { a: None, b }));
+    changes.extend(unmatched(&left_a).map(|a| EntryDelta { a, b: None }));
+    changes.extend(unmatched(&left_b).map(|b| EntryDelta { a: None, b }));
     changes
 }
 
 /// Makes changes of parts that a rule takes for the same: one by one where it is plain which of them is
 /// which, else one of all.
-fn matched(a: &[&Part], b: &[&Part]) -> Vec<Change> {
+fn matched(a: &[&AttributionEntry], b: &[&AttributionEntry]) -> Vec<EntryDelta> {
     let (a, b) = (in_order(a), in_order(b));
-    let mut couples = a.iter().zip(&b);
-    let plain = a.len() == b.len() && couples.all(|(a, b)| form(a) == form(b));
-    let change = |a: &[&Part], b: &[&Part]| Change {
+    let mut pairs = a.iter().zip(&b);
+    let plain = a.len() == b.len() && pairs.all(|(a, b)| shape_key(a) == shape_key(b));
+    let change = |a: &[&AttributionEntry], b: &[&AttributionEntry]| EntryDelta {
         a: group(a),
         b: group(b),
     };
@@ -96,22 +122,32 @@ fn matched(a: &[&Part], b: &[&Part]) -> Vec<Change> {
 }
 
 /// Sorts parts so that those come at one place that differ in the size of an axis only.
-fn in_order<'a>(parts: &[&'a Part]) -> Vec<&'a Part> {
+fn in_order<'a>(parts: &[&'a AttributionEntry]) -> Vec<&'a AttributionEntry> {
     let mut parts = parts.to_vec();
-    parts.sort_by_key(|part| (form(part), part.bytes, &part.path, &part.site, &part.shape));
+    parts.sort_by_key(|part| {
+        (
+            shape_key(part),
+            part.bytes,
+            &part.path,
+            &part.site,
+            &part.shape,
+        )
+    });
     parts
 }
 
 /// What no other batch size changes of a part: its type, its number of axes, its path.
-fn form(part: &Part) -> (&str, usize, &str, u64) {
+fn shape_key(part: &AttributionEntry) -> (&str, usize, &str, u64) {
     let of_type = part.shape.split('[').next().unwrap_or_default();
     let axes = part.shape.matches(',').count();
     (of_type, axes, &part.path, part.count)
 }
 
 /// Gathers what stands alone by path, or by line and operation.
-fn alone<'a>(left: &[(&'a Part, Option<Line>)]) -> impl Iterator<Item = Option<Group>> + use<'a> {
-    let mut alike: BTreeMap<_, Vec<&'a Part>> = BTreeMap::new();
+fn unmatched<'a>(
+    left: &[(&'a AttributionEntry, Option<Line>)],
+) -> impl Iterator<Item = Option<EntryGroup>> + use<'a> {
+    let mut alike: BTreeMap<_, Vec<&'a AttributionEntry>> = BTreeMap::new();
     for (part, _) in left {
         let key = (part.kind, &part.path, &part.site, &part.made_by);
         alike.entry(key).or_default().push(part);
@@ -120,10 +156,10 @@ fn alone<'a>(left: &[(&'a Part, Option<Line>)]) -> impl Iterator<Item = Option<G
 }
 
 /// Makes one of several; `None` when there are none.
-fn group(parts: &[&Part]) -> Option<Group> {
+fn group(parts: &[&AttributionEntry]) -> Option<EntryGroup> {
     // The first of equals, which both runs list in the same order.
     let largest = parts.iter().rev().max_by_key(|part| part.bytes)?;
-    Some(Group {
+    Some(EntryGroup {
         largest: (**largest).clone(),
         parts: parts.len() as u64,
         count: sum(parts.iter().map(|part| part.count)),
@@ -132,37 +168,37 @@ fn group(parts: &[&Part]) -> Option<Group> {
 }
 
 /// A key while it grows.
-struct Growing<'a> {
-    part: &'a Part,
+struct KeyBuilder<'a> {
+    part: &'a AttributionEntry,
     key: Key<'a>,
 }
 
 /// Begins a key: its owner is compared.
-fn key(part: &Part) -> Growing<'_> {
-    Growing {
+fn match_key(part: &AttributionEntry) -> KeyBuilder<'_> {
+    KeyBuilder {
         part,
         key: (Some(part.kind), None, None, None, None),
     }
 }
 
-impl<'a> Growing<'a> {
-    fn done(self) -> Option<Key<'a>> {
+impl<'a> KeyBuilder<'a> {
+    fn finish(self) -> Option<Key<'a>> {
         Some(self.key)
     }
 
     /// Does not compare the owner.
-    fn anyone(mut self) -> Self {
+    fn any_owner(mut self) -> Self {
         self.key.0 = None;
         self
     }
 
     fn path(mut self) -> Option<Self> {
-        self.key.1 = Some(given(&self.part.path)?);
+        self.key.1 = Some(non_empty(&self.part.path)?);
         Some(self)
     }
 
     fn with_path(self) -> Option<Self> {
-        given(&self.part.path)?;
+        non_empty(&self.part.path)?;
         Some(self)
     }
 
@@ -175,14 +211,14 @@ impl<'a> Growing<'a> {
         Some(self)
     }
 
-    fn made_by(mut self) -> Self {
+    fn same_producer(mut self) -> Self {
         self.key.3 = Some(unnumbered(&self.part.made_by));
         self
     }
 
-    fn made_by_something(self) -> Option<Self> {
-        given(&self.part.made_by)?;
-        Some(self.made_by())
+    fn same_known_producer(self) -> Option<Self> {
+        non_empty(&self.part.made_by)?;
+        Some(self.same_producer())
     }
 
     /// Compares the innermost operation only.
@@ -196,19 +232,19 @@ impl<'a> Growing<'a> {
         Some(self)
     }
 
-    fn nameless(self) -> Option<Self> {
+    fn anonymous(self) -> Option<Self> {
         let part = self.part;
         let nothing = [&part.path, &part.site, &part.made_by];
         nothing.iter().all(|name| name.is_empty()).then_some(self)
     }
 }
 
-fn given(name: &str) -> Option<&str> {
+fn non_empty(name: &str) -> Option<&str> {
     Some(name).filter(|name| !name.is_empty())
 }
 
 /// Returns the innermost operation that makes a part.
-pub(super) fn operation(part: &Part) -> &str {
+pub(super) fn operation(part: &AttributionEntry) -> &str {
     let last = part.made_by.rsplit('/').next().unwrap_or_default();
     unnumbered(last)
 }

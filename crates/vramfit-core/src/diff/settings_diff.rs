@@ -9,14 +9,14 @@ use crate::trace::Header;
 
 /// What is to be known of a run beside its parts.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Run {
+pub struct RunInfo {
     /// What its trace begins with.
     pub header: Header,
     /// The bytes that all its parts add up to: in use at the moment that decides, and the request
     /// where it was refused.
     pub total_bytes: u64,
     /// What that is of the run's need.
-    pub need: Need,
+    pub need: PeakRequirement,
     /// The program that ran at that moment; empty between programs.
     pub program: String,
     /// What the allocator may take on the device that decides; `None` where it has no limit.
@@ -30,7 +30,7 @@ pub struct Run {
 /// What the bytes of a run are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Need {
+pub enum PeakRequirement {
     /// The peak of a run that ended properly.
     Peak,
     /// The highest so far, of a run that was cut off or died.
@@ -42,8 +42,8 @@ pub enum Need {
 
 /// Something that is not the same in both runs.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Contrast {
-    /// What it is, such as `card`.
+pub struct SettingDiff {
+    /// What it is, such as `GPU`.
     pub what: &'static str,
     /// What it was in A.
     pub a: String,
@@ -51,22 +51,24 @@ pub struct Contrast {
     pub b: String,
 }
 
-impl Run {
-    pub(super) fn of(answer: &RunSummary) -> Run {
+impl RunInfo {
+    pub(super) fn of(answer: &RunSummary) -> RunInfo {
         let attribution = answer.attribution.as_ref();
         let program = attribution.and_then(|held| answer.programs.get(held.program?));
         let parts = attribution.map_or(&[][..], |held| &held.parts);
         let need = match attribution {
-            Some(held) if held.refused => Need::Refused,
-            _ if !answer.complete || answer.fits() != Some(true) => Need::SoFar,
-            _ => Need::Peak,
+            Some(held) if held.refused => PeakRequirement::Refused,
+            _ if !answer.complete || answer.fits() != Some(true) => PeakRequirement::SoFar,
+            _ => PeakRequirement::Peak,
         };
-        Run {
+        RunInfo {
             header: answer.header.clone(),
             total_bytes: sum(parts.iter().map(|part| part.bytes)),
             need,
             program: program.map_or_else(String::new, |program| program.name.clone()),
-            limit_bytes: answer.worst_device().and_then(|device| device.limit_bytes),
+            limit_bytes: answer
+                .critical_device()
+                .and_then(|device| device.limit_bytes),
             fits: answer.fits(),
             executions: answer.executions,
         }
@@ -74,51 +76,48 @@ impl Run {
 }
 
 /// Returns what is not the same, in the order in which it is told.
-pub(super) fn contrasts(a: &Run, b: &Run) -> Vec<Contrast> {
+pub(super) fn contrasts(a: &RunInfo, b: &RunInfo) -> Vec<SettingDiff> {
     let mut contrasts = Vec::new();
-    let mut told = |what: &'static str, of: &dyn Fn(&Run) -> String| {
+    let mut compare = |what: &'static str, of: &dyn Fn(&RunInfo) -> String| {
         let (a, b) = (of(a), of(b));
         if a != b {
-            contrasts.push(Contrast { what, a, b });
+            contrasts.push(SettingDiff { what, a, b });
         }
     };
-    told("fits", &|run| {
+    compare("fits", &|run| {
         let fits = run.fits.map(|fits| if fits { "yes" } else { "no" });
-        fits.unwrap_or("cannot be told").to_owned()
+        fits.unwrap_or("unknown").to_owned()
     });
-    told("command", &|run| run.header.command.join(" "));
-    told("card", &|run| run.header.gpu.clone());
-    told("number of cards", &|run| run.header.devices.to_string());
-    told("memory of the card", &|run| {
+    compare("command", &|run| run.header.command.join(" "));
+    compare("GPU", &|run| run.header.gpu.clone());
+    compare("number of GPUs", &|run| run.header.devices.to_string());
+    compare("GPU memory", &|run| {
         Bytes(run.header.total_memory_bytes).to_string()
     });
-    told("taken by others", &|run| {
+    compare("occupied memory", &|run| {
         Bytes(run.header.occupied_bytes).to_string()
     });
-    told("limit of the pool", &|run| {
+    compare("pool limit", &|run| {
         let limit = run.limit_bytes.map(|limit| Bytes(limit).to_string());
         limit.unwrap_or_else(|| "none".to_owned())
     });
-    told("JAX", &|run| run.header.jax.clone());
-    told("compiler", &|run| run.header.plugin.clone());
-    told("allocator", &|run| run.header.allocator.clone());
-    told("share of the card", &|run| {
+    compare("JAX", &|run| run.header.jax.clone());
+    compare("compiler", &|run| run.header.plugin.clone());
+    compare("allocator", &|run| run.header.allocator.clone());
+    compare("memory fraction", &|run| {
         // It is a 32-bit number that was widened; 0.9 would be shown as 0.8999999761581421.
         (run.header.memory_fraction as f32).to_string()
     });
-    told("preallocation", &|run| on(run.header.preallocate));
-    told("partitioned pool", &|run| {
+    compare("preallocation", &|run| on(run.header.preallocate));
+    compare("partitioned pool", &|run| {
         on(run.header.spatial_partitioning)
     });
-    told("unified memory", &|run| on(run.header.unified_memory));
-    told(
-        "program at that moment",
-        &|run| match run.program.as_str() {
-            "" => "none".to_owned(),
-            name => name.to_owned(),
-        },
-    );
-    told("executions", &|run| run.executions.to_string());
+    compare("unified memory", &|run| on(run.header.unified_memory));
+    compare("program at the peak", &|run| match run.program.as_str() {
+        "" => "none".to_owned(),
+        name => name.to_owned(),
+    });
+    compare("executions", &|run| run.executions.to_string());
     contrasts
 }
 

@@ -10,14 +10,14 @@
 //! counted is told by the compiler to decide here what the field does from pass to pass.
 
 use crate::error::Result;
-use crate::trace::{Event, Events, Note};
+use crate::trace::{Event, EventSource, Note};
 
 /// One pass through repeated events, replayed between two snapshots.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Period {
     /// How many events were applied before it.
     pub(crate) begin: u64,
-    /// Events in it.
+    /// EventSource in it.
     pub(crate) events: u64,
     /// Allocations that are numbered in it.
     pub(crate) allocations: u64,
@@ -91,9 +91,9 @@ pub(crate) trait EventConsumer {
 /// Lets the events up to and with the one of index `last` happen, skipping what repeats itself.
 ///
 /// # Errors
-/// Those of [`EventConsumer::on_event`] and [`Events::next_event`].
+/// Those of [`EventConsumer::on_event`] and [`EventSource::next_event`].
 pub(crate) fn feed<F: EventConsumer>(
-    source: &mut dyn Events,
+    source: &mut dyn EventSource,
     consumer: &mut F,
     last: u64,
 ) -> Result<()> {
@@ -103,12 +103,12 @@ pub(crate) fn feed<F: EventConsumer>(
 }
 
 fn feed_events<F: EventConsumer>(
-    source: &mut dyn Events,
+    source: &mut dyn EventSource,
     consumer: &mut F,
     last: u64,
 ) -> Result<()> {
     let mut happened = 0;
-    // Events until it is worth asking again whether they are repeated.
+    // EventSource until it is worth asking again whether they are repeated.
     let mut until_check = 0;
     // Passes to wait after an attempt that failed: what grows at first may settle later.
     let mut backoff = 1;
@@ -156,7 +156,7 @@ fn feed_events<F: EventConsumer>(
     Ok(())
 }
 
-fn step<F: EventConsumer>(source: &mut dyn Events, consumer: &mut F) -> Result<bool> {
+fn step<F: EventConsumer>(source: &mut dyn EventSource, consumer: &mut F) -> Result<bool> {
     let Some(event) = source.next_event()? else {
         return Ok(false);
     };

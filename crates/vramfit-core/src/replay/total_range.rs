@@ -6,7 +6,7 @@ use super::engine::{Divergence, Replay, StepEffect};
 use super::fast_forward::{EventConsumer, feed};
 use super::snapshot::ReplaySnapshot;
 use crate::error::Result;
-use crate::trace::{Event, Events, Header, Note};
+use crate::trace::{Event, EventSource, Header, Note};
 
 /// The request that decides a run, on a GPU with the highest total that drivers report.
 ///
@@ -27,9 +27,9 @@ pub struct TotalRangeSummary {
 /// has to itself, and says whether that request would be met there.
 ///
 /// # Errors
-/// Those of [`Events::next_event`], and [`crate::ErrorKind::InvalidFile`] for events that make no
+/// Those of [`EventSource::next_event`], and [`crate::ErrorKind::InvalidFile`] for events that make no
 /// sense.
-pub fn is_met_alone(source: &mut dyn Events) -> Result<bool> {
+pub fn is_met_alone(source: &mut dyn EventSource) -> Result<bool> {
     let header = source.header().clone();
     let search = DecisiveRequest::find(source, &header)?;
     // Where no request was refused it is the context, for which an empty GPU has room.
@@ -41,9 +41,9 @@ pub fn is_met_alone(source: &mut dyn Events) -> Result<bool> {
 /// `None` when the header names no higher total, or when nothing was refused.
 ///
 /// # Errors
-/// Those of [`Events::next_event`], and [`crate::ErrorKind::InvalidFile`] for events that make no
+/// Those of [`EventSource::next_event`], and [`crate::ErrorKind::InvalidFile`] for events that make no
 /// sense.
-pub fn replay_at_max_total(source: &mut dyn Events) -> Result<Option<TotalRangeSummary>> {
+pub fn replay_at_max_total(source: &mut dyn EventSource) -> Result<Option<TotalRangeSummary>> {
     let header = source.header();
     let max_total_memory_bytes = header.max_total_memory_bytes;
     if max_total_memory_bytes <= header.total_memory_bytes {
@@ -77,7 +77,7 @@ struct DecisiveRequest {
 
 impl DecisiveRequest {
     /// Lets the events happen under that header until the request that decides.
-    fn find(source: &mut dyn Events, header: &Header) -> Result<DecisiveRequest> {
+    fn find(source: &mut dyn EventSource, header: &Header) -> Result<DecisiveRequest> {
         let mut search = DecisiveRequest {
             replay: Replay::what_if(header, false)?,
             is_met: None,

@@ -7,10 +7,10 @@ use std::collections::BTreeMap;
 use self::phrases::{MAX_PROGRAMS_NAMED, caveats, headline, setting};
 use super::phrases::short_line;
 use super::{Content, Metric, Report, Section, Table, Value, json};
-use crate::analysis::{EntryKind, Part};
-use crate::diff::{Change, Difference, Group, Run};
+use crate::analysis::{AttributionEntry, EntryKind};
+use crate::diff::{EntryDelta, EntryGroup, RunDiff, RunInfo};
 
-pub(super) fn report(difference: &Difference) -> Report {
+pub(super) fn report(difference: &RunDiff) -> Report {
     let caveats = caveats(difference);
     let mut sections = Vec::new();
     if !difference.owners.is_empty() {
@@ -48,7 +48,7 @@ pub(super) fn to_i64(bytes: i128) -> i64 {
     bytes.clamp(-max, max) as i64
 }
 
-fn by_owner(difference: &Difference) -> Table {
+fn by_owner(difference: &RunDiff) -> Table {
     let row = |name: &str, a: u64, b: u64, change: i128| {
         vec![
             Value::Text(name.to_owned()),
@@ -70,7 +70,7 @@ fn by_owner(difference: &Difference) -> Table {
 }
 
 /// The changes by path or line, those of one line and one owner summed up.
-fn by_line(difference: &Difference) -> Table {
+fn by_line(difference: &RunDiff) -> Table {
     let mut lines: BTreeMap<(String, EntryKind), (Option<u64>, Option<u64>)> = BTreeMap::new();
     for change in &difference.changes {
         let Some(newer) = change.newer() else {
@@ -111,14 +111,14 @@ fn by_line(difference: &Difference) -> Table {
     Table::new(&columns, rows.collect(), note)
 }
 
-fn all_changes(difference: &Difference) -> Table {
-    let cell = |group: &Option<Group>, of: &dyn Fn(&Part) -> String| {
+fn all_changes(difference: &RunDiff) -> Table {
+    let cell = |group: &Option<EntryGroup>, of: &dyn Fn(&AttributionEntry) -> String| {
         let entry = group.as_ref().map(|group| &group.largest);
         Value::Text(entry.map_or_else(|| "none".to_owned(), of))
     };
-    let row = |change: &Change| {
+    let row = |change: &EntryDelta| {
         let newer = change.newer();
-        let owner = |group: &Group| group.largest.kind.label();
+        let owner = |group: &EntryGroup| group.largest.kind.label();
         let owners = match (change.a.as_ref().map(owner), change.b.as_ref().map(owner)) {
             (Some(a), Some(b)) if a != b => format!("{a} -> {b}"),
             (a, b) => b.or(a).unwrap_or_default().to_owned(),
@@ -155,14 +155,14 @@ fn all_changes(difference: &Difference) -> Table {
 }
 
 /// Names a group in a narrow column: by its path, its line, or what produced it.
-fn location(group: &Group) -> String {
+fn location(group: &EntryGroup) -> String {
     let entry = &group.largest;
     let names = [entry.path.as_str(), short_line(&entry.site), &entry.made_by];
     let name = names.into_iter().find(|name| !name.is_empty());
     name.unwrap_or("unknown").to_owned()
 }
 
-fn other_differences(difference: &Difference) -> Option<Section> {
+fn other_differences(difference: &RunDiff) -> Option<Section> {
     let mut points: Vec<String> = difference.contrasts.iter().map(setting).collect();
     let only = |run: &str, programs: &[String]| {
         let shown = &programs[..programs.len().min(MAX_PROGRAMS_NAMED)];
@@ -178,7 +178,7 @@ fn other_differences(difference: &Difference) -> Option<Section> {
     Section::list("other differences, from A to B", points)
 }
 
-fn metadata(name: &str, run: &Run) -> Metric {
+fn metadata(name: &str, run: &RunInfo) -> Metric {
     let header = &run.header;
     let text = format!(
         "{}, on {} x {}, jax {}",

@@ -27,7 +27,7 @@ pub(crate) use render::wrap;
 
 use crate::analysis::{Comparison, RunSummary};
 use crate::bytes::Bytes;
-use crate::diff::Difference;
+use crate::diff::RunDiff;
 use crate::lint::Finding;
 use crate::train::MetricsLog;
 
@@ -223,7 +223,7 @@ impl Report {
     }
 
     /// Makes the report of what makes one run need more than another.
-    pub fn from_diff(difference: &Difference) -> Report {
+    pub fn from_diff(difference: &RunDiff) -> Report {
         diff::report(difference)
     }
 

@@ -69,7 +69,7 @@ fn table(comparison: &Comparison) -> Table {
         bytes(it, |device| device.at_peak.largest_free_block_bytes)
     });
     row("fragmentation at peak", &|it| {
-        let device = it.worst_device();
+        let device = it.critical_device();
         let fragmentation = device.and_then(|device| device.at_peak.fragmentation());
         fragmentation.map_or(Value::Missing("none"), Value::Fraction)
     });
@@ -94,7 +94,7 @@ fn table(comparison: &Comparison) -> Table {
 }
 
 fn bytes(summary: &RunSummary, of: impl Fn(&DeviceSummary) -> Option<u64>) -> Value {
-    Value::bytes_or_none(summary.worst_device().and_then(of))
+    Value::bytes_or_none(summary.critical_device().and_then(of))
 }
 
 fn first_failure(title: &str, summary: &RunSummary, has_purposes: bool) -> Option<Section> {

@@ -12,20 +12,20 @@ use super::run_environment::RunEnvironment;
 use crate::error::Result;
 use crate::program::ProgramMemory;
 
-/// Events that repeat: each of those left is the same as the one `period` events before it, once as many
+/// EventSource that repeat: each of those left is the same as the one `period` events before it, once as many
 /// are done; what a free names moves along.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Repetition {
-    /// Events after which they begin anew; at least 1.
+    /// EventSource after which they begin anew; at least 1.
     pub period: u64,
-    /// Events of the repetition that were returned already.
+    /// EventSource of the repetition that were returned already.
     pub done: u64,
-    /// Events of it that are still to come.
+    /// EventSource of it that are still to come.
     pub left: u64,
 }
 
 /// A run that is read event by event.
-pub trait Events {
+pub trait EventSource {
     /// Returns what it begins with.
     fn header(&self) -> &Header;
 
@@ -74,10 +74,10 @@ pub trait Events {
     }
 
     /// Passes over events that repeat: so many times as many as [`Repetition::period`] says. Never
-    /// called where [`Events::repetition`] gives `None`, nor for more than are left.
+    /// called where [`EventSource::repetition`] gives `None`, nor for more than are left.
     ///
     /// # Errors
-    /// As [`Events::next_event`].
+    /// As [`EventSource::next_event`].
     fn skip_passes(&mut self, passes: u64) -> Result<()> {
         let _ = passes;
         Ok(())
@@ -85,12 +85,12 @@ pub trait Events {
 
     /// Says whether it holds the answers to its requests. Where it does not, it is a mere list of
     /// requests, which does not depend on whether they are met.
-    fn has_answers(&self) -> bool {
+    fn has_recorded_results(&self) -> bool {
         true
     }
 }
 
-impl<R: Read> Events for Reader<R> {
+impl<R: Read> EventSource for Reader<R> {
     fn header(&self) -> &Header {
         self.header()
     }

@@ -32,12 +32,12 @@ mod writer;
 
 pub use compiler_warning::CompilerWarning;
 pub use event::{CallbackSkip, Event, ProgramSizes, Purpose, TextId};
-pub use event_source::{Events, Repetition};
+pub use event_source::{EventSource, Repetition};
 pub use header::{Footer, Header, Sharing};
 pub use not_computed::NotComputed;
 pub use note::{Note, OtherProcess, ProgramExit, UncaughtError, is_program_named};
 pub use reader::{Reader, TraceEnd};
 pub use records::end_with_note;
-pub use request_list::TextTrace;
+pub use request_list::RequestList;
 pub use run_environment::RunEnvironment;
 pub use writer::Writer;

@@ -10,7 +10,7 @@ use rustc_hash::FxHashMap;
 
 use super::decoder::invalid;
 use super::event::{Event, Purpose, TextId};
-use super::event_source::Events;
+use super::event_source::EventSource;
 use super::header::{Footer, Header};
 use crate::allocator::PoolSpace;
 use crate::error::{Error, ErrorKind, Result};
@@ -23,7 +23,7 @@ const ALIGNMENT: u64 = 64;
 
 /// Reads a list of requests. Its header describes JAX's default settings and no card.
 #[derive(Debug)]
-pub struct TextTrace<R> {
+pub struct RequestList<R> {
     source: BufReader<R>,
     header: Header,
     line: String,
@@ -34,10 +34,10 @@ pub struct TextTrace<R> {
     footer: Option<Footer>,
 }
 
-impl<R: Read> TextTrace<R> {
+impl<R: Read> RequestList<R> {
     /// Prepares to read. Nothing is read yet, so nothing can fail.
-    pub fn new(source: R) -> TextTrace<R> {
-        TextTrace {
+    pub fn new(source: R) -> RequestList<R> {
+        RequestList {
             source: BufReader::new(source),
             header: Header {
                 jax: "0.10.2".to_owned(),
@@ -95,7 +95,7 @@ impl<R: Read> TextTrace<R> {
     }
 }
 
-impl<R: Read> Events for TextTrace<R> {
+impl<R: Read> EventSource for RequestList<R> {
     fn header(&self) -> &Header {
         &self.header
     }
@@ -130,7 +130,7 @@ impl<R: Read> Events for TextTrace<R> {
         self.footer.as_ref()
     }
 
-    fn has_answers(&self) -> bool {
+    fn has_recorded_results(&self) -> bool {
         false
     }
 }
@@ -140,7 +140,7 @@ mod tests {
     use super::*;
 
     fn read(text: &str) -> Result<Vec<Event>> {
-        let mut trace = TextTrace::new(text.as_bytes());
+        let mut trace = RequestList::new(text.as_bytes());
         let mut events = Vec::new();
         while let Some(event) = trace.next_event()? {
             events.push(event);
@@ -181,8 +181,8 @@ mod tests {
 
     #[test]
     fn a_list_is_told_from_a_trace() {
-        assert!(TextTrace::<&[u8]>::looks_like(b"A 0 1024\n"));
-        assert!(!TextTrace::<&[u8]>::looks_like(b"vramfit trace 1\n"));
-        assert!(!TextTrace::<&[u8]>::looks_like(b""));
+        assert!(RequestList::<&[u8]>::looks_like(b"A 0 1024\n"));
+        assert!(!RequestList::<&[u8]>::looks_like(b"vramfit trace 1\n"));
+        assert!(!RequestList::<&[u8]>::looks_like(b""));
     }
 }

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use vramfit_core::analysis::RunSummary;
-use vramfit_core::diff::{Difference, difference};
+use vramfit_core::diff::{RunDiff, diff_runs};
 use vramfit_core::report::Report;
 use vramfit_core::{Bytes, ErrorKind, Result};
 
@@ -62,7 +62,7 @@ pub(crate) fn run(args: &Args, output: &mut Output) -> Result<Status> {
     let json = named.map(free).transpose()?;
     let html = args.html.as_ref().map(free).transpose()?;
 
-    let difference = difference(&answer(&args.a, output)?, &answer(&args.b, output)?);
+    let difference = diff_runs(&answer(&args.a, output)?, &answer(&args.b, output)?);
     let report = Report::from_diff(&difference);
     match args.prints_json() {
         true => output.data(&format!("{}\n", report.to_json()))?,
@@ -88,7 +88,7 @@ fn answer(trace: &Path, output: &Output) -> Result<RunSummary> {
 }
 
 /// Holds the gap against what is allowed.
-fn verdict(difference: &Difference, most: Bytes, output: &mut Output) -> Status {
+fn verdict(difference: &RunDiff, most: Bytes, output: &mut Output) -> Status {
     match difference.is_above(most.0) {
         Some(false) => Status::Yes,
         Some(true) => {

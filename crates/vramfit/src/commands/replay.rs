@@ -9,7 +9,7 @@ use vramfit_core::analysis::Settings;
 use vramfit_core::gpu;
 use vramfit_core::report::Report;
 use vramfit_core::settings;
-use vramfit_core::trace::{Events, Reader, TextTrace};
+use vramfit_core::trace::{EventSource, Reader, RequestList};
 use vramfit_core::{Bytes, Error, ErrorKind, Result};
 
 use super::policy::{PoolArgs, check_occupied};
@@ -107,7 +107,7 @@ pub(crate) fn run(args: &Args, output: &mut Output) -> Result<Status> {
 const PACKED: &[u8] = &[0x28, 0xb5, 0x2f, 0xfd];
 
 /// Opens a trace or a list of requests, whichever it is.
-fn open(path: &Path) -> Result<Box<dyn Events>> {
+fn open(path: &Path) -> Result<Box<dyn EventSource>> {
     let shown = path.display();
     let cannot = |error: std::io::Error| {
         Error::new(ErrorKind::Io, format!("cannot read the trace `{shown}`")).cause(error)
@@ -119,8 +119,8 @@ fn open(path: &Path) -> Result<Box<dyn Events>> {
         return Err(Error::new(ErrorKind::InvalidFile, message)
             .hint(format!("unpack it first: `zstd -d {shown}`")));
     }
-    if TextTrace::<File>::looks_like(beginning) {
-        return Ok(Box::new(TextTrace::new(file)));
+    if RequestList::<File>::looks_like(beginning) {
+        return Ok(Box::new(RequestList::new(file)));
     }
     Ok(Box::new(Reader::new(file)?))
 }

@@ -8,7 +8,7 @@
 mod fast_forward;
 mod summarize;
 
-pub use summarize::{summarise, summarise_events, summarise_until};
+pub use summarize::{summarize, summarize_events, summarize_until};
 
 use fast_forward::PassRecord;
 
@@ -23,12 +23,12 @@ use super::other_processes::OtherProcesses;
 use super::programs::{ErrorText, Programs, RecordedCall};
 use super::scratch::{ScratchChecks, ScratchDemand, ScratchNeed};
 use super::step_search::StepNotes;
-use super::summary::{MAX_REFUSALS_KEPT, PeakContext};
+use super::summary::{MAX_FAILURES_KEPT, PeakContext};
 use super::unknown_reads::UnknownReadCounts;
 use crate::allocator::AllocError;
 use crate::error::Result;
 use crate::replay::{Block, Divergence, Replay, StepEffect, VariantReplay, corrupt_trace};
-use crate::trace::{Event, Events, Header, Note, Purpose, TextId};
+use crate::trace::{Event, EventSource, Header, Note, Purpose, TextId};
 
 /// Executions inside executions; more than any program nests callbacks.
 const MAX_DEPTH: usize = 1024;
@@ -127,7 +127,7 @@ impl TraceAnalyzer {
     }
 
     /// Returns the request at which it diverges by granting it.
-    pub(super) fn newly_granted(&self, source: &dyn Events) -> Option<PeakContext> {
+    pub(super) fn newly_granted(&self, source: &dyn EventSource) -> Option<PeakContext> {
         let context = self.newly_granted?;
         Some(context.named(&self.programs, &|id| source.text(id).to_owned()))
     }
@@ -341,7 +341,7 @@ impl TraceAnalyzer {
         };
         let driver_denied = self.devices[device as usize].on_denied(&mut self.replay);
         self.denial_count += 1;
-        if self.denials.len() == MAX_REFUSALS_KEPT {
+        if self.denials.len() == MAX_FAILURES_KEPT {
             return;
         }
         let usage = self.others.usage(device);

@@ -20,31 +20,31 @@ use crate::analysis::summary::{
 use crate::analysis::verdict::LastExecution;
 use crate::error::Result;
 use crate::replay::{Block, feed, replay_mismatch};
-use crate::trace::{Events, Footer, Header, Note, ProgramExit, Reader, TextId, UncaughtError};
+use crate::trace::{EventSource, Footer, Header, Note, ProgramExit, Reader, TextId, UncaughtError};
 
 /// Replays a trace and says what the run came to.
 ///
 /// # Errors
 /// [`crate::ErrorKind::Io`] for a trace that cannot be read, and [`crate::ErrorKind::InvalidFile`] for one
 /// that is damaged, or with which its own replay disagrees on anything.
-pub fn summarise<R: Read>(reader: Reader<R>) -> Result<RunSummary> {
-    summarise_until(reader, u64::MAX)
+pub fn summarize<R: Read>(reader: Reader<R>) -> Result<RunSummary> {
+    summarize_until(reader, u64::MAX)
 }
 
 /// Replays a trace as if the run had been cut off after the event of that index: what it had come to
 /// by then, and what lay where.
 ///
 /// # Errors
-/// As [`summarise`].
-pub fn summarise_until<R: Read>(mut reader: Reader<R>, last: u64) -> Result<RunSummary> {
-    summarise_events(&mut reader, last)
+/// As [`summarize`].
+pub fn summarize_until<R: Read>(mut reader: Reader<R>, last: u64) -> Result<RunSummary> {
+    summarize_events(&mut reader, last)
 }
 
 /// Does the same with events from anywhere.
 ///
 /// # Errors
-/// As [`summarise`].
-pub fn summarise_events(source: &mut dyn Events, last: u64) -> Result<RunSummary> {
+/// As [`summarize`].
+pub fn summarize_events(source: &mut dyn EventSource, last: u64) -> Result<RunSummary> {
     let mut analyzer = TraceAnalyzer::new(source.header())?;
     feed(source, &mut vec![&mut analyzer], last)?;
     if let Some(footer) = source.footer() {
@@ -106,7 +106,7 @@ impl TraceAnalyzer {
     pub(in crate::analysis) fn into_summary(
         mut self,
         header: &Header,
-        source: &dyn Events,
+        source: &dyn EventSource,
     ) -> RunSummary {
         let text = |id| source.text(id).to_owned();
         let mut live = vec![Vec::new(); self.devices.len()];

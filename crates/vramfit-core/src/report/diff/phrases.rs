@@ -2,18 +2,18 @@
 
 use crate::analysis::EntryKind;
 use crate::bytes::Bytes;
-use crate::diff::{Change, Contrast, Difference, Need, Run};
+use crate::diff::{EntryDelta, PeakRequirement, RunDiff, RunInfo, SettingDiff};
 use crate::report::phrases::file_name;
 
 /// Programs that are named.
 pub(super) const MAX_PROGRAMS_NAMED: usize = 8;
 
-pub(super) fn headline(difference: &Difference) -> String {
+pub(super) fn headline(difference: &RunDiff) -> String {
     let (a, b) = (&difference.a, &difference.b);
     let change = difference.gap_bytes();
     let amount = amount(change);
-    let on = |run: &Run| format!(" on {}", run.header.gpu);
-    let are_peaks = a.need == Need::Peak && b.need == Need::Peak;
+    let on = |run: &RunInfo| format!(" on {}", run.header.gpu);
+    let are_peaks = a.need == PeakRequirement::Peak && b.need == PeakRequirement::Peak;
     let totals = match (are_peaks, a.header.gpu == b.header.gpu) {
         (true, true) => format!("{} instead of {}{}", total(b), total(a), on(b)),
         (true, false) => format!("{}{} instead of {}{}", total(b), on(b), total(a), on(a)),
@@ -55,19 +55,19 @@ fn amount(bytes: i128) -> Bytes {
     Bytes(u64::try_from(bytes.unsigned_abs()).unwrap_or(u64::MAX))
 }
 
-fn total(run: &Run) -> Bytes {
+fn total(run: &RunInfo) -> Bytes {
     Bytes(run.total_bytes)
 }
 
-fn kind_of_total(need: Need) -> &'static str {
+fn kind_of_total(need: PeakRequirement) -> &'static str {
     match need {
-        Need::Peak => " (peak)",
-        Need::SoFar => " (so far)",
-        Need::Refused => " (including the failed request)",
+        PeakRequirement::Peak => " (peak)",
+        PeakRequirement::SoFar => " (so far)",
+        PeakRequirement::Refused => " (including the failed request)",
     }
 }
 
-fn although_changed(difference: &Difference) -> String {
+fn although_changed(difference: &RunDiff) -> String {
     match difference.explained_bytes().0 {
         0 => String::new(),
         changed => format!(
@@ -78,7 +78,7 @@ fn although_changed(difference: &Difference) -> String {
 }
 
 /// Names the owner and the location of most of the difference.
-fn main_cause(difference: &Difference) -> String {
+fn main_cause(difference: &RunDiff) -> String {
     let change = difference.gap_bytes();
     let has_same_sign = |bytes: i128| bytes.signum() == change.signum();
     let mut owners = difference.owners.iter();
@@ -90,11 +90,14 @@ fn main_cause(difference: &Difference) -> String {
     } else {
         "the largest part"
     };
-    let kind_of =
-        |change: &Change| -> Option<EntryKind> { change.newer().map(|group| group.largest.kind) };
+    let kind_of = |change: &EntryDelta| -> Option<EntryKind> {
+        change.newer().map(|group| group.largest.kind)
+    };
     let mut changes = difference.changes.iter();
     let largest = changes.find(|it| has_same_sign(it.bytes()) && kind_of(it) == Some(owner.kind));
-    let largest = largest.and_then(Change::newer).map(|group| &group.largest);
+    let largest = largest
+        .and_then(EntryDelta::newer)
+        .map(|group| &group.largest);
     let location = match largest {
         None => "",
         Some(entry) if entry.path.is_empty() => file_name(&entry.site),
@@ -105,7 +108,7 @@ fn main_cause(difference: &Difference) -> String {
 }
 
 /// Describes a difference in one line; of a command only what differs.
-pub(super) fn setting(contrast: &Contrast) -> String {
+pub(super) fn setting(contrast: &SettingDiff) -> String {
     let (a, b) = match contrast.what {
         "command" => differing_words(&contrast.a, &contrast.b),
         _ => (contrast.a.clone(), contrast.b.clone()),
@@ -137,7 +140,7 @@ fn differing_words(a: &str, b: &str) -> (String, String) {
 }
 
 /// Returns what is not compared, and what is unknown of a run.
-pub(super) fn caveats(difference: &Difference) -> Vec<String> {
+pub(super) fn caveats(difference: &RunDiff) -> Vec<String> {
     let mut points = Vec::new();
     for (name, run) in [("A", &difference.a), ("B", &difference.b)] {
         let effect = match name {
@@ -145,11 +148,11 @@ pub(super) fn caveats(difference: &Difference) -> Vec<String> {
             _ => "B may need more",
         };
         match run.need {
-            Need::Peak => {}
-            Need::SoFar => points.push(format!(
+            PeakRequirement::Peak => {}
+            PeakRequirement::SoFar => points.push(format!(
                 "what {name} would have needed later: its run was cut short, so {effect}"
             )),
-            Need::Refused => points.push(format!(
+            PeakRequirement::Refused => points.push(format!(
                 "what {name} would have needed after the failed request: {effect}"
             )),
         }

@@ -4,7 +4,7 @@ use std::cmp::Reverse;
 
 use serde_json::{Value, json};
 
-use crate::analysis::{Attribution, Part, ProgramSummary};
+use crate::analysis::{Attribution, AttributionEntry, ProgramSummary};
 
 /// Entries that are listed one by one.
 const MAX_ENTRIES: usize = 1000;
@@ -36,11 +36,12 @@ pub(super) fn attribution(attribution: &Attribution, programs: &[ProgramSummary]
         .split_at(attribution.parts.len().min(MAX_ENTRIES));
     let mut entries: Vec<_> = listed.iter().map(|it| entry(it.kind.id(), it)).collect();
     if !rest.is_empty() {
-        let sum = |of: fn(&Part) -> u64| rest.iter().map(of).fold(0, u64::saturating_add);
-        let remainder = Part {
+        let sum =
+            |of: fn(&AttributionEntry) -> u64| rest.iter().map(of).fold(0, u64::saturating_add);
+        let remainder = AttributionEntry {
             count: sum(|entry| entry.count),
             bytes: sum(|entry| entry.bytes),
-            ..Part::default()
+            ..AttributionEntry::default()
         };
         entries.push(entry(REMAINDER, &remainder));
     }
@@ -53,7 +54,7 @@ pub(super) fn attribution(attribution: &Attribution, programs: &[ProgramSummary]
     })
 }
 
-fn entry(kind: &str, entry: &Part) -> Value {
+fn entry(kind: &str, entry: &AttributionEntry) -> Value {
     json!({
         "kind": kind,
         "path": entry.path,
@@ -75,7 +76,7 @@ mod tests {
 
     fn sample(entries: u64) -> Attribution {
         // Sizes from `entries` down to 1, of two kinds in turn.
-        let entry = |size: u64| Part {
+        let entry = |size: u64| AttributionEntry {
             kind: match size % 2 {
                 0 => EntryKind::Arrays,
                 _ => EntryKind::Program(Owner::Activations),
@@ -83,7 +84,7 @@ mod tests {
             path: format!("x[{size}]"),
             count: 2,
             bytes: size,
-            ..Part::default()
+            ..AttributionEntry::default()
         };
         Attribution {
             total_bytes: entries * (entries + 1) / 2,

@@ -2,13 +2,13 @@
 
 use serde_json::{Value, json};
 
-use crate::diff::{Difference, Group, Run};
+use crate::diff::{EntryGroup, RunDiff, RunInfo};
 use crate::report::diff::to_i64;
 
 /// Version of the object; it changes when a key changes its meaning or goes away.
 const SCHEMA: u32 = 1;
 
-pub(in crate::report) fn diff(difference: &Difference, caveats: &[String]) -> Value {
+pub(in crate::report) fn diff(difference: &RunDiff, caveats: &[String]) -> Value {
     let (changed, located) = difference.explained_bytes();
     let saturate = |bytes: u128| u64::try_from(bytes).unwrap_or(u64::MAX);
     let owners = difference.owners.iter().map(|owner| {
@@ -42,7 +42,7 @@ pub(in crate::report) fn diff(difference: &Difference, caveats: &[String]) -> Va
     })
 }
 
-fn run(run: &Run) -> Value {
+fn run(run: &RunInfo) -> Value {
     let header = &run.header;
     json!({
         "total_bytes": run.total_bytes,
@@ -64,7 +64,7 @@ fn run(run: &Run) -> Value {
     })
 }
 
-fn group(group: &Group) -> Value {
+fn group(group: &EntryGroup) -> Value {
     let largest = &group.largest;
     json!({
         "owner": largest.kind.id(),

@@ -57,7 +57,7 @@ fn verdict(summary: &RunSummary) -> Value {
 
 fn critical_device(summary: &RunSummary) -> Value {
     let empty = DeviceSummary::default();
-    let device = summary.worst_device().unwrap_or(&empty);
+    let device = summary.critical_device().unwrap_or(&empty);
     json!({
         "limit_bytes": device.limit_bytes,
         "capacity_bytes": device.capacity_bytes,

@@ -25,7 +25,7 @@ pub(in crate::report) fn replay(comparison: &Comparison, caveats: &[String]) -> 
 
 fn side(summary: &RunSummary, fits: Option<bool>) -> Value {
     let header = &summary.header;
-    let device = summary.worst_device();
+    let device = summary.critical_device();
     let at_peak = device.map(|device| device.at_peak).unwrap_or_default();
     json!({
         "fits": fits,

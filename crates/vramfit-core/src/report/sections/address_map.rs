@@ -7,7 +7,7 @@ use crate::report::{AddressMap, Content, Region, Section, Segment};
 use crate::trace::Purpose;
 
 pub(in crate::report) fn at_peak(summary: &RunSummary) -> Option<Section> {
-    let device = summary.worst_device()?;
+    let device = summary.critical_device()?;
     let peak = device
         .peak
         .as_ref()
@@ -16,7 +16,7 @@ pub(in crate::report) fn at_peak(summary: &RunSummary) -> Option<Section> {
 }
 
 pub(in crate::report) fn at_end(summary: &RunSummary) -> Option<Section> {
-    let device = summary.worst_device()?;
+    let device = summary.critical_device()?;
     section(summary, "at the end", String::new(), &device.layout_at_end)
 }
 
@@ -26,7 +26,7 @@ fn section(
     caption: String,
     layout: &LayoutSummary,
 ) -> Option<Section> {
-    let gpu = gpu_suffix(summary, summary.worst_device()?.device);
+    let gpu = gpu_suffix(summary, summary.critical_device()?.device);
     let regions = layout.regions.iter().map(|region| Region {
         address: region.address,
         bytes: region.bytes,

@@ -27,7 +27,7 @@ fn section(
     when: &str,
     arrays: impl Fn(&DeviceSummary) -> &[ArraySummary],
 ) -> Option<Section> {
-    let device = summary.worst_device()?;
+    let device = summary.critical_device()?;
     let arrays = arrays(device);
     let gpu = gpu_suffix(summary, device.device);
     let title = format!("arrays {when}, by allocation site{gpu}");

@@ -107,7 +107,7 @@ fn truncated_trace(summary: &RunSummary) -> Option<String> {
 /// Warns where the pool and what lies outside of it exceed the GPU together.
 fn outside_the_pool(summary: &RunSummary) -> Option<String> {
     let header = &summary.header;
-    let device = summary.worst_device()?;
+    let device = summary.critical_device()?;
     let total = device
         .pool_bytes
         .unwrap_or(device.peak_bytes)

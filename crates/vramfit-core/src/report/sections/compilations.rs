@@ -8,7 +8,7 @@ const MAX_SHOWN: usize = 5;
 
 pub(in crate::report) fn section(summary: &RunSummary) -> Option<Section> {
     let all = summary.compilations.iter();
-    let significant: Vec<_> = all.filter(|one| one.is_worth_telling()).collect();
+    let significant: Vec<_> = all.filter(|one| one.is_significant()).collect();
     let shown = significant.iter().copied().take(MAX_SHOWN);
     let mut points: Vec<_> = shown.map(point).collect();
     points.extend(more_in_json(significant.len().saturating_sub(MAX_SHOWN)));

@@ -13,7 +13,7 @@ pub(in crate::report) fn headline(summary: &RunSummary) -> String {
         .conditions
         .first()
         .filter(|_| verdict.fits.is_none());
-    let Some(device) = summary.worst_device() else {
+    let Some(device) = summary.critical_device() else {
         return match unknown {
             Some(condition) => format!("unknown: {}", conditions::clause(condition)),
             None => "fits: nothing was allocated on a GPU".to_owned(),

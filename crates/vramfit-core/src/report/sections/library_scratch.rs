@@ -79,7 +79,7 @@ pub(super) fn caveats(summary: &RunSummary) -> Vec<String> {
 }
 
 fn capacity_bytes(summary: &RunSummary) -> u64 {
-    let device = summary.worst_device();
+    let device = summary.critical_device();
     device.map_or(0, |device| device.capacity_bytes)
 }
 

@@ -10,7 +10,7 @@ use crate::trace::Header;
 
 /// The peak as a part of what was available.
 pub(in crate::report) fn usage(summary: &RunSummary) -> Option<Section> {
-    let device = summary.worst_device()?;
+    let device = summary.critical_device()?;
     // What a failed request needed counts as if it had succeeded.
     let attribution = summary.attribution.as_ref();
     let needed = attribution.filter(|it| it.refused && it.device == device.device);
@@ -26,7 +26,7 @@ pub(in crate::report) fn usage(summary: &RunSummary) -> Option<Section> {
 }
 
 pub(in crate::report) fn metrics(summary: &RunSummary) -> Option<Section> {
-    let device = summary.worst_device()?;
+    let device = summary.critical_device()?;
     let header = &summary.header;
     let mut metrics = Vec::new();
     if let Some(first) = summary.out_of_memory() {

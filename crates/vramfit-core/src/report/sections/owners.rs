@@ -3,7 +3,7 @@
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
-use crate::analysis::{Attribution, EntryKind, Part, RunSummary};
+use crate::analysis::{Attribution, AttributionEntry, EntryKind, RunSummary};
 use crate::report::charts::{Node, Tree};
 use crate::report::phrases::{file_name, gpu_suffix};
 use crate::report::{Content, Section, Table, Value};
@@ -14,7 +14,7 @@ const MIN_SHOWN_FRACTION: u64 = 4000;
 /// One row for each kind of owner.
 pub(in crate::report) fn by_kind(summary: &RunSummary) -> Option<Section> {
     let attribution = summary.attribution.as_ref()?;
-    let mut kinds: BTreeMap<EntryKind, (u64, &Part)> = BTreeMap::new();
+    let mut kinds: BTreeMap<EntryKind, (u64, &AttributionEntry)> = BTreeMap::new();
     for entry in &attribution.parts {
         // The largest comes first.
         kinds.entry(entry.kind).or_insert((0, entry)).0 += entry.bytes;
@@ -95,7 +95,7 @@ fn title(summary: &RunSummary, attribution: &Attribution) -> String {
 }
 
 /// Returns the path of an entry, else its line, else its shape.
-fn short_name(entry: &Part) -> &str {
+fn short_name(entry: &AttributionEntry) -> &str {
     let line = file_name(&entry.site);
     let names = [entry.path.as_str(), line, &entry.shape, &entry.made_by];
     names
@@ -105,7 +105,7 @@ fn short_name(entry: &Part) -> &str {
 }
 
 /// Returns the names on the way from the root of the tree to an entry.
-fn levels(entry: &Part) -> Vec<String> {
+fn levels(entry: &AttributionEntry) -> Vec<String> {
     let mut levels = vec![entry.kind.label().to_owned()];
     levels.extend(path_keys(&entry.path));
     if !entry.site.is_empty() {
@@ -201,15 +201,15 @@ mod tests {
     use super::*;
     use crate::program::memory::Owner;
 
-    fn part(owner: Owner, path: &str, site: &str, bytes: u64) -> Part {
+    fn part(owner: Owner, path: &str, site: &str, bytes: u64) -> AttributionEntry {
         let (path, site) = (path.to_owned(), site.to_owned());
-        Part {
+        AttributionEntry {
             kind: EntryKind::Program(owner),
             path,
             site,
             bytes,
             count: 1,
-            ..Part::default()
+            ..AttributionEntry::default()
         }
     }
 

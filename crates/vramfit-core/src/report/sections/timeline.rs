@@ -6,7 +6,7 @@ use crate::report::phrases::gpu_suffix;
 use crate::report::{Content, Marker, Section, Series, Timeline};
 
 pub(in crate::report) fn section(summary: &RunSummary) -> Option<Section> {
-    let device = summary.worst_device()?;
+    let device = summary.critical_device()?;
     let title = format!("memory over the run{}", gpu_suffix(summary, device.device));
     let timeline = timeline(summary, device);
     Some(Section::detail(title, Content::Timeline(timeline)))
