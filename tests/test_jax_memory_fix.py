@@ -325,7 +325,7 @@ def test_s13_what_cannot_be_had_is_refused_and_nothing_stays_held():
     )
     assert told["id"] == "insufficient-memory"
     assert told["before"] == told["after"]
-    assert "of its pool are not in use" in told["text"]
+    assert "of its pool are free" in told["text"]
 
 
 def test_s13_more_than_the_pool_is_refused_by_one_request(tmp_path):
@@ -342,7 +342,7 @@ def test_s13_more_than_the_pool_is_refused_by_one_request(tmp_path):
         code=1,
     )
     assert told["id"] == "insufficient-memory"
-    assert "500.0 GiB cannot be had on cuda:0" in told["text"]
+    assert "cannot allocate 500.0 GiB on cuda:0" in told["text"]
     # No piece of it was taken, and the dry run says what was asked for.
     oom = json.loads(answer.read_text())["oom"]
     assert oom["requested_bytes"] == 500 * GIB
@@ -389,7 +389,7 @@ def test_s14_steps_walk_up_to_the_target():
         from vramfit.jax_memory_fix import allocate_memory_incremental
         seen = []
         steps = allocate_memory_incremental(0.8, step=0.25, report=seen.append)
-        tell(steps=steps, same=seen == list(steps), part=steps[-1].utilisation, now=stats())
+        tell(steps=steps, same=seen == list(steps), part=steps[-1].utilization, now=stats())
         """)
     assert told["same"]
     assert [step[1] for step in told["steps"]] == [True] * 4
@@ -412,7 +412,7 @@ def test_s14_the_walk_stops_cleanly_at_what_is_there():
     met = [step[1] for step in told["steps"]]
     assert met == [True] * (len(met) - 1) + [False]
     assert told["now"]["bytes_in_use"] > 6 * GIB
-    assert "could not have 1.0 GiB" in told["shown"]
+    assert "could not allocate 1.0 GiB" in told["shown"]
 
 
 def test_s16_what_is_held_is_freed_and_counted():
@@ -445,13 +445,13 @@ def test_s15_the_pool_is_what_was_asked_for():
         from vramfit.jax_memory_fix import apply_jax_memory_fix, verify_gpu_usage
         apply_jax_memory_fix(fraction=0.6)
         usage = verify_gpu_usage()
-        tell(usage=usage, card=usage.card, virtual=usage.virtual, text=repr(usage), now=stats())
+        tell(usage=usage, gpu=usage.gpu, virtual=usage.virtual, text=repr(usage), now=stats())
         """)
     assert told["now"]["bytes_limit"] == told["usage"][3] == told["usage"][4]
     assert told["virtual"]
-    assert "a virtual GPU does no arithmetic" in told["text"]
-    assert "as the settings of this process say" in told["text"]
-    assert "the pool has taken all of it" in told["text"]
+    assert "a virtual GPU does not compute" in told["text"]
+    assert "as the settings of this process require" in told["text"]
+    assert "the pool is fully preallocated" in told["text"]
 
 
 def test_s15_a_pool_that_could_not_be_had_is_told():
@@ -466,7 +466,7 @@ def test_s15_a_pool_that_could_not_be_had_is_told():
         options=("--occupied", "6GiB"),
     )
     assert told["id"] == "verification-failed"
-    assert "could be had" in told["text"]
+    assert "reserved" in told["text"]
 
 
 def test_s15_a_setting_that_came_too_late_is_found():

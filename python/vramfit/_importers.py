@@ -1,4 +1,4 @@
-"""Who imported JAX first: the file and line, as far as an interpreter can still tell."""
+"""Finds the file and line that imported JAX first, as far as the interpreter still knows."""
 
 from __future__ import annotations
 
@@ -14,27 +14,27 @@ from vramfit._frames import file_name
 
 _HOME = os.path.dirname(__file__)
 
-# The line of the user's that called a function of ours which imported JAX first, and that function.
-_by_us: tuple[str, str] | None = None
+# The user's line that called a function of this package which imported JAX first, and the function.
+_own_import: tuple[str, str] | None = None
 
 
 def import_jax() -> Any:
-    """Import JAX for a function of ours, and remember for whom if nobody has imported it before.
+    """Import JAX for a function of this package, and record the caller if it is the first import.
 
     Raises:
         ImportError: If it is not installed.
     """
-    global _by_us
+    global _own_import
     is_first = "jax" not in sys.modules
     import jax
 
     if is_first:
-        _by_us = _caller()
+        _own_import = _caller()
     return jax
 
 
 def _caller() -> tuple[str, str] | None:
-    """Return the line outside of this package that leads here, and what of ours it calls."""
+    """Return the calling line outside of this package, and the function that it calls."""
     called = ""
     frame: FrameType | None = sys._getframe(1)
     while frame is not None:
@@ -47,17 +47,16 @@ def _caller() -> tuple[str, str] | None:
 
 
 def first_importer() -> str:
-    """Return who imported JAX, as a clause: ``JAX was imported by train.py:3, `import flax```.
+    """Describe what imported JAX, as a clause: ``JAX was imported by train.py:3, `import flax```.
 
-    Python keeps no record of it. But of the files that are being executed now, from the program
-    inwards, one has a line that is done already and imports JAX or a package that does; and a
-    notebook keeps its cells.
+    Python keeps no record of it. But one of the files on the stack has an import above its current
+    line that loads JAX, or a package that does; and a notebook keeps its cells.
     """
     jax = sys.modules.get("jax")
     if jax is None:
         return "JAX was not imported"
-    if _by_us is not None:
-        place, called = _by_us
+    if _own_import is not None:
+        place, called = _own_import
         return f"JAX was imported by {place}, which calls `{called}` of vramfit"
     for name, lines, at in _sources():
         found = _first_import(lines, at, jax)
@@ -90,7 +89,7 @@ def _sources() -> Iterator[tuple[str, str, int]]:
 
 
 def _first_import(text: str, before: int, jax: ModuleType) -> tuple[int, str] | None:
-    """Return the first import above line `before` that brings JAX, and what is written there."""
+    """Return the first import above line `before` that loads JAX: its line and text."""
     try:
         tree = ast.parse(text)
     except (SyntaxError, ValueError):
@@ -103,26 +102,26 @@ def _first_import(text: str, before: int, jax: ModuleType) -> tuple[int, str] | 
             imported = [node.module]
         else:
             continue
-        if node.lineno < before and any(_brings(name, jax) for name in imported):
+        if node.lineno < before and any(_uses_jax(name, jax) for name in imported):
             found.append((node.lineno, ast.unparse(node)))
     return min(found) if found else None
 
 
-def _brings(name: str, jax: ModuleType) -> bool:
+def _uses_jax(name: str, jax: ModuleType) -> bool:
     """Return whether a module, or one of its package, uses JAX."""
     package = name.partition(".")[0]
     if package in ("jax", "jaxlib"):
         return package == "jax"
     if package == "vramfit" and not name.startswith("vramfit.train"):
-        return False  # its functions import JAX when they are called, and say so themselves
+        return False  # its functions import JAX on demand, and record it
     for other, module in list(sys.modules.items()):
         if other.partition(".")[0] == package and module is not None:
             values = list(vars(module).values())
-            if any(value is jax or _is_of_jax(value) for value in values):
+            if any(value is jax or _belongs_to_jax(value) for value in values):
                 return True
     return False
 
 
-def _is_of_jax(value: object) -> bool:
+def _belongs_to_jax(value: object) -> bool:
     name = value.__name__ if isinstance(value, ModuleType) else getattr(value, "__module__", None)
     return isinstance(name, str) and name.partition(".")[0] == "jax"

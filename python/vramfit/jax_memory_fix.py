@@ -27,9 +27,9 @@ from vramfit._lazy import lazy_getattr
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from vramfit._applied_settings import AppliedSettings as AppliedSettings
-    from vramfit._pool import allocate_memory_incremental as allocate_memory_incremental
-    from vramfit._pool import clear_memory_registry as clear_memory_registry
-    from vramfit._pool import force_memory_allocation as force_memory_allocation
+    from vramfit._fill_pool import allocate_memory_incremental as allocate_memory_incremental
+    from vramfit._fill_pool import clear_memory_registry as clear_memory_registry
+    from vramfit._fill_pool import force_memory_allocation as force_memory_allocation
     from vramfit._verify import verify_gpu_usage as verify_gpu_usage
 
 __all__ = [
@@ -51,9 +51,9 @@ _latest: _settings.Applied | None = None
 # What uses JAX is loaded when it is first used itself.
 _SOURCES = {
     "AppliedSettings": "vramfit._applied_settings",
-    "allocate_memory_incremental": "vramfit._pool",
-    "clear_memory_registry": "vramfit._pool",
-    "force_memory_allocation": "vramfit._pool",
+    "allocate_memory_incremental": "vramfit._fill_pool",
+    "clear_memory_registry": "vramfit._fill_pool",
+    "force_memory_allocation": "vramfit._fill_pool",
     "verify_gpu_usage": "vramfit._verify",
 }
 

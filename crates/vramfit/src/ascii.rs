@@ -126,7 +126,7 @@ mod tests {
         let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR"));
         let mut folders = vec![
             root.join("src"),
-            root.join("../vramfit-core/src/report/text"),
+            root.join("../vramfit-core/src/report/render/text"),
         ];
         while let Some(folder) = folders.pop() {
             for entry in std::fs::read_dir(&folder).expect("a folder").flatten() {

@@ -43,7 +43,7 @@ fn host(gpus: Vec<HostGpu>) -> Description {
 /// Writes a program that answers as a Python without JAX does.
 fn python_without_jax(folder: &Path) -> std::path::PathBuf {
     let path = folder.join("python");
-    let answer = r#"vramfit-answer:{"python":"3.12.1","executable":"/bare/python","packages":{}}"#;
+    let answer = r#"{"python":"3.12.1","executable":"/bare/python","packages":{}}"#;
     std::fs::write(&path, format!("#!/bin/sh\necho '{answer}'\n")).expect("written");
     let mode = std::fs::Permissions::from_mode(0o755);
     std::fs::set_permissions(&path, mode).expect("made executable");

@@ -113,7 +113,12 @@ fn a_part_is_one_of_all_that_programs_can_use() {
     let events: Vec<_> = lines.iter().map(|line| line["event"].as_str()).collect();
     assert_eq!(
         events,
-        [Some("start"), Some("step"), Some("holding"), Some("done")]
+        [
+            Some("start"),
+            Some("step"),
+            Some("holding"),
+            Some("released")
+        ]
     );
     assert_eq!(lines[0]["requested_bytes"], 12 * GIB);
     assert_eq!(lines[1]["allocated_bytes"], 12 * GIB);

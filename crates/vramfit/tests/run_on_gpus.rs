@@ -116,7 +116,7 @@ fn a7_what_a_display_holds_is_kept_out_of_the_share() {
     let wanted = (gpu.total_memory_bytes - (1200 << 20) - 2 * outside) / 2;
     assert_pool(&printed, gpu.total_memory_bytes, wanted);
     assert!(
-        printed.said.contains("1.2 GiB that others hold"),
+        printed.said.contains("1.2 GiB used by other processes"),
         "{}",
         printed.said
     );
@@ -169,7 +169,7 @@ fn the_gpus_are_those_that_the_program_will_see() {
         &[("CUDA_VISIBLE_DEVICES", "")],
     );
     assert_eq!(none.code, Some(2), "{}", none.said);
-    assert!(none.said.contains("will see no GPU"), "{}", none.said);
+    assert!(none.said.contains("hides every GPU"), "{}", none.said);
 }
 
 #[test]
@@ -224,7 +224,7 @@ fn too_little_room_is_refused_with_who_holds_it() {
     let printed = print(vec![gpu(0, "t4", 14 * GIB)], &["--processes", "2"], &[]);
     assert_eq!(printed.code, Some(2));
     assert!(
-        printed.said.contains("14.0 GiB that others hold"),
+        printed.said.contains("14.0 GiB used by other processes"),
         "{}",
         printed.said
     );

@@ -1,22 +1,22 @@
-//! Autotuning results that were recorded on a card, made to apply to the catalogue's card.
+//! Autotuning results that were recorded on a GPU, made to apply to the catalogue's GPU.
 //!
-//! XLA looks a result up by a description of the card that holds its clock, its bandwidth and the
+//! XLA looks a result up by a description of the GPU that holds its clock, its bandwidth and the
 //! version of cuDNN. One digit apart, the result is passed over without a word, so the description
-//! is replaced where compute capability and cores say that the card is of the same kind. What the
+//! is replaced where compute capability and cores say that the GPU is of the same kind. What the
 //! results say about kernels is XLA's business and not read here.
 
 use super::Gpu;
 use super::target::CUDNN_VERSION;
 use crate::error::{Error, ErrorKind, Result};
 
-/// Returns autotuning results in XLA's text form with those of this kind of card described as
-/// `gpu` is to the compiler. Results of other cards stay as they are; the compiler passes them over.
+/// Returns autotuning results in XLA's text form with those of this kind of GPU described as
+/// `gpu` is to the compiler. Results of other GPUs stay as they are; the compiler passes them over.
 ///
 /// # Errors
-/// [`ErrorKind::InvalidFile`] when the text is none of XLA's, or when all of it is for other cards.
+/// [`ErrorKind::InvalidFile`] when the text is none of XLA's, or when all of it is for other GPUs.
 pub fn fit_autotune_results(text: &str, gpu: &Gpu) -> Result<String> {
     if !text.contains("version:") {
-        return Err(not_results());
+        return Err(invalid_results_error());
     }
     let mut fitted = String::with_capacity(text.len());
     let mut is_fitted = false;
@@ -24,7 +24,7 @@ pub fn fit_autotune_results(text: &str, gpu: &Gpu) -> Result<String> {
     let mut rest = text;
     while let Some(at) = rest.find('"') {
         let (before, quoted) = rest.split_at(at);
-        let end = closing_quote(quoted).ok_or_else(not_results)?;
+        let end = closing_quote(quoted).ok_or_else(invalid_results_error)?;
         let value = &quoted[1..end];
         let field = before.trim_end().trim_end_matches(':').trim_end();
         fitted.push_str(before);
@@ -46,21 +46,21 @@ pub fn fit_autotune_results(text: &str, gpu: &Gpu) -> Result<String> {
         Some(other) if !is_fitted => Err(Error::new(
             ErrorKind::InvalidFile,
             format!(
-                "the autotuning results are for another card than `{}`: {other}",
+                "the autotuning results are for another GPU than `{}`: {other}",
                 gpu.name
             ),
         )
-        .hint("record them on a card of the same kind")),
+        .hint("record them on a GPU of the same kind")),
         _ => Ok(fitted),
     }
 }
 
-fn not_results() -> Error {
+fn invalid_results_error() -> Error {
     Error::new(
         ErrorKind::InvalidFile,
-        "the file holds no autotuning results in XLA's text form",
+        "the file contains no autotuning results in XLA's text format",
     )
-    .hint("record them on the card with `XLA_FLAGS=--xla_gpu_dump_autotune_results_to=FILE.txt`; the name must end in `.txt`")
+    .hint("record them on the GPU with `XLA_FLAGS=--xla_gpu_dump_autotune_results_to=FILE.txt`; the name must end in `.txt`")
 }
 
 /// Returns the index of the quote that ends the string which `text` begins with.
@@ -73,8 +73,8 @@ fn closing_quote(text: &str) -> Option<usize> {
     })
 }
 
-/// Describes the catalogue's card in the words of a recorded description, which differ between
-/// releases; `None` when that is of another kind of card.
+/// Describes the catalogue's GPU in the words of a recorded description, which differ between
+/// releases; `None` when that is of another kind of GPU.
 fn describe(recorded: &str, gpu: &Gpu) -> Option<String> {
     let (major, minor) = gpu.compute_capability;
     let (dnn_major, dnn_minor, dnn_patch) = CUDNN_VERSION;
@@ -112,7 +112,7 @@ fn describe(recorded: &str, gpu: &Gpu) -> Option<String> {
     (is_same == [true; 2]).then_some(description)
 }
 
-/// Writes a number as XLA does: six digits, without zeros at the end. Those of cards are neither
+/// Writes a number as XLA does: six digits, without zeros at the end. Those of GPUs are neither
 /// so large nor so small that it would take an exponent.
 fn six_digits(value: f64) -> String {
     let rounded = format!("{value:.5e}").parse().unwrap_or(value);

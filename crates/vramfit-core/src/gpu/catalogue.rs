@@ -1,4 +1,4 @@
-//! Reads `catalogue.toml`: what is written once per compute capability is joined to each card, and
+//! Reads `catalogue.toml`: what is written once per compute capability is joined to each GPU, and
 //! MIG slices are derived from their parents.
 
 use std::sync::LazyLock;
@@ -10,11 +10,11 @@ use crate::error::{Error, ErrorKind, Result};
 
 const TEXT: &str = include_str!("catalogue.toml");
 
-/// The same on every card of every capability listed here (CUDA C++ Programming Guide).
+/// The same on every GPU of every capability listed here (CUDA C++ Programming Guide).
 const REGISTERS_PER_CORE: u32 = 65_536;
 const SHARED_MEMORY_PER_BLOCK_BYTES: u32 = 49_152;
 
-/// MIG divides the memory of a card, its bandwidth and its L2 cache into this many parts.
+/// MIG divides the memory of a GPU, its bandwidth and its L2 cache into this many parts.
 const MEMORY_SLICES: u64 = 8;
 
 #[derive(Deserialize)]
@@ -22,11 +22,11 @@ const MEMORY_SLICES: u64 = 8;
 struct Catalogue {
     context: ContextModel,
     capability: Vec<Capability>,
-    card: Vec<Card>,
+    gpu: Vec<GpuEntry>,
     mig: Vec<Slice>,
 }
 
-/// What a CUDA context is taken to cost where a card says nothing itself.
+/// What a CUDA context is taken to cost where a GPU says nothing itself.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct ContextModel {
@@ -53,7 +53,7 @@ struct Capability {
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Card {
+struct GpuEntry {
     name: String,
     #[serde(default)]
     aliases: Vec<String>,
@@ -92,23 +92,23 @@ struct Slice {
 struct Parsed {
     context: ContextModel,
     capabilities: Vec<Capability>,
-    cards: Vec<Gpu>,
+    gpus: Vec<Gpu>,
 }
 
-static PARSED: LazyLock<Parsed> =
+static CATALOGUE: LazyLock<Parsed> =
     LazyLock::new(|| parse(TEXT).expect("catalogue.toml is part of the program and tested"));
 
-/// Returns every card, MIG slices last.
-pub(super) fn cards() -> &'static [Gpu] {
-    &PARSED.cards
+/// Returns every GPU, MIG slices last.
+pub(super) fn gpus() -> &'static [Gpu] {
+    &CATALOGUE.gpus
 }
 
-/// Reads a file that describes one card.
-pub(super) fn parse_card(text: &str) -> Result<Gpu> {
-    let card: Card = toml::from_str(text)
+/// Reads a file that describes one GPU.
+pub(super) fn parse_gpu(text: &str) -> Result<Gpu> {
+    let entry: GpuEntry = toml::from_str(text)
         .map_err(|e| invalid("the text does not describe a GPU").cause(e.message()))?;
-    check(&card)?;
-    join(card, &PARSED.capabilities, &PARSED.context)
+    check(&entry)?;
+    to_gpu(entry, &CATALOGUE.capabilities, &CATALOGUE.context)
 }
 
 fn parse(text: &str) -> Result<Parsed> {
@@ -117,16 +117,16 @@ fn parse(text: &str) -> Result<Parsed> {
     let Catalogue {
         context,
         capability: capabilities,
-        card,
+        gpu: entries,
         mig,
     } = file;
-    let mut cards = Vec::with_capacity(card.len() + mig.len());
-    for card in card {
-        check(&card)?;
-        cards.push(join(card, &capabilities, &context)?);
+    let mut gpus = Vec::with_capacity(entries.len() + mig.len());
+    for entry in entries {
+        check(&entry)?;
+        gpus.push(to_gpu(entry, &capabilities, &context)?);
     }
     for slice in mig {
-        let parent = cards
+        let parent = gpus
             .iter()
             .find(|gpu| gpu.name == slice.parent)
             .ok_or_else(|| {
@@ -135,42 +135,42 @@ fn parse(text: &str) -> Result<Parsed> {
                     slice.parent
                 ))
             })?;
-        let derived = cut(parent, slice, &context);
-        cards.push(derived);
+        let derived = mig_slice_of(parent, slice, &context);
+        gpus.push(derived);
     }
     Ok(Parsed {
         context,
         capabilities,
-        cards,
+        gpus,
     })
 }
 
 /// Refuses figures with which XLA divides by zero, or that are off by a unit.
-fn check(card: &Card) -> Result<()> {
-    let refuse = |what: &str| {
+fn check(entry: &GpuEntry) -> Result<()> {
+    let implausible = |what: &str| {
         Err(invalid(format!(
-            "`{what}` of card `{}` is implausible",
-            card.name
+            "`{what}` of GPU `{}` is implausible",
+            entry.name
         )))
     };
-    if card.name.trim().is_empty() || card.name.contains(char::is_whitespace) {
-        return refuse("name");
+    if entry.name.trim().is_empty() || entry.name.contains(char::is_whitespace) {
+        return implausible("name");
     }
-    if card.description.trim().is_empty() {
-        return refuse("description");
+    if entry.description.trim().is_empty() {
+        return implausible("description");
     }
-    check_totals(card)?;
-    if card.cores == 0 {
-        return refuse("cores");
+    check_totals(entry)?;
+    if entry.cores == 0 {
+        return implausible("cores");
     }
-    if card.l2_bytes == 0 {
-        return refuse("l2_bytes");
+    if entry.l2_bytes == 0 {
+        return implausible("l2_bytes");
     }
-    if card.bandwidth_bytes_per_s < 1_000_000_000 {
-        return refuse("bandwidth_bytes_per_s");
+    if entry.bandwidth_bytes_per_s < 1_000_000_000 {
+        return implausible("bandwidth_bytes_per_s");
     }
-    if !(0.1..10.0).contains(&card.clock_ghz) {
-        return refuse("clock_ghz");
+    if !(0.1..10.0).contains(&entry.clock_ghz) {
+        return implausible("clock_ghz");
     }
     Ok(())
 }
@@ -180,43 +180,39 @@ fn check(card: &Card) -> Result<()> {
 /// sixteenth; the rest is a slip of the pen.
 const MAX_TOTAL_SPREAD_PERCENT: u64 = 10;
 
-/// Refuses a card without a total, with two ways of giving it, and with implausible ones.
-fn check_totals(card: &Card) -> Result<()> {
-    let name = &card.name;
+/// Refuses a GPU without a total, with two ways of giving it, and with implausible ones.
+fn check_totals(entry: &GpuEntry) -> Result<()> {
+    let name = &entry.name;
     let plausible = 1 << 28..1 << 44;
-    match (card.memory_bytes, card.totals.is_empty()) {
+    match (entry.memory_bytes, entry.totals.is_empty()) {
         (Some(bytes), true) if plausible.contains(&bytes) => return Ok(()),
         (Some(_), true) => {
             return Err(invalid(format!(
-                "`memory_bytes` of card `{name}` is implausible"
+                "`memory_bytes` of GPU `{name}` is implausible"
             )));
         }
         (None, true) => {
             return Err(invalid(format!(
-                "`memory_bytes` of card `{name}` is missing"
+                "`memory_bytes` of GPU `{name}` is missing"
             )));
         }
         (Some(_), false) => {
-            let message = format!("card `{name}` has both `memory_bytes` and `totals`");
+            let message = format!("GPU `{name}` has both `memory_bytes` and `totals`");
             return Err(invalid(message).hint("write one of them; the lowest total counts"));
         }
         (None, false) => {}
     }
-    let refuse = || {
-        Err(invalid(format!(
-            "`totals` of card `{name}` are implausible"
-        )))
-    };
-    let Some((lowest, highest)) = range(&card.totals) else {
-        return refuse();
+    let implausible = || Err(invalid(format!("`totals` of GPU `{name}` are implausible")));
+    let Some((lowest, highest)) = range(&entry.totals) else {
+        return implausible();
     };
     let is_wide = highest - lowest > lowest / 100 * MAX_TOTAL_SPREAD_PERCENT;
-    let all_sourced = card
+    let all_sourced = entry
         .totals
         .iter()
         .all(|total| !total.source.trim().is_empty());
     if is_wide || !all_sourced || !plausible.contains(&lowest) {
-        return refuse();
+        return implausible();
     }
     Ok(())
 }
@@ -230,9 +226,9 @@ fn range(totals: &[Total]) -> Option<(u64, u64)> {
     Some((bytes.clone().min()?, bytes.max()?))
 }
 
-fn join(card: Card, capabilities: &[Capability], context: &ContextModel) -> Result<Gpu> {
-    let found = capabilities.iter().find(|c| c.version == card.capability);
-    let version = card
+fn to_gpu(entry: GpuEntry, capabilities: &[Capability], context: &ContextModel) -> Result<Gpu> {
+    let found = capabilities.iter().find(|c| c.version == entry.capability);
+    let version = entry
         .capability
         .split_once('.')
         .and_then(|(major, minor)| Some((major.parse().ok()?, minor.parse().ok()?)));
@@ -240,48 +236,48 @@ fn join(card: Card, capabilities: &[Capability], context: &ContextModel) -> Resu
         let known: Vec<&str> = capabilities.iter().map(|c| c.version.as_str()).collect();
         return Err(invalid(format!(
             "compute capability `{}` is not known",
-            card.capability
+            entry.capability
         ))
-        .hint(format!("known: {}", known.join(", "))));
+        .hint(format!("known: {}", known.to_gpu(", "))));
     };
     let (min_cuda_major, last) = capability.cuda_majors;
-    let range = card.memory_bytes.map(|bytes| (bytes, bytes));
+    let range = entry.memory_bytes.map(|bytes| (bytes, bytes));
     let (total_memory_bytes, max_total_memory_bytes) = range
-        .or_else(|| self::range(&card.totals))
+        .or_else(|| self::range(&entry.totals))
         .unwrap_or_default();
     Ok(Gpu {
-        context_bytes_estimate: card
+        context_bytes_estimate: entry
             .context_bytes_estimate
-            .unwrap_or_else(|| context.bytes(card.cores, capability.max_threads_per_core)),
-        name: card.name,
-        aliases: card.aliases,
-        description: card.description,
+            .unwrap_or_else(|| context.bytes(entry.cores, capability.max_threads_per_core)),
+        name: entry.name,
+        aliases: entry.aliases,
+        description: entry.description,
         compute_capability,
         total_memory_bytes,
         max_total_memory_bytes,
-        totals: card.totals,
-        memory_certainty: card.memory,
-        shares_host_memory: card.shares_host_memory,
-        core_count: card.cores,
+        totals: entry.totals,
+        memory_certainty: entry.memory,
+        shares_host_memory: entry.shares_host_memory,
+        core_count: entry.cores,
         fp32_lanes_per_core: capability.fp32_lanes_per_core,
         max_threads_per_core: capability.max_threads_per_core,
         registers_per_core: REGISTERS_PER_CORE,
         shared_memory_per_block_bytes: SHARED_MEMORY_PER_BLOCK_BYTES,
         shared_memory_per_core_bytes: capability.shared_memory_per_core_bytes,
         shared_memory_per_block_optin_bytes: capability.shared_memory_per_block_optin_bytes,
-        l2_bytes: card.l2_bytes,
-        bandwidth_bytes_per_s: card.bandwidth_bytes_per_s,
-        clock_ghz: card.clock_ghz,
-        peak_tflops: card.peak_tflops,
+        l2_bytes: entry.l2_bytes,
+        bandwidth_bytes_per_s: entry.bandwidth_bytes_per_s,
+        clock_ghz: entry.clock_ghz,
+        peak_tflops: entry.peak_tflops,
         min_cuda_major,
         max_cuda_major: (last != 0).then_some(last),
         mig_parent: None,
-        source: card.source,
+        source: entry.source,
     })
 }
 
-/// Derives a MIG slice from the card it is cut from.
-fn cut(parent: &Gpu, slice: Slice, context: &ContextModel) -> Gpu {
+/// Derives a MIG slice from the GPU it is cut from.
+fn mig_slice_of(parent: &Gpu, slice: Slice, context: &ContextModel) -> Gpu {
     let share = f64::from(slice.cores) / f64::from(parent.core_count);
     let memory_share = |whole: u64| whole * slice.memory_slices / MEMORY_SLICES;
     let alias = |name: &String| format!("{name}-{}", slice.profile);

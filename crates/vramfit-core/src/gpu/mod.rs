@@ -1,7 +1,7 @@
-//! The cards vramfit knows, and what XLA's compiler is told about each.
+//! The GPUs that vramfit knows, and what XLA's compiler is told about each.
 //!
-//! The figures live in `catalogue.toml`, one readable table per card; this module looks cards up.
-//! [`target`] writes the description XLA wants. What the machine's own cards report is not known
+//! The figures live in `catalogue.toml`, one readable table per GPU; this module looks GPUs up.
+//! [`target`] writes the description XLA wants. What the machine's own GPUs report is not known
 //! here: nothing in this crate touches a GPU.
 
 mod autotune;
@@ -23,7 +23,7 @@ pub use target::target_config_text;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Certainty {
-    /// A driver reported it on a card of this kind.
+    /// A driver reported it on a GPU of this kind.
     Reported,
     /// Nobody was seen to report it; [`Gpu::source`] says how it was derived.
     Estimated,
@@ -53,12 +53,12 @@ pub struct Total {
     pub platform: Platform,
 }
 
-/// Dense peak rates in 10^12 operations per second; `None` where the card has no unit for the type
+/// Dense peak rates in 10^12 operations per second; `None` where the GPU has no unit for the type
 /// or the rate is not known.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct PeakTflops {
-    /// 64-bit floats, on tensor cores where the card has them for this type.
+    /// 64-bit floats, on tensor cores where the GPU has them for this type.
     #[serde(default)]
     pub fp64: Option<f64>,
     /// 32-bit floats, without tensor cores.
@@ -112,12 +112,12 @@ impl PeakTflops {
     }
 }
 
-/// One graphics card (or a MIG slice of one) as the driver and XLA see it.
+/// One graphics GPU (or a MIG slice of one) as the driver and XLA see it.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Gpu {
     /// The name used on the command line, such as `h100-80g`.
     pub name: String,
-    /// Other names that mean this card.
+    /// Other names that mean this GPU.
     pub aliases: Vec<String>,
     /// What the driver calls it, such as `NVIDIA H100 80GB HBM3`.
     pub description: String,
@@ -131,7 +131,7 @@ pub struct Gpu {
     pub max_total_memory_bytes: u64,
     /// Every total that was seen, with its source; empty where one is known, see `source`.
     pub totals: Vec<Total>,
-    /// Whether `total_memory_bytes` was seen on a card.
+    /// Whether `total_memory_bytes` was seen on a GPU.
     pub memory_certainty: Certainty,
     /// Streaming multiprocessors.
     pub core_count: u32,
@@ -158,20 +158,20 @@ pub struct Gpu {
     /// An estimate, not a measurement: device memory that one process's CUDA context takes outside
     /// JAX's pool. `catalogue.toml` says how it is derived.
     pub context_bytes_estimate: u64,
-    /// First major release of CUDA whose compiler accepts this card.
+    /// First major release of CUDA whose compiler accepts this GPU.
     pub min_cuda_major: u32,
-    /// Last major release of CUDA whose compiler accepts this card; `None`: no end is known.
+    /// Last major release of CUDA whose compiler accepts this GPU; `None`: no end is known.
     pub max_cuda_major: Option<u32>,
     /// Whether the memory is the host's too (Jetson): what programs on the CPU hold is not to be had.
     pub shares_host_memory: bool,
-    /// The card this is a MIG slice of.
+    /// The GPU this is a MIG slice of.
     pub mig_parent: Option<String>,
     /// Where the figures come from.
     pub source: String,
 }
 
 impl Gpu {
-    /// Says whether the compiler of this CUDA major release (12, 13) can compile for the card.
+    /// Says whether the compiler of this CUDA major release (12, 13) can compile for the GPU.
     pub fn supports_cuda(&self, major: u32) -> bool {
         major >= self.min_cuda_major && self.max_cuda_major.is_none_or(|last| major <= last)
     }
@@ -202,8 +202,8 @@ impl Gpu {
                 format!("no driver reports {} for `{}`", Bytes(bytes), self.name),
             )
             .hint(format!(
-                "known totals are {} to {} bytes; a GPU of another size goes into a `.toml` file \
-                 (see `vramfit gpus`), memory that others hold into `--occupied`",
+                "known totals are {} to {} bytes; describe a GPU of another size in a `.toml` file \
+                 (see `vramfit gpus`), and pass memory used by others as `--occupied`",
                 self.total_memory_bytes, self.max_total_memory_bytes
             )));
         }
@@ -217,26 +217,26 @@ impl Gpu {
     }
 }
 
-/// Returns every card of the catalogue, in its order.
+/// Returns every GPU of the catalogue, in its order.
 pub fn all() -> &'static [Gpu] {
-    catalogue::cards()
+    catalogue::gpus()
 }
 
-/// Returns the card of that name.
+/// Returns the GPU of that name.
 ///
 /// Names, aliases and the driver's own names are found in any case, with spaces or underscores for
-/// dashes. A name that ends in `.toml` is the path of a file that describes one card; see
-/// [`parse_card`].
+/// dashes. A name that ends in `.toml` is the path of a file that describes one GPU; see
+/// [`parse_gpu`].
 ///
 /// # Errors
 /// [`ErrorKind::UnknownGpu`] with the nearest names as a hint; [`ErrorKind::Io`] or
-/// [`ErrorKind::InvalidFile`] for a card file.
+/// [`ErrorKind::InvalidFile`] for a GPU file.
 pub fn find(name: &str) -> Result<Gpu> {
     if name.to_ascii_lowercase().ends_with(".toml") {
         let text = std::fs::read_to_string(name).map_err(|e| {
             Error::new(ErrorKind::Io, format!("cannot read the GPU file `{name}`")).cause(e)
         })?;
-        return parse_card(&text)
+        return parse_gpu(&text)
             .map_err(|e| e.context(format_args!("cannot use the GPU file `{name}`")));
     }
     let wanted = normalise(name);
@@ -258,24 +258,22 @@ pub fn find(name: &str) -> Result<Gpu> {
         }),
     );
     let hint = match near.as_slice() {
-        [] => {
-            "`vramfit gpus` lists the cards; a card of your own goes into a `.toml` file".to_owned()
-        }
+        [] => "`vramfit gpus` lists all GPUs; describe others in a `.toml` file".to_owned(),
         near => format!(
-            "did you mean `{}`? `vramfit gpus` lists all cards",
+            "did you mean `{}`? `vramfit gpus` lists all GPUs",
             near.join("` or `")
         ),
     };
-    Err(Error::new(ErrorKind::UnknownGpu, format!("no card is called `{name}`")).hint(hint))
+    Err(Error::new(ErrorKind::UnknownGpu, format!("unknown GPU `{name}`")).hint(hint))
 }
 
-/// Reads one card from the text of a card file: the fields of a `[[card]]` of the catalogue at the
+/// Reads one GPU from the text of a GPU file: the fields of a `[[gpu]]` of the catalogue at the
 /// top level.
 ///
 /// # Errors
 /// [`ErrorKind::InvalidFile`] when a field is missing, unknown or implausible.
-pub fn parse_card(text: &str) -> Result<Gpu> {
-    catalogue::parse_card(text)
+pub fn parse_gpu(text: &str) -> Result<Gpu> {
+    catalogue::parse_gpu(text)
 }
 
 /// Brings a name into the one form in which names are compared.

@@ -1,4 +1,4 @@
-//! The description of a card that XLA's compiler takes: a `GpuTargetConfigProto` in text form, as
+//! The description of a GPU that XLA's compiler takes: a `GpuTargetConfigProto` in text form, as
 //! `PJRT_TopologyDescription_Create` wants it in the option `target_config`.
 
 use std::fmt::Write as _;
@@ -9,7 +9,7 @@ use super::Gpu;
 /// CUDA wheels have required 9.8 or newer since 0.6, and XLA's own target files name 9.10.
 pub(super) const CUDNN_VERSION: (u32, u32, u32) = (9, 10, 0);
 
-/// Returns the card as the text of XLA's `GpuTargetConfigProto`.
+/// Returns the GPU as the text of XLA's `GpuTargetConfigProto`.
 ///
 /// Only fields that every plugin from JAX 0.4.35 to 0.11 knows are written: the text parser refuses
 /// the whole text for one field it does not know. All of them are written, because XLA divides by

@@ -5,7 +5,7 @@ use std::collections::HashSet;
 use super::*;
 
 #[test]
-fn the_catalogue_holds_at_least_thirty_cards() {
+fn the_catalogue_holds_at_least_thirty_gpus() {
     assert!(all().iter().filter(|gpu| gpu.mig_parent.is_none()).count() >= 30);
 }
 
@@ -14,7 +14,7 @@ fn names_and_aliases_are_unique_and_found() {
     let mut seen = HashSet::new();
     for gpu in all() {
         for name in std::iter::once(&gpu.name).chain(&gpu.aliases) {
-            assert!(seen.insert(name.clone()), "{name} means two cards");
+            assert!(seen.insert(name.clone()), "{name} means two GPUs");
             assert_eq!(find(name).unwrap().name, gpu.name);
             assert_eq!(find(&name.to_uppercase()).unwrap().name, gpu.name);
         }
@@ -72,7 +72,7 @@ fn figures_are_plausible() {
             "{name}"
         );
         assert!((8..200).contains(&gpu.core_count), "{name}");
-        // The GPU of a Jetson module is clocked lower than any card.
+        // The GPU of a Jetson module is clocked lower than any GPU.
         let lowest = if gpu.shares_host_memory { 0.6 } else { 1.0 };
         assert!((lowest..3.0).contains(&gpu.clock_ghz), "{name}");
         assert!((512 << 10..=256 << 20).contains(&gpu.l2_bytes), "{name}");
@@ -86,9 +86,9 @@ fn figures_are_plausible() {
     }
 }
 
-/// The two cards the model of the context was fitted to, as they were measured.
+/// The two GPUs the model of the context was fitted to, as they were measured.
 #[test]
-fn context_estimates_go_through_the_measured_cards() {
+fn context_estimates_go_through_the_measured_gpus() {
     for (name, mib) in [("rtx-3090", 256), ("rtx-6000-ada", 426)] {
         let estimate = find(name).unwrap().context_bytes_estimate >> 20;
         assert!(
@@ -98,7 +98,7 @@ fn context_estimates_go_through_the_measured_cards() {
     }
 }
 
-/// Catches a rate typed into the wrong card or the wrong column: two operations per lane and clock.
+/// Catches a rate typed into the wrong GPU or the wrong column: two operations per lane and clock.
 #[test]
 fn fp32_rates_follow_from_lanes_and_clock() {
     for gpu in all() {
@@ -193,7 +193,7 @@ fn cards_that_cuda_13_dropped_say_so() {
 }
 
 #[test]
-fn the_target_text_of_a_card() {
+fn the_target_text_of_a_gpu() {
     let text = target_config_text(&find("h100-80g").unwrap());
     let golden = "\
 gpu_device_info {
@@ -290,11 +290,11 @@ fn a_card_file_has_one_total_or_several() {
          { bytes = 25000000000, source = \"old driver\" }, \
          { bytes = 25700000000, source = \"WSL2\", platform = \"windows\" }]",
     );
-    let gpu = parse_card(&several).unwrap();
+    let gpu = parse_gpu(&several).unwrap();
     assert_eq!(gpu.total_memory_bytes, 25_000_000_000);
     assert_eq!(gpu.max_total_memory_bytes, 25_200_000_000);
     assert_eq!(gpu.windows_total_memory_bytes(), Some(25_700_000_000));
-    let one = parse_card(CARD_FILE).unwrap();
+    let one = parse_gpu(CARD_FILE).unwrap();
     assert!(!one.has_total_range());
     assert!(one.totals.is_empty());
     for (text, told) in [
@@ -312,7 +312,7 @@ fn a_card_file_has_one_total_or_several() {
             "`memory_bytes` of card",
         ),
     ] {
-        let error = parse_card(&text).unwrap_err();
+        let error = parse_gpu(&text).unwrap_err();
         assert!(error.to_string().contains(told), "{told}: {error}");
     }
 }
@@ -331,7 +331,7 @@ source = "this machine"
 "#;
 
 #[test]
-fn a_card_file_is_enough_to_add_a_card() {
+fn a_card_file_is_enough_to_add_a_gpu() {
     let path = std::env::temp_dir().join(format!("vramfit-card-{}.toml", std::process::id()));
     std::fs::write(&path, CARD_FILE).unwrap();
     let gpu = find(path.to_str().unwrap());
@@ -352,9 +352,9 @@ fn the_card_file_of_the_page_is_the_card_of_the_catalogue() {
     let page = include_str!("../../../../docs/commands/gpus.md");
     let (_, rest) = page
         .split_once("```toml\n")
-        .expect("the page shows a card file");
+        .expect("the page shows a GPU file");
     let (text, _) = rest.split_once("```").expect("which ends");
-    let shown = parse_card(text).unwrap();
+    let shown = parse_gpu(text).unwrap();
     let ours = find("rtx-3060").unwrap();
     assert_eq!(target_config_text(&shown), target_config_text(&ours));
 }
@@ -374,7 +374,7 @@ fn a_card_file_with_a_mistake_is_refused() {
         ("clock_ghz = 2.0", "clock_ghz = 2000.0", "clock_ghz"),
         ("\"my-card\"", "\"my card\"", "name"),
     ] {
-        let error = parse_card(&CARD_FILE.replacen(from, to, 1)).unwrap_err();
+        let error = parse_gpu(&CARD_FILE.replacen(from, to, 1)).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::InvalidFile);
         assert!(error.to_string().contains(told), "{from} -> {to}: {error}");
     }

@@ -17,7 +17,7 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
-from vramfit import _plugin_errors
+from vramfit import _child, _plugin_errors
 from vramfit._errors import InsufficientMemoryError, VramfitError, first_line
 from vramfit.train.cli.run import run_request
 from vramfit.train.loop.memory import is_out_of_memory
@@ -40,9 +40,8 @@ def main(path: Path) -> int:
         with for_cli(), _plugin_errors.captured():
             outcome = run_request(request)
     except VramfitError as error:
-        fields = {name: getattr(error, name) for name in ("id", "message", "cause", "hint")}
         reason = "out-of-memory" if isinstance(error, InsufficientMemoryError) else "rejected"
-        outcome = {"outcome": reason, "error": fields}
+        outcome = {"outcome": reason, "error": _child.failure(error)}
     except Exception as error:
         # Outside of the step: in the first state, or an evaluation.
         if not is_out_of_memory(error):
@@ -53,7 +52,7 @@ def main(path: Path) -> int:
             "cause": first_line(error),
             "hint": None,
         }
-        outcome = {"outcome": "out-of-memory", "error": fields}
+        outcome = {"outcome": "out-of-memory", "error": _child.failure(error)}
     with contextlib.suppress(FileNotFoundError):  # the command is gone, and with it the folder
         path.with_name("outcome.json").write_text(json.dumps(_as_json(outcome)))
     return 0 if outcome["outcome"] in ("finished", "early", "signal") else 1

@@ -2,9 +2,7 @@
 //!
 //! It is measured in a Python of its own, `vramfit._data_bench`; here is decided what, and told what came out.
 
-use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
 
 use serde::{Deserialize, Serialize};
 use vramfit_core::{Bytes, Error, ErrorKind, Result};
@@ -14,6 +12,7 @@ use super::bench_text::told;
 use super::numbers::parse_count;
 use crate::context::Context;
 use crate::output::Output;
+use crate::python_child::{PythonChild, PythonFailure};
 use crate::status::Status;
 
 /// Measure how fast shuffled batches come from a file: our loader beside h5py, PyTorch, Grain and others
@@ -73,8 +72,7 @@ struct Line {
     done: Option<u64>,
     total: Option<u64>,
     answer: Option<Measured>,
-    /// Id, message, cause and hint.
-    error: Option<(String, String, Option<String>, Option<String>)>,
+    error: Option<PythonFailure>,
 }
 
 /// What came out.
@@ -242,67 +240,31 @@ pub(super) fn run(args: &Args, context: &Context, output: &mut Output) -> Result
 
 /// Has it measured by a Python, and shows how far it is meanwhile.
 fn measure(python: &Path, request: &Request, output: &Output) -> Result<Measured> {
-    let shown = python.display();
-    let cure = "name a Python that has vramfit and NumPy with `--python`";
-    let words = serde_json::to_string(request).expect("numbers and texts have a JSON form");
-    let mut child = Command::new(python)
-        .args(["-m", "vramfit._data_bench", &words])
-        .stdin(Stdio::null())
-        .stdout(Stdio::piped())
-        .spawn()
-        .map_err(|error| {
-            Error::new(
-                ErrorKind::CommandNotFound,
-                format!("`{shown}` cannot be started"),
-            )
-            .cause(error)
-            .hint(cure)
-        })?;
-    let answers = child.stdout.take().expect("standard output was piped");
+    let text = serde_json::to_string(request).expect("numbers and texts have a JSON form");
+    let mut child = PythonChild::spawn_module(python, "vramfit._data_bench", &[&text])?;
+    child.close_stdin();
     let bar = output.progress("runs");
-    let mut answer = None;
-    for line in BufReader::new(answers)
-        .lines()
-        .map_while(std::result::Result::ok)
-    {
-        let Ok(line) = serde_json::from_str::<Line>(&line) else {
-            continue;
-        };
+    let mut result = None;
+    while let Some(line) = child.receive_message::<Line>(None) {
         if let (Some(done), Some(total)) = (line.done, line.total) {
             bar.show(done, 0, total);
         }
-        if let Some(error) = line.error {
-            answer = Some(Err(failure(error)));
+        if let Some(failure) = line.error {
+            result = Some(Err(failure.into()));
         }
         if let Some(measured) = line.answer {
-            answer = Some(Ok(measured));
+            result = Some(Ok(measured));
         }
     }
     bar.remove();
-    ended(&mut child);
-    answer.unwrap_or_else(|| {
+    result.unwrap_or_else(|| {
         Err(Error::new(
             ErrorKind::CommandNotFound,
-            format!("`{shown}` ended without an answer; what it said is above"),
+            format!(
+                "`{}` exited unexpectedly; its output is above",
+                python.display()
+            ),
         )
-        .hint(cure))
+        .hint("select a Python that has vramfit and NumPy with `--python`"))
     })
-}
-
-/// Waits for a child that has closed its output.
-fn ended(child: &mut Child) {
-    // How it ended says no more than whether it answered.
-    let _ = child.wait();
-}
-
-fn failure((id, message, cause, hint): (String, String, Option<String>, Option<String>)) -> Error {
-    let known = ErrorKind::ALL.iter().find(|kind| kind.id() == id);
-    let mut error = Error::new(*known.unwrap_or(&ErrorKind::Internal), message);
-    if let Some(cause) = cause {
-        error = error.cause(cause);
-    }
-    if let Some(hint) = hint {
-        error = error.hint(hint);
-    }
-    error
 }

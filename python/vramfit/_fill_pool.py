@@ -1,4 +1,4 @@
-"""Holds memory in JAX's pool on purpose, and lets it go; checked in the allocator's figures."""
+"""Fills JAX's pool on purpose and frees it again, checked by the allocator's statistics."""
 
 from __future__ import annotations
 
@@ -11,31 +11,31 @@ from vramfit._locale import for_terminal
 from vramfit._native import parse_bytes, show_bytes
 
 # Arrays of one size share one compiled program.
-_PIECE = 1 << 30
-# Where no larger piece is to be had, pieces are halved down to this: what is left then is in holes.
-_SMALLEST_PIECE = 1 << 20
+_MAX_BLOCK = 1 << 30
+# If no larger block is free, blocks are halved down to this: the rest is fragmented.
+_MIN_BLOCK = 1 << 20
 
-# What is held: the device and its arrays.
+# The devices and arrays that are allocated.
 _registry: list[tuple[Any, list[Any]]] = []
 
 
 class HeldMemory(NamedTuple):
-    """Memory that `force_memory_allocation` made JAX hold."""
+    """Memory that `force_memory_allocation` allocated."""
 
     device: str
     """The device, as JAX names it."""
     bytes: int
-    """How much was asked for and is held now."""
+    """The amount that is allocated."""
     in_use_before: int | None
-    """What the allocator counted as in use before; None where it does not count."""
+    """Memory in use before, as the allocator reports it; None if it keeps no statistics."""
     in_use_after: int | None
-    """And what it counts now."""
+    """Memory in use afterwards."""
     limit: int | None
-    """What its pool may take."""
+    """Maximum size of the pool."""
 
     def __repr__(self) -> str:
         if self.in_use_before is None or self.in_use_after is None:
-            checked = "not checked: this allocator counts nothing"
+            checked = "not checked: this allocator keeps no statistics"
         else:
             checked = f"in use {show_bytes(self.in_use_before)} → {show_bytes(self.in_use_after)}"
         limit = f" of {show_bytes(self.limit)}" if self.limit else ""
@@ -46,37 +46,37 @@ class HeldMemory(NamedTuple):
 class AllocationStep(NamedTuple):
     """A step of `allocate_memory_incremental`."""
 
-    asked: int
-    """Bytes that the step asked for."""
-    met: bool
-    """Whether it got them; the first step that does not is the last."""
-    held: int
-    """Bytes that all steps hold together."""
+    requested: int
+    """Bytes that the step requested."""
+    succeeded: bool
+    """Whether they were allocated; the first step that fails is the last."""
+    allocated: int
+    """Bytes that all steps have allocated together."""
     in_use: int
-    """Bytes that the allocator counts as in use on the device, the program's own included."""
+    """Bytes in use on the device, as the allocator reports them, including the program's own."""
     limit: int
-    """Bytes that its pool may take."""
+    """Maximum size of the pool."""
 
     @property
-    def utilisation(self) -> float:
-        """The part of the limit that is in use."""
+    def utilization(self) -> float:
+        """The fraction of the limit that is in use."""
         return self.in_use / self.limit
 
     def __repr__(self) -> str:
-        what = "took" if self.met else "could not have"
+        what = "allocated" if self.succeeded else "could not allocate"
         return (
-            f"<AllocationStep {what} {show_bytes(self.asked)}: {show_bytes(self.in_use)} of "
-            f"{show_bytes(self.limit)} in use, {self.utilisation:.1%}>"
+            f"<AllocationStep {what} {show_bytes(self.requested)}: {show_bytes(self.in_use)} of "
+            f"{show_bytes(self.limit)} in use, {self.utilization:.1%}>"
         )
 
 
 class ClearedMemory(NamedTuple):
-    """What `clear_memory_registry` gave back to JAX's pools."""
+    """The memory that `clear_memory_registry` freed."""
 
     released: int
-    """Bytes of the arrays that were held."""
+    """Bytes of the arrays that were freed."""
     in_use: dict[str, tuple[int, int]]
-    """What the allocator of each device counted as in use, before and after."""
+    """Memory in use on each device before and after, as its allocator reports it."""
     caches_cleared: bool
     """Whether JAX's caches of compiled programs were cleared too."""
 
@@ -91,43 +91,43 @@ class ClearedMemory(NamedTuple):
 
 
 def force_memory_allocation(amount: float | int | str = 0.5, device: Any = None) -> HeldMemory:
-    """Make JAX hold memory on a device until `clear_memory_registry` is called.
+    """Allocate memory on a device until `clear_memory_registry` is called.
 
     Args:
-        amount: Bytes (an int, or a text such as ``"8GiB"``), or a part of what the pool may take
-            (a float up to 1.0, or a text such as ``"90%"``).
-        device: A number among JAX's GPUs, or one of ``jax.devices()``; the first GPU by default.
+        amount: Bytes (an int, or a string such as ``"8GiB"``), or a fraction of the pool's limit
+            (a float up to 1.0, or a string such as ``"90%"``).
+        device: An index among JAX's GPUs, or one of ``jax.devices()``; the first GPU by default.
 
     Raises:
-        InsufficientMemoryError: If it cannot be had; then nothing is held.
-        VerificationFailedError: If there is no GPU, or the allocator does not count what was taken.
-        InvalidArgumentError: If the amount is none, or a part of what is not known.
+        InsufficientMemoryError: If there is not enough memory; then nothing is allocated.
+        VerificationFailedError: If there is no GPU, or the statistics do not show the allocation.
+        InvalidArgumentError: If the amount is invalid, or a fraction of an unknown limit.
     """
     target = _devices.gpu(device)
     before = _devices.statistics(target)
     size = _bytes(amount, before, "amount")
     free = before["bytes_limit"] - before["bytes_in_use"] if "bytes_limit" in before else None
-    # More than the pool has is refused at once: XLA would wait ten seconds for each piece. What
-    # `cuda_async` calls its limit is none, and it counts no pool; there it is tried.
+    # More than the pool has is rejected at once: XLA would wait ten seconds for each block. The
+    # limit of `cuda_async` is not one, and it reports no pool; there the allocation is tried.
     if free is not None and size > free and "pool_bytes" in before:
-        # A dry run answers what is asked of its card, so it is asked, in one piece.
-        arrays = _take(size, target, whole=True) if _devices.is_virtual() else None
+        # Requested all the same in a dry run, in one block, so that it is reported.
+        arrays = _allocate(size, target, whole=True) if _devices.is_virtual() else None
     else:
-        arrays = _take(size, target)
+        arrays = _allocate(size, target)
     if arrays is None:
         raise InsufficientMemoryError(
-            f"{show_bytes(size)} cannot be had on {target}",
-            cause=None if free is None else f"{show_bytes(free)} of its pool are not in use",
-            hint="ask for less; `allocate_memory_incremental` finds how much there is",
+            f"cannot allocate {show_bytes(size)} on {target}",
+            cause=None if free is None else f"only {show_bytes(free)} of its pool are free",
+            hint="request less; `allocate_memory_incremental` finds how much is available",
         )
     after = _devices.statistics(target)
     if before and after["bytes_in_use"] - before["bytes_in_use"] < size:
         for array in arrays:
             array.delete()
         raise VerificationFailedError(
-            f"{show_bytes(size)} were taken on {target}, and its allocator counts fewer",
+            f"{show_bytes(size)} were allocated on {target}, but its allocator reports less",
             cause=f"in use before {before['bytes_in_use']}, after {after['bytes_in_use']}",
-            hint="call it where no other thread frees arrays",
+            hint="call it while no other thread frees arrays",
         )
     _registry.append((target, arrays))
     return HeldMemory(
@@ -145,43 +145,43 @@ def allocate_memory_incremental(
     report: Callable[[AllocationStep], object] | None = None,
     device: Any = None,
 ) -> tuple[AllocationStep, ...]:
-    """Take memory step by step until so much of a device's pool is in use; each step is reported.
+    """Allocate memory step by step until so much of a device's pool is in use.
 
-    What the program itself has in use counts. A step that cannot be had ends the walk: what the
-    steps before it took stays held until `clear_memory_registry` is called.
+    Memory that the program itself uses counts. The first step that fails is the last: what the
+    steps before it allocated stays allocated until `clear_memory_registry` is called.
 
     Args:
-        target: What is to be in use at the end: bytes, or a part of what the pool may take.
-        step: What each step takes, in the same forms.
-        report: Called with each step as it is done, such as ``print``.
+        target: Memory in use at the end: bytes, or a fraction of the pool's limit.
+        step: Size of each step, in the same forms.
+        report: Called with each step, such as ``print``.
         device: As in `force_memory_allocation`.
 
     Returns:
-        The steps. The last has ``met=False`` if the target was not reached.
+        The steps. The last has ``succeeded=False`` if the target was not reached.
 
     Raises:
-        InvalidArgumentError: If an amount is none, or the allocator counts nothing.
+        InvalidArgumentError: If an amount is invalid, or the allocator keeps no statistics.
         VerificationFailedError: If there is no GPU.
     """
     place = _devices.gpu(device)
     now = _devices.statistics(place)
     if not now.get("bytes_limit"):
         raise InvalidArgumentError(
-            f"the allocator of {place} tells no limit to walk up to",
+            f"the allocator of {place} reports no limit",
             hint="use the default allocator, or `force_memory_allocation` with bytes",
         )
     goal, stride = _bytes(target, now, "target"), _bytes(step, now, "step")
     steps: list[AllocationStep] = []
-    held = 0
+    allocated = 0
     while (missing := goal - now["bytes_in_use"]) > 0:
-        asked = min(stride, missing)
-        arrays = _take(asked, place)
+        requested = min(stride, missing)
+        arrays = _allocate(requested, place)
         if arrays is not None:
             _registry.append((place, arrays))
-            held += asked
+            allocated += requested
         now = _devices.statistics(place)
         done = AllocationStep(
-            asked, arrays is not None, held, now["bytes_in_use"], now["bytes_limit"]
+            requested, arrays is not None, allocated, now["bytes_in_use"], now["bytes_limit"]
         )
         steps.append(done)
         if report is not None:
@@ -192,17 +192,17 @@ def allocate_memory_incremental(
 
 
 def clear_memory_registry(caches: bool = False) -> ClearedMemory:
-    """Free what `force_memory_allocation` and `allocate_memory_incremental` hold.
+    """Free what `force_memory_allocation` and `allocate_memory_incremental` allocated.
 
-    The memory goes back to JAX's pool, and not to the driver: a pool never shrinks, so
-    ``nvidia-smi`` shows what it showed before.
+    The memory is returned to JAX's pool, not to the driver: a pool never shrinks, so
+    ``nvidia-smi`` shows the same as before.
 
     Args:
-        caches: Also drop JAX's compiled programs, which frees their code and constants; each is
+        caches: Also clear JAX's compilation caches, which frees code and constants; each program is
             compiled again when it is next called.
 
     Raises:
-        VerificationFailedError: If an allocator still counts what was freed.
+        VerificationFailedError: If an allocator still reports the memory as in use.
     """
     freed: dict[Any, int] = {}
     before: dict[Any, dict[str, int]] = {}
@@ -226,68 +226,70 @@ def clear_memory_registry(caches: bool = False) -> ClearedMemory:
         counted[str(device)] = (had["bytes_in_use"], has["bytes_in_use"])
         if had["bytes_in_use"] - has["bytes_in_use"] < freed[device]:
             raise VerificationFailedError(
-                f"{show_bytes(freed[device])} were freed on {device}; its allocator counts less",
+                f"{show_bytes(freed[device])} were freed on {device}, but its allocator shows less",
                 cause=f"in use before {had['bytes_in_use']}, after {has['bytes_in_use']}",
-                hint="call it where no other thread makes arrays",
+                hint="call it while no other thread creates arrays",
             )
     return ClearedMemory(sum(freed.values()), counted, caches)
 
 
 def _bytes(amount: float | int | str, known: dict[str, int], name: str) -> int:
-    """Return the bytes of an amount, given what an allocator says of itself."""
-    hint = "write bytes, such as `8 << 30` or `'8GiB'`, or a part, such as `0.9` or `'90%'`"
-    part: float | None = None
+    """Convert an amount to bytes, given the statistics of an allocator."""
+    hint = "use bytes, such as `8 << 30` or `'8GiB'`, or a fraction, such as `0.9` or `'90%'`"
+    fraction: float | None = None
     size = 0
     if isinstance(amount, bool) or not isinstance(amount, (int, float, str)):
         raise InvalidArgumentError(f"`{name}={amount!r}` is not an amount of memory", hint=hint)
     if isinstance(amount, float):
-        part = amount
+        fraction = amount
     elif isinstance(amount, int):
         size = amount
     elif amount.rstrip().endswith("%"):
         try:
-            part = float(amount.rstrip().removesuffix("%")) / 100
+            fraction = float(amount.rstrip().removesuffix("%")) / 100
         except ValueError:
-            part = 0.0
+            fraction = 0.0
     else:
         size = parse_bytes(amount)
-    if part is None:
+    if fraction is None:
         if size <= 0:
-            raise InvalidArgumentError(f"`{name}={amount!r}` is nothing to take", hint=hint)
+            raise InvalidArgumentError(f"`{name}={amount!r}` must be greater than 0", hint=hint)
         return size
-    if not 0.0 < part <= 1.0:
-        raise InvalidArgumentError(f"`{name}={amount!r}` is not a part of a pool", hint=hint)
+    if not 0.0 < fraction <= 1.0:
+        raise InvalidArgumentError(
+            f"`{name}={amount!r}` is out of range; expected 0 < fraction <= 1", hint=hint
+        )
     if not known.get("bytes_limit"):
         raise InvalidArgumentError(
-            f"`{name}={amount!r}` is a part of what this allocator does not tell",
-            hint="write bytes, such as `'8GiB'`",
+            f"`{name}={amount!r}` is a fraction, but this allocator reports no limit",
+            hint="use bytes, such as `'8GiB'`",
         )
-    return max(1, int(known["bytes_limit"] * part))
+    return max(1, int(known["bytes_limit"] * fraction))
 
 
-def _take(size: int, device: Any, whole: bool = False) -> list[Any] | None:
-    """Return arrays of so many bytes together; None, and none of them, if they cannot be had.
+def _allocate(size: int, device: Any, whole: bool = False) -> list[Any] | None:
+    """Return arrays of so many bytes in total; None, without any, if there is not enough memory.
 
-    With `whole` there is one array, else as many as are needed to find room for all of it.
+    With `whole` there is one array, else as many as the fragmentation of the pool requires.
     """
     import jax
     import jax.numpy as jnp
 
     arrays: list[Any] = []
-    piece, left = size if whole else _PIECE, size
+    block, left = size if whole else _MAX_BLOCK, size
     while left > 0:
-        asked = min(piece, left)
+        requested = min(block, left)
         try:
-            # Filled, because memory that nothing was written to is not always there.
-            array = jnp.full((asked,), 1, jnp.uint8, device=device)
+            # Filled, because memory that was never written may not be backed.
+            array = jnp.full((requested,), 1, jnp.uint8, device=device)
             arrays.append(jax.block_until_ready(array))
-            left -= asked
-        # Which of the two depends on the way through JAX that the call took, and on its release.
+            left -= requested
+        # Which of the two depends on the code path and the release of JAX.
         except (RuntimeError, ValueError) as error:
-            # Halved from what was asked, so that each try is a smaller one.
-            piece = asked // 2
+            # Half of the failed request, so that each attempt is smaller.
+            block = requested // 2
             out_of_memory = "RESOURCE_EXHAUSTED" in str(error)
-            if out_of_memory and piece >= _SMALLEST_PIECE and not whole:
+            if out_of_memory and block >= _MIN_BLOCK and not whole:
                 continue
             for held in arrays:
                 held.delete()
