@@ -52,7 +52,7 @@ def main(path: Path) -> int:
             "cause": first_line(error),
             "hint": None,
         }
-        outcome = {"outcome": "out-of-memory", "error": _child.failure(error)}
+        outcome = {"outcome": "out-of-memory", "error": fields}
     with contextlib.suppress(FileNotFoundError):  # the command is gone, and with it the folder
         path.with_name("outcome.json").write_text(json.dumps(_as_json(outcome)))
     return 0 if outcome["outcome"] in ("finished", "early", "signal") else 1
