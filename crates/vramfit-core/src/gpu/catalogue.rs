@@ -238,7 +238,7 @@ fn to_gpu(entry: GpuEntry, capabilities: &[Capability], context: &ContextModel) 
             "compute capability `{}` is not known",
             entry.capability
         ))
-        .hint(format!("known: {}", known.to_gpu(", "))));
+        .hint(format!("known: {}", known.join(", "))));
     };
     let (min_cuda_major, last) = capability.cuda_majors;
     let range = entry.memory_bytes.map(|bytes| (bytes, bytes));
