@@ -244,7 +244,7 @@ def test_a_program_that_only_compiles_its_step_is_not_judged_by_its_start(progra
     script = ONLY_COMPILES.replace("ROWS", "65536") + "x = jnp.ones(9)\n"
     done = dryrun(program(script))
     assert done.returncode == 1
-    assert "does not fit by its plan: `jit__lambda`, which did not run" in done.stderr
+    assert "does not fit: `jit__lambda`, compiled but not executed, needs" in done.stderr
     # One size was compiled and found too large, another one ran.
     script = ONLY_COMPILES.replace("ROWS", "65536")
     script += """

@@ -97,7 +97,8 @@ def test_a_crash_is_no_fit_in_any_form(tmp_path):
     assert condition["exit"] == {"code": 1, "signal": None}
     error = {"name": "ValueError", "message": "no data", "site": f"{program}:3 (<module>)"}
     assert condition["error"] == error
-    why = f"the program stopped by its own error after call 1 of `{condition['after']['program']}`"
+    last = condition["after"]["program"]
+    why = f"the program failed with an error of its own after call 1 of `{last}`"
     assert condition["text"] == f"{why} (ValueError at {program}:3 (<module>): no data)"
     html = page.read_text()
     assert '<h1 class="headline unknown">unknown: ' in html

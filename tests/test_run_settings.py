@@ -152,7 +152,7 @@ def test_the_report_of_a_kept_trace_has_the_settings(dry, tmp_path):
     )
     text = report.stdout + report.stderr
     assert "settings of this run" in text
-    assert "`XLA_PYTHON_CLIENT_MEM_FRACTION=0.5`: the pool may take 7.3 GiB" in joined(text)
+    assert "`XLA_PYTHON_CLIENT_MEM_FRACTION=0.5`: the pool may use 7.3 GiB" in joined(text)
 
 
 # What the program sets too late.

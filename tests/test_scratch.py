@@ -178,6 +178,6 @@ def test_the_verdict_counts_a_range(tmp_path, limit, fits, code):
         assert condition["kind"] == "library_scratch"
         available = condition["available_bytes"]
         assert SPECTRUM <= available < 2 * SPECTRUM
-        assert "it fits only if cuFFT (rfft f32[64,1048576])" in " ".join(told.split())
+        assert "the run fits only if cuFFT (rfft f32[64,1048576])" in " ".join(told.split())
     if fits is False:
         assert "Failed to create cuFFT batched plan with scratch allocator" in told

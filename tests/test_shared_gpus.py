@@ -92,7 +92,7 @@ def test_a_second_process_finds_what_the_first_has_left(run):
     left = T4 - first["pool_bytes"] - 2 * context
     assert said.answer["capacity_bytes"] == left
     assert "2 processes used the GPU" in said.text
-    assert "other processes of this run hold" in said.text.replace("\n", " ")
+    assert "other processes of this run use" in said.text.replace("\n", " ")
 
 
 OUT_OF_MEMORY = """
@@ -126,7 +126,7 @@ def test_a_process_that_another_leaves_too_little_does_not_fit_and_is_named(run,
     text = " ".join(said.text.split())
     headline = text[text.index("does not fit") : text.index("[#")]
     assert f"in process {child['pid']} (`python worker.py 4`)" in headline
-    assert "other processes of this run hold 11.0 GiB of 14.6 GiB" in headline
+    assert "other processes of this run use 11.0 GiB of 14.6 GiB" in headline
     for way_out in ("XLA_PYTHON_CLIENT_PREALLOCATE=false", "JAX_PLATFORMS=cpu", "--processes"):
         assert way_out in text
     assert f"process {child['pid']}" in said.page
@@ -283,8 +283,8 @@ def test_a_process_whose_context_finds_no_room_does_not_fit(run):
     assert said.answer["fits"] is False
     assert said.answer["no_context"]["held_by_others_bytes"] > 0.98 * T4
     text = " ".join(said.text.split())
-    assert "does not fit: no room for the CUDA context" in text
-    assert "other processes of this run hold" in text
+    assert "does not fit: the CUDA context needs" in text
+    assert "other processes of this run use" in text
 
 
 GROWING = """

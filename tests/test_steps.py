@@ -247,8 +247,7 @@ def test_what_comes_before_training_is_no_step(dry_run, script, step, first):
     cut = condition(answer, "cut_at_step")
     assert (cut["program"], cut["calls"], cut["steps"]) == (step, 3, 3)
     said = " ".join(text.split())
-    assert f"the run was cut after call 3 of `{step}`" in said
-    assert "as `--steps 3` asks" in said
+    assert f"`--steps 3` stopped the run after call 3 of `{step}`" in said
 
 
 def test_a_run_that_does_not_fit_in_training_is_not_cut_before_it(dry_run):
@@ -268,7 +267,7 @@ def test_without_a_step_the_run_is_not_cut_and_says_so(dry_run):
     assert (code, out, answer["fits"]) == (0, "trained\n", True)
     told = condition(answer, "no_step_found")
     assert (told["steps"], told["found"]) == (3, None)
-    assert "no program was found to be a training step" in " ".join(text.split())
+    assert "no training step was detected" in " ".join(text.split())
 
 
 def test_a_named_step_is_taken_as_it_is(dry_run):
@@ -278,7 +277,7 @@ def test_a_named_step_is_taken_as_it_is(dry_run):
     code, answer, out, text = dry_run(MAPS, "--steps", "3", "--step", "no_such_step")
     assert (code, out) == (0, "trained\n")
     assert condition(answer, "no_step_found")["name"] == "no_such_step"
-    assert "no program called `no_such_step` ran" in " ".join(text.split())
+    assert "no program named `no_such_step` ran" in " ".join(text.split())
 
 
 # A rollout keeps what it sees until the update, and start-up keeps arrays for good.

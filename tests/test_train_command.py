@@ -135,7 +135,7 @@ def test_labels_are_classes_and_their_accuracy_is_told(tmp_path):
     assert 0.45 < found["loss"] < 0.7
     text = vramfit("report", "run", cwd=tmp_path).stdout
     assert "accuracy" in text
-    assert "where the time went" in text
+    assert "time breakdown" in text
 
 
 def test_losses_are_those_of_a_loop_written_by_hand(sequences):

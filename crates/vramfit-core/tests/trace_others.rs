@@ -67,7 +67,7 @@ fn what_others_hold_is_not_to_spare() {
     assert_eq!(
         report.headline,
         "fits: peak 100.0 MiB of 400.0 MiB on GPU 1 of 2 x toy-1g, 300.0 MiB to spare; other \
-         processes of this run hold up to 600.0 MiB of 1.0 GiB"
+         processes of this run use up to 600.0 MiB of 1.0 GiB"
     );
     assert_eq!(report.json["devices"][0]["gpu"], 1);
     assert_eq!(report.json["processes"][0]["pid"], 77);
@@ -96,7 +96,7 @@ fn a_request_that_others_leave_no_room_for_is_put_down_to_them() {
     let report = Report::from_dryrun(&answer);
     assert!(
         report.headline.contains(
-            "in process 77 (`python train.py`); other processes of this run hold 600.0 MiB of 1.0 GiB"
+            "in process 77 (`python train.py`); other processes of this run use 600.0 MiB of 1.0 GiB"
         ),
         "{}",
         report.headline
@@ -108,7 +108,7 @@ fn a_request_that_others_leave_no_room_for_is_put_down_to_them() {
         text.contains("process 55 (`python3 serve.py`): 600.0 MiB"),
         "{text}"
     );
-    assert!(text.contains("without them it is met"), "{text}");
+    assert!(text.contains("without them it succeeds"), "{text}");
 }
 
 #[test]
@@ -146,8 +146,8 @@ fn a_context_without_room_is_no_fit() {
     assert!(answer.used_gpu());
     assert_eq!(answer.fits_alone, Some(true));
     let report = Report::from_dryrun(&answer);
-    let expected =
-        "does not fit: no room for the CUDA context on GPU 1 of 2 x toy-1g in process 77";
+    let expected = "does not fit: the CUDA context needs about 24.0 MiB, but only 14.0 MiB are free on GPU 1 of \
+         2 x toy-1g in process 77";
     assert!(report.headline.starts_with(expected), "{}", report.headline);
     assert_eq!(
         report.json["no_context"]["held_by_others_bytes"],

@@ -257,7 +257,7 @@ fn routines_without_a_bound_are_a_warning() {
     assert_eq!(scratch(&answer).needs[0].high_bytes, None);
     let told = told(&answer);
     assert!(told.contains("custom call my_kernel f32[8]"), "{told}");
-    assert!(told.contains("no bound is known"), "{told}");
+    assert!(told.contains("no upper bound is known"), "{told}");
 }
 
 #[test]

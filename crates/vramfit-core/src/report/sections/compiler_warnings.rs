@@ -46,7 +46,7 @@ fn rematerialization(text: &str) -> Option<String> {
     });
     let (target, reached, before) = (amounts.next()?, amounts.next()?, amounts.next()?);
     let result = if reached.0 < before.0 {
-        format!("rematerialization reduced it from {before} to {reached} only")
+        format!("rematerialization only reduced it from {before} to {reached}")
     } else {
         format!("rematerialization did not help, so it stays at {reached}")
     };
@@ -88,7 +88,10 @@ mod tests {
                     reduced to 6.95GiB (7461666284 bytes), down from 30.18GiB (32409419996 bytes) originally";
         let text = explain(text, 2);
         assert!(text.contains("was 5.4 GiB, about"), "{text}");
-        assert!(text.contains("from 30.2 GiB to 6.9 GiB only"), "{text}");
+        assert!(
+            text.contains("only reduced it from 30.2 GiB to 6.9 GiB"),
+            "{text}"
+        );
         assert!(text.ends_with(" (2 times)"), "{text}");
     }
 

@@ -13,10 +13,9 @@ pub(in crate::report) fn section(summary: &RunSummary) -> Option<Section> {
     let here: Vec<_> = leaks.filter(|leak| leak.device == device).collect();
     let mut points: Vec<_> = here.iter().copied().take(MAX_SHOWN).map(point).collect();
     points.extend(more_in_json(here.len().saturating_sub(MAX_SHOWN)));
-    let elsewhere = summary.leaks.len() - here.len();
-    if elsewhere > 0 {
+    if here.len() < summary.leaks.len() {
         points.push(format!(
-            "this is device {device}; {elsewhere} such lines of other devices are in the JSON output"
+            "only device {device} is shown; leaks of other devices are in the JSON output"
         ));
     }
     points.extend(remaining_steps(summary, device));
