@@ -9,8 +9,8 @@ import h5py
 import numpy as np
 import pytest
 
-from vramfit._data_bench import grain_ways, machine, runs, ways
-from vramfit._data_bench.request import Request
+from vramfit._data_bench import backends, grain_backends, machine, runs
+from vramfit._data_bench.options import BenchOptions
 
 ROWS = 5000
 
@@ -44,18 +44,18 @@ def request(file, **changes):
         "runs": 2,
         "threads": None,
     }
-    return Request(**usual | changes)
+    return BenchOptions(**usual | changes)
 
 
 INSTALLED = {"vramfit", "h5py", "grain", "array_record"}
-MEASURED = [way for way in ways.WAYS if INSTALLED.issuperset(way.packages)]
+MEASURED = [backend for backend in backends.BACKENDS if INSTALLED.issuperset(backend.packages)]
 
 
-@pytest.mark.parametrize("way", MEASURED, ids=lambda way: way.id)
-def test_every_way_hands_out_full_batches_without_an_end(way, file, tmp_path):
+@pytest.mark.parametrize("backend", MEASURED, ids=lambda backend: backend.id)
+def test_every_way_hands_out_full_batches_without_an_end(backend, file, tmp_path):
     asked = request(file, scratch=str(tmp_path))
-    assert way.prepare is None or way.prepare(asked) is None
-    steps = way.read(asked)
+    assert backend.prepare is None or backend.prepare(asked) is None
+    steps = backend.read(asked)
     assert [next(steps) for _ in range(3 * ROWS // 64)] == [64] * (3 * ROWS // 64)
     steps.close()
 
@@ -68,13 +68,13 @@ def test_a_run_counts_rows_from_opening_on(file):
             steps.append(1)
             yield 10
 
-    plain = runs.run(ways.Way("a", "a", ("a",), read), request(file, seconds=1e-9))
+    plain = runs.run(backends.Backend("a", "a", ("a",), read), request(file, seconds=1e-9))
     assert (plain.rows, len(steps)) == (10, 1)
     assert plain.seconds >= plain.first_batch_seconds > 0
     # Who mixes goes on until what is mixed at once was handed out.
-    mixing = ways.Way("a", "a", ("a",), read, mixes=True)
+    mixing = backends.Backend("a", "a", ("a",), read, mixes=True)
     assert runs.run(mixing, request(file, seconds=10, memory=40 * 95)).rows == 10_000
-    assert request(file, memory=40 * 95).pool_rows == 95
+    assert request(file, memory=40 * 95).buffer_rows == 95
 
 
 def test_blocks_are_whole_chunks(file):
@@ -85,20 +85,20 @@ def test_blocks_are_whole_chunks(file):
 
 def test_the_copy_for_array_record_has_the_same_rows(file, tmp_path):
     asked = request(file, scratch=str(tmp_path))
-    assert grain_ways.copy_to_array_record(asked) is None
+    assert grain_backends.copy_to_array_record(asked) is None
     records = grain.sources.ArrayRecordDataSource(asked.copy)
     assert len(records) == ROWS
     for row in 0, 301, ROWS - 1:
-        x, y = grain_ways._parser(asked)(records[row])
+        x, y = grain_backends._parser(asked)(records[row])
         np.testing.assert_array_equal(x, np.arange(8, dtype="f4") + row * 8)
         assert y == row
     large = request(file, rows=1 << 25)
-    assert "no copy is made" in grain_ways.copy_to_array_record(large)
+    assert "is not copied" in grain_backends.copy_to_array_record(large)
 
 
 def test_what_was_just_read_is_in_the_page_cache(file):
     assert machine.warm(str(file))
-    assert machine.cached_share(str(file)) == 1.0
+    assert machine.cached_fraction(str(file)) == 1.0
 
 
 def test_the_answer_has_ratios_of_medians(file):
@@ -108,43 +108,41 @@ def test_the_answer_has_ratios_of_medians(file):
     assert answer["schema"] == 1
     assert answer["datasets"] == ["/train/x", "/train/y"]
     assert (answer["rows"], answer["row_bytes"], answer["band_rows"]) == (ROWS, 40, 300)
-    found = {way["id"]: way for way in answer["ways"]}
-    for name in (way.id for way in MEASURED):
-        way = found[name]
-        assert way["absent"] is None
-        assert len(way["runs"]) == answer["runs"] == 5
-        speeds = [run["rows"] * 40 / run["seconds"] / 1e6 for run in way["runs"]]
-        assert way["megabytes_per_second"] == pytest.approx(sorted(speeds)[2])
-        assert (way["slowest"], way["fastest"]) == pytest.approx((min(speeds), max(speeds)))
+    found = {backend["id"]: backend for backend in answer["backends"]}
+    for name in (backend.id for backend in MEASURED):
+        backend = found[name]
+        assert backend["skipped"] is None
+        assert len(backend["runs"]) == answer["runs"] == 5
+        speeds = [run["rows"] * 40 / run["seconds"] / 1e6 for run in backend["runs"]]
+        assert backend["megabytes_per_second"] == pytest.approx(sorted(speeds)[2])
+        assert (backend["slowest"], backend["fastest"]) == pytest.approx((min(speeds), max(speeds)))
         ours = found["vramfit"]["megabytes_per_second"]
-        assert way["ours_is_faster"] == pytest.approx(ours / way["megabytes_per_second"])
-        assert all(run["seconds"] >= 0.05 for run in way["runs"])
-        first = sorted(run["first_batch_seconds"] for run in way["runs"])
-        assert way["first_batch_seconds"] == first[2] > 0
-    assert found["vramfit"]["ours_is_faster"] == 1
+        assert backend["speedup"] == pytest.approx(ours / backend["megabytes_per_second"])
+        assert all(run["seconds"] >= 0.05 for run in backend["runs"])
+        first = sorted(run["first_batch_seconds"] for run in backend["runs"])
+        assert backend["first_batch_seconds"] == first[2] > 0
+    assert found["vramfit"]["speedup"] == 1
     assert answer["was_warmed"]
     assert answer["python"] == sys.executable
-    for way in found.values():
-        assert (way["absent"] is None) == bool(way["runs"])
-        assert (way["absent"] == "not installed") == bool(way["not_installed"])
+    for backend in found.values():
+        assert (backend["skipped"] is None) == bool(backend["runs"])
+        assert (backend["skipped"] == "not installed") == bool(backend["not_installed"])
 
 
 def test_the_table_names_what_it_depends_on(file):
     done = bench(file, "--seconds", "0.05", "--datasets", "/train/y")
     assert done.returncode == 0, done.stderr
-    assert "/train/y; 5 000 rows of 8 B, 256 in a batch" in done.stdout
+    assert "/train/y; 5 000 rows of 8 B, batch size 256" in done.stdout
     for words in [
         "core",
         "load ",
         "first batch",
-        "read once beforehand, and 100 % of it",
-        "a core",
+        "read once beforehand; 100 % of it",
+        "speedup",
         "x",
     ]:
         assert words in done.stdout
-    assert (
-        "Not installed: PyTorch DataLoader over h5py. It is measured, too, after: " in done.stdout
-    )
+    assert "Not installed: PyTorch DataLoader over h5py. To include it: " in done.stdout
     assert done.stdout.count("PyTorch") == 1
 
 
@@ -161,8 +159,8 @@ def test_without_h5py_it_says_what_it_cannot_compare(file, tmp_path):
     python.chmod(0o755)
     done = bench(file, "--seconds", "0.05", python=python)
     assert done.returncode == 0, done.stderr
-    ways = "h5py, blocks mixed in memory; h5py, lists of random rows; Grain over h5py"
-    assert f"Not installed: {ways}. It is measured, too, after: " in done.stdout
+    backends = "h5py, blocks shuffled in memory; h5py, lists of random rows; Grain over h5py"
+    assert f"Not installed: {backends}. To include it: " in done.stdout
     assert "-m pip install h5py\n" in done.stdout
     assert "-m pip install torch h5py\n" in done.stdout
     assert done.stdout.count("Grain over h5py") == 1
@@ -172,9 +170,9 @@ def test_what_cannot_be_measured_is_refused(file, tmp_path):
     with h5py.File(tmp_path / "words.h5", "w") as f:
         f["words"] = ["a", "b"]
     for words, said in [
-        ([tmp_path / "words.h5"], "has no dataset with rows of numbers"),
+        ([tmp_path / "words.h5"], "contains no dataset with rows of numbers"),
         ([file, "--datasets", "train/x,other"], "cannot be read together"),
-        ([file, "--datasets", "train/z"], "has no `/train/z`"),
+        ([file, "--datasets", "train/z"], "contains no `/train/z`"),
     ]:
         done = bench(*words)
         assert done.returncode == 2

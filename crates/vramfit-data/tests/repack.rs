@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use vramfit_core::{Bytes, Error, ErrorKind};
 use vramfit_data::repack::{
-    Chunk, OutputOptions, Phase, Plan, Progress, Request, Shuffle, plan, repack,
+    Chunk, OutputOptions, Phase, Progress, RepackOptions, RepackPlan, Shuffle, plan, repack,
 };
 use vramfit_data::write::{Compression, Content, Dataset, Job, Number, Storage, estimate, write};
 
@@ -41,16 +41,16 @@ fn file(folder: &Path) -> PathBuf {
     path
 }
 
-fn planned(path: &Path) -> Plan {
-    let request = Request {
+fn planned(path: &Path) -> RepackPlan {
+    let options = RepackOptions {
         datasets: Vec::new(),
-        chunk: Chunk::Usual,
+        chunk: Chunk::Default,
         compression: Some(Compression::None),
         shuffle: Shuffle::Auto,
         memory: Bytes(4 << 20),
         threads: 2,
     };
-    plan(path, &request).expect("a file that can be repacked")
+    plan(path, &options).expect("a file that can be repacked")
 }
 
 const NEW: OutputOptions = OutputOptions {
@@ -178,7 +178,7 @@ fn a_name_that_is_taken_meanwhile_is_left_alone() {
 fn memory_that_is_too_small_for_a_chunk_is_refused_with_what_is_enough() {
     let folder = tempfile::tempdir().unwrap();
     let path = file(folder.path());
-    let request = |memory| Request {
+    let options = |memory| RepackOptions {
         datasets: Vec::new(),
         chunk: Chunk::Rows(50_000),
         compression: None,
@@ -186,14 +186,14 @@ fn memory_that_is_too_small_for_a_chunk_is_refused_with_what_is_enough() {
         memory: Bytes(memory),
         threads: 8,
     };
-    let error = plan(&path, &request(1 << 20)).unwrap_err();
+    let error = plan(&path, &options(1 << 20)).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::InvalidArgument);
     let hint = error.hint_text().unwrap();
     let enough: u64 = hint
         .split(|c: char| !c.is_ascii_digit())
         .find_map(|part| part.parse().ok())
         .unwrap();
-    let plan = plan(&path, &request(enough << 20)).unwrap();
+    let plan = plan(&path, &options(enough << 20)).unwrap();
     assert_eq!(plan.threads, 1);
     assert!(plan.memory <= Bytes(enough << 20));
 }

@@ -1,6 +1,6 @@
-"""How fast this machine reads a file for training: our loader beside what else is installed.
+"""How fast this machine reads a file for training: vramfit's loader and other packages.
 
-Run by ``vramfit data bench`` in a Python of its own, so that whatever the others load or leave
-behind is gone afterwards. One JSON object on the command line says what to do; lines of JSON on
-standard output tell how far it is, and what came out.
+Run by ``vramfit data bench`` in its own process, so that whatever other packages load or leave
+behind is gone afterwards. The options are a JSON object on the command line; lines of JSON on
+standard output report progress and the result.
 """

@@ -1,4 +1,4 @@
-"""Reads the request, measures, and tells the answer, one line of JSON each."""
+"""Measures, and reports progress and the result, one line of JSON each."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import signal
 import sys
 
 from vramfit import _child
-from vramfit._data_bench.request import Request
+from vramfit._data_bench.options import BenchOptions
 from vramfit._data_bench.runs import compare
 from vramfit._errors import VramfitError
 
@@ -16,14 +16,14 @@ def main() -> int:
     """Run the benchmark that the first argument requests."""
     # Ctrl-C reaches this process, too, and ends it without a traceback.
     signal.signal(signal.SIGINT, signal.SIG_DFL)
-    request = Request(**json.loads(sys.argv[1]))
+    options = BenchOptions(**json.loads(sys.argv[1]))
     messages = _child.claim_stdout()
     try:
-        answer = compare(request, lambda done, total: _child.send(messages, done=done, total=total))
+        result = compare(options, lambda done, total: _child.send(messages, done=done, total=total))
     except VramfitError as error:
         _child.send(messages, error=_child.failure(error))
         return 0
-    _child.send(messages, answer=answer)
+    _child.send(messages, result=result)
     return 0
 
 

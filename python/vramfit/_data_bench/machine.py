@@ -1,16 +1,16 @@
-"""What a measurement depends on beside the code: whether the file is in the page cache."""
+"""The page cache, on which a measurement depends."""
 
 from __future__ import annotations
 
 import errno
 import os
 
-PLACES = 64
-"""So many places of a file are looked at, evenly spread."""
+PROBES = 64
+"""Number of evenly spread offsets of a file to probe."""
 
 
 def warm(path: str) -> bool:
-    """Read a file once, so that all find it in the page cache; not if it takes half the memory."""
+    """Read a file into the page cache, unless it takes half the memory; return whether it was."""
     size = os.path.getsize(path)
     if size > _available_memory() // 2:
         return False
@@ -21,21 +21,21 @@ def warm(path: str) -> bool:
     return True
 
 
-def cached_share(path: str) -> float | None:
-    """Return the share of places that need no disk; None where the system does not say."""
+def cached_fraction(path: str) -> float | None:
+    """Return the fraction of probes in the page cache; None if the system does not tell."""
     size = os.path.getsize(path)
     if size == 0 or not hasattr(os, "RWF_NOWAIT"):
         return None
     cached = 0
     with open(path, "rb", buffering=0) as file:
-        for place in range(PLACES):
-            at = size * place // PLACES
+        for place in range(PROBES):
+            at = size * place // PROBES
             try:
                 cached += os.preadv(file.fileno(), [bytearray(1)], at, os.RWF_NOWAIT) > 0
             except OSError as error:
                 if error.errno != errno.EAGAIN:
                     return None
-    return cached / PLACES
+    return cached / PROBES
 
 
 def _available_memory() -> int:

@@ -1,4 +1,4 @@
-"""The arguments of a loader: checked, and in the form that it works with."""
+"""The arguments of a loader: validated, and converted to options of the native loader."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class LoaderOptions:
 
 
 def name_columns(datasets: str | Sequence[str] | Mapping[str, str]) -> dict[str, str]:
-    """Return names of columns with the datasets that they are."""
+    """Return the dataset of each column name."""
     if isinstance(datasets, str):
         return {datasets: datasets}
     if isinstance(datasets, Mapping):
@@ -58,8 +58,8 @@ def name_columns(datasets: str | Sequence[str] | Mapping[str, str]) -> dict[str,
     repeated = [name for name in datasets if list(datasets).count(name) > 1]
     if repeated:
         raise InvalidArgumentError(
-            f"`{repeated[0]}` is named twice",
-            hint="read it once; a `transform` can give its rows a second name",
+            f"dataset `{repeated[0]}` was given twice",
+            hint="list it once; a `transform` can add its rows under a second name",
         )
     return {name: name for name in datasets}
 
@@ -74,13 +74,13 @@ def name_type(kind: Any) -> str:
         return str(np.dtype(kind).name)
     except TypeError:
         raise InvalidArgumentError(
-            f"`dtype` is {kind!r}, which is no type",
-            hint='name one, such as `dtype="float32"`, or one for each dataset: `{"x": "float32"}`',
+            f"`dtype` is {kind!r}, which is not a type",
+            hint='use a type such as `dtype="float32"`, or one per column: `{"x": "float32"}`',
         ) from None
 
 
 def describe_types(dtype: Any, names: Mapping[str, str]) -> tuple[dict[str, str], str | None]:
-    """Return the types that some columns become by name, and that of all floats, if said."""
+    """Return the types of columns by name, and the type of all floats, if given."""
     if dtype is None:
         return {}, None
     if not isinstance(dtype, Mapping):
@@ -89,13 +89,14 @@ def describe_types(dtype: Any, names: Mapping[str, str]) -> tuple[dict[str, str]
     if unknown:
         there = ", ".join(f"`{name}`" for name in names)
         raise InvalidArgumentError(
-            f"`dtype` names `{unknown[0]}`, which is not loaded", hint=f"there is {there}"
+            f"`dtype` has a type for `{unknown[0]}`, which is not a column",
+            hint=f"the columns are {there}",
         )
     return {name: name_type(kind) for name, kind in dtype.items()}, None
 
 
 def find_dtype(kind: str) -> Any:
-    """Return the type of numpy with a name; bfloat16 is one that JAX brings."""
+    """Return the NumPy type with a name; bfloat16 comes from ml_dtypes, which JAX installs."""
     import numpy as np
 
     if kind == "bfloat16":
@@ -105,63 +106,65 @@ def find_dtype(kind: str) -> Any:
     return np.dtype(kind)
 
 
-def as_whole(name: str, number: Any) -> int:
-    """Return a whole number, of whichever type it is."""
+def as_integer(name: str, number: Any) -> int:
+    """Return an integer of any integer type as `int`."""
     try:
         return operator.index(number)
     except TypeError:
         raise InvalidArgumentError(
-            f"`{name}` is {number!r}, and has to be a whole number",
-            hint=f"take `{name}=int(...)`" if isinstance(number, float) else None,
+            f"`{name}` is {number!r}, but must be an integer",
+            hint=f"use `{name}=int(...)`" if isinstance(number, float) else None,
         ) from None
 
 
 def check_counts(**numbers: int | None) -> None:
-    """Check that numbers are whole and above zero, where they are given."""
+    """Check that numbers are positive integers, if given."""
     for name, number in numbers.items():
-        if number is not None and not 1 <= as_whole(name, number) < 1 << 63:
-            raise InvalidArgumentError(f"`{name}` is {number}, and has to be 1 at least")
+        if number is not None and not 1 <= as_integer(name, number) < 1 << 63:
+            raise InvalidArgumentError(f"`{name}` is {number}, but must be at least 1")
 
 
 def check_sharding(sharding: Any, names: Sequence[str], *, is_transformed: bool) -> None:
-    """Check that a sharding is one, or one for each column."""
+    """Check that it is a sharding, or a dictionary of one for each column."""
     if sharding is None:
         return
     from jax.sharding import Sharding
 
     hint = (
-        "make one: `NamedSharding(mesh, PartitionSpec('data'))`, or one for each column: "
+        "use `NamedSharding(mesh, PartitionSpec('data'))`, or one per column: "
         "`{'x': ..., 'y': ...}`"
     )
     for name, one in sharding.items() if isinstance(sharding, Mapping) else [(None, sharding)]:
         if not isinstance(one, Sharding):
             what = "`sharding`" if name is None else f"`sharding` of `{name}`"
-            raise InvalidArgumentError(f"{what} is {one!r}, which is no sharding of JAX", hint=hint)
-    # What a transform returns has columns of its own.
+            raise InvalidArgumentError(f"{what} is {one!r}, which is not a JAX sharding", hint=hint)
+    # A transform may return other columns.
     if isinstance(sharding, Mapping) and not is_transformed and set(sharding) != set(names):
         listed = ", ".join(f"`{name}`" for name in names)
         raise InvalidArgumentError(
-            f"`sharding` has to say one for each column of a batch: {listed}", hint=hint
+            f"`sharding` must have one entry for each column: {listed}", hint=hint
         )
 
 
 def describe_split(
     split: tuple[str, float] | tuple[str, float, str] | None, seed: int
 ) -> tuple[str, float, str, int] | None:
-    """Return the set, the share, how rows are chosen, and the seed, as the reader wants them."""
+    """Return the set, the fraction, the mode and the seed, as the native loader expects them."""
     if split is None:
         return None
-    name, share, *manner = split
-    return name, share, manner[0] if manner else "spread", seed
+    name, fraction, *mode = split
+    return name, fraction, mode[0] if mode else "spread", seed
 
 
 def find_shard(rank: int | None, world: int | None, sharding: object) -> tuple[int, int]:
-    """Return which of how many processes this is."""
+    """Return the number of this process, and how many there are."""
     if (rank is None) != (world is None):
-        raise InvalidArgumentError("`rank` and `world` go together, and one is missing")
+        raise InvalidArgumentError("`rank` and `world` must be given together")
     if rank is not None and world is not None:
         if not 0 <= rank < world:
-            raise InvalidArgumentError(f"there is no process {rank} among {world}, counted from 0")
+            raise InvalidArgumentError(
+                f"`rank` is {rank}, but must be at least 0 and below `world`, which is {world}"
+            )
         return rank, world
     if sharding is None:
         return 0, 1

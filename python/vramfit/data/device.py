@@ -1,4 +1,4 @@
-"""Batches on their way to the device while the program computes."""
+"""Batches that are transferred to the device while the program computes."""
 
 from __future__ import annotations
 
@@ -12,30 +12,30 @@ from vramfit._errors import InvalidArgumentError
 if TYPE_CHECKING:
     from vramfit.data.loader import Loader
 
-# Beside those on their way: the one that the program has, and the one that is being made.
-_OTHERS = 2
+# Besides those being transferred: the one that the program has, and the one that is being made.
+_OTHER_BATCHES = 2
 
-# On the CPU a batch of fewer bytes is copied, which takes less time than all else that is done with
-# it: otherwise the few that the loader has memory for would bound how many steps may be under way.
-_COPIED_BYTES = 1 << 20
+# On the CPU a batch of fewer bytes is copied, which is cheap compared with the rest of the step:
+# otherwise the few that the loader has memory for would limit how many steps may be in flight.
+_MAX_COPIED_BYTES = 1 << 20
 
-# With memory for so many a training loop is never kept waiting by those that its steps read from.
-_PLENTY = 20
+# With so many buffers a training loop never waits for those that its steps read from.
+_AMPLE_BUFFERS = 20
 
 
 class DeviceBatches:
     """A loader whose batches are JAX arrays. Made by :meth:`Loader.to_device`.
 
-    JAX keeps the memory of a batch as long as it reads from it, and on the CPU as long as the array
-    lives; only then does the loader use it again. So all of it counts in the loader's memory. On
-    the CPU, batches below a mebibyte are copied, and the copies are the program's.
+    JAX keeps the memory of a batch while it reads from it, and on the CPU as long as the array
+    lives; only then does the loader recycle it. So all of it counts towards the loader's memory.
+    On the CPU, batches below a mebibyte are copied, and the copies belong to the program.
 
     Args:
         loader: Where batches come from.
-        depth: How many are on their way.
-        place: Where they go when the loader does not say: a device or a sharding.
-        for_a_step: Whether they are given to a compiled step only. Then they stay arrays of numpy
-            on a single CPU, and are not copied where the loader has memory for plenty of them.
+        depth: How many are transferred ahead of the program.
+        place: The device or sharding for batches of a loader without a sharding.
+        for_a_step: Whether they are only passed to a compiled step. Then they stay NumPy arrays
+            on a single CPU, and are not copied if the loader has ample buffers.
     """
 
     def __init__(
@@ -44,22 +44,23 @@ class DeviceBatches:
         from jax.sharding import Sharding
 
         if depth < 1:
-            raise InvalidArgumentError(f"`depth` is {depth}, and has to be 1 at least")
+            raise InvalidArgumentError(f"`depth` is {depth}, but must be at least 1")
         max_batches = loader._native.max_batches
-        if depth + _OTHERS > max_batches:
+        if depth + _OTHER_BATCHES > max_batches:
             raise InvalidArgumentError(
-                f"{depth} batches on their way need memory for {depth + _OTHERS}, and the loader "
-                f"has it for {max_batches}",
-                hint="give the loader more memory or threads, or take a smaller depth or batch",
+                f"a depth of {depth} needs {depth + _OTHER_BATCHES} batches, but the loader "
+                f"has memory for {max_batches}",
+                hint="give the loader more memory or threads, or use a smaller depth or batch size",
             )
         self._loader = loader
         self._depth = depth
-        # Where batches go when the loader itself says nothing: a device or a sharding.
         self._place = place
-        # A compiled step takes arrays of numpy as well, in a fraction of the time of `device_put`.
-        self._stays = for_a_step and not isinstance(loader.sharding or place, (Sharding, Mapping))
-        self._has_plenty = loader.buffer_count >= depth + _PLENTY
-        # Where the program has got to. A state is made of it for a checkpoint only.
+        # A compiled step accepts NumPy arrays as well, in a fraction of the time of `device_put`.
+        self._stays_on_host_on_host = for_a_step and not isinstance(
+            loader.sharding or place, (Sharding, Mapping)
+        )
+        self._has_ample_buffers = loader.buffer_count >= depth + _AMPLE_BUFFERS
+        # The position of the program; a state is made of it only for a checkpoint.
         self._position: tuple[int, int] | None = None
 
     def __len__(self) -> int:
@@ -67,45 +68,49 @@ class DeviceBatches:
         return len(self._loader)
 
     def __iter__(self) -> Iterator[Any]:
-        """Go on behind the last batch that was handed out, to the end of the epoch."""
-        # A pass that was left early has read further than the program has got.
+        """Iterate over the rest of the epoch, after the last batch that was handed out."""
+        # An iterator that was left early has read further than the program.
         return self._send(self._loader._start(*(self._position or self._loader.position)))
 
     def epoch(self, number: int) -> Iterator[Any]:
-        """Begin an epoch, counted from 0, with its first batch."""
+        """Iterate over an epoch, counted from 0, from its first batch."""
         return self._send(self._loader._start(number, 0))
 
     def _send(self, generation: int) -> Iterator[Any]:
         loader, depth = self._loader, self._depth
-        under_way: deque[tuple[Any, tuple[int, int]]] = deque()
+        in_flight: deque[tuple[Any, tuple[int, int]]] = deque()
         self._position = loader.position
         while (found := loader._next(generation)) is not None:
             batch, position = found
             del found
-            under_way.append((self._put(batch), position))
+            in_flight.append((self._put(batch), position))
             del batch
-            if len(under_way) > depth:
-                sent, self._position = under_way.popleft()
+            if len(in_flight) > depth:
+                sent, self._position = in_flight.popleft()
                 yield sent
                 del sent
-        while under_way:
-            sent, self._position = under_way.popleft()
+        while in_flight:
+            sent, self._position = in_flight.popleft()
             yield sent
             del sent
 
     @cached_property
     def copies(self) -> bool:
-        """Whether batches are copied, so that a program may keep as many as it likes."""
-        is_small = self._loader.batch_bytes < _COPIED_BYTES
-        return self._is_on_cpu and is_small and not (self._stays and self._has_plenty)
+        """Whether batches are copied, so that a program may keep any number of them."""
+        is_small = self._loader.batch_bytes < _MAX_COPIED_BYTES
+        return (
+            self._is_on_cpu
+            and is_small
+            and not (self._stays_on_host_on_host and self._has_ample_buffers)
+        )
 
     @cached_property
     def _is_on_cpu(self) -> bool:
-        """Whether batches go to the CPU just as the loader makes them."""
+        """Whether batches go to the CPU as the loader makes them."""
         import jax
 
         if self._loader._transform is not None:
-            # What it returns may look into the loader's memory in any way.
+            # What it returns may be a view of the loader's memory.
             return False
         place = self._loader.sharding or self._place or jax.config.jax_default_device
         if isinstance(place, Mapping):
@@ -120,7 +125,7 @@ class DeviceBatches:
 
         if self.copies:
             batch = {name: part.copy() for name, part in batch.items()}
-        if self._stays and self._is_on_cpu:
+        if self._stays_on_host_on_host and self._is_on_cpu:
             return batch
         sharding = self._loader.sharding
         if sharding is None:
@@ -137,11 +142,11 @@ class DeviceBatches:
 
         if sharding.is_fully_addressable:
             return jax.device_put(part, sharding)
-        # Each process has its own rows of a batch that lies on the devices of all.
+        # Each process has its own rows of a batch on the devices of all.
         return jax.make_array_from_process_local_data(sharding, part)
 
     def state(self) -> dict[str, Any]:
-        """Return what has to be kept to go on behind the last batch that the program has got."""
+        """Return what to save to resume after the last batch that the program received."""
         return self._loader._state(self._position)
 
     def restore(self, state: Any, *, force: bool = False) -> Self:

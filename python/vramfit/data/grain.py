@@ -1,4 +1,4 @@
-"""The loader as a data set of Grain. Only this module imports Grain."""
+"""The loader as a Grain dataset. Only this module imports Grain."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ try:
     import grain
 except ImportError as error:
     raise PackageMissingError(
-        "`HDF5IterDataset` is a data set of Grain, which cannot be imported",
+        "`HDF5IterDataset` requires Grain, which cannot be imported",
         cause=str(error),
         hint="install it: `pip install 'vramfit[grain]'`",
     ) from error
@@ -23,18 +23,19 @@ except ImportError as error:
 class HDF5IterDataset(grain.IterDataset):
     """Batches of a :class:`vramfit.data.Loader` as a ``grain.IterDataset``.
 
-    The loader reads ahead with threads of its own, in blocks, at the speed of the disk; so no
-    ``mp_prefetch`` is needed for reading. Where it is there for a ``map`` that takes long, each
-    worker makes batches of its share of the rows, with a loader of its own.
+    The loader prefetches with its own threads, in blocks, at the speed of the disk; so reading
+    needs no ``mp_prefetch``. If that is used for an expensive ``map``, each worker makes batches of
+    its shard of the rows, with its own loader.
 
-    The state of an iterator is that of the loader, so Grain's checkpoints go on behind the last
-    batch, and refuse a file that was changed.
+    The state of an iterator is that of the loader, so Grain's checkpoints resume after the last
+    batch, and reject a changed file.
 
     Args:
         path: The file.
-        datasets: Paths of datasets whose rows belong together, or a dictionary from names to paths.
+        datasets: Paths of datasets with the same number of rows, or a dictionary from column names
+            to paths.
         batch_size: Rows of a batch, all processes together.
-        epochs: After how many epochs it ends; None for never.
+        epochs: Number of epochs; None for an endless dataset.
         options: Further arguments of :class:`vramfit.data.Loader`, but for ``sharding``: ``seed``,
             ``memory``, ``shuffle``, ``drop_last``, ``split``, ``dtype``, ``rank``, ``world`` ...
     """
@@ -51,8 +52,8 @@ class HDF5IterDataset(grain.IterDataset):
         super().__init__()
         if "sharding" in options:
             raise InvalidArgumentError(
-                "Grain's iterators hand out arrays of numpy, which have no `sharding`",
-                hint="say which rows this process reads: "
+                "Grain iterators return NumPy arrays, which have no `sharding`",
+                hint="choose the rows of this process with "
                 "`rank=jax.process_index(), world=jax.process_count()`",
             )
         check_counts(batch_size=batch_size, epochs=epochs)
@@ -65,11 +66,11 @@ class HDF5IterDataset(grain.IterDataset):
         }
 
     def __iter__(self) -> grain.DatasetIterator:
-        """Open the file and begin with the first batch of the first epoch."""
+        """Open the file and start with the first batch of the first epoch."""
         return _LoaderIterator(Loader(**self._options), self._epochs)
 
     def set_slice(self, sl: slice, sequential_slice: bool = False) -> None:
-        """Read the share of one of several workers, as Grain's ``mp_prefetch`` asks for it.
+        """Restrict it to the shard of one worker, for Grain's ``mp_prefetch``.
 
         Each batch has as many rows as before, and each row is in the batches of one worker.
         """
@@ -93,7 +94,7 @@ class _LoaderIterator(grain.DatasetIterator):
 
     def __next__(self) -> Any:
         if self._is_closed:
-            raise ValueError(f"{self} was closed, and reads no more")
+            raise ValueError(f"{self} is closed")
         while True:
             self.start_prefetch()
             if self._batches is None:
@@ -103,17 +104,17 @@ class _LoaderIterator(grain.DatasetIterator):
             self._batches = None
 
     def start_prefetch(self) -> None:
-        """Begin to read, unless it is read already or the last epoch is over."""
+        """Start reading, unless it has started or the last epoch is over."""
         is_over = self._epochs is not None and self._loader.position[0] >= self._epochs
         if self._batches is None and not is_over:
             self._batches = iter(self._loader)
 
     def get_state(self) -> dict[str, Any]:
-        """Return what has to be kept to go on behind the last batch."""
+        """Return what to save to resume after the last batch."""
         return self._loader.state()
 
     def set_state(self, state: dict[str, Any]) -> None:
-        """Go on behind the last batch that was handed out when the state was taken."""
+        """Resume after the last batch that was handed out when the state was saved."""
         self._batches = None
         self._loader.restore(state)
 

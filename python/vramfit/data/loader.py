@@ -14,7 +14,7 @@ from vramfit._errors import InvalidArgumentError
 from vramfit._native import BatchLoader
 from vramfit.data.arguments import (
     LoaderOptions,
-    as_whole,
+    as_integer,
     check_counts,
     check_sharding,
     describe_split,
@@ -32,25 +32,25 @@ if TYPE_CHECKING:
     Batch = dict[str, np.ndarray[Any, Any]]
 
 MASK = "mask"
-"""The column that says which rows are real, where ``mask=True`` asks for it."""
+"""The column that is false for padding, with ``mask=True``."""
 
 
 @dataclass(frozen=True)
 class Stats:
     """Where the time of a loader went. Seconds of reader threads are summed over threads.
 
-    What the program's own thread read while it waited counts as theirs, too.
+    They include what the program's own thread read while it waited.
 
     Attributes:
         batches: Batches (or stacks of them) handed out.
         rows: Real rows handed out.
-        bytes: Bytes handed out, repeated rows included.
+        bytes: Bytes handed out, padding included.
         reading_s: Reader threads: waiting for the disk, and decoding.
-        filling_s: Reader threads: copying rows from pools into batches.
-        idle_s: Reader threads: with nothing to do, because memory was full.
-        waiting_s: The program: waiting for a batch. Much of it means that reading takes too long.
-        held_bytes: Bytes of batches that the program keeps at the moment.
-        buffer_bytes: Bytes of all memory for batches; it is used again and again.
+        filling_s: Reader threads: copying rows from windows into batches.
+        idle_s: Reader threads: with nothing to do, because all buffers were full.
+        waiting_s: The program: waiting for a batch. If this is high, reading is the bottleneck.
+        held_bytes: Bytes of batches that the program holds at the moment.
+        buffer_bytes: Bytes of all batch buffers, which are recycled.
     """
 
     batches: int
@@ -67,48 +67,48 @@ class Stats:
 class Loader:
     """Batches of rows from the datasets of an HDF5 file, in an order that can be resumed.
 
-    A ``for`` loop over it is one epoch, or what is left of one: it goes on behind the last batch
-    that was handed out, and the next loop is the next epoch. Batches are dictionaries of numpy
-    arrays that own their memory; it is used again when the array, and all that JAX made of it
-    without copying, is gone.
+    A ``for`` loop over it is one epoch, or the rest of one: it continues after the last batch
+    that was handed out, and the next loop is the next epoch. Batches are dictionaries of NumPy
+    arrays. Their memory is recycled when the array, and every JAX array that shares it, is
+    released.
 
     Args:
         path: The file.
-        datasets: Paths of datasets whose rows belong together; or a dictionary from the names that
-            the batches shall have to paths. ``"points[x]"`` is a field of records, and
-            ``"points[position.x]"`` one of records in records. Where elements or fields are arrays,
-            their axes come behind those of the dataset.
+        datasets: Paths of datasets with the same number of rows, or a dictionary from column names
+            to paths. ``"points[x]"`` is a field of records, and ``"points[position.x]"`` a field of
+            nested records. If elements or fields are arrays, their axes follow those of the
+            dataset.
         batch_size: Rows of a batch, all processes together.
-        seed: Decides the order; the same on every machine.
-        memory: What may be used in all, such as ``"256MiB"``. Pools, decoding, the index of chunks
-            and batches count, those that the program has, too.
-        shuffle: Whether rows come in a random order, another in each epoch.
-        drop_last: Whether rows that do not fill a batch are left out. Otherwise the last batch is
-            filled by repeating its last row, so that all have one shape.
-        mask: Whether batches have a column ``mask`` that is false for repeated rows.
+        seed: Seed of the shuffle; the order is the same on every machine.
+        memory: Memory budget, such as ``"256MiB"``. It covers windows, decoding, the chunk index
+            and batches, including those that the program holds.
+        shuffle: Whether rows come in random order, a different one in each epoch.
+        drop_last: Whether rows that do not fill a batch are dropped. Otherwise the last batch is
+            padded by repeating its last row, so that all have the same shape.
+        mask: Whether batches have a column ``mask`` that is false for padding.
         transform: A function of a batch, applied before it is handed out.
-        split: ``("train", 0.1)`` or ``("validation", 0.1)``: the two sets when so much is kept for
-            validation. A third item says how: ``"spread"`` over the file, or its ``"tail"``.
-        split_seed: Decides which rows validate. It does not depend on `seed`.
-        super_batch: Batches that are handed out together, stacked along a new first axis, for
-            ``jax.lax.scan``.
-        dtype: What numbers become: one type for all floats, such as ``"bfloat16"`` or
-            ``numpy.float32``, or a dictionary from datasets to types.
-        x64: Whether numbers of 64 bits stay so. By default as JAX has it, where the program has
-            imported JAX; otherwise they become numbers of 32 bits, as JAX would make them.
-        threads: Reader threads; by default half of the processors, and the program's own thread
+        split: ``("train", 0.1)`` or ``("validation", 0.1)``: which set to read when a tenth of the
+            rows is used for validation. A third item chooses the validation rows: ``"spread"`` over
+            the file (default), or its ``"tail"``.
+        split_seed: Seed of that choice, independent of `seed`.
+        super_batch: Number of batches to stack along a new first axis, for ``jax.lax.scan``.
+        dtype: Type conversion: one type for all floats, such as ``"bfloat16"`` or
+            ``numpy.float32``, or a dictionary from columns to types.
+        x64: Whether 64-bit types are kept. The default is JAX's setting if the program has
+            imported JAX; otherwise they become 32-bit types, as JAX would make them.
+        threads: Reader threads; by default half of the processors, plus the program's own thread
             while it waits for a batch.
-        sharding: How JAX shall divide each batch among devices: one sharding, or a dictionary with
-            one for each column; only :meth:`to_device` uses it.
-            With it, and without `rank` and `world`, those of ``jax.distributed`` are taken.
-        rank: Which process this is, from 0.
-        world: How many processes read together.
+        sharding: Sharding of each batch: one sharding, or a dictionary with one for each column,
+            for :meth:`to_device`. With it, `rank` and `world` default to those of
+            ``jax.distributed``.
+        rank: The number of this process, from 0.
+        world: The number of processes that read together.
 
     Raises:
-        InvalidArgumentError: Something cannot be met; the hint says what could.
+        InvalidArgumentError: An argument is invalid; the hint says what to change.
         IoError: The file cannot be read.
-        InvalidFileError: It is damaged, or no HDF5.
-        UnsupportedFeatureError: A dataset is stored in a way that is not read here.
+        InvalidFileError: The file is damaged, or not HDF5.
+        UnsupportedFeatureError: A dataset uses a storage feature that is not supported.
     """
 
     def __init__(
@@ -137,14 +137,14 @@ class Loader:
         names = name_columns(datasets)
         if mask and MASK in names:
             raise InvalidArgumentError(
-                f"a dataset is called `{MASK}`, and so is the column that says which rows are real",
-                hint="give the dataset another name: `{'weights': 'mask'}`",
+                f"a dataset is named `{MASK}`, like the column that `mask=True` adds",
+                hint="rename the column: `{'weights': 'mask'}`",
             )
         check_counts(batch_size=batch_size, super_batch=super_batch, threads=threads)
         for name, number in (("seed", seed), ("split_seed", split_seed)):
-            if not 0 <= as_whole(name, number) < 1 << 64:
+            if not 0 <= as_integer(name, number) < 1 << 64:
                 raise InvalidArgumentError(
-                    f"`{name}` is {number}, and has to be below 2^64, from 0"
+                    f"`{name}` is {number}, but must be between 0 and 2^64 - 1"
                 )
         kinds, floats = describe_types(dtype, names)
         columns = [*names, MASK] if mask else list(names)
@@ -236,11 +236,11 @@ class Loader:
         return self._native.batches
 
     def __iter__(self) -> Iterator[Any]:
-        """Go on behind the last batch that was handed out, to the end of the epoch."""
+        """Iterate over the rest of the epoch, after the last batch that was handed out."""
         return self._batches(self._start(*self._native.position))
 
     def epoch(self, number: int) -> Iterator[Any]:
-        """Begin an epoch, counted from 0, with its first batch."""
+        """Iterate over an epoch, counted from 0, from its first batch."""
         return self._batches(self._start(number, 0))
 
     def batches_from(self, epoch: int, position: int) -> Iterator[Any]:
@@ -295,15 +295,15 @@ class Loader:
     def to_device(self, depth: int = 2) -> DeviceBatches:
         """Return this loader with its batches on the device, `depth` of them ahead of the program.
 
-        Transfers run while the program computes. Where the loader has a sharding, each device gets
-        its rows. The state counts what the program has got, not what is on its way.
+        Transfers overlap with computation. If the loader has a sharding, each device gets
+        its rows. The state counts what the program has received, not what is being transferred.
         """
         from vramfit.data.device import DeviceBatches
 
         return DeviceBatches(self, depth)
 
     def state(self) -> dict[str, Any]:
-        """Return what has to be kept to go on behind the last batch, below 1 KB as JSON."""
+        """Return what to save to resume after the last batch: less than 1 KB as JSON."""
         return self._state()
 
     def _state(self, position: tuple[int, int] | None = None) -> dict[str, Any]:
@@ -346,7 +346,7 @@ class Loader:
 
     @property
     def plan(self) -> str:
-        """How the file is gone through and why, what types become, what the memory is used for."""
+        """How the file is read and why, the type conversions, and the use of memory."""
         return self._native.plan
 
     @property
@@ -376,6 +376,6 @@ class Loader:
 
 
 def _jax_has_x64() -> bool:
-    """Say whether JAX keeps numbers of 64 bits, without importing it for that."""
+    """Return whether JAX keeps 64-bit types, without importing it for that."""
     jax = sys.modules.get("jax")
     return jax is not None and bool(jax.config.jax_enable_x64)

@@ -1,4 +1,4 @@
-"""Rows of an HDF5 file by their numbers: a random-access source of Grain."""
+"""Rows of an HDF5 file by their numbers: a random-access source for Grain."""
 
 from __future__ import annotations
 
@@ -19,27 +19,26 @@ if TYPE_CHECKING:
 class HDF5Source:
     """Rows of an HDF5 file, for ``grain.MapDataset.source`` and ``grain.DataLoader``.
 
-    It is what Grain calls a ``RandomAccessDataSource``, and needs no Grain itself. A row is a
-    dictionary of arrays of numpy that are the caller's to change. Threads may share a source, and
-    pickled for another process it opens the file anew there.
+    It implements Grain's ``RandomAccessDataSource`` without requiring Grain. A row is a
+    dictionary of NumPy arrays, which belong to the caller. Threads may share a source. When it is
+    unpickled in another process, it opens the file there.
 
-    Rows that are stored as they are, are read from where they lie. Where chunks have to be decoded
-    they are kept in a cache, because the next row may be in the same chunk. Every process has a
-    cache of its own.
+    Uncompressed rows are read directly. Decoded chunks are kept in a cache, because the next row
+    may be in the same chunk. Every process has its own cache.
 
     Args:
         path: The file.
-        datasets: Paths of datasets whose rows belong together, or a dictionary from the names that
-            the rows shall have to paths, as for :class:`vramfit.data.Loader`.
-        dtype: The type that all floats become, or a dictionary with one for some datasets. Without
-            it numbers stay what they are in the file.
+        datasets: Paths of datasets with the same number of rows, or a dictionary from column names
+            to paths, as for :class:`vramfit.data.Loader`.
+        dtype: The type to convert all floats to, or a dictionary from columns to types. By default
+            types are those of the file.
         cache: Memory for decoded chunks, such as ``"256MiB"``.
 
     Raises:
-        InvalidArgumentError: Something cannot be met; the hint says what could.
+        InvalidArgumentError: An argument is invalid; the hint says what to change.
         IoError: The file cannot be read.
-        InvalidFileError: It is damaged, or no HDF5.
-        UnsupportedFeatureError: A dataset is stored in a way that is not read here.
+        InvalidFileError: The file is damaged, or not HDF5.
+        UnsupportedFeatureError: A dataset uses a storage feature that is not supported.
     """
 
     def __init__(
@@ -71,8 +70,8 @@ class HDF5Source:
         """Read a row.
 
         Raises:
-            IndexError: There is no row of that number; they are counted from 0.
-            FileChangedError: The file is not the one that was opened.
+            IndexError: The row is out of range.
+            FileChangedError: The file has changed since it was opened.
         """
         return self._read([index], ())
 
@@ -80,8 +79,8 @@ class HDF5Source:
         """Read several rows at once, in the order of `rows`: a dictionary with an array of each.
 
         Raises:
-            IndexError: There is no row of one of the numbers; they are counted from 0.
-            FileChangedError: The file is not the one that was opened.
+            IndexError: A row is out of range.
+            FileChangedError: The file has changed since it was opened.
         """
         return self._read(rows, (len(rows),))
 
@@ -96,18 +95,18 @@ class HDF5Source:
         }
 
     def _getitems(self, indices: Sequence[int]) -> list[Row]:
-        """Read several rows at once: what Grain calls where it reads in batches."""
+        """Read several rows at once; Grain calls this to read in batches."""
         arrays = self.read_rows(indices)
         # The ellipsis keeps a single number an array.
         return [
-            {name: array[place, ...] for name, array in arrays.items()}
-            for place in range(len(indices))
+            {name: array[position, ...] for name, array in arrays.items()}
+            for position in range(len(indices))
         ]
 
     def _as_row(self, index: int) -> int:
         row = operator.index(index)
         if not 0 <= row < self._length:
-            raise IndexError(f"row {row} of {self._length}, counted from 0")
+            raise IndexError(f"row {row} is out of range for {self._length} rows")
         return row
 
     def __getstate__(self) -> dict[str, Any]:

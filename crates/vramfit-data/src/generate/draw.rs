@@ -7,7 +7,7 @@
 use crate::splitmix::{MixKey, below};
 
 /// What 1.0 is in the units of [`Draws::normal`].
-pub(super) const ONE: i64 = 1024;
+pub(super) const UNIT: i64 = 1024;
 
 /// The numbers of one row, one after the other.
 #[derive(Debug)]
@@ -39,7 +39,7 @@ impl Draws {
 
     /// Says yes nine times out of ten.
     #[inline]
-    pub(super) fn nine_in_ten(&mut self) -> bool {
+    pub(super) fn bernoulli_90(&mut self) -> bool {
         self.below(10) > 0
     }
 

@@ -4,7 +4,7 @@
 //! an attempt that was stopped is gone on with. What is made is written by [`crate::write`].
 
 mod draw;
-mod request;
+mod options;
 mod rows;
 
 use std::cell::RefCell;
@@ -13,7 +13,7 @@ use std::path::Path;
 
 use vramfit_core::{Bytes, Result};
 
-pub use request::{CLASSES, Kind, Request};
+pub use options::{CLASSES, GenerateOptions, Kind};
 
 use crate::write::{
     self, Content, Dataset, Job, Number, Progress, Storage, Value, WriteOptions, estimate,
@@ -32,36 +32,36 @@ pub struct Summary {
     pub best_loss: f64,
 }
 
-/// Generates a file; `progress` is told after each piece.
+/// Generates a file; `progress` is called after each piece.
 ///
 /// # Errors
-/// `invalid-argument` for a request that cannot be; `io` when the file exists, when the disk has too
+/// `invalid-argument` for invalid options; `io` when the file exists, when the disk has too
 /// little room, or refuses.
 pub fn generate(
     path: &Path,
-    request: &Request,
-    options: WriteOptions,
+    options: &GenerateOptions,
+    write_options: WriteOptions,
     threads: usize,
     progress: &mut dyn FnMut(Progress),
 ) -> Result<Summary> {
-    request.check()?;
-    let content = content(request);
+    options.check()?;
+    let content = content(options);
     let source = |rows: Range<u64>, out: &mut [Vec<u8>]| {
         MEMORY.with_borrow_mut(|memory| {
-            rows.for_each(|row| rows::append(request, row, out, memory));
+            rows.for_each(|row| rows::append(options, row, out, memory));
         });
         Ok(())
     };
     let job = Job {
         path,
         content: content.clone(),
-        purpose: &format!("generate, rules {}: {request:?}", rows::RULES),
-        options,
+        purpose: &format!("generate, rules {}: {options:?}", rows::RULES),
+        options: write_options,
         threads,
         expected: estimate(&content, &source)?,
     };
     let bytes = write::write(job, &source, progress)?;
-    let (loss, best_loss) = rows::best_loss(&request.kind);
+    let (loss, best_loss) = rows::best_loss(&options.kind);
     Ok(Summary {
         bytes,
         content,
@@ -75,16 +75,16 @@ thread_local! {
     static MEMORY: RefCell<Vec<i64>> = const { RefCell::new(Vec::new()) };
 }
 
-/// Returns the datasets and attributes of a request.
-fn content(request: &Request) -> Content {
-    let rows = request.samples;
-    let storage = request.storage();
+/// Returns the datasets and attributes of a options.
+fn content(options: &GenerateOptions) -> Content {
+    let rows = options.samples;
+    let storage = options.storage();
     let dataset = |path: &str, number: Number, rest: &[u64]| {
         Dataset::new(path, number, [&[rows], rest].concat(), storage)
     };
-    let number = request.number();
+    let number = options.number();
     let labels = dataset("labels", Number::I32, &[]);
-    let datasets = match request.kind {
+    let datasets = match options.kind {
         Kind::Sequences {
             length,
             features,
@@ -97,17 +97,17 @@ fn content(request: &Request) -> Content {
         Kind::Images { size } => vec![dataset("images", number, &[size, size, 3]), labels],
         Kind::Tokens { length, .. } => vec![dataset("tokens", number, &[length])],
     };
-    let (loss, best_loss) = rows::best_loss(&request.kind);
+    let (loss, best_loss) = rows::best_loss(&options.kind);
     let text = |name: &str, value: &str| (name.to_owned(), Value::Text(value.into()));
     let mut attributes = vec![
         text("generator", "vramfit data generate"),
         ("rules".into(), Value::Integer(rows::RULES)),
-        text("kind", request.kind.name()),
-        ("seed".into(), Value::Integer(request.seed.cast_signed())),
+        text("kind", options.kind.name()),
+        ("seed".into(), Value::Integer(options.seed.cast_signed())),
         text("loss", loss),
         ("best_loss".into(), Value::Real(best_loss)),
     ];
-    if let Kind::Tokens { vocabulary, .. } = request.kind {
+    if let Kind::Tokens { vocabulary, .. } = options.kind {
         attributes.push((
             "vocabulary".into(),
             Value::Integer(vocabulary.cast_signed()),

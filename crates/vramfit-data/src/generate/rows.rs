@@ -6,45 +6,50 @@
 
 use half::f16;
 
-use super::draw::{Draws, ONE, walsh};
-use super::request::{CLASSES, Kind, Request};
+use super::draw::{Draws, UNIT, walsh};
+use super::options::{CLASSES, GenerateOptions, Kind};
 use crate::write::Number;
 
 /// The version of the rules, noted in each file.
 pub(super) const RULES: i64 = 1;
 
 /// Units of a target: 1/1024 of 1/1024.
-const FINE: f64 = (ONE * ONE) as f64;
+const FIXED_POINT_BITS: f64 = (UNIT * UNIT) as f64;
 
 /// Appends the numbers of one row to the buffers of the datasets.
-pub(super) fn append(request: &Request, row: u64, out: &mut [Vec<u8>], memory: &mut Vec<i64>) {
-    let number = request.number();
+pub(super) fn append(
+    options: &GenerateOptions,
+    row: u64,
+    out: &mut [Vec<u8>],
+    memory: &mut Vec<i64>,
+) {
+    let number = options.number();
     let [main, rest @ ..] = out else { return };
-    match request.kind {
+    match options.kind {
         Kind::Sequences {
             length,
             features,
             targets,
         } => {
-            let mut draws = Draws::new(request.seed, 1, row);
+            let mut draws = Draws::new(options.seed, 1, row);
             sequence(&mut draws, number, length, features, memory, main);
             let (last, sums) = memory.split_at(features as usize);
             for target in 0..targets {
-                let value = expected(target, last, sums, length) + draws.normal() * ONE / 8;
-                put(number, value as f64 / FINE, &mut rest[0]);
+                let value = expected(target, last, sums, length) + draws.normal() * UNIT / 8;
+                put(number, value as f64 / FIXED_POINT_BITS, &mut rest[0]);
             }
         }
         Kind::Tabular { features } => {
-            let mut draws = Draws::new(request.seed, 2, row);
-            let class = label(&mut draws, request, row, &mut rest[0]);
+            let mut draws = Draws::new(options.seed, 2, row);
+            let class = label(&mut draws, options, row, &mut rest[0]);
             for feature in 0..features {
-                let value = walsh(class, feature) * ONE + draws.normal() / 2;
-                put(number, value as f64 / ONE as f64, main);
+                let value = walsh(class, feature) * UNIT + draws.normal() / 2;
+                put(number, value as f64 / UNIT as f64, main);
             }
         }
         Kind::Images { size } => {
-            let mut draws = Draws::new(request.seed, 3, row);
-            let class = label(&mut draws, request, row, &mut rest[0]);
+            let mut draws = Draws::new(options.seed, 3, row);
+            let class = label(&mut draws, options, row, &mut rest[0]);
             for y in 0..size {
                 for x in 0..size {
                     // Sixteen fields of one brightness each.
@@ -61,11 +66,11 @@ pub(super) fn append(request: &Request, row: u64, out: &mut [Vec<u8>], memory: &
             }
         }
         Kind::Tokens { length, vocabulary } => {
-            let mut draws = Draws::new(request.seed, 4, row);
+            let mut draws = Draws::new(options.seed, 4, row);
             let mut token = draws.below(vocabulary);
             for at in 0..length {
                 if at > 0 {
-                    token = match draws.nine_in_ten() {
+                    token = match draws.bernoulli_90() {
                         true => (5 * token + 17) % vocabulary,
                         false => draws.below(vocabulary),
                     };
@@ -89,7 +94,7 @@ fn sequence(
     memory.clear();
     memory.resize(2 * features as usize, 0);
     let (last, sums) = memory.split_at_mut(features as usize);
-    let value = |number: i64| number as f64 / ONE as f64;
+    let value = |number: i64| number as f64 / UNIT as f64;
     match number {
         Number::F32 => steps(draws, length, last, sums, out, |number| {
             (value(number) as f32).to_le_bytes()
@@ -141,26 +146,26 @@ fn steps<const SIZE: usize>(
 /// of the number of features, plus the distance from 0 of the mean of one feature.
 fn expected(target: u64, last: &[i64], sums: &[i64], length: u64) -> i64 {
     let features = last.len() as u64;
-    let scale = ((ONE * ONE) as u64 / features).isqrt() as i64;
+    let scale = ((UNIT * UNIT) as u64 / features).isqrt() as i64;
     let signed: i64 = last
         .iter()
         .enumerate()
         .map(|(at, value)| walsh(target + 1, at as u64) * value)
         .sum();
-    let mean = sums[(target % features) as usize] * ONE / length as i64;
+    let mean = sums[(target % features) as usize] * UNIT / length as i64;
     signed * scale + mean.abs()
 }
 
 /// Appends the label of a row and returns the class that its numbers show: the label itself nine times
 /// out of ten, else any class.
-fn label(draws: &mut Draws, request: &Request, row: u64, out: &mut Vec<u8>) -> u64 {
+fn label(draws: &mut Draws, options: &GenerateOptions, row: u64, out: &mut Vec<u8>) -> u64 {
     let drawn = draws.below(CLASSES);
-    let label = match request.sort_by_label {
-        true => (u128::from(row) * u128::from(CLASSES) / u128::from(request.samples)) as u64,
+    let label = match options.sort_by_label {
+        true => (u128::from(row) * u128::from(CLASSES) / u128::from(options.samples)) as u64,
         false => drawn,
     };
     out.extend((label as i32).to_le_bytes());
-    match draws.nine_in_ten() {
+    match draws.bernoulli_90() {
         true => label,
         false => draws.below(CLASSES),
     }

@@ -1,4 +1,4 @@
-//! Doing what is planned: rows from the old file to the new one, and back from the disk to be compared.
+//! Copies rows from the old file to the new one, and reads them back to verify them.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -8,12 +8,12 @@ use std::sync::{LazyLock, Mutex, PoisonError};
 use vramfit_core::{Bytes, Error, ErrorKind, Result};
 
 use super::OutputOptions;
-use super::pass;
-use super::picture::Picture;
-use super::plan::Plan;
+use super::copy_pass;
+use super::manifest::FileManifest;
+use super::plan::RepackPlan;
 use crate::digest::digest;
 use crate::hdf5::Container;
-use crate::read::{Dataset as Open, RowReader};
+use crate::read::{Dataset as SourceDataset, RowReader};
 use crate::source::{Access, FileFingerprint, Source};
 use crate::write::{self, Content, Dataset, Job, Piece, Sections, Storage, write_sections};
 
@@ -42,12 +42,12 @@ pub struct Progress {
 const SYNC_INTERVAL: Bytes = Bytes(256 << 20);
 
 pub(super) fn copy(
-    plan: &Plan,
+    plan: &RepackPlan,
     target: &Path,
     options: OutputOptions,
     progress: &mut (dyn FnMut(Progress) + Send),
 ) -> Result<Bytes> {
-    let open = |path: &String| RowReader::raw(Open::open_in(&plan.container, path)?);
+    let open = |path: &String| RowReader::raw(SourceDataset::open_in(&plan.container, path)?);
     let sources: Vec<RowReader> = plan.from.iter().map(open).collect::<Result<_>>()?;
     let total = plan.content.datasets.iter().map(Dataset::bytes).sum();
     // They are counted when it is known that the disk has room for them all.
@@ -92,15 +92,15 @@ pub(super) fn copy(
     };
     let mut sections = Sections {
         sections: &plan.sections,
-        ahead: pass::ahead(plan.threads),
+        ahead: copy_pass::max_pending(plan.threads),
         like,
         source: &source,
         check: &mut |path| {
-            must_be_unchanged(plan)?;
+            ensure_unchanged(plan)?;
             compare(plan, path, &pieces, &|done| {
                 show(Phase::Compare, done);
             })?;
-            must_be_unchanged(plan)
+            ensure_unchanged(plan)
         },
     };
     write_sections(job, &mut sections, &mut |done, _| {
@@ -120,11 +120,11 @@ struct Pieces {
 }
 
 impl Pieces {
-    fn of(plan: &Plan) -> Self {
+    fn of(plan: &RepackPlan) -> Self {
         let (mut all, mut first, mut before) = (Vec::new(), Vec::new(), vec![0]);
         let mut bytes = 0;
         for (at, (dataset, pass)) in
-            (plan.content.datasets.iter().zip(&plan.course.passes)).enumerate()
+            (plan.content.datasets.iter().zip(&plan.memory_plan.passes)).enumerate()
         {
             first.push((all.len(), pass.rows));
             let row_bytes = dataset.row_bytes();
@@ -162,11 +162,17 @@ impl Pieces {
 }
 
 /// Reads the new file and compares it with what was read of the old one.
-fn compare(plan: &Plan, path: &Path, pieces: &Pieces, show: &(dyn Fn(u64) + Sync)) -> Result<()> {
+fn compare(
+    plan: &RepackPlan,
+    path: &Path,
+    pieces: &Pieces,
+    show: &(dyn Fn(u64) + Sync),
+) -> Result<()> {
     let source = Source::open(path, Access::Read)?;
     let container = Container::open_own(Arc::new(source)).map_err(|error| differs(plan, &error))?;
     compare_structure(plan, &container)?;
-    let open = |dataset: &Dataset| RowReader::raw(Open::open_in(&container, &dataset.path)?);
+    let open =
+        |dataset: &Dataset| RowReader::raw(SourceDataset::open_in(&container, &dataset.path)?);
     let rows: Vec<RowReader> = (plan.content.datasets.iter().map(open))
         .collect::<Result<_>>()
         .map_err(|error| differs(plan, &error))?;
@@ -187,7 +193,7 @@ fn compare(plan: &Plan, path: &Path, pieces: &Pieces, show: &(dyn Fn(u64) + Sync
                 let path = &plan.content.datasets[piece.datasets.start].path;
                 return Err(differs(
                     plan,
-                    &format!("rows {:?} of `/{path}` are others", piece.rows),
+                    &format!("rows {:?} of `/{path}` differ", piece.rows),
                 ));
             }
             show(done.fetch_add(length as u64, Ordering::Relaxed) + length as u64);
@@ -207,13 +213,17 @@ fn compare(plan: &Plan, path: &Path, pieces: &Pieces, show: &(dyn Fn(u64) + Sync
 }
 
 /// Compares everything but rows: names, types, shapes, attributes, links, small values.
-fn compare_structure(plan: &Plan, new: &Container) -> Result<()> {
-    let found = Picture::of(new).map_err(|error| differs(plan, &error))?;
+fn compare_structure(plan: &RepackPlan, new: &Container) -> Result<()> {
+    let found = FileManifest::of(new).map_err(|error| differs(plan, &error))?;
     if let Some((path, error)) = found.refused.first() {
         return Err(differs(plan, &format!("`/{path}`: {error}")));
     }
     let mut found = Content {
-        datasets: found.large.into_iter().map(|large| large.dataset).collect(),
+        datasets: found
+            .streamed
+            .into_iter()
+            .map(|streamed| streamed.dataset)
+            .collect(),
         known: found.known,
         groups: found.groups,
         links: found.links,
@@ -231,35 +241,35 @@ fn compare_structure(plan: &Plan, new: &Container) -> Result<()> {
         }
     }
     if let Some((was, is)) = (wanted.datasets.iter().zip(&found.datasets)).find(|(a, b)| a != b) {
-        let what = format!("the dataset `/{}` is another: {was:?}, {is:?}", was.path);
+        let what = format!("the dataset `/{}` differs: {was:?}, {is:?}", was.path);
         return Err(differs(plan, &what));
     }
     match wanted == found {
         true => Ok(()),
-        false => Err(differs(
-            plan,
-            &"names, small values or attributes are others",
-        )),
+        false => Err(differs(plan, &"names, small values or attributes differ")),
     }
 }
 
 /// Refuses to go on with a file that was written to, cut short or exchanged.
-fn must_be_unchanged(plan: &Plan) -> Result<()> {
+fn ensure_unchanged(plan: &RepackPlan) -> Result<()> {
     if FileFingerprint::of(&plan.source)? == plan.fingerprint {
         return Ok(());
     }
     Err(Error::new(
         ErrorKind::FileChanged,
-        format!("`{}` was changed while it was read", plan.source.display()),
+        format!(
+            "`{}` changed while it was being read",
+            plan.source.display()
+        ),
     )
-    .hint("wait until the program that writes it has finished, and start again"))
+    .hint("wait until the program that writes it has finished, and try again"))
 }
 
-fn differs(plan: &Plan, what: &dyn std::fmt::Display) -> Error {
+fn differs(plan: &RepackPlan, what: &dyn std::fmt::Display) -> Error {
     Error::new(
         ErrorKind::Internal,
         format!(
-            "what was written of `{}` does not come back from the disk as it was; nothing was kept of it",
+            "the copy of `{}` differs from what was read, and was deleted",
             plan.source.display()
         ),
     )

@@ -4,10 +4,10 @@ use std::collections::HashMap;
 
 use vramfit_core::{Bytes, Error, ErrorKind, Result};
 
-use super::picture::Large;
-use super::{Chunk, Request, Shuffle};
+use super::manifest::StreamedDataset;
+use super::{Chunk, RepackOptions, Shuffle};
 use crate::hdf5::FilterStep;
-use crate::read::{Dataset as Open, MAX_CHUNK_BYTES, Storage as Stored};
+use crate::read::{Dataset as SourceDataset, MAX_CHUNK_BYTES, Storage as Stored};
 use crate::write::{Compression, Dataset, Storage};
 
 /// A chunk has no more bytes than this where nothing was said, and at least half of it where rows are small.
@@ -18,18 +18,18 @@ const FITTING_BYTES: std::ops::RangeInclusive<u64> = 256 << 10..=1 << 20;
 /// Smaller chunks cost more to find than to read.
 const TINY_CHUNK: u64 = 16 << 10;
 
-/// Decides how datasets are stored, and says why where that is not what was asked for.
+/// Decides how datasets are stored, and explains deviations from the options.
 pub(super) fn decide(
-    request: &Request,
-    sources: &[Open],
-    datasets: &mut [Large],
+    options: &RepackOptions,
+    sources: &[SourceDataset],
+    datasets: &mut [StreamedDataset],
     band_bytes_at_once: u64,
 ) -> Result<Vec<Option<String>>> {
     let mut notes = vec![None; datasets.len()];
     // Of those with equally many rows the largest decides: what is read together has equal bands then.
     let mut groups: HashMap<u64, Vec<usize>> = HashMap::new();
-    for (at, large) in datasets.iter().enumerate() {
-        groups.entry(large.dataset.rows()).or_default().push(at);
+    for (at, streamed) in datasets.iter().enumerate() {
+        groups.entry(streamed.dataset.rows()).or_default().push(at);
     }
     for group in groups.values_mut() {
         group.sort_by_key(|&at| std::cmp::Reverse(datasets[at].dataset.bytes()));
@@ -37,23 +37,23 @@ pub(super) fn decide(
         let mut rows = None;
         for &at in group.iter() {
             let source = &sources[at];
-            let Large {
+            let StreamedDataset {
                 dataset, filters, ..
             } = &mut datasets[at];
-            let compression = compression(request, source, filters);
+            let compression = compression(options, source, filters);
             dataset.checksums = filters.iter().any(|step| step.id == id::FLETCHER32);
-            dataset.shuffle = match request.shuffle {
+            dataset.shuffle = match options.shuffle {
                 Shuffle::Auto => dataset.datatype.size() > 1,
                 Shuffle::Always => true,
                 Shuffle::Never => false,
             };
             let wants_chunks =
-                request.chunk != Chunk::Usual || dataset.can_grow() || dataset.checksums;
+                options.chunk != Chunk::Default || dataset.can_grow() || dataset.checksums;
             if compression == Compression::None && !wants_chunks {
                 dataset.storage = Storage::Contiguous;
                 continue;
             }
-            let own = || chunk_rows(request, dataset, source, band_bytes_at_once);
+            let own = || chunk_rows(options, dataset, source, band_bytes_at_once);
             let rows = *rows.get_or_insert_with(own);
             let rows = rows.min(dataset.rows().max(1));
             let chunk_bytes = rows * dataset.row_bytes();
@@ -66,25 +66,25 @@ pub(super) fn decide(
                 ));
                 continue;
             }
-            if compression == Compression::None && request.chunk == Chunk::Usual {
-                let why = if dataset.can_grow() {
+            if compression == Compression::None && options.chunk == Chunk::Default {
+                let reason = if dataset.can_grow() {
                     "it can grow"
                 } else {
                     "it has checksums"
                 };
-                notes[at] = Some(format!("in chunks, because {why}"));
+                notes[at] = Some(format!("chunked, because {reason}"));
             }
             if chunk_bytes > MAX_CHUNK_BYTES {
                 return Err(Error::new(
                     ErrorKind::InvalidArgument,
                     format!(
-                        "a chunk of {rows} rows of `/{}` has {}, and more than {} is not read back",
+                        "a chunk of {rows} rows of `/{}` has {}, but the maximum is {}",
                         dataset.path,
                         Bytes(chunk_bytes),
                         Bytes(MAX_CHUNK_BYTES)
                     ),
                 )
-                .hint("take fewer rows in a chunk, or `--compression none`"));
+                .hint("use fewer rows per chunk, or `--compression none`"));
             }
             dataset.storage = Storage::Chunked { rows, compression };
         }
@@ -93,8 +93,12 @@ pub(super) fn decide(
 }
 
 /// Returns how chunks are compressed: as was asked for, or as they are.
-fn compression(request: &Request, source: &Open, filters: &[FilterStep]) -> Compression {
-    if let Some(compression) = request.compression {
+fn compression(
+    options: &RepackOptions,
+    source: &SourceDataset,
+    filters: &[FilterStep],
+) -> Compression {
+    if let Some(compression) = options.compression {
         return compression;
     }
     let usual = |step: &FilterStep| match step.id {
@@ -139,12 +143,17 @@ mod id {
 }
 
 /// Returns how many rows a chunk has.
-fn chunk_rows(request: &Request, dataset: &Dataset, source: &Open, at_once: u64) -> u64 {
+fn chunk_rows(
+    options: &RepackOptions,
+    dataset: &Dataset,
+    source: &SourceDataset,
+    at_once: u64,
+) -> u64 {
     let row_bytes = dataset.row_bytes().max(1);
-    let bytes = match request.chunk {
+    let bytes = match options.chunk {
         Chunk::Rows(rows) => return rows,
         Chunk::Bytes(bytes) => bytes.0,
-        Chunk::Usual => CHUNK_BYTES,
+        Chunk::Default => CHUNK_BYTES,
     };
     let usual = (bytes / row_bytes).max(1);
     // A power of two divides evenly into batches, and into every other one.
@@ -153,7 +162,7 @@ fn chunk_rows(request: &Request, dataset: &Dataset, source: &Open, at_once: u64)
         return usual;
     };
     let band = grid.chunk()[0];
-    if request.chunk != Chunk::Usual || band % usual == 0 || band * row_bytes <= at_once / 4 {
+    if options.chunk != Chunk::Default || band % usual == 0 || band * row_bytes <= at_once / 4 {
         return usual;
     }
     // Few of its bands fit into memory: where new chunks end with them, none is read a second time.

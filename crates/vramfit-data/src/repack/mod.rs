@@ -1,13 +1,13 @@
-//! Makes of a file that streams badly one that streams well: the same content, in pieces of whole rows that
+//! Rewrites a file so that it streams well: the same content, in chunks of whole rows that
 //! are large enough for a disk and small enough for a shuffle.
 //!
-//! Elements are copied byte by byte, whatever they are. The new file is read back and compared before
-//! anybody sees it, and appears under its name at once. What cannot be copied is named.
+//! Elements are copied byte by byte, whatever their type. The new file is read back and verified before
+//! it is published under its name. What cannot be copied is listed.
 
 mod copy;
+mod copy_pass;
 mod layout;
-mod pass;
-mod picture;
+mod manifest;
 mod plan;
 mod select;
 mod value;
@@ -18,42 +18,42 @@ use serde::Serialize;
 use vramfit_core::{Bytes, Result};
 
 pub use copy::{Phase, Progress};
-pub use plan::{Plan, Step, StorageFacts, plan};
+pub use plan::{RepackPlan, Step, StorageInfo, plan};
 
 use crate::write::Compression;
 
-/// What is wanted.
+/// How to rewrite a file.
 #[derive(Clone, Debug)]
-pub struct Request {
-    /// Only these datasets or groups; everything where there are none.
+pub struct RepackOptions {
+    /// Only these datasets or groups; everything if empty.
     pub datasets: Vec<String>,
-    /// How large chunks are.
+    /// Chunk size.
     pub chunk: Chunk,
-    /// How they are compressed; as they are unless told.
+    /// Compression; that of each dataset if not set.
     pub compression: Option<Compression>,
-    /// Whether bytes of equal weight are put together before.
+    /// The byte-shuffle filter.
     pub shuffle: Shuffle,
-    /// The memory that rows may take while they are copied.
+    /// Memory budget for copying rows.
     pub memory: Bytes,
     /// Threads that decode and compress.
     pub threads: usize,
 }
 
-/// How large the chunks of the new file are.
+/// The chunk size of the new file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Chunk {
-    /// As large as streams well; and none where nothing is compressed.
-    Usual,
-    /// So many rows.
+    /// A size that streams well; no chunks without compression.
+    Default,
+    /// A number of rows.
     Rows(u64),
-    /// As many rows as fit into this, a power of two.
+    /// The largest power of two of rows that fits in this size.
     Bytes(Bytes),
 }
 
-/// Whether bytes of equal weight are put together before they are compressed.
+/// When to apply the byte-shuffle filter before compression.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Shuffle {
-    /// Where elements have more than one byte.
+    /// For elements of more than one byte.
     Auto,
     /// Everywhere.
     Always,
@@ -63,31 +63,31 @@ pub enum Shuffle {
 
 /// Something that is not in the new file.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Loss {
-    /// The object that it belongs to.
+pub struct Omission {
+    /// The object it belongs to.
     pub path: String,
     /// What it is.
     pub what: String,
     /// Why it cannot be copied.
-    pub why: String,
+    pub reason: String,
 }
 
-/// How the new file comes to its place.
+/// How the new file is published.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OutputOptions {
-    /// Replace a file of that name.
+    /// Replace an existing file.
     pub force: bool,
-    /// The new file takes the place of the old one, and is read by the same people.
+    /// The new file replaces the old one, with the same permissions.
     pub in_place: bool,
 }
 
-/// Writes the new file as planned, compares it with the old one, and puts it in its place. Returns its size.
+/// Writes the new file as planned, verifies it, and publishes it. Returns its size.
 ///
 /// # Errors
 /// `io` when the file exists or the disk refuses; `file-changed` when the old file was changed meanwhile;
 /// `internal` when the new file does not hold what the old one does, which takes a bug or a bad disk.
 pub fn repack(
-    plan: &Plan,
+    plan: &RepackPlan,
     target: &Path,
     options: OutputOptions,
     progress: &mut (dyn FnMut(Progress) + Send),

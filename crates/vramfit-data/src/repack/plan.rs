@@ -1,64 +1,64 @@
-//! What is going to be done to a file, before it is done.
+//! The plan of a repack.
 
 use std::path::{Path, PathBuf};
 
 use serde::Serialize;
 use vramfit_core::{Bytes, Error, Result};
 
-use super::pass::{self, Course};
-use super::picture::{Large, Picture};
-use super::{Loss, Request, layout, select};
+use super::copy_pass::{self, MemoryPlan};
+use super::manifest::{FileManifest, StreamedDataset};
+use super::{Omission, RepackOptions, layout, select};
 use crate::filter;
 use crate::hdf5::Container;
 use crate::inspect;
-use crate::read::{Dataset as Open, RowReader, Storage as Stored};
+use crate::read::{Dataset as SourceDataset, RowReader, Storage as Stored};
 use crate::source::FileFingerprint;
 use crate::write::{self, Compression, Content, Dataset, Section, Storage};
 
 /// How a file will be rewritten.
-pub struct Plan {
+pub struct RepackPlan {
     pub(super) source: PathBuf,
     pub(super) container: Container,
     /// The file as it was when the plan was made.
     pub(super) fingerprint: FileFingerprint,
     pub(super) content: Content,
-    /// By which path each dataset of the content is opened.
+    /// The path in the old file of each dataset of the content.
     pub(super) from: Vec<String>,
     pub(super) sections: Vec<Section>,
-    pub(super) course: Course,
-    /// What is done to each dataset whose rows are copied, by path.
+    pub(super) memory_plan: MemoryPlan,
+    /// The old and new storage of each dataset whose rows are copied, by path.
     pub steps: Vec<Step>,
-    /// Single values, texts and named types, which are copied as a whole.
-    pub whole: usize,
+    /// Scalars, strings and named datatypes, which are copied unchanged.
+    pub small_objects: usize,
     /// What is not copied.
-    pub losses: Vec<Loss>,
+    pub omissions: Vec<Omission>,
     /// Size of the old file.
     pub old_bytes: Bytes,
-    /// Size of the new file: known where nothing is compressed, else estimated from a few chunks.
+    /// Size of the new file: exact without compression, otherwise estimated from a few chunks.
     pub new_bytes: Bytes,
     /// Whether the size of the new file is an estimate.
     pub is_estimate: bool,
-    /// What the rows in flight take at most.
+    /// Memory limit for rows.
     pub memory: Bytes,
     /// Threads that decode and compress.
     pub threads: usize,
 }
 
-/// What is done to one dataset.
+/// The old and new storage of one dataset.
 #[derive(Clone, Debug, Serialize)]
 pub struct Step {
     /// Its path in the new file.
     pub path: String,
-    /// What its elements are.
+    /// Type of its elements.
     pub dtype: String,
     /// Length of each axis.
     pub shape: Vec<u64>,
-    /// As it is.
-    pub old: StorageFacts,
-    /// As it will be.
-    pub new: StorageFacts,
+    /// Old storage.
+    pub old: StorageInfo,
+    /// New storage.
+    pub new: StorageInfo,
     /// Rows that are read at once.
-    pub rows_at_once: u64,
+    pub rows_per_read: u64,
     /// How often each chunk of the old file is decoded at most; once where it has none.
     pub decodes: u64,
     /// Why it is not stored as was asked for, where it is not.
@@ -67,7 +67,7 @@ pub struct Step {
 
 /// How a dataset is stored.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct StorageFacts {
+pub struct StorageInfo {
     /// `compact`, `contiguous`, `chunked` or `virtual`.
     pub layout: &'static str,
     /// Length of a chunk along each axis.
@@ -80,9 +80,9 @@ pub struct StorageFacts {
     pub is_estimate: bool,
 }
 
-impl std::fmt::Debug for Plan {
+impl std::fmt::Debug for RepackPlan {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Plan")
+        f.debug_struct("RepackPlan")
             .field("source", &self.source)
             .field("steps", &self.steps)
             .finish_non_exhaustive()
@@ -95,31 +95,35 @@ impl std::fmt::Debug for Plan {
 ///
 /// `unsupported-feature` when a dataset cannot be copied, naming all of those; `invalid-argument` when
 /// a path is not in the file or the memory too small; `invalid-file` or `io` when it cannot be read.
-pub fn plan(path: &Path, request: &Request) -> Result<Plan> {
+pub fn plan(path: &Path, options: &RepackOptions) -> Result<RepackPlan> {
     let fingerprint = FileFingerprint::of(path)?;
     let container = inspect::open(path)?;
-    let mut picture = Picture::of(&container)?;
-    select::select(path, &container, &mut picture, &request.datasets)?;
-    must_be_copied(path, &picture)?;
-    let opened = |large: &Large| Open::open_in(&container, &large.from);
-    let sources: Vec<Open> = picture.large.iter().map(opened).collect::<Result<_>>()?;
-    let at_once = pass::at_once(request.memory);
-    let notes = layout::decide(request, &sources, &mut picture.large, at_once)?;
-    let datasets = picture.large.iter().map(|large| &large.dataset);
+    let mut manifest = FileManifest::of(&container)?;
+    select::select(path, &container, &mut manifest, &options.datasets)?;
+    must_be_copied(path, &manifest)?;
+    let opened = |streamed: &StreamedDataset| SourceDataset::open_in(&container, &streamed.from);
+    let sources: Vec<SourceDataset> = manifest
+        .streamed
+        .iter()
+        .map(opened)
+        .collect::<Result<_>>()?;
+    let at_once = copy_pass::bytes_per_thread(options.memory);
+    let notes = layout::decide(options, &sources, &mut manifest.streamed, at_once)?;
+    let datasets = manifest.streamed.iter().map(|streamed| &streamed.dataset);
     let pairs: Vec<_> = sources.iter().zip(datasets).collect();
-    let course = pass::course(&pairs, request.threads, request.memory)?;
+    let memory_plan = copy_pass::plan_memory(&pairs, options.threads, options.memory)?;
     let mut steps = Vec::new();
-    for ((large, source), (pass, note)) in
-        (picture.large.iter().zip(&sources)).zip(course.passes.iter().zip(notes))
+    for ((streamed, source), (pass, note)) in
+        (manifest.streamed.iter().zip(&sources)).zip(memory_plan.passes.iter().zip(notes))
     {
-        let dataset = &large.dataset;
+        let dataset = &streamed.dataset;
         steps.push(Step {
             path: format!("/{}", dataset.path),
             dtype: dataset.datatype.name().to_owned(),
             shape: dataset.shape.clone(),
-            old: old_storage(source, large),
+            old: old_storage(source, streamed),
             new: new_storage(dataset, estimated(source, dataset)?),
-            rows_at_once: pass.rows.min(dataset.rows()),
+            rows_per_read: pass.rows.min(dataset.rows()),
             decodes: match source.storage() {
                 Stored::Chunked { .. } | Stored::Virtual(_) => pass.decodes,
                 _ => 1,
@@ -127,75 +131,75 @@ pub fn plan(path: &Path, request: &Request) -> Result<Plan> {
             note,
         });
     }
-    let sections = course.passes.iter().enumerate();
+    let sections = memory_plan.passes.iter().enumerate();
     let sections = sections.map(|(at, pass)| Section {
         datasets: at..at + 1,
         piece_rows: pass.rows,
     });
     let content = Content {
-        known: picture.known,
-        groups: picture.groups,
-        links: picture.links,
+        known: manifest.known,
+        groups: manifest.groups,
+        links: manifest.links,
         attributes: Vec::new(),
         datasets: Vec::new(),
     };
     let (front, of_chunk) = write::overhead(&content);
-    let chunks: u64 = picture
-        .large
+    let chunks: u64 = manifest
+        .streamed
         .iter()
-        .map(|large| large.dataset.chunks())
+        .map(|streamed| streamed.dataset.chunks())
         .sum();
     let rows: u64 = steps
         .iter()
         .map(|step| step.new.bytes.0.next_multiple_of(4096))
         .sum();
-    Ok(Plan {
+    Ok(RepackPlan {
         source: path.to_owned(),
         fingerprint,
         sections: sections.collect(),
-        from: picture
-            .large
+        from: manifest
+            .streamed
             .iter()
-            .map(|large| large.from.clone())
+            .map(|streamed| streamed.from.clone())
             .collect(),
-        whole: content.known.len(),
-        losses: picture.losses,
+        small_objects: content.known.len(),
+        omissions: manifest.omissions,
         old_bytes: Bytes(container.source().length()),
         new_bytes: Bytes(front.0 + rows + chunks * of_chunk.0),
         is_estimate: steps.iter().any(|step| step.new.is_estimate),
-        memory: course.memory,
-        threads: course.threads,
+        memory: memory_plan.memory,
+        threads: memory_plan.threads,
         content: Content {
-            datasets: picture
-                .large
+            datasets: manifest
+                .streamed
                 .into_iter()
-                .map(|large| large.dataset)
+                .map(|streamed| streamed.dataset)
                 .collect(),
             ..content
         },
         steps,
-        course,
+        memory_plan,
         container,
     })
 }
 
 /// Refuses a file of which not all datasets can be copied, unless others were chosen.
-fn must_be_copied(file: &Path, picture: &Picture) -> Result<()> {
-    let Some((path, first)) = picture.refused.first() else {
+fn must_be_copied(file: &Path, manifest: &FileManifest) -> Result<()> {
+    let Some((path, first)) = manifest.refused.first() else {
         return Ok(());
     };
-    let why = first.message();
+    let reason = first.message();
     let prefix = format!("dataset `{path}`: ");
-    let why = why.strip_prefix(&prefix).unwrap_or(why);
-    let mut message = format!("`/{}` cannot be copied: {why}", path.escape_debug());
-    let others: Vec<String> = (picture.refused.iter().skip(1).take(8))
+    let reason = reason.strip_prefix(&prefix).unwrap_or(reason);
+    let mut message = format!("`/{}` cannot be copied: {reason}", path.escape_debug());
+    let others: Vec<String> = (manifest.refused.iter().skip(1).take(8))
         .map(|(path, _)| format!("`/{}`", path.escape_debug()))
         .collect();
     if !others.is_empty() {
-        message.push_str(&format!("; neither can {}", others.join(", ")));
+        message.push_str(&format!("; the same applies to {}", others.join(", ")));
     }
     let error = Error::new(first.kind(), message);
-    let copied: Vec<String> = picture
+    let copied: Vec<String> = manifest
         .datasets()
         .map(|path| format!("/{}", path.escape_debug()))
         .collect();
@@ -207,33 +211,33 @@ fn must_be_copied(file: &Path, picture: &Picture) -> Result<()> {
         (Some(hint), 0) => error.hint(hint),
         (None, 0) => error,
         (_, 1..=16) if copied.iter().all(is_plain) => error.hint(format!(
-            "copy the rest: `vramfit data repack {} OUT --datasets {}`",
+            "to copy the rest: `vramfit data repack {} OUT --datasets {}`",
             file.display(),
             copied.join(",")
         )),
-        _ => error.hint("name with `--datasets` what is to be copied"),
+        _ => error.hint("choose what to copy with `--datasets`"),
     })
 }
 
-fn old_storage(source: &Open, large: &Large) -> StorageFacts {
+fn old_storage(source: &SourceDataset, streamed: &StreamedDataset) -> StorageInfo {
     let (layout, chunk) = match source.storage() {
         Stored::Compact(_) => ("compact", None),
         Stored::Contiguous(_) => ("contiguous", None),
         Stored::Virtual(_) => ("virtual", None),
         Stored::Chunked { grid, .. } => ("chunked", Some(grid.chunk().to_vec())),
     };
-    StorageFacts {
+    StorageInfo {
         layout,
         chunk,
-        filters: large.filters.iter().map(filter::describe).collect(),
+        filters: streamed.filters.iter().map(filter::describe).collect(),
         bytes: Bytes(source.stored_bytes()),
         is_estimate: false,
     }
 }
 
-fn new_storage(dataset: &Dataset, bytes: Bytes) -> StorageFacts {
+fn new_storage(dataset: &Dataset, bytes: Bytes) -> StorageInfo {
     let Storage::Chunked { rows, compression } = dataset.storage else {
-        return StorageFacts {
+        return StorageInfo {
             layout: "contiguous",
             chunk: None,
             filters: Vec::new(),
@@ -250,7 +254,7 @@ fn new_storage(dataset: &Dataset, bytes: Bytes) -> StorageFacts {
     let shuffle = (name.is_some() && dataset.shuffle).then(|| "shuffle".to_owned());
     let checksums = dataset.checksums.then(|| "fletcher32".to_owned());
     let rest = dataset.shape[1..].iter().map(|&length| length.max(1));
-    StorageFacts {
+    StorageInfo {
         layout: "chunked",
         chunk: Some(std::iter::once(rows).chain(rest).collect()),
         filters: shuffle.into_iter().chain(name).chain(checksums).collect(),
@@ -261,7 +265,7 @@ fn new_storage(dataset: &Dataset, bytes: Bytes) -> StorageFacts {
 
 /// Estimates what a dataset will take: exactly where nothing is compressed, else by three of its chunks, with
 /// one part in twenty on top.
-fn estimated(source: &Open, dataset: &Dataset) -> Result<Bytes> {
+fn estimated(source: &SourceDataset, dataset: &Dataset) -> Result<Bytes> {
     let Storage::Chunked { rows, compression } = dataset.storage else {
         return Ok(Bytes(dataset.bytes()));
     };

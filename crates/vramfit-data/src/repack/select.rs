@@ -5,8 +5,8 @@ use std::path::Path;
 
 use vramfit_core::{Error, ErrorKind, Result};
 
-use super::Loss;
-use super::picture::{Large, Picture};
+use super::Omission;
+use super::manifest::{FileManifest, StreamedDataset};
 use crate::hdf5::Container;
 use crate::write::{Link, Target};
 
@@ -17,7 +17,7 @@ use crate::write::{Link, Target};
 pub(super) fn select(
     file: &Path,
     container: &Container,
-    picture: &mut Picture,
+    manifest: &mut FileManifest,
     paths: &[String],
 ) -> Result<()> {
     if paths.is_empty() {
@@ -25,45 +25,53 @@ pub(super) fn select(
     }
     let wanted: Vec<&str> = paths.iter().map(|path| path.trim_matches('/')).collect();
     for path in &wanted {
-        must_be_there(file, container, picture, path)?;
+        ensure_exists(file, container, manifest, path)?;
     }
-    let kept = |path: &str| wanted.iter().any(|wanted| is_below(path, wanted));
-    let on_the_way = |path: &str| kept(path) || wanted.iter().any(|wanted| is_below(wanted, path));
-    promote(picture, &kept);
-    picture.large.retain(|large| kept(&large.dataset.path));
-    picture.known.retain(|known| kept(&known.path));
-    picture.links.retain(|link| kept(&link.path));
-    picture.refused.retain(|(path, _)| kept(path));
-    picture.groups.retain(|group| on_the_way(&group.path));
+    let kept = |path: &str| wanted.iter().any(|wanted| is_descendant(path, wanted));
+    let on_the_way =
+        |path: &str| kept(path) || wanted.iter().any(|wanted| is_descendant(wanted, path));
+    keep_target(manifest, &kept);
+    manifest
+        .streamed
+        .retain(|streamed| kept(&streamed.dataset.path));
+    manifest.known.retain(|known| kept(&known.path));
+    manifest.links.retain(|link| kept(&link.path));
+    manifest.refused.retain(|(path, _)| kept(path));
+    manifest.groups.retain(|group| on_the_way(&group.path));
     // The order of members is that of all of them.
-    for group in &mut picture.groups {
+    for group in &mut manifest.groups {
         if !kept(&group.path) {
             group.order = None;
         }
     }
-    picture
-        .losses
-        .retain(|loss| on_the_way(loss.path.trim_matches('/')));
+    manifest
+        .omissions
+        .retain(|omission| on_the_way(omission.path.trim_matches('/')));
     Ok(())
 }
 
 /// Whether a path is another one, or below it.
-fn is_below(path: &str, outer: &str) -> bool {
+fn is_descendant(path: &str, outer: &str) -> bool {
     match path.strip_prefix(outer) {
         Some(rest) => outer.is_empty() || rest.is_empty() || rest.starts_with('/'),
         None => false,
     }
 }
 
-fn must_be_there(file: &Path, container: &Container, picture: &Picture, path: &str) -> Result<()> {
-    let mut paths = (picture.datasets())
-        .chain(picture.known.iter().map(|known| known.path.as_str()))
-        .chain(picture.groups.iter().map(|group| group.path.as_str()))
-        .chain(picture.refused.iter().map(|(path, _)| path.as_str()));
+fn ensure_exists(
+    file: &Path,
+    container: &Container,
+    manifest: &FileManifest,
+    path: &str,
+) -> Result<()> {
+    let mut paths = (manifest.datasets())
+        .chain(manifest.known.iter().map(|known| known.path.as_str()))
+        .chain(manifest.groups.iter().map(|group| group.path.as_str()))
+        .chain(manifest.refused.iter().map(|(path, _)| path.as_str()));
     if paths.any(|other| other == path) {
         return Ok(());
     }
-    if let Some(link) = picture.links.iter().find(|link| link.path == path) {
+    if let Some(link) = manifest.links.iter().find(|link| link.path == path) {
         return match &link.target {
             Target::Object(_) => Ok(()),
             Target::Soft(to) => Err(link_only(path, to)),
@@ -74,20 +82,20 @@ fn must_be_there(file: &Path, container: &Container, picture: &Picture, path: &s
     let exists = crate::hdf5::object::find(container, path).is_ok();
     let message = match exists {
         true => format!(
-            "`/{path}` of `{}` is there behind a link only",
+            "`/{path}` of `{}` is only reachable through a link",
             file.display()
         ),
-        false => format!("`{}` has no `/{path}`", file.display()),
+        false => format!("`{}` contains no `/{path}`", file.display()),
     };
     let error = Error::new(ErrorKind::InvalidArgument, message);
-    let names: Vec<String> = picture
+    let names: Vec<String> = manifest
         .datasets()
         .take(8)
         .map(|path| format!("`/{}`", path.escape_debug()))
         .collect();
     Err(match names.is_empty() {
         true => error,
-        false => error.hint(format!("there is {}", names.join(", "))),
+        false => error.hint(format!("it contains {}", names.join(", "))),
     })
 }
 
@@ -96,19 +104,19 @@ fn link_only(path: &str, to: &str) -> Error {
         ErrorKind::InvalidArgument,
         format!("`/{path}` is a link to `{}`", to.escape_debug()),
     )
-    .hint("name what it leads to")
+    .hint("use its target")
 }
 
 /// Where only a further name of an object is kept, that becomes its name.
-fn promote(picture: &mut Picture, kept: &dyn Fn(&str) -> bool) {
-    let groups: HashSet<&str> = picture
+fn keep_target(manifest: &mut FileManifest, kept: &dyn Fn(&str) -> bool) {
+    let groups: HashSet<&str> = manifest
         .groups
         .iter()
         .map(|group| group.path.as_str())
         .collect();
     let mut names: HashMap<String, String> = HashMap::new();
     let mut lost = Vec::new();
-    for link in &picture.links {
+    for link in &manifest.links {
         let Target::Object(to) = &link.target else {
             continue;
         };
@@ -116,33 +124,33 @@ fn promote(picture: &mut Picture, kept: &dyn Fn(&str) -> bool) {
             continue;
         }
         if groups.contains(to.as_str()) {
-            lost.push(Loss {
+            lost.push(Omission {
                 path: format!("/{}", link.path),
                 what: format!("the link `/{}`", link.path),
-                why: format!("it leads to the group `/{to}`, which is not copied"),
+                reason: format!("its target, the group `/{to}`, is not copied"),
             });
             continue;
         }
         names.entry(to.clone()).or_insert_with(|| link.path.clone());
     }
     drop(groups);
-    picture.links.retain(|link| {
+    manifest.links.retain(|link| {
         lost.iter()
-            .all(|loss| loss.path != format!("/{}", link.path))
+            .all(|omission| omission.path != format!("/{}", link.path))
     });
-    picture.losses.extend(lost);
-    for Large { dataset, .. } in &mut picture.large {
+    manifest.omissions.extend(lost);
+    for StreamedDataset { dataset, .. } in &mut manifest.streamed {
         rename(&mut dataset.path, &names);
     }
-    for known in &mut picture.known {
+    for known in &mut manifest.known {
         rename(&mut known.path, &names);
     }
     let is_name = |link: &Link| match &link.target {
         Target::Object(to) => names.get(to) != Some(&link.path),
         _ => true,
     };
-    picture.links.retain(is_name);
-    for link in &mut picture.links {
+    manifest.links.retain(is_name);
+    for link in &mut manifest.links {
         if let Target::Object(to) = &mut link.target {
             rename(to, &names);
         }

@@ -1,6 +1,6 @@
-//! `vramfit data bench`: how fast a file is read for training, by our loader and by what else is installed.
+//! `vramfit data bench`: how fast a file is read for training, by vramfit's loader and by other packages.
 //!
-//! It is measured in a Python of its own, `vramfit._data_bench`; here is decided what, and told what came out.
+//! A separate Python process, `vramfit._data_bench`, measures; this module decides what, and prints the result.
 
 use std::path::{Path, PathBuf};
 
@@ -8,14 +8,14 @@ use serde::{Deserialize, Serialize};
 use vramfit_core::{Bytes, Error, ErrorKind, Result};
 use vramfit_data::inspect::{DatasetInfo, FileReport, InspectOptions, inspect_file};
 
-use super::bench_text::told;
+use super::bench_text::render_result;
 use super::numbers::parse_count;
 use crate::context::Context;
 use crate::output::Output;
 use crate::python_child::{PythonChild, PythonFailure};
 use crate::status::Status;
 
-/// Measure how fast shuffled batches come from a file: our loader beside h5py, PyTorch, Grain and others
+/// Compare how fast vramfit, h5py, PyTorch, Grain and others read shuffled batches
 #[derive(clap::Args, Debug)]
 #[command(after_help = "\
 Examples:
@@ -27,20 +27,19 @@ pub(crate) struct Args {
     /// The file to read
     #[arg(value_name = "FILE")]
     file: PathBuf,
-    /// The datasets to read, with commas between them; those with equally many rows that take most memory
-    /// unless told
+    /// The datasets to read (comma-separated) [default: the largest group with the same number of rows]
     #[arg(long, value_name = "PATHS", value_delimiter = ',')]
     datasets: Vec<String>,
-    /// Rows of a batch
+    /// Batch size
     #[arg(long, value_name = "N", default_value = "256", value_parser = parse_count)]
     batch_size: u64,
-    /// How long each run is at least; every way has five
+    /// Minimum duration of each run (five runs per backend)
     #[arg(long, value_name = "N", default_value_t = 1.0)]
     seconds: f64,
-    /// The memory that rows may be mixed in
+    /// Shuffle buffer size
     #[arg(long, value_name = "SIZE", default_value = "64MiB")]
     memory: Bytes,
-    /// Reader threads of our loader; as many as it takes by itself unless told
+    /// Reader threads of vramfit's loader [default: chosen by the loader]
     #[arg(long, value_name = "N")]
     threads: Option<usize>,
     /// Print one JSON object
@@ -48,12 +47,12 @@ pub(crate) struct Args {
     json: bool,
 }
 
-/// Runs of each way: the median of fewer says little.
+/// Runs per backend: the median of fewer is not reliable.
 pub(super) const RUNS: u32 = 5;
 
-/// What the Python is asked for; see `vramfit._data_bench.request`.
+/// See `vramfit._data_bench.options`.
 #[derive(Debug, Serialize)]
-pub(super) struct Request {
+pub(super) struct BenchOptions {
     pub(super) file: String,
     pub(super) datasets: Vec<String>,
     pub(super) rows: u64,
@@ -66,19 +65,19 @@ pub(super) struct Request {
     pub(super) threads: Option<usize>,
 }
 
-/// A line of what it says.
+/// A line of its output.
 #[derive(Deserialize)]
 struct Line {
     done: Option<u64>,
     total: Option<u64>,
-    answer: Option<Measured>,
+    result: Option<BenchResult>,
     error: Option<PythonFailure>,
 }
 
-/// What came out.
+/// The measurements.
 #[derive(Debug, Deserialize, Serialize)]
-pub(super) struct Measured {
-    pub(super) ways: Vec<Way>,
+pub(super) struct BenchResult {
+    pub(super) backends: Vec<BenchBackend>,
     pub(super) cores: u64,
     pub(super) load_before: f64,
     pub(super) load_after: f64,
@@ -88,21 +87,21 @@ pub(super) struct Measured {
     pub(super) python: String,
 }
 
-/// One way to read.
+/// One way to read the file.
 #[derive(Debug, Deserialize, Serialize)]
-pub(super) struct Way {
+pub(super) struct BenchBackend {
     pub(super) id: String,
     pub(super) title: String,
     pub(super) version: Option<String>,
-    pub(super) absent: Option<String>,
+    pub(super) skipped: Option<String>,
     pub(super) not_installed: Vec<String>,
     pub(super) megabytes_per_second: Option<f64>,
     pub(super) first_batch_seconds: Option<f64>,
     pub(super) slowest: Option<f64>,
     pub(super) fastest: Option<f64>,
     pub(super) processor_seconds_per_gigabyte: Option<f64>,
-    pub(super) ours_is_faster: Option<f64>,
-    pub(super) ours_is_cheaper: Option<f64>,
+    pub(super) speedup: Option<f64>,
+    pub(super) cpu_speedup: Option<f64>,
     runs: Vec<Run>,
 }
 
@@ -118,9 +117,9 @@ struct Run {
 struct BenchOutput<'a> {
     schema: u32,
     #[serde(flatten)]
-    request: &'a Request,
+    options: &'a BenchOptions,
     #[serde(flatten)]
-    measured: &'a Measured,
+    result: &'a BenchResult,
 }
 
 impl Args {
@@ -128,20 +127,19 @@ impl Args {
         self.json
     }
 
-    /// Decides what is read, and refuses what cannot be.
-    fn request(&self) -> Result<Request> {
-        let refuse = |what: String| Error::new(ErrorKind::InvalidArgument, what);
+    /// Decides what to read.
+    fn options(&self) -> Result<BenchOptions> {
+        let invalid = |what: String| Error::new(ErrorKind::InvalidArgument, what);
         if !(0.05..=3600.0).contains(&self.seconds) {
             return Err(
-                refuse(format!("`--seconds {}` is not possible", self.seconds))
-                    .hint("it can be 0.05 to 3600"),
+                invalid(format!("`--seconds {}` is out of range", self.seconds))
+                    .hint("use 0.05 to 3600"),
             );
         }
         if self.batch_size == 0 || self.threads == Some(0) {
-            return Err(
-                refuse("nothing is read with 0 rows or 0 threads".to_owned())
-                    .hint("leave out `--batch-size` or `--threads`, or give 1 or more"),
-            );
+            return Err(invalid(
+                "`--batch-size` and `--threads` must be at least 1".to_owned(),
+            ));
         }
         let report = inspect_file(
             &self.file,
@@ -155,12 +153,12 @@ impl Args {
             },
         )?;
         let Some(plan) = &report.streaming else {
-            return Err(refuse(format!(
-                "`{}` has no dataset with rows of numbers",
+            return Err(invalid(format!(
+                "`{}` contains no dataset with rows of numbers",
                 self.file.display()
             ))
             .hint(format!(
-                "`vramfit data inspect {}` shows what is in it",
+                "`vramfit data inspect {}` shows its contents",
                 self.file.display()
             )));
         };
@@ -177,8 +175,8 @@ impl Args {
             .iter()
             .filter_map(|(_, info)| info.chunk.as_ref()?.first().copied());
         let file = self.file.to_str().map(str::to_owned);
-        Ok(Request {
-            file: file.ok_or_else(|| refuse("the path of the file is not in UTF-8".to_owned()))?,
+        Ok(BenchOptions {
+            file: file.ok_or_else(|| invalid("the file path is not valid UTF-8".to_owned()))?,
             datasets: plan.datasets.clone(),
             rows: plan.rows,
             row_bytes: (bytes / plan.rows.max(1)).max(1),
@@ -191,7 +189,7 @@ impl Args {
         })
     }
 
-    /// Refuses to leave out a dataset that was named.
+    /// Rejects a dataset that was named but cannot be read.
     fn ensure_all_are_read(
         &self,
         report: &FileReport,
@@ -205,11 +203,11 @@ impl Args {
             if entry.kind == "group" || read.iter().any(|(other, _)| *other == path) {
                 continue;
             }
-            let what = format!("`{path}` cannot be read together with the others");
+            let what = format!("`{path}` cannot be read together with the other datasets");
             let error = Error::new(ErrorKind::InvalidArgument, what);
             return Err(match &entry.problem {
                 Some(problem) => error.cause(&problem.message),
-                None => error.hint("name datasets of numbers with equally many rows"),
+                None => error.hint("choose numeric datasets with the same number of rows"),
             });
         }
         Ok(())
@@ -223,41 +221,41 @@ fn dataset_info<'a>(report: &'a FileReport, path: &str) -> Option<&'a DatasetInf
 
 /// Runs `vramfit data bench`.
 pub(super) fn run(args: &Args, context: &Context, output: &mut Output) -> Result<Status> {
-    let request = args.request()?;
+    let options = args.options()?;
     let python = context.python.clone().unwrap_or_else(|| "python3".into());
-    let measured = measure(&python, &request, output)?;
+    let result = measure(&python, &options, output)?;
     if args.json {
         output.json(&BenchOutput {
             schema: 1,
-            request: &request,
-            measured: &measured,
+            options: &options,
+            result: &result,
         })?;
     } else {
-        output.text(&told(&request, &measured))?;
+        output.text(&render_result(&options, &result))?;
     }
     Ok(Status::Yes)
 }
 
-/// Has it measured by a Python, and shows how far it is meanwhile.
-fn measure(python: &Path, request: &Request, output: &Output) -> Result<Measured> {
-    let text = serde_json::to_string(request).expect("numbers and texts have a JSON form");
+/// Measures in a Python process, and shows the progress.
+fn measure(python: &Path, options: &BenchOptions, output: &Output) -> Result<BenchResult> {
+    let text = serde_json::to_string(options).expect("numbers and strings have a JSON form");
     let mut child = PythonChild::spawn_module(python, "vramfit._data_bench", &[&text])?;
     child.close_stdin();
     let bar = output.progress("runs");
-    let mut result = None;
+    let mut outcome = None;
     while let Some(line) = child.receive_message::<Line>(None) {
         if let (Some(done), Some(total)) = (line.done, line.total) {
             bar.show(done, 0, total);
         }
         if let Some(failure) = line.error {
-            result = Some(Err(failure.into()));
+            outcome = Some(Err(failure.into()));
         }
-        if let Some(measured) = line.answer {
-            result = Some(Ok(measured));
+        if let Some(result) = line.result {
+            outcome = Some(Ok(result));
         }
     }
     bar.remove();
-    result.unwrap_or_else(|| {
+    outcome.unwrap_or_else(|| {
         Err(Error::new(
             ErrorKind::CommandNotFound,
             format!(
@@ -265,6 +263,6 @@ fn measure(python: &Path, request: &Request, output: &Output) -> Result<Measured
                 python.display()
             ),
         )
-        .hint("select a Python that has vramfit and NumPy with `--python`"))
+        .hint("select a Python with vramfit and NumPy installed with `--python`"))
     })
 }

@@ -1,18 +1,18 @@
-//! `vramfit data generate`: synthetic HDF5 files, for trying out what reads them.
+//! `vramfit data generate`: synthetic HDF5 files.
 
 use std::path::PathBuf;
 
 use clap::ValueEnum;
 use serde::Serialize;
 use vramfit_core::{Bytes, Error, ErrorKind, Result};
-use vramfit_data::generate::{Kind, Request, Summary, generate};
+use vramfit_data::generate::{GenerateOptions, Kind, Summary, generate};
 use vramfit_data::write::{Compression, Number, WriteOptions};
 
 use super::numbers::{grouped, parse_count};
 use crate::output::Output;
 use crate::status::Status;
 
-/// Generate an HDF5 file of synthetic data, the same on every machine
+/// Generate an HDF5 file of synthetic data, identical on every machine
 #[derive(clap::Args, Debug)]
 #[command(after_help = "\
 Examples:
@@ -24,52 +24,52 @@ pub(crate) struct Args {
     /// The file to write
     #[arg(value_name = "FILE")]
     file: PathBuf,
-    /// What each sample is
+    /// Kind of data
     #[arg(long)]
     kind: KindName,
-    /// How many samples, such as `5000`, `100k` or `1.5M`
+    /// Number of samples, such as `5000`, `100k` or `1.5M`
     #[arg(long, value_name = "N", value_parser = parse_count)]
     samples: u64,
-    /// Steps of a sequence, 64 unless told; words of a text, 128 unless told
+    /// Steps per sequence [default: 64], or tokens per text [default: 128]
     #[arg(long, value_name = "N", value_parser = parse_count)]
     length: Option<u64>,
-    /// Numbers of a step, 8 unless told; of a row of a table, 16 unless told
+    /// Features per step [default: 8], or per row of a table [default: 16]
     #[arg(long, value_name = "N", value_parser = parse_count)]
     features: Option<u64>,
-    /// Numbers to predict from a sequence, 1 unless told
+    /// Targets per sequence [default: 1]
     #[arg(long, value_name = "N", value_parser = parse_count)]
     targets: Option<u64>,
-    /// Pixels of a side of an image, 32 unless told
+    /// Width and height of an image in pixels [default: 32]
     #[arg(long, value_name = "N", value_parser = parse_count)]
     image_size: Option<u64>,
-    /// Different words, 1000 unless told
+    /// Vocabulary size [default: 1000]
     #[arg(long, value_name = "N", value_parser = parse_count)]
     vocabulary: Option<u64>,
-    /// Decides every number; the same seed gives the same file
+    /// Random seed; the same seed gives the same file
     #[arg(long, value_name = "N", default_value_t = 0)]
     seed: u64,
-    /// The type of the numbers; the usual one of the kind unless told
+    /// Data type [default: depends on the kind]
     #[arg(long, value_name = "TYPE", value_parser = parse_number)]
     dtype: Option<Number>,
-    /// How to compress; `gzip` can be read everywhere, `zstd` needs hdf5plugin
-    #[arg(long, value_name = "HOW", default_value = "none")]
+    /// Compression; `gzip` can be read everywhere, `zstd` needs hdf5plugin
+    #[arg(long, value_name = "METHOD", default_value = "none")]
     compression: CompressionName,
-    /// How hard to compress: 1 to 12 for gzip (2 unless told), 1 to 22 for zstd (1 unless told)
+    /// Compression level: 1 to 12 for gzip [default: 2], 1 to 22 for zstd [default: 1]
     #[arg(long, value_name = "N")]
     level: Option<u8>,
-    /// Rows in a chunk; 256 KiB unless told, and no chunks where nothing is compressed
+    /// Rows per chunk [default: 256 KiB; no chunks without compression]
     #[arg(long, value_name = "N", value_parser = parse_count)]
     chunk_rows: Option<u64>,
-    /// Write samples in the order of their labels, the hardest case for a shuffle
+    /// Sort samples by label, the hardest case for a shuffle
     #[arg(long)]
     sort_by_label: bool,
-    /// Threads that generate and compress; one for each core unless told
+    /// Threads that generate and compress [default: one per core]
     #[arg(long, value_name = "N")]
     threads: Option<usize>,
-    /// Make what was written safe against a power cut after so many bytes
+    /// Sync to disk (fsync) after this many bytes
     #[arg(long, value_name = "SIZE", default_value = "64MiB")]
     sync_every: Bytes,
-    /// Go on with what an earlier attempt left
+    /// Resume an interrupted run
     #[arg(long)]
     resume: bool,
     /// Replace the file if it exists
@@ -82,13 +82,13 @@ pub(crate) struct Args {
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
 enum KindName {
-    /// Series of vectors and numbers to predict: `input_sequences` and `targets`
+    /// Sequences of vectors, and targets: `input_sequences` and `targets`
     Sequences,
-    /// Vectors and their label: `features` and `labels`
+    /// Vectors and labels: `features` and `labels`
     Tabular,
-    /// Square pictures and their label: `images` and `labels`
+    /// Square images and labels: `images` and `labels`
     Images,
-    /// Texts of made-up words: `tokens`
+    /// Sequences of synthetic tokens: `tokens`
     Tokens,
 }
 
@@ -129,31 +129,31 @@ impl Args {
         self.json
     }
 
-    fn request(&self) -> Result<Request> {
-        let mut sizes = Sizes::new(self);
+    fn options(&self) -> Result<GenerateOptions> {
+        let mut sizes = SizeArgs::new(self);
         let kind = match self.kind {
             KindName::Sequences => Kind::Sequences {
-                length: sizes.take("length", 64),
-                features: sizes.take("features", 8),
-                targets: sizes.take("targets", 1),
+                length: sizes.take_or("length", 64),
+                features: sizes.take_or("features", 8),
+                targets: sizes.take_or("targets", 1),
             },
             KindName::Tabular => Kind::Tabular {
-                features: sizes.take("features", 16),
+                features: sizes.take_or("features", 16),
             },
             KindName::Images => Kind::Images {
-                size: sizes.take("image-size", 32),
+                size: sizes.take_or("image-size", 32),
             },
             KindName::Tokens => Kind::Tokens {
-                length: sizes.take("length", 128),
-                vocabulary: sizes.take("vocabulary", 1000),
+                length: sizes.take_or("length", 128),
+                vocabulary: sizes.take_or("vocabulary", 1000),
             },
         };
-        sizes.must_be_used(kind)?;
+        sizes.ensure_all_used(kind)?;
         let compression = match self.compression {
             CompressionName::None if self.level.is_some() => {
                 return Err(Error::new(
                     ErrorKind::InvalidArgument,
-                    "`--level` says how hard to compress, and nothing is compressed",
+                    "`--level` needs a compression method",
                 )
                 .hint("add `--compression gzip` or `--compression zstd`"));
             }
@@ -161,7 +161,7 @@ impl Args {
             CompressionName::Gzip => Compression::Gzip(self.level.unwrap_or(2)),
             CompressionName::Zstd => Compression::Zstd(self.level.unwrap_or(1).into()),
         };
-        let request = Request {
+        let request = GenerateOptions {
             kind,
             samples: self.samples,
             seed: self.seed,
@@ -176,56 +176,55 @@ impl Args {
 
     fn threads(&self) -> Result<usize> {
         match self.threads {
-            Some(0) => Err(
-                Error::new(ErrorKind::InvalidArgument, "`--threads 0` can do no work")
-                    .hint("leave it out for one thread a core"),
-            ),
+            Some(0) => Err(Error::new(
+                ErrorKind::InvalidArgument,
+                "`--threads` must be at least 1",
+            )
+            .hint("omit it for one thread per core")),
             Some(threads) => Ok(threads.min(1024)),
             None => Ok(std::thread::available_parallelism().map_or(1, usize::from)),
         }
     }
 }
 
-/// The sizes that were given, each of which belongs to some kinds only.
-struct Sizes(Vec<(&'static str, u64)>);
+/// The sizes given on the command line, each of which applies to some kinds only.
+struct SizeArgs(Vec<(&'static str, u64)>);
 
-impl Sizes {
+impl SizeArgs {
     fn new(args: &Args) -> Self {
-        let given = [
+        let sizes = [
             ("length", args.length),
             ("features", args.features),
             ("targets", args.targets),
             ("image-size", args.image_size),
             ("vocabulary", args.vocabulary),
         ];
-        let given = given.into_iter();
-        Sizes(
-            given
-                .filter_map(|(name, size)| Some((name, size?)))
-                .collect(),
-        )
+        let given = sizes
+            .into_iter()
+            .filter_map(|(name, size)| Some((name, size?)));
+        SizeArgs(given.collect())
     }
 
-    fn take(&mut self, name: &str, usual: u64) -> u64 {
+    fn take_or(&mut self, name: &str, default: u64) -> u64 {
         match self.0.iter().position(|(given, _)| *given == name) {
             Some(at) => self.0.remove(at).1,
-            None => usual,
+            None => default,
         }
     }
 
-    fn must_be_used(&self, kind: Kind) -> Result<()> {
+    fn ensure_all_used(&self, kind: Kind) -> Result<()> {
         match self.0.first() {
             None => Ok(()),
             Some((name, _)) => Err(Error::new(
                 ErrorKind::InvalidArgument,
-                format!("`--{name}` means nothing for {}", kind.name()),
+                format!("`--{name}` does not apply to `--kind {}`", kind.name()),
             )
-            .hint("leave it out, or take another `--kind`")),
+            .hint("omit it, or choose another `--kind`")),
         }
     }
 }
 
-/// Parses the name of a type of number that some kind comes in.
+/// Parses the name of a data type that some kind supports.
 fn parse_number(text: &str) -> Result<Number> {
     const KNOWN: [Number; 7] = [
         Number::F32,
@@ -243,15 +242,15 @@ fn parse_number(text: &str) -> Result<Number> {
             let names = KNOWN.map(|number| format!("`{}`", number.name()));
             Error::new(
                 ErrorKind::InvalidArgument,
-                format!("`{text}` is not a type of number that is generated"),
+                format!("`{text}` is not a supported data type"),
             )
-            .hint(format!("write one of {}", names.join(", ")))
+            .hint(format!("use one of {}", names.join(", ")))
         })
 }
 
 /// Runs `vramfit data generate`.
 pub(super) fn run(args: &Args, output: &mut Output) -> Result<Status> {
-    let request = args.request()?;
+    let request = args.options()?;
     let threads = args.threads()?;
     let options = WriteOptions {
         force: args.force,
@@ -269,21 +268,21 @@ pub(super) fn run(args: &Args, output: &mut Output) -> Result<Status> {
     let summary = made?;
     if resumed > 0 {
         output.info(&format!(
-            "{} of {} rows were there from an earlier attempt",
+            "resumed: {} of {} rows were already written",
             grouped(resumed),
             grouped(request.samples)
         ));
     }
     if args.json {
-        output.json(&answer(args, &request, &summary, resumed))?;
+        output.json(&output_of(args, &request, &summary, resumed))?;
     } else {
-        output.info(&told(args, &summary));
+        output.info(&render_summary(args, &summary));
     }
     Ok(Status::Yes)
 }
 
-/// Tells what was made, the file last.
-fn told(args: &Args, summary: &Summary) -> String {
+/// Renders what was written, the file last.
+fn render_summary(args: &Args, summary: &Summary) -> String {
     let datasets = &summary.content.datasets;
     let width = datasets.iter().map(|d| d.path.len()).max().unwrap_or(0);
     let mut text = String::new();
@@ -301,7 +300,7 @@ fn told(args: &Args, summary: &Summary) -> String {
         None => "without chunks".into(),
     };
     text.push_str(&format!(
-        "on new samples a perfect model reaches {} ({})\n",
+        "best possible loss on new samples: {} ({})\n",
         summary.best_loss, summary.loss
     ));
     text.push_str(&format!(
@@ -313,9 +312,9 @@ fn told(args: &Args, summary: &Summary) -> String {
     text
 }
 
-fn answer<'a>(
+fn output_of<'a>(
     args: &Args,
-    request: &Request,
+    request: &GenerateOptions,
     summary: &'a Summary,
     resumed_samples: u64,
 ) -> GenerateOutput<'a> {

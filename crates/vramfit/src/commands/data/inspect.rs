@@ -1,4 +1,4 @@
-//! `vramfit data inspect`: what is in an HDF5 file, what it costs, and what will be slow.
+//! `vramfit data inspect`: the contents of an HDF5 file, its memory use, and what will be slow.
 
 use std::path::PathBuf;
 
@@ -11,7 +11,7 @@ use super::numbers::parse_count;
 use crate::output::Output;
 use crate::status::Status;
 
-/// Show what is in an HDF5 file, what it costs to load or stream, and what will be slow
+/// Show the contents of an HDF5 file, the memory to load or stream it, and what will be slow
 #[derive(clap::Args, Debug)]
 #[command(after_help = "\
 Examples:
@@ -21,25 +21,25 @@ Examples:
   vramfit data inspect train.h5 --sample 1000 --json
 ")]
 pub(crate) struct Args {
-    /// The file to look at
+    /// The file to inspect
     #[arg(value_name = "FILE")]
     file: PathBuf,
-    /// Only this dataset or group; can be given several times
+    /// Inspect only this dataset or group; can be repeated
     #[arg(long, value_name = "PATH")]
     dataset: Vec<String>,
     /// Show the first N rows of each dataset
     #[arg(long, value_name = "N", value_parser = parse_count)]
     rows: Option<u64>,
-    /// Read so many rows of each dataset, evenly spread, and show what their numbers are like
+    /// Show statistics of N evenly spread rows of each dataset
     #[arg(long, value_name = "N", value_parser = parse_count)]
     sample: Option<u64>,
-    /// Decides which rows are sampled
+    /// Seed of the sample
     #[arg(long, value_name = "N", default_value_t = 0)]
     seed: u64,
-    /// The memory that streaming may use
+    /// Memory budget for streaming
     #[arg(long, value_name = "SIZE", default_value = "256MiB")]
     memory: Bytes,
-    /// Read rows for a fifth of a second, to see how quickly they come on this machine
+    /// Measure the read speed on this machine (takes 0.2 s)
     #[arg(long)]
     measure: bool,
     /// Print one JSON object
@@ -65,10 +65,10 @@ impl Args {
 pub(super) fn run(args: &Args, output: &mut Output) -> Result<Status> {
     for (option, rows, example) in [("--sample", args.sample, 1000), ("--rows", args.rows, 5)] {
         if rows == Some(0) {
-            let message = format!("`{option} 0` reads no rows");
+            let message = format!("`{option}` must be at least 1");
             return Err(
                 Error::new(ErrorKind::InvalidArgument, message).hint(format!(
-                    "leave it out, or write how many, such as `{option} {example}`"
+                    "omit it, or give a number of rows, such as `{option} {example}`"
                 )),
             );
         }

@@ -1,4 +1,4 @@
-//! `vramfit data`: HDF5 files for training. Each thing that can be done with them is a file beside this.
+//! `vramfit data`: HDF5 files for training, one module per subcommand.
 
 mod bench;
 mod bench_text;
@@ -19,7 +19,7 @@ use crate::context::Context;
 use crate::output::Output;
 use crate::status::Status;
 
-/// Look at HDF5 files for training, make some, make slow ones fast, and measure
+/// Inspect, generate, repack and benchmark HDF5 files for training
 #[derive(clap::Args, Debug)]
 #[command(arg_required_else_help = true, disable_help_subcommand = true)]
 #[command(after_help = "\

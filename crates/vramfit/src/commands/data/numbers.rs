@@ -1,5 +1,4 @@
-//! Words: numbers as people write and read them, where they count things and not bytes; and names that
-//! come from a file.
+//! Parsing and formatting of counts, and escaping of names that come from a file.
 
 use vramfit_core::{Error, ErrorKind};
 
@@ -11,9 +10,9 @@ pub(super) fn parse_count(text: &str) -> Result<u64, Error> {
     let refuse = || {
         Error::new(
             ErrorKind::InvalidArgument,
-            format!("`{text}` is not a number of things"),
+            format!("`{text}` is not a whole number"),
         )
-        .hint("write a whole number, such as `5000`, `100k` or `1.5M`")
+        .hint("use a number such as `5000`, `100k` or `1.5M`")
     };
     let plain = text.replace('_', "");
     let (number, zeros) = match plain.as_bytes().last() {
@@ -33,7 +32,7 @@ pub(super) fn parse_count(text: &str) -> Result<u64, Error> {
     }
 }
 
-/// Writes a number with its digits in groups: `1 000 000`.
+/// Formats a number with its digits in groups: `1 000 000`.
 pub(in crate::commands) fn grouped(number: u64) -> String {
     let digits = number.to_string();
     let mut text = String::new();
@@ -46,13 +45,14 @@ pub(in crate::commands) fn grouped(number: u64) -> String {
     text
 }
 
-/// Makes names from a file harmless on a terminal.
+/// Escapes control characters in a name from a file.
 pub(super) fn shown(name: &str) -> String {
     let mut text = String::new();
     for letter in name.chars() {
-        match letter.is_control() {
-            true => text.extend(letter.escape_default()),
-            false => text.push(letter),
+        if letter.is_control() {
+            text.extend(letter.escape_default());
+        } else {
+            text.push(letter);
         }
     }
     text

@@ -1,4 +1,4 @@
-//! `vramfit data repack`: a file that streams badly becomes one that streams well.
+//! `vramfit data repack`: rewrites a file so that it streams well.
 
 use std::path::{Path, PathBuf};
 
@@ -7,7 +7,7 @@ use rustix::fs::{FlockOperation, flock};
 use serde::Serialize;
 use vramfit_core::{Bytes, Error, ErrorKind, Result};
 use vramfit_data::repack::{
-    Chunk, Loss, OutputOptions, Phase, Plan, Request, Shuffle, Step, plan, repack,
+    Chunk, Omission, OutputOptions, Phase, RepackOptions, RepackPlan, Shuffle, Step, plan, repack,
 };
 use vramfit_data::write::Compression;
 
@@ -16,7 +16,7 @@ use super::repack_text;
 use crate::output::Output;
 use crate::status::Status;
 
-/// Rewrite an HDF5 file so that it streams well, compare the copy with it, and only then show it
+/// Rewrite an HDF5 file so that it streams well, and verify the copy before publishing it
 #[derive(clap::Args, Debug)]
 #[command(after_help = "\
 Examples:
@@ -31,47 +31,47 @@ pub(crate) struct Args {
     /// The file to write
     #[arg(value_name = "OUT", required_unless_present_any = ["in_place", "dry_run"])]
     output: Option<PathBuf>,
-    /// Only these datasets or groups, with commas between them
+    /// Copy only these datasets or groups (comma-separated)
     #[arg(long, value_name = "PATHS", value_delimiter = ',')]
     datasets: Vec<String>,
-    /// Rows in a chunk
+    /// Rows per chunk
     #[arg(long, value_name = "N", value_parser = parse_count, conflicts_with = "chunk")]
     chunk_rows: Option<u64>,
-    /// Size of a chunk in memory; 256 to 512 KiB unless told, and no chunks where nothing is compressed
+    /// Uncompressed chunk size [default: 256 to 512 KiB; no chunks without compression]
     #[arg(long, value_name = "SIZE")]
     chunk: Option<Bytes>,
-    /// How to compress; `gzip` can be read everywhere, `zstd` and `lz4` need hdf5plugin
-    #[arg(long, value_name = "HOW", default_value = "keep")]
+    /// Compression; `gzip` can be read everywhere, `zstd` and `lz4` need hdf5plugin
+    #[arg(long, value_name = "METHOD", default_value = "keep")]
     compression: CompressionName,
-    /// How hard to compress: 1 to 12 for gzip (4 unless told), 1 to 22 for zstd (3 unless told)
+    /// Compression level: 1 to 12 for gzip [default: 4], 1 to 22 for zstd [default: 3]
     #[arg(long, value_name = "N")]
     level: Option<u8>,
-    /// Whether to put bytes of equal weight together before; `auto` where elements have several
+    /// Apply the byte-shuffle filter before compression; `auto` for elements of more than one byte
     #[arg(long, value_name = "WHEN", default_value = "auto")]
     shuffle: ShuffleName,
-    /// The memory that rows may take while they are copied
+    /// Memory budget for copying rows
     #[arg(long, value_name = "SIZE", default_value = "256MiB")]
     memory: Bytes,
-    /// Threads that decode and compress; one for each core unless told
+    /// Threads that decode and compress [default: one per core]
     #[arg(long, value_name = "N")]
     threads: Option<usize>,
-    /// Show what would be done, and write nothing
+    /// Show what would be done without writing anything
     #[arg(long)]
     dry_run: bool,
-    /// Put the new file in the place of the old one
+    /// Replace the input file in place
     #[arg(long, conflicts_with = "datasets")]
     in_place: bool,
     /// Replace OUT if it exists
     #[arg(long)]
     force: bool,
-    /// Print one JSON object about what was done
+    /// Print one JSON object about the result
     #[arg(long)]
     json: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum CompressionName {
-    /// As each dataset is; what is not written here becomes the nearest that is
+    /// Keep that of each dataset, or the closest one that can be written
     Keep,
     None,
     Gzip,
@@ -93,10 +93,10 @@ struct RepackOutput<'a> {
     output: Option<String>,
     written: bool,
     datasets: &'a [Step],
-    copied_whole: usize,
-    left_out: &'a [Loss],
+    small_objects: usize,
+    omitted: &'a [Omission],
     old_bytes: Bytes,
-    /// The size of the new file; before it is written, as far as it is known.
+    /// The size of the new file, estimated before it is written.
     new_bytes: Bytes,
     new_bytes_are_estimated: bool,
     memory_bytes: Bytes,
@@ -108,17 +108,17 @@ impl Args {
         self.json
     }
 
-    fn request(&self) -> Result<Request> {
+    fn options(&self) -> Result<RepackOptions> {
         let refuse = |what: &str| Error::new(ErrorKind::InvalidArgument, what);
         let compression = match (self.compression, self.level) {
             (CompressionName::Keep, None) => None,
             (CompressionName::Keep, Some(_)) => {
-                return Err(refuse("`--level` says how hard to compress, and not how")
+                return Err(refuse("`--level` needs a compression method")
                     .hint("add `--compression gzip` or `--compression zstd`"));
             }
             (CompressionName::None | CompressionName::Lz4, Some(_)) => {
-                return Err(refuse("`--level` means nothing for this `--compression`")
-                    .hint("leave it out, or take `--compression gzip` or `--compression zstd`"));
+                return Err(refuse("`--level` does not apply to this `--compression`")
+                    .hint("omit it, or use `--compression gzip` or `--compression zstd`"));
             }
             (CompressionName::None, None) => Some(Compression::None),
             (CompressionName::Gzip, level) => Some(Compression::Gzip(level.unwrap_or(4))),
@@ -127,24 +127,26 @@ impl Args {
         };
         let chunk = match (self.chunk_rows, self.chunk) {
             (Some(0), _) => {
-                return Err(refuse("`--chunk-rows 0` is not possible").hint("it can be 1 or more"));
+                return Err(refuse("`--chunk-rows` must be at least 1"));
             }
             (_, Some(Bytes(0))) => {
-                return Err(refuse("`--chunk 0` is not possible").hint("write `--chunk 512KiB`"));
+                return Err(
+                    refuse("`--chunk` must not be 0").hint("use a size such as `--chunk 512KiB`")
+                );
             }
             (Some(rows), _) => Chunk::Rows(rows),
             (None, Some(bytes)) => Chunk::Bytes(bytes),
-            (None, None) => Chunk::Usual,
+            (None, None) => Chunk::Default,
         };
         let threads = match self.threads {
             Some(0) => {
-                return Err(refuse("`--threads 0` can do no work")
-                    .hint("leave it out for one thread a core"));
+                return Err(refuse("`--threads` must be at least 1")
+                    .hint("omit it for one thread per core"));
             }
             Some(threads) => threads.min(1024),
             None => std::thread::available_parallelism().map_or(1, usize::from),
         };
-        Ok(Request {
+        Ok(RepackOptions {
             datasets: self.datasets.clone(),
             chunk,
             compression,
@@ -158,7 +160,7 @@ impl Args {
         })
     }
 
-    /// Returns where the new file is to be, and refuses to write over the old one by accident.
+    /// Returns the path of the new file, which is that of the input only with `--in-place`.
     fn target(&self) -> Result<Option<PathBuf>> {
         let refuse = |what: String| Error::new(ErrorKind::InvalidArgument, what);
         let same = self
@@ -167,17 +169,17 @@ impl Args {
             .is_some_and(|output| is_same(&self.input, output));
         match (&self.output, self.in_place) {
             (Some(output), true) if !same => Err(refuse(format!(
-                "`--in-place` writes to `{}`, and `{}` is another file",
+                "`--in-place` replaces `{}`, but the output file is `{}`",
                 self.input.display(),
                 output.display()
             ))
-            .hint("leave out the one or the other")),
+            .hint("omit one of them")),
             (Some(_), false) if same => Err(refuse(format!(
-                "`{}` would be written over while it is read",
+                "input and output are the same file, `{}`",
                 self.input.display()
             ))
-            .hint("name another file, or add `--in-place`")),
-            // What a link leads to is replaced, and not the link.
+            .hint("choose another output file, or add `--in-place`")),
+            // The target of a symbolic link is replaced, not the link.
             (_, true) => match std::fs::canonicalize(&self.input) {
                 Ok(target) => Ok(Some(target)),
                 Err(error) => Err(cannot_read(&self.input, &error)),
@@ -187,7 +189,7 @@ impl Args {
     }
 }
 
-/// Whether two names are those of one file.
+/// Whether two paths refer to the same file.
 fn is_same(one: &Path, other: &Path) -> bool {
     use std::os::unix::fs::MetadataExt;
     let identity = |path: &Path| {
@@ -197,46 +199,46 @@ fn is_same(one: &Path, other: &Path) -> bool {
     identity(one).is_some_and(|one| identity(other) == Some(one))
 }
 
-fn has_other_names(path: &Path) -> bool {
+fn has_hard_links(path: &Path) -> bool {
     std::fs::metadata(path).is_ok_and(|data| std::os::unix::fs::MetadataExt::nlink(&data) > 1)
 }
 
 /// Runs `vramfit data repack`.
 pub(super) fn run(args: &Args, output: &mut Output) -> Result<Status> {
-    let request = args.request()?;
+    let options = args.options()?;
     let target = args.target()?;
     let lock = lock(&args.input)?;
-    let plan = plan(&args.input, &request)?;
+    let plan = plan(&args.input, &options)?;
     if args.in_place
-        && let Some(loss) = plan.losses.first()
+        && let Some(omission) = plan.omissions.first()
     {
         return Err(Error::new(
             ErrorKind::UnsupportedFeature,
-            format!("{} would be lost: {}", loss.what, loss.why),
+            format!("{} would be lost: {}", omission.what, omission.reason),
         )
-        .hint("write another file, which leaves this one as it is"));
+        .hint("write to another file, which keeps the original"));
     }
-    for loss in &plan.losses {
-        output.info(&format!("left out: {}: {}", loss.what, loss.why));
+    for omission in &plan.omissions {
+        output.info(&format!("omitted: {}: {}", omission.what, omission.reason));
     }
     let Some(target) = target.filter(|_| !args.dry_run) else {
-        return answer(args, &plan, None, output);
+        return print_output(args, &plan, None, output);
     };
-    if args.in_place && has_other_names(&target) {
-        output.info("other names of the file (hard links) keep what they have");
+    if args.in_place && has_hard_links(&target) {
+        output.info("hard links to the file keep the old contents");
     }
     let bars = [
         output.progress("MiB written"),
-        output.progress("MiB compared"),
+        output.progress("MiB verified"),
     ];
-    let options = OutputOptions {
+    let output_options = OutputOptions {
         force: args.force,
         in_place: args.in_place,
     };
     let written = repack(
         &plan,
         &target,
-        options,
+        output_options,
         &mut |progress| match progress.phase {
             Phase::Write => bars[0].show(progress.done, 0, progress.total),
             Phase::Compare => {
@@ -247,30 +249,33 @@ pub(super) fn run(args: &Args, output: &mut Output) -> Result<Status> {
     );
     bars.iter().for_each(|bar| bar.remove());
     drop(lock);
-    answer(args, &plan, Some((&target, written?)), output)
+    print_output(args, &plan, Some((&target, written?)), output)
 }
 
-/// Keeps programs that write HDF5 away from the file while it is read, and refuses it while one has it open.
+/// Takes the shared lock that programs that write HDF5 respect, or fails if one has the file open.
 fn lock(path: &Path) -> Result<Option<std::fs::File>> {
     let Ok(file) = std::fs::File::open(path) else {
-        // Whoever reads it says why it cannot be.
+        // Reading it reports the error.
         return Ok(None);
     };
     match flock(&file, FlockOperation::NonBlockingLockShared) {
         Ok(()) => Ok(Some(file)),
         Err(rustix::io::Errno::WOULDBLOCK) => Err(Error::new(
             ErrorKind::FileNotClosed,
-            format!("a program has `{}` open for writing", path.display()),
+            format!(
+                "`{}` is open for writing in another program",
+                path.display()
+            ),
         )
-        .hint("wait until it has closed the file")),
-        // Not every file system has locks.
+        .hint("wait until that program has closed it")),
+        // Not every file system supports locks.
         Err(_) => Ok(None),
     }
 }
 
-fn answer(
+fn print_output(
     args: &Args,
-    plan: &Plan,
+    plan: &RepackPlan,
     written: Option<(&Path, Bytes)>,
     output: &mut Output,
 ) -> Result<Status> {
@@ -282,9 +287,9 @@ fn answer(
                 } else {
                     args.output.as_deref()
                 };
-                repack_text::told(plan, shown.unwrap_or(&args.input), bytes)
+                repack_text::render_result(plan, shown.unwrap_or(&args.input), bytes)
             }
-            None => repack_text::planned(plan),
+            None => repack_text::render_plan(plan),
         };
         match written {
             Some(_) => output.info(&text),
@@ -305,8 +310,8 @@ fn answer(
         }),
         written: written.is_some(),
         datasets: &plan.steps,
-        copied_whole: plan.whole,
-        left_out: &plan.losses,
+        small_objects: plan.small_objects,
+        omitted: &plan.omissions,
         old_bytes: plan.old_bytes,
         new_bytes: written.map_or(plan.new_bytes, |(_, bytes)| bytes),
         new_bytes_are_estimated: written.is_none() && plan.is_estimate,

@@ -1,44 +1,44 @@
-//! What a file is rewritten to, as text: a line for each dataset as it is, and one as it will be.
+//! A repack plan or result as text: for each dataset its old and new storage.
 
 use std::path::Path;
 
 use vramfit_core::Bytes;
-use vramfit_data::repack::{Plan, Step, StorageFacts};
+use vramfit_data::repack::{RepackPlan, Step, StorageInfo};
 
 use super::numbers::{grouped, shown};
 
-/// Tells what would be done.
-pub(super) fn planned(plan: &Plan) -> String {
-    let mut text = steps(plan);
+/// Renders what would be done.
+pub(super) fn render_plan(plan: &RepackPlan) -> String {
+    let mut text = render_steps(plan);
     let about = if plan.is_estimate { "about " } else { "" };
     text.push_str(&format!(
-        "\n{} now, {about}{} then; {}\n",
+        "\ncurrent size {}, new size {about}{}; {}\n",
         plan.old_bytes,
         plan.new_bytes,
-        means(plan)
+        render_cost(plan)
     ));
     text
 }
 
-/// Tells what was done, the file last.
-pub(super) fn told(plan: &Plan, file: &Path, bytes: Bytes) -> String {
+/// Renders what was done, the file last.
+pub(super) fn render_result(plan: &RepackPlan, file: &Path, bytes: Bytes) -> String {
     format!(
-        "{}wrote `{}`: {bytes} on disk, {} before; read back and found equal",
-        steps(plan),
+        "{}wrote `{}`: {bytes} on disk, {} before; verified",
+        render_steps(plan),
         file.display(),
         plan.old_bytes
     )
 }
 
-fn means(plan: &Plan) -> String {
+fn render_cost(plan: &RepackPlan) -> String {
     let threads = match plan.threads {
         1 => "1 thread".to_owned(),
         threads => format!("{threads} threads"),
     };
-    format!("{threads}, at most {} of rows in memory", plan.memory)
+    format!("{threads}, at most {} of memory for rows", plan.memory)
 }
 
-fn steps(plan: &Plan) -> String {
+fn render_steps(plan: &RepackPlan) -> String {
     let mut text = String::new();
     for step in &plan.steps {
         let shape: Vec<String> = step.shape.iter().map(|&n| grouped(n)).collect();
@@ -57,29 +57,29 @@ fn steps(plan: &Plan) -> String {
         ));
         if step.decodes > 2 {
             text.push_str(&format!(
-                "  each old chunk is decoded up to {} times, since {} rows fit into the memory at \
-                 once; `--memory` gives more\n",
+                "  each old chunk is decoded up to {} times, because only {} rows fit in memory at once; \
+                 increase `--memory` to avoid this\n",
                 grouped(step.decodes),
-                grouped(step.rows_at_once)
+                grouped(step.rows_per_read)
             ));
         }
     }
-    if plan.whole > 0 {
-        let what = match plan.whole {
-            1 => "1 single value, text or type is".to_owned(),
+    if plan.small_objects > 0 {
+        let what = match plan.small_objects {
+            1 => "1 scalar, string or named datatype".to_owned(),
             count => format!(
-                "{} single values, texts and types are",
+                "{} scalars, strings and named datatypes",
                 grouped(count as u64)
             ),
         };
-        text.push_str(&format!("{what} copied as a whole\n"));
+        text.push_str(&format!("{what} copied unchanged\n"));
     }
     text
 }
 
-fn storage(step: &Step, facts: &StorageFacts) -> String {
-    let mut text = facts.layout.to_owned();
-    if let Some(chunk) = &facts.chunk {
+fn storage(step: &Step, info: &StorageInfo) -> String {
+    let mut text = info.layout.to_owned();
+    if let Some(chunk) = &info.chunk {
         let whole = (chunk.iter().zip(&step.shape).skip(1)).all(|(chunk, length)| chunk >= length);
         text = match (whole, chunk.first()) {
             (true, Some(rows)) => format!("chunks of {} rows", grouped(*rows)),
@@ -88,10 +88,10 @@ fn storage(step: &Step, facts: &StorageFacts) -> String {
                 format!("chunks of [{}]", lengths.join(", "))
             }
         };
-        if !facts.filters.is_empty() {
-            text.push_str(&format!("; {}", facts.filters.join(" + ")));
+        if !info.filters.is_empty() {
+            text.push_str(&format!("; {}", info.filters.join(" + ")));
         }
     }
-    let about = if facts.is_estimate { "about " } else { "" };
-    format!("{text}, {about}{}", facts.bytes)
+    let about = if info.is_estimate { "about " } else { "" };
+    format!("{text}, {about}{}", info.bytes)
 }

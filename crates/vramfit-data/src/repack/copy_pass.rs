@@ -1,9 +1,9 @@
-//! In which steps the rows of a dataset are read, so that the memory is bounded and no chunk of the old file
-//! is decoded more often than it must be.
+//! How many rows of a dataset are read at a time, so that memory is bounded and no chunk of the old file
+//! is decoded more often than necessary.
 
 use vramfit_core::{Bytes, Error, ErrorKind, Result};
 
-use crate::read::{Dataset as Open, Storage as Stored};
+use crate::read::{Dataset as SourceDataset, Storage as Stored};
 use crate::write::{Dataset, Storage};
 
 /// What is read at once where nothing asks for more.
@@ -11,7 +11,7 @@ const USUAL_BYTES: u64 = 8 << 20;
 
 /// How the rows of one dataset are gone through.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Pass {
+pub(super) struct CopyPass {
     /// Rows that are read, stored and written together.
     pub(super) rows: u64,
     /// How often a chunk of the old file is decoded, at most.
@@ -20,11 +20,11 @@ pub(super) struct Pass {
 
 /// How the work is shared out.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Course {
+pub(super) struct MemoryPlan {
     /// Threads that read and compress.
     pub(super) threads: usize,
     /// Of each dataset.
-    pub(super) passes: Vec<Pass>,
+    pub(super) passes: Vec<CopyPass>,
     /// What is in memory at most, but for what the parts of vramfit take themselves.
     pub(super) memory: Bytes,
 }
@@ -45,22 +45,26 @@ struct Shape {
 ///
 /// # Errors
 /// `invalid-argument` when not even one chunk fits.
-pub(super) fn course(pairs: &[(&Open, &Dataset)], threads: usize, memory: Bytes) -> Result<Course> {
+pub(super) fn plan_memory(
+    pairs: &[(&SourceDataset, &Dataset)],
+    threads: usize,
+    memory: Bytes,
+) -> Result<MemoryPlan> {
     let shapes: Vec<Shape> = pairs
         .iter()
         .map(|(open, dataset)| shape(open, dataset))
         .collect();
     let scratch = shapes.iter().map(|shape| shape.scratch).max().unwrap_or(0);
-    let at_once =
+    let bytes_per_thread =
         |threads: u64| memory.0.saturating_sub(threads * scratch) / pieces_in_memory(threads);
     let suits = |threads: &usize| {
-        let bytes = at_once(*threads as u64);
+        let bytes = bytes_per_thread(*threads as u64);
         shapes
             .iter()
             .all(|shape| shape.unit() * shape.row_bytes <= bytes)
     };
     let threads = (1..=threads.max(1)).rev().find(suits).unwrap_or(1);
-    let most = at_once(threads as u64);
+    let most = bytes_per_thread(threads as u64);
     let mut passes = Vec::new();
     for (shape, (_, dataset)) in shapes.iter().zip(pairs) {
         let least = shape.chunk_rows * shape.row_bytes;
@@ -69,13 +73,13 @@ pub(super) fn course(pairs: &[(&Open, &Dataset)], threads: usize, memory: Bytes)
             return Err(Error::new(
                 ErrorKind::InvalidArgument,
                 format!(
-                    "{memory} are too little for chunks of `/{}`, which have {}",
+                    "the memory budget of {memory} is too small for the chunks of `/{}`, which have {}",
                     dataset.path,
                     Bytes(least)
                 ),
             )
             .hint(format!(
-                "give `--memory {}` or more",
+                "use `--memory {}` or more",
                 whole_mebibytes(needed)
             )));
         }
@@ -84,7 +88,7 @@ pub(super) fn course(pairs: &[(&Open, &Dataset)], threads: usize, memory: Bytes)
     let largest = shapes.iter().zip(&passes);
     let largest = largest.map(|(shape, pass)| pass.rows.min(shape.rows) * shape.row_bytes);
     let largest = largest.max().unwrap_or(0);
-    Ok(Course {
+    Ok(MemoryPlan {
         memory: Bytes(largest * pieces_in_memory(threads as u64) + threads as u64 * scratch),
         threads,
         passes,
@@ -92,16 +96,16 @@ pub(super) fn course(pairs: &[(&Open, &Dataset)], threads: usize, memory: Bytes)
 }
 
 /// Returns what may be read at once by one thread in that memory, before it is known of what.
-pub(super) fn at_once(memory: Bytes) -> u64 {
+pub(super) fn bytes_per_thread(memory: Bytes) -> u64 {
     memory.0 / pieces_in_memory(1)
 }
 
 /// Returns how many pieces may be made and not written.
-pub(super) fn ahead(threads: usize) -> usize {
+pub(super) fn max_pending(threads: usize) -> usize {
     threads + 1
 }
 
-/// Each thread reads one, and each that is ahead is kept in its stored form.
+/// Each thread reads one, and each that is pending is kept in its stored form.
 fn pieces_in_memory(threads: u64) -> u64 {
     2 * threads + 1
 }
@@ -110,7 +114,7 @@ fn whole_mebibytes(bytes: Bytes) -> String {
     format!("{}MiB", bytes.0.div_ceil(1 << 20))
 }
 
-fn shape(open: &Open, dataset: &Dataset) -> Shape {
+fn shape(open: &SourceDataset, dataset: &Dataset) -> Shape {
     let (band_rows, decoded) = band(open);
     let chunk_rows = match dataset.storage {
         Storage::Chunked { rows, .. } => rows,
@@ -128,7 +132,7 @@ fn shape(open: &Open, dataset: &Dataset) -> Shape {
 }
 
 /// Returns how many rows share chunks, and how many bytes a chunk has that must be decoded as a whole.
-fn band(open: &Open) -> (u64, u64) {
+fn band(open: &SourceDataset) -> (u64, u64) {
     match open.storage() {
         Stored::Compact(_) | Stored::Contiguous(_) => (1, 0),
         Stored::Chunked { grid, .. } => {
@@ -154,7 +158,7 @@ impl Shape {
         (4 * band).next_multiple_of(self.chunk_rows)
     }
 
-    fn pass(&self, most: u64) -> Pass {
+    fn pass(&self, most: u64) -> CopyPass {
         let row_bytes = self.row_bytes.max(1);
         let unit = self.unit();
         let usual = (USUAL_BYTES.min(most) / row_bytes / unit * unit).max(unit);
@@ -168,7 +172,7 @@ impl Shape {
             // A band lies in as many stretches as fit into it, and one more at its border.
             false => band.div_ceil(rows) + 1,
         };
-        Pass { rows, decodes }
+        CopyPass { rows, decodes }
     }
 }
 

@@ -37,7 +37,7 @@ pub enum Kind {
 
 /// What to generate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Request {
+pub struct GenerateOptions {
     /// The kind of data.
     pub kind: Kind,
     /// Rows.
@@ -120,35 +120,38 @@ impl Kind {
     }
 }
 
-impl Request {
+impl GenerateOptions {
     /// Refuses what cannot be generated.
     ///
     /// # Errors
     /// `invalid-argument`, naming the option.
     pub fn check(&self) -> Result<()> {
-        let refuse = |message: String| Error::new(ErrorKind::InvalidArgument, message);
+        let invalid = |message: String| Error::new(ErrorKind::InvalidArgument, message);
         if self.samples == 0 {
-            return Err(refuse("`--samples 0` asks for nothing".into()));
+            return Err(invalid("`--samples` must be at least 1".into()));
         }
         if self.samples > 1 << 40 {
-            return Err(refuse(format!("`--samples {}` are too many", self.samples))
-                .hint("at most 2^40 are possible"));
+            return Err(
+                invalid(format!("`--samples {}` is too large", self.samples))
+                    .hint("the maximum is 2^40"),
+            );
         }
         if self.seed > i64::MAX as u64 {
-            return Err(refuse(format!("`--seed {}` is too large", self.seed))
-                .hint("at most 2^63 - 1 is possible"));
+            return Err(invalid(format!("`--seed {}` is too large", self.seed))
+                .hint("the maximum is 2^63 - 1"));
         }
         for (option, size) in self.kind.sizes() {
             if !(1..=1 << 20).contains(&size) {
-                return Err(refuse(format!("`--{option} {size}` is not possible"))
-                    .hint("it can be 1 to 1048576"));
+                return Err(invalid(format!("`--{option} {size}` is out of range"))
+                    .hint("use 1 to 1048576"));
             }
         }
         if let Kind::Images { size } = self.kind
             && !(4..=8192).contains(&size)
         {
-            return Err(refuse(format!("`--image-size {size}` is not possible"))
-                .hint("it can be 4 to 8192"));
+            return Err(
+                invalid(format!("`--image-size {size}` is out of range")).hint("use 4 to 8192")
+            );
         }
         let number = self.number();
         if !self.kind.numbers().contains(&number) {
@@ -158,35 +161,35 @@ impl Request {
                 .iter()
                 .map(|n| format!("`{}`", n.name()))
                 .collect();
-            return Err(refuse(format!(
-                "{} cannot be made of `{}`",
+            return Err(invalid(format!(
+                "{} do not support the data type `{}`",
                 self.kind.name(),
                 number.name()
             ))
-            .hint(format!("write one of {}", names.join(", "))));
+            .hint(format!("use one of {}", names.join(", "))));
         }
         if let Kind::Tokens { vocabulary, .. } = self.kind
             && number == Number::U16
             && vocabulary > 1 << 16
         {
-            return Err(refuse(format!("`uint16` cannot number {vocabulary} words"))
-                .hint("add `--dtype int32`"));
+            return Err(
+                invalid(format!("a vocabulary of {vocabulary} exceeds `uint16`"))
+                    .hint("add `--dtype int32`"),
+            );
         }
         if self.sort_by_label && !self.kind.has_labels() {
             return Err(
-                refuse(format!("{} have no labels to sort by", self.kind.name()))
-                    .hint("`tabular` and `images` have"),
+                invalid(format!("{} have no labels to sort by", self.kind.name()))
+                    .hint("`tabular` and `images` have labels"),
             );
         }
         if self.chunk_rows == Some(0) {
-            return Err(
-                refuse("`--chunk-rows 0` is not possible".into()).hint("it can be 1 or more")
-            );
+            return Err(invalid("`--chunk-rows` must be at least 1".into()));
         }
         let row = self.kind.row_numbers() * number.size() as u64;
         if row > 1 << 30 {
-            return Err(refuse(format!("one sample of {} is too large", Bytes(row)))
-                .hint("at most 1.0 GiB is possible; make it shorter"));
+            return Err(invalid(format!("a sample of {} is too large", Bytes(row)))
+                .hint("the maximum is 1.0 GiB; use a smaller `--length` or `--features`"));
         }
         Ok(())
     }

@@ -5,14 +5,14 @@ use std::collections::HashMap;
 
 use vramfit_core::{Error, ErrorKind, Result};
 
-use super::Loss;
+use super::Omission;
 use super::value::{Values, elsewhere, written};
 use crate::hdf5::description::Description;
 use crate::hdf5::group::{self, Target as Leads};
 use crate::hdf5::header::{Header, kind};
 use crate::hdf5::reach::{Reach, TypeBytes};
 use crate::hdf5::{Container, FilterStep, attribute};
-use crate::read::{Dataset as Open, RowReader};
+use crate::read::{Dataset as SourceDataset, RowReader};
 use crate::write::{Attribute, Copied, Data, Dataset, Group, Known, Link, Storage, Target, What};
 
 /// Groups in groups, no deeper than this.
@@ -22,19 +22,19 @@ const MAX_OBJECTS: usize = 1 << 20;
 
 /// What is in a file. Paths have no slash in front; that of the root is empty.
 #[derive(Default)]
-pub(super) struct Picture {
-    pub(super) large: Vec<Large>,
+pub(super) struct FileManifest {
+    pub(super) streamed: Vec<StreamedDataset>,
     pub(super) known: Vec<Known>,
     pub(super) groups: Vec<Group>,
     pub(super) links: Vec<Link>,
     /// What cannot be copied beside datasets.
-    pub(super) losses: Vec<Loss>,
+    pub(super) omissions: Vec<Omission>,
     /// Datasets that cannot be copied, and other objects that cannot be read.
     pub(super) refused: Vec<(String, Error)>,
 }
 
 /// A dataset whose rows are copied one after the other.
-pub(super) struct Large {
+pub(super) struct StreamedDataset {
     /// What it is to be, but for its storage.
     pub(super) dataset: Dataset,
     /// By which path it is opened.
@@ -43,22 +43,22 @@ pub(super) struct Large {
     pub(super) filters: Vec<FilterStep>,
 }
 
-impl Picture {
+impl FileManifest {
     /// Looks through a file.
     ///
     /// # Errors
     ///
     /// `invalid-file` or `io` when not even the root can be read.
-    pub(super) fn of(container: &Container) -> Result<Picture> {
+    pub(super) fn of(container: &Container) -> Result<FileManifest> {
         let root = Header::read(container, container.root())?;
         let mut walk = Walk {
             container,
             values: Values::new(container),
             seen: HashMap::from([(container.root(), String::new())]),
-            picture: Picture::default(),
+            manifest: FileManifest::default(),
         };
         if container.base() > 0 {
-            walk.lose(
+            walk.omit(
                 "",
                 format!(
                     "the first {} bytes of the file, a user block",
@@ -68,15 +68,18 @@ impl Picture {
             );
         }
         walk.group("", &root, 0)?;
-        Ok(walk.picture)
+        Ok(walk.manifest)
     }
 
     /// Returns the paths of all datasets.
     pub(super) fn datasets(&self) -> impl Iterator<Item = &str> {
         let known = self.known.iter();
         let known = known.filter(|known| matches!(known.what, What::Dataset(_)));
-        let large = self.large.iter().map(|large| large.dataset.path.as_str());
-        large.chain(known.map(|known| known.path.as_str()))
+        let streamed = self
+            .streamed
+            .iter()
+            .map(|streamed| streamed.dataset.path.as_str());
+        streamed.chain(known.map(|known| known.path.as_str()))
     }
 }
 
@@ -85,7 +88,7 @@ struct Walk<'a> {
     values: Values<'a>,
     /// Where each object was met first: further names of it are links.
     seen: HashMap<u64, String>,
-    picture: Picture,
+    manifest: FileManifest,
 }
 
 impl Walk<'_> {
@@ -98,7 +101,7 @@ impl Walk<'_> {
         order.sort();
         let names = order.into_iter().map(|(_, name)| name).collect();
         let is_ordered = !links.is_empty() && links.iter().all(|link| link.order.is_some());
-        self.picture.groups.push(Group {
+        self.manifest.groups.push(Group {
             path: path.to_owned(),
             attributes,
             order: is_ordered.then_some(names),
@@ -110,8 +113,8 @@ impl Walk<'_> {
             };
             // A name that is no UTF-8 was read with a mark in its place.
             if link.name.contains(char::REPLACEMENT_CHARACTER) || link.name.is_empty() {
-                let why = "its name is not in UTF-8, and would be another one";
-                self.refuse(&path, unsupported(why));
+                let reason = "its name is not valid UTF-8";
+                self.refuse(&path, unsupported(reason));
                 continue;
             }
             if self.seen.len() >= MAX_OBJECTS {
@@ -124,7 +127,7 @@ impl Walk<'_> {
                 Leads::External { file, path } => Target::External { file, path },
                 Leads::Unknown(kind) => {
                     let what = format!("the link `/{path}`");
-                    self.lose(
+                    self.omit(
                         &path,
                         what,
                         format!("links of type {kind} are known to their writer only"),
@@ -142,7 +145,7 @@ impl Walk<'_> {
                     }
                 },
             };
-            self.picture.links.push(Link { path, target });
+            self.manifest.links.push(Link { path, target });
         }
         Ok(())
     }
@@ -166,7 +169,7 @@ impl Walk<'_> {
             return Err(elsewhere(&datatype));
         }
         let attributes = self.attributes(path, &header);
-        self.picture.known.push(Known {
+        self.manifest.known.push(Known {
             path: path.to_owned(),
             what: What::Type(written(&datatype)),
             attributes,
@@ -192,7 +195,7 @@ impl Walk<'_> {
         };
         if space.is_null {
             let value = self.values.value(&datatype, None, Vec::new())?;
-            self.picture.known.push(known(value));
+            self.manifest.known.push(known(value));
             return Ok(());
         }
         let can_grow = space.most != space.shape;
@@ -200,8 +203,9 @@ impl Walk<'_> {
         let is_varying = matches!(datatype.reach, Reach::Heap { .. });
         if is_varying && can_grow {
             let what = format!("that `/{path}` can grow");
-            let why = "what has a variable length is copied as it is now".to_owned();
-            self.lose(path, what, why);
+            let reason =
+                "elements of variable length are copied with their current values".to_owned();
+            self.omit(path, what, reason);
         }
         if space.shape.is_empty() || is_varying || is_empty && !can_grow {
             let elements = match is_empty {
@@ -209,12 +213,12 @@ impl Walk<'_> {
                 false => elements(self.container, path)?,
             };
             let value = self.values.value(&datatype, Some(space.shape), elements)?;
-            self.picture.known.push(known(value));
+            self.manifest.known.push(known(value));
             return Ok(());
         }
         // Whatever keeps its rows from being read is to be told now.
-        RowReader::raw(Open::open_in(self.container, path)?)?;
-        self.picture.large.push(Large {
+        RowReader::raw(SourceDataset::open_in(self.container, path)?)?;
+        self.manifest.streamed.push(StreamedDataset {
             dataset: Dataset {
                 path: path.to_owned(),
                 datatype: written(&datatype),
@@ -239,7 +243,7 @@ impl Walk<'_> {
         let all = match attribute::all(header) {
             Ok(all) => all,
             Err(error) => {
-                self.lose(
+                self.omit(
                     path,
                     "all attributes".to_owned(),
                     error.message().to_owned(),
@@ -265,29 +269,29 @@ impl Walk<'_> {
                 Ok(value) => attributes.push((name, crate::write::Value::Copied(value))),
                 Err(error) => {
                     let what = format!("the attribute `{name}` of `/{path}`");
-                    self.lose(path, what, error.message().to_owned());
+                    self.omit(path, what, error.message().to_owned());
                 }
             }
         }
         attributes
     }
 
-    fn lose(&mut self, path: &str, what: String, why: String) {
-        self.picture.losses.push(Loss {
+    fn omit(&mut self, path: &str, what: String, reason: String) {
+        self.manifest.omissions.push(Omission {
             path: format!("/{path}"),
             what,
-            why,
+            reason,
         });
     }
 
     fn refuse(&mut self, path: &str, error: Error) {
-        self.picture.refused.push((path.to_owned(), error));
+        self.manifest.refused.push((path.to_owned(), error));
     }
 }
 
 /// Reads all elements of a dataset that is copied as a whole.
 fn elements(container: &Container, path: &str) -> Result<Vec<u8>> {
-    let dataset = Open::open_in(container, path)?;
+    let dataset = SourceDataset::open_in(container, path)?;
     if dataset.shape().is_empty() {
         return dataset.single_value();
     }
@@ -306,6 +310,6 @@ fn elements(container: &Container, path: &str) -> Result<Vec<u8>> {
     Ok(elements)
 }
 
-fn unsupported(why: &str) -> Error {
-    Error::new(ErrorKind::UnsupportedFeature, why)
+fn unsupported(reason: &str) -> Error {
+    Error::new(ErrorKind::UnsupportedFeature, reason)
 }
