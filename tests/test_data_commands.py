@@ -197,13 +197,13 @@ def test_what_loading_costs_and_what_streaming_costs_T13(file):
 def test_a_measurement_reads_in_three_ways(file):
     assert inspect(file)["measured"] == []
     answer = inspect(file, "--measure")
-    assert [speed["way"] for speed in answer["measured"]] == ["blocks", "rows", "in_order"]
+    assert [speed["pattern"] for speed in answer["measured"]] == ["blocks", "rows", "sequential"]
     row_bytes = 16 * 4 + 8 + 2 * 2
     for speed in answer["measured"]:
         assert speed["bytes"] > 0
         assert speed["bytes"] % row_bytes == 0
         assert speed["seconds"] >= 0.06
-    assert answer["measured"][0]["rows_at_once"] == answer["streaming"]["block_rows"]
+    assert answer["measured"][0]["rows_per_read"] == answer["streaming"]["block_rows"]
     done = data("inspect", file, "--measure")
     assert done.stdout.count(" MB/s (") == 3
 
@@ -227,10 +227,10 @@ def test_what_will_be_slow_is_found_and_nothing_else(tmp_path):
         file["fine"] = noise
     found = findings(inspect(path))
     assert found == {
-        ("/divided", "divided-rows"),
+        ("/divided", "split-rows"),
         ("/giant", "large-chunks"),
         ("/tiny", "tiny-chunks"),
-        ("/idle", "idle-compression"),
+        ("/idle", "ineffective-compression"),
         ("/wide", "wide-numbers"),
         ("/sorted", "sorted-labels"),
         ("/index", "ordered-rows"),
@@ -239,7 +239,7 @@ def test_what_will_be_slow_is_found_and_nothing_else(tmp_path):
     with h5py.File(path, "w") as file:
         file.create_dataset("a", data=noise, chunks=(100, 256))
         file.create_dataset("b", data=noise, chunks=(128, 256))
-    assert findings(inspect(path)) == {("/a,/b", "unequal-chunks")}
+    assert findings(inspect(path)) == {("/a,/b", "mismatched-chunks")}
 
 
 def test_names_from_a_file_do_nothing_to_the_terminal(tmp_path):
@@ -296,7 +296,7 @@ def test_the_command_that_cures_a_finding_works_when_it_is_pasted(tmp_path):
         file.create_dataset("idle", data=idle, chunks=(512, 128), compression="gzip")
     found = {finding["id"]: finding["command"] for finding in inspect(path)["findings"]}
     assert found.pop("wide-numbers") is None
-    assert found.keys() == {"tiny-chunks", "idle-compression"}
+    assert found.keys() == {"tiny-chunks", "ineffective-compression"}
     for id, command in found.items():
         assert command in data("inspect", path).stdout
         done = subprocess.run(

@@ -70,7 +70,7 @@ def test_a_row_is_that_of_h5py_and_the_callers_own(file):
         assert_same(found, by_h5py(file, row))
     assert_same(source.read_rows(np.array(rows)), by_h5py(file, rows))
     for row in -1, ROWS:
-        with pytest.raises(IndexError, match=f"row {row} of 1000, counted from 0"):
+        with pytest.raises(IndexError, match=f"row {row} is out of range for 1000 rows"):
             source[row]
 
 

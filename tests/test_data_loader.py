@@ -230,7 +230,7 @@ def test_large_batches_and_those_of_a_transform_are_not_copied(train):
 
 
 def test_t4_memory_that_is_too_small_for_what_is_on_its_way_is_refused(train):
-    with pytest.raises(InvalidArgumentError, match="20000 batches on their way need memory"):
+    with pytest.raises(InvalidArgumentError, match="a depth of 20000 needs 20002 batches"):
         load(train).to_device(depth=20_000)
 
 
@@ -256,20 +256,20 @@ def test_the_plan_says_what_was_decided(train):
     [
         ({"datasets": ["X1"]}, "did you mean `x`"),
         ({"datasets": ["x", "scalar"]}, "single value"),
-        ({"datasets": ["x", "short"]}, "`x` has 1003 rows and `short` has 5"),
-        ({"datasets": ["x", "x"]}, "named twice"),
-        ({"datasets": []}, "no dataset is named"),
+        ({"datasets": ["x", "short"]}, "`x` has 1003, but `short` has 5"),
+        ({"datasets": ["x", "x"]}, "was given twice"),
+        ({"datasets": []}, "no dataset was given"),
         ({"batch_size": 0}, "`batch_size` is 0"),
-        ({"batch_size": 5000, "drop_last": True, "memory": "64MiB"}, "larger than the 1003 rows"),
-        ({"memory": "1kB"}, "give at least"),
+        ({"batch_size": 5000, "drop_last": True, "memory": "64MiB"}, "exceeds the 1003 rows"),
+        ({"memory": "1kB"}, "increase it to at least"),
         ({"memory": "much"}, "not an amount of memory"),
-        ({"rank": 1}, "go together"),
-        ({"rank": 3, "world": 3}, "no process 3 among 3"),
-        ({"rank": 0, "world": 3}, "take a batch of 33 rows"),
-        ({"dtype": "float7"}, "there is no type `float7`"),
-        ({"dtype": {"z": "float32"}}, "`dtype` names `z`"),
-        ({"split": ("test", 0.1)}, "no set `test`"),
-        ({"split": ("train", 10)}, "not a share"),
+        ({"rank": 1}, "must be given together"),
+        ({"rank": 3, "world": 3}, "`rank` is 3, but must be at least 0 and below `world`"),
+        ({"rank": 0, "world": 3}, "use a batch size of 33"),
+        ({"dtype": "float7"}, "unknown type `float7`"),
+        ({"dtype": {"z": "float32"}}, "`dtype` has a type for `z`"),
+        ({"split": ("test", 0.1)}, "unknown split `test`"),
+        ({"split": ("train", 10)}, "not between 0 and 1"),
         ({"seed": -1}, "`seed` is -1"),
         ({"threads": 0}, "`threads` is 0"),
     ],
@@ -299,10 +299,10 @@ def test_a_file_that_is_changed_meanwhile_is_an_error(train):
     next(batches)
     state = loader.state()
     os.truncate(train, train.stat().st_size // 2)
-    with pytest.raises(FileChangedError, match="was changed while it was read"):
+    with pytest.raises(FileChangedError, match="changed while it was being read"):
         list(map(real_rows, chain(batches, loader)))
     write(train, "contiguous")
-    with pytest.raises(FileChangedError, match="is not the file that this run began with"):
+    with pytest.raises(FileChangedError, match="is not the file that this run started with"):
         load(train).restore(state)
 
 
@@ -459,7 +459,7 @@ def test_a_program_that_keeps_more_than_the_memory_has_room_for_is_told(tmp_path
     message, hint, seconds = out.split(" | ")
     most, _, message = message.partition(" ")
     assert 5 < int(most) < 136
-    assert f"keeps all {most} batches (" in message
+    assert f"holds all {most} batches (" in message
     assert "that the memory of 488.3 KiB has room for" in message
     # At once, but for what JAX may still hold.
     assert float(seconds) < (5 if before else 1)
@@ -511,7 +511,7 @@ def test_a_forked_copy_says_that_it_has_no_threads(train):
     """
     child = run(code, train, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     out, err = child.communicate(timeout=30)
-    assert "was made by another process" in out, err
+    assert "was created before `fork()`" in out, err
     assert out.splitlines()[-2:] == ["3", "125"], (out, err)
 
 

@@ -59,7 +59,7 @@ def measured(loader, epochs):
     return np.array(table)
 
 
-def ideal(block_rows, pool_blocks, epochs):
+def ideal(block_rows, window_blocks, epochs):
     """Return the same for an ideal shuffle with blocks and pools of that size."""
     random = np.random.default_rng(1)
     labels = np.arange(ROWS) * LABELS // ROWS
@@ -67,7 +67,7 @@ def ideal(block_rows, pool_blocks, epochs):
     table = []
     for _ in range(epochs):
         order = random.permutation(len(blocks))
-        pools = np.array_split(order, -(-len(order) // pool_blocks))
+        pools = np.array_split(order, -(-len(order) // window_blocks))
         mixed = [random.permutation(np.concatenate([blocks[b] for b in pool])) for pool in pools]
         batches = np.concatenate(mixed).reshape(-1, BATCH)
         table.append(entropies(np.stack([(batches == one).sum(1) for one in range(LABELS)], -1)))
@@ -77,7 +77,7 @@ def ideal(block_rows, pool_blocks, epochs):
 def pools_of(loader):
     """Return rows of a block and blocks of a pool, as the state has them."""
     engine = loader.state()["order"]["engine"]
-    return engine["block_rows"], engine["pool_blocks"]
+    return engine["block_rows"], engine["window_blocks"]
 
 
 @pytest.mark.parametrize("budget", BUDGETS, ids=lambda budget: f"{budget // KIB}KiB")
@@ -86,10 +86,10 @@ def test_a_sorted_file_is_mixed_as_well_as_its_blocks_can_be(files, layout, budg
     epochs = 3
     options = {"batch_size": BATCH, "memory": budget}
     with Loader(files[layout], ["x", "y"], **options) as loader:
-        block_rows, pool_blocks = pools_of(loader)
+        block_rows, window_blocks = pools_of(loader)
         found = measured(loader, epochs)
         plan = loader.plan
-    expected = ideal(block_rows, pool_blocks, 60)
+    expected = ideal(block_rows, window_blocks, 60)
     means = expected.mean(1)
     # Epochs are independent draws, so the mean of three is within four standard errors of theirs.
     margin = 4 * means.std() / np.sqrt(epochs)
@@ -97,10 +97,10 @@ def test_a_sorted_file_is_mixed_as_well_as_its_blocks_can_be(files, layout, budg
     # No part of an epoch is mixed less than another: a bad tail is below the worst of 60 epochs.
     tail = ROWS // BATCH // 20
     assert found[:, -tail:].mean(1).min() > expected[:, -tail:].mean(1).min() - margin, plan
-    if pool_blocks < 64 and block_rows * pool_blocks < ROWS:
-        assert f"warning: only {pool_blocks} blocks are mixed at a time" in plan
+    if window_blocks < 64 and block_rows * window_blocks < ROWS:
+        assert f"warning: a window holds only {window_blocks} blocks" in plan
     else:
-        assert "blocks are mixed at a time, of 64" not in plan
+        assert "blocks, but an even shuffle" not in plan
         # 64 blocks lose 0.07 of the 2.26 that a fair draw has.
         assert found.mean() > 2.15
 
@@ -113,7 +113,7 @@ def test_the_budget_that_a_warning_names_gives_an_even_mixture(files):
         warning = loader.plan.split("warning: ")[1].split("\n")[0]
     enough = int(warning.split("(")[1].split(" bytes")[0])
     with Loader(files["unlike"], ["x", "y"], memory=enough, **options) as loader:
-        assert "blocks are mixed at a time, of 64" not in loader.plan
+        assert "blocks, but an even shuffle" not in loader.plan
         assert measured(loader, 1).mean() > 2.15
 
 

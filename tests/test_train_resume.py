@@ -124,7 +124,7 @@ def test_t7_what_changed_is_refused(train, tmp_path):
     ):
         again({**start(), "w": start()["w"].repeat(2)[:5]}, config=config)
     write(train, rows=1004)
-    with pytest.raises(FileChangedError, match="is not the file that this run began with"):
+    with pytest.raises(FileChangedError, match="is not the file that this run started with"):
         again(config=config)
     with pytest.raises(InvalidArgumentError, match="there is no checkpoint to resume from"):
         fit(step, start(), load(train), directory=tmp_path / "other", resume=True)

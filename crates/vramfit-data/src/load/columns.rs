@@ -259,11 +259,18 @@ fn with_suggestion(container: &Container, path: &str, error: Error) -> Error {
         return error;
     }
     let nodes = tree(container).unwrap_or_default();
-    let paths = (nodes.iter())
+    let paths: Vec<(String, &str)> = (nodes.iter())
         .filter(|node| matches!(node.content, Content::Dataset(_)))
-        .map(|node| node.path.trim_matches('/'));
-    match nearest(path.trim_matches('/'), paths).first() {
-        Some(path) => error.hint(format!("did you mean `{path}`?")),
+        .map(|node| node.path.trim_matches('/'))
+        .map(|path| (path.to_lowercase(), path))
+        .collect();
+    let wanted = path.trim_matches('/').to_lowercase();
+    let similar = nearest(&wanted, paths.iter().map(|(lower, _)| lower.as_str()));
+    let suggestion = paths
+        .iter()
+        .find(|(lower, _)| similar.first() == Some(&lower.as_str()));
+    match suggestion {
+        Some((_, path)) => error.hint(format!("did you mean `{path}`?")),
         None => error,
     }
 }
