@@ -254,7 +254,7 @@ fn who_holds_the_gpu_is_named_and_the_share_computed_from_what_is_free() {
         ..gpu("NVIDIA GeForce RTX 3090", 24 * GIB)
     };
     let finding = only(&on(full, &[]));
-    assert!(finding.changes.is_empty() && finding.message.contains("does not name"));
+    assert!(finding.changes.is_empty() && finding.message.contains("does not identify"));
 }
 
 #[test]

@@ -301,7 +301,7 @@ fn wrong_09_names_that_nothing_reads() {
     // An allocator without a pool keeps to no limit, and then nobody makes it true.
     let both = [limit[0], (ALLOCATOR, "platform")];
     let finding = only(&on(h100(), &both));
-    assert!(finding.fix.starts_with("choose: "), "{}", finding.fix);
+    assert!(finding.fix.starts_with("choose one: "), "{}", finding.fix);
     assert_eq!(fixed(&on(h100(), &both), NEW), None);
     let fraction_value: f64 = fixed(&on(h100(), &limit), NEW).unwrap().parse().unwrap();
     let pool = 84_942_979_072.0 * fraction_value;
@@ -320,7 +320,7 @@ fn wrong_10_a_flag_without_its_dashes() {
     let finding = only(&broken);
     assert_eq!(finding.id, "flag-without-dashes");
     assert!(
-        finding.message.contains("the flag behind it"),
+        finding.message.contains("the flag after it"),
         "{}",
         finding.message
     );
