@@ -6,7 +6,7 @@ The step of the example is lowered from shapes alone and compiled for a card tha
 by the CUDA plugin's own ahead-of-time route; no array is made and no vramfit code is loaded. Two
 accounts of the result are read and must agree: `memory_analysis()` and the buffer assignment
 that XLA writes when asked to dump. The second also says in which order an execution allocates,
-which is what `bfc_by_rule.py` needs to replay it.
+which is what `reference_bfc.py` needs to replay it.
 
 The budget is `--limit`, the pool's limit, as a live client would hand it to the compiler. An
 ahead-of-time compile takes 80 % of the target's memory instead, so that is scaled to match.

@@ -15,9 +15,9 @@ import sys
 
 import jax
 import pytest
-from bfc_by_rule import MIB, Bfc, OutOfMemory, pool_limit, rounded
 from conftest import ROOT, clean_environment
-from trace_by_page import peak_of
+from reference_bfc import MIB, Bfc, OutOfMemory, pool_limit, rounded
+from reference_trace_reader import peak_of
 
 # 75 % of what the driver reports for an H100 SXM, in whole pages.
 LIMIT = pool_limit(84_929_347_584, 0.75, jax.__version__)

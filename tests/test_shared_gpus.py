@@ -9,7 +9,7 @@ import sys
 import pytest
 from cli_dryrun import dryrun_of
 from conftest import clean_environment
-from trace_by_page import read_notes
+from reference_trace_reader import read_notes
 
 GIB, PAGE = 1 << 30, 2 << 20
 T4 = 15_642_329_088  # the lowest total that a driver reports for a T4 (facts on real GPUs)

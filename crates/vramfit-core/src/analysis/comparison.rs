@@ -56,6 +56,24 @@ impl Comparison {
 /// # Errors
 /// Those of [`super::summarize`] for the run as it was, and
 /// [`crate::ErrorKind::InvalidArgument`] for settings that cannot be.
+///
+/// # Examples
+/// ```
+/// use vramfit_core::analysis::{Settings, compare};
+/// use vramfit_core::gpu;
+/// use vramfit_core::trace::RequestList;
+///
+/// // Two allocations, of 1 and 2 GiB, of which the first is freed.
+/// let mut requests = RequestList::new(&b"A 0 1073741824\nA 1 2147483648\nF 0\n"[..]);
+/// let settings = Settings {
+///     gpu: Some(gpu::find("t4")?),
+///     ..Settings::default()
+/// };
+/// let comparison = compare(&mut requests, &settings)?;
+/// assert_eq!(comparison.fits(), Some(true));
+/// assert_eq!(comparison.after.devices[0].peak_bytes, 3 << 30);
+/// # Ok::<(), vramfit_core::Error>(())
+/// ```
 pub fn compare(source: &mut dyn EventSource, settings: &Settings) -> Result<Comparison> {
     let (header, notes) = settings.applied(source.header())?;
     let mut before = match source.has_recorded_results() {

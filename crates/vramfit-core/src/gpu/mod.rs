@@ -231,6 +231,16 @@ pub fn all() -> &'static [Gpu] {
 /// # Errors
 /// [`ErrorKind::UnknownGpu`] with the nearest names as a hint; [`ErrorKind::Io`] or
 /// [`ErrorKind::InvalidFile`] for a GPU file.
+///
+/// # Examples
+/// ```
+/// use vramfit_core::gpu;
+///
+/// let gpu = gpu::find("NVIDIA H100 80GB HBM3")?;
+/// assert_eq!(gpu.name, "h100-80g");
+/// assert!(gpu::find("h1000").is_err());
+/// # Ok::<(), vramfit_core::Error>(())
+/// ```
 pub fn find(name: &str) -> Result<Gpu> {
     if name.to_ascii_lowercase().ends_with(".toml") {
         let text = std::fs::read_to_string(name).map_err(|e| {

@@ -27,6 +27,26 @@ use crate::trace::{EventSource, Footer, Header, Note, ProgramExit, Reader, TextI
 /// # Errors
 /// [`crate::ErrorKind::Io`] for a trace that cannot be read, and [`crate::ErrorKind::InvalidFile`] for one
 /// that is damaged, or with which its own replay disagrees on anything.
+///
+/// # Examples
+/// ```
+/// use vramfit_core::analysis::summarize;
+/// use vramfit_core::trace::{Header, Reader, Writer};
+///
+/// let path = std::env::temp_dir().join(format!("example-{}.trace", std::process::id()));
+/// let header = Header {
+///     devices: 1,
+///     allocator: "bfc".to_owned(),
+///     ..Header::default()
+/// };
+/// drop(Writer::new(std::fs::File::create(&path)?, &header)?);
+///
+/// let summary = summarize(Reader::new(std::fs::File::open(&path)?)?)?;
+/// assert_eq!(summary.executions, 0);
+/// assert!(!summary.complete, "the trace has no footer");
+/// # std::fs::remove_file(&path)?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub fn summarize<R: Read>(reader: Reader<R>) -> Result<RunSummary> {
     summarize_until(reader, u64::MAX)
 }

@@ -9,7 +9,7 @@ import json
 import zlib
 from pathlib import Path
 
-from bfc_by_rule import Bfc, pool_limit, rounded
+from reference_bfc import Bfc, pool_limit, rounded
 
 # Fields of each kind of event, by its tag.
 EVENTS = {
