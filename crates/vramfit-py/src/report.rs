@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use pyo3::prelude::*;
-use vramfit_core::analysis::RunSummary;
+use vramfit_core::analysis::{RunSummary, load_summary};
 use vramfit_core::report::Report;
 
 use crate::error::raise;
@@ -68,7 +68,7 @@ impl NativeReport {
     reason = "arguments from Python come by value"
 )]
 pub(crate) fn read_report(py: Python<'_>, trace: PathBuf) -> PyResult<NativeReport> {
-    let summary = py.detach(|| vramfit::answer_of(&trace));
+    let summary = py.detach(|| load_summary(&trace));
     let summary = summary.map_err(|error| raise(py, &error))?;
     let report = Report::from_dryrun(&summary);
     Ok(NativeReport { summary, report })

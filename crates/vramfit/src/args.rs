@@ -22,9 +22,9 @@ use crate::status::Status;
 #[command(max_term_width = 100)]
 #[command(after_help = "\
 Exit codes:
-  0  done, or the answer is yes
+  0  success, or the answer is yes
   1  the answer is no, such as \"does not fit\"
-  2  could not be done, or could not tell
+  2  error, or the answer is unknown
 ")]
 pub(crate) struct Cli {
     #[command(flatten)]
@@ -33,10 +33,10 @@ pub(crate) struct Cli {
     pub(crate) command: Command,
 }
 
-/// Options that every command takes.
+/// Options that every command accepts.
 #[derive(clap::Args, Debug)]
 pub(crate) struct Global {
-    /// Say only errors and data
+    /// Print only errors and results
     #[arg(
         long,
         short,
@@ -45,14 +45,14 @@ pub(crate) struct Global {
         help_heading = "Global options"
     )]
     pub(crate) quiet: bool,
-    /// Say more about what is done and why
+    /// Print additional detail
     #[arg(long, short, global = true, help_heading = "Global options")]
     pub(crate) verbose: bool,
-    /// Colour the output
+    /// When to use colors
     #[arg(long, global = true, value_name = "WHEN", default_value = "auto")]
     #[arg(help_heading = "Global options")]
     pub(crate) color: ColorChoice,
-    /// The Python to use, instead of the one that started vramfit
+    /// Python interpreter to use, instead of the one that started vramfit
     #[arg(
         long,
         global = true,
@@ -113,14 +113,14 @@ impl Cli {
     }
 }
 
-/// Returns what a line says about colours, as far as that can be told before it is understood. What
-/// stands behind `--` is for a program.
+/// Returns what a command line says about colors before it is parsed, since errors in it are colored
+/// too. Arguments after `--` belong to a program.
 pub(crate) fn color_choice(line: &[OsString]) -> ColorChoice {
     let words = line.iter().map(|word| word.to_string_lossy());
     let words: Vec<_> = words.take_while(|word| word != "--").collect();
-    let mut values = words.iter().enumerate().filter_map(|(place, word)| {
+    let mut values = words.iter().enumerate().filter_map(|(index, word)| {
         match word.strip_prefix("--color")? {
-            "" => words.get(place + 1).map(AsRef::as_ref),
+            "" => words.get(index + 1).map(AsRef::as_ref),
             rest => rest.strip_prefix('='),
         }
     });
@@ -129,7 +129,7 @@ pub(crate) fn color_choice(line: &[OsString]) -> ColorChoice {
 }
 
 impl Command {
-    /// Says whether standard output is promised to hold JSON, so that errors are JSON too.
+    /// Says whether standard output is to be JSON, so that errors are JSON too.
     pub(crate) fn prints_json(&self) -> bool {
         match self {
             Command::Dryrun(args) => args.prints_json(),
@@ -159,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn colours_are_read_from_a_line_that_is_wrong() {
+    fn colors_are_read_from_an_invalid_line() {
         for (line, choice) in [
             ("vramfit --color always --help", ColorChoice::Always),
             ("vramfit gpus --color=never --wrong", ColorChoice::Never),

@@ -1,4 +1,4 @@
-//! Files that a command writes: refused before the work is done, and never overwritten unless told.
+//! Files that a command writes: checked before the work is done, and not overwritten without `--force`.
 
 use std::fs::File;
 use std::io::{ErrorKind as IoErrorKind, Write};
@@ -6,12 +6,12 @@ use std::path::{Path, PathBuf};
 
 use vramfit_core::{Error, ErrorKind, Result};
 
-/// Says whether `-` was given in the place of a file: standard output.
+/// Says whether a path is `-`, which stands for standard output.
 pub(crate) fn is_standard_output(path: Option<&Path>) -> bool {
     path == Some(Path::new("-"))
 }
 
-/// Refuses a file that would be overwritten, or that cannot be written, before the program runs.
+/// Rejects a file that would be overwritten, or that cannot be written, before the program runs.
 ///
 /// # Errors
 /// `io` when it exists and `--force` was not given, or when its directory does not exist.
@@ -27,48 +27,47 @@ pub(crate) fn writable(path: &Path, force: bool) -> Result<PathBuf> {
         ));
     }
     if absolute.exists() && !force && !is_special(&absolute) {
-        return Err(Error::new(
-            ErrorKind::Io,
-            format!("`{shown}` exists and will not be overwritten"),
-        )
-        .hint("add `--force`, or name another file"));
+        return Err(
+            Error::new(ErrorKind::Io, format!("`{shown}` already exists"))
+                .hint("add `--force` to overwrite it, or name another file"),
+        );
     }
     match absolute.parent() {
         Some(parent) if !parent.is_dir() => Err(Error::new(
             ErrorKind::Io,
             format!("cannot write `{shown}`: its directory does not exist"),
         )
-        .hint(format!("make it first: `mkdir -p {}`", parent.display()))),
+        .hint(format!("create it first: `mkdir -p {}`", parent.display()))),
         _ => Ok(absolute),
     }
 }
 
-/// Says whether a path is a device, a pipe or the like: writing there overwrites nothing.
+/// Says whether a path is a device, a pipe or similar: writing there overwrites nothing.
 pub(crate) fn is_special(path: &Path) -> bool {
     std::fs::metadata(path).is_ok_and(|data| !data.is_file() && !data.is_dir())
 }
 
-/// Writes a file that was free when the command started, and may not be free any more. It ends in a
-/// line feed.
+/// Writes a file that did not exist when the command started, but may exist now. It ends in a line feed.
 ///
-/// It is written beside, synchronised and renamed: whoever reads it finds the old file or the whole new
+/// A temporary file is written, synchronized and renamed: readers find the old file or the complete new
 /// one, also after a full disk or a kill.
 ///
 /// # Errors
 /// `io`.
 pub(crate) fn write(path: &Path, text: &str, force: bool) -> Result<()> {
-    let written = match is_special(path) {
-        true => write_to(path, text),
-        false => replace(path, text, force),
+    let written = if is_special(path) {
+        write_to(path, text)
+    } else {
+        replace(path, text, force)
     };
     written.map_err(|error| cannot_write(path, error))
 }
 
-/// Says that a file could not be written.
+/// The error for a file that could not be written.
 pub(crate) fn cannot_write(path: &Path, error: std::io::Error) -> Error {
     let hint = match error.kind() {
         IoErrorKind::StorageFull => {
-            Some("the disk is full; free some of it, or name another place")
+            Some("the disk is full; free some space, or name another place")
         }
         IoErrorKind::ReadOnlyFilesystem => Some("the disk is read-only; name another place"),
         _ => None,
@@ -81,12 +80,12 @@ pub(crate) fn cannot_write(path: &Path, error: std::io::Error) -> Error {
     }
 }
 
-/// Refuses a place that has no room for a file of `bytes`, or where none may be made, before the work
-/// is begun whose result goes there.
+/// Rejects a place without space for a file of `bytes`, or where none may be created, before the work
+/// whose result goes there starts.
 ///
 /// # Errors
 /// `io`.
-pub(crate) fn check_room(path: &Path, bytes: usize) -> Result<()> {
+pub(crate) fn check_space(path: &Path, bytes: usize) -> Result<()> {
     let folder = path.parent().unwrap_or(Path::new("/"));
     let tried = tempfile::tempfile_in(folder).and_then(|mut file| {
         file.write_all(&vec![b' '; bytes])?;

@@ -1,8 +1,7 @@
-//! Speaks with people: arguments in, words and an exit code out.
+//! The command line: parses arguments, starts child programs and prints results.
 //!
-//! This crate parses, starts child programs, and prints. What is true is decided in
-//! `vramfit-core`; nothing here computes a byte. Both doors, the plain binary and the console
-//! script of the Python package, call [`run`].
+//! The results themselves are computed in `vramfit-core`. Both the plain binary and the console script of
+//! the Python package call [`run`].
 
 use std::ffi::OsString;
 use std::panic::AssertUnwindSafe;
@@ -25,51 +24,50 @@ mod python;
 mod python_child;
 mod scratch;
 mod status;
-mod traces;
+mod trace_progress;
 mod usage;
 
 use args::Cli;
 use output::Output;
 
 pub use context::Context;
-pub use traces::answer_of;
 
 /// Runs one command line, program name first, and returns the exit code.
 ///
-/// Never panics and never prints a backtrace: a broken promise of ours becomes an `internal` error.
+/// Never panics and never prints a backtrace: a bug becomes an `internal` error.
 pub fn run(args: impl IntoIterator<Item = OsString>, context: &Context) -> u8 {
     let args: Vec<OsString> = args.into_iter().collect();
-    contained(|| run_parsed(&args, context))
+    catch_panic(|| run_parsed(&args, context))
 }
 
 /// Turns a panic into an error like any other.
-fn contained(work: impl FnOnce() -> u8) -> u8 {
+fn catch_panic(work: impl FnOnce() -> u8) -> u8 {
     // The default hook prints a backtrace note in the middle of the user's terminal.
-    let usual_hook = std::panic::take_hook();
+    let default_hook = std::panic::take_hook();
     std::panic::set_hook(Box::new(|_| {}));
-    let ended = std::panic::catch_unwind(AssertUnwindSafe(work));
-    std::panic::set_hook(usual_hook);
-    ended.unwrap_or_else(|payload| {
+    let result = std::panic::catch_unwind(AssertUnwindSafe(work));
+    std::panic::set_hook(default_hook);
+    result.unwrap_or_else(|payload| {
         let cause = payload
             .downcast_ref::<String>()
             .map(String::as_str)
             .or_else(|| payload.downcast_ref::<&str>().copied())
             .unwrap_or("a panic without a message");
-        let error = Error::new(ErrorKind::Internal, "vramfit broke one of its own promises")
+        let error = Error::new(ErrorKind::Internal, "internal error (a bug in vramfit)")
             .cause(cause)
-            .hint("report it with the command line and the lines above");
+            .hint("please report it with the command line and the lines above");
         Output::plain(ColorChoice::Auto).error(&error);
         EXIT_CODE
     })
 }
 
 fn run_parsed(args: &[OsString], context: &Context) -> u8 {
-    // Help, and what is wrong with the line, are coloured as the line says, too.
+    // Help and errors in the command line follow its `--color`, too.
     let color = args::color_choice(args);
     let parsed = Cli::command().color(color).try_get_matches_from(args);
     let cli = match parsed.and_then(|matches| Cli::from_arg_matches(&matches)) {
         Ok(cli) => cli,
-        Err(refusal) => return usage::answer(&refusal, args, color),
+        Err(error) => return usage::render_help_or_error(&error, args, color),
     };
     let mut output = Output::new(cli.output_options());
     match cli.run(context, &mut output) {
@@ -87,8 +85,8 @@ mod tests {
 
     #[test]
     fn a_panic_becomes_an_internal_error() {
-        assert_eq!(contained(|| 7), 7);
-        // Says `internal` on standard error.
-        assert_eq!(contained(|| panic!("provoked by a test")), EXIT_CODE);
+        assert_eq!(catch_panic(|| 7), 7);
+        // Prints `internal` on standard error.
+        assert_eq!(catch_panic(|| panic!("provoked by a test")), EXIT_CODE);
     }
 }

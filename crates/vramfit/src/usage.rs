@@ -1,12 +1,12 @@
-//! A command line that could not be read, told in the form of every other error.
+//! Errors in the command line, in the form of every other error.
 //!
-//! clap finds what is wrong; its own wording and layout are replaced so that people learn one form.
+//! clap finds what is wrong; its own wording and layout are replaced, so that all errors look alike.
 
 use std::error::Error as _;
 use std::ffi::OsString;
 
 use clap::ColorChoice;
-use clap::error::{ContextKind, ContextValue, ErrorKind as Refused};
+use clap::error::{ContextKind, ContextValue, ErrorKind as ClapErrorKind};
 use vramfit_core::error::EXIT_CODE;
 use vramfit_core::{Error, ErrorKind};
 
@@ -14,21 +14,25 @@ use crate::commands::run;
 use crate::output::Output;
 
 /// Prints help, version or the error, and returns the exit code.
-pub(crate) fn answer(refusal: &clap::Error, line: &[OsString], color: ColorChoice) -> u8 {
-    match refusal.kind() {
-        Refused::DisplayHelp | Refused::DisplayVersion => {
-            // A reader that went away is no failure, and there is nothing else that could fail.
-            let _ = refusal.print();
+pub(crate) fn render_help_or_error(
+    error: &clap::Error,
+    line: &[OsString],
+    color: ColorChoice,
+) -> u8 {
+    match error.kind() {
+        ClapErrorKind::DisplayHelp | ClapErrorKind::DisplayVersion => {
+            // A reader that closes its end is no failure, and nothing else can fail.
+            let _ = error.print();
             0
         }
-        Refused::DisplayHelpOnMissingArgumentOrSubcommand => {
-            let _ = refusal.print();
+        ClapErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => {
+            let _ = error.print();
             EXIT_CODE
         }
         _ => {
-            let error = explain(refusal);
+            let error = from_clap(error);
             Output::plain(color).error(&error);
-            if starts_a_program(line) {
+            if is_run_command(line) {
                 return run::FAILED;
             }
             EXIT_CODE
@@ -36,9 +40,9 @@ pub(crate) fn answer(refusal: &clap::Error, line: &[OsString], color: ColorChoic
     }
 }
 
-/// Says whether a line that could not be read was meant to become a program, whose exit codes are its
-/// own.
-fn starts_a_program(line: &[OsString]) -> bool {
+/// Says whether a line that could not be parsed is one of `vramfit run`, which passes on the exit codes of
+/// a program and so has its own.
+fn is_run_command(line: &[OsString]) -> bool {
     let mut words = line.iter().skip(1).map(|word| word.to_string_lossy());
     while let Some(word) = words.next() {
         match &*word {
@@ -52,104 +56,90 @@ fn starts_a_program(line: &[OsString]) -> bool {
     false
 }
 
-/// Turns clap's finding into an error of ours.
-fn explain(refusal: &clap::Error) -> Error {
-    let about = |kind| refusal.get(kind).map(words).unwrap_or_default();
-    let option = about(ContextKind::InvalidArg).join(" ");
-    let value = about(ContextKind::InvalidValue).join(" ");
-    let suggested = about(ContextKind::SuggestedArg)
+/// Converts an error of clap.
+fn from_clap(error: &clap::Error) -> Error {
+    let values = |kind| error.get(kind).map(context_values).unwrap_or_default();
+    let option = values(ContextKind::InvalidArg).join(" ");
+    let value = values(ContextKind::InvalidValue).join(" ");
+    let suggestion = values(ContextKind::SuggestedArg)
         .into_iter()
-        .chain(about(ContextKind::SuggestedSubcommand))
-        .chain(about(ContextKind::SuggestedValue))
-        .next();
-    let refuse = |message: String| Error::new(ErrorKind::InvalidArgument, message);
-    let or_help = |hint: Option<String>| hint.unwrap_or_else(|| format!("see `{}`", help(refusal)));
+        .chain(values(ContextKind::SuggestedSubcommand))
+        .chain(values(ContextKind::SuggestedValue))
+        .next()
+        .map(|name| format!("did you mean `{name}`?"));
+    let invalid = |message: String| Error::new(ErrorKind::InvalidArgument, message);
+    let or_help = |hint: Option<String>| hint.unwrap_or_else(|| format!("see `{}`", help(error)));
+    let invalid_value = || invalid(format!("invalid value `{value}` for `{option}`"));
 
-    match refusal.kind() {
-        Refused::UnknownArgument if !option.starts_with('-') => {
-            refuse(format!("`{option}` is one word too many")).hint(or_help(None))
+    match error.kind() {
+        ClapErrorKind::UnknownArgument if !option.starts_with('-') => {
+            invalid(format!("unexpected argument `{option}`")).hint(or_help(None))
         }
-        Refused::UnknownArgument => refuse(format!("there is no option `{option}`")).hint(or_help(
-            suggested.map(|name| format!("did you mean `{name}`?")),
-        )),
-        Refused::InvalidSubcommand => {
-            let word = about(ContextKind::InvalidSubcommand).join(" ");
-            refuse(format!("there is no command `{word}`")).hint(or_help(
-                suggested.map(|name| format!("did you mean `{name}`?")),
-            ))
+        ClapErrorKind::UnknownArgument => {
+            invalid(format!("unknown option `{option}`")).hint(or_help(suggestion))
         }
-        Refused::InvalidValue if value.is_empty() => {
-            refuse(format!("`{option}` needs a value")).hint(or_help(None))
+        ClapErrorKind::InvalidSubcommand => {
+            let name = values(ContextKind::InvalidSubcommand).join(" ");
+            invalid(format!("unknown command `{name}`")).hint(or_help(suggestion))
         }
-        Refused::InvalidValue => {
-            let valid = about(ContextKind::ValidValue);
-            let list = valid
-                .iter()
-                .map(|name| format!("`{name}`"))
-                .collect::<Vec<_>>()
-                .join(", ");
-            refuse(format!("`{value}` is not accepted for `{option}`")).hint(or_help(
-                (!valid.is_empty()).then(|| format!("write one of {list}")),
-            ))
+        ClapErrorKind::InvalidValue if value.is_empty() => {
+            invalid(format!("`{option}` requires a value")).hint(or_help(None))
         }
-        // A parser of ours refused: it knows best what is wrong and what would be right.
-        Refused::ValueValidation => {
-            match refusal
-                .source()
-                .and_then(|source| source.downcast_ref::<Error>())
-            {
-                Some(ours) => refuse(format!("{}, as `{option}` needs", ours.message()))
+        ClapErrorKind::InvalidValue => {
+            let valid = quote_all(&values(ContextKind::ValidValue));
+            let choices =
+                (!valid.is_empty()).then(|| format!("choose one of {}", valid.join(", ")));
+            invalid_value().hint(or_help(choices))
+        }
+        // One of our own parsers failed: it knows best what is wrong and what to write instead.
+        ClapErrorKind::ValueValidation => match error.source() {
+            Some(source) => match source.downcast_ref::<Error>() {
+                Some(ours) => invalid(format!("invalid value for `{option}`: {}", ours.message()))
                     .hint(or_help(ours.hint_text().map(str::to_owned))),
-                None => {
-                    let error = refuse(format!("`{value}` is not accepted for `{option}`"));
-                    let error = match refusal.source() {
-                        Some(source) => error.cause(source),
-                        None => error,
-                    };
-                    error.hint(or_help(None))
-                }
-            }
+                None => invalid_value().cause(source).hint(or_help(None)),
+            },
+            None => invalid_value().hint(or_help(None)),
+        },
+        ClapErrorKind::MissingRequiredArgument => {
+            let missing = quote_all(&values(ContextKind::InvalidArg));
+            invalid(format!("missing {}", missing.join(" and "))).hint(or_help(None))
         }
-        Refused::MissingRequiredArgument => {
-            let missing = about(ContextKind::InvalidArg);
-            let list = missing
-                .iter()
-                .map(|name| format!("`{name}`"))
-                .collect::<Vec<_>>();
-            refuse(format!("{} is missing", list.join(" and "))).hint(or_help(None))
-        }
-        Refused::ArgumentConflict => {
-            let other = about(ContextKind::PriorArg).join(" ");
+        ClapErrorKind::ArgumentConflict => {
+            let other = values(ContextKind::PriorArg).join(" ");
             if other.is_empty() || other == option {
-                refuse(format!("`{option}` is given more than once")).hint("give it once")
+                invalid(format!("`{option}` is given more than once")).hint("give it once")
             } else {
-                refuse(format!("`{option}` and `{other}` exclude each other"))
-                    .hint("give only one of them")
+                invalid(format!("`{option}` cannot be used with `{other}`"))
+                    .hint("use only one of them")
             }
         }
-        Refused::MissingSubcommand => refuse("a command is missing".into()).hint(or_help(None)),
-        _ => refuse(first_sentence(refusal)).hint(or_help(None)),
+        ClapErrorKind::MissingSubcommand => invalid("missing command".into()).hint(or_help(None)),
+        _ => invalid(first_sentence(error)).hint(or_help(None)),
     }
 }
 
-/// Flattens what clap recorded into plain words.
-fn words(value: &ContextValue) -> Vec<String> {
+fn quote_all(names: &[String]) -> Vec<String> {
+    names.iter().map(|name| format!("`{name}`")).collect()
+}
+
+/// Returns the values that clap recorded as text.
+fn context_values(value: &ContextValue) -> Vec<String> {
     match value {
         ContextValue::String(text) => vec![text.clone()],
         ContextValue::Strings(texts) => texts.clone(),
         ContextValue::StyledStr(text) => vec![text.to_string()],
         ContextValue::StyledStrs(texts) => texts.iter().map(ToString::to_string).collect(),
         ContextValue::Number(number) => vec![number.to_string()],
-        ContextValue::Bool(truth) => vec![truth.to_string()],
+        ContextValue::Bool(value) => vec![value.to_string()],
         _ => Vec::new(),
     }
 }
 
-/// Returns the help command of the subcommand that the refused line was for.
-fn help(refusal: &clap::Error) -> String {
-    let usage = refusal
+/// Returns the help command of the subcommand that the line was for.
+fn help(error: &clap::Error) -> String {
+    let usage = error
         .get(ContextKind::Usage)
-        .map(words)
+        .map(context_values)
         .unwrap_or_default()
         .join(" ");
     let path: Vec<&str> = usage
@@ -164,9 +154,9 @@ fn help(refusal: &clap::Error) -> String {
     }
 }
 
-/// Takes clap's own first sentence, for the kinds that cannot happen with our definitions yet.
-fn first_sentence(refusal: &clap::Error) -> String {
-    let text = refusal.render().to_string();
+/// Returns clap's own first sentence, for the kinds that cannot happen with our definitions yet.
+fn first_sentence(error: &clap::Error) -> String {
+    let text = error.render().to_string();
     let line = text.lines().next().unwrap_or_default();
     line.strip_prefix("error: ").unwrap_or(line).to_owned()
 }
@@ -176,15 +166,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_line_for_run_is_told_from_others() {
-        let meant = |line: &str| {
+    fn a_line_of_run_is_recognized() {
+        let is_run = |line: &str| {
             let words: Vec<OsString> = line.split(' ').map(OsString::from).collect();
-            starts_a_program(&words)
+            is_run_command(&words)
         };
-        assert!(meant("vramfit run --processes 0 -- true"));
-        assert!(meant("vramfit -v --color never --python=/p run"));
-        assert!(!meant("vramfit dryrun -- vramfit run"));
-        assert!(!meant("vramfit --python run gpus"));
-        assert!(!meant("vramfit"));
+        assert!(is_run("vramfit run --processes 0 -- true"));
+        assert!(is_run("vramfit -v --color never --python=/p run"));
+        assert!(!is_run("vramfit dryrun -- vramfit run"));
+        assert!(!is_run("vramfit --python run gpus"));
+        assert!(!is_run("vramfit"));
     }
 }

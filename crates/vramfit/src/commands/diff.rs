@@ -1,4 +1,4 @@
-//! `vramfit diff`: what makes one run need more memory than another.
+//! `vramfit diff`: why one run needs more memory than another.
 
 use std::path::{Path, PathBuf};
 
@@ -10,12 +10,12 @@ use vramfit_core::{Bytes, ErrorKind, Result};
 use crate::files::{is_standard_output, writable, write};
 use crate::output::Output;
 use crate::status::Status;
-use crate::traces::answer_until;
+use crate::trace_progress::load_until;
 
-/// Tell what makes one dry run need more memory than another, by owner and line
+/// Show why one dry run needs more memory than another, by owner and source line
 ///
-/// The runs may differ in anything: code, batch, flags, JAX, card. Compared are the bytes in use at
-/// the peak of each, or at the first request that was refused.
+/// The runs can differ in anything: code, batch size, flags, JAX, GPU. The comparison uses the bytes in
+/// use at the peak of each run, or at its first out-of-memory error.
 #[derive(clap::Args, Debug)]
 #[command(after_help = "\
 Examples:
@@ -24,27 +24,27 @@ Examples:
   vramfit diff main.trace branch.trace --fail-above 100MiB --json -
 
 Exit codes:
-  0  compared; with --fail-above: B needs no more than that in addition
-  1  with --fail-above: B needs more than that in addition
-  2  could not be told
+  0  compared; with --fail-above: the increase is within the limit
+  1  with --fail-above: the increase exceeds the limit
+  2  unknown, or an error
 ")]
 pub(crate) struct Args {
-    /// The trace to compare with, as `vramfit dryrun --trace FILE` kept it
+    /// Baseline trace, from `vramfit dryrun --trace FILE`
     #[arg(value_name = "A")]
     a: PathBuf,
-    /// The trace that is compared
+    /// Trace to compare with the baseline
     #[arg(value_name = "B")]
     b: PathBuf,
-    /// Exit with 1 when B needs more than so many bytes more than A
+    /// Exit with 1 if B needs more than this much more memory than A
     #[arg(long, value_name = "BYTES")]
     fail_above: Option<Bytes>,
-    /// Write the answer as JSON to a file, or with `-` to standard output in place of the text
+    /// Write the results as JSON to a file, or with `-` to standard output instead of the text
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
-    /// Write the page, one HTML file that needs nothing else
+    /// Write the report as a self-contained HTML file
     #[arg(long, value_name = "FILE")]
     html: Option<PathBuf>,
-    /// Overwrite files that exist
+    /// Overwrite existing files
     #[arg(long)]
     force: bool,
 }
@@ -62,7 +62,7 @@ pub(crate) fn run(args: &Args, output: &mut Output) -> Result<Status> {
     let json = named.map(free).transpose()?;
     let html = args.html.as_ref().map(free).transpose()?;
 
-    let difference = diff_runs(&answer(&args.a, output)?, &answer(&args.b, output)?);
+    let difference = diff_runs(&load(&args.a, output)?, &load(&args.b, output)?);
     let report = Report::from_diff(&difference);
     match args.prints_json() {
         true => output.data(&format!("{}\n", report.to_json()))?,
@@ -79,9 +79,9 @@ pub(crate) fn run(args: &Args, output: &mut Output) -> Result<Status> {
         .map_or(Status::Yes, |most| verdict(&difference, most, output)))
 }
 
-/// Reads a run. Of two files a refusal must say which one it is about.
-fn answer(trace: &Path, output: &Output) -> Result<RunSummary> {
-    answer_until(trace, u64::MAX, Some(output)).map_err(|error| match error.kind() {
+/// Reads a run. An error must say which of the two files it is about.
+fn load(trace: &Path, output: &Output) -> Result<RunSummary> {
+    load_until(trace, u64::MAX, output).map_err(|error| match error.kind() {
         ErrorKind::InvalidFile => error.context(format_args!("`{}`", trace.display())),
         _ => error,
     })
@@ -100,8 +100,8 @@ fn verdict(difference: &RunDiff, most: Bytes, output: &mut Output) -> Status {
         }
         None => {
             output.info(
-                "cannot tell whether B stays within `--fail-above`: a run was cut short or was\n  \
-                 refused memory, and what it would have needed after that is not known",
+                "unknown whether B stays within `--fail-above`: a run was cut short or ran out of\n  \
+                 memory, and its needs after that are unknown",
             );
             Status::Unknown
         }

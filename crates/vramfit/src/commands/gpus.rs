@@ -1,4 +1,4 @@
-//! `vramfit gpus`: which cards are known, and how large they really are.
+//! `vramfit gpus`: the catalogue of GPUs, with the memory that drivers really report.
 
 use clap::Subcommand;
 use serde::Serialize;
@@ -8,7 +8,7 @@ use vramfit_core::{Bytes, Result};
 use crate::output::Output;
 use crate::status::Status;
 
-/// List the cards that vramfit knows, or show one
+/// List the known GPUs, or show one
 #[derive(clap::Args, Debug)]
 #[command(args_conflicts_with_subcommands = true)]
 #[command(after_help = "\
@@ -20,27 +20,27 @@ Examples:
 pub(crate) struct Args {
     #[command(subcommand)]
     action: Option<Action>,
-    /// The card to show, as with `show`; all of them are listed unless given
+    /// The GPU to show, as with `show` [default: list all]
     #[arg(value_name = "NAME")]
     name: Option<String>,
     #[command(flatten)]
-    form: Form,
+    format: Format,
 }
 
 #[derive(Debug, Subcommand)]
 enum Action {
-    /// Show all that is known of one card, and where each figure comes from
+    /// Show everything known about a GPU, and the source of each figure
     Show {
-        /// The card: its name, what the driver calls it, or the path of a `.toml` file
+        /// Name of the GPU, its name in the driver, or the path of a `.toml` file
         #[arg(value_name = "NAME")]
         name: String,
         #[command(flatten)]
-        form: Form,
+        format: Format,
     },
 }
 
 #[derive(clap::Args, Clone, Copy, Debug)]
-struct Form {
+struct Format {
     /// Print one JSON object
     #[arg(long)]
     json: bool,
@@ -49,20 +49,20 @@ struct Form {
 impl Args {
     pub(crate) fn prints_json(&self) -> bool {
         match &self.action {
-            None => self.form.json,
-            Some(Action::Show { form, .. }) => form.json,
+            None => self.format.json,
+            Some(Action::Show { format, .. }) => format.json,
         }
     }
 }
 
 #[derive(Serialize)]
-struct List<'a> {
+struct GpuListOutput<'a> {
     schema: u32,
     gpus: &'a [Gpu],
 }
 
 #[derive(Serialize)]
-struct One<'a> {
+struct GpuOutput<'a> {
     schema: u32,
     gpu: &'a Gpu,
 }
@@ -75,34 +75,34 @@ pub(crate) fn run(args: &Args, output: &mut Output) -> Result<Status> {
         None => args.name.as_ref(),
     };
     match name {
-        None if json => output.json(&List {
+        None if json => output.json(&GpuListOutput {
             schema: 1,
             gpus: gpu::all(),
         })?,
-        None => output.text(&table(gpu::all()))?,
+        None => output.text(&render_table(gpu::all()))?,
         Some(name) => {
             let gpu = gpu::find(name)?;
             if json {
-                output.json(&One {
+                output.json(&GpuOutput {
                     schema: 1,
                     gpu: &gpu,
                 })?;
             } else {
-                output.text(&sheet(&gpu))?;
+                output.text(&render_details(&gpu))?;
             }
         }
     }
     Ok(Status::Yes)
 }
 
-/// Writes one line a card.
-fn table(cards: &[Gpu]) -> String {
-    let width = cards.iter().map(|gpu| gpu.name.len()).max().unwrap_or(0);
+/// Returns a table with one line per GPU.
+fn render_table(gpus: &[Gpu]) -> String {
+    let width = gpus.iter().map(|gpu| gpu.name.len()).max().unwrap_or(0);
     let mut text = format!(
         "{:width$}  {:>10}  {:>4}  {:>5}  description\n",
         "name", "memory", "cc", "cores"
     );
-    for gpu in cards {
+    for gpu in gpus {
         let (major, minor) = gpu.compute_capability;
         let mark = if gpu.memory_certainty == Certainty::Estimated {
             "~"
@@ -119,17 +119,17 @@ fn table(cards: &[Gpu]) -> String {
         ));
     }
     text.push_str(
-        "\nmemory: the lowest total that drivers report; `vramfit gpus show NAME` has the others\n\
-         ~ estimated: no driver was seen to report this card's memory\n",
+        "\nmemory: the lowest total that drivers report; `vramfit gpus show NAME` lists the others\n\
+         ~ estimated: no driver's report for this GPU is known\n",
     );
     text
 }
 
-/// Writes all that is known of a card.
-fn sheet(gpu: &Gpu) -> String {
+/// Returns everything known about a GPU.
+fn render_details(gpu: &Gpu) -> String {
     let (major, minor) = gpu.compute_capability;
     let certainty = match gpu.memory_certainty {
-        Certainty::Reported => "as a driver reported it",
+        Certainty::Reported => "reported by a driver",
         Certainty::Estimated => "estimated",
     };
     let cuda = match gpu.max_cuda_major {
@@ -159,7 +159,7 @@ fn sheet(gpu: &Gpu) -> String {
         lines.push((
             "highest total",
             format!(
-                "{} ({max} bytes), {:.2} % more; \"fits\" is decided by the lowest",
+                "{} ({max} bytes), {:.2} % more; a dry run uses the lowest by default",
                 Bytes(max),
                 (max as f64 / total as f64 - 1.0) * 100.0
             ),
@@ -172,46 +172,43 @@ fn sheet(gpu: &Gpu) -> String {
         };
         let megabytes = seen.bytes as f64 / f64::from(1 << 20);
         lines.push((
-            "  total seen",
+            "  reported total",
             format!("{megabytes:.2} MiB{on}: {}", seen.source),
         ));
     }
     if gpu.shares_host_memory {
         lines.push((
             "shared with host",
-            "programs on the CPU take from the same memory: give it as `--occupied`".to_owned(),
+            "programs on the CPU use the same memory: pass it as `--occupied`".to_owned(),
         ));
     }
     lines.extend([
         (
             "default pool",
-            format!(
-                "{} (three quarters, as JAX takes unless told otherwise)",
-                Bytes(total / 4 * 3)
-            ),
+            format!("{} (75 %, the default of JAX)", Bytes(total / 4 * 3)),
         ),
         (
             "CUDA context",
             format!(
-                "about {} a process, outside the pool (estimated)",
+                "about {} per process, outside the pool (estimated)",
                 Bytes(gpu.context_bytes_estimate)
             ),
         ),
         (
             "compute capability",
-            format!("{major}.{minor}, compiled for by {cuda}"),
+            format!("{major}.{minor}, supported by {cuda}"),
         ),
         (
             "multiprocessors",
             format!(
-                "{} with {} lanes each",
+                "{} with {} FP32 lanes each",
                 gpu.core_count, gpu.fp32_lanes_per_core
             ),
         ),
         (
             "shared memory",
             format!(
-                "{} a multiprocessor, {} a block on request",
+                "{} per multiprocessor, at most {} per block",
                 kib(gpu.shared_memory_per_core_bytes),
                 kib(gpu.shared_memory_per_block_optin_bytes),
             ),
@@ -228,7 +225,7 @@ fn sheet(gpu: &Gpu) -> String {
         lines.push(("slice of", parent.clone()));
     }
     if !gpu.aliases.is_empty() {
-        lines.push(("also called", gpu.aliases.join(", ")));
+        lines.push(("aliases", gpu.aliases.join(", ")));
     }
     lines.push(("source", gpu.source.clone()));
 

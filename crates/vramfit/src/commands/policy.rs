@@ -61,7 +61,7 @@ pub(crate) struct PolicyArgs {
     #[arg(long)]
     require_gpu: bool,
     /// Allow XLA rematerialization
-    #[arg(long, value_name = "WHETHER")]
+    #[arg(long, value_name = "on|off")]
     remat: Option<Switch>,
     /// Enable 64-bit types
     #[arg(long, conflicts_with = "no_x64")]
@@ -79,7 +79,7 @@ pub(crate) struct PolicyArgs {
     #[arg(long, value_name = "N")]
     #[arg(value_parser = clap::value_parser!(u32).range(1..=4096))]
     host_devices: Option<u32>,
-    /// Plan for this GPU, or several, instead of those of this machine: `h100-80g`, `h100-80gx8`
+    /// GPU model to plan for, instead of the GPUs of this machine: `h100-80g`, `h100-80gx8`
     #[arg(long, value_name = "NAME[xN]")]
     gpu: Option<String>,
     /// Memory already used on each GPU, overriding what the driver reports
@@ -160,7 +160,7 @@ pub(crate) fn check_occupied(occupied: Option<Bytes>, total_bytes: u64) -> Resul
     match occupied {
         Some(occupied) if occupied > total => Err(Error::new(
             ErrorKind::InvalidArgument,
-            format!("{occupied} cannot be occupied on a GPU of {total}"),
+            format!("occupied memory of {occupied} is out of range on a GPU of {total}"),
         )
         .hint(format!("give at most {}", total.rounded_down()))),
         _ => Ok(()),

@@ -1,4 +1,4 @@
-//! `vramfit replay`: the same run under another allocator, share or card.
+//! `vramfit replay`: a recorded run with another allocator, pool size or GPU.
 
 use std::fs::File;
 use std::io::{BufRead, BufReader};
@@ -16,12 +16,12 @@ use super::policy::{PoolArgs, check_occupied};
 use crate::files::{is_standard_output, writable, write};
 use crate::output::Output;
 use crate::status::Status;
-use crate::traces::Observed;
+use crate::trace_progress::ReadProgress;
 
-/// Tell what a recorded run would have come to under other settings
+/// Replay a recorded run with other settings
 ///
-/// Every allocation and free of the trace happens again in the allocator and on the card that the
-/// options name; what they do not name stays as it was in the run. Nothing is compiled or executed.
+/// Every allocation and free of the trace is repeated in the allocator and on the GPU that the options
+/// select; everything else stays as in the run. Nothing is compiled or executed.
 #[derive(clap::Args, Debug)]
 #[command(after_help = "\
 Examples:
@@ -33,27 +33,27 @@ Examples:
 Exit codes:
   0  it fits
   1  it does not fit
-  2  could not tell
+  2  unknown
 ")]
 pub(crate) struct Args {
-    /// The trace of a run, or a list of requests: `A ID BYTES` and `F ID`, one a line
+    /// Trace of a run, or a list of requests: lines `A ID BYTES` and `F ID`
     #[arg(value_name = "TRACE")]
     trace: PathBuf,
-    /// Another card, as many as the run had; `vramfit gpus` lists them
+    /// Another GPU model, as many as the run had; see `vramfit gpus`
     #[arg(long, value_name = "NAME")]
     gpu: Option<String>,
-    /// Memory that something else holds on each card
+    /// Memory already used on each GPU
     #[arg(long, value_name = "BYTES")]
     occupied: Option<Bytes>,
     #[command(flatten)]
     pool: PoolArgs,
-    /// Take the pool at the first operation
+    /// Preallocate the whole pool at startup
     #[arg(long, conflicts_with = "no_preallocate")]
     preallocate: bool,
-    /// Write the answer as JSON to a file, or with `-` as one line to standard output
+    /// Write the results as JSON to a file, or with `-` as one line to standard output
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
-    /// Overwrite a file that exists
+    /// Overwrite an existing file
     #[arg(long)]
     force: bool,
 }
@@ -75,7 +75,7 @@ pub(crate) fn run(args: &Args, output: &mut Output) -> Result<Status> {
     let recorded = source.header().total_memory_bytes;
     let total_bytes = card.as_ref().map_or(recorded, |gpu| gpu.total_memory_bytes);
     if card.is_none() && recorded == 0 {
-        let message = "a list of requests does not say on which card they were made";
+        let message = "a list of requests does not name the GPU";
         return Err(Error::new(ErrorKind::InvalidArgument, message)
             .hint("add `--gpu NAME`, such as `h100-80g`"));
     }
@@ -89,7 +89,7 @@ pub(crate) fn run(args: &Args, output: &mut Output) -> Result<Status> {
         options,
         occupied_bytes: args.occupied.map(|occupied| occupied.0),
     };
-    let comparison = analysis::compare(&mut Observed::new(source, output), &settings)?;
+    let comparison = analysis::compare(&mut ReadProgress::new(source, output), &settings)?;
     let report = Report::from_replay(&comparison);
     if args.prints_json() {
         output.data(&format!("{}\n", report.to_json()))?;
@@ -98,13 +98,13 @@ pub(crate) fn run(args: &Args, output: &mut Output) -> Result<Status> {
     }
     if let Some(path) = json {
         write(&path, &report.to_json(), args.force)?;
-        output.info(&format!("answer written to {}", path.display()));
+        output.info(&format!("JSON written to {}", path.display()));
     }
     Ok(Status::from_answer(comparison.fits()))
 }
 
-/// What a file that was packed with `zstd` begins with.
-const PACKED: &[u8] = &[0x28, 0xb5, 0x2f, 0xfd];
+/// The magic number of files compressed with `zstd`.
+const ZSTD_MAGIC: &[u8] = &[0x28, 0xb5, 0x2f, 0xfd];
 
 /// Opens a trace or a list of requests, whichever it is.
 fn open(path: &Path) -> Result<Box<dyn EventSource>> {
@@ -114,10 +114,10 @@ fn open(path: &Path) -> Result<Box<dyn EventSource>> {
     };
     let mut file = BufReader::new(File::open(path).map_err(cannot)?);
     let beginning = file.fill_buf().map_err(cannot)?;
-    if beginning.starts_with(PACKED) {
-        let message = format!("`{shown}` is packed");
+    if beginning.starts_with(ZSTD_MAGIC) {
+        let message = format!("`{shown}` is compressed");
         return Err(Error::new(ErrorKind::InvalidFile, message)
-            .hint(format!("unpack it first: `zstd -d {shown}`")));
+            .hint(format!("decompress it first: `zstd -d {shown}`")));
     }
     if RequestList::<File>::looks_like(beginning) {
         return Ok(Box::new(RequestList::new(file)));

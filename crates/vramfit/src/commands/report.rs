@@ -1,4 +1,4 @@
-//! `vramfit report`: the report of a run again, from its trace or its metrics log, in any form.
+//! `vramfit report`: the report of a run, from its trace or its metrics log, in any format.
 
 use std::path::PathBuf;
 
@@ -9,12 +9,12 @@ use crate::files::{is_standard_output, writable, write};
 use crate::metrics_logs;
 use crate::output::Output;
 use crate::status::Status;
-use crate::traces::answer_until;
+use crate::trace_progress::load_until;
 
-/// Tell the report of a dry run or of a training run again: as text, page, picture or table
+/// Show the report of a dry run or of a training run again: as text, HTML page, image or table
 ///
-/// Where a run had several processes, their traces lie beside the one that is named; the one that
-/// decides is told.
+/// If the run had several processes, their traces are next to the given one; the report is about the
+/// process that decides whether the run fits.
 #[derive(clap::Args, Debug)]
 #[command(after_help = "\
 Examples:
@@ -26,28 +26,28 @@ Examples:
 Exit codes:
   0  it fits; the training run is finished
   1  it does not fit; the training run is not finished
-  2  could not be told
+  2  unknown, or an error
 ")]
 pub(crate) struct Args {
-    /// The trace, as `vramfit dryrun --trace FILE` kept it, or the directory of a training run
+    /// Trace from `vramfit dryrun --trace FILE`, or the directory of a training run
     #[arg(value_name = "TRACE")]
     trace: PathBuf,
-    /// Write the page, one HTML file that needs nothing else
+    /// Write the report as a self-contained HTML file
     #[arg(long, value_name = "FILE")]
     html: Option<PathBuf>,
-    /// Write the answer as JSON to a file, or with `-` to standard output in place of the text
+    /// Write the results as JSON to a file, or with `-` to standard output instead of the text
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
-    /// Write the largest table, that of the buffers, with exact bytes
+    /// Write the table of buffers as CSV, with exact bytes
     #[arg(long, value_name = "FILE")]
     csv: Option<PathBuf>,
-    /// Write the memory over the run as a picture
+    /// Write the memory over time as an SVG image
     #[arg(long, value_name = "FILE")]
     svg: Option<PathBuf>,
-    /// Tell the run as if it had been cut off after that event, with what lay where then
+    /// Report the run as if it had ended after this event, with the memory layout at that point
     #[arg(long, value_name = "EVENT")]
     until: Option<u64>,
-    /// Overwrite files that exist
+    /// Overwrite existing files
     #[arg(long)]
     force: bool,
 }
@@ -72,19 +72,19 @@ pub(crate) fn run(args: &Args, output: &mut Output) -> Result<Status> {
 
     let last = args.until.unwrap_or(u64::MAX);
     let report = match metrics_logs::find(&args.trace) {
-        None => Report::from_dryrun(&answer_until(&args.trace, last, Some(output))?),
+        None => Report::from_dryrun(&load_until(&args.trace, last, output)?),
         Some(_) if args.until.is_some() => {
-            let message = "`--until` is for traces, and a training run has none";
-            return Err(Error::new(ErrorKind::InvalidArgument, message).hint("leave it out"));
+            let message = "`--until` applies to traces only, not to training runs";
+            return Err(Error::new(ErrorKind::InvalidArgument, message).hint("omit it"));
         }
         Some(log) => Report::from_training(&metrics_logs::read(&log)?),
     };
     let nothing = |what: &str| {
-        let message = format!("`{}` holds no {what}", args.trace.display());
+        let message = format!("`{}` has no {what}", args.trace.display());
         Error::new(ErrorKind::InvalidFile, message)
-            .hint("leave the option away; `--html` shows all that the trace does hold")
+            .hint("omit the option; `--html` shows everything that the trace has")
     };
-    // All forms are made before the first is told, so that a refusal comes alone.
+    // Everything is rendered before the first output, so that an error comes alone.
     let mut files = Vec::new();
     if let Some(path) = html {
         files.push((path, report.to_html()));
@@ -94,11 +94,11 @@ pub(crate) fn run(args: &Args, output: &mut Output) -> Result<Status> {
     }
     if let Some(path) = csv {
         let table = Some(report.to_csv()).filter(|table| !table.is_empty());
-        files.push((path, table.ok_or_else(|| nothing("table"))?));
+        files.push((path, table.ok_or_else(|| nothing("table of buffers"))?));
     }
     if let Some(path) = svg {
         let picture = report.to_svg();
-        files.push((path, picture.ok_or_else(|| nothing("memory over the run"))?));
+        files.push((path, picture.ok_or_else(|| nothing("memory over time"))?));
     }
     match args.prints_json() {
         true => output.data(&format!("{}\n", report.to_json()))?,

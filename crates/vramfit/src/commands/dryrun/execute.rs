@@ -17,7 +17,7 @@ use super::{compiler, compiler_log, env, env_check, outcome, trace_failure};
 use crate::child;
 use crate::command_line;
 use crate::context::Context;
-use crate::files::{cannot_write, check_room};
+use crate::files::{cannot_write, check_space};
 use crate::output::Output;
 use crate::python::{self, Installed};
 use crate::scratch::ScratchFolder;
@@ -41,7 +41,7 @@ pub(crate) fn execute(spec: DryrunSpec, context: &Context, output: &mut Output) 
     trace_failure::prepare(scratch.path())?;
     let kept = spec.results.trace.as_deref();
     let trace = kept.map_or_else(|| scratch.path().join("run.trace"), Path::to_owned);
-    check_room(&trace, MIN_TRACE_SPACE)?;
+    check_space(&trace, MIN_TRACE_SPACE)?;
     let autotune_results = spec
         .autotune_results
         .as_deref()

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use signal_hook::consts::{SIGABRT, SIGBUS, SIGFPE, SIGILL, SIGSEGV};
-use vramfit_core::analysis::RunSummary;
+use vramfit_core::analysis::{RunSummary, add_program_exit, most_critical, trace_files};
 use vramfit_core::report::Report;
 use vramfit_core::{Error, ErrorKind, Result};
 
@@ -12,7 +12,7 @@ use crate::child::{ExitReason, signal_name};
 use crate::files::write;
 use crate::output::Output;
 use crate::status::Status;
-use crate::traces::{add_exit, decide, read_own, traces};
+use crate::trace_progress::load_own;
 
 /// A program that ran.
 pub(super) struct Run<'a> {
@@ -42,8 +42,8 @@ pub(super) fn report_outcome(
     output: &mut Output,
 ) -> Result<Status> {
     let mut summaries = Vec::new();
-    for path in traces(run.trace) {
-        let mut summary = read_own(&path, output)?;
+    for path in trace_files(run.trace) {
+        let mut summary = load_own(&path, output)?;
         summary.program_exit = Some(run.exit.program_exit());
         if summary.used_gpu() {
             summaries.push(summary);
@@ -54,7 +54,7 @@ pub(super) fn report_outcome(
     if let Some(cause) = run.trace_failure.filter(|_| !failed) {
         return Err(truncated_trace_error(run.trace, cause));
     }
-    let Some(summary) = decide(summaries) else {
+    let Some(summary) = most_critical(summaries) else {
         return Err(gpu_not_used_error(run));
     };
     write_results(&Report::from_dryrun(&summary), run, files, output)?;
@@ -101,9 +101,9 @@ fn write_results(
         output.info(&format!("report written to {}", path.display()));
     }
     if let Some(path) = &files.trace {
-        for trace in traces(path) {
+        for trace in trace_files(path) {
             // The results are printed already; a trace that lacks the exit code takes nothing from them.
-            if let Err(error) = add_exit(&trace, run.exit.program_exit()) {
+            if let Err(error) = add_program_exit(&trace, run.exit.program_exit()) {
                 output.info(&format!("warning: {error}"));
             }
         }

@@ -2,10 +2,10 @@
 
 use std::path::{Path, PathBuf};
 
+use vramfit_core::analysis::trace_files;
 use vramfit_core::{Error, ErrorKind, Result};
 
 use crate::files::{is_special, writable};
-use crate::traces::traces;
 
 /// Where the results go besides the terminal.
 #[derive(Clone, Debug, Default)]
@@ -38,7 +38,7 @@ pub(super) fn writable_trace(path: &Path, force: bool) -> Result<PathBuf> {
         )
         .hint("name a file, or omit `--trace`"));
     }
-    for old in traces(&absolute) {
+    for old in trace_files(&absolute) {
         writable(&old, force)?;
     }
     Ok(absolute)
@@ -49,7 +49,7 @@ pub(super) fn writable_trace(path: &Path, force: bool) -> Result<PathBuf> {
 /// # Errors
 /// `io` when one cannot be removed.
 pub(super) fn remove_traces(path: &Path) -> Result<()> {
-    for old in traces(path) {
+    for old in trace_files(path) {
         std::fs::remove_file(&old).map_err(|error| {
             Error::new(ErrorKind::Io, format!("cannot replace `{}`", old.display())).cause(error)
         })?;

@@ -4,6 +4,7 @@
 use std::path::{Path, PathBuf};
 
 use serde::Serialize;
+use vramfit_core::analysis::load_summary;
 use vramfit_core::train::{BatchSearch, Config, Trial, largest_batch};
 use vramfit_core::{Bytes, Error, ErrorKind, Result};
 
@@ -16,7 +17,6 @@ use crate::commands::dryrun::{self, DryrunSpec, ResultFiles};
 use crate::context::Context;
 use crate::output::Output;
 use crate::status::Status;
-use crate::traces::answer_of;
 
 /// Each trial compiles the step, which takes seconds.
 const MAX_TRIALS: u32 = 10;
@@ -136,7 +136,7 @@ fn try_batch(
         }
         Err(error) => return Err(with_output_tail(error, &log)),
     }
-    let answer = answer_of(&trace)?;
+    let answer = load_summary(&trace)?;
     let fullest = answer.devices.iter().max_by_key(|device| device.peak_bytes);
     let fullest = fullest.ok_or_else(|| {
         Error::new(ErrorKind::GpuNotUsed, "the dry run used no virtual GPU")

@@ -1,0 +1,140 @@
+//! Reading traces, with the progress on the terminal.
+
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use vramfit_core::analysis::{RunSummary, load_process, load_summary_until};
+use vramfit_core::program::ProgramMemory;
+use vramfit_core::trace::{
+    CompilerWarning, Event, Events, Footer, Header, NotComputed, Note, Repetition, RunEnvironment,
+    TextId,
+};
+use vramfit_core::{ErrorKind, Result};
+
+use crate::output::{Output, Progress};
+
+/// Reads the traces of a run as if it had ended after an event.
+///
+/// # Errors
+/// Those of [`load_summary_until`].
+pub(crate) fn load_until(trace: &Path, last: u64, output: &Output) -> Result<RunSummary> {
+    load_summary_until(trace, last, &|events| {
+        Box::new(ReadProgress::new(events, output))
+    })
+}
+
+/// Reads the trace of a process that vramfit has just run.
+///
+/// # Errors
+/// `io` when it cannot be read, `internal` when it is not as vramfit writes it.
+pub(crate) fn load_own(path: &Path, output: &Output) -> Result<RunSummary> {
+    let summary = load_process(path, u64::MAX, &|events| {
+        Box::new(ReadProgress::new(events, output))
+    });
+    summary.map_err(|error| match error.kind() {
+        ErrorKind::InvalidFile => error
+            .with_kind(ErrorKind::Internal)
+            .hint("keep the trace (`--trace`) and report this; no result is reliable"),
+        _ => error,
+    })
+}
+
+/// Progress is shown after reading for this long.
+const PROGRESS_DELAY: Duration = Duration::from_secs(2);
+/// How many events are read between two checks of the clock.
+const CHECK_INTERVAL: u64 = 1 << 16;
+
+/// Events that show how many of them were read, once that takes long.
+pub(crate) struct ReadProgress<'a> {
+    inner: Box<dyn Events + 'a>,
+    output: &'a Output,
+    start: Instant,
+    progress: Option<Progress>,
+    events: u64,
+}
+
+impl<'a> ReadProgress<'a> {
+    pub(crate) fn new(inner: Box<dyn Events + 'a>, output: &'a Output) -> Self {
+        ReadProgress {
+            inner,
+            output,
+            start: Instant::now(),
+            progress: None,
+            events: 0,
+        }
+    }
+
+    fn update(&mut self) {
+        if self.start.elapsed() < PROGRESS_DELAY {
+            return;
+        }
+        let progress = self
+            .progress
+            .get_or_insert_with(|| self.output.count("events of the trace"));
+        progress.count(self.events);
+    }
+}
+
+impl Drop for ReadProgress<'_> {
+    fn drop(&mut self) {
+        if let Some(progress) = &self.progress {
+            progress.remove();
+        }
+    }
+}
+
+impl Events for ReadProgress<'_> {
+    fn header(&self) -> &Header {
+        self.inner.header()
+    }
+
+    fn next_event(&mut self) -> Result<Option<Event>> {
+        self.events += 1;
+        if self.events.is_multiple_of(CHECK_INTERVAL) {
+            self.update();
+        }
+        self.inner.next_event()
+    }
+
+    fn repetition(&self) -> Option<Repetition> {
+        self.inner.repetition()
+    }
+
+    fn skip_passes(&mut self, passes: u64) -> Result<()> {
+        let period = self.inner.repetition().map_or(0, |ahead| ahead.period);
+        self.events += passes * period;
+        self.inner.skip_passes(passes)
+    }
+
+    fn text(&self, id: TextId) -> &str {
+        self.inner.text(id)
+    }
+
+    fn footer(&self) -> Option<&Footer> {
+        self.inner.footer()
+    }
+
+    fn program_memory(&self, program: u32) -> Option<ProgramMemory> {
+        self.inner.program_memory(program)
+    }
+
+    fn compiler_warnings(&self) -> &[CompilerWarning] {
+        self.inner.compiler_warnings()
+    }
+
+    fn notes(&self) -> &[Note] {
+        self.inner.notes()
+    }
+
+    fn settings(&self) -> Option<&RunEnvironment> {
+        self.inner.settings()
+    }
+
+    fn not_computed(&self) -> &[NotComputed] {
+        self.inner.not_computed()
+    }
+
+    fn has_answers(&self) -> bool {
+        self.inner.has_answers()
+    }
+}
