@@ -99,7 +99,7 @@ def test_a_program_that_fails_by_itself_leaves_the_answer_open(program):
     done = dryrun(program(FITS + "import sys; sys.exit(7)"))
     assert done.returncode == 2
     assert done.stderr.startswith("unknown: the program ended with exit code 7 after call 1")
-    assert "not for want of GPU memory" in done.stderr
+    assert "not because of GPU memory" in done.stderr
     assert "to spare" not in done.stderr
 
 
@@ -289,7 +289,7 @@ def test_a_shell_script_passes_the_environment_on(program, tmp_path):
     script.chmod(0o755)
     done = dryrun("--verbose", str(script), program(FITS))
     assert (done.returncode, done.stdout) == (0, "done\n"), done.stderr
-    assert "cannot look into" in done.stderr
+    assert "cannot find out which Python" in done.stderr
 
 
 def test_every_process_that_uses_the_gpu_is_seen(program, tmp_path):

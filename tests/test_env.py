@@ -313,7 +313,7 @@ def test_a_wrong_name_is_told():
 
 def test_files_are_not_overwritten_unless_told(tmp_path):
     write("compose", f"--write={tmp_path}")
-    assert "will not be overwritten" in refused("compose", f"--write={tmp_path}")
+    assert "already exists" in refused("compose", f"--write={tmp_path}")
     write("compose", f"--write={tmp_path}", "--force", "--fraction=0.5")
     assert "0.5" in (tmp_path / "compose.yaml").read_text()
 

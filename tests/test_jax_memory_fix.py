@@ -100,7 +100,7 @@ def test_s11_wrong_words_of_the_environment_are_mended_and_told():
         XLA_PYTHON_CLIENT_PREALLOCATE="no",
     )
     assert 8 * GIB - PAGE <= told["bytes_limit"] <= 8 * GIB
-    assert "VramfitWarning: `JAX_PREALLOCATION_SIZE_LIMIT_BYTES` is read by no release" in err
+    assert "VramfitWarning: no release of JAX reads `JAX_PREALLOCATION_SIZE_LIMIT_BYTES`" in err
 
 
 def test_s11_variables_that_are_no_text_do_no_harm():
@@ -216,7 +216,7 @@ def test_s12_arguments_go_before_the_environment_and_that_is_told():
     assert 4 * GIB - PAGE <= told["bytes_limit"] <= 4 * GIB
     assert told["pool_bytes"] == PAGE
     assert f"`XLA_CLIENT_MEM_FRACTION` was 0.3 and is now {told['again']}" in told["text"]
-    assert "4.0 GiB of the card's 14.6 GiB" in told["text"]
+    assert "4.0 GiB of the GPU's 14.6 GiB" in told["text"]
     assert told["shown"].startswith("<AppliedSettings for JAX 0.10.2\n  set ")
 
 
@@ -250,14 +250,14 @@ def test_s12_amounts_may_be_numbers_and_shares_leave_room_for_others():
 @pytest.mark.parametrize(
     ("arguments", "text"),
     [
-        ("fraction=90", "write 90 percent as `0.9`"),
-        ("fraction='0.9'", "`fraction='0.9'` is a str"),
-        ("fraction=True", "`fraction=True` is a bool"),
+        ("fraction=90", "write 90 % as `0.9`"),
+        ("fraction='0.9'", "`fraction='0.9'` has type str"),
+        ("fraction=True", "`fraction=True` has type bool"),
         ("fraction=0.5, limit='1GiB'", "give one of `fraction`, `limit`"),
         ("limit='8 gigs'", "write a number and a unit"),
-        ("limit='800GiB'", "cannot be had on a card of 14.6 GiB"),
+        ("limit='800GiB'", "out of range on a GPU of 14.6 GiB"),
         ("allocator='async'", "choose one of `default`"),
-        ("allocator='address'", "it came with 0.11.0"),
+        ("allocator='address'", "it was added in 0.11.0"),
         ("preallocate='false'", "write True or False"),
         ("processes=0", "such as `processes=2`"),
         ("processes=-1", "write a number such as 2"),

@@ -128,7 +128,7 @@ def test_failures_of_ours_have_codes_of_their_own(program):
     os.chmod(script, 0o755)
     refused = run("--", script)
     assert refused.returncode == 126
-    assert "cannot be started" in refused.stderr
+    assert "cannot start" in refused.stderr
     assert run("--gpu", "no-such-card", "--limit", "1GiB", "--", "true").returncode == 125
     assert run("--no-such-option", "--", "true").returncode == 125
 
@@ -138,7 +138,7 @@ def test_quiet_says_nothing_and_verbose_says_which_jax():
     assert run("--quiet", *settings).stderr == ""
     said = run("--verbose", *settings).stderr
     assert "has JAX 0." in said
-    assert "card: 14.6 GiB" in said
+    assert "GPU memory: 14.6 GiB" in said
 
 
 def test_printed_settings_are_taken_back_by_a_shell():

@@ -387,4 +387,4 @@ def test_options_that_contradict_each_other_are_refused():
             command, env=clean_environment(), capture_output=True, check=False, text=True
         )
         assert done.returncode == 2
-        assert "exclude each other" in done.stderr
+        assert "cannot be used with" in done.stderr

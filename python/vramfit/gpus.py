@@ -1,4 +1,4 @@
-"""Which cards vramfit knows, and how large they really are.
+"""The catalogue of GPUs, with the memory that drivers really report.
 
 The same catalogue as ``vramfit gpus``; the figures live in Rust.
 
@@ -16,20 +16,20 @@ __all__ = ["Gpu", "all", "find"]
 
 
 def all() -> list[Gpu]:
-    """Return every card of the catalogue, in its order."""
+    """Return every GPU of the catalogue, in its order."""
     return all_gpus()
 
 
 def find(name: str) -> Gpu:
-    """Return the card of that name.
+    """Return the GPU of that name.
 
     Args:
-        name: A name or alias from the catalogue, what the driver calls the card, or the path of a
+        name: A name or alias from the catalogue, the GPU's name in the driver, or the path of a
             ``.toml`` file that describes one.
 
     Raises:
-        UnknownGpuError: If there is no such card; the hint names the nearest ones.
+        UnknownGpuError: If there is no such GPU; the hint has similar names.
         IoError: If the file cannot be read.
-        InvalidFileError: If the file does not describe a card.
+        InvalidFileError: If the file does not describe a GPU.
     """
     return find_gpu(name)

@@ -18,7 +18,7 @@ pub(crate) fn run_cli(
     plugin: Option<PathBuf>,
     python: Option<PathBuf>,
 ) -> u8 {
-    // An embedded interpreter has no `sys.executable`; it says so with an empty text.
+    // An embedded interpreter has no `sys.executable`: it is an empty string.
     let python = python.filter(|path| !path.as_os_str().is_empty());
     let context = vramfit::Context {
         package: Some(package),

@@ -1,4 +1,4 @@
-//! The catalogue of cards, for `vramfit.gpus`.
+//! The catalogue of GPUs, for `vramfit.gpus`.
 
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
@@ -7,7 +7,7 @@ use vramfit_core::gpu::{self, Certainty};
 
 use crate::error::raise;
 
-/// A graphics card, or a MIG slice of one, as the driver and XLA see it.
+/// A GPU model, or a MIG slice of one, as the driver and XLA see it.
 #[pyclass(frozen, eq, module = "vramfit.gpus")]
 #[derive(Clone, PartialEq)]
 pub(crate) struct Gpu(gpu::Gpu);
@@ -20,13 +20,13 @@ impl Gpu {
         &self.0.name
     }
 
-    /// Other names that mean this card.
+    /// Other names of this GPU.
     #[getter]
     fn aliases(&self) -> Vec<String> {
         self.0.aliases.clone()
     }
 
-    /// What the driver calls it.
+    /// Its name in the driver.
     #[getter]
     fn description(&self) -> &str {
         &self.0.description
@@ -50,7 +50,7 @@ impl Gpu {
         self.0.max_total_memory_bytes
     }
 
-    /// True when no driver was seen to report `total_memory_bytes`.
+    /// True if no driver's report of `total_memory_bytes` is known.
     #[getter]
     fn memory_is_estimated(&self) -> bool {
         self.0.memory_certainty == Certainty::Estimated
@@ -68,7 +68,7 @@ impl Gpu {
         self.0.bandwidth_bytes_per_s
     }
 
-    /// Dense peak rates in 10^12 operations per second, by number type; what is not known is absent.
+    /// Dense peak rates in 10^12 operations per second, by number type; unknown ones are absent.
     #[getter]
     fn peak_tflops<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         let rates = PyDict::new(py);
@@ -93,13 +93,13 @@ impl Gpu {
     }
 }
 
-/// Returns every card of the catalogue.
+/// Returns every GPU of the catalogue.
 #[pyfunction]
 pub(crate) fn all_gpus() -> Vec<Gpu> {
     gpu::all().iter().cloned().map(Gpu).collect()
 }
 
-/// Returns the card of that name.
+/// Returns the GPU of that name.
 #[pyfunction]
 pub(crate) fn find_gpu(py: Python<'_>, name: &str) -> PyResult<Gpu> {
     gpu::find(name).map(Gpu).map_err(|error| raise(py, &error))

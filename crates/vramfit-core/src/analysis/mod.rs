@@ -6,18 +6,11 @@
 //! | file | content |
 //! | --- | --- |
 //! | `summary.rs`, `series.rs`, `verdict.rs` | the results |
-<<<<<<< HEAD
 //! | `analyzer/` | adds up the events of a replay, and makes the results of it |
 //! | `comparison.rs` | the same under other settings |
+//! | `load.rs` | the trace files of a run, and the process that decides |
 //! | `devices.rs`, `programs/`, `failure.rs` | what is added up for devices, programs, failures |
 //! | `running_minimum.rs`, `snapshot.rs`, `timeline/` | a run's past in bounded memory |
-=======
-//! | `summarize.rs`, `comparison.rs` | from a trace to its results |
-//! | `load.rs` | the trace files of a run, and the process that decides |
-//! | `analyzer.rs`, `devices.rs`, `programs.rs`, `failure.rs` | what is counted while events are replayed |
-//! | `repeats/` | which passes of a repeat count the same |
-//! | `running_minimum.rs`, `snapshot.rs`, `timeline.rs` | a run's past in bounded memory |
->>>>>>> 579f249 (cli: read traces in the core, say errors and help in plain terms)
 //! | `arrays.rs`, `leaks.rs`, `layout.rs`, `compilations.rs` | arrays by allocation site, leaks, addresses, recompilations |
 //! | `critical_point.rs`, `attribution.rs`, `attribution_entry.rs` | memory attribution at the peak or the first denied request |
 //! | `callbacks.rs`, `unknown_reads.rs` | Python functions that programs call, values that are not known |

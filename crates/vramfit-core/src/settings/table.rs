@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use super::version::Version;
 
-/// Who looks at a setting.
+/// What reads a setting.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Reader {
@@ -23,11 +23,11 @@ pub enum Reader {
     Nccl,
     /// TensorFlow only.
     Tensorflow,
-    /// Nobody.
+    /// Nothing.
     Nobody,
 }
 
-/// When a setting is looked at; a change after that has no effect.
+/// When a setting is read; a change after that has no effect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum ReadAt {
@@ -44,13 +44,13 @@ pub enum ReadAt {
 }
 
 impl ReadAt {
-    /// Returns the last moment at which the setting can be set, as a clause.
+    /// Returns until when the setting can be set, as a clause.
     pub fn latest_stage(self) -> &'static str {
         match self {
             ReadAt::Import => "before `import jax`",
             ReadAt::Backend => "before the first use of JAX: `jax.devices()`, the first operation",
-            ReadAt::Allocator => "before the first use of JAX on the card",
-            ReadAt::Driver => "before the first call of CUDA by any library",
+            ReadAt::Allocator => "before the first use of JAX on the GPU",
+            ReadAt::Driver => "before the first CUDA call of any library",
             ReadAt::Process => "before the process starts",
         }
     }
@@ -62,7 +62,7 @@ impl ReadAt {
 pub struct Setting {
     /// The variable's name, or the flag's without its dashes.
     pub name: String,
-    /// Who reads it.
+    /// What reads it.
     pub reader: Reader,
     /// When it is read.
     pub read_at: ReadAt,
@@ -167,7 +167,7 @@ const SECTIONS: &[Section] = &[
     },
     Section {
         title: "Not read by JAX",
-        text: "These names are found in many recipes. Setting them changes nothing in JAX.\n\n",
+        text: "These names are in many recipes. Setting them has no effect in JAX.\n\n",
         holds: |s| matches!(s.reader, Reader::Tensorflow | Reader::Nobody),
     },
 ];
@@ -175,24 +175,24 @@ const SECTIONS: &[Section] = &[
 const NEVER_FAILS: &str = "writing to a string does not fail";
 
 const INTRODUCTION: &str = "\
-# Every setting that bears on GPU memory
+# Settings reference
 
-This page is made from the table that vramfit itself uses (`crates/vramfit-core/src/settings/`). It
-says what JAX 0.4.26 to 0.12.0 really does, as read in the sources and measured on the released
-wheels; where that differs from what is often advised, the difference is told.
+This page is generated from the table that vramfit itself uses (`crates/vramfit-core/src/settings/`). It
+describes the behavior of JAX 0.4.26 to 0.12.0, as read in the sources and measured on the released
+wheels, also where common advice differs.
 
-A change after the moment named under *set* has no effect, and gives no warning. *From* is the first
-release of JAX that reads the name; without it, every release examined does.
+A change after the point in time under *set* has no effect and gives no warning. *From* is the first
+release of JAX that reads the name; without it, every examined release does.
 ";
 
 const READ_BY_JAX: &str = "\
-A bad value of an `XLA_*` variable does not end the program: JAX logs a traceback and goes on with
+A bad value of an `XLA_*` variable does not end the program: JAX logs a traceback and falls back to
 the CPU, unless `JAX_PLATFORMS` names `cuda`. A bad value of a `JAX_*` variable ends `import jax`.
 
 ";
 
 const FLAGS: &str = "\
-Several flags stand in `XLA_FLAGS` with spaces between, each with two dashes. The defaults are those
+`XLA_FLAGS` contains flags separated by spaces, each with two dashes. The defaults are those
 of 0.12.0.
 
 ";
@@ -221,7 +221,7 @@ fn entry(setting: &Setting) -> String {
     }
     match setting.reader {
         Reader::Tensorflow => item("read by", "TensorFlow only"),
-        Reader::Nobody => item("read by", "nobody"),
+        Reader::Nobody => item("read by", "nothing"),
         _ => item("set", setting.read_at.latest_stage()),
     }
     text
@@ -310,7 +310,7 @@ mod tests {
         }
     }
 
-    /// `UPDATE_DOCS=1 cargo test -p vramfit-core settings` writes the page anew.
+    /// `UPDATE_DOCS=1 cargo test -p vramfit-core settings` writes the page.
     #[test]
     fn the_committed_page_is_made_from_the_table() {
         let path = concat!(
