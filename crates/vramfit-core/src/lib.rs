@@ -25,6 +25,7 @@ pub mod analysis;
 pub mod bytes;
 pub mod diff;
 pub mod doctor;
+pub mod duration;
 pub mod env;
 pub mod error;
 pub mod gpu;
@@ -37,6 +38,8 @@ pub mod replay;
 pub mod report;
 pub mod settings;
 pub mod shared_gpus;
+#[cfg(test)]
+mod testing;
 pub mod trace;
 pub mod train;
 

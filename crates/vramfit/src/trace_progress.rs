@@ -6,8 +6,8 @@ use std::time::{Duration, Instant};
 use vramfit_core::analysis::{RunSummary, load_process, load_summary_until};
 use vramfit_core::program::ProgramMemory;
 use vramfit_core::trace::{
-    CompilerWarning, Event, Events, Footer, Header, NotComputed, Note, Repetition, RunEnvironment,
-    TextId,
+    CompilerWarning, Event, EventSource, Footer, Header, NotComputed, Note, Repetition,
+    RunEnvironment, TextId,
 };
 use vramfit_core::{ErrorKind, Result};
 
@@ -46,7 +46,7 @@ const CHECK_INTERVAL: u64 = 1 << 16;
 
 /// Events that show how many of them were read, once that takes long.
 pub(crate) struct ReadProgress<'a> {
-    inner: Box<dyn Events + 'a>,
+    inner: Box<dyn EventSource + 'a>,
     output: &'a Output,
     start: Instant,
     progress: Option<Progress>,
@@ -54,7 +54,7 @@ pub(crate) struct ReadProgress<'a> {
 }
 
 impl<'a> ReadProgress<'a> {
-    pub(crate) fn new(inner: Box<dyn Events + 'a>, output: &'a Output) -> Self {
+    pub(crate) fn new(inner: Box<dyn EventSource + 'a>, output: &'a Output) -> Self {
         ReadProgress {
             inner,
             output,
@@ -83,7 +83,7 @@ impl Drop for ReadProgress<'_> {
     }
 }
 
-impl Events for ReadProgress<'_> {
+impl EventSource for ReadProgress<'_> {
     fn header(&self) -> &Header {
         self.inner.header()
     }
@@ -134,7 +134,7 @@ impl Events for ReadProgress<'_> {
         self.inner.not_computed()
     }
 
-    fn has_answers(&self) -> bool {
-        self.inner.has_answers()
+    fn has_recorded_results(&self) -> bool {
+        self.inner.has_recorded_results()
     }
 }

@@ -5,13 +5,13 @@ use std::fs::File;
 use std::io::{Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 
-use super::{RunSummary, summarise_events};
+use super::{RunSummary, summarize_events};
 use crate::error::{Error, ErrorKind, Result};
 use crate::replay::{is_met_alone, replay_at_max_total};
-use crate::trace::{Events, Note, ProgramExit, Reader, end_with_note};
+use crate::trace::{EventSource, Note, ProgramExit, Reader, end_with_note};
 
 /// Wraps the events of a trace while it is read, for example to show the progress.
-pub type WrapEvents<'a> = &'a dyn Fn(Box<dyn Events + 'a>) -> Box<dyn Events + 'a>;
+pub type WrapEvents<'a> = &'a dyn Fn(Box<dyn EventSource + 'a>) -> Box<dyn EventSource + 'a>;
 
 /// Returns the trace files of a run: a second process writes next to the first, with its process number
 /// appended to the name.
@@ -105,7 +105,7 @@ pub fn load_summary_until(trace: &Path, last: u64, wrap: WrapEvents<'_>) -> Resu
 /// # Errors
 /// Those of [`load_summary`].
 pub fn load_process(path: &Path, last: u64, wrap: WrapEvents<'_>) -> Result<RunSummary> {
-    let mut summary = summarise_events(&mut *open(path, wrap)?, last)?;
+    let mut summary = summarize_events(&mut *open(path, wrap)?, last)?;
     if summary.others_at_refusal.is_some() {
         summary.fits_alone = Some(is_met_alone(&mut *open(path, wrap)?)?);
     } else if summary.out_of_memory().is_some() {
@@ -115,7 +115,7 @@ pub fn load_process(path: &Path, last: u64, wrap: WrapEvents<'_>) -> Result<RunS
     Ok(summary)
 }
 
-fn open<'a>(path: &Path, wrap: WrapEvents<'a>) -> Result<Box<dyn Events + 'a>> {
+fn open<'a>(path: &Path, wrap: WrapEvents<'a>) -> Result<Box<dyn EventSource + 'a>> {
     let file = File::open(path).map_err(|error| {
         let message = format!("cannot read the trace `{}`", path.display());
         Error::new(ErrorKind::Io, message).cause(error)

@@ -313,17 +313,6 @@ mod tests {
     /// `UPDATE_DOCS=1 cargo test -p vramfit-core settings` writes the page.
     #[test]
     fn the_committed_page_is_made_from_the_table() {
-        let path = concat!(
-            env!("CARGO_MANIFEST_DIR"),
-            "/../../docs/reference/settings.md"
-        );
-        if std::env::var_os("UPDATE_DOCS").is_some() {
-            std::fs::write(path, markdown()).unwrap();
-        }
-        let committed = std::fs::read_to_string(path).unwrap_or_default();
-        assert!(
-            committed == markdown(),
-            "docs/reference/settings.md is not what the table says; write it with UPDATE_DOCS=1"
-        );
+        crate::testing::check_generated("settings.md", &markdown());
     }
 }

@@ -355,16 +355,5 @@ fn a_factor_is_a_number_or_a_fraction() {
 /// `UPDATE_DOCS=1 cargo test -p vramfit-core train` rewrites the page.
 #[test]
 fn the_committed_page_is_generated_from_the_table() {
-    let path = concat!(
-        env!("CARGO_MANIFEST_DIR"),
-        "/../../docs/reference/training-config.md"
-    );
-    if std::env::var_os("UPDATE_DOCS").is_some() {
-        std::fs::write(path, reference_page()).unwrap();
-    }
-    let committed = std::fs::read_to_string(path).unwrap_or_default();
-    assert!(
-        committed == reference_page(),
-        "docs/reference/training-config.md is outdated; rewrite it with UPDATE_DOCS=1"
-    );
+    crate::testing::check_generated("training-config.md", &markdown());
 }

@@ -6,6 +6,9 @@ use vramfit_core::lint::{markdown, rules};
 
 use crate::*;
 
+#[path = "../../src/testing.rs"]
+mod testing;
+
 #[test]
 fn rules_have_lasting_names_and_every_one_is_on_the_page_and_finds_something_in_these_tests() {
     let source = [include_str!("wild.rs"), include_str!("rules.rs")].concat();
@@ -28,21 +31,10 @@ fn rules_have_lasting_names_and_every_one_is_on_the_page_and_finds_something_in_
     }
 }
 
-/// `UPDATE_DOCS=1 cargo test -p vramfit-core --test lint` writes the page anew.
+/// `UPDATE_DOCS=1 cargo test -p vramfit-core --test lint` writes the page.
 #[test]
 fn the_committed_page_is_made_from_the_rules() {
-    let path = concat!(
-        env!("CARGO_MANIFEST_DIR"),
-        "/../../docs/reference/lint-rules.md"
-    );
-    if std::env::var_os("UPDATE_DOCS").is_some() {
-        std::fs::write(path, markdown()).unwrap();
-    }
-    let committed = std::fs::read_to_string(path).unwrap_or_default();
-    assert!(
-        committed == markdown(),
-        "docs/reference/lint-rules.md is not what the rules say; write it with UPDATE_DOCS=1"
-    );
+    testing::check_generated("lint-rules.md", &markdown());
 }
 
 #[test]

@@ -12,9 +12,10 @@ mod stop;
 use std::time::Duration;
 
 use clap::ValueEnum;
+use vramfit_core::duration::parse_duration;
 use vramfit_core::{Bytes, Error, ErrorKind, Result};
 
-use self::amount::{Amount, parse_duration};
+use self::amount::Amount;
 use self::backend::Backend;
 use self::progress::{HoldReporter, InsufficientMemory};
 use self::stop::{StopReason, StopSignals};

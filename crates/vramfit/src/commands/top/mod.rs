@@ -35,7 +35,8 @@ use std::sync::mpsc::{Receiver, channel};
 use std::time::Duration;
 
 use ratatui::crossterm;
-use vramfit_core::{Error, Result};
+use vramfit_core::duration::parse_duration;
+use vramfit_core::{Error, ErrorKind, Result};
 
 use crate::output::Output;
 use crate::status::Status;
@@ -219,22 +220,18 @@ fn stream(args: &Args, events: &Receiver<Event>, output: &mut Output) -> Result<
     Ok(())
 }
 
-/// Parses an interval: seconds, or a number with `ms` or `s`.
-fn parse_interval(text: &str) -> std::result::Result<Duration, String> {
-    let (number, scale) = match text.strip_suffix("ms") {
-        Some(number) => (number, 0.001),
-        None => (text.strip_suffix('s').unwrap_or(text), 1.0),
-    };
-    let seconds: f64 = number
-        .trim()
-        .parse()
-        .map_err(|_| format!("`{text}` is not a valid interval; examples: `2`, `0.5`, `200ms`"))?;
-    let time = Duration::try_from_secs_f64(seconds * scale).map_err(|error| error.to_string())?;
-    if (MIN_INTERVAL..=MAX_INTERVAL).contains(&time) {
-        Ok(time)
-    } else {
-        Err(format!(
-            "`{text}` is out of range; the interval must be between {MIN_INTERVAL:?} and 1 hour"
-        ))
+/// Parses the sampling interval.
+///
+/// # Errors
+/// `invalid-argument` for what is not a duration, or out of range.
+fn parse_interval(text: &str) -> Result<Duration> {
+    let interval = parse_duration(text)?;
+    if (MIN_INTERVAL..=MAX_INTERVAL).contains(&interval) {
+        return Ok(interval);
     }
+    Err(Error::new(
+        ErrorKind::InvalidArgument,
+        format!("sampling interval `{text}` is out of range"),
+    )
+    .hint(format!("use {MIN_INTERVAL:?} to 1h")))
 }
