@@ -355,5 +355,5 @@ fn a_factor_is_a_number_or_a_fraction() {
 /// `UPDATE_DOCS=1 cargo test -p vramfit-core train` rewrites the page.
 #[test]
 fn the_committed_page_is_generated_from_the_table() {
-    crate::testing::check_generated("training-config.md", &markdown());
+    crate::testing::check_generated("training-config.md", &reference_page());
 }
