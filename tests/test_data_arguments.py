@@ -108,7 +108,7 @@ def test_each_column_may_have_a_sharding_of_its_own(path):
     assert np.array_equal(np.concatenate([b["y"] for b in batches]), np.arange(32))
     for name, sharding in shardings.items():
         assert batches[0][name].sharding == sharding
-    with pytest.raises(_errors.InvalidArgumentError, match="one for each column") as caught:
+    with pytest.raises(_errors.InvalidArgumentError, match="one entry for each column") as caught:
         Loader(path, ["x", "y"], batch_size=8, sharding={"x": rows})
     assert "`x`, `y`" in caught.value.message
 

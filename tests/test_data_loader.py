@@ -321,10 +321,10 @@ def test_a_copy_goes_on_and_one_with_other_values_does_not(train, tmp_path):
         last = file.read(1)[0]
         file.seek(-1, os.SEEK_END)
         file.write(bytes([last ^ 1]))
-    with pytest.raises(FileChangedError, match="values in it are others"):
+    with pytest.raises(FileChangedError, match="its values differ"):
         load(copy).restore(state)
     del state["file"]["contents"]  # as states of old
-    with pytest.raises(FileChangedError, match="its content cannot be compared"):
+    with pytest.raises(FileChangedError, match="its contents cannot be compared"):
         load(train).restore(state)
 
 
@@ -460,7 +460,7 @@ def test_a_program_that_keeps_more_than_the_memory_has_room_for_is_told(tmp_path
     most, _, message = message.partition(" ")
     assert 5 < int(most) < 136
     assert f"holds all {most} batches (" in message
-    assert "that the memory of 488.3 KiB has room for" in message
+    assert "that a memory budget of 488.3 KiB allows" in message
     # At once, but for what JAX may still hold.
     assert float(seconds) < (5 if before else 1)
     # What it says would do does.
