@@ -309,7 +309,7 @@ fn a_card_file_has_one_total_or_several() {
         (several.replace("new driver", ""), "implausible"),
         (
             CARD_FILE.replace("memory_bytes = 25000000000\n", ""),
-            "`memory_bytes` of card",
+            "`memory_bytes` of GPU",
         ),
     ] {
         let error = parse_gpu(&text).unwrap_err();
