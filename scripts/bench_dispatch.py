@@ -10,7 +10,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-STANDIN = Path(__file__).resolve().parent.parent / "python" / "vramfit" / "_standin"
+STANDIN = Path(__file__).resolve().parent.parent / "python" / "vramfit" / "_jax_shim"
 
 LOOP = """
 import sys, time

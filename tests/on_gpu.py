@@ -21,7 +21,7 @@ def environment(gpu="h100-80g", count=1, **more):
     steering = re.compile(r"(JAX|XLA|TF|VRAMFIT|CUDA|NVIDIA)_|PYTHONPATH$")
     kept = {k: v for k, v in os.environ.items() if not steering.match(k)}
     return kept | {
-        "PYTHONPATH": str(PACKAGE / "_standin"),
+        "PYTHONPATH": str(PACKAGE / "_jax_shim"),
         "VRAMFIT_GPU": gpu,
         "VRAMFIT_GPU_COUNT": str(count),
         "JAX_PLATFORMS": "cuda,cpu",

@@ -376,7 +376,7 @@ def test_v7_a_program_lets_top_see_inside_its_pool(start):
     assert published["VRAMFIT_POLICY"] == "--limit 8.0 GiB"
     # What the dry run around it has set is still there, and once.
     assert published["VRAMFIT_GPU"] == "t4"
-    assert published["PYTHONPATH"].count("_standin") == 1
+    assert published["PYTHONPATH"].count("_jax_shim") == 1
     assert start(PUBLISHES, "--no-publish").told["VRAMFIT_PUBLISH"] is None
 
 
@@ -384,5 +384,5 @@ def test_v7_the_stand_in_comes_before_the_users_own_path():
     program = "import os; print(os.environ['PYTHONPATH'])"
     done = run_here("--", sys.executable, "-c", program, PYTHONPATH="/mine")
     standin, own = done.stdout.strip().split(":")
-    assert standin.endswith("_standin")
+    assert standin.endswith("_jax_shim")
     assert own == "/mine"

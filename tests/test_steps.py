@@ -60,8 +60,8 @@ while True:
 
 # Catches it, too, and then waits for a thread that waits for the main thread.
 HANGS = """
-from vramfit import _ending
-_ending.EXIT_TIMEOUT_S = 1
+from vramfit import _shutdown
+_shutdown.EXIT_TIMEOUT_S = 1
 messages = queue.Queue()
 thread = threading.Thread(target=messages.get)
 thread.start()
@@ -74,8 +74,8 @@ thread.join()
 
 # Its exit handlers never come to an end.
 LINGERS = """
-from vramfit import _ending
-_ending.EXIT_TIMEOUT_S = 1
+from vramfit import _shutdown
+_shutdown.EXIT_TIMEOUT_S = 1
 atexit.register(threading.Event().wait)
 sys.stdout.flush()
 train()

@@ -149,7 +149,7 @@ def test_losses_are_those_of_a_loop_written_by_hand(sequences):
     done = vramfit("train", "train.toml", cwd=sequences)
     assert done.returncode == 0, done.stderr
     losses = [line["loss"] for line in events(sequences, "steps")]
-    script = ROOT / "tests" / "train_by_hand.py"
+    script = ROOT / "tests" / "reference_training.py"
     by_hand = subprocess.run(
         [sys.executable, script, sequences / "train.h5"],
         env=environment(JAX_PLATFORMS="cpu"),

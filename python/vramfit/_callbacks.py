@@ -64,8 +64,8 @@ def note_callbacks() -> None:
 class Callback:
     """A function that a program calls back, which remembers that it has raised an error.
 
-    It sees the user's setting for 64-bit types, not that of `_as_jax_itself`: JAX converts what it
-    returns by this setting.
+    It sees the user's setting for 64-bit types, not that of `default_jax_config`: JAX converts
+    what it returns by this setting.
     """
 
     def __init__(self, function: Any) -> None:

@@ -69,7 +69,7 @@ def run_on_one_device(
     """Run what `compile_program` made for one device, where no function of Python is called.
 
     Results stay arrays of JAX: a loop hands them on, and few of them are ever read. Needs no
-    `as_jax_itself` around it.
+    `default_jax_config` around it.
 
     Args:
         executable: The program.
@@ -88,7 +88,7 @@ def run_on_one_device(
     arguments = list(inputs)
     for number, (kind, dims) in enumerate(input_shapes):
         if not _is_array(inputs[number], kind, dims):
-            with as_jax_itself(wide=is_wide([(kind, dims)])):
+            with default_jax_config(wide=is_wide([(kind, dims)])):
                 data = array_of(bytes_of(inputs[number]), kind, dims)
                 arguments[number] = _put([data], devices)
     done = executable.execute_sharded(arguments)
@@ -188,8 +188,8 @@ def _compile_for(devices: int, code: bytes, options: bytes, callbacks: Sequence[
     code = code.replace(b"_python_gpu_callback", b"_python_cpu_callback")
     with mlir.make_ir_context() as context:
         module = hlo.deserialize_portable_artifact(context, code)
-        _strip_placement_and_donation(module)
-        _write_out_scans(module)
+        _strip_memory_kinds_and_donation(module)
+        _inline_scan_composites(module)
         rest = (chosen, chosen_options, list(callbacks))
         try:
             return cpu.compile_and_load(module, *rest)
@@ -241,7 +241,7 @@ _PLACED = (b"pinned_host", b"mhlo.layout_mode")
 _DONATED = (b"tf.aliasing_output", b"jax.buffer_donor")
 
 
-def _strip_placement_and_donation(module: Any) -> None:
+def _strip_memory_kinds_and_donation(module: Any) -> None:
     """Let a program keep everything in one memory, row-major: as inputs come and results go.
 
     XLA's CPU client even ends the process when a result is to lie in another memory. Donated
@@ -280,7 +280,7 @@ def _strip_placement_and_donation(module: Any) -> None:
 _SCAN = b"chlo.scan"
 
 
-def _write_out_scans(module: Any) -> None:
+def _inline_scan_composites(module: Any) -> None:
     """Replace each scan that only CUDA's compiler has by the loop that the module gives for it.
 
     JAX makes none for the CPU, whose compiler ends the process over one that is associative.
@@ -311,7 +311,7 @@ def _write_out_scans(module: Any) -> None:
 
 
 @contextlib.contextmanager
-def as_jax_itself(wide: bool = True) -> Iterator[None]:
+def default_jax_config(wide: bool = True) -> Iterator[None]:
     """Keep the user's settings away from transfers that are none of the user's.
 
     Args:
@@ -322,7 +322,7 @@ def as_jax_itself(wide: bool = True) -> Iterator[None]:
 
     # Entering these costs more than running a small program, so only where they change something.
     if wide and not config.enable_x64.value:
-        with config.enable_x64(True), as_jax_itself(wide=False):
+        with config.enable_x64(True), default_jax_config(wide=False):
             yield
     elif _is_guarded():
         with jax.transfer_guard("allow"):

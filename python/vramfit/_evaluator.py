@@ -187,7 +187,7 @@ def _environment() -> dict[str, str]:
     """Return an environment in which JAX is found where it is here, and has only the CPU."""
     mine = ("JAX_", "XLA_", "VRAMFIT_", "TF_", "CUDA_", "NVIDIA_", "PYTHON")
     kept = {name: value for name, value in os.environ.items() if not name.startswith(mine)}
-    standin = os.path.join(os.path.dirname(os.path.abspath(__file__)), "_standin")
+    standin = os.path.join(os.path.dirname(os.path.abspath(__file__)), "_jax_shim")
     folders = [folder for folder in sys.path if folder and os.path.abspath(folder) != standin]
     return kept | {
         "PYTHONPATH": os.pathsep.join(folders),

@@ -1,6 +1,6 @@
 """Installs the virtual GPU in the user's process, in place of the real CUDA plugin.
 
-The one module, with ``_callbacks``, ``_values``, ``_origins``, ``_leaves`` and ``_nnx``, that
+The one module, with ``_callbacks``, ``_cpu_eval``, ``_source_info``, ``_leaves`` and ``_nnx``, that
 relies on JAX's internals. Seen to work with JAX 0.6.2, 0.8.1, 0.9.2 and 0.10.2.
 """
 
@@ -15,7 +15,7 @@ from types import ModuleType
 from typing import Any, NoReturn
 
 from vramfit import _failure, _native
-from vramfit._standin.quiet import without_driver_complaints
+from vramfit._jax_shim.import_filter import without_driver_complaints
 
 
 def install(real: Any) -> None:
@@ -30,17 +30,17 @@ def install(real: Any) -> None:
     if library is None:
         return
     os.environ["VRAMFIT_JAX_VERSION"] = jax.__version__
-    from vramfit import _callbacks, _ending, _late, _leaves, _origins, _values
+    from vramfit import _callbacks, _cpu_eval, _late_settings, _leaves, _shutdown, _source_info
 
-    _native.start_plugin(os.fspath(library), _values, _ending)
+    _native.start_plugin(os.fspath(library), _cpu_eval, _shutdown)
     _callbacks.note_callbacks()
     if os.environ.get("VRAMFIT_ATTRIBUTION") != "0":
-        _origins.note_donations()
+        _source_info.note_donations()
         _leaves.name_leaves()
-    _late.record_in_trace()
+    _late_settings.record_in_trace()
     atexit.register(_finish)
     _finish_before_an_exit_without_handlers()
-    _pretend_there_is_hardware()
+    _skip_hardware_check()
     real._get_library_path = lambda: os.environ.get("VRAMFIT_PLUGIN") or _native.__file__
     # None of CUDA's libraries is called, so their versions do not matter. The variable that JAX has
     # for this makes 0.6.2 print a line among the user's own output.
@@ -49,7 +49,7 @@ def install(real: Any) -> None:
         with without_driver_complaints():
             real.initialize()
     except Exception:
-        _leave_settings_behind()
+        _save_rejected_settings()
         raise  # JAX logs it, and goes on without this plugin
     _ask_for_call_sites(jax)
 
@@ -59,14 +59,14 @@ def _finish() -> None:
 
     The settings go with it once more: JAX's configuration may have changed since.
     """
-    from vramfit import _late
+    from vramfit import _late_settings
 
     with contextlib.suppress(Exception):
-        _late.record()
+        _late_settings.record()
     _native.finish_plugin(_failure.uncaught_error())
 
 
-def _leave_settings_behind() -> None:
+def _save_rejected_settings() -> None:
     """Keep the settings that JAX has refused where the command looks for the reason.
 
     There is no trace yet; the program may have set them itself.
@@ -74,13 +74,13 @@ def _leave_settings_behind() -> None:
     folder = os.environ.get("VRAMFIT_COMPILER_LOG")
     if not folder:
         return
-    from vramfit import _late
+    from vramfit import _late_settings
 
     with (
         contextlib.suppress(OSError, ValueError),
         open(os.path.join(folder, "settings.json"), "w") as file,
     ):
-        json.dump(_late.watcher().as_read(), file)
+        json.dump(_late_settings.watcher().as_read(), file)
 
 
 def _finish_before_an_exit_without_handlers() -> None:
@@ -95,7 +95,7 @@ def _finish_before_an_exit_without_handlers() -> None:
     os._exit = finish_and_exit
 
 
-def _pretend_there_is_hardware() -> None:
+def _skip_hardware_check() -> None:
     """Make JAX look for CUDA although there are no device files; it would skip it silently."""
     from jax._src import hardware_utils
 

@@ -28,9 +28,9 @@ def install(real: Any) -> None:
 
 def _report_late_settings() -> None:
     try:
-        from vramfit import _late
+        from vramfit import _late_settings
 
-        _late.tell(lambda text: print(f"vramfit: {text}", file=sys.stderr, flush=True))
+        _late_settings.tell(lambda text: print(f"vramfit: {text}", file=sys.stderr, flush=True))
     except Exception as error:
         _log(f"not watching the settings: {error}")
 

@@ -89,9 +89,9 @@ def _changes_after_import(jax: Any) -> list[str]:
     Nothing may have watched the environment; but its initial values are known, and the values that
     JAX uses. Where a variable has changed and JAX uses another value, the change was lost.
     """
-    from vramfit import _late
+    from vramfit import _late_settings
 
-    seen = _late.watcher()
+    seen = _late_settings.watcher()
     before = {name for name, _, _, _, stage in seen.changes if stage == "before"}
     notes = []
     for name, value in os.environ.items():

@@ -81,7 +81,7 @@ def main() -> None:
                     request["output_shardings"],
                     [ask_for(index) for index in range(request["callbacks"])],
                 )
-            with cpu.as_jax_itself():
+            with cpu.default_jax_config():
                 data = cpu.run(
                     executables[number],
                     request["inputs"],

@@ -152,10 +152,10 @@ def _warn_of_late_settings() -> None:
     """From now on, warn of a variable that the program sets after JAX has read it."""
     import warnings
 
-    from vramfit import _late
+    from vramfit import _late_settings
 
     # The text has the line that sets it: between that and here are calls of Python's own.
-    _late.tell(lambda text: warnings.warn(VramfitWarning(text), stacklevel=2))
+    _late_settings.tell(lambda text: warnings.warn(VramfitWarning(text), stacklevel=2))
 
 
 def _warn(text: str) -> None:

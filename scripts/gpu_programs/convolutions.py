@@ -4,7 +4,7 @@ import itertools
 
 import jax
 import jax.numpy as jnp
-from told import steps, tell
+from allocator_stats import print_stats, steps
 
 BATCH, SIZE, WIDTHS = 128, 64, (3, 64, 128, 256)
 
@@ -32,9 +32,9 @@ def step(weights, x):
     return jax.tree.map(lambda w, g: w - 1e-2 * g, weights, slopes), loss
 
 
-tell("before")
+print_stats("before")
 weights = make(jax.random.key(0))
 x = jax.random.normal(jax.random.key(1), (BATCH, SIZE, SIZE, 3))
 jax.block_until_ready((weights, x))
-tell("made")
+print_stats("made")
 weights = steps(step, weights, x, 3)

@@ -4,15 +4,15 @@ import random
 
 import jax.numpy as jnp
 import numpy as np
-from told import tell
+from allocator_stats import print_stats
 
 MIB = 1 << 20
 draw = random.Random(0)
-tell("before")
+print_stats("before")
 for size in (1, 255, 256, 257, 1000, MIB - 1, MIB + 1):
     array = jnp.asarray(np.zeros(size, np.uint8))
     array.block_until_ready()
-    tell(f"{size} bytes")
+    print_stats(f"{size} bytes")
 del array
 alive = []
 for number in range(200):
@@ -23,6 +23,6 @@ for number in range(200):
         alive.append(jnp.zeros(size, jnp.uint8))
         alive[-1].block_until_ready()
     if number % 10 == 9:
-        tell(f"event {number}")
+        print_stats(f"event {number}")
 alive.clear()
-tell("all gone")
+print_stats("all gone")

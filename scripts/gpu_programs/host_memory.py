@@ -2,24 +2,24 @@
 
 import jax
 import jax.numpy as jnp
-from told import tell
+from allocator_stats import print_stats
 
 MIB = 1 << 20
 device = jax.local_devices()[0]
 on_card = jax.sharding.SingleDeviceSharding(device, memory_kind="device")
 on_host = jax.sharding.SingleDeviceSharding(device, memory_kind="pinned_host")
-tell("before")
+print_stats("before")
 x = jnp.ones((64, MIB), jnp.float32)
 x.block_until_ready()
-tell("made")
+print_stats("made")
 away = jax.device_put(x, on_host)
 away.block_until_ready()
-tell("copied to the host")
+print_stats("copied to the host")
 del x
-tell("only on the host")
+print_stats("only on the host")
 back = jax.device_put(away, on_card)
 back.block_until_ready()
-tell("back")
+print_stats("back")
 twice = jax.jit(lambda a: jax.device_put(a, on_card) * 2, out_shardings=on_card)(away)
 twice.block_until_ready()
-tell("computed from the host")
+print_stats("computed from the host")

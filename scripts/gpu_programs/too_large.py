@@ -3,7 +3,7 @@
 import json
 
 import jax.numpy as jnp
-from told import tell
+from allocator_stats import print_stats
 
 GIB = 1 << 30
 
@@ -17,7 +17,7 @@ def attempt(step, make):
     except Exception as error:  # its type is a part of what is recorded
         made, message = None, f"{type(error).__name__}: {error}"
     print("REFUSED", json.dumps({"step": step, "message": message}), flush=True)
-    tell(step)
+    print_stats(step)
     return made
 
 

@@ -2,7 +2,7 @@
 
 import jax
 import jax.numpy as jnp
-from told import steps, tell
+from allocator_stats import print_stats, steps
 
 WIDTH, LAYERS, HEADS, SEQUENCE, BATCH, WORDS = 1024, 8, 16, 1024, 16, 32_000
 
@@ -46,9 +46,9 @@ def make(key):
     return table, tuple(jax.random.normal(next(keys), (LAYERS, *size)) * 0.02 for size in sizes)
 
 
-tell("before")
+print_stats("before")
 weights = make(jax.random.key(0))
 tokens = jax.random.randint(jax.random.key(1), (BATCH, SEQUENCE + 1), 0, WORDS)
 jax.block_until_ready((weights, tokens))
-tell("made")
+print_stats("made")
 weights = steps(step, weights, tokens, 4)

@@ -2,7 +2,7 @@
 
 import jax
 import jax.numpy as jnp
-from told import steps, tell
+from allocator_stats import print_stats, steps
 
 WIDTH, LAYERS, BATCH = 4096, 6, 8192
 
@@ -31,12 +31,12 @@ def make(key):
     return weights, [w * 0 for w in weights], [w * 0 for w in weights]
 
 
-tell("before")
+print_stats("before")
 state = make(jax.random.key(0))
 jax.block_until_ready(state)
-tell("made")
+print_stats("made")
 x = jax.random.normal(jax.random.key(1), (BATCH, WIDTH))
-tell("batch")
+print_stats("batch")
 state = steps(step, state, x, 6)
 del x
-tell("without batch")
+print_stats("without batch")

@@ -70,7 +70,7 @@ def _tests_alone(source):
 def _environment(record, done, limit_s):
     kept = {key: value for key, value in os.environ.items() if not key.startswith(("JAX_", "XLA_"))}
     return kept | {
-        "PYTHONPATH": os.pathsep.join([str(ROOT / "python" / "vramfit" / "_standin"), str(HERE)]),
+        "PYTHONPATH": os.pathsep.join([str(ROOT / "python" / "vramfit" / "_jax_shim"), str(HERE)]),
         "VRAMFIT_GPU": GPU,
         "VRAMFIT_GPU_COUNT": str(DEVICES),
         "JAX_PLATFORMS": "cuda,cpu",

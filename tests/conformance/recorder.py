@@ -57,16 +57,16 @@ def compare_beginnings_first():
 
 def count_made_up_values():
     """Count reads of values that the dry run makes up: at each the plugin asks who reads."""
-    from vramfit import _values
+    from vramfit import _cpu_eval
 
-    reader = _values.reader
+    reader = _cpu_eval.reader
 
     def counted_reader():
         global made_up
         made_up += 1
         return reader()
 
-    _values.reader = counted_reader
+    _cpu_eval.reader = counted_reader
 
 
 def pytest_configure(config):

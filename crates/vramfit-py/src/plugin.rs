@@ -27,7 +27,7 @@ pub extern "C" fn GetPjrtApi() -> *const c_void {
 
 /// Prepares the plugin before JAX loads it.
 ///
-/// `library` is the real CUDA plugin; `values` and `ending` are the modules `_values` and `_ending`,
+/// `library` is the real CUDA plugin; `cpu_eval` and `shutdown` are the modules `_cpu_eval` and `_shutdown`,
 /// whose functions the plugin calls while it runs.
 #[pyfunction]
 #[allow(
@@ -37,15 +37,15 @@ pub extern "C" fn GetPjrtApi() -> *const c_void {
 pub(crate) fn start_plugin(
     py: Python<'_>,
     library: PathBuf,
-    values: Py<PyAny>,
-    ending: Py<PyAny>,
+    cpu_eval: Py<PyAny>,
+    shutdown: Py<PyAny>,
 ) -> PyResult<()> {
     vramfit_vgpu::set_library(&library);
-    let read = values.getattr(py, "read")?;
+    let read = cpu_eval.getattr(py, "read")?;
     vramfit_vgpu::set_hooks(Box::new(PythonHooks {
-        values,
+        cpu_eval,
         read,
-        ending,
+        shutdown,
     }));
     Ok(())
 }
@@ -132,10 +132,10 @@ pub(crate) fn finish_plugin(py: Python<'_>, error: Option<(String, String, Strin
     py.detach(|| vramfit_vgpu::finish(error));
 }
 
-/// A result of `_values.evaluate`.
+/// A result of `_cpu_eval.evaluate`.
 struct PythonResult {
     value: Py<PyAny>,
-    /// `_values.read`.
+    /// `_cpu_eval.read`.
     read: Py<PyAny>,
 }
 
@@ -158,10 +158,10 @@ impl HostArray for PythonResult {
 }
 
 struct PythonHooks {
-    values: Py<PyAny>,
-    /// `read` of the module `values`.
+    cpu_eval: Py<PyAny>,
+    /// `_cpu_eval.read`.
     read: Py<PyAny>,
-    ending: Py<PyAny>,
+    shutdown: Py<PyAny>,
 }
 
 impl Hooks for PythonHooks {
@@ -179,7 +179,7 @@ impl Hooks for PythonHooks {
                 shardings,
             );
             // A program that is not described cannot be run, which is no error.
-            let _ = self.values.call_method1(py, "describe", description);
+            let _ = self.cpu_eval.call_method1(py, "describe", description);
         });
     }
 
@@ -193,7 +193,7 @@ impl Hooks for PythonHooks {
                 }
             };
             let inputs: Vec<_> = inputs.iter().map(argument).collect::<Option<_>>()?;
-            let outcome = self.values.call_method1(py, "evaluate", (program, inputs));
+            let outcome = self.cpu_eval.call_method1(py, "evaluate", (program, inputs));
             let outcome = outcome.ok()?.into_bound(py);
             if let Ok(results) = outcome.cast::<PyList>() {
                 let values = results.iter().map(|result| {
@@ -218,7 +218,7 @@ impl Hooks for PythonHooks {
     fn estimate_seconds(&self, program: u32, code: &[u8]) -> Option<f64> {
         call_python(|py| {
             let code = PyBytes::new(py, code);
-            let seconds = self.values.call_method1(py, "estimate", (program, code));
+            let seconds = self.cpu_eval.call_method1(py, "estimate", (program, code));
             seconds.ok()?.extract(py).ok()
         })
     }
@@ -228,7 +228,7 @@ impl Hooks for PythonHooks {
         let called: Option<Vec<Called>> = call_python(|py| {
             let code = PyBytes::new(py, code);
             let called = self
-                .values
+                .cpu_eval
                 .call_method1(py, "call_back", (program, code, devices));
             called.ok()?.extract(py).ok()
         });
@@ -250,7 +250,7 @@ impl Hooks for PythonHooks {
     fn cost_analysis(&self, module: &[u8]) -> Option<Vec<(String, f32)>> {
         call_python(|py| {
             let module = PyBytes::new(py, module);
-            let costs = self.values.call_method1(py, "costs", (module,));
+            let costs = self.cpu_eval.call_method1(py, "costs", (module,));
             costs.ok()?.extract::<Vec<(String, f32)>>(py).ok()
         })
     }
@@ -258,7 +258,7 @@ impl Hooks for PythonHooks {
     fn value_names(&self, code: &[u8]) -> Option<Names> {
         Python::attach(|py| {
             let code = PyBytes::new(py, code);
-            let names = self.values.call_method1(py, "names", (code,));
+            let names = self.cpu_eval.call_method1(py, "names", (code,));
             let (arguments, outputs, donated_in_vain) = names.ok()?.extract(py).ok()?;
             Some(Names {
                 arguments,
@@ -281,7 +281,7 @@ impl Hooks for PythonHooks {
         };
         let ask = |py: Python<'_>| {
             let code = PyBytes::new(py, code);
-            let answer = self.values.call_method1(py, "interface", (code,))?;
+            let answer = self.cpu_eval.call_method1(py, "interface", (code,))?;
             answer.extract::<(Values, Values)>(py)
         };
         let (parameters, outputs) =
@@ -295,20 +295,20 @@ impl Hooks for PythonHooks {
     fn on_compiled(&self, program: u32) {
         call_python(|py| {
             // A failure is no error: a program whose callbacks are not known is not run.
-            let _ = self.values.call_method1(py, "compiled", (program,));
+            let _ = self.cpu_eval.call_method1(py, "compiled", (program,));
         });
     }
 
     fn display_name(&self, file: &str) -> Option<String> {
         call_python(|py| {
-            let name = self.values.call_method1(py, "file_name", (file,));
+            let name = self.cpu_eval.call_method1(py, "file_name", (file,));
             name.ok()?.extract(py).ok()
         })
     }
 
     fn call_site(&self) -> Option<String> {
         call_python(|py| {
-            self.values
+            self.cpu_eval
                 .call_method0(py, "site")
                 .ok()?
                 .extract::<Option<String>>(py)
@@ -318,25 +318,25 @@ impl Hooks for PythonHooks {
 
     fn read_site(&self) -> Option<(String, bool)> {
         call_python(|py| {
-            let reader = self.values.call_method0(py, "reader").ok()?;
+            let reader = self.cpu_eval.call_method0(py, "reader").ok()?;
             reader.extract(py).ok()
         })
     }
 
     fn request_exit(&self) {
-        self.call_ending("begin");
+        self.call_shutdown("start");
     }
 
     fn extra_step(&self) {
-        self.call_ending("further");
+        self.call_shutdown("extra_step");
     }
 }
 
 impl PythonHooks {
-    fn call_ending(&self, what: &str) {
+    fn call_shutdown(&self, what: &str) {
         call_python(|py| {
             // An exception in it is ignored: the run continues a little longer then.
-            let _ = self.ending.call_method0(py, what);
+            let _ = self.shutdown.call_method0(py, what);
         });
     }
 }

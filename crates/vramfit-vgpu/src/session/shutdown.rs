@@ -1,5 +1,5 @@
 //! Ends a run whose steps are done, as far as threads are concerned: wakes the main thread and parks the others.
-//! `step_detector` decides when a run is finished, Python how it ends (`_ending.py`).
+//! `step_detector` decides when a run is finished, Python how it ends (`_shutdown.py`).
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};

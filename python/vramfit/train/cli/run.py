@@ -10,7 +10,7 @@ from dataclasses import asdict
 from typing import Any
 
 from vramfit._errors import PackageMissingError
-from vramfit._standin.quiet import QuietFinder, without_driver_complaints
+from vramfit._jax_shim.import_filter import QuietFinder, without_driver_complaints
 from vramfit.train.options import Checkpoints, FitOptions, Resume
 from vramfit.train.output import tensorboard
 from vramfit.train.result import Result

@@ -197,7 +197,7 @@ mod tests {
             autotune_results,
             plugin: &PluginPaths {
                 plugin: "/p/_native.so".into(),
-                standin: "/p/_standin".into(),
+                standin: "/p/_jax_shim".into(),
             },
         };
         EnvDelta::for_dryrun(&spec, &paths, |name| {
@@ -246,7 +246,7 @@ mod tests {
             ("VRAMFIT_AUTOTUNE_RANGE", "1"),
             ("VRAMFIT_AUTOTUNE_RESULTS", "/tmp/a.txt"),
             ("JAX_PLATFORMS", "cuda,cpu"),
-            ("PYTHONPATH", "/p/_standin"),
+            ("PYTHONPATH", "/p/_jax_shim"),
         ] {
             assert_eq!(value(&delta, name).as_deref(), Some(expected), "{name}");
         }
@@ -295,7 +295,7 @@ mod tests {
         let delta = delta_of(|_| {}, &[("PYTHONPATH", "/a:/b")]);
         assert_eq!(
             value(&delta, "PYTHONPATH").as_deref(),
-            Some("/p/_standin:/a:/b")
+            Some("/p/_jax_shim:/a:/b")
         );
     }
 

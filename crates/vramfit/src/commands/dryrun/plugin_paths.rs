@@ -50,7 +50,7 @@ impl PluginPaths {
         };
         Ok(PluginPaths {
             plugin,
-            standin: package.join("_standin"),
+            standin: package.join("_jax_shim"),
         })
     }
 }

@@ -22,7 +22,7 @@ pub(super) fn variables(
             && installed.python_version >= MIN_PYTHON
             && installed.reads_pythonpath
     });
-    let standin = package.map(|package| package.join("_standin"));
+    let standin = package.map(|package| package.join("_jax_shim"));
     let Some(standin) = standin.filter(|folder| is_supported && folder.is_dir()) else {
         return Vec::new();
     };
@@ -52,7 +52,7 @@ mod tests {
 
     fn names(installed: Option<&Installed>, users: &[(&str, &str)]) -> Vec<String> {
         let package = tempfile::tempdir().expect("a temporary directory");
-        std::fs::create_dir(package.path().join("_standin")).expect("made");
+        std::fs::create_dir(package.path().join("_jax_shim")).expect("made");
         let set = variables(Some(package.path()), installed, "--limit 8.0 GiB", |name| {
             let found = users.iter().find(|(known, _)| *known == name)?;
             Some(found.1.into())
@@ -79,7 +79,7 @@ mod tests {
             [
                 "VRAMFIT_PUBLISH=1",
                 "VRAMFIT_POLICY=--limit 8.0 GiB",
-                "PYTHONPATH=PACKAGE/_standin:/mine"
+                "PYTHONPATH=PACKAGE/_jax_shim:/mine"
             ]
         );
     }

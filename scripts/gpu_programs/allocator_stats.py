@@ -1,11 +1,11 @@
-"""Tells what the allocator says, as lines that `record_gpu.py` reads."""
+"""Prints allocator statistics as lines that `record_gpu.py` reads."""
 
 import json
 
 import jax
 
 
-def tell(step, device=None):
+def print_stats(step, device=None):
     """Print the statistics of a device's pool, behind a step with this name."""
     stats = (device or jax.local_devices()[0]).memory_stats() or {}
     told = {"step": step} | {name: int(value) for name, value in stats.items()}
@@ -13,14 +13,14 @@ def tell(step, device=None):
 
 
 def steps(step, state, batch, count):
-    """Take so many steps whose state is donated, tell what was planned and what each left."""
+    """Run steps with a donated state; print XLA's plan, and the statistics after each step."""
     compiled = jax.jit(step, donate_argnums=0).lower(state, batch).compile()
     planned("step", compiled)
-    tell("compiled")
+    print_stats("compiled")
     for number in range(count):
         state, loss = compiled(state, batch)
         loss.block_until_ready()
-        tell(f"step {number}")
+        print_stats(f"step {number}")
     return state
 
 

@@ -47,7 +47,7 @@ def _look_on(real: ModuleType) -> None:
 
 
 def _load_real(name: str) -> ModuleType | None:
-    """Load the real plugin module from behind the stand-in, or return None if there is none."""
+    """Load the real plugin module from after the shim on the path, or None if there is none."""
     for directory in sys.path:
         folder = os.path.join(directory or os.curdir, "jax_plugins")
         file = os.path.join(folder, name, "__init__.py")

@@ -33,8 +33,8 @@ def _load_the_users_own() -> None:
 def _quiet_cuda() -> None:
     import runpy
 
-    quiet = runpy.run_path(os.path.join(_HERE, "quiet.py"))
-    sys.meta_path.insert(0, quiet["QuietFinder"]())
+    finder = runpy.run_path(os.path.join(_HERE, "import_filter.py"))
+    sys.meta_path.insert(0, finder["QuietFinder"]())
 
 
 def _watch_settings() -> None:

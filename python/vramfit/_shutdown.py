@@ -20,43 +20,43 @@ from vramfit import _native
 # A program that has not ended this long after its last step is ended. Cleaning up may take time.
 EXIT_TIMEOUT_S = 30.0
 # Exit handlers that take longer than this, run by us, are left alone.
-HANDLERS_S = 10.0
+HANDLERS_TIMEOUT_S = 10.0
 # As many further steps in the main thread show that the exception was caught.
 STEPS_AFTER_EXIT = 10
 
 # Taken by whoever runs the exit handlers, and never given back: they must run only once.
 _exiting = threading.Lock()
-_steps_in_main = 0
+_main_thread_steps = 0
 
 
-def begin() -> None:
-    """Ask the program to end; called once, in whatever thread has executed the last step."""
+def start() -> None:
+    """Ask the program to exit; called once, in the thread that has executed the last step."""
     if not threading.main_thread().is_alive():
         _end()  # nothing of the program is left but threads like this one
         return
-    atexit.register(_program_exits)
+    atexit.register(_on_interpreter_exit)
     _native.ask_main_thread_to_exit()
     with contextlib.suppress(RuntimeError):  # no threads any more: the interpreter is ending
-        threading.Thread(target=_watch, name="vramfit-ending", daemon=True).start()
+        threading.Thread(target=_ensure_exit, name="vramfit-shutdown", daemon=True).start()
 
 
-def further() -> None:
-    """Take note of a step that the main thread has executed although the run is over."""
-    global _steps_in_main
-    _steps_in_main += 1
-    if _steps_in_main >= STEPS_AFTER_EXIT:
+def extra_step() -> None:
+    """Count a step that the main thread has executed after the exit was requested."""
+    global _main_thread_steps
+    _main_thread_steps += 1
+    if _main_thread_steps >= STEPS_AFTER_EXIT:
         _end()
 
 
-def _program_exits() -> None:
+def _on_interpreter_exit() -> None:
     """Note that the interpreter ends by itself; the first exit handler, in the main thread."""
     _exiting.acquire()
     # Threads that the interpreter does not wait for would be ended inside JAX, which aborts then.
     _native.hold_other_threads()
 
 
-def _watch() -> None:
-    """See to it that the program ends."""
+def _ensure_exit() -> None:
+    """Make sure that the program ends."""
     main = threading.main_thread()
     deadline = time.monotonic() + EXIT_TIMEOUT_S
     steps = 0
@@ -73,18 +73,18 @@ def _watch() -> None:
 
 
 def _end() -> None:
-    """End the process, unless its exit handlers run already."""
+    """End the process, unless its exit handlers are running already."""
     if not _exiting.acquire(blocking=False):
         return
-    atexit.unregister(_program_exits)
-    last_words = threading.Thread(target=_last_words, daemon=True)
+    atexit.unregister(_on_interpreter_exit)
+    handlers = threading.Thread(target=_run_exit_handlers, daemon=True)
     with contextlib.suppress(RuntimeError):
-        last_words.start()
-        last_words.join(HANDLERS_S)
+        handlers.start()
+        handlers.join(HANDLERS_TIMEOUT_S)
     os._exit(0)
 
 
-def _last_words() -> None:
+def _run_exit_handlers() -> None:
     _native.hold_other_threads()
     atexit._run_exitfuncs()
     for stream in (sys.stdout, sys.stderr):

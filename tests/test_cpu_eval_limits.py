@@ -5,7 +5,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from vramfit import _values
+from vramfit import _cpu_eval
 from vramfit._budget import PROGRAM, RUN, Budget
 
 
@@ -32,14 +32,14 @@ def evaluate(monkeypatch):
             return [b"result"]
 
         fake = SimpleNamespace(monotonic=lambda: clock[0], process_time=lambda: clock[1])
-        monkeypatch.setattr(_values, "time", fake)
-        monkeypatch.setattr(_values._cpu, "compile_program", compile_)
-        monkeypatch.setattr(_values._cpu, "run_on_one_device", run_)
-        monkeypatch.setattr(_values, "estimate", lambda *_: 1e-6)
-        monkeypatch.setattr(_values, "_programs", {})
-        monkeypatch.setattr(_values, "_budget", Budget(6.0))
-        _values.describe(1, b"code", [], [], 1, b"", [])
-        return [_values.evaluate(1, []) for _ in range(2)]
+        monkeypatch.setattr(_cpu_eval, "time", fake)
+        monkeypatch.setattr(_cpu_eval._cpu, "compile_program", compile_)
+        monkeypatch.setattr(_cpu_eval._cpu, "run_on_one_device", run_)
+        monkeypatch.setattr(_cpu_eval, "estimate", lambda *_: 1e-6)
+        monkeypatch.setattr(_cpu_eval, "_programs", {})
+        monkeypatch.setattr(_cpu_eval, "_budget", Budget(6.0))
+        _cpu_eval.describe(1, b"code", [], [], 1, b"", [])
+        return [_cpu_eval.evaluate(1, []) for _ in range(2)]
 
     return run
 

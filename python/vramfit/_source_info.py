@@ -16,7 +16,7 @@ from vramfit._frames import is_library, site_of
 
 # By the name of a module: arguments that were donated although no result can take their place, with
 # their bytes. JAX warns of them by shape, and leaves no mark in the module.
-_in_vain: dict[str, list[tuple[str, int]]] = {}
+_unused: dict[str, list[tuple[str, int]]] = {}
 
 
 def names(code: bytes) -> tuple[list[str], list[str], list[tuple[str, int]]]:
@@ -26,7 +26,7 @@ def names(code: bytes) -> tuple[list[str], list[str], list[tuple[str, int]]]:
         code: StableHLO as JAX gave it to the plugin.
 
     Returns:
-        The arguments, the results, and those arguments that were donated in vain, with their bytes.
+        The arguments, the results, and the arguments whose donation was not used, with their bytes.
     """
     from jax._src.interpreters import mlir
     from jax._src.lib.mlir.dialects import hlo
@@ -39,8 +39,8 @@ def names(code: bytes) -> tuple[list[str], list[str], list[tuple[str, int]]]:
         main = next(one for one in module.body.operations if _name(one) == "main")
         arguments = [_location_name(one.location) for one in main.regions[0].blocks[0].arguments]
         results = [named(each, "jax.result_info") for each in main.attributes["res_attrs"]]
-        in_vain = _in_vain.get(_name(module.operation), [])
-    return arguments, _nnx.result_names(results), in_vain
+        unused = _unused.get(_name(module.operation), [])
+    return arguments, _nnx.result_names(results), unused
 
 
 def note_donations() -> None:
@@ -57,13 +57,13 @@ def note_donations() -> None:
         lowered = lower(*arguments, **settings)
         # A release that lowers in another way goes without.
         with contextlib.suppress(Exception):
-            _in_vain[_name(lowered.module.operation)] = _donated_in_vain(lowered.module, settings)
+            _unused[_name(lowered.module.operation)] = _unused_donations(lowered.module, settings)
         return lowered
 
     mlir.lower_jaxpr_to_module = noting
 
 
-def _donated_in_vain(module: Any, settings: dict[str, Any]) -> list[tuple[str, int]]:
+def _unused_donations(module: Any, settings: dict[str, Any]) -> list[tuple[str, int]]:
     donated = settings["donated_args"]
     if not any(donated) or settings.get("num_partitions", 1) > 1:
         # With several partitions it is XLA that finds results for arguments.

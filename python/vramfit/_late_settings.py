@@ -1,6 +1,6 @@
 """Tells of settings that a program makes after JAX has read them.
 
-They are noted by ``_standin/late_settings.py``; here they are handed on: into the trace of a dry
+They are noted by ``_jax_shim/late_settings.py``; here they are handed on: into the trace of a dry
 run, to standard error under ``vramfit run``, as a warning after ``import vramfit.jax_memory_fix``.
 """
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
-    from vramfit._standin.late_settings import Change
+    from vramfit._jax_shim.late_settings import Change
 
 # Which variables `vramfit dryrun` has set for the program, with commas between.
 OWN = "VRAMFIT_OWN_SETTINGS"
@@ -24,7 +24,7 @@ OWN = "VRAMFIT_OWN_SETTINGS"
 
 def watcher() -> Any:
     """Return the module that notes changes, loaded if Python's start has not done so."""
-    from vramfit._standin import late_settings
+    from vramfit._jax_shim import late_settings
 
     # One that was loaded when Python started has all that happened since.
     found = sys.modules.setdefault(late_settings.NAME, late_settings)

@@ -20,8 +20,8 @@ from vramfit._budget import PROGRAM, Budget
 from vramfit._callbacks import called_by, compiled, forget_errors, have_raised
 from vramfit._frames import file_name
 from vramfit._interface import interface
-from vramfit._origins import names, reader, site
 from vramfit._placeholders import call_back
+from vramfit._source_info import names, reader, site
 
 __all__ = [
     "call_back",
@@ -142,7 +142,7 @@ def _run_here(
         results = _cpu.run_on_one_device(program.executable, inputs, *shapes)
     else:
         data = [read(each) for each in inputs]
-        with _cpu.as_jax_itself(_cpu.is_wide(program.input_shapes) or bool(callbacks)):
+        with _cpu.default_jax_config(_cpu.is_wide(program.input_shapes) or bool(callbacks)):
             results = _cpu.run(program.executable, data, *shapes, program.devices, bool(callbacks))
     # Neither a busy machine nor busy threads of the user's may change what is known.
     _budget.charge(number, min(time.monotonic() - wall, time.process_time() - processor))
@@ -153,7 +153,7 @@ def read(result: Any) -> bytes:
     """Return the row-major bytes of what `evaluate` returned."""
     if isinstance(result, bytes):
         return result
-    with _cpu.as_jax_itself():
+    with _cpu.default_jax_config():
         return _cpu.bytes_of(result)
 
 
