@@ -193,7 +193,9 @@ impl Hooks for PythonHooks {
                 }
             };
             let inputs: Vec<_> = inputs.iter().map(argument).collect::<Option<_>>()?;
-            let outcome = self.cpu_eval.call_method1(py, "evaluate", (program, inputs));
+            let outcome = self
+                .cpu_eval
+                .call_method1(py, "evaluate", (program, inputs));
             let outcome = outcome.ok()?.into_bound(py);
             if let Ok(results) = outcome.cast::<PyList>() {
                 let values = results.iter().map(|result| {
