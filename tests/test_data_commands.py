@@ -269,7 +269,7 @@ def test_other_kinds_of_files_are_named_with_what_makes_hdf5_of_them(kind, tmp_p
         vramfit.data.Loader(path, "x", batch_size=1)
     # The hint is a command that works.
     assert caught.value.hint in done.stderr
-    command = done.stderr.split("make HDF5 of ")[1].split("`")[1]
+    command = done.stderr.split("convert it: ")[1].split("`")[1]
     command = command.removeprefix("python -c ").strip('"')
     subprocess.run([sys.executable, "-c", command], check=True)
     assert by_path(inspect(tmp_path / "x.h5"))["/x"]["dataset"]["shape"] == [3]
@@ -282,7 +282,7 @@ def test_a_zarr_store_is_named(tmp_path):
     for action in ["inspect"], ["repack", "--dry-run"], ["bench"]:
         done = data(*action, store)
         assert done.returncode == 2
-        assert "is a Zarr store, and only HDF5 is read\nhint: " in done.stderr
+        assert "is a Zarr store, not an HDF5 file\nhint: " in done.stderr
     with pytest.raises(_errors.UnsupportedFeatureError, match="Zarr"):
         vramfit.data.Loader(store, "x", batch_size=1)
 

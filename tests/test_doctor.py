@@ -109,7 +109,7 @@ def test_people_get_one_line_a_check_and_a_verdict():
     assert done.returncode == 0
     assert done.stderr == ""
     assert all(line[:4] in ("PASS", "SKIP") for line in lines[:-1]), done.stdout
-    assert lines[-1].startswith("all right: ")
+    assert lines[-1].startswith("no check failed: ")
     quiet = start([*VRAMFIT, "doctor", "--quiet"])
     assert "PASS" not in quiet.stdout
 
@@ -151,7 +151,7 @@ def test_row_s15_a_pool_that_cannot_be_had_fails():
     assert "JAX does not report this" in pool["message"]
     assert "--occupied" in pool["fix"]
     # The rules knew it before.
-    assert any("hold" in check["message"] for check in told.all("settings"))
+    assert any("is used by" in check["message"] for check in told.all("settings"))
     growing = on_gpu("--no-preallocate", dryrun=["--occupied", "8GiB"])
     assert growing.one("pool")["status"] == "pass"
     assert "grows up to" in growing.one("pool")["message"]

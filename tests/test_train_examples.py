@@ -38,7 +38,7 @@ def test_t3_each_library_learns_and_goes_on(example, table, tmp_path, monkeypatc
     # `vramfit data generate` says that a perfect model reaches 0.5003.
     assert losses[0] < 0.56
     assert losses[1] == losses[0]
-    assert "resuming after step 900, in epoch 6" in captured.err
+    assert "resuming from step 900 (epoch 6)" in captured.err
 
 
 @pytest.mark.parametrize("example", EXAMPLES, ids=lambda path: path.stem)

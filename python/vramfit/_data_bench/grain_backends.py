@@ -133,8 +133,8 @@ def _count(batches: Any, options: BenchOptions) -> BatchSizes:
     if isinstance(batches, grain.MapDataset):
         # Grain's 16 threads, each with its own batch, would only delay the first one here.
         threads = len(os.sched_getaffinity(0))
-        options = grain.ReadOptions(num_threads=threads, prefetch_buffer_size=2 * threads)
-        batches = batches.to_iter_dataset(options)
+        read_options = grain.ReadOptions(num_threads=threads, prefetch_buffer_size=2 * threads)
+        batches = batches.to_iter_dataset(read_options)
     iterator = iter(batches)
     try:
         for _ in iterator:

@@ -53,7 +53,7 @@ fn ansi_style(style: Style) -> anstyle::Style {
 }
 
 /// The first line of the CSV.
-pub(super) const CSV_HEADER: &str = "at_unix_ms,GPU,uuid,virtual,card_total_bytes,card_used_bytes,\
+pub(super) const CSV_HEADER: &str = "at_unix_ms,gpu,uuid,virtual,gpu_total_bytes,gpu_used_bytes,\
 pid,user,container,state,driver_bytes,reserved_bytes,in_use_bytes,peak_bytes,largest_free_bytes,\
 limit_bytes,command\n";
 
