@@ -132,7 +132,7 @@ fn memory_of_processes_may_be_withheld() {
     let read = read(&described);
     assert_eq!(read.gpus[0].processes[0].used_bytes, None);
     assert!(
-        read.gpus[0].unknown[0].starts_with("memory of each process: "),
+        read.gpus[0].unknown[0].starts_with("memory per process: "),
         "{:?}",
         read.gpus[0].unknown
     );
@@ -207,7 +207,7 @@ fn every_figure_may_be_missing() {
     assert_eq!(
         gpu.unknown,
         [
-            "compute capability, display, compute mode, memory, utilisation, temperature, power: \
+            "compute capability, display, compute mode, memory, utilization, temperature, power: \
           not supported by this GPU"
         ]
     );
