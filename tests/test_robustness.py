@@ -68,7 +68,7 @@ def test_a_disk_that_fills_up_is_told_and_nothing_is_made_up(tmp_path):
     done = dryrun(tmp_path, program, "--trace", tmp_path / "run.trace")
     assert "went on" in done.stdout
     assert "vramfit: the trace is incomplete" in done.stderr
-    assert "error[io]: the trace could not be written to its end" in done.stderr
+    assert "error[io]: the trace could not be written completely" in done.stderr
     assert done.returncode == 2
 
 
