@@ -383,7 +383,7 @@ def test_the_leak_runs_out_when_arithmetic_says(dryrun, derive):
     (leak,) = run.answer["leaks"]
     assert leak["site"].endswith(f"/leak.py:{line} (main)")
     assert (leak["program"], leak["purpose"]) == ("jit_train_step", "output")
-    assert (leak["bytes_per_step"], leak["bytes"]) == (scores, leak["steps"] * scores)
+    assert (leak["bytes_per_step"], leak["requested_bytes"]) == (scores, leak["steps"] * scores)
     # Its results come back with the second call, from which on it is known to be the step. The
     # call that failed is one more, and what it left is not looked at any more.
     assert leak["steps"] == leak["arrays"] == done - 1

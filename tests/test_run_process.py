@@ -187,7 +187,9 @@ def test_a_program_that_does_not_fit_is_not_started(program):
 def test_what_only_a_person_can_put_right_is_told_and_left_alone():
     users = {"XLA_PYTHON_CLIENT_MEM_FRACTON": "0.5", "XLA_PYTHON_CLIENT_MEM_FRACTION": "95"}
     done = run("--", "env", **users)
-    assert "error[fraction-out-of-range]: `XLA_PYTHON_CLIENT_MEM_FRACTION`: 95 requests" in done.stderr
+    assert (
+        "error[fraction-out-of-range]: `XLA_PYTHON_CLIENT_MEM_FRACTION`: 95 requests" in done.stderr
+    )
     assert "fix: remove `XLA_PYTHON_CLIENT_MEM_FRACTON`" in done.stderr
     for name, value in users.items():
         assert f"{name}={value}" in done.stdout.splitlines()

@@ -32,6 +32,6 @@ for gpu, fraction in CASES:
     assert record["virtual_gpu"] == gpu
     [pool] = [check for check in record["checks"] if check["id"] == "pool"]
     assert pool["status"] == "pass", pool
-    assert "taken at once" in pool["sentence"], pool
-    share = f"{float(fraction) * 100:.1f} % of the card"
-    assert share in pool["sentence"], pool
+    assert "preallocated" in pool["message"], pool
+    share = f"{float(fraction) * 100:.1f} % of the GPU"
+    assert share in pool["message"], pool
