@@ -141,11 +141,11 @@ def test_s5_flags_are_merged_and_none_is_lost():
     flag = "--xla_force_host_platform_device_count"
     done = run_here("--host-devices", "3", *command, JAX_PLATFORMS="cpu", XLA_FLAGS=users)
     assert done.stdout == f"3 {users} {flag}=3\n"
-    assert "nothing on a GPU changes" in done.stderr
+    assert "does not affect GPUs" in done.stderr
     own = f"{flag}=2"
     done = run_here("--host-devices", "3", *command, JAX_PLATFORMS="cpu", XLA_FLAGS=own)
     assert done.stdout == f"2 {own}\n"
-    assert "already, and that stays" in done.stderr
+    assert "already, and stays as it is" in done.stderr
 
 
 def test_s6_truth_values_are_those_that_jax_reads():
@@ -198,7 +198,7 @@ def test_a2_a_growing_pool_fragments_where_a_preallocated_one_lives(start):
     dies = start(GROWS, "--limit", "1GiB", "--no-preallocate", code=1)
     assert not dies.answer["fits"]
     assert dies.answer["oom"]["free_bytes"] >= 512 << 20, "what the arrays held is free"
-    assert "more prone to fragmentation" in dies.err
+    assert "makes fragmentation more likely" in dies.err
 
 
 @pytest.mark.parametrize("name", ["XLA_CLIENT_MEM_FRACTION", "XLA_PYTHON_CLIENT_MEM_FRACTION"])
@@ -212,7 +212,7 @@ def test_a3_both_names_together_are_parted(start):
     both = {"XLA_CLIENT_MEM_FRACTION": "0.4", "XLA_PYTHON_CLIENT_MEM_FRACTION": "0.8"}
     done = start(TELL, **both)
     assert abs(done.told["bytes_limit"] - 0.4 * total_bytes("t4")) < PAGE
-    assert "JAX refuses it beside" in done.err
+    assert "JAX rejects it together with" in done.err
 
 
 HOLDS = """
@@ -325,7 +325,7 @@ def test_a8_other_disabled_passes_stay_disabled_without_rematerialisation():
 def test_a9_cuda_async_is_chosen_where_jax_reads_it(start):
     tensorflows = start(TELL, TF_GPU_ALLOCATOR="cuda_malloc_async")
     assert tensorflows.answer["settings"]["allocator"] == "bfc"
-    assert "set " not in tensorflows.err
+    assert not [line for line in tensorflows.err.splitlines() if line.startswith("set ")]
     done = start(TELL, "--allocator", "cuda_async", TF_GPU_ALLOCATOR="cuda_malloc_async")
     assert done.answer["settings"]["allocator"] == "cuda_async"
     assert "not in TF_GPU_ALLOCATOR" in done.err
@@ -348,7 +348,7 @@ def test_a9_preallocation_of_cuda_async(start, tmp_path, amount):
     grows = start(HELD, *policy, "--no-preallocate", options=shared, **env)
     # Beside the context, what was taken at the start has been given back.
     assert grows.told["held"] < 200 << 20
-    assert "without preallocation the pool keeps nothing" in grows.err
+    assert "without preallocation the pool retains nothing" in grows.err
     whole = start(HELD, *policy, "--limit", "4GiB", options=shared, **env)
     assert 0 <= whole.told["held"] - whole.told["limit"] < 200 << 20
     assert "has no effect: preallocation takes the whole share" in whole.err

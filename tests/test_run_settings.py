@@ -58,10 +58,10 @@ def joined(text):
     ("name", "value", "reason"),
     [
         ("XLA_PYTHON_CLIENT_MEM_FRACTION", ".XX", "`.XX` is not a number"),
-        ("XLA_PYTHON_CLIENT_MEM_FRACTION", "100", "100 asks for 100 times the card"),
+        ("XLA_PYTHON_CLIENT_MEM_FRACTION", "100", "100 requests 100 times the GPU's memory"),
         ("XLA_CLIENT_MEM_FRACTION", "0", "every allocation fails"),
         ("XLA_PYTHON_CLIENT_ALLOCATOR", "async", "JAX has no allocator `async`"),
-        ("JAX_ENABLE_X64", "maybe", "neither true nor false"),
+        ("JAX_ENABLE_X64", "maybe", "is not a boolean"),
         ("XLA_FLAGS", "--xla_gpu_autotune_levl=0", "XLA has no flag"),
     ],
 )
@@ -117,8 +117,8 @@ def test_a_recipe_of_eight_variables_gets_a_word_for_each(dry):
     assert rows["XLA_PYTHON_CLIENT_MEM_FRACTION"]["effect"].startswith("no effect")
     assert rows["XLA_PYTHON_CLIENT_PREALLOCATE"]["effect"].startswith("no effect")
     assert rows["JAX_PREALLOCATION_SIZE_LIMIT_BYTES"]["effect"].startswith("no effect")
-    assert "choose: " in rows["JAX_PREALLOCATION_SIZE_LIMIT_BYTES"]["effect"]
-    assert "about CPU devices" in rows["XLA_FLAGS"]["effect"]
+    assert "choose one: " in rows["JAX_PREALLOCATION_SIZE_LIMIT_BYTES"]["effect"]
+    assert "it does not affect GPUs" in rows["XLA_FLAGS"]["effect"]
     assert "deprecated" in rows["JAX_PLATFORM_NAME"]["effect"]
     ids = {finding["id"] for finding in answer["settings"]["findings"]}
     assert {"ignored-by-allocator", "unread-variable", "flag-cpu-only"} <= ids
@@ -133,7 +133,7 @@ def test_what_a_fraction_leaves_is_judged_in_bytes_of_the_gpu(dry):
     tight, answer, _ = dry(USE, XLA_PYTHON_CLIENT_MEM_FRACTION="0.99", gpu="h100-80g")
     assert "warning[insufficient-headroom]" in tight.stderr
     (row,) = [r for r in answer["settings"]["variables"] if "FRACTION" in r["name"]]
-    assert row["effect"].startswith("the pool may take 78.")
+    assert row["effect"].startswith("the pool may use 78.")
     roomy, answer, _ = dry(USE, XLA_PYTHON_CLIENT_MEM_FRACTION="0.95", gpu="h100-80g")
     assert "insufficient-headroom" not in roomy.stderr
     assert answer["settings"]["findings"] == []
@@ -177,7 +177,7 @@ def test_a_dry_run_tells_what_was_set_too_late_and_where(dry, tmp_path):
     assert f"at {script}:3 (<module>), after JAX was imported" in x64["message"]
     assert "it was not set when JAX read it" in x64["message"]
     assert "jax.config.update" in x64["fix"]
-    assert f"{script}:6 (main), after JAX was used for the first time" in fraction["message"]
+    assert f"{script}:6 (main), after the first use of JAX" in fraction["message"]
     assert "JAX has read `0.6`" in fraction["message"]
     # The value that JAX has read is the one that counts.
     (row,) = [r for r in answer["settings"]["variables"] if "FRACTION" in r["name"]]
@@ -228,7 +228,7 @@ def test_under_run_it_is_told_on_standard_error(tmp_path):
         text=True,
     )
     assert done.stdout == "RAN\n", done.stderr
-    told = [line for line in done.stderr.splitlines() if "changes nothing in this process" in line]
+    told = [line for line in done.stderr.splitlines() if "has no effect in this process" in line]
     assert len(told) == 2, done.stderr
     assert told[0].startswith("vramfit: `JAX_ENABLE_X64=1` is set at ")
     assert f"{script}:6 (main)" in told[1]
@@ -245,7 +245,7 @@ def test_after_jax_memory_fix_it_is_a_warning(tmp_path):
         text=True,
     )
     assert f"VramfitWarning: `JAX_ENABLE_X64=1` is set at {script}:4" in done.stderr
-    assert f"{script}:7 (main), after JAX was used for the first time" in done.stderr
+    assert f"{script}:7 (main), after the first use of JAX" in done.stderr
 
 
 def test_jax_memory_fix_notices_what_was_lost_before_it_came():
@@ -352,4 +352,4 @@ def test_doctor_says_a_note_without_verbose():
         text=True,
     )
     assert "note: `XLA_FLAGS`:" in doctor.stdout + doctor.stderr
-    assert "about CPU devices" in joined(doctor.stdout + doctor.stderr)
+    assert "it does not affect GPUs" in joined(doctor.stdout + doctor.stderr)

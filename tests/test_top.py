@@ -82,7 +82,7 @@ def test_v7_a_virtual_process_is_shown_with_its_three_memories(runtime, holding)
 def test_v7_the_table_says_why_there_is_no_driver_and_what_the_pool_is(runtime, holding):
     table = top(runtime, "--once")
     assert "no driver: `/nowhere/libnvidia-ml.so` cannot be opened" in table
-    assert "reserved by JAX's pool, 4.0 MiB of it in use" in table
+    assert "reserved by JAX's pool and 4.0 MiB in use" in table
     assert str(holding.pid) in table
 
 

@@ -114,7 +114,7 @@ def test_tokens_out_of_range_are_named(tokens):
     words = ["train", "train.toml", "--check", "--set", "data.vocabulary=50"]
     done = vramfit(*words, cwd=tokens)
     assert done.returncode == 2
-    assert "`tokens` of `tokens.h5` has the token 77 in row 1234, and the 50 tokens" in done.stderr
+    assert "`tokens` of `tokens.h5` has the token 77 in row 1234, but the 50 tokens" in done.stderr
     assert "correct that row, or set `data.vocabulary` to 78 at least" in done.stderr
     with h5py.File(tokens / "tokens.h5", "r+") as file:
         file["tokens"][1234, 5] = 60_000
@@ -126,10 +126,10 @@ def test_tokens_out_of_range_are_named(tokens):
 @pytest.mark.parametrize(
     ("settings", "said"),
     [
-        (["model.kind=mlp"], "a model of kind `mlp` has no vectors for them"),
+        (["model.kind=mlp"], "a model of kind `mlp` has no embedding for them"),
         (["data.scale=0.5"], "`scale` has no effect on the tokens of `tokens`"),
         (["data.sequence_length=12"], "rows of `tokens` have 11 tokens for training"),
-        (["data.inputs=other", "data.vocabulary=9"], "rows of `other` are float32 of the shape"),
+        (["data.inputs=other", "data.vocabulary=9"], "rows of `other` are float32 with the shape"),
     ],
 )
 def test_what_tokens_cannot_be_is_refused(tokens, settings, said):
@@ -148,7 +148,7 @@ def test_generated_images_can_be_trained_as_proposed(tmp_path):
     assert 'scale = "1/255"' in propose(tmp_path, "images.h5")
     done = vramfit("train", "train.toml", "--check", cwd=tmp_path)
     assert "images  uint8 [1 000, 8, 8" in done.stdout
-    assert ", multiplied by 1/255 on the device\n" in done.stdout
+    assert ", scaled by 1/255 on the device\n" in done.stdout
     epochs = train(tmp_path, *SMALL)["epochs"]
     assert epochs[-1]["train"]["loss"] < epochs[0]["train"]["loss"]
 
@@ -194,5 +194,5 @@ def test_data_that_nothing_can_be_proposed_for_is_refused(tmp_path):
         file["x"] = np.zeros((10, 3), "f4")
     done = vramfit("train", "--init", "train.toml", "--data", "lone.h5", cwd=tmp_path)
     assert done.returncode == 2
-    assert "has no dataset of inputs beside one called `targets`" in done.stderr
+    assert "has neither inputs with a dataset named `targets`" in done.stderr
     assert not (tmp_path / "train.toml").exists()
