@@ -351,7 +351,7 @@ def test_a9_preallocation_of_cuda_async(start, tmp_path, amount):
     assert "without preallocation the pool retains nothing" in grows.err
     whole = start(HELD, *policy, "--limit", "4GiB", options=shared, **env)
     assert 0 <= whole.told["held"] - whole.told["limit"] < 200 << 20
-    assert "has no effect: preallocation takes the whole share" in whole.err
+    assert "has no effect: the whole fraction is preallocated" in whole.err
 
 
 def test_a10_newer_allocators_are_known_by_version(start):

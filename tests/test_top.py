@@ -181,7 +181,7 @@ def test_s17_in_a_real_terminal_keys_work_and_the_terminal_comes_back(runtime):
         screen = await_screen("train.py --config")
         assert "before" not in screen  # the screen is its own
         tmux("send-keys", "?")
-        await_screen("the largest free piece of the pool")
+        await_screen("largest free block of the pool")
         tmux("send-keys", "Escape")
         tmux("send-keys", "j", "Enter")
         await_screen(" details ")
@@ -199,8 +199,8 @@ def test_s17_in_a_real_terminal_keys_work_and_the_terminal_comes_back(runtime):
 
 def test_s17_wrong_values_are_told(runtime):
     for arguments, words in [
-        (["--interval", "soon"], "`soon` is no time"),
-        (["--interval", "1ms"], "is not between"),
+        (["--interval", "soon"], "`soon` is not a duration"),
+        (["--interval", "1ms"], "is out of range"),
         (["--listen", "127.0.0.1"], "--prometheus"),
         (["--replay", os.devnull], "there is nothing to replay"),
     ]:
