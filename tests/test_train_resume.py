@@ -156,7 +156,7 @@ def test_a_run_goes_on_with_a_copy_of_its_data_and_not_with_other_values(train, 
     # From there on it is the data of the run.
     assert again(3).notes == ()
     write(train, rows=1004)
-    with pytest.raises(InvalidArgumentError, match="an order of 1003 rows, and there are 1004"):
+    with pytest.raises(InvalidArgumentError, match="for 1003 rows, but the file has 1004"):
         again(3, force_resume=True)
 
 
