@@ -161,7 +161,10 @@ fn a_full_gpu_has_no_room_for_a_context() {
     let (_folder, fake) = fake_driver_with(&description);
     let error = open(&fake).create_context(0).expect_err("it is full");
     let hint = error.hint_text().expect("a hint");
-    assert!(hint.contains("not enough free memory for a CUDA context"), "{hint}");
+    assert!(
+        hint.contains("not enough free memory for a CUDA context"),
+        "{hint}"
+    );
 }
 
 #[test]

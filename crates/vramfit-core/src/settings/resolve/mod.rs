@@ -156,7 +156,8 @@ impl Resolver<'_> {
         let matters =
             options.requires_gpu_size() || options.is_split() || is_set(NONEXISTENT_LIMIT);
         let adds_detail = options.fraction.is_some() || is_set(FRACTION) || is_set(OLD_FRACTION);
-        if !matters && !(self.target.detailed && adds_detail) {
+        let is_asked = matters || (self.target.detailed && adds_detail);
+        if !is_asked {
             return Ok(GpuBudgets::Unknown);
         }
         match (self.target.gpu_budgets)() {

@@ -33,7 +33,7 @@ const LATEST_TESTED: Version = Version::new(0, 10, 2);
 ///
 /// # Errors
 /// Whatever prevents the run, or a result.
-pub(crate) fn execute(spec: DryrunSpec, context: &Context, output: &mut Output) -> Result<Status> {
+pub(crate) fn execute(spec: &DryrunSpec, context: &Context, output: &mut Output) -> Result<Status> {
     env::check_platforms(|name| std::env::var_os(name))?;
     let (program, arguments) = command_line::split_program(spec.command.clone(), context)?;
     let plugin = PluginPaths::find(context)?;

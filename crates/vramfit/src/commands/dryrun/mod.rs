@@ -116,7 +116,7 @@ pub(crate) struct Args {
 
 /// Runs `vramfit dryrun`.
 pub(crate) fn run(args: Args, context: &Context, output: &mut Output) -> Result<Status> {
-    execute(args.into_spec()?, context, output)
+    execute(&args.into_spec()?, context, output)
 }
 
 impl Args {

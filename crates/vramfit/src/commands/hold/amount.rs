@@ -29,7 +29,7 @@ impl FromStr for Amount {
                 .parse::<Bytes>()
                 .map_err(|_| invalid(format!("`{text}` is not an amount of memory")))?;
             return match bytes.0 {
-                0 => Err(invalid(format!("the amount must be greater than 0"))),
+                0 => Err(invalid("the amount must be greater than 0".to_owned())),
                 bytes => Ok(Amount::Bytes(bytes)),
             };
         };

@@ -79,7 +79,7 @@ pub(crate) fn run(args: Args, context: &Context, output: &mut Output) -> Result<
         return print(&args, context, output);
     }
     let first = args.command.first().cloned().unwrap_or_default();
-    start(args, context, output).or_else(|error| {
+    start(&args, context, output).or_else(|error| {
         // Code 2 could be the program's own, so that of a failure before it is another.
         output.error(&error);
         Ok(Status::Child(match error.kind() {
@@ -90,7 +90,7 @@ pub(crate) fn run(args: Args, context: &Context, output: &mut Output) -> Result<
     })
 }
 
-fn start(args: Args, context: &Context, output: &mut Output) -> Result<Status> {
+fn start(args: &Args, context: &Context, output: &mut Output) -> Result<Status> {
     let (program, arguments) = command_line::split_program(args.command.clone(), context)?;
     let installed = python::find_interpreter(&program, &arguments)
         .and_then(|interpreter| probe(&interpreter, output));
@@ -98,8 +98,8 @@ fn start(args: Args, context: &Context, output: &mut Output) -> Result<Status> {
     report_settings(&settings, output);
     report_findings(&settings, installed.as_ref(), output);
     if let Some(gpu) = &args.preflight {
-        let spec = preflight_spec(gpu, &args)?;
-        let status = dryrun::execute(spec, context, output)?;
+        let spec = preflight_spec(gpu, args)?;
+        let status = dryrun::execute(&spec, context, output)?;
         if status != Status::Yes {
             output.info("not started: the dry run did not show that it fits");
             return Ok(status);

@@ -132,7 +132,7 @@ impl Snapshot {
                 match place {
                     DeviceLocation::Gpu(gpu) => add_published_row(&mut rows[gpu], stats, device),
                     DeviceLocation::Virtual | DeviceLocation::Unknown => {
-                        unmapped.push(unmapped_gpu(stats, device))
+                        unmapped.push(unmapped_gpu(stats, device));
                     }
                 }
             }

@@ -118,7 +118,7 @@ fn try_batch(
         },
         ..DryrunSpec::new(gpu.parse()?, command)
     };
-    let status = dryrun::execute(spec, context, &mut output.quiet());
+    let status = dryrun::execute(&spec, context, &mut output.quiet());
     // The error of the run itself says more than that it ended.
     if let Some(failure) = request.outcome().and_then(|outcome| match outcome.kind {
         OutcomeKind::Rejected => outcome.error,
