@@ -97,7 +97,7 @@ impl Cli {
         let context = &context.with_python(self.global.python);
         match self.command {
             Command::Dryrun(args) => commands::dryrun::run(args, context, output),
-            Command::Run(args) => commands::run::run(args, context, output),
+            Command::Run(args) => commands::run::run(&args, context, output),
             Command::Doctor(args) => commands::doctor::run(&args, python_is_named, context, output),
             Command::Top(args) => commands::top::run(&args, output),
             Command::Replay(args) => commands::replay::run(&args, output),

@@ -49,7 +49,7 @@ pub(crate) fn execute(spec: &DryrunSpec, context: &Context, output: &mut Output)
         .transpose()?;
 
     let mut delta = EnvDelta::for_dryrun(
-        &spec,
+        spec,
         &RunPaths {
             trace: &trace,
             scratch: scratch.path(),

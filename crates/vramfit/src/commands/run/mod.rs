@@ -74,12 +74,12 @@ const NOT_EXECUTABLE: u8 = 126;
 const NOT_FOUND: u8 = 127;
 
 /// Runs `vramfit run`.
-pub(crate) fn run(args: Args, context: &Context, output: &mut Output) -> Result<Status> {
+pub(crate) fn run(args: &Args, context: &Context, output: &mut Output) -> Result<Status> {
     if args.print {
-        return print(&args, context, output);
+        return print(args, context, output);
     }
     let first = args.command.first().cloned().unwrap_or_default();
-    start(&args, context, output).or_else(|error| {
+    start(args, context, output).or_else(|error| {
         // Code 2 could be the program's own, so that of a failure before it is another.
         output.error(&error);
         Ok(Status::Child(match error.kind() {
