@@ -328,7 +328,7 @@ def test_a9_cuda_async_is_chosen_where_jax_reads_it(start):
     assert not [line for line in tensorflows.err.splitlines() if line.startswith("set ")]
     done = start(TELL, "--allocator", "cuda_async", TF_GPU_ALLOCATOR="cuda_malloc_async")
     assert done.answer["settings"]["allocator"] == "cuda_async"
-    assert "not in TF_GPU_ALLOCATOR" in done.err
+    assert "not with TF_GPU_ALLOCATOR" in done.err
 
 
 # Tells what the books of the shared card say of this process, the context included.

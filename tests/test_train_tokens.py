@@ -93,8 +93,8 @@ def test_tokens_can_have_labels_of_their_own(tmp_path):
 
 def test_check_says_what_becomes_of_tokens(tokens):
     done = vramfit("train", "train.toml", "--check", cwd=tokens)
-    assert "tokens  int32 [2 000, 12], 50 tokens, each a vector that is learnt" in done.stdout
-    assert "the next token of each step, cross-entropy of 50 tokens" in done.stdout
+    assert "tokens  int32 [2 000, 12], embedding of 50 tokens" in done.stdout
+    assert "next-token prediction, cross-entropy over 50 tokens" in done.stdout
 
 
 def test_stacks_of_steps_and_a_rehearsal_have_tokens_too(tokens):
@@ -115,12 +115,15 @@ def test_tokens_out_of_range_are_named(tokens):
     done = vramfit(*words, cwd=tokens)
     assert done.returncode == 2
     assert "`tokens` of `tokens.h5` has the token 77 in row 1234, but the 50 tokens" in done.stderr
-    assert "correct that row, or set `data.vocabulary` to 78 at least" in done.stderr
+    assert "correct that row, or set `data.vocabulary` to at least 78" in done.stderr
     with h5py.File(tokens / "tokens.h5", "r+") as file:
         file["tokens"][1234, 5] = 60_000
     done = vramfit(*words[:3], cwd=tokens)
     assert done.returncode == 2
-    assert "and only 51 different tokens: a model of 60001 tokens may not be meant" in done.stderr
+    assert (
+        "but only 51 different tokens: a model of 60001 tokens is probably not intended"
+        in done.stderr
+    )
 
 
 @pytest.mark.parametrize(
