@@ -89,7 +89,7 @@ def test_the_copy_for_array_record_has_the_same_rows(file, tmp_path):
     records = grain.sources.ArrayRecordDataSource(asked.copy)
     assert len(records) == ROWS
     for row in 0, 301, ROWS - 1:
-        x, y = grain_backends._parser(asked)(records[row])
+        x, y = grain_backends._make_parser(asked)(records[row])
         np.testing.assert_array_equal(x, np.arange(8, dtype="f4") + row * 8)
         assert y == row
     large = request(file, rows=1 << 25)

@@ -324,14 +324,14 @@ def default_jax_config(wide: bool = True) -> Iterator[None]:
     if wide and not config.enable_x64.value:
         with config.enable_x64(True), default_jax_config(wide=False):
             yield
-    elif _is_guarded():
+    elif _has_transfer_guard():
         with jax.transfer_guard("allow"):
             yield
     else:
         yield
 
 
-def _is_guarded() -> bool:
+def _has_transfer_guard() -> bool:
     """Say whether the user forbids or logs transfers in this thread."""
     from jax._src import config
 

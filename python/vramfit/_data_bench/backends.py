@@ -36,7 +36,7 @@ def fancy_indexing(options: BenchOptions) -> BatchSizes:
     import numpy as np
 
     random = np.random.default_rng(0)
-    with _h5py().File(options.file) as file:
+    with _import_h5py().File(options.file) as file:
         datasets = [file[path] for path in options.datasets]
         while True:
             rows = _random_rows(random, options)
@@ -46,7 +46,7 @@ def fancy_indexing(options: BenchOptions) -> BatchSizes:
 
 def block_reads(options: BenchOptions) -> BatchSizes:
     """A careful way: blocks of whole chunks in random order, shuffled in memory."""
-    with _h5py().File(options.file) as file:
+    with _import_h5py().File(options.file) as file:
         datasets = [file[path] for path in options.datasets]
         yield from _shuffled_blocks(options, datasets, lambda dataset, rows: dataset[rows])
 
@@ -56,7 +56,7 @@ def torch(options: BenchOptions) -> BatchSizes:
     import numpy as np
 
     data: Any = importlib.import_module("torch.utils.data")
-    with _h5py().File(options.file) as file:
+    with _import_h5py().File(options.file) as file:
         datasets = [file[path] for path in options.datasets]
 
         class Rows(data.Dataset):  # type: ignore[misc]
@@ -99,7 +99,7 @@ BACKENDS = (
 )
 
 
-def _h5py() -> Any:
+def _import_h5py() -> Any:
     """Return h5py with all installed filters."""
     h5py = importlib.import_module("h5py")
     if importlib.util.find_spec("hdf5plugin") is not None:

@@ -61,7 +61,7 @@ def over_loader(options: BenchOptions) -> BatchSizes:
 def over_array_record(options: BenchOptions) -> BatchSizes:
     """Grain over a copy of the rows as ArrayRecord, each parsed to NumPy arrays."""
     records = _grain().sources.ArrayRecordDataSource(options.copy)
-    yield from _shuffled_rows(records, options, _parser(options))
+    yield from _shuffled_rows(records, options, _make_parser(options))
 
 
 def array_record(options: BenchOptions) -> BatchSizes:
@@ -70,7 +70,7 @@ def array_record(options: BenchOptions) -> BatchSizes:
 
     module: Any = importlib.import_module("array_record.python.array_record_data_source")
     random = np.random.default_rng(0)
-    parse = _parser(options)
+    parse = _make_parser(options)
     with module.ArrayRecordDataSource(options.copy) as records:
         while True:
             rows = random.choice(options.rows, options.batch_size, replace=False, shuffle=False)
@@ -97,7 +97,7 @@ def copy_to_array_record(options: BenchOptions) -> str | None:
     return None
 
 
-def _parser(options: BenchOptions) -> Callable[[bytes], list[Any]]:
+def _make_parser(options: BenchOptions) -> Callable[[bytes], list[Any]]:
     """Return a function that parses a record to arrays."""
     import numpy as np
 

@@ -54,7 +54,7 @@ impl StepNotes {
         for note in notes.get(self.count..).unwrap_or_default() {
             match note {
                 Note::Search { steps, name } => {
-                    programs.on_search();
+                    programs.on_step_search();
                     (self.steps, self.name) = (*steps, name.clone());
                 }
                 Note::Program {
@@ -88,7 +88,7 @@ impl StepNotes {
         programs: &Programs,
         text: &impl Fn(TextId) -> String,
     ) -> Option<StepSearch> {
-        programs.is_searched().then(|| StepSearch {
+        programs.has_step_search().then(|| StepSearch {
             steps: self.steps,
             name: self.name.clone(),
             cut: self.cut.map(|(entry, calls)| Cut {

@@ -89,7 +89,7 @@ def check_config(
     saved: Mapping[str, Any] | None, config: Mapping[str, Any] | None, step: int
 ) -> None:
     """Raise an error unless a configuration is the one in a checkpoint."""
-    old, new = _flattened(saved or {}), _flattened(config or {})
+    old, new = _flatten_config(saved or {}), _flatten_config(config or {})
     changed = [key for key in sorted(old.keys() | new.keys()) if old.get(key) != new.get(key)]
     if not changed:
         return
@@ -114,11 +114,11 @@ def _start_over() -> str:
     )
 
 
-def _flattened(config: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+def _flatten_config(config: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
     flat: dict[str, Any] = {}
     for key, value in config.items():
         if isinstance(value, Mapping) and value:
-            flat |= _flattened(value, f"{prefix}{key}.")
+            flat |= _flatten_config(value, f"{prefix}{key}.")
         else:
             flat[f"{prefix}{key}"] = value
     return flat

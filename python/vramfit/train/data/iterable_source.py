@@ -35,7 +35,7 @@ class IterableSource:
 
     def start(self, epoch: int) -> Iterator[Any]:
         """Iterate over all batches."""
-        return self._transferred(iter(self._batches))
+        return self._transfer_batches(iter(self._batches))
 
     def read_ahead(self, epoch: int) -> None:
         """Do nothing: the user's iterable may not be thread-safe."""
@@ -50,7 +50,7 @@ class IterableSource:
         batches = iter(self._batches)
         for _ in range(position["batches"]):
             next(batches, None)
-        return self._transferred(batches)
+        return self._transfer_batches(batches)
 
     def position(self, batches: int) -> dict[str, Any]:
         """Return the number of batches."""
@@ -86,7 +86,7 @@ class IterableSource:
         """Return None."""
         return None
 
-    def _transferred(self, batches: Iterator[Any]) -> Iterator[Any]:
+    def _transfer_batches(self, batches: Iterator[Any]) -> Iterator[Any]:
         in_flight: deque[Any] = deque()
         for batch in batches:
             in_flight.append(self._send(batch))

@@ -17,7 +17,7 @@ pub(in crate::analysis) const UNLIMITED: u64 = u64::MAX;
 pub(in crate::analysis) struct ProgramsSnapshot {
     entries: Vec<EntrySnapshot>,
     compilations: usize,
-    is_searched: bool,
+    has_step_search: bool,
     step: Option<usize>,
     loaded: FxHashMap<u32, (usize, u64)>,
 }
@@ -59,7 +59,7 @@ impl Programs {
         let Programs {
             entries,
             compilations,
-            is_searched,
+            has_step_search,
             step,
             by_key: _,
             loaded,
@@ -67,7 +67,7 @@ impl Programs {
         ProgramsSnapshot {
             entries: entries.iter().map(ProgramEntry::snapshot).collect(),
             compilations: compilations.len(),
-            is_searched: *is_searched,
+            has_step_search: *has_step_search,
             step: *step,
             loaded: loaded.clone(),
         }
@@ -76,7 +76,7 @@ impl Programs {
     /// Says whether each further pass does the same.
     pub(in crate::analysis) fn repeats(&self, before: &ProgramsSnapshot, period: &Period) -> bool {
         self.step == before.step
-            && self.is_searched == before.is_searched
+            && self.has_step_search == before.has_step_search
             && self.loaded == before.loaded
             && self.entries.len() == before.entries.len()
             && before

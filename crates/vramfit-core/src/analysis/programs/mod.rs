@@ -67,7 +67,7 @@ pub(super) struct Programs {
     entries: Vec<ProgramEntry>,
     compilations: Vec<Compilation>,
     /// Whether the run searched for its step and noted what it found.
-    is_searched: bool,
+    has_step_search: bool,
     /// The entry with the strongest evidence; of equals the one that has needed most so far, all its calls
     /// together; of equals the one compiled first.
     step: Option<usize>,
@@ -213,8 +213,8 @@ impl Programs {
     }
 
     /// Takes in that the run searched for its step.
-    pub(super) fn on_search(&mut self) {
-        self.is_searched = true;
+    pub(super) fn on_step_search(&mut self) {
+        self.has_step_search = true;
     }
 
     /// Takes in why a program that is loaded may be the step.
@@ -228,7 +228,7 @@ impl Programs {
     /// Says whether calls of a program are steps of a training. Where the run did not search for them,
     /// any may be.
     pub(super) fn may_be_step(&self, entry: usize) -> bool {
-        !self.is_searched || self.entries[entry].evidence >= Evidence::StateReturned
+        !self.has_step_search || self.entries[entry].evidence >= Evidence::StateReturned
     }
 
     /// Returns what programs are compared by when the step is chosen.
@@ -242,8 +242,8 @@ impl Programs {
         u128::from(entry.calls) * u128::from(entry.key.sizes.needed_bytes().max(1))
     }
 
-    pub(super) fn is_searched(&self) -> bool {
-        self.is_searched
+    pub(super) fn has_step_search(&self) -> bool {
+        self.has_step_search
     }
 
     /// Returns the entry of the step, as far as one can know now.

@@ -14,7 +14,7 @@ const MIN_SHOWN_FRACTION: u64 = 100;
 /// What the largest routine uses, where one may use 1 % of the memory.
 pub(super) fn metric(summary: &RunSummary, device: &DeviceSummary) -> Option<Metric> {
     let scratch = summary.scratch.as_ref()?;
-    let need = significant(scratch, device.capacity_bytes)
+    let need = significant_needs(scratch, device.capacity_bytes)
         .into_iter()
         .find(|need| need.high_bytes.is_some())?;
     let peak = scratch.peak_bytes.get(device.device as usize).copied();
@@ -32,7 +32,7 @@ pub(super) fn metric(summary: &RunSummary, device: &DeviceSummary) -> Option<Met
 
 /// One point for each routine that matters.
 pub(in crate::report) fn section(summary: &RunSummary) -> Option<Section> {
-    let needs = significant(summary.scratch.as_ref()?, capacity_bytes(summary));
+    let needs = significant_needs(summary.scratch.as_ref()?, capacity_bytes(summary));
     let mut points: Vec<_> = needs.iter().copied().take(MAX_SHOWN).map(point).collect();
     points.extend(more_in_json(needs.len().saturating_sub(MAX_SHOWN)));
     let title = "scratch memory of library routines, outside XLA's buffer assignment";
@@ -66,7 +66,7 @@ pub(super) fn caveats(summary: &RunSummary) -> Vec<String> {
     }
     let is_range =
         |need: &&ScratchNeedSummary| need.high_bytes.is_some_and(|high| high > need.low_bytes);
-    let needs = significant(scratch, capacity_bytes(summary));
+    let needs = significant_needs(scratch, capacity_bytes(summary));
     if let Some(need) = needs.into_iter().find(is_range) {
         points.push(format!(
             "scratch memory of library routines above their minimum: up to {} for {}; the result \
@@ -86,7 +86,7 @@ fn capacity_bytes(summary: &RunSummary) -> u64 {
 /// Returns the routines that matter, the one that may use most first: those without a bound, with 1 % of
 /// the memory, and the one that could not get its maximum. What the autotuner uses counts only in the
 /// last case.
-fn significant(scratch: &ScratchSummary, capacity_bytes: u64) -> Vec<&ScratchNeedSummary> {
+fn significant_needs(scratch: &ScratchSummary, capacity_bytes: u64) -> Vec<&ScratchNeedSummary> {
     let short = scratch.shortage.as_ref().map(|shortage| shortage.need);
     let min_bytes = (capacity_bytes / MIN_SHOWN_FRACTION).max(1);
     let needs = scratch.needs.iter().enumerate();

@@ -121,7 +121,11 @@ pub(super) fn clause(condition: &Condition) -> Option<String> {
         return None;
     };
     let others = others(*of_this_run);
-    let named: Vec<_> = processes.iter().take(MAX_OTHERS_NAMED).map(other).collect();
+    let named: Vec<_> = processes
+        .iter()
+        .take(MAX_OTHERS_NAMED)
+        .map(describe_other)
+        .collect();
     let alone = match fits_alone {
         Some(true) => "; without them it succeeds",
         Some(false) => "; without them it still fails",
@@ -147,7 +151,7 @@ fn others(of_this_run: bool) -> &'static str {
     }
 }
 
-fn other(process: &OtherProcess) -> String {
+fn describe_other(process: &OtherProcess) -> String {
     let words: Vec<_> = process.command.split(' ').map(str::to_owned).collect();
     let name = name(process.pid, &short_command(&words));
     format!("{name}: {}", Bytes(process.bytes))

@@ -16,10 +16,10 @@ use crate::error::{Error, ErrorKind, Result};
 
 /// The first release that reads the new name of the fraction. It was written between 0.4.31 and
 /// 0.4.33; 0.4.32 was never released.
-pub(super) const NEW_FRACTION_NAME: Version = Version::new(0, 4, 33);
+pub(super) const NEW_FRACTION_SINCE: Version = Version::new(0, 4, 33);
 
 /// The first release in which `platform` was reported to retain memory (jax-ml/jax#39145).
-const PLATFORM_RETAINS_MEMORY: Version = Version::new(0, 10, 0);
+const PLATFORM_RETAINS_MEMORY_SINCE: Version = Version::new(0, 10, 0);
 
 pub(super) fn apply(resolver: &mut Resolver<'_>) -> Result<()> {
     let kind = match resolver.options.allocator {
@@ -135,7 +135,7 @@ fn note_conflicts(kind: Kind, resolver: &mut Resolver<'_>) {
         }
         _ => {}
     }
-    if chosen == Some(Kind::Platform) && resolver.is_at_least(PLATFORM_RETAINS_MEMORY) {
+    if chosen == Some(Kind::Platform) && resolver.is_at_least(PLATFORM_RETAINS_MEMORY_SINCE) {
         resolver.note(
             "since 0.10, JAX is reported to retain memory with `platform` instead of returning it to \
              the driver (jax-ml/jax#39145)",
@@ -171,7 +171,7 @@ fn note_conflicts(kind: Kind, resolver: &mut Resolver<'_>) {
 
 /// Sets the fraction in the name that the release reads, and removes the other name.
 fn set_fraction(kind: Kind, resolver: &mut Resolver<'_>) -> Result<Option<FractionText>> {
-    let reads_new_name = resolver.is_at_least(NEW_FRACTION_NAME);
+    let reads_new_name = resolver.is_at_least(NEW_FRACTION_SINCE);
     let rejected = format!("JAX rejects it together with `{FRACTION}`");
     let Some(size) = resolver.size else {
         if reads_new_name && resolver.non_empty_var(FRACTION).is_some() {

@@ -9,7 +9,7 @@ use super::super::names::{
 use super::super::platforms::{GPU_REQUIRED, PLATFORM_NAME, PLATFORMS, prefers_gpu};
 use super::super::pool_size::{JAX_DEFAULT_FRACTION, PoolSize};
 use super::Resolver;
-use super::pool::{NEW_FRACTION_NAME, enforces_limit, environment_allocator};
+use super::pool::{NEW_FRACTION_SINCE, enforces_limit, environment_allocator};
 use crate::bytes::Bytes;
 use crate::error::{Error, ErrorKind, Result};
 
@@ -125,7 +125,7 @@ fn remove_nonexistent_limit(resolver: &mut Resolver<'_>) -> Result<Option<PoolSi
 
 /// Returns the fraction that JAX would read, if it is a number.
 pub(super) fn environment_fraction(resolver: &Resolver<'_>) -> Option<f64> {
-    let reads_new_name = resolver.target.jax.is_none() || resolver.is_at_least(NEW_FRACTION_NAME);
+    let reads_new_name = resolver.target.jax.is_none() || resolver.is_at_least(NEW_FRACTION_SINCE);
     let new = resolver.non_empty_var(FRACTION).filter(|_| reads_new_name);
     let text = new.or_else(|| resolver.non_empty_var(OLD_FRACTION))?;
     text.trim().parse().ok().filter(|fraction| *fraction > 0.0)
@@ -134,7 +134,7 @@ pub(super) fn environment_fraction(resolver: &Resolver<'_>) -> Option<f64> {
 /// Leaves one name of the fraction, the one that the release reads. Where the new name is read, the
 /// rules of the pool remove the old one.
 fn use_one_name(resolver: &mut Resolver<'_>) {
-    if resolver.is_at_least(NEW_FRACTION_NAME) {
+    if resolver.is_at_least(NEW_FRACTION_SINCE) {
         return;
     }
     let Some(new) = resolver.non_empty_var(FRACTION) else {

@@ -16,7 +16,7 @@ OURS = re.compile(
 )
 
 
-def places(name):
+def package_dirs(name):
     """Directories of a package, without importing it (only its parent, if it has one)."""
     try:
         spec = util.find_spec(name)
@@ -27,7 +27,7 @@ def places(name):
 
 def read_version(package, variable):
     """Read a version from a package's `version.py`, also where it has no metadata."""
-    for folder in places(package):
+    for folder in package_dirs(package):
         try:
             with open(os.path.join(folder, "version.py"), encoding="utf-8") as file:
                 return re.search(rf"^{variable}\s*=\s*['\"](.+?)['\"]", file.read(), re.M)[1]
@@ -53,7 +53,7 @@ for name in ("jax", "jaxlib"):
         packages[name] = found
 
 folders = []
-for root in places("nvidia"):
+for root in package_dirs("nvidia"):
     for below, _, files in os.walk(root):
         if os.path.basename(below) == "lib" and any(".so" in file for file in files):
             folders.append(below)
