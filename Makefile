@@ -18,7 +18,7 @@ unexport PYTHONPATH PYTHONHOME JAX_PLATFORMS JAX_PLATFORM_NAME XLA_FLAGS CUDA_VI
 export VIRTUAL_ENV := $(CURDIR)/$(VENV)
 export PATH := $(BIN):$(PATH)
 
-DEMO_CARDS := t4 rtx-3090 h100-80g
+DEMO_GPUS := t4 rtx-3090 h100-80g
 
 .PHONY: help
 help: ## List these commands
@@ -97,13 +97,13 @@ conformance: setup ## JAX's own tests on the virtual GPU: make conformance JAX_S
 	$(BIN)/python tests/conformance $(if $(JAX_SOURCE),--jax-source $(JAX_SOURCE))
 
 .PHONY: demo
-demo: setup ## Ask three cards whether a GPT fits, then train on generated data and go on; see build/demo/
+demo: setup ## Ask three gpus whether a GPT fits, then train on generated data and go on; see build/demo/
 	@mkdir -p build/demo
-	@for card in $(DEMO_CARDS); do \
+	@for gpu in $(DEMO_GPUS); do \
 		echo; \
-		echo "\$$ vramfit dryrun --gpu $$card --steps 3 --report build/demo/$$card.html -- python examples/train_gpt.py"; \
-		$(BIN)/vramfit dryrun --gpu $$card --steps 3 --json build/demo/$$card.json \
-			--report build/demo/$$card.html --force -- \
+		echo "\$$ vramfit dryrun --gpu $$gpu --steps 3 --report build/demo/$$gpu.html -- python examples/train_gpt.py"; \
+		$(BIN)/vramfit dryrun --gpu $$gpu --steps 3 --json build/demo/$$gpu.json \
+			--report build/demo/$$gpu.html --force -- \
 			python examples/train_gpt.py || test $$? -eq 1; \
 	done
 	@rm -rf build/demo/training && mkdir -p build/demo/training

@@ -20,10 +20,10 @@ from numpyro.infer.autoguide import AutoNormal
 def model(features, group, groups, outcome=None):
     """Let each group have its own intercept, drawn around a common one."""
     weights = numpyro.sample("weights", dist.Normal(0, 1).expand([features.shape[1]]).to_event(1))
-    centre = numpyro.sample("centre", dist.Normal(0, 1))
+    center = numpyro.sample("center", dist.Normal(0, 1))
     spread = numpyro.sample("spread", dist.HalfNormal(1))
     with numpyro.plate("groups", groups):
-        intercept = numpyro.sample("intercept", dist.Normal(centre, spread))
+        intercept = numpyro.sample("intercept", dist.Normal(center, spread))
     logits = features @ weights + intercept[group]
     with numpyro.plate("rows", features.shape[0]):
         numpyro.sample("outcome", dist.Bernoulli(logits=logits), obs=outcome)

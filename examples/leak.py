@@ -65,10 +65,10 @@ def main():
     args = arguments().parse_args()
     params, opt_state, train_step = build(args)
     rng = np.random.default_rng(args.seed)
-    centres = rng.standard_normal((args.classes, args.features), dtype=np.float32)
+    centers = rng.standard_normal((args.classes, args.features), dtype=np.float32)
     # One fixed batch: what matters here is what the loop keeps, not what it reads.
     labels = jnp.asarray(rng.integers(0, args.classes, args.batch).astype(np.int32))
-    features = jnp.asarray(centres)[labels]
+    features = jnp.asarray(centers)[labels]
 
     history = []
     for step in range(1, args.steps + 1):

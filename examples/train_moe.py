@@ -77,12 +77,12 @@ def batches(args):
     """Yield tokens of several sources; each source rotates and scales in its own way."""
     rng = np.random.default_rng(args.seed)
     sources = min(args.experts, 8)
-    centres = 3 * rng.standard_normal((sources, args.width), dtype=np.float32)
+    centers = 3 * rng.standard_normal((sources, args.width), dtype=np.float32)
     signs = rng.choice(np.array([-1.0, 1.0], np.float32), (sources, args.width))
     while True:
         source = rng.integers(0, sources, args.tokens)
         tokens = rng.standard_normal((args.tokens, args.width), dtype=np.float32)
-        yield tokens + centres[source], tokens * signs[source]
+        yield tokens + centers[source], tokens * signs[source]
 
 
 def arguments():

@@ -1,4 +1,4 @@
-"""Train a ResNet with batch normalisation on synthetic images (Flax Linen, Optax).
+"""Train a ResNet with batch normalization on synthetic images (Flax Linen, Optax).
 
 The defaults are ResNet-50, 256 images of 224 x 224 a step. On a laptop:
 

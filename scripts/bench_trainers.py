@@ -1,6 +1,6 @@
 """`vramfit.train.fit` beside Keras on JAX, and beside PyTorch's DataLoader before the same step.
 
-One network, one optimiser, one data set: 64 numbers a row, 128 units, 10 classes, AdamW, batches
+One network, one optimizer, one data set: 64 numbers a row, 128 units, 10 classes, AdamW, batches
 of 256 in a random order. vramfit streams the rows from an HDF5 file in every comparison. Keras has
 them in memory, which is the best that it can be given. PyTorch's DataLoader is measured twice: with
 rows in memory, and with a dataset that reads the file by h5py, row by row, as tutorials do.

@@ -2,7 +2,7 @@
 
 The run reads an HDF5 file, makes a checkpoint every few steps and is ended by SIGKILL: while Python
 starts, while it trains, while a checkpoint is written. The last attempt is left alone. Its
-parameters, optimiser state and mean losses have to be those of a run that nobody disturbed, to the
+parameters, optimizer state and mean losses have to be those of a run that nobody disturbed, to the
 last bit.
 
     python scripts/kill_training.py --kills 100

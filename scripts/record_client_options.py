@@ -1,6 +1,6 @@
 """Record how an installed CUDA plugin of JAX answers to client options.
 
-The plugin checks the options before it looks for a card, so no GPU is needed. Every option is
+The plugin checks the options before it looks for a GPU, so no GPU is needed. Every option is
 tried with a value of every type, then the allocators and platforms by name, and fractions. One line
 an answer, with tabs: option, type of the value, the value, the answer. The first line names the
 release and the minor version of the PJRT C API.

@@ -33,7 +33,7 @@ def main():
 def candidates():
     library = next(pathlib.Path(jaxlib.__file__).parent.glob("libjax_common.so"))
     words = {word.decode() for word in WORD.findall(library.read_bytes())}
-    # In a serialised description a field's name may be followed by a letter that is its length.
+    # In a serialized description a field's name may be followed by a letter that is its length.
     return words | {word[:-1] for word in words}
 
 

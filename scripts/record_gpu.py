@@ -1,13 +1,13 @@
-"""Record what a real card does, beside what the virtual one says: one command, under ten minutes.
+"""Record what a real GPU does, beside what the virtual one says: one command, under ten minutes.
 
     python3 scripts/record_gpu.py --out DIR --wheel build/wheel/vramfit-*.whl
 
-Runs the programs of `gpu_programs/` on the card and on the virtual card of the same name, with the
+Runs the programs of `gpu_programs/` on the GPU and on the virtual GPU of the same name, with the
 same settings, and compares the statistics of the allocator behind each step. Those of
 `tests/matrix/` say themselves what must be true.
 Beside that: a log of every allocation, reports of running out of memory, `doctor`, `top`, `hold`, a
-pool that finds the card partly taken. Everything said goes into DIR/record.tar.gz; DIR/summary.txt
-says what agrees. With `--pretend CARD` the real half runs on a virtual card, too: that shows that
+pool that finds the GPU partly taken. Everything said goes into DIR/record.tar.gz; DIR/summary.txt
+says what agrees. With `--pretend GPU` the real half runs on a virtual GPU, too: that shows that
 this script works, and nothing else. What is worth keeping goes to `fixtures/gpu/`.
 """
 
@@ -134,31 +134,31 @@ def compare(recorder, name, real, virtual):
     recorder.say(f"  {name}: {equal} figures are equal, {differences} differ")
 
 
-def pairs(recorder, card, names):
-    """Run programs on the card and on the virtual one."""
+def pairs(recorder, gpu, names):
+    """Run programs on the GPU and on the virtual one."""
     for name in names:
         program, settings = PAIRS[name]
         path = str(PROGRAMS / program)
         real = recorder.run(f"{name}.real", [sys.executable, path], settings)
         virtual = recorder.run(
             f"{name}.virtual",
-            [*vramfit("dryrun", "--gpu", card, "--"), sys.executable, path],
+            [*vramfit("dryrun", "--gpu", gpu, "--"), sys.executable, path],
             settings,
             virtual=True,
         )
         compare(recorder, name, real, virtual)
 
 
-def autotuned(recorder, card):
+def autotuned(recorder, gpu):
     """Record the choices of the autotuner, and whether a dry run with them comes nearer."""
     results = recorder.folder / "autotune-results.txtpb"
     flags = {"XLA_FLAGS": f"--xla_gpu_dump_autotune_results_to={results}"}
     path = str(PROGRAMS / "train_attention.py")
     real = recorder.run("autotune.real", [sys.executable, path], flags)
     if not results.exists():
-        recorder.say("  autotune: the card's run left no results")
+        recorder.say("  autotune: the GPU's run left no results")
         return
-    options = ["--gpu", card, "--autotune-results", str(results), "--"]
+    options = ["--gpu", gpu, "--autotune-results", str(results), "--"]
     virtual = recorder.run(
         "autotune.virtual", [*vramfit("dryrun", *options), sys.executable, path], virtual=True
     )
@@ -180,7 +180,7 @@ def matrix(recorder):
 
 
 def look(recorder):
-    """Record what the commands for a machine with cards say of this one."""
+    """Record what the commands for a machine with GPUs say of this one."""
     recorder.run("doctor", vramfit("doctor", "--json"))
     recorder.run("doctor-text", vramfit("doctor", "--train"))
     recorder.run("top", vramfit("top", "--once", "--json"))
@@ -191,11 +191,11 @@ def look(recorder):
     recorder.run("run-share", vramfit("run", "--processes", "2", "--", *mlp))
 
 
-def taken(recorder, card):
-    """Record what a pool does when half of the card is taken, and `top` meanwhile."""
+def taken(recorder, gpu):
+    """Record what a pool does when half of the GPU is taken, and `top` meanwhile."""
     command = vramfit("hold", "50%", "--for", "80s", "--json")
     if recorder.pretend:
-        recorder.say("skipped   taken: a virtual card is not shared with `hold`")
+        recorder.say("skipped   taken: a virtual GPU is not shared with `hold`")
         return
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as holder:
         time.sleep(5)
@@ -219,15 +219,15 @@ def versions(recorder):
     recorder.run("device", [sys.executable, "-c", lines])
 
 
-def card_here():
-    """Return the name in the catalogue of the card that is here."""
+def gpu_here():
+    """Return the name in the catalogue of the GPU that is here."""
     query = ["nvidia-smi", "--query-gpu=name", "--format=csv,noheader"]
     name = subprocess.run(query, capture_output=True, text=True, check=True).stdout.split("\n")[0]
     listed = subprocess.run(vramfit("gpus", "--json"), capture_output=True, text=True, check=True)
-    for card in json.loads(listed.stdout)["gpus"]:
-        if card["description"] == name:
-            return card["name"]
-    raise SystemExit(f"record_gpu: no card in the catalogue is called `{name}`; name one: --card")
+    for gpu in json.loads(listed.stdout)["gpus"]:
+        if gpu["description"] == name:
+            return gpu["name"]
+    raise SystemExit(f"record_gpu: no GPU in the catalogue is called `{name}`; name one: --gpu")
 
 
 def parse():
@@ -236,8 +236,8 @@ def parse():
     parser.add_argument(
         "--wheel", type=Path, help="vramfit's wheel; else the one that is installed"
     )
-    parser.add_argument("--card", help="name in the catalogue; else asked of nvidia-smi")
-    parser.add_argument("--pretend", metavar="CARD", help="use this virtual card as the real one")
+    parser.add_argument("--gpu", help="name in the catalogue; else asked of nvidia-smi")
+    parser.add_argument("--pretend", metavar="GPU", help="use this virtual GPU as the real one")
     parser.add_argument("--seconds", type=float, default=540, help="time for everything")
     parser.add_argument("--only", choices=PAIRS, help="only the pair of runs with this name")
     return parser.parse_args()
@@ -257,16 +257,16 @@ def main():
         subprocess.run([sys.executable, "-m", "pip", *install, arguments.wheel], check=True)
         os.environ["PYTHONPATH"] = str(site.resolve())
     recorder = Recorder(folder.resolve(), deadline, arguments.pretend)
-    card = arguments.card or arguments.pretend or card_here()
-    recorder.say(f"card: {card}" + (", pretended" if arguments.pretend else ""))
+    gpu = arguments.gpu or arguments.pretend or gpu_here()
+    recorder.say(f"GPU: {gpu}" + (", pretended" if arguments.pretend else ""))
     try:
         versions(recorder)
-        pairs(recorder, card, [arguments.only] if arguments.only else PAIRS)
+        pairs(recorder, gpu, [arguments.only] if arguments.only else PAIRS)
         if not arguments.only:
             matrix(recorder)
-            taken(recorder, card)
+            taken(recorder, gpu)
             look(recorder)
-            autotuned(recorder, card)
+            autotuned(recorder, gpu)
             logged(recorder)
     finally:
         summary = "\n".join(recorder.lines) + "\n"

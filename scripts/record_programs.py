@@ -1,10 +1,10 @@
-"""Records what the CUDA plugin of the installed JAX serialises, for the tests of `core/program`.
+"""Records what the CUDA plugin of the installed JAX serializes, for the tests of `core/program`.
 
     JAX_PLATFORMS=cpu JAX_SKIP_CUDA_CONSTRAINTS_CHECK=1 \\
         python scripts/record_programs.py fixtures/programs
 
 The plugin itself is asked, without vramfit and without a GPU. Each program gives two files: the
-serialised executable with its options, and XLA's own figures (`memory_analysis`). Run it once for
+serialized executable with its options, and XLA's own figures (`memory_analysis`). Run it once for
 each release of JAX; before 0.9 with XLA_FLAGS=--xla_gpu_autotune_level=0.
 """
 
@@ -31,7 +31,7 @@ def varint(message, at):
 
 
 def executable_of(serialized):
-    """Return the plugin's own message inside what JAX serialises.
+    """Return the plugin's own message inside what JAX serializes.
 
     From 0.9 on IFRT puts a header before it: its length, then itself. What follows is a message,
     which begins with the tag of its first field, or since 0.12 a Riegeli file, with its signature.

@@ -13,7 +13,7 @@ ROOT = Path(__file__).resolve().parent.parent
 PLACE = Path("/tmp/demo")
 SCRIPT = "train_gpt.py"
 SMALL = "--layers 2 --width 128 --heads 4 --vocab 1024 --sequence 128 --no-remat --batch"
-# Card and arguments: a card that is too small, one that is not; a small model with two batch sizes.
+# GPU and arguments: a GPU that is too small, one that is not; a small model with two batch sizes.
 RUNS = {
     "train_gpt-t4": ("t4", ""),
     "train_gpt-h100-80g": ("h100-80g", ""),
@@ -33,10 +33,10 @@ def main():
     shutil.copy(Path(sys.prefix) / "pyvenv.cfg", PLACE / "env")
     (PLACE / "env" / "lib").symlink_to(Path(sys.prefix) / "lib")
     for name in names:
-        card, arguments = RUNS[name]
+        gpu, arguments = RUNS[name]
         trace = ROOT / "fixtures" / "traces" / f"{name}.trace"
         trace.parent.mkdir(exist_ok=True)
-        command = [sys.executable, "-m", "vramfit", "dryrun", "--gpu", card, "--steps", "3"]
+        command = [sys.executable, "-m", "vramfit", "dryrun", "--gpu", gpu, "--steps", "3"]
         command += ["--trace", str(trace), "--force", "--", str(python), str(PLACE / SCRIPT)]
         code = subprocess.run(command + arguments.split(), check=False).returncode
         if code not in (0, 1):

@@ -100,7 +100,7 @@ def derive():
 
 @pytest.fixture
 def on_virtual_gpu():
-    """Return a function that runs a script on virtual cards and returns what it printed."""
+    """Return a function that runs a script on virtual GPUs and returns what it printed."""
 
     def run(script, *, devices=1, gpu="h100-80g"):
         done = subprocess.run(

@@ -2,7 +2,7 @@
 
     python tests/derive_expected.py no_donation --limit 63707283456 -- --layers 4 --width 512
 
-The step of the example is lowered from shapes alone and compiled for a card that is not there,
+The step of the example is lowered from shapes alone and compiled for a GPU that is not there,
 by the CUDA plugin's own ahead-of-time route; no array is made and no vramfit code is loaded. Two
 accounts of the result are read and must agree: `memory_analysis()` and the buffer assignment
 that XLA writes when asked to dump. The second also says in which order an execution allocates,
@@ -64,7 +64,7 @@ def compile_and_dump(lowered):
     """Return the compiled program, its buffer assignment in words, and whether Triton was off.
 
     A dry run must leave out Triton's matrix products where their default tiling cannot compile,
-    because without a card nothing can be tuned. So must this.
+    because without a GPU nothing can be tuned. So must this.
     """
     for triton in (True, False):
         with tempfile.TemporaryDirectory() as folder:

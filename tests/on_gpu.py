@@ -17,7 +17,7 @@ class Failed(AssertionError):
 
 
 def environment(gpu="h100-80g", count=1, **more):
-    """Return an environment in which Python's JAX finds `count` cards called `gpu`."""
+    """Return an environment in which Python's JAX finds `count` GPUs called `gpu`."""
     steering = re.compile(r"(JAX|XLA|TF|VRAMFIT|CUDA|NVIDIA)_|PYTHONPATH$")
     kept = {k: v for k, v in os.environ.items() if not steering.match(k)}
     return kept | {

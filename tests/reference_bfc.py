@@ -14,7 +14,7 @@ def rounded(size):
 
 
 def pool_limit(total, fraction, jax):
-    """Return what the pool of a card with `total` bytes may take.
+    """Return what the pool of a GPU with `total` bytes may take.
 
     JAX 0.10.2 began to round it up to whole pages of 2 MiB.
     """

@@ -1,7 +1,7 @@
 """A run of `vramfit train` as one would write it without: the oracle of `test_train_command.py`.
 
 Only the order of rows is the loader's. The model is written with flax's own layers, and trained
-with its own optimiser. Prints the loss of each step.
+with its own optimizer. Prints the loss of each step.
 """
 
 import json

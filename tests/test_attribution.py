@@ -126,7 +126,7 @@ def test_half_precision_halves_what_is_saved(attribution):
     assert whole.sum(**saved) == 2 * half.sum(**saved) > 0
 
 
-def test_offloaded_activations_are_not_on_the_card(attribution):
+def test_offloaded_activations_are_not_on_the_gpu(attribution):
     kept, away = attribution("donate", "scan", "keep"), attribution("donate", "scan", "offload")
     saved = {"kind": "activations", "stacked": True}
     stack = 6 * 4096 * 128 * 4

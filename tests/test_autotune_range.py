@@ -1,7 +1,7 @@
 """The range of the peak in a dry run, and autotuning results given to it.
 
 What it says is compared with what the real plugin says of the same program, compiled for
-the same card without the virtual GPU.
+the same GPU without the virtual GPU.
 """
 
 import json
@@ -91,11 +91,11 @@ def test_both_ends_are_what_the_compiler_says_of_both_ways(tmp_path):
     code, answer, err = dryrun(tmp_path, "--autotune-range")
     assert code == 0, err
     root = Path(__file__).parent.parent
-    cards = ["cargo", "run", "--quiet", "-p", "vramfit-core", "--example", "target_config"]
-    cards = json.loads(subprocess.run(cards, cwd=root, check=True, stdout=subprocess.PIPE).stdout)
+    gpus = ["cargo", "run", "--quiet", "-p", "vramfit-core", "--example", "target_config"]
+    gpus = json.loads(subprocess.run(gpus, cwd=root, check=True, stdout=subprocess.PIPE).stdout)
     reference = subprocess.run(
         [sys.executable, "-c", COMPILE],
-        input=cards[GPU]["target_config"],
+        input=gpus[GPU]["target_config"],
         env=environment(JAX_PLATFORMS="cpu", JAX_SKIP_CUDA_CONSTRAINTS_CHECK="1"),
         capture_output=True,
         text=True,
@@ -117,7 +117,7 @@ def test_both_ends_are_what_the_compiler_says_of_both_ways(tmp_path):
 
 
 def elsewhere(model):
-    """Describe a card of the same kind in a machine with another clock and another cuDNN."""
+    """Describe a GPU of the same kind in a machine with another clock and another cuDNN."""
     changed = re.sub(
         r"DNN version: .*", "DNN version: 9.99.9", model.replace("clock: ", "clock: 1")
     )
@@ -129,7 +129,7 @@ def escaped(text):
     return text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
 
 
-def test_results_recorded_on_a_card_are_used_whatever_its_clock_and_its_cudnn(tmp_path):
+def test_results_recorded_on_a_gpu_are_used_whatever_its_clock_and_its_cudnn(tmp_path):
     _, plain, err = dryrun(
         tmp_path, TF_CPP_MIN_LOG_LEVEL="0", TF_CPP_VMODULE="autotuner_cache=5,autotuner_util=5"
     )
@@ -138,7 +138,7 @@ def test_results_recorded_on_a_card_are_used_whatever_its_clock_and_its_cudnn(tm
     keys = [key for key in re.findall(asked, err, re.DOTALL) if " dot(" in key[1]]
     assert keys, err[-4000:]
     results = tmp_path / "results.txt"
-    # What a card would write for which cuBLAS is fastest in every product.
+    # What a GPU would write for which cuBLAS is fastest in every product.
     entries = [
         f'results {{ device: "{elsewhere(model)}" hlo: "{escaped(hlo)}" version: {version} '
         "result { gemm { algorithm: 0 autotune_workspace_size: 33554432 } } }\n"

@@ -19,7 +19,7 @@ jax.block_until_ready(x @ x)
 print("done")
 """
 
-# 40 GB on a card of 16.
+# 40 GB on a GPU of 16.
 TOO_LARGE = """
 import jax, jax.numpy as jnp
 jax.block_until_ready(jnp.ones((10_000_000_000,), jnp.float32))
@@ -168,10 +168,10 @@ def limit_of(*args, **changes):
 
 def test_the_users_settings_hold_until_an_option_says_otherwise(program):
     path = program(FITS)
-    card = subprocess.run(
+    listed = subprocess.run(
         [*VRAMFIT, "gpus", "show", "t4", "--json"], capture_output=True, text=True, check=True
     )
-    total = json.loads(card.stdout)["gpu"]["total_memory_bytes"]
+    total = json.loads(listed.stdout)["gpu"]["total_memory_bytes"]
     page = 2 << 20  # to which JAX rounds the limit up since 0.10.2
     assert abs(limit_of(path, XLA_PYTHON_CLIENT_MEM_FRACTION="0.5") - total * 0.5) < page
     assert (

@@ -8,7 +8,7 @@ import pytest
 from conftest import clean_environment
 
 # A product of 12,544 rows in attention has no default tiling for Triton: it compiles only by the
-# second attempt. On a card the autotuner would choose another kernel.
+# second attempt. On a GPU the autotuner would choose another kernel.
 ATTENTION = """
 import jax, jax.numpy as jnp
 

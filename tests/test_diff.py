@@ -104,7 +104,7 @@ def test_twice_the_batch_is_twice_the_batch_and_the_activations(train):
     assert shapes == ("f32[8,512,256]", "f32[16,512,256]")
 
 
-def test_an_edited_program_in_another_folder_on_another_card(train):
+def test_an_edited_program_in_another_folder_on_another_gpu(train):
     edited = TRAIN.replace("import sys\n", "import sys\n# a comment\n# and another\n")
     edited = edited.replace("(256, 256)", "(256, 256), jnp.bfloat16")
     before = train(8)

@@ -180,7 +180,7 @@ def test_a_service_of_compose_sets_what_it_says():
     assert only(variables, found) == variables
 
 
-def test_compose_accepts_the_service_and_gives_it_cards():
+def test_compose_accepts_the_service_and_gives_it_gpus():
     text = write("compose", "--gpu=a100-80gx4", "--fraction=0.9")
     compose = json.loads(PyCompose.from_yaml(text).to_json())
     service = compose["services"]["train"]
@@ -300,7 +300,7 @@ def test_a_line_break_is_refused_where_it_cannot_be_written(place):
     assert "a line break" in refused(place, "--set=A=1\n2")
 
 
-def test_an_amount_needs_a_card():
+def test_an_amount_needs_a_gpu():
     assert "--gpu" in refused("shell", "--limit=8GiB")
 
 

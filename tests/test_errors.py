@@ -37,4 +37,4 @@ def test_standard_classes_catch_ours():
     with pytest.raises(KeyError):
         gpus.find("voodoo2")
     with pytest.raises(OSError, match="cannot read the GPU file"):
-        gpus.find("no-such-card.toml")
+        gpus.find("no-such-gpu.toml")

@@ -135,7 +135,7 @@ def hand_no_donation(layers, width, batch, donate=None):
 
 def hand_svi(rows, features, groups, steps):
     del steps
-    # A mean and a spread for every latent: the weights, centre, spread and intercepts.
+    # A mean and a spread for every latent: the weights, center, spread and intercepts.
     latents = 2 * (features + 1 + 1 + groups)
     return rows * (features * F32 + I32 + F32) + 3 * latents * F32 + I32 + KEY
 
@@ -156,7 +156,7 @@ LOOPS = {
     "train_vit": (
         hand_vit,
         # 12,544 rows (64 images of 196 patches) have no default tiling for a Triton product. On a
-        # card the autotuner would choose another kernel; ahead of time XLA gives up.
+        # GPU the autotuner would choose another kernel; ahead of time XLA gives up.
         {
             "layers": 1,
             "width": 768,
@@ -297,7 +297,7 @@ def test_each_of_eight_devices_holds_its_slice(dryrun, derive):
 # --- runs that do not fit ------------------------------------------------------------------
 
 
-def test_a_gpt_fits_two_cards_of_three(dryrun):
+def test_a_gpt_fits_two_gpus_of_three(dryrun):
     """GPT-2 medium needs 14.2 GiB: below 75 % of 80 and of 24 GB, above 75 % of 16 GB."""
     fits = {}
     for gpu in ("h100-80g", "rtx-4090", "rtx-4080"):
@@ -309,7 +309,7 @@ def test_a_gpt_fits_two_cards_of_three(dryrun):
     assert "RESOURCE_EXHAUSTED: Out of memory while trying to allocate" in run.err
 
 
-def test_donation_decides_on_a_48_gb_card(dryrun):
+def test_donation_decides_on_a_48_gb_gpu(dryrun):
     """The state is 18 GiB. Two of it and the temporaries exceed 35.7 GiB, one of it does not."""
     kept = dryrun("no_donation.py", "--steps", 2, gpu="a6000")
     donated = dryrun("no_donation.py", "--steps", 2, "--donate", gpu="a6000")

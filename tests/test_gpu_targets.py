@@ -1,6 +1,6 @@
-"""XLA accepts every card of the catalogue and compiles for it, without a GPU.
+"""XLA accepts every GPU of the catalogue and compiles for it, without a GPU.
 
-Each card is compiled for in a child process of its own: a description that XLA does not like can
+Each GPU is compiled for in a child process of its own: a description that XLA does not like can
 kill the process that compiles.
 """
 
@@ -52,13 +52,13 @@ def installed_cuda_major():
     raise RuntimeError("no CUDA plugin of JAX is installed: `make setup`")
 
 
-CARDS = catalogue()
+GPUS = catalogue()
 
 
 @pytest.mark.timeout(120)
-@pytest.mark.parametrize("name", CARDS)
-def test_compiles_for_card(name):
-    card = CARDS[name]
+@pytest.mark.parametrize("name", GPUS)
+def test_compiles_for_gpu(name):
+    gpu = GPUS[name]
     environment = os.environ | {
         "JAX_PLATFORMS": "cpu",
         # Releases before 0.9 do not offer the plugin where no CUDA driver is found.
@@ -66,18 +66,18 @@ def test_compiles_for_card(name):
     }
     child = subprocess.run(
         [sys.executable, "-c", COMPILE],
-        input=card["target_config"],
+        input=gpu["target_config"],
         env=environment,
         capture_output=True,
         text=True,
         timeout=100,
         check=False,
     )
-    if card[f"supports_cuda_{installed_cuda_major()}"]:
+    if gpu[f"supports_cuda_{installed_cuda_major()}"]:
         assert child.returncode == 0, child.stderr[-2000:]
         # Two matrices of 512 x 512 bfloat16.
         assert child.stdout.split() == ["1048576"]
     else:
-        # The catalogue says that this compiler has dropped the card; if it has not, say so here.
+        # The catalogue says that this compiler has dropped the GPU; if it has not, say so here.
         assert child.returncode != 0
         assert "ptxas too old" in child.stderr, child.stderr[-2000:]

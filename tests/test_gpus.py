@@ -10,7 +10,7 @@ from vramfit import gpus
 from vramfit._errors import InvalidFileError, UnknownGpuError
 
 
-def test_both_languages_give_the_same_cards():
+def test_both_languages_give_the_same_gpus():
     done = subprocess.run(
         [sys.executable, "-m", "vramfit", "gpus", "--json"],
         capture_output=True,
@@ -19,42 +19,42 @@ def test_both_languages_give_the_same_cards():
     )
     listed = json.loads(done.stdout)["gpus"]
     ours = gpus.all()
-    assert [card["name"] for card in listed] == [gpu.name for gpu in ours]
-    for card, gpu in zip(listed, ours, strict=True):
-        assert card["total_memory_bytes"] == gpu.total_memory_bytes
-        assert card["max_total_memory_bytes"] == gpu.max_total_memory_bytes
-        assert tuple(card["compute_capability"]) == gpu.compute_capability
-        assert {k: v for k, v in card["peak_tflops"].items() if v is not None} == gpu.peak_tflops
-        assert (card["memory_certainty"] == "estimated") == gpu.memory_is_estimated
+    assert [gpu["name"] for gpu in listed] == [gpu.name for gpu in ours]
+    for entry, gpu in zip(listed, ours, strict=True):
+        assert entry["total_memory_bytes"] == gpu.total_memory_bytes
+        assert entry["max_total_memory_bytes"] == gpu.max_total_memory_bytes
+        assert tuple(entry["compute_capability"]) == gpu.compute_capability
+        assert {k: v for k, v in entry["peak_tflops"].items() if v is not None} == gpu.peak_tflops
+        assert (entry["memory_certainty"] == "estimated") == gpu.memory_is_estimated
 
 
-def test_a_card_is_found_by_each_of_its_names():
-    card = gpus.find("h100-80g")
-    assert card == gpus.find("NVIDIA H100 80GB HBM3")
-    for alias in card.aliases:
-        assert gpus.find(alias) == card
-    assert repr(card) == "<Gpu h100-80g: 79.1 GiB>"
+def test_a_gpu_is_found_by_each_of_its_names():
+    gpu = gpus.find("h100-80g")
+    assert gpu == gpus.find("NVIDIA H100 80GB HBM3")
+    for alias in gpu.aliases:
+        assert gpus.find(alias) == gpu
+    assert repr(gpu) == "<Gpu h100-80g: 79.1 GiB>"
 
 
-def test_an_unknown_card_names_the_nearest():
+def test_an_unknown_gpu_names_the_nearest():
     with pytest.raises(UnknownGpuError) as caught:
         gpus.find("h100-81g")
     assert "h100-80g" in caught.value.hint
 
 
-def test_a_card_file_that_is_none_is_refused(tmp_path):
-    file = tmp_path / "card.toml"
+def test_a_gpu_file_that_is_none_is_refused(tmp_path):
+    file = tmp_path / "gpu.toml"
     file.write_text("name = 'mine'\n")
     with pytest.raises(InvalidFileError):
         gpus.find(str(file))
 
 
-def test_cards_cannot_be_changed():
+def test_gpus_cannot_be_changed():
     with pytest.raises(AttributeError):
         gpus.find("t4").name = "mine"
 
 
-def test_a_name_alone_shows_that_card():
+def test_a_name_alone_shows_that_gpu():
     def shown(*words):
         done = subprocess.run(
             [sys.executable, "-m", "vramfit", "gpus", *words], capture_output=True, text=True
@@ -64,4 +64,4 @@ def test_a_name_alone_shows_that_card():
     assert shown("h100-80g") == shown("show", "h100-80g")
     code, text = shown("h100-80g", "--json")
     assert (code, json.loads(text)["gpu"]["name"]) == (0, "h100-80g")
-    assert shown("no-such-card")[0] == 2
+    assert shown("no-such-gpu")[0] == 2

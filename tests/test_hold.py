@@ -1,4 +1,4 @@
-"""`vramfit hold`: occupies exactly so much of a card, and gives it back. Rows S13, S14 and S18."""
+"""`vramfit hold`: occupies exactly so much of a GPU, and gives it back. Rows S13, S14 and S18."""
 
 import json
 import os
@@ -60,13 +60,13 @@ def test_s13_jax_really_holds_what_was_asked_for(tmp_path):
     lines, answer = hold_in_dryrun(tmp_path, "8GiB", "--for", "0s", "--verify")
     assert events(lines) == ["start", *["step"] * 8, "verified", "holding", "released"]
     begin, verified = lines[0], lines[-3]
-    # Three quarters of the card, which is the pool that JAX makes.
+    # Three quarters of the GPU, which is the pool that JAX makes.
     assert begin["total_bytes"] == answer["limit_bytes"] == begin["free_bytes"]
     # By the allocator's own count, exactly.
     assert verified["allocated_bytes"] == verified["counted_bytes"] == 8 * GIB
     assert verified["read_back"] is None
     assert "no memory contents" in verified["note"]
-    # The virtual card saw the same: 8 GiB, and the number that the last array was filled with.
+    # The virtual GPU saw the same: 8 GiB, and the number that the last array was filled with.
     assert answer["peak_bytes"] == 8 * GIB + 256
 
 
@@ -86,7 +86,7 @@ def test_s14_each_step_is_told_with_what_is_left(tmp_path):
 
 
 def test_s14_it_stops_cleanly_at_the_limit(tmp_path):
-    # A growing pool believes in memory that something else on the card has.
+    # A growing pool believes in memory that something else on the GPU has.
     lines, answer = hold_in_dryrun(
         tmp_path, "10GiB", "--step", "2GiB", options=("--occupied", "8GiB", "--no-preallocate")
     )
@@ -135,7 +135,7 @@ def test_an_allocator_without_a_count_tells_no_part():
     assert "error[invalid-argument]: 50% of JAX's pool is unknown" in done.stderr
 
 
-def test_a_card_that_jax_does_not_have_is_refused():
+def test_a_gpu_that_jax_does_not_have_is_refused():
     done = subprocess.run(
         [*VRAMFIT, "hold", "1GiB", "--gpu", "3"],
         env=environment("t4"),
@@ -177,7 +177,7 @@ def children(pid):
 
 # The fake driver may have to be built first.
 @pytest.mark.timeout(900)
-def test_s18_through_the_driver_the_card_sees_it_and_gets_it_back(fake_driver):
+def test_s18_through_the_driver_the_gpu_sees_it_and_gets_it_back(fake_driver):
     driver = fake_driver({"gpus": [gpu()]})
     process = start("3GiB", "--step", "3GiB", env=clean_environment(**driver.environment))
     assert [bytes_ for _, _, bytes_ in driver.ledger() if bytes_] == [3 * GIB]
@@ -204,7 +204,7 @@ def test_s18_more_than_is_free_is_refused_with_who_holds_it(fake_driver):
 
 @pytest.mark.gpu
 @pytest.mark.parametrize("way", ["driver", "jax"])
-def test_s18_a_real_card_holds_what_was_asked_for(way):
+def test_s18_a_real_gpu_holds_what_was_asked_for(way):
     env = clean_environment(XLA_PYTHON_CLIENT_PREALLOCATE="false")
     lines = hold("2GiB", "--step", "512MiB", "--for", "0s", "--verify", "--backend", way, env=env)
     verified = next(line for line in lines if line["event"] == "verified")
@@ -214,7 +214,7 @@ def test_s18_a_real_card_holds_what_was_asked_for(way):
 
 
 @pytest.mark.gpu
-def test_s14_a_real_card_is_walked_up_to_ninety_percent_and_back():
+def test_s14_a_real_gpu_is_walked_up_to_ninety_percent_and_back():
     env = clean_environment()
     first = hold("90%", "--for", "0s", env=env)
     assert first[-1]["event"] == "released"

@@ -11,7 +11,7 @@ from conftest import clean_environment
 
 GIB = 1 << 30
 PAGE = 2 << 20
-# What the driver reports for the card that is used here.
+# What the driver reports for the GPU that is used here.
 T4_BYTES = 15_642_329_088
 
 TELL = """
@@ -23,7 +23,7 @@ def use(): import jax; jax.block_until_ready(jax.numpy.ones(8))
 
 
 def run(program, *, options=None, gpu="t4", code=0, **env):
-    """Run a program, on a virtual card unless `gpu` is None; return what it told, and errors."""
+    """Run a program, on a virtual GPU unless `gpu` is None; return what it told, and errors."""
     command = [sys.executable, "-c", TELL + textwrap.dedent(program)]
     if gpu is not None:
         command = [
@@ -279,9 +279,9 @@ def test_s12_a_wrong_argument_says_what_is_right(arguments, text):
     assert text in told["text"]
 
 
-def test_s12_a_limit_in_bytes_needs_a_card():
+def test_s12_a_limit_in_bytes_needs_a_gpu():
     if os.path.exists("/dev/nvidiactl"):
-        pytest.skip("this machine has a card")
+        pytest.skip("this machine has a GPU")
     told, _ = here("""
         from vramfit.jax_memory_fix import apply_jax_memory_fix
         try:
@@ -405,7 +405,7 @@ def test_s14_the_walk_stops_cleanly_at_what_is_there():
         steps = allocate_memory_incremental(1.0, step="1GiB")
         tell(steps=steps, now=stats(), shown=repr(steps[-1]))
         """,
-        # The card has less than the pool wants, and JAX backs off.
+        # The GPU has less than the pool wants, and JAX backs off.
         options=("--occupied", "6GiB"),
         code=1,
     )
@@ -514,7 +514,7 @@ def test_s15_a_gpu_that_is_not_the_default_is_no_proof():
 
 
 @pytest.mark.gpu
-def test_s15_a_real_card_computes():
+def test_s15_a_real_gpu_computes():
     told, _ = here("""
         import vramfit.jax_memory_fix as fix
         usage = fix.verify_gpu_usage()

@@ -57,7 +57,7 @@ RUNS = {
         assert "HloModule" in compiled.as_text()
         compiled(x).block_until_ready()
     """,
-    "serialised executables": """
+    "serialized executables": """
         from jax.experimental import serialize_executable as s
         x = jnp.ones((64, 64))
         compiled = jax.jit(lambda x: (x @ x, x + 1)).lower(x).compile()

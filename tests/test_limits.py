@@ -17,7 +17,7 @@ import sys, jax, jax.numpy as jnp
 jax.block_until_ready(jax.jit(lambda: jnp.zeros(int(sys.argv[1]), jnp.uint8))())
 """
 
-# Keeps an activation of 16 MiB for each of 24 layers, far more than the card below has.
+# Keeps an activation of 16 MiB for each of 24 layers, far more than the GPU below has.
 LAYERS, WIDTH, ROWS = 24, 256, 16384
 TRAIN = f"""
 import jax, jax.numpy as jnp
@@ -34,12 +34,12 @@ except jax.errors.JaxRuntimeError:
     pass
 """
 
-CARD_BYTES = 300_000_000
-CARD = f"""
+GPU_BYTES = 300_000_000
+GPU = f"""
 name = "small"
-description = "a small card"
+description = "a small GPU"
 capability = "7.5"
-memory_bytes = {CARD_BYTES}
+memory_bytes = {GPU_BYTES}
 memory = "estimated"
 cores = 10
 l2_bytes = 4194304
@@ -117,10 +117,10 @@ def test_a_total_that_no_driver_reports_is_refused_before_anything_runs(dryrun):
     assert "error[invalid-argument]: no driver reports 80.0 GiB for `t4`" in err
 
 
-def test_a_card_file_with_one_total_has_no_range(dryrun, tmp_path):
-    card = tmp_path / "small.toml"
-    card.write_text(CARD)
-    code, answer, err = dryrun(ONE_ARRAY, card, arguments=[CARD_BYTES])
+def test_a_gpu_file_with_one_total_has_no_range(dryrun, tmp_path):
+    gpu = tmp_path / "small.toml"
+    gpu.write_text(GPU)
+    code, answer, err = dryrun(ONE_ARRAY, gpu, arguments=[GPU_BYTES])
     assert code == 1, err
     assert answer["total_range"] is None
 
@@ -129,20 +129,20 @@ def test_a_card_file_with_one_total_has_no_range(dryrun, tmp_path):
     ("options", "base"),
     [
         # The pool, in whole pages since JAX 0.10.2.
-        ([], -(-CARD_BYTES * 3 // 4 // (2 * MIB)) * 2 * MIB),
+        ([], -(-GPU_BYTES * 3 // 4 // (2 * MIB)) * 2 * MIB),
         # What `cuda_async` keeps is no cap, and is what JAX tells the compiler all the same.
-        (["--allocator", "cuda_async"], CARD_BYTES * 3 // 4),
-        # It reports 0 then, and XLA takes 80 % of the card.
-        (["--allocator", "cuda_async", "--no-preallocate"], CARD_BYTES * 80 // 100),
+        (["--allocator", "cuda_async"], GPU_BYTES * 3 // 4),
+        # It reports 0 then, and XLA takes 80 % of the GPU.
+        (["--allocator", "cuda_async", "--no-preallocate"], GPU_BYTES * 80 // 100),
         # No statistics at all.
-        (["--allocator", "platform"], CARD_BYTES * 80 // 100),
+        (["--allocator", "platform"], GPU_BYTES * 80 // 100),
     ],
     ids=["bfc", "cuda_async", "cuda_async growing", "platform"],
 )
 def test_the_compiler_plans_for_what_jax_tells_it_of_the_allocator(dryrun, tmp_path, options, base):
-    card = tmp_path / "small.toml"
-    card.write_text(CARD)
-    _, answer, err = dryrun(TRAIN, card, *options)
+    gpu = tmp_path / "small.toml"
+    gpu.write_text(GPU)
+    _, answer, err = dryrun(TRAIN, gpu, *options)
     texts = [warning["text"] for warning in answer["compiler_warnings"]]
     found = [re.search(r"below \S+ \((\d+) bytes\) by remat", text) for text in texts]
     (said,) = {int(match[1]) for match in found if match}
@@ -159,7 +159,7 @@ def test_a_limit_that_is_none_is_not_called_0_bytes(dryrun):
     assert "limit 0 B" not in err
     assert "limit none without preallocation, `cuda_async` may use all" in err
     code, answer, err = dryrun(ONE_ARRAY, "t4", *options[:2], arguments=[13_000_000_000])
-    assert code == 0, "the card has more than the threshold"
+    assert code == 0, "the GPU has more than the threshold"
     assert answer["peak_bytes"] > answer["limit_bytes"] == 15_642_329_088 * 3 // 4
     assert "release threshold 10.9 GiB" in err
     assert "allocates more when it needs more" in err

@@ -15,7 +15,7 @@ from on_gpu import environment
 ROOT = Path(__file__).resolve().parent.parent
 SCRIPTS = sorted((ROOT / "tests" / "matrix").glob("*.py"))
 RELEASES = sorted(path.stem.removeprefix("jax-") for path in (ROOT / "requirements").glob("jax-*"))
-# All others run on one card.
+# All others run on one GPU.
 ON_EIGHT_CARDS = ("devices", "sharded_offloading", "sharded_step")
 
 

@@ -96,7 +96,7 @@ def test_a5_a_second_process_gets_what_the_first_one_leaves(tmp_path):
     assert told_second["limit"] == limit(0.75)
     assert told_second["pool"] < H100 // 4
     told, _, _, _ = finish(start(lines, **settings))
-    assert told["pool"] == limit(0.75), "both are gone, so the card is free again"
+    assert told["pool"] == limit(0.75), "both are gone, so the GPU is free again"
 
 
 def test_a7_what_a_display_holds_makes_the_pool_smaller():
@@ -212,7 +212,7 @@ def test_host_memory_costs_no_device_memory():
     assert told["kind"] == "pinned_host"
 
 
-def test_cuda_visible_devices_hides_cards():
+def test_cuda_visible_devices_hides_gpus():
     told = on_gpu("tell(n=jax.device_count())", count=4, CUDA_VISIBLE_DEVICES="2,3")
     assert told["n"] == 2
 

@@ -1,7 +1,7 @@
 """A kind of owner needs evidence, and donation is advised exactly where an argument is updated.
 
 Each program is written as its users write it. What is expected of it is told by what it does: which
-arguments a gradient is taken of, which an optimiser keeps, which come back.
+arguments a gradient is taken of, which an optimizer keeps, which come back.
 """
 
 import re
@@ -25,7 +25,7 @@ def program(text):
 # For each program the kinds of its arguments by path, and how many of them could be donated, but
 # are not.
 CASES = {
-    # No gradient is taken: what goes round is state, but of no optimiser.
+    # No gradient is taken: what goes round is state, but of no optimizer.
     "recurrent network, inference": (
         """
         params = {"w": jnp.ones((N, N)), "u": jnp.ones((N, N))}

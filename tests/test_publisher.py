@@ -66,7 +66,7 @@ def test_v7_what_is_published_is_what_the_allocator_says(runtime, publishing, al
     assert device["limit"] == told["bytes_limit"]
     assert device["allocations"] == told["num_allocs"]
     assert device.get("pool") == told.get("pool_bytes")
-    # On a virtual card the driver's figure is known too: the pool and the context.
+    # On a virtual GPU the driver's figure is known too: the pool and the context.
     assert device["driver"] > (device.get("pool") or device["in_use"])
     assert header["pid"] == process.pid
     assert header["virtual_gpu"] == "h100-80g"
@@ -211,7 +211,7 @@ def test_the_real_plugins_answer_passes_through_unchanged(runtime):
 
 
 @pytest.mark.gpu
-def test_v7_on_a_card_what_is_published_is_what_the_allocator_says(runtime):
+def test_v7_on_a_gpu_what_is_published_is_what_the_allocator_says(runtime):
     lines = (
         "import json, sys, jax, jax.numpy as jnp\n"
         "x = jnp.ones((1 << 20,)); x.block_until_ready()\n"

@@ -1,4 +1,4 @@
-"""The script that records a real card works; here the real half is pretended, too."""
+"""The script that records a real GPU works; here the real half is pretended, too."""
 
 import json
 import subprocess
@@ -20,7 +20,7 @@ def test_both_halves_are_recorded_and_compared(tmp_path):
     done = record(tmp_path, "--pretend", "t4", "--only", "host_memory")
     assert done.returncode == 0, done.stderr
     summary = (tmp_path / "summary.txt").read_text()
-    assert "card: t4, pretended" in summary
+    assert "GPU: t4, pretended" in summary
     assert "host_memory: 36 figures are equal, 0 differ" in summary
     with tarfile.open(tmp_path / "record.tar.gz") as archive:
         names = set(archive.getnames())
@@ -31,8 +31,8 @@ def test_both_halves_are_recorded_and_compared(tmp_path):
     assert record_of["exit_code"] == 0
 
 
-@pytest.mark.skipif(Path("/dev/nvidiactl").exists(), reason="there is a card")
-def test_without_a_card_it_says_so(tmp_path):
+@pytest.mark.skipif(Path("/dev/nvidiactl").exists(), reason="there is a GPU")
+def test_without_a_gpu_it_says_so(tmp_path):
     done = record(tmp_path)
     assert done.returncode == 1
     assert "no NVIDIA GPU here" in done.stderr

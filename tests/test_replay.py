@@ -38,7 +38,7 @@ def test_replays_agree_with_dry_runs(dryrun):
     assert figures(same["before"]) == figures(same["after"]) == figures(run.answer)
     assert same["after"]["events"] == same["before"]["events"]
 
-    # The model is small beside the card, so that XLA compiles the same under each of them.
+    # The model is small beside the GPU, so that XLA compiles the same under each of them.
     for options in (
         ("--allocator", "platform"),
         ("--fraction", "0.5", "--no-preallocate"),
@@ -50,7 +50,7 @@ def test_replays_agree_with_dry_runs(dryrun):
         assert figures(there["after"]) == figures(real.answer), options
 
 
-def test_a_smaller_card_refuses_what_a_dry_run_is_refused_there(dryrun):
+def test_a_smaller_gpu_refuses_what_a_dry_run_is_refused_there(dryrun):
     run = dryrun("leak.py", *SMALL)
     limit = run.answer["peak_bytes"] // 2
     there, code = replay(run.trace, "--limit", limit)

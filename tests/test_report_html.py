@@ -78,14 +78,14 @@ def test_every_picture_is_drawn_without_complaint(chromium, pages, width, dark):
     forms = page.run("data.sections.map(section => section.type)")
     memory = {"bars", "metrics", "tree", "lifetimes", "timeline", "map", "table", "list"}
     assert set(forms) == memory | {"curves", "breakdown"}
-    # Something is on each canvas: more than one colour.
-    colours = page.run(
+    # Something is on each canvas: more than one color.
+    colors = page.run(
         "[...document.querySelectorAll('canvas.base')].map(canvas => {"
         " const dots = canvas.getContext('2d').getImageData(0, 0, canvas.width, canvas.height);"
         " return new Set(new Uint32Array(dots.data.buffer)).size; })"
     )
-    assert len(colours) == 5
-    assert min(colours) > 2
+    assert len(colors) == 5
+    assert min(colors) > 2
     # The page fits its window: nothing but tables scrolls sideways.
     assert page.run("document.documentElement.scrollWidth <= innerWidth")
     assert page.run("document.documentElement.dataset.theme") == ("dark" if dark else "light")
@@ -305,17 +305,17 @@ def test_100_000_buffers_open_fast_and_only_rows_in_sight_exist(chromium, pages)
     assert page.complaints() == []
 
 
-@pytest.mark.parametrize("card", ["t4", "h100-80g"])
-def test_the_page_of_a_real_run(chromium, tmp_path, card):
+@pytest.mark.parametrize("gpu", ["t4", "h100-80g"])
+def test_the_page_of_a_real_run(chromium, tmp_path, gpu):
     path = tmp_path / "report.html"
-    trace = TRACES / f"train_gpt-{card}.trace"
+    trace = TRACES / f"train_gpt-{gpu}.trace"
     command = [sys.executable, "-m", "vramfit", "report", trace, "--html", path]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, check=False, text=True)
-    assert done.returncode == (1 if card == "t4" else 0), done.stderr
+    assert done.returncode == (1 if gpu == "t4" else 0), done.stderr
     page = chromium.open(path)
     answer = done.stdout.splitlines()[0].replace("`", "")
     assert page.run("document.querySelector('h1').textContent").replace("`", "") == answer
-    assert ["jit_train_step", "1" if card == "t4" else "3"] in [row[:2] for row in shown_rows(page)]
+    assert ["jit_train_step", "1" if gpu == "t4" else "3"] in [row[:2] for row in shown_rows(page)]
     assert page.complaints() == []
 
 

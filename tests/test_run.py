@@ -13,7 +13,7 @@ VRAMFIT = [sys.executable, "-m", "vramfit"]
 GIB = 1 << 30
 PAGE = 2 << 20
 
-# Uses the card, then tells the figures of JAX's own allocator.
+# Uses the GPU, then tells the figures of JAX's own allocator.
 TELL = """
 import json, jax, jax.numpy as jnp
 jax.block_until_ready(jnp.ones(8))
@@ -71,8 +71,8 @@ def run_here(*arguments, **env):
 
 def total_bytes(gpu):
     show = [*VRAMFIT, "gpus", "show", gpu, "--json"]
-    card = subprocess.run(show, capture_output=True, check=True, text=True)
-    return json.loads(card.stdout)["gpu"]["total_memory_bytes"]
+    listed = subprocess.run(show, capture_output=True, check=True, text=True)
+    return json.loads(listed.stdout)["gpu"]["total_memory_bytes"]
 
 
 # Rows S: the settings of a project.
@@ -234,13 +234,13 @@ def test_a4_platform_takes_exactly_what_is_needed(start):
 STAYS = TELL + "\nimport sys; sys.stdin.read()\n"
 
 
-def two_on_one_card(tmp_path, *policy):
-    """Start one process after the other on a shared card; return what both tell of their pools."""
+def two_on_one_gpu(tmp_path, *policy):
+    """Start one process after the other on a shared GPU; return what both tell of their pools."""
     script = tmp_path / "stays.py"
     script.write_text(STAYS)
-    # A name of its own, since cards are shared by all processes of a user.
+    # A name of its own, since GPUs are shared by all processes of a user.
     name = f"test-{uuid.uuid4().hex[:12]}"
-    command = [*VRAMFIT, "dryrun", "--gpu", "t4", "--shared", name, "--"]
+    command = [*VRAMFIT, "dryrun", "--gpu", "t4", "--share-as", name, "--"]
     command += [*VRAMFIT, "run", *policy, "--", sys.executable, str(script)]
     processes, pools = [], []
     try:
@@ -262,11 +262,11 @@ def two_on_one_card(tmp_path, *policy):
 
 
 def test_a5_two_processes_at_75_percent_collide_and_share_2_fit(tmp_path):
-    first, second = two_on_one_card(tmp_path, "--fraction", "0.75")
+    first, second = two_on_one_gpu(tmp_path, "--fraction", "0.75")
     assert first["pool_bytes"] == first["bytes_limit"]
     assert second["pool_bytes"] < second["bytes_limit"] / 2, "JAX backs off without a word"
 
-    first, second = two_on_one_card(tmp_path, "--processes", "2")
+    first, second = two_on_one_gpu(tmp_path, "--processes", "2")
     assert first["pool_bytes"] == first["bytes_limit"]
     assert second["pool_bytes"] == second["bytes_limit"]
     # The second knows that the first is no stranger: both have the same part.
@@ -331,7 +331,7 @@ def test_a9_cuda_async_is_chosen_where_jax_reads_it(start):
     assert "not with TF_GPU_ALLOCATOR" in done.err
 
 
-# Tells what the books of the shared card say of this process, the context included.
+# Tells what the books of the shared GPU say of this process, the context included.
 HELD = """
 import json, os, jax, jax.numpy as jnp
 jax.block_until_ready(jnp.ones(8))
@@ -344,7 +344,7 @@ print("TOLD", json.dumps({"held": held, "limit": jax.devices()[0].memory_stats()
 @pytest.mark.parametrize("amount", ["1073741824", "-1"])
 def test_a9_preallocation_of_cuda_async(start, tmp_path, amount):
     env = {"TF_CUDA_MALLOC_ASYNC_SUPPORTED_PREALLOC": amount, "XDG_RUNTIME_DIR": str(tmp_path)}
-    policy, shared = ["--allocator", "cuda_async"], ["--shared", "desk"]
+    policy, shared = ["--allocator", "cuda_async"], ["--share-as", "desk"]
     grows = start(HELD, *policy, "--no-preallocate", options=shared, **env)
     # Beside the context, what was taken at the start has been given back.
     assert grows.told["held"] < 200 << 20

@@ -129,7 +129,7 @@ def test_failures_of_ours_have_codes_of_their_own(program):
     refused = run("--", script)
     assert refused.returncode == 126
     assert "cannot start" in refused.stderr
-    assert run("--gpu", "no-such-card", "--limit", "1GiB", "--", "true").returncode == 125
+    assert run("--gpu", "no-such-gpu", "--limit", "1GiB", "--", "true").returncode == 125
     assert run("--no-such-option", "--", "true").returncode == 125
 
 
@@ -170,7 +170,7 @@ print("ran on", jax.devices()[0].platform)
 def test_a_program_that_fits_is_started_after_its_dry_run(program):
     done = run("--preflight", "t4", "--limit", "8GiB", "--gpu", "t4", program(SMALL))
     assert done.returncode == 0, done.stderr
-    # Once on the virtual card, and then for good; there is no GPU here.
+    # Once on the virtual GPU, and then for good; there is no GPU here.
     assert done.stdout == "ran on gpu\nran on cpu\n"
     assert "fits" in done.stderr
     assert "8.0 GiB" in done.stderr

@@ -341,7 +341,7 @@ def test_doctor_finds_no_fault_with_what_run_sets():
     assert "remove" not in json.dumps(told)
 
 
-@pytest.mark.skipif(os.path.exists("/dev/nvidiactl"), reason="this machine has a card")
+@pytest.mark.skipif(os.path.exists("/dev/nvidiactl"), reason="this machine has a GPU")
 def test_doctor_says_a_note_without_verbose():
     flag = "--xla_force_host_platform_device_count=1"
     doctor = subprocess.run(

@@ -130,7 +130,7 @@ CASES = {
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_routines_are_recognised_with_line_and_range(tmp_path, case):
+def test_routines_are_recognized_with_line_and_range(tmp_path, case):
     source, library, routine, low, high, phase = CASES[case]
     code, answer, told = dryrun(tmp_path, source)
     assert (code, answer["fits"]) == (0, True), told

@@ -33,11 +33,11 @@ RUNS = {
         "training": {"tensorboard": True},
     },
     "tokens": {
-        "data": {"inputs": "words", "targets": "words", "vocabulary": 9, "path": "labelled.h5"},
+        "data": {"inputs": "words", "targets": "words", "vocabulary": 9, "path": "labeled.h5"},
         "model": {"kind": "transformer", "hidden_sizes": [12], "heads": 3},
     },
     "pixels": {
-        "data": {"inputs": "pixels", "targets": "kind", "scale": "1/255", "path": "labelled.h5"},
+        "data": {"inputs": "pixels", "targets": "kind", "scale": "1/255", "path": "labeled.h5"},
         "model": {"kind": "mlp"},
     },
     "transformer": {
@@ -45,7 +45,7 @@ RUNS = {
             "inputs": "signal",
             "targets": "kind",
             "classes": 5,
-            "path": "labelled.h5",
+            "path": "labeled.h5",
             "validation_path": "held-out.h5",
         },
         "model": {"kind": "transformer", "hidden_sizes": [12], "heads": 3, "dropout": 0.2},
@@ -65,7 +65,7 @@ def documented_keys():
     return keys
 
 
-def write_labelled(path, rows, seed):
+def write_labeled(path, rows, seed):
     random = np.random.default_rng(seed)
     with h5py.File(path, "w") as file:
         file["signal"] = random.standard_normal((rows, 6, 2)).astype("f4")
@@ -78,8 +78,8 @@ def write_labelled(path, rows, seed):
 def data(tmp_path_factory):
     folder = tmp_path_factory.mktemp("keys")
     generate(folder, samples=400)
-    write_labelled(folder / "labelled.h5", 300, seed=1)
-    write_labelled(folder / "held-out.h5", 64, seed=2)
+    write_labeled(folder / "labeled.h5", 300, seed=1)
+    write_labeled(folder / "held-out.h5", 64, seed=2)
     return folder
 
 

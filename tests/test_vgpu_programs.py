@@ -1,4 +1,4 @@
-"""Programs of unusual form run on the virtual GPU as on a card."""
+"""Programs of unusual form run on the virtual GPU as on a GPU."""
 
 import pytest
 

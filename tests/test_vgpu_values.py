@@ -142,7 +142,7 @@ print(np.array_equal(jnp.asarray(z) @ jnp.asarray(z), z @ z))
 
 
 def test_a_small_product_is_known_although_its_routine_wants_a_workspace(on_virtual_gpu):
-    # A T4 has no Triton kernels, and no card has them for complex numbers: cuBLAS, with 4 MiB.
+    # A T4 has no Triton kernels, and no GPU has them for complex numbers: cuBLAS, with 4 MiB.
     for gpu in ("t4", "h100-80g"):
         assert on_virtual_gpu(PRODUCTS, gpu=gpu) == ["True", "True"]
 

@@ -152,9 +152,9 @@ def compile_program(
 
     Args:
         code: StableHLO as JAX gave it to the plugin.
-        options: The options it was compiled with, serialised.
+        options: The options it was compiled with, serialized.
         devices: On how many devices it is to run.
-        output_shardings: How each result lies over the devices, as XLA's serialised message.
+        output_shardings: How each result lies over the devices, as XLA's serialized message.
         callbacks: The Python functions that it calls.
     """
     from jax._src.lib import xla_client

@@ -27,7 +27,7 @@ __all__ = [
     "call_back",
     "compiled",
     "costs",
-    "describe",
+    "register_program",
     "estimate",
     "evaluate",
     "file_name",
@@ -56,9 +56,9 @@ class _Program:
     output_shapes: list[tuple[str, list[int]]]
     # On how many devices it runs.
     devices: int
-    # The options it was compiled with, serialised.
+    # The options it was compiled with, serialized.
     options: bytes
-    # How each result lies over the devices, as XLA's serialised message.
+    # How each result lies over the devices, as XLA's serialized message.
     output_shardings: list[bytes]
     executable: Any = None
 
@@ -66,7 +66,7 @@ class _Program:
 _programs: dict[int, _Program] = {}
 
 
-def describe(program: int, *description: Any) -> None:
+def register_program(program: int, *description: Any) -> None:
     """Remember how to run a program, before its first `evaluate`: the fields of `_Program`."""
     _programs[program] = _Program(*description)
 
@@ -83,7 +83,7 @@ def evaluate(number: int, inputs: list[Any]) -> list[Any] | str | tuple[str, flo
     """Run a program on the CPU.
 
     Args:
-        number: That of the program, as given to `describe`.
+        number: That of the program, as given to `register_program`.
         inputs: The arguments of each device in turn: row-major bytes, or results of `evaluate`.
 
     Returns:
@@ -158,7 +158,7 @@ def read(result: Any) -> bytes:
 
 
 def costs(module: bytes) -> list[tuple[str, float]]:
-    """Return what XLA's cost model says of a serialised module: operations, bytes, and so on."""
+    """Return what XLA's cost model says of a serialized module: operations, bytes, and so on."""
     from jax._src.lib import xla_client
 
     parsed = xla_client.XlaComputation(module).get_hlo_module()

@@ -55,7 +55,7 @@ class InvalidArgumentError(VramfitError, ValueError):
 
 
 class UnknownGpuError(VramfitError, KeyError):
-    """No card of that name is in the catalogue."""
+    """No GPU of that name is in the catalogue."""
 
     id = "unknown-gpu"
 

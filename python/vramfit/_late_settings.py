@@ -48,12 +48,12 @@ def record(seen: Any = None) -> None:
     _native.note_settings(text_variables(seen.as_read()), own, _changes(seen.late()))
 
 
-def tell(say: Callable[[str], object]) -> None:
+def warn_late_settings(say: Callable[[str], object]) -> None:
     """Say what comes too late: what did so far, and what will, each variable once."""
     seen = watcher()
     told: set[str] = set()
 
-    def tell_new(_: Change | None = None) -> None:
+    def warn_new(_: Change | None = None) -> None:
         from vramfit import _native
 
         jax = getattr(sys.modules.get("jax"), "__version__", None)
@@ -66,8 +66,8 @@ def tell(say: Callable[[str], object]) -> None:
                 told.add(name)
                 say(text)
 
-    tell_new()
-    seen.listeners.append(tell_new)
+    warn_new()
+    seen.listeners.append(warn_new)
 
 
 def _changes(late: list[Change]) -> list[Change]:

@@ -20,7 +20,7 @@ _causes: list[str] = []
 
 
 class _PluginFilter(logging.Filter):
-    """Keeps the cause of each failure to initialise a plugin, and drops its log record."""
+    """Keeps the cause of each failure to initialize a plugin, and drops its log record."""
 
     def filter(self, record: logging.LogRecord) -> bool:
         error = record.exc_info[1] if record.exc_info else None

@@ -30,7 +30,9 @@ def _report_late_settings() -> None:
     try:
         from vramfit import _late_settings
 
-        _late_settings.tell(lambda text: print(f"vramfit: {text}", file=sys.stderr, flush=True))
+        _late_settings.warn_late_settings(
+            lambda text: print(f"vramfit: {text}", file=sys.stderr, flush=True)
+        )
     except Exception as error:
         _log(f"not watching the settings: {error}")
 

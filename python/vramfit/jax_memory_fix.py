@@ -155,7 +155,9 @@ def _warn_of_late_settings() -> None:
     from vramfit import _late_settings
 
     # The text has the line that sets it: between that and here are calls of Python's own.
-    _late_settings.tell(lambda text: warnings.warn(VramfitWarning(text), stacklevel=2))
+    _late_settings.warn_late_settings(
+        lambda text: warnings.warn(VramfitWarning(text), stacklevel=2)
+    )
 
 
 def _warn(text: str) -> None:

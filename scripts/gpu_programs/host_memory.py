@@ -1,4 +1,4 @@
-"""Arrays that move between the card and pinned memory of the host, and back."""
+"""Arrays that move between the GPU and pinned memory of the host, and back."""
 
 import jax
 import jax.numpy as jnp
@@ -6,7 +6,7 @@ from allocator_stats import print_stats
 
 MIB = 1 << 20
 device = jax.local_devices()[0]
-on_card = jax.sharding.SingleDeviceSharding(device, memory_kind="device")
+on_gpu = jax.sharding.SingleDeviceSharding(device, memory_kind="device")
 on_host = jax.sharding.SingleDeviceSharding(device, memory_kind="pinned_host")
 print_stats("before")
 x = jnp.ones((64, MIB), jnp.float32)
@@ -17,9 +17,9 @@ away.block_until_ready()
 print_stats("copied to the host")
 del x
 print_stats("only on the host")
-back = jax.device_put(away, on_card)
+back = jax.device_put(away, on_gpu)
 back.block_until_ready()
 print_stats("back")
-twice = jax.jit(lambda a: jax.device_put(a, on_card) * 2, out_shardings=on_card)(away)
+twice = jax.jit(lambda a: jax.device_put(a, on_gpu) * 2, out_shardings=on_gpu)(away)
 twice.block_until_ready()
 print_stats("computed from the host")

@@ -15,7 +15,7 @@ REASONS = {
     "arithmetic": "compares numbers that a dry run does not compute",
     "version": "wants another release of something than the one installed",
     "environment": "wants a driver, a GPU or a library that is not there",
-    "card": "fails on a real card in the same way",
+    "gpu": "fails on a real GPU in the same way",
     "not-yet": "could pass and does not",
 }
 

@@ -1,4 +1,4 @@
-"""The cards are there, and say of themselves what CUDA's client says."""
+"""The GPUs are there, and say of themselves what CUDA's client says."""
 
 import jax
 

@@ -1,4 +1,4 @@
-"""Loops, rematerialisation and linear algebra compile, and need what XLA plans."""
+"""Loops, rematerialization and linear algebra compile, and need what XLA plans."""
 
 import functools
 

@@ -1,4 +1,4 @@
-"""Arrays in pinned host memory take nothing of the card's, come from programs and go to them."""
+"""Arrays in pinned host memory take nothing of the GPU's, come from programs and go to them."""
 
 import jax
 import jax.numpy as jnp

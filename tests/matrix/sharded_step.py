@@ -1,4 +1,4 @@
-"""A step over eight cards: each holds its share, and small values are right on each."""
+"""A step over eight GPUs: each holds its share, and small values are right on each."""
 
 import jax
 import jax.numpy as jnp

@@ -1,4 +1,4 @@
-"""`memory_stats` has the keys and the units of the card's allocator."""
+"""`memory_stats` has the keys and the units of the GPU's allocator."""
 
 import jax
 import jax.numpy as jnp

@@ -1,6 +1,6 @@
 //! Nanoseconds per operation of the BFC pool on the recorded traces, beside XLA's own allocator.
 //!
-//! Two figures for each trace. *Cold*: a fresh pool, taken from the card, and the trace once. *Warm*: the
+//! Two figures for each trace. *Cold*: a fresh pool, taken from the GPU, and the trace once. *Warm*: the
 //! same trace again in a pool that has its regions, after everything was freed. XLA's figures are those
 //! of `fixtures/bfc/xla_ns_per_operation.csv`, measured in the same two ways; they hold for the machine
 //! named in `fixtures/bfc/README.md`, so compare them on that one.
@@ -53,9 +53,9 @@ fn pool(scenario: &Scenario) -> Bfc {
         fragmentation_fraction: scenario.fragmentation_fraction,
         ..BfcOptions::default()
     };
-    let mut card = scenario.card.clone();
-    card.quiet = true;
-    Bfc::new(options, Box::new(card))
+    let mut device = scenario.device.clone();
+    device.quiet = true;
+    Bfc::new(options, Box::new(device))
 }
 
 /// Replays a trace; address 0 stands for what was refused, asked for no bytes, or is freed again.

@@ -226,7 +226,7 @@ fn reading(criterion: &mut Criterion) {
         .sample_size(10)
         .measurement_time(Duration::from_secs(4))
         .throughput(Throughput::Elements(INSTRUCTIONS as u64));
-    group.bench_function("parse and analyse", |bencher| {
+    group.bench_function("parse and analyze", |bencher| {
         bencher.iter(|| black_box(read()));
     });
     let memory = read();

@@ -127,7 +127,7 @@ fn reading(criterion: &mut Criterion) {
     group.finish();
 }
 
-/// A card that gives whatever is asked of it and notes it for the trace.
+/// A GPU that gives whatever is asked of it and notes it for the trace.
 struct Generous(std::sync::mpsc::Sender<u64>);
 
 impl DeviceMemory for Generous {

@@ -1,5 +1,5 @@
-//! Prints the description of a card that XLA takes: `cargo run --example target_config h100-80g`.
-//! Without a name, one JSON object with the description of every card and the CUDA releases that
+//! Prints the description of a GPU that XLA takes: `cargo run --example target_config h100-80g`.
+//! Without a name, one JSON object with the description of every GPU and the CUDA releases that
 //! can compile for it; `tests/test_gpu_targets.py` compiles a program for each.
 
 #![allow(clippy::print_stdout, reason = "an example talks to the terminal")]
@@ -11,17 +11,17 @@ fn main() -> vramfit_core::Result<()> {
         print!("{}", target_config_text(&find(&name)?));
         return Ok(());
     }
-    let cards: serde_json::Map<_, _> = all()
+    let targets: serde_json::Map<_, _> = all()
         .iter()
         .map(|gpu| {
-            let card = serde_json::json!({
+            let target = serde_json::json!({
                 "target_config": target_config_text(gpu),
                 "supports_cuda_12": gpu.supports_cuda(12),
                 "supports_cuda_13": gpu.supports_cuda(13),
             });
-            (gpu.name.clone(), card)
+            (gpu.name.clone(), target)
         })
         .collect();
-    println!("{}", serde_json::Value::Object(cards));
+    println!("{}", serde_json::Value::Object(targets));
     Ok(())
 }

@@ -9,7 +9,7 @@ use crate::error::{Error, ErrorKind};
 
 /// A number of bytes.
 ///
-/// Shown in binary units with one decimal (`12.0 GiB`); serialised as the exact integer.
+/// Shown in binary units with one decimal (`12.0 GiB`); serialized as the exact integer.
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
 )]
@@ -17,7 +17,7 @@ use crate::error::{Error, ErrorKind};
 pub struct Bytes(pub u64);
 
 /// Suffixes people write, with their factor. `G` and `GB` are decimal, `GiB` is binary, as in the
-/// standards; cards are sold in the first and measured in the second.
+/// standards; GPUs are sold in the first and measured in the second.
 const UNITS: &[(&str, u64)] = &[
     ("", 1),
     ("b", 1),

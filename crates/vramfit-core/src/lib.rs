@@ -5,8 +5,8 @@
 //! | --- | --- |
 //! | [`allocator`] | where does JAX's allocator place each request, and when does it fail? |
 //! | [`env`] | how are the settings written for a shell, a container, a cluster? |
-//! | [`gpu`] | which cards are there, and what would XLA be told about them? |
-//! | [`machine`] | what does the driver say of the cards here, and who holds them? |
+//! | [`gpu`] | which GPUs are there, and what would XLA be told about them? |
+//! | [`machine`] | what does the driver say of the GPUs here, and who holds them? |
 //! | [`published`] | what does a JAX process say of its own pool while it runs? |
 //! | [`program`] | what does one compiled program need, and what does it alias? |
 //! | [`doctor`] | is this machine, this environment, this JAX all right? |

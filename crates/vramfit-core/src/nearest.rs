@@ -6,7 +6,7 @@ pub fn nearest<'a>(wanted: &str, candidates: impl Iterator<Item = &'a str>) -> V
     let limit = (wanted.chars().count() / 3).max(1);
     let mut ranked: Vec<(usize, &str)> = candidates
         .map(|candidate| {
-            // Someone who types `h200-sxm-141` knows the card and not our spelling of its size.
+            // Someone who types `h200-sxm-141` knows the GPU and not our spelling of its size.
             let starts = wanted.len() >= 2
                 && (candidate.starts_with(wanted) || wanted.starts_with(candidate));
             (
@@ -43,7 +43,7 @@ pub(crate) fn slip_of<'a>(
         .map(|(_, candidate)| candidate)
 }
 
-/// Counts the insertions, deletions, replacements and swaps of neighbours between two words.
+/// Counts the insertions, deletions, replacements and swaps of neighbors between two words.
 fn edit_distance(a: &str, b: &str) -> usize {
     let (a, b): (Vec<char>, Vec<char>) = (a.chars().collect(), b.chars().collect());
     let mut rows = vec![vec![0; b.len() + 1]; a.len() + 1];

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 /// What the processes hold of the GPUs of one machine.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Usage {
+pub struct SharedGpuUsage {
     /// The first line: kind of the GPUs, number of them, bytes of each. Empty in a new file.
     pub machine: String,
     /// UUIDs in the order in which they were first used. The GPUs are alike, so it does not matter which
@@ -33,14 +33,14 @@ pub struct Holding {
     pub max_others_bytes: u64,
 }
 
-impl Usage {
+impl SharedGpuUsage {
     /// Reads the text of a file. Lines that are not understood are passed over.
-    pub fn parse(text: &str) -> Usage {
+    pub fn parse(text: &str) -> SharedGpuUsage {
         let mut lines = text.lines();
         let machine = lines.next().unwrap_or_default().to_owned();
-        let mut usage = Usage {
+        let mut usage = SharedGpuUsage {
             machine,
-            ..Usage::default()
+            ..SharedGpuUsage::default()
         };
         for line in lines {
             match line.strip_prefix("uuid ") {
@@ -193,20 +193,20 @@ mod tests {
 
     #[test]
     fn a_file_survives_being_written_and_read() {
-        let mut usage = Usage {
+        let mut usage = SharedGpuUsage {
             machine: "t4 2 15642329088".to_owned(),
-            ..Usage::default()
+            ..SharedGpuUsage::default()
         };
         assert_eq!(usage.visible(2, Some("GPU-5c7e")), [0]);
         usage.set(7, 12_345, 1, 1 << 40);
-        assert_eq!(Usage::parse(&usage.to_text()), usage);
-        assert_eq!(Usage::parse(""), Usage::default());
+        assert_eq!(SharedGpuUsage::parse(&usage.to_text()), usage);
+        assert_eq!(SharedGpuUsage::parse(""), SharedGpuUsage::default());
         assert_eq!(Holding::parse("nonsense"), None);
     }
 
     #[test]
     fn each_process_knows_the_most_that_others_held() {
-        let mut usage = Usage::default();
+        let mut usage = SharedGpuUsage::default();
         usage.set(1, 10, 0, 600);
         usage.set(2, 20, 0, 100);
         usage.set(3, 30, 1, 900);
@@ -221,7 +221,7 @@ mod tests {
 
     #[test]
     fn visible_gpus_are_those_of_the_machine_as_the_driver_reads_the_list() {
-        let seen = |list| Usage::default().visible(4, list);
+        let seen = |list| SharedGpuUsage::default().visible(4, list);
         for (list, numbers) in [
             (None, vec![0, 1, 2, 3]),
             (Some("0,2"), vec![0, 2]),
@@ -240,7 +240,7 @@ mod tests {
 
     #[test]
     fn a_uuid_names_the_same_gpu_in_every_process() {
-        let mut usage = Usage::default();
+        let mut usage = SharedGpuUsage::default();
         assert_eq!(usage.visible(2, Some("GPU-5c7e-11")), [0]);
         assert_eq!(usage.visible(2, Some("GPU-99")), [1]);
         assert_eq!(usage.visible(2, Some("GPU-5c")), [0]);

@@ -59,7 +59,7 @@ fn clients() -> impl Strategy<Value = PoolOptions> {
         )
 }
 
-/// A card that can be looked at while an allocator has it.
+/// A GPU that can be looked at while an allocator has it.
 #[derive(Clone)]
 struct Watched(Arc<Mutex<SimulatedDeviceMemory>>);
 
@@ -86,7 +86,7 @@ impl DeviceMemory for Watched {
     }
 }
 
-fn card(free_bytes: u64) -> Watched {
+fn device(free_bytes: u64) -> Watched {
     Watched(Arc::new(Mutex::new(SimulatedDeviceMemory::new(free_bytes))))
 }
 
@@ -144,11 +144,11 @@ struct Run {
 /// Does the operations, frees what is left, and looks after every step.
 fn run(
     options: &PoolOptions,
-    card: &Watched,
+    device: &Watched,
     operations: &[Operation],
     mut look: impl FnMut(&dyn Allocator, &[(u64, u64)]) -> Result<(), TestCaseError>,
 ) -> Result<Run, TestCaseError> {
-    let mut allocator = build(options, Box::new(card.clone()));
+    let mut allocator = build(options, Box::new(device.clone()));
     let mut alive: Vec<(u64, u64)> = Vec::new();
     let mut answers = Vec::new();
     for operation in operations {
@@ -222,14 +222,14 @@ proptest! {
         operations in operations(),
         taken in 0..512 * MIB,
     ) {
-        let card = card(options.total_memory_bytes.saturating_sub(taken));
+        let device = device(options.total_memory_bytes.saturating_sub(taken));
         let pooled = is_pooled(&options, &operations);
-        run(&options, &card, &operations, |allocator, alive| check(allocator, alive, pooled))?;
+        run(&options, &device, &operations, |allocator, alive| check(allocator, alive, pooled))?;
     }
 
     #[test]
     fn the_same_operations_get_the_same_answers(options in clients(), operations in operations()) {
-        let once = || run(&options, &card(options.total_memory_bytes), &operations, |_, _| Ok(()));
+        let once = || run(&options, &device(options.total_memory_bytes), &operations, |_, _| Ok(()));
         prop_assert_eq!(once()?.answers, once()?.answers);
     }
 
@@ -238,13 +238,13 @@ proptest! {
         options in clients(),
         operations in operations(),
     ) {
-        let card = card(options.total_memory_bytes);
-        let end = run(&options, &card, &operations, |_, _| Ok(()))?;
+        let device = device(options.total_memory_bytes);
+        let end = run(&options, &device, &operations, |_, _| Ok(()))?;
         let Some(allocator) = end.allocator else { return Ok(()) };
         let chunks = allocator.chunks();
         prop_assert!(chunks.iter().all(|chunk| !chunk.in_use));
         for pair in chunks.windows(2) {
-            // Regions of a card are never adjacent, so neighbours would be an unmerged pair.
+            // Regions of a GPU are never adjacent, so neighbors would be an unmerged pair.
             prop_assert!(pair[0].address + pair[0].bytes < pair[1].address);
         }
         if options.is_partitioned() {
@@ -255,12 +255,12 @@ proptest! {
     }
 
     #[test]
-    fn a_client_that_ends_leaves_the_card_as_it_was(
+    fn a_client_that_ends_leaves_the_gpu_as_it_was(
         options in clients(),
         operations in operations(),
     ) {
-        let card = card(options.total_memory_bytes);
-        let mut allocator = build(&options, Box::new(card.clone()));
+        let device = device(options.total_memory_bytes);
+        let mut allocator = build(&options, Box::new(device.clone()));
         for operation in &operations {
             if let Operation::Allocate { bytes, alignment, space } = *operation {
                 // Whether it succeeds does not matter here.
@@ -268,13 +268,13 @@ proptest! {
             }
         }
         drop(allocator);
-        prop_assert_eq!(card.free_bytes(), options.total_memory_bytes);
+        prop_assert_eq!(device.free_bytes(), options.total_memory_bytes);
     }
 
     #[test]
     fn nothing_is_freed_twice(options in clients(), bytes in 1..MIB) {
-        let mut allocator = build(&options, Box::new(card(options.total_memory_bytes)));
-        let address = allocator.allocate(bytes, 64, PoolSpace::Default).expect("an empty card has room");
+        let mut allocator = build(&options, Box::new(device(options.total_memory_bytes)));
+        let address = allocator.allocate(bytes, 64, PoolSpace::Default).expect("an empty GPU has room");
         prop_assert!(allocator.free(address).is_ok());
         prop_assert!(allocator.free(address).is_err());
         prop_assert_eq!(allocator.allocate(0, 64, PoolSpace::Default), Ok(0));
@@ -345,8 +345,8 @@ proptest! {
             memory_fraction: 1.0,
             ..PoolOptions::default()
         };
-        let mut ours = build(&options, Box::new(card(1024 * MIB)));
-        let first = ours.allocate(1, 64, PoolSpace::Default).expect("an empty card has room");
+        let mut ours = build(&options, Box::new(device(1024 * MIB)));
+        let first = ours.allocate(1, 64, PoolSpace::Default).expect("an empty GPU has room");
         ours.free(first).expect("it was allocated");
         let mut plain = Naive { chunks: vec![(first, 1024 * MIB, false)] };
         let mut alive = Vec::new();
@@ -378,7 +378,7 @@ proptest! {
         alignment in any::<u64>(),
     ) {
         let options = PoolOptions { total_memory_bytes, ..options };
-        let mut allocator = build(&options, Box::new(card(free_bytes)));
+        let mut allocator = build(&options, Box::new(device(free_bytes)));
         for bytes in sizes.into_iter().chain([u64::MAX, u64::MAX - 255, 1 << 63, 1 << 48]) {
             for space in [PoolSpace::Default, PoolSpace::Collective] {
                 match allocator.allocate(bytes, alignment, space) {

@@ -7,7 +7,7 @@ use std::path::Path;
 
 use vramfit_core::settings::{ClientOptions, Value};
 
-/// What a plugin answers when it liked the options and then found no card to use them on.
+/// What a plugin answers when it liked the options and then found no GPU to use them on.
 const ACCEPTED: &str = "FAILED_PRECONDITION: No visible GPU devices.";
 
 fn value(kind: &str, text: &str) -> Value {

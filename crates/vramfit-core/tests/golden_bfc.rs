@@ -24,7 +24,7 @@ fn pool(scenario: &Scenario, backpedal: Backpedal) -> Bfc {
         backpedal,
         ..BfcOptions::default()
     };
-    Bfc::new(options, Box::new(scenario.card.clone()))
+    Bfc::new(options, Box::new(scenario.device.clone()))
 }
 
 fn stats_line(operation: usize, pool: &Bfc) -> String {
@@ -77,7 +77,7 @@ struct Replay {
 fn replay(scenario: &Scenario, backpedal: Backpedal) -> Replay {
     let name = &scenario.name;
     let mut pool = pool(scenario, backpedal);
-    let calls = scenario.card.calls.clone();
+    let calls = scenario.device.calls.clone();
     let trace = scenario.read("trace.txt");
     let operations = trace.lines().count();
     let mut addresses: HashMap<&str, u64> = HashMap::new();

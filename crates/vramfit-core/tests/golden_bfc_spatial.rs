@@ -63,7 +63,7 @@ fn pool(scenario: &Scenario, version: Version) -> Spatial {
         backpedal,
         ..BfcOptions::default()
     };
-    Spatial::new(options, policy, Box::new(scenario.card.clone()))
+    Spatial::new(options, policy, Box::new(scenario.device.clone()))
 }
 
 fn stats_line(operation: usize, pool: &Spatial) -> String {
@@ -175,7 +175,7 @@ struct Replay {
 fn replay(scenario: &Scenario, version: Version, line_of: fn(usize, &Spatial) -> String) -> Replay {
     let name = &scenario.name;
     let mut pool = pool(scenario, version);
-    let calls = scenario.card.calls.clone();
+    let calls = scenario.device.calls.clone();
     let trace = scenario.read("trace.txt");
     let operations = trace.lines().count();
     let mut addresses: HashMap<&str, u64> = HashMap::new();
@@ -315,7 +315,7 @@ fn a_second_region_beside_the_gap_would_abort() {
 }
 
 #[test]
-fn a_small_request_that_the_card_refuses_hangs_in_0_11_only() {
+fn a_small_request_that_the_gpu_refuses_hangs_in_0_11_only() {
     let (next, outcome) = outcome_of_the_next_operation("hang_small_request", Version::Jax0_11);
     assert!(next.contains("never returns; newest: -1"), "{next}");
     let text = outcome.expect_err("the real one never returns");

@@ -28,7 +28,7 @@ fn replay(scenario: &Scenario, jax_version: JaxVersion) -> (String, Vec<LogRecor
         jax_version,
         ..BfcOptions::default()
     };
-    let mut pool = Bfc::new(options, Box::new(scenario.card.clone()));
+    let mut pool = Bfc::new(options, Box::new(scenario.device.clone()));
     let trace =
         std::fs::read_to_string(scenario.folder.join(format!("{}.trace.txt", scenario.name)));
     let mut addresses = HashMap::new();
@@ -85,7 +85,7 @@ fn every_recorded_dump_is_written_again() {
                 std::fs::read_to_string(folder.join(format!("{name}.{ending}"))).unwrap()
             };
             let mut scenario = scenario.clone();
-            scenario.card.calls = Default::default();
+            scenario.device.calls = Default::default();
             let (results, ours) = replay(&scenario, jax_version);
             assert_eq!(results, read("result.txt"), "{name}");
             let theirs = parse_log(&read(ending));
@@ -123,7 +123,7 @@ fn dumps_of_partitioned_pools_are_written_again() {
                 jax_version,
                 ..BfcOptions::default()
             };
-            let mut pool = Spatial::new(options, policy, Box::new(scenario.card.clone()));
+            let mut pool = Spatial::new(options, policy, Box::new(scenario.device.clone()));
             let mut addresses = HashMap::new();
             let mut results = String::new();
             let mut log = Vec::new();

@@ -1,4 +1,4 @@
-//! What is read from serialised executables, against XLA's own figures for the same programs.
+//! What is read from serialized executables, against XLA's own figures for the same programs.
 //!
 //! `fixtures/programs/` holds what the CUDA plugins of several releases of JAX wrote, and what
 //! their `memory_analysis()` said; `scripts/record_programs.py` recorded both.

@@ -255,7 +255,7 @@ fn since_0_10_2_pools_are_whole_pages() {
         let collective = options(Kind::Bfc, total, 0.75, new).collective_limit_bytes();
         assert_eq!(collective, 4_181_721_088);
     }
-    // Of this one the card is not known.
+    // Of this one the GPU is not known.
     assert_eq!(2_965_372_928 % PAGE, 0);
 }
 

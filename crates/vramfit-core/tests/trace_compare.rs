@@ -121,7 +121,7 @@ fn other_settings_come_to_what_a_run_with_them_comes_to() {
         ),
     ] {
         let real = answer(&training(&changed).finish());
-        // What the card was asked for are events, too; a replay has those of its run.
+        // What the GPU was asked for are events, too; a replay has those of its run.
         let there = replay(&trace, &settings).after;
         assert_eq!(there.header, real.header);
         let (there, real) = (&there.devices[0], &real.devices[0]);
@@ -149,7 +149,7 @@ fn the_request_that_fails_is_named_and_the_replay_ends_there() {
         (refusal.available_bytes(), refusal.short_bytes()),
         (212 * MIB, 38 * MIB)
     );
-    // One question to the card, two uploads, the program, Begin.
+    // One question to the GPU, two uploads, the program, Begin.
     assert_eq!(refusal.moment.event, 5);
     assert_eq!((half.after.executions, half.after.events), (1, 6));
     assert_eq!(half.before.unwrap().fits(), Some(true));
@@ -186,7 +186,7 @@ fn what_the_run_was_refused_may_be_met_and_what_follows_is_not_known() {
     assert_eq!(same.after.at_end_bytes(), 600 * MIB);
 }
 
-/// The partitioned pool of JAX 0.11 on a card that grants it in two regions: XLA's own allocator
+/// The partitioned pool of JAX 0.11 on a GPU that grants it in two regions: XLA's own allocator
 /// aborts when it frees (known), or, when asked on and on, never returns.
 fn two_regions(hangs: bool) -> Vec<u8> {
     let mut run = Recorder::new(&Header {
@@ -274,19 +274,19 @@ impl AtEnd for RunSummary {
 }
 
 #[test]
-fn a_card_of_the_catalogue_brings_its_memory_and_its_context() {
-    let card = gpu::find("t4").unwrap();
+fn a_gpu_of_the_catalogue_brings_its_memory_and_its_context() {
+    let gpu = gpu::find("t4").unwrap();
     let settings = Settings {
-        gpu: Some(card.clone()),
+        gpu: Some(gpu.clone()),
         ..Settings::default()
     };
     let after = replay(&training(&header()).finish(), &settings).after;
     assert_eq!(after.header.gpu, "t4");
-    assert_eq!(after.header.context_bytes, card.context_bytes_estimate);
+    assert_eq!(after.header.context_bytes, gpu.context_bytes_estimate);
     let limit = after.devices[0].limit_bytes.unwrap();
     assert_eq!(
         limit,
-        (card.total_memory_bytes / 4 * 3).next_multiple_of(2 * MIB)
+        (gpu.total_memory_bytes / 4 * 3).next_multiple_of(2 * MIB)
     );
 }
 
@@ -383,8 +383,8 @@ fn the_traces_of_the_command_line_tests_are_these_runs() {
 
 // --- lists of requests ---------------------------------------------------------------------
 
-/// Recordings on a card without limits of its own, whose pool is taken at once or grows freely: what
-/// the card is like cannot be seen in what the pool does.
+/// Recordings on a GPU without limits of its own, whose pool is taken at once or grows freely: what
+/// the GPU is like cannot be seen in what the pool does.
 #[test]
 fn recorded_lists_come_to_the_recorded_figures() {
     let folder = recorded::folder("VRAMFIT_GOLDEN_BFC", "bfc");
@@ -399,12 +399,12 @@ fn recorded_lists_come_to_the_recorded_figures() {
             && !scenario.allow_growth
             && scenario.total_memory.is_multiple_of(2 * MIB);
         // Limits are in whole pages since JAX 0.10.2.
-        let Some(card) = plain.then(|| card_of(scenario.total_memory)) else {
+        let Some(gpu) = plain.then(|| gpu_of(scenario.total_memory)) else {
             continue;
         };
         compared += 1;
         let settings = Settings {
-            gpu: Some(card),
+            gpu: Some(gpu),
             options: Options {
                 fraction: Some(1.0),
                 ..Options::default()
@@ -437,8 +437,8 @@ fn recorded_lists_come_to_the_recorded_figures() {
     assert!(compared >= 5, "{compared}");
 }
 
-/// A card that is one pool of that size.
-fn card_of(total_memory_bytes: u64) -> gpu::Gpu {
+/// A GPU that is one pool of that size.
+fn gpu_of(total_memory_bytes: u64) -> gpu::Gpu {
     gpu::Gpu {
         name: "made-up".into(),
         total_memory_bytes,

@@ -298,7 +298,7 @@ fn a_layout_shows_what_lies_between_what() {
             .map(|piece| (piece.bytes / MIB, piece.blocks, piece.purpose))
             .collect()
     };
-    // Neighbours of the same line are one piece.
+    // Neighbors of the same line are one piece.
     assert_eq!(
         pieces(&device.layout_at_peak),
         [(150, 2, Some(Purpose::Upload)), (618, 0, None)]
@@ -395,7 +395,7 @@ fn a_run_can_be_told_up_to_any_of_its_events() {
     run.upload(10 * MIB);
     let trace = run.finish();
     let until = |last| summarize_until(Reader::new(&trace[..]).unwrap(), last).unwrap();
-    // The card is asked first, so the requests are events 1 to 4.
+    // The GPU is asked first, so the requests are events 1 to 4.
     let in_use: Vec<_> = (0..6)
         .map(|last| until(last).devices[0].at_end.in_use_bytes / MIB)
         .collect();

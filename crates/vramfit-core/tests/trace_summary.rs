@@ -26,7 +26,7 @@ fn sizes(temp_bytes: u64) -> ProgramSizes {
     }
 }
 
-/// Parameters of 100 MiB, an optimiser's 200 MiB, one small program, three training steps.
+/// Parameters of 100 MiB, an optimizer's 200 MiB, one small program, three training steps.
 fn training() -> Recorder {
     let mut run = Recorder::new(&header());
     let _parameters = run.upload(100 * MIB);
@@ -92,7 +92,7 @@ fn a_training_run_comes_to_what_one_counts_by_hand() {
         (peak.purpose, peak.requested_bytes),
         (Purpose::Output, MIB / 2)
     );
-    // One question to the card, two uploads, six events of jit_init; then Program, Outside,
+    // One question to the GPU, two uploads, six events of jit_init; then Program, Outside,
     // Outside, batch, Begin, temporary, loss.
     assert_eq!(peak.event, 1 + 2 + 6 + 6);
     assert_eq!(
@@ -246,14 +246,14 @@ fn a_growing_pool_counts_what_it_could_still_take() {
 }
 
 #[test]
-fn a_card_that_is_taken_is_no_room_to_grow() {
+fn a_gpu_that_is_taken_is_no_room_to_grow() {
     let mut run = Recorder::new(&Header {
         preallocate: false,
         occupied_bytes: 600 * MIB,
         ..header()
     });
     // A region of 16 MiB, handed out whole since it is less than twice the request; one more of
-    // which 14 MiB are left. Of the card, 1024 - 600 - 32 = 392 MiB.
+    // which 14 MiB are left. Of the GPU, 1024 - 600 - 32 = 392 MiB.
     let (_first, _second) = (run.upload(10 * MIB), run.upload(2 * MIB));
     assert!(run.allocate(0, 400 * MIB, Purpose::Upload).is_none());
     let refusal = answer(&run.finish()).refusals.remove(0);
@@ -263,7 +263,7 @@ fn a_card_that_is_taken_is_no_room_to_grow() {
 }
 
 #[test]
-fn without_a_pool_the_card_itself_is_what_there_is() {
+fn without_a_pool_the_gpu_itself_is_what_there_is() {
     let mut run = Recorder::new(&Header {
         allocator: "platform".into(),
         context_bytes: 24 * MIB,
@@ -277,7 +277,7 @@ fn without_a_pool_the_card_itself_is_what_there_is() {
     assert_eq!(device.at_peak.free_bytes, None);
     assert_eq!(device.peak_bytes, 600 * MIB);
     let refusal = answer.out_of_memory().unwrap();
-    assert_eq!(refusal.card_free_bytes, Some(400 * MIB));
+    assert_eq!(refusal.gpu_free_bytes, Some(400 * MIB));
     assert_eq!(
         (refusal.short_bytes(), refusal.fragmented()),
         (100 * MIB, false)
@@ -449,7 +449,7 @@ fn refusals_by_the_thousand_are_counted_and_not_kept() {
 
 #[test]
 fn an_allocator_that_would_abort_is_no_fit() {
-    // The partitioned pool of JAX 0.11 on a card that grants the pool in two regions.
+    // The partitioned pool of JAX 0.11 on a GPU that grants the pool in two regions.
     let mut run = Recorder::new(&Header {
         jax: "0.11.0".into(),
         spatial_partitioning: true,
@@ -561,9 +561,9 @@ fn events_that_cannot_have_happened_refuse_the_answer() {
         granted: pool,
     };
     let cases: [(&[Event], &str); 16] = [
-        (&[aligned(u64::MAX)], "beyond any card's"),
-        (&[allocate(0, u64::MAX)], "beyond any card's"),
-        (&[beyond], "beyond any card's"),
+        (&[aligned(u64::MAX)], "beyond any GPU's"),
+        (&[allocate(0, u64::MAX)], "beyond any GPU's"),
+        (&[beyond], "beyond any GPU's"),
         (&[allocate(1, 1)], "a device that is not there"),
         (
             &[Event::ClearPeak { device: 1 }],
@@ -586,7 +586,7 @@ fn events_that_cannot_have_happened_refuse_the_answer() {
         ),
         (&[Event::Unload { program: 1 }], "dropped that is not there"),
         (&[program(1, 1), program(1, 2)], "the same number"),
-        // The card was not asked in the run, or for something else, or once more.
+        // The GPU was not asked in the run, or for something else, or once more.
         (&[allocate(0, 1)], "granted in the run and are refused here"),
         (&[driver(pool - 256), allocate(0, 1)], "refused here"),
         (
@@ -770,7 +770,7 @@ fn any_number() -> BoxedStrategy<u64> {
         2 => (0u32..64).prop_map(|shift| 1 << shift),
         1 => (0u32..64).prop_map(|shift| u64::MAX >> shift),
         1 => any::<u64>(),
-        // What a pool of the card asks for.
+        // What a pool of the GPU asks for.
         2 => Just(768 * MIB),
     ];
     numbers.boxed()

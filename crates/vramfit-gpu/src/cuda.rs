@@ -109,7 +109,7 @@ pub(crate) fn library() -> OsString {
 }
 
 impl Cuda {
-    /// Opens the library and initialises it.
+    /// Opens the library and initializes it.
     pub(crate) fn open(path: &OsStr) -> Result<Cuda, DriverUnavailable> {
         let shown = path.to_string_lossy();
         // SAFETY: a driver's library may run code when it is loaded, as it does in every program

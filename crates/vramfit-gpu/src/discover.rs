@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use vramfit_core::gpu::{self, GpuSelection};
 use vramfit_core::published;
 use vramfit_core::settings::{self, GpuBudgets, GpuMemoryBudget, NAME_GPU_HINT, outside_bytes};
-use vramfit_core::shared_gpus::{self, Holding, Usage};
+use vramfit_core::shared_gpus::{self, Holding, SharedGpuUsage};
 use vramfit_core::{Bytes, Error, ErrorKind, Result};
 
 /// What a user says about the GPUs, in place of what the driver reports.
@@ -115,7 +115,7 @@ fn no_visible_gpu(list: &str) -> Error {
 
 /// Returns what the running processes use of the virtual GPUs; nothing where those are not shared, or
 /// nobody uses them yet.
-fn shared_usage(variable: impl Fn(&str) -> Option<String>) -> Usage {
+fn shared_usage(variable: impl Fn(&str) -> Option<String>) -> SharedGpuUsage {
     let non_empty = |name: &str| variable(name).filter(|value| !value.is_empty());
     let file = match (
         non_empty("VRAMFIT_SHARED"),
@@ -128,9 +128,9 @@ fn shared_usage(variable: impl Fn(&str) -> Option<String>) -> Usage {
             shared_gpus::file(runtime.as_deref(), &std::env::temp_dir(), user, &name)
         }
         (None, Some(path)) => PathBuf::from(path),
-        (None, None) => return Usage::default(),
+        (None, None) => return SharedGpuUsage::default(),
     };
-    let mut usage = Usage::parse(&std::fs::read_to_string(file).unwrap_or_default());
+    let mut usage = SharedGpuUsage::parse(&std::fs::read_to_string(file).unwrap_or_default());
     usage.holdings.retain(|holding| {
         let stat = std::fs::read_to_string(format!("/proc/{}/stat", holding.process));
         stat.is_ok_and(|stat| published::started_ticks(&stat) == Some(holding.started))

@@ -38,7 +38,7 @@ pub struct MemoryInfo {
 }
 
 impl Driver {
-    /// Opens the driver's library and initialises it, which takes up to a second with many GPUs.
+    /// Opens the driver's library and initializes it, which takes up to a second with many GPUs.
     ///
     /// # Errors
     /// Why the driver is unavailable; converts into an error of the kind `no-driver`.

@@ -84,7 +84,7 @@ mod tests {
     }
 
     #[test]
-    fn a_container_is_recognised_from_inside() {
+    fn a_container_is_recognized_from_inside() {
         let root = tempfile::tempdir().unwrap();
         assert_eq!(container(root.path(), "0::/\n", none), None);
         std::fs::write(root.path().join(".dockerenv"), "").unwrap();
@@ -117,7 +117,7 @@ mod tests {
     }
 
     #[test]
-    fn kernels_of_windows_are_recognised() {
+    fn kernels_of_windows_are_recognized() {
         assert!(is_wsl("5.15.153.1-microsoft-standard-WSL2\n"));
         assert!(!is_wsl("6.8.0-45-generic\n"));
     }

@@ -179,7 +179,9 @@ impl Hooks for PythonHooks {
                 shardings,
             );
             // A program that is not described cannot be run, which is no error.
-            let _ = self.cpu_eval.call_method1(py, "describe", description);
+            let _ = self
+                .cpu_eval
+                .call_method1(py, "register_program", description);
         });
     }
 

@@ -17,7 +17,7 @@ pub struct ProgramDescription<'a> {
     pub options: &'a [u8],
     /// On how many devices it must be evaluated; 1 where all devices compute the same.
     pub devices: usize,
-    /// How the outputs are sharded over the devices, as serialised `OpSharding`; empty if not known.
+    /// How the outputs are sharded over the devices, as serialized `OpSharding`; empty if not known.
     pub output_shardings: &'a [Vec<u8>],
     /// Element type names and dimensions of one device's inputs.
     pub input_shapes: Vec<(&'static str, &'a [i64])>,
@@ -108,7 +108,7 @@ pub trait Hooks: Send + Sync {
     /// Runs the Python callbacks of a program with made-up values, as one execution would.
     fn run_callbacks(&self, program: u32, code: &[u8], devices: usize) -> Vec<CallbackOutcome>;
 
-    /// Runs XLA's cost model on a module, a serialised `HloModuleProto`. Returns names and values, such
+    /// Runs XLA's cost model on a module, a serialized `HloModuleProto`. Returns names and values, such
     /// as `flops`; `None` if it fails.
     fn cost_analysis(&self, module: &[u8]) -> Option<Vec<(String, f32)>>;
 

@@ -265,7 +265,7 @@ impl Output {
 
     /// Returns a progress bar; shown on a terminal only, and never together with JSON or `--quiet`.
     /// `unit` is what is counted.
-    pub(crate) fn progress(&self, unit: &'static str) -> Progress {
+    pub(crate) fn progress_bar(&self, unit: &'static str) -> Progress {
         let wanted = !self.quiet && !self.json && std::io::stderr().is_terminal();
         Progress {
             bar: wanted.then(|| {

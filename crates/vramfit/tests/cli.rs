@@ -6,7 +6,7 @@
 use fake_driver::{Description, FakeDriver};
 use vramfit_core::host::{GpuMemory, Host, HostGpu, Process};
 
-/// Sixty columns more or less, or a colour, must not depend on who runs the tests.
+/// Sixty columns more or less, or a color, must not depend on who runs the tests.
 fn cases() -> trycmd::TestCases {
     let cases = trycmd::TestCases::new();
     cases

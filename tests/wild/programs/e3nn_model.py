@@ -1,4 +1,4 @@
-"""e3nn-jax: an equivariant layer; its normalisation constants are averages over samples."""
+"""e3nn-jax: an equivariant layer; its normalization constants are averages over samples."""
 
 import e3nn_jax as e3nn
 import flax.linen as nn

@@ -1,4 +1,4 @@
-"""equinox: a recurrent cell in a scan; the carry is no optimiser's."""
+"""equinox: a recurrent cell in a scan; the carry is no optimizer's."""
 
 import equinox as eqx
 import jax

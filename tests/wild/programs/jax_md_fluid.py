@@ -1,4 +1,4 @@
-"""jax-md: a Lennard-Jones fluid; the state of the simulation is no optimiser's."""
+"""jax-md: a Lennard-Jones fluid; the state of the simulation is no optimizer's."""
 
 import jax
 import jax.numpy as jnp

@@ -93,7 +93,7 @@ impl Bfc {
         Ok(true)
     }
 
-    /// Joins a free chunk with free neighbours and enters the result.
+    /// Joins a free chunk with free neighbors and enters the result.
     fn coalesce(&mut self, handle: ChunkHandle) {
         let ChunkSlot { next, prev, .. } = self.pool.chunks[handle];
         let mut joined = handle;

@@ -86,7 +86,7 @@ mod tests {
     }
 
     #[test]
-    fn a_partly_taken_card_gives_a_smaller_pool_without_a_word() {
+    fn a_partly_taken_gpu_gives_a_smaller_pool_without_a_word() {
         let options = PoolOptions {
             total_memory_bytes: 80 * GIB,
             ..PoolOptions::default()

@@ -1,6 +1,6 @@
 //! The options of a JAX client that decide how memory is handed out, and the limits that follow from them.
 //!
-//! Limits are computed as XLA does it (`CreateBFCAllocator` and neighbours in
+//! Limits are computed as XLA does it (`CreateBFCAllocator` and neighbors in
 //! `xla/pjrt/gpu/gpu_helpers.cc`). How JAX fills the options from the environment is in [`crate::settings`].
 
 use super::device_memory::PAGE_BYTES;
@@ -32,7 +32,7 @@ pub struct PoolOptions {
     pub cuda_async_prealloc: i64,
     /// `XLA_PYTHON_CLIENT_COLLECTIVE_MEM_SIZE_MB` in bytes.
     pub collective_memory_bytes: Option<u64>,
-    /// The release of JAX whose behaviour is wanted.
+    /// The release of JAX whose behavior is wanted.
     pub jax_version: JaxVersion,
 }
 

@@ -255,7 +255,7 @@ mod tests {
     }
 
     #[test]
-    fn a_card_without_room_for_the_preallocation_leaves_the_pool_empty() {
+    fn a_gpu_without_room_for_the_preallocation_leaves_the_pool_empty() {
         let (mut pool, device) = pool(true, 0, 50 * GIB);
         assert_eq!(device.free_bytes(), 50 * GIB);
         pool.allocate(40 * GIB, 64, PoolSpace::Default)
@@ -275,7 +275,7 @@ mod tests {
 
     #[test]
     fn holes_never_keep_a_large_buffer_out() {
-        let (mut pool, _card) = pool(false, 0, 8 * GIB);
+        let (mut pool, _gpu) = pool(false, 0, 8 * GIB);
         let pieces: Vec<u64> = (0..8)
             .map(|_| {
                 pool.allocate(GIB, 64, PoolSpace::Default)

@@ -12,13 +12,13 @@ pub const PAGE_BYTES: u64 = 2 << 20;
 /// A GPU with a given number of free bytes.
 ///
 /// What is handed out is what was asked for; what it costs is that rounded up to whole 2 MiB pages,
-/// as on a real GPU. Fresh addresses rise with at least one page between neighbours, so that no two
+/// as on a real GPU. Fresh addresses rise with at least one page between neighbors, so that no two
 /// regions are adjacent; given-back ranges are used again, lowest first.
 #[derive(Debug)]
 pub struct SimulatedDeviceMemory {
     free_bytes: u64,
     next_address: u64,
-    /// Given-back ranges by address, each with the page after it that keeps neighbours apart.
+    /// Given-back ranges by address, each with the page after it that keeps neighbors apart.
     returned: BTreeMap<u64, u64>,
 }
 

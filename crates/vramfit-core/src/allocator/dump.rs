@@ -196,9 +196,9 @@ fn target_bin(pool: &BfcPool, free: &FreeChunks, rounded: u64) -> Vec<LogRecord>
             continue;
         }
         let mut text = chunk_state(slot);
-        for (word, neighbour) in [("prev", slot.prev), ("next", slot.next)] {
-            if neighbour != ChunkHandle::NONE {
-                write!(text, ", {word}: {}", chunk_state(&pool.chunks[neighbour]))
+        for (word, neighbor) in [("prev", slot.prev), ("next", slot.next)] {
+            if neighbor != ChunkHandle::NONE {
+                write!(text, ", {word}: {}", chunk_state(&pool.chunks[neighbor]))
                     .expect("writing to a string does not fail");
             }
         }

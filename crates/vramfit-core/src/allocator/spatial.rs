@@ -295,7 +295,7 @@ impl Spatial {
         debug_assert!(found, "a free chunk is always where its tag says");
     }
 
-    /// Joins a free chunk with free neighbours and enters the result.
+    /// Joins a free chunk with free neighbors and enters the result.
     fn coalesce(&mut self, handle: ChunkHandle) -> std::result::Result<(), AllocError> {
         let ChunkSlot { next, prev, .. } = self.pool.chunks[handle];
         let mut joined = handle;

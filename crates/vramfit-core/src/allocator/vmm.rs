@@ -163,7 +163,7 @@ mod tests {
     use super::super::SimulatedDeviceMemory;
     use super::*;
 
-    fn vmm(budget_pages: u64, card_pages: u64) -> Vmm {
+    fn vmm(budget_pages: u64, gpu_pages: u64) -> Vmm {
         let options = PoolOptions {
             total_memory_bytes: budget_pages * PAGE_BYTES,
             memory_fraction: 1.0,
@@ -171,9 +171,7 @@ mod tests {
         };
         Vmm::new(
             &options,
-            SharedDeviceMemory::new(Box::new(SimulatedDeviceMemory::new(
-                card_pages * PAGE_BYTES,
-            ))),
+            SharedDeviceMemory::new(Box::new(SimulatedDeviceMemory::new(gpu_pages * PAGE_BYTES))),
         )
     }
 
@@ -203,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn the_card_can_refuse_what_the_budget_allows() {
+    fn the_gpu_can_refuse_what_the_budget_allows() {
         let mut vmm = vmm(3, 1);
         vmm.allocate(1, 64, PoolSpace::Default)
             .expect("one page is there");

@@ -14,7 +14,7 @@ pub(super) const NO_PROGRAM: u32 = u32::MAX;
 
 /// What blocks of one group have in common.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(super) struct AllocationSite {
+pub(super) struct AllocationKey {
     pub(super) device: u32,
     pub(super) purpose: Purpose,
     /// Line that made them, or called the program that did.
@@ -28,14 +28,14 @@ pub(super) struct AllocationSite {
 /// Every maker so far, by number.
 #[derive(Debug, Default)]
 pub(super) struct AllocationSites {
-    list: Vec<AllocationSite>,
-    numbers: FxHashMap<AllocationSite, u32>,
+    list: Vec<AllocationKey>,
+    numbers: FxHashMap<AllocationKey, u32>,
 }
 
 impl AllocationSites {
     /// Returns the number of a maker, a new one if it is new.
     #[inline]
-    pub(super) fn number(&mut self, maker: AllocationSite) -> u32 {
+    pub(super) fn number(&mut self, maker: AllocationKey) -> u32 {
         let next = self.list.len() as u32;
         let number = *self.numbers.entry(maker).or_insert(next);
         if number == next {
@@ -49,7 +49,7 @@ impl AllocationSites {
         self.list.len()
     }
 
-    pub(super) fn get(&self, number: u32) -> &AllocationSite {
+    pub(super) fn get(&self, number: u32) -> &AllocationKey {
         &self.list[number as usize]
     }
 }

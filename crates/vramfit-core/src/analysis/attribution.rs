@@ -9,7 +9,7 @@
 use rustc_hash::FxHashMap;
 use serde::Serialize;
 
-use super::arrays::{AllocationSite, AllocationSites, NO_PROGRAM};
+use super::arrays::{AllocationKey, AllocationSites, NO_PROGRAM};
 use super::attribution_entry::{AttributionEntry, EntryKind, EntrySet};
 use super::failure::EventContext;
 use super::programs::ProgramEntry;
@@ -178,7 +178,7 @@ impl Attributor<'_> {
     /// Names arrays that the program has nothing to do with.
     fn remainder(
         &self,
-        origin: &AllocationSite,
+        origin: &AllocationKey,
         programs: &FxHashMap<u32, (&ProgramMemory, ArgumentSlots<'_>)>,
     ) -> AttributionEntry {
         let name = |entry: u32| {

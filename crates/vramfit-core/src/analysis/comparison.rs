@@ -1,7 +1,7 @@
 //! What other settings would have made of a run: the same events, counted twice.
 //!
 //! Before: as it was, checked against what the run recorded. After: through the allocators that the
-//! settings ask for, on cards of their own.
+//! settings ask for, on GPUs of their own.
 
 use super::analyzer::TraceAnalyzer;
 use super::summary::{PeakContext, RunSummary};
@@ -15,11 +15,11 @@ use crate::trace::{EventSource, Header};
 /// What is to be different.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Settings {
-    /// The card; `None` leaves that of the run.
+    /// The GPU; `None` leaves that of the run.
     pub gpu: Option<Gpu>,
     /// Allocator, size of the pool, preallocation. A limit is one of the GPU above.
     pub options: Options,
-    /// Bytes that something else holds on each card; `None` leaves those of the run.
+    /// Bytes that something else holds on each GPU; `None` leaves those of the run.
     pub occupied_bytes: Option<u64>,
 }
 

@@ -138,7 +138,7 @@ impl DeviceAnalysis {
     }
 
     /// Takes in an argument of the active execution, if that reached the peak. Says whether there was room for it.
-    pub(super) fn on_argument(
+    pub(super) fn add_argument_at_peak(
         &mut self,
         is_active: impl Fn(&EventContext) -> bool,
         parameter: u32,

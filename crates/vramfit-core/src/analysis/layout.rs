@@ -1,6 +1,6 @@
 //! What lies where in the pool of a device at a moment.
 //!
-//! It is put together from the regions that the card gave and the blocks in them; what no block
+//! It is put together from the regions that the GPU gave and the blocks in them; what no block
 //! takes is free. A pool gives no region back, so the regions of a moment are those given until then.
 
 use super::arrays::AllocationSites;
@@ -9,10 +9,10 @@ use crate::allocator::Region;
 use crate::replay::Block;
 use crate::trace::TextId;
 
-/// Pieces of a layout at most. Where there are more, the smallest neighbours are told as one.
+/// Pieces of a layout at most. Where there are more, the smallest neighbors are told as one.
 const MAX_PIECES: usize = 4096;
 
-/// A region of a pool, and when the card gave it.
+/// A region of a pool, and when the GPU gave it.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct GrantedRegion {
     pub(super) region: Region,
@@ -102,7 +102,7 @@ fn stretches(region: &Region, blocks: &[&Block]) -> Vec<Interval> {
         let bytes = block.held_bytes.min(end.saturating_sub(block.address));
         at = block.address + bytes;
         match found.last_mut() {
-            // Neighbours of one maker are one piece, of so many blocks.
+            // Neighbors of one maker are one piece, of so many blocks.
             Some(last) if last.owner == Some(block.owner) => {
                 last.bytes += bytes;
                 last.blocks += 1;
@@ -119,7 +119,7 @@ fn stretches(region: &Region, blocks: &[&Block]) -> Vec<Interval> {
     found
 }
 
-/// Tells neighbours as one where both are no larger than `smallest`: as the larger of the two.
+/// Tells neighbors as one where both are no larger than `smallest`: as the larger of the two.
 fn merge(span: &mut Vec<Interval>, smallest: u64) {
     let mut kept: Vec<Interval> = Vec::with_capacity(span.len());
     for stretch in span.drain(..) {

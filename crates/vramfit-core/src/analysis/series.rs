@@ -93,7 +93,7 @@ impl CompilationSummary {
 /// What lies where in a pool at one moment.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct LayoutSummary {
-    /// The regions that the pool has from the card, by address.
+    /// The regions that the pool has from the GPU, by address.
     pub regions: Vec<RegionSummary>,
 }
 
@@ -104,8 +104,8 @@ pub struct RegionSummary {
     pub address: u64,
     /// Its size.
     pub bytes: u64,
-    /// What is in it, end to end. Neighbours by one maker are one piece; where there are very many,
-    /// small neighbours are told as one.
+    /// What is in it, end to end. Neighbors by one maker are one piece; where there are very many,
+    /// small neighbors are told as one.
     pub pieces: Vec<PieceSummary>,
 }
 

@@ -22,7 +22,7 @@ use crate::trace::{
     UncaughtError,
 };
 
-/// The answer to "does this run fit on this card?", with the figures behind it.
+/// The answer to "does this run fit on this GPU?", with the figures behind it.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct RunSummary {
     /// What the trace begins with.
@@ -123,12 +123,12 @@ pub struct DeviceSummary {
     pub device: u32,
     /// What the allocator may take; `None` where it has no limit of its own.
     pub limit_bytes: Option<u64>,
-    /// What this process could have had: the limit where it is one, but not more than the card has
+    /// What this process could have had: the limit where it is one, but not more than the GPU has
     /// beside the context and what others hold (going by the header, and other processes at their most).
     pub capacity_bytes: u64,
     /// The most that other processes held of it at once while this process used it.
     pub held_by_others_bytes: u64,
-    /// ScratchDemand that was ever taken from the card; `None` where nothing is pooled.
+    /// ScratchDemand that was ever taken from the GPU; `None` where nothing is pooled.
     pub pool_bytes: Option<u64>,
     /// ScratchDemand that was ever given out at once, rounding included.
     pub peak_bytes: u64,
@@ -263,12 +263,12 @@ pub struct AllocationFailure {
     pub message: String,
     /// What the pool looked like.
     pub pool: PoolState,
-    /// What the pool could still have grown by: 0 when the card itself had refused it, `None`
+    /// What the pool could still have grown by: 0 when the GPU itself had refused it, `None`
     /// where there is no limit to grow to.
     pub growth_bytes: Option<u64>,
-    /// Where nothing is pooled: what the card should have had free, going by its size, what
+    /// Where nothing is pooled: what the GPU should have had free, going by its size, what
     /// others hold and the context.
-    pub card_free_bytes: Option<u64>,
+    pub gpu_free_bytes: Option<u64>,
     /// What other processes held of the GPU then.
     pub held_by_others_bytes: u64,
     /// Set when the real process would not have gone on at all (XLA aborts or hangs); says why.
@@ -280,7 +280,7 @@ pub struct AllocationFailure {
 impl AllocationFailure {
     /// Returns the largest request that could have been met instead, rounding aside.
     pub fn available_bytes(&self) -> u64 {
-        let largest = self.pool.largest_free_block_bytes.or(self.card_free_bytes);
+        let largest = self.pool.largest_free_block_bytes.or(self.gpu_free_bytes);
         largest.unwrap_or(0).max(self.growth_bytes.unwrap_or(0))
     }
 
@@ -304,7 +304,7 @@ impl AllocationFailure {
 }
 
 /// The same run once more, with the temporaries that its large programs need when they are
-/// compiled another way. What a card's autotuner chooses lies at one of the ends, or in between.
+/// compiled another way. What a GPU's autotuner chooses lies at one of the ends, or in between.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct AutotuneRange {
     /// The other way, such as `without Triton GEMM`; empty when no program was measured.

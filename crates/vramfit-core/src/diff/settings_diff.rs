@@ -1,4 +1,4 @@
-//! What else is different about two runs: the card, the settings, the versions, the command.
+//! What else is different about two runs: the GPU, the settings, the versions, the command.
 
 use serde::Serialize;
 

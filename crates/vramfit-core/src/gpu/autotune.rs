@@ -135,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn results_of_the_same_kind_of_card_are_made_to_apply() {
+    fn results_of_the_same_kind_of_gpu_are_made_to_apply() {
         let gpu = find("h100-80g").expect("in the catalogue");
         let recorded = OURS
             .replace("1.98", "1.755")
@@ -152,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn results_of_other_cards_alone_are_refused() {
+    fn results_of_other_gpus_alone_are_refused() {
         let gpu = find("h100-80g").expect("in the catalogue");
         for other in [
             OURS.replace("Cores: 132", "Cores: 114"),

@@ -249,7 +249,7 @@ pub fn find(name: &str) -> Result<Gpu> {
         return parse_gpu(&text)
             .map_err(|e| e.context(format_args!("cannot use the GPU file `{name}`")));
     }
-    let wanted = normalise(name);
+    let wanted = normalize(name);
     let names = |gpu: &'static Gpu| {
         std::iter::once(&gpu.name)
             .chain(&gpu.aliases)
@@ -257,7 +257,7 @@ pub fn find(name: &str) -> Result<Gpu> {
     };
     if let Some(gpu) = all()
         .iter()
-        .find(|gpu| names(gpu).any(|n| normalise(n) == wanted))
+        .find(|gpu| names(gpu).any(|n| normalize(n) == wanted))
     {
         return Ok(gpu.clone());
     }
@@ -287,7 +287,7 @@ pub fn parse_gpu(text: &str) -> Result<Gpu> {
 }
 
 /// Brings a name into the one form in which names are compared.
-fn normalise(name: &str) -> String {
+fn normalize(name: &str) -> String {
     let dashed: String = name
         .trim()
         .to_ascii_lowercase()

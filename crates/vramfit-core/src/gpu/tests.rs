@@ -176,7 +176,7 @@ fn a_slice_agrees_with_xla_where_xla_has_one() {
 }
 
 #[test]
-fn cards_that_cuda_13_dropped_say_so() {
+fn gpus_that_cuda_13_dropped_say_so() {
     for (name, supported) in [
         ("p100-16g", false),
         ("gtx-1080-ti", false),
@@ -283,8 +283,8 @@ fn a_total_of_ones_own_is_taken_where_it_can_be_one() {
 }
 
 #[test]
-fn a_card_file_has_one_total_or_several() {
-    let several = CARD_FILE.replace(
+fn a_gpu_file_has_one_total_or_several() {
+    let several = GPU_FILE.replace(
         "memory_bytes = 25000000000",
         "totals = [{ bytes = 25200000000, source = \"new driver\" }, \
          { bytes = 25000000000, source = \"old driver\" }, \
@@ -294,7 +294,7 @@ fn a_card_file_has_one_total_or_several() {
     assert_eq!(gpu.total_memory_bytes, 25_000_000_000);
     assert_eq!(gpu.max_total_memory_bytes, 25_200_000_000);
     assert_eq!(gpu.windows_total_memory_bytes(), Some(25_700_000_000));
-    let one = parse_gpu(CARD_FILE).unwrap();
+    let one = parse_gpu(GPU_FILE).unwrap();
     assert!(!one.has_total_range());
     assert!(one.totals.is_empty());
     for (text, told) in [
@@ -308,7 +308,7 @@ fn a_card_file_has_one_total_or_several() {
         (several.replace("25200000000", "45200000000"), "implausible"),
         (several.replace("new driver", ""), "implausible"),
         (
-            CARD_FILE.replace("memory_bytes = 25000000000\n", ""),
+            GPU_FILE.replace("memory_bytes = 25000000000\n", ""),
             "`memory_bytes` of GPU",
         ),
     ] {
@@ -317,9 +317,9 @@ fn a_card_file_has_one_total_or_several() {
     }
 }
 
-const CARD_FILE: &str = r#"
-name = "my-card"
-description = "My \"own\" card"
+const GPU_FILE: &str = r#"
+name = "my-gpu"
+description = "My \"own\" GPU"
 capability = "8.9"
 memory_bytes = 25000000000
 memory = "reported"
@@ -331,24 +331,24 @@ source = "this machine"
 "#;
 
 #[test]
-fn a_card_file_is_enough_to_add_a_gpu() {
-    let path = std::env::temp_dir().join(format!("vramfit-card-{}.toml", std::process::id()));
-    std::fs::write(&path, CARD_FILE).unwrap();
+fn a_gpu_file_is_enough_to_add_a_gpu() {
+    let path = std::env::temp_dir().join(format!("vramfit-gpu-{}.toml", std::process::id()));
+    std::fs::write(&path, GPU_FILE).unwrap();
     let gpu = find(path.to_str().unwrap());
     std::fs::remove_file(&path).unwrap();
     let gpu = gpu.unwrap();
-    assert_eq!(gpu.name, "my-card");
+    assert_eq!(gpu.name, "my-gpu");
     assert_eq!(gpu.shared_memory_per_block_optin_bytes, 101_376);
     assert!(gpu.context_bytes_estimate > 0);
     let text = target_config_text(&gpu);
     assert!(
-        text.contains(r#"device_description_str: "My \"own\" card""#),
+        text.contains(r#"device_description_str: "My \"own\" GPU""#),
         "{text}"
     );
 }
 
 #[test]
-fn the_card_file_of_the_page_is_the_card_of_the_catalogue() {
+fn the_gpu_file_of_the_page_is_the_gpu_of_the_catalogue() {
     let page = include_str!("../../../../docs/commands/gpus.md");
     let (_, rest) = page
         .split_once("```toml\n")
@@ -360,7 +360,7 @@ fn the_card_file_of_the_page_is_the_card_of_the_catalogue() {
 }
 
 #[test]
-fn a_card_file_with_a_mistake_is_refused() {
+fn a_gpu_file_with_a_mistake_is_refused() {
     for (from, to, told) in [
         ("cores = 100", "", "cores"),
         ("cores = 100", "cores = 0", "cores"),
@@ -372,12 +372,12 @@ fn a_card_file_with_a_mistake_is_refused() {
             "memory_bytes",
         ),
         ("clock_ghz = 2.0", "clock_ghz = 2000.0", "clock_ghz"),
-        ("\"my-card\"", "\"my card\"", "name"),
+        ("\"my-gpu\"", "\"my gpu\"", "name"),
     ] {
-        let error = parse_gpu(&CARD_FILE.replacen(from, to, 1)).unwrap_err();
+        let error = parse_gpu(&GPU_FILE.replacen(from, to, 1)).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::InvalidFile);
         assert!(error.to_string().contains(told), "{from} -> {to}: {error}");
     }
-    let missing = find("/nowhere/card.toml").unwrap_err();
+    let missing = find("/nowhere/gpu.toml").unwrap_err();
     assert_eq!(missing.kind(), ErrorKind::Io);
 }

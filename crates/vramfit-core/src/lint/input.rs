@@ -70,9 +70,9 @@ pub struct Packages {
     pub cuda_plugin: bool,
 }
 
-impl LintInput {
+impl Host {
     /// Returns a host with `count` idle GPUs of that kind.
-    pub fn host_with(gpu: &Gpu, count: u32) -> Host {
+    pub fn with_idle_gpus(gpu: &Gpu, count: u32) -> Host {
         let gpu = |index| HostGpu {
             index,
             name: gpu.description.clone(),

@@ -25,7 +25,7 @@ pub(super) enum ValueKind {
 
 /// A name that JAX's code contains.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct JaxName {
+pub(super) struct JaxSetting {
     pub(super) name: &'static str,
     pub(super) kind: ValueKind,
     /// The first release that has it; `None`: every release recorded.
@@ -34,14 +34,14 @@ pub(super) struct JaxName {
     pub(super) until: Option<Version>,
 }
 
-impl JaxName {
+impl JaxSetting {
     fn is_in(&self, version: Version) -> bool {
         self.since.is_none_or(|since| since <= version)
             && self.until.is_none_or(|until| version <= until)
     }
 }
 
-static JAX: LazyLock<Vec<JaxName>> = LazyLock::new(|| {
+static JAX: LazyLock<Vec<JaxSetting>> = LazyLock::new(|| {
     include_str!("names/jax.tsv")
         .lines()
         .filter(|line| !line.starts_with('#'))
@@ -49,7 +49,7 @@ static JAX: LazyLock<Vec<JaxName>> = LazyLock::new(|| {
         .collect()
 });
 
-fn parse(line: &'static str) -> Option<JaxName> {
+fn parse(line: &'static str) -> Option<JaxSetting> {
     let mut cells = line.split('\t');
     let name = cells.next()?;
     let kind = match cells.next()? {
@@ -64,7 +64,7 @@ fn parse(line: &'static str) -> Option<JaxName> {
         None | Some("") => Some(None),
         Some(text) => text.parse().ok().map(Some),
     };
-    Some(JaxName {
+    Some(JaxSetting {
         name,
         kind,
         since: version()?,
@@ -80,7 +80,7 @@ fn names_of_other_readers() -> impl Iterator<Item = &'static str> {
 }
 
 /// Returns what is recorded of a name in that release, or else in the nearest one.
-pub(super) fn find_jax_name(name: &str, version: Version) -> Option<JaxName> {
+pub(super) fn find_jax_name(name: &str, version: Version) -> Option<JaxSetting> {
     let all = || JAX.iter().filter(|known| known.name == name);
     all()
         .find(|known| known.is_in(version))

@@ -62,7 +62,7 @@ pub(super) fn message_bytes(bytes: &[u8], field: Option<u32>) -> Result<Vec<u8>>
 fn damaged(what: &str) -> Error {
     Error::new(
         ErrorKind::InvalidFile,
-        format!("the serialised executable {what}"),
+        format!("the serialized executable {what}"),
     )
 }
 

@@ -1,4 +1,4 @@
-//! From the serialised executable of a CUDA plugin to what the virtual GPU must know of it.
+//! From the serialized executable of a CUDA plugin to what the virtual GPU must know of it.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 
@@ -23,15 +23,15 @@ use crate::trace::ProgramSizes;
 pub struct Program {
     /// XLA's name of the module, such as `jit_train_step`.
     pub name: String,
-    /// A hash of the optimised module, stable within one release of JAX.
+    /// A hash of the optimized module, stable within one release of JAX.
     pub fingerprint: u64,
     /// Shapes of the entry parameters.
     pub parameters: Vec<Shape>,
     /// Shapes of the outputs, a tuple result taken apart.
     pub outputs: Vec<Shape>,
-    /// Serialised `OpSharding` of each parameter, empty when the module has none.
+    /// Serialized `OpSharding` of each parameter, empty when the module has none.
     pub parameter_shardings: Vec<Vec<u8>>,
-    /// Serialised `OpSharding` of each output, empty when the module has none.
+    /// Serialized `OpSharding` of each output, empty when the module has none.
     pub output_shardings: Vec<Vec<u8>>,
     /// Which outputs reuse the memory of which parameters.
     pub aliases: Vec<Alias>,
@@ -41,7 +41,7 @@ pub struct Program {
     pub output_allocations: Vec<Option<usize>>,
     /// Replicas, partitions and devices.
     pub options: CompileOptions,
-    /// Sizes by class, in the card's memory.
+    /// Sizes by class, in the GPU's memory.
     pub sizes: ProgramSizes,
     /// Sizes by class, in pinned memory of the host.
     pub host_sizes: ProgramSizes,
@@ -49,7 +49,7 @@ pub struct Program {
     pub workspace_bytes: u64,
     /// Scratch memory of library routines that is in no plan.
     pub scratch: Vec<ScratchNeed>,
-    /// The optimised module with its configuration, as `PJRT_Executable_OptimizedProgram` gives it.
+    /// The optimized module with its configuration, as `PJRT_Executable_OptimizedProgram` gives it.
     pub module: Vec<u8>,
 }
 
@@ -182,7 +182,7 @@ impl Program {
         Ok(program)
     }
 
-    /// Returns the module alone, as XLA serialises it.
+    /// Returns the module alone, as XLA serializes it.
     ///
     /// # Errors
     /// [`ErrorKind::InvalidFile`] when the program was not made by [`Program::parse`].
@@ -335,7 +335,7 @@ impl BufferAllocation {
 }
 
 /// Reads what `PJRT_Executable_Serialize` of the CUDA plugin wrote: the executable, still
-/// serialised, and the options it was compiled with.
+/// serialized, and the options it was compiled with.
 ///
 /// # Errors
 /// [`ErrorKind::InvalidFile`] when the bytes are of no known form.
@@ -353,7 +353,7 @@ pub fn executable_and_options(serialized: &[u8]) -> Result<ExecutableAndOptionsP
 fn unreadable(error: prost::DecodeError) -> Error {
     Error::new(
         ErrorKind::InvalidFile,
-        "cannot read the serialised executable",
+        "cannot read the serialized executable",
     )
     .cause(error)
 }

@@ -1,6 +1,6 @@
 //! What one compiled program needs and promises: its buffers, shapes, aliases and shardings.
 //!
-//! Everything is derived from the *serialised* executable of the CUDA plugin, because that exists
+//! Everything is derived from the *serialized* executable of the CUDA plugin, because that exists
 //! in every JAX release and holds the whole module; what the plugin answers about an executable
 //! that was compiled without a device differs from release to release.
 //!
@@ -13,7 +13,7 @@
 //! | `outputs` | where the outputs lie, for releases that do not say it |
 //! | `workspace` | scratch memory of cuBLAS and other libraries that is in the plan |
 //! | `scratch` | scratch memory of cuFFT, cuSOLVER and other libraries that is not |
-//! | `executable` | from serialised bytes to a [`Program`] |
+//! | `executable` | from serialized bytes to a [`Program`] |
 //! | `texts` | each different text once |
 //! | [`memory`] | where the memory of a program goes: owners, lines, the fullest moment |
 

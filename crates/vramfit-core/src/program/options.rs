@@ -24,7 +24,7 @@ pub struct CompileOptions {
 }
 
 impl CompileOptions {
-    /// Reads serialised options. Without a device assignment, devices count from 0.
+    /// Reads serialized options. Without a device assignment, devices count from 0.
     ///
     /// # Errors
     /// [`ErrorKind::InvalidFile`] when the bytes are not compile options.
@@ -56,7 +56,7 @@ impl CompileOptions {
         })
     }
 
-    /// Returns the device assignment as XLA serialises it.
+    /// Returns the device assignment as XLA serializes it.
     pub fn device_assignment(&self) -> Vec<u8> {
         let computation_devices = (0..self.partitions)
             .map(|partition| ComputationDevice {

@@ -1,6 +1,6 @@
 //! Where the outputs of a program lie, for executables that do not say it.
 //!
-//! Plugins up to JAX 0.9 serialise XLA's buffer assignment, which knows which allocation each
+//! Plugins up to JAX 0.9 serialize XLA's buffer assignment, which knows which allocation each
 //! logical buffer lies in and which instruction makes the buffer. From an output of the program,
 //! the way back to that instruction leads through all those that pass buffers on unchanged.
 

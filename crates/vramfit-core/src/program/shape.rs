@@ -99,10 +99,10 @@ impl ElementType {
 /// Where a buffer lives, by XLA's number of the memory space in a layout.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum MemorySpace {
-    /// The card's memory (0, and any number without a meaning here).
+    /// The GPU's memory (0, and any number without a meaning here).
     #[default]
     Device,
-    /// The card's memory, reachable by collectives (1).
+    /// The GPU's memory, reachable by collectives (1).
     Collective,
     /// Pinned memory of the host (5).
     Host,

@@ -45,7 +45,7 @@ pub struct StatsHeader {
     pub interval_ms: u32,
     /// What the client was made with.
     pub client_settings: ClientSettings,
-    /// The name of the catalogue's card where the GPU is a virtual one; `None` for a real GPU.
+    /// The name of the catalogue's GPU where the GPU is a virtual one; `None` for a real GPU.
     pub virtual_gpu: Option<String>,
     /// The devices of this process, in the order of [`LiveStats::devices`].
     pub devices: Vec<PublishedDevice>,
@@ -56,7 +56,7 @@ pub struct StatsHeader {
 pub struct ClientSettings {
     /// The allocator, by JAX's name for it: `default`, `bfc`, `platform`, `cuda_async`, …
     pub allocator: Option<String>,
-    /// The part of the card's memory that the pool may take.
+    /// The part of the GPU's memory that the pool may take.
     pub fraction: Option<f64>,
     /// Whether the pool takes it at once.
     pub preallocate: Option<bool>,
@@ -75,7 +75,7 @@ pub struct PublishedDevice {
     pub local_hardware_id: i32,
     /// What it is, such as `NVIDIA H100 80GB HBM3`.
     pub kind: String,
-    /// All memory of a virtual card; a real card's is the driver's to tell.
+    /// All memory of a virtual GPU; a real GPU's is the driver's to tell.
     pub virtual_total_bytes: Option<u64>,
 }
 
@@ -111,7 +111,7 @@ pub struct DeviceSample {
     pub limit_bytes: Option<u64>,
     /// How many requests it has served.
     pub allocations: Option<u64>,
-    /// What the process holds on the card, context included: told by a virtual card only.
+    /// What the process holds on the GPU, context included: told by a virtual GPU only.
     pub driver_bytes: Option<u64>,
 }
 

@@ -1,4 +1,4 @@
-//! The same run with other kernels: the trace once more, on cards of its own, with the temporaries
+//! The same run with other kernels: the trace once more, on GPUs of its own, with the temporaries
 //! that the programs need when they are compiled another way.
 //!
 //! Nothing here is compared with what the run recorded, since it did not happen. All but the
@@ -43,7 +43,7 @@ pub(super) struct Execution {
 }
 
 impl VariantReplay {
-    /// Builds the allocators that the header describes, each on a card that nobody shares.
+    /// Builds the allocators that the header describes, each on a GPU that nobody shares.
     pub(crate) fn new(header: &Header) -> Result<VariantReplay> {
         Ok(VariantReplay {
             replay: Replay::what_if(header, false)?,

@@ -1,10 +1,10 @@
 //! The allocators of a traced run, built again from its header and driven by its events.
 //!
-//! [`Replay::new`] takes what the card answered from the trace, so that a card that other processes
+//! [`Replay::new`] takes what the GPU answered from the trace, so that a GPU that other processes
 //! shared gives the same regions again. Every difference between what the trace says and what the
 //! allocators do is an error then: a figure that two ways of computing disagree on is worth nothing.
 //!
-//! [`Replay::what_if`] lets the same events happen under other settings, on cards of its own. There
+//! [`Replay::what_if`] lets the same events happen under other settings, on GPUs of its own. There
 //! a difference is what one wants to know, and where one begins the run is not known any further.
 
 use rustc_hash::FxHashMap;
@@ -16,7 +16,7 @@ use crate::allocator::{AllocError, Allocator, MAX_REGION_BYTES, PoolOptions, Poo
 use crate::error::{Error, ErrorKind, Result};
 use crate::trace::{Event, Header};
 
-/// More cards than any host has; a limit for damaged headers.
+/// More GPUs than any host has; a limit for damaged headers.
 const MAX_DEVICES: u32 = 4096;
 
 /// More arrays than any program has at once; a limit for traces that allocate and never free. A million
@@ -26,7 +26,7 @@ const MAX_LIVE_ALLOCATIONS: usize = 1 << 22;
 /// More answers of a GPU than any one request asks for.
 const MAX_PENDING_RESULTS: usize = 1 << 12;
 
-/// Beyond the addresses and sizes of any card, and far enough below 64 bits for every sum.
+/// Beyond the addresses and sizes of any GPU, and far enough below 64 bits for every sum.
 const MAX_ADDRESS: u64 = 1 << 60;
 
 /// The pools of all devices of a run, and what is allocated in them.
@@ -103,8 +103,8 @@ impl Replay {
         })
     }
 
-    /// Builds the allocators that the header describes on cards that nobody shares, to let another
-    /// run's events happen there. What the card has beside the context and what others hold, going
+    /// Builds the allocators that the header describes on GPUs that nobody shares, to let another
+    /// run's events happen there. What the GPU has beside the context and what others hold, going
     /// by the header, is free.
     ///
     /// `regardless` says that the events do not depend on whether a request is met, so that they go
@@ -122,10 +122,14 @@ impl Replay {
         Replay::build(header, mode, || DeviceSource::Simulated(free_bytes))
     }
 
-    fn build(header: &Header, mode: ReplayMode, card: impl Fn() -> DeviceSource) -> Result<Replay> {
+    fn build(
+        header: &Header,
+        mode: ReplayMode,
+        device: impl Fn() -> DeviceSource,
+    ) -> Result<Replay> {
         let memory = header.total_memory_bytes;
         if header.devices > MAX_DEVICES || memory > MAX_ADDRESS {
-            let message = format!("the trace names {} cards of {memory} bytes", header.devices);
+            let message = format!("the trace names {} GPUs of {memory} bytes", header.devices);
             return Err(Error::new(ErrorKind::InvalidFile, message));
         }
         let options = pool_options(header)?;
@@ -134,7 +138,7 @@ impl Replay {
                 ordinal,
                 ..options.clone()
             };
-            ReplayPool::new(options, card())
+            ReplayPool::new(options, device())
         });
         Ok(Replay {
             pools: pools.collect(),
@@ -193,17 +197,17 @@ impl Replay {
     }
 
     /// Returns the largest request that a device could meet now, rounding aside: the largest free
-    /// block, or what the pool may still grow by. `card_bytes` is what the GPU has for this process,
+    /// block, or what the pool may still grow by. `gpu_bytes` is what the GPU has for this process,
     /// which is the limit where nothing is pooled.
-    pub(crate) fn available_bytes(&mut self, device: u32, card_bytes: u64) -> u64 {
+    pub(crate) fn available_bytes(&mut self, device: u32, gpu_bytes: u64) -> u64 {
         if !self.pools[device as usize].exists() {
             // Making it here could ask the driver for memory before the run did.
-            return card_bytes;
+            return gpu_bytes;
         }
         let largest = self.device_state(device).largest_free_block_bytes;
         let stats = self.allocator(device).stats();
         match (largest, stats.bytes_limit.zip(stats.pool_bytes)) {
-            (None, None) => card_bytes.saturating_sub(stats.bytes_in_use),
+            (None, None) => gpu_bytes.saturating_sub(stats.bytes_in_use),
             (largest, growth) => {
                 let growth = growth.map_or(0, |(limit, pool)| limit.saturating_sub(pool));
                 largest.unwrap_or(0).max(growth)
@@ -238,7 +242,7 @@ impl Replay {
         }
         self.events += 1;
         if !is_valid(event) {
-            let what = "an address or size is beyond any card's";
+            let what = "an address or size is beyond any GPU's";
             return Err(corrupt_trace(self.events, what));
         }
         match *event {
@@ -449,7 +453,7 @@ fn too_many_allocations(events: u64) -> Error {
     .hint("if the run is real, it leaks arrays: record fewer steps of it with `--steps`")
 }
 
-/// Says whether the numbers of an event can be those of a card. The allocators rely on it.
+/// Says whether the numbers of an event can be those of a GPU. The allocators rely on it.
 fn is_valid(event: &Event) -> bool {
     match *event {
         Event::Allocate {

@@ -1,4 +1,4 @@
-//! The card of a traced run: it gives the results that it gave then.
+//! The GPU of a traced run: it gives the results that it gave then.
 
 use std::collections::VecDeque;
 use std::sync::atomic::AtomicBool;
@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::allocator::{DeviceMemory, Region, State};
 
-/// A card that gives the results it gave in the run. Clones are the same card.
+/// A GPU that gives the results it gave in the run. Clones are the same GPU.
 #[derive(Clone, Default)]
 pub(super) struct RecordedDevice(Arc<DriverScript>);
 

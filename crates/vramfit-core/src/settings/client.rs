@@ -1,7 +1,7 @@
 //! The options that JAX hands to the plugin when it makes a client, checked as XLA checks them.
 //!
 //! The messages and their order were recorded from the released plugins of JAX 0.4.30 to 0.12.0,
-//! which check the options before they look for a card. What JAX makes of the environment before
+//! which check the options before they look for a GPU. What JAX makes of the environment before
 //! that is in the table; what the plugin reads by itself is in [`super::plugin`].
 
 use super::fraction::FractionPolicy;
@@ -67,9 +67,9 @@ const UNIMPLEMENTED: i32 = 12;
 pub struct ClientOptions {
     /// The allocator.
     pub allocator: Kind,
-    /// The part of the card's total memory that the pool may take, as the 32-bit number JAX passes.
+    /// The part of the GPU's total memory that the pool may take, as the 32-bit number JAX passes.
     ///
-    /// XLA checks no range. Above 1, without unified memory, the limit exceeds the card and the pool
+    /// XLA checks no range. Above 1, without unified memory, the limit exceeds the GPU and the pool
     /// takes what the driver grants after backing off; at 0 every allocation fails; below 0 and for
     /// what is not a number the conversion to bytes is undefined in C++.
     pub memory_fraction: f32,
@@ -79,7 +79,7 @@ pub struct ClientOptions {
     pub preallocate: bool,
     /// Bytes of a preallocated pool for collective memory; `None` where none was asked for.
     pub collective_memory_bytes: Option<u64>,
-    /// The cards to use, by number; `None` is all.
+    /// The GPUs to use, by number; `None` is all.
     pub visible_devices: Option<Vec<i64>>,
     /// The platform's name, where one was given.
     pub platform_name: Option<String>,
@@ -124,7 +124,7 @@ impl Default for ClientOptions {
 }
 
 impl ClientOptions {
-    /// Returns the part of the card's total memory that the pool begins with, and that every
+    /// Returns the part of the GPU's total memory that the pool begins with, and that every
     /// allocator but the partitioned pool ends with, as XLA has it: a number in 64 bits.
     pub fn fraction(&self) -> f64 {
         self.fraction_policy

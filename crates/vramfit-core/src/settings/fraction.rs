@@ -3,10 +3,10 @@
 //! JAX's own variables still give a plain number. The text comes in through
 //! `JAX_PJRT_CLIENT_CREATE_OPTIONS=memory_fraction_policy:0.75+`, or `jax.config.update`.
 
-/// How much of a card the pool takes at the start, and how far it may grow.
+/// How much of a GPU the pool takes at the start, and how far it may grow.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct FractionPolicy {
-    /// The part of the card's total memory that it takes at the start.
+    /// The part of the GPU's total memory that it takes at the start.
     pub start: f64,
     /// The part it may grow to; `None` where it stays as it is.
     pub cap: Option<f64>,

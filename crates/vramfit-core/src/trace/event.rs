@@ -132,7 +132,7 @@ pub enum Event {
         sizes: ProgramSizes,
         /// On how many devices it runs.
         devices: u32,
-        /// True when it came from a cache or a serialised file.
+        /// True when it came from a cache or a serialized file.
         loaded: bool,
         /// Which compile attempt succeeded; empty for the first (`default`).
         compile_attempt: TextId,
@@ -213,7 +213,7 @@ pub enum Event {
         allocation: u64,
     },
     /// An allocation was freed, and the real allocator would have aborted the process over it.
-    /// What follows in the trace would not have happened on a real card.
+    /// What follows in the trace would not have happened on a real GPU.
     FreeAborts {
         /// The allocation's number.
         allocation: u64,
@@ -268,7 +268,7 @@ pub enum Event {
         bytes: u64,
     },
     /// JAX read a value that a dry run cannot know, and made a shape of it: what follows has another
-    /// size on a card.
+    /// size on a GPU.
     ShapeRead {
         /// Where.
         site: TextId,

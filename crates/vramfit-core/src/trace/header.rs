@@ -10,16 +10,16 @@ pub struct Header {
     pub jax: String,
     /// What the CUDA plugin says of itself (its PJRT API version).
     pub plugin: String,
-    /// Catalogue name of the card.
+    /// Catalogue name of the GPU.
     pub gpu: String,
     /// What the driver would call it.
     pub gpu_description: String,
-    /// Total memory of one card in bytes.
+    /// Total memory of one GPU in bytes.
     pub total_memory_bytes: u64,
     /// The highest total that drivers report for a GPU of this kind; 0 where it is not known or the
     /// total was given.
     pub max_total_memory_bytes: u64,
-    /// Number of cards.
+    /// Number of GPUs.
     pub devices: u32,
     /// The numbers of these GPUs in their machine, in the order of the devices. Empty in traces of older
     /// releases: then device and GPU have the same number.
@@ -32,7 +32,7 @@ pub struct Header {
     pub sharing: Sharing,
     /// `default`, `bfc`, `platform`, `address`, `cuda_async` or `vmm`, as JAX passed it.
     pub allocator: String,
-    /// The share of the card the pool may take, as JAX read it (0.75 unless set).
+    /// The share of the GPU the pool may take, as JAX read it (0.75 unless set).
     pub memory_fraction: f64,
     /// The bytes that `--limit` asked for, of which the fraction above is what JAX can be told.
     pub asked_limit_bytes: Option<u64>,
@@ -40,11 +40,11 @@ pub struct Header {
     pub preallocate: bool,
     /// Whether the pool is spatially partitioned (the default from JAX 0.11 on).
     pub spatial_partitioning: bool,
-    /// Bytes that something else holds on each card (`--occupied`).
+    /// Bytes that something else holds on each GPU (`--occupied`).
     pub occupied_bytes: u64,
-    /// Estimate of what the CUDA context holds on each card, outside every pool.
+    /// Estimate of what the CUDA context holds on each GPU, outside every pool.
     pub context_bytes: u64,
-    /// Whether `TF_FORCE_UNIFIED_MEMORY` lets the pool be larger than the card.
+    /// Whether `TF_FORCE_UNIFIED_MEMORY` lets the pool be larger than the GPU.
     pub unified_memory: bool,
     /// `TF_CUDA_MALLOC_ASYNC_SUPPORTED_PREALLOC`, 0 unless set.
     pub cuda_async_prealloc: i64,
@@ -52,7 +52,7 @@ pub struct Header {
     pub collective_memory_bytes: Option<u64>,
     /// Whether large programs were compiled a second way, too ([`Event::Variant`]).
     pub autotune_range: bool,
-    /// Whether the compiler was given autotuning results that were recorded on a card.
+    /// Whether the compiler was given autotuning results that were recorded on a GPU.
     pub autotune_results: bool,
     /// The command line, for people.
     pub command: Vec<String>,
@@ -79,7 +79,7 @@ pub enum Sharing {
     Private,
     /// The processes that one dry run starts.
     Run,
-    /// The processes of all dry runs that name the GPUs alike (`--shared`).
+    /// The processes of all dry runs that name the GPUs alike (`--share-as`).
     Named,
 }
 

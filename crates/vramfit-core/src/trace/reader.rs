@@ -18,7 +18,7 @@ use super::not_computed::{self, NotComputed};
 use super::note::{self, MAX_NOTE_BYTES, MAX_NOTES, Note};
 use super::run_environment::RunEnvironment;
 use super::wire::{
-    Crc, MAGIC, MAX_EVENTS, MAX_JSON_BYTES, MAX_MEMORY_BYTES, MAX_NOT_COMPUTED_BYTES,
+    Crc, MAGIC, MAX_EXPANDED_EVENTS, MAX_JSON_BYTES, MAX_MEMORY_BYTES, MAX_NOT_COMPUTED_BYTES,
     MAX_SETTINGS_BYTES, MAX_TEXT_BYTES, MAX_WARNING_BYTES, VERSION, tag,
 };
 use crate::error::Result;
@@ -211,7 +211,7 @@ impl<R: Read> Reader<R> {
         repeat.left -= events;
         self.events += events;
         self.allocations += passes * allocations.count() as u64;
-        if self.events > MAX_EVENTS {
+        if self.events > MAX_EXPANDED_EVENTS {
             self.ended = true;
             return Err(match self.decoder.corrupt("more events than any run has") {
                 ReadStop::Failed(error) => error,
@@ -273,7 +273,7 @@ impl<R: Read> Reader<R> {
         if distance == 0 || distance > WINDOW.min(self.history.len()) {
             return Err(self.decoder.corrupt("a repeat reaches back too far"));
         }
-        if count == 0 || count > MAX_EVENTS {
+        if count == 0 || count > MAX_EXPANDED_EVENTS {
             return Err(self.decoder.corrupt("a repeat of no or too many events"));
         }
         self.repeat = Some(Repeat {
@@ -339,7 +339,7 @@ impl<R: Read> Reader<R> {
     #[inline]
     fn absolute(&mut self, event: Event) -> ReadResult<Event> {
         self.events += 1;
-        if self.events > MAX_EVENTS {
+        if self.events > MAX_EXPANDED_EVENTS {
             return Err(self.decoder.corrupt("more events than any run has"));
         }
         let before = self.allocations;

@@ -21,7 +21,7 @@ const MAX_LINE: u64 = 256;
 /// PJRT asks for this alignment.
 const ALIGNMENT: u64 = 64;
 
-/// Reads a list of requests. Its header describes JAX's default settings and no card.
+/// Reads a list of requests. Its header describes JAX's default settings and no GPU.
 #[derive(Debug)]
 pub struct RequestList<R> {
     source: BufReader<R>,

@@ -10,7 +10,7 @@ use crate::lint::{LateChange, concerns_jax};
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct RunEnvironment {
-    /// The variables that JAX, XLA and their neighbours read, each with the value it had then.
+    /// The variables that JAX, XLA and their neighbors read, each with the value it had then.
     pub variables: BTreeMap<String, String>,
     /// Those of them that the command set itself, and not the user.
     pub own: Vec<String>,
@@ -20,7 +20,7 @@ pub struct RunEnvironment {
 
 impl RunEnvironment {
     /// Gathers them from the whole environment of a process; what concerns neither JAX nor its
-    /// neighbours is left out.
+    /// neighbors is left out.
     pub fn of_process(
         environment: impl IntoIterator<Item = (String, String)>,
         own: Vec<String>,

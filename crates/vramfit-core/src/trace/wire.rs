@@ -22,7 +22,7 @@ pub(super) const MAX_SETTINGS_BYTES: usize = 4 << 20;
 pub(super) const MAX_NOT_COMPUTED_BYTES: usize = 64 << 10;
 /// Most events a trace may expand to. A limit of sanity for hostile files: the largest run so
 /// far, three hours at full speed, has 2^34.
-pub(super) const MAX_EVENTS: u64 = 1 << 40;
+pub(super) const MAX_EXPANDED_EVENTS: u64 = 1 << 40;
 
 /// First byte of each record. Zero is no record, so that a hole in a file is noticed.
 pub(super) mod tag {

@@ -100,7 +100,7 @@ fn without_names_what_is_not_donated_is_told_all_the_same() {
 }
 
 #[test]
-fn what_trains_nothing_has_no_parameters_and_no_optimiser() {
+fn what_trains_nothing_has_no_parameters_and_no_optimizer() {
     for program in recorded::all() {
         if program
             .names

@@ -78,7 +78,7 @@ fn read(path: &Path) -> Recorded {
     }
 }
 
-/// Returns the program that belongs to a module: it is packed as older releases serialise it, so that
+/// Returns the program that belongs to a module: it is packed as older releases serialize it, so that
 /// it is read as any executable is.
 pub(crate) fn program(module: &HloModuleProto, assignment: &BufferAssignmentProto) -> Program {
     let with_config = HloModuleProtoWithConfig {

@@ -1,4 +1,4 @@
-//! Recordings of XLA's own BFC allocator: how they are read, and the card they were made on.
+//! Recordings of XLA's own BFC allocator: how they are read, and the GPU they were made on.
 //!
 //! The format is described in `fixtures/bfc/README.md`. The comparison itself is in the tests.
 
@@ -84,7 +84,7 @@ pub struct Scenario {
     pub garbage_collection: bool,
     pub fragmentation_fraction: f64,
     pub alignment: u64,
-    pub card: FakeCard,
+    pub device: FakeDevice,
     /// All columns, for what only one of the sets has.
     pub columns: HashMap<String, String>,
 }
@@ -112,7 +112,7 @@ pub fn scenarios(folder: &Path, table: &str) -> Vec<Scenario> {
                 garbage_collection: number("garbage_collection") == 1,
                 fragmentation_fraction: text("fragmentation_fraction").parse().unwrap(),
                 alignment: number("alignment"),
-                card: FakeCard {
+                device: FakeDevice {
                     kind: text("sub_allocator").to_owned(),
                     capacity: Some(number("capacity"))
                         .filter(|&n| n > 0)
@@ -120,7 +120,7 @@ pub fn scenarios(folder: &Path, table: &str) -> Vec<Scenario> {
                     max_region: number("max_region"),
                     granule: number("granule"),
                     base_shift: number("base_shift"),
-                    ..FakeCard::default()
+                    ..FakeDevice::default()
                 },
                 columns: table
                     .columns
@@ -153,7 +153,7 @@ impl Scenario {
     }
 }
 
-/// What was asked of the card: lines of `sub.txt`.
+/// What was asked of the GPU: lines of `sub.txt`.
 #[derive(Debug, Default)]
 pub struct Calls {
     /// The operation in progress, counted from 1.
@@ -161,9 +161,9 @@ pub struct Calls {
     pub lines: Vec<String>,
 }
 
-/// The fake cards of the recordings.
+/// The fake GPUs of the recordings.
 #[derive(Clone, Debug, Default)]
-pub struct FakeCard {
+pub struct FakeDevice {
     kind: String,
     capacity: u64,
     max_region: u64,
@@ -181,7 +181,7 @@ pub struct FakeCard {
 
 const GAP: u64 = 2 << 20;
 
-impl FakeCard {
+impl FakeDevice {
     fn note(&self, call: std::fmt::Arguments<'_>) {
         if !self.quiet {
             let mut calls = self.calls.lock().unwrap();
@@ -221,7 +221,7 @@ impl FakeCard {
     }
 }
 
-impl DeviceMemory for FakeCard {
+impl DeviceMemory for FakeDevice {
     fn allocate(&mut self, alignment: u64, bytes: u64) -> Option<Region> {
         let got = bytes.next_multiple_of(self.granule);
         let place = self.place(got);

@@ -1,4 +1,4 @@
-//! A run on a made-up card, written as the plugin writes one: real allocators, a real trace.
+//! A run on a made-up GPU, written as the plugin writes one: real allocators, a real trace.
 
 #![allow(dead_code, reason = "each test that uses it needs a part of it")]
 #![expect(clippy::unwrap_used, reason = "what surrounds a test fails loudly too")]
@@ -37,25 +37,25 @@ impl Write for File {
 
 type Calls = Arc<Mutex<Vec<(u64, Option<Region>)>>>;
 
-/// A card that notes what it was asked.
+/// A GPU that notes what it was asked.
 struct Noted {
-    card: SimulatedDeviceMemory,
+    device: SimulatedDeviceMemory,
     calls: Calls,
 }
 
 impl DeviceMemory for Noted {
     fn allocate(&mut self, alignment: u64, bytes: u64) -> Option<Region> {
-        let region = self.card.allocate(alignment, bytes);
+        let region = self.device.allocate(alignment, bytes);
         self.calls.lock().unwrap().push((bytes, region));
         region
     }
 
     fn free(&mut self, region: Region) {
-        self.card.free(region);
+        self.device.free(region);
     }
 
     fn free_bytes(&self) -> u64 {
-        self.card.free_bytes()
+        self.device.free_bytes()
     }
 }
 
@@ -86,7 +86,7 @@ pub(crate) struct Recorder {
     allocations: u64,
 }
 
-/// Returns the header of a run on cards of 1024 MiB of which the pool may take 768 MiB at once.
+/// Returns the header of a run on GPUs of 1024 MiB of which the pool may take 768 MiB at once.
 pub(crate) fn header() -> Header {
     Header {
         jax: "0.10.2".into(),
@@ -131,8 +131,8 @@ impl Recorder {
         let free = header.total_memory_bytes - elsewhere;
         let pools = (0..header.devices).map(|ordinal| {
             let calls = Calls::default();
-            let card = Noted {
-                card: SimulatedDeviceMemory::new(free),
+            let device = Noted {
+                device: SimulatedDeviceMemory::new(free),
                 calls: calls.clone(),
             };
             let options = PoolOptions {
@@ -140,7 +140,7 @@ impl Recorder {
                 ..options.clone()
             };
             Pool {
-                allocator: build(&options, Box::new(card)),
+                allocator: build(&options, Box::new(device)),
                 calls,
             }
         });

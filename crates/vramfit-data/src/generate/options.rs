@@ -21,7 +21,7 @@ pub enum Kind {
         /// Numbers of a vector.
         features: u64,
     },
-    /// Square pictures in three colours, with a label.
+    /// Square pictures in three colors, with a label.
     Images {
         /// Pixels of a side.
         size: u64,

@@ -15,7 +15,7 @@ pub(crate) enum Node {
 }
 
 /// An entry of a leaf: the key before it, and where it leads.
-pub(crate) struct Leaf<'a> {
+pub(crate) struct LeafEntry<'a> {
     /// The key.
     pub(crate) key: Cursor<'a>,
     /// Where the table or the chunk is.
@@ -28,7 +28,7 @@ pub(crate) fn leaves(
     root: u64,
     node: Node,
     key_width: usize,
-    visit: &mut dyn FnMut(&mut Blocks<'_>, Leaf<'_>) -> Result<()>,
+    visit: &mut dyn FnMut(&mut Blocks<'_>, LeafEntry<'_>) -> Result<()>,
 ) -> Result<()> {
     let container = blocks.container();
     let width = container.address_width();
@@ -59,7 +59,7 @@ pub(crate) fn leaves(
             let child = cursor.known_address("a tree's child")?;
             match level.checked_sub(1) {
                 Some(below) => open.push((child, Some(below))),
-                None => visit(blocks, Leaf { key, child })?,
+                None => visit(blocks, LeafEntry { key, child })?,
             }
         }
         open[first..].reverse();

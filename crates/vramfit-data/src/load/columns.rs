@@ -176,7 +176,7 @@ fn open_column(
 ) -> Result<Column> {
     let (dataset, field) = Dataset::open_named(container, &wanted.name)
         .map_err(|error| with_suggestion(container, &wanted.name, error))?;
-    let from = match (&field, dataset.element()) {
+    let from = match (&field, dataset.datatype()) {
         (Some(field), Element::Record { fields, .. }) => fields
             .iter()
             .find(|one| one.name == *field)
@@ -190,7 +190,7 @@ fn open_column(
         _ => None,
     });
     let stored_as = from.map_or_else(
-        || dataset.element().describe(),
+        || dataset.datatype().describe(),
         |scalar| scalar.name().to_owned(),
     );
     let options = RowOptions {

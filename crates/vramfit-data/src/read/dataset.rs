@@ -216,7 +216,7 @@ impl Dataset {
     }
 
     /// Returns what an element is.
-    pub fn element(&self) -> &Element {
+    pub fn datatype(&self) -> &Element {
         &self.element
     }
 

@@ -69,7 +69,7 @@ impl RowReader {
     /// `invalid-argument` when the dataset has no rows; `unsupported-feature` when a row is too large.
     pub fn raw(dataset: Dataset) -> Result<RowReader> {
         let path = dataset.path().to_owned();
-        let convert = Convert::identity(dataset.element().size());
+        let convert = Convert::identity(dataset.datatype().size());
         let pieces = |piece: &VirtualSource| RowReader::raw(Dataset::clone(&piece.dataset));
         let rows = RowReader::with(dataset, convert, Scalar::Uint8, &[], 1, &pieces);
         rows.map_err(|error| of_dataset(&path, &error))
@@ -79,9 +79,9 @@ impl RowReader {
         if dataset.shape().is_empty() {
             return Err(invalid("it is a single value and has no rows"));
         }
-        let numbers = find_numbers(dataset.element(), options.field.as_deref())?;
+        let numbers = find_numbers(dataset.datatype(), options.field.as_deref())?;
         let scalar = options.to.unwrap_or(numbers.number.scalar);
-        let convert = Convert::new(dataset.element().size(), numbers, scalar)?;
+        let convert = Convert::new(dataset.datatype().size(), numbers, scalar)?;
         let inner: Vec<_> = numbers.axes.iter().map(|axis| axis.length as u64).collect();
         let pieces =
             |piece: &VirtualSource| RowReader::new(Dataset::clone(&piece.dataset), options);

@@ -35,7 +35,7 @@ pub(super) fn open(
             file => open_beside(container, file)?,
         };
         let dataset = Dataset::open_source(&file, &mapping.dataset)?;
-        if dataset.element() != element {
+        if dataset.datatype() != element {
             return Err(unsupported("a source has elements of another type"));
         }
         let target = whole_rows(mapping.target.as_deref(), shape)?;

@@ -298,7 +298,7 @@ fn elements(container: &Container, path: &str) -> Result<Vec<u8>> {
     /// References to so many texts; they and their texts are in memory at once.
     const MAX_BYTES: u64 = 64 << 20;
     if dataset.bytes() > MAX_BYTES {
-        let what = dataset.element().describe();
+        let what = dataset.datatype().describe();
         return Err(
             unsupported(&format!("{what}, so many of them, are not copied"))
                 .hint("store them with a fixed length, or as numbers"),

@@ -2,7 +2,7 @@
 //! or a power cut.
 //!
 //! Lines of JSON beside the unfinished file. The first says what is being written; each further one is
-//! added after the data it speaks of was synchronised. A line that was cut off says nothing.
+//! added after the data it speaks of was synchronized. A line that was cut off says nothing.
 
 use std::fs::File;
 use std::io::{Read, Write};
@@ -94,7 +94,7 @@ impl Journal {
         Ok(Some((Journal { file }, done)))
     }
 
-    /// Notes that the pieces up to `entry` are on the disk. The caller has synchronised them.
+    /// Notes that the pieces up to `entry` are on the disk. The caller has synchronized them.
     pub(super) fn add(&mut self, entry: &Entry) -> std::io::Result<()> {
         self.line(entry)
     }

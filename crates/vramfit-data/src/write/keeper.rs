@@ -8,7 +8,7 @@ use std::thread::JoinHandle;
 
 use super::journal::{Entry, Journal};
 
-/// A thread that synchronises a file, and notes what is then on the disk. Dropping it waits for the thread.
+/// A thread that synchronizes a file, and notes what is then on the disk. Dropping it waits for the thread.
 #[derive(Debug)]
 pub(super) struct Keeper {
     entries: Option<SyncSender<Entry>>,
@@ -22,7 +22,7 @@ impl Keeper {
     /// When the system gives no thread, or no second handle of the file.
     pub(super) fn start(file: &File, journal: Option<Journal>) -> Result<Self> {
         let file = file.try_clone()?;
-        // Nobody waits in between, so no more is unsafe than what is written during one synchronisation.
+        // Nobody waits in between, so no more is unsafe than what is written during one synchronization.
         let (entries, received) = sync_channel(0);
         let thread = std::thread::Builder::new()
             .name("vramfit-keep".into())
@@ -55,7 +55,7 @@ impl Keeper {
         match self.thread.take().map(JoinHandle::join) {
             None => Ok(()),
             Some(Ok(result)) => result,
-            Some(Err(_)) => Err(Error::other("the thread that synchronises has panicked")),
+            Some(Err(_)) => Err(Error::other("the thread that synchronizes has panicked")),
         }
     }
 }
@@ -103,7 +103,7 @@ mod tests {
 
     #[test]
     fn what_the_disk_refuses_is_told_once() {
-        // A device that cannot be synchronised.
+        // A device that cannot be synchronized.
         let file = File::options().write(true).open("/dev/null").unwrap();
         let mut keeper = Keeper::start(&file, None).unwrap();
         keeper.keep(Entry::default()).unwrap();

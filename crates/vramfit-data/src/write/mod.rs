@@ -5,7 +5,7 @@
 //! an attempt that was killed is gone on with. The files can be read by every HDF5 since 1.8 of 2008
 //! (zstd and lz4 with their plugin), which the tests check with `h5py`.
 //!
-//! Reading is the business of the neighbours.
+//! Reading is the business of the neighbors.
 
 mod bands;
 mod content;

@@ -27,7 +27,7 @@ pub(crate) struct CompiledProgram {
     pub(crate) program: Program,
     /// The program as JAX passed it in (StableHLO), for evaluating small ones on the CPU.
     pub(crate) code: Vec<u8>,
-    /// The executable as the CUDA plugin serialised it.
+    /// The executable as the CUDA plugin serialized it.
     pub(crate) serialized: Vec<u8>,
     /// The compile options JAX gave.
     pub(crate) options: Vec<u8>,
@@ -290,7 +290,7 @@ fn evaluated_devices(program: &Program) -> usize {
     }
 }
 
-/// A serialised `OpSharding` of type REPLICATED, the zero value, has no fields.
+/// A serialized `OpSharding` of type REPLICATED, the zero value, has no fields.
 fn is_replicated(sharding: &[u8]) -> bool {
     sharding.is_empty()
 }

@@ -124,7 +124,7 @@ pub(crate) unsafe fn compile(
         let dump = needs_attribution()
             .then(|| Dump::new(&user_flags))
             .flatten();
-        let (result, warnings) = stderr_capture::capture_warnings(compiler_log(), || {
+        let (result, warnings) = stderr_capture::capture_memory_warnings(compiler_log(), || {
             compile_once(topology, source, options, attempt, dump.as_ref())
         });
         match result {

@@ -1,6 +1,6 @@
 //! Reads from XLA's dump which values occupy the memory of a program.
 //!
-//! Since JAX 0.10.1 a serialised executable does not say which value is in which buffer; the dump that XLA
+//! Since JAX 0.10.1 a serialized executable does not say which value is in which buffer; the dump that XLA
 //! writes after its last pass does, in every release. Each compile dumps into a temporary folder, which is
 //! removed right after it was read.
 

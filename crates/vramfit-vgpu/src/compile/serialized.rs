@@ -18,7 +18,7 @@ const SCHEMA: u32 = 1;
 pub(crate) struct SerializedProgram {
     #[prost(uint32, tag = "1")]
     schema: u32,
-    /// The executable as the CUDA plugin serialised it.
+    /// The executable as the CUDA plugin serialized it.
     #[prost(bytes = "vec", tag = "2")]
     serialized: Vec<u8>,
     #[prost(bytes = "vec", tag = "3")]
@@ -72,7 +72,7 @@ impl SerializedProgram {
             .ok_or_else(|| {
                 Status::new(
                     StatusCode::InvalidArgument,
-                    "vramfit: this executable was not serialised on a virtual GPU of this version; \
+                    "vramfit: this executable was not serialized on a virtual GPU of this version; \
                  use a separate compilation cache for the dry run",
                 )
             })

@@ -63,7 +63,7 @@ fn lock_capture() -> MutexGuard<'static, Option<StderrCapture>> {
 }
 
 /// Runs `work`, and returns its result with the compiler's warnings about memory meanwhile.
-pub(crate) fn capture_warnings<T>(
+pub(crate) fn capture_memory_warnings<T>(
     folder: Option<&Path>,
     work: impl FnOnce() -> T,
 ) -> (T, Vec<Warning>) {
@@ -276,10 +276,10 @@ mod tests {
         let texts = |warnings: Vec<Warning>| -> Vec<String> {
             warnings.into_iter().map(|warning| warning.text).collect()
         };
-        let (inner, outer) = capture_warnings(Some(folder.path()), || {
+        let (inner, outer) = capture_memory_warnings(Some(folder.path()), || {
             assert_ne!(file_id(libc::STDERR_FILENO), before);
             write_stderr(&line(1));
-            let inner = capture_warnings(Some(folder.path()), || write_stderr(&line(2))).1;
+            let inner = capture_memory_warnings(Some(folder.path()), || write_stderr(&line(2))).1;
             // A line may be written in pieces.
             write_stderr(&line(3)[..9]);
             thread::sleep(FORWARD_INTERVAL * 2);
@@ -291,7 +291,7 @@ mod tests {
         let (inner, outer) = (texts(inner), texts(outer));
         assert!(inner.contains(&"text 2".to_owned()), "{inner:?}");
         assert!(outer.contains(&"text 3".to_owned()), "{outer:?}");
-        let (result, none) = capture_warnings(Some(folder.path()), || 7);
+        let (result, none) = capture_memory_warnings(Some(folder.path()), || 7);
         assert_eq!((result, none), (7, Vec::new()));
 
         let logs = std::fs::read_dir(folder.path()).expect("is there");

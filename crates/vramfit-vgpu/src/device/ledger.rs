@@ -6,7 +6,7 @@ use std::fs::File;
 use std::io::{Read, Seek, SeekFrom, Write};
 use std::os::fd::AsRawFd;
 
-use vramfit_core::shared_gpus::{Holding, Usage};
+use vramfit_core::shared_gpus::{Holding, SharedGpuUsage};
 
 use crate::pjrt::status::{Status, StatusCode};
 use crate::process::start_ticks;
@@ -25,7 +25,7 @@ pub(super) fn ledger_error(error: &std::io::Error) -> Status {
 /// The locked file, with its content.
 pub(super) struct LockedLedger<'a> {
     file: &'a mut File,
-    pub(super) usage: Usage,
+    pub(super) usage: SharedGpuUsage,
 }
 
 impl LockedLedger<'_> {
@@ -43,7 +43,7 @@ impl LockedLedger<'_> {
             file.read_to_string(text)
         };
         let result = read(file, &mut text);
-        let usage = Usage::parse(&text);
+        let usage = SharedGpuUsage::parse(&text);
         let locked = LockedLedger { file, usage };
         result.map(|_| locked)
     }

@@ -5,7 +5,7 @@ use std::fs::{self, File};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use vramfit_core::allocator::{DeviceMemory, PAGE_BYTES, Region, SimulatedDeviceMemory};
-use vramfit_core::shared_gpus::{Holding, Usage};
+use vramfit_core::shared_gpus::{Holding, SharedGpuUsage};
 use vramfit_core::trace::{Note, OtherProcess};
 
 use super::ledger::{LockedLedger, ledger_error};
@@ -126,7 +126,7 @@ impl SharedGpuState {
                 return true;
             }
         };
-        let result = |usage: &Usage| {
+        let result = |usage: &SharedGpuUsage| {
             let others = usage.held_by_others(process, gpu);
             let own = usage.of(process, gpu).map_or(0, |holding| holding.bytes);
             (

@@ -4,7 +4,7 @@ use std::fs::{self, File, OpenOptions};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
-use vramfit_core::shared_gpus::{self, Usage};
+use vramfit_core::shared_gpus::{self, SharedGpuUsage};
 use vramfit_core::trace::Sharing;
 
 use super::ledger::{LockedLedger, ledger_error};
@@ -51,7 +51,7 @@ pub(crate) fn visible_gpus(
     count: u32,
     list: Option<&str>,
 ) -> PjrtResult<Vec<u32>> {
-    let mut usage = Usage::default();
+    let mut usage = SharedGpuUsage::default();
     if !list.is_some_and(shared_gpus::has_uuids) {
         return Ok(usage.visible(count, list));
     }

@@ -66,15 +66,15 @@ impl Args {
 
 /// Runs `vramfit replay`.
 pub(crate) fn run(args: &Args, output: &mut Output) -> Result<Status> {
-    let card = args.gpu.as_deref().map(gpu::find).transpose()?;
+    let gpu = args.gpu.as_deref().map(gpu::find).transpose()?;
     let json = match args.json.as_deref() {
         Some(path) if !args.prints_json() => Some(writable(path, args.force)?),
         _ => None,
     };
     let source = open(&args.trace)?;
     let recorded = source.header().total_memory_bytes;
-    let total_bytes = card.as_ref().map_or(recorded, |gpu| gpu.total_memory_bytes);
-    if card.is_none() && recorded == 0 {
+    let total_bytes = gpu.as_ref().map_or(recorded, |gpu| gpu.total_memory_bytes);
+    if gpu.is_none() && recorded == 0 {
         let message = "a list of requests does not name the GPU";
         return Err(Error::new(ErrorKind::InvalidArgument, message)
             .hint("add `--gpu NAME`, such as `h100-80g`"));
@@ -85,7 +85,7 @@ pub(crate) fn run(args: &Args, output: &mut Output) -> Result<Status> {
         options.preallocate = Some(true);
     }
     let settings = Settings {
-        gpu: card,
+        gpu,
         options,
         occupied_bytes: args.occupied.map(|occupied| occupied.0),
     };

@@ -12,7 +12,7 @@ pub use summarize::{summarize, summarize_events, summarize_until};
 
 use fast_forward::PassRecord;
 
-use super::arrays::{AllocationSite, AllocationSites, NO_PROGRAM};
+use super::arrays::{AllocationKey, AllocationSites, NO_PROGRAM};
 use super::attribution::Arguments;
 use super::callbacks::Callbacks;
 use super::compilations::Compilation;
@@ -457,7 +457,7 @@ impl TraceAnalyzer {
                 && context.first_allocation == execution.first_allocation
         };
         let state = &mut self.devices[device as usize];
-        let mut has_room = state.on_argument(is_active, parameter, allocation);
+        let mut has_room = state.add_argument_at_peak(is_active, parameter, allocation);
         if let Some(denied) = self.denials.first()
             && denied.device == device
             && is_active(&denied.context)
@@ -504,7 +504,7 @@ impl TraceAnalyzer {
             Some(execution) => (execution.entry as u32, execution.site),
             None => (NO_PROGRAM, site),
         };
-        self.sites.number(AllocationSite {
+        self.sites.number(AllocationKey {
             device,
             purpose,
             site,

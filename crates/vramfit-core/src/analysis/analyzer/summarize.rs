@@ -250,7 +250,7 @@ impl TraceAnalyzer {
                 message: denied.message.text(text),
                 pool: denied.pool,
                 growth_bytes: denied.growth,
-                card_free_bytes: denied.gpu_free,
+                gpu_free_bytes: denied.gpu_free,
                 held_by_others_bytes: denied.held_by_others,
                 fatal: denied.fatal.clone(),
                 recovered: self.executions > denied.executions_before,

@@ -132,7 +132,7 @@ fn plugin(info: &SystemInfo, cuda: u32, jax: &str, jaxlib: &str) -> Option<Check
     None
 }
 
-/// Plugins for other hardware are recognised, not examined.
+/// Plugins for other hardware are recognized, not examined.
 fn others(info: &SystemInfo) -> Vec<Check> {
     let known = |name: &str| info.inventory.version(name);
     OTHER_PLUGINS

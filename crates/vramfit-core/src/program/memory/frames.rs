@@ -42,19 +42,19 @@ impl<'a> Frames<'a> {
         let mut ring = 0..1;
         for _ in 0..MAX_DEPTH {
             for &one in &seen[ring.clone()] {
-                let origin = index.origin(one);
+                let origin = index.op_metadata(one);
                 if let Some(frame) = origin.and_then(|metadata| self.of_metadata(metadata)) {
                     return Some(frame);
                 }
             }
             let next = seen.len();
             'ring: for one in ring {
-                for neighbour in index.neighbours(seen[one], MAX_WIDTH) {
+                for neighbor in index.neighbors(seen[one], MAX_WIDTH) {
                     if seen.len() - next == MAX_WIDTH {
                         break 'ring;
                     }
-                    if !seen.contains(&neighbour) {
-                        seen.push(neighbour);
+                    if !seen.contains(&neighbor) {
+                        seen.push(neighbor);
                     }
                 }
             }

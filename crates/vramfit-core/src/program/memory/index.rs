@@ -1,7 +1,7 @@
-//! The optimised module as a graph that can be walked both ways.
+//! The optimized module as a graph that can be walked both ways.
 //!
 //! Everything that is asked more than once is found out here, in one pass over the module: a program
-//! has tens of thousands of buffers, and each of them asks about its neighbours.
+//! has tens of thousands of buffers, and each of them asks about its neighbors.
 
 use rustc_hash::FxHashMap;
 
@@ -168,7 +168,7 @@ impl<'a> ModuleIndex<'a> {
     }
 
     /// Returns what says where an instruction came from: its own, or that of what is fused into it.
-    pub(super) fn origin(&self, at: At) -> Option<&'a OpMetadata> {
+    pub(super) fn op_metadata(&self, at: At) -> Option<&'a OpMetadata> {
         let own = self.get(at).metadata.as_ref();
         own.filter(|metadata| tells_origin(metadata)).or_else(|| {
             let fused = self.get(at).opcode == "fusion";
@@ -191,7 +191,7 @@ impl<'a> ModuleIndex<'a> {
     }
 
     /// Returns the instructions next to one: what it is made of, then what is made of it.
-    pub(super) fn neighbours(&self, at: At, most: usize) -> impl Iterator<Item = At> {
+    pub(super) fn neighbors(&self, at: At, most: usize) -> impl Iterator<Item = At> {
         let operands = self.get(at).operand_ids.iter().take(most);
         let operands = operands.filter_map(|&operand| self.find(operand));
         let users = self.users(at).iter().take(most).map(|(user, _)| *user);

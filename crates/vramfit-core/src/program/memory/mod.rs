@@ -1,6 +1,6 @@
 //! Where the memory of one compiled program goes: every byte it takes, by owner, pytree path and line.
 //!
-//! Read from the optimised module and XLA's buffer assignment. Two totals are told apart: what the run
+//! Read from the optimized module and XLA's buffer assignment. Two totals are told apart: what the run
 //! time *takes* (each buffer allocation whole, for the length of the call), and what is *live* at the
 //! fullest moment of the temporary block. The difference is [`Owner::Padding`].
 //!

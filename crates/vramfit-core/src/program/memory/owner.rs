@@ -2,7 +2,7 @@
 //!
 //! What JAX knows decides first: whether a buffer is an argument, an output or a temporary, and
 //! what the argument is called. Where names do not settle it, evidence does: a parameter is what a
-//! gradient is taken of, in a program that trains a model; an optimiser's state is what gradients go
+//! gradient is taken of, in a program that trains a model; an optimizer's state is what gradients go
 //! into without the differentiated function reading it. What comes back without such evidence is other
 //! state, and what does not come back an input.
 
@@ -19,7 +19,7 @@ use super::phase::{Phase, Users};
 pub enum Owner {
     /// State of the model that gradients are taken of.
     Parameters,
-    /// What the optimiser keeps for each parameter.
+    /// What the optimizer keeps for each parameter.
     OptimizerState,
     /// Any other argument that comes back as an output: statistics, keys, counters.
     OtherState,
@@ -120,7 +120,7 @@ impl Argument {
 }
 
 /// Says whether a program trains a model: whether what it takes gradients of are parameters. Forces on
-/// bodies are gradients, too, and a step of molecular dynamics does what an optimiser does. So there must
+/// bodies are gradients, too, and a step of molecular dynamics does what an optimizer does. So there must
 /// be a name that says so, or several arrays that gradients are taken of, or data that outweigh the one.
 pub(super) fn trains(arguments: &[Argument]) -> bool {
     let trained = arguments.iter().filter(|argument| argument.is_trained());
@@ -179,7 +179,7 @@ pub(super) fn of_argument(argument: Argument, trains: bool) -> Owner {
         Meaning::Moment if returned && trains => Owner::OptimizerState,
         // What changes without a gradient where others have one is no parameter.
         Meaning::Model if !returned || !trains || argument.readers.returned => Owner::Parameters,
-        // Not every optimiser changes a value by its own gradient alone.
+        // Not every optimizer changes a value by its own gradient alone.
         _ if trains
             && argument.is_differentiated()
             && argument.is_updated

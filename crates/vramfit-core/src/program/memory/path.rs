@@ -12,7 +12,7 @@ pub(super) enum Meaning {
     Settled(Owner),
     /// A part of a model, unless the program treats it as something else.
     Model,
-    /// What an optimiser keeps, if the program trains.
+    /// What an optimizer keeps, if the program trains.
     Moment,
     /// The state of a simulated body: no evidence for a training, whatever gradients are taken.
     Body,
@@ -31,7 +31,7 @@ const SETTLING: &[(Owner, &[&str])] = &[
             "optimizer_state",
             "optimiser_state",
             "optimizer",
-            "optimiser",
+            "optimizer",
             "optim",
             "opt",
         ],
@@ -56,11 +56,11 @@ const SETTLING: &[(Owner, &[&str])] = &[
 ];
 
 /// Abbreviations of [`SETTLING`] that mean other things as well (the options of a MuJoCo model are
-/// `model.opt`): an optimiser's only in a program that trains.
+/// `model.opt`): an optimizer's only in a program that trains.
 const AMBIGUOUS: &[&str] = &["opt", "optim"];
 
-/// Statistics of normalisations: wherever they are kept, no gradient is taken of them. Among an
-/// optimiser's state they are what it keeps for a layer of that name.
+/// Statistics of normalizations: wherever they are kept, no gradient is taken of them. Among an
+/// optimizer's state they are what it keeps for a layer of that name.
 const STATISTICS: &[&str] = &[
     "running_mean",
     "running_var",
@@ -116,7 +116,7 @@ const MODEL: &[&str] = &[
     "w3",
 ];
 
-/// Words of what optimisers keep.
+/// Words of what optimizers keep.
 const MOMENTS: &[&str] = &[
     "mu",
     "nu",
@@ -146,7 +146,7 @@ const BODIES: &[&str] = &[
     "accelerations",
 ];
 
-/// Kinds of variables of flax's nnx that are neither parameters nor an optimiser's: the name of such
+/// Kinds of variables of flax's nnx that are neither parameters nor an optimizer's: the name of such
 /// a variable ends with its kind (`model.norm.mean (BatchStat)`).
 const OTHER_KINDS: &[&str] = &[
     "BatchStat",

@@ -13,7 +13,7 @@ use crate::program::shape::{ElementType, Shape};
 const MAX_WORKSPACE: u128 = 4096 << 20;
 const MIN_WORKSPACE: u128 = 16 << 20;
 const PREFIX: &str = "__cudnn$conv";
-/// Attention and normalisation, whose workspace only cuDNN knows.
+/// Attention and normalization, whose workspace only cuDNN knows.
 const OTHERS: &[&str] = &["__cudnn$fmha", "__cudnn$norm"];
 
 pub(super) fn estimate(routine: &Routine<'_>) -> Option<Estimate> {

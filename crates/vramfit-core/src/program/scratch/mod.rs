@@ -3,10 +3,10 @@
 //! cuFFT and cuSOLVER ask for their work area when they run; sorts and convolutions get one in the
 //! temporaries, but only where the program was compiled on a GPU; the autotuner needs copies of
 //! operands while it compiles. A compilation without a device knows none of these sizes. Each
-//! routine is recognised in the optimised module, whatever release wrote it, and given a range in
+//! routine is recognized in the optimized module, whatever release wrote it, and given a range in
 //! bytes from its shapes, with where the figures come from ([`EstimateSource`]).
 //!
-//! | file | library | recognised by |
+//! | file | library | recognized by |
 //! | --- | --- | --- |
 //! | `routine` | | operands, results and element types of one instruction |
 //! | `cufft` | cuFFT | opcode `fft` |

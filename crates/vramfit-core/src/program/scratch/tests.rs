@@ -229,7 +229,7 @@ fn batched_factorisations_take_pointers_only() {
 }
 
 #[test]
-fn names_of_older_releases_are_recognised() {
+fn names_of_older_releases_are_recognized() {
     for name in ["cusolver_syevd_ffi", "cusolver_syevd", "cusolver_syevj"] {
         let matrix = array(F32, &[100, 100]);
         assert!(

@@ -1,4 +1,4 @@
-//! What the CUDA plugin serialises: the executable, and the records it is cut into.
+//! What the CUDA plugin serializes: the executable, and the records it is cut into.
 
 use prost::Message;
 

@@ -1,4 +1,4 @@
-//! The optimised module: computations, instructions, shapes, where each came from.
+//! The optimized module: computations, instructions, shapes, where each came from.
 
 use prost::Message;
 
@@ -21,7 +21,7 @@ pub struct HloModuleProtoWithConfig {
     pub config: Option<HloModuleConfigProto>,
 }
 
-/// The module of an [`HloModuleProtoWithConfig`], still serialised.
+/// The module of an [`HloModuleProtoWithConfig`], still serialized.
 #[derive(Clone, PartialEq, Message)]
 pub struct SerializedHloModule {
     #[prost(bytes = "vec", tag = "1")]

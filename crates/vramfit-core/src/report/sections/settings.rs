@@ -50,7 +50,7 @@ fn lint_input(summary: &RunSummary, environment: &RunEnvironment) -> LintInput {
     let machine = match gpu::find(&header.gpu) {
         // A catalogue that has changed since must not change the findings.
         Ok(gpu) if gpu.total_memory_bytes == header.total_memory_bytes => {
-            LintInput::host_with(&gpu, header.devices)
+            Host::with_idle_gpus(&gpu, header.devices)
         }
         _ => Host {
             gpus: (0..header.devices)

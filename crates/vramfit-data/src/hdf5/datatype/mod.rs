@@ -1,7 +1,7 @@
 //! The datatype message: what one element is.
 //!
 //! Numbers are understood, and arrays and records of numbers, however they are nested. What else the format
-//! has is recognised, so that it can be refused by name.
+//! has is recognized, so that it can be refused by name.
 
 mod read;
 

@@ -118,7 +118,7 @@ fn read_float(cursor: &mut Cursor<'_>, bits: u32, size: usize) -> Result<Element
     let (mantissa_at, mantissa) = (cursor.u8()?, cursor.u8()?);
     let bias = cursor.u32()?;
     let sign_at = (bits >> 8) & 0xff;
-    // Bit 6 beside bit 0 means the order of the VAX; a mantissa that is normalised otherwise has no
+    // Bit 6 beside bit 0 means the order of the VAX; a mantissa that is normalized otherwise has no
     // implied leading one.
     let usual = bits & 0x40 == 0 && (bits >> 4) & 3 == 2 && shift == 0 && mantissa_at == 0;
     let layout = (

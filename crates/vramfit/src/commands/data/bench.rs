@@ -241,7 +241,7 @@ fn measure(python: &Path, options: &BenchOptions, output: &Output) -> Result<Ben
     let text = serde_json::to_string(options).expect("numbers and strings have a JSON form");
     let mut child = PythonChild::spawn_module(python, "vramfit._data_bench", &[&text])?;
     child.close_stdin();
-    let bar = output.progress("runs");
+    let bar = output.progress_bar("runs");
     let mut outcome = None;
     while let Some(line) = child.receive_message::<Line>(None) {
         if let (Some(done), Some(total)) = (line.done, line.total) {

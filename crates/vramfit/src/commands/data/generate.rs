@@ -258,7 +258,7 @@ pub(super) fn run(args: &Args, output: &mut Output) -> Result<Status> {
         sync_every: args.sync_every,
         once: false,
     };
-    let bar = output.progress("rows");
+    let bar = output.progress_bar("rows");
     let mut resumed = 0;
     let made = generate(&args.file, &request, options, threads, &mut |progress| {
         resumed = progress.resumed_rows;

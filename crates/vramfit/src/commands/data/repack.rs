@@ -228,8 +228,8 @@ pub(super) fn run(args: &Args, output: &mut Output) -> Result<Status> {
         output.info("hard links to the file keep the old contents");
     }
     let bars = [
-        output.progress("MiB written"),
-        output.progress("MiB verified"),
+        output.progress_bar("MiB written"),
+        output.progress_bar("MiB verified"),
     ];
     let output_options = OutputOptions {
         force: args.force,

@@ -5,6 +5,7 @@ use std::ffi::{OsStr, OsString};
 use std::path::Path;
 
 use vramfit_core::gpu::GpuSelection;
+use vramfit_core::host::Host;
 use vramfit_core::lint::{Finding, LintInput, Severity, lint};
 use vramfit_core::report::render_findings;
 use vramfit_core::settings::Version;
@@ -53,7 +54,7 @@ fn lint_environment(
     lint(&LintInput {
         environment,
         jax,
-        host: LintInput::host_with(&gpus.gpu, gpus.count),
+        host: Host::with_idle_gpus(&gpus.gpu, gpus.count),
         ..LintInput::default()
     })
 }

@@ -67,15 +67,15 @@ pub(crate) struct Args {
     #[arg(long, value_name = "BYTES", value_parser = spec::parse_total)]
     total: Option<Total>,
     /// Share the virtual GPUs with all other dry runs of this name
-    #[arg(long, value_name = "NAME", value_parser = spec::parse_shared)]
-    shared: Option<String>,
+    #[arg(long, value_name = "NAME", value_parser = spec::parse_share_name)]
+    share_as: Option<String>,
     /// Give each process of the program its own copy of the GPUs
-    #[arg(long, conflicts_with = "shared")]
+    #[arg(long, conflicts_with = "share_as")]
     private: bool,
     #[command(flatten)]
     pool: PoolArgs,
     /// Also compile large programs without Triton GEMM, and report the range of the peak
-    #[arg(long, conflicts_with = "shared")]
+    #[arg(long, conflicts_with = "share_as")]
     autotune_range: bool,
     /// Skip memory attribution inside programs (slightly faster compilation)
     #[arg(long)]
@@ -149,7 +149,7 @@ impl Args {
         Ok(DryrunSpec {
             total: self.total.map(|_| Bytes(total_bytes)),
             occupied: self.occupied,
-            sharing: match self.shared {
+            sharing: match self.share_as {
                 Some(name) => Sharing::Named(name),
                 // What other processes would do with other kernels is unknown, so each is measured alone.
                 None if self.private || self.autotune_range => Sharing::Private,

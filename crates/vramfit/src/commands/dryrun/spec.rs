@@ -200,11 +200,11 @@ pub(crate) fn parse_total(text: &str) -> Result<Total> {
     }
 }
 
-/// Reads `--shared`.
+/// Reads `--share-as`.
 ///
 /// # Errors
 /// `invalid-argument` for what cannot be the name of a file everywhere.
-pub(super) fn parse_shared(text: &str) -> Result<String> {
+pub(super) fn parse_share_name(text: &str) -> Result<String> {
     let allowed = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
     if text.is_empty() || text.starts_with('.') || !text.chars().all(allowed) {
         return Err(Error::new(

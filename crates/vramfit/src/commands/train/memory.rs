@@ -138,7 +138,7 @@ impl MemoryEstimate {
 /// Returns the memory of the smallest GPU of this machine.
 fn smallest_gpu() -> Option<u64> {
     let machine = Sampler::open().ok()?.scan();
-    let memories = machine.gpus.iter().filter_map(|card| card.memory.as_ref());
+    let memories = machine.gpus.iter().filter_map(|gpu| gpu.memory.as_ref());
     memories.map(|memory| memory.total_bytes).min()
 }
 

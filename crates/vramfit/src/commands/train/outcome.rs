@@ -7,7 +7,7 @@ use serde_json::Value as Json;
 use vramfit_core::report::Report;
 use vramfit_core::{Error, ErrorKind, Result};
 
-use super::request::{NanCause, Outcome, OutcomeKind};
+use super::request::{NonFiniteCause, Outcome, OutcomeKind};
 use crate::child;
 use crate::files::write;
 use crate::metrics_logs;
@@ -99,7 +99,7 @@ pub(super) fn report(run: FinishedRun<'_>, output: &mut Output) -> Result<Status
 }
 
 /// Returns the error of a run whose loss was not finite.
-fn nan_error(cause: Option<&NanCause>) -> Error {
+fn nan_error(cause: Option<&NonFiniteCause>) -> Error {
     let message = "the loss is NaN or infinite, and the run was stopped";
     let error = match cause {
         Some(cause) => Error::new(ErrorKind::VerificationFailed, message).cause(&cause.text),

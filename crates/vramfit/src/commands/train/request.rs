@@ -65,12 +65,12 @@ pub(super) struct Outcome {
     pub(super) save_error: Option<String>,
     /// The likely cause of a loss that is not finite.
     #[serde(default)]
-    pub(super) nan: Option<NanCause>,
+    pub(super) nan: Option<NonFiniteCause>,
 }
 
 /// The likely cause of a loss that is not finite.
 #[derive(Debug, Deserialize)]
-pub(super) struct NanCause {
+pub(super) struct NonFiniteCause {
     /// Whether the data has values that are not finite; none if it could not be read again.
     pub(super) in_data: Option<bool>,
     /// The cause as one clause.

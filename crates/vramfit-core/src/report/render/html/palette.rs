@@ -87,7 +87,7 @@ mod tests {
     }
 
     #[test]
-    fn more_unknown_kinds_than_hues_are_grey() {
+    fn more_unknown_kinds_than_hues_are_gray() {
         let names: Vec<String> = (0..20).map(|n| format!("kind {n}")).collect();
         let names: Vec<&str> = names.iter().map(String::as_str).collect();
         assert_eq!(colors(&names)[19], UNKNOWN);
