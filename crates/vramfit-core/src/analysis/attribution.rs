@@ -7,7 +7,6 @@
 //! too little to split off) is a part of its own, so that all parts add up to the bytes in use exactly.
 
 use rustc_hash::FxHashMap;
-use serde::Serialize;
 
 use super::arrays::{AllocationKey, AllocationSites, NO_PROGRAM};
 use super::attribution_entry::{AttributionEntry, EntryKind, EntrySet};
@@ -19,7 +18,7 @@ use crate::replay::Block;
 use crate::trace::{EventSource, Purpose};
 
 /// Whose the bytes of one device are at one moment.
-#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Attribution {
     /// On which device.
     pub device: u32,

@@ -35,7 +35,7 @@ pub struct NoContextSummary {
 }
 
 /// Other processes that hold memory of a GPU.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OtherProcessesSummary {
     /// The device of the process whose run this is.
     pub device: u32,

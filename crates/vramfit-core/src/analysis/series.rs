@@ -6,17 +6,16 @@ use crate::replay::PoolState;
 use crate::trace::Purpose;
 
 /// How full a pool was after one event.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TimelinePoint {
     /// Index of the event in the trace.
     pub event: u64,
     /// The pool after it.
-    #[serde(flatten)]
     pub state: PoolState,
 }
 
 /// Arrays of one device that one line made.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ArraySummary {
     /// The line that made them, or that called the program which did; empty if not known.
     pub site: String,
@@ -34,7 +33,7 @@ pub struct ArraySummary {
 }
 
 /// Arrays that grow in number or size from step to step.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LeakSummary {
     /// On which device.
     pub device: u32,
@@ -91,14 +90,14 @@ impl CompilationSummary {
 }
 
 /// What lies where in a pool at one moment.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LayoutSummary {
     /// The regions that the pool has from the GPU, by address.
     pub regions: Vec<RegionSummary>,
 }
 
 /// A region of a pool.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RegionSummary {
     /// Where it begins.
     pub address: u64,
@@ -110,7 +109,7 @@ pub struct RegionSummary {
 }
 
 /// A piece of a region.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PieceSummary {
     /// Its size.
     pub bytes: u64,

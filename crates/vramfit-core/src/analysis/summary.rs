@@ -23,7 +23,7 @@ use crate::trace::{
 };
 
 /// The answer to "does this run fit on this GPU?", with the figures behind it.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct RunSummary {
     /// What the trace begins with.
     pub header: Header,
@@ -105,7 +105,7 @@ pub struct RunSummary {
 }
 
 /// Where the memory of one program of an [`RunSummary`] goes.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct ProgramMemorySummary {
     /// Index of the program in [`RunSummary::programs`].
     pub program: usize,
@@ -117,7 +117,7 @@ pub struct ProgramMemorySummary {
 pub const MAX_FAILURES_KEPT: usize = 100;
 
 /// What one device came to.
-#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct DeviceSummary {
     /// Its number.
     pub device: u32,
@@ -226,7 +226,7 @@ pub struct PeakContext {
 }
 
 /// Programs of the same name and the same sizes.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct ProgramSummary {
     /// Their name.
     pub name: String,
@@ -248,12 +248,11 @@ pub struct ProgramSummary {
     /// measured.
     pub variant_temp_bytes: Option<u64>,
     /// Their sizes on each device.
-    #[serde(flatten)]
     pub sizes: ProgramSizes,
 }
 
 /// A request that was refused, and what there was instead.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct AllocationFailure {
     /// On which device.
     pub device: u32,
@@ -305,7 +304,7 @@ impl AllocationFailure {
 
 /// The same run once more, with the temporaries that its large programs need when they are
 /// compiled another way. What a GPU's autotuner chooses lies at one of the ends, or in between.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct AutotuneRange {
     /// The other way, such as `without Triton GEMM`; empty when no program was measured.
     pub variant: String,

@@ -11,7 +11,7 @@ use super::summary::{ProgramSummary, RunSummary};
 use crate::trace::{OtherProcess, ProgramExit, Sharing, UncaughtError};
 
 /// Whether a run fits.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Verdict {
     /// `Some(false)` when a request for memory was refused or an allocator would have aborted,
     /// `Some(true)` when the run came to its end without that, `None` when it cannot be told.

@@ -1,7 +1,5 @@
 //! The pool of one device during a replay: its allocator, made when it is first needed, and its device.
 
-use serde::Serialize;
-
 use super::recorded_device::RecordedDevice;
 use crate::allocator::{self, Allocator, DeviceMemory, PoolOptions, SimulatedDeviceMemory};
 use crate::error::{Error, ErrorKind, Result};
@@ -19,7 +17,7 @@ pub(super) struct ReplayPool {
 }
 
 /// How full a pool is.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PoolState {
     /// Given out, rounding included.
     pub in_use_bytes: u64,

@@ -1,7 +1,5 @@
 //! What a refused request comes to on a GPU whose driver reports the highest total of its kind.
 
-use serde::Serialize;
-
 use super::engine::{Divergence, Replay, StepEffect};
 use super::fast_forward::{EventConsumer, feed};
 use super::snapshot::ReplaySnapshot;
@@ -12,7 +10,7 @@ use crate::trace::{Event, EventSource, Header, Note};
 ///
 /// The programs are those of the run: XLA fits them into the pool, which grows with the total, so
 /// on such a GPU they may be compiled otherwise.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TotalRangeSummary {
     /// The highest total that drivers report for a GPU of this kind.
     pub max_total_memory_bytes: u64,
