@@ -390,7 +390,8 @@ def test_a_reader_that_went_away_is_no_failure():
 
 def test_asking_the_python_first_imports_nothing_heavy():
     root = pathlib.Path(__file__).parent.parent
-    question = (root / "crates/vramfit/src/probe.py").read_text()
+    scripts = [root / "crates/vramfit/src" / name for name in ("packages.py", "probe.py")]
+    question = "".join(script.read_text() for script in scripts)
     check = "print([name for name in ('jax', 'jaxlib', 'numpy') if name in sys.modules])"
     done = subprocess.run(
         [sys.executable, "-c", f"{question}\n{check}"], capture_output=True, text=True, check=True

@@ -1,39 +1,10 @@
 # Run in the Python that will run the user's program, before it does. Prints one line of JSON.
-# Imports neither jax nor anything of vramfit: it must finish within a tenth of a second.
-import sys
-
-# With `-c` the current directory comes first; a file of the user's called json.py must not run.
-searched, sys.path[:] = sys.path[:], [place for place in sys.path if place]
-import json  # noqa: E402
-import os  # noqa: E402
-import re  # noqa: E402
-from importlib import metadata, util  # noqa: E402
-
-sys.path[:] = searched
-
-
-def package_dirs(name):
-    """Directories of a package, without importing it (only its parent, if it has one)."""
-    try:
-        spec = util.find_spec(name)
-    except Exception:
-        return []
-    return list(spec.submodule_search_locations or []) if spec else []
-
-
+# It follows packages.py and must finish within a tenth of a second.
 def version(package, distribution=None):
     try:
         return metadata.version(distribution or package)
     except Exception:
-        pass
-    # A source tree on the path has no metadata.
-    for folder in package_dirs(package):
-        try:
-            with open(os.path.join(folder, "version.py"), encoding="utf-8") as file:
-                return re.search(r"^_version\s*=\s*['\"](.+?)['\"]", file.read(), re.M)[1]
-        except (OSError, TypeError):
-            pass
-    return None
+        return read_version(package, "_version")  # a source tree on the path has no metadata
 
 
 def first_file(candidates):

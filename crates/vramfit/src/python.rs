@@ -16,7 +16,7 @@ use crate::child;
 use crate::python_child::PythonChild;
 
 /// The script that prints what is installed; see its own first lines.
-const PROBE: &str = include_str!("probe.py");
+const PROBE: &str = concat!(include_str!("packages.py"), include_str!("probe.py"));
 
 /// A healthy interpreter answers within a tenth of a second; a wrapper that waits for something
 /// must not delay the user's program, which is then started without knowing.

@@ -14,7 +14,10 @@ use crate::python::{self, Interpreter};
 use crate::python_child::PythonChild;
 
 /// The script, see its own first lines.
-const INVENTORY: &str = include_str!("inventory.py");
+const INVENTORY: &str = concat!(
+    include_str!("../../packages.py"),
+    include_str!("inventory.py")
+);
 
 /// How long an interpreter that has closed its output may take to exit.
 const EXIT_TIMEOUT: Duration = Duration::from_secs(1);
