@@ -28,6 +28,7 @@ pub(super) fn round_up(bytes: u64) -> Option<u64> {
 }
 
 /// Rounds a request up to what the pool hands out: its size, and its alignment to a power of two.
+#[inline]
 pub(super) fn round_request(
     bytes: u64,
     alignment: u64,

@@ -4,7 +4,8 @@
 //! settings ask for, on GPUs of their own.
 
 use super::analyzer::TraceAnalyzer;
-use super::summary::{PeakContext, RunSummary};
+use super::device_summary::PeakContext;
+use super::summary::RunSummary;
 use crate::allocator::Kind;
 use crate::error::Result;
 use crate::gpu::Gpu;

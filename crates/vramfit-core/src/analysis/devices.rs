@@ -2,12 +2,12 @@
 
 use super::arrays::{AllocationSites, grouped};
 use super::attribution::Arguments;
+use super::device_summary::DeviceSummary;
 use super::failure::EventContext;
 use super::layout::{GrantedRegion, layout};
 use super::running_minimum::RunningMinimum;
 use super::series::{LayoutSummary, TimelinePoint};
 use super::snapshot::LiveSnapshot;
-use super::summary::DeviceSummary;
 use super::timeline::Timeline;
 use crate::allocator::Region;
 use crate::replay::{Block, Period, PoolLevel, PoolState, Replay};

@@ -1,7 +1,7 @@
 //! What was going on at an event, and what failed, before names are looked up.
 
+use super::device_summary::PeakContext;
 use super::programs::Programs;
-use super::summary::PeakContext;
 use crate::replay::PoolState;
 use crate::trace::{Purpose, TextId};
 

@@ -5,7 +5,7 @@
 //!
 //! | file | content |
 //! | --- | --- |
-//! | `summary.rs`, `series.rs`, `verdict.rs` | the results |
+//! | `summary.rs`, `device_summary.rs`, `series.rs`, `verdict.rs` | the results |
 //! | `analyzer/` | adds up the events of a replay, and makes the results of it |
 //! | `comparison.rs` | the same under other settings |
 //! | `load.rs` | the trace files of a run, and the process that decides |
@@ -26,6 +26,7 @@ mod callbacks;
 mod comparison;
 mod compilations;
 mod critical_point;
+mod device_summary;
 mod devices;
 mod failure;
 mod layout;
@@ -48,6 +49,7 @@ pub use attribution::Attribution;
 pub use attribution_entry::{AttributionEntry, EntryKind};
 pub use callbacks::CallbackSummary;
 pub use comparison::{Comparison, Settings, compare};
+pub use device_summary::{DeviceSummary, PeakContext, ProcessDevice, ProcessSummary};
 pub use load::{
     WrapEvents, add_program_exit, load_process, load_summary, load_summary_until, most_critical,
     trace_files,
@@ -61,7 +63,7 @@ pub use series::{
 };
 pub use step_search::{Cut, StepSearch};
 pub use summary::{
-    AbortInfo, AllocationFailure, AutotuneRange, DeviceSummary, MAX_FAILURES_KEPT, PeakContext,
-    ProcessDevice, ProcessSummary, ProgramMemorySummary, ProgramSummary, RunSummary, UnknownReads,
+    AbortInfo, AllocationFailure, AutotuneRange, MAX_FAILURES_KEPT, ProgramMemorySummary,
+    ProgramSummary, RunSummary, UnknownReads,
 };
 pub use verdict::{Condition, LastExecution, Plan, Verdict};

@@ -3,23 +3,21 @@
 //! Counting is done in [`super::summary`]; telling it to people is the business of
 //! [`crate::report`].
 
-use std::cmp::Reverse;
-
 use serde::Serialize;
 
 use super::attribution::Attribution;
 use super::callbacks::CallbackSummary;
+use super::device_summary::{DeviceSummary, PeakContext, ProcessDevice, ProcessSummary, tightest};
 use super::other_processes::{NoContextSummary, OtherProcessesSummary};
 use super::programs::Evidence;
 use super::scratch::ScratchSummary;
-use super::series::{ArraySummary, CompilationSummary, LayoutSummary, LeakSummary, TimelinePoint};
+use super::series::{CompilationSummary, LeakSummary};
 use super::step_search::StepSearch;
 use super::verdict::{Condition, LastExecution};
 use crate::program::ProgramMemory;
 use crate::replay::{PoolState, TotalRangeSummary};
 use crate::trace::{
-    CompilerWarning, Header, NotComputed, ProgramExit, ProgramSizes, Purpose, RunEnvironment,
-    UncaughtError,
+    CompilerWarning, Header, NotComputed, ProgramExit, ProgramSizes, RunEnvironment, UncaughtError,
 };
 
 /// The answer to "does this run fit on this GPU?", with the figures behind it.
@@ -115,115 +113,6 @@ pub struct ProgramMemorySummary {
 
 /// How many refused requests an [`RunSummary`] keeps. A loop that tries until it fits makes many.
 pub const MAX_FAILURES_KEPT: usize = 100;
-
-/// What one device came to.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct DeviceSummary {
-    /// Its number.
-    pub device: u32,
-    /// What the allocator may take; `None` where it has no limit of its own.
-    pub limit_bytes: Option<u64>,
-    /// What this process could have had: the limit where it is one, but not more than the GPU has
-    /// beside the context and what others hold (going by the header, and other processes at their most).
-    pub capacity_bytes: u64,
-    /// The most that other processes held of it at once while this process used it.
-    pub held_by_others_bytes: u64,
-    /// ScratchDemand that was ever taken from the GPU; `None` where nothing is pooled.
-    pub pool_bytes: Option<u64>,
-    /// ScratchDemand that was ever given out at once, rounding included.
-    pub peak_bytes: u64,
-    /// When that was first reached; `None` when nothing was ever given out.
-    pub peak: Option<PeakContext>,
-    /// What the pool looked like then.
-    pub at_peak: PoolState,
-    /// What it looks like at the end.
-    pub at_end: PoolState,
-    /// How full it was over the run.
-    pub timeline: Vec<TimelinePoint>,
-    /// The arrays that were there at the peak, by who made them.
-    pub arrays_at_peak: Vec<ArraySummary>,
-    /// Those that were there when the last execution of [`RunSummary::step`] began.
-    pub arrays_between_steps: Vec<ArraySummary>,
-    /// Those that are there at the end.
-    pub arrays_at_end: Vec<ArraySummary>,
-    /// What lay where at the peak; no regions where nothing is pooled.
-    pub layout_at_peak: LayoutSummary,
-    /// What lies where at the end.
-    pub layout_at_end: LayoutSummary,
-    /// The least in use between the last two executions of [`RunSummary::step`]. With a single
-    /// execution: what was in use when it began. 0 when nothing was executed.
-    pub steady_state_bytes: u64,
-    /// ScratchDemand that was ever held outside the pool by this process, in constants and machine code of
-    /// its programs; the context excluded.
-    pub outside_bytes: u64,
-    /// Requests refused here.
-    pub refusals: u64,
-}
-
-impl DeviceSummary {
-    /// Returns the limit where there is one: `cuda_async` without preallocation reports one of 0 and
-    /// has none.
-    pub fn limit(&self) -> Option<u64> {
-        self.limit_bytes.filter(|limit| *limit > 0)
-    }
-}
-
-/// Returns the device with least to spare, of equals the one with the highest peak.
-pub(super) fn tightest(devices: &[DeviceSummary]) -> Option<&DeviceSummary> {
-    let key = |device: &&DeviceSummary| {
-        let spare = device.capacity_bytes.saturating_sub(device.peak_bytes);
-        (Reverse(spare), device.peak_bytes)
-    };
-    // `max_by_key` takes the last of equals.
-    devices.iter().rev().max_by_key(key)
-}
-
-/// What one of several processes of a run came to.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct ProcessSummary {
-    /// Its number; 0 where that is not known.
-    pub pid: u32,
-    /// Its command line.
-    pub command: Vec<String>,
-    /// As [`super::Verdict::fits`].
-    pub fits: Option<bool>,
-    /// Requests that were refused.
-    pub oom_count: u64,
-    /// What it came to on each device.
-    pub devices: Vec<ProcessDevice>,
-}
-
-/// What a process came to on one device.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct ProcessDevice {
-    /// The number of the GPU in the machine.
-    pub gpu: u32,
-    /// As [`DeviceSummary::capacity_bytes`].
-    pub capacity_bytes: u64,
-    /// As [`DeviceSummary::pool_bytes`].
-    pub pool_bytes: Option<u64>,
-    /// As [`DeviceSummary::peak_bytes`].
-    pub peak_bytes: u64,
-    /// As [`DeviceSummary::held_by_others_bytes`].
-    pub held_by_others_bytes: u64,
-}
-
-/// A moment of a run, as people think of it.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct PeakContext {
-    /// Name of the program in execution; `None` between executions.
-    pub program: Option<String>,
-    /// Which execution of that program, from 1. Between executions: how many were done in all.
-    pub call: u64,
-    /// What the bytes were for.
-    pub purpose: Purpose,
-    /// Bytes requested at that moment.
-    pub requested_bytes: u64,
-    /// Line of the user's program, empty if not known.
-    pub site: String,
-    /// Index of the event in the trace.
-    pub event: u64,
-}
 
 /// Programs of the same name and the same sizes.
 #[derive(Clone, Debug, PartialEq)]

@@ -2,9 +2,13 @@
 //!
 //! | file | content |
 //! | --- | --- |
+//! | `executions.rs` | executions, and their arguments |
+//! | `failures.rs` | denied requests and aborts |
 //! | `fast_forward.rs` | which passes of a repeat add up to the same |
 //! | `summarize.rs` | from what was added up to a [`super::RunSummary`] |
 
+mod executions;
+mod failures;
 mod fast_forward;
 mod summarize;
 
@@ -16,22 +20,18 @@ use super::arrays::{AllocationKey, AllocationSites, NO_PROGRAM};
 use super::attribution::Arguments;
 use super::callbacks::Callbacks;
 use super::compilations::Compilation;
+use super::device_summary::PeakContext;
 use super::devices::DeviceAnalysis;
-use super::failure::{Abort, DeniedRequest, EventContext, OomMessage};
+use super::failure::{Abort, DeniedRequest, EventContext};
 use super::leaks::Leaks;
 use super::other_processes::OtherProcesses;
-use super::programs::{ErrorText, Programs, RecordedCall};
+use super::programs::{ErrorText, Programs};
 use super::scratch::{ScratchChecks, ScratchDemand, ScratchNeed};
 use super::step_search::StepNotes;
-use super::summary::{MAX_FAILURES_KEPT, PeakContext};
 use super::unknown_reads::UnknownReadCounts;
-use crate::allocator::AllocError;
 use crate::error::Result;
 use crate::replay::{Block, Divergence, Replay, StepEffect, VariantReplay, corrupt_trace};
 use crate::trace::{Event, EventSource, Header, Note, Purpose, TextId};
-
-/// Executions inside executions; more than any program nests callbacks.
-const MAX_DEPTH: usize = 1024;
 
 /// Adds up a run while its events are replayed.
 pub(super) struct TraceAnalyzer {
@@ -295,180 +295,6 @@ impl TraceAnalyzer {
     fn on_freed(&mut self, block: &Block) {
         self.leaks.on_freed(block);
         self.devices[block.device as usize].on_freed(block, &mut self.replay);
-    }
-
-    /// Takes in a free at which the allocator would have aborted the process.
-    fn on_aborted(&mut self, block: &Block, message: String, event: &Event) {
-        self.on_freed(block);
-        let message = match *event {
-            Event::FreeAborts { message, .. } => OomMessage::Recorded(message),
-            _ => OomMessage::Computed(message),
-        };
-        self.abort.get_or_insert(Abort {
-            device: block.device,
-            entry: self.last_entry,
-            executions: self.executions,
-            message,
-            event: self.replay.events() - 1,
-        });
-    }
-
-    /// Takes in a request that was denied: in the run, or only under these settings.
-    fn on_denied(&mut self, device: u32, error: AllocError, event: &Event) {
-        let (context, slot, message) = match *event {
-            Event::Refuse {
-                bytes,
-                purpose,
-                slot,
-                message,
-                ..
-            } => {
-                let context = self.context(purpose, bytes, TextId(0));
-                (context, slot, OomMessage::Recorded(message))
-            }
-            Event::Allocate {
-                bytes,
-                purpose,
-                slot,
-                site,
-                ..
-            } => {
-                let message = self.replay.allocator(device).out_of_memory_message(bytes);
-                let context = self.context(purpose, bytes, site);
-                (context, slot, OomMessage::Computed(message))
-            }
-            _ => return,
-        };
-        let driver_denied = self.devices[device as usize].on_denied(&mut self.replay);
-        self.denial_count += 1;
-        if self.denials.len() == MAX_FAILURES_KEPT {
-            return;
-        }
-        let usage = self.others.usage(device);
-        let held_by_others = usage.bytes;
-        if self.denials.is_empty() {
-            self.others.at_denial.get_or_insert(usage);
-            let next = self.replay.allocations();
-            self.devices[device as usize].capture_denial(next);
-        }
-        let stats = self.replay.allocator(device).stats();
-        let growth = stats.bytes_limit.zip(stats.pool_bytes);
-        self.denials.push(DeniedRequest {
-            device,
-            context,
-            slot,
-            message,
-            pool: self.replay.device_state(device),
-            growth: growth.map(|(limit, pool)| {
-                if driver_denied {
-                    0
-                } else {
-                    limit.saturating_sub(pool)
-                }
-            }),
-            gpu_free: match stats.pool_bytes {
-                Some(_) => None,
-                None => {
-                    let used = stats.bytes_in_use.saturating_add(held_by_others);
-                    Some(self.gpu_bytes.saturating_sub(used))
-                }
-            },
-            held_by_others,
-            fatal: match error {
-                AllocError::OutOfMemory => None,
-                AllocError::Fatal(text) => Some(text),
-            },
-            executions_before: self.executions,
-        });
-    }
-
-    /// Notes the request that is granted although the run was denied it.
-    fn on_divergence(&mut self, event: &Event) {
-        if let Event::Refuse { bytes, purpose, .. } = *event
-            && self.replay.divergence() == Some(Divergence::Granted)
-            && self.newly_granted.is_none()
-        {
-            self.newly_granted = Some(self.context(purpose, bytes, TextId(0)));
-        }
-    }
-
-    fn on_begin(&mut self, program: u32, site: TextId) -> Result<()> {
-        let entry = self.check_consistent(self.programs.entry_for(program))?;
-        if self.active.len() == MAX_DEPTH {
-            return self.invalid_event("too many executions inside each other");
-        }
-        self.executions += 1;
-        let next_allocation = self.replay.allocations();
-        self.active.push(ActiveExecution {
-            entry,
-            site,
-            first_allocation: next_allocation,
-            checks: ScratchChecks::default(),
-        });
-        self.last_entry = Some(entry);
-        let (step, step_program) = (self.programs.step(), self.leaks.step_program());
-        let is_step = self.programs.on_call(entry, self.replay.events() - 1);
-        if is_step {
-            for device in &mut self.devices {
-                device.capture_step(next_allocation);
-            }
-        }
-        let may_be_step = self.programs.may_be_step(entry);
-        if may_be_step {
-            let rank = |entry| self.programs.rank(entry);
-            self.leaks.on_execution(entry, is_step, rank);
-        }
-        if let Some(pass) = &mut self.pass {
-            let ranked = |entry| (entry, self.programs.rank(entry));
-            pass.calls.push(RecordedCall {
-                entry,
-                rank: self.programs.rank(entry),
-                step: step.map(ranked),
-                // Calls of other programs are not compared with it.
-                step_program: step_program.filter(|_| may_be_step).map(ranked),
-                changes_step_program: self.leaks.step_program() != step_program,
-                is_step,
-            });
-        }
-        self.programs.set_steady_state(entry, &self.devices);
-        Ok(())
-    }
-
-    fn on_end(&mut self) -> Result<()> {
-        let Some(execution) = self.active.pop() else {
-            return self.invalid_event("an execution ends that never began");
-        };
-        let levels = self.devices.iter().map(DeviceAnalysis::in_use_bytes);
-        self.programs
-            .on_end(execution.entry, self.replay.events(), levels);
-        Ok(())
-    }
-
-    /// Takes in an argument of the active execution, where that reached a peak or was denied a request.
-    fn on_argument(&mut self, parameter: u32, allocation: u64) -> Result<()> {
-        let Some(execution) = self.active.last() else {
-            return self.invalid_event("an argument of no execution");
-        };
-        let Some(device) = self.replay.device_of(allocation) else {
-            return self.invalid_event("an argument is in no allocation");
-        };
-        let is_active = |context: &EventContext| {
-            context.entry == Some(execution.entry)
-                && context.first_allocation == execution.first_allocation
-        };
-        let state = &mut self.devices[device as usize];
-        let mut has_room = state.add_argument_at_peak(is_active, parameter, allocation);
-        if let Some(denied) = self.denials.first()
-            && denied.device == device
-            && is_active(&denied.context)
-        {
-            let arguments = &mut self.arguments_at_denial;
-            has_room &= arguments.add(&denied.context, parameter, allocation);
-        }
-        if !has_room {
-            return self.invalid_event("an execution has more arguments than any program");
-        }
-        Ok(())
     }
 
     /// Returns what is going on at the event applied last.

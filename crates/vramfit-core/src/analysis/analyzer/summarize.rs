@@ -11,11 +11,11 @@ use crate::allocator::{Fidelity, Kind};
 use crate::analysis::arrays::NO_PROGRAM;
 use crate::analysis::compilations::repeated;
 use crate::analysis::critical_point::CriticalPoint;
+use crate::analysis::device_summary::{DeviceSummary, tightest};
 use crate::analysis::other_processes::OtherProcessesSummary;
 use crate::analysis::series::{LeakSummary, TimelinePoint};
 use crate::analysis::summary::{
-    AbortInfo, AllocationFailure, AutotuneRange, DeviceSummary, ProgramMemorySummary,
-    ProgramSummary, RunSummary, tightest,
+    AbortInfo, AllocationFailure, AutotuneRange, ProgramMemorySummary, ProgramSummary, RunSummary,
 };
 use crate::analysis::verdict::LastExecution;
 use crate::error::Result;

@@ -1,0 +1,93 @@
+//! Executions of programs, and the arguments of those that reached a peak or were denied a request.
+
+use super::{ActiveExecution, TraceAnalyzer};
+use crate::analysis::devices::DeviceAnalysis;
+use crate::analysis::failure::EventContext;
+use crate::analysis::programs::RecordedCall;
+use crate::analysis::scratch::ScratchChecks;
+use crate::error::Result;
+use crate::trace::TextId;
+
+/// Executions inside executions; more than any program nests callbacks.
+const MAX_DEPTH: usize = 1024;
+
+impl TraceAnalyzer {
+    pub(super) fn on_begin(&mut self, program: u32, site: TextId) -> Result<()> {
+        let entry = self.check_consistent(self.programs.entry_for(program))?;
+        if self.active.len() == MAX_DEPTH {
+            return self.invalid_event("too many executions inside each other");
+        }
+        self.executions += 1;
+        let next_allocation = self.replay.allocations();
+        self.active.push(ActiveExecution {
+            entry,
+            site,
+            first_allocation: next_allocation,
+            checks: ScratchChecks::default(),
+        });
+        self.last_entry = Some(entry);
+        let (step, step_program) = (self.programs.step(), self.leaks.step_program());
+        let is_step = self.programs.on_call(entry, self.replay.events() - 1);
+        if is_step {
+            for device in &mut self.devices {
+                device.capture_step(next_allocation);
+            }
+        }
+        let may_be_step = self.programs.may_be_step(entry);
+        if may_be_step {
+            let rank = |entry| self.programs.rank(entry);
+            self.leaks.on_execution(entry, is_step, rank);
+        }
+        if let Some(pass) = &mut self.pass {
+            let ranked = |entry| (entry, self.programs.rank(entry));
+            pass.calls.push(RecordedCall {
+                entry,
+                rank: self.programs.rank(entry),
+                step: step.map(ranked),
+                // Calls of other programs are not compared with it.
+                step_program: step_program.filter(|_| may_be_step).map(ranked),
+                changes_step_program: self.leaks.step_program() != step_program,
+                is_step,
+            });
+        }
+        self.programs.set_steady_state(entry, &self.devices);
+        Ok(())
+    }
+
+    pub(super) fn on_end(&mut self) -> Result<()> {
+        let Some(execution) = self.active.pop() else {
+            return self.invalid_event("an execution ends that never began");
+        };
+        let levels = self.devices.iter().map(DeviceAnalysis::in_use_bytes);
+        self.programs
+            .on_end(execution.entry, self.replay.events(), levels);
+        Ok(())
+    }
+
+    /// Takes in an argument of the active execution, where that reached a peak or was denied a request.
+    pub(super) fn on_argument(&mut self, parameter: u32, allocation: u64) -> Result<()> {
+        let Some(execution) = self.active.last() else {
+            return self.invalid_event("an argument of no execution");
+        };
+        let Some(device) = self.replay.device_of(allocation) else {
+            return self.invalid_event("an argument is in no allocation");
+        };
+        let is_active = |context: &EventContext| {
+            context.entry == Some(execution.entry)
+                && context.first_allocation == execution.first_allocation
+        };
+        let state = &mut self.devices[device as usize];
+        let mut has_room = state.add_argument_at_peak(is_active, parameter, allocation);
+        if let Some(denied) = self.denials.first()
+            && denied.device == device
+            && is_active(&denied.context)
+        {
+            let arguments = &mut self.arguments_at_denial;
+            has_room &= arguments.add(&denied.context, parameter, allocation);
+        }
+        if !has_room {
+            return self.invalid_event("an execution has more arguments than any program");
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,105 @@
+//! Denied requests, aborts, and requests that only this replay grants.
+
+use super::TraceAnalyzer;
+use crate::allocator::AllocError;
+use crate::analysis::failure::{Abort, DeniedRequest, OomMessage};
+use crate::analysis::summary::MAX_FAILURES_KEPT;
+use crate::replay::{Block, Divergence};
+use crate::trace::{Event, TextId};
+
+impl TraceAnalyzer {
+    /// Takes in a free at which the allocator would have aborted the process.
+    pub(super) fn on_aborted(&mut self, block: &Block, message: String, event: &Event) {
+        self.on_freed(block);
+        let message = match *event {
+            Event::FreeAborts { message, .. } => OomMessage::Recorded(message),
+            _ => OomMessage::Computed(message),
+        };
+        self.abort.get_or_insert(Abort {
+            device: block.device,
+            entry: self.last_entry,
+            executions: self.executions,
+            message,
+            event: self.replay.events() - 1,
+        });
+    }
+
+    /// Takes in a request that was denied: in the run, or only under these settings.
+    pub(super) fn on_denied(&mut self, device: u32, error: AllocError, event: &Event) {
+        let (context, slot, message) = match *event {
+            Event::Refuse {
+                bytes,
+                purpose,
+                slot,
+                message,
+                ..
+            } => {
+                let context = self.context(purpose, bytes, TextId(0));
+                (context, slot, OomMessage::Recorded(message))
+            }
+            Event::Allocate {
+                bytes,
+                purpose,
+                slot,
+                site,
+                ..
+            } => {
+                let message = self.replay.allocator(device).out_of_memory_message(bytes);
+                let context = self.context(purpose, bytes, site);
+                (context, slot, OomMessage::Computed(message))
+            }
+            _ => return,
+        };
+        let driver_denied = self.devices[device as usize].on_denied(&mut self.replay);
+        self.denial_count += 1;
+        if self.denials.len() == MAX_FAILURES_KEPT {
+            return;
+        }
+        let usage = self.others.usage(device);
+        let held_by_others = usage.bytes;
+        if self.denials.is_empty() {
+            self.others.at_denial.get_or_insert(usage);
+            let next = self.replay.allocations();
+            self.devices[device as usize].capture_denial(next);
+        }
+        let stats = self.replay.allocator(device).stats();
+        let growth = stats.bytes_limit.zip(stats.pool_bytes);
+        self.denials.push(DeniedRequest {
+            device,
+            context,
+            slot,
+            message,
+            pool: self.replay.device_state(device),
+            growth: growth.map(|(limit, pool)| {
+                if driver_denied {
+                    0
+                } else {
+                    limit.saturating_sub(pool)
+                }
+            }),
+            gpu_free: match stats.pool_bytes {
+                Some(_) => None,
+                None => {
+                    let used = stats.bytes_in_use.saturating_add(held_by_others);
+                    Some(self.gpu_bytes.saturating_sub(used))
+                }
+            },
+            held_by_others,
+            fatal: match error {
+                AllocError::OutOfMemory => None,
+                AllocError::Fatal(text) => Some(text),
+            },
+            executions_before: self.executions,
+        });
+    }
+
+    /// Notes the request that is granted although the run was denied it.
+    pub(super) fn on_divergence(&mut self, event: &Event) {
+        if let Event::Refuse { bytes, purpose, .. } = *event
+            && self.replay.divergence() == Some(Divergence::Granted)
+            && self.newly_granted.is_none()
+        {
+            self.newly_granted = Some(self.context(purpose, bytes, TextId(0)));
+        }
+    }
+}
