@@ -6,9 +6,10 @@
 //! JAX, which orders them by the compute stream.
 
 use super::chunk_table::{ChunkHandle, ChunkSlot, ChunkTag};
-use super::dump::{FreeChunks, LogRecord, dump};
+use super::dump::{FreeChunks, dump};
 use super::free_set::{Entry, FreeSet};
 use super::live_set::LiveSet;
+use super::log_record::LogRecord;
 use super::pool::{BfcOptions, BfcPool, UNIT, round_request, round_up};
 use super::regions::SharedDeviceMemory;
 use super::spatial_policy::PoolEnd;

@@ -4,8 +4,8 @@
 //! shows the statistics of the default one only.
 
 use super::bfc::Bfc;
-use super::dump::LogRecord;
 use super::live_set::LiveSet;
+use super::log_record::LogRecord;
 use super::{AllocError, Allocator, Chunk, PoolSpace, State, Stats};
 use crate::error::Result;
 

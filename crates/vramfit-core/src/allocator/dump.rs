@@ -9,27 +9,10 @@ use std::fmt::Write as _;
 
 use super::chunk_table::{ChunkHandle, ChunkSlot, ChunkTag};
 use super::config::JaxVersion;
+use super::log_record::{LogRecord, info, warning};
 use super::message::human_readable_bytes;
 use super::pool::{BINS, BfcPool, bin_of};
 use super::spatial_policy::PoolEnd;
-
-/// How important a log record is. JAX hides `Info` unless `TF_CPP_MIN_LOG_LEVEL=0` is set.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Severity {
-    /// `I`
-    Info,
-    /// `W`
-    Warning,
-}
-
-/// One record of the log; it may have several lines.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct LogRecord {
-    /// How important it is.
-    pub severity: Severity,
-    /// Its text without the prefix.
-    pub text: String,
-}
 
 /// The wordings.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -101,20 +84,6 @@ pub(super) fn dump(pool: &BfcPool, free: &FreeChunks, bytes: u64, rounded: u64) 
     records.push(statistics(pool, free, style));
     records.push(warning(map(pool)));
     records
-}
-
-fn info(text: String) -> LogRecord {
-    LogRecord {
-        severity: Severity::Info,
-        text,
-    }
-}
-
-fn warning(text: String) -> LogRecord {
-    LogRecord {
-        severity: Severity::Warning,
-        text,
-    }
 }
 
 fn header(pool: &BfcPool, end: PoolEnd, bytes: u64, rounded: u64, style: LogStyle) -> LogRecord {

@@ -49,6 +49,7 @@
 //! | `live_allocations.rs`, `cuda_malloc.rs` | what those are made of |
 //! | `live_set.rs` | what all allocators do alike |
 //! | `state.rs` | what later answers depend on |
+//! | `log_record.rs` | a record of the log |
 //! | `dump.rs` | what a BFC pool logs when a request fails |
 //! | `message.rs` | the text of the exception |
 
@@ -66,6 +67,7 @@ mod free_set;
 mod kind;
 mod live_allocations;
 mod live_set;
+mod log_record;
 mod message;
 mod platform;
 mod pool;
@@ -83,9 +85,10 @@ pub use build::build;
 pub use chunk_table::ChunkTag;
 pub use config::{JaxVersion, PoolOptions};
 pub use device_memory::{PAGE_BYTES, SimulatedDeviceMemory};
-pub use dump::{LogRecord, Severity, refusal_warning};
+pub use dump::refusal_warning;
 pub use kind::Kind;
 pub use live_set::LiveSet;
+pub use log_record::{LogRecord, Severity};
 pub use message::{human_readable_bytes, out_of_memory_text};
 pub use pool::BfcOptions;
 use pool::round_up;

@@ -10,9 +10,10 @@
 
 use super::bfc::padding;
 use super::chunk_table::{ChunkHandle, ChunkSlot, ChunkTag};
-use super::dump::{FreeChunks, LogRecord, dump};
+use super::dump::{FreeChunks, dump};
 use super::free_set::{Entry, FreeSet};
 use super::live_set::LiveSet;
+use super::log_record::LogRecord;
 use super::pool::{BfcOptions, BfcPool, round_request, round_up};
 use super::regions::SharedDeviceMemory;
 use super::spatial_policy::{PoolEnd, SpatialPolicy, SplitRule};

@@ -6,7 +6,8 @@
 
 use rustc_hash::FxHashMap;
 
-use super::engine::{Divergence, Replay, StepEffect};
+use super::effect::{Divergence, StepEffect};
+use super::engine::Replay;
 use crate::error::Result;
 use crate::trace::{Event, Header, Purpose};
 

@@ -9,25 +9,20 @@
 
 use rustc_hash::FxHashMap;
 
+use super::bounds::{MAX_ADDRESS, MAX_LIVE_ALLOCATIONS, is_valid, too_many_allocations};
+use super::effect::{Block, Divergence, StepEffect};
 use super::pool::{DeviceSource, PoolLevel, PoolState, ReplayPool, corrupt_trace, replay_mismatch};
 use super::recorded_device::RecordedDevice;
 use super::recorded_options::pool_options;
-use crate::allocator::{AllocError, Allocator, MAX_REGION_BYTES, PoolOptions, PoolSpace, Region};
+use crate::allocator::{Allocator, PoolOptions, PoolSpace, Region};
 use crate::error::{Error, ErrorKind, Result};
 use crate::trace::{Event, Header};
 
 /// More GPUs than any host has; a limit for damaged headers.
 const MAX_DEVICES: u32 = 4096;
 
-/// More arrays than any program has at once; a limit for traces that allocate and never free. A million
-/// of them take about 200 MB here.
-const MAX_LIVE_ALLOCATIONS: usize = 1 << 22;
-
 /// More answers of a GPU than any one request asks for.
 const MAX_PENDING_RESULTS: usize = 1 << 12;
-
-/// Beyond the addresses and sizes of any GPU, and far enough below 64 bits for every sum.
-const MAX_ADDRESS: u64 = 1 << 60;
 
 /// The pools of all devices of a run, and what is allocated in them.
 pub struct Replay {
@@ -48,48 +43,6 @@ pub(super) enum ReplayMode {
     WhatIf,
     /// Their own to the end: who asked does not mind a refusal.
     IgnoreFailures,
-}
-
-/// Why a replay elsewhere does not follow the run any further.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Divergence {
-    /// A request was refused that the run had met.
-    Denied,
-    /// A request was met that the run had refused.
-    Granted,
-}
-
-/// Something allocated.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Block {
-    /// Its number in the trace.
-    pub number: u64,
-    /// On which device.
-    pub device: u32,
-    /// What the caller of [`Replay::apply`] gave it.
-    pub owner: u32,
-    /// Where it lies.
-    pub address: u64,
-    /// What was asked for.
-    pub requested_bytes: u64,
-    /// By how much it raised `bytes_in_use`: rounding included where the allocator counts it, 0
-    /// where its pool is not the one that is counted.
-    pub held_bytes: u64,
-}
-
-/// What an event did to the pools.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum StepEffect {
-    /// Nothing was allocated, freed or refused.
-    None,
-    /// Bytes were given out.
-    Allocated(Block),
-    /// Bytes came back.
-    Freed(Block),
-    /// Bytes came back, and the allocator would have aborted the process with this message.
-    Aborted(Block, String),
-    /// A request on a device was refused.
-    Denied(u32, AllocError),
 }
 
 impl Replay {
@@ -437,45 +390,5 @@ impl Replay {
         self.pools
             .get_mut(device as usize)
             .ok_or_else(|| corrupt_trace(at, "an event is on a device that is not there"))
-    }
-}
-
-/// Refuses a trace of which nothing could be told in the memory of this machine.
-fn too_many_allocations(events: u64) -> Error {
-    let at = events.saturating_sub(1);
-    Error::new(
-        ErrorKind::InvalidFile,
-        format!(
-            "at event {at} of the trace more than {MAX_LIVE_ALLOCATIONS} allocations are alive at once, \
-             which is more than vramfit follows"
-        ),
-    )
-    .hint("if the run is real, it leaks arrays: record fewer steps of it with `--steps`")
-}
-
-/// Says whether the numbers of an event can be those of a GPU. The allocators rely on it.
-fn is_valid(event: &Event) -> bool {
-    match *event {
-        Event::Allocate {
-            bytes, alignment, ..
-        }
-        | Event::Refuse {
-            bytes, alignment, ..
-        } => {
-            // Sizes are signed in XLA.
-            bytes <= i64::MAX as u64 && alignment <= MAX_ADDRESS
-        }
-        Event::Driver {
-            asked,
-            address,
-            granted,
-            ..
-        } => {
-            granted == 0
-                || (granted >= asked
-                    && granted <= MAX_REGION_BYTES
-                    && (1..=MAX_ADDRESS).contains(&address))
-        }
-        _ => true,
     }
 }

@@ -6,12 +6,15 @@
 //! | file | content |
 //! | --- | --- |
 //! | `engine.rs` | pools of all devices and what is allocated in them |
+//! | `effect.rs`, `bounds.rs` | what an event does to the pools, what a trace may hold at most |
 //! | `pool.rs`, `recorded_device.rs`, `recorded_options.rs` | the allocator of one device, the driver calls of the run, the options in the header |
 //! | `fast_forward.rs`, `snapshot.rs` | skipping repeated events |
 //! | `autotune_range.rs` | the same run with the temporaries of other kernels |
 //! | `total_range.rs` | a denied request at the highest total that drivers report, or without other processes |
 
 mod autotune_range;
+mod bounds;
+mod effect;
 mod engine;
 mod fast_forward;
 mod pool;
@@ -21,7 +24,8 @@ mod snapshot;
 mod total_range;
 
 pub(crate) use autotune_range::VariantReplay;
-pub use engine::{Block, Divergence, Replay, StepEffect};
+pub use effect::{Block, Divergence, StepEffect};
+pub use engine::Replay;
 pub(crate) use fast_forward::{EventConsumer, Period, feed};
 pub use pool::PoolState;
 pub(crate) use pool::{PoolLevel, corrupt_trace, replay_mismatch};

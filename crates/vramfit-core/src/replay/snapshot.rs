@@ -1,7 +1,8 @@
 //! Pools and live allocations before and after a pass.
 
 use super::autotune_range::{Execution, Program, VariantReplay};
-use super::engine::{Block, Divergence, Replay};
+use super::effect::{Block, Divergence};
+use super::engine::Replay;
 use super::fast_forward::Period;
 use super::pool::{DeviceSource, PoolLevel, ReplayPool};
 use crate::allocator::State;

@@ -1,6 +1,7 @@
 //! What a refused request comes to on a GPU whose driver reports the highest total of its kind.
 
-use super::engine::{Divergence, Replay, StepEffect};
+use super::effect::{Divergence, StepEffect};
+use super::engine::Replay;
 use super::fast_forward::{EventConsumer, feed};
 use super::snapshot::ReplaySnapshot;
 use crate::error::Result;

@@ -76,3 +76,22 @@ impl History {
         kept
     }
 }
+
+/// Returns the event in relative form, or `None` when it frees what was never allocated.
+pub(super) fn relative(event: &Event, allocations: u64) -> Option<Event> {
+    event.renumbered(|number| allocations.checked_sub(number).filter(|back| *back > 0))
+}
+
+/// Says whether `event` equals `earlier`, which is in relative form.
+#[inline]
+pub(super) fn repeats(event: &Event, earlier: &Event, allocations: u64) -> bool {
+    match (event, earlier) {
+        (Event::Free { allocation }, Event::Free { allocation: back }) => {
+            allocations.checked_sub(*allocation) == Some(*back)
+        }
+        (Event::FreeAborts { .. } | Event::Argument { .. }, earlier) => {
+            relative(event, allocations) == Some(*earlier)
+        }
+        (event, earlier) => event == earlier,
+    }
+}

@@ -9,7 +9,7 @@ use std::io::Read;
 use rustc_hash::FxHashMap;
 
 use super::compiler_warning::{CompilerWarning, Warnings};
-use super::decoder::{Decoder, ReadResult, ReadStop, invalid};
+use super::decoder::{Decoder, ReadResult, ReadStop, invalid, read_header};
 use super::event::{Event, TextId};
 use super::event_source::Repetition;
 use super::header::{Footer, Header};
@@ -18,8 +18,8 @@ use super::not_computed::{self, NotComputed};
 use super::note::{self, MAX_NOTE_BYTES, MAX_NOTES, Note};
 use super::run_environment::RunEnvironment;
 use super::wire::{
-    Crc, MAGIC, MAX_EXPANDED_EVENTS, MAX_JSON_BYTES, MAX_MEMORY_BYTES, MAX_NOT_COMPUTED_BYTES,
-    MAX_SETTINGS_BYTES, MAX_TEXT_BYTES, MAX_WARNING_BYTES, VERSION, tag,
+    Crc, MAX_EXPANDED_EVENTS, MAX_JSON_BYTES, MAX_MEMORY_BYTES, MAX_NOT_COMPUTED_BYTES,
+    MAX_SETTINGS_BYTES, MAX_TEXT_BYTES, MAX_WARNING_BYTES, tag,
 };
 use crate::error::Result;
 use crate::program::ProgramMemory;
@@ -393,34 +393,4 @@ impl<R: Read> Iterator for Reader<R> {
     fn next(&mut self) -> Option<Self::Item> {
         self.next_event().transpose()
     }
-}
-
-fn read_header<R: Read>(decoder: &mut Decoder<R>) -> ReadResult<Header> {
-    let foreign = || ReadStop::Failed(invalid("this is not a vramfit trace"));
-    for expected in MAGIC {
-        match decoder.read_byte() {
-            Ok(byte) if byte == *expected => {}
-            Ok(_) | Err(ReadStop::Truncated) => return Err(foreign()),
-            Err(stop) => return Err(stop),
-        }
-    }
-    let version = decoder.read_line(32).map_err(|stop| match stop {
-        ReadStop::Failed(error) if error.kind() == crate::ErrorKind::InvalidFile => foreign(),
-        stop => stop,
-    })?;
-    if version != VERSION {
-        let (theirs, ours) = (
-            String::from_utf8_lossy(&version),
-            String::from_utf8_lossy(VERSION),
-        );
-        let error = invalid(format!(
-            "the trace has format version `{theirs}`, not `{ours}`"
-        ));
-        return Err(ReadStop::Failed(
-            error.hint("read it with the vramfit that wrote it"),
-        ));
-    }
-    let header = decoder.read_line(MAX_JSON_BYTES)?;
-    serde_json::from_slice(&header)
-        .map_err(|error| ReadStop::Failed(invalid("the header is not understood").cause(error)))
 }

@@ -10,7 +10,7 @@ use rustc_hash::FxHashMap;
 
 use super::event::{Event, TextId};
 use super::header::{Footer, Header};
-use super::history::{History, KEPT_OF_REPEAT};
+use super::history::{History, KEPT_OF_REPEAT, relative, repeats};
 use super::note::Note;
 use super::records::{put_footer, put_note, to_json, truncate};
 use super::run_environment::RunEnvironment;
@@ -393,24 +393,5 @@ impl Drop for Writer {
             // There is no one left to tell.
             let _ = self.flush();
         }
-    }
-}
-
-/// Returns the event in relative form, or `None` when it frees what was never allocated.
-fn relative(event: &Event, allocations: u64) -> Option<Event> {
-    event.renumbered(|number| allocations.checked_sub(number).filter(|back| *back > 0))
-}
-
-/// Says whether `event` equals `earlier`, which is in relative form.
-#[inline]
-fn repeats(event: &Event, earlier: &Event, allocations: u64) -> bool {
-    match (event, earlier) {
-        (Event::Free { allocation }, Event::Free { allocation: back }) => {
-            allocations.checked_sub(*allocation) == Some(*back)
-        }
-        (Event::FreeAborts { .. } | Event::Argument { .. }, earlier) => {
-            relative(event, allocations) == Some(*earlier)
-        }
-        (event, earlier) => event == earlier,
     }
 }
