@@ -86,8 +86,8 @@ fn unknown_keys_are_errors_with_line_and_suggestion() {
             "the keys are `kind`, `hidden_sizes`, `layers`, `heads`, `dropout`, `dtype`",
         ),
         (
-            "# first\n\n[optimizer]\nname = 'sgd'\n",
-            "`some/train.toml:3`: unknown table `[optimizer]`",
+            "# first\n\n[optimiser]\nname = 'sgd'\n",
+            "`some/train.toml:3`: unknown table `[optimiser]`",
             "did you mean `[optimizer]`?",
         ),
         (
