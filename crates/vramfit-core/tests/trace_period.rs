@@ -13,7 +13,7 @@ use proptest::strategy::ValueTree;
 use recorder::{MIB, Recorder, header};
 use vramfit_core::allocator::{Kind, PoolSpace};
 use vramfit_core::analysis::{RunSummary, Settings, compare, summarize, summarize_events};
-use vramfit_core::program::{EstimateSource, ProgramMemory, ScratchPhase};
+use vramfit_core::program::{EstimateSource, ProgramMemory, ProgramTime, ScratchPhase};
 use vramfit_core::replay::replay_at_max_total;
 use vramfit_core::settings::Options;
 use vramfit_core::trace::{
@@ -67,6 +67,10 @@ impl EventSource for Counted<'_> {
 
     fn program_memory(&self, program: u32) -> Option<ProgramMemory> {
         self.reader.program_memory(program).ok().flatten()
+    }
+
+    fn program_time(&self, program: u32) -> Option<&ProgramTime> {
+        self.reader.program_time(program)
     }
 
     fn compiler_warnings(&self) -> &[CompilerWarning] {

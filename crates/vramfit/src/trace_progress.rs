@@ -4,7 +4,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use vramfit_core::analysis::{RunSummary, load_process, load_summary_until};
-use vramfit_core::program::ProgramMemory;
+use vramfit_core::program::{ProgramMemory, ProgramTime};
 use vramfit_core::trace::{
     CompilerWarning, Event, EventSource, Footer, Header, NotComputed, Note, Repetition,
     RunEnvironment, TextId,
@@ -116,6 +116,10 @@ impl EventSource for ReadProgress<'_> {
 
     fn program_memory(&self, program: u32) -> Option<ProgramMemory> {
         self.inner.program_memory(program)
+    }
+
+    fn program_time(&self, program: u32) -> Option<&ProgramTime> {
+        self.inner.program_time(program)
     }
 
     fn compiler_warnings(&self) -> &[CompilerWarning] {

@@ -14,7 +14,7 @@ use super::scratch::ScratchSummary;
 use super::series::{CompilationSummary, LeakSummary};
 use super::step_search::StepSearch;
 use super::verdict::{Condition, LastExecution};
-use crate::program::ProgramMemory;
+use crate::program::{ProgramMemory, ProgramTime};
 use crate::replay::{PoolState, TotalRangeSummary};
 use crate::trace::{
     CompilerWarning, Header, NotComputed, ProgramExit, ProgramSizes, RunEnvironment, UncaughtError,
@@ -37,6 +37,9 @@ pub struct RunSummary {
     pub step_evidence: Option<Evidence>,
     /// How the step was searched for while the program ran; `None` where it was not.
     pub step_search: Option<StepSearch>,
+    /// How long one step takes on a device, all programs together that ran between two executions of
+    /// [`RunSummary::step`]; `None` where no training step was detected or a time is not known.
+    pub step_time: Option<ProgramTime>,
     /// Every request that was refused, in order; at most [`MAX_FAILURES_KEPT`] of them.
     pub refusals: Vec<AllocationFailure>,
     /// How many requests were refused.

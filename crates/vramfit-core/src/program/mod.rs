@@ -13,11 +13,13 @@
 //! | `outputs` | where the outputs lie, for releases that do not say it |
 //! | `workspace` | scratch memory of cuBLAS and other libraries that is in the plan |
 //! | `scratch` | scratch memory of cuFFT, cuSOLVER and other libraries that is not |
+//! | [`cost`] | how long the program takes, by XLA's cost model and by what the GPU does at most |
 //! | `executable` | from serialized bytes to a [`Program`] |
 //! | `texts` | each different text once |
 //! | [`memory`] | where the memory of a program goes: owners, lines, the fullest moment |
 
 mod container;
+pub mod cost;
 mod executable;
 pub mod memory;
 pub mod options;
@@ -28,6 +30,7 @@ mod texts;
 pub mod wire;
 mod workspace;
 
+pub use cost::ProgramTime;
 pub use executable::{Alias, BufferAllocation, BufferClass, Program, executable_and_options};
 pub use memory::ProgramMemory;
 pub use options::CompileOptions;

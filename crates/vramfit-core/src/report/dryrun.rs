@@ -3,7 +3,7 @@
 use super::sections::{
     address_map, advice, arrays, autotuning, buffer_lifetimes, caveats, compilations,
     compiler_warnings, conditions, devices, failure, headline, leaks, library_scratch, overview,
-    owners, placeholders, processes, programs, settings, timeline,
+    owners, placeholders, processes, programs, settings, step_time, timeline,
 };
 use super::{Content, Report, Section, json};
 use crate::analysis::RunSummary;
@@ -17,6 +17,7 @@ pub(super) fn report(summary: &RunSummary) -> Report {
         processes::section(summary),
         failure::likely_cause(summary),
         owners::by_kind(summary),
+        step_time::section(summary),
         library_scratch::section(summary),
         advice::section(summary),
         settings::section(summary),

@@ -10,7 +10,7 @@ use super::note::Note;
 use super::reader::Reader;
 use super::run_environment::RunEnvironment;
 use crate::error::Result;
-use crate::program::ProgramMemory;
+use crate::program::{ProgramMemory, ProgramTime};
 
 /// EventSource that repeat: each of those left is the same as the one `period` events before it, once as many
 /// are done; what a free names moves along.
@@ -44,6 +44,12 @@ pub trait EventSource {
 
     /// Returns where the memory of a program goes, by its number; `None` where that is not known.
     fn program_memory(&self, program: u32) -> Option<ProgramMemory> {
+        let _ = program;
+        None
+    }
+
+    /// Returns how long an execution of a program takes, by its number; `None` where that is not known.
+    fn program_time(&self, program: u32) -> Option<&ProgramTime> {
         let _ = program;
         None
     }
@@ -118,6 +124,10 @@ impl<R: Read> EventSource for Reader<R> {
     fn program_memory(&self, program: u32) -> Option<ProgramMemory> {
         // What is damaged is as good as not there; every total comes from the events.
         self.program_memory(program).ok().flatten()
+    }
+
+    fn program_time(&self, program: u32) -> Option<&ProgramTime> {
+        self.program_time(program)
     }
 
     fn compiler_warnings(&self) -> &[CompilerWarning] {

@@ -19,10 +19,10 @@ use super::note::{self, MAX_NOTE_BYTES, MAX_NOTES, Note};
 use super::run_environment::RunEnvironment;
 use super::wire::{
     Crc, MAX_EXPANDED_EVENTS, MAX_JSON_BYTES, MAX_MEMORY_BYTES, MAX_NOT_COMPUTED_BYTES,
-    MAX_SETTINGS_BYTES, MAX_TEXT_BYTES, MAX_WARNING_BYTES, tag,
+    MAX_SETTINGS_BYTES, MAX_TEXT_BYTES, MAX_TIME_BYTES, MAX_WARNING_BYTES, tag,
 };
 use crate::error::Result;
-use crate::program::ProgramMemory;
+use crate::program::{ProgramMemory, ProgramTime};
 
 /// Reads one trace. Iterating gives the events exactly as they were written.
 ///
@@ -39,6 +39,7 @@ pub struct Reader<R> {
     events: u64,
     footer: Option<Footer>,
     memories: FxHashMap<u32, Vec<u8>>,
+    times: FxHashMap<u32, ProgramTime>,
     warnings: Warnings,
     notes: Vec<Note>,
     end: TraceEnd,
@@ -92,6 +93,7 @@ impl<R: Read> Reader<R> {
             events: 0,
             footer: None,
             memories: FxHashMap::default(),
+            times: FxHashMap::default(),
             warnings: Warnings::default(),
             notes: Vec::new(),
             end,
@@ -130,6 +132,12 @@ impl<R: Read> Reader<R> {
         stored
             .map(|stored| ProgramMemory::from_stored(stored))
             .transpose()
+    }
+
+    /// Returns how long an execution of a program takes, as far as the trace was read; `None` where it
+    /// says nothing of that program.
+    pub fn program_time(&self, program: u32) -> Option<&ProgramTime> {
+        self.times.get(&program)
     }
 
     /// Returns what the compiler warned of, as far as the trace was read; equal warnings together.
@@ -290,13 +298,15 @@ impl<R: Read> Reader<R> {
         match tag {
             tag::MEMORY => {
                 let body = self.read_body(MAX_MEMORY_BYTES)?;
-                let mut rest = Decoder::new(&body[..]);
-                let program = match rest.read_uint() {
-                    Ok(program) if program <= u64::from(u32::MAX) => program as u32,
-                    _ => return Err(self.decoder.corrupt("buffers of no program")),
-                };
-                let stored = body[rest.offset() as usize..].to_vec();
-                self.memories.insert(program, stored);
+                let (program, stored) = self.split_program(&body)?;
+                self.memories.insert(program, stored.to_vec());
+            }
+            tag::PROGRAM_TIME => {
+                let body = self.read_body(MAX_TIME_BYTES)?;
+                let (program, stored) = self.split_program(&body)?;
+                // What is not understood is as good as not there.
+                self.times
+                    .extend(ProgramTime::from_stored(stored).map(|time| (program, time)));
             }
             tag::WARNING => {
                 let body = self.read_body(MAX_WARNING_BYTES)?;
@@ -328,6 +338,17 @@ impl<R: Read> Reader<R> {
             }
         }
         Ok(())
+    }
+
+    /// Returns the program that a record is about, and the rest of the record.
+    fn split_program<'a>(&self, body: &'a [u8]) -> ReadResult<(u32, &'a [u8])> {
+        let mut rest = Decoder::new(body);
+        match rest.read_uint() {
+            Ok(program) if program <= u64::from(u32::MAX) => {
+                Ok((program as u32, &body[rest.offset() as usize..]))
+            }
+            _ => Err(self.decoder.corrupt("a record of no program")),
+        }
     }
 
     fn read_body(&mut self, max_bytes: usize) -> ReadResult<Vec<u8>> {

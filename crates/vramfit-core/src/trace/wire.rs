@@ -18,6 +18,8 @@ pub(super) const MAX_MEMORY_BYTES: usize = 64 << 20;
 pub(super) const MAX_WARNING_BYTES: usize = 64 << 10;
 /// Longest record of a run's settings in bytes.
 pub(super) const MAX_SETTINGS_BYTES: usize = 4 << 20;
+/// Longest record of how long a program takes, in bytes.
+pub(super) const MAX_TIME_BYTES: usize = 1 << 20;
 /// Longest record of a program whose values were not computed, in bytes.
 pub(super) const MAX_NOT_COMPUTED_BYTES: usize = 64 << 10;
 /// Most events a trace may expand to. A limit of sanity for hostile files: the largest run so
@@ -55,6 +57,7 @@ pub(super) mod tag {
     pub(crate) const NOT_COMPUTED: u8 = 130;
     pub(crate) const STEP_NOTE: u8 = 131;
     pub(crate) const PROCESS_NOTE: u8 = 132;
+    pub(crate) const PROGRAM_TIME: u8 = 133;
     pub(crate) const SETTINGS: u8 = 134;
 }
 

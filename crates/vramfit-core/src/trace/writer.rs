@@ -16,9 +16,11 @@ use super::records::{put_footer, put_note, to_json, truncate};
 use super::run_environment::RunEnvironment;
 use super::sequence_index::{SEQUENCE_LENGTH, SequenceIndex};
 use super::wire::{
-    self, Crc, MAX_MEMORY_BYTES, MAX_NOT_COMPUTED_BYTES, MAX_SETTINGS_BYTES, MAX_WARNING_BYTES, tag,
+    self, Crc, MAX_MEMORY_BYTES, MAX_NOT_COMPUTED_BYTES, MAX_SETTINGS_BYTES, MAX_TIME_BYTES,
+    MAX_WARNING_BYTES, tag,
 };
 use super::{compiler_warning, not_computed};
+use crate::program::ProgramTime;
 
 /// Matches of fewer events than this are written out, which is as short.
 const MIN_REPEAT: u64 = 2;
@@ -159,6 +161,22 @@ impl Writer {
             return Err(io::Error::new(io::ErrorKind::InvalidInput, what));
         }
         self.put_skippable(tag::MEMORY, &body)
+    }
+
+    /// Adds how long an execution of a program takes, by its number as in [`Writer::program_memory`].
+    ///
+    /// # Errors
+    /// What the sink says, and [`io::ErrorKind::InvalidInput`] for more than 1 MiB.
+    pub fn program_time(&mut self, program: u32, time: &ProgramTime) -> io::Result<()> {
+        self.ensure_open()?;
+        let mut body = Vec::new();
+        wire::put(&mut body, u64::from(program));
+        body.extend(time.to_stored());
+        if body.len() > MAX_TIME_BYTES {
+            let what = "the operations of a program take more than a trace can hold";
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, what));
+        }
+        self.put_skippable(tag::PROGRAM_TIME, &body)
     }
 
     /// Adds what the compiler warned of while it compiled a program: the source file that speaks, and

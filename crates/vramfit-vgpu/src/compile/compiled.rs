@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use vramfit_core::allocator::PoolSpace;
-use vramfit_core::program::{BufferClass, MemorySpace, Program, ScratchPhase, Shape};
+use vramfit_core::program::{BufferClass, MemorySpace, Program, ProgramTime, ScratchPhase, Shape};
 use vramfit_core::trace::{ProgramSizes, Purpose};
 
 use crate::buffer::value;
@@ -35,6 +35,8 @@ pub(crate) struct CompiledProgram {
     pub(crate) compile_attempt: String,
     /// What occupies its memory, encoded for the trace; empty if not known.
     pub(crate) memory: Vec<u8>,
+    /// How long an execution takes, if that is known.
+    pub(crate) time: Option<ProgramTime>,
     /// The compiler's warnings about memory.
     pub(crate) warnings: Vec<Warning>,
     /// What one execution allocates, in order.
@@ -170,6 +172,7 @@ impl CompiledProgram {
         options: Vec<u8>,
         compile_attempt: String,
         memory: Vec<u8>,
+        time: Option<ProgramTime>,
         warnings: Vec<Warning>,
     ) -> Arc<Self> {
         let evaluated_devices = evaluated_devices(&program);
@@ -198,6 +201,7 @@ impl CompiledProgram {
             options,
             compile_attempt,
             memory,
+            time,
             warnings,
         })
     }

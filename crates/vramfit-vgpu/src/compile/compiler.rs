@@ -13,12 +13,13 @@ use std::ffi::{c_char, c_void};
 use std::path::Path;
 use std::slice;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use vramfit_core::program::{Program, options::flag, options::with_flags, wire::OptionValue};
 use vramfit_core::trace::ProgramSizes;
 
 use crate::compile::compiled::CompiledProgram;
-use crate::compile::dump::Dump;
+use crate::compile::dump::{self, Dump};
 use crate::compile::memory_kinds;
 use crate::compile::stderr_capture;
 use crate::compile::user_flags::UserFlags;
@@ -32,6 +33,13 @@ use crate::pjrt::status::{PjrtResult, Status, StatusCode};
 use crate::pjrt::table::read_sized;
 use crate::session::call_site;
 use crate::session::log;
+
+/// Makes XLA write its estimates of run times into the module. It changes nothing else of it.
+const COST_MODEL: &str = "xla_gpu_collect_cost_model_stats";
+/// PJRT API version of JAX 0.10.2. Nobody has tried what earlier releases write.
+const MIN_MINOR_VERSION_OF_COST_MODEL: i32 = 112;
+/// Set once a program compiled only without: XLA has no model of GPUs before Hopper, and refuses.
+static HAS_NO_COST_MODEL: AtomicBool = AtomicBool::new(false);
 
 /// One compile attempt: its name, and the flags it adds.
 struct CompileAttempt {
@@ -125,18 +133,28 @@ pub(crate) unsafe fn compile(
             .then(|| Dump::new(&user_flags))
             .flatten();
         let (result, warnings) = stderr_capture::capture_memory_warnings(compiler_log(), || {
-            compile_once(topology, source, options, attempt, dump.as_ref())
+            compile_with_costs(topology, source, options, attempt, dump.as_ref())
         });
         match result {
             Ok(serialized) => {
                 let mut program = Program::parse(&serialized, options)?;
-                let mut memory = dump.and_then(|dump| dump.memory(&program, &source.code));
+                let dump = dump.and_then(|dump| dump.read());
+                let memory = dump.as_ref();
+                let mut memory = memory.and_then(|it| dump::memory(&program, it, &source.code));
                 if let Some(memory) = &mut memory {
                     memory.rename_sites(call_site::name_notebook_cell);
                 }
                 for need in &mut program.scratch {
                     if let Some(name) = call_site::name_notebook_cell(&need.site) {
                         need.site = name;
+                    }
+                }
+                let machine = machine::get();
+                let mut time =
+                    machine.and_then(|it| program.time(dump.as_deref(), &it.environment.gpu));
+                for operation in time.iter_mut().flat_map(|time| &mut time.operations) {
+                    if let Some(name) = call_site::name_notebook_cell(&operation.site) {
+                        operation.site = name;
                     }
                 }
                 let code = if source.format == b"mlir" {
@@ -152,6 +170,7 @@ pub(crate) unsafe fn compile(
                     options.to_vec(),
                     attempt,
                     memory.map(|memory| memory.to_stored()).unwrap_or_default(),
+                    time,
                     warnings,
                 ));
             }
@@ -247,6 +266,29 @@ fn is_retryable(error: &Status) -> bool {
         ]
         .iter()
         .any(|part| error.message().contains(part))
+}
+
+/// Compiles a program so that its module says how long it takes, or else without that.
+unsafe fn compile_with_costs(
+    topology: *const TopologyDescription,
+    source: &ProgramSource,
+    options: &[u8],
+    attempt: &CompileAttempt,
+    dump: Option<&Dump>,
+) -> PjrtResult<Vec<u8>> {
+    let plain = |options: &[u8]| compile_once(topology, source, options, attempt, dump);
+    if cuda_plugin::get()?.minor_version() < MIN_MINOR_VERSION_OF_COST_MODEL
+        || UserFlags::read(options).is_set(COST_MODEL)
+        || HAS_NO_COST_MODEL.load(Ordering::Relaxed)
+    {
+        return plain(options);
+    }
+    let with_costs = with_flags(options, &[(COST_MODEL, OptionValue::Bool(true))]);
+    plain(&with_costs).or_else(|_| {
+        let result = plain(options);
+        HAS_NO_COST_MODEL.fetch_or(result.is_ok(), Ordering::Relaxed);
+        result
+    })
 }
 
 unsafe fn compile_once(

@@ -5,7 +5,6 @@
 //! removed right after it was read.
 
 use std::fs;
-use std::path::Path;
 
 use tempfile::TempDir;
 use vramfit_core::program::wire::OptionValue;
@@ -47,20 +46,20 @@ impl Dump {
         ]
     }
 
-    /// Returns the memory of the program that was compiled with the flags. `None` if the dump does not
-    /// contain it.
-    pub(crate) fn memory(&self, program: &Program, code: &[u8]) -> Option<ProgramMemory> {
-        let dump = read(self.folder.path())?;
-        let names = hooks::get()
-            .and_then(|hooks| hooks.value_names(code))
-            .unwrap_or_default();
-        ProgramMemory::from_dump(program, &dump, &names).ok()
+    /// Returns the module that was compiled with the flags, and its buffer assignment. `None` if the
+    /// dump does not contain them.
+    pub(crate) fn read(&self) -> Option<Vec<u8>> {
+        let files = fs::read_dir(self.folder.path()).ok()?.flatten();
+        let mut dumps = files.filter(|file| file.file_name().to_string_lossy().ends_with(SUFFIX));
+        let dump = dumps.next()?;
+        (dump.metadata().ok()?.len() <= MAX_BYTES).then(|| fs::read(dump.path()).ok())?
     }
 }
 
-fn read(folder: &Path) -> Option<Vec<u8>> {
-    let files = fs::read_dir(folder).ok()?.flatten();
-    let mut dumps = files.filter(|file| file.file_name().to_string_lossy().ends_with(SUFFIX));
-    let dump = dumps.next()?;
-    (dump.metadata().ok()?.len() <= MAX_BYTES).then(|| fs::read(dump.path()).ok())?
+/// Returns the memory of a program by its dump. `None` if that contains another one.
+pub(crate) fn memory(program: &Program, dump: &[u8], code: &[u8]) -> Option<ProgramMemory> {
+    let names = hooks::get()
+        .and_then(|hooks| hooks.value_names(code))
+        .unwrap_or_default();
+    ProgramMemory::from_dump(program, dump, &names).ok()
 }

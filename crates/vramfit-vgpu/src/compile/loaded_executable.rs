@@ -88,6 +88,7 @@ impl LoadedExecutable {
         };
         session.record(&event);
         session.record_memory(compiled.number, &compiled.memory);
+        session.record_time(compiled.number, compiled.time.as_ref());
         for need in &compiled.program.scratch {
             let event = LogEvent::Scratch {
                 program: compiled.number,

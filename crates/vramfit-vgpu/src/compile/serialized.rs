@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use prost::Message;
-use vramfit_core::program::Program;
+use vramfit_core::program::{Program, ProgramTime};
 
 use crate::compile::compiled::CompiledProgram;
 use crate::compile::stderr_capture::Warning;
@@ -33,6 +33,9 @@ pub(crate) struct SerializedProgram {
     /// The compiler's warnings about memory.
     #[prost(message, repeated, tag = "7")]
     warnings: Vec<SerializedWarning>,
+    /// How long an execution takes; empty if not known.
+    #[prost(bytes = "vec", tag = "8")]
+    time: Vec<u8>,
 }
 
 /// A warning of the compiler.
@@ -59,6 +62,11 @@ impl SerializedProgram {
                 .cloned()
                 .map(|Warning { source, text }| SerializedWarning { source, text })
                 .collect(),
+            time: compiled
+                .time
+                .as_ref()
+                .map(ProgramTime::to_stored)
+                .unwrap_or_default(),
         }
     }
 
@@ -92,6 +100,7 @@ impl SerializedProgram {
             options,
             self.compile_attempt,
             self.memory,
+            ProgramTime::from_stored(&self.time),
             self.warnings
                 .into_iter()
                 .map(|SerializedWarning { source, text }| Warning { source, text })

@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use vramfit_core::ErrorKind;
 use vramfit_core::allocator::{AllocError, PoolSpace, Region, Stats};
+use vramfit_core::program::ProgramTime;
 use vramfit_core::trace::{Event, Footer, Note, Purpose, RunEnvironment, TextId, Writer};
 
 use crate::compile::stderr_capture::Warning;
@@ -278,6 +279,13 @@ impl Session {
     pub(crate) fn record_memory(&mut self, program: u32, stored: &[u8]) {
         if !stored.is_empty() {
             self.with_recorder(|recorder| recorder.program_memory(program, stored));
+        }
+    }
+
+    /// Writes how long an execution of a program takes, if that is known.
+    pub(crate) fn record_time(&mut self, program: u32, time: Option<&ProgramTime>) {
+        if let Some(time) = time {
+            self.with_recorder(|recorder| recorder.program_time(program, time));
         }
     }
 

@@ -163,6 +163,7 @@ impl TraceAnalyzer {
             step: step.and_then(index_of),
             step_evidence: step_entry.map(|entry| entry.evidence),
             step_search: self.step_notes.summary(&self.programs, &text),
+            step_time: self.programs.step_time(source),
             refusals: self.failures(&text),
             refusal_count: self.denial_count,
             abort: self.abort_info(&text),

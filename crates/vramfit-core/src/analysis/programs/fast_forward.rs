@@ -28,6 +28,8 @@ struct EntrySnapshot {
     compilations: u64,
     loaded: u64,
     calls: u64,
+    calls_since_step: u64,
+    calls_per_step: u64,
     evidence: Evidence,
     first_call: Option<u64>,
     ended: Option<(u64, Vec<u64>)>,
@@ -75,6 +77,8 @@ impl Programs {
 
     /// Says whether each further pass does the same.
     pub(in crate::analysis) fn repeats(&self, before: &ProgramsSnapshot, period: &Period) -> bool {
+        let calls = |entries: &[EntrySnapshot]| Some(entries.get(self.step?)?.calls);
+        let has_step = calls(&before.entries) != self.step.map(|step| self.entries[step].calls);
         self.step == before.step
             && self.has_step_search == before.has_step_search
             && self.loaded == before.loaded
@@ -83,7 +87,10 @@ impl Programs {
                 .entries
                 .iter()
                 .zip(&self.entries)
-                .all(|(before, after)| before.repeats(after, period))
+                .all(|(before, after)| {
+                    let is_reset = !has_step || before.calls_since_step == after.calls_since_step;
+                    is_reset && before.repeats(after, period)
+                })
     }
 
     /// Returns for how many more passes all calls compare as they did in this one.
@@ -134,6 +141,7 @@ impl Programs {
             entry.compilations += passes * (entry.compilations - before.compilations);
             entry.loaded += passes * (entry.loaded - before.loaded);
             entry.calls += passes * (entry.calls - before.calls);
+            entry.calls_since_step += passes * (entry.calls_since_step - before.calls_since_step);
             if let Some((time, _)) = &mut entry.ended {
                 period.move_time(time, passes);
             }
@@ -174,6 +182,8 @@ impl ProgramEntry {
             compilations,
             loaded,
             calls,
+            calls_since_step,
+            calls_per_step,
             evidence,
             first_call,
             ended,
@@ -186,6 +196,8 @@ impl ProgramEntry {
             compilations: *compilations,
             loaded: *loaded,
             calls: *calls,
+            calls_since_step: *calls_since_step,
+            calls_per_step: *calls_per_step,
             evidence: *evidence,
             first_call: *first_call,
             ended: ended.clone(),
@@ -200,6 +212,7 @@ impl EntrySnapshot {
             && self.scratch == after.scratch.len()
             && self.evidence == after.evidence
             && self.first_call == after.first_call
+            && self.calls_per_step == after.calls_per_step
             && self.steady_state == after.steady_state
             && match (&self.ended, &after.ended) {
                 (Some((before, levels)), Some((after, now))) => {

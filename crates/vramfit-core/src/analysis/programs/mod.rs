@@ -1,5 +1,7 @@
 //! The programs of a run: what was compiled, what is loaded, which of them is the step.
 
+use std::mem::take;
+
 use rustc_hash::FxHashMap;
 use serde::Serialize;
 
@@ -10,7 +12,8 @@ pub(super) use fast_forward::{ProgramsSnapshot, RecordedCall, UNLIMITED};
 use super::compilations::Compilation;
 use super::devices::DeviceAnalysis;
 use super::scratch::{ScratchLimits, ScratchNeed};
-use crate::trace::{ProgramSizes, TextId};
+use crate::program::ProgramTime;
+use crate::trace::{EventSource, ProgramSizes, TextId};
 
 /// Why a program is taken for the step of a training; the stronger is the greater.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize)]
@@ -52,6 +55,9 @@ pub(super) struct ProgramEntry {
     pub(super) compilations: u64,
     pub(super) loaded: u64,
     pub(super) calls: u64,
+    /// How often it was executed since the last execution of the step, and between the last two.
+    calls_since_step: u64,
+    pub(super) calls_per_step: u64,
     pub(super) evidence: Evidence,
     /// Event with which its first execution began.
     pub(super) first_call: Option<u64>,
@@ -167,12 +173,16 @@ impl Programs {
     /// figure has changed, so after the last call the step is that of the whole run.
     pub(super) fn on_call(&mut self, entry: usize, event: u64) -> bool {
         self.entries[entry].calls += 1;
+        self.entries[entry].calls_since_step += 1;
         self.entries[entry].first_call.get_or_insert(event);
         let is_step = self.step.is_none_or(|step| {
             entry == step || (self.rank(entry), step) > (self.rank(step), entry)
         });
         if is_step {
             self.step = Some(entry);
+            for entry in &mut self.entries {
+                entry.calls_per_step = take(&mut entry.calls_since_step);
+            }
         }
         is_step
     }
@@ -251,6 +261,21 @@ impl Programs {
         self.step
     }
 
+    /// Returns how long a step takes: the programs that ran between its last two executions, or itself
+    /// where there was one. `None` where no step was detected, or a program says nothing.
+    pub(super) fn step_time(&self, source: &dyn EventSource) -> Option<ProgramTime> {
+        let step = &self.entries[self.step?];
+        if step.evidence == Evidence::MostMemory {
+            return None;
+        }
+        let mut total = source.program_time(step.program)?.clone();
+        let others = self.entries.iter().filter(|entry| entry.key != step.key);
+        for other in others.filter(|other| step.calls > 1 && other.calls_per_step > 0) {
+            total.add(source.program_time(other.program)?, other.calls_per_step);
+        }
+        Some(total)
+    }
+
     pub(super) fn entries(&self) -> &[ProgramEntry] {
         &self.entries
     }
@@ -282,6 +307,8 @@ impl Programs {
                 compilations: 0,
                 loaded: 0,
                 calls: 0,
+                calls_since_step: 0,
+                calls_per_step: 0,
                 evidence: Evidence::default(),
                 first_call: None,
                 ended: None,

@@ -78,13 +78,19 @@ pub struct HloInstructionProto {
     pub metadata: Option<OpMetadata>,
     #[prost(int64, tag = "9")]
     pub parameter_number: i64,
+    #[prost(string, tag = "11")]
+    pub fusion_kind: String,
     #[prost(int64, tag = "13")]
     pub tuple_index: i64,
     /// Of convolutions: the size of the kernel.
     #[prost(message, optional, tag = "15")]
     pub window: Option<WindowProto>,
+    #[prost(message, optional, tag = "16")]
+    pub convolution_dimension_numbers: Option<ConvolutionDimensionNumbers>,
     #[prost(string, tag = "28")]
     pub custom_call_target: String,
+    #[prost(message, optional, tag = "30")]
+    pub dot_dimension_numbers: Option<DotDimensionNumbers>,
     /// `FFT` 0, `IFFT` 1, `RFFT` 2, `IRFFT` 3.
     #[prost(int32, tag = "31")]
     pub fft_type: i32,
@@ -98,6 +104,30 @@ pub struct HloInstructionProto {
     pub called_computation_ids: Vec<i64>,
     #[prost(bytes = "vec", tag = "43")]
     pub backend_config: Vec<u8>,
+    #[prost(message, optional, tag = "51")]
+    pub precision_config: Option<PrecisionConfig>,
+}
+
+#[derive(Clone, PartialEq, Message)]
+pub struct DotDimensionNumbers {
+    #[prost(int64, repeated, tag = "1")]
+    pub lhs_contracting_dimensions: Vec<i64>,
+}
+
+#[derive(Clone, PartialEq, Message)]
+pub struct ConvolutionDimensionNumbers {
+    #[prost(int64, tag = "4")]
+    pub kernel_output_feature_dimension: i64,
+}
+
+#[derive(Clone, PartialEq, Message)]
+pub struct PrecisionConfig {
+    /// `DEFAULT` 0, `HIGH` 1, `HIGHEST` 2.
+    #[prost(int32, repeated, tag = "1")]
+    pub operand_precision: Vec<i32>,
+    /// 0 where none was chosen.
+    #[prost(int32, tag = "2")]
+    pub algorithm: i32,
 }
 
 #[derive(Clone, PartialEq, Message)]

@@ -5,6 +5,7 @@ use serde_json::{Value, json};
 use super::attribution::{attribution, owners};
 use super::merge;
 use crate::analysis::{AllocationFailure, DeviceSummary, ProgramSummary, RunSummary};
+use crate::program::cost::{MAX_UNKNOWN_SHARE, ProgramTime};
 use crate::report::sections::{conditions, settings};
 
 /// Version of the object; it changes when a key changes its meaning or goes away.
@@ -81,10 +82,22 @@ fn programs(summary: &RunSummary) -> Value {
         "plan": summary.plan(),
         "owners": owners(summary.attribution.as_ref()),
         "attribution": summary.attribution.as_ref().map(attribution),
+        "step_time": summary.step_time.as_ref().map(step_time),
         "programs": summary.programs.iter().map(program).collect::<Vec<_>>(),
         "compilations": summary.compilations,
         "compiler_warnings": summary.compiler_warnings,
         "scratch": summary.scratch,
+    })
+}
+
+fn step_time(time: &ProgramTime) -> Value {
+    json!({
+        "low_us": time.low_us,
+        "model_us": time.model_us,
+        "xla_us": time.xla_us,
+        "unknown_share": time.unknown_share(),
+        "comparable": time.unknown_share() <= MAX_UNKNOWN_SHARE,
+        "operations": time.operations,
     })
 }
 

@@ -21,4 +21,5 @@ pub(super) mod placeholders;
 pub(super) mod processes;
 pub(super) mod programs;
 pub(super) mod settings;
+pub(super) mod step_time;
 pub(super) mod timeline;

@@ -1,6 +1,6 @@
 //! The key metrics of the critical device, and what is needed to reproduce the run.
 
-use super::{autotuning, failure, library_scratch, processes};
+use super::{autotuning, failure, library_scratch, processes, step_time};
 use crate::allocator::Kind;
 use crate::analysis::{DeviceSummary, Evidence, RunSummary};
 use crate::bytes::Bytes;
@@ -71,6 +71,7 @@ pub(in crate::report) fn metrics(summary: &RunSummary) -> Option<Section> {
         Bytes(device.outside_bytes)
     );
     metrics.push(Metric::new("outside the pool", Value::Bytes(outside), note));
+    metrics.extend(step_time::metric(summary));
     Some(Section::new("", Content::Metrics(metrics)))
 }
 

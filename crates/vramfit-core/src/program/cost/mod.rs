@@ -1,0 +1,309 @@
+//! How long a program takes on a GPU, without one: what XLA's cost model says of each kernel, and a
+//! bound that no execution stays below.
+//!
+//! With `xla_gpu_collect_cost_model_stats` XLA writes its estimates into the fusions of the optimized
+//! module. They are added up over the schedule, the bodies of loops as often as they run. Loops, reductions
+//! and transpositions take XLA's general model. Matrix products take its `sol` model: the others price the
+//! default tiles, which the autotuner replaces on a GPU, and come out up to a hundred times too slow. Where
+//! there is no estimate, the roofline takes its place: the bytes and operations of the kernel at the GPU's
+//! rates. Library calls, sorts, collectives and what a loop of unknown length runs are added in the same
+//! way, and marked as unknown.
+//!
+//! | file | subject |
+//! | --- | --- |
+//! | `graph` | the module by its numbers |
+//! | `backend_config` | what XLA says of an instruction |
+//! | `traffic` | bytes that a kernel reads and writes |
+//! | `arithmetic` | matrix products and convolutions |
+
+mod arithmetic;
+mod backend_config;
+mod graph;
+mod traffic;
+
+use prost::Message;
+use rustc_hash::FxHashMap;
+use serde::{Deserialize, Serialize};
+
+use self::arithmetic::Arithmetic;
+use self::backend_config::BackendConfig;
+use self::graph::{Graph, arrays};
+use super::memory::Frames;
+use super::wire::{HloComputationProto, HloInstructionProto, HloModuleProto, HloProto, OpMetadata};
+use super::{MemorySpace, Program};
+use crate::gpu::Gpu;
+
+/// How deep calls in a module are followed; XLA nests them a few levels.
+const MAX_DEPTH: usize = 32;
+/// Where XLA's tables lack a shape, `sol` is 30 times the roofline and more. It is 1.2 to 3 times the
+/// roofline where they have it.
+const MAX_SLOWDOWN: f64 = 4.0;
+/// How many operations of a program are kept.
+const MAX_OPERATIONS: usize = 10;
+
+/// Times of which more than this part is unknown say nothing about which of two is shorter.
+pub const MAX_UNKNOWN_SHARE: f64 = 0.2;
+
+/// How long one execution of a program takes on one device. Time between kernels, on the host and for
+/// input is not part of it.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct ProgramTime {
+    /// Microseconds that no execution stays below.
+    pub low_us: f64,
+    /// Microseconds by XLA's cost model, what is unknown included.
+    pub model_us: f64,
+    /// Microseconds of `model_us` that XLA estimated; the rest is a roofline. 0 for GPUs that it has no
+    /// model of.
+    pub xla_us: f64,
+    /// Microseconds of `model_us` for operations whose time is not known; they may take longer.
+    pub unknown_us: f64,
+    /// The operations that take most, the longest first.
+    pub operations: Vec<OperationTime>,
+}
+
+/// How long the operations of one name take that one line asks for.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct OperationTime {
+    /// The user's line; empty where it is not known.
+    pub site: String,
+    /// What JAX calls it, such as `dot_general`; without a name the opcode.
+    pub operation: String,
+    /// Microseconds by XLA's cost model.
+    pub model_us: f64,
+    /// Whether its time is known; otherwise it may take longer.
+    pub known: bool,
+}
+
+impl ProgramTime {
+    /// Adds several executions of a program to the time of a sequence of programs.
+    pub fn add(&mut self, other: &ProgramTime, executions: u64) {
+        let times = executions as f64;
+        self.low_us += times * other.low_us;
+        self.model_us += times * other.model_us;
+        self.xla_us += times * other.xla_us;
+        self.unknown_us += times * other.unknown_us;
+        for one in &other.operations {
+            let mut own = self.operations.iter_mut();
+            let same = own.find(|it| {
+                (&it.site, &it.operation, it.known) == (&one.site, &one.operation, one.known)
+            });
+            match same {
+                Some(same) => same.model_us += times * one.model_us,
+                None => self.operations.push(OperationTime {
+                    model_us: times * one.model_us,
+                    ..one.clone()
+                }),
+            }
+        }
+        self.sort_operations();
+    }
+
+    /// Returns it as it is kept in files.
+    pub fn to_stored(&self) -> Vec<u8> {
+        serde_json::to_vec(self).unwrap_or_default()
+    }
+
+    /// Reads what [`ProgramTime::to_stored`] returned; `None` for anything else.
+    pub fn from_stored(stored: &[u8]) -> Option<Self> {
+        serde_json::from_slice(stored).ok()
+    }
+
+    /// Returns the part of the time that is unknown, from 0 to 1.
+    pub fn unknown_share(&self) -> f64 {
+        if self.model_us > 0.0 {
+            self.unknown_us / self.model_us
+        } else {
+            0.0
+        }
+    }
+
+    fn sort_operations(&mut self) {
+        let order = |a: &OperationTime, b: &OperationTime| {
+            let names = (&a.site, &a.operation).cmp(&(&b.site, &b.operation));
+            b.model_us.total_cmp(&a.model_us).then(names)
+        };
+        self.operations.sort_by(order);
+        self.operations.truncate(MAX_OPERATIONS);
+    }
+}
+
+impl Program {
+    /// Returns how long one execution takes on a GPU; `None` when its module cannot be read. The module
+    /// is that of XLA's dump, where there is one: since JAX 0.10.2 a serialized executable does not say
+    /// how often loops run.
+    pub fn time(&self, dump: Option<&[u8]>, gpu: &Gpu) -> Option<ProgramTime> {
+        let module = match dump {
+            Some(dump) => HloProto::decode(dump).ok()?.hlo_module?,
+            None => HloModuleProto::decode(self.module_proto().ok()?.as_slice()).ok()?,
+        };
+        Some(estimate(&module, gpu))
+    }
+}
+
+/// Returns how long one execution of an optimized module takes.
+pub fn estimate(module: &HloModuleProto, gpu: &Gpu) -> ProgramTime {
+    let graph = Graph::new(module);
+    let entry = graph.computation(module.entry_computation_id);
+    let mut walk = Walk {
+        graph,
+        gpu,
+        frames: Frames::new(module),
+        time: ProgramTime::default(),
+        operations: FxHashMap::default(),
+    };
+    let Some(entry) = entry else {
+        return walk.time;
+    };
+    walk.add(entry, 1.0, true, MAX_DEPTH);
+    let bytes = traffic::certain_bytes(&walk.graph, entry);
+    // The cache may hold that much of the arguments before, and of the results after the execution.
+    let bytes = bytes.saturating_sub(2 * gpu.l2_bytes);
+    let mut time = walk.time;
+    time.low_us = time.low_us.max(bandwidth_us(gpu, bytes));
+    // XLA's model may be faster than its own limits, for what fits into a cache.
+    time.model_us = time.model_us.max(time.low_us);
+    let operations = walk.operations.into_iter();
+    time.operations = operations
+        .filter(|(_, model_us)| *model_us > 0.0)
+        .map(|((site, operation, known), model_us)| OperationTime {
+            site,
+            operation,
+            model_us,
+            known,
+        })
+        .collect();
+    time.sort_operations();
+    time
+}
+
+fn bandwidth_us(gpu: &Gpu, bytes: u64) -> f64 {
+    bytes as f64 / gpu.bandwidth_bytes_per_s as f64 * 1e6
+}
+
+/// Says whether an instruction is no work for the GPU.
+fn is_free(opcode: &str) -> bool {
+    const FREE: &[&str] = &[
+        "add-dependency",
+        "after-all",
+        "bitcast",
+        "constant",
+        "get-tuple-element",
+        "opt-barrier",
+        "parameter",
+        "partition-id",
+        "replica-id",
+        "tuple",
+    ];
+    FREE.contains(&opcode) || opcode.ends_with("-done") || opcode.ends_with("-update")
+}
+
+/// The schedule of a module, added up.
+struct Walk<'a> {
+    graph: Graph<'a>,
+    gpu: &'a Gpu,
+    frames: Frames<'a>,
+    time: ProgramTime,
+    /// Microseconds by line, name, and whether they are known.
+    operations: FxHashMap<(String, String, bool), f64>,
+}
+
+impl<'a> Walk<'a> {
+    /// Adds a computation that runs so many times; `is_certain` says whether it does.
+    fn add(
+        &mut self,
+        computation: &HloComputationProto,
+        times: f64,
+        is_certain: bool,
+        depth: usize,
+    ) {
+        let Some(depth) = depth.checked_sub(1) else {
+            return;
+        };
+        for instruction in computation
+            .instructions
+            .iter()
+            .filter(|it| !is_free(&it.opcode))
+        {
+            let called: Vec<_> = self.graph.called(instruction).collect();
+            let (times, is_certain) = match instruction.opcode.as_str() {
+                "while" => match BackendConfig::read(instruction).trip_count() {
+                    Some(trips) => (times * trips, is_certain),
+                    None => (times, false),
+                },
+                // One of the branches runs: as long as they take on average.
+                "conditional" => (times / called.len().max(1) as f64, false),
+                "call" | "async-start" => (times, is_certain),
+                _ => {
+                    self.add_kernel(instruction, times, is_certain);
+                    continue;
+                }
+            };
+            for computation in called {
+                self.add(computation, times, is_certain, depth);
+            }
+        }
+    }
+
+    fn add_kernel(&mut self, instruction: &HloInstructionProto, times: f64, is_certain: bool) {
+        let arithmetic = Arithmetic::new(&self.graph, self.gpu, instruction);
+        let reads = traffic::reads(&self.graph, instruction).into_iter();
+        let accesses = reads.chain(traffic::writes(&self.graph, instruction));
+        let bytes = accesses.fold(0, |sum: u64, access| sum.saturating_add(access.bytes));
+        let roofline = arithmetic.time_us.max(bandwidth_us(self.gpu, bytes));
+        let config = BackendConfig::read(instruction);
+        let model = match instruction.fusion_kind.as_str() {
+            // XLA's own loops, reductions and transpositions.
+            "kLoop" | "kInput" => config.time_us(""),
+            _ if arithmetic.is_matrix => {
+                let plausible = roofline..=MAX_SLOWDOWN * roofline;
+                config.time_us("sol").filter(|us| plausible.contains(us))
+            }
+            _ => None,
+        };
+        let us = times * model.unwrap_or(roofline);
+        let is_known = is_certain && !arithmetic.is_unknown && !self.is_on_host(instruction);
+        self.time.model_us += us;
+        self.time.xla_us += model.map_or(0.0, |_| us);
+        if !is_known {
+            self.time.unknown_us += us;
+        }
+        if is_certain {
+            self.time.low_us += times * arithmetic.low_us;
+        }
+        let (site, operation) = self.origin(instruction);
+        *self
+            .operations
+            .entry((site, operation, is_known))
+            .or_default() += us;
+    }
+
+    /// Says whether an instruction reads or writes memory of the host, whose speed is not known.
+    fn is_on_host(&self, instruction: &HloInstructionProto) -> bool {
+        let operands = 0..instruction.operand_ids.len();
+        let operands = operands.filter_map(|number| self.graph.operand(instruction, number));
+        let mut shapes = operands.chain([instruction]).flat_map(arrays);
+        shapes.any(|shape| shape.space == MemorySpace::Host)
+    }
+
+    /// Returns the user's line of an instruction, and what it is called: from itself, or else from
+    /// what is fused into it.
+    fn origin(&mut self, instruction: &HloInstructionProto) -> (String, String) {
+        let called: Vec<_> = self.graph.called(instruction).collect();
+        let fused = called.iter().flat_map(|it| it.instructions.iter().rev());
+        let all = [instruction].into_iter().chain(fused);
+        let mut all: Vec<&OpMetadata> = all.filter_map(|it| it.metadata.as_ref()).collect();
+        all.truncate(100);
+        let site = all
+            .iter()
+            .find_map(|metadata| self.frames.user_site(metadata));
+        let name = all.iter().find(|metadata| !metadata.op_name.is_empty());
+        let name = name.and_then(|metadata| metadata.op_name.rsplit('/').next());
+        let name = name.unwrap_or(&instruction.opcode);
+        (site.unwrap_or_default(), name.to_owned())
+    }
+}
+
+#[cfg(test)]
+mod tests;

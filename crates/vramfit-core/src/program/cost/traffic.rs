@@ -1,0 +1,256 @@
+//! What a kernel reads and writes, and what of the arguments and results of a program certainly is.
+
+use rustc_hash::{FxHashMap, FxHashSet};
+
+use super::graph::{Graph, arrays, device_bytes, result_bytes};
+use super::{MAX_DEPTH, is_free};
+use crate::program::wire::{HloComputationProto, HloInstructionProto};
+
+/// Instructions that read all of each operand if all of their result is needed.
+const READS_ALL: &[&str] = &[
+    "abs",
+    "add",
+    "and",
+    "atan2",
+    "bitcast",
+    "broadcast",
+    "cbrt",
+    "ceil",
+    "compare",
+    "concatenate",
+    "convert",
+    "copy",
+    "cosine",
+    "divide",
+    "dot",
+    "erf",
+    "exponential",
+    "exponential-minus-one",
+    "floor",
+    "log",
+    "log-plus-one",
+    "logistic",
+    "maximum",
+    "minimum",
+    "multiply",
+    "negate",
+    "not",
+    "or",
+    "power",
+    "reduce",
+    "remainder",
+    "reshape",
+    "reverse",
+    "rsqrt",
+    "sign",
+    "sine",
+    "sqrt",
+    "subtract",
+    "tan",
+    "tanh",
+    "transpose",
+    "tuple",
+    "xor",
+];
+
+/// What of a value is read or written.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(super) struct Access {
+    /// At most the size of the value.
+    pub(super) bytes: u64,
+    /// Whether it certainly is all of the value.
+    pub(super) is_all: bool,
+}
+
+/// Returns what an instruction reads of each of its operands.
+pub(super) fn reads(graph: &Graph<'_>, instruction: &HloInstructionProto) -> Vec<Access> {
+    reads_within(graph, instruction, MAX_DEPTH)
+}
+
+fn reads_within(graph: &Graph<'_>, user: &HloInstructionProto, depth: usize) -> Vec<Access> {
+    let fused = graph.called(user).next();
+    match fused.filter(|_| user.opcode == "fusion" && depth > 0) {
+        Some(fused) => fused_reads(graph, fused, user.operand_ids.len(), depth - 1),
+        None => {
+            let whole = Access {
+                bytes: result_bytes(user),
+                is_all: true,
+            };
+            let operands = 0..user.operand_ids.len();
+            operands
+                .map(|number| read(graph, user, number, whole))
+                .collect()
+        }
+    }
+}
+
+/// Returns what a fused computation reads of each of its parameters: from the root back, only what
+/// each instruction needs of its operands.
+fn fused_reads(
+    graph: &Graph<'_>,
+    fused: &HloComputationProto,
+    parameters: usize,
+    depth: usize,
+) -> Vec<Access> {
+    let mut needed: FxHashMap<i64, Access> = FxHashMap::default();
+    let mut result = vec![Access::default(); parameters];
+    if let Some(root) = graph.root(fused) {
+        let bytes = result_bytes(root);
+        needed.insert(
+            root.id,
+            Access {
+                bytes,
+                is_all: true,
+            },
+        );
+    }
+    // Operands stand before their users.
+    for instruction in fused.instructions.iter().rev() {
+        let Some(&access) = needed.get(&instruction.id) else {
+            continue;
+        };
+        if instruction.opcode == "parameter" {
+            let number = usize::try_from(instruction.parameter_number).ok();
+            if let Some(parameter) = number.and_then(|number| result.get_mut(number)) {
+                *parameter = access;
+            }
+        }
+        let nested = (instruction.opcode == "fusion" && access.is_all)
+            .then(|| reads_within(graph, instruction, depth));
+        for (number, operand) in instruction.operand_ids.iter().enumerate() {
+            let access = match &nested {
+                Some(nested) => nested[number],
+                None => read(graph, instruction, number, access),
+            };
+            let known = needed.entry(*operand).or_default();
+            known.bytes = known.bytes.max(access.bytes);
+            known.is_all |= access.is_all;
+        }
+    }
+    result
+}
+
+/// Returns what an instruction reads of one operand, where so much of its result is needed.
+fn read(graph: &Graph<'_>, user: &HloInstructionProto, number: usize, needed: Access) -> Access {
+    let bytes = graph.operand(user, number).map_or(0, result_bytes);
+    let reads_all =
+        READS_ALL.contains(&user.opcode.as_str()) || is_matrix_library(&user.custom_call_target);
+    match user.opcode.as_str() {
+        "slice" | "dynamic-slice" | "gather" if number == 0 => Access {
+            bytes: needed.bytes.min(bytes),
+            is_all: false,
+        },
+        // They change it where it lies.
+        "dynamic-update-slice" | "scatter" if number == 0 => Access::default(),
+        _ if reads_all && needed.is_all => Access {
+            bytes,
+            is_all: true,
+        },
+        _ if reads_all => {
+            let share = needed.bytes as f64 / result_bytes(user).max(1) as f64;
+            Access {
+                bytes: (bytes as f64 * share.min(1.0)) as u64,
+                is_all: false,
+            }
+        }
+        _ => Access {
+            bytes,
+            is_all: false,
+        },
+    }
+}
+
+/// Says whether a custom call is a matrix product or a convolution.
+pub(super) fn is_matrix_library(target: &str) -> bool {
+    target.starts_with("__cublas$") || target.starts_with("__cudnn$conv")
+}
+
+/// Returns what an instruction writes of each of its results.
+pub(super) fn writes(graph: &Graph<'_>, instruction: &HloInstructionProto) -> Vec<Access> {
+    let fused = graph.called(instruction).next();
+    let fused = fused.filter(|_| instruction.opcode == "fusion");
+    match fused.and_then(|fused| graph.root(fused)) {
+        Some(root) if root.opcode == "tuple" => (0..root.operand_ids.len())
+            .filter_map(|number| graph.operand(root, number))
+            .map(|part| write(graph, part))
+            .collect(),
+        Some(root) => vec![write(graph, root)],
+        None if arrays(instruction).len() == 1 => vec![write(graph, instruction)],
+        None => {
+            let is_all = is_matrix_library(&instruction.custom_call_target);
+            let access = |shape| Access {
+                bytes: device_bytes(&shape),
+                is_all,
+            };
+            arrays(instruction).into_iter().map(access).collect()
+        }
+    }
+}
+
+fn write(graph: &Graph<'_>, result: &HloInstructionProto) -> Access {
+    let made = graph
+        .operand(result, 0)
+        .filter(|_| result.opcode == "bitcast");
+    let result = made.unwrap_or(result);
+    let update = match result.opcode.as_str() {
+        "dynamic-update-slice" => Some(1),
+        "scatter" => Some(2),
+        _ => None,
+    };
+    if let Some(number) = update {
+        return Access {
+            bytes: graph.operand(result, number).map_or(0, result_bytes),
+            is_all: false,
+        };
+    }
+    match result.opcode.as_str() {
+        "parameter" => Access::default(),
+        opcode => Access {
+            bytes: result_bytes(result),
+            is_all: READS_ALL.contains(&opcode),
+        },
+    }
+}
+
+/// Returns the bytes of arguments and results that an execution certainly reads or writes all of.
+pub(super) fn certain_bytes(graph: &Graph<'_>, entry: &HloComputationProto) -> u64 {
+    let mut read = FxHashSet::default();
+    let mut written = FxHashSet::default();
+    let mut total = 0u64;
+    for instruction in entry.instructions.iter().filter(|it| !is_free(&it.opcode)) {
+        let operands = reads(graph, instruction).into_iter().enumerate();
+        for (number, _) in operands.filter(|(_, access)| access.is_all) {
+            let operand = graph.operand(instruction, number);
+            let source = operand.map(|operand| graph.source(operand));
+            if let Some(source) = source.filter(|it| it.opcode == "parameter")
+                && read.insert(source.id)
+            {
+                total = total.saturating_add(result_bytes(source));
+            }
+        }
+    }
+    let Some(root) = graph.root(entry) else {
+        return total;
+    };
+    let parts = if root.opcode == "tuple" {
+        (0..root.operand_ids.len())
+            .filter_map(|number| graph.operand(root, number))
+            .collect()
+    } else {
+        vec![root]
+    };
+    for part in parts.into_iter().map(|part| graph.source(part)) {
+        let (maker, number) = match graph.operand(part, 0) {
+            Some(maker) if part.opcode == "get-tuple-element" => (maker, part.tuple_index),
+            _ => (part, 0),
+        };
+        let access = writes(graph, maker).get(number.max(0) as usize).copied();
+        if let Some(access) = access.filter(|access| access.is_all)
+            && !is_free(&maker.opcode)
+            && written.insert((maker.id, number))
+        {
+            total = total.saturating_add(access.bytes);
+        }
+    }
+    total
+}

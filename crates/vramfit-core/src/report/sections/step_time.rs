@@ -1,0 +1,67 @@
+//! How long a step takes by XLA's cost model, and what takes it.
+
+use crate::analysis::RunSummary;
+use crate::program::cost::{MAX_UNKNOWN_SHARE, OperationTime, ProgramTime};
+use crate::report::phrases::at_line;
+use crate::report::{Metric, Section, Value};
+
+/// More than these would hide the rest of the report; the JSON has more.
+const MAX_SHOWN: usize = 3;
+
+/// From the bound to XLA's estimate.
+pub(super) fn metric(summary: &RunSummary) -> Option<Metric> {
+    let time = summary.step_time.as_ref()?;
+    let share = Value::Fraction(time.unknown_share());
+    let source = source(time);
+    let mut note = format!("by {source}, not measured; {share} of it unknown");
+    if time.unknown_share() > MAX_UNKNOWN_SHARE {
+        note += ", too much to compare times";
+    }
+    Some(Metric::new("step time", Value::Text(range(time)), note))
+}
+
+/// The operations that take most.
+pub(in crate::report) fn section(summary: &RunSummary) -> Option<Section> {
+    let time = summary.step_time.as_ref()?;
+    let shown = time.operations.iter().take(MAX_SHOWN);
+    let points = shown.map(|it| point(it, time)).collect();
+    let title = format!("longest operations of a step, by {}", source(time));
+    Section::list(&title, points)
+}
+
+fn source(time: &ProgramTime) -> &'static str {
+    if time.xla_us > 0.0 {
+        "XLA's model"
+    } else {
+        "a roofline"
+    }
+}
+
+fn point(one: &OperationTime, step: &ProgramTime) -> String {
+    let (scale, unit) = unit(one.model_us);
+    let share = Value::Fraction(one.model_us / step.model_us.max(f64::MIN_POSITIVE));
+    let known = if one.known { "" } else { ", or longer" };
+    let (operation, line) = (&one.operation, at_line(&one.site));
+    let duration = number(one.model_us / scale);
+    format!("{duration} {unit} ({share}{known}): `{operation}`{line}")
+}
+
+fn range(time: &ProgramTime) -> String {
+    let (scale, unit) = unit(time.model_us);
+    let (low, high) = (number(time.low_us / scale), number(time.model_us / scale));
+    format!("{low} to {high} {unit}")
+}
+
+/// Returns a unit in which a time is no long number, and its microseconds.
+fn unit(us: f64) -> (f64, &'static str) {
+    match us {
+        _ if us < 1e3 => (1.0, "us"),
+        _ if us < 1e6 => (1e3, "ms"),
+        _ => (1e6, "s"),
+    }
+}
+
+fn number(value: f64) -> String {
+    let digits = usize::from(value < 10.0);
+    format!("{value:.digits$}")
+}
