@@ -130,6 +130,20 @@ fn a_sharded_program_knows_its_devices_and_shardings() {
 }
 
 #[test]
+fn every_program_takes_at_least_its_bound() {
+    let gpu = vramfit_core::gpu::find("h100-80g").expect("known");
+    for (name, bytes) in recorded() {
+        let time = parse(&bytes).time(None, &gpu).expect("a module");
+        assert!(
+            time.low_us <= time.model_us && time.model_us > 0.0,
+            "{name}"
+        );
+        assert!(time.unknown_us <= time.model_us, "{name}");
+        assert_eq!(time.xla_us, 0.0, "{name} was recorded without estimates");
+    }
+}
+
+#[test]
 fn damaged_executables_give_errors_and_never_a_panic() {
     for (name, bytes) in recorded() {
         for end in (0..bytes.len()).step_by(97) {

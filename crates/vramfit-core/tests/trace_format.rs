@@ -10,7 +10,7 @@ use proptest::prelude::*;
 use vramfit_core::ErrorKind;
 use vramfit_core::allocator::PoolSpace;
 use vramfit_core::lint::{LateChange, ProcessStage};
-use vramfit_core::program::{EstimateSource, ProgramMemory, ScratchPhase};
+use vramfit_core::program::{EstimateSource, ProgramMemory, ProgramTime, ScratchPhase};
 use vramfit_core::trace::{
     CallbackSkip, Event, Footer, Header, ProgramSizes, Purpose, Reader, RunEnvironment, TextId,
     Writer,
@@ -657,9 +657,14 @@ fn what_is_said_of_a_programs_memory_comes_back_and_does_not_disturb_repeats() {
         temp_bytes: 77,
         ..ProgramMemory::default()
     };
+    let time = ProgramTime {
+        model_us: 0.1,
+        ..ProgramTime::default()
+    };
     for round in 0..9 {
         if round == 4 {
             run.writer.program_memory(7, &memory.to_stored()).unwrap();
+            run.writer.program_time(7, &time).unwrap();
         }
         run.step(1, 3);
     }
@@ -672,6 +677,8 @@ fn what_is_said_of_a_programs_memory_comes_back_and_does_not_disturb_repeats() {
     assert_eq!(read, written);
     assert_eq!(reader.program_memory(7).unwrap(), Some(memory));
     assert_eq!(reader.program_memory(1).unwrap(), None);
+    assert_eq!(reader.program_time(7), Some(&time));
+    assert_eq!(reader.program_time(1), None);
 }
 
 /// Plays acts into a run and gives what was written.

@@ -483,6 +483,35 @@ impl Acting {
     }
 }
 
+#[test]
+fn a_step_takes_as_long_as_the_programs_between_two_of_its_executions() {
+    let mut run = Recorder::new(&header());
+    for program in 1..4 {
+        run.program(program, &format!("jit_{program}"), sizes(MIB));
+        let time = ProgramTime {
+            model_us: f64::from(1000u32.pow(program)),
+            unknown_us: f64::from(program % 2),
+            ..ProgramTime::default()
+        };
+        run.writer.program_time(program, &time).unwrap();
+    }
+    let note = Note::Program {
+        program: 2,
+        backward: true,
+        named: false,
+        returned_bytes: 1,
+    };
+    run.writer.add_note(&note).unwrap();
+    // One program prepares, another runs twice in each step.
+    for program in [3, 1, 2, 1, 1, 2, 1, 1, 2, 1] {
+        run.begin(program);
+        run.end();
+    }
+    let (summary, _) = answer(&run.finish(), true, u64::MAX);
+    let time = summary.step_time.unwrap();
+    assert_eq!((time.model_us, time.unknown_us), (1_002_000.0, 2.0));
+}
+
 /// What is learnt of a program: its number, whether it has a backward pass, and what came back.
 type Learnt = (u32, bool, u64);
 
@@ -512,6 +541,11 @@ fn recorded(header: &Header, is_searched: bool, sizes_of: &[u64], loops: &[Loop]
     for program in 1..4 {
         let size = sizes(sizes_of[program as usize]);
         acting.run.program(program, &format!("jit_{program}"), size);
+        let time = ProgramTime {
+            model_us: f64::from(1000u32.pow(program)),
+            ..ProgramTime::default()
+        };
+        acting.run.writer.program_time(program, &time).unwrap();
     }
     for (body, times, learnt) in loops {
         for (program, backward, returned_bytes) in learnt {
