@@ -27,7 +27,6 @@ __all__ = [
     "call_back",
     "compiled",
     "costs",
-    "register_program",
     "estimate",
     "evaluate",
     "file_name",
@@ -35,6 +34,7 @@ __all__ = [
     "names",
     "read",
     "reader",
+    "register_program",
     "site",
 ]
 
