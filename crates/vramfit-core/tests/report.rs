@@ -10,8 +10,9 @@ use recorder::{MIB, Recorder, header};
 use serde_json::{Value, json};
 use vramfit_core::allocator::PoolSpace;
 use vramfit_core::analysis::{RunSummary, summarize};
+use vramfit_core::program::cost::{OperationTime, ProgramTime};
 use vramfit_core::report::{self, Content};
-use vramfit_core::trace::{Event, Header, ProgramSizes, Purpose, Reader, TextId};
+use vramfit_core::trace::{Event, Header, Note, ProgramSizes, Purpose, Reader, TextId};
 
 fn answer(trace: &[u8]) -> RunSummary {
     summarize(Reader::new(trace).unwrap()).unwrap()
@@ -81,6 +82,41 @@ fn a_run_that_fits() {
         ..header()
     };
     check("fits", &report::text(&answer(&training(&header).finish())));
+}
+
+/// A training step whose time is estimated; most of it is a matrix product.
+fn timed() -> Vec<u8> {
+    let mut run = training(&header());
+    let note = Note::Program {
+        program: 2,
+        backward: true,
+        named: false,
+        returned_bytes: 300 * MIB,
+    };
+    run.writer.add_note(&note).unwrap();
+    let operation = |site: &str, operation: &str, model_us, known| OperationTime {
+        site: site.to_owned(),
+        operation: operation.to_owned(),
+        model_us,
+        known,
+    };
+    let time = ProgramTime {
+        low_us: 61_200.0,
+        model_us: 84_000.0,
+        xla_us: 80_000.0,
+        unknown_us: 3_360.0,
+        operations: vec![
+            operation("/home/me/train.py:12 (loss)", "dot_general", 70_000.0, true),
+            operation("", "sort", 3_360.0, false),
+        ],
+    };
+    run.writer.program_time(2, &time).unwrap();
+    run.finish()
+}
+
+#[test]
+fn a_run_with_an_estimated_time() {
+    check("step-time", &report::text(&answer(&timed())));
 }
 
 /// A step that needs more than is left.
@@ -385,6 +421,7 @@ fn every_key_of_the_json_is_documented() {
             ..header()
         })
         .finish(),
+        timed(),
         too_large(),
         two_regions(false),
     ] {

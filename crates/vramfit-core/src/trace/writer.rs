@@ -152,15 +152,7 @@ impl Writer {
     /// # Errors
     /// What the sink says, and [`io::ErrorKind::InvalidInput`] for more than 64 MiB.
     pub fn program_memory(&mut self, program: u32, stored: &[u8]) -> io::Result<()> {
-        self.ensure_open()?;
-        let mut body = Vec::with_capacity(stored.len() + 5);
-        wire::put(&mut body, u64::from(program));
-        body.extend_from_slice(stored);
-        if body.len() > MAX_MEMORY_BYTES {
-            let what = "the buffers of a program take more than a trace can hold";
-            return Err(io::Error::new(io::ErrorKind::InvalidInput, what));
-        }
-        self.put_skippable(tag::MEMORY, &body)
+        self.put_of_program(tag::MEMORY, program, stored, MAX_MEMORY_BYTES)
     }
 
     /// Adds how long an execution of a program takes, by its number as in [`Writer::program_memory`].
@@ -168,15 +160,30 @@ impl Writer {
     /// # Errors
     /// What the sink says, and [`io::ErrorKind::InvalidInput`] for more than 1 MiB.
     pub fn program_time(&mut self, program: u32, time: &ProgramTime) -> io::Result<()> {
+        self.put_of_program(
+            tag::PROGRAM_TIME,
+            program,
+            &time.to_stored(),
+            MAX_TIME_BYTES,
+        )
+    }
+
+    fn put_of_program(
+        &mut self,
+        tag: u8,
+        program: u32,
+        stored: &[u8],
+        max_bytes: usize,
+    ) -> io::Result<()> {
         self.ensure_open()?;
-        let mut body = Vec::new();
+        let mut body = Vec::with_capacity(stored.len() + 5);
         wire::put(&mut body, u64::from(program));
-        body.extend(time.to_stored());
-        if body.len() > MAX_TIME_BYTES {
-            let what = "the operations of a program take more than a trace can hold";
+        body.extend_from_slice(stored);
+        if body.len() > max_bytes {
+            let what = "a record of a program is longer than a trace can hold";
             return Err(io::Error::new(io::ErrorKind::InvalidInput, what));
         }
-        self.put_skippable(tag::PROGRAM_TIME, &body)
+        self.put_skippable(tag, &body)
     }
 
     /// Adds what the compiler warned of while it compiled a program: the source file that speaks, and

@@ -38,7 +38,7 @@ use crate::session::log;
 const COST_MODEL: &str = "xla_gpu_collect_cost_model_stats";
 /// PJRT API version of JAX 0.10.2. Nobody has tried what earlier releases write.
 const MIN_MINOR_VERSION_OF_COST_MODEL: i32 = 112;
-/// Set once a program compiled only without: XLA has no model of GPUs before Hopper, and refuses.
+/// Set once a program compiled only without: XLA refuses for GPUs that it has no model of, such as those before Hopper.
 static HAS_NO_COST_MODEL: AtomicBool = AtomicBool::new(false);
 
 /// One compile attempt: its name, and the flags it adds.

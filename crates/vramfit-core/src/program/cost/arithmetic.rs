@@ -91,9 +91,11 @@ impl Arithmetic {
             return;
         };
         self.time_us += operations / rate / 1e6;
-        // Winograd's and other algorithms need fewer operations for a convolution; a chosen algorithm
-        // for a product may use a faster type.
-        if !is_convolution && !has_algorithm {
+        // Winograd's and other algorithms need fewer operations for a convolution with a window; a chosen
+        // algorithm for a product may use a faster type.
+        let window = it.window.iter().flat_map(|window| &window.dimensions);
+        let has_window = is_convolution && window.clone().any(|dimension| dimension.size != 1);
+        if !has_window && !has_algorithm {
             let fastest = rate.max(self::rate(gpu, &left, false).unwrap_or(0.0));
             self.low_us += operations / highest_rate(gpu, fastest) / 1e6;
         }

@@ -48,7 +48,10 @@ fn point(one: &OperationTime, step: &ProgramTime) -> String {
 
 fn range(time: &ProgramTime) -> String {
     let (scale, unit) = unit(time.model_us);
-    let (low, high) = (number(time.low_us / scale), number(time.model_us / scale));
+    // A bound is not rounded up.
+    let low = (time.low_us / scale * 10.0).floor() / 10.0;
+    let low = if low < 10.0 { low } else { low.floor() };
+    let (low, high) = (number(low), number(time.model_us / scale));
     format!("{low} to {high} {unit}")
 }
 
