@@ -62,6 +62,13 @@ pub(crate) struct CompiledProgram {
     has_backward: bool,
 }
 
+/// What the compiler's output says of a program beside how to run it; as in [`CompiledProgram`].
+pub(crate) struct Findings {
+    pub(crate) memory: Vec<u8>,
+    pub(crate) time: Option<ProgramTime>,
+    pub(crate) warnings: Vec<Warning>,
+}
+
 /// Returns the element type names and dimensions of arrays.
 fn named_shapes(shapes: &[Shape]) -> Vec<(&'static str, &[i64])> {
     let named = shapes
@@ -171,10 +178,13 @@ impl CompiledProgram {
         serialized: Vec<u8>,
         options: Vec<u8>,
         compile_attempt: String,
-        memory: Vec<u8>,
-        time: Option<ProgramTime>,
-        warnings: Vec<Warning>,
+        findings: Findings,
     ) -> Arc<Self> {
+        let Findings {
+            memory,
+            time,
+            warnings,
+        } = findings;
         let evaluated_devices = evaluated_devices(&program);
         let computes = machine::get().is_none_or(|machine| machine.environment.computes_values);
         let can_evaluate =

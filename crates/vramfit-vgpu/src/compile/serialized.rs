@@ -6,7 +6,7 @@ use std::sync::Arc;
 use prost::Message;
 use vramfit_core::program::{Program, ProgramTime};
 
-use crate::compile::compiled::CompiledProgram;
+use crate::compile::compiled::{CompiledProgram, Findings};
 use crate::compile::stderr_capture::Warning;
 use crate::pjrt::status::{PjrtResult, Status, StatusCode};
 
@@ -99,12 +99,15 @@ impl SerializedProgram {
             self.serialized,
             options,
             self.compile_attempt,
-            self.memory,
-            ProgramTime::from_stored(&self.time),
-            self.warnings
-                .into_iter()
-                .map(|SerializedWarning { source, text }| Warning { source, text })
-                .collect(),
+            Findings {
+                memory: self.memory,
+                time: ProgramTime::from_stored(&self.time),
+                warnings: self
+                    .warnings
+                    .into_iter()
+                    .map(|SerializedWarning { source, text }| Warning { source, text })
+                    .collect(),
+            },
         ))
     }
 }
