@@ -7,6 +7,8 @@ import sys
 from types import CodeType
 
 _HOME = os.path.dirname(__file__)
+# Directories whose functions stand between the user's lines and JAX.
+_OWN = (_HOME, os.path.join(_HOME, "plan"))
 # IPython's names of the cells of a notebook: without a kernel, and in Colab.
 _CELL = "<ipython-input-"
 
@@ -18,7 +20,7 @@ def is_library(file: str) -> bool:
         or "/dist-packages/" in file
         or "/lib/python3" in file
         or (file.startswith("<") and not file.startswith(_CELL))
-        or os.path.dirname(file) == _HOME
+        or os.path.dirname(file) in _OWN
     )
 
 

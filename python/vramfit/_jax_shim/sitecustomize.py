@@ -1,7 +1,7 @@
 """Python imports this when it starts.
 
-It quiets CUDA where it is pretended, watches for settings that come too late, and loads the user's
-own module of this name.
+It quiets CUDA where it is pretended, watches for settings that come too late, applies a plan where
+there is one, and loads the user's own module of this name.
 """
 
 from __future__ import annotations
@@ -52,6 +52,15 @@ def _watch_settings() -> None:
     module.watch()
 
 
+def _apply_plan() -> None:
+    import runpy
+
+    finder = runpy.run_path(os.path.join(_HERE, "plan_finder.py"))
+    sys.meta_path.insert(0, finder["PlanFinder"]())
+
+
+if os.environ.get("VRAMFIT_PLAN") or os.environ.get("VRAMFIT_PLAN_SITES"):
+    _apply_plan()
 if os.environ.get("VRAMFIT_GPU") or os.environ.get("VRAMFIT_PUBLISH"):
     _watch_settings()
 if os.environ.get("VRAMFIT_GPU"):  # on a machine with a GPU the complaints mean something

@@ -1,0 +1,1 @@
+"""Plans: make a program fit on a GPU without editing it."""

@@ -1,0 +1,106 @@
+"""Plan files: which sites of a program are rematerialized, and how. Written by ``vramfit plan``."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import tomllib
+from typing import Any
+
+from vramfit._errors import InvalidFileError, IoError
+from vramfit.plan._jaxpr import NAMED_POLICIES, Segment
+
+SCHEMA = 1
+
+
+@dataclasses.dataclass(frozen=True)
+class SitePlan:
+    """What a plan says of one site."""
+
+    # `grad`, `scan` or `checkpoint`.
+    kind: str
+    # The site's definition when the plan was made, as ``file.py:line (function)``.
+    definition: str
+    # Digests of its jaxpr: with shapes, and without.
+    fingerprint: str
+    structure: str
+    # Ranges of equations; what is kept of each for the backward pass.
+    segments: tuple[tuple[int, int], ...]
+    save: str | None
+    saved: tuple[int, ...]
+    offloaded: tuple[int, ...]
+
+    def to_segments(self) -> list[Segment]:
+        """Return the segments as a jaxpr is evaluated by them."""
+        result = []
+        for start, stop in self.segments:
+            within = range(start, stop)
+            result.append(
+                Segment(
+                    start,
+                    stop,
+                    self.save,
+                    tuple(index for index in self.saved if index in within),
+                    tuple(index for index in self.offloaded if index in within),
+                    # In the body of a scan XLA cannot merge the two computations anyway.
+                    prevent_cse=self.kind != "scan",
+                )
+            )
+        return result
+
+
+def read(path: str | os.PathLike[str]) -> list[SitePlan]:
+    """Read a plan file.
+
+    Raises:
+        IoError: If the file cannot be read.
+        InvalidFileError: If it is not a plan, or one of a newer version.
+    """
+    shown = os.fspath(path)
+    try:
+        with open(path, "rb") as file:
+            content = tomllib.load(file)
+    except OSError as error:
+        raise IoError(
+            f"cannot read the plan `{shown}`", cause=str(error), hint="check the path"
+        ) from error
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise InvalidFileError(
+            f"`{shown}` is not a plan", cause=str(error), hint="make one with `vramfit plan --out`"
+        ) from error
+    schema = content.get("schema")
+    if schema != SCHEMA:
+        raise InvalidFileError(
+            f"`{shown}` is a plan of schema {schema!r}; this version of vramfit reads {SCHEMA}",
+            hint="make the plan again with `vramfit plan`",
+        )
+    try:
+        return [_site(entry) for entry in content.get("site", [])]
+    except (KeyError, TypeError, ValueError) as error:
+        raise InvalidFileError(
+            f"`{shown}` has a site that cannot be read",
+            cause=f"{type(error).__name__}: {error}",
+            hint="make the plan again with `vramfit plan`",
+        ) from error
+
+
+def _site(entry: dict[str, Any]) -> SitePlan:
+    save = entry.get("save")
+    if save is not None and save not in NAMED_POLICIES:
+        raise ValueError(f"unknown policy `{save}`; one of {', '.join(NAMED_POLICIES)}")
+    segments = tuple((int(start), int(stop)) for start, stop in entry["segments"])
+    position = 0
+    for start, stop in segments:
+        if not position <= start < stop:
+            raise ValueError(f"the segment [{start}, {stop}] is out of order")
+        position = stop
+    return SitePlan(
+        kind=entry["kind"],
+        definition=entry["definition"],
+        fingerprint=entry["fingerprint"],
+        structure=entry["structure"],
+        segments=segments,
+        save=save,
+        saved=tuple(int(index) for index in entry.get("saved", [])),
+        offloaded=tuple(int(index) for index in entry.get("offloaded", [])),
+    )
