@@ -36,6 +36,7 @@ pub mod program;
 pub mod published;
 pub mod replay;
 pub mod report;
+pub mod search;
 pub mod settings;
 pub mod shared_gpus;
 #[cfg(test)]

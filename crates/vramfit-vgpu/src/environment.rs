@@ -38,6 +38,9 @@ pub(crate) struct Environment {
     pub(crate) requested_limit_bytes: Option<u64>,
     /// Bytes of each GPU that other programs use.
     pub(crate) occupied_bytes: u64,
+    /// Whether the pools have far more memory than the GPU, while programs are compiled for the GPU and
+    /// see its limit: to measure a program that does not fit.
+    pub(crate) unlimited: bool,
     /// With which processes the memory of the GPUs is shared.
     pub(crate) sharing: SharingScope,
     /// The run ends after this many training steps.
@@ -74,6 +77,16 @@ impl Environment {
         self.visible_gpus.len() as u32
     }
 
+    /// Returns the total memory of each GPU, as the pools have it.
+    pub(crate) fn pool_total_bytes(&self) -> u64 {
+        /// More than a program needs that somebody wants to fit.
+        const UNLIMITED_FACTOR: u64 = 64;
+        match self.unlimited {
+            true => self.gpu.total_memory_bytes * UNLIMITED_FACTOR,
+            false => self.gpu.total_memory_bytes,
+        }
+    }
+
     /// Reads the `VRAMFIT_*` variables.
     ///
     /// # Errors
@@ -102,6 +115,7 @@ impl Environment {
             machine_gpus,
             visible_gpus: visible_gpus(&sharing, machine_gpus, list.as_deref())?,
             sharing,
+            unlimited: non_empty_var("VRAMFIT_UNLIMITED").is_some_and(|value| value != "0"),
             trace: env::var_os("VRAMFIT_TRACE").map(PathBuf::from),
             requested_limit_bytes: parse_bytes("VRAMFIT_LIMIT")?,
             occupied_bytes: parse_bytes("VRAMFIT_OCCUPIED")?.unwrap_or(0),

@@ -66,6 +66,7 @@ pub(crate) struct Global {
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
     Dryrun(commands::dryrun::Args),
+    Plan(commands::plan::Args),
     Run(commands::run::Args),
     Doctor(commands::doctor::Args),
     Top(commands::top::Args),
@@ -97,6 +98,7 @@ impl Cli {
         let context = &context.with_python(self.global.python);
         match self.command {
             Command::Dryrun(args) => commands::dryrun::run(args, context, output),
+            Command::Plan(args) => commands::plan::run(&args, context, output),
             Command::Run(args) => commands::run::run(&args, context, output),
             Command::Doctor(args) => commands::doctor::run(&args, python_is_named, context, output),
             Command::Top(args) => commands::top::run(&args, output),
@@ -133,6 +135,7 @@ impl Command {
     pub(crate) fn prints_json(&self) -> bool {
         match self {
             Command::Dryrun(args) => args.prints_json(),
+            Command::Plan(args) => args.prints_json(),
             Command::Doctor(args) => args.prints_json(),
             Command::Report(args) => args.prints_json(),
             Command::Replay(args) => args.prints_json(),

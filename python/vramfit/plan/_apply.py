@@ -47,6 +47,10 @@ class FilePlanner:
         self._told: set[str] = set()
         self._lock = threading.Lock()
 
+    def wants(self, kind: str) -> bool:
+        """Return whether the plan has a site of this kind, or all sites are recorded."""
+        return self._record is not None or any(plan.kind == kind for plan in self.plans)
+
     def segments(self, site: Site) -> list[Segment] | None:
         """Return what the plan says of a site; None if it says nothing.
 

@@ -39,8 +39,11 @@ class Site:
 class Planner(Protocol):
     """Decides for each call of a site."""
 
+    def wants(self, kind: str) -> bool:
+        """Return whether sites of a kind are traced at all; if not, they are called as they are."""
+
     def segments(self, site: Site) -> Sequence[Segment] | None:
-        """Return what to rematerialize; None leaves the call to the program's own function."""
+        """Return what to rematerialize; None leaves that to the program."""
 
 
 # How many functions being differentiated the current thread is inside of.
@@ -127,17 +130,19 @@ def _as_site(
     def call(*args: Any, **kwargs: Any) -> Any:
         is_differentiated = kind == "grad" or getattr(_active, "depth", 0) > 0
         with _differentiating(kind == "grad"):
-            traced = _trace(function, args, kwargs)
+            traced = _trace(function, args, kwargs) if planner.wants(kind) else None
             if traced is None:
                 return plain(*args, **kwargs)
             jaxpr, arguments, rebuild = traced
             site = Site(kind, _definition(function), is_differentiated, jaxpr)
             segments = planner.segments(site)
-            if segments is None:
-                if whole is None:
-                    return rebuild(jaxpr.evaluate(arguments))
-                segments = [whole(jaxpr)]
-            return rebuild(jaxpr.evaluate(arguments, segments))
+            if whole is not None:
+                own = whole(jaxpr)
+                segments = [
+                    dataclasses.replace(segment, prevent_cse=own.prevent_cse)
+                    for segment in ((own,) if segments is None else segments)
+                ]
+            return rebuild(jaxpr.evaluate(arguments, segments or ()))
 
     return call
 

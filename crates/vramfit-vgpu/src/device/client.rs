@@ -152,7 +152,7 @@ unsafe fn pool_options(
     let options = PoolOptions {
         kind: client.allocator,
         ordinal: 0,
-        total_memory_bytes: environment.gpu.total_memory_bytes,
+        total_memory_bytes: environment.pool_total_bytes(),
         memory_fraction: client.fraction(),
         preallocate: client.preallocate,
         spatial_partitioning: partitioned,
@@ -205,8 +205,11 @@ fn header(environment: &Environment, options: &PoolOptions) -> Header {
         }),
         gpu: environment.gpu.name.clone(),
         gpu_description: environment.gpu.description.clone(),
-        total_memory_bytes: environment.gpu.total_memory_bytes,
-        max_total_memory_bytes: environment.gpu.max_total_memory_bytes,
+        total_memory_bytes: options.total_memory_bytes,
+        max_total_memory_bytes: environment
+            .gpu
+            .max_total_memory_bytes
+            .max(options.total_memory_bytes),
         devices: environment.devices(),
         gpus: environment.visible_gpus.clone(),
         machine_gpus: environment.machine_gpus,

@@ -29,7 +29,7 @@ pub(crate) fn open_gpu_memory(
     environment: &Environment,
     device: u32,
 ) -> Result<GpuMemory, GpuMemoryError> {
-    let total = environment.gpu.total_memory_bytes;
+    let total = environment.pool_total_bytes();
     let free = total.saturating_sub(environment.occupied_bytes);
     let context = environment.context_bytes;
     let Some(file) = environment.sharing.open().map_err(GpuMemoryError::Failed)? else {

@@ -8,7 +8,9 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Instant;
 
-use vramfit_core::allocator::{self, Allocator, DeviceMemory, PAGE_BYTES, PoolOptions, Region};
+use vramfit_core::allocator::{
+    self, Allocator, DeviceMemory, PAGE_BYTES, PoolOptions, Region, SimulatedDeviceMemory,
+};
 use vramfit_core::trace::{Header, Writer};
 
 use crate::device::gpu_memory::{self, GpuMemoryError};
@@ -24,6 +26,8 @@ pub(crate) struct Machine {
     pub(crate) environment: Environment,
     /// The memory settings of JAX.
     pub(crate) options: PoolOptions,
+    /// The limit that programs see, where it is not that of the pools.
+    pub(crate) reported_limit_bytes: Option<u64>,
     state: Mutex<MachineState>,
 }
 
@@ -151,6 +155,10 @@ impl Machine {
             not_evaluated: 0,
         });
         Ok(Machine {
+            reported_limit_bytes: environment
+                .unlimited
+                .then(|| limit_on_gpu(&environment, &options))
+                .flatten(),
             environment,
             options,
             state,
@@ -160,8 +168,10 @@ impl Machine {
     /// Returns the limit of a pool in bytes, relative to which a program counts as large.
     pub(crate) fn limit_bytes(&'static self) -> u64 {
         // `cuda_async` without preallocation reports a limit of 0 and has none.
-        let limit = self.session().limit_bytes().filter(|limit| *limit > 0);
-        limit.unwrap_or(self.environment.gpu.total_memory_bytes)
+        let limit = self.reported_limit_bytes.or(self.session().limit_bytes());
+        limit
+            .filter(|limit| *limit > 0)
+            .unwrap_or(self.environment.gpu.total_memory_bytes)
     }
 
     /// Locks the machine.
@@ -169,6 +179,19 @@ impl Machine {
         let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         Session::new(self, state)
     }
+}
+
+/// Returns the limit that a pool would have on the GPU.
+fn limit_on_gpu(environment: &Environment, options: &PoolOptions) -> Option<u64> {
+    let gpu = &environment.gpu;
+    let options = PoolOptions {
+        total_memory_bytes: gpu.total_memory_bytes,
+        ..options.clone()
+    };
+    let memory = SimulatedDeviceMemory::new(gpu.total_memory_bytes);
+    allocator::build(&options, Box::new(memory))
+        .stats()
+        .bytes_limit
 }
 
 /// Creates the trace. If the file exists, it belongs to another process of the same run (a worker

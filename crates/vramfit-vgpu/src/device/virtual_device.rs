@@ -299,8 +299,9 @@ pub(crate) unsafe fn memory_stats(args: &mut DeviceMemoryStatsArgs) -> PjrtResul
     args.num_allocs_is_set = true;
     args.largest_alloc_size = signed(stats.largest_alloc_size);
     args.largest_alloc_size_is_set = true;
-    args.bytes_limit = signed(stats.bytes_limit.unwrap_or(0));
-    args.bytes_limit_is_set = stats.bytes_limit.is_some();
+    let limit = machine.reported_limit_bytes.or(stats.bytes_limit);
+    args.bytes_limit = signed(limit.unwrap_or(0));
+    args.bytes_limit_is_set = limit.is_some();
     args.bytes_reserved = signed(stats.bytes_reserved);
     args.bytes_reserved_is_set = true;
     args.peak_bytes_reserved = signed(stats.peak_bytes_reserved);

@@ -8,6 +8,7 @@ pub(crate) mod dryrun;
 pub(crate) mod env;
 pub(crate) mod gpus;
 pub(crate) mod hold;
+pub(crate) mod plan;
 pub(crate) mod policy;
 pub(crate) mod replay;
 pub(crate) mod report;

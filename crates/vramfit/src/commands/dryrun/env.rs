@@ -71,6 +71,9 @@ impl EnvDelta {
         let skips = spec.callbacks == Some(Callbacks::Skip);
         delta.set_vramfit("VRAMFIT_CALLBACKS", flag("skip", skips));
         delta.set_vramfit("VRAMFIT_AUTOTUNE_RANGE", flag("1", spec.autotune_range));
+        delta.set_vramfit("VRAMFIT_PLAN", spec.plan.as_deref());
+        delta.set_vramfit("VRAMFIT_PLAN_SITES", spec.plan_sites.as_deref());
+        delta.set_vramfit("VRAMFIT_UNLIMITED", flag("1", spec.unlimited));
         delta.set_vramfit("VRAMFIT_ATTRIBUTION", flag("0", !spec.attribution));
         delta.set_vramfit("VRAMFIT_AUTOTUNE_RESULTS", paths.autotune_results);
 

@@ -80,6 +80,9 @@ pub(crate) struct Args {
     /// Skip memory attribution inside programs (slightly faster compilation)
     #[arg(long)]
     no_attribution: bool,
+    /// Apply a plan that `vramfit plan` made
+    #[arg(long, value_name = "FILE")]
+    plan: Option<PathBuf>,
     /// Autotuning results recorded on a GPU of the same model
     #[arg(long, value_name = "FILE")]
     autotune_results: Option<PathBuf>,
@@ -159,6 +162,7 @@ impl Args {
             steps: self.steps,
             step: self.step,
             autotune_range: self.autotune_range,
+            plan: self.plan.as_deref().map(spec::find_plan).transpose()?,
             attribution: !self.no_attribution,
             autotune_results,
             fill: self.fill,

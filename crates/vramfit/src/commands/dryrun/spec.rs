@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 
 use clap::ValueEnum;
 use vramfit_core::gpu::{self, Gpu, GpuSelection};
+use vramfit_core::search::Plan;
 use vramfit_core::settings::{GpuBudgets, Options, ResolvedSettings, Target, Version, resolve};
 use vramfit_core::{Bytes, Error, ErrorKind, Result};
 
@@ -29,6 +30,12 @@ pub(crate) struct DryrunSpec {
     /// Name of the function that is the training step.
     pub(crate) step: Option<String>,
     pub(crate) autotune_range: bool,
+    /// The plan to apply to the program.
+    pub(crate) plan: Option<PathBuf>,
+    /// Where to record the sites that a plan could change.
+    pub(crate) plan_sites: Option<PathBuf>,
+    /// Whether memory is granted beyond what the GPU has, to measure a program that does not fit.
+    pub(crate) unlimited: bool,
     pub(crate) attribution: bool,
     /// Autotuning results for these GPUs.
     pub(crate) autotune_results: Option<String>,
@@ -70,7 +77,7 @@ impl SettingsSpec {
     ///
     /// # Errors
     /// Those of [`resolve`].
-    pub(super) fn resolve(&self, jax: Version) -> Result<Option<ResolvedSettings>> {
+    pub(crate) fn resolve(&self, jax: Version) -> Result<Option<ResolvedSettings>> {
         if self.options == Options::default() && !self.repair {
             return Ok(None);
         }
@@ -137,6 +144,9 @@ impl DryrunSpec {
             steps: None,
             step: None,
             autotune_range: false,
+            plan: None,
+            plan_sites: None,
+            unlimited: false,
             attribution: true,
             autotune_results: None,
             fill: None,
@@ -214,6 +224,15 @@ pub(super) fn parse_share_name(text: &str) -> Result<String> {
         .hint("use letters, digits and `-_.`, such as `desk`"));
     }
     Ok(text.to_owned())
+}
+
+/// Reads `--plan`, and returns the absolute path: the program may change its directory.
+///
+/// # Errors
+/// Those of [`Plan::read`].
+pub(crate) fn find_plan(path: &Path) -> Result<PathBuf> {
+    Plan::read(path)?;
+    Ok(std::path::absolute(path).unwrap_or_else(|_| path.to_owned()))
 }
 
 /// Reads `--autotune-results`, adapted to the GPU.

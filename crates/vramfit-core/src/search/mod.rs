@@ -1,0 +1,31 @@
+//! Search for changes that make a program fit: where to rematerialize, and what to keep.
+//!
+//! | file | subject |
+//! | --- | --- |
+//! | `site` | the functions that can be rematerialized, as the Python package records them |
+//! | `segments` | where to divide a function, so that little is kept between its parts |
+//! | `selection` | which values inside of the parts are worth keeping |
+//! | `options` | what can be done at one site |
+//! | `strategy` | which plans to measure next |
+//! | `largest` | the largest number in the command with which it fits |
+//! | `plan` | a plan, and the file that it is kept in |
+//! | `row` | measured plans: which are worth choosing |
+//!
+//! Nothing here decides by an estimate of memory: estimates only propose, and the bytes that a dry run
+//! measures decide.
+
+mod largest;
+mod options;
+mod plan;
+mod row;
+mod segments;
+mod selection;
+mod site;
+mod strategy;
+
+pub use largest::{LargestValue, Measured, largest_value};
+pub use options::{SiteOption, site_options};
+pub use plan::{Plan, PlanSource, SitePlan};
+pub use row::{Row, pareto_front, recommend};
+pub use site::{Equation, Site, SiteKind, read_sites};
+pub use strategy::Strategy;

@@ -1,0 +1,112 @@
+//! What can be done at one site.
+
+use super::plan::SitePlan;
+use super::segments::divide;
+use super::selection::expensive_groups;
+use super::site::{Site, SiteKind};
+
+/// One way to rematerialize at a site.
+#[derive(Clone, Debug, PartialEq)]
+pub struct SiteOption {
+    /// What the plan says.
+    pub plan: SitePlan,
+    /// Share of the site's operations that are computed twice, from 0 to 1.
+    pub recomputed_share: f64,
+}
+
+/// Ways to divide one function that are worth measuring.
+const MAX_DIVISIONS: usize = 3;
+/// Sets of chosen values for one division.
+const MAX_SELECTIONS: usize = 4;
+
+/// Returns what can be done at a site, the largest saving expected first.
+pub fn site_options(site: &Site) -> Vec<SiteOption> {
+    let whole = vec![(0, site.equations.len())];
+    let divisions = match site.kind {
+        SiteKind::Grad => divide(site, MAX_DIVISIONS)
+            .into_iter()
+            .map(|division| division.segments)
+            .collect(),
+        // A body that is only one rematerialized function, or a loop, has a site of its own for that.
+        SiteKind::Scan if site.equations.iter().any(|equation| equation.barrier) => Vec::new(),
+        SiteKind::Scan | SiteKind::Checkpoint if site.equations.is_empty() => Vec::new(),
+        SiteKind::Scan | SiteKind::Checkpoint => vec![whole],
+    };
+    let mut options: Vec<SiteOption> = Vec::new();
+    if site.kind == SiteKind::Grad {
+        // Without the boundaries of calls XLA keeps fewer values, and computes nothing twice.
+        options.push(SiteOption {
+            plan: SitePlan::new(site, &[], None),
+            recomputed_share: 0.0,
+        });
+    }
+    for (index, segments) in divisions.iter().enumerate() {
+        let mut plans = vec![SitePlan::new(site, segments, Some("nothing"))];
+        plans.extend(selections(site, segments));
+        if index == 0 {
+            plans.push(SitePlan::new(site, segments, Some("dots-without-batch")));
+            plans.push(SitePlan::new(site, segments, Some("dots")));
+        }
+        if site.kind == SiteKind::Checkpoint {
+            plans.push(SitePlan::new(site, segments, Some("everything")));
+        }
+        options.extend(plans.into_iter().map(|plan| SiteOption {
+            recomputed_share: recomputed_share(site, &plan),
+            plan,
+        }));
+    }
+    options
+}
+
+/// Returns plans that keep growing sets of expensive values.
+fn selections(site: &Site, segments: &[(usize, usize)]) -> Vec<SitePlan> {
+    let groups = expensive_groups(site, segments);
+    let total: u64 = groups.iter().map(|group| group.flops).sum();
+    let mut plans = Vec::new();
+    let (mut saved, mut flops) = (Vec::new(), 0);
+    for group in groups.iter().take(groups.len().saturating_sub(1)) {
+        saved.extend(&group.equations);
+        flops += group.flops;
+        // A set that spares as many operations as the one before is not worth a compilation.
+        if flops * (MAX_SELECTIONS as u64 + 1) < total * (plans.len() as u64 + 1) {
+            continue;
+        }
+        let mut plan = SitePlan::new(site, segments, None);
+        plan.saved = saved.clone();
+        plan.saved.sort_unstable();
+        plan.kept_lines = kept_lines(site, &plan.saved);
+        plans.push(plan);
+        if plans.len() == MAX_SELECTIONS {
+            break;
+        }
+    }
+    plans
+}
+
+/// Returns the lines whose values are kept, each once.
+fn kept_lines(site: &Site, saved: &[usize]) -> Vec<String> {
+    let mut lines: Vec<String> = Vec::new();
+    for &index in saved {
+        let line = &site.equations[index].line;
+        if !line.is_empty() && !lines.contains(line) {
+            lines.push(line.clone());
+        }
+    }
+    lines
+}
+
+fn recomputed_share(site: &Site, plan: &SitePlan) -> f64 {
+    let is_kept = |index: usize| match plan.save.as_deref() {
+        Some("everything") => true,
+        Some("dots" | "dots-without-batch") => site.equations[index].name == "dot_general",
+        _ => plan.saved.contains(&index) || plan.offloaded.contains(&index),
+    };
+    let recomputed: u64 = plan
+        .segments
+        .iter()
+        .flat_map(|&(start, stop)| start..stop)
+        .filter(|index| !is_kept(*index))
+        .map(|index| site.equations[index].flops)
+        .sum();
+    recomputed as f64 / site.flops().max(1) as f64
+}

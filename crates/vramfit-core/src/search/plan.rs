@@ -1,0 +1,205 @@
+//! A plan: what to change about a program so that it fits, and the file that it is kept in.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use serde::{Deserialize, Serialize};
+
+use super::site::{Site, SiteKind};
+use crate::error::{Error, ErrorKind, Result};
+
+/// The version of the format.
+const SCHEMA: u32 = 1;
+
+/// What to change about a program.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Plan {
+    /// Environment variables to set; those that the user sets stay.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub environment: BTreeMap<String, String>,
+    /// What to do at each site.
+    #[serde(default, rename = "site", skip_serializing_if = "Vec::is_empty")]
+    pub sites: Vec<SitePlan>,
+}
+
+/// What to do at one site.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct SitePlan {
+    /// How the program uses the function.
+    pub kind: SiteKind,
+    /// Where it is defined: `file.py:line (function)`.
+    pub definition: String,
+    /// Digest of its jaxpr with shapes and types.
+    pub fingerprint: String,
+    /// Digest of its jaxpr without them.
+    pub structure: String,
+    /// Ranges of equations, each rematerialized as one.
+    pub segments: Vec<(usize, usize)>,
+    /// Name of the policy for all of them; else the chosen values are kept.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub save: Option<String>,
+    /// Equations whose values are kept.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub saved: Vec<usize>,
+    /// Equations whose values are kept in pinned memory of the host.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub offloaded: Vec<usize>,
+    /// The lines of the equations that are kept, for people.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub kept_lines: Vec<String>,
+}
+
+/// What a plan was made for and with.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct PlanSource {
+    /// Version of vramfit.
+    pub vramfit: String,
+    /// Version of JAX.
+    pub jax: String,
+    /// The GPU, as its option names it.
+    pub gpu: String,
+    /// The program and its arguments.
+    pub command: Vec<String>,
+    /// Peak of the dry run with the plan.
+    pub peak_bytes: u64,
+}
+
+#[derive(Serialize, Deserialize)]
+struct PlanFile {
+    schema: u32,
+    source: PlanSource,
+    #[serde(flatten)]
+    plan: Plan,
+}
+
+impl SitePlan {
+    /// Returns a plan for a site.
+    pub(super) fn new(site: &Site, segments: &[(usize, usize)], save: Option<&str>) -> Self {
+        SitePlan {
+            kind: site.kind,
+            definition: site.definition.clone(),
+            fingerprint: site.fingerprint.clone(),
+            structure: site.structure.clone(),
+            segments: segments.to_vec(),
+            save: save.map(str::to_owned),
+            saved: Vec::new(),
+            offloaded: Vec::new(),
+            kept_lines: Vec::new(),
+        }
+    }
+
+    /// Describes it in a few words.
+    pub fn describe(&self) -> String {
+        let place = short_name(&self.definition);
+        if self.segments.is_empty() {
+            return format!("{place}: inline the calls of `jax.jit` in it");
+        }
+        let kept = match self.save.as_deref() {
+            Some("nothing") => "recompute everything".to_owned(),
+            Some("dots") => "keep matrix products".to_owned(),
+            Some("dots-without-batch") => {
+                "keep matrix products without batch dimensions".to_owned()
+            }
+            Some("everything") => "keep everything".to_owned(),
+            Some(other) => format!("policy {other}"),
+            None if self.offloaded.is_empty() => match &self.kept_lines[..] {
+                [] => "recompute everything".to_owned(),
+                [line] => format!("keep {}", short_name(line)),
+                [line, rest @ ..] => format!("keep {} and {} more", short_name(line), rest.len()),
+            },
+            None => format!("offload {} values", self.offloaded.len()),
+        };
+        match (self.kind, self.segments.len()) {
+            (SiteKind::Grad, count) => format!("{place} in {count} segments: {kept}"),
+            _ => format!("{place}: {kept}"),
+        }
+    }
+}
+
+/// Returns a place without the folder of its file.
+fn short_name(place: &str) -> &str {
+    let file_end = place.find(':').unwrap_or(place.len());
+    place[..file_end]
+        .rfind('/')
+        .map_or(place, |slash| &place[slash + 1..])
+}
+
+impl Plan {
+    /// Says whether it changes nothing.
+    pub fn is_empty(&self) -> bool {
+        *self == Plan::default()
+    }
+
+    /// Returns its changes, each in a few words.
+    pub fn moves(&self) -> Vec<String> {
+        let environment = self.environment.iter();
+        self.sites
+            .iter()
+            .map(SitePlan::describe)
+            .chain(environment.map(|(name, value)| format!("{name}={value}")))
+            .collect()
+    }
+
+    /// Returns the text of a plan file.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Internal`] for what TOML cannot express.
+    pub fn to_toml(&self, source: &PlanSource) -> Result<String> {
+        let file = PlanFile {
+            schema: SCHEMA,
+            source: source.clone(),
+            plan: self.clone(),
+        };
+        let text = toml::to_string(&file).map_err(|error| {
+            Error::new(ErrorKind::Internal, "the plan cannot be written as TOML").cause(error)
+        })?;
+        Ok(format!(
+            "# Made by `vramfit plan`; applied by `vramfit run --plan FILE` and `vramfit dryrun --plan FILE`.\n{text}"
+        ))
+    }
+
+    /// Reads the text of a plan file.
+    ///
+    /// # Errors
+    /// [`ErrorKind::InvalidFile`] for anything else, and for a plan of another version.
+    pub fn parse(text: &str, path: &Path) -> Result<(Plan, PlanSource)> {
+        let shown = path.display();
+        let invalid = |message: String| Error::new(ErrorKind::InvalidFile, message);
+        let hint = "make one with `vramfit plan --out FILE`";
+        let table: toml::Table = toml::from_str(text).map_err(|error| {
+            invalid(format!("`{shown}` is not a plan"))
+                .cause(error.message())
+                .hint(hint)
+        })?;
+        match table.get("schema").and_then(toml::Value::as_integer) {
+            Some(schema) if schema == i64::from(SCHEMA) => {}
+            Some(schema) => {
+                let message = format!(
+                    "`{shown}` is a plan of schema {schema}; this version of vramfit reads {SCHEMA}"
+                );
+                return Err(invalid(message).hint("make it again with `vramfit plan`"));
+            }
+            None => return Err(invalid(format!("`{shown}` is not a plan")).hint(hint)),
+        }
+        let file: PlanFile = table.try_into().map_err(|error: toml::de::Error| {
+            invalid(format!("the plan `{shown}` cannot be read"))
+                .cause(error.message())
+                .hint(hint)
+        })?;
+        Ok((file.plan, file.source))
+    }
+
+    /// Reads a plan file.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Io`], and those of [`Plan::parse`].
+    pub fn read(path: &Path) -> Result<(Plan, PlanSource)> {
+        let text = std::fs::read_to_string(path).map_err(|error| {
+            let message = format!("cannot read the plan `{}`", path.display());
+            Error::new(ErrorKind::Io, message)
+                .cause(error)
+                .hint("check the path; it is relative to the current directory")
+        })?;
+        Plan::parse(&text, path)
+    }
+}

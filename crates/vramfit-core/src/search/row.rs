@@ -1,0 +1,57 @@
+//! Measured plans: which are worth choosing.
+
+use super::plan::Plan;
+
+/// A plan, and what a dry run with it has measured.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Row {
+    /// What was changed.
+    pub plan: Plan,
+    /// Peak of the GPU that is fullest, in bytes.
+    pub peak_bytes: u64,
+    /// Estimated time of a step, relative to others of this program only; lower is faster.
+    pub cost: f64,
+    /// Whether it fits on each GPU that was asked about, in their order.
+    pub fits: Vec<bool>,
+}
+
+/// Returns the indices of the rows that no other row beats in both bytes and cost, by bytes.
+pub fn pareto_front(rows: &[Row]) -> Vec<usize> {
+    let mut order: Vec<usize> = (0..rows.len()).collect();
+    order.sort_by(|&a, &b| {
+        let key = |row: &Row| (row.peak_bytes, row.plan.moves().len());
+        key(&rows[a])
+            .0
+            .cmp(&key(&rows[b]).0)
+            .then(rows[a].cost.total_cmp(&rows[b].cost))
+            .then(key(&rows[a]).1.cmp(&key(&rows[b]).1))
+    });
+    let mut front: Vec<usize> = Vec::new();
+    for index in order {
+        let is_beaten = front
+            .last()
+            .is_some_and(|&last| rows[last].cost <= rows[index].cost);
+        if !is_beaten {
+            front.push(index);
+        }
+    }
+    front
+}
+
+/// Returns the row to choose for a budget: the cheapest that meets it; where none does, that with the
+/// lowest peak. `meets` says whether a row meets it.
+pub fn recommend(rows: &[Row], meets: impl Fn(&Row) -> bool) -> Option<usize> {
+    let all = 0..rows.len();
+    let cheapest = all
+        .clone()
+        .filter(|&index| meets(&rows[index]))
+        .min_by(|&a, &b| {
+            let changes = |row: &Row| row.plan.moves().len();
+            rows[a]
+                .cost
+                .total_cmp(&rows[b].cost)
+                .then(changes(&rows[a]).cmp(&changes(&rows[b])))
+                .then(rows[a].peak_bytes.cmp(&rows[b].peak_bytes))
+        });
+    cheapest.or_else(|| all.min_by_key(|&index| rows[index].peak_bytes))
+}

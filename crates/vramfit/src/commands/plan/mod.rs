@@ -1,0 +1,173 @@
+//! `vramfit plan`: what to change so that a program fits, without editing it.
+//!
+//! Every row of the answer is a dry run of the program with the plan applied; nothing is estimated about
+//! its memory. [`search`] finds the rows, [`batch`] the largest value of a number in the command.
+
+mod batch;
+mod result;
+mod search;
+mod trial;
+mod vary;
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+use vramfit_core::gpu::GpuSelection;
+use vramfit_core::settings::{GpuBudgets, Options, Version};
+use vramfit_core::{Bytes, Error, ErrorKind, Result};
+
+use self::search::SearchSpec;
+use self::trial::TrialSpec;
+use self::vary::Variation;
+use super::dryrun::{SettingsSpec, parse_steps};
+use super::policy::PoolArgs;
+use crate::context::Context;
+use crate::files::{is_standard_output, writable, write};
+use crate::output::Output;
+use crate::status::Status;
+
+/// Find what to recompute in the backward pass so that a JAX program fits on a GPU
+///
+/// Runs the program many times on a virtual GPU, each time with another plan applied, and lists the plans
+/// that are worth choosing. The program is not edited: `vramfit run --plan FILE` applies a plan on the GPU.
+#[derive(clap::Args, Debug)]
+#[command(after_help = "\
+Examples:
+  vramfit plan --gpu t4 --out plan.toml -- python train.py
+  vramfit plan --gpu rtx-4090,l4 --budget 20GiB -- python train.py --batch 32
+  vramfit plan --gpu l4 --vary batch=1..512 -- python train.py --batch {batch}
+
+Exit codes:
+  0  a plan meets the budget, or the program fits as it is
+  1  no plan does; the one with the lowest peak is named
+  2  error, or the answer is unknown
+")]
+pub(crate) struct Args {
+    /// GPU model, or several separated by commas; the search is for the first
+    #[arg(
+        long,
+        value_name = "NAME[xN],...",
+        value_delimiter = ',',
+        required = true
+    )]
+    gpu: Vec<String>,
+    /// Bytes that the peak may have, instead of what the GPU can hold
+    #[arg(long, value_name = "BYTES")]
+    budget: Option<Bytes>,
+    /// Values for a `{NAME}` in the command: a range `1..512`, whose largest that fits is searched, or a list
+    #[arg(long, value_name = "NAME=VALUES")]
+    vary: Vec<Variation>,
+    /// Stop each dry run after N executions of the training step
+    #[arg(long, value_name = "N", value_parser = parse_steps, default_value = "3")]
+    steps: u64,
+    /// Name of the function that is the training step
+    #[arg(long, value_name = "NAME")]
+    step: Option<String>,
+    /// Dry runs at most
+    #[arg(long, value_name = "N", default_value_t = 32)]
+    #[arg(value_parser = clap::value_parser!(u32).range(2..=1000))]
+    max_trials: u32,
+    /// Dry runs at the same time
+    #[arg(long, value_name = "N", default_value_t = 2)]
+    #[arg(value_parser = clap::value_parser!(u32).range(1..=64))]
+    jobs: u32,
+    #[command(flatten)]
+    pool: PoolArgs,
+    /// Write the recommended plan to a file
+    #[arg(long, value_name = "FILE")]
+    out: Option<PathBuf>,
+    /// Write the results as JSON to a file, or to standard output with `-`
+    #[arg(long, value_name = "FILE")]
+    json: Option<PathBuf>,
+    /// Overwrite existing files
+    #[arg(long)]
+    force: bool,
+    /// The program and its arguments; a file that ends in `.py` is run with Python
+    #[arg(
+        value_name = "COMMAND",
+        required = true,
+        trailing_var_arg = true,
+        allow_hyphen_values = true
+    )]
+    command: Vec<OsString>,
+}
+
+impl Args {
+    pub(crate) fn prints_json(&self) -> bool {
+        is_standard_output(self.json.as_deref())
+    }
+}
+
+/// Runs `vramfit plan`.
+pub(crate) fn run(args: &Args, context: &Context, output: &mut Output) -> Result<Status> {
+    let check = |path: &PathBuf| writable(path, args.force);
+    let out = args.out.as_ref().map(check).transpose()?;
+    let json = args.json.as_ref().filter(|_| !args.prints_json());
+    let json = json.map(check).transpose()?;
+    let gpus = parse_gpus(&args.gpu)?;
+    let (range, lists) = vary::split(&args.vary, &args.command)?;
+    if range.is_some() && (!lists.is_empty() || gpus.len() > 1) {
+        return Err(Error::new(
+            ErrorKind::InvalidArgument,
+            "a range in `--vary` goes with one GPU and no other `--vary`",
+        )
+        .hint("search the largest value for one GPU at a time"));
+    }
+    let first = gpus[0].clone();
+    let settings = SettingsSpec {
+        options: Options::from(&args.pool),
+        gpu_budgets: GpuBudgets::TotalOnly(first.gpu.total_memory_bytes),
+        repair: false,
+        report_findings: false,
+    };
+    settings.resolve(Version::MAX)?;
+    let trial = TrialSpec {
+        gpus: first,
+        settings,
+        steps: args.steps,
+        step: args.step.clone(),
+        command: args.command.clone(),
+    };
+    if let Some(range) = range {
+        return batch::run(&range, &trial, args.prints_json(), context, output);
+    }
+    let spec = SearchSpec {
+        trial,
+        others: gpus[1..].to_vec(),
+        commands: vary::commands(&lists, &args.command),
+        budget: args.budget,
+        max_trials: args.max_trials as usize,
+        jobs: args.jobs as usize,
+    };
+    let found = search::run(&spec, context, output)?;
+    if args.prints_json() {
+        output.json(&found.to_json(&spec))?;
+    } else {
+        output.text(&found.to_text(&spec))?;
+    }
+    if let Some(path) = &json {
+        let text = serde_json::to_string_pretty(&found.to_json(&spec))
+            .map_err(|error| Error::new(ErrorKind::Internal, "cannot write JSON").cause(error))?;
+        write(path, &(text + "\n"), args.force)?;
+        output.info(&format!("JSON written to {}", path.display()));
+    }
+    if let Some(path) = &out {
+        write(path, &found.plan_file(&spec)?, args.force)?;
+        output.info(&format!("plan written to {}", path.display()));
+    }
+    Ok(found.status(&spec))
+}
+
+fn parse_gpus(names: &[String]) -> Result<Vec<GpuSelection>> {
+    let mut gpus = Vec::new();
+    for name in names {
+        let gpu: GpuSelection = name.trim().parse()?;
+        if !gpus
+            .iter()
+            .any(|other: &GpuSelection| other.gpu.name == gpu.gpu.name)
+        {
+            gpus.push(gpu);
+        }
+    }
+    Ok(gpus)
+}

@@ -1,0 +1,198 @@
+//! What `vramfit plan` prints: a table, JSON, and the plan file.
+
+use std::fmt::Write as _;
+
+use serde_json::{Map, Value, json};
+use vramfit_core::search::PlanSource;
+use vramfit_core::{Bytes, Result};
+
+use super::search::{Found, FoundRow, SearchSpec};
+use crate::status::Status;
+
+impl Found {
+    /// Says whether a row meets the budget.
+    pub(super) fn status(&self, spec: &SearchSpec) -> Status {
+        Status::from_answer(Some(spec.is_met(&self.rows[self.recommended].row)))
+    }
+
+    /// Returns the text of the recommended plan's file.
+    ///
+    /// # Errors
+    /// Those of [`vramfit_core::search::Plan::to_toml`].
+    pub(super) fn plan_file(&self, spec: &SearchSpec) -> Result<String> {
+        let found = &self.rows[self.recommended];
+        let command = &spec.commands[found.command].1;
+        found.row.plan.to_toml(&PlanSource {
+            vramfit: env!("CARGO_PKG_VERSION").to_owned(),
+            jax: self.jax.clone(),
+            gpu: spec.trial.gpus.name.clone(),
+            command: command
+                .iter()
+                .map(|word| word.to_string_lossy().into_owned())
+                .collect(),
+            peak_bytes: found.row.peak_bytes,
+        })
+    }
+
+    /// Returns the results as JSON.
+    pub(super) fn to_json(&self, spec: &SearchSpec) -> Value {
+        let row = |found: &FoundRow| self.row_json(found, spec);
+        json!({
+            "schema": 1,
+            "gpus": gpu_names(spec),
+            "budget_bytes": spec.budget.map(|budget| budget.0),
+            "meets_budget": spec.is_met(&self.rows[self.recommended].row),
+            "baseline": row(&self.rows[0]),
+            "rows": self.rows.iter().map(row).collect::<Vec<_>>(),
+            "front": self.front,
+            "recommended": row(&self.rows[self.recommended]),
+            "trials": self.trials,
+            "complete": self.is_complete,
+            "failures": self.failures.iter().map(|(text, count)| json!({"message": text, "count": count})).collect::<Vec<_>>(),
+        })
+    }
+
+    fn row_json(&self, found: &FoundRow, spec: &SearchSpec) -> Value {
+        let names = gpu_names(spec);
+        let fits: Map<String, Value> = names
+            .iter()
+            .cloned()
+            .zip(found.row.fits.iter().map(|fits| json!(fits)))
+            .collect();
+        let spare: Map<String, Value> = names
+            .iter()
+            .cloned()
+            .zip(
+                found
+                    .limits
+                    .iter()
+                    .zip(&found.peaks)
+                    .map(|(limit, peak)| json!(*limit as i64 - *peak as i64)),
+            )
+            .collect();
+        json!({
+            "peak_bytes": found.row.peak_bytes,
+            "recomputed_share": found.row.cost,
+            "time": Value::Null,
+            "moves": self.moves(found, spec),
+            "fits": fits,
+            "spare_bytes": spare,
+        })
+    }
+
+    fn moves(&self, found: &FoundRow, spec: &SearchSpec) -> Vec<String> {
+        let mut moves = spec.commands[found.command].0.clone();
+        moves.extend(found.row.plan.moves());
+        moves
+    }
+
+    /// Returns the results for people.
+    pub(super) fn to_text(&self, spec: &SearchSpec) -> String {
+        let baseline = &self.rows[0];
+        let best = &self.rows[self.recommended];
+        let mut text = String::new();
+        let gpu = &spec.trial.gpus.name;
+        let limit = match spec.budget {
+            Some(budget) => format!("the budget of {budget}"),
+            None => format!("{} on {gpu}", Bytes(best.limits[0])),
+        };
+        let peak = Bytes(best.row.peak_bytes);
+        let met = spec.is_met(&best.row);
+        let _ = match (met, self.recommended) {
+            (true, 0) => writeln!(text, "fits as it is: peak {peak}, within {limit}"),
+            (true, _) => writeln!(
+                text,
+                "fits with a plan: peak {peak}, within {limit}; as it is, the program needs {}",
+                Bytes(baseline.row.peak_bytes)
+            ),
+            (false, _) => writeln!(
+                text,
+                "no plan fits: the lowest peak found is {peak}, which exceeds {limit}; as it is, the program needs {}",
+                Bytes(baseline.row.peak_bytes)
+            ),
+        };
+        text.push('\n');
+        let names = gpu_names(spec);
+        let header: String = names
+            .iter()
+            .map(|name| format!("  {:>12}", format!("on {name}")))
+            .collect();
+        let _ = writeln!(text, "          peak   recomputed{header}  change");
+        let mut shown = self.front.clone();
+        if !shown.contains(&0) {
+            shown.push(0);
+        }
+        if !shown.contains(&self.recommended) {
+            shown.push(self.recommended);
+        }
+        shown.sort_by_key(|index| std::cmp::Reverse(self.rows[*index].row.peak_bytes));
+        for index in shown {
+            let found = &self.rows[index];
+            let mark = if index == self.recommended { '>' } else { ' ' };
+            let spare: String = (0..names.len())
+                .map(|gpu| format!("  {:>12}", spare_text(found, gpu)))
+                .collect();
+            let moves = self.moves(found, spec);
+            let moves = if moves.is_empty() {
+                "none".to_owned()
+            } else {
+                moves.join("; ")
+            };
+            let _ = writeln!(
+                text,
+                "{mark} {:>12}  {:>9.0} %{spare}  {moves}",
+                Bytes(found.row.peak_bytes).to_string(),
+                100.0 * found.row.cost,
+            );
+        }
+        let _ = writeln!(
+            text,
+            "\npeak: of the fullest GPU, by a dry run with the change applied; what the pool has left is under each GPU\n\
+             recomputed: floating-point operations of the differentiated functions that run twice, not a time"
+        );
+        if self.sites == 0 {
+            let _ = writeln!(
+                text,
+                "the program calls no function of JAX that rematerialization applies to"
+            );
+        }
+        for (message, count) in &self.failures {
+            let _ = writeln!(
+                text,
+                "{count} not measured: {}",
+                message.lines().next().unwrap_or_default()
+            );
+        }
+        if !self.is_complete {
+            let _ = writeln!(
+                text,
+                "the search ended early, after {} dry runs",
+                self.trials
+            );
+        }
+        text
+    }
+}
+
+/// Returns what is left of a GPU's pool, or what is missing.
+fn spare_text(found: &FoundRow, gpu: usize) -> String {
+    let (Some(limit), Some(peak), Some(fits)) = (
+        found.limits.get(gpu),
+        found.peaks.get(gpu),
+        found.row.fits.get(gpu),
+    ) else {
+        return "not measured".to_owned();
+    };
+    match (limit.checked_sub(*peak), fits) {
+        (Some(spare), true) => format!("+{}", Bytes(spare)),
+        (Some(_), false) => "fragmented".to_owned(),
+        (None, _) => format!("-{}", Bytes(peak - limit)),
+    }
+}
+
+fn gpu_names(spec: &SearchSpec) -> Vec<String> {
+    std::iter::once(&spec.trial.gpus)
+        .chain(&spec.others)
+        .map(|gpus| gpus.name.clone())
+        .collect()
+}

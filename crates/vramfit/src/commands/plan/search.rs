@@ -1,0 +1,325 @@
+//! Measures plans, several at a time, and keeps what each came to.
+
+use std::collections::VecDeque;
+use std::ffi::OsString;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use signal_hook::consts::SIGINT;
+use vramfit_core::gpu::GpuSelection;
+use vramfit_core::search::{Plan, Row, Strategy, pareto_front, recommend};
+use vramfit_core::{Bytes, Error, ErrorKind, Result};
+
+use super::trial::{Measurement, TrialSpec};
+use crate::context::Context;
+use crate::output::Output;
+
+/// A search.
+pub(super) struct SearchSpec {
+    pub(super) trial: TrialSpec,
+    /// Other GPUs that the plans worth choosing are measured on.
+    pub(super) others: Vec<GpuSelection>,
+    /// The commands, each with the values that were put in place; the first is that of the baseline.
+    pub(super) commands: Vec<(Vec<String>, Vec<OsString>)>,
+    pub(super) budget: Option<Bytes>,
+    pub(super) max_trials: usize,
+    pub(super) jobs: usize,
+}
+
+/// A measured plan.
+#[derive(Clone, Debug)]
+pub(super) struct FoundRow {
+    pub(super) row: Row,
+    /// Index of the command.
+    pub(super) command: usize,
+    /// What the pool of each GPU may take; in their order, as far as measured.
+    pub(super) limits: Vec<u64>,
+    /// Peak on each GPU.
+    pub(super) peaks: Vec<u64>,
+}
+
+/// What a search has found.
+pub(super) struct Found {
+    /// The rows; the first is the program as it is.
+    pub(super) rows: Vec<FoundRow>,
+    /// Indices of those worth choosing, by bytes.
+    pub(super) front: Vec<usize>,
+    pub(super) recommended: usize,
+    /// Why plans could not be measured, each with how many.
+    pub(super) failures: Vec<(String, usize)>,
+    pub(super) trials: usize,
+    pub(super) sites: usize,
+    /// Whether the user ended it early, or the trials were used up.
+    pub(super) is_complete: bool,
+    pub(super) jax: String,
+}
+
+/// Searches.
+///
+/// # Errors
+/// Those of the dry run of the program as it is.
+pub(super) fn run(spec: &SearchSpec, context: &Context, output: &mut Output) -> Result<Found> {
+    let interrupted = Arc::new(AtomicBool::new(false));
+    // While dry runs are under way Ctrl-C ends them; then the best so far is shown.
+    let _ = signal_hook::flag::register(SIGINT, Arc::clone(&interrupted));
+    let mut measuring = Measuring {
+        spec,
+        context,
+        output,
+        interrupted: &interrupted,
+        rows: Vec::new(),
+        failures: Vec::new(),
+        trials: 0,
+        jax: String::new(),
+    };
+    let mut site_count = 0;
+    let mut is_complete = true;
+    for command in 0..spec.commands.len() {
+        let strategy = measuring.begin(command)?;
+        site_count += strategy.1;
+        is_complete &= measuring.follow(command, strategy.0);
+    }
+    let rows: Vec<Row> = measuring
+        .rows
+        .iter()
+        .map(|found| found.row.clone())
+        .collect();
+    let front = pareto_front(&rows);
+    let front = measuring.measure_elsewhere(front);
+    let Measuring {
+        rows: found,
+        failures,
+        trials,
+        jax,
+        ..
+    } = measuring;
+    let rows: Vec<Row> = found.iter().map(|found| found.row.clone()).collect();
+    let recommended = recommend(&rows, |row| spec.is_met(row))
+        .ok_or_else(|| Error::new(ErrorKind::Internal, "the search has no rows"))?;
+    Ok(Found {
+        rows: found,
+        front,
+        recommended,
+        failures,
+        trials,
+        sites: site_count,
+        is_complete: is_complete && !interrupted.load(Ordering::Relaxed),
+        jax,
+    })
+}
+
+impl SearchSpec {
+    /// Says whether a row meets the budget.
+    pub(super) fn is_met(&self, row: &Row) -> bool {
+        match self.budget {
+            Some(budget) => row.peak_bytes <= budget.0,
+            None => row.fits.first() == Some(&true),
+        }
+    }
+
+    fn trial(&self, command: usize) -> TrialSpec {
+        TrialSpec {
+            command: self.commands[command].1.clone(),
+            ..self.trial.clone()
+        }
+    }
+}
+
+/// A search under way.
+struct Measuring<'a> {
+    spec: &'a SearchSpec,
+    context: &'a Context,
+    output: &'a mut Output,
+    interrupted: &'a AtomicBool,
+    rows: Vec<FoundRow>,
+    failures: Vec<(String, usize)>,
+    trials: usize,
+    jax: String,
+}
+
+impl Measuring<'_> {
+    /// Measures a command as it is, and finds its sites.
+    fn begin(&mut self, command: usize) -> Result<(Strategy, usize)> {
+        let trial = self.spec.trial(command);
+        let (context, output) = (self.context, self.output.quiet());
+        let chosen = &self.spec.commands[command].0;
+        let name = if chosen.is_empty() {
+            String::new()
+        } else {
+            format!(" with {}", chosen.join(", "))
+        };
+        self.output
+            .info(&format!("dry run of the program as it is{name}"));
+        let (plain, traced) = std::thread::scope(|scope| {
+            let output = &output;
+            let sites = scope.spawn(|| trial.find_sites(context, output));
+            (
+                trial.measure(&Plan::default(), context, output),
+                sites.join(),
+            )
+        });
+        let plain = plain?;
+        self.trials += 2;
+        self.output.info(&format!(
+            "  peak {}{}",
+            Bytes(plain.peak_bytes),
+            fits_text(&plain)
+        ));
+        self.jax.clone_from(&plain.jax);
+        self.add_row(Plan::default(), command, 0.0, &plain);
+        let sites = match traced {
+            Ok(Ok(sites)) => sites,
+            Ok(Err(error)) => {
+                self.output.verbose(&format!("{error}"));
+                self.note_failure(&format!(
+                    "its functions could not be traced: {}",
+                    error.message()
+                ));
+                return Ok((Strategy::new(&[]), 0));
+            }
+            Err(_) => return Err(Error::new(ErrorKind::Internal, "a thread has panicked")),
+        };
+        Ok((Strategy::new(&sites), sites.len()))
+    }
+
+    /// Measures the plans that a strategy proposes. Says whether there were trials for all.
+    fn follow(&mut self, command: usize, mut strategy: Strategy) -> bool {
+        let mut is_complete = true;
+        loop {
+            let rows: Vec<Row> = self
+                .rows
+                .iter()
+                .filter(|found| found.command == command)
+                .map(|found| found.row.clone())
+                .collect();
+            let mut plans = strategy.next_round(&rows);
+            if plans.is_empty() || self.interrupted.load(Ordering::Relaxed) {
+                return is_complete;
+            }
+            let left = self.spec.max_trials.saturating_sub(self.trials);
+            is_complete &= plans.len() <= left;
+            plans.truncate(left);
+            let trial = self.spec.trial(command);
+            for (plan, measured) in self.measure_all(&trial, plans) {
+                match measured {
+                    Ok(measured) => {
+                        let cost = strategy.recomputed_share(&plan);
+                        self.add_row(plan, command, cost, &measured);
+                    }
+                    Err(_) if self.interrupted.load(Ordering::Relaxed) => {}
+                    Err(error) => {
+                        self.output.verbose(&format!("{error}"));
+                        self.note_failure(error.message());
+                    }
+                }
+            }
+        }
+    }
+
+    /// Measures plans, several at a time.
+    fn measure_all(
+        &mut self,
+        trial: &TrialSpec,
+        plans: Vec<Plan>,
+    ) -> Vec<(Plan, Result<Measurement>)> {
+        let total = plans.len();
+        self.trials += total;
+        let bar = self.output.progress_bar("dry runs");
+        let quiet = self.output.quiet();
+        let waiting = Mutex::new(plans.into_iter().enumerate().collect::<VecDeque<_>>());
+        let measured = Mutex::new(Vec::new());
+        let done = AtomicUsize::new(0);
+        let lock = |queue: &Mutex<VecDeque<(usize, Plan)>>| {
+            queue
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner)
+                .pop_front()
+        };
+        std::thread::scope(|scope| {
+            for _ in 0..self.spec.jobs.min(total) {
+                scope.spawn(|| {
+                    while let Some((index, plan)) =
+                        lock(&waiting).filter(|_| !self.interrupted.load(Ordering::Relaxed))
+                    {
+                        let result = trial.measure(&plan, self.context, &quiet);
+                        let count = done.fetch_add(1, Ordering::Relaxed) + 1;
+                        bar.show(count as u64, 0, total as u64);
+                        let mut measured = measured.lock().unwrap_or_else(PoisonError::into_inner);
+                        measured.push((index, plan, result));
+                    }
+                });
+            }
+        });
+        bar.remove();
+        let mut measured = measured
+            .into_inner()
+            .unwrap_or_else(PoisonError::into_inner);
+        measured.sort_by_key(|(index, ..)| *index);
+        measured
+            .into_iter()
+            .map(|(_, plan, result)| (plan, result))
+            .collect()
+    }
+
+    /// Measures the program as it is and the rows worth choosing on the other GPUs.
+    fn measure_elsewhere(&mut self, front: Vec<usize>) -> Vec<usize> {
+        let mut wanted = front.clone();
+        if !wanted.contains(&0) {
+            wanted.insert(0, 0);
+        }
+        for gpus in &self.spec.others {
+            for &index in &wanted {
+                let found = self.rows[index].clone();
+                let trial = TrialSpec {
+                    gpus: gpus.clone(),
+                    ..self.spec.trial(found.command)
+                };
+                let mut measured = self.measure_all(&trial, vec![found.row.plan.clone()]);
+                let found = &mut self.rows[index];
+                match measured.pop() {
+                    Some((_, Ok(measured))) => {
+                        found.row.fits.push(measured.fits);
+                        found.limits.push(measured.limit_bytes);
+                        found.peaks.push(measured.peak_bytes);
+                    }
+                    Some((_, Err(error))) => {
+                        found.row.fits.push(false);
+                        let text = error.message().to_owned();
+                        self.note_failure(&text);
+                    }
+                    None => {}
+                }
+            }
+        }
+        front
+    }
+
+    fn add_row(&mut self, plan: Plan, command: usize, cost: f64, measured: &Measurement) {
+        self.rows.push(FoundRow {
+            row: Row {
+                plan,
+                peak_bytes: measured.peak_bytes,
+                cost,
+                fits: vec![measured.fits],
+            },
+            command,
+            limits: vec![measured.limit_bytes],
+            peaks: vec![measured.peak_bytes],
+        });
+    }
+
+    fn note_failure(&mut self, text: &str) {
+        match self.failures.iter_mut().find(|(known, _)| known == text) {
+            Some((_, count)) => *count += 1,
+            None => self.failures.push((text.to_owned(), 1)),
+        }
+    }
+}
+
+fn fits_text(measured: &Measurement) -> String {
+    let limit = Bytes(measured.limit_bytes);
+    match measured.fits {
+        true => format!(", fits in {limit}"),
+        false => format!(", does not fit in {limit}"),
+    }
+}

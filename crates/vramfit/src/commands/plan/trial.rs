@@ -1,0 +1,173 @@
+//! One dry run of the program with a plan applied.
+
+use std::ffi::OsString;
+use std::fs::File;
+use std::io::BufReader;
+use std::path::Path;
+
+use vramfit_core::analysis::{self, Settings, load_summary, trace_files};
+use vramfit_core::gpu::GpuSelection;
+use vramfit_core::search::{Plan, PlanSource, Site, read_sites};
+use vramfit_core::trace::Reader;
+use vramfit_core::{Error, ErrorKind, Result};
+
+use crate::commands::dryrun::{self, DryrunSpec, ResultFiles, SettingsSpec};
+use crate::context::Context;
+use crate::files::cannot_write;
+use crate::output::Output;
+use crate::scratch::ScratchFolder;
+
+/// What all dry runs of a search have in common.
+#[derive(Clone, Debug)]
+pub(super) struct TrialSpec {
+    pub(super) gpus: GpuSelection,
+    pub(super) settings: SettingsSpec,
+    pub(super) steps: u64,
+    pub(super) step: Option<String>,
+    pub(super) command: Vec<OsString>,
+}
+
+/// What a dry run has measured.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Measurement {
+    /// Peak of the fullest GPU, in bytes; also where it does not fit.
+    pub(super) peak_bytes: u64,
+    /// Whether every request is met on the GPU.
+    pub(super) fits: bool,
+    /// What the pool may take.
+    pub(super) limit_bytes: u64,
+    /// The version of JAX.
+    pub(super) jax: String,
+}
+
+impl TrialSpec {
+    /// Measures a plan.
+    ///
+    /// The pool of the dry run has no limit, so that the peak is known also where it does not fit; whether
+    /// it does is found by replaying the same requests through the pool of the GPU.
+    ///
+    /// # Errors
+    /// Those of the dry run; what the program printed last is added.
+    pub(super) fn measure(
+        &self,
+        plan: &Plan,
+        context: &Context,
+        output: &Output,
+    ) -> Result<Measurement> {
+        self.execute(plan, None, context, output)
+    }
+
+    /// Runs the program with all of its sites traced, and returns them.
+    pub(super) fn find_sites(&self, context: &Context, output: &Output) -> Result<Vec<Site>> {
+        let folder = create_scratch()?;
+        let file = folder.path().join("sites.jsonl");
+        self.execute(&Plan::default(), Some(&file), context, output)?;
+        match std::fs::read_to_string(&file) {
+            Ok(text) => read_sites(&text),
+            // No site was called.
+            Err(_) => Ok(Vec::new()),
+        }
+    }
+
+    fn execute(
+        &self,
+        plan: &Plan,
+        sites: Option<&Path>,
+        context: &Context,
+        output: &Output,
+    ) -> Result<Measurement> {
+        let folder = create_scratch()?;
+        let (trace, log) = (
+            folder.path().join("run.trace"),
+            folder.path().join("output.log"),
+        );
+        let plan_file = folder.path().join("plan.toml");
+        let has_sites = !plan.sites.is_empty();
+        if has_sites {
+            std::fs::write(&plan_file, plan.to_toml(&PlanSource::default())?)
+                .map_err(|error| cannot_write(&plan_file, error))?;
+        }
+        let spec = DryrunSpec {
+            steps: Some(self.steps),
+            step: self.step.clone(),
+            settings: self.settings.clone(),
+            plan: has_sites.then(|| plan_file.clone()),
+            plan_sites: sites.map(Path::to_owned),
+            unlimited: true,
+            attribution: false,
+            log: Some(log.clone()),
+            results: ResultFiles {
+                trace: Some(trace.clone()),
+                ..ResultFiles::default()
+            },
+            ..DryrunSpec::new(self.gpus.clone(), self.command.clone())
+        };
+        dryrun::execute(&spec, context, &mut output.quiet())
+            .map_err(|error| with_output_tail(error, &log))?;
+        self.read(&trace)
+            .map_err(|error| with_output_tail(error, &log))
+    }
+
+    /// Reads what a trace has measured.
+    fn read(&self, trace: &Path) -> Result<Measurement> {
+        let summary = load_summary(trace)?;
+        let fullest = summary
+            .devices
+            .iter()
+            .max_by_key(|device| device.peak_bytes);
+        let fullest = fullest
+            .filter(|device| device.peak_bytes > 0)
+            .ok_or_else(|| {
+                Error::new(ErrorKind::GpuNotUsed, "the program used no GPU")
+                    .hint("`vramfit doctor` checks whether JAX finds a GPU")
+            })?;
+        if let Some(error) = &summary.uncaught_error {
+            let text = format!("the program failed in the dry run: {}", error.message);
+            return Err(Error::new(ErrorKind::CompilerFailed, text));
+        }
+        let settings = Settings {
+            gpu: Some(self.gpus.gpu.clone()),
+            options: self.settings.options.clone(),
+            occupied_bytes: None,
+        };
+        let (mut fits, mut limit_bytes) = (true, u64::MAX);
+        for path in trace_files(trace) {
+            let file = File::open(&path).map_err(|error| {
+                let message = format!("cannot read the trace `{}`", path.display());
+                Error::new(ErrorKind::Io, message).cause(error)
+            })?;
+            let mut reader = Reader::new(BufReader::new(file))?;
+            let comparison = analysis::compare(&mut reader, &settings)?;
+            fits &= !comparison.after.is_refused();
+            let limits = comparison.after.devices.iter();
+            limit_bytes = limits
+                .map(|device| device.limit_bytes.unwrap_or(device.capacity_bytes))
+                .fold(limit_bytes, u64::min);
+        }
+        Ok(Measurement {
+            peak_bytes: fullest.peak_bytes,
+            fits,
+            limit_bytes,
+            jax: summary.header.jax.clone(),
+        })
+    }
+}
+
+fn create_scratch() -> Result<ScratchFolder> {
+    ScratchFolder::create().map_err(|error| {
+        Error::new(ErrorKind::Io, "cannot create a temporary directory")
+            .cause(error)
+            .hint("set `TMPDIR` to a directory that is writable")
+    })
+}
+
+/// Adds the end of the output of the program, which was not shown.
+fn with_output_tail(error: Error, log: &Path) -> Error {
+    const MAX_LINES: usize = 12;
+    let text = std::fs::read_to_string(log).unwrap_or_default();
+    let lines: Vec<&str> = text.lines().collect();
+    match lines[lines.len().saturating_sub(MAX_LINES)..].join("\n") {
+        tail if tail.is_empty() => error,
+        tail => error.cause(tail),
+    }
+}

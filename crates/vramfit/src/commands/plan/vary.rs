@@ -1,0 +1,183 @@
+//! `--vary NAME=VALUES`: numbers and words in the command that the search may change.
+
+use std::ffi::OsString;
+use std::ops::RangeInclusive;
+use std::str::FromStr;
+
+use vramfit_core::{Error, ErrorKind, Result};
+
+/// A placeholder, and what to put in its place.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Variation {
+    /// The name between the braces.
+    pub(super) name: String,
+    pub(super) values: Values,
+}
+
+/// What to put in the place of a placeholder.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Values {
+    /// The largest number that fits.
+    Range(u64, u64),
+    /// Each of them.
+    List(Vec<String>),
+}
+
+/// A placeholder whose largest number is searched.
+#[derive(Clone, Debug)]
+pub(super) struct NumberRange {
+    pub(super) name: String,
+    pub(super) range: RangeInclusive<u64>,
+}
+
+impl FromStr for Variation {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Self> {
+        let invalid = |why: &str| {
+            Error::new(ErrorKind::InvalidArgument, format!("`--vary {text}` {why}"))
+                .hint("write `--vary batch=1..512` or `--vary dtype=float32,bfloat16`")
+        };
+        let (name, values) = text
+            .split_once('=')
+            .filter(|(name, values)| !name.is_empty() && !values.is_empty())
+            .ok_or_else(|| invalid("does not name values"))?;
+        let values = match values.split_once("..") {
+            Some((low, high)) => {
+                let number = |text: &str| {
+                    text.parse::<u64>()
+                        .map_err(|_| invalid("has a bound that is not a whole number"))
+                };
+                let (low, high) = (number(low)?, number(high.trim_start_matches('='))?);
+                if low == 0 || low > high {
+                    return Err(invalid("has an empty range; it must begin with at least 1"));
+                }
+                Values::Range(low, high)
+            }
+            None => Values::List(values.split(',').map(str::to_owned).collect()),
+        };
+        Ok(Variation {
+            name: name.to_owned(),
+            values,
+        })
+    }
+}
+
+/// Separates the range from the lists, and checks that the command has each placeholder.
+///
+/// # Errors
+/// `invalid-argument` for a name that the command lacks, and for a second range.
+pub(super) fn split(
+    variations: &[Variation],
+    command: &[OsString],
+) -> Result<(Option<NumberRange>, Vec<Variation>)> {
+    let (mut range, mut lists) = (None, Vec::new());
+    for variation in variations {
+        let placeholder = format!("{{{}}}", variation.name);
+        let is_used = |word: &OsString| word.to_string_lossy().contains(&placeholder);
+        if !command.iter().any(is_used) {
+            return Err(Error::new(
+                ErrorKind::InvalidArgument,
+                format!("the command does not contain `{placeholder}`"),
+            )
+            .hint(format!(
+                "write it where the value belongs, such as `--{} {placeholder}`",
+                variation.name
+            )));
+        }
+        match &variation.values {
+            Values::Range(low, high) if range.is_none() => {
+                range = Some(NumberRange {
+                    name: variation.name.clone(),
+                    range: *low..=*high,
+                });
+            }
+            Values::Range(..) => {
+                return Err(Error::new(
+                    ErrorKind::InvalidArgument,
+                    "only one `--vary` can be a range",
+                )
+                .hint("list the values of the others: `--vary layers=12,24`"));
+            }
+            Values::List(_) => lists.push(variation.clone()),
+        }
+    }
+    Ok((range, lists))
+}
+
+/// Returns the commands for every combination of the lists, with what was put in place.
+pub(super) fn commands(
+    lists: &[Variation],
+    command: &[OsString],
+) -> Vec<(Vec<String>, Vec<OsString>)> {
+    let mut commands = vec![(Vec::new(), command.to_vec())];
+    for variation in lists {
+        let Values::List(values) = &variation.values else {
+            continue;
+        };
+        commands = commands
+            .iter()
+            .flat_map(|(chosen, command)| {
+                values.iter().map(move |value| {
+                    let mut chosen = chosen.clone();
+                    chosen.push(format!("{}={value}", variation.name));
+                    (chosen, substitute(command, &variation.name, value))
+                })
+            })
+            .collect();
+    }
+    commands
+}
+
+/// Puts a value in the place of a placeholder.
+pub(super) fn substitute(command: &[OsString], name: &str, value: &str) -> Vec<OsString> {
+    let placeholder = format!("{{{name}}}");
+    command
+        .iter()
+        .map(|word| match word.to_str() {
+            Some(text) => OsString::from(text.replace(&placeholder, value)),
+            None => word.clone(),
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ranges_and_lists_are_told_apart() {
+        let range = "batch=1..512".parse::<Variation>().expect("a range");
+        assert_eq!(range.values, Values::Range(1, 512));
+        let list = "dtype=float32,bfloat16"
+            .parse::<Variation>()
+            .expect("a list");
+        assert_eq!(
+            list.values,
+            Values::List(vec!["float32".into(), "bfloat16".into()])
+        );
+        for wrong in [
+            "batch",
+            "=1",
+            "batch=",
+            "batch=9..3",
+            "batch=0..3",
+            "batch=1..x",
+        ] {
+            assert!(wrong.parse::<Variation>().is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn every_combination_is_a_command() {
+        let lists: Vec<Variation> = ["a=1,2", "b=x,y,z"]
+            .map(|text| text.parse().expect("a list"))
+            .into();
+        let words: Vec<OsString> = ["run", "--a={a}", "{b}"].map(OsString::from).into();
+        let commands = commands(&lists, &words);
+        assert_eq!(commands.len(), 6);
+        assert_eq!(commands[5].0, ["a=2", "b=z"]);
+        assert_eq!(commands[5].1, ["run", "--a=2", "z"]);
+        assert!(split(&lists, &words[..2]).is_err());
+    }
+}
