@@ -183,6 +183,7 @@ class FlatJaxpr:
                 "bytes": [_aval_bytes(variable.aval) for variable in equation.eqn.outvars],
                 "shape": [variable.aval.str_short() for variable in equation.eqn.outvars],
                 "flops": count_flops(equation.eqn),
+                "batched": _has_batch_dimensions(equation.eqn),
                 "line": _user_line(equation.eqn),
                 "barrier": equation.is_barrier,
             }
@@ -279,6 +280,12 @@ def _contains_expensive(jaxpr: Any) -> bool:
         if name in _JIT and _contains_expensive(eqn.params["jaxpr"].jaxpr):
             return True
     return False
+
+
+def _has_batch_dimensions(eqn: Any) -> bool:
+    """Return whether an equation is a matrix product for each of several batches."""
+    numbers = eqn.params.get("dimension_numbers") if eqn.primitive.name == "dot_general" else None
+    return numbers is not None and bool(numbers[1][0])
 
 
 def _aval_bytes(aval: Any) -> int:

@@ -96,9 +96,11 @@ fn kept_lines(site: &Site, saved: &[usize]) -> Vec<String> {
 }
 
 fn recomputed_share(site: &Site, plan: &SitePlan) -> f64 {
+    let is_product = |index: usize| site.equations[index].name == "dot_general";
     let is_kept = |index: usize| match plan.save.as_deref() {
         Some("everything") => true,
-        Some("dots" | "dots-without-batch") => site.equations[index].name == "dot_general",
+        Some("dots") => is_product(index),
+        Some("dots-without-batch") => is_product(index) && !site.equations[index].batched,
         _ => plan.saved.contains(&index) || plan.offloaded.contains(&index),
     };
     let recomputed: u64 = plan

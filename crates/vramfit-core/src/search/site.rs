@@ -52,6 +52,8 @@ pub struct Equation {
     pub shape: Vec<String>,
     /// Floating-point operations.
     pub flops: u64,
+    /// Whether it is a matrix product for each of several batches.
+    pub batched: bool,
     /// The user's line: `file.py:line (function)`; empty if not known.
     pub line: String,
     /// Whether it cannot be part of a segment.

@@ -17,7 +17,7 @@ mod trace_failure;
 pub(crate) use compiler::check as check_compiler;
 pub(crate) use execute::execute;
 pub(crate) use result_files::ResultFiles;
-pub(crate) use spec::{DryrunSpec, SettingsSpec, parse_steps};
+pub(crate) use spec::{DryrunSpec, SettingsSpec, find_plan, parse_steps};
 
 use std::ffi::OsString;
 use std::path::PathBuf;

@@ -8,9 +8,10 @@ use std::path::Path;
 use vramfit_core::analysis::{self, Settings, load_summary, trace_files};
 use vramfit_core::gpu::GpuSelection;
 use vramfit_core::search::{Plan, PlanSource, Site, read_sites};
-use vramfit_core::trace::Reader;
+use vramfit_core::trace::{ProgramExit, Reader};
 use vramfit_core::{Error, ErrorKind, Result};
 
+use crate::child::signal_name;
 use crate::commands::dryrun::{self, DryrunSpec, ResultFiles, SettingsSpec};
 use crate::context::Context;
 use crate::files::cannot_write;
@@ -123,6 +124,22 @@ impl TrialSpec {
             })?;
         if let Some(error) = &summary.uncaught_error {
             let text = format!("the program failed in the dry run: {}", error.message);
+            return Err(Error::new(ErrorKind::CompilerFailed, text));
+        }
+        if summary.fits().is_none() {
+            let how = match summary.program_exit {
+                Some(ProgramExit {
+                    signal: Some(signal),
+                    ..
+                }) => {
+                    format!("was killed by {}", signal_name(signal))
+                }
+                Some(ProgramExit {
+                    code: Some(code), ..
+                }) => format!("ended with exit code {code}"),
+                _ => "ended".to_owned(),
+            };
+            let text = format!("the program {how} in the dry run, before it was measured");
             return Err(Error::new(ErrorKind::CompilerFailed, text));
         }
         let settings = Settings {

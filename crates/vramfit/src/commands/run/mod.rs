@@ -7,10 +7,11 @@ mod publish;
 mod shell;
 
 use std::ffi::OsString;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use vramfit_core::gpu::GpuSelection;
 use vramfit_core::report::render_findings;
+use vramfit_core::search::Plan;
 use vramfit_core::settings::{self, Options, ResolvedSettings, Target};
 use vramfit_core::{ErrorKind, Result};
 use vramfit_gpu::{GpuOverrides, PROCESSES_VARIABLE};
@@ -52,6 +53,9 @@ pub(crate) struct Args {
     /// Stop the dry run after N executions of the training step
     #[arg(long, value_name = "N", value_parser = dryrun::parse_steps, requires = "preflight")]
     steps: Option<u64>,
+    /// Apply a plan that `vramfit plan` made
+    #[arg(long, value_name = "FILE", conflicts_with = "print")]
+    plan: Option<PathBuf>,
     /// Do not publish the pool's statistics for `vramfit top`
     #[arg(long)]
     no_publish: bool,
@@ -91,6 +95,9 @@ pub(crate) fn run(args: &Args, context: &Context, output: &mut Output) -> Result
 }
 
 fn start(args: &Args, context: &Context, output: &mut Output) -> Result<Status> {
+    if let Some(plan) = &args.plan {
+        report_plan(plan, output)?;
+    }
     let (program, arguments) = command_line::split_program(args.command.clone(), context)?;
     let installed = python::find_interpreter(&program, &arguments)
         .and_then(|interpreter| probe(&interpreter, output));
@@ -105,15 +112,18 @@ fn start(args: &Args, context: &Context, output: &mut Output) -> Result<Status> 
             return Ok(status);
         }
     }
+    let package = context.package.as_deref();
+    let package = package.or_else(|| installed.as_ref()?.package.as_deref());
+    let user_variable = |name: &str| std::env::var_os(name);
+    let planned = match &args.plan {
+        Some(plan) => publish::plan_variables(plan, package, installed.as_ref(), user_variable)?,
+        None => Vec::new(),
+    };
     let published = if args.no_publish {
         Vec::new()
     } else {
-        let package = context.package.as_deref();
-        let package = package.or_else(|| installed.as_ref()?.package.as_deref());
         let policy = args.policy.pool_options_text();
-        publish::variables(package, installed.as_ref(), &policy, |name| {
-            std::env::var_os(name)
-        })
+        publish::variables(package, installed.as_ref(), &policy, user_variable)
     };
     for (name, value) in &published {
         output.verbose(&format!(
@@ -133,7 +143,20 @@ fn start(args: &Args, context: &Context, output: &mut Output) -> Result<Status> 
             command.env(PROCESSES_VARIABLE, processes.to_string());
         }
         command.envs(published);
+        command.envs(planned);
     }))
+}
+
+/// Reads the plan, and prints what it changes.
+fn report_plan(path: &Path, output: &mut Output) -> Result<()> {
+    let (plan, _) = Plan::read(path)?;
+    for change in plan.moves() {
+        output.info(&format!("plan: {change}"));
+    }
+    if plan.is_empty() {
+        output.info("note: the plan changes nothing");
+    }
+    Ok(())
 }
 
 /// Returns the dry run that precedes the program, with its settings on that GPU.
@@ -154,6 +177,7 @@ fn preflight_spec(gpu: &str, args: &Args) -> Result<DryrunSpec> {
             report_findings: false,
         },
         steps: args.steps,
+        plan: args.plan.as_deref().map(dryrun::find_plan).transpose()?,
         ..DryrunSpec::new(gpus, args.command.clone())
     })
 }

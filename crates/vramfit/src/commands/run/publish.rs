@@ -1,8 +1,10 @@
-//! Publishes the pool's statistics for `vramfit top`: two variables, and a directory in front of
-//! `PYTHONPATH`.
+//! What the program's Python loads of vramfit: the publisher of the pool's statistics for `vramfit top`, and
+//! the plan to apply. Both need variables, and a directory in front of `PYTHONPATH`.
 
 use std::ffi::OsString;
-use std::path::Path;
+use std::path::{Path, PathBuf};
+
+use vramfit_core::{Error, ErrorKind, Result};
 
 use crate::python::Installed;
 
@@ -17,13 +19,7 @@ pub(super) fn variables(
     policy: &str,
     variable: impl Fn(&str) -> Option<OsString>,
 ) -> Vec<(&'static str, OsString)> {
-    let is_supported = installed.is_some_and(|installed| {
-        installed.jax.is_some()
-            && installed.python_version >= MIN_PYTHON
-            && installed.reads_pythonpath
-    });
-    let standin = package.map(|package| package.join("_jax_shim"));
-    let Some(standin) = standin.filter(|folder| is_supported && folder.is_dir()) else {
+    let Some(standin) = find_standin(package, installed) else {
         return Vec::new();
     };
     if variable("VRAMFIT_PUBLISH").is_some() {
@@ -33,17 +29,56 @@ pub(super) fn variables(
     if !policy.is_empty() {
         variables.push(("VRAMFIT_POLICY", policy.into()));
     }
-    let users = variable("PYTHONPATH").unwrap_or_default();
-    // Inside a dry run it is there already.
-    if std::env::split_paths(&users).next().as_deref() != Some(&*standin) {
-        let mut path = standin.into_os_string();
-        if !users.is_empty() {
-            path.push(":");
-            path.push(users);
-        }
-        variables.push(("PYTHONPATH", path));
-    }
+    variables.extend(python_path(standin, variable("PYTHONPATH")));
     variables
+}
+
+/// Returns the variables with which the program's Python applies a plan.
+///
+/// # Errors
+/// `unsupported-feature` for a program whose Python cannot.
+pub(super) fn plan_variables(
+    plan: &Path,
+    package: Option<&Path>,
+    installed: Option<&Installed>,
+    variable: impl Fn(&str) -> Option<OsString>,
+) -> Result<Vec<(&'static str, OsString)>> {
+    let standin = find_standin(package, installed).ok_or_else(|| {
+        Error::new(
+            ErrorKind::UnsupportedFeature,
+            "the plan cannot be applied: the program is not started by a Python that has JAX and vramfit",
+        )
+        .hint("start it as `python train.py`, with Python 3.11 or newer and without `-I` and `-E`")
+    })?;
+    let plan = std::path::absolute(plan).unwrap_or_else(|_| plan.to_owned());
+    let mut variables = vec![("VRAMFIT_PLAN", plan.into_os_string())];
+    variables.extend(python_path(standin, variable("PYTHONPATH")));
+    Ok(variables)
+}
+
+/// Returns the directory that the program's Python is to load first; none where it would not work.
+fn find_standin(package: Option<&Path>, installed: Option<&Installed>) -> Option<PathBuf> {
+    let is_supported = installed.is_some_and(|installed| {
+        installed.jax.is_some()
+            && installed.python_version >= MIN_PYTHON
+            && installed.reads_pythonpath
+    });
+    let standin = package.map(|package| package.join("_jax_shim"));
+    standin.filter(|folder| is_supported && folder.is_dir())
+}
+
+/// Returns `PYTHONPATH` with the directory in front, unless it is there already, as inside a dry run.
+fn python_path(standin: PathBuf, users: Option<OsString>) -> Option<(&'static str, OsString)> {
+    let users = users.unwrap_or_default();
+    if std::env::split_paths(&users).next().as_deref() == Some(&*standin) {
+        return None;
+    }
+    let mut path = standin.into_os_string();
+    if !users.is_empty() {
+        path.push(":");
+        path.push(users);
+    }
+    Some(("PYTHONPATH", path))
 }
 
 #[cfg(test)]

@@ -1,0 +1,85 @@
+"""Compares losses and gradients of programs with and without rematerialization by a plan, on the CPU.
+
+Prints one JSON object: for each program the sites that were rewritten, and the largest difference.
+"""
+
+import json
+import os
+import sys
+
+os.environ["XLA_FLAGS"] = "--xla_force_host_platform_device_count=8"
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from vramfit.plan import _sites
+from vramfit.plan._jaxpr import Segment
+
+
+class Rewrite:
+    """Rematerializes every site in segments of `length` equations."""
+
+    def __init__(self, length, save, chosen):
+        self.length, self.save, self.chosen = length, save, chosen
+        self.active = False
+        self.seen = []
+
+    def wants(self, kind):
+        return self.active
+
+    def segments(self, site):
+        self.seen.append(site.kind)
+        result, start = [], 0
+        equations = site.jaxpr.equations
+        for index, equation in enumerate([*equations, None]):
+            if equation is None or equation.is_barrier or index - start == self.length:
+                if index > start:
+                    result.append(self.segment(start, index, site.kind))
+                is_barrier = equation is not None and equation.is_barrier
+                start = index + is_barrier
+        return result
+
+    def segment(self, start, stop, kind):
+        chosen = tuple(range(start, stop, 2)) if self.chosen else ()
+        return Segment(start, stop, self.save, chosen, prevent_cse=kind != "scan")
+
+
+original = jax.value_and_grad
+rewrite = Rewrite(0, None, False)
+_sites.install(jax, rewrite)
+
+from programs import PROGRAMS  # noqa: E402  (JAX's attributes are replaced before)
+
+
+def gradients(program):
+    loss, parameters, data = program()
+    has_aux = program.__name__ == "resnet"
+    if has_aux:
+        # A string cannot leave a compiled function.
+        step = jax.value_and_grad(loss, has_aux=True)
+    else:
+        step = jax.jit(jax.value_and_grad(loss))
+    return jax.tree.leaves(step(parameters, data))
+
+
+def difference(a, b):
+    if isinstance(a, str):
+        return 0.0 if a == b else float("inf")
+    scale = float(jnp.max(jnp.abs(a))) or 1.0
+    return float(np.max(np.abs(np.asarray(a) - np.asarray(b)))) / scale
+
+
+found = {}
+for name in sys.argv[1:] or PROGRAMS:
+    rewrite.active = False
+    plain = gradients(PROGRAMS[name])
+    worst, kinds = 0.0, set()
+    for length, save, chosen in ((7, "nothing", False), (1000, "dots", False), (12, None, True)):
+        rewrite.length, rewrite.save, rewrite.chosen = length, save, chosen
+        rewrite.active, rewrite.seen = True, []
+        planned = gradients(PROGRAMS[name])
+        kinds |= set(rewrite.seen)
+        worst = max(worst, *(difference(a, b) for a, b in zip(plain, planned, strict=True)))
+    found[name] = {"kinds": sorted(kinds), "difference": worst}
+print(json.dumps(found))
