@@ -1,4 +1,7 @@
-"""Losses of many kinds of programs, small enough for the CPU: each a function, its parameters and its data."""
+"""Losses of many kinds of programs, small enough for the CPU.
+
+Each function returns a loss, its parameters and its data.
+"""
 
 import functools
 

@@ -1,4 +1,4 @@
-"""Compares losses and gradients of programs with and without rematerialization by a plan, on the CPU.
+"""Compares losses and gradients of programs with and without a plan, on the CPU.
 
 Prints one JSON object: for each program the sites that were rewritten, and the largest difference.
 """
@@ -55,11 +55,9 @@ from programs import PROGRAMS  # noqa: E402  (JAX's attributes are replaced befo
 def gradients(program):
     loss, parameters, data = program()
     has_aux = program.__name__ == "resnet"
-    if has_aux:
-        # A string cannot leave a compiled function.
-        step = jax.value_and_grad(loss, has_aux=True)
-    else:
-        step = jax.jit(jax.value_and_grad(loss))
+    step = jax.value_and_grad(loss, has_aux=has_aux)
+    if not has_aux:  # which returns a string, and that cannot leave a compiled function
+        step = jax.jit(step)
     return jax.tree.leaves(step(parameters, data))
 
 

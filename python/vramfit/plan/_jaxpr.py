@@ -164,7 +164,7 @@ class FlatJaxpr:
         values.update(zip(outputs, results, strict=True))
 
     def _last_uses(self) -> dict[int, int]:
-        """Return the index of the last equation that uses each value; results are used at the end."""
+        """Return the index of the last equation that uses each value; the count for results."""
         last = {
             number: index
             for index, equation in enumerate(self.equations)
@@ -210,20 +210,21 @@ class Segment:
     def policy(self, jax: Any) -> Callable[..., Any] | None:
         """Return the policy for `jax.checkpoint`; None recomputes everything."""
         policies = jax.checkpoint_policies
+        policy: Callable[..., Any] | None = None
         if callable(self.save):
-            return self.save
-        if self.save is not None:
-            return getattr(policies, NAMED_POLICIES[self.save])
-        if self.offloaded:
-            return policies.save_and_offload_only_these_names(
+            policy = self.save
+        elif self.save is not None:
+            policy = getattr(policies, NAMED_POLICIES[self.save])
+        elif self.offloaded:
+            policy = policies.save_and_offload_only_these_names(
                 names_which_can_be_saved=[f"vramfit:{index}" for index in self.saved],
                 names_which_can_be_offloaded=[f"vramfit:{index}" for index in self.offloaded],
                 offload_src="device",
                 offload_dst="pinned_host",
             )
-        if self.saved:
-            return policies.save_only_these_names(*(f"vramfit:{index}" for index in self.saved))
-        return None
+        elif self.saved:
+            policy = policies.save_only_these_names(*(f"vramfit:{index}" for index in self.saved))
+        return policy
 
 
 # By the name in a plan, the attribute of `jax.checkpoint_policies`.
@@ -239,7 +240,8 @@ def _jax_checkpoint() -> Callable[..., Any]:
     """Return `jax.checkpoint` itself, also where the attribute was replaced."""
     import jax
 
-    return getattr(jax.checkpoint, "vramfit_original", jax.checkpoint)
+    original: Callable[..., Any] = getattr(jax.checkpoint, "vramfit_original", jax.checkpoint)
+    return original
 
 
 def _bind(equation: Equation, operands: list[Any]) -> list[Any]:
@@ -316,17 +318,19 @@ def count_flops(eqn: Any) -> int:
     results = sum(int(getattr(variable.aval, "size", 0)) for variable in eqn.outvars)
     if name == "dot_general":
         (contracted, _), _ = eqn.params["dimension_numbers"]
-        shape = eqn.invars[0].aval.shape
-        return 2 * results * math.prod(shape[axis] for axis in contracted)
+        shape: tuple[int, ...] = eqn.invars[0].aval.shape
+        length: int = math.prod(shape[axis] for axis in contracted)
+        return 2 * results * length
     if name == "conv_general_dilated":
         kernel = eqn.invars[1].aval
-        out_features = kernel.shape[eqn.params["dimension_numbers"].rhs_spec[0]]
-        return 2 * results * kernel.size // max(1, out_features)
+        out_features = int(kernel.shape[eqn.params["dimension_numbers"].rhs_spec[0]])
+        return 2 * results * int(kernel.size) // max(1, out_features)
     inner = [*_inner_jaxprs(eqn)]
     if not inner:
         return results
     repeats = int(eqn.params.get("length", 1)) if name == "scan" else 1
-    return repeats * sum(count_flops(each) for jaxpr in inner for each in jaxpr.eqns)
+    total: int = repeats * sum(count_flops(each) for jaxpr in inner for each in jaxpr.eqns)
+    return total
 
 
 def _inner_jaxprs(eqn: Any) -> Iterator[Any]:

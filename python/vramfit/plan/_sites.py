@@ -91,7 +91,7 @@ def _replace_checkpoint(original: Callable[..., Any], planner: Planner) -> Calla
 
     @functools.wraps(original)
     def checkpoint(fun: Callable[..., Any], **options: Any) -> Callable[..., Any]:
-        plain = original(fun, **options)
+        plain: Callable[..., Any] = original(fun, **options)
         if options.get("static_argnums") or options.get("static_argnames"):
             return plain  # which arguments are static is not known to a site
         prevent_cse = options.get("prevent_cse", True)

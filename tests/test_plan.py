@@ -1,0 +1,201 @@
+"""`vramfit plan`, and what a plan does to a program: the same numbers in less memory."""
+
+import json
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+
+import pytest
+from conftest import clean_environment
+
+HERE = Path(__file__).resolve().parent
+VRAMFIT = [sys.executable, "-m", "vramfit"]
+
+# Eight layers whose activations are most of the peak; argument: rows of the batch.
+LAYERS = """
+import sys
+import jax
+import jax.numpy as jnp
+
+def layer(x, w):
+    return x + jnp.sin(jnp.sin(x @ w) @ w.T)
+
+def loss(ws, x):
+    for w in ws:
+        x = layer(x, w)
+    return jnp.mean(x**2)
+
+@jax.jit
+def step(ws, x):
+    value, gradients = jax.value_and_grad(loss)(ws, x)
+    return [w - g for w, g in zip(ws, gradients)], value
+
+ws = [jnp.ones((512, 512)) * 0.01 for _ in range(8)]
+x = jnp.ones((int(sys.argv[1]), 512))
+for _ in range(4):
+    ws, value = step(ws, x)
+print("loss", float(value))
+"""
+
+EFFECTS = """
+import jax
+import jax.numpy as jnp
+
+calls = []
+
+def loss(ws, x):
+    for w in ws:
+        x = jnp.sin(x @ w)
+        jax.debug.callback(lambda: calls.append(1))
+    return jnp.mean(x**2)
+
+ws = [jnp.ones((8, 8)) for _ in range(3)]
+jax.block_until_ready(jax.jit(jax.grad(loss))(ws, jnp.ones((4, 8))))
+jax.effects_barrier()
+print("calls", len(calls))
+"""
+
+
+def vramfit(*arguments, **env):
+    return subprocess.run(
+        [*VRAMFIT, *map(str, arguments)],
+        env=clean_environment(**env),
+        capture_output=True,
+        text=True,
+        timeout=600,
+    )
+
+
+@pytest.fixture
+def script(tmp_path):
+    def write(text, name="train.py"):
+        path = tmp_path / name
+        path.write_text(textwrap.dedent(text))
+        return path
+
+    return write
+
+
+def peak(done):
+    answer = json.loads(done.stdout.splitlines()[-1])
+    return max(device["peak_bytes"] for device in answer["devices"])
+
+
+def test_losses_and_gradients_are_the_same():
+    """Twelve kinds of programs, each cut in three ways: nothing, products, every second value."""
+    done = subprocess.run(
+        [sys.executable, HERE / "plan" / "same_numbers.py"],
+        env=clean_environment(JAX_PLATFORMS="cpu"),
+        capture_output=True,
+        text=True,
+        timeout=600,
+    )
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout.splitlines()[-1])
+    assert len(found) == 12
+    for name, each in found.items():
+        assert each["difference"] < 1e-5, (name, each)
+        assert "grad" in each["kinds"], name
+    assert "scan" in found["rnn"]["kinds"]
+    assert "checkpoint" in found["gpt_with_checkpoint"]["kinds"]
+
+
+def test_a_plan_makes_a_program_smaller_and_is_what_the_dry_run_measures(script, tmp_path):
+    program, plan, answer = script(LAYERS), tmp_path / "plan.toml", tmp_path / "answer.json"
+    command = ["--", sys.executable, program, 65536]
+    options = ["--max-trials", 8, "--out", plan, "--json", answer]
+    done = vramfit("plan", "--gpu", "t4", "--budget", "1600MiB", *options, *command)
+    found = json.loads(answer.read_text())
+    assert done.returncode == 0, done.stdout + done.stderr
+    baseline, recommended = found["baseline"], found["recommended"]
+    assert baseline["peak_bytes"] > 1600 << 20 >= recommended["peak_bytes"]
+    assert baseline["moves"] == []
+    assert len(recommended["moves"]) == 1
+    assert "train.py:9 (loss)" in recommended["moves"][0]
+    assert found["meets_budget"] is True
+    assert found["failures"] == []
+
+    dry = ["dryrun", "--gpu", "t4", "--steps", 3, "--json", "-"]
+    assert peak(vramfit(*dry, *command)) == baseline["peak_bytes"]
+    assert peak(vramfit(*dry, "--plan", plan, *command)) == recommended["peak_bytes"]
+
+    # Really, on the CPU: the same loss, with the plan applied by `run`.
+    small = ["--", sys.executable, program, 16]
+    plain = vramfit("run", *small, JAX_PLATFORMS="cpu")
+    planned = vramfit("run", "--plan", plan, *small, JAX_PLATFORMS="cpu")
+    assert plain.stdout.startswith("loss ")
+    assert planned.stdout == plain.stdout
+    assert "plan: train.py:9 (loss) in" in planned.stderr
+    assert f"`{program}:9 (loss)` has other shapes" in planned.stderr
+
+
+def test_a_budget_that_no_plan_meets_names_the_lowest_peak(script):
+    done = vramfit(
+        *("plan", "--gpu", "t4", "--budget", "1MiB", "--max-trials", 5, "--json", "-"),
+        *("--", sys.executable, script(LAYERS), 4096),
+    )
+    found = json.loads(done.stdout.splitlines()[-1])
+    assert done.returncode == 1
+    assert found["meets_budget"] is False
+    lowest = min(row["peak_bytes"] for row in found["rows"])
+    assert found["recommended"]["peak_bytes"] == lowest
+
+
+def test_the_largest_batch_is_proven(script):
+    command = ["--", sys.executable, script(LAYERS), "{batch}"]
+    options = ["--gpu", "t4", "--limit", "2GiB", "--vary", "batch=64..1000000"]
+    done = vramfit("plan", *options, "--json", "-", *command)
+    found = json.loads(done.stdout.splitlines()[-1])
+    assert done.returncode == 0, done.stderr
+    assert found["smallest_too_large"] == found["largest"] + 1
+    assert found["largest_peak_bytes"] <= found["limit_bytes"]
+    for batch, code in ((found["largest"], 0), (found["smallest_too_large"], 1)):
+        options = ["dryrun", "--gpu", "t4", "--limit", "2GiB", "--steps", 3]
+        assert vramfit(*options, *command[:-1], batch).returncode == code, batch
+
+
+def test_effects_happen_as_often_as_before(script, tmp_path):
+    """A function with effects is left alone."""
+    plan = tmp_path / "plan.toml"
+    plan.write_text(
+        "schema = 1\n[source]\nvramfit = ''\njax = ''\ngpu = ''\ncommand = []\npeak_bytes = 0\n"
+        "[[site]]\nkind = 'grad'\ndefinition = 'train.py:7 (loss)'\nfingerprint = 'a'\n"
+        "structure = 'b'\nsegments = [[0, 3]]\nsave = 'nothing'\n"
+    )
+    program = script(EFFECTS)
+    plain = vramfit("run", "--", sys.executable, program, JAX_PLATFORMS="cpu")
+    planned = vramfit("run", "--plan", plan, "--", sys.executable, program, JAX_PLATFORMS="cpu")
+    assert plain.stdout == planned.stdout == "calls 3\n", planned.stderr
+    assert "never called `train.py:7 (loss)`" in planned.stderr
+
+
+def test_a_plan_for_another_program_is_refused(script, tmp_path):
+    plan = tmp_path / "plan.toml"
+    plan.write_text(
+        "schema = 1\n[source]\nvramfit = ''\njax = ''\ngpu = ''\ncommand = []\npeak_bytes = 0\n"
+        "[[site]]\nkind = 'grad'\ndefinition = '/elsewhere/train.py:70 (loss)'\n"
+        "fingerprint = 'a'\nstructure = 'b'\nsegments = [[0, 3]]\nsave = 'nothing'\n"
+    )
+    program = script(LAYERS)
+    done = vramfit("run", "--plan", plan, "--", sys.executable, program, 16, JAX_PLATFORMS="cpu")
+    assert done.returncode == 1
+    assert "does not fit" in done.stderr
+    assert "make the plan again" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("schema = 2\n", "schema 2"),
+        ("[[site]\n", "is not a plan"),
+        ("schema = 1\nsite = 3\n", "cannot be read"),
+    ],
+)
+def test_a_file_that_is_no_plan_is_refused(script, tmp_path, text, message):
+    plan = tmp_path / "plan.toml"
+    plan.write_text(text)
+    done = vramfit("run", "--plan", plan, "--", sys.executable, script(LAYERS), 16)
+    assert done.returncode == 125
+    assert message in done.stderr
+    assert "invalid-file" in done.stderr
