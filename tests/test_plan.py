@@ -105,11 +105,11 @@ def test_a_plan_makes_a_program_smaller_and_is_what_the_dry_run_measures(script,
     program, plan, answer = script(LAYERS), tmp_path / "plan.toml", tmp_path / "answer.json"
     command = ["--", sys.executable, program, 65536]
     options = ["--max-trials", 8, "--out", plan, "--json", answer]
-    done = vramfit("plan", "--gpu", "t4", "--budget", "1600MiB", *options, *command)
+    done = vramfit("plan", "--gpu", "t4", "--budget", "2000MiB", *options, *command)
     found = json.loads(answer.read_text())
     assert done.returncode == 0, done.stdout + done.stderr
     baseline, recommended = found["baseline"], found["recommended"]
-    assert baseline["peak_bytes"] > 1600 << 20 >= recommended["peak_bytes"]
+    assert baseline["peak_bytes"] > 2000 << 20 >= recommended["peak_bytes"]
     assert baseline["moves"] == []
     assert len(recommended["moves"]) == 1
     assert "train.py:9 (loss)" in recommended["moves"][0]

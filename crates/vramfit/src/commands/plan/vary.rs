@@ -35,7 +35,7 @@ impl FromStr for Variation {
 
     fn from_str(text: &str) -> Result<Self> {
         let invalid = |why: &str| {
-            Error::new(ErrorKind::InvalidArgument, format!("`--vary {text}` {why}"))
+            Error::new(ErrorKind::InvalidArgument, format!("`{text}` {why}"))
                 .hint("write `--vary batch=1..512` or `--vary dtype=float32,bfloat16`")
         };
         let (name, values) = text
