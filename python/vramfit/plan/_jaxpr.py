@@ -96,14 +96,20 @@ class FlatJaxpr:
         return self._digest(lambda variable: variable.aval.str_short())
 
     def _digest(self, describe: Callable[[Any], str]) -> str:
+        # What a loop or a rematerialized function takes and returns depends on how its body was
+        # traced, so that only what others use of it counts.
         digest = hashlib.sha256()
-        for equation in self.equations:
-            # What a loop or a rematerialized function is given depends on how its body was traced.
-            own_rule = equation.name in _OWN_RULES
-            inputs = () if own_rule else [max(number, -1) for number in equation.inputs]
+        origins = {number: f"argument {number}" for number in range(self.input_count)}
+        for index, equation in enumerate(self.equations):
             results = [describe(variable) for variable in equation.eqn.outvars]
-            digest.update(repr((equation.name, inputs, results)).encode())
-        digest.update(repr([max(number, -1) for number in self.outputs]).encode())
+            if equation.name in _OWN_RULES:
+                digest.update(equation.name.encode())
+                made = [f"{index} {result}" for result in results]
+            else:
+                inputs = [origins.get(number, "constant") for number in equation.inputs]
+                digest.update(repr((equation.name, inputs, results)).encode())
+                made = [f"{index}.{position}" for position in range(len(results))]
+            origins.update(zip(equation.outputs, made, strict=True))
         return digest.hexdigest()[:16]
 
     def evaluate(self, arguments: Sequence[Any], segments: Sequence[Segment] = ()) -> list[Any]:

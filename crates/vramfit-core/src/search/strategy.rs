@@ -3,7 +3,7 @@
 use super::options::{SiteOption, site_options};
 use super::plan::Plan;
 use super::row::{Row, pareto_front};
-use super::site::Site;
+use super::site::{Site, SiteKind};
 
 /// Sites whose options are tried.
 const MAX_SITES: usize = 4;
@@ -37,12 +37,21 @@ impl Strategy {
         self.options.is_empty()
     }
 
-    /// Returns the share of the operations of all sites that a plan computes twice.
+    /// Returns the share of the operations of the sites that run twice under a plan, from 0 to 1. A
+    /// function that the program rematerializes itself counts as a whole, whatever its policy keeps.
     pub fn recomputed_share(&self, plan: &Plan) -> f64 {
-        let all = self.options.iter().flatten();
-        all.filter(|option| plan.sites.contains(&option.plan))
-            .map(|option| option.recomputed_share)
-            .sum()
+        let share = |options: &Vec<SiteOption>| {
+            let planned = options
+                .iter()
+                .find(|option| plan.sites.contains(&option.plan));
+            let is_own = options
+                .iter()
+                .any(|option| option.plan.kind == SiteKind::Checkpoint);
+            planned.map_or(f64::from(u8::from(is_own)), |option| {
+                option.recomputed_share
+            })
+        };
+        self.options.iter().map(share).fold(0.0, f64::max)
     }
 
     /// Returns the plans to measure next; none when the search is over.

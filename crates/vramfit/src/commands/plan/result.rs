@@ -44,6 +44,7 @@ impl Found {
             "meets_budget": spec.is_met(&self.rows[self.recommended].row),
             "baseline": row(&self.rows[0]),
             "rows": self.rows.iter().map(row).collect::<Vec<_>>(),
+            "by_time": self.by_time,
             "front": self.front,
             "recommended": row(&self.rows[self.recommended]),
             "trials": self.trials,
@@ -72,8 +73,12 @@ impl Found {
             .collect();
         json!({
             "peak_bytes": found.row.peak_bytes,
-            "recomputed_share": found.row.cost,
-            "time": Value::Null,
+            "recomputed_share": found.recomputed_share,
+            "time": found.time.map(|time| json!({
+                "low_us": time.low_us,
+                "model_us": time.model_us,
+                "unknown_share": time.unknown_share,
+            })),
             "moves": self.moves(found, spec),
             "fits": fits,
             "spare_bytes": spare,
@@ -84,6 +89,16 @@ impl Found {
         let mut moves = spec.commands[found.command].0.clone();
         moves.extend(found.row.plan.moves());
         moves
+    }
+
+    /// Returns the time of a step, and how it compares with the program as it is.
+    fn time_text(&self, found: &FoundRow) -> String {
+        let (Some(time), Some(baseline)) = (found.time, self.rows[0].time) else {
+            return "unknown".to_owned();
+        };
+        let milliseconds = time.model_us / 1e3;
+        let change = 100.0 * (time.model_us / baseline.model_us - 1.0);
+        format!("{milliseconds:.1} ms {change:+.0} %")
     }
 
     /// Returns the results for people.
@@ -117,7 +132,10 @@ impl Found {
             .iter()
             .map(|name| format!("  {:>12}", format!("on {name}")))
             .collect();
-        let _ = writeln!(text, "          peak   recomputed{header}  change");
+        let _ = writeln!(
+            text,
+            "          peak  time of a step   recomputed{header}  change"
+        );
         let mut shown = self.front.clone();
         if !shown.contains(&0) {
             shown.push(0);
@@ -140,16 +158,24 @@ impl Found {
             };
             let _ = writeln!(
                 text,
-                "{mark} {:>12}  {:>9.0} %{spare}  {moves}",
+                "{mark} {:>12}  {:>14}  {:>9.0} %{spare}  {moves}",
                 Bytes(found.row.peak_bytes).to_string(),
-                100.0 * found.row.cost,
+                self.time_text(found),
+                100.0 * found.recomputed_share,
             );
         }
         let _ = writeln!(
             text,
             "\npeak: of the fullest GPU, by a dry run with the change applied; what the pool has left is under each GPU\n\
-             recomputed: floating-point operations of the differentiated functions that run twice, not a time"
+             time of a step: by XLA's cost model, not measured, and relative to the program as it is\n\
+             recomputed: floating-point operations of the differentiated functions that run twice"
         );
+        if !self.by_time {
+            let _ = writeln!(
+                text,
+                "plans are compared by what is recomputed: too much of the time of a step is unknown"
+            );
+        }
         if self.sites == 0 {
             let _ = writeln!(
                 text,

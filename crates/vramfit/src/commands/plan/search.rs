@@ -10,7 +10,7 @@ use vramfit_core::gpu::GpuSelection;
 use vramfit_core::search::{Plan, Row, Strategy, pareto_front, recommend};
 use vramfit_core::{Bytes, Error, ErrorKind, Result};
 
-use super::trial::{Measurement, TrialSpec};
+use super::trial::{Measurement, StepTime, TrialSpec};
 use crate::context::Context;
 use crate::output::Output;
 
@@ -32,6 +32,10 @@ pub(super) struct FoundRow {
     pub(super) row: Row,
     /// Index of the command.
     pub(super) command: usize,
+    /// Share of the operations of differentiated functions that run twice, from 0 to 1.
+    pub(super) recomputed_share: f64,
+    /// How long a step takes.
+    pub(super) time: Option<StepTime>,
     /// What the pool of each GPU may take; in their order, as far as measured.
     pub(super) limits: Vec<u64>,
     /// Peak on each GPU.
@@ -51,6 +55,8 @@ pub(super) struct Found {
     pub(super) sites: usize,
     /// Whether the user ended it early, or the trials were used up.
     pub(super) is_complete: bool,
+    /// Whether plans were compared by estimated time; if not, by what is computed twice.
+    pub(super) by_time: bool,
     pub(super) jax: String,
 }
 
@@ -70,6 +76,7 @@ pub(super) fn run(spec: &SearchSpec, context: &Context, output: &mut Output) -> 
         rows: Vec::new(),
         failures: Vec::new(),
         trials: 0,
+        by_time: false,
         jax: String::new(),
     };
     let mut site_count = 0;
@@ -90,6 +97,7 @@ pub(super) fn run(spec: &SearchSpec, context: &Context, output: &mut Output) -> 
         rows: found,
         failures,
         trials,
+        by_time,
         jax,
         ..
     } = measuring;
@@ -103,6 +111,7 @@ pub(super) fn run(spec: &SearchSpec, context: &Context, output: &mut Output) -> 
         failures,
         trials,
         sites: site_count,
+        by_time,
         is_complete: is_complete && !interrupted.load(Ordering::Relaxed),
         jax,
     })
@@ -134,6 +143,7 @@ struct Measuring<'a> {
     rows: Vec<FoundRow>,
     failures: Vec<(String, usize)>,
     trials: usize,
+    by_time: bool,
     jax: String,
 }
 
@@ -166,7 +176,9 @@ impl Measuring<'_> {
             fits_text(&plain)
         ));
         self.jax.clone_from(&plain.jax);
-        self.add_row(Plan::default(), command, 0.0, &plain);
+        if self.rows.is_empty() {
+            self.by_time = plain.time.is_some_and(|time| time.is_comparable());
+        }
         let sites = match traced {
             Ok(Ok(sites)) => sites,
             Ok(Err(error)) => {
@@ -175,11 +187,14 @@ impl Measuring<'_> {
                     "its functions could not be traced: {}",
                     error.message()
                 ));
-                return Ok((Strategy::new(&[]), 0));
+                Vec::new()
             }
             Err(_) => return Err(Error::new(ErrorKind::Internal, "a thread has panicked")),
         };
-        Ok((Strategy::new(&sites), sites.len()))
+        let strategy = Strategy::new(&sites);
+        let share = strategy.recomputed_share(&Plan::default());
+        self.add_row(Plan::default(), command, share, &plain);
+        Ok((strategy, sites.len()))
     }
 
     /// Measures the plans that a strategy proposes. Says whether there were trials for all.
@@ -203,8 +218,8 @@ impl Measuring<'_> {
             for (plan, measured) in self.measure_all(&trial, plans) {
                 match measured {
                     Ok(measured) => {
-                        let cost = strategy.recomputed_share(&plan);
-                        self.add_row(plan, command, cost, &measured);
+                        let share = strategy.recomputed_share(&plan);
+                        self.add_row(plan, command, share, &measured);
                     }
                     Err(_) if self.interrupted.load(Ordering::Relaxed) => {}
                     Err(error) => {
@@ -294,8 +309,22 @@ impl Measuring<'_> {
         front
     }
 
-    fn add_row(&mut self, plan: Plan, command: usize, cost: f64, measured: &Measurement) {
+    fn add_row(
+        &mut self,
+        plan: Plan,
+        command: usize,
+        recomputed_share: f64,
+        measured: &Measurement,
+    ) {
+        let model_us = measured.time.map_or(f64::INFINITY, |time| time.model_us);
+        let cost = if self.by_time {
+            model_us
+        } else {
+            recomputed_share
+        };
         self.rows.push(FoundRow {
+            recomputed_share,
+            time: measured.time,
             row: Row {
                 plan,
                 peak_bytes: measured.peak_bytes,

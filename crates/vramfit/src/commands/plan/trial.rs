@@ -7,6 +7,7 @@ use std::path::Path;
 
 use vramfit_core::analysis::{self, Settings, load_summary, trace_files};
 use vramfit_core::gpu::GpuSelection;
+use vramfit_core::program::cost::MAX_UNKNOWN_SHARE;
 use vramfit_core::search::{Plan, PlanSource, Site, read_sites};
 use vramfit_core::trace::{ProgramExit, Reader};
 use vramfit_core::{Error, ErrorKind, Result};
@@ -37,8 +38,28 @@ pub(super) struct Measurement {
     pub(super) fits: bool,
     /// What the pool may take.
     pub(super) limit_bytes: u64,
+    /// How long a step takes; `None` where no step was detected.
+    pub(super) time: Option<StepTime>,
     /// The version of JAX.
     pub(super) jax: String,
+}
+
+/// How long a step takes by XLA's cost model, not measured.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct StepTime {
+    /// A bound that no run can beat, in microseconds.
+    pub(super) low_us: f64,
+    /// The estimate, in microseconds.
+    pub(super) model_us: f64,
+    /// Share of it that the model says nothing about, from 0 to 1.
+    pub(super) unknown_share: f64,
+}
+
+impl StepTime {
+    /// Says whether enough of it is known to compare plans.
+    pub(super) fn is_comparable(&self) -> bool {
+        self.unknown_share <= MAX_UNKNOWN_SHARE
+    }
 }
 
 impl TrialSpec {
@@ -165,6 +186,11 @@ impl TrialSpec {
             peak_bytes: fullest.peak_bytes,
             fits,
             limit_bytes,
+            time: summary.step_time.as_ref().map(|time| StepTime {
+                low_us: time.low_us,
+                model_us: time.model_us,
+                unknown_share: time.unknown_share(),
+            }),
             jax: summary.header.jax.clone(),
         })
     }
