@@ -116,7 +116,6 @@ impl TrialSpec {
             plan: has_sites.then(|| plan_file.clone()),
             plan_sites: sites.map(Path::to_owned),
             unlimited: true,
-            attribution: false,
             log: Some(log.clone()),
             results: ResultFiles {
                 trace: Some(trace.clone()),

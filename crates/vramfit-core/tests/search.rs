@@ -1,0 +1,219 @@
+//! The search for what to recompute: where functions are divided, which plans are recommended, what a
+//! plan file says.
+
+use std::path::Path;
+
+use proptest::prelude::*;
+use vramfit_core::search::{
+    Equation, Plan, PlanSource, Row, Site, SiteKind, Strategy as Search, pareto_front, read_sites,
+    recommend, site_options,
+};
+
+const MIB: u64 = 1 << 20;
+
+fn site(kind: SiteKind, equations: Vec<Equation>) -> Site {
+    let last = equations
+        .last()
+        .map_or(0, |equation| equation.outputs[0] as i64);
+    Site {
+        kind,
+        definition: "/home/me/train.py:7 (loss)".to_owned(),
+        differentiated: true,
+        fingerprint: "0123456789abcdef".to_owned(),
+        structure: "fedcba9876543210".to_owned(),
+        input_bytes: vec![MIB],
+        outputs: vec![last],
+        equations,
+    }
+}
+
+/// A chain of layers of four equations: a product, which widens to 4 MiB, two functions of it, and a
+/// product that narrows to 1 MiB, which the next layer begins with.
+fn layers(count: usize) -> Vec<Equation> {
+    (0..4 * count)
+        .map(|index| {
+            let (name, bytes, flops) = match index % 4 {
+                0 => ("dot_general", 4 * MIB, 4096 * MIB),
+                3 => ("dot_general", MIB, 4096 * MIB),
+                _ => ("sin", 4 * MIB, MIB),
+            };
+            Equation {
+                name: name.to_owned(),
+                inputs: vec![index],
+                outputs: vec![index + 1],
+                bytes: vec![bytes],
+                shape: vec![format!("float32[{}]", bytes / 4)],
+                flops,
+                line: format!("/home/me/train.py:{} (layer)", index % 4),
+                ..Equation::default()
+            }
+        })
+        .collect()
+}
+
+#[test]
+fn a_network_is_divided_between_its_layers() {
+    let options = site_options(&site(SiteKind::Grad, layers(8)));
+    // Without the segment of the last layer, whose values are all there when the backward pass begins.
+    let between: Vec<(usize, usize)> = (0..7).map(|layer| (4 * layer, 4 * layer + 4)).collect();
+    let divided = options
+        .iter()
+        .find(|option| option.plan.segments == between);
+    let divided = divided.expect("the division between the layers is proposed");
+    assert_eq!(divided.plan.save.as_deref(), Some("nothing"));
+    assert!((divided.recomputed_share - 7.0 / 8.0).abs() < 1e-9);
+    for option in &options {
+        for (_, stop) in &option.plan.segments {
+            assert_eq!(stop % 4, 0, "{:?} cuts a layer", option.plan.segments);
+        }
+    }
+}
+
+#[test]
+fn equal_layers_keep_the_same_values() {
+    let options = site_options(&site(SiteKind::Grad, layers(8)));
+    let mut selections = options
+        .iter()
+        .filter(|option| !option.plan.saved.is_empty());
+    let first = selections.next().expect("values are chosen");
+    // The narrow product has the most operations for its bytes.
+    assert!(
+        first.plan.saved.iter().all(|index| index % 4 == 3),
+        "{:?}",
+        first.plan.saved
+    );
+    assert_eq!(first.plan.saved.len(), 7);
+    assert_eq!(first.plan.kept_lines, ["/home/me/train.py:3 (layer)"]);
+}
+
+#[test]
+fn a_loop_is_in_no_segment() {
+    let mut equations = layers(6);
+    equations[10].barrier = true;
+    for option in site_options(&site(SiteKind::Grad, equations.clone())) {
+        for (start, stop) in option.plan.segments {
+            assert!(!(start..stop).contains(&10));
+        }
+    }
+    // The body of a scan that is a loop itself has a site for that loop.
+    assert!(site_options(&site(SiteKind::Scan, equations)).is_empty());
+}
+
+#[test]
+fn sites_that_nothing_differentiates_are_left_alone() {
+    let mut one = site(SiteKind::Scan, layers(2));
+    assert!(!Search::new(std::slice::from_ref(&one)).is_empty());
+    one.differentiated = false;
+    assert!(Search::new(&[one]).is_empty());
+    assert!(read_sites("{}\n").is_err());
+    assert_eq!(read_sites("").expect("no sites"), []);
+}
+
+#[test]
+fn the_best_of_two_sites_are_joined() {
+    let mut scan = site(SiteKind::Scan, layers(3));
+    scan.definition = "/home/me/train.py:3 (body)".to_owned();
+    let mut search = Search::new(&[site(SiteKind::Grad, layers(8)), scan]);
+    let mut rows = vec![row(Plan::default(), 1000, 0.0)];
+    let first = search.next_round(&rows);
+    assert!(first.iter().all(|plan| plan.sites.len() == 1));
+    for (index, plan) in first.into_iter().enumerate() {
+        rows.push(row(plan, 900 - index as u64, 1.0 + index as f64));
+    }
+    let second = search.next_round(&rows);
+    assert!(!second.is_empty());
+    for plan in &second {
+        let kinds: Vec<SiteKind> = plan.sites.iter().map(|site| site.kind).collect();
+        assert_eq!(kinds, [SiteKind::Grad, SiteKind::Scan]);
+    }
+    rows.extend(second.into_iter().map(|plan| row(plan, 500, 9.0)));
+    assert_eq!(search.next_round(&rows), []);
+}
+
+#[test]
+fn a_plan_file_says_what_the_plan_says() {
+    let options = site_options(&site(SiteKind::Grad, layers(4)));
+    let source = PlanSource {
+        vramfit: "0.1.0".to_owned(),
+        jax: "0.10.2".to_owned(),
+        gpu: "t4".to_owned(),
+        command: vec!["python".to_owned(), "train.py".to_owned()],
+        peak_bytes: 5 * MIB,
+    };
+    for option in options {
+        let mut plan = Plan {
+            sites: vec![option.plan],
+            ..Plan::default()
+        };
+        plan.environment
+            .insert("JAX_ENABLE_X64".to_owned(), "0".to_owned());
+        let text = plan.to_toml(&source).expect("TOML");
+        let read = Plan::parse(&text, Path::new("plan.toml")).expect("it was just written");
+        assert_eq!(read, (plan, source.clone()));
+    }
+    for (wrong, message) in [
+        ("schema = 7", "schema 7"),
+        ("", "is not a plan"),
+        ("schema = 1\n[[site]]\nkind = 'grad'", "cannot be read"),
+    ] {
+        let error = Plan::parse(wrong, Path::new("plan.toml")).expect_err(wrong);
+        assert!(error.message().contains(message), "{error}");
+    }
+}
+
+fn row(plan: Plan, peak_bytes: u64, cost: f64) -> Row {
+    Row {
+        plan,
+        peak_bytes,
+        cost,
+        fits: vec![peak_bytes <= 1000],
+    }
+}
+
+proptest! {
+    #[test]
+    fn a_lower_budget_never_recommends_a_higher_peak(
+        rows in prop::collection::vec((1..2000_u64, 0..20_u32), 1..40),
+        mut budgets in prop::collection::vec(1..2500_u64, 50),
+    ) {
+        let rows: Vec<Row> = rows
+            .into_iter()
+            .map(|(peak, cost)| row(Plan::default(), peak, f64::from(cost)))
+            .collect();
+        budgets.sort_unstable();
+        let lowest = rows.iter().map(|row| row.peak_bytes).min().expect("there is a row");
+        let (mut peak, mut cost) = (0, f64::INFINITY);
+        for budget in budgets {
+            let chosen = &rows[recommend(&rows, |row| row.peak_bytes <= budget).expect("a row")];
+            if lowest > budget {
+                prop_assert_eq!(chosen.peak_bytes, lowest);
+                continue;
+            }
+            prop_assert!(chosen.peak_bytes <= budget);
+            // Equal costs: the smaller peak, at every budget.
+            prop_assert!(chosen.cost < cost || chosen.peak_bytes == peak || cost.is_infinite());
+            (peak, cost) = (chosen.peak_bytes, chosen.cost);
+        }
+    }
+
+    #[test]
+    fn no_row_of_the_front_is_beaten(
+        rows in prop::collection::vec((1..50_u64, 0..10_u32), 1..40),
+    ) {
+        let rows: Vec<Row> = rows
+            .into_iter()
+            .map(|(peak, cost)| row(Plan::default(), peak, f64::from(cost)))
+            .collect();
+        let front = pareto_front(&rows);
+        for one in &rows {
+            let is_covered = front.iter().any(|&index| {
+                rows[index].peak_bytes <= one.peak_bytes && rows[index].cost <= one.cost
+            });
+            prop_assert!(is_covered);
+        }
+        for pair in front.windows(2) {
+            prop_assert!(rows[pair[0]].peak_bytes < rows[pair[1]].peak_bytes);
+            prop_assert!(rows[pair[0]].cost > rows[pair[1]].cost);
+        }
+    }
+}
